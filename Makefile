@@ -1,26 +1,33 @@
-# Each command sets up what it needs in .venv, so that a fresh clone needs only Python 3.11+ and make.
+# Each command sets up what it needs in .venv, so that a fresh clone needs only Python 3.11+ and make. `make demo` needs
+# cronce alone, which depends on nothing; the tests need servers, browsers and the libraries of others beside it.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 PEERS := $(VENV)/.peers
 SITE := $(VENV)/.site
 
-.PHONY: help demo test test-fast lint servers bench docs peers proof clean
+.PHONY: help demo test test-fast lint servers bench docs peers soak proof release-check clean
 .DEFAULT_GOAL := help
 
 help: ## this text
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(STAMP): pyproject.toml constraints.txt
+$(CORE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cronce needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
-	@echo "setting up $(VENV), once: one to three minutes"
+	@echo "setting up $(VENV), once: some seconds"
 	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv"; exit 1; }
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/pip install -q --disable-pip-version-check -e .
 	@$(BIN)/python -m compileall -q src  # pip does so for what it copies; cron starts us every minute
 	@touch $@
 
-demo: $(STAMP) ## three processes, one killed in mid-run, with and without the guard: 20 seconds
+$(STAMP): $(CORE) constraints.txt
+	@echo "setting up what the tests need, once: one to three minutes"
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(CORE) ## three processes, one killed in mid-run, with and without the guard: 20 seconds, and some to set up the first time
 	$(BIN)/cronce demo
 
 lint: $(STAMP) ## ruff, mypy --strict, import-linter
@@ -59,14 +66,23 @@ $(PEERS): $(STAMP)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@touch $@
 
-bench: $(PEERS) ## speed and memory, as ratios against a limit or a peer in the same run
-	$(BIN)/python -m bench
-	$(BIN)/python -m bench.scheduler
+bench: $(PEERS) ## speed and memory, as ratios against a limit or a peer in the same run; writes docs/explain/figures.md
+	@mkdir -p $(VENV)/bench
+	$(BIN)/python -m bench --save $(VENV)/bench/bench.json
+	$(BIN)/python -m bench.scheduler --save $(VENV)/bench/scheduler.json
+	$(BIN)/python -m bench.figures
 	$(BIN)/python -m bench.audit
 	$(BIN)/python -m bench.ui
 
 peers: $(STAMP) servers ## the same faults for cronce and for other tools, each in an environment of its own: over an hour; ONLY="dbos frozen" repeats some
 	@nice $(BIN)/python -m bench.peers $(if $(ONLY),--only $(ONLY))
+
+soak: $(STAMP) servers ## schedulers that stay up under random faults on every store, purged and upgraded meanwhile; MINUTES=5 for a short one
+	@nice $(BIN)/python -m bench.soak --minutes $(or $(MINUTES),60)
+
+release-check: $(STAMP) ## build wheel and sdist, install them in clean environments of every Python that is here, and lint the Dockerfile
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/python -m tests.release
 
 clean: ## remove what the commands above made
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

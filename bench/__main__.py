@@ -7,6 +7,7 @@ import pkgutil
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from types import ModuleType
 from typing import Any
@@ -27,7 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyError as unknown:
         return _usage(f"no benchmark {unknown}; there are: {', '.join(known) or 'none'}")
     outcomes = {name: _outcome(name, known[name], options) for name in chosen}
-    print(_document(known, outcomes, options) if options.json else _table(known, outcomes))
+    document = _document(known, outcomes, options)
+    if options.save:
+        options.save.write_text(document)
+    print(document if options.json else _table(known, outcomes))
     return int(any(isinstance(outcome, Result) and not outcome.ok for outcome in outcomes.values()))
 
 
@@ -56,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description="What cronce costs next to the bare thing.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="a benchmark, or a module with all of its benchmarks")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the JSON document there, too")
     parser.add_argument("--cycles", type=_cycles, default=MIN_CYCLES, help="cycles of each benchmark (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="decides who goes first in each cycle (%(default)s)")
     return parser

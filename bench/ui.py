@@ -118,7 +118,7 @@ def pages(fleet: Fleet, now: Instant) -> dict[str, Callable[[int], str]]:
 
 async def measure(url: str, fleet: Fleet) -> tuple[list[Figures], float]:
     """The figures of each page, and by how many megabytes the process grew over many requests."""
-    app = application(url)
+    app = application(url, private=False)
     site = app.state.site
     desk = await site.opened()
     counting = desk.store = Counting(desk.store)

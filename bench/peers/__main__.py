@@ -1,6 +1,7 @@
 """python -m bench.peers: play the cells that have no result yet, keep each result, write the page."""
 
 import argparse
+import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -42,6 +43,7 @@ def main() -> int:
     if options.list:
         print("\n".join(" ".join(name) for name in names))
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended
     began = time.monotonic()
     ours_failed = 0
     with ThreadPoolExecutor(options.at_once) as pool:

@@ -261,7 +261,9 @@ class Cell(ExitStack):
         ]
         if not again:
             return "nobody", None
-        return ("the same host" if again[0].host == struck.host else "another host"), again[0].when - self._struck_at
+        return ("the same host" if again[0].host == struck.host else "another host"), round(
+            again[0].when - self._struck_at, 1
+        )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

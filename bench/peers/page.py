@@ -14,12 +14,16 @@ Results = Mapping[Name, dict[str, Any]]
 
 
 def write(results: Results) -> None:
-    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), results), encoding="utf-8")
+
+
+def written(text: str, results: Results) -> str:
+    """The page with its tables as they are now."""
     for name, make in TABLES.items():
         head, opened, rest = text.partition(OPEN.format(name))
         if opened:
             text = head + opened + "\n".join(make(results)) + "\n" + CLOSE + rest.partition(CLOSE)[2]
-    PAGE.write_text(text, encoding="utf-8")
+    return text
 
 
 def summary(results: Results) -> Iterator[str]:
@@ -48,6 +52,7 @@ def details(results: Results) -> Iterator[str]:
     yield "|---|---|---|---:|---:|---:|---|---:|---|---|---:|"
     for (peer, scenario, store), one in results.items():
         versions = ", ".join(f"{name} {number}" for name, number in one["versions"].items())
+        versions += f" ({one['commit']})" if "commit" in one else ""
         after = f"{one['rerun_after']:.1f} s" if one.get("rerun_after") else ""
         told = (one["expected"], one["duplicated"], one["missed"]) if not one.get("trouble") else ("", "", "")
         why = one.get("rerun", "") or (f"not run: {one['trouble']}".replace("|", "/") if one.get("trouble") else "")

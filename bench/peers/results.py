@@ -2,8 +2,10 @@
 
 import json
 import os
+import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from threading import Lock
 from typing import Any, Final
 
@@ -60,10 +62,18 @@ def measure(name: Name) -> dict[str, Any]:
         **{key: value for key, value in counted._asdict().items() if value or key in ("duplicated", "missed")},
         "date": datetime.now(UTC).date().isoformat(), "load": round(os.getloadavg()[0]), "versions": versions_of(peer),
     }  # fmt: skip
+    if PEERS[peer].ours:
+        result["commit"] = commit()
     if len(tries) > 1:
         result["earlier"] = [[one.duplicated, one.missed, one.starved] for one in tries[:-1]]
     _keep(name, result)
     return result
+
+
+@cache
+def commit() -> str:
+    git = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _keep(name: Name, result: dict[str, Any]) -> None:

@@ -101,7 +101,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "calm": Scenario("nothing goes wrong", nothing, everywhere=True),
     "skew": Scenario("clocks ±400 ms, a job of 10 ms", nothing, works=0.01, skews=(-0.4, 0.0, 0.4)),
     "long": Scenario(
-        "a job longer than the TTL, one host 4.5 s late", nothing, period=6, slots=4, works=5.5, skews=(0.0, 0.0, -4.5)
+        "a job longer than the TTL, one host 4.5 s late", nothing, period=10, slots=3, works=5.5, skews=(0.0, 0.0, -4.5)
     ),
     "killed": Scenario("SIGKILL in mid-run, restarted", killed_and_restarted),
     "gone": Scenario("SIGKILL in mid-run, never restarted", killed_for_good, everywhere=True),

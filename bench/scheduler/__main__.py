@@ -1,8 +1,10 @@
 """`python -m bench.scheduler [CASE…]`: the cases one after the other, a table, and exit 1 if a limit is missed."""
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.harness import Unavailable
@@ -13,6 +15,8 @@ from bench.scheduler.calm import calm
 from bench.scheduler.cost import cost
 from bench.scheduler.crowd import Size as Crowd
 from bench.scheduler.crowd import crowd
+from bench.scheduler.processes import Size as Processes
+from bench.scheduler.processes import processes
 from bench.scheduler.report import Line, table
 from bench.scheduler.standing import Size as Standing
 from bench.scheduler.standing import standing
@@ -39,6 +43,7 @@ CASES = {
     "standing": Case(standing, Standing(10_000, 100_000, 20), Standing(20, 30, 1)),
     "calm": Case(calm, Calm(120), Calm(2)),
     "crowd": Case(crowd, Crowd(1, 30, 2), Crowd(1, 2, 1)),
+    "processes": Case(processes, Processes((1, 2, 4, 8, 16, 32, 64), 10), Processes((1, 2), 2)),
     "takeover": Case(takeover, Takeover(5), Takeover(1)),
 }
 
@@ -48,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     lines: list[Line] = []
     for name in options.cases or CASES:
         lines += _lines(CASES[name], small=options.small)
+        if options.save:
+            options.save.write_text(json.dumps([line.document for line in lines]))
     print(table(lines))
     return int(not all(line.ok for line in lines))
 
@@ -68,6 +75,7 @@ def _case(name: str) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.scheduler", description="The scheduler beside its peers.")
     parser.add_argument("cases", nargs="*", type=_case, metavar="CASE", help=", ".join(CASES))
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the figures there as JSON")
     parser.add_argument("--small", action="store_true", help="sizes that show only that everything works")
     return parser
 

@@ -31,6 +31,12 @@ class Line:
         return Result(self.limit, self.ours, self.peer)
 
     @property
+    def document(self) -> dict[str, object]:
+        sides = {"ours": self.ours, "peer": self.peer}
+        medians = {side: median(figures) for side, figures in sides.items() if figures}
+        return {"name": self.name, **medians, "unit": self.unit, "ok": self.ok}
+
+    @property
     def cells(self) -> tuple[str, ...]:
         sides = [self._spelled(median(side)) if side else "" for side in (self.ours, self.peer)]
         if self.limit is None:

@@ -238,8 +238,22 @@ def machine_cell(boot: str) -> str:
     return f"machine/{boot}"
 
 
+def guest_cell(holder: str) -> str:
+    return f"{GUESTS}{holder}"
+
+
 def refusals_cell(job: str, host: str) -> str:
     return f"refusals/{job}/{host}"
+
+
+GUESTS: Final = "peer/"
+"""Before the cells of guests. Between those of keys and of refusals, with which they are read."""
+
+
+def prevented_cell(job: str, part: int) -> str:
+    """Where it is counted how many duplicates of a job's slots were prevented: in parts, so that few processes write to
+    one at once."""
+    return f"duplicates/{job}/{part:02}"
 
 
 LOOKED_ON: Final = "looked-on"

@@ -112,7 +112,7 @@ FOREIGN = {
     "TerminateOther": "overlap='replace'",
     "AllowAll": "overlap='allow'",
     "catchupWindow": "missed='all' with start_within='1h'",
-    "backfill": "`cronce backfill`",
+    "backfill": "`cronce rerun`",
     "pause": "`cronce pause`",
     # Airflow
     "catchup": "missed='all' or missed='latest'",

@@ -16,10 +16,21 @@ from typing import TYPE_CHECKING, Final
 
 from cronce.errors import BadInput
 from cronce.integrations.crontab import entries
-from cronce_audit.common import Command, Installed
 from cronce_audit.crontab.hosts import Image
 from cronce_audit.grammars import above, line, text, tree, within
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, Unreadable, reader, rule
+from cronce_audit.model import (
+    Command,
+    Confidence,
+    Facts,
+    Found,
+    Installed,
+    Place,
+    Severity,
+    Source,
+    Unreadable,
+    reader,
+    rule,
+)
 from cronce_audit.scripts import MAY_START, Simple, simple_commands, starts, word
 from cronce_audit.yaml import Node as YamlNode
 from cronce_audit.yaml import documents

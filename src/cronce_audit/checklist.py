@@ -4,17 +4,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-from cronce_audit.common import LockCall, ZoneSet
 from cronce_audit.crontab.read import Line
-from cronce_audit.guards import guards
-from cronce_audit.java import Scheduled
-from cronce_audit.kubernetes.facts import CronJob
-from cronce_audit.kubernetes.seen import running
-from cronce_audit.model import Facts
-from cronce_audit.python.facts import UNKNOWN, Const
-from cronce_audit.python.jobs import Job, jobs, zone_name
-from cronce_audit.python.schedulers import Scheduler, Store, schedulers
-from cronce_audit.scheduled import (
+from cronce_audit.evidence import (
     NOTHING,
     Answer,
     Evidence,
@@ -30,6 +21,13 @@ from cronce_audit.scheduled import (
     one_process,
     scheduled,
 )
+from cronce_audit.guards import guards
+from cronce_audit.java import Scheduled
+from cronce_audit.kubernetes.facts import CronJob, running
+from cronce_audit.model import Facts, LockCall, ZoneSet
+from cronce_audit.python.facts import UNKNOWN, Const
+from cronce_audit.python.jobs import Job, jobs, zone_name
+from cronce_audit.python.schedulers import Scheduler, Store, schedulers
 
 NONE: Final = "there is no APScheduler here"
 COPIES: Final = ("a-copy-of-the-job-per-start", "job-id-is-taken-at-the-next-start")

@@ -12,10 +12,10 @@ from urllib.parse import quote
 
 from cronce import __version__
 from cronce_audit.checklist import Answered
+from cronce_audit.evidence import VERDICTS, Evidence
 from cronce_audit.model import Finding, Rule, Severity, Unparsed
 from cronce_audit.outcome import Outcome, SetAside
 from cronce_audit.page import page, published, summary
-from cronce_audit.scheduled import VERDICTS, Evidence
 
 
 def document(outcome: Outcome) -> dict[str, object]:

@@ -7,9 +7,8 @@ lock around what they decorate.
 from collections.abc import Iterator, Mapping, Set
 from typing import Final
 
-from cronce_audit.common import Guarded, GuardKind, LockDeclared
 from cronce_audit.locks import locks
-from cronce_audit.model import Facts
+from cronce_audit.model import Facts, Guarded, GuardKind, LockDeclared
 from cronce_audit.python.facts import Call, Called, Const, Function, Joined, Value, last, shown
 from cronce_audit.python.names import Names, names
 

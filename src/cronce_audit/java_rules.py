@@ -13,11 +13,10 @@ from typing import Final, NamedTuple
 from cronce.errors import BadInput
 from cronce.schedule import Cron, shortest_gap
 from cronce.schedule.instant import format_duration
-from cronce_audit.common import is_of_process
 from cronce_audit.java import ALL, Enabled, LockingClass, QuartzSettings, Scheduled
-from cronce_audit.kubernetes.seen import workloads
+from cronce_audit.kubernetes.facts import workloads
 from cronce_audit.kubernetes.workloads import stays_one
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
 from cronce_audit.processes.commands import Started, started
 
 

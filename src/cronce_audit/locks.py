@@ -9,8 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from cronce_audit.common import LockAct, LockCall
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.model import Confidence, Facts, Found, LockAct, LockCall, Place, Severity, rule
 from cronce_audit.python.facts import (
     Bound,
     Call,

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cronce_audit.common import Command
 from cronce_audit.containers.shell import WRAPPERS
 from cronce_audit.grammars import above, line, parse, text, within
-from cronce_audit.model import Source, Unreadable
+from cronce_audit.model import Command, Source, Unreadable
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -12,9 +12,8 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from cronce_audit.clocks import disputed, is_zone, season, shared_slot
-from cronce_audit.common import Command, ZoneSet
 from cronce_audit.crontab.commands import shown
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, reader, rule
+from cronce_audit.model import Command, Confidence, Facts, Found, Place, Severity, Source, ZoneSet, reader, rule
 
 
 class Setting(NamedTuple):

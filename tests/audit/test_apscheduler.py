@@ -11,8 +11,7 @@ from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 
-from cronce_audit.common import Guarded
-from cronce_audit.model import Facts, Place, Severity, rules
+from cronce_audit.model import Facts, Guarded, Place, Severity, rules
 from cronce_audit.python.facts import Bound, Call, Function, Module
 from cronce_audit.python.schedulers import schedulers
 from tests.audit.trees import findings_in, report_on

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from cronce_audit import checklist, scheduled
+from cronce_audit import checklist
+from cronce_audit import evidence as scheduled
 from cronce_audit.checklist import CHECKLISTS, answers
 from cronce_audit.config import Settings
-from cronce_audit.mentions import SIGNS, mentions
+from cronce_audit.engine import files
+from cronce_audit.evidence import SIGNS, Answer, Seen, mentions
 from cronce_audit.model import rules
 from cronce_audit.outcome import weigh
-from cronce_audit.scheduled import Answer, Seen
-from cronce_audit.tree import files
 from tests.audit.trees import report_on
 
 Judge = Callable[[Seen], Answer]

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cronce_audit.engine import audit
+from cronce_audit.engine import audit, files
 from cronce_audit.model import Confidence, Severity
-from cronce_audit.tree import files
 from tests.audit.trees import YEAR, findings_in, report_on
 
 RULES = ("CR601", "CR602", "CR604", "CR610", "CR611", "CR620")

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from cronce_audit.common import Command, ZoneSet
-from cronce_audit.containers.dockerfile import Instruction, instructions
 from cronce_audit.containers.facts import Image, Service
 from cronce_audit.containers.programs import program
+from cronce_audit.containers.read import Instruction, instructions
 from cronce_audit.containers.shell import Kind, line, sh_of, stays
-from cronce_audit.model import Place, Source, readers
+from cronce_audit.model import Command, Place, Source, ZoneSet, readers
 
 
 def facts(path: str, text: str, kind: type) -> list[Any]:

@@ -5,7 +5,7 @@ from textwrap import indent
 
 import pytest
 
-from cronce_audit.kubernetes.templates import plain
+from cronce_audit.kubernetes.facts import plain
 from cronce_audit.model import Confidence, Severity
 from tests.audit.manifests import CRONJOB, DEPLOYMENT, changed, under, without
 from tests.audit.trees import findings_in, report_on

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cronce.cli import main
-from cronce_audit.common import Command, Guarded, ZoneSet
+from cronce_audit.model import Command, Guarded, ZoneSet
 from tests.audit.manifests import CRONJOB, DEPLOYMENT, changed
 from tests.audit.trees import report_on
 

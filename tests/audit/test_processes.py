@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cronce_audit.common import LockDeclared
-from cronce_audit.engine import audit
-from cronce_audit.model import Confidence, Severity
-from cronce_audit.tree import files
+from cronce_audit.engine import audit, files
+from cronce_audit.model import Confidence, LockDeclared, Severity
 from tests.audit.trees import findings_in, report_on
 
 JOBS = """\
@@ -1006,15 +1004,15 @@ def test_many_functions_that_call_many_are_asked_in_no_time(tmp_path: Path) -> N
     """Twelve to the power of six ways lead to the start; the one that counts is behind none of the conditions."""
     layers = [
         f"def f{layer}_{number}(x):\n"
-        + "".join(f"    f{layer + 1}_{(number + step) % 40}(x)\n" for step in range(12))
+        + "".join(f"    f{layer + 1}_{(number + step) % 16}(x)\n" for step in range(12))
         + f"    if x > {number}:\n        f{layer + 1}_{number}(x)\n"
         for layer in range(5)
-        for number in range(40)
+        for number in range(16)
     ]
-    ends = [f"def f5_{number}(x):\n    scheduler.start()\n" for number in range(40)]
+    ends = [f"def f5_{number}(x):\n    scheduler.start()\n" for number in range(16)]
     app = "\n".join([STARTING.replace("scheduler.start()\n", ""), *layers, *ends, "f0_0(1)\n"])
     found = ours(tmp_path, {"app.py": app, "Procfile": FOUR})
-    assert len(found) == 40
+    assert len(found) == 16
     assert {one.split()[0] for one in found} == {"CR201"}
 
 

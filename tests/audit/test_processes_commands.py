@@ -6,8 +6,7 @@ from types import MappingProxyType
 
 import pytest
 
-from cronce_audit.common import Command
-from cronce_audit.model import Facts, Place
+from cronce_audit.model import Command, Facts, Place
 from cronce_audit.processes.argv import SEVERAL, UNKNOWN, Count, programs, simple_commands
 from cronce_audit.processes.commands import Celery, Serving, celeries, runnings
 from cronce_audit.processes.servers import count_in, servings

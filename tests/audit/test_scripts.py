@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce_audit.common import Command
-from cronce_audit.model import Place
+from cronce_audit.model import Command, Place
 from tests.audit.trees import findings_in, report_on
 
 JOB = "* * * * * /app/sync"

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from cronce.schedule import Cron
-from cronce_audit.common import Command
-from cronce_audit.model import Place
+from cronce_audit.model import Command, Place
 from cronce_audit.systemd import calendar
 from tests.audit.trees import findings_in, report_on
 from tests.house.needs import tool

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cronce.errors import BadInput
-from cronce_audit.tree import LARGEST, files
+from cronce_audit.engine import LARGEST, files
 
 
 def grow(root: Path, *paths: str, **texts: str) -> None:

@@ -4,9 +4,8 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from cronce_audit.engine import Report, audit, report_of
+from cronce_audit.engine import Report, audit, files, report_of
 from cronce_audit.live import look_at
-from cronce_audit.tree import files
 
 YEAR = 2026
 

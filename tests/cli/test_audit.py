@@ -248,7 +248,7 @@ def test_a_password_in_a_line_is_not_told_in_any_format(capsys: pytest.CaptureFi
 def test_without_the_extra_its_name_is_told(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("cronce.cli.auditing", "cronce_audit.tree"):
+    for name in ("cronce.cli.auditing", "cronce_audit.engine"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.delattr(cronce.cli, "auditing", raising=False)
     monkeypatch.setitem(sys.modules, "pathspec", None)

@@ -1,11 +1,14 @@
 """Completion scripts, tried in the shells themselves."""
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from cronce.cli import VERBS, main
+from cronce import Cronce
+from cronce.cli import LISTED, UNDER, main
 from tests.house.needs import tool
 
 BASH = """
@@ -26,22 +29,36 @@ def script(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.Captur
     return path
 
 
-def completed(script: Path, *words: str) -> list[str]:
+def completed(script: Path, *words: str, url: str = "") -> list[str]:
     command = [tool("bash", "apt-get install bash"), "-c", BASH, "bash", str(script), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    scripts = str(Path(sys.executable).parent)
+    environ = {**os.environ, "PATH": f"{scripts}:{os.environ['PATH']}", "CRONCE_URL": url or "sqlite:///nowhere.db"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ, cwd=script.parent)
+    assert not (script.parent / "nowhere.db").exists()
     assert done.stderr == "complete -o default -F _cronce cronce\n"
     return done.stdout.split()
 
 
 @pytest.mark.parametrize("script", ["bash"], indirect=True)
 def test_bash_completes_verbs_options_and_choices(script: Path) -> None:
-    assert set(completed(script, "cronce", "")) == {*VERBS, "--help", "--version"}
-    assert completed(script, "cronce", "ex") == [verb for verb in VERBS if verb.startswith("ex")]
-    assert completed(script, "cronce", "next", "--f") == ["--fold", "--from"]
+    assert completed(script, "cronce", "") == [*LISTED, "--help", "--version"]
+    assert completed(script, "cronce", "ex") == ["exec", "explain"]
+    assert completed(script, "cronce", "explain", "next", "--f") == ["--fold", "--from"]
     assert completed(script, "cronce", "next", "--fold", "") == ["first", "second", "both"]
     assert completed(script, "cronce", "runs", "--state", "s") == ["succeeded", "skipped"]
-    assert completed(script, "cronce", "completion", "") == ["bash", "zsh", "fish", "-h", "--help"]
-    assert completed(script, "cronce", "store", "a") == ["adopt"]
+    assert completed(script, "cronce", "deploy", "") == [*UNDER["deploy"], "-h", "--help"]
+    assert completed(script, "cronce", "store", "") == ["purge", "init", "adopt", "sql", "clock", "-h", "--help"]
+
+
+@pytest.mark.parametrize("script", ["bash"], indirect=True)
+def test_bash_completes_the_names_of_jobs(script: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/cronce.db"
+    with Cronce(url) as cron:
+        for name in ("billing", "backup", "mail"):
+            cron.job("@daily", name=name)(lambda: None)()
+    assert completed(script, "cronce", "why", "b", url=url) == ["backup", "billing"]
+    assert completed(script, "cronce", "jobs", "remove", "m", url=url) == ["mail"]
+    assert completed(script, "cronce", "why", "b") == []  # a store that is not there
 
 
 @pytest.mark.parametrize("script", ["bash"], indirect=True)
@@ -60,6 +77,5 @@ def test_other_shells_can_read_theirs(script: Path, install: str) -> None:
 
 
 @pytest.mark.parametrize("script", ["bash", "zsh", "fish"], indirect=True)
-def test_every_verb_is_in_every_script(script: Path) -> None:
-    text = script.read_text()
-    assert [verb for verb in VERBS if verb not in text] == []
+def test_every_script_asks_for_the_words(script: Path) -> None:
+    assert "$(cronce completion words -- " in script.read_text() or "(cronce completion words -- " in script.read_text()

@@ -122,8 +122,8 @@ def test_it_passes_only_if_the_guard_made_the_difference(guarded: Verdict, ungua
 
 def test_the_verdict_in_words() -> None:
     assert demo._words(GOOD, BAD, Screen())[1:3] == [
-        "guarded: 14 slots, 14 runs, extra 0, missed 0, lost 0, 2 taken over",
-        "without: 14 slots, 14 runs, extra 18, missed 0, lost 0",
+        "guarded: 14 slots, 14 runs: 0 too many, 0 missed; 2 taken over",
+        "without: 14 slots, 32 runs: 18 too many, 0 missed",
     ]
 
 

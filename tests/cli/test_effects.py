@@ -489,8 +489,8 @@ def test_one_help_and_one_page_say_when_to_resolve_and_when_to_rerun(capsys: pyt
     with pytest.raises(SystemExit):
         main(["resolve", "--help"])
     told = capsys.readouterr().out
-    assert "resolve says what a person found out; nothing is run by it. rerun runs a slot once more" in told
-    assert "An effect that is in doubt (`cronce effects`): resolve it first." in told
+    assert "resolve records what you found out; it runs nothing. rerun runs a slot once more" in told
+    assert "An effect that is in doubt: resolve it first." in told
     page = (
         (Path(__file__).parents[2] / "docs" / "reference" / "commands.md").read_text().partition("## cronce resolve")[2]
     )

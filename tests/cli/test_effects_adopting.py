@@ -45,7 +45,7 @@ def test_a_job_that_is_not_known_is_refused(url: str, say: Said) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--adopt", "charge:*"), "write cronce effects JOB --adopt 'charge:*' --on invoice --what charge"),
+        (("--adopt", "charge:*"), "write cronce status effects JOB --adopt 'charge:*' --on invoice --what charge"),
         (("--on", "invoice"), "--on, --what and --dry-run are for --adopt"),
         (("--dry-run",), "--on, --what and --dry-run are for --adopt"),
         (("--adopt", "charge", "--on", "i", "--what", "w"), "'charge' has to have one *"),

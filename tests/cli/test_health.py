@@ -41,7 +41,7 @@ NOBODY = Vitals(0.0, 0.0, joined=False, claims=False)
         ([WELL._replace(answered=1010.0 - LATELY)], "", ""),
         ([WELL, WELL._replace(answered=1009.0 - LATELY)], "", "the store has not answered for 16 s"),
         ([WELL, WELL._replace(joined=False)], "", "not registered yet"),
-        ([WELL._replace(claims=False), WELL], "", "claims no more"),
+        ([WELL._replace(claims=False), WELL], "", "takes no new work"),
         (
             [WELL, WELL._replace(no_worker=True)],
             "",
@@ -188,7 +188,7 @@ def test_as_process_1_of_a_container_it_answers_drains_and_exits_with_0(town: To
     wait_until(lambda: ask(url, "/readyz") == (200, "ok\n"))
     (first,) = children(outer.pid)
     os.kill(first, signal.SIGTERM)
-    wait_until(lambda: ask(url, "/readyz") == (503, "claims no more\n"))
+    wait_until(lambda: ask(url, "/readyz") == (503, "takes no new work\n"))
     town.release.touch()
     assert ended(outer)[0] == 0
     assert [line.what for line in town.lines()] == ["start", "end"]
@@ -200,6 +200,6 @@ def test_whoever_kills_the_foreman_ends_the_doorkeeper_too(town: Town) -> None:
     town.wait_for("start")
     doorkeeper, *_ = children(foreman.pid)
     foreman.kill()
-    wait_until(lambda: ask(url, "/readyz") == (503, "claims no more\n"))
+    wait_until(lambda: ask(url, "/readyz") == (503, "takes no new work\n"))
     town.release.touch()
     wait_until(lambda: gone(doorkeeper))

@@ -199,7 +199,7 @@ def test_which_jobs_has_to_be_said(say: Say, words: list[str]) -> None:
 def test_a_trigger_prints_the_key_of_its_run(url: str, say: Say) -> None:
     key, told = say("trigger", "billing", "--payload", '{"month": "2026-03"}', "--id", "march").splitlines()
     assert key.endswith("#march")
-    assert told == "cronce trigger: it is due, and no live scheduler carries billing"
+    assert told == "cronce trigger: it will not start yet: no scheduler that is alive runs billing; start `cronce run`"
     assert (record(url, key).by, record(url, key).payload) == ("ada", '{"month":"2026-03"}')
     with worker(url):
         wait_until(lambda: record(url, key).outcome is Outcome.SUCCEEDED)
@@ -227,9 +227,9 @@ def test_waiting_for_a_run_ends_with_its_outcome(url: str, say: Say) -> None:
 
 
 def test_nobody_is_waited_for_who_does_not_live_or_may_not_run_it(url: str, say: Say) -> None:
-    why = "it is due, and not waited for: "
+    why = "it has not started: "
     (_, told) = say("trigger", "billing", "--wait", code=1).splitlines()
-    assert told == f"{why}no live scheduler carries billing"
+    assert told == f"{why}no scheduler that is alive runs billing; start `cronce run`"
     say("pause", "billing")
     (_, told) = say("trigger", "billing", "--wait", code=1).splitlines()
     assert told.startswith(f"{why}billing is paused by ada at ")
@@ -262,19 +262,24 @@ def test_whoever_waits_sees_how_far_it_has_come(
 
 def test_a_rerun_prints_the_key_of_its_run(url: str, say: Say) -> None:
     ran(url, ago(1))
-    nobody = "cronce rerun: it is due, and no live scheduler carries billing\n"
+    nobody = "cronce rerun: it will not start yet: no scheduler that is alive runs billing; start `cronce run`\n"
     assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\n{nobody}"
     assert record(url, f"{ago(1).key}#rerun-1").key == ago(1).key
     assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\ncronce rerun: it was asked for before\n{nobody}"
     assert "there is no record of " in say("rerun", ago(2).key, code=1)
 
 
-@pytest.mark.parametrize("verb", ["rerun", "cancel"])
-def test_a_job_is_no_slot(say: Say, verb: str) -> None:
-    assert say(verb, "billing", code=2) == (
-        f"cronce {verb}: 'billing' is not a slot, which is written like billing@2026-03-29T01:00:00Z;"
+def test_a_job_is_no_slot(say: Say) -> None:
+    assert say("cancel", "billing", code=2) == (
+        "cronce cancel: 'billing' is not a slot, which is written like billing@2026-03-29T01:00:00Z;"
         " `cronce runs JOB` lists those of a job\n"
     )
+    wanted = (
+        "to rerun one slot, name it: billing@2026-03-29T01:00:00Z (`cronce runs` lists them); to backfill many, name"
+        " the job and say --from WHEN --to WHEN\n"
+    )
+    for words in (["billing"], ["billing", "--from", "2026-03-01"], [ago(2).key, "--to", "2026-03-01"]):
+        assert say("rerun", *words, code=2) == f"cronce rerun: {wanted}"
 
 
 # --- nobody is there to run it ---
@@ -305,7 +310,7 @@ def test_a_job_that_no_live_scheduler_carries_is_said_to_be_run_by_nobody(url: s
 def test_what_is_asked_for_of_a_paused_job_waits_until_it_is_resumed(url: str, say: Say) -> None:
     say("pause", "billing")
     key, told = say("trigger", "billing").splitlines()
-    assert told.startswith("cronce trigger: it is due, and billing is paused by ada at ")
+    assert told.startswith("cronce trigger: it will not start yet: billing is paused by ada at ")
     assert say.look("why", key).splitlines()[0] == (
         f"{key} is due, and nobody has it; it waits until billing is resumed."
     )
@@ -362,13 +367,11 @@ def test_resolving_a_slot_names_the_rerun_of_it_that_will_run_all_the_same(url: 
 def test_a_backfill_runs_what_never_succeeded_and_says_how_it_ended(url: str, say: Say) -> None:
     ran(url, ago(4))
     ran(url, ago(3), None)
-    head = (
-        "billing: 4 slots, of which 1 succeeded, 1 are open and 0 were backfilled before in vain; 2 are left to run\n"
-    )
+    head = "billing: 4 slots; 1 succeeded, 1 are open, 0 failed in an earlier backfill; 2 to run\n"
     assert say(*BACKFILL, "--dry-run") == head
     with worker(url):
         assert say(*BACKFILL) == f"{head}2 succeeded\n"
-        done = head.replace("1 succeeded", "3 succeeded").replace("2 are left", "0 are left")
+        done = head.replace("1 succeeded", "3 succeeded").replace("2 to run", "0 to run")
         assert say(*BACKFILL) == f"{done}nothing to do\n"
     assert [record(url, ago(minutes, "backfill").key).by for minutes in (2, 1)] == ["ada", "ada"]
 
@@ -380,7 +383,7 @@ def test_what_was_backfilled_in_vain_can_be_run_again(url: str, say: Say) -> Non
         assert told[1] == "4 failed"
         assert sorted(told[2:]) == sorted(f"  {key} failed; `cronce rerun {key}` runs it again" for key in failed)
         again = say(*BACKFILL, code=1).splitlines()
-        assert (again[1:], "4 were backfilled before in vain; 0 are left" in again[0]) == (sorted(told[2:]), True)
+        assert (again[1:], "4 failed in an earlier backfill; 0 to run" in again[0]) == (sorted(told[2:]), True)
 
 
 def test_a_backfill_for_programs(url: str, say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,7 +393,7 @@ def test_a_backfill_for_programs(url: str, say: Say, monkeypatch: pytest.MonkeyP
     assert say.json(*BACKFILL, "--dry-run") == told
     assert say.json(*BACKFILL, "--no-wait") == {**told, "asked": keys}
     counts = {"wanted": 0, "succeeded": 0, "open": 4, "ended": 0}
-    nobody = "no live scheduler carries billing"
+    nobody = "no scheduler that is alive runs billing; start `cronce run`"
     assert say.json(*BACKFILL, code=1) == {**told, "slots": counts, "runs": [], "obstacle": nobody}
     begin = threading.Event()
 
@@ -406,7 +409,7 @@ def test_a_backfill_for_programs(url: str, say: Say, monkeypatch: pytest.MonkeyP
 
 def test_a_backfill_that_nobody_runs_says_so_and_can_be_called_off(url: str, say: Say) -> None:
     told = say(*BACKFILL, code=1).splitlines()
-    assert told[1:] == ["4 are due, and not waited for: no live scheduler carries billing"]
+    assert told[1:] == ["4 have not started: no scheduler that is alive runs billing; start `cronce run`"]
     assert "4 are open" in say(*BACKFILL, "--cancel")
     assert [record(url, ago(minutes, "backfill").key).reason for minutes in (4, 3, 2, 1)] == ["cancelled by ada"] * 4
 
@@ -427,7 +430,7 @@ def test_an_interrupt_leaves_the_rest_to_be_run(url: str) -> None:
             out, err = process.communicate(timeout=60)
         assert process.returncode == 130, (out, err)
         assert out.startswith("billing: 4 slots")
-        assert "what was asked for stays due; the same command goes on, and with --cancel calls it off" in err
+        assert "the runs stay due; the same command goes on watching, and --cancel drops them" in err
         assert len(desk.store.scan(Scan("run/", mark=Mark.OPEN)).cells) == 4
 
 
@@ -439,22 +442,23 @@ def test_draining_names_those_whom_it_concerns(url: str, say: Say) -> None:
     for name, colour in (("web-1:1:a", "blue"), ("web-2:2:b", "green")):
         with at(url, name) as desk:
             beat(desk, colour=colour)
-    told = say("drain", "--label", "colour=blue", "--reason", "green takes over").splitlines()
-    assert told[0].startswith("colour=blue is drained by ada at ")
+    told = say("pause", "--label", "colour=blue", "--reason", "green takes over").splitlines()
+    assert told[0].startswith("colour=blue takes no new work: paused by ada at ")
     assert told[1:] == ["  web-1:1:a"]
-    assert say("drain", "--label", "colour=blue").startswith("colour=blue was drained before, by ada at ")
+    again = "colour=blue takes no new work: it was paused before, by ada at "
+    assert say("pause", "--label", "colour=blue").startswith(again)
     header, blue, green = say.look("holders").splitlines()
     assert header.split() == ["holder", "role", "workers", "labels", "since", "version", "last", "beat", "state"]
     assert blue.split()[:4] == ["web-1:1:a", "both", "4", "colour=blue"]
-    assert " drained by ada at " in blue
-    assert green.endswith("at work")
-    assert say("drain", "--label", "colour=blue", "--off").startswith(
-        "colour=blue may claim again; it was drained by ada"
-    )
-    assert say("drain", "--label", "colour=blue", "--off") == "colour=blue was not drained\n  web-1:1:a\n"
-    assert say("drain", "--label", "colour=red").splitlines()[1:] == ["  no scheduler that lives now"]
-    assert "no scheduler that lives is called 'web-9'; there are: web-1:1:a, web-2:2:b" in say("drain", "web-9", code=1)
-    assert "say who shall claim nothing more" in say("drain", code=2)
+    assert " takes no new work: paused by ada at " in blue
+    assert green.endswith("alive")
+    assert say("resume", "--label", "colour=blue").startswith("colour=blue takes new work again; it was paused by ada")
+    assert say("resume", "--label", "colour=blue") == "colour=blue was not paused\n  web-1:1:a\n"
+    assert say("pause", "--label", "colour=red").splitlines()[1:] == ["  no scheduler that is alive"]
+    unknown = "no scheduler that is alive is called 'web-9'; there are: web-1:1:a, web-2:2:b"
+    assert unknown in say("pause", "--scheduler", "web-9", code=1)
+    for words in ([], ["billing", "--all"], ["billing", "--scheduler", "web-9"], ["--all", "--label", "colour=red"]):
+        assert "name the jobs that are meant, or say --all; or name a scheduler" in say("pause", *words, code=2)
 
 
 def test_draining_for_programs(url: str, say: Say) -> None:

@@ -1,5 +1,6 @@
 """cronce run, as far as it is about words; how it runs jobs is told with the scheduler."""
 
+import logging
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cronce.cli import main
+from cronce.cli.run import _log
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,34 @@ def test_a_banner_is_one_write_so_that_those_of_several_processes_do_not_mix(tmp
         assert process.wait(60) == 0
     assert banner.startswith("cronce run: app:cron on sqlite:///")
     assert banner.endswith("\n")
+
+
+def bare_root(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+    """The logger of all, as in a process where nobody has set it up."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", logging.WARNING)
+    return root
+
+
+def test_what_a_job_logs_is_shown_where_the_application_has_not_set_up_logging(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = bare_root(monkeypatch)
+    _log(verbose=False, as_json=False)
+    logging.getLogger("shop").info("412 invoices")
+    logging.getLogger("shop").debug("one by one")
+    assert [line.split(" ", 2)[2] for line in capsys.readouterr().err.splitlines()] == ["INFO 412 invoices"]
+    assert root.level == logging.INFO
+
+
+def test_an_application_that_has_set_up_logging_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = bare_root(monkeypatch)
+    logging.basicConfig(format="%(message)s", level=logging.ERROR)
+    _log(verbose=False, as_json=False)
+    logging.getLogger("shop").info("412 invoices")
+    logging.getLogger("shop").error("no more paper")
+    assert capsys.readouterr().err == "no more paper\n"
+    assert root.level == logging.ERROR

@@ -108,7 +108,7 @@ def test_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert first.split()[:3] == [SLOT.key, "succeeded", "web-1"]
     running, succeeded = told(capsys, "runs", "--store", url)["runs"]
     keys = ["job", "slot", "state", "outcome", "holder", "fence", "grant", "started", "finished", "reason", "lapsed",
-            "by", "payload", "progress"]  # fmt: skip
+            "host_gone", "fate", "by", "payload", "progress"]  # fmt: skip
     assert list(succeeded) == keys
     assert (running["state"], running["finished"], running["lapsed"]) == ("running", None, False)
     assert (running["by"], running["payload"], running["progress"]) == ("ada@laptop", {"month": 3}, None)

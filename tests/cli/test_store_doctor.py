@@ -33,7 +33,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/cronce.db"
+    url = f"sqlite:///{tmp_path}/cronce.db"
+    open_store(url).close()
+    return url
 
 
 def told(capsys: Said, *arguments: str, code: int = 0) -> dict[str, dict[str, str]]:
@@ -154,7 +156,8 @@ def test_what_is_no_store_is_a_line_a_summary_and_an_exit_code_of_its_own(capsys
 def test_the_store_may_be_given_as_everywhere_but_not_twice(url: str, capsys: Said) -> None:
     assert told(capsys, "--store", url)["store"]["says"] == url
     assert main(["doctor", url, "--store", url]) == 2
-    assert capsys.readouterr().err == "cronce doctor: the store is named twice; give URL, or --store URL\n"
+    twice = "the store is named twice; give URL, --store URL, --crontab FILE or --unit FILE"
+    assert capsys.readouterr().err == f"cronce doctor: {twice}\n"
 
 
 # --- what has burned others, on real servers ------------------------------------------------------------------------
@@ -234,3 +237,80 @@ def test_a_postgresql_behind_a_pooler(pgbouncer: PgBouncer, capsys: Said) -> Non
     found = told(capsys, f"{pgbouncer.url}?schema=doctor_{os.getpid()}")
     assert found["pooler"]["says"].startswith("a pooler such as PgBouncer is in between")
     assert found["claim"]["verdict"] == found["fence"]["verdict"] == "ok"
+
+
+# --- a path that is misspelled ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["typo.db", "typo/cronce.db"])
+def test_a_file_that_is_not_there_is_not_made(path: str, tmp_path: Path, capsys: Said) -> None:
+    """It made the folder and the file, and said that all is well."""
+    url = f"sqlite:///{tmp_path}/{path}"
+    checks = told(capsys, url, code=1)
+    assert checks["use"]["says"] == (
+        f"there is no file {tmp_path}/{path}, and none was made; if the store is new, `cronce store init {url}` makes"
+        " it; else check the path"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- what cron and systemd use ----------------------------------------------------------------------------------------
+
+EXEC = "cronce exec sync --schedule '@hourly' -- /bin/true"
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """The store of this shell."""
+    url = f"sqlite:///{tmp_path}/shell.db"
+    open_store(url).close()
+    monkeypatch.setenv("CRONCE_URL", url)
+    return url
+
+
+def test_the_store_of_a_crontab_is_checked_and_not_that_of_the_shell(
+    shell: str, url: str, tmp_path: Path, capsys: Said
+) -> None:
+    """All was green, on another store than the one that cron used."""
+    file = tmp_path / "crontab.txt"
+    file.write_text(f"CRONCE_URL={url}\n@hourly {EXEC}\n@daily /bin/other\n@daily {EXEC}\n")
+    checks = told(capsys, "--crontab", str(file))
+    assert checks["all"]["url"] == url
+    assert checks["crontab"]["says"] == f"line 2, line 4 use {url}, which no other host sees"
+    assert checks["store"]["says"] == url
+    assert checks["claim"]["verdict"] == "ok"
+    assert checks["shell"]["says"] == f"this shell uses another store, {shell}: `cronce runs` shows that"
+
+
+def test_a_crontab_of_two_stores_is_an_error(shell: str, url: str, tmp_path: Path, capsys: Said) -> None:
+    file = tmp_path / "crontab.txt"
+    file.write_text(f"CRONCE_URL={shell}\n@hourly {EXEC}\n@daily {EXEC.replace(' --', f' --store {url} --', 1)}\n")
+    checks = told(capsys, "--crontab", str(file), code=1)
+    assert checks["crontab"]["says"] == "it uses 2 stores, and a slot is claimed once in each"
+    assert "shell" not in checks
+
+
+def test_a_crontab_of_the_system_names_users(shell: str, tmp_path: Path, capsys: Said) -> None:
+    (tmp_path / "cron.d").mkdir()
+    file = tmp_path / "cron.d" / "shop"
+    file.write_text(f"CRONCE_URL={shell}\n@hourly nobody-here {EXEC}\n")
+    checks = told(capsys, "--crontab", str(file), code=1)
+    refused = "line 2: as cron will run it, cronce will refuse: 'nobody-here' is no user of this machine"
+    assert checks["crontab"]["says"] == refused
+
+
+def test_a_crontab_without_us_is_refused(tmp_path: Path, capsys: Said) -> None:
+    (tmp_path / "crontab.txt").write_text("@daily /bin/other\n")
+    assert main(["doctor", "--crontab", str(tmp_path / "crontab.txt")]) == 2
+    assert "runs `cronce exec`; `cronce deploy crontab wrap` puts them under it" in capsys.readouterr().err
+    assert main(["doctor", "--crontab", str(tmp_path / "none"), "--unit", "x"]) == 2
+    assert "the store is named twice" in capsys.readouterr().err
+
+
+def test_the_store_of_a_unit_is_checked(shell: str, url: str, tmp_path: Path, capsys: Said) -> None:
+    (tmp_path / "env").write_text(f"# the store\nCRONCE_URL={url}\n")
+    file = tmp_path / "cronce-sync.service"
+    file.write_text(f"[Service]\nEnvironment=A=b 'C=d e'\nEnvironmentFile=-{tmp_path}/env\nExecStart={EXEC}\n")
+    checks = told(capsys, "--unit", str(file))
+    assert checks["all"]["url"] == url
+    assert checks["unit"]["says"] == f"{file} uses {url}, which no other host sees"

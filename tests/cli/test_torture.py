@@ -49,6 +49,11 @@ def test_what_is_asked_for_is_done() -> None:
             ["--restart", "/no/such/program now"],
             "--restart /no/such/program now: there is no program /no/such/program that can be run; no shell is asked",
         ),
+        (
+            ["app:cron", "--scheduler"],
+            "the jobs of an app have policies of their own: leave out --scheduler and --on-lost",
+        ),
+        (["--really"], "--really is about the functions of an app: cronce torture app:cron --really"),
         (["--picture", "p.png"], "--picture p.png: name a file that ends in .html or .svg"),
         (["--picture", "/no/such/p.svg"], "--picture /no/such/p.svg: No such file or directory"),
     ],

@@ -23,6 +23,7 @@ from tests.house.wait import wait_until
 from tests.monitor.receiver import receiving
 
 HOLDER = "web-9:1:a"
+NEWER = ("cause", "slots", "effects")
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def test_for_programs_it_is_one_document(url: str, capsys: pytest.CaptureFixture
     die(url)
     assert main(["watch", "--once", "--json", "--store", url]) == 1
     (alert,) = json.loads(capsys.readouterr().out)["alerts"]
-    assert list(alert) == ["id", "kind", "subject", "severity", "text", "remedy", "since"]
+    assert list(alert) == ["id", "kind", "subject", "severity", "text", "remedy", "since", *NEWER]
     assert (alert["id"], alert["kind"], alert["subject"]) == (f"gone/{HOLDER}", "gone", HOLDER)
     assert alert["severity"] == "warning"
 
@@ -202,5 +203,5 @@ def test_for_programs_each_is_a_document_and_others_are_told_once(
         assert hook.told() == [("gone", "raised"), ("gone", "cleared")]
     assert (raised["state"], raised["kind"], raised["subject"]) == ("raised", "gone", HOLDER)
     assert (cleared["state"], cleared["kind"], cleared["subject"]) == ("cleared", "gone", HOLDER)
-    assert list(raised) == ["state", "id", "kind", "subject", "severity", "text", "remedy", "since"]
+    assert list(raised) == ["state", "id", "kind", "subject", "severity", "text", "remedy", "since", *NEWER]
     assert times() == [1, 1]

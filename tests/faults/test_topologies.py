@@ -4,15 +4,28 @@ Three processes' worth of threads, each with a connection of its own, call every
 no answer asks again, as crontabs on three machines would. Each count is exact: extra 0, missed 0.
 """
 
+import asyncio
 import io
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, nullcontext, redirect_stdout, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    ExitStack,
+    asynccontextmanager,
+    closing,
+    nullcontext,
+    redirect_stdout,
+    suppress,
+)
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from time import sleep
+from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -27,7 +40,9 @@ from cronce.stores.base import Scan, Store, listen
 from cronce.stores.redis import RedisStore, init
 from cronce.stores.redis.checks import least_rights
 from cronce.stores.redis.url import read_url
+from cronce.stores.sqlite import init as init_sqlite
 from cronce.testing.contract import change, claim, put, refusals, swap, win
+from tests.house.needs import needs
 from tests.house.wait import wait_until
 from tests.servers.postgres import Admin, PgBouncer, Postgres
 from tests.servers.process import Server
@@ -227,3 +242,89 @@ def wait_for_standby(db: Admin) -> None:
     db.execute("SELECT pg_reload_conf()")
     sync = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
     wait_until(lambda: db.execute(sync).fetchone() == (1,))
+
+
+# --- drivers that belong to an event loop ---------------------------------------------------------------------------
+
+Put = Callable[[str], Awaitable[object]]
+
+
+@asynccontextmanager
+async def by_asyncpg(url: str) -> AsyncIterator[Put]:
+    pool = await driver("asyncpg").create_pool(url, min_size=1)
+    async with pool:
+        await pool.execute("CREATE TABLE IF NOT EXISTS did (what text)")
+        yield lambda what: pool.execute("INSERT INTO did VALUES ($1)", what)
+
+
+@asynccontextmanager
+async def by_psycopg(url: str) -> AsyncIterator[Put]:
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as conn:
+        await conn.execute("CREATE TABLE IF NOT EXISTS did (what text)")
+        yield lambda what: conn.execute("INSERT INTO did VALUES (%s)", [what])
+
+
+@asynccontextmanager
+async def by_redis(url: str) -> AsyncIterator[Put]:
+    async with driver("redis.asyncio").from_url(url) as client:
+        yield lambda what: client.rpush("did", what)
+
+
+@asynccontextmanager
+async def by_asyncmy(url: str) -> AsyncIterator[Put]:
+    place = {"host": "127.0.0.1", "port": urlsplit(url).port, "user": "root", "db": "cronce", "autocommit": True}
+    async with driver("asyncmy").create_pool(minsize=1, **place) as pool:
+
+        async def put(what: str) -> None:
+            async with pool.acquire() as conn, conn.cursor() as cursor:
+                await cursor.execute("CREATE TABLE IF NOT EXISTS did (what TEXT)")
+                await cursor.execute("INSERT INTO did VALUES (%s)", [what])
+
+        yield put
+
+
+def driver(name: str) -> Any:
+    if find_spec(name.partition(".")[0]) is None:
+        needs(name, f"pip install {name}")
+    return import_module(name)
+
+
+@pytest.mark.parametrize(
+    ("server", "opened"),
+    [("postgres", by_asyncpg), ("postgres", by_psycopg), ("valkey", by_redis), ("mariadb", by_asyncmy)],
+    ids=["asyncpg", "psycopg", "redis-asyncio", "asyncmy"],
+)
+def test_connections_of_the_users_own_loop_work_in_guarded_calls_effects_and_locks(
+    request: pytest.FixtureRequest,
+    server: str,
+    opened: Callable[[str], AbstractAsyncContextManager[Put]],
+    tmp_path: Path,
+) -> None:
+    """Whatever a call waits for, it is on the loop of whoever awaits it: a pool of another loop would refuse it."""
+    url, did, place = request.getfixturevalue(server).url, Counter[str](), tmp_path / "cronce.db"
+    slots = [Slot("billing", datetime(2026, 3, 29, 12, minute, tzinfo=UTC)) for minute in range(10)]
+
+    async def call_all(put: Put) -> None:
+        with closing(Cronce(f"sqlite:///{place}")) as cron:
+
+            async def pay(slot: str) -> None:
+                await put(f"paid {slot}")
+                did[f"paid {slot}"] += 1
+
+            @cron.job(every="1m", name="billing", start_within="9999d", overlap="allow")
+            async def billing(run: Run) -> None:
+                async with cron.lock("books", wait="1m"):
+                    await put(f"ran {run.key}")
+                did[f"ran {run.key}"] += 1
+                await run.once("pay", pay, run.key, per="slot")
+
+            for slot in slots:
+                await billing.at(slot)()
+
+    async def main() -> None:
+        async with opened(url) as put:
+            await asyncio.gather(*(call_all(put) for _ in range(CALLERS)))
+
+    init_sqlite(f"sqlite:///{place}")
+    asyncio.run(main())
+    assert did == Counter(f"{what} {slot.key}" for what in ("ran", "paid") for slot in slots)

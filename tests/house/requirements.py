@@ -1,4 +1,7 @@
-"""docs/requirements.md as data: each row, and whether the evidence it names exists."""
+"""docs/requirements.md as data: each row, whether its evidence exists, and which command shows it at full size.
+
+python -m tests.house.requirements      # write the last column again
+"""
 
 import ast
 import importlib
@@ -13,7 +16,9 @@ import pytest
 from tests.house import markdown
 
 PAGE = Path("docs/requirements.md")
-ROW = re.compile(r"^\| *(?P<number>\d+) *\|(?P<text>.*)\|(?P<owner>[^|]*)\|(?P<shown_by>[^|]*)\|$")
+ROW = re.compile(
+    r"^\| *(?P<number>\d+) *\|(?P<text>.*)\| *(?P<owner>[a-z]+) *\|(?P<shown_by>[^|]*)\|(?:(?P<full_size>[^|]*)\|)?$"
+)
 EVIDENCE = re.compile(r"`([^`]+)`")
 
 
@@ -23,6 +28,7 @@ class Requirement:
     text: str
     owner: str
     shown_by: tuple[str, ...]
+    full_size: str = ""
 
     @property
     def tests(self) -> tuple[str, ...]:
@@ -43,7 +49,13 @@ def _requirement(row: re.Match[str]) -> Requirement:
     # An id without its backticks would read as "not built yet", and silently so.
     if leftover := EVIDENCE.sub("", cell).strip(" ,"):
         raise ValueError(f"requirement {number}: {leftover!r} in 'shown by' is not an id in backticks")
-    return Requirement(number, row["text"].strip(), row["owner"].strip(), tuple(EVIDENCE.findall(cell)))
+    return Requirement(
+        number,
+        row["text"].strip(),
+        row["owner"].strip(),
+        tuple(EVIDENCE.findall(cell)),
+        (row["full_size"] or "").strip(),
+    )
 
 
 def missing_evidence(requirement: Requirement, root: Path) -> Iterator[str]:
@@ -101,3 +113,63 @@ def _inherits(path: str, names: list[str]) -> bool:
     except pytest.skip.Exception:
         return True  # its server is missing here; where it is not, a full run finds out
     return callable(getattr(getattr(module, names[0], None), names[1], None))
+
+
+# --- at full size -----------------------------------------------------------------------------------------------------
+
+FULL_SIZE = (
+    ("tests/faults/test_scheduler_torture.py", "make proof PART=torture-schedulers"),
+    ("tests/faults/test_torture.py", 'make proof PART="torture-durable torture-forgetful"'),
+    ("tests/faults/test_sqlite_kill.py", "make proof PART=killed-sqlite"),
+    ("tests/faults/test_crash.py", "make proof PART=killed-sqlite"),
+    ("tests/faults/test_skewed_hosts.py", "make proof PART=skewed-hosts"),
+    ("tests/faults/test_clock_leaps.py", "make proof PART=clock-leaps"),
+    ("tests/faults/test_outage.py", "make proof PART=outage"),
+    ("tests/faults/test_hearing.py", "make proof PART=outage"),
+    ("tests/faults/test_election.py", "make proof PART=election"),
+    ("tests/faults/test_field_story.py", "make proof PART=field-story"),
+    ("tests/faults/test_neighbours.py", "make proof PART=neighbours"),
+    ("tests/faults/test_topologies.py", "make proof PART=topologies"),
+    ("tests/faults/test_many", "make proof PART=many-jobs"),
+    ("tests/faults/test_billing.py", 'make proof PART="billing billing-nights"'),
+    ("tests/runtime/test_election", "make proof PART=election"),
+    ("tests/simulation/", 'make proof PART="simulator mutants"'),
+    ("tests/testing/", "make proof PART=explorer"),
+    ("tests/runtime/effects/", 'make proof PART="billing billing-nights"'),
+    ("tests/runtime/transactions/", 'make proof PART="billing billing-nights"'),
+    ("tests/receivers/", "make proof PART=billing"),
+    ("tests/integrations/apscheduler", "make peers ONLY=cronce-apscheduler"),
+    ("tests/integrations/celery", "make peers ONLY=cronce-beat"),
+    ("tests/runtime/scheduling/", "make peers ONLY=cronce-scheduler"),
+    ("tests/runtime/test_guard.py", "make peers ONLY=cronce-guard"),
+    ("tests/runtime/test_call.py", "make peers ONLY=cronce-guard"),
+    ("tests/stores/", "make proof PART=torture-durable"),
+    ("tests/audit/", "python -m bench.audit"),
+)
+"""Where a row's evidence is a small version of something: the command that runs all of it, the first that fits."""
+
+AS_IT_IS = "make test"
+"""What is at full size in every run of the suite."""
+
+
+def full_size(requirement: Requirement) -> str:
+    """The command for a row."""
+    found = (command for place, command in FULL_SIZE for test in requirement.tests if test.startswith(place))
+    return f"`{next(found, AS_IT_IS)}`" if requirement.tests else "read it"
+
+
+def with_commands(page: str) -> str:
+    """The page, with the column as it must be."""
+    return "".join(_with_command(line) for line in page.splitlines(keepends=True))
+
+
+def _with_command(line: str) -> str:
+    row = ROW.match(line.rstrip("\n"))
+    if row is None:
+        return line
+    left = line[: row.end("shown_by")]
+    return f"{left}| {full_size(_requirement(row))} |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_commands(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,10 +1,13 @@
 """docs/requirements.md is complete, and every piece of evidence that it names exists."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from bench.peers.peers import PEERS
 from tests.house import requirements
+from tests.proof.parts import PARTS
 
 ROOT = Path(__file__).parents[2]
 OWNERS = {"core", "stores", "scheduler", "effects", "integrations", "audit", "monitor", "proof"}
@@ -38,6 +41,14 @@ def test_every_row_has_a_text_and_an_owner(rows: list[requirements.Requirement])
 
 def test_all_evidence_that_a_row_names_exists(rows: list[requirements.Requirement]) -> None:
     assert [line for row in rows for line in requirements.missing_evidence(row, ROOT)] == []
+
+
+def test_every_row_says_which_command_shows_it_at_full_size(rows: list[requirements.Requirement]) -> None:
+    assert [row.number for row in rows if row.full_size != requirements.full_size(row)] == []
+    parts = {part for row in rows for named in re.findall(r'PART="?([^"`]+)', row.full_size) for part in named.split()}
+    assert parts - {part.name for part in PARTS} == set()
+    peers = {peer for row in rows for peer in re.findall(r"ONLY=([^`]+)", row.full_size)}
+    assert peers - set(PEERS) == set()
 
 
 def test_a_row_is_read_into_its_parts() -> None:

@@ -401,3 +401,34 @@ def test_the_quotes_are_a_shells(tmp_path: Path) -> None:
     command, _ = cron_reads(line.removeprefix("@daily ").rstrip())
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout == 'it\'s|a "b"|$HOME|3|x|'
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        ("cd / && run-parts --report /etc/cron.hourly", "run-parts --report /etc/cron.hourly"),
+        (
+            "test -x /usr/sbin/anacron || { cd / && run-parts --report /etc/cron.daily; }",
+            "run-parts --report /etc/cron.daily",
+        ),
+        ("/usr/sbin/logrotate /etc/logrotate.conf", "logrotate"),
+        ("certbot -q renew", "certbot"),
+        ("[ -x /usr/lib/php/sessionclean ] && /usr/lib/php/sessionclean", "sessionclean"),
+    ],
+)
+def test_what_looks_after_its_own_host_is_left_and_told_why(command: str, what: str) -> None:
+    """Guarded, logs would be rotated on one host only."""
+    line = f"17 * * * * {command}\n"
+    text, done, left = wrap(line, HOST)
+    assert (text, done) == (line, [])
+    said = f"{what} looks after this host, and has to run on each; put `cronce exec` before it if not"
+    assert [one.why for one in left] == [said]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["run-parts /opt/shop/jobs.d", "/opt/shop/certbot-report.sh", "/opt/apt.sh", "./anacron-like", "sync.sh apt"],
+)
+def test_what_only_sounds_like_upkeep_is_guarded(command: str) -> None:
+    _, done, left = wrap(f"17 * * * * {command}\n", HOST)
+    assert (len(done), left) == (1, [])

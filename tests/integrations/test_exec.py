@@ -78,10 +78,21 @@ def test_the_exit_code_is_the_commands_and_who_comes_later_learns_that_it_failed
     assert ended(desk.exec(*AT, command=sh("echo trouble >&2; exit 3"))) == (3, "", "trouble\n")
     record = desk.record()
     assert (record.outcome, record.reason, record.output) == (Outcome.FAILED, "exit code 3", "trouble\n")
-    later = f"cronce exec: sync@{SLOT} was not run here: it is closed: failed, exit code 3\n"
-    assert ended(desk.exec(*AT)) == (76, "", later)  # whoever names a slot is told
+    why = "was not run here: it is closed: failed, exit code 3"
+    further = f"`cronce why sync@{SLOT}` says more, `cronce rerun sync@{SLOT}` runs it again"
+    assert ended(desk.exec(*AT)) == (76, "", f"cronce exec: sync@{SLOT} {why}; {further}\n")
     assert ended(desk.exec("--schedule", "@monthly", command=sh("exit 3")))[0] == 3
-    assert ended(desk.exec("--schedule", "@monthly")) == (76, "", "")  # cron is not
+    code, out, err = ended(desk.exec("--schedule", "@monthly"))
+    assert (code, out, why in err) == (76, "", True)  # cron, too: it was silent
+
+
+def test_a_command_without_dashes_is_told_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    """It was told of unrecognized arguments."""
+    with pytest.raises(SystemExit) as end:
+        main(["exec", "sync", "--schedule", "@daily", "echo", "hi"])
+    assert end.value.code == 2
+    missing = "unrecognized arguments: echo hi; the command goes behind two dashes: cronce exec NAME --schedule …"
+    assert capsys.readouterr().err.endswith(f"{missing} -- COMMAND\n")
 
 
 def test_a_loser_says_why_only_when_it_is_asked(desk: Desk) -> None:
@@ -128,7 +139,7 @@ def test_a_store_that_needs_a_person_is_78(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "which slot? Give --schedule"),
+        ((), "give --schedule '*/15 * * * *', as in the crontab"),
         (("--schedule", "61 * * * *"), "minute"),
         (("--slot", "noon"), "'noon' is not an instant"),
         ((*AT, "--on-lost", "retry"), "argument --on-lost: invalid choice: 'retry'"),

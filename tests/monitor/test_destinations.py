@@ -71,6 +71,20 @@ def test_the_document_has_a_text_for_slack_and_the_facts_for_programs() -> None:
             "store": "postgresql://db/cronce",
             "host": "web-1",
             "id": SAID["alert"]["id"],
+            "cause": "lost/billing",
+            "slots": [],
+            "effects": [],
+        },
+        "incident": {
+            "id": "lost/billing",
+            "cause": "lost/billing",
+            "severity": "critical",
+            "since": "2026-03-29T12:00:00Z",
+            "alerts": ["lost/billing"],
+            "slots": [],
+            "effects": [],
+            "handled": None,
+            "link": None,
         },
     } == SAID
 
@@ -220,8 +234,9 @@ def test_a_command_is_given_the_document_and_the_facts(tmp_path: Path) -> None:
     out = tmp_path / "a; touch shelled"
     Command([str(script), str(out)]).send(SAID)
     assert json.loads(out.read_text()) == SAID
+    facts = {**SAID["alert"], "link": ""}
     assert Path(f"{out}.env").read_text().splitlines() == sorted(
-        f"CRONCE_ALERT_{name.upper()}={fact or ''}" for name, fact in SAID["alert"].items()
+        f"CRONCE_ALERT_{name.upper()}={fact or ''}" for name, fact in facts.items()
     )
     assert not (tmp_path / "shelled").exists()
 

@@ -1,6 +1,7 @@
 """What a whole `cronce run` asks an API server for while nothing happens: its scheduler, its monitor and whoever renews
 for them, all on clocks that the test turns. Nothing here waits."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -14,10 +15,10 @@ from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import LOOK, Beat, Keeper
 from cronce.runtime.scheduling.engine import Engine
 from cronce.runtime.scheduling.settings import SchedulerSettings
-from cronce.stores.base import listen
+from cronce.stores.base import Store, listen
 from cronce.stores.kubernetes import KubernetesStore
 from cronce.stores.kubernetes.api import read_url
-from tests.runtime.shelf import HandClock
+from tests.runtime.shelf import HandClock, Wire
 from tests.servers.kubernetes import Kubernetes
 
 MOST = 0.5
@@ -56,9 +57,11 @@ class Threads:
 class Pod:
     """A process that runs `cronce run`."""
 
-    def __init__(self, threads: Threads, server: Kubernetes, stack: ExitStack, name: str) -> None:
-        def connect() -> KubernetesStore:
-            store = KubernetesStore(read_url(server.url("jobs")), threads.hand)
+    def __init__(self, threads: Threads, place: Kubernetes | Wire, stack: ExitStack, name: str) -> None:
+        def connect() -> Store:
+            if isinstance(place, Wire):
+                return place
+            store = KubernetesStore(read_url(place.url("jobs")), threads.hand)
             stack.callback(store.close)
             return store
 
@@ -71,10 +74,9 @@ class Pod:
         stack.enter_context(self.cron._standing_in(store, threads.hand, self.keeper))
         carry = self.cron._carry((), self.keeper)
         self.engine = Engine(self.keeper, carry, SchedulerSettings(), lambda _attempts: None)
-        listener = listen(store)
-        assert listener
-        stack.callback(listener.close)
-        self.engine.hears = True
+        if listener := listen(store):
+            stack.callback(listener.close)
+            self.engine.hears = True
         self.monitor = Monitor(self.cron, log=False)
         threads.next[self.engine] = (threads.hand.boot(), self.engine.step)
         self.monitor.start()
@@ -151,3 +153,28 @@ def test_where_the_one_that_leads_the_monitor_is_killed_another_leads_within_for
             took += 1
         assert 29 <= took <= 40
         first, second = other, Pod(threads, server, stack, f"web-{took}")
+
+
+def test_a_monitor_looks_no_more_often_than_it_says(threads: Threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread wakes up each second, lest it sleep through a suspend, and it looked each time, on every store."""
+    looks, surveys = Counter[Monitor](), Counter[Monitor]()
+    for name, counted in (("_look", looks), ("_survey_now", surveys)):
+        monkeypatch.setattr(Monitor, name, counting(getattr(Monitor, name), counted))
+    with ExitStack() as stack:
+        store = Wire(threads.hand)
+        pods = [Pod(threads, store, stack, f"web-{number}") for number in range(2)]
+        threads.turn(60)
+        looks.clear()
+        surveys.clear()
+        threads.turn(600)
+        (leader,), (other,) = ([pod for pod in pods if pod.leads is leads] for leads in (True, False))
+    assert surveys == {leader.monitor: 120}
+    assert looks == {leader.monitor: 360, other.monitor: 60}  # at 0, 2, 4, 5, 7, 9 of each ten seconds; and at 0
+
+
+def counting(call: Callable[..., None], counted: Counter[Monitor]) -> Callable[..., None]:
+    def counts(monitor: Monitor, *given: object) -> None:
+        counted[monitor] += 1
+        call(monitor, *given)
+
+    return counts

@@ -11,6 +11,7 @@ import pytest
 from bench.fleet import Fleet, fill
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import (
+    ABSENT,
     BOARD_JOBS,
     SWITCH,
     Instant,
@@ -38,6 +39,7 @@ from tests.servers.kubernetes import Kubernetes
 
 NOW: Final = datetime(2026, 3, 29, 12, 30, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)
+MINUTE: Final = timedelta(minutes=1)
 FLEET: Final = Fleet(jobs=30, runs=10, open=12, attention=8, effects=200, refused=30)
 
 T = TypeVar("T")
@@ -553,7 +555,7 @@ def test_runs_and_steps_that_wait_for_a_person_are_read_together_unless_there_ar
 
 
 @pytest.mark.parametrize(
-    ("keys", "refused", "calls"), [(2, 3, 8), (150, 60, 8), (190, 0, 8), (2, 250, 8), (250, 3, 8 + 3)]
+    ("keys", "refused", "calls"), [(2, 3, 8), (150, 60, 8), (190, 0, 8), (2, 250, 8), (250, 3, 8 + 4)]
 )
 def test_keys_in_doubt_and_what_was_refused_are_read_together_unless_there_are_many_keys(
     keys: int, refused: int, calls: int, read: Reader
@@ -590,3 +592,28 @@ def test_what_an_overview_has_not_read_is_not_told_as_whole(read: Reader) -> Non
 def test_a_stretch_needs_a_job_that_can_be_one(read: Reader) -> None:
     with pytest.raises(BadInput):
         read(read_overview.stretch(NOW - HOUR, NOW, "a/b"))
+
+
+def test_an_incident_stays_in_the_picture_however_many_runs_came_after() -> None:
+    """Past 250 runs it was gone."""
+    reader = Reader()
+    lost = Slot("billing", NOW - 50 * MINUTE)
+    slots = [Slot("probe", NOW - timedelta(seconds=number)) for number in range(300)]
+    records = {slot: Record(State.CLOSED, 1, started=slot.at, finished=slot.at) for slot in (*slots, lost)}
+    writes = [
+        Write(
+            slot.cell,
+            ABSENT,
+            encode(record._replace(outcome=Outcome.LOST if slot == lost else Outcome.SUCCEEDED)),
+            Mark.ATTENTION if slot == lost else Mark.CLOSED,
+            slot.at,
+            grant=True,
+        )
+        for slot, record in records.items()
+    ]
+    reader.store.swap(writes, reader.store.load([]).epoch.seen)
+    seen = reader(read_overview.overview(1, 250))
+    drawn = reader(read_overview.stretch_of(seen, NOW - HOUR, NOW + MINUTE, 250))
+    assert (len(drawn.runs), drawn.runs[-1].slot) == (251, lost)
+    whole = reader(read_overview.stretch(NOW - HOUR, NOW + MINUTE, limit=100))
+    assert (len(whole.runs), whole.runs[-1].slot) == (101, lost)

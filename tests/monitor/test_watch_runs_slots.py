@@ -4,18 +4,19 @@ from datetime import timedelta
 
 import pytest
 
-from cronce.model import Slot
+from cronce.model import Cell, Slot
 from cronce.monitor import known, watch_runs
 from cronce.monitor.alerts import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory
 from cronce.protocol.commands import Queue, Skip
-from cronce.protocol.record import TOO_LATE, Outcome
+from cronce.protocol.record import TOO_LATE, Outcome, Record, State
 from cronce.protocol.specs import raise_floor
 from cronce.protocol.terms import Terms
 from cronce.runtime.backfill import backfill
 from cronce.runtime.declare import declare
 from cronce.runtime.ledger import Grant, Wanted
+from cronce.runtime.queries import RunSeen
 from cronce.runtime.scheduling.candidates import Gap, catch_up
 from cronce.runtime.stored_jobs import add, remove
 from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
@@ -444,6 +445,29 @@ def test_a_job_whose_last_run_failed_has_failed_until_one_succeeds(town: Town) -
     town.desk().do(town.desk().ledger.finish(grant, Outcome.SUCCEEDED))
     assert town.kinds() == []
     assert town.fresh() == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "output", "last"),
+    [
+        ("exit code 3", "one\ntwo\n\npsql: no route\n  to host\n", " It last said: two / psql: no route / to host"),
+        (
+            "ValueError: 7",
+            (
+                'Traceback (most recent call last):\n  File "shop.py", line 3, in charge\n    int("x")\n    ~~~^^^^^\n'
+                "ValueError: 7\n"
+            ),
+            ' It last said: File "shop.py", line 3, in charge / int("x")',
+        ),
+        ("exit code 3", "\x1b[2J\n", " It last said: \\x1b[2J"),
+    ],
+    ids=["command", "traceback", "odd"],
+)
+def test_the_alert_of_a_failure_has_the_end_of_what_it_said(reason: str, output: str, last: str) -> None:
+    slot = Slot("billing", START)
+    record = Record(State.CLOSED, holder=WEB, outcome=Outcome.FAILED, reason=reason, output=output, finished=START)
+    (alert,) = watch_runs.failed(RunSeen(slot, Cell(slot.cell), record))
+    assert alert.text == f"{slot.key} failed on {WEB}: {reason}.{last}"
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,14 @@ from cronce.protocol.notices import (
     Bundle,
     Delivery,
     Doubled,
+    Guest,
+    GuestJob,
+    Handled,
     Holder,
     Machine,
     Observed,
     Position,
+    Prevented,
     Refusals,
     Refused,
     Stored,
@@ -104,13 +108,20 @@ positions = st.builds(Position, fences, any_text)
 boots = st.floats(0, 1e9)
 samples = st.lists(st.builds(Sample, boots, boots, instants), max_size=3).map(tuple)
 machines = st.builds(Machine, texts, samples, any_text, any_text)
+prevented = st.builds(
+    Prevented, counts, st.dictionaries(any_text, counts, max_size=3), st.lists(any_text, max_size=3).map(tuple)
+)
 refusals = st.builds(Refusals, counts, st.lists(st.builds(Refused, texts, instants, any_text), max_size=3).map(tuple))
 
 deliveries = st.builds(Delivery, any_text, st.none() | instants, instants, counts)
+names = st.lists(any_text, max_size=3).map(tuple)
+handled = st.none() | st.builds(Handled, any_text, instants, any_text, st.none() | instants)
 alerts = st.builds(
     Alert, any_text, any_text, any_text, any_text, instants, st.none() | instants, counts,
-    st.dictionaries(any_text, deliveries, max_size=3), any_text,
+    st.dictionaries(any_text, deliveries, max_size=3), any_text, any_text, names, names, handled,
 )  # fmt: skip
+guest_jobs = st.lists(st.builds(GuestJob, any_text, any_text, st.none() | instants), max_size=3).map(tuple)
+guests = st.builds(Guest, any_text, any_text, guest_jobs)
 beaten = st.lists(st.builds(Beaten, instants, any_text), max_size=3).map(tuple)
 beats = st.builds(Beats, spans, beaten, counts)
 doubled = st.lists(st.builds(Doubled, any_text, instants, any_text, any_text), max_size=3).map(tuple)

@@ -21,10 +21,14 @@ from cronce.protocol.notices import (
     Bundle,
     Delivery,
     Doubled,
+    Guest,
+    GuestJob,
+    Handled,
     Holder,
     Machine,
     Observed,
     Position,
+    Prevented,
     Refusals,
     Refused,
     Stored,
@@ -165,6 +169,13 @@ MACHINE = Kind(
     '{"v":6,"boot_id":"0f3a","samples":[[1.5,1.75,1774746000000000],[31.0,31.25,1774749600000250]],"host":"web-1",'
     '"tzdata":"2026a"}',
 )
+PREVENTED = Kind(
+    notices.encode_notice,
+    notices.decode_prevented,
+    strategies.prevented,
+    Prevented(7, {"2026-03-28": 3, "2026-03-29": 4}, ("f00d",)),
+    '{"v":6,"total":7,"days":{"2026-03-28":3,"2026-03-29":4},"writes":["f00d"]}',
+)
 REFUSALS = Kind(
     notices.encode_notice,
     notices.decode_refusals,
@@ -183,9 +194,32 @@ ALERT = Kind(
     notices.encode_notice,
     notices.decode_alert,
     strategies.alerts,
-    Alert("lost", "billing", "critical", "1 slot", ONE, TWO, 3, {"a1": Delivery("cleared", None, TWO, 2)}, "look"),
+    Alert(
+        "lost",
+        "billing",
+        "critical",
+        "1 slot",
+        ONE,
+        TWO,
+        3,
+        {"a1": Delivery("cleared", None, TWO, 2)},
+        "look",
+        "host web-1",
+        ("billing@2026-03-29T01:00:00Z",),
+        ("charge/invoice:7",),
+        Handled("ada", ONE, "later", TWO),
+    ),
     '{"v":6,"kind":"lost","subject":"billing","severity":"critical","text":"1 slot","since":1774746000000000,'
-    '"cleared":1774749600000250,"times":3,"deliveries":{"a1":["cleared",null,1774749600000250,2]},"remedy":"look"}',
+    '"cleared":1774749600000250,"times":3,"deliveries":{"a1":["cleared",null,1774749600000250,2]},"remedy":"look",'
+    '"cause":"host web-1","slots":["billing@2026-03-29T01:00:00Z"],"effects":["charge/invoice:7"],'
+    '"handled":["ada",1774746000000000,"later",1774749600000250]}',
+)
+GUEST = Kind(
+    notices.encode_notice,
+    notices.decode_guest,
+    strategies.guests,
+    Guest("web-1:70:9", "APScheduler", (GuestJob("billing", "cron[minute='0']", ONE),)),
+    '{"v":6,"holder":"web-1:70:9","kind":"APScheduler","jobs":[["billing","cron[minute=\'0\']",1774746000000000]]}',
 )
 BEATS = Kind(
     notices.encode_notice,
@@ -204,6 +238,7 @@ OBSERVED = Kind(
 )
 KINDS = {
     "alert": ALERT,
+    "guest": GUEST,
     "beats": BEATS,
     "observed": OBSERVED,
     "run": RUN,
@@ -215,6 +250,7 @@ KINDS = {
     "stored": STORED,
     "machine": MACHINE,
     "position": POSITION,
+    "prevented": PREVENTED,
     "refusals": REFUSALS,
 }
 
@@ -383,14 +419,21 @@ def test_a_missing_field_is_refused(kind: Kind, field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "newer"), [(JOB, ["code"]), (HOLDER, ["tzdata"]), (BUNDLE, ["code"]), (MACHINE, ["host", "tzdata"])]
+    ("kind", "newer"),
+    [
+        (JOB, ["code"]),
+        (HOLDER, ["tzdata"]),
+        (BUNDLE, ["code"]),
+        (MACHINE, ["host", "tzdata"]),
+        (ALERT, ["cause", "slots", "effects", "handled"]),
+    ],
 )
 def test_a_field_that_an_older_version_did_not_know_may_be_missing(kind: Kind, newer: list[str]) -> None:
     fields = json.loads(kind.golden)
     for name in newer:
         del fields[name]
     known = kind.decode(json.dumps(fields), "key")
-    assert [getattr(known, name) for name in newer] == [{} if kind is BUNDLE else ""] * len(newer)
+    assert [getattr(known, name) for name in newer if getattr(known, name)] == []
     assert json.loads(kind.encode(known)) == fields
 
 
@@ -442,7 +485,11 @@ WRONG: list[tuple[Kind, list[Any], list[str]]] = [
     (HOLDER, [*NOT_AN_INSTANT, -1], ["every"]),
     (HOLDER, NOT_AN_INSTANT, ["skew"]),
     (HOLDER, NOT_A_COUNT, ["running"]),
-    (ALERT, NOT_TEXT, ["kind", "subject", "severity", "text", "remedy"]),
+    (ALERT, NOT_TEXT, ["kind", "subject", "severity", "text", "remedy", "cause"]),
+    (ALERT, [7, None, {}, "x", [7], [None], [[]]], ["slots", "effects"]),
+    (ALERT, [7, None, {}, "x", [], ["ada"], ["ada", 0, ""], ["ada", 10**30, "", None], [7, 0, "", None]], ["handled"]),
+    (GUEST, NOT_TEXT, ["holder", "kind"]),
+    (GUEST, [*NOT_ROWS, [["", "", 10**30]], [["", 7, 0]]], ["jobs"]),
     (ALERT, NOT_AN_INSTANT, ["since"]),
     (ALERT, [one for one in NOT_AN_INSTANT if one is not None], ["cleared"]),
     (ALERT, NOT_A_COUNT, ["times"]),
@@ -460,6 +507,9 @@ WRONG: list[tuple[Kind, list[Any], list[str]]] = [
     (STORED, NOT_AN_INSTANT, ["at"]),
     (MACHINE, NOT_TEXT, ["boot_id", "host", "tzdata"]),
     (MACHINE, [*NOT_ROWS, [["1.0", 2.0, 0]], [[1, 2.0, 0]], [[float("nan"), 2.0, 0]], [[1.0, 2.0, 0.5]]], ["samples"]),
+    (PREVENTED, NOT_A_COUNT, ["total"]),
+    (PREVENTED, [7, None, [], "x", {"2026-03-29": "7"}, {"2026-03-29": -1}, {"2026-03-29": True}], ["days"]),
+    (PREVENTED, [7, None, {}, "x", [7], [None], [[]]], ["writes"]),
     (REFUSALS, NOT_A_COUNT, ["times"]),
     (REFUSALS, [*NOT_ROWS, [["a", 10**30, ""]], [["a", 0, None]]], ["recent"]),
     (BUNDLE, [7, None, [], "x", {"billing": 7}, {"billing": None}], ["specs", "code"]),

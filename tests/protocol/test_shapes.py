@@ -220,6 +220,7 @@ def test_what_holds_for_a_batch_is_in_the_view_of_each_and_the_rest_stays() -> N
     around = View(
         Cell(""), None, Sample(0.0, 0.0, NOW), halted=True, epoch=FORGOT, traits=Traits("other"),
         even=lambda *_: SECOND, heard=lambda *_: SECOND, reserved={"turn"}, beside={"run": True}, doubt=DOUBT,
+        ended={"run"},
     )  # fmt: skip
     view = _running(1)._replace(over=(Maker("run/a", Fence(1, 1)),), unheard_in=3)
     within = view.within(around, None, 7)

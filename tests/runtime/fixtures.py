@@ -35,3 +35,4 @@ def office(store: Wire) -> Office:
 def patient_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is noted down is all on record after `close`, also where the machine is busy for seconds."""
     monkeypatch.setattr("cronce.runtime.background.FAREWELL", 60.0)
+    monkeypatch.setattr("cronce.runtime.keeper.FAREWELL", 60.0)

@@ -78,6 +78,8 @@ class Wire(MemoryStore):
         self.calls: list[str] = []
         self.lose: Callable[[str], str] = lambda _call: ""
         self.slow = 0.0
+        self.hung: Callable[[], object] = lambda: None
+        """What happens while the next write hangs, before it lands."""
 
     def _through(self, name: str, call: Callable[[], T]) -> T:
         self.calls.append(name)
@@ -94,6 +96,8 @@ class Wire(MemoryStore):
         return self._through("load", lambda: super(Wire, self).load(keys))
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        meanwhile, self.hung = self.hung, lambda: None
+        meanwhile()
         return self._through("swap", lambda: super(Wire, self).swap(writes, seen))
 
     def lose_next(self, call: str, fate: str, times: int = 1) -> None:

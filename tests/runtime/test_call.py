@@ -158,6 +158,34 @@ def test_a_slot_below_the_floor_is_too_old(office: Office, clock: HandClock, bod
     assert (old.kind, bodies.ran) == ("too old", [NOON.key])
 
 
+@pytest.mark.parametrize(("within", "ended_as"), [("1h", "succeeded"), (None, "skipped")])
+def test_the_first_calls_of_a_job_may_overtake_each_other(
+    store: Wire, clock: HandClock, bodies: Bodies, within: str | None, ended_as: str
+) -> None:
+    """The one for the older slot came before the job was known, and was told that it is too old, without a record."""
+    slow, quick = Office(store), Office(store)
+    declared = job(start_within=within, overlap="allow")
+
+    def overtaken(call: str) -> str:
+        store.lose = lambda _call: ""
+        clock.turn(17 * 60)
+        quick.call(declared, bodies)
+        return ""
+
+    store.lose = overtaken
+    slow.call(declared, bodies)
+    assert slow.record(NOON).outcome == ended_as
+    assert slow.record(Slot("billing", START + QUARTER)).outcome == "succeeded"
+
+
+def test_so_they_may_where_a_clock_is_behind(store: Wire, clock: HandClock, bodies: Bodies) -> None:
+    behind, quick, declared = Office(store, -20.0), Office(store), job(start_within="1h", overlap="allow")
+    clock.turn(15 * 60 + 1)
+    quick.call(declared, bodies)
+    behind.call(declared, bodies)
+    assert bodies.ran == [Slot("billing", START + QUARTER).key, NOON.key]
+
+
 def test_a_run_that_goes_on_keeps_the_next_slot_from_running(store: Wire, clock: HandClock, bodies: Bodies) -> None:
     here, there = Office(store), Office(store)
     answers = []

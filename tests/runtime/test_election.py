@@ -364,7 +364,7 @@ def test_after_a_store_forgot_nobody_leads_for_30_seconds(clock: HandClock, leas
     emptied = Wire(clock, FORGETFUL, on_purpose=False)
     for one in town.all:
         one.office.desk.store = emptied
-        one.office.keeper._line._store = emptied
+        one.office.keeper._connection.current._store = emptied
     town.until(lambda: first.history == ["elected", "over"])
     assert clock.seconds <= born + timedelta(seconds=float(lease[:-1])).total_seconds() * 4 / 5
     town.until(town.leaders)
@@ -744,7 +744,7 @@ def silence(cron: Cronce) -> None:
         def close(self) -> None:
             pass
 
-    cron.at_work()._line._store = Silent()  # type: ignore[assignment]
+    cron.at_work()._connection.current._store = Silent()  # type: ignore[assignment]
 
 
 def test_a_task_that_is_cancelled_while_it_waits_stands_no_more(cron: Cronce, other: Cronce) -> None:

@@ -252,13 +252,13 @@ def test_a_body_that_is_stopped_while_it_says_how_far_it_is_leaves_its_keeper_at
             return taken
 
     def may_turn() -> None:
-        free.append(keeper._renewing._turn.acquire(timeout=10))
+        free.append(keeper._connection.thread._turn.acquire(timeout=10))
 
     stopped, free = threading.Event(), list[bool]()
 
     @cron.job("@daily", name="report")
     def report(run: Run) -> None:
-        keeper._renewing._turn = Turn()
+        keeper._connection.thread._turn = Turn()
         run.progress(1, 2)
         spin()
 

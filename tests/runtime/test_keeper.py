@@ -9,10 +9,12 @@ import pytest
 
 from cronce.clock import Clock, SystemClock
 from cronce.errors import LeaseLost, StoreUnavailable
+from cronce.events import What
 from cronce.model import Boot, Slot, lock_cell
 from cronce.protocol.lease import LOCK_LEASE
-from cronce.protocol.record import State
+from cronce.protocol.record import Outcome, State
 from cronce.protocol.terms import Terms
+from cronce.runtime.contact import patience
 from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import NOT_RENEWED, Beat, Keeper, Lease, Over
 from cronce.runtime.ledger import Grant, Wanted
@@ -25,14 +27,20 @@ LEASE = timedelta(seconds=30)  # trust ends 6 s before it, and a renewal is due 
 
 
 def held(
-    office: Office, job: str = "billing", told: Callable[[Over], None] = lambda _over: None, **more: object
+    office: Office,
+    job: str = "billing",
+    told: Callable[[Over], None] = lambda _over: None,
+    *,
+    attempts: int = 1,
+    lease: timedelta = LEASE,
+    **more: object,
 ) -> Lease:
-    terms = Terms(LEASE, "rerun", "allow", outside=True)
+    terms = Terms(lease, "rerun", "allow", attempts=attempts, outside=True)
     (grant,) = office.desk.do(office.desk.ledger.claim([Wanted(Slot(job, START), terms)]))
     assert isinstance(grant, Grant)
-    lease = Lease(grant, office.desk.clock, told, **more)  # type: ignore[arg-type]
-    office.keeper.keep(lease)
-    return lease
+    kept = Lease(grant, office.desk.clock, told, **more)  # type: ignore[arg-type]
+    office.keeper.keep(kept)
+    return kept
 
 
 def test_all_leases_are_renewed_in_one_call(office: Office, store: Wire, clock: HandClock) -> None:
@@ -136,6 +144,66 @@ def test_who_was_taken_over_is_told_by_whom(store: Wire, clock: HandClock) -> No
     assert isinstance(grant, Grant)
     here.keeper.renew()
     assert told == [Over("lost", f"{there.desk.holder} has it now")]
+    here.keeper.renew()
+    stale = [(event.key, event.detail) for event in here.events if event.what is What.STALE]
+    assert stale == [(Slot("billing", START).cell, there.desk.holder)]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.FAILED])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_renewal_that_hung_until_its_own_run_had_ended_is_no_stale_holder(
+    store: Wire, clock: HandClock, outcome: Outcome, *, again: bool
+) -> None:
+    """It was told as stale by its own holder, once for each renewal that hung in an outage: where the run had succeeded
+    that was passed over, where it had failed, or was tried again by another, it was not."""
+    here, there = Office(store), Office(store)
+    lease = held(here, attempts=3 if again else 1)
+    store.hung = lambda: ends(here, there, lease, outcome)
+    clock.turn(8)
+    here.keeper.renew()
+    assert [event for event in here.events if event.what is What.STALE] == []
+    retried = again and outcome is Outcome.FAILED
+    assert here.record(Slot("billing", START)).holder == (there if retried else here).desk.holder
+
+
+def ends(here: Office, there: Office, lease: Lease, outcome: Outcome) -> None:
+    """The run ends, which is on record at once; if it is to be tried again, another process does."""
+    here.keeper.drop(lease, unsaid=True)
+    here.desk.do(here.desk.ledger.finish(lease.grant, outcome))
+    there.desk.do(there.desk.ledger.claim([Wanted(Slot("billing", START), Terms(LEASE, "rerun", "allow"), known=True)]))
+
+
+def test_a_short_lease_that_is_long_over_makes_no_other_impatient(
+    office: Office, store: Wire, clock: HandClock
+) -> None:
+    """Once a process had held a lease of a few seconds, each renewal of it that took a second counted as hanging."""
+    office.keeper.drop(held(office, lease=timedelta(seconds=4)))
+    held(office, "report")
+    clock.turn(8)
+    seen: list[Boot] = []
+    store.hung = lambda: seen.append(office.keeper._connection.hangs_at - clock.boot())
+    office.keeper.renew()
+    assert seen == [pytest.approx(patience(LEASE))]
+
+
+def test_who_closes_does_not_wait_for_a_thread_that_connects_to_a_silent_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server was stopped by SIGSTOP: 38 to 46 s from SIGTERM to the end, where the grace promised 30."""
+    monkeypatch.setattr("cronce.runtime.keeper.FAREWELL", 0.05)
+    store, connects, answers = MemoryStore(traits=TRAITS._replace(shared=True)), threading.Event(), threading.Event()
+
+    def connect() -> MemoryStore:
+        connects.set()
+        answers.wait(100)
+        return store
+
+    keeper = Keeper(Desk(store, SystemClock(), connect, lambda _event: None))
+    keeper.later("chore", lambda _store: None, soon=True)
+    assert connects.wait(60)
+    closing = threading.Thread(target=keeper.close, daemon=True)
+    closing.start()
+    closing.join(60)
+    assert not closing.is_alive()
+    answers.set()
 
 
 def test_who_is_asked_to_stop_is_told_with_the_next_renewal(office: Office, clock: HandClock) -> None:
@@ -277,7 +345,7 @@ def test_a_store_that_hangs_does_not_keep_the_holder_from_being_told_in_time() -
     told = threading.Event()
     keeper.keep(Lease(grant, desk.clock, lambda _why: told.set()))
     clock.seconds = 30
-    keeper._renewing.wake()
+    keeper._connection.thread.wake()
     assert store.hung.wait(30)
     assert not told.is_set()
     clock.seconds = 60
@@ -297,7 +365,7 @@ def test_a_renewal_that_hangs_is_asked_again_on_a_new_connection_and_its_answer_
     lease.renewed = lambda grant: told.append(grant.trust.end)
     keeper.keep(lease)
     clock.seconds = 20
-    keeper._renewing.wake()
+    keeper._connection.thread.wake()
     assert dead.hung.wait(60)
     clock.seconds = 24.1  # half of a hearing
     keeper._watching.wake()
@@ -308,7 +376,7 @@ def test_a_renewal_that_hangs_is_asked_again_on_a_new_connection_and_its_answer_
     wait_until(lambda: closed == ["dead"])
     assert lease.grant.trust.end == trusted
     assert told == [trusted]  # a process of its own would take an older one for its deadline, and be killed by it
-    assert keeper._stuck == []
+    assert keeper._connection.stuck == []
     keeper.drop(lease)
 
 
@@ -384,7 +452,7 @@ def test_a_lease_is_kept_for_longer_than_its_length(store: Wire, clock: HandCloc
     keeper.keep(lease)
     for _ in range(5):
         clock.turn(8)
-        keeper._renewing.wake()
+        keeper._connection.thread.wake()
         assert renewed.acquire(timeout=60)
     assert lease.trusted
     assert not told.is_set()

@@ -730,12 +730,3 @@ def test_a_forked_child_draws_no_nonce_of_its_parent() -> None:
     assert os.read(here, 16).decode() not in {fresh_nonce() for _ in range(2000)}
     os.close(here)
     os.close(there)
-
-
-def test_a_renewal_that_is_answered_after_its_own_run_was_closed_is_no_stale_holder(desk: Desk) -> None:
-    """A renewal that hung in an outage was told as stale by its own holder, once for each that hung."""
-    grant = granted(desk)
-    desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED))
-    (answer,) = desk.do(desk.ledger.renew([grant]))
-    assert answer == Stale("web-1")
-    assert [event for event in desk.events if event.what is What.STALE] == []

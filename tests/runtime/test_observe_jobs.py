@@ -188,7 +188,7 @@ def test_who_asks_it_to_stop_is_not_heard(cron: Cronce, url: str) -> None:
     def body() -> str:
         lease, desk = claimed(cron), cron.at_work().desk
         desk.do(Operator(desk.ledger, "ada", ["sync"]).cancel(Slot("sync", WHEN), "enough"))
-        cron.at_work()._renew([lease], cron.at_work()._line)
+        cron.at_work()._renew([lease], cron.at_work()._connection.current)
         assert lease.over is not None
         told.set()
         return "ended"

@@ -512,9 +512,11 @@ def test_what_is_not_closed_or_not_there_is_not_run_again(desk: Desk) -> None:
         desk.do(hand(desk).rerun(SLOT))
     with pytest.raises(
         CronceError,
-        match=r"there is no record of billing@2026-03-29T12:01:00Z; `cronce backfill` runs slots that never ran",
+        match="there is no record of billing@2026-03-29T12:01:00Z; `cronce rerun billing --from WHEN --to WHEN` runs",
     ):
         desk.do(hand(desk).rerun(later(1)))
+    with pytest.raises(CronceError, match="12:01:00Z; nothing to cancel: `cronce runs billing` lists its runs"):
+        desk.do(hand(desk).cancel(later(1)))
     with pytest.raises(CronceError, match="no job is called 'biling'"):
         desk.do(hand(desk).rerun(Slot("biling", START)))
 

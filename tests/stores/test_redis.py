@@ -816,5 +816,5 @@ def test_the_doctor_names_other_namespaces(server: Valkey) -> None:
         (check,) = [check for check in store.checks() if check.name == "namespaces"]
     assert (check.verdict, check.says) == (
         "warn",
-        "cronce, beside shop: jobs of one do not see those of another",
+        "there are other stores beside it: shop; a job runs once in each of them",
     )

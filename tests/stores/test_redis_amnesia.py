@@ -111,6 +111,48 @@ def test_flushed_before_a_new_process_comes_it_is_found_too(server: Valkey, open
     assert (store.traits.durable, store.load([]).epoch.origin) == (True, Origin.FOUND)
 
 
+def test_a_master_that_followed_another_meanwhile_has_lost_what_it_answered_before(
+    server: Valkey, opened: Opened
+) -> None:
+    """Sentinel had taken it for dead, and made it the master again later. It is the very process that wrote last, and
+    nobody had asked the other one in between: what it had forgotten ran again."""
+    with closing(server.replica()) as other:
+        store = opened(server.url)
+        win(store, claim("kept"))
+        wait_until(lambda: cell_there(other, "kept"))
+        other.cli("REPLICAOF", "NO", "ONE")
+        win(store, claim("lost"))
+        store.close()
+        for master in (f"127.0.0.1 {other.port}", "NO ONE"):
+            server.cli("REPLICAOF", *master.split())
+            wait_until(lambda: server.cli("INFO", "replication").get("master_link_status", "up") == "up")
+        again = opened(server.url)
+        assert [cell.version > 0 for cell in again.load(["kept", "lost"]).cells] == [True, False]
+        assert again.load([]).epoch.origin is Origin.RESTORED
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_master_whose_replication_has_another_id_has_lost_nothing_by_that(
+    server: Valkey, opened: Opened, alone: bool
+) -> None:
+    """It draws a new one when its first replica comes, or when somebody told it to follow nobody."""
+    store = opened(server.url)
+    win(store, claim("a"))
+    epoch = store.load([]).epoch
+    store.close()
+    if alone:
+        server.cli("REPLICAOF", "127.0.0.1", "1")
+        server.cli("REPLICAOF", "NO", "ONE")
+        assert opened(server.url).load([]).epoch == epoch
+    else:
+        with closing(server.replica()):
+            assert opened(server.url).load([]).epoch == epoch
+
+
+def cell_there(server: Valkey, key: str) -> bool:
+    return bool(server.cli("HEXISTS", "{cronce:cronce}:cells", key))
+
+
 def test_cells_that_were_deleted_alone_leave_no_index(server: Valkey, opened: Opened) -> None:
     """As an eviction does: the store is two keys."""
     store = opened(server.url)

@@ -745,7 +745,7 @@ def test_a_url_names_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("sqlite:store.db", "with four slashes"),
         ("sqlite:///", "name a plain file"),
         ("sqlite:///:memory:", "cannot be seen by another process"),
-        ("sqlite:///a.db?mode=ro&timeout=1", "sqlite knows no mode; it knows timeout, in seconds"),
+        ("sqlite:///a.db?mode=ro&timeout=1", "sqlite knows no mode; it knows timeout"),
         ("sqlite:///a.db?timeout=soon", "timeout=soon is not a number of seconds"),
         ("sqlite:///a.db?timeout=-1", "timeout=-1 is not a number of seconds"),
     ],

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cronce.telling.words import ago, away, counted, iso, listed, moment, short, times
+from cronce.protocol.record import LAPSED, NEVER_STARTED, RELEASED, Outcome, Past, Record, State
+from cronce.telling.words import ago, away, counted, how_long, iso, listed, moment, short, times
 
 NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 
@@ -45,3 +46,24 @@ def test_numbers_and_names_are_said_in_few_words() -> None:
     ]
     assert [times(number) for number in (1, 2, 1200)] == ["once", "twice", "1,200 times"]
     assert [listed("abc"), listed("abcd"), listed(())] == ["a, b, c", "a, b, c and 1 more", ""]
+
+
+@pytest.mark.parametrize(
+    ("past", "words"),
+    [
+        ((), "23ms"),
+        ((Past(None, "web-1", NOW, LAPSED),), "23ms, 23s since its first start"),
+        (
+            (Past(None, "web-1", NOW, RELEASED), Past(None, "web-1", NOW + timedelta(seconds=20), "failed")),
+            "23ms, 3s since its first start",
+        ),
+        ((Past(None, "web-1", NOW, NEVER_STARTED),), "23ms"),
+    ],
+)
+def test_a_run_that_was_taken_over_says_how_long_it_took_and_since_when(past: tuple[Past, ...], words: str) -> None:
+    """It said 23ms, and had begun 23 s before."""
+    started = NOW + timedelta(seconds=23)
+    ended = started + timedelta(milliseconds=23)
+    record = Record(State.CLOSED, started=started, finished=ended, outcome=Outcome.SUCCEEDED, past=past)
+    assert how_long(record) == words
+    assert how_long(record._replace(state=State.RUNNING, finished=None), ended) == words

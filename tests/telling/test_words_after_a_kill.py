@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -107,11 +107,11 @@ def _stage(text: str) -> str:
     return LOST if re.search(r"\blost\b(?! if)", text) else RUNNING
 
 
-def _cronce(cluster: Cluster, *words: str) -> dict[str, list[dict[str, str]]]:
+def _cronce(cluster: Cluster, *words: str) -> dict[str, list[dict[str, Any]]]:
     printed = StringIO()
     with redirect_stdout(printed):
         assert main([*words, "--json", "--store", f"sqlite:///{cluster.folder}/cronce.db"]) == 0
-    found: dict[str, list[dict[str, str]]] = json.loads(printed.getvalue())
+    found: dict[str, list[dict[str, Any]]] = json.loads(printed.getvalue())
     return found
 
 

@@ -16,7 +16,7 @@ from cronce.stores.memory import MemoryStore
 from cronce.web.app import application
 from tests.web.scene import Scene, fill
 
-TOKEN: Final = "an-owl-in-a-clock-tower"
+TOKEN: Final = "an-owl-in-a-clock-tower-at-midnight"
 BEARER: Final = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -61,7 +61,7 @@ class Busy:
         self.store = Moody(store or MemoryStore(lambda: now))
         self.scene: Scene = fill(self.store)
         self.cron = Cronce(store=self.store)
-        self.app = application(self.cron, **{"token": TOKEN, **how})
+        self.app = application(self.cron, **{"token": TOKEN, "private": False, **how})
 
 
 class Browser:

@@ -71,7 +71,7 @@ JOBS: Final[Mapping[str, Declaration]] = {
         declare("cleanup", "0 4 * * 0", missed="all"),
         declare("ledger-export", "@hourly"),
         declare("probe", every="1m", lease="30s"),
-        declare("reindex", "0 */6 * * *"),
+        declare("reindex", "0 */6 * * *", tz="America/Argentina/ComodRivadavia", start="2020-01-01T00:00:00Z"),
     )
 }
 ABANDONED: Final = "ledger-export"

@@ -28,6 +28,8 @@ def test_a_get_shows_what_would_happen_and_how_it_stands_and_does_nothing(town: 
         way("runs", scene.running.key, "cancel"): "412 of 1,000",
         way("runs", scene.lost.key, "resolve"): "is lost",
         way("effects", scene.doubt, "resolve"): "is in doubt",
+        "/alerts/failed/invoice-mail/acknowledge": "you are on it",
+        "/alerts/failed/invoice-mail/snooze": "it is sent again",
     }
     for path, said in pages.items():
         page = ada.get(path)

@@ -39,7 +39,7 @@ def test_every_route_is_described_and_the_reverse() -> None:
 
 def test_every_path_stands_in_the_reference() -> None:
     page = Path(__file__).parents[2].joinpath("docs/reference/api.md").read_text()
-    for word in ("job", "slot", "effect"):
+    for word in ("job", "slot", "effect", "alert"):
         page = page.replace(f"{{{word}}}", "{subject}")
     assert [path for path in DESCRIBED["paths"] if f"`{path}`" not in page] == []
 

@@ -70,7 +70,7 @@ class Hanging(Moody):
 def test_whoever_waits_for_a_store_that_hangs_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """All threads hang in it, and a page answers all the same."""
     store = Hanging()
-    visitor = Browser(application(Cronce(store=store)))
+    visitor = Browser(application(Cronce(store=store), private=False))
     assert visitor.get("/jobs").status_code == 200
     store.hangs.set()
     try:
@@ -89,7 +89,7 @@ def test_a_store_that_cannot_be_opened_is_asked_for_again(tmp_path: Path) -> Non
     """What should be the folder of its file is a file."""
     place = tmp_path / "later"
     place.touch()
-    visitor = Browser(application(f"sqlite:///{place}/cronce.db", token=TOKEN))
+    visitor = Browser(application(f"sqlite:///{place}/cronce.db", token=TOKEN, private=False))
     first = visitor.get("/jobs")
     place.unlink()
     assert (first.status_code, visitor.get("/jobs").status_code) == (503, 200)

@@ -52,7 +52,7 @@ def test_half_a_question_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_it_opened_it_closes(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/c.db"
     open_store(url).close()
-    app = application(url)
+    app = application(url, private=False)
     site: Site = app.state.site
 
     async def life() -> None:

@@ -19,7 +19,7 @@ from bench.fleet import Fleet, fill
 from bench.ui import Counting
 from cronce import Cronce
 from cronce.model import Instant
-from cronce.monitor import read_jobs
+from cronce.monitor import figures, read_jobs
 from cronce.stores import open_store
 from cronce.stores.memory import MemoryStore
 from cronce.stores.postgres import PostgresStore
@@ -44,8 +44,9 @@ FEW: Final = 250
 
 @pytest.fixture(autouse=True)
 def walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody walks over the jobs again in between, however long a test takes."""
+    """Nobody walks over the jobs, or counts duplicates, again in between, however long a test takes."""
     monkeypatch.setattr(read_jobs, "STALE", 3600.0)
+    monkeypatch.setattr(figures, "RECOUNTED", 3600.0)
 
 
 def pages(fleet: Fleet, now: Instant) -> dict[str, str]:
@@ -73,10 +74,10 @@ class Visit:
     def __init__(self, cron: Cronce, fleet: Fleet, now: Instant) -> None:
         self.now = now
         self.pages = pages(fleet, now)
-        self.app = application(cron)
+        self.app = application(cron, private=False)
         desk = asyncio.run(self.app.state.site.opened())
         self.store: Any = desk.store
-        wait_until(lambda: len(self.app.state.site.index) == fleet.jobs)
+        wait_until(lambda: len(self.app.state.site.index) == fleet.jobs and self.app.state.site.prevented.of_all())
         self.counting = desk.store = Counting(self.store)
 
     def get(self, name: str) -> tuple[int, int]:
@@ -123,7 +124,7 @@ def test_the_jobs_are_known_before_anybody_asks_for_them(mounted: bool) -> None:
     """Mounted, it is told of no beginning: then from the first request on, whatever that is for."""
     store = MemoryStore()
     fill(store, SMALL)
-    app = application(Cronce(store=store))
+    app = application(Cronce(store=store), private=False)
 
     async def begin() -> None:
         if mounted:

@@ -8,6 +8,7 @@ import pytest
 
 from cronce import __version__
 from cronce.errors import BadInput
+from cronce.web.app import application
 from cronce.web.gate import HEADERS, from_elsewhere, host_of, is_local_path, strange_host
 from cronce.web.security import LASTS, PER, TRIES, Guesses, Keys, same_word
 from tests.web.house import BEARER, TOKEN, Api, Browser, Busy
@@ -58,11 +59,70 @@ def test_whoever_guesses_is_made_to_wait_and_others_are_not() -> None:
     visitor = Browser(busy.app)
     for _ in range(TRIES):
         assert visitor.log_in(token="wrong").status_code == 401
-    late = visitor.log_in()
+    late = visitor.log_in(token="wrong")
     assert late.status_code == 429
     assert 0 < int(late.headers["Retry-After"]) <= PER
-    assert Api(busy.app).act("/jobs/billing/pause").status_code == 429
-    assert Browser(busy.app, address="198.51.100.4").log_in().status_code == 303
+    assert Browser(busy.app, address="198.51.100.4").log_in(token="wrong").status_code == 401
+
+
+def test_the_right_token_always_passes() -> None:
+    """Ten wrong ones a minute locked everybody out behind a proxy, with the right token too."""
+    busy = Busy()
+    visitor = Browser(busy.app)
+    for _ in range(TRIES + 1):
+        visitor.log_in(token="wrong")
+    assert visitor.log_in().status_code == 303
+    assert Api(busy.app).act("/jobs/billing/pause").status_code == 200
+
+
+def test_behind_a_trusted_proxy_whoever_guesses_is_told_from_others_and_elsewhere_the_header_is_a_claim() -> None:
+    proxied = Busy(trusted_proxies=["203.0.113.0/24"])
+    wrong = {"by": "ada", "token": "wrong"}
+    for app, others in ((proxied.app, 401), (Busy().app, 429)):
+        for _ in range(TRIES):
+            Browser(app).post("/login", wrong, headers={"X-Forwarded-For": "198.51.100.4"})
+        answers = [
+            Browser(app).post("/login", wrong, headers={"X-Forwarded-For": said}).status_code
+            for said in ("198.51.100.4", "8.8.8.8, 198.51.100.4", "198.51.100.4, 198.51.100.5")
+        ]
+        assert answers == [429, 429, others]
+
+
+def test_a_proxy_is_an_address_or_a_network() -> None:
+    with pytest.raises(BadInput, match=r"10\.0\.0\.0/8"):
+        Busy(trusted_proxies=["the-proxy"])
+
+
+# --- who may only look ------------------------------------------------------------------------------------------------
+
+LOOK = "a-token-that-only-looks-at-what-is"
+
+
+def test_the_second_token_shows_and_does_nothing() -> None:
+    busy = Busy(private=True, look_token=LOOK)
+    visitor, program = Browser(busy.app), Api(busy.app, {"Authorization": f"Bearer {LOOK}"})
+    assert visitor.get("/jobs").status_code == 303
+    assert visitor.log_in(token=LOOK).status_code == 303
+    shown = visitor.get("/jobs/billing")
+    assert (shown.status_code, "you may look" in shown.text) == (200, True)
+    assert "Log in to do it" in visitor.get(PAUSE).text
+    refused = visitor.post(PAUSE, {"csrf": visitor.csrf("/login")})
+    assert refused.status_code == 403
+    assert program.ask("/jobs")["total"] > 0
+    assert program.act("/jobs/billing/pause").status_code == 403
+    assert program.ask("/jobs/billing")["pause"] is None
+    assert visitor.post("/logout", {"csrf": visitor.csrf("/login")}).status_code == 303
+    assert visitor.get("/jobs").status_code == 303
+    with pytest.raises(BadInput, match="are the same"):
+        Busy(look_token=TOKEN)
+
+
+def test_a_mounted_page_is_private_unless_somebody_says_otherwise() -> None:
+    cron = Busy().cron
+    with pytest.raises(BadInput, match="private=False"):
+        application(cron)
+    assert Browser(application(cron, token=TOKEN)).get("/jobs").status_code == 303
+    assert Browser(application(cron, private=False)).get("/jobs").status_code == 200
 
 
 def test_guesses_are_forgotten_in_time_and_never_too_many() -> None:
@@ -77,8 +137,8 @@ def test_guesses_are_forgotten_in_time_and_never_too_many() -> None:
 
 
 def test_a_token_is_long_and_has_no_spaces() -> None:
-    for token in ("", "short", "a" * 15, "with a space in it at all", "ünïcödé-ünïcödé-ünïcödé", "a\nb" * 10):
-        with pytest.raises(BadInput, match="16 or more"):
+    for token in ("", "short", "a" * 31, "with a space in it at all", "ünïcödé-ünïcödé-ünïcödé", "a\nb" * 10):
+        with pytest.raises(BadInput, match="32 or more"):
             Keys(token)
 
 
@@ -126,7 +186,7 @@ def test_a_session_ends_and_cannot_be_forged() -> None:
     assert keys.session(cookie, now + LASTS - timedelta(seconds=1)) is not None
     assert other.session(cookie, now) is None  # another token ends all sessions
     said, _, sign = cookie.partition(".")
-    forged = Keys("an-attackers-own-token").cookie("root", now)
+    forged = Keys("an-attackers-own-token-of-32-signs").cookie("root", now)
     for wrong in (
         f"{forged.partition('.')[0]}.{sign}",
         f"{said}.{forged.partition('.')[2]}",
@@ -153,7 +213,7 @@ def test_the_word_of_a_session_is_its_own() -> None:
 
 def test_a_forged_cookie_acts_for_nobody(busy: Busy) -> None:
     visitor = Browser(busy.app)
-    visitor.cookies.set("cronce_session", Keys("an-attackers-own-token").cookie("root", busy.scene.now))
+    visitor.cookies.set("cronce_session", Keys("an-attackers-own-token-of-32-signs").cookie("root", busy.scene.now))
     assert visitor.post(PAUSE, {"reason": "x", "csrf": "x"}).status_code == 401
     assert not paused(busy)
 

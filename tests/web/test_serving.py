@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cronce import Cronce
 from cronce.cli import main, ui
 from cronce.cli.listening import is_loopback
 from cronce.cli.ui import VARIABLE, Terms, terms
@@ -70,6 +72,7 @@ def test_beyond_loopback_it_needs_a_token_for_everything(host: str, token_file: 
 def test_a_token_comes_from_a_file_or_the_environment(token_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "another-token-of-the-environment")
     assert terms("127.0.0.1", None, None, [], "--listen").token == "another-token-of-the-environment"
+    assert VARIABLE not in os.environ  # no job, and no command of an alert, inherits it
     assert terms("127.0.0.1", str(token_file), None, [], "--listen").token == TOKEN
     token_file.chmod(0o644)
     with pytest.raises(BadInput, match=f"chmod 600 {token_file}"):
@@ -122,16 +125,34 @@ def test_what_makes_no_sense_is_refused(words: list[str], said: str, capsys: pyt
     assert "secret" not in err
 
 
-def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """To look at a typing error is not to run on it."""
-    assert main(["ui", "--listen", "0", "--store", f"sqlite:///{tmp_path}/typo.db"]) == 1
-    assert f"nothing has run yet: there is no file {tmp_path}/typo.db" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+def test_a_store_that_is_not_there_yet_is_shown_as_empty_and_not_made(town: Town) -> None:
+    """It refused to start: a newcomer saw no page before the first run. When there is a store, the page shows that."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    listener.close()
+    page = town.start(sys.executable, "-m", "cronce", "ui", "--listen", str(port))
+    line_of(page, r"cronce ui: http://127\.0\.0\.1:\d+ shows sqlite:///.*; only shows\n")
+    line_of(
+        page, r"cronce ui: there is no file .*cronce.db yet; the page says how to begin, and shows what runs then\n"
+    )
+    status, shown = ask(port, "/")
+    assert (status, "This store is empty." in shown, town.url in shown) == (200, True, True)
+    assert not (town.folder / "cronce.db").exists()
+    with Cronce(town.url) as cron:
+        cron.job("@daily", name="report")(lambda: None)()
+    line_of(page, r"cronce ui: http://127\.0\.0\.1:\d+ shows sqlite:///.*; only shows\n")
+    assert "report" in ask(port, "/jobs")[1]
+    page.send_signal(signal.SIGTERM)
+    assert ended(page) == (0, "")
 
 
 @pytest.mark.parametrize(
     ("token", "wrong"),
-    [("short", "is too short"), ("\n", "is empty"), ("two words of a token", "has other characters")],
+    [
+        ("short", "is too short"),
+        ("\n", "is empty"),
+        ("two words of a token that is long", "has other characters"),
+    ],
 )
 def test_a_token_that_is_none_is_refused(
     token: str, wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -140,7 +161,7 @@ def test_a_token_that_is_none_is_refused(
     (tmp_path / "token").chmod(0o600)
     words = ["ui", "--listen", "0", "--store", f"sqlite:///{tmp_path}/c.db", "--token-file", str(tmp_path / "token")]
     assert main(words) == 2
-    assert f"--token-file {tmp_path}/token {wrong}: a token is 16 or more" in capsys.readouterr().err
+    assert f"--token-file {tmp_path}/token {wrong}: a token is 32 or more" in capsys.readouterr().err
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
@@ -248,7 +269,7 @@ def test_whoever_dies_at_a_door_is_replaced_and_nobody_else_holds_it_open(town: 
     assert ask(page, "/api/v1/holders")[0] == 200
     foreman.kill()
     wait_until(
-        lambda: ask(door, "/readyz") == (503, "claims no more\n")
+        lambda: ask(door, "/readyz") == (503, "takes no new work\n")
     )  # those that came later hide its end from none
     for port, pid in beside.items():
         os.kill(pid, signal.SIGKILL)

@@ -136,12 +136,13 @@ def test_a_run_by_hand_is_not_late_by_the_slot_that_it_repeats() -> None:
     assert only(facts(by_hand)).due is None
 
 
-def test_a_refused_duplicate_is_a_ghost_of_whoever_was_refused_as_long_as_the_run() -> None:
+def test_a_refused_duplicate_is_a_ghost_of_whoever_was_refused_and_of_no_length() -> None:
+    """It was as long as the run, and looked like one."""
     run = ran("sync", 300, A, started=300, ended=260)
     refused = Refused(run.slot.key, ago(299), f"{B}: {run.slot.key} is held by {A}")
     _, ghost = facts(run, refused=(("web-2", refused),)).pieces
     assert (ghost.shape, ghost.look, ghost.holder, ghost.job) == ("ghost", "refused", B, "sync")
-    assert (ghost.start, ghost.end) == (ago(299), ago(259))
+    assert (ghost.start, ghost.end) == (ago(299), ago(299))
     assert ghost.told == f"{run.slot.key}: refused to {B} at 2026-03-29T11:55:01Z: {run.slot.key} is held by {A}"
 
 

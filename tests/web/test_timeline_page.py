@@ -104,7 +104,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient
     url = f"sqlite:///{tmp_path_factory.mktemp('timeline') / 'cronce.db'}"
     with Cronce(url) as cron:
         scene = fill(cron.at_work().desk.store)
-    with TestClient(application(url), "http://127.0.0.1") as client:
+    with TestClient(application(url, private=False), "http://127.0.0.1") as client:
         yield client, scene
 
 

@@ -1,5 +1,6 @@
 """A host of Celery: a beat and a worker, as two processes. The workers are the same for every beat: threads, late
-acknowledgement and a short visibility timeout, so that the broker delivers again what a dead worker had."""
+acknowledgement, a short visibility timeout and frequent looks (by default one in 100 s), so that the broker delivers
+again what a dead worker had."""
 
 import os
 import signal
@@ -25,7 +26,11 @@ def application(base: Any = None, **settings: Any) -> Any:
     app.conf.update(
         timezone="UTC",
         broker_connection_retry_on_startup=True,
-        broker_transport_options={"visibility_timeout": 2 * LEASE},
+        broker_transport_options={
+            "visibility_timeout": 2 * LEASE,
+            "unacked_restore_interval": 1,
+            "unacked_restore_throttle": 1,
+        },
         beat_schedule={"tick": entry},
     )
     app.conf.update(settings)

@@ -1,4 +1,5 @@
-"""APScheduler, configured as for the other rows, with the one line of cronce: `protect(scheduler, cron)`."""
+"""APScheduler with the one line of cronce, `protect(scheduler, cron)`. Every slot is wanted, so late ones are not
+coalesced; and runs that wait for the store count as instances, so ten are allowed."""
 
 from bench.peers import ledger
 from bench.peers.adapters.by_apscheduler import DEFAULTS, serve
@@ -16,6 +17,6 @@ if __name__ == "__main__":
     cron = Cronce(order().url)
     serve(
         tick,
-        lambda scheduler: protect(scheduler, cron, on_lost="rerun", lease=f"{LEASE}s", overlap="allow"),
-        job_defaults={**DEFAULTS, "coalesce": False},
+        lambda scheduler: protect(scheduler, cron, on_lost="rerun", lease=f"{LEASE}s"),
+        job_defaults={**DEFAULTS, "coalesce": False, "max_instances": 10},
     )

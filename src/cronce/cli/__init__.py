@@ -1,9 +1,11 @@
 """The command line: one small function per verb, in a file that is imported only when the verb is called.
 
 `cronce exec` starts every minute under cron, so this file imports nothing heavier than argparse, and only the called
-verb gets a parser. The file of a verb such as `pause` has `add_pause_arguments(parser)` and `run_pause(options)`, which
-returns the exit code, unless that is always 0; and for its help text, where there is more to say, a `PAUSE_DESCRIPTION`
-and a `PAUSE_EPILOG`. Verbs about one thing share a file (`FILES`).
+verb gets a parser. `GROUPS` and `UNDER` are the table of verbs; `verb_of` alone knows old spellings.
+
+The file of a verb such as `pause` has `add_pause_arguments(parser)` and `run_pause(options)`, which returns the exit
+code, unless that is always 0; and for its help text, where there is more to say, a `PAUSE_DESCRIPTION` and a
+`PAUSE_EPILOG`. Verbs about one thing share a file (`FILES`).
 
 Exit codes: 0 it is as it should be, 1 it is not (the text says what), 2 the call makes no sense, 75 the store
 cannot be reached, 78 the store needs a person.
@@ -30,66 +32,90 @@ if TYPE_CHECKING:
 
 GROUPS: Final = {
     "try": {
-        "demo": "three processes, one killed in mid-run, with and without the guard, and the verdict",
+        "demo": "three processes, one of them killed during a run, with and without cronce, and the result",
     },
     "run": {
         "run": "run the jobs of an application, in as many processes as you like",
-        "exec": "run a command for its slot, once: the wrapper for crontabs",
-        "beat": "leave a sign of life of a scheduler that is not ours",
+        "exec": "run a command once per slot: the wrapper for crontab lines",
+        "beat": "record a sign of life of another scheduler, so that `watch` notices when it stops",
     },
     "look": {
-        "jobs": "the jobs: their schedules, next slots and last runs",
-        "next": "when a schedule fires next",
-        "explain": "a schedule in plain words, and what it does when clocks change",
-        "runs": "the runs, newest first",
-        "effects": "the effects that are in doubt, and those in progress",
-        "locks": "who holds which lock, and who held it before",
-        "leaders": "who leads which group, in which term, and who led it before",
-        "holders": "the schedulers that are alive",
-        "observed": "what ran twice where it was only observed, and what that cost",
-        "watch": "watch the store, and tell of what is wrong",
-        "ui": "show it all on a page: overview, timeline, jobs, runs, alerts; and act there",
+        "status": "one screen: the store, who is alive, what runs, what is next, what is wrong",
+        "jobs": "the jobs with their next slot and last run; add, edit and remove jobs kept in the store",
+        "show": "one job: its schedule, what runs, its last runs",
+        "runs": "the latest runs (`cronce history` is the same)",
         "why": "why a slot ran, runs or did not run: every attempt, takeover and refusal",
+        "explain": "a schedule in plain words: when it fires next, and what it does when clocks change",
+        "watch": "check the store for what is wrong, and send alerts",
+        "ui": "the web page: overview, timeline, jobs, runs, alerts; and the buttons to act",
     },
     "act": {
-        "pause": "grant no slot of a job, or of any, until it is resumed",
-        "resume": "grant slots again",
-        "trigger": "run a job now, with a key and a payload of its own",
-        "rerun": "run a closed slot once more",
-        "cancel": "stop a run, or close what waits to be run",
-        "backfill": "run the slots of a stretch of time that never succeeded",
-        "resolve": "say that a slot or an effect in doubt is done, or to be retried",
-        "drain": "let schedulers claim nothing more, while they live",
-        "add": "keep a job in the store, for all processes that allow it",
-        "edit": "change a job that lives in the store",
-        "remove": "take a job out of the store",
-        "purge": "delete runs that are over and are not kept",
-        "store": "begin a store on purpose, adopt a copy, print its SQL, or set its clock right",
+        "pause": "pause a job, or all jobs, until resumed; or stop a scheduler from taking new work",
+        "resume": "let a job, all jobs or a scheduler go on",
+        "trigger": "run a job now, with a payload if you like",
+        "rerun": "run a closed slot again, or backfill the slots of a time range",
+        "cancel": "stop a run, or drop what waits to be run",
+        "resolve": "list what is in doubt; mark a slot or an effect as done, or retry it",
     },
     "check": {
-        "audit": "find where a scheduled job can run twice, be lost or overlap: in a repository",
         "doctor": "check the store and this machine, and prove that a slot is claimed once",
+        "store": "initialise a store, accept a restored copy, print its SQL, set its clock right, purge old runs",
+        "audit": "find where a scheduled job can run twice, be lost or overlap: in code, logs and tables",
         "torture": "kill, stop and cut off processes on your own store, and count broken promises",
-        "logs": "find jobs in logs that started twice, overlapped or never ended",
-        "dupes": "find rows of a table that stand there twice",
+    },
+    "deploy": {
+        "deploy": "choose a store; write crontabs, systemd units, Kubernetes manifests, shell completion",
+    },
+}
+"""What `cronce --help` lists."""
+UNDER: Final = {
+    "status": {
+        "holders": "the schedulers that are alive",
+        "locks": "who holds which lock, and who held it before",
+        "leaders": "who leads which group, in which term, and who led it before",
+        "observed": "duplicate runs of what is only observed, and what they cost",
+        "effects": "the effects that are in doubt, and those in progress",
+    },
+    "jobs": {
+        "add": "keep a job in the store, for all processes that allow it",
+        "edit": "change a job that is kept in the store",
+        "remove": "delete a job from the store",
+    },
+    "explain": {"next": "when a schedule fires next"},
+    "store": {"purge": "delete finished runs that are no longer kept"},
+    "audit": {
+        "logs": "find jobs that started twice, overlapped or never ended",
+        "dupes": "find duplicate rows in a table",
+    },
+    "torture": {
         "simulate": "play the protocol under crashes, pauses, lost replies and bad clocks, and count broken promises",
     },
     "deploy": {
-        "k8s": "print Kubernetes manifests: a CronJob, a Deployment of schedulers, least RBAC",
         "choose": "which store, which trigger and which guard suit you, and why",
         "crontab": "install, list, dedupe and guard the lines of a crontab",
         "systemd": "print a service and a timer that are safe on many hosts",
-        "completion": "print what makes bash, zsh or fish complete these commands",
+        "k8s": "print Kubernetes manifests: a CronJob, a Deployment of schedulers, least RBAC",
+        "completion": "print the script that lets bash, zsh or fish complete these commands",
     },
 }
-COMMANDS: Final = ("exec", "add", "edit", "systemd", "k8s")
+"""`cronce jobs add`: what a verb can do besides. Each was a verb by itself once, and still is: `cronce add`."""
+ALIASES: Final = {"history": "runs", "backfill": "rerun"}
+"""Other spellings of a verb."""
+COMMANDS: Final = ("exec", "add", "edit", "systemd", "k8s", "completion")
 """Behind two dashes they are given a command."""
 CODES: Final = ((BadInput, 2), (StoreUnavailable, 75), (StoreUnusable, 78))
-VERBS: Final = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
+LISTED: Final = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
+VERBS: Final = {
+    **{verb: text for verbs in UNDER.values() for verb, text in verbs.items()},
+    "drain": "stop schedulers from taking new work: `cronce pause --scheduler`, as it was spelled before",
+    **LISTED,
+}
+"""All that have a parser, whether they are listed or not."""
 FILES: Final = {
     **dict.fromkeys(("next", "explain"), "schedules"),
-    **dict.fromkeys(("jobs", "why", "observed", "holders", "beat", "locks", "leaders"), "runs"),
-    **dict.fromkeys(("pause", "resume", "drain", "trigger", "rerun", "cancel", "backfill"), "requests"),
+    **dict.fromkeys(("jobs", "show", "why", "beat"), "runs"),
+    **dict.fromkeys(("holders", "locks", "leaders", "observed"), "status"),
+    **dict.fromkeys(("pause", "resume", "drain", "trigger", "rerun", "cancel"), "requests"),
     **dict.fromkeys(("add", "edit", "remove"), "stored"),
     **dict.fromkeys(("doctor", "purge"), "store"),
     **dict.fromkeys(("logs", "dupes"), "evidence"),
@@ -140,30 +166,51 @@ def let_go() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
-    verb = given[0] if given else ""
-    if verb in VERBS:
-        return _call(verb, given[1:])
-    if verb == "help":
-        return main([*given[1:2], "--help"])
-    if verb and not verb.startswith("-"):
-        tell(f"cronce: {_unknown(verb)}")
+    if given[:1] == ["help"]:
+        given = [*given[1:3], "--help"]
+    verb, spelled = verb_of(given)
+    if not verb and given and not given[0].startswith("-"):
+        tell(f"cronce: {_unknown(given[0])}")
         return 2
-    return _call("", given)
+    return _call(verb, given[len(spelled.split()) :], spelled)
 
 
-def parser_of(verb: str) -> argparse.ArgumentParser:
+def verb_of(words: Sequence[str]) -> tuple[str, str]:
+    """The verb that serves these words, and how much of them spells it: `jobs add …` is served by `add`, as `add` is.
+    Both are empty where no verb is called that."""
+    first, second = [*words[:2], "", ""][:2]
+    if second in UNDER.get(first, ()):
+        return second, f"{first} {second}"
+    verb = first if first in VERBS else ALIASES.get(first, "")
+    return verb, first if verb else ""
+
+
+def parser_of(verb: str, spelled: str = "") -> argparse.ArgumentParser:
     """The parser of a verb; its file adds the arguments."""
     text = VERBS[verb]
+    besides = UNDER.get(verb, {})
     parser = Parser(
-        prog=f"cronce {verb}",
+        prog=f"cronce {spelled or verb}",
         description=_named(verb, f"{verb.upper()}_DESCRIPTION") or f"{text[0].upper()}{text[1:]}.",
-        epilog=_named(verb, f"{verb.upper()}_EPILOG"),
+        epilog=_besides(verb, besides) + (_named(verb, f"{verb.upper()}_EPILOG") or ""),
         formatter_class=_formatter,
         allow_abbrev=False,  # what is abbreviated today means something else with the next option
     )
-    _named(verb, f"add_{verb}_arguments")(parser)
+    if add := _named(verb, f"add_{verb}_arguments"):
+        add(parser)
+    else:
+        parser.usage = f"cronce {verb} {{{','.join(besides)}}} …"
     parser.set_defaults(verb=verb)
     return parser
+
+
+def _besides(verb: str, texts: Mapping[str, str]) -> str:
+    width = len(verb) + max(map(len, texts), default=0) + 2
+    return "".join(f"\n{_indented(f'{verb} {name}', text, width)}" for name, text in texts.items()) + "\n" * bool(texts)
+
+
+def _indented(name: str, text: str, width: int = 10) -> str:
+    return f"  {name:<{width}} {text}"
 
 
 def add_actions(parser: argparse.ArgumentParser, texts: Mapping[str, str]) -> dict[str, argparse.ArgumentParser]:
@@ -233,16 +280,16 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.RawDescriptionHelpFormatter(prog, width=max(width, 40) - 2)
 
 
-def _call(verb: str, given: Sequence[str]) -> int:
+def _call(verb: str, given: Sequence[str], spelled: str) -> int:
     try:
-        code = _run(verb, given) if verb else _overview(given)
+        code = _run(verb, given, spelled) if verb else _overview(given)
         _flush()
         return code
     except CronceError as error:
-        say(verb, _fit(str(error)))
+        say(spelled, _fit(str(error)))
         return next((code for kind, code in CODES if isinstance(error, kind)), 1)
     except KeyboardInterrupt:
-        say(verb, "interrupted")
+        say(spelled, "interrupted")
         return 130
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -250,17 +297,22 @@ def _call(verb: str, given: Sequence[str]) -> int:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        say(verb, os.strerror(errno.ENOSPC))
+        say(spelled, os.strerror(errno.ENOSPC))
         let_go()
         return 1
 
 
-def _run(verb: str, given: Sequence[str]) -> int:
+def _run(verb: str, given: Sequence[str], spelled: str) -> int:
     """The words behind the first two dashes are a command's, of which no word is ours."""
     place = given.index("--") if verb in COMMANDS and "--" in given else len(given)
-    options = parser_of(verb).parse_args(given[:place])
+    parser = parser_of(verb, spelled)
+    options = parser.parse_args(given[:place])
     options.command = given[place + 1 :]
-    code: int | None = _named(verb, f"run_{verb}")(options)
+    run = _named(verb, f"run_{verb}")
+    if run is None:  # it only has others under it
+        parser.print_help()
+        return 2
+    code: int | None = run(options)
     return code or 0
 
 
@@ -285,17 +337,17 @@ def _overview(given: Sequence[str]) -> int:
 
 
 def _listed() -> str:
-    lines = [[group, *(f"  {verb:<12}{text}" for verb, text in verbs.items())] for group, verbs in GROUPS.items()]
+    lines = [[group, *(_indented(verb, text) for verb, text in verbs.items())] for group, verbs in GROUPS.items()]
     return "\n".join(line for group in lines for line in group)
 
 
-_MEANT: Final = {"start": "run", "serve": "run", "worker": "run", "list": "jobs"}
+_MEANT: Final = {"start": "run", "serve": "run", "worker": "run", "list": "jobs", "ps": "status", "log": "runs"}
 """What others call it."""
 
 
 def _unknown(verb: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
 
-    close = [_MEANT[verb]] if verb in _MEANT else get_close_matches(verb.lower(), VERBS, n=1)
+    close = [_MEANT[verb]] if verb in _MEANT else get_close_matches(verb.lower(), [*LISTED, *VERBS, *ALIASES], n=1)
     remedy = f"did you mean {close[0]!r}? " if close else ""
     return f"there is no verb {verb[:40]!r}; {remedy}`cronce --help` lists them"

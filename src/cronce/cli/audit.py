@@ -21,7 +21,7 @@ run.
   cronce audit rules            what is looked for
   cronce audit explain CR101    one rule: why, samples, how to fix it
 
-A path that is called `rules` or `explain` is written ./rules."""
+A path that is called `rules`, `explain`, `logs` or `dupes` is written ./rules."""
 
 AUDIT_EPILOG: Final = """
 exit codes:

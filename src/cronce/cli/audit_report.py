@@ -10,10 +10,10 @@ from typing import Final
 from cronce.cli.terminal import Screen, Toned, paint, table
 from cronce.telling.words import Tone
 from cronce_audit.checklist import Answered
+from cronce_audit.evidence import VERDICTS, Answer, Verdict
 from cronce_audit.model import Confidence, Finding, Place, Rule, Severity
 from cronce_audit.outcome import Outcome, SetAside
 from cronce_audit.page import page, pieces
-from cronce_audit.scheduled import VERDICTS, Answer, Verdict
 
 TONES: Final[dict[Severity, Tone]] = {Severity.ERROR: "bad", Severity.WARNING: "odd", Severity.INFO: "busy"}
 WIDEST: Final = 110

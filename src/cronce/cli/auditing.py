@@ -18,7 +18,6 @@ from cronce.errors import BadInput
 from cronce.stores import mask_all
 from cronce_audit import outcome as baselines
 from cronce_audit.checklist import answers
-from cronce_audit.common import LockDeclared, ZoneSet
 from cronce_audit.config import (
     Project,
     Settings,
@@ -30,16 +29,14 @@ from cronce_audit.config import (
     threshold,
     zone,
 )
-from cronce_audit.engine import Report, is_wanted, read_tree, report_of
+from cronce_audit.engine import Report, files, is_wanted, read_tree, report_of
+from cronce_audit.evidence import Seen, mentions
 from cronce_audit.fixes import mend
 from cronce_audit.formats import annotations, checklist_document, document, rule_document, sarif
 from cronce_audit.live import clock_in_step, look_at
-from cronce_audit.mentions import mentions
-from cronce_audit.model import Facts, Finding, Place, Unparsed, rules
+from cronce_audit.model import Facts, Finding, LockDeclared, Place, Unparsed, ZoneSet, rules
 from cronce_audit.outcome import Outcome, weigh
 from cronce_audit.page import page
-from cronce_audit.scheduled import Seen
-from cronce_audit.tree import files
 
 ACTIONS: Final = ("rules", "explain")
 NO_FILE: Final = (

@@ -12,9 +12,9 @@ from cronce.schedule import format_duration, parse_duration
 
 CHOOSE_EPILOG = """
 examples:
-  cronce choose
-  cronce choose --stores postgres,redis --provider aws --jobs 20 --every 5m --runs-for 10m --failure-costs money \\
-      --idempotent no --machines 3 --json
+  cronce deploy choose
+  cronce deploy choose --stores postgres,redis --provider aws --jobs 20 --every 5m --runs-for 10m \\
+      --failure-costs money --idempotent no --machines 3 --json
 """
 
 _YES_NO: Final = ("yes", "no")

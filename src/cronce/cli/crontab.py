@@ -33,10 +33,10 @@ ACTIONS: Final = {
 }
 CRONTAB_EPILOG = """
 examples:
-  cronce crontab install deploy/crontab --name shop
-  cronce crontab install '*/15 * * * * /opt/shop/sync.sh' --wrap
-  cronce crontab wrap --dry-run
-  cronce crontab list --file /etc/cron.d/shop --json
+  cronce deploy crontab install deploy/crontab --name shop
+  cronce deploy crontab install '*/15 * * * * /opt/shop/sync.sh' --wrap
+  cronce deploy crontab wrap --dry-run
+  cronce deploy crontab list --file /etc/cron.d/shop --json
 """
 
 
@@ -156,7 +156,7 @@ def _refuse_strangers(body: str, place: machine.Crontab) -> None:
         if machine.home_of(entry.user) is None:
             raise BadInput(
                 f"line {entry.number}: {mask_all(entry.user)[:60]!r} is no user of this machine; in a --file each line"
-                " names one (for a crontab without users: `cronce crontab install FILE --wrap`)"
+                " names one (for a crontab without users: `cronce deploy crontab install FILE --wrap`)"
             )
 
 

@@ -29,7 +29,7 @@ MOST: Final = 300
 
 INTRO: Final = """\
 Three processes call the same job every second. One will be killed in the middle of a run, and one paused. On the left \
-cronce guards the job; on the right nobody does. Times are UTC; · means refused: another has that slot.\
+cronce guards the job; on the right there is no guard. Times are UTC; · means refused: another process has that slot.\
 """
 
 TONES: Final[dict[Mark, Tone]] = {
@@ -113,14 +113,17 @@ def _words(guarded: Verdict, unguarded: Verdict, on: Screen) -> list[str]:
     if not _passed(guarded, unguarded):
         return [*lines, *filled("This is not as it should be. Run it with --save DIR, and send us the files.", on)]
     sentence = "Every slot ran once, though one process was killed in the middle of a run and another was paused."
-    return [*lines, *filled(f"{sentence} Without the guard, {unguarded.extra} runs were too many.", on), "", NEXT]
+    prevented = f"cronce prevented {unguarded.extra} duplicate runs."
+    return [*lines, *filled(f"{sentence} {prevented}", on), "", NEXT]
 
 
 def _counted(side: str, verdict: Verdict, on: Screen) -> str:
-    extra = Toned(f"extra {verdict.extra}", "bad" if verdict.extra else "good")
-    taken_over = f", {verdict.taken_over} taken over" if verdict.taken_over else ""
-    counts = f"{verdict.slots} slots, {verdict.runs} runs, {paint(extra, on)}, missed {verdict.missed}"
-    return f"{side} {counts}, lost {verdict.lost}{taken_over}"
+    """A run that another took over is one run: what its first process had begun is not counted as another."""
+    extra = Toned(f"{verdict.extra} too many", "bad" if verdict.extra else "good")
+    lost = f", {verdict.lost} lost" if verdict.lost else ""
+    taken_over = f"; {verdict.taken_over} taken over" if verdict.taken_over else ""
+    runs = f"{verdict.runs + verdict.extra} runs: {paint(extra, on)}, {verdict.missed} missed"
+    return f"{side} {verdict.slots} slots, {runs}{lost}{taken_over}"
 
 
 # --- who looks on -----------------------------------------------------------------------------------------------------

@@ -22,15 +22,15 @@ from cronce.telling.words import safe
 K8S_DESCRIPTION: Final = """\
 Print manifests to look through, and to pipe into `kubectl apply -f -`. Nothing is asked of a cluster.
 
-  cronce k8s cronjob NAME --image IMAGE --schedule SCHEDULE [options] -- COMMAND [argument ...]
-  cronce k8s deployment NAME MODULE:OBJECT --image IMAGE [options] [-- options of `cronce run`]
-  cronce k8s rbac [NAME]"""
+  cronce deploy k8s cronjob NAME --image IMAGE --schedule SCHEDULE [options] -- COMMAND [argument ...]
+  cronce deploy k8s deployment NAME MODULE:OBJECT --image IMAGE [options] [-- options of `cronce run`]
+  cronce deploy k8s rbac [NAME]"""
 
 K8S_EPILOG: Final = """
 examples:
-  cronce k8s cronjob report --image shop:1.4 --schedule '0 9 * * *' --tz Europe/Berlin --retries 2 -- ./report.sh
-  cronce k8s deployment scheduler shop.jobs:cron --image shop:1.4 --replicas 3 -- --workers 20
-  cronce k8s rbac | kubectl apply -f -
+  cronce deploy k8s cronjob report --image shop:1.4 --schedule '0 9 * * *' --tz Europe/Berlin --retries 2 -- ./report.sh
+  cronce deploy k8s deployment scheduler shop.jobs:cron --image shop:1.4 --replicas 3 -- --workers 20
+  cronce deploy k8s rbac | kubectl apply -f -
 """
 
 ACTIONS: Final = {
@@ -52,7 +52,7 @@ def add_k8s_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_cronjob(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "cronce k8s cronjob NAME --image IMAGE --schedule SCHEDULE [options] -- COMMAND [argument ...]"
+    parser.usage = f"{parser.prog} NAME --image IMAGE --schedule SCHEDULE [options] -- COMMAND [argument ...]"
     parser.add_argument("name", metavar="NAME", help="the job's name, and the CronJob's")
     _add_pod(parser)
     add_policies(parser)
@@ -62,7 +62,7 @@ def _add_cronjob(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_deployment(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "cronce k8s deployment NAME MODULE:OBJECT --image IMAGE [options] [-- options of `cronce run`]"
+    parser.usage = f"{parser.prog} NAME MODULE:OBJECT --image IMAGE [options] [-- options of `cronce run`]"
     parser.add_argument("name", metavar="NAME", help="the Deployment's name")
     parser.add_argument("app", metavar="MODULE:OBJECT", help="where the Cronce is, in the image: app:cron")
     _add_pod(parser)
@@ -87,7 +87,7 @@ def run_k8s(options: argparse.Namespace) -> None:
 
 def _cronjob(options: argparse.Namespace) -> Sequence[Manifest]:
     if not options.command or options.schedule is None:
-        raise BadInput("what shall be run, and when? cronce k8s cronjob NAME --image … --schedule … -- COMMAND")
+        raise BadInput("the command or its schedule is missing: … k8s cronjob NAME --image … --schedule … -- COMMAND")
     job, grace = declared(options), parse_duration(options.grace)
     words = ["cronce", "exec", job.name, *said(options), "--", *options.command]
     return [cronjob(job, words, _pod(options), grace=grace, restart=options.restart, suspend=options.suspend)]
@@ -120,7 +120,7 @@ def _pod(options: argparse.Namespace) -> PodSettings:
     if leases and pods and leases != pods:
         say(
             "k8s",
-            f"the pods are in {pods}, and slots in {leases}: `cronce k8s rbac` makes account and rights in one"
+            f"the pods are in {pods}, and slots in {leases}: `cronce deploy k8s rbac` makes account and rights in one"
             f" namespace. Use kubernetes://{pods}, or bind {pods}'s account to the role in {leases} yourself",
         )
     account = options.account or ("cronce" if options.store else "")
@@ -134,7 +134,7 @@ def _pod(options: argparse.Namespace) -> PodSettings:
 SYSTEMD_DESCRIPTION: Final = """\
 Print a service and a timer that are safe on many hosts: enable them on every one, and each slot runs once.
 
-  cronce systemd order-sync --schedule '*/15 * * * *' --directory /etc/systemd/system -- /opt/shop/sync.sh
+  cronce deploy systemd order-sync --schedule '*/15 * * * *' --directory /etc/systemd/system -- /opt/shop/sync.sh
   systemctl daemon-reload && systemctl enable --now cronce-order-sync.timer
 
 The options of `cronce exec` are taken, and stand in the service. Where slots will be kept is said on stderr."""
@@ -143,7 +143,7 @@ The options of `cronce exec` are taken, and stand in the service. Where slots wi
 def add_systemd_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the job's name, the same on every machine")
     _add_options(parser)
-    parser.usage = "cronce systemd NAME --schedule SCHEDULE [options] -- COMMAND [argument ...]"
+    parser.usage = f"{parser.prog} NAME --schedule SCHEDULE [options] -- COMMAND [argument ...]"
     parser.add_argument("--user", default="", metavar="USER", help="who runs it (default: root)")
     parser.add_argument("--directory", metavar="DIR", help="write both files there instead of printing them")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -173,7 +173,7 @@ def run_systemd(options: argparse.Namespace) -> None:
 
 def _refuse(options: argparse.Namespace) -> None:
     if not options.command:
-        raise BadInput("what shall be run? Put it behind two dashes: cronce systemd NAME --schedule … -- COMMAND")
+        raise BadInput("the command is missing; put it behind two dashes: … systemd NAME --schedule … -- COMMAND")
     if options.schedule is None:
         raise BadInput("when? Give --schedule '*/15 * * * *'")
     if not options.command[0].startswith("/"):

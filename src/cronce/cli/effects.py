@@ -10,15 +10,16 @@ from cronce.cli import refuse_outside, say
 from cronce.cli.session import Actor, acting, add_act, add_store, looking, nothing, read_option
 from cronce.cli.terminal import Text, screen, show, table, toned
 from cronce.errors import BadInput, CronceError
-from cronce.model import spell
+from cronce.model import Mark, spell
+from cronce.monitor.read_lists import final_runs
 from cronce.protocol.commands import Queued
 from cronce.runtime.effects import review
 from cronce.runtime.effects.adopt import Adoption, adopt, adoptable
 from cronce.runtime.effects.makers import RetryRefused
 from cronce.runtime.effects.review import EffectSeen, Listed, Unwatched, any_effect, of_job
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import job_names, slot_named
-from cronce.telling.documents import effect_document
+from cronce.runtime.queries import job_names, read_page, seen_runs, slot_named
+from cronce.telling.documents import effect_document, run_document
 from cronce.telling.story import said_before, tell_doubts
 from cronce.telling.words import safe
 
@@ -32,12 +33,13 @@ resolve` says which.
 what a job did before it used run.on is not done again.
 
 examples:
-  cronce effects
-  cronce effects billing --all
-  cronce effects charge/invoice:7
-  cronce effects billing@2026-03-29T01:00:00Z --json
-  cronce effects billing --adopt 'charge:*' --on invoice --what charge --dry-run
+  cronce status effects
+  cronce status effects billing --all
+  cronce status effects charge/invoice:7
+  cronce status effects billing@2026-03-29T01:00:00Z --json
+  cronce status effects billing --adopt 'charge:*' --on invoice --what charge --dry-run
 """
+DOUBTS: Final = 200
 RERUNS_SHOWN: Final = 20
 """Of the slots that an effect stopped, the newest."""
 
@@ -45,10 +47,10 @@ WATCH: Final = 0.5
 """Seconds between two looks at the store's clock."""
 
 RESOLVE_EPILOG = """
-resolve says what a person found out; nothing is run by it. rerun runs a slot once more, and skips what is done.
+resolve records what you found out; it runs nothing. rerun runs a slot once more, and skips what is done.
 
-An effect that is in doubt (`cronce effects`): resolve it first. done: it happened, and whoever repeats it gets the
-result. retry: it did not; the next run will do it. Then `cronce rerun SLOT` goes on with each slot that it stopped.
+An effect that is in doubt: resolve it first. done: it happened, and a repeated call gets the result. retry: it did
+not; the next run will do it. Then `cronce rerun SLOT` goes on with each slot that it stopped.
 
 A slot that failed, was lost or is unknown, with no effect in doubt. done: somebody made sure of its work, and it counts
 as succeeded. retry: the slot itself is due again, with all its attempts. To run it beside its record, use rerun.
@@ -59,6 +61,7 @@ retry is refused, with what to check, while the process that was at it may be al
 where it was. --force is for who has looked.
 
 examples:
+  cronce resolve                                             what is in doubt
   cronce resolve billing@2026-03-29T01:00:00Z done --reason 'all 42 invoices are there'
   cronce resolve billing@2026-03-29T01:00:00Z retry
   cronce resolve charge/invoice:7 done --result '{"id": "ch_1"}'
@@ -98,7 +101,7 @@ def _found(what: str | None, limit: int, *, everything: bool) -> Flow[Listed]:
         named = review.effect_named(what)
         one = yield from review.effect(named)
         if one is None:
-            raise CronceError(f"nothing is known of {named.name}; `cronce effects --all` lists what is")
+            raise CronceError(f"nothing is known of {named.name}; `cronce status effects --all` lists what is")
         return Listed((one,), more=False)
     wheres = yield from review.places(what)
     found = yield from review.effects(wheres, limit, everything=everything)
@@ -132,9 +135,9 @@ def _row(one: EffectSeen) -> list[Text]:
 
 
 def add_resolve_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "such as billing@2026-03-29T01:00:00Z, or an effect: charge/invoice:7"
-    parser.add_argument("what", metavar="SLOT|EFFECT", help=what)
-    parser.add_argument("verdict", choices=("done", "retry"), help="it is done, or shall be tried again")
+    what = "such as billing@2026-03-29T01:00:00Z, or an effect: charge/invoice:7; without one, list what is in doubt"
+    parser.add_argument("what", nargs="?", metavar="SLOT|EFFECT", help=what)
+    parser.add_argument("verdict", nargs="?", choices=("done", "retry"), help="it is done, or shall be tried again")
     parser.add_argument("--result", metavar="JSON", help="what came of an effect that is done (default null)")
     force = "retry though its holder may be alive, or an effect of the slot is in doubt: you have looked"
     parser.add_argument("--force", action="store_true", help=force)
@@ -142,10 +145,31 @@ def add_resolve_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_resolve(options: argparse.Namespace) -> None:
+    if options.what is None:
+        _list_doubts(options)
+        return
+    if options.verdict is None:
+        raise BadInput(f"say what you found out: `cronce resolve {options.what[:80]} done`, or `retry`")
     try:
         (_resolve_effect if review.names_effect(options.what) else _resolve_slot)(options)
     except RetryRefused as error:
         raise CronceError(safe(str(error))) from None
+
+
+def _list_doubts(options: argparse.Namespace) -> None:
+    """Slots that were lost or are unknown, and effects in doubt: what a person has to find out."""
+    with looking(options) as desk:
+        runs = desk.do(read_page(final_runs(Mark.ATTENTION, DOUBTS)))
+        slots = seen_runs(runs.cells, runs.now)
+        effects = [one for one in desk.do(_found(None, DOUBTS, everything=False)).effects if one.state == "in doubt"]
+    document = {"slots": [run_document(one) for one in slots], "effects": [effect_document(one) for one in effects]}
+    rows: list[list[Text]] = [
+        [one.slot.key, toned(one.shown), one.record.reason if one.record else one.trouble] for one in slots
+    ]
+    rows += [[one.name, toned(one.state), one.why] for one in effects]
+    page = table(["slot or effect", "state", "why"], rows, screen())
+    text = f"{page}\n\ncheck what it did, then `cronce resolve NAME done`, or `cronce resolve NAME retry`"
+    show(options, document, text if rows else nothing("nothing is in doubt", options))
 
 
 # --- resolving a slot -------------------------------------------------------------------------------------------------
@@ -224,7 +248,7 @@ def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectS
 
 def _adopt(options: argparse.Namespace) -> None:
     if not (options.what and options.on and options.done):
-        raise BadInput("write cronce effects JOB --adopt 'charge:*' --on invoice --what charge")
+        raise BadInput("write cronce status effects JOB --adopt 'charge:*' --on invoice --what charge")
     with acting(options) as actor:
         found = actor.desk.do(adoptable(options.what, options.adopt, options.on, options.done))
         if not found and not actor.desk.do(any_effect(of_job(options.what))):

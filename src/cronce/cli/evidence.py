@@ -38,9 +38,9 @@ supercronic, APScheduler, Celery and cronce. Say what yours look like: \
 """
 LOGS_EPILOG = """
 examples:
-  cronce logs /var/log/app/*.log*  --expected 20m
-  kubectl logs -l app=shop --timestamps --prefix | cronce logs -
-  cronce logs app.log --start 'begin of (?P<job>\\S+)' --end 'end of (?P<job>\\S+)'
+  cronce audit logs /var/log/app/*.log*  --expected 20m
+  kubectl logs -l app=shop --timestamps --prefix | cronce audit logs -
+  cronce audit logs app.log --start 'begin of (?P<job>\\S+)' --end 'end of (?P<job>\\S+)'
 
 It exits with 0 when nothing was found, 1 when something was, 2 when a file cannot be read, 3 when no start was
 recognised.
@@ -200,9 +200,9 @@ def _mark(mark: Mark) -> dict[str, object]:
 MOST: Final = 10_000
 DUPES_EPILOG = """
 examples:
-  cronce dupes postgresql://shop@db/shop --table orders --key order_id --at created_at --since 30m
-  cronce dupes --url-from-env DATABASE_URL --table mails --key order_id,kind --at sent_at --since 1d --within 2s
-  cronce dupes sqlite:///shop.db --table orders --key order_id --at created_at --since 30m --json
+  cronce audit dupes postgresql://shop@db/shop --table orders --key order_id --at created_at --since 30m
+  cronce audit dupes --url-from-env DATABASE_URL --table mails --key order_id,kind --at sent_at --since 1d --within 2s
+  cronce audit dupes sqlite:///shop.db --table orders --key order_id --at created_at --since 30m --json
 
 The database is only read. It exits with 0 when there is no duplicate, 1 when there is one, 2 when a table or a column
 is not there, 3 when there is no row to look at though the table has some, 75 when the database cannot be reached or is

@@ -47,6 +47,7 @@ CHOICES: Final = (
 
 
 def add_exec_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(hint="the command goes behind two dashes: cronce exec NAME --schedule … -- COMMAND")
     parser.usage = "cronce exec NAME --schedule SCHEDULE [options] -- COMMAND [argument ...]"
     parser.add_argument("name", metavar="NAME", help="the job's name, the same on every machine")
     add_policies(parser, f"{CRON}; also 'every 15m', 'at 2026-…'")
@@ -110,9 +111,9 @@ def declared(options: argparse.Namespace) -> Declaration:
 
 def run_exec(options: argparse.Namespace) -> int:
     if not options.command:
-        raise BadInput("what shall be run? Put it behind two dashes: cronce exec NAME --schedule … -- COMMAND")
+        raise BadInput("the command is missing; put it behind two dashes: cronce exec NAME --schedule … -- COMMAND")
     if options.schedule is None and options.slot is None:
-        raise BadInput("which slot? Give --schedule '*/15 * * * *' as in the crontab, or --slot 2026-03-29T01:00:00Z")
+        raise BadInput("give --schedule '*/15 * * * *', as in the crontab, or a slot: --slot 2026-03-29T01:00:00Z")
     ping, heard = options.ping or os.environ.get("CRONCE_PING"), list[Event]()
     if ping:
         from cronce.monitor.pings import check_ping  # noqa: PLC0415  most have none

@@ -138,7 +138,7 @@ def _obstacle(one: Vitals, now: Boot) -> str:
     if not one.joined:
         return "not registered yet"
     if not one.claims:
-        return "claims no more"
+        return "takes no new work"
     if one.no_worker:
         return "no worker is left: each is taken by a run that was told to stop, and still runs"
     if one.doubts:

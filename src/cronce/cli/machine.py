@@ -2,6 +2,8 @@
 cronce is, and where a `cronce exec` that cron or systemd starts will keep its slots."""
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from cronce.stores import mask, scheme_of
 from cronce.stores.default import VARIABLE, Chosen, choose
 
 Starter = Literal["cron", "systemd"]
+_UNIT: Final = ("User", "Environment", "EnvironmentFile", "ExecStart")
 _UTC: Final = frozenset(("UTC", "Etc/UTC", "UCT", "Etc/UCT", "Universal", "Etc/Universal", "Zulu", "Etc/Zulu"))
 
 
@@ -137,6 +140,28 @@ def place_of_slots(user: str, settings: Mapping[str, str], starter: Starter = "c
         f"this host only: slots are kept in {chosen.file or mask(chosen.url)}, which no other host sees{unseen}. For"
         f' all hosts put url = "…" into /etc/cronce.toml{also}'
     )
+
+
+def store_of(user: str, settings: Mapping[str, str], command: str, starter: Starter = "cron") -> Chosen | str:
+    """The store of a command that cron or systemd starts, as the command itself or its environment names it; or why it
+    will run nothing."""
+    said = re.search(rf"(?:\s--store[\s=]|\b{VARIABLE}=)(?P<url>'[^']*'|\"[^\"]*\"|[^\s;]+)", command)
+    chosen = choose(said["url"].strip("'\"")) if said else _chosen(user, settings)
+    return _refuses(chosen, starter) if isinstance(chosen, str) else chosen
+
+
+def unit_environment(path: str) -> tuple[str, dict[str, str], str]:
+    """The user, the environment and the command of a systemd service."""
+    try:
+        lines = [line.partition("=") for line in Path(path).read_text(encoding="utf-8").splitlines()]
+        said = {name: [value for key, _, value in lines if key.strip() == name] for name in _UNIT}
+        files = [Path(name.lstrip("-")) for name in said["EnvironmentFile"]]
+        texts = [*said["Environment"], *(file.read_text("utf-8") for file in files if file.exists())]
+        words = [word for text in texts for word in shlex.split(text, comments=True)]
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from None
+    settings = {name: value for name, equals, value in (word.partition("=") for word in words) if equals}
+    return "".join(said["User"][-1:]) or "root", settings, " ".join(said["ExecStart"])
 
 
 def refusal(user: str, settings: Mapping[str, str], starter: Starter = "cron") -> str:

@@ -1,5 +1,5 @@
-"""cronce pause, resume and drain: no slot of a job is granted, or schedulers claim nothing, until it is undone. And
-cronce trigger, rerun, cancel and backfill: runs that a person asks for, or calls off, and waiting for their end."""
+"""What a person asks for. cronce pause and resume: a job, all jobs, or a scheduler, which is called draining. cronce
+trigger, rerun and cancel: single runs, or a backfill of many, and waiting for their end."""
 
 import argparse
 import json
@@ -24,38 +24,38 @@ from cronce.telling.documents import act_document, cancelled_document, paused_do
 from cronce.telling.words import by_whom, safe
 
 PAUSE_EPILOG = """
-What runs goes on: `cronce cancel SLOT` stops it. What falls due meanwhile does not run when the job is resumed.
+Runs in progress go on: `cronce cancel SLOT` stops one. Slots that fall due during the pause do not run afterwards.
+
+--scheduler stops a process from taking new work: what it runs goes on to its end, and the process stays alive. --label
+does so for all schedulers with this label, also for those that start later.
 
 examples:
   cronce pause order-sync --reason 'the shop is being moved'
-  cronce pause --all                                            the kill switch
+  cronce pause --all                                            every job
+  cronce pause --scheduler web-7:4711:1f2e3d
+  cronce pause --label colour=blue --reason 'green takes over'
 """
 RESUME_EPILOG = """
-What fell due while it was paused does not run now; `cronce backfill` runs it after all. Under --all, jobs that were
-paused one by one stay so.
+Slots that fell due during the pause do not run now; `cronce rerun JOB --from … --to …` runs them after all. Jobs that
+were paused one by one stay paused under --all.
 
 examples:
   cronce resume order-sync
   cronce resume --all
-"""
-DRAIN_EPILOG = """
-What they run goes on to its end; they stay alive, and serve whatever else they serve. A label holds for processes that
-start later, too. --off undoes it.
-
-examples:
-  cronce drain web-7:4711:1f2e3d
-  cronce drain --label colour=blue --reason 'green takes over'
-  cronce drain --label colour=blue --off
+  cronce resume --label colour=blue
 """
 
 
 def add_pause_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_jobs(parser)
+    _add_subjects(parser)
     add_act(parser)
+    parser.set_defaults(off=False)
 
 
 def run_pause(options: argparse.Namespace) -> None:
-    _refuse_unclear(options)
+    if _means_scheduler(options):
+        run_drain(options)
+        return
     with acting(options) as actor:
         _find_jobs(actor, options.job)
         done = {name: actor.desk.do(actor.hand.pause(name, options.reason)) for name in options.job}
@@ -79,12 +79,15 @@ def _paused(name: str | None, stands: Stands, actor: Actor) -> list[str]:
 
 
 def add_resume_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_jobs(parser)
+    _add_subjects(parser)
     add_act(parser, reason=False)
+    parser.set_defaults(off=True)
 
 
 def run_resume(options: argparse.Namespace) -> None:
-    _refuse_unclear(options)
+    if _means_scheduler(options):
+        run_drain(options)
+        return
     with acting(options) as actor:
         _find_jobs(actor, options.job)
         done = {name: actor.desk.do(actor.hand.resume(name)) for name in options.job}
@@ -98,14 +101,18 @@ def run_resume(options: argparse.Namespace) -> None:
     show(options, {"jobs": told, "all": resumed_document(everything) if options.all else None}, "\n".join(lines))
 
 
-def _add_jobs(parser: argparse.ArgumentParser) -> None:
+def _add_subjects(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", nargs="*", metavar="JOB", help="these jobs")
-    parser.add_argument("--all", action="store_true", help="everything, whatever its name")
+    parser.add_argument("--all", action="store_true", help="every job")
+    parser.add_argument("--scheduler", metavar="HOLDER", help="one scheduler, as `cronce status` names it")
+    parser.add_argument("--label", metavar="NAME=VALUE", help="all schedulers with this label")
 
 
-def _refuse_unclear(options: argparse.Namespace) -> None:
-    if bool(options.job) == options.all:
-        raise BadInput("name the jobs that are meant, or say --all")
+def _means_scheduler(options: argparse.Namespace) -> bool:
+    said = bool(options.job), bool(options.all), bool(options.scheduler or options.label)
+    if sum(said) != 1:
+        raise BadInput("name the jobs that are meant, or say --all; or name a scheduler by --scheduler or --label")
+    return said[2]
 
 
 def _find_jobs(actor: Actor, names: list[str]) -> None:
@@ -118,35 +125,36 @@ def _find_jobs(actor: Actor, names: list[str]) -> None:
 
 
 def add_drain_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("holder", nargs="?", metavar="HOLDER", help="one scheduler, as `cronce holders` names it")
+    """As `cronce pause --scheduler HOLDER` was spelled before, and its `resume`."""
+    parser.add_argument("scheduler", nargs="?", metavar="HOLDER", help="one scheduler, as `cronce status` names it")
     parser.add_argument("--label", metavar="NAME=VALUE", help="all schedulers with this label")
-    parser.add_argument("--off", action="store_true", help="let them claim again")
+    parser.add_argument("--off", action="store_true", help="let them take work again")
     add_act(parser)
 
 
 def run_drain(options: argparse.Namespace) -> None:
-    cell = drain_cell(options.holder, options.label)
+    cell = drain_cell(options.scheduler, options.label)
     with acting(options) as actor:
         _, live = actor.desk.do(holders())
         concerned = [one.holder.holder for one in live if one.concerned(cell)]
-        if options.holder and not options.off and not concerned:
-            raise CronceError(_nobody(options.holder, live))
+        if options.scheduler and not options.off and not concerned:
+            raise CronceError(_nobody(options.scheduler, live))
         stands = None if options.off else actor.desk.do(actor.hand.drain(cell, options.reason))
         was = actor.desk.do(actor.hand.undrain(cell)) if options.off else None
     drained = act_document(stands.act) if stands else None
     changed = stands.new if stands else was is not None
     if stands:
-        told = f"{'is drained' if stands.new else 'was drained before,'} {by_whom(stands.act)}"
+        told = f"takes no new work: {'paused' if stands.new else 'it was paused before,'} {by_whom(stands.act)}"
     else:
-        told = f"may claim again; it was drained {by_whom(was)}" if was else "was not drained"
-    lines = [f"{options.holder or options.label} {told}"]
-    lines += [f"  {name}" for name in concerned or ["no scheduler that lives now"]]
+        told = f"takes new work again; it was paused {by_whom(was)}" if was else "was not paused"
+    lines = [f"{options.scheduler or options.label} {told}"]
+    lines += [f"  {name}" for name in concerned or ["no scheduler that is alive"]]
     show(options, {"drained": drained, "changed": changed, "holders": concerned}, "\n".join(map(safe, lines)))
 
 
 def _nobody(holder: str, live: list[HolderSeen]) -> str:
     names = ", ".join(one.holder.holder for one in live) or "none"
-    return f"no scheduler that lives is called {holder[:60]!r}; there are: {names}"
+    return f"no scheduler that is alive is called {holder[:60]!r}; there are: {names}"
 
 
 LOOK: Final = 0.25
@@ -163,13 +171,19 @@ examples:
   cronce trigger billing --id march        asking again for the same id is asking once
 """
 RERUN_EPILOG = """
-Prints the key of the new run. Its effects go by the slot's key, so that what was done before is not done again; with
---fresh those of the slot are done anew, and those on things are not. While a rerun of the slot is open, asking again is
-asking once. A slot that was lost is rerun when its process is known to be dead; else --force is for who has looked.
+A slot: prints the key of the new run. Its effects go by the slot's key, so that what was done before is not done again;
+with --fresh those of the slot are done anew, and those on things are not. While a rerun of the slot is open, asking
+again is asking once. A lost slot is rerun when its process is known to be dead; --force is for who has checked that.
+
+A job with --from and --to: a backfill. Each slot from --from until before --to gets one run, however often this is
+repeated, unless it has succeeded or is open. It waits for the runs to end. Ctrl-C leaves them to be run: the same
+command goes on watching, --cancel drops those that have not begun. A day begins at midnight in the job's time zone.
 
 examples:
   cronce rerun billing@2026-03-29T01:00:00Z
   cronce rerun billing@2026-03-29T01:00:00Z --fresh --wait
+  cronce rerun billing --from 2026-03-01 --to 2026-03-08 --dry-run
+  cronce rerun billing --from 2026-03-01T00:00:00Z --to 2026-03-01T06:00:00Z
 """
 CANCEL_EPILOG = """
 A run is asked to stop: its holder learns so within seconds, stops it as far as it can be stopped, and does not try it
@@ -230,7 +244,7 @@ def _obstacle(actor: Actor, name: str) -> str:
         return f"everything is paused {by_whom(halted)}"
     if job and job.paused:
         return f"{name} is paused {by_whom(job.paused)}"
-    return "" if name in actor.desk.do(carried()) else f"no live scheduler carries {name}"
+    return "" if name in actor.desk.do(carried()) else f"no scheduler that is alive runs {name}; start `cronce run`"
 
 
 # --- asking for runs --------------------------------------------------------------------------------------------------
@@ -251,16 +265,20 @@ def run_trigger(options: argparse.Namespace) -> int:
 
 
 def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("slot", metavar="SLOT", help="a slot such as billing@2026-03-29T01:00:00Z")
+    slot = "a slot such as billing@2026-03-29T01:00:00Z; or a job, with --from and --to"
+    parser.add_argument("slot", metavar="SLOT|JOB", help=slot)
     fresh = "do the effects of the slot again (not those on things), by a new key"
     parser.add_argument("--fresh", action="store_true", help=fresh)
     force = "rerun though the process that ran the slot may be alive: you have looked"
     parser.add_argument("--force", action="store_true", help=force)
     _add_wait(parser)
+    _add_backfill(parser.add_argument_group("a backfill of many slots"))
     add_act(parser, reason=False)
 
 
 def run_rerun(options: argparse.Namespace) -> int:
+    if "@" not in options.slot or options.start or options.end:
+        return _run_backfill(options)
     slot = slot_named(options.slot)
     with acting(options) as actor:
         try:
@@ -283,7 +301,7 @@ def _tell_request(actor: Actor, request: AskedFor, options: argparse.Namespace) 
             say(options.verb, "it was asked for before")
     waited = wait_for(actor, [request.slot], _show_progress) if options.wait else None
     if not options.wait and (obstacle := _before(actor, request.slot)):
-        say(options.verb, f"it is due, and {obstacle}")
+        say(options.verb, f"it will not start yet: {obstacle}")
     if options.json:
         ended = run_document(waited.over[0]) if waited and waited.over else None
         print(json.dumps({"key": key, "new": request.new, "by": actor.hand.by, "run": ended}))
@@ -306,7 +324,7 @@ def _show_progress(found: Sequence[RunSeen], _over: int) -> None:
 
 def _end(waited: Waited) -> str:
     if waited.obstacle:
-        return f"it is due, and not waited for: {waited.obstacle}"
+        return f"it has not started: {waited.obstacle}"
     (one,) = waited.over
     reason = one.record.reason if one.record else one.trouble
     return f"{one.shown}{f': {reason}' if reason else ''}"
@@ -334,45 +352,40 @@ def _cancelled(reply: Asked | Closed) -> str:
 # --- a backfill -------------------------------------------------------------------------------------------------------
 
 SHOWN = 5
-LEFT = "what was asked for stays due; the same command goes on, and with --cancel calls it off"
-BACKFILL_EPILOG = """
-Each slot from --from until before --to gets one run by hand, however often this is said, unless it has succeeded or is
-open. Its effects go by the slot's key. Ctrl-C leaves what was asked for to be run: the same command goes on watching,
---cancel calls it off. A day begins at midnight in the job's time zone.
-
-examples:
-  cronce backfill billing --from 2026-03-01 --to 2026-03-08 --dry-run
-  cronce backfill billing --from 2026-03-01T00:00:00Z --to 2026-03-01T06:00:00Z
-"""
+LEFT = "the runs stay due; the same command goes on watching, and --cancel drops them"
 
 
-def add_backfill_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("job", metavar="JOB", help="which job")
-    add("--from", dest="start", required=True, metavar="WHEN", help="slots from that instant, or day, on")
-    add("--to", dest="end", required=True, metavar="WHEN", help="slots before it")
+def _add_backfill(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--from", dest="start", metavar="WHEN", help="slots from that instant, or day, on")
+    add("--to", dest="end", metavar="WHEN", help="slots before it")
     add("--most", type=int, default=MOST_BACKFILLED, metavar="N", help=f"slots at most (default {MOST_BACKFILLED:,})")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--dry-run", action="store_true", help="only say what would be run")
+    how = group.add_mutually_exclusive_group()
+    how.add_argument("--dry-run", action="store_true", help="only show what would be run")
     how.add_argument("--no-wait", action="store_true", help="do not wait for the runs to end")
-    how.add_argument("--cancel", action="store_true", help="call off what an earlier backfill asked for")
-    add_act(parser, reason=False)
+    how.add_argument("--cancel", action="store_true", help="drop what an earlier backfill asked for")
 
 
-def run_backfill(options: argparse.Namespace) -> int:
+def _run_backfill(options: argparse.Namespace) -> int:
+    job = options.slot
+    if not (options.start and options.end) or "@" in job:
+        raise BadInput(
+            f"to rerun one slot, name it: {job.partition('@')[0][:60]}@2026-03-29T01:00:00Z (`cronce runs` lists them);"
+            f" to backfill many, name the job and say --from WHEN --to WHEN"
+        )
     if options.most < 1:
         raise BadInput(f"--most is 1 or more, and this is {options.most}")
     with acting(options) as actor:
-        stretch = actor.desk.do(survey(actor.hand, options.job, options.start, options.end, options.most))
+        stretch = actor.desk.do(survey(actor.hand, job, options.start, options.end, options.most))
         if not options.json:
-            print(_surveyed(options.job, stretch), flush=True)
+            print(_surveyed(job, stretch), flush=True)
         try:
             asked, waited = _backfill(actor, stretch, options)
         except KeyboardInterrupt:
-            print(f"\ncronce backfill: {LEFT}", file=sys.stderr)
+            print(f"\ncronce rerun: {LEFT}", file=sys.stderr)
             return 130
     if options.json:
-        print(json.dumps(_document(options.job, stretch, asked, waited)))
+        print(json.dumps(_document(job, stretch, asked, waited)))
     elif waited is not None:
         print("\n".join(map(safe, _ended(waited, stretch))))
     return 1 if waited is not None and (waited.code or stretch.ended) else 0
@@ -418,8 +431,8 @@ def _counts(stretch: Stretch) -> dict[str, int]:
 def _surveyed(job: str, stretch: Stretch) -> str:
     slots = sum(_counts(stretch).values())
     return (
-        f"{job}: {slots:,} slots, of which {stretch.succeeded:,} succeeded, {stretch.busy:,} are open and"
-        f" {len(stretch.ended):,} were backfilled before in vain; {len(stretch.wanted):,} are left to run"
+        f"{job}: {slots:,} slots; {stretch.succeeded:,} succeeded, {stretch.busy:,} are open,"
+        f" {len(stretch.ended):,} failed in an earlier backfill; {len(stretch.wanted):,} to run"
     )
 
 
@@ -427,7 +440,7 @@ def _ended(waited: Waited, stretch: Stretch) -> list[str]:
     outcomes = Counter(one.shown for one in waited.over)
     lines = [", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items()))] if outcomes else []
     if waited.obstacle:
-        lines.append(f"{waited.left:,} are due, and not waited for: {waited.obstacle}")
+        lines.append(f"{waited.left:,} have not started: {waited.obstacle}")
     in_vain = [*stretch.ended, *(one for one in waited.over if not succeeded(one))]
     lines += [f"  {one.slot.key} {one.shown}; `cronce rerun {one.slot.key}` runs it again" for one in in_vain[:SHOWN]]
     return [*lines, f"  and {len(in_vain) - SHOWN:,} more"] if len(in_vain) > SHOWN else lines or ["nothing to do"]

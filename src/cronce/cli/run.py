@@ -50,7 +50,7 @@ RUN_DESCRIPTION: Final = """\
 Run the jobs of an application: cronce run app:cron, for `cron = Cronce(…)` in app.py. Start it wherever and as often as
 you like: each slot runs once, and the work spreads over the processes that are there.
 
-TERM or Ctrl-C ends it: it claims no more, and lets what runs come to an end. What still runs near the end of --grace is
+TERM or Ctrl-C ends it: it takes no new work, and waits for what runs. What still runs near the end of --grace is
 stopped: closed as failed, or under on_lost="rerun" taken over by another process at once. A second signal stops it now.
 
 exit codes: 0 all that ran is on record; 1 something could not be recorded, or stopped; 2 the call makes no sense; 75
@@ -73,7 +73,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--role", choices=get_args(Role), default="both", help="find what is due, run it, or both (the default)")
     add("--workers", type=int, default=10, metavar="N", help="bodies that run at once, in each process (default: 10)")
     add("--grace", default="30s", metavar="SPAN", help="from TERM to the end, at most (default: 30s)")
-    add("--label", action="append", default=[], metavar="NAME=VALUE", help="for `cronce drain --label`; repeatable")
+    add("--label", action="append", default=[], metavar="NAME=VALUE", help="for `cronce pause --label`; repeatable")
     add("--allow", action="append", default=[], metavar="PATTERN", help="what jobs in the store may run; repeatable")
     add("--health", metavar="ADDR", help="answer /healthz, /readyz and /metrics: 8080 (loopback only), 0.0.0.0:8080")
     add("--ui", metavar="ADDR", help="show the page there: 8080 (loopback only); elsewhere it needs a token")
@@ -161,8 +161,8 @@ def _say(line: str) -> None:
 
 
 def _log(*, verbose: bool, as_json: bool) -> None:
-    """To stderr, unless the application has said otherwise."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    """To stderr, what the jobs log from INFO on too, unless the application has said otherwise."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     if as_json:
         install(json=True)
     LOGGER.setLevel(logging.DEBUG if verbose else logging.INFO)

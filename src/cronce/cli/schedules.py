@@ -19,9 +19,9 @@ from cronce.telling.words import away, iso, wall
 MOST = 10_000
 NEXT_EPILOG = """
 examples:
-  cronce next '0 9 * * MON-FRI' --tz Europe/Berlin
-  cronce next 'every 90m' -n 3 --json
-  cronce next '30 2 * * *' --tz America/New_York --from 2026-03-07T00:00:00Z --gap skip
+  cronce explain next '0 9 * * MON-FRI' --tz Europe/Berlin
+  cronce explain next 'every 90m' -n 3 --json
+  cronce explain next '30 2 * * *' --tz America/New_York --from 2026-03-07T00:00:00Z --gap skip
 """
 
 SLOTS: Final = 5

@@ -52,20 +52,23 @@ def show_table(
     show(options, document, table(headers, rows, screen()) if rows else nothing(none, options))
 
 
-def refuse_nothing(chosen: Chosen) -> None:
-    """To open an SQLite file is to make it, so it has to be there before."""
+def missing(chosen: Chosen) -> str:
+    """The SQLite file that is not there, or is empty: to open it would be to make it. Nothing, if there is a store."""
     if scheme_of(chosen.url) != "sqlite":
-        return
+        return ""
     from cronce.stores.sqlite import locate  # noqa: PLC0415  who has another store need not load SQLite
 
     path, _timeout = locate(chosen.url)
     try:
-        if path.exists() and path.stat().st_size:
-            return
+        return "" if path.exists() and path.stat().st_size else str(path)
     except OSError as error:
-        raise StoreReadOnly(f"{path} cannot be looked at by this user ({error.strerror})") from None
-    where = f" on this machine; it would be kept in {path}" if chosen.is_default else f": there is no file {path}"
-    raise CronceError(f"nothing has run yet{where}; {ELSEWHERE}")
+        raise StoreReadOnly(f"{path} cannot be read by this user ({error.strerror})") from None
+
+
+def refuse_nothing(chosen: Chosen) -> None:
+    if path := missing(chosen):
+        where = f" on this machine; it would be kept in {path}" if chosen.is_default else f": there is no file {path}"
+        raise CronceError(f"nothing has run yet{where}; {ELSEWHERE}")
 
 
 # --- acting -----------------------------------------------------------------------------------------------------------

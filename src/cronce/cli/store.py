@@ -3,15 +3,17 @@ deleting what is not kept."""
 
 import argparse
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
-from cronce.cli import add_actions
-from cronce.cli.session import add_store, looking
+from cronce.cli import add_actions, machine
+from cronce.cli.session import add_store, looking, missing
 from cronce.cli.terminal import Screen, Toned, bar, paint, screen, show
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreError, StoreUnavailable
+from cronce.integrations.crontab import entries
 from cronce.model import Epoch, Origin
 from cronce.protocol.retention import Keep, Kept, default_keep, read_keep
 from cronce.runtime.ahead import set_clock
@@ -19,17 +21,18 @@ from cronce.runtime.desk import Desk
 from cronce.runtime.doctor import examine
 from cronce.runtime.operations import who
 from cronce.runtime.queries import job_names, refuse_unknown
-from cronce.stores import mask, module_of
-from cronce.stores.checks import Check, CheckVerdict
-from cronce.stores.default import choose
+from cronce.stores import mask, module_of, scheme_of
+from cronce.stores.base import Store
+from cronce.stores.checks import Check, CheckVerdict, error, ok, warn
+from cronce.stores.default import VARIABLE, Chosen, choose, open_chosen
 
 # --- what a person decides --------------------------------------------------------------------------------------------
 
 STORE_ACTIONS: Final = {
-    "init": "begin a store on purpose: it is empty because it is new, not because it forgot",
-    "adopt": "use a copied, restored or network store from now on; slots up to now that it does not know stay closed",
-    "sql": "print the SQL that makes the tables, for a database where another than cronce makes them",
-    "clock": "say that the store's clock is right, after it jumped, and bring back what it dated ahead",
+    "init": "initialise a store: it is empty because it is new, not because it lost its data",
+    "adopt": "accept a copied, restored or network store; slots up to now that it does not know stay closed",
+    "sql": "print the SQL that creates the tables, for a database where somebody else creates them",
+    "clock": "confirm that the store's clock is right after it jumped, and repair what it dated in the future",
 }
 WHY_NOT: Final = {
     "init": "this kind of store cannot be begun on purpose",
@@ -84,8 +87,11 @@ def _begun(action: str, epoch: Epoch) -> str:
 # --- the doctor -------------------------------------------------------------------------------------------------------
 
 DOCTOR_EPILOG = """
-It makes the store where there is none, as the first job would, writes a few cells to prove that a slot is claimed once,
-and removes them.
+It writes a few cells to prove that a slot is claimed once, and removes them. An SQLite file that is not there is an
+error, and is not made, unless it is the default one: the path may be misspelled.
+
+Cron and systemd start commands with an environment of their own, so they may use another store than this shell does.
+--crontab and --unit check the store that they use.
 
 exit codes: 0 all is well, or there are warnings only; 1 there is an error; 2 the URL cannot be used, or its driver is
 not installed; 75 the store cannot be reached.
@@ -93,7 +99,9 @@ not installed; 75 the store cannot be reached.
 examples:
   cronce doctor
   cronce doctor postgresql://cronce@db/cronce
-  cronce doctor --store postgresql://cronce@db/cronce
+  cronce doctor --crontab                               this user's crontab
+  cronce doctor --crontab /etc/cron.d/shop
+  cronce doctor --unit /etc/systemd/system/cronce-order-sync.service
 """
 
 MARKS: Final[dict[CheckVerdict, Toned]] = {
@@ -107,33 +115,90 @@ COLUMN: Final = 14
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("url", nargs="?", metavar="URL", help="the store (default: $CRONCE_URL, then the config)")
+    crontab = "the store that a crontab's lines use, as cron runs them (default: this user's crontab)"
+    parser.add_argument("--crontab", nargs="?", const="", metavar="FILE", help=crontab)
+    parser.add_argument("--unit", metavar="FILE", help="the store that a systemd service uses")
     add_store(parser)
 
 
 def run_doctor(options: argparse.Namespace) -> int:
-    url = _url(options)
     seen: list[Check] = []
-    on = screen()
-    code = 0
-    try:
-        for check in examine(url, SystemClock()):
-            seen.append(check)
-            if not options.json:
-                print("\n".join(lines(check, on)), flush=True)
-    except StoreUnavailable:  # the last check says so
-        code = 75
-    except BadInput:
-        code = 2
+    code, on = 0, screen()
+
+    def tell(check: Check) -> None:
+        seen.append(check)
+        if not options.json:
+            print("\n".join(lines(check, on)), flush=True)
+
+    urls = _urls(options, tell)
+    for url in urls:
+        try:
+            for check in examine(url, SystemClock(), _open):
+                tell(check)
+        except StoreUnavailable:  # the last check says so
+            code = 75
+        except BadInput:
+            code = 2
     verdict = worst(seen)
-    show(options, _doctor_document(url, verdict, seen), f"\n{summary(seen)}")
+    show(options, _doctor_document(urls[0] if urls else "", verdict, seen), f"\n{summary(seen)}")
     return code or (1 if verdict == "error" else 0)
 
 
-def _url(options: argparse.Namespace) -> str | None:
-    if options.url is not None and options.store is not None:
-        raise BadInput("the store is named twice; give URL, or --store URL")
-    url: str | None = options.store if options.url is None else options.url
-    return url
+def _open(chosen: Chosen) -> Store:
+    """The default file is made where it is missing; another that is missing may be misspelled."""
+    path = "" if chosen.is_default else missing(chosen)
+    if path:
+        new = f"if the store is new, `cronce store init {mask(chosen.url)}` makes it; else check the path"
+        raise StoreError(f"there is no file {path}, and none was made; {new}")
+    return open_chosen(chosen)
+
+
+def _urls(options: argparse.Namespace, tell: Callable[[Check], None]) -> list[str | None]:
+    """Which stores are meant: mostly one, and None is the one that everything here goes by."""
+    said = [one for one in (options.url, options.store, options.crontab, options.unit) if one is not None]
+    if len(said) > 1:
+        raise BadInput("the store is named twice; give URL, --store URL, --crontab FILE or --unit FILE")
+    if options.crontab is None and options.unit is None:
+        return said or [None]
+    name = "crontab" if options.unit is None else "unit"
+    used = dict[str, list[str]]()
+    for where, chosen in _callers(options):
+        if isinstance(chosen, str):
+            tell(error(name, f"{where}: {chosen}", ""))
+        else:
+            used.setdefault(chosen.url, []).append(where)
+    for url, callers in used.items():
+        tell(_used(name, url, callers))
+    if len(used) > 1:
+        remedy = f"name one store for all: {VARIABLE}=… at its top, or url in /etc/cronce.toml"
+        tell(error(name, f"it uses {len(used)} stores, and a slot is claimed once in each", remedy))
+    if (own := _masked(None)) not in [mask(url) for url in used]:
+        tell(warn("shell", f"this shell uses another store, {own}: `cronce runs` shows that", f"export {VARIABLE}=…"))
+    return list(used)
+
+
+def _used(name: str, url: str, callers: Sequence[str]) -> Check:
+    says = f"{', '.join(callers)} {'uses' if len(callers) == 1 else 'use'} {mask(url)}"
+    if scheme_of(url) != "sqlite":
+        return ok(name, says)
+    return warn(name, f"{says}, which no other host sees", f"for several hosts set {VARIABLE} to a store they share")
+
+
+def _callers(options: argparse.Namespace) -> Iterator[tuple[str, Chosen | str]]:
+    """Each line, or the unit, that runs `cronce exec`, and the store it uses; or why it will run nothing."""
+    if options.unit is not None:
+        yield options.unit, machine.store_of(*machine.unit_environment(options.unit), "systemd")
+        return
+    path = Path(options.crontab)
+    if options.crontab and not path.exists():
+        raise BadInput(f"there is no file {path}")
+    place = machine.SystemCrontab(options.crontab) if options.crontab else machine.UserCrontab(None)
+    system = path.parent.name == "cron.d" or path == Path("/etc/crontab")
+    found = [one for one in entries(place.read(), system=system) if one.guard == "cronce"]
+    if not found:
+        raise BadInput(f"no line of {place} runs `cronce exec`; `cronce deploy crontab wrap` puts them under it")
+    for one in found:
+        yield f"line {one.number}", machine.store_of(one.user or machine.this_user(), one.settings, one.command)
 
 
 def worst(seen: Iterable[Check]) -> CheckVerdict:
@@ -186,10 +251,10 @@ Without JOB it also deletes what processes, locks and keys (@cron.idempotent, wo
 it was last of use. The store's clock is watched for half a minute before that.
 
 examples:
-  cronce purge --dry-run                                what would go
-  cronce purge                                          by the default: 30 days, and at most 1,000 of each job
-  cronce purge billing --keep 100                       the newest 100 of each outcome
-  cronce purge --keep succeeded=50 --keep failed=90d    by outcome; what is not named is kept for 30 days
+  cronce store purge --dry-run                                what would go
+  cronce store purge                                          by the default: 30 days, and at most 1,000 of each job
+  cronce store purge billing --keep 100                       the newest 100 of each outcome
+  cronce store purge --keep succeeded=50 --keep failed=90d    by outcome; what is not named is kept for 30 days
 """
 
 

@@ -21,28 +21,28 @@ WORDS: Final = (
 
 ADD_EPILOG: Final = """
 The processes that were started with an --allow that covers it run the job from now on: they notice within two seconds.
-To add the same again changes nothing; `cronce edit` changes a job, `cronce remove` ends it.
+To add the same again changes nothing; `cronce jobs edit` changes a job, `cronce jobs remove` ends it.
 
 examples:
-  cronce add mail '*/15 * * * *' --function myapp.tasks:mail --on-lost rerun
-  cronce add sync --every 2h --timeout 10m -- ./scripts/sync.sh --all
+  cronce jobs add mail '*/15 * * * *' --function myapp.tasks:mail --on-lost rerun
+  cronce jobs add sync --every 2h --timeout 10m -- ./scripts/sync.sh --all
 """
 EDIT_EPILOG: Final = """
-What is not said stays. A new schedule never fires for the past. Whatever kind of schedule or body is said replaces the
-one that was there. --unset goes back to a default.
+Options that are left out stay as they are. A new schedule never fires for the past. A new kind of schedule, function
+or command replaces the old one. --unset goes back to a default.
 
 examples:
-  cronce edit mail --schedule '0 * * * *' --tz Europe/Berlin
-  cronce edit sync --unset timeout -- ./scripts/sync.sh --some
+  cronce jobs edit mail --schedule '0 * * * *' --tz Europe/Berlin
+  cronce jobs edit sync --unset timeout -- ./scripts/sync.sh --some
 """
 REMOVE_EPILOG: Final = """
-No slot of it fires any more; a run that goes on is not stopped (`cronce cancel` does that). Its history stays, and so
-does the record of who removed it and when. For a while only, `cronce pause` is enough.
+No slot of it fires any more; a run in progress is not stopped (`cronce cancel` does that). Its history stays, and so
+does the record of who removed it and when. To stop it for a while, use `cronce pause`.
 """
 
 
 def add_add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "cronce add NAME 'SCHEDULE' [options] (--function MODULE:NAME | -- COMMAND [argument ...])"
+    parser.usage = f"{parser.prog} NAME 'SCHEDULE' [options] (--function MODULE:NAME | -- COMMAND [argument ...])"
     parser.add_argument("name", metavar="NAME", help="the job's name")
     schedule = "'*/15 * * * *', 'every 15m' or 'at 2026-…'; or say --every"
     parser.add_argument("schedule", nargs="?", metavar="SCHEDULE", help=schedule)
@@ -56,8 +56,8 @@ def run_add(options: argparse.Namespace) -> None:
 
 
 def add_edit_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "cronce edit NAME [options] [-- COMMAND [argument ...]]"
-    parser.add_argument("name", metavar="NAME", help="the job's name")
+    parser.usage = f"{parser.prog} JOB [options] [-- COMMAND [argument ...]]"
+    parser.add_argument("name", metavar="JOB", help="the job's name")
     parser.add_argument("--schedule", metavar="SCHEDULE", help="another schedule")
     _add_definition(parser)
     parser.add_argument(
@@ -74,12 +74,12 @@ def add_edit_arguments(parser: argparse.ArgumentParser) -> None:
 def run_edit(options: argparse.Namespace) -> None:
     changes = {**dict.fromkeys(options.unset), **_given(options)}
     if not changes:
-        raise BadInput(f"what shall change? As in: cronce edit {options.name} --schedule '0 * * * *'")
+        raise BadInput(f"what shall change? As in: cronce jobs edit {options.name} --schedule '0 * * * *'")
     _changed(options, lambda hand: edit(hand, options.name, changes), "changed", "as it was")
 
 
 def add_remove_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the job's name")
+    parser.add_argument("name", metavar="JOB", help="the job's name")
     add_act(parser, reason=False)
 
 

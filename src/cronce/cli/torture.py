@@ -19,6 +19,7 @@ from cronce.cli.demo import ended_like_ctrl_c, folder
 from cronce.cli.terminal import Screen, Toned, bar, filled, paint, screen, show
 from cronce.errors import BadInput
 from cronce.policy import OnLost
+from cronce.runtime.application import load
 from cronce.stores.default import choose, pinned
 from cronce.telling.words import safe
 from cronce.testing.chaos import FAULTS, SITUATIONS, play_out, stage
@@ -29,7 +30,7 @@ from cronce.testing.simulate import Simulation, simulate
 from cronce.torture.harness import Result, Settings, Torture
 from cronce.torture.means import Hook
 from cronce.torture.picture import counted, html, svg
-from cronce.torture.verdict import added
+from cronce.torture.verdict import Verdict, added
 
 SHORTEST: Final = 5
 SEEDS: Final = 1_000_000
@@ -48,7 +49,8 @@ stopped, lose replies to writes that landed, get theirs late, and are cut off: o
 ledger file that knows nothing of cronce; at the end it is held against what the store has on record. All of it happens
 under job names of its own, and is removed from the store afterwards. With --scheduler the processes are schedulers:
 they are also restarted one by one, drained by colour, killed all at once, and given a newer version of the jobs that is
-rolled back later.
+rolled back later. With MODULE:OBJECT the jobs are yours: the last slots of each of your schedules, under your policies,
+one a second. A counter stands in for your functions; --really runs them.
 
 exit codes: 0 every promise was kept; 1 one was broken; 2 the call makes no sense, the store refuses what it is asked
 for, or the command of --restart failed; 75 the store cannot be reached, or stopped answering; 78 the store needs a
@@ -57,11 +59,14 @@ person. With any but 0 and 1 nothing was judged."""
 
 def add_torture_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
+    add("app", nargs="?", default="", metavar="MODULE:OBJECT", help="torture the jobs of your app: app:cron")
     add("--store", "--url", dest="url", metavar="URL", help="the store (default: as everywhere, $CRONCE_URL first)")
     add("--seconds", type=int, default=60, metavar="N", help="how many slots each job has (default 60)")
     add("--processes", type=int, default=6, metavar="N", help="how many there are (default 6)")
     add("--scheduler", action="store_true", help="torture schedulers, cron.run(), instead of calls of guarded jobs")
     add("--on-lost", choices=get_args(OnLost), help="torture a job with this policy only (default: one of each)")
+    add("--really", action="store_true", help="run the functions of your app; otherwise a counter stands in for them")
+    add("--beside-live", action="store_true", help="torture your app also on a store that schedulers are working on")
     add("--seed", type=int, metavar="N", help="repeat the plan of an earlier torture (default: a new one)")
     add("--restart", metavar="COMMAND", help="restarts the store, in the middle: 'systemctl restart postgresql'")
     add("--picture", type=Path, metavar="FILE", help="draw what happened: FILE.html or FILE.svg")
@@ -95,8 +100,9 @@ def _settings(options: argparse.Namespace) -> Settings:
     refuse_outside("--processes", options.processes, 32, 2)
     seed = random.randrange(SEEDS) if options.seed is None else options.seed  # noqa: S311  any will do
     refuse_outside("--seed", seed, SEEDS - 1, 0)
+    _refuse_mixed(options)
     return Settings(
-        pinned(choose(options.url)).url,
+        _url(options),
         options.seconds,
         options.processes,
         seed,
@@ -104,7 +110,27 @@ def _settings(options: argparse.Namespace) -> Settings:
         restart=_restart(options.restart),
         keep=options.save is not None,
         scheduler=options.scheduler,
+        app=options.app,
+        really=options.really,
+        beside_live=options.beside_live,
     )
+
+
+def _refuse_mixed(options: argparse.Namespace) -> None:
+    if options.app and (options.scheduler or options.on_lost):
+        raise BadInput("the jobs of an app have policies of their own: leave out --scheduler and --on-lost")
+    if options.really and not options.app:
+        raise BadInput("--really is about the functions of an app: cronce torture app:cron --really")
+
+
+def _url(options: argparse.Namespace) -> str:
+    """The store that is named; else the app's own."""
+    url = options.url
+    if options.app and url is None:
+        url = load(options.app)._named()
+        if url is None:
+            raise BadInput(f"the store of {options.app} is an object of one process; name another with --store")
+    return pinned(choose(url)).url
 
 
 def _restart(command: str | None) -> Hook | None:
@@ -176,8 +202,14 @@ def document(result: Result) -> dict[str, object]:
         "forgot": result.forgot,
         "faults": dict(sorted(result.faults.items())),
         "left_out": list(result.left_out),
-        "jobs": [verdict._asdict() for verdict in verdicts],
+        "jobs": [{**({"job": own} if own else {}), **verdict._asdict()} for own, verdict in _named(result)],
     }
+
+
+def _named(result: Result) -> list[tuple[str, Verdict]]:
+    """Each verdict, with what the user calls its job if it is the user's."""
+    own = [task.own for task in result.tasks if task.own] or [""] * len(result.verdicts)
+    return [*zip(own, result.verdicts, strict=True)]
 
 
 def _words(result: Result, options: argparse.Namespace, on: Screen) -> list[str]:
@@ -185,9 +217,9 @@ def _words(result: Result, options: argparse.Namespace, on: Screen) -> list[str]
     faults = ", ".join(f"{count} × {kind}" for kind, count in result.faults.most_common())
     lines = [f"{settings.processes} processes, {settings.seconds} s; {faults or 'no faults'}"]
     lines += [f"left out: {text}" for text in result.left_out]
-    for verdict in result.verdicts:
+    for own, verdict in _named(result):
         good = verdict.passed(forgot=result.forgot)
-        label = paint(Toned(f"{verdict.on_lost}:", "good" if good else "bad"), on)
+        label = paint(Toned(f"{own or verdict.on_lost}:", "good" if good else "bad"), on)
         lines.append(f"{label} {counted(verdict)}")
     if result.forgot:
         lines.append("The store forgot what it knew, and says so: those slots are unknown.")
@@ -278,5 +310,5 @@ def _report(result: Simulation) -> str:
         lines += [f"  {needed or 'NOT CAUGHT':>10}  {name}" for name, needed in result.mutants.items()]
     lines.append(f"promises broken: {len(played.violations)}")
     for seed, promise in sorted(played.violations.items()):
-        lines.append(f"  {promise}\n    replay: cronce simulate --seed {seed}")
+        lines.append(f"  {promise}\n    replay: cronce torture simulate --seed {seed}")
     return "\n".join(lines)

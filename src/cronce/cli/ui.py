@@ -4,26 +4,38 @@ import argparse
 import logging
 import os
 import stat
+import sys
+import threading
+import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from cronce.cli import let_go, say
 from cronce.cli.listening import HttpProcess, is_loopback, listening, read_address, url_of
-from cronce.cli.session import refuse_nothing
+from cronce.cli.session import missing
 from cronce.cli.watch import add_alerts, monitored, told
 from cronce.errors import BadInput, StoreUnavailable
+from cronce.monitor.settings import Settings
 from cronce.runtime.app import Cronce
 from cronce.runtime.application import load
-from cronce.stores.default import choose
+from cronce.stores import mask
+from cronce.stores.default import Chosen, choose
+from cronce.stores.memory import MemoryStore
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 VARIABLE: Final = "CRONCE_UI_TOKEN"
+LOOK_VARIABLE: Final = "CRONCE_UI_LOOK_TOKEN"
+_TAKEN: Final[dict[str, str]] = {}
+"""The tokens that were in the environment."""
+
+LOOK: Final = 0.5
+"""Seconds between two looks for a file that is not there yet."""
 
 UI_DESCRIPTION: Final = f"""\
 Show the page: what runs, what ran, what needs a person, and why. It reads the store, and needs no application.
@@ -48,7 +60,10 @@ def add_ui_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--listen", default="8080", metavar="ADDR", help="8080 (loopback only, the default), 0.0.0.0:8080, [::]:8080")
     add("--token-file", metavar="FILE", help=f"a file with the token that lets one act (or ${VARIABLE})")
+    add("--look-token-file", metavar="FILE", help=f"a file with a token that only lets one look (or ${LOOK_VARIABLE})")
     add("--name", action="append", default=[], metavar="HOST", help="a name that it goes by; repeatable")
+    proxy = "take a caller's address from X-Forwarded-For of this proxy, an address or a network; repeatable"
+    add("--trusted-proxy", action="append", default=[], metavar="ADDR", help=proxy)
     add("--report", metavar="FILE", help="what `cronce audit --json` printed, to be shown, too")
     add("--store", metavar="URL", help="where slots are kept (default: $CRONCE_URL, then the config)")
     add_alerts(parser)
@@ -58,20 +73,49 @@ def run_ui(options: argparse.Namespace) -> int:
     require()
     host, port = read_address(options.listen, "--listen")
     given, alerted = terms(host, options.token_file, options.report, options.name, "--listen"), told(options)
+    look = _token(options.look_token_file, "--look-token-file", LOOK_VARIABLE)
+    given = given._replace(look_token=look, trusted_proxies=tuple(options.trusted_proxy))
     with listening(host, port, "--listen") as listener:
-        cron = Cronce(options.store)
+        is_missing = missing(choose(options.store))
+        cron = Cronce(store=Empty(mask(choose(options.store).url))) if is_missing else Cronce(options.store)
         app = given.application(cron)
         from cronce.web.server import serve  # noqa: PLC0415  what it needs is known to be there by now
 
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-        refuse_nothing(choose(options.store))
-        with monitored(cron, alerted):
-            _reach(cron)
+        with monitored(cron, alerted._replace(settings=_linking(alerted.settings, url_of(listener)))):
+            if not is_missing:
+                _reach(cron)
             may = "only shows" if given.token is None else "the token lets one act"
             print(f"cronce ui: {url_of(listener)} shows {cron.place}; {may}", flush=True)
+            if is_missing:
+                say("ui", f"there is no file {is_missing} yet; the page says how to begin, and shows what runs then")
+                threading.Thread(target=_begin_again, args=[choose(options.store)], daemon=True).start()
             serve(app, listener)
         let_go()
         os._exit(0)  # whoever still waits for an answer of the store is not waited for
+
+
+class Empty(MemoryStore):
+    """Stands in for a file that is not there yet: to look is not to make it."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self._place = place
+
+    def __repr__(self) -> str:
+        return self._place
+
+
+def _begin_again(chosen: Chosen) -> NoReturn:
+    """As soon as there is a store, by the same words: then the page is that of the store."""
+    while missing(chosen):
+        time.sleep(LOOK)
+    os.execve(sys.executable, sys.orig_argv, {**os.environ, **_TAKEN})  # noqa: S606  ourselves
+
+
+def _linking(settings: Settings, url: str) -> Settings:
+    """Alerts link to this page, unless it goes by another address."""
+    return settings if settings.page else settings._replace(page=url)
 
 
 def _reach(cron: Cronce) -> None:
@@ -95,6 +139,8 @@ class Terms(NamedTuple):
     report: Path | None = None
     names: tuple[str, ...] | None = None
     private: bool = False
+    look_token: str | None = None
+    trusted_proxies: tuple[str, ...] = ()
 
     def application(self, cron: Cronce) -> "Starlette":
         from cronce.web.app import application  # noqa: PLC0415  only who shows the page loads its packages
@@ -138,11 +184,13 @@ def _is_ours(name: str) -> bool:
         return False
 
 
-def _token(file: str | None, option: str) -> str | None:
+def _token(file: str | None, option: str, variable: str = VARIABLE) -> str | None:
     """Never an argument itself: every user of the machine could read it there."""
     if file is None:
-        token = os.environ.get(VARIABLE) or None
-        return token if token is None else _checked(token, f"${VARIABLE}")
+        token = os.environ.pop(variable, None) or None  # what this process starts has no business with it
+        if token is not None:
+            _TAKEN[variable] = token
+        return token if token is None else _checked(token, f"${variable}")
     path = Path(file)
     try:
         if path.stat().st_mode & stat.S_IROTH:

@@ -45,8 +45,9 @@ from cronce.value import NamedTuple
 
 ALERT: Final = "CRONCE_ALERT"
 PING: Final = "CRONCE_PING"
+PAGE: Final = "CRONCE_PAGE"
 KNOWN: Final = ("webhook", "command", "ping", "threshold", *Settings._fields)
-NUMBERS: Final = ("schedulers", "flapping")
+AS_GIVEN: Final = ("schedulers", "flapping", "page")
 
 LAST_PINGS: Final = 5.0
 """Seconds that are left for pings at the end."""
@@ -64,6 +65,7 @@ def add_alerts(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--alert", action="append", default=[], metavar="URL", help=f"POST alerts there; repeatable (or ${ALERT})")
     add("--alert-command", action="append", default=[], metavar="WORDS", help="run this for each alert; repeatable")
+    add("--page", metavar="URL", help=f"where the page is: alerts link to it (or ${PAGE})")
     add("--ping", metavar="URL", help=f"ping it when a run starts, succeeds, fails; {{job}} is its job (or ${PING})")
 
 
@@ -81,7 +83,9 @@ def told(
     ping = options.ping or environ.get(PING) or config.get("ping")
     destinations: list[Destination] = [Webhook(url, threshold) for url in urls]
     destinations += [Command(_startable(words), threshold) for words in commands]
-    return Told(tuple(destinations), ping and check_ping(ping), _settings(options, config))
+    settings = _settings(options, config)
+    settings = settings._replace(page=settings.page or environ.get(PAGE, ""))
+    return Told(tuple(destinations), ping and check_ping(ping), check_settings(settings))
 
 
 @contextmanager
@@ -117,7 +121,9 @@ def _settings(options: argparse.Namespace, config: Mapping[str, Any]) -> Setting
     said = {name: getattr(options, name, None) for name in Settings._fields}
     chosen = {name: config.get(name) if given is None else given for name, given in said.items()}
     made: dict[str, Any] = {
-        name: value if name in NUMBERS else parse_duration(value) for name, value in chosen.items() if value is not None
+        name: value if name in AS_GIVEN else parse_duration(value)
+        for name, value in chosen.items()
+        if value is not None
     }
     return check_settings(Settings(**made))
 

@@ -30,7 +30,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from functools import partial
 from inspect import isclass, ismethod
@@ -44,12 +44,14 @@ from cronce.integrations.deliveries import check_is
 from cronce.model import EPOCH, Boot, Instant, Slot, name_from, slot_of_cell
 from cronce.policy import Fold, Gap
 from cronce.protocol.commands import Queue, Skip, Unsure
+from cronce.protocol.notices import GuestJob
 from cronce.protocol.terms import lease_for
 from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import MOST_TURNS, SOME_DAY, Declaration, Policies, When, declare
 from cronce.runtime.guard import guarded
+from cronce.runtime.guests import SAID_EVERY, say_there
 from cronce.runtime.keeper import Beat, Lease
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.log import LOGGER
@@ -615,6 +617,7 @@ class Protection:
         self._settled: Boot | None = None
         self._pause = AGAIN
         self._round_at: Boot | None = None
+        self._said = -inf
         self._beat = Beat("cronce-apscheduler", self._look, SystemClock())
         self._dress()
         _warn(of_scheduler(scheduler))
@@ -723,6 +726,7 @@ class Protection:
         try:
             self._tell_awaited()
             self._older = self._left()
+            self._say_there()
         except Exception as error:  # a store that is away is reported by those who need it
             LOGGER.debug("could not look for what others left: %s", error)
         if self._older or self._is_asked_for():
@@ -744,6 +748,22 @@ class Protection:
             ids = {job.id for job in self._scheduler.get_jobs()}
             _warn(of_names(self._awaited - ids, ids))
             self._awaited.clear()
+
+    def _say_there(self) -> None:
+        """For people who look: that it is there, and what it fires next."""
+        now = SystemClock().boot()
+        if now < self._said + SAID_EVERY:
+            return
+        self._said = now
+        private = {alias: is_private(self._scheduler, alias) for alias in self._scheduler._jobstores}
+        jobs = [(job, private[job._jobstore_alias]) for job in self._scheduler.get_jobs() if job.next_run_time]
+        told = [
+            GuestJob(name_of(job, private=own), str(job.trigger)[:200], job.next_run_time.astimezone(UTC))
+            for job, own in sorted(jobs, key=lambda one: one[0].next_run_time)
+            if not is_errand(job, private=own)
+        ]
+        desk = self._guards.cron.at_work().desk
+        desk.do(say_there(desk.ledger, "APScheduler", told))
 
     def _left(self) -> dict[Slot, Any]:
         """With the job of each. One without a next run time is paused. What is still before a job is handed on by the

@@ -341,9 +341,10 @@ class Exec:
             raise Signalled
 
     def _skipped(self, skipped: Skipped, desk: Desk, *, named: bool) -> int:
-        """Whoever names a slot wants it run, and is told when it is not and will not be. So is whoever has a store that
-        is empty, and seems to have forgotten: most are new. A pod has a log for it, which nobody gets by mail; and it
-        must not end well while the outcome is open, or its Job would count as complete."""
+        """That a slot failed, was lost or is unknown is always told. Whoever names a slot wants it run,
+        and is told when it is not and will not be. So is whoever has a store that is empty, and seems to have
+        forgotten: most are new. A pod has a log for it, which nobody gets by mail; and it must not end well while the
+        outcome is open, or its Job would count as complete."""
         epoch = desk.ledger.know.epoch
         if skipped.kind == "too old" and epoch.forgot:
             how = "found empty" if epoch.origin is Origin.FOUND else "set back"
@@ -353,11 +354,13 @@ class Exec:
             )
             return NOT_DONE
         going_on = skipped.kind == "held" or (skipped.outcome and Outcome(skipped.outcome).is_success)
-        quiet = (going_on or not named) and not self._job_name
-        self._say(f"{skipped.slot} was not run here: {skipped.reason}", quiet=quiet)
+        bad = is_bad(skipped)
+        quiet = not bad and (going_on or not named) and not self._job_name
+        further = f"; `cronce why {skipped.slot}` says more, `cronce rerun {skipped.slot}` runs it again" if bad else ""
+        self._say(f"{skipped.slot} was not run here: {skipped.reason}{further}", quiet=bool(quiet))
         if skipped.kind == "held" and self._job_name:
             return LATER
-        return NOT_DONE if is_bad(skipped) or (named and not going_on) else 0
+        return NOT_DONE if bad or (named and not going_on) else 0
 
     def _heard(self, event: Event) -> None:
         """A slot that is closed as lost or unknown is for a person to see, and nobody else may say so."""

@@ -35,6 +35,12 @@ _BEGIN: Final = r"# BEGIN cronce (?P<name>\S+).*"
 _END: Final = r"# END cronce (?P<name>\S+)[ \t]*"
 _CRONCE: Final = r"(^|[\s/;&|(])cronce['\"]?\s+exec\s+(?P<name>\S+)"
 _FLOCK: Final = r"(^|[\s/;&|(])flock\s"
+_UPKEEP: Final = (
+    r"(?:^|[;&|({]\s*)(?:\S*/)?(?P<what>run-parts\s(?:\S+\s+)*?/etc/cron\.\w+|anacron|logrotate|updatedb|mandb|fstrim|"
+    r"certbot|freshclam|apt-get|apt|dnf|yum|unattended-upgrade|debian-sa1|checkarray|e2scrub_all|sessionclean|tmpreaper|"
+    r"tmpwatch)(?![\w.-])"
+)
+"""What looks after the host it runs on: each host has its own packages, logs, disks and certificates."""
 _VALUE: Final = r"(\d\d?|[A-Za-z]{3})"
 _READABLE: Final = rf"(?a)(\*|{_VALUE}-{_VALUE})(/\d\d?)?|{_VALUE}"
 """Of a field, between commas, what every cron reads. Ours reads more: L and #, `5/15`, `007`."""
@@ -180,7 +186,7 @@ def install(text: str, name: str, body: str) -> str:
     """The crontab with the block `name` holding `body`: where it stood, or else at the end."""
     plain = body.replace("\r\n", "\n").strip("\n")
     if not plain.strip():
-        raise BadInput("there is nothing to install; `cronce crontab remove` takes a block away")
+        raise BadInput("there is nothing to install; `cronce deploy crontab remove` takes a block away")
     if any(re.fullmatch(mark, line) for line in plain.split("\n") for mark in (_BEGIN, _END)):
         raise BadInput("what is to be installed has marks of blocks in it; leave them out")
     begin = f"# BEGIN cronce {name} (written by `cronce crontab install`, which overwrites it)"
@@ -360,6 +366,8 @@ def _obstacles(entry: Entry, zone: str | None) -> Iterator[str]:
         yield "it is guarded"
     if entry.guard == "flock":
         yield "flock guards it, on this host only; take flock out to have it guarded on all"
+    if upkeep := re.search(_UPKEEP, entry.command):
+        yield f"{upkeep['what']} looks after this host, and has to run on each; put `cronce exec` before it if not"
     if entry.block:
         yield f"it is of the block {entry.block}, which the next install overwrites; install it with --wrap"
     if not entry.command:

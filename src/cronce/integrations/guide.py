@@ -152,7 +152,7 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
             "scheduler",
             {},
             "many jobs, or times that cron cannot say: start the scheduler in as many processes as you like",
-            "the jobs are Python, or live in the store (`cronce add`)",
+            "the jobs are Python, or live in the store (`cronce jobs add`)",
         ),
     ),
     "effects": (
@@ -322,7 +322,7 @@ def _notes(answers: Answers, store: str) -> list[str]:
 _COMMAND: Final = """\
 {store}command="$(command -v cronce) exec my-job --schedule '{cron}'{options} -- echo 'your command'"
 sh -c "$command"
-cronce crontab install --dry-run "{cron} $command"
+cronce deploy crontab install --dry-run "{cron} $command"
 """
 _NAMED: Final = """\
 export CRONCE_URL={url}
@@ -331,12 +331,12 @@ export CRONCE_URL={url}
 _BEGUN: Final = "cronce store init  # once, before the first job\n"
 _CRONJOB: Final = """\
 {store}
-cronce k8s cronjob my-job --image your/image:1{named} --schedule '{cron}'{options} -- echo 'your command' \\
+cronce deploy k8s cronjob my-job --image your/image:1{named} --schedule '{cron}'{options} -- echo 'your command' \\
     | kubectl apply -f -
 """
 _BEGUN_BY_URL: Final = "# CRONCE_URL='{url}' cronce store init  # once, before the first job\n"
 _BY_URL: Final = "# kubectl create secret generic cronce --from-literal=url='{url}'"
-_BY_LEASES: Final = "cronce k8s rbac | kubectl apply -f -"
+_BY_LEASES: Final = "cronce deploy k8s rbac | kubectl apply -f -"
 _PYTHON: Final = """\
 from cronce import Cronce
 

@@ -22,7 +22,7 @@ from typing import Final, Literal
 
 from cronce.model import Cell, Epoch, Instant, Mark, Write, alert_cell
 from cronce.protocol.codec import readable
-from cronce.protocol.notices import Alert, Delivery, Notice, decode_alert, encode_notice
+from cronce.protocol.notices import Alert, Delivery, Handled, Notice, decode_alert, encode_notice
 from cronce.runtime.client import Client
 from cronce.runtime.flow import Flow
 from cronce.runtime.scheduling.roster import CHUNK, chunks
@@ -185,7 +185,7 @@ def raised(was: Alert | None, finding: Alert, now: Instant, *, reword: bool) -> 
         return _told_at_once(again, now) if again.severity == "critical" else again
     if rank(finding.severity) < rank(was.severity):
         return finding._replace(since=was.since, times=was.times)
-    words = was._replace(text=finding.text, remedy=finding.remedy)
+    words = was._replace(text=finding.text, remedy=finding.remedy, slots=finding.slots, effects=finding.effects)
     return words if reword and words != was else None
 
 
@@ -198,10 +198,22 @@ def due(alert: Alert, to: str, now: Instant) -> Notice | None:
     """What that destination should be told of it now."""
     wanted: Notice = "raised" if alert.cleared is None else "cleared"
     told = alert.deliveries.get(to)
+    if wanted == "raised" and is_snoozed(alert, now):
+        return None
     if told is None:
         return "raised" if wanted == "raised" else None
-    behind = told.notice != wanted or told.sent is None
+    behind = told.notice != wanted or told.sent is None or (wanted == "raised" and _was_snoozed(alert, told))
     return wanted if behind and told.until <= now else None
+
+
+def is_snoozed(alert: Alert, now: Instant) -> bool:
+    return alert.handled is not None and alert.handled.until is not None and now < alert.handled.until
+
+
+def _was_snoozed(alert: Alert, told: Delivery) -> bool:
+    """Whether it was snoozed after it was told: if it still stands then, it is told again."""
+    until = alert.handled.until if alert.handled else None
+    return until is not None and told.sent is not None and told.sent < until
 
 
 def over(alert: Alert, now: Instant) -> bool:
@@ -293,6 +305,32 @@ class Alerts:
             delivery = _claimed(alert, to, now + lasting, notice)
             alert = _with(alert, to, delivery)
             return Claimed(key, alert, delivery), _kept(cell, alert)
+
+        return (yield from self._client.rewrite(key, make))
+
+    def cover(self, key: str, to: str) -> Flow[None]:
+        """That destination was told with another alert of the same cause."""
+
+        def make(cell: Cell, now: Instant) -> tuple[None, Write | None]:
+            alert = _read(cell) if cell.mark is Mark.OPEN else None
+            notice = due(alert, to, now) if alert else None
+            if alert is None or notice is None:
+                return None, None
+            until = now + QUIET if notice == "cleared" else now
+            alert = _with(alert, to, Delivery(notice, now, until, 0))
+            return None, _freed(cell, alert) if over(alert, now) else _kept(cell, alert)
+
+        yield from self._client.rewrite(key, make)
+
+    def handle(self, key: str, by: str, reason: str, span: timedelta | None) -> Flow[Alert | None]:
+        """Put on record that somebody is on it or, for a span, that it can wait. None: no such alert stands."""
+
+        def make(cell: Cell, now: Instant) -> tuple[Alert | None, Write | None]:
+            alert = _read(cell) if cell.mark is Mark.OPEN else None
+            if alert is None or alert.cleared is not None:
+                return None, None
+            alert = alert._replace(handled=Handled(by, now, reason, now + span if span else None))
+            return alert, _kept(cell, alert)
 
         return (yield from self._client.rewrite(key, make))
 

@@ -24,19 +24,20 @@ from hashlib import blake2b
 from http.client import HTTPException, HTTPResponse
 from typing import Any, Final, Protocol, runtime_checkable
 from urllib.error import HTTPError
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from cronce import __version__
 from cronce.errors import BadInput, CronceError
 from cronce.model import Boot
 from cronce.monitor.alerts import SEVERITIES, Alerts, Claimed, IsOver, Severity, Standing, due, rank
+from cronce.monitor.incidents import Incident, goes_on, incident_document, incidents, is_covered
 from cronce.protocol.notices import Alert
 from cronce.runtime.flow import Flow
 from cronce.runtime.log import LOGGER
 from cronce.stores import discreet
 from cronce.telling.documents import raised_document
-from cronce.telling.words import iso, safe, short
+from cronce.telling.words import iso, listed, safe, short
 
 ANSWER: Final = 5.0
 """Seconds that a receiver may take for each step of an answer."""
@@ -83,8 +84,11 @@ def reaches(severity: str, threshold: Severity) -> bool:
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 
-def document(alert: Alert, notice: str, store: str, host: str) -> Document:
-    """What a receiver is sent: a text for people, as Slack and its like take it, and the facts for programs."""
+def document(
+    alert: Alert, notice: str, store: str, host: str, *, incident: Incident | None = None, page: str = ""
+) -> Document:
+    """What a receiver is sent: a text for people, as Slack and its like take it, and the facts for programs; with the
+    incident that it is part of, and where the page shows that."""
     key = "\n".join((alert.kind, alert.subject, str(iso(alert.since)), store))
     facts = {
         **raised_document(alert),
@@ -96,7 +100,16 @@ def document(alert: Alert, notice: str, store: str, host: str) -> Document:
         "host": host,
         "id": blake2b(key.encode(errors="replace"), digest_size=8).hexdigest(),
     }
-    return {"text": _plain(sentence(facts)), "alert": facts}
+    whole = incident or Incident((alert,))
+    link = f"{page.rstrip('/')}/alerts/{quote(alert.id)}" if page else None
+    text = f"{sentence(facts)}{_others(whole, alert)}{f' {link}' if link else ''}"
+    return {"text": _plain(text), "alert": facts, "incident": {**incident_document(whole), "link": link}}
+
+
+def _others(incident: Incident, alert: Alert) -> str:
+    """What else is known of it: what follows is not sent by itself."""
+    others = [one for one in incident.alerts if one.id != alert.id]
+    return f" With it: {listed(safe(discreet(one.id)) for one in others)}." if others and not alert.cleared else ""
 
 
 def sentence(alert: Mapping[str, Any]) -> str:
@@ -156,7 +169,8 @@ class Command:
         self.digest, self.threshold = _digest("command", *words), threshold
 
     def send(self, document: Document) -> None:
-        facts = {f"CRONCE_ALERT_{name.upper()}": safe(str(fact or "")) for name, fact in document["alert"].items()}
+        facts = {f"CRONCE_ALERT_{name.upper()}": safe(_in_line(fact)) for name, fact in document["alert"].items()}
+        facts["CRONCE_ALERT_LINK"] = document["incident"]["link"] or ""
         try:
             code = self._run(json.dumps(document).encode(), {**os.environ, **facts})
         except OSError as error:
@@ -180,6 +194,10 @@ class Command:
                     os.killpg(process.pid, signal.SIGKILL)
                 raise Undelivered(f"{self.shown} did not end within {COMMAND:g} s, and was killed") from None
             return process.returncode
+
+
+def _in_line(fact: object) -> str:
+    return " ".join(map(str, fact)) if isinstance(fact, list) else str(fact or "")
 
 
 class Callback:
@@ -362,7 +380,7 @@ class Sender:
         destinations: Mapping[str, Destination],
         *,
         do: Do,
-        describe: Callable[[Claimed], Document],
+        describe: Callable[[Claimed, Incident], Document],
         boot: Callable[[], Boot],
         wake: Callable[[], None],
     ) -> None:
@@ -404,14 +422,24 @@ class Sender:
                 LOGGER.warning("an alert could not be told: %s", sending.trouble)
 
     def _send_next(self, to: str, destination: Destination, seen: Standing) -> None:
+        """One message for each incident, and one when all of it is over. Those that go out with another's are noted
+        first: once that one is over, nothing shows that it was told."""
         lasting = timedelta(seconds=destination.limit + SPARE)
-        for one in seen.posted:
-            if not reaches(one.alert.severity, destination.threshold) or due(one.alert, to, seen.now) is None:
-                continue
-            claim: Claimed | None = self._do(self._alerts.claim(one.cell.key, to, lasting))
+        of = {one.id: incident for incident in incidents(one.alert for one in seen.posted) for one in incident.alerts}
+        wanted = [one for one in seen.posted if reaches(one.alert.severity, destination.threshold)]
+        wanted = [one for one in wanted if due(one.alert, to, seen.now) and not goes_on(one.alert, of[one.alert.id])]
+        for one in wanted:
+            if is_covered(one.alert, of[one.alert.id], to):
+                self._do(self._alerts.cover(one.cell.key, to))
+        for one in wanted:
+            incident = of[one.alert.id]
+            claim: Claimed | None = None
+            if not is_covered(one.alert, incident, to):
+                claim = self._do(self._alerts.claim(one.cell.key, to, lasting))
             if claim is not None:
                 until = self._boot() + destination.limit + SPARE / 2
-                self._under_way[to] = claim, until, Sending(destination, self._describe(claim), self._wake)
+                sending = Sending(destination, self._describe(claim, incident), self._wake)
+                self._under_way[to] = claim, until, sending
                 return
 
 

@@ -15,7 +15,7 @@ memory. Then every process tells for itself, since there is no place where they 
 import atexit
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from math import inf
 from typing import Any, Final
@@ -27,6 +27,7 @@ from cronce.model import MONITOR, Boot, Instant, leader_cell, spell
 from cronce.monitor import watch_runs
 from cronce.monitor.alerts import Alerts, Claimed, Kind
 from cronce.monitor.destinations import Document, Given, Log, Sender, destination, document, told_apart
+from cronce.monitor.incidents import Incident
 from cronce.monitor.known import Known
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, survey
@@ -108,13 +109,13 @@ class Monitor:
         self._known = Known()
         self._memory: Memory | None = None
         self._evenly = Evenly()
-        self._survey_at = 0.0
+        self._look_at = self._survey_at = 0.0
         self._quiet_looks = 0
         # Of both: when the store last answered, and what it last said instead.
         self._heard = self._clock.boot()
         self._trouble: StoreError | None = None
         # Of the one that looks at the clock:
-        self._own = self._sender_of(MemoryStore(), self._guarding)
+        self._own = self._sender_of(MemoryStore(), self._guarding.wake)
         self._glanced = self._clock.boot()
         self._final: StoreUnusable | None = None
         self._told = threading.Event()
@@ -136,7 +137,11 @@ class Monitor:
         """A clock that leaps may be right again before the next look."""
         if event.what in (What.LEAPT, What.STEADY):
             self._survey_at = 0.0
-            self._watching.wake()
+            self._look_soon()
+
+    def _look_soon(self) -> None:
+        self._look_at = 0.0
+        self._watching.wake()
 
     def stop(self) -> None:
         """Another watches from now on. What is being sent is not waited for; nor, for long, is the store."""
@@ -172,6 +177,9 @@ class Monitor:
             self._stopped[0].set()
             return None
         began = self._clock.boot()
+        if began < self._look_at:  # its thread wakes up more often
+            return self._look_at
+        self._look_at = began + QUIET_TICK  # unless somebody wants another look meanwhile
         try:
             self._look()
         except StoreForgot as error:  # it answers, and is another: see what it is the next time
@@ -183,9 +191,12 @@ class Monitor:
             LOGGER.debug("%s", mask_all(str(error)))
         except Exception:
             LOGGER.exception("the monitor could not look, and will try again")
-        quiet = not self.standing and self._heard > began and not (self._leader and self._leader.is_leader)
+        leads = self._leader is not None and self._leader.is_leader
+        quiet = not self.standing and self._heard >= began and not leads
         self._quiet_looks = self._quiet_looks + 1 if quiet else 0
-        return self._clock.boot() + (QUIET_TICK if self._quiet_looks > SURE else TICK)
+        again = self._clock.boot() + (QUIET_TICK if self._quiet_looks > SURE else TICK)
+        self._look_at = min(self._look_at, again, self._survey_at if leads else again)
+        return self._look_at
 
     def _look(self) -> None:
         sender = self._sender or self._arrive()
@@ -249,7 +260,7 @@ class Monitor:
             desk = self._cron.at_work().desk
             self._store, self._at_desk = desk.connect(), desk
         if self._sender is None or not self._has_shelf:
-            self._sender = self._sender_of(self._store if self._has_shelf else MemoryStore(), self._watching)
+            self._sender = self._sender_of(self._store if self._has_shelf else MemoryStore(), self._look_soon)
         return self._sender
 
     @property
@@ -272,11 +283,11 @@ class Monitor:
         self._heard, self._trouble = self._clock.boot(), None
         return done
 
-    def _sender_of(self, shelf: Store, beat: Beat) -> Sender:
+    def _sender_of(self, shelf: Store, wake: Callable[[], None]) -> Sender:
         desk = Desk(shelf, self._clock, lambda: shelf, lambda _event: None)
         do = self._do if shelf is self._store else desk.do
         alerts, boot = Alerts(desk.ledger.client), self._clock.boot
-        return Sender(alerts, self._destinations, do=do, describe=self._describe, boot=boot, wake=beat.wake)
+        return Sender(alerts, self._destinations, do=do, describe=self._describe, boot=boot, wake=wake)
 
     # --- on the thread that looks at the clock ---
 
@@ -337,8 +348,9 @@ class Monitor:
         except CronceError:  # none is named that could be used
             return "the store"
 
-    def _describe(self, claim: Claimed) -> Document:
-        return document(claim.alert, claim.delivery.notice, self._place, self._host)
+    def _describe(self, claim: Claimed, incident: Incident) -> Document:
+        facts = (claim.alert, claim.delivery.notice, self._place, self._host)
+        return document(*facts, incident=incident, page=self._settings.page)
 
 
 # --- whether the store's clock can be held against anybody -----------------------------------------------------------

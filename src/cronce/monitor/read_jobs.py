@@ -27,13 +27,16 @@ from cronce.model import (
     check_name,
     job_cell,
     observed_cell,
+    prevented_cell,
     stored_cell,
 )
+from cronce.monitor.figures import Figures, figures
 from cronce.monitor.read_lists import COUNTED, Runs, RunsPage, by_key, counted_runs, first_of, newest_runs
 from cronce.protocol.codec import all_readable, readable
-from cronce.protocol.notices import Observed, Refusals, Stored, decode_observed, decode_refusals
+from cronce.protocol.notices import Observed, Prevented, Refusals, Stored, decode_observed, decode_refusals
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.flow import Flow, Load
+from cronce.runtime.prevented import PARTS, prevented_in
 from cronce.runtime.queries import (
     HolderSeen,
     JobLine,
@@ -329,16 +332,21 @@ class JobView(NamedTuple):
     pages: Pages
     present: tuple[HolderSeen, ...]
     """Schedulers that left a sign, dead ones too."""
+    prevented: Prevented
+    """How many duplicates were prevented."""
+    figures: Figures | None
+    """Of its newest runs."""
 
 
 def job_view(name: str, runs: int = 50, after: str | None = None) -> Flow[JobView | None]:
     """None: there is no such job."""
     cells = [job_cell(check_name(name)), stored_cell(name), SWITCH, observed_cell(name)]
+    counts = [prevented_cell(name, part) for part in range(PARTS)]
     _, holders = yield from read_all(Scan("holder/"))
-    timed, everybody = yield from told(holders, cells)
+    timed, everybody = yield from told(holders, [*cells, *counts])
     loaded = timed.reply
     assert isinstance(loaded, Loaded)
-    job, stored, switch, observed, *_ = loaded.cells
+    job, stored, switch, observed, *others = loaded.cells
     line = _line(name, job, stored, loaded.now)
     if line is None:
         return None
@@ -365,6 +373,8 @@ def job_view(name: str, runs: int = 50, after: str | None = None) -> Flow[JobVie
         tuple((run, span) for run in found[:TIMED] if run.record and (span := run.record.took()) is not None),
         Pages(newest, still_open, refused),
         tuple(everybody),
+        prevented_in(others[:PARTS]).get(name, Prevented(0, {})),
+        figures(found, newest.now),
     )
 
 

@@ -6,12 +6,14 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.errors import BadInput
-from cronce.model import BOARD_JOBS, EPOCH, SWITCH, Cell, Epoch, Instant, Mark, check_name, spell, unspell
+from cronce.model import BOARD_JOBS, EPOCH, GUESTS, SWITCH, Cell, Epoch, Instant, Mark, check_name, spell, unspell
 from cronce.monitor import read_jobs, survey
 from cronce.monitor.read_jobs import HostRefused, JobIndex, JobView, Look
 from cronce.monitor.read_lists import COUNTED, AlertsPage, Runs, alerts, by_key, counted_runs, final_runs, newest_of
-from cronce.protocol.notices import Refused
+from cronce.protocol.codec import all_readable
+from cronce.protocol.notices import GuestJob, Refused, decode_guest
 from cronce.protocol.record import Act, standing_act
+from cronce.runtime.effects.review import EffectSeen
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import HolderSeen, JobLine, RunSeen, by_beats, read_page, seen_runs, told, with_hosts
 from cronce.stores.base import Loaded, Page, Position, Scan, page_of
@@ -55,12 +57,28 @@ class Overview(NamedTuple):
     attention: Runs
     in_doubt: Count
     """Effects of which nobody knows whether they happened."""
+    doubts: tuple[EffectSeen, ...]
+    """Those."""
     newest: tuple[RunSeen, ...]
     closed: Runs
     refused: Page
     """What hosts were refused."""
+    guests: tuple["GuestSeen", ...]
+    """Who calls, besides our schedulers."""
     upcoming: tuple[JobLine, ...]
     """The jobs that are due next, the soonest first, without their runs."""
+
+    def survey(self) -> survey.Survey:
+        """What a watcher would have seen of it, for what can be judged by one look."""
+        return survey.Survey(
+            self.now,
+            self.epoch,
+            holders=self.holders,
+            open=self.open.runs,
+            attention=self.attention.runs,
+            more=self.attention.more,
+            doubts=self.doubts,
+        )
 
 
 def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) -> Flow[Overview]:
@@ -81,7 +99,7 @@ def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) ->
     still_open = counted_runs((yield from read_page(by_key(Mark.OPEN, "", drawn or COUNTED))), drawn or OPEN)
     still_open = still_open._replace(runs=tuple(by_beats(still_open.runs, present, loaded.now)))
     lost, steps = yield from _in_need()
-    *keys, refused = yield from _keys_and_refusals(loaded.now)
+    *keys, present_guests, refused = yield from _keys_and_refusals(loaded.now)
     attention = counted_runs(lost, drawn or max(recent, 50))
     closed = counted_runs((yield from read_page(final_runs(Mark.CLOSED, drawn or recent))), drawn or recent)
     begun = yield from read_page(Scan("effect/", mark=Mark.OPEN, limit=LOOKED_AT))
@@ -95,9 +113,11 @@ def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) ->
         still_open,
         attention,
         Count(len(doubtful.effects), doubtful.more),
+        doubtful.effects,
         newest_of((*still_open.runs, *attention.runs, *closed.runs), recent),
         closed,
         refused,
+        tuple(guests_of(present_guests.cells, (*closed.runs, *still_open.runs), present, loaded.now)),
         tuple(sorted((line for line in lines if line.next), key=lambda line: (line.next, line.seen.name))),
     )
 
@@ -113,18 +133,63 @@ def _in_need() -> Flow[tuple[Page, Page]]:
 
 
 def _keys_and_refusals(now: Instant) -> Flow[list[Page]]:
-    """Keys that are in doubt, and what hosts were refused: these cells are neighbours in the order of keys, and read in
-    one request, unless there are many keys. With many refusals the page of those goes on."""
-    scans = (*survey.keys_in_doubt(DOUBTS, now), read_jobs.refusals("refusals/"))
+    """Keys that are in doubt, guests, and what hosts were refused: these cells are neighbours in the order of keys, and
+    read in one request, unless there are many keys. With many refusals the page of those goes on."""
+    scans = (*survey.keys_in_doubt(DOUBTS, now), Scan(GUESTS, limit=HOLDERS), read_jobs.refusals("refusals/"))
     both = yield from read_page(Scan("", after=Position(0, "once/"), limit=read_jobs.HOSTS))
     last = both.cells[-1].key if both.next else ""
-    if last.startswith("once/"):
+    if last.startswith(("once/", GUESTS)):
         pages = []
         for scan in scans:
             pages += [(yield from read_page(scan))]
         return pages
     *keys, refused = (page_of(both.cells, scan, both.now, both.epoch) for scan in scans)
     return [*keys, refused._replace(next=both.next) if last.startswith("refusals/") else refused]
+
+
+# --- guests -----------------------------------------------------------------------------------------------------------
+
+
+CALLS: Final = ("calls", "a process")
+"""The kinds of those that do not say of which they are: a process for each call, or one for all."""
+
+
+class GuestSeen(NamedTuple):
+    """Who calls, and is no scheduler of ours: a process that says of which kind it is and what it has to fire; or a
+    host from which calls came within the last hour, each a process of its own, as a crontab makes them."""
+
+    name: str
+    kind: str
+    jobs: tuple[GuestJob, ...] = ()
+    last: Instant | None = None
+    """When it last ran something."""
+
+
+def guests_of(
+    cells: Iterable[Cell], runs: Iterable[RunSeen], holders: Iterable[HolderSeen], now: Instant
+) -> Iterator[GuestSeen]:
+    cells = [cell for cell in cells if cell.until and cell.until > now]
+    said = [guest for _, guest in all_readable(cells, decode_guest)]
+    ran: dict[str, list[RunSeen]] = {}
+    for run in runs:
+        if run.record and run.record.started and now - run.record.started < REMEMBERED:
+            ran.setdefault(run.record.holder, []).append(run)
+    for guest in sorted(said, key=lambda guest: (guest.kind, guest.holder)):
+        yield GuestSeen(guest.holder, guest.kind, guest.jobs, _last(ran.pop(guest.holder, ())))
+    ours = {one.holder.holder for one in holders}
+    by_host: dict[str, list[str]] = {}
+    for holder in ran:
+        if holder not in ours:
+            by_host.setdefault(holder.partition(":")[0], []).append(holder)
+    for host, found in sorted(by_host.items()):
+        calls = [run for holder in found for run in ran[holder]]
+        names = dict.fromkeys(run.slot.job for run in calls)
+        jobs = tuple(GuestJob(name, "", None) for name in sorted(names))
+        yield GuestSeen(host, CALLS[len(found) == 1], jobs, _last(calls))
+
+
+def _last(runs: Iterable[RunSeen]) -> Instant | None:
+    return max((run.record.started for run in runs if run.record and run.record.started), default=None)
 
 
 # --- who is there ---------------------------------------------------------------------------------------------------
@@ -212,8 +277,9 @@ def stretch(
     opened = by_key(Mark.OPEN, job or "", min(OPEN_THEN, limit))
     known = seen.pages.open if seen else None
     still_open = page_of(known.cells, opened, known.now, known.epoch) if known else (yield from read_page(opened))
-    due = [cell for cell in still_open.cells if cell.at and when(cell) < end]
-    chosen = _chosen(parts, due, limit, when)
+    kept = [cell for cell in still_open.cells if cell.at and when(cell) < end]
+    kept += parts[1].cells if job is None else []
+    chosen = _chosen(parts, kept, limit, when)
     now = seen.now if seen else still_open.now
     runs = seen_runs(chosen.cells, now)
     runs = by_beats(runs, seen.present, now) if seen else (yield from with_hosts(runs))
@@ -235,8 +301,9 @@ def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow
     """The same of all jobs up to now, out of an overview that was read to be drawn: only where much was refused, that
     is read, of a few."""
     parts = [_part(runs, start, end) for runs in (seen.closed, seen.attention)]
-    still_open = (run.cell for run in seen.open.runs if _filed_at(run.cell) < end)
-    chosen = _chosen(parts, still_open, limit, _filed_at)
+    kept = [run.cell for run in seen.open.runs if _filed_at(run.cell) < end]
+    kept += parts[1].cells  # however many came after: those are what somebody looks for
+    chosen = _chosen(parts, kept, limit, _filed_at)
     known = {run.cell.key: run for runs in (seen.closed, seen.attention, seen.open) for run in runs.runs}
     runs = tuple(known[cell.key] for cell in chosen.cells)
     ghosts, more = yield from _ghosts(start, end, seen.refused, runs, FEW_JOBS)
@@ -250,13 +317,13 @@ def _part(found: Runs, start: Instant, end: Instant) -> _Part:
     return _Part(within, max(start, at[-1][0] + _MICROSECOND) if found.more and at else start)
 
 
-def _chosen(parts: Sequence[_Part], still_open: Iterable[Cell], limit: int, when: When) -> _Part:
-    """The newest of them and all that are open, newest first."""
+def _chosen(parts: Sequence[_Part], kept: Iterable[Cell], limit: int, when: When) -> _Part:
+    """The newest of them and those that are kept, such as all that are open; newest first."""
     found = _newest((cell for part in parts for cell in part.cells), when)
     whole = [part.whole_from for part in parts]
     if len(found) > limit:
         whole.append(when(found[limit - 1]) + _MICROSECOND)
-    return _Part(_newest((*found[:limit], *still_open), when), max(whole))
+    return _Part(_newest((*found[:limit], *kept), when), max(whole))
 
 
 def _scans(end: Instant, job: str | None, size: int) -> list[Scan]:

@@ -24,6 +24,8 @@ class Settings(NamedTuple):
     does."""
     superseded: timedelta = timedelta(minutes=10)
     """For so long an old version of a job may live beside the new one: a deploy takes its time."""
+    page: str = ""
+    """The address of the page, such as https://cron.example.org: notices link to it."""
 
 
 def check_settings(settings: Settings) -> Settings:
@@ -36,4 +38,6 @@ def check_settings(settings: Settings) -> Settings:
         span = getattr(settings, name)
         if not isinstance(span, timedelta) or span < LEAST:
             raise BadInput(f"{name} is a timedelta of {format_duration(LEAST)} or more, and this is {span!r:.60}")
+    if not isinstance(settings.page, str) or not settings.page.isprintable() or " " in settings.page:
+        raise BadInput(f"page is the address of the page, and this is {settings.page!r:.60}")
     return settings

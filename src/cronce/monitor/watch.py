@@ -5,7 +5,7 @@ are those about the store, leaders, effects, and what is only watched: scheduler
 observed. `watch_schedulers` has those about our schedulers, `watch_runs` those about slots and runs."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from shlex import quote
 from typing import Final, Literal
@@ -13,10 +13,11 @@ from typing import Final, Literal
 from cronce.model import MONITOR, Instant, Origin, spell
 from cronce.monitor import watch_runs
 from cronce.monitor.alerts import MORE, Kind, Severity, worst_first
+from cronce.monitor.incidents import TOUCHED, with_causes
 from cronce.monitor.known import REMEMBERED, SLICE
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey
-from cronce.monitor.watch_schedulers import host, of_schedulers
+from cronce.monitor.watch_schedulers import gone, host, of_schedulers
 from cronce.protocol.notices import Alert, Beaten, Beats, Observed
 from cronce.protocol.record import RELEASED, Past
 from cronce.protocol.specs import is_floor_ahead
@@ -43,7 +44,29 @@ def judge(survey: Survey, memory: Memory, settings: Settings) -> tuple[list[Aler
         *of_others(survey, memory, settings),
     ]
     standing = [one._replace(since=min(one.since, memory.since.get(one.id, one.since))) for one in found]
+    standing = with_causes(standing)
     return sorted(standing, key=worst_first), memory._replace(since={one.id: one.since for one in standing})
+
+
+AT_ONCE: Final = (Kind.GONE, Kind.LOST, Kind.UNKNOWN, Kind.STUCK, Kind.IN_DOUBT)
+"""What can be judged by one look, without a memory."""
+
+
+def at_once(survey: Survey, stored: Iterable[Alert]) -> list[Alert]:
+    """What stands in the store, but for what can be judged by this look: that is told as it is now, though whoever
+    watches may not have looked yet. What was said of it stays."""
+    known = {one.id: one for one in stored}
+    runs = watch_runs.first_of_each(watch_runs.stuck(survey))
+    found = [*gone(survey, soon=True), *watch_runs.doubtful(survey), *runs, *in_doubt(survey)]
+    now = [_as_stored(one, known.get(one.id)) for one in found]
+    others = [one for one in known.values() if one.kind not in AT_ONCE]
+    return with_causes([*now, *others])
+
+
+def _as_stored(finding: Alert, was: Alert | None) -> Alert:
+    if was is None or was.cleared is not None:
+        return finding._replace(times=0)
+    return finding._replace(since=was.since, times=was.times, deliveries=was.deliveries, handled=was.handled)
 
 
 def _remember(survey: Survey, memory: Memory, settings: Settings) -> Memory:
@@ -92,7 +115,11 @@ def of_others(survey: Survey, memory: Memory, settings: Settings) -> Iterator[Al
 def in_doubt(survey: Survey) -> Iterator[Alert]:
     """By job, or by the function whose keys they are."""
     found: dict[str, list[EffectSeen]] = {}
+    left = watch_runs.left_by(survey.doubts)
+    of_runs = {one.cell.key for run in survey.attention for one in left(run)}
     for one in survey.doubts:
+        if one.cell.key in of_runs:  # that is told with its run
+            continue
         found.setdefault(one.cell.key.split("/")[1], []).append(one)
     for subject, effects in found.items():
         newest = max(effects, key=lambda one: (_begun(one) or survey.epoch.born, one.name))
@@ -102,7 +129,8 @@ def in_doubt(survey: Survey) -> Iterator[Alert]:
         text = safe(f"{newest.name} was begun, and nobody knows whether it happened{count}.")
         named = quote(safe(newest.name))
         remedy = f"Find out, then `cronce resolve {named} done`, or retry; `cronce effects {subject}` lists them."
-        yield Alert(Kind.IN_DOUBT, subject, "critical", text, since, remedy=remedy)
+        names = tuple(one.name for one in effects[:TOUCHED])
+        yield Alert(Kind.IN_DOUBT, subject, "critical", text, since, remedy=remedy, effects=names)
 
 
 def _begun(one: EffectSeen) -> Instant | None:

@@ -1,21 +1,22 @@
 """Slots and runs: which did not run, ran late or failed; which take too long, come no further, or were left by whoever
 had them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from shlex import quote
 from typing import Final
 
-from cronce.model import Instant, Slot, slot_of_cell, spell
+from cronce.model import Instant, Slot, effect_cells, slot_of_cell, spell
 from cronce.monitor.alerts import Kind, Severity
+from cronce.monitor.incidents import STORE, TOUCHED, host_cause
 from cronce.monitor.known import REMEMBERED, SLICE, UNCLAIMED, is_too_late, watched_rule
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import LONG, Memory, Survey, began, is_near, policy_span, timeout
 from cronce.protocol.notices import Alert
-from cronce.protocol.record import LAPSED, Outcome, Record, Span
+from cronce.protocol.record import FORGOTTEN, LAPSED, Outcome, Record, Span, effects_key
 from cronce.protocol.table import NOTHING_RAN
 from cronce.runtime.backfill import MOST_BACKFILLED as MOST
-from cronce.runtime.effects.review import doubts_of
+from cronce.runtime.effects.review import EffectSeen, doubts_of
 from cronce.runtime.effects.steps import Target
 from cronce.runtime.journal import Entry, UnsaidEnd
 from cronce.runtime.queries import JobSeen, RunSeen
@@ -132,7 +133,9 @@ def _missed(seen: JobSeen, slots: Sequence[tuple[Instant, Instant]], survey: Sur
             f" `cronce pause {seen.name}` ends this alert."
         )
     severity: Severity = "critical" if slots or wanted else "info"
-    yield Alert(Kind.MISSED, seen.name, severity, f"{seen.name}: {'; '.join(facts)}.", since, remedy=remedy)
+    keys = tuple(Slot(seen.name, at).key for at, _ in slots)
+    text = f"{seen.name}: {'; '.join(facts)}."
+    yield Alert(Kind.MISSED, seen.name, severity, text, since, remedy=remedy, slots=keys)
 
 
 def _made_up_for(job: str, start: Instant, end: Instant, survey: Survey) -> str:
@@ -225,7 +228,8 @@ def first_start(record: Record) -> tuple[Instant, str] | None:
 
 def _late(slot: Slot, since: Instant, fact: str) -> Alert:
     remedy = f"`cronce why {slot.key}` says what it waits for; `cronce holders` says who is alive."
-    return Alert(Kind.LATE, slot.job, "warning", f"{slot.key} {fact}.", since, remedy=remedy)
+    text = f"{slot.key} {fact}."
+    return Alert(Kind.LATE, slot.job, "warning", text, since, remedy=remedy, slots=(slot.key,))
 
 
 # --- failed ---
@@ -240,9 +244,22 @@ def failed(run: RunSeen) -> Iterator[Alert]:
     severity: Severity = "warning" if record.reason.removeprefix("stopped: ").startswith(STOPPED) else "critical"
     tries = f" after {counted(record.failures, 'attempt')}" if record.failures > 1 else ""
     why = f": {safe(record.reason)}" if record.reason else ""
-    text = f"{run.slot.key} failed on {record.holder}{tries}{why}."
+    text = f"{run.slot.key} failed on {record.holder}{tries}{why}.{_last_words(record)}"
     remedy = f"See its log and `cronce why {run.slot.key}`; then `cronce resolve {run.slot.key} retry`, or done."
-    yield Alert(Kind.FAILED, run.slot.job, severity, text, record.finished or run.slot.at, remedy=remedy)
+    since, slots = record.finished or run.slot.at, (run.slot.key,)
+    yield Alert(Kind.FAILED, run.slot.job, severity, text, since, remedy=remedy, slots=slots)
+
+
+LAST: Final = 3
+"""Lines of the end of its output, or of its traceback, that an alert has."""
+
+
+def _last_words(record: Record) -> str:
+    lines = [safe(line.strip()) for line in record.output.splitlines() if line.strip(" ~^")]
+    lines = [line for line in lines if line != "Traceback (most recent call last):"]
+    if lines and record.reason and lines[-1].endswith(safe(record.reason)):  # that is said already
+        lines = lines[:-1]
+    return f" It last said: {' / '.join(lines[-LAST:])}" if lines else ""
 
 
 ENOUGH: Final = 5
@@ -284,7 +301,9 @@ def overrun(survey: Survey) -> Iterator[Alert]:
             if survey.now - since > limit:
                 text = f"{run.slot.key} runs for {short(survey.now - since)} on {_holder(run)}, {what}."
                 remedy = f"See what it does; `cronce cancel {run.slot.key}` stops it."
-                yield Alert(Kind.OVERRUN, run.slot.job, "warning", text, since + limit, remedy=remedy)
+                yield Alert(
+                    Kind.OVERRUN, run.slot.job, "warning", text, since + limit, remedy=remedy, slots=(run.slot.key,)
+                )
 
 
 def _overdue(run: RunSeen, why: str, since: Instant) -> Alert:
@@ -293,7 +312,7 @@ def _overdue(run: RunSeen, why: str, since: Instant) -> Alert:
         " refused, and it keeps its turn and its worker."
     )
     remedy = "See what it waits for, or restart that process; isolate=True runs a job where it can be killed."
-    return Alert(Kind.OVERRUN, run.slot.job, "critical", text, since, remedy=remedy)
+    return Alert(Kind.OVERRUN, run.slot.job, "critical", text, since, remedy=remedy, slots=(run.slot.key,))
 
 
 def _limits(run: RunSeen, survey: Survey) -> Iterator[tuple[timedelta, str]]:
@@ -345,7 +364,7 @@ def no_progress(survey: Survey, memory: Memory, settings: Settings) -> Iterator[
         (done, total), since = known
         text = f"{run.slot.key} has been at {done:,} of {total:,} for {short(survey.now - since)}, on {_holder(run)}."
         remedy = f"See what it waits for; `cronce cancel {run.slot.key}` stops it."
-        yield Alert(Kind.NO_PROGRESS, run.slot.job, "warning", text, since, remedy=remedy)
+        yield Alert(Kind.NO_PROGRESS, run.slot.job, "warning", text, since, remedy=remedy, slots=(run.slot.key,))
 
 
 # --- left behind ---
@@ -361,7 +380,8 @@ def stuck(survey: Survey) -> Iterator[Alert]:
             ended = f"its lease ended {short(survey.now - until)} ago, and no scheduler has acted on that"
             text = f"{run.slot.key} was granted to {record.holder}: {ended}."
             remedy = f"Start a scheduler, by which it is {then}; `cronce why {run.slot.key}` tells more."
-            yield Alert(Kind.STUCK, run.slot.job, "critical", text, until, remedy=remedy)
+            cause, slots = host_cause(record.holder), (run.slot.key,)
+            yield Alert(Kind.STUCK, run.slot.job, "critical", text, until, remedy=remedy, cause=cause, slots=slots)
 
 
 def lapses(survey: Survey, memory: Memory) -> Mapping[str, Sequence[tuple[Instant, str]]]:
@@ -391,7 +411,8 @@ def lapsing(memory: Memory, settings: Settings) -> Iterator[Alert]:
             whose = listed(sorted({holder for _, holder in known}))
             text = f"{counted(len(known), 'lease')} of {job} lapsed within the last hour, of {whose}."
             remedy = f"Their processes died, hung or lost the store: see their logs, and `cronce why {job}`."
-            yield Alert(Kind.LAPSING, job, "warning", text, known[0][0], remedy=remedy)
+            cause = host_cause(known[-1][1])
+            yield Alert(Kind.LAPSING, job, "warning", text, known[0][0], remedy=remedy, cause=cause)
 
 
 def unsaid(journal: Iterable[Entry], now: Instant) -> Iterator[Alert]:
@@ -413,31 +434,82 @@ _DOUBTS: Final = {
 
 
 def doubtful(survey: Survey) -> Iterator[Alert]:
-    """Runs that wait for a person, by job."""
+    """Runs that wait for a person, by job. Effects in doubt come first: until those are resolved, a retry is stopped by
+    them again."""
     found: dict[tuple[Outcome, str], list[RunSeen]] = {}
+    left = left_by(survey.doubts)
     for run in survey.attention:
         if run.record is not None and run.record.outcome in _DOUBTS:
             found.setdefault((run.record.outcome, run.slot.job), []).append(run)
     for (outcome, job), all_runs in found.items():
         waiting = [run for run in all_runs if not _is_settled(run, survey)]
         runs, kind, what = waiting or all_runs, *_DOUBTS[outcome]
-        newest = max(runs, key=lambda run: (run.slot.at, run.slot.request))
+        ordered = sorted(runs, key=lambda run: (run.slot.at, run.slot.request), reverse=True)
+        newest, key = ordered[0], ordered[0].slot.key
         count = f"; {counted(len(runs), 'run', more=survey.more)} of {job} in all" if len(runs) > 1 else ""
         since = min(run.record.finished or run.slot.at for run in runs if run.record is not None)
         listing = f"`cronce runs {job} --state {outcome}` lists them"
-        effects, key = doubts_of(newest.record), newest.slot.key
-        if not effects:
+        effects = [effect.name for run in ordered[:TOUCHED] for effect in left(run)]
+        in_doubt = left(newest)
+        own = [effect.name for effect in in_doubt]
+        if own:
+            unsure = f"; how much was done is not known, nor whether {own[0]} happened" if kind is Kind.LOST else ""
+            told = unsure or f" is unknown: nobody knows whether {own[0]} happened"
+            lost = " is lost: its host was gone and its lease expired" if kind is Kind.LOST else ""
+            text = safe(f"{key}{lost}{told}{count}.")
+            others = f" (`cronce effects {key}` lists its others)" if len(own) > 1 else ""
+            first = f"Find out, then `cronce resolve {quote(safe(own[0]))} done`, or retry{others}"
+            remedy = f"{first}; then `cronce resolve {key} retry` goes on, and repeats nothing that is done; {listing}."
+        elif waiting:
             text = f"{key} is {what}{count}."
             remedy = f"See what it did, then `cronce resolve {key} done`, or retry; {listing}."
-        elif waiting:
-            effect = next((one for one in effects if _is_doubtful(one, survey)), effects[0])
-            others = f" (`cronce effects {key}` lists its others)" if len(effects) > 1 else ""
-            text = safe(f"{key} is unknown: nobody knows whether {effect.name} happened{count}.")
-            remedy = f"Find out, then `cronce resolve {quote(safe(effect.name))} done`, or retry{others}; {listing}."
         else:
-            text = safe(f"{key} was stopped by {effects[0].name}, which is resolved since{count}.")
+            text = safe(f"{key} was stopped by {doubts_of(newest.record)[0].name}, which is resolved since{count}.")
             remedy = f"`cronce rerun {key}` goes on with it; {listing}."
-        yield Alert(kind, job, "critical" if waiting else "warning", text, since, remedy=remedy)
+        yield Alert(
+            kind,
+            job,
+            "critical" if waiting else "warning",
+            text,
+            since,
+            remedy=remedy,
+            cause=_cause(newest, kind, in_doubt, survey),
+            slots=tuple(run.slot.key for run in ordered[:TOUCHED]),
+            effects=tuple(dict.fromkeys(effects))[:TOUCHED],
+        )
+
+
+LeftBy = Callable[[RunSeen], list[EffectSeen]]
+
+
+def left_by(doubts: Iterable[EffectSeen]) -> LeftBy:
+    """Which effects in doubt a run met, or left behind itself: by their names, their slot, and who made them."""
+    found: dict[str, list[EffectSeen]] = {}
+    for one in doubts:
+        under = one.record.under if one.record else None
+        made_by = [under.run.partition("#")[0]] if under else []
+        for key in (one.cell.key, "/".join(one.cell.key.split("/")[:3]) + "/", *made_by):
+            found.setdefault(key, []).append(one)
+
+    def left(run: RunSeen) -> list[EffectSeen]:
+        met = [effect.cell for effect in doubts_of(run.record)]
+        own = (effect_cells(effects_key(run.record, run.slot)), run.slot._replace(request="").cell)
+        return list({one.cell.key: one for key in (*met, *own) for one in found.get(key, ())}.values())
+
+    return left
+
+
+def _cause(run: RunSeen, kind: Kind, effects: Sequence[EffectSeen], survey: Survey) -> str:
+    """A lost run is one whose host was gone. An unknown one, if the host that left its effect in doubt is."""
+    if run.record is None:
+        return ""
+    if kind is Kind.LOST:
+        return host_cause(run.record.holder)
+    if run.record.reason.startswith(FORGOTTEN):
+        return STORE
+    begun_by = {one.record.holder for one in effects if one.record}
+    dead = {one.holder.holder for one in survey.holders if one.life(survey.now) == "dead"}
+    return host_cause(min(begun_by & dead)) if begun_by & dead else f"job {run.slot.job}"
 
 
 def _is_settled(run: RunSeen, survey: Survey) -> bool:

@@ -6,10 +6,11 @@ from typing import Final
 
 from cronce.model import Instant, spell
 from cronce.monitor.alerts import Kind
+from cronce.monitor.incidents import TOUCHED, host_cause
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import RESTART, Survey
 from cronce.protocol.notices import Alert, Holder
-from cronce.runtime.queries import HolderSeen, JobSeen, RunSeen, mixed_tzdata, shared_names
+from cronce.runtime.queries import HolderSeen, JobSeen, mixed_tzdata, shared_names
 from cronce.telling.words import LISTED, counted, fate, listed, short
 
 NONE: Final = timedelta(0)
@@ -94,20 +95,21 @@ def _alive(survey: Survey) -> str:
 # --- gone, crowded, skew ---
 
 
-def gone(survey: Survey) -> Iterator[Alert]:
-    for one in missed(survey.holders, survey.now):
+def gone(survey: Survey, *, soon: bool = False) -> Iterator[Alert]:
+    """Those that are dead; `soon`: also those that most likely are and left something running, for a page."""
+    left_runs = {run.record.holder for run in survey.open if run.record and run.gone}
+    silent = [one for one in survey.holders if soon and one.until > survey.now and one.holder.holder in left_runs]
+    for one in (*missed(survey.holders, survey.now), *silent):
         had = f" with {counted(one.holder.running, 'run')} under way" if one.holder.running else ""
-        dead = f"it counts as dead since {spell(one.until)}"
-        left = "".join(f" {run.slot.key}: {fate(run)}." for run in _runs_of(one, survey))
+        heard = f"it was last heard of {short(survey.now - one.beat)} ago"
+        dead = heard if one in silent else f"it counts as dead since {spell(one.until)}"
+        runs = [run for run in survey.open if run.record and run.record.holder == one.holder.holder and fate(run)]
+        left = "".join(f" {run.slot.key}: {fate(run)}." for run in runs[:LISTED])
         text = f"{one.holder.holder} stopped beating{had} and did not say goodbye: {dead}.{left}"
         remedy = "See why it died, in its log, and start it again; `cronce holders` says who is alive."
-        yield Alert(Kind.GONE, one.holder.holder, "warning", text, one.until, remedy=remedy)
-
-
-def _runs_of(one: HolderSeen, survey: Survey) -> list[RunSeen]:
-    """What it left running, as many as fit into a sentence."""
-    left = [run for run in survey.open if run.record and run.record.holder == one.holder.holder and fate(run)]
-    return left[:LISTED]
+        since = min(one.until, survey.now)
+        cause, slots = host_cause(one.holder.holder), tuple(run.slot.key for run in runs[:TOUCHED])
+        yield Alert(Kind.GONE, one.holder.holder, "warning", text, since, remedy=remedy, cause=cause, slots=slots)
 
 
 def missed(holders: Collection[HolderSeen], now: Instant) -> Iterator[HolderSeen]:

@@ -169,11 +169,10 @@ def no_turn(view: View, command: Claim) -> Need | NoTurn:
     unsettled = tuple((run, Settle()) for run in gone if run not in view.beside)
     if unsettled or not all(view.beside[run] for run in gone):
         return Need(first=unsettled)
-    # Its lease is over, and this process has not watched for long enough to act on that; or it ended here, unsaid yet.
-    if over := gone or {run: until for run, until in runs.items() if run in view.ended}:
-        return NoTurn(Busy(*next(iter(over.items()))))
+    if gone:  # its lease is over, and this process has not watched for long enough to act on that
+        return NoTurn(Busy(*next(iter(gone.items()))))
     run, until = min(runs.items(), key=lambda one: one[1] or EPOCH)
-    if view.record is not None and view.record.grant > 0:
+    if (view.record is not None and view.record.grant > 0) or not runs.keys().isdisjoint(view.ended):
         return NoTurn(Busy(run, until))
     if command.overlap == "skip":
         return NoTurn(Skip(f"{slot_of_cell(run).key}{STILL_RAN}", first=command.first))

@@ -42,6 +42,17 @@ class Delivery(NamedTuple):
     until: Instant
     """From then on anybody may try again, or after a recovery tell that it is back."""
     tries: int = 1
+    """0: it went out with that of another alert of the same cause."""
+
+
+class Handled(NamedTuple):
+    """What a person said of an alert: somebody is on it, or it can wait until then."""
+
+    by: str
+    at: Instant
+    reason: str = ""
+    until: Instant | None = None
+    """Of one that was snoozed."""
 
 
 class Alert(NamedTuple):
@@ -61,6 +72,13 @@ class Alert(NamedTuple):
     deliveries: Mapping[str, Delivery] = {}
     """By the digest of the destination."""
     remedy: str = ""
+    cause: str = ""
+    """Alerts of one cause are one incident."""
+    slots: tuple[str, ...] = ()
+    """What it touched: the keys of slots, the first of them."""
+    effects: tuple[str, ...] = ()
+    """And the names of effects of which nobody knows whether they happened."""
+    handled: Handled | None = None
 
     @property
     def id(self) -> str:
@@ -134,6 +152,22 @@ class Machine(NamedTuple):
     tzdata: str = ""  # which version of the time zone database it has, if a process of it needed one
 
 
+class Guest(NamedTuple):
+    """A scheduler that is not ours, in a process that is guarded: of which kind, and what it has to fire."""
+
+    holder: str
+    kind: str
+    jobs: tuple["GuestJob", ...]
+
+
+class GuestJob(NamedTuple):
+    """One of its jobs: by which schedule, as it says it, and when next, if it knows."""
+
+    name: str
+    schedule: str
+    next: Instant | None
+
+
 class Refused(NamedTuple):
     """A claim that lost: of which slot, when, and why."""
 
@@ -147,6 +181,23 @@ class Refusals(NamedTuple):
 
     times: int
     recent: tuple[Refused, ...]
+
+
+class Prevented(NamedTuple):
+    """How many duplicates of a job's slots were prevented, in all, and on each of the last days (UTC)."""
+
+    total: int
+    days: Mapping[str, int]
+    writes: tuple[str, ...] = ()
+    """The ids of the last writes that counted some."""
+
+    def on(self, day: Instant) -> int:
+        return self.days.get(day_of(day), 0)
+
+
+def day_of(instant: Instant) -> str:
+    """Such as 2026-03-29."""
+    return instant.date().isoformat()
 
 
 # --- spelling -------------------------------------------------------------------------------------------------------
@@ -192,12 +243,12 @@ def encode_bundle(bundle: Bundle) -> str:
     return dumps({"v": VERSION, "specs": dict(bundle.specs), **({"code": dict(bundle.code)} if bundle.code else {})})
 
 
-def encode_notice(notice: Alert | Beats | Observed | Stored | Position | Machine | Refusals) -> str:
-    said = {name: value for name, value in notice._asdict().items() if value != "" or name not in _NEWER}
+def encode_notice(notice: Alert | Beats | Guest | Observed | Stored | Position | Machine | Refusals | Prevented) -> str:
+    said = {name: value for name, value in notice._asdict().items() if value or name not in _NEWER}
     return dumps({"v": VERSION, **{name: _spelled(value) for name, value in said.items()}})
 
 
-_NEWER: Final = ("host", "tzdata")
+_NEWER: Final = ("host", "tzdata", "cause", "slots", "effects", "handled")
 """Left out where they say nothing, so that older versions read it."""
 
 
@@ -229,6 +280,15 @@ def _deliveries(value: object) -> dict[str, Delivery]:
     return dict(zip(map(text, rows), made(list(rows.values())), strict=True))
 
 
+def _names(value: object) -> tuple[str, ...]:
+    return tuple(map(text, of(list, value)))
+
+
+def _handled(value: object) -> Handled:
+    (row,) = each(Handled, text, instant, text, maybe(instant))([value])
+    return row
+
+
 decode_alert: Final = Decoder(
     Alert,
     kind=text,
@@ -240,6 +300,7 @@ decode_alert: Final = Decoder(
     times=count,
     deliveries=_deliveries,
     remedy=text,
+    newer={"cause": text, "slots": _names, "effects": _names, "handled": _handled},
 )
 
 
@@ -262,6 +323,13 @@ decode_stored: Final = Decoder(Stored, revision=count, definition=maybe(text), b
 decode_position: Final = Decoder(Position, fence=read_fence, value=text)
 decode_machine: Final = Decoder(
     Machine, boot_id=text, samples=each(Sample, seconds, seconds, instant), newer={"host": text, "tzdata": text}
+)
+decode_guest: Final = Decoder(Guest, holder=text, kind=text, jobs=each(GuestJob, text, text, maybe(instant)))
+decode_prevented: Final = Decoder(
+    Prevented,
+    total=count,
+    days=lambda value: {text(day): count(number) for day, number in of(dict, value).items()},
+    writes=lambda value: tuple(map(text, of(list, value))),
 )
 decode_refusals: Final = Decoder(Refusals, times=count, recent=each(Refused, text, instant, text))
 decode_holder: Final = Decoder(

@@ -59,6 +59,13 @@ def declared(job: Job, spec: tuple[str, str], now: Instant) -> Job:
     return job._replace(specs=(*job.specs, Spec(digest, now, text))[-SPECS_KEPT:])
 
 
+def begun_with(job: Job, floor: Instant, called: Instant) -> Job:
+    """A call that came before the job was known, for an older slot than the call that made it known: the job begins
+    with that slot. Which of its first calls is heard first is chance."""
+    is_new = not (job.firing or job.spans or job.purging) and job.specs and called < job.specs[0].first
+    return job._replace(floor=min(job.floor, floor)) if is_new else job
+
+
 def read_spec(text: str) -> dict[str, Any]:
     """A version of a job as its deploy wrote it; nothing if it is not written as ours are."""
     try:

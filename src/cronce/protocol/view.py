@@ -73,7 +73,7 @@ class View(NamedTuple):
 
     def within(self, around: "View", known: KnownJob | None, number: int = 0) -> "View":
         """With its job, its place in the batch, and what holds for all of it."""
-        return View(*self[:8], known, number, *around[10:])  # by place: this is done for every command
+        return View(*self[:8], known, number, *around[10:18], around[18])  # by place: done for every command
 
     @property
     def now(self) -> Instant:

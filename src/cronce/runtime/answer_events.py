@@ -57,9 +57,6 @@ def event_of(answer: Answer, view: View, holder: str, *, wrote: bool) -> Event |
     found = (WROTE if wrote else ANSWERED).get(type(answer))
     if found is None:
         return None
-    outcome = view.record.outcome if view.record is not None else None
-    if isinstance(answer, Stale) and answer.by == holder and outcome is not None and outcome.is_success:
-        return None  # nobody else was granted it: a renewal hung until this process had put its success on record
     what, detail = found(answer)
     if isinstance(answer, Finished) and answer.outcome.is_bad and view.record is not None and view.record.reason:
         detail = f"{detail}: {view.record.reason}"

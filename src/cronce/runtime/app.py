@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from functools import partial
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, Unpack, cast
 
@@ -48,6 +49,7 @@ from cronce.stores.base import Store
 from cronce.stores.default import Chosen, choose, journal_directory, open_chosen, pinned
 
 if TYPE_CHECKING:
+    from cronce.look import Look
     from cronce.runtime.background import Background
     from cronce.runtime.effects.idempotent import Idempotent
     from cronce.runtime.election import Leader, Term
@@ -159,6 +161,12 @@ class Cronce:
             if self._session is None:
                 self._session = SessionKeeper(self._named() or "an object", self._clock)
             return self._session
+
+    @property
+    def look(self) -> "Look":
+        """Runs, why and status, as the command line prints them with `--json`: `cron.look.runs("billing")`."""
+        look: Look = import_module("cronce.look").Look(lambda: self.at_work().desk, self.place, self._journal())
+        return look
 
     # --- guards ---
 

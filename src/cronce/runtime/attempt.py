@@ -223,7 +223,7 @@ class Attempt:
         if not self._body.started:
             return End(None, error=error)
         over = self._over() if self._body.stopped else None
-        return End(self._ending(over, error), error=error, over=over)
+        return End(self._ending(over, error)._replace(output=_where(error)), error=error, over=over)
 
     def _over(self) -> Over | None:
         """Why it was stopped; and that it went on for a while all the same, if it did."""
@@ -281,6 +281,13 @@ def _told_apart(body: Callable[[Run], Any], run: Run, around: Around) -> Any:
 async def _awaited(body: Callable[[Run], Any], run: Run, around: Around) -> Any:
     with Current(run), around(run):
         return await body(run)
+
+
+def _where(error: BaseException) -> str:
+    """Where it happened, for people."""
+    from cronce.runtime.tracebacks import traceback_of  # noqa: PLC0415  few fail, and it is slow to import
+
+    return traceback_of(error)
 
 
 def describe(error: BaseException) -> str:

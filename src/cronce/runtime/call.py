@@ -53,6 +53,7 @@ from cronce.runtime.journal import Journal, UnaskedCall
 from cronce.runtime.keeper import AGAIN, Keeper, Lease, refuse_patched_threads, whose
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.machine import leave_clock, recall_clock
+from cronce.runtime.prevented import is_prevented
 from cronce.runtime.run import Skipped
 from cronce.runtime.steps import Do, Nap, Steps
 from cronce.schedule import format_duration
@@ -122,6 +123,8 @@ class Call:
             raise
         if isinstance(result, Grant):
             return (yield from self._run(result))
+        if is_prevented(answer) and not self._only_noted:
+            self.keeper.prevented.add(self.slot.job, self.desk.ledger.know.now())
         self._refused(self.slot, result.reason, self.keeper)
         if isinstance(answer, Held) and self._standby is not None:
             self._standby.add(self, self.job.terms(self.slot, inferred=when is None), answer)
@@ -137,7 +140,9 @@ class Call:
             self.slot = self._slot(when, began)
         slot = self.slot
         self._check_clock() if when is None else self._check_due(slot)
-        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at, self.job.code))
+        ago = timedelta(seconds=self.desk.clock.boot() - began) + (CLOCK_OFF if when is None else timedelta(0))
+        called = self.desk.ledger.know.now() - ago  # by a clock that may be off, where the slot was inferred from that
+        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at, self.job.code, called))
         if self.keeper.unsaid.waits:
             with suppress(StoreError):
                 yield Do(self.keeper.unsaid.say())

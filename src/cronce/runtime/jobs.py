@@ -23,7 +23,7 @@ from cronce.protocol.record import (
     encode_job,
 )
 from cronce.protocol.retention import PURGE_DELAY, Keep, default_keep, excess
-from cronce.protocol.specs import after_forgetting, declared, raise_floor
+from cronce.protocol.specs import after_forgetting, begun_with, declared, raise_floor
 from cronce.protocol.store_clock import is_job_dated
 from cronce.runtime.client import NEWS, ROUNDS, Client
 from cronce.runtime.flow import Flow, Purge, drive
@@ -150,14 +150,16 @@ class Jobs:
                 job.code,
             )
 
-    def declare(self, name: str, spec: tuple[str, str], slot: Instant, code: str = "") -> Flow[Job]:
+    def declare(
+        self, name: str, spec: tuple[str, str], slot: Instant, code: str = "", called: Instant | None = None
+    ) -> Flow[Job]:
         """Put on record what a call from outside says of its job, unless it is there: no version fires by that, and
         no floor rises. A job that nobody knew begins just below the slot of the call, and never later than now: a
-        caller that is wrong about the time must not close the slots of the others."""
-        known = self._client.know.job(name)
-        job = known.job if known else None
-        if job is None or (code and not job.code) or all(spec[0] != seen.digest for seen in job.specs):
-            job = yield from self.edit(name, partial(_declared, spec, slot, code))
+        caller that is wrong about the time must not close the slots of the others. `called`: when the call came."""
+        known, now = self._client.know.job(name), self._client.know.now()
+        job, made = known.job if known else None, partial(_declared, spec, slot, code, called=called or now)
+        if job is None or made(job, now) != job:
+            job = yield from self.edit(name, made)
             assert job is not None
         self.compare_code(name, job, code)
         return job
@@ -267,8 +269,11 @@ class Jobs:
         return page.cells
 
 
-def _declared(spec: tuple[str, str], slot: Instant, code: str, job: Job | None, now: Instant) -> Job:
-    known = declared(job or Job(floor=first_floor(now, slot)), spec, now)
+def _declared(
+    spec: tuple[str, str], slot: Instant, code: str, job: Job | None, now: Instant, *, called: Instant
+) -> Job:
+    floor = first_floor(now, slot)
+    known = declared(begun_with(job, floor, called) if job else Job(floor=floor), spec, now)
     return known._replace(code=known.code or code)
 
 

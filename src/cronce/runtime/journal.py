@@ -95,7 +95,8 @@ class Journal:
         except (OSError, StoreError) as error:
             with self._lock:
                 self._mine.pop(name, None)  # to be written again, if it is still to be said then
-            self._warn(f"cannot be written: {error}")
+            why = str(error).partition(";")[0]  # what else it says is about the store's own file
+            self._warn(f"cannot be written ({why}); set XDG_STATE_HOME to a folder that this user may write to")
 
     def said(self, fence: Fence) -> None:
         """It is on record, or never will be."""

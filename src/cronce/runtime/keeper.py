@@ -29,6 +29,7 @@ from typing import Final, Literal
 
 from cronce.clock import Clock
 from cronce.errors import BadInput, CronceError, LeaseLost, StoreError
+from cronce.events import Event, What
 from cronce.model import Boot, Fence, Instant
 from cronce.protocol.commands import Stale, Unsure
 from cronce.protocol.lease import renew_every
@@ -37,6 +38,8 @@ from cronce.runtime.desk import Desk, Outage
 from cronce.runtime.flow import drive
 from cronce.runtime.journal import Journal, UnsaidEnd
 from cronce.runtime.ledger import Grant
+from cronce.runtime.prevented import PreventedCounts
+from cronce.runtime.renewal_connection import RenewalConnection, StoreConnection
 from cronce.runtime.unsaid import Unsaid
 from cronce.schedule import format_duration
 from cronce.stores.base import Store
@@ -55,14 +58,17 @@ NOTED: Final = 1.0
 AGAIN: Final = 0.5
 """Seconds at most until a renewal that got no answer is tried again: whoever is back in touch is heard soon."""
 
-MOST_STUCK: Final = 4
-"""Connections in which renewals hang at most, besides the newest: a store that is slow has others to serve."""
-
 SETTLES: Final = 60.0
 """Seconds for which what has ended keeps its lease, while that cannot be put on record."""
 
 STUBBORN: Final = 3.0
 """Seconds after which a body that was told to stop, and goes on, is on record as overdue."""
+
+FAREWELL: Final = 3.0
+"""Seconds for which whoever closes waits for a store that does not answer."""
+
+LEAST: Final = 0.1
+"""Seconds that it waits in any case."""
 
 LAZY: Final = 5.0
 """Seconds that a chore may wait, so that many become one write."""
@@ -257,49 +263,27 @@ class Beat:
             return True
 
 
-class Line:
-    """A connection to the store, which is made when it is first needed."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk, self._connecting = desk, threading.Lock()
-        self._store: Store | None = None
-
-    def store(self) -> Store:
-        with self._connecting:
-            if self._store is None:
-                self._store = self._desk.connect()
-            return self._store
-
-    def close(self) -> None:
-        with self._connecting:
-            store, self._store = self._store, None
-        if store is not None and store is not self._desk.store:
-            store.close()
-
-
 class Keeper:
     def __init__(
         self, desk: Desk, beat: Callable[[str, Look, Clock], Beat] = Beat, journal: Journal | None = None
     ) -> None:
         self.desk = desk
         self.unsaid = Unsaid(desk, journal or Journal(), self._settled)
+        self.prevented = PreventedCounts()
         self._say_at: Boot = 0.0
         self._clock = desk.clock
         self._lock = threading.Lock()
         self._leases: set[Lease] = set()
         self._ended: set[Lease] = set()
         self._unsettled: dict[Fence, Lease] = {}  # what has ended, and is not on record yet
-        self._usual: dict[timedelta, float] = {}  # how often a lease of that length is renewed
         self._chores: dict[str, tuple[Boot, Callable[[Store], None]]] = {}
-        self._line = Line(desk)
-        self._stuck: list[Line] = []
-        self._hangs_at: Boot = inf
         self.outage = Outage(desk)
+        self.close_by: Boot = inf
+        """When it is closed at the latest, as was promised to whoever closes it."""
         self.lingers = False
         """Its threads stay for a moment when there is nothing to do: where there are others anyway, and a thousand
         short runs a second, making them anew for each would take longer than the runs."""
-        self._beat = beat
-        self._renewing = beat("cronce-keeper", self.renew, desk.clock)
+        self._connection = RenewalConnection(desk, lambda: beat("cronce-keeper", self.renew, desk.clock))
         self._watching = beat("cronce-watch", self.watch, desk.clock)
         self._tidying = beat("cronce-chores", self.do_chores, desk.clock)
 
@@ -313,7 +297,7 @@ class Keeper:
         with self._lock:
             self._leases.add(lease)
         self._watching.wake(lease.next_end)
-        self._renewing.wake(lease.renew_at)
+        self._connection.thread.wake(lease.renew_at)
 
     def drop(self, lease: Lease, *, unsaid: bool = False) -> None:
         """No more news; and no more renewals, unless it has yet to be said how it ended: then, once that is on record
@@ -340,25 +324,25 @@ class Keeper:
     def _rest(self, *, none_left: bool) -> None:
         if none_left and not self.lingers:  # the threads may go
             self._watching.wake()
-            self._renewing.wake()
+            self._connection.thread.wake()
 
     def end(self, lease: Lease, over: Over) -> None:
         """Whoever works under it shall stop; nothing happens if it was dropped, or told before."""
         self._end(lease, over)
         self._watching.wake()
-        self._renewing.wake(lease.renew_at)
+        self._connection.thread.wake(lease.renew_at)
 
     def say_later(self, end: UnsaidEnd) -> None:
         """The store did not take how a run ended: it is said again, from now on in the background."""
         self.unsaid.add(end)
         self._settled(end.word.fence)
-        self._renewing.wake()
+        self._connection.thread.wake()
 
     def note_progress(self, lease: Lease, done: int, total: int) -> None:
         """How far the body is, for people; it stands in the store about a second later."""
         lease.progress = (done, total)
         lease.renew_at = min(lease.renew_at, self._clock.boot() + NOTED)
-        self._renewing.wake(lease.renew_at)
+        self._connection.thread.wake(lease.renew_at)
 
     def at_desk(self) -> Desk:
         return self.desk
@@ -382,11 +366,21 @@ class Keeper:
 
     def close(self) -> None:
         """Do what was put off, and hang up. Not while somebody holds something: it has to be renewed, and let go. What
-        cannot be said even now is in the journal."""
-        self.do_chores(at_once=True)
-        self._say_unsaid()
+        cannot be said even now is in the journal; a store that does not answer is waited for only for a while."""
+        closing = threading.Thread(target=self._close, name="cronce-close", daemon=True)
+        try:
+            closing.start()
+        except RuntimeError:  # Python is at its end, and there can be no more threads
+            self._close()
+            return
+        closing.join(max(min(FAREWELL, self.close_by - self._clock.boot()), LEAST))
+
+    def _close(self) -> None:
+        if not self.outage.lasts:
+            self.do_chores(at_once=True)
+            self._say_unsaid()
         if not self.busy:
-            self._line.close()
+            self._connection.current.close()
 
     # --- on the thread that watches ---
 
@@ -399,55 +393,28 @@ class Keeper:
             elif lease.ends is not None and lease.ends <= boot:
                 timeout = format_duration(lease.timeout or timedelta(0))
                 self._end(lease, Over("timed out", f"timed out after {timeout}"))
-        if boot >= self._hangs_at:
-            self._ask_anew()
+        self._connection.replace_if_stuck(boot)
         with self._lock:
             waiting, ended = [lease.next_end for lease in self._leases], set(self._ended)
-        waiting += [] if self._hangs_at == inf else [self._hangs_at]
+        waiting += [] if self._connection.hangs_at == inf else [self._connection.hangs_at]
         return min(waiting + [lease.remind(boot) for lease in ended], default=None)
-
-    def _ask_anew(self) -> None:
-        """Who renews hangs in a call. It is not waited for; nor is its answer lost, if it comes after all."""
-        with self._lock:
-            line, beat = self._line, self._renewing
-            if self._clock.boot() < self._hangs_at:
-                return  # it has just come back
-            self._hangs_at = inf
-            if len(self._stuck) == MOST_STUCK:
-                return
-            self._stuck.append(line)
-            self._line, self._renewing = Line(self.desk), self._beat("cronce-keeper", self.renew, self._clock)
-        try:
-            self._renewing.wake()
-            beat.retire()
-        except RuntimeError:  # there can be no more threads here: then this one is waited for
-            with self._lock:
-                self._stuck.remove(line)
-                self._line, self._renewing = line, beat
 
     # --- on the thread that renews ---
 
     def renew(self) -> Boot | None:
         """Renew what is due, all in one batch; when is the next?"""
-        boot, line = self._clock.boot(), self._line
-        due = [lease for lease in self._renewed() if lease.renew_at <= boot]
+        boot, connection, renewed = self._clock.boot(), self._connection.current, self._renewed()
+        due = [lease for lease in renewed if lease.renew_at <= boot]
         says = bool(self.unsaid) and boot >= self._say_at
         if due or says:
-            self._hangs_at = boot + min(map(patience, self._usual), default=LOOK)
-            self._watching.wake(self._hangs_at)
+            self._connection.hangs_at = boot + min((patience(lease.grant.lease) for lease in renewed), default=LOOK)
+            self._watching.wake(self._connection.hangs_at)
         if due:
-            self._renew(due, line)
-        if says and line is self._line:
+            self._renew(due, connection)
+        if says and connection is self._connection.current:
             self._say_unsaid()
             self._say_at = self._clock.boot() + AGAIN
-        with self._lock:
-            replaced = line is not self._line
-            if replaced:
-                self._stuck.remove(line)
-            else:
-                self._hangs_at = inf
-        if replaced:
-            line.close()
+        if not self._connection.returned(connection):
             return None
         waiting = [lease.renew_at for lease in self._renewed()]
         return min([*waiting, self._say_at] if self.unsaid else waiting, default=None)
@@ -455,16 +422,16 @@ class Keeper:
     def _say_unsaid(self) -> None:
         if self.unsaid:
             with suppress(StoreError):
-                drive(self.unsaid.say(), self._line.store(), self._clock)
+                drive(self.unsaid.say(), self._connection.current.store(), self._clock)
 
-    def _renew(self, due: list[Lease], line: Line) -> None:
+    def _renew(self, due: list[Lease], connection: StoreConnection) -> None:
         limits = {lease.grant.fence: lease.at_most for lease in due if lease.at_most is not None}
         progress = {lease.grant.fence: lease.progress for lease in due if lease.progress is not None}
         began = self._clock.boot()
         overdue = {lease.grant.fence: why for lease in due if (why := lease.overdue(began))}
         try:
             renewal = self.desk.ledger.renew([lease.grant for lease in due], limits, progress, overdue)
-            answers = drive(renewal, line.store(), self._clock)
+            answers = drive(renewal, connection.store(), self._clock)
         except StoreError as error:
             answers = [Unsure(str(error), error)] * len(due)
         unsure = [answer for answer in answers if isinstance(answer, Unsure)]
@@ -476,7 +443,7 @@ class Keeper:
         for lease, answer in zip(due, answers, strict=True):
             if lease in renewed:
                 self._answered(lease, answer)
-            if line is not self._line and isinstance(answer, Unsure):
+            if connection is not self._connection.current and isinstance(answer, Unsure):
                 continue  # another thread has asked since
             every = self._every(lease, boot)
             lease.renew_at = boot + (min(every, AGAIN) if isinstance(answer, Unsure) else every)
@@ -494,16 +461,20 @@ class Keeper:
                     self._end(lease, Over("asked", f"asked to stop: {answer.ask}"))
             case Stale(by):
                 lease.stale = True
+                if lease.end_by == inf:  # else it ended here, and saying so brings the news
+                    self._tell_stale(lease, by)
                 self._end(lease, Over("lost", whose(by, self.desk.holder)))
             case _:  # unsure: it may be renewed or not; what was trusted before still is
                 pass
 
+    def _tell_stale(self, lease: Lease, by: str) -> None:
+        desk, grant = self.desk, lease.grant
+        event = Event(What.STALE, grant.key, desk.holder, desk.ledger.know.now(), grant.fence, by)
+        desk.ledger.client.report(event)
+
     def _every(self, lease: Lease, boot: Boot) -> float:
         """A third of the trust that is left, so that two renewals may fail; sooner where that is wanted."""
-        length, renew = lease.grant.lease, lease.renew
-        usual = self._usual.get(length) if renew is None else renew.total_seconds()
-        if usual is None:
-            usual = self._usual[length] = renew_every(length, self.desk.store.traits).total_seconds()
+        usual = (lease.renew or renew_every(lease.grant.lease, self.desk.store.traits)).total_seconds()
         return usual if lease.held_on else min(usual, max((lease.grant.trust.end - boot) / 3, 0.02))
 
     # --- on the thread for what may take its time ---
@@ -516,7 +487,7 @@ class Keeper:
             chores = [self._chores.pop(name)[1] for name in due]
         for chore in chores:
             with suppress(CronceError):
-                chore(self._line.store())
+                chore(self._connection.current.store())
         with self._lock:
             return min((when for when, _ in self._chores.values()), default=None)
 

@@ -193,7 +193,9 @@ class Ledger:
         now = self.know.now()
         ttls = {fence: max(limit - now, timedelta(0)) for fence, limit in limits.items()}
         questions = [
-            self._grant_question(grant, Renew(fence, ttls.get(fence), progress.get(fence), overdue.get(fence, "")))
+            self._grant_question(
+                grant, Renew(fence, ttls.get(fence), progress.get(fence), overdue.get(fence, "")), quiet=True
+            )
             for grant in grants
             for fence in [grant.fence]
         ]

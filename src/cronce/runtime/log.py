@@ -14,6 +14,7 @@ from cronce.stores import discreet
 
 if TYPE_CHECKING:
     import logging
+    from types import TracebackType
 
     from cronce.runtime.run import Around, Run
 
@@ -82,13 +83,13 @@ OF_A_LEASE: Final = (What.GRANTED, What.TAKEN_OVER, What.STARTED, What.ENDED, Wh
 def traceback_of(error: BaseException, *, last: int | None = None) -> str:
     """As Python prints it, with its causes, but without secrets: exceptions quote what they were given. `last`: no
     more than so many of its places."""
-    return discreet(_traceback(error, last))
+    return discreet(_traceback(error, error.__traceback__, last))
 
 
-def _traceback(error: BaseException, last: int | None = None) -> str:
+def _traceback(error: BaseException, frames: "TracebackType | None", last: int | None = None) -> str:
     from traceback import format_exception  # noqa: PLC0415  only what fails pays for it
 
-    return "".join(format_exception(error, limit=last and -last)).rstrip("\n")
+    return "".join(format_exception(type(error), error, frames, limit=last and -last)).rstrip("\n")
 
 
 def _mask(record: "logging.LogRecord") -> bool:
@@ -98,7 +99,8 @@ def _mask(record: "logging.LogRecord") -> bool:
         if (shown := discreet(message)) != message:
             record.msg, record.args = shown, None
     error = record.exc_info[1] if record.exc_info else None
-    if error is not None and (shown := discreet(text := _traceback(error))) != text:
+    frames = record.exc_info[2] if record.exc_info else None
+    if error is not None and (shown := discreet(text := _traceback(error, frames))) != text:
         record.exc_info, record.exc_text = None, shown
     return True
 

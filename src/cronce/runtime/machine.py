@@ -4,14 +4,15 @@ it is nobody's error."""
 import os
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from cronce.clock import boot_id
+from cronce.errors import StoreUnavailable
 from cronce.model import FREE, LOOKED_ON, SWITCH, Cell, Mark, Slot, Write, job_cell, machine_cell, refusals_cell
 from cronce.protocol.codec import readable
 from cronce.protocol.lease import LONGEST_LEASE
@@ -27,6 +28,7 @@ from cronce.runtime.client import ROUNDS, WAKE
 from cronce.runtime.desk import host_name
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Ledger
+from cronce.runtime.prevented import Unwritten, counted
 from cronce.stores.base import Store
 
 if TYPE_CHECKING:
@@ -69,27 +71,45 @@ class Notebook:
         keeper.later("refusals", lambda store: self.write(store, keeper))
 
     def write(self, store: Store, keeper: "Keeper") -> None:
-        with self._lock:
-            refused, self._refused = self._refused, {}
-        drive(note_refusals(keeper.desk.ledger, refused), store, keeper.desk.clock)
+        """With them goes what was counted (`prevented`): that is kept until it is written."""
+        ledger, counts = keeper.desk.ledger, keeper.prevented
+        with counts.writing:
+            while (unwritten := counts.take(ledger.nonce())) or self._refused:
+                with self._lock:
+                    refused, self._refused = self._refused, {}
+                drive(note_refusals(ledger, refused, unwritten), store, keeper.desk.clock)
+                counts.written()
 
 
-def note_refusals(ledger: Ledger, refused: Mapping[str, Sequence[Refused]]) -> Flow[None]:
-    """All at once; and again for those where another process of this machine was faster."""
-    left = {refusals_cell(job, host_name()): new for job, new in refused.items()}
+def note_refusals(
+    ledger: Ledger, refused: Mapping[str, Sequence[Refused]], unwritten: Unwritten | None = None
+) -> Flow[None]:
+    """All at once; and again for those where another process was faster, or no answer came."""
+    left: dict[str, Callable[[Cell], Write | None]] = {}
+    for job, new in refused.items():
+        left[refusals_cell(job, host_name())] = partial(_noted, new)
+    if unwritten is not None:
+        for job, days in unwritten.counts.items():
+            left[unwritten.cell(job)] = partial(counted, unwritten.id, days)
+    cells = (yield from ledger.client.load([*left]))[0].cells
     for _ in range(ROUNDS):
-        loaded, _ = yield from ledger.client.load([*left])
-        writes = [_noted(cell, left[cell.key]) for cell in loaded.cells]
-        swapped, _ = yield from ledger.client.swap(writes, loaded.epoch.seen)
-        left = {verdict.cell.key: left[verdict.cell.key] for verdict in swapped.verdicts if verdict.refused}
-        if not left:
+        writes = [write for cell in cells if (write := left[cell.key](cell))]
+        if not writes:
             return
+        try:
+            swapped, _ = yield from ledger.client.swap(writes, ledger.know.epoch.seen)
+            cells = [verdict.cell for verdict in swapped.verdicts if verdict.refused]
+        except StoreUnavailable:  # it may have landed
+            cells = (yield from ledger.client.load([*left]))[0].cells
+    raise StoreUnavailable(f"could not note refusals: others were faster {ROUNDS} times in a row")
 
 
-def _noted(cell: Cell, new: Iterable[Refused]) -> Write:
+def _noted(new: Iterable[Refused], cell: Cell) -> Write | None:
     """What a machine was refused of a job, and these, unless they are noted already."""
     known = readable(cell, decode_refusals) or Refusals(0, ())
     recent = (*known.recent, *(one for one in new if one not in known.recent))
+    if len(recent) == len(known.recent):
+        return None
     value = encode_notice(Refusals(known.times + len(recent) - len(known.recent), recent[-RECENT:]))
     return Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)
 

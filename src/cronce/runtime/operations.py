@@ -253,7 +253,7 @@ class Operator:
         as it is."""
         why = f"cancelled by {self.by}" + (f": {check_reason(reason)}" if reason else "")
         for _ in range(ROUNDS):
-            record = yield from self._record(slot)
+            record = yield from self._record(slot, f"; nothing to cancel: `cronce runs {slot.job}` lists its runs")
             if record.is_running:
                 reply = yield from self.ledger.ask(slot, why)
             else:
@@ -307,12 +307,12 @@ class Operator:
         loaded, _ = yield from self.ledger.client.load([slot.cell for slot in slots])
         return [seen_run(cell, loaded.now) if cell.version else None for cell in loaded.cells]
 
-    def _record(self, slot: Slot) -> Flow[Record]:
+    def _record(self, slot: Slot, remedy: str = "") -> Flow[Record]:
         (seen,) = yield from self.look([slot])
         if seen is None:
             yield from self.job(slot.job)
-            never = "" if slot.request else "; `cronce backfill` runs slots that never ran"
-            raise NotOnRecord(f"there is no record of {slot.key}{never}")
+            never = f"; `cronce rerun {slot.job} --from WHEN --to WHEN` runs slots that never ran"
+            raise NotOnRecord(f"there is no record of {slot.key}{remedy or ('' if slot.request else never)}")
         if seen.record is None:
             raise CronceError(seen.trouble)
         return seen.record
@@ -409,7 +409,7 @@ def _check_id(request: str) -> None:
 def drain_cell(holder: str | None = None, label: str | None = None) -> str:
     """Where it stands that a holder, or whoever has a label, shall claim nothing more."""
     if (holder is None) == (label is None):
-        raise BadInput("say who shall claim nothing more: a holder, or a label such as colour=blue")
+        raise BadInput("name a scheduler, or a label such as colour=blue")
     if holder is not None:
         return drained_holder(check_name(holder))
     name, equals, value = (label or "").partition("=")

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from cronce.errors import BadInput, BadRecord, NotOnRecord
 from cronce.model import (
+    EPOCH,
     SWITCH,
     Cell,
     Epoch,
@@ -164,12 +165,23 @@ def refuse_unknown(job: str, names: Iterable[str]) -> None:
 def jobs() -> Flow[tuple[Instant, list[JobLine]]]:
     now, cells = yield from read_all(Scan("job/"))
     lines = []
+    by_hand = yield from _by_hand_lately()
     for cell in cells:
         seen = seen_job(cell)
         page = yield from read_page(Scan(f"run/{seen.name}/", newest_first=True, limit=1))
-        last = seen_run(page.cells[0], page.now) if page.cells else None
-        lines.append(JobLine(seen, seen.next(now), last))
+        newest = max((*page.cells, *by_hand.get(seen.name, ())), key=_filed, default=None)
+        lines.append(JobLine(seen, seen.next(now), seen_run(newest, page.now) if newest else None))
     return now, lines
+
+
+def _by_hand_lately() -> Flow[dict[str, list[Cell]]]:
+    """Among the latest runs of all jobs the newest of each that was asked for by hand: its slot may be an old one, and
+    its key stands among those."""
+    found: dict[str, list[Cell]] = {}
+    for cell in (yield from read_page(Scan("run/", "at", newest_first=True))).cells:
+        if "#" in cell.key:
+            found.setdefault(cell.key.split("/")[1], [cell])
+    return found
 
 
 def halted() -> Flow[Act | None]:
@@ -271,15 +283,7 @@ class RunSeen(NamedTuple):
         return "lapsed" if self.lapsed else str(self.record.outcome or self.record.state)
 
 
-def runs(job: str | None, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
-    """The newest runs of a job, or of all. By key, since a run by hand is filed by when it was asked for: its slot is
-    part of its key, as it is of every other, so that within a job the order of keys is the order of slots."""
-    names = [job] if job is not None else (yield from job_names())
-    found: list[RunSeen] = []
-    for name in names:
-        found += yield from _runs_of(name, wanted, limit)
-    found.sort(key=lambda run: (run.slot.at, run.cell.key), reverse=True)
-    return (yield from with_hosts(found[:limit]))
+Order = Literal["ran", "slot"]
 
 
 def with_hosts(runs: Sequence[RunSeen]) -> Flow[list[RunSeen]]:
@@ -305,13 +309,48 @@ def _gone(run: RunSeen, known: Mapping[str, "HolderSeen"], now: Instant) -> Gone
     return Gone(now - one.beat, run.cell.until - now)
 
 
-def _runs_of(job: str, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
-    scan = Scan(f"run/{job}/", mark=MARKS.get(wanted or ""), newest_first=True, limit=min(limit, 1000))
+def runs(job: str | None, wanted: str | None, limit: int, by: Order = "ran") -> Flow[list[RunSeen]]:
+    """The latest runs of a job, or of all: in the order they ran, or in that of their slots.
+
+    A run by hand is filed by when it was asked for (`at`), and its slot is part of its key, as it is of every other. So
+    the order of keys is that of slots. The runs of one job that are kept are read by key, and put in order here: no
+    store has them in order of `at` job by job."""
+    if by == "slot":
+        names = [job] if job is not None else (yield from job_names())
+        found: list[RunSeen] = []
+        for name in names:
+            found += yield from _sifted(Scan(f"run/{name}/", newest_first=True), wanted, limit)
+        found = sorted(found, key=lambda run: (run.slot.at, run.cell.key), reverse=True)[:limit]
+    elif job is None:
+        found = yield from _sifted(Scan("run/", "at", newest_first=True), wanted, limit)
+    else:
+        found = yield from _sifted(Scan(f"run/{job}/", newest_first=True), wanted, KEPT)
+        found = sorted(found, key=lambda run: _filed(run.cell), reverse=True)[:limit]
+    ordered = found if by == "slot" else sorted(found, key=_ran, reverse=True)
+    return (yield from with_hosts(ordered))
+
+
+KEPT: Final = 10_000
+"""So many runs of a job are put in the order they ran: ten times as many as are kept unless somebody says otherwise."""
+
+
+def _filed(cell: Cell) -> tuple[Instant, str]:
+    return cell.at or EPOCH, cell.key
+
+
+def _ran(run: RunSeen) -> tuple[Instant, str]:
+    """When it started; one that never did, when it was due or asked for."""
+    started = run.record.started if run.record else None
+    return started or run.cell.at or EPOCH, run.cell.key
+
+
+def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
+    """The first of a scan that are wanted."""
+    scan = scan._replace(mark=MARKS.get(wanted or ""), limit=min(limit, 1000))
     found: list[RunSeen] = []
     while True:
         page = yield from read_page(scan)
-        read = (seen_run(cell, page.now) for cell in page.cells)
-        found += [run for run in read if wanted is None or matches(run, wanted)]
+        found += [run for run in seen_runs(page.cells, page.now) if wanted is None or matches(run, wanted)]
         if page.next is None or len(found) >= limit:
             return found[:limit]
         scan = scan._replace(after=page.next)

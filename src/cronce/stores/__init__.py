@@ -5,6 +5,7 @@ points: reading those of all installed packages takes longer than the rest of a 
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, cast
@@ -101,6 +102,21 @@ def seconds(shown: str, text: str) -> float:
             f"{shown!r}: timeout={text} is not a number of seconds up to {LONGEST:g}; write it like timeout=2.5"
         )
     return number
+
+
+def options(shown: str, query: str, known: Sequence[str], instead: Mapping[str, str] = {}) -> dict[str, str]:
+    """What a URL says behind its `?`. What such a store does not know is refused, each by its name; `instead`: what to
+    write for it."""
+    if not query:
+        return {}
+    from urllib.parse import parse_qsl  # noqa: PLC0415  slow to import, and few have options
+
+    found = dict(parse_qsl(query, keep_blank_values=True))
+    if unknown := sorted(found.keys() - set(known)):
+        hints = "".join(f"; {name}: {instead[name]}" for name in unknown if name in instead)
+        knows = f"{scheme_of(shown)} knows no {', '.join(unknown)}; it knows {', '.join(known)}"
+        raise BadInput(f"{shown!r}: {knows}{hints}")
+    return found
 
 
 def mask(url: str) -> str:

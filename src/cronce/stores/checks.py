@@ -1,5 +1,6 @@
 """What `cronce doctor` is told about a store: one check, one verdict, and what to do about it."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from cronce.value import NamedTuple
@@ -26,6 +27,14 @@ def warn(name: str, says: str, remedy: str) -> Check:
 
 def error(name: str, says: str, remedy: str) -> Check:
     return Check(name, "error", says, remedy)
+
+
+def alone(others: Sequence[str], remedy: str) -> Check:
+    """Whether there are other stores in the same place: a process may name one of them by mistake."""
+    if not others:
+        return ok("namespaces", "there is no other store beside it")
+    named = f"{', '.join(others[:5])}{' and more' * (len(others) > 5)}"
+    return warn("namespaces", f"there are other stores beside it: {named}; a job runs once in each of them", remedy)
 
 
 LOCAL = ("", "localhost", "127.0.0.1", "::1")

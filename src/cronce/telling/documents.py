@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping
 from typing import Final
 
 from cronce.protocol.commands import Asked, Closed
-from cronce.protocol.notices import Alert, Beats, Observed, Refusals, Refused, Stored
+from cronce.protocol.notices import Alert, Beats, Handled, Observed, Refusals, Refused, Stored
 from cronce.protocol.record import RELEASED, Act, Job, Past, Span
 from cronce.protocol.specs import read_spec
 from cronce.runtime.effects.review import STATES, EffectSeen, Survey
@@ -235,7 +235,15 @@ def story_document(story: Story, found: Why) -> dict[str, object]:
 
 
 def alert_document(alert: Alert) -> dict[str, object]:
-    return {**raised_document(alert), "cleared": iso(alert.cleared), "times": alert.times}
+    handled = handled_document(alert.handled)
+    return {**raised_document(alert), "cleared": iso(alert.cleared), "times": alert.times, "handled": handled}
+
+
+def handled_document(handled: Handled | None) -> dict[str, object] | None:
+    """Who is on it, or until when it can wait."""
+    if handled is None:
+        return None
+    return {"by": handled.by, "at": iso(handled.at), "reason": handled.reason or None, "until": iso(handled.until)}
 
 
 def raised_document(alert: Alert) -> dict[str, object]:
@@ -248,6 +256,9 @@ def raised_document(alert: Alert) -> dict[str, object]:
         "text": alert.text,
         "remedy": alert.remedy,
         "since": iso(alert.since),
+        "cause": alert.cause or alert.id,
+        "slots": list(alert.slots),
+        "effects": list(alert.effects),
     }
 
 

@@ -16,7 +16,7 @@ from cronce.runtime.machine import UNASKED
 from cronce.runtime.queries import JobSeen
 from cronce.runtime.why import ONCE_STILL_RAN, Case, Story, Why
 from cronce.schedule.describe import describe
-from cronce.telling.words import as_written, away, by_whom, fate, moment, safe, short
+from cronce.telling.words import as_written, away, by_whom, fate, how_long, moment, safe
 
 _NOBODY = "no live scheduler carries it"
 """How the reason of a slot begins that was stopped because of a step."""
@@ -258,8 +258,8 @@ class _Clock(NamedTuple):
 
 
 def _took(record: Record, now: Instant | None = None) -> str:
-    span = record.took(now)
-    return f" ({short(span)})" if span is not None else ""
+    span = how_long(record, now)
+    return f" ({span})" if span else ""
 
 
 def _attempt(record: Record) -> str:

@@ -9,6 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cronce.model import Instant, spell
+from cronce.protocol.table import NOTHING_RAN
 from cronce.schedule import Cron, Schedule, Window
 
 if TYPE_CHECKING:
@@ -93,6 +94,17 @@ def by_whom(act: "Act") -> str:
 def safe(text: str) -> str:
     """Text without what could move a cursor, change a title or break a line: each such character as its escape."""
     return _CONTROL.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
+
+
+def how_long(record: "Record", now: Instant | None = None) -> str:
+    """How long its last attempt took; and, if it began before, since when it was under way: 23ms, 23s since its first
+    start."""
+    span = record.took(now)
+    if span is None or record.started is None:
+        return ""
+    first = next((past.started for past in record.past if past.started and past.end not in NOTHING_RAN), None)
+    last, in_all = short(span), short(span + record.started - (first or record.started))
+    return last if in_all == last else f"{last}, {in_all} since its first start"
 
 
 def overdue(record: "Record") -> str:

@@ -6,7 +6,7 @@ end. It talks to the store directly (`shelf`), never by way of a proxy.
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from math import ceil
@@ -26,6 +26,7 @@ from cronce.testing.book import NOTHING, Line, Tail
 from cronce.testing.crew import Crew
 from cronce.torture.faults import COLOURS, Faults
 from cronce.torture.means import Deed, Hook, Orders, Props
+from cronce.torture.own import refuse_live, tasks_of
 from cronce.torture.plan import Kind, plan
 from cronce.torture.proxy import Link, Proxy
 from cronce.torture.route import address, through
@@ -91,6 +92,12 @@ class Settings(NamedTuple):
     missed: Missed = "all"
     workers: int = 10
     slow: float = 1.0
+    app: str = ""
+    """MODULE:OBJECT: the user's own jobs instead of ours."""
+    really: bool = False
+    """Run their functions; otherwise a counter stands in for them."""
+    beside_live: bool = False
+    """Also on a store that schedulers are working on."""
 
 
 class Result(NamedTuple):
@@ -144,6 +151,19 @@ class Torture:
         check_terms(Terms(timedelta(seconds=self._lease), on_lost=on_lost, overlap=overlap), self._store.traits)
         return Task(name, on_lost, overlap, self._lease, self.settings.missed)
 
+    def _our_tasks(self) -> tuple[Task, ...]:
+        return tuple(self._task(on_lost) for on_lost in self.settings.on_lost)
+
+    def _own_tasks(self) -> tuple[Task, ...]:
+        if not self.settings.beside_live:
+            refuse_live(self._store, self._clock)
+        mark = f"{self.settings.seed}-{self._mark}"
+        tasks = tasks_of(self.settings.app, mark, self._lease, self.settings.seconds, self._store_now())
+        for task in tasks:
+            lease = timedelta(seconds=task.lease)
+            check_terms(Terms(lease, on_lost=task.on_lost, overlap=task.overlap, turns=task.turns), self._store.traits)
+        return tasks
+
     def run(self) -> Result:
         """From the first process to the verdict."""
         with self:
@@ -155,7 +175,7 @@ class Torture:
             raise BadInput(f"{mask(self.settings.url)} is a store of one process only, and this takes several")
         doubt = self._store.traits.skew + self._store.traits.step
         self._lease = max(LEASE, 4 * doubt.total_seconds())
-        self._tasks = tuple(self._task(on_lost) for on_lost in self.settings.on_lost)
+        self._tasks = self._own_tasks() if self.settings.app else self._our_tasks()
         self._ahead = (self._store_now() - self._clock.wall()).total_seconds()
         self._shelf = Shelf(self._store, self._clock, self._tasks, f"{self.settings.seed}-{self._mark}")
         usual = SCHEDULERS if self.settings.scheduler else GUARDS
@@ -244,7 +264,9 @@ class Torture:
             name, url, str(self._folder), self._tasks, self.settings.seconds,
             self._ahead + SKEWS[number % len(SKEWS)], self.settings.seed * 1000 + number, self.settings.slow,
             self.settings.workers, self._shelf.label(COLOURS[number % len(COLOURS)]), self._versions[name],
+            self.settings.app if self.settings.really else "",
         )  # fmt: skip
+        self._hear()  # what the one before it has said
         self._said.discard(("ready", name, NOTHING))
         self._crew.start(name)
         self._crew.tell(name, order.written())
@@ -305,12 +327,8 @@ class Torture:
     def _look(self) -> None:
         new = self._ledger.new()
         self._lines += new
-        calls = self._calls.new()
-        self._said |= {(line.what, line.who, line.slot) for line in calls}
-        answers = (float(line.when) for line in (*new, *calls) if line.what in ANSWERS)
-        self._answered = max([self._answered, *answers])
-        if new or calls:
-            self._moved = self._clock.boot()
+        self._took_in(new)
+        self._hear()
         self._faults.look(new)
         self._crew.check()
         if not self._store.traits.history and self._clock.boot() >= self._read + READ:
@@ -321,6 +339,16 @@ class Torture:
             self._shelf.note_edits()
         if self._first is not None:
             self._tell_due(int(self._clock.boot() - self._begun) + 1)
+
+    def _hear(self) -> None:
+        calls = self._calls.new()
+        self._said |= {(line.what, line.who, line.slot) for line in calls}
+        self._took_in(calls)
+
+    def _took_in(self, lines: Sequence[Line]) -> None:
+        self._answered = max([self._answered, *(float(line.when) for line in lines if line.what in ANSWERS)])
+        if lines:
+            self._moved = self._clock.boot()
 
     def _tell_due(self, slots: int) -> None:
         due = min(max(slots, 0), self.settings.seconds)

@@ -257,8 +257,8 @@ def _slots(frame: Frame) -> Iterator[str]:
     result = frame.result
     for number, task in enumerate(result.tasks):
         y = frame.bottom + 26 + 18 * number
-        yield _text(8, y + 10, f"record: {task.on_lost}")
-        for place, at in enumerate(result.slots):
+        yield _text(8, y + 10, f"record: {task.title}")
+        for place, at in enumerate(task.instants(result.slots)):
             key = Slot(task.job, at).key
             kind = outcome(result, key)
             yield _rect(frame.at(place) + 0.5, y, frame.second - 1, 13, kind, f"{key}: {kind}")
@@ -289,5 +289,7 @@ def _legend(frame: Frame) -> Iterator[str]:
 
 
 def _rows(tasks: Sequence[Task]) -> str:
-    lanes = "; the upper bar is skip, the lower rerun" if len(tasks) > 1 else ""
+    titles = ", ".join(task.own for task in tasks)
+    several = f"the bars from above: {titles}" if tasks[0].own else "the upper bar is skip, the lower rerun"
+    lanes = f"; {several}" if len(tasks) > 1 else ""
     return f"a process each, with what its clock is wrong by: +5 s is five seconds ahead of the store's{lanes}"

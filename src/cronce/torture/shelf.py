@@ -4,6 +4,7 @@ way of a proxy."""
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from cronce.clock import Clock
@@ -94,15 +95,16 @@ class Shelf:
     def verdicts(self, slots: Iterable[Instant], lines: Sequence[Line]) -> tuple[Verdict, ...]:
         """What is on record, held against what was written about it."""
         slots, records = tuple(slots), self.records()
-        records |= self._no_longer_kept((Slot(task.job, at) for task in self._tasks for at in slots), records)
+        every = [Slot(task.job, at) for task in self._tasks for at in task.instants(slots)]
+        records |= self._no_longer_kept(every, records)
         return tuple(
             judge(
-                {Slot(task.job, at).key: at for at in slots},
+                {Slot(task.job, at).key: at for at in task.instants(slots)},
                 [line for line in lines if line.slot.startswith(f"{task.job}@")],
                 records,
                 self._gaps(task),
                 task.on_lost,
-                exclusive=task.overlap != "allow",
+                exclusive=task.exclusive,
                 wanted=task.missed == "all",
             )
             for task in self._tasks
@@ -144,10 +146,11 @@ class Shelf:
         """The jobs are known from their first slot on: one that nobody knows begins with the slot of whoever calls it
         first, and on a busy machine that is a later one."""
 
-        def known(job: Job | None, _now: Instant) -> Job:
-            return job or Job(floor=first - EVERY)
+        def known(begins: Instant, job: Job | None, _now: Instant) -> Job:
+            return job or Job(floor=begins - EVERY)
 
-        self._told(self._hand.ledger.jobs.edit_all({task.job: known for task in self._tasks}))
+        edits = {task.job: partial(known, task.instants([first])[0]) for task in self._tasks}
+        self._told(self._hand.ledger.jobs.edit_all(edits))
 
     def drain(self, colour: str) -> bool:
         """Schedulers of that colour claim no more; whether the store could be told."""
@@ -167,8 +170,9 @@ class Shelf:
         """Delete what was written; a store that does not answer keeps it."""
         with suppress(StoreUnavailable):
             for task in self._tasks:
-                for prefix in (f"run/{task.job}/", f"turn/{task.job}/", f"refusals/{task.job}/", job_cell(task.job)):
-                    self._purge(self._cells(prefix))
+                for kind in ("run", "turn", "refusals", "duplicates"):
+                    self._purge(self._cells(f"{kind}/{task.job}/"))
+                self._purge(self._cells(job_cell(task.job)))
             for prefix in ("holder/", "bundle/", "drain/"):
                 self._purge([cell for cell in self._cells(prefix) if self._is_ours(cell)])
 

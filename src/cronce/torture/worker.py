@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,7 @@ from cronce.events import What as Happened
 from cronce.model import Instant, Slot, slot_of_cell, unspell
 from cronce.policy import Missed, OnLost, Overlap
 from cronce.runtime.guard import Guard
+from cronce.schedule import Schedule, parse_schedule
 from cronce.testing.book import NOTHING, Book, Line, Tail, What
 from cronce.testing.crew import REFUSED
 from cronce.value import NamedTuple
@@ -53,6 +54,8 @@ LONG: Final = (1.2, 1.6)
 LONG_ONES: Final = 0.12
 """How many bodies are long."""
 
+EVER: Final = timedelta(days=36_500)
+
 BUG: Final = 70
 """Exit code of a process that met something it was not written for."""
 
@@ -65,6 +68,25 @@ class Task(NamedTuple):
     overlap: Overlap
     lease: float
     missed: Missed = "all"
+    turns: int = 1
+    own: str = ""
+    """What its user calls it; empty: it is one of ours, which is due every second."""
+    schedule: dict[str, str] | None = None
+    """The user's, as `parse_schedule` takes it."""
+    slots: tuple[str, ...] = ()
+    """The user's slots that are called, one a second."""
+
+    @property
+    def title(self) -> str:
+        return self.own or self.on_lost
+
+    @property
+    def exclusive(self) -> bool:
+        return self.overlap != "allow" and self.turns == 1
+
+    def instants(self, seconds: Sequence[Instant]) -> Sequence[Instant]:
+        """The slots that are called in these seconds."""
+        return [unspell(slot) for slot in self.slots] if self.own else seconds
 
 
 class Order(NamedTuple):
@@ -84,6 +106,8 @@ class Order(NamedTuple):
     """How many of them a scheduler runs at once."""
     label: str = ""
     version: int = 0
+    app: str = ""
+    """Where the user's functions are, if they shall really run."""
 
     def written(self) -> str:
         return json.dumps(self)
@@ -91,7 +115,18 @@ class Order(NamedTuple):
 
 def read_order(text: str) -> Order:
     order = Order(*json.loads(text))
-    return order._replace(tasks=tuple(Task(*task) for task in order.tasks))
+    return order._replace(tasks=tuple(Task(*task[:-1], slots=tuple(task[-1])) for task in order.tasks))
+
+
+def functions_of(order: Order) -> dict[str, Callable[[Run], object]]:
+    """The user's own, by the names of their tasks; none unless they shall really run."""
+    if not order.app:
+        return {}
+    from cronce.runtime.application import load  # noqa: PLC0415
+    from cronce.torture.own import function_of  # noqa: PLC0415  it is built on this module
+
+    cron = load(order.app)
+    return {task.job: function_of(cron, task.own).run for task in order.tasks}
 
 
 class SkewedClock:
@@ -134,6 +169,7 @@ class Worker:
         self._dice = random.Random(order.seed)  # noqa: S311  seeded on purpose
         self.first: Instant | None = None
         self._fences: dict[str, str] = {}
+        self._functions = functions_of(order)
         self._answered = {(line.who, line.slot) for line in Tail(Path(order.folder) / "calls").new()}
 
     def ready(self, told: Iterator[str]) -> None:
@@ -169,9 +205,11 @@ class Worker:
 
     def _trigger(self, task: Task, first: Instant) -> None:
         job = self.guarded(task)
-        slots = [Slot(task.job, first + number * EVERY) for number in range(self.order.slots)]
-        for slot in slots[self._begin_at(slots) :]:
-            if self._over_by(slot.at):
+        seconds = [first + number * EVERY for number in range(self.order.slots)]
+        slots = [Slot(task.job, at) for at in task.instants(seconds)]
+        begin = self._begin_at(slots)
+        for due, slot in zip(seconds[begin:], slots[begin:], strict=False):
+            if self._over_by(due):
                 return
             self._fire(job, slot)
         self.say("through", task.job)
@@ -213,9 +251,19 @@ class Worker:
     def guarded(self, task: Task, timeout: timedelta | None = None) -> Guard[[], Skipped | None]:
         """It ends with the last slot: whoever is stopped for long before a call would else mean one after that."""
         end = self.first and self.first + (self.order.slots - 1) * EVERY
+        if task.schedule is not None:
+            return self._guarded_own(task, parse_schedule(**task.schedule))  # type: ignore[arg-type]
         define = self.cron.job(
             every=EVERY, start=self.first, end=end, name=task.job, on_lost=task.on_lost, overlap=task.overlap,
             missed=task.missed, lease=timedelta(seconds=task.lease), timeout=timeout,
+        )  # fmt: skip
+        return define(self.bodied)
+
+    def _guarded_own(self, task: Task, schedule: Schedule) -> Guard[[], Skipped | None]:
+        """The slots are of the past, and none of them is too late."""
+        define = self.cron.job(
+            schedule, name=task.job, on_lost=task.on_lost, overlap=task.overlap, missed=task.missed,
+            lease=timedelta(seconds=task.lease), start_within=EVER, turns=task.turns,
         )  # fmt: skip
         return define(self.bodied)
 
@@ -229,6 +277,9 @@ class Worker:
     def body(self, run: Run) -> None:
         self._fences[run.slot.cell] = str(run.fence)
         self.act("start", run)
+        function = self._functions.get(run.slot.job)
+        if function is not None:
+            function(run)
         for _ in range(self._steps(run.grant.lease)):
             self.over.wait(STEP)
             self.act("step", run)

@@ -6,6 +6,7 @@ did it and by which way. Whatever is refused is refused by the same flows as on 
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import partial
 from secrets import token_hex
 from shlex import quote
@@ -17,6 +18,9 @@ from starlette.routing import Route
 
 from cronce.errors import BadInput, CronceError, NotOnRecord, StoreError
 from cronce.model import check_name
+from cronce.monitor.alerts import Alerts, key_of
+from cronce.monitor.incidents import incident_of
+from cronce.monitor.read_lists import alerts
 from cronce.protocol.commands import Queued
 from cronce.protocol.record import Record
 from cronce.runtime.effects.review import Unwatched, effect, effect_named, resolve_effect, stopped_by
@@ -24,9 +28,16 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.operations import LONGEST_ID, LONGEST_TEXT, AskedFor, Operator, Verdict
 from cronce.runtime.queries import job_names, refuse_unknown, slot_named
 from cronce.runtime.why import why
-from cronce.telling.documents import cancelled_document, effect_document, paused_document, resumed_document
+from cronce.schedule import parse_duration
+from cronce.telling.documents import (
+    cancelled_document,
+    effect_document,
+    handled_document,
+    paused_document,
+    resumed_document,
+)
 from cronce.telling.story import about, said_before, tell
-from cronce.telling.words import read_json
+from cronce.telling.words import read_json, safe
 from cronce.value import NamedTuple
 from cronce.web.api_schemas import ANY, YES, Schema, one_of, short_text
 from cronce.web.gate import signed_form
@@ -34,7 +45,7 @@ from cronce.web.requests import Problem, status_of
 from cronce.web.security import LASTS
 from cronce.web.site import Site, path, root_of, site_of
 
-Subject = Literal["jobs", "runs", "effects"]
+Subject = Literal["jobs", "runs", "effects", "alerts"]
 Given = Mapping[str, Any]
 Document = dict[str, object]
 
@@ -48,7 +59,7 @@ class Field(NamedTuple):
 
 
 class Action(NamedTuple):
-    """Something that can be done to a job, a run or an effect."""
+    """Something that can be done to a job, a run or an effect, or said of an alert."""
 
     name: str
     of: Subject
@@ -65,12 +76,14 @@ class Action(NamedTuple):
 
     @property
     def route(self) -> str:
-        """The name of an effect may have slashes in it."""
-        place = "{subject:path}" if self.of == "effects" else "{subject}"
+        """The name of an effect, and of an alert, may have slashes in it."""
+        place = "{subject:path}" if self.of in ("effects", "alerts") else "{subject}"
         return f"/{self.of}/{place}/{self.name}"
 
     def command(self, subject: str) -> str:
-        """The same on a command line."""
+        """The same on a command line, if there is one."""
+        if self.of == "alerts":
+            return ""
         return f"cronce {self.name} {quote(subject)}{' done' if self.name == 'resolve' else ''}"
 
 
@@ -146,13 +159,43 @@ def _resolve_effect(hand: Operator, name: str, given: Given) -> Flow[Document]:
     return {**effect_document(seen), "changed": changed, "note": note}
 
 
+# --- alerts -----------------------------------------------------------------------------------------------------------
+
+
+def _acknowledge(hand: Operator, alert: str, given: Given) -> Flow[Document]:
+    return (yield from _handle(hand, alert, given, None))
+
+
+def _snooze(hand: Operator, alert: str, given: Given) -> Flow[Document]:
+    return (yield from _handle(hand, alert, given, parse_duration(given["span"])))
+
+
+def _handle(hand: Operator, name: str, given: Given, span: timedelta | None) -> Flow[Document]:
+    """Of all alerts of the incident: they are one thing to a person."""
+    standing = (yield from alerts()).alerts
+    wanted = next((one for one in standing if one.id == name and one.cleared is None), None)
+    if wanted is None:
+        raise NotOnRecord(f"no alert {name[:80]} is open")
+    shelf, reason = Alerts(hand.ledger.client), given.get("reason", "")
+    incident = incident_of(wanted, (one for one in standing if one.cleared is None))
+    handled = None
+    for one in incident.alerts:
+        done = yield from shelf.handle(key_of(one.kind, one.subject), hand.by, reason, span)
+        handled = done.handled if done else handled
+    return {"id": name, "alerts": [one.id for one in incident.alerts], "handled": handled_document(handled)}
+
+
 # --- what came of it --------------------------------------------------------------------------------------------------
 
 
 def told(action: str, done: Document) -> str:
     """In a sentence, to whoever did it: above all, whether it did anything."""
-    changed = done["changed"] if "changed" in done else done["new"]
+    changed = done.get("changed", done.get("new"))
     match action:
+        case "acknowledge":
+            return "It is acknowledged."
+        case "snooze":
+            return "It is snoozed: it is told again if it is still open then."
         case "pause":
             return "It is paused." if changed else f"It was paused before, {_by_whom(done['paused'])}: nothing changed."
         case "resume":
@@ -185,6 +228,7 @@ def _by_whom(act: Any) -> str:
 _REASON: Final = Field("reason", "Why, for the record", short_text(LONGEST_TEXT))
 _ID: Final = Field("id", "A name for it: one run, however often it is asked for", short_text(LONGEST_ID))
 _FORCE: Final = Field("force", "I have made sure that the process that was at it is not alive", YES)
+SNOOZES: Final = ("1h", "8h", "1d", "7d")
 _VERDICT: Final = Field("verdict", "It is done, or shall be tried again", one_of("done", "retry"))
 
 ACTIONS: Final = (
@@ -242,6 +286,23 @@ ACTIONS: Final = (
         (_VERDICT, _FORCE, _REASON, Field("result", "What came of it, as JSON", ANY)),
         _resolve_effect,
     ),
+    Action(
+        "acknowledge",
+        "alerts",
+        "Acknowledge",
+        "Recorded: you are on it. Nothing more is sent of this incident, unless it gets worse or comes back.",
+        (_REASON,),
+        _acknowledge,
+    ),
+    Action(
+        "snooze",
+        "alerts",
+        "Snooze",
+        "Nothing is sent of this incident for so long, unless it gets worse. If it is still open then, it is sent"
+        " again.",
+        (Field("span", "For how long", one_of(*SNOOZES)), _REASON),
+        _snooze,
+    ),
 )
 
 
@@ -250,6 +311,8 @@ def named(of: Subject, subject: str) -> str:
     try:
         if of == "jobs":
             return check_name(subject)
+        if of == "alerts":
+            return subject
         return slot_named(subject).key if of == "runs" else effect_named(subject).name
     except BadInput as error:
         raise Problem(404, str(error)) from None
@@ -315,6 +378,11 @@ async def _page(
 
 def _stands(site: Site, of: Subject, subject: str) -> Flow[str]:
     """How things stand with it just now, in sentences."""
+    if of == "alerts":
+        alert = next((one for one in (yield from alerts()).alerts if one.id == subject), None)
+        if alert is None:
+            raise NotOnRecord(f"no alert {subject[:80]} is open")
+        return safe(alert.text)
     if of == "effects":
         one = yield from effect(effect_named(subject))
         if one is None:
@@ -352,6 +420,8 @@ def _read(field: Field, filled_in: str) -> Any:
 
 
 def _home(of: Subject, subject: str) -> tuple[str, ...]:
+    if of == "alerts":
+        return ("alerts", *subject.split("/", 1))
     return ("effects",) if of == "effects" else (of, subject)
 
 

@@ -18,6 +18,7 @@ from cronce import __version__
 from cronce.errors import BadInput, NotOnRecord
 from cronce.model import Instant, check_name
 from cronce.monitor import read_jobs, read_lists, read_overview
+from cronce.monitor.incidents import incident_document, incidents
 from cronce.monitor.read_lists import effects_page
 from cronce.runtime.effects.review import names_effect
 from cronce.runtime.flow import Flow
@@ -122,6 +123,8 @@ def _refuse_without_token(request: Request, site: Site) -> None:
     session = site.session(request)
     if site.keys is None:
         raise Problem(403, "this API only tells: it was started without a token (--token-file, or $CRONCE_UI_TOKEN)")
+    if session is None and (known := site.known(request)) and not known.word:
+        raise Problem(403, "this token only lets one look")
     if session is None or session.word:
         raise Problem(401, "this needs the token: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"})
 
@@ -309,7 +312,8 @@ def effects(asked: Asked) -> Flow[Document]:
 
 def alerts(asked: Asked) -> Flow[Document]:
     page = yield from read_lists.alerts(open=asked.given.get("open", True))
-    return {"alerts": [told.alert_document(one) for one in page.alerts], "more": page.more}
+    grouped = [incident_document(one) for one in incidents(page.alerts)]
+    return {"alerts": [told.alert_document(one) for one in page.alerts], "incidents": grouped, "more": page.more}
 
 
 def observed(_asked: Asked) -> Flow[Document]:
@@ -391,8 +395,13 @@ _ANSWERS: Final = {
     ("runs", "cancel"): "Cancelled",
     ("runs", "resolve"): "Resolved",
     ("effects", "resolve"): "ResolvedEffect",
+    ("alerts", "acknowledge"): "HandledAlert",
+    ("alerts", "snooze"): "HandledAlert",
 }
 """The schema of what comes of each."""
+
+
+_SUBJECTS: Final = {"jobs": "a job", "runs": "a slot", "effects": "an effect", "alerts": "an alert, by its id"}
 
 
 def openapi() -> dict[str, Any]:
@@ -426,7 +435,7 @@ def _act(action: Action) -> dict[str, Any]:
     return {
         "operationId": f"{action.name}{action.of.removesuffix('s').title()}",
         "summary": action.meaning,
-        "parameters": [_subject({"jobs": "a job", "runs": "a slot", "effects": "an effect"}[action.of])],
+        "parameters": [_subject(_SUBJECTS[action.of])],
         "requestBody": {
             "required": bool(fields["required"]),
             "content": {"application/json": {"schema": fields}},

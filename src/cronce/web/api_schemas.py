@@ -103,7 +103,12 @@ SCHEMAS: Final[dict[str, Schema]] = {
         "holder role workers:int labels:{} since?:instant version tzdata beat?:instant draining:yes drained?:Act"
         " life:life running:int skew:seconds"
     ),
-    "Alert": shape("id kind subject severity text remedy since?:instant cleared?:instant times:int"),
+    "Handled": shape("by at?:instant reason? until?:instant"),
+    "Alert": shape(
+        "id kind subject severity text remedy since?:instant cause slots:[] effects:[] cleared?:instant times:int"
+        " handled?:Handled"
+    ),
+    "Incident": shape("id cause severity since?:instant alerts:[] slots:[] effects:[] handled?:Handled"),
     # what is answered
     "Overview": shape(
         "now:instant store halted?:Act alerts:Alert[] holders:Holder[] open:SomeRuns attention:SomeRuns newest:Run[]",
@@ -127,7 +132,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Locks": shape("locks:Held[] next?"),
     "Leaders": shape("leaders:Held[] next?"),
     "Effects": shape("effects:Effect[] next?"),
-    "Alerts": shape("alerts:Alert[] more:yes"),
+    "Alerts": shape("alerts:Alert[] incidents:Incident[] more:yes"),
     "Observed": shape(
         "",
         observed=many(
@@ -144,5 +149,6 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "AskedFor": shape("key new:yes by"),
     "Cancelled": shape("slot asked:yes outcome? reason? changed:yes"),
     "Resolved": shape("slot due:yes outcome? changed:yes note?"),
+    "HandledAlert": shape("id alerts:[] handled?:Handled"),
     "ResolvedEffect": shape(f"{_EFFECT} changed:yes note?"),
 }

@@ -37,7 +37,7 @@ from cronce.runtime.ahead import clock_doubt
 from cronce.runtime.app import Cronce
 from cronce.web import actions, api, gate, live, pages
 from cronce.web.requests import on_cronce, on_http
-from cronce.web.security import Keys
+from cronce.web.security import Keys, read_proxies
 from cronce.web.site import Site, site_of
 
 
@@ -45,18 +45,28 @@ def application(
     cron: Cronce | str,
     *,
     token: str | None = None,
+    look_token: str | None = None,
     report: Path | str | None = None,
     names: Collection[str] | None = None,
-    private: bool = False,
+    private: bool = True,
+    trusted_proxies: Collection[str] = (),
 ) -> Starlette:
-    """The page of a store. Without a token it only shows; `private` needs one to look, too. `report` is what
+    """The page of a store. It is private: one needs the `token`, or the `look_token` that does not let one act, even to
+    see it. With private=False anybody sees it who reaches it, and without a token nobody can act. `report` is what
     `cronce audit --json` printed. It answers to these `names` and this machine's own; None leaves that to whatever it
     is mounted in."""
-    if private and token is None:
-        raise BadInput("a page that is private needs a token: application(cron, token=…, private=True)")
+    if private and token is None and look_token is None:
+        raise BadInput(
+            "the page is private, and needs a token: application(cron, token=…); or say that whoever reaches it may"
+            " look: application(cron, private=False)"
+        )
+    if token is not None and token == look_token:
+        raise BadInput("the token that lets one act and the one that only looks are the same: make another")
     site = Site(
         Cronce(cron) if isinstance(cron, str) else cron,
         None if token is None else Keys(token),
+        looking=None if look_token is None else Keys(look_token, acts=False),
+        proxies=read_proxies(trusted_proxies, "trusted_proxies"),
         names=names,
         private=private,
         owned=isinstance(cron, str),

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cronce.runtime.log import LOGGER
 from cronce.runtime.operations import check_text
 from cronce.web.requests import Problem, form, problem
-from cronce.web.security import COOKIE, LASTS, Session, same_word
+from cronce.web.security import COOKIE, LASTS, Keys, Session, address_of, same_word
 from cronce.web.site import Site, here, path, root_of, site_of, whole
 
 LONGEST_URL: Final = 2_000
@@ -93,12 +93,13 @@ class Gate:
         """Note who asks; refuse a wrong token, and where one is needed even to look, whoever has none."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         session, site = None, self._site
-        if site.keys is not None and scheme.lower() == "bearer":
-            if refusal := refuse_token(request, site, token.strip()):
-                return problem(request, refusal.status_code, str(refusal), refusal.headers)
-            session = Session("api")
-        elif site.keys is not None and (cookie := request.cookies.get(COOKIE)):
-            session = site.keys.session(cookie, site.now)
+        if site.doors and scheme.lower() == "bearer":
+            opened = open_door(request, site, token.strip())
+            if isinstance(opened, Problem):
+                return problem(request, opened.status_code, str(opened), opened.headers)
+            session = Session("api", acts=opened is site.keys)
+        elif cookie := request.cookies.get(COOKIE):
+            session = next((found for door in site.doors if (found := door.session(cookie, site.now))), None)
         request.scope["cronce.session"] = session
         return self._barred(request) if site.private and session is None else None
 
@@ -113,15 +114,16 @@ class Gate:
         return RedirectResponse(path("login", root=root_of(request), next=after if fits else place), 303)
 
 
-def refuse_token(request: HTTPConnection, site: Site, token: str) -> Problem | None:
-    """Why this token does not open; None: it does."""
-    address, now = request.client.host if request.client else "", site.clock.boot()
+def open_door(request: HTTPConnection, site: Site, token: str) -> Keys | Problem:
+    """Which door this token opens; or why none. A right one always passes, whoever else is behind that address."""
+    for door in site.doors:
+        if door.opens(token):
+            return door
+    peer, now = request.client.host if request.client else "", site.clock.boot()
+    address = address_of(peer, request.headers.get("x-forwarded-for", ""), site.proxies)
     if wait := site.guesses.wait(address, now):
-        return Problem(
-            429, "too many wrong tokens came from your address; wait a minute", {"Retry-After": f"{wait:.0f}"}
-        )
-    if site.keys is not None and site.keys.opens(token):
-        return None
+        text = "too many wrong tokens came from your address; wait a minute"
+        return Problem(429, text, {"Retry-After": f"{wait:.0f}"})
     site.guesses.wrong(address, now)
     return Problem(401, "that is not the token")
 
@@ -177,16 +179,15 @@ async def _log_in(request: Request, site: Site) -> Response:
     if not by or not by.isprintable() or len(by) > LONGEST_NAME:
         wrong = f"say who you are, in up to {LONGEST_NAME} characters: what you do goes on record under that name"
         return _page(request, site, after, wrong, status=422)
-    refusal = refuse_token(request, site, given.get("token", "").strip())
-    if refusal is not None:
-        page = _page(request, site, after, str(refusal), name=by, status=refusal.status_code)
-        page.headers.update(refusal.headers or {})
+    opened = open_door(request, site, given.get("token", "").strip())
+    if isinstance(opened, Problem):
+        page = _page(request, site, after, str(opened), name=by, status=opened.status_code)
+        page.headers.update(opened.headers or {})
         return page
-    assert site.keys is not None
     answer = RedirectResponse(root_of(request) + (after if is_local_path(after) else "/"), 303)
     answer.set_cookie(
         COOKIE,
-        site.keys.cookie(check_text("who you are", by), site.now),
+        opened.cookie(check_text("who you are", by), site.now),
         max_age=int(LASTS.total_seconds()),
         path=f"{root_of(request)}/",
         secure="https" in (request.url.scheme, request.headers.get("x-forwarded-proto")),
@@ -198,18 +199,20 @@ async def _log_in(request: Request, site: Site) -> Response:
 
 async def logout(request: Request) -> Response:
     site = _site(request)
-    await signed_form(request, site)
-    assert site.keys is not None
-    site.keys.end(request.cookies[COOKIE], site.now)
+    await signed_form(request, site, looking=True)
+    for door in site.doors:
+        door.end(request.cookies[COOKIE], site.now)
     answer = RedirectResponse(f"{root_of(request)}/", 303)
     answer.delete_cookie(COOKIE, path=f"{root_of(request)}/", httponly=True, samesite="strict")
     return answer
 
 
-async def signed_form(request: Request, site: Site) -> dict[str, str]:
-    """A form that somebody sent who is logged in, from a page of their session."""
+async def signed_form(request: Request, site: Site, *, looking: bool = False) -> dict[str, str]:
+    """A form that somebody sent who is logged in, from a page of their session; `looking`: also one who may not act."""
     refuse_foreign(request, site)
-    session = site.session(request)
+    session = site.known(request) if looking else site.session(request)
+    if session is None and site.known(request):
+        raise Problem(403, "you may only look: log in with the token that lets one act")
     if session is None:
         raise Problem(401, "log in first: this needs the token" if site.keys else _READ_ONLY)
     given = await form(request)
@@ -228,7 +231,7 @@ _READ_ONLY: Final = "this page only shows: it was started without a token (--tok
 
 def _site(request: Request) -> Site:
     site = site_of(request)
-    if site.keys is None:
+    if not site.doors:
         raise Problem(404, _READ_ONLY)
     return site
 

@@ -8,6 +8,7 @@ from typing import Final
 from markupsafe import Markup
 
 from cronce.model import Instant
+from cronce.monitor.figures import Figures
 from cronce.runtime.queries import RunSeen
 from cronce.telling.words import fine, safe, short
 from cronce.value import NamedTuple
@@ -77,6 +78,30 @@ def duration_svg(
     parts = (*_lines(scale), *(_limit(one, scale) for one in limits), *_points(points, scale, link))
     svg = tag("svg", *parts, class_="plot", width="100%", height=HEIGHT, aria_hidden="true")
     return tag("figure", svg, tag("figcaption", in_words(points, limits, log=scale.log)), class_="plot")
+
+
+COLUMNS_HIGH: Final = 46.0
+
+
+def throughput_svg(numbers: Figures) -> Markup:
+    """How many runs started over time, and which of them did not succeed, as columns and in words."""
+    most = max(one.succeeded + one.others for one in numbers.bins)
+    width = 100 / len(numbers.bins)
+    columns = []
+    for place, one in enumerate(numbers.bins):
+        good, bad = (COLUMNS_HIGH * count / most for count in (one.succeeded, one.others))
+        told = f"from {fine(one.start)}: {one.succeeded} succeeded, {one.others} did not"
+        box = {"x": percent(place * width), "width": percent(width * 0.85)}
+        parts = [tag("rect", **box, y=COLUMNS_HIGH - good, height=good, class_="column succeeded")]
+        parts += [tag("rect", **box, y=COLUMNS_HIGH - good - bad, height=bad, class_="column failed")] if bad else []
+        columns.append(tag("g", titled(told), *parts))
+    svg = tag("svg", *columns, class_="plot", width="100%", height=COLUMNS_HIGH, aria_hidden="true")
+    words = f"{numbers.ran:,} runs since {fine(numbers.since)}, {_rounded(numbers.per_hour)} an hour."
+    return tag("figure", svg, tag("figcaption", words), class_="plot")
+
+
+def _rounded(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.1f}"
 
 
 def points_of(runs: Iterable[RunSeen]) -> list[Point]:

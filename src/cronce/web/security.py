@@ -1,8 +1,9 @@
 """Who may see the page, and who may act: a token, sessions of browsers, and what is refused unseen.
 
-*One secret.* Whoever knows the token may act. A program sends it with each call; a browser once, at /login, and then
-has a cookie that says who logged in and until when, signed with a key made from the token. So all processes behind one
-address agree, and whoever changes the token ends all sessions. All that is kept here is who logged out.
+*Two secrets.* Whoever knows the token may act; whoever knows the other one, if there is one, may only look. A program
+sends it with each call; a browser once, at /login, and then has a cookie that says who logged in and until when, signed
+with a key made from the token. So all processes behind one address agree, and whoever changes the token ends all its
+sessions. All that is kept here is who logged out.
 
 *Another site must not act through a browser that is logged in.* The cookie is not sent along from there (SameSite),
 each form carries a word that only this session's pages have, and what the browser says about where a request comes from
@@ -18,7 +19,9 @@ import json
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import OrderedDict
+from collections.abc import Collection, Iterable
 from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 
 from cronce.errors import BadInput
@@ -29,14 +32,16 @@ COOKIE: Final = "cronce_session"
 LASTS: Final = timedelta(hours=12)
 """A session; then one logs in again."""
 
-SHORTEST_TOKEN: Final = 16
+SHORTEST_TOKEN: Final = 32
 
 
 class Session(NamedTuple):
-    """Somebody who may act: who that is, and the word that their forms carry; a program has none."""
+    """Somebody with a token: who that is, the word that their forms carry (a program has none), and whether they may
+    act, or only look."""
 
     by: str
     word: str = ""
+    acts: bool = True
 
     @property
     def told(self) -> bytes:
@@ -56,9 +61,10 @@ def check_token(token: str, where: str) -> str:
 
 
 class Keys:
-    """What a token opens."""
+    """What a token opens: all that can be done or, if it does not `act`, what can be seen."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, *, acts: bool = True) -> None:
+        self._acts = acts
         self._token = check_token(token, "token=").encode()
         self._key = hmac.digest(self._token, b"cronce: sessions of the page", "sha256")
         self._ended: dict[bytes, int] = {}
@@ -78,7 +84,7 @@ class Keys:
         if text is None or text in self._ended:
             return None
         by, until, _ = json.loads(text)
-        return Session(by, _text(self._sign(b"form", text))) if to_us(now) < until else None
+        return Session(by, _text(self._sign(b"form", text)), self._acts) if to_us(now) < until else None
 
     def end(self, cookie: str, now: Instant) -> None:
         """This session is over, also for whoever has a copy of its cookie. This process alone knows."""
@@ -116,6 +122,35 @@ def _bytes(text: str) -> bytes:
     return urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
 
 
+# --- where somebody is ------------------------------------------------------------------------------------------------
+
+Network = IPv4Network | IPv6Network
+
+
+def read_proxies(texts: Iterable[str], option: str) -> tuple[Network, ...]:
+    """The proxies that are believed, each an address or a network."""
+    try:
+        return tuple(ip_network(text, strict=False) for text in texts)
+    except ValueError as error:
+        raise BadInput(f"{option} is an address or a network, such as 10.0.0.0/8: {error}") from None
+
+
+def address_of(peer: str, forwarded: str, proxies: Collection[Network]) -> str:
+    """Who asks: the last in X-Forwarded-For that is no proxy of ours, if a proxy of ours says so; else the peer."""
+    for one in (peer, *(part.strip() for part in reversed(forwarded.split(",")) if part.strip())):
+        if not _is_proxy(one, proxies):
+            return one
+    return peer
+
+
+def _is_proxy(address: str, proxies: Collection[Network]) -> bool:
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return False
+    return any(found in network for network in proxies)
+
+
 # --- guessing ---------------------------------------------------------------------------------------------------------
 
 TRIES: Final = 10
@@ -126,8 +161,8 @@ REMEMBERED: Final = 1_000
 
 
 class Guesses:
-    """Wrong tokens of late, by the address that they came from. The right one, from an address that guesses, is refused
-    like a wrong one: else guessing would go on."""
+    """Wrong tokens of late, by the address that they came from. The right one always passes: many people share the
+    address of a proxy, and 32 characters are not guessed."""
 
     def __init__(self) -> None:
         self._wrong: OrderedDict[str, list[Boot]] = OrderedDict()

@@ -19,8 +19,10 @@ from cronce import __version__
 from cronce.clock import SystemClock
 from cronce.errors import CronceError, StoreUnavailable
 from cronce.model import SWITCH, Instant, Mark, spell
+from cronce.monitor.figures import PreventedTotals
 from cronce.monitor.metrics.metrics import Metrics
 from cronce.monitor.read_jobs import JobIndex
+from cronce.protocol.notices import Prevented
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.app import Cronce
 from cronce.runtime.desk import Desk
@@ -32,7 +34,7 @@ from cronce.stores.base import Scan
 from cronce.telling.words import ago, away, by_whom, fine, iso, moment, safe, short, tone
 from cronce.value import NamedTuple
 from cronce.web.markup import brief, coded, icon_of
-from cronce.web.security import Guesses, Keys, Session
+from cronce.web.security import Guesses, Keys, Network, Session
 
 T = TypeVar("T")
 
@@ -67,9 +69,15 @@ class Site:
         private: bool = False,
         owned: bool = False,
         findings: Mapping[str, Any] | None = None,
+        looking: Keys | None = None,
+        proxies: Collection[Network] = (),
     ) -> None:
         self.cron = cron
         self.keys = keys
+        self.doors = tuple(door for door in (keys, looking) if door is not None)
+        """What each token opens: the first lets one act, the other only look."""
+        self.proxies = proxies
+        """Which are believed when they say for whom they ask."""
         self.names = names
         self.private = private
         """Whether one needs the token even to look."""
@@ -80,6 +88,7 @@ class Site:
         self.clock = SystemClock()
         self.guesses = Guesses()
         self.index = JobIndex()
+        self.prevented = PreventedTotals()
         self.metrics = Metrics(cron)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="cronce-page")
         self._opening = threading.Lock()
@@ -96,7 +105,15 @@ class Site:
                 work = self.cron.at_work().desk
                 self._desk = Desk(work.connect(), work.clock, work.connect, lambda _event: None)
                 self._readers.submit(self._desk.do, self.index.keep_up())
+                self._readers.submit(self._desk.do, self.prevented.count(self._desk.ledger.client, work.clock.boot()))
             return self._desk
+
+    def count_prevented(self) -> Prevented | None:
+        """Duplicates that were prevented, as last counted; they are counted again beside this."""
+        desk, boot = self._desk, self.clock.boot()
+        if desk is not None:
+            self._readers.submit(desk.do, self.prevented.count(desk.ledger.client, boot))
+        return self.prevented.of_all()
 
     @property
     def place(self) -> str:
@@ -147,7 +164,12 @@ class Site:
     # --- who asks ---
 
     def session(self, request: HTTPConnection) -> Session | None:
-        """Who asks, if they may act: the gate has looked."""
+        """Who asks, if they may act."""
+        found = self.known(request)
+        return found if found and found.acts else None
+
+    def known(self, request: HTTPConnection) -> Session | None:
+        """Who asks, if they have a token: the gate has looked."""
         found = request.scope.get("cronce.session")
         return found if isinstance(found, Session) else None
 
@@ -178,7 +200,7 @@ class Site:
         return said.decode() if said else ""
 
     def _shared(self, request: Request) -> dict[str, Any]:
-        session = self.session(request)
+        session, known = self.session(request), self.known(request)
         root = root_of(request)
 
         return {
@@ -187,12 +209,12 @@ class Site:
             "site": self,
             "here": here(request),
             "whole": whole(request),
-            "is_known": not self.private or session is not None,
+            "is_known": not self.private or known is not None,
             "query": request.query_params,
             "can_act": session is not None,
-            "can_log_in": self.keys is not None,
-            "by": session.by if session else "",
-            "csrf": session.word if session else "",
+            "can_log_in": bool(self.doors),
+            "by": known.by if known else "",
+            "csrf": known.word if known else "",
         }
 
 

@@ -1,8 +1,8 @@
 """/timeline: which span, of what, by holder or by job; the picture as SVG, and the same as a table.
 
 The picture has no script and no style but classes, and every text in it is escaped. Colour is never the only sign: what
-failed is crossed out and striped, what lapsed or is lost is hatched, a refused claim is a dashed outline, a slot that
-nobody ran is a hollow mark.
+failed is crossed out and striped, what lapsed or is lost is hatched, a refused claim is a small dashed ring with a
+cross, a slot that nobody ran is a hollow mark.
 """
 
 from collections import Counter
@@ -149,13 +149,12 @@ def timeline(request: Request) -> Flow[Shown]:
     view, root = read_view(request.query_params), root_of(request)
     facts = yield from facts_of(view)
     picture = layout.lay_out(facts, view.by, find_zone(view.tz))
-    looks = {piece.look for piece in facts.pieces}
     return {
         "now": facts.now,
         "facts": facts,
         "picture": picture,
         "drawn": draw(picture, root, view.closer(root)),
-        "keys": [(look, key(look)) for look in layout.LOOKS if look in looks],
+        "keys": legend(facts),
         "closer": view.closer(root),
         "view": view,
         "ways": _ways(view, facts, root),
@@ -196,7 +195,18 @@ def picture(root: str, seen: Overview | JobView) -> Flow[Shown | None]:
     facts, title = young(facts)
     laid = layout.lay_out(facts, view.by, find_zone(view.tz))
     svg = draw(laid, root, view.closer(root))
-    return {"title": title, "svg": svg, "told": laid.counted, "way": view.way(root), "gaps": facts.gaps}
+    keys = legend(facts)
+    return {"title": title, "svg": svg, "told": laid.counted, "way": view.way(root), "gaps": facts.gaps, "keys": keys}
+
+
+def legend(facts: Facts) -> list[tuple[str, Markup]]:
+    """What each look means that is in the picture."""
+    looks = {piece.look for piece in facts.pieces}
+    return [(LEGEND.get(look, look), key(look)) for look in layout.LOOKS if look in looks]
+
+
+LEGEND: Final = {layout.REFUSED: "refused duplicate (did not run)"}
+"""What a look is called in the legend, where its name does not say enough."""
 
 
 def young(facts: Facts) -> tuple[Facts, str]:
@@ -249,8 +259,9 @@ def key(look: str) -> Markup:
     """One entry of the legend: what a look looks like. Its patterns are those of the picture beside it."""
     shape: Shape = "ghost" if look == layout.REFUSED else "mark" if look in _MARKS else "bar"
     sign = _worded(layout.SIGNS.get(look, ""), look, layout.BAR)
-    inside = (_mark(look),) if shape == "mark" else (_box(look, shape), sign)
-    return tag("svg", *inside, width=22, height=_height(shape), class_="timeline key", aria_hidden="true")
+    drawn = {"mark": (_mark(look),), "ghost": (_ghost(),), "bar": (_box(look), sign)}
+    inside = drawn[shape]
+    return tag("svg", *inside, width=22, height=layout.BAR, class_="timeline key", aria_hidden="true")
 
 
 # --- behind the lanes -----------------------------------------------------------------------------------------------
@@ -341,15 +352,18 @@ def _drawn(placed: Placed, picture: Picture) -> Iterator[Markup]:
     if piece.shape == "mark":
         yield tag("svg", _mark(piece.look), x=percent(placed.left), y=top, overflow="visible")
         return
+    if piece.shape == "ghost":
+        yield tag("svg", _ghost(), x=percent(placed.left), y=top, overflow="visible")
+        return
     if placed.due is not None and placed.left - placed.due > 0.1:
         yield _lateness(placed.due, placed.left, top)
     if placed.until is not None and placed.until > placed.right:
         yield _rect("lease", placed.right, placed.until, top + 3, layout.BAR - 6)
-    width, height = placed.right - placed.left, _height(piece.shape)
+    width, height = placed.right - placed.left, layout.BAR
     pixels = width / 100 * layout.WIDTH
     word = (piece.job if picture.by == "holder" else brief(piece.holder)) if pixels > _WORDS else ""
     sign = layout.SIGNS.get(piece.look, "")
-    inside = [_box(piece.look, piece.shape)]
+    inside = [_box(piece.look)]
     if sign and pixels < layout.NARROWEST:
         inside.append(tag("text", sign, x="100%", dx=2, y=height - 4, class_=f"sign {_class(piece.look)}"))
     elif sign or word:
@@ -358,14 +372,18 @@ def _drawn(placed: Placed, picture: Picture) -> Iterator[Markup]:
     yield tag("svg", *inside, **place, y=top, height=height, overflow="visible")
 
 
-def _height(shape: Shape) -> float:
-    return layout.THIN_BAR if shape == "ghost" else layout.BAR
+def _ghost() -> Markup:
+    """A small dashed ring that is crossed out, and no bar: nobody takes it for a run."""
+    middle = layout.THIN_BAR / 2
+    ring = tag("circle", cx=middle, cy=middle, r=5)
+    cross = tag("path", d=f"M{middle - 2.5},{middle - 2.5} l5,5 m0,-5 l-5,5")
+    return tag("g", ring, cross, class_="ghost refused")
 
 
-def _box(look: str, shape: Shape) -> Markup:
+def _box(look: str) -> Markup:
     """A bar as wide as its place, and its pattern."""
-    place: dict[str, str | float] = {"width": "100%", "height": _height(shape), "rx": 2}
-    parts = [tag("rect", **place, class_=f"{shape} {_class(look)}")]
+    place: dict[str, str | float] = {"width": "100%", "height": layout.BAR, "rx": 2}
+    parts = [tag("rect", **place, class_=f"bar {_class(look)}")]
     if look in _PATTERNS:
         parts.append(tag("rect", **place, fill=f"url(#look-{_class(look)})"))
     return tag("g", *parts)

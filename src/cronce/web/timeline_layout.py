@@ -87,16 +87,14 @@ def gather(
     """What is seen of them from `start` to `end`. A handover needs both of its ends in sight. Who was refused a slot
     that nobody ran was not refused a duplicate."""
     pieces: list[Piece] = []
-    lasted: dict[str, timedelta | None] = {}
+    was_run: dict[str, bool] = {}
     for run in runs:
         grants = _grants(run, now)
         pieces += [piece for piece in grants if piece.start < end and (piece.until or piece.end) >= start]
-        bars = [piece for piece in grants if piece.shape == "bar"]
-        lasted[run.slot.key] = bars[-1].end - bars[-1].start if bars else None
+        was_run[run.slot.key] = any(piece.shape == "bar" for piece in grants)
     for host, one in refused:
-        span = lasted.get(one.slot, timedelta(0))
-        if start <= one.at < end and span is not None:
-            pieces.append(_ghost(host, one, span))
+        if start <= one.at < end and was_run.get(one.slot, True):
+            pieces.append(_ghost(host, one))
     return Facts(start, end, now, tuple(pieces), gaps)
 
 
@@ -170,14 +168,14 @@ def _mark(run: RunSeen, at: Instant, holder: str, said: str) -> Piece:
 # --- refusals -------------------------------------------------------------------------------------------------------
 
 
-def _ghost(host: str, refused: Refused, lasted: timedelta) -> Piece:
-    """As long as the run that it would have been a double of. Most say themselves which process of the host it was."""
+def _ghost(host: str, refused: Refused) -> Piece:
+    """Of no length: it did not run. Most say themselves which process of the host it was."""
     holder, colon, why = refused.why.partition(": ")
     if not colon or not holder.startswith(f"{host}:"):
         holder, why = host, refused.why
     told = safe(f"{refused.slot}: refused to {holder} at {fine(refused.at)}: {why}")
     job = refused.slot.partition("@")[0]
-    return Piece("ghost", REFUSED, refused.slot, job, holder, refused.at, refused.at + lasted, told)
+    return Piece("ghost", REFUSED, refused.slot, job, holder, refused.at, refused.at, told)
 
 
 MOST_PIECES: Final = 2000

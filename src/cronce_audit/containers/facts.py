@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.common import Command, Origin
 from cronce_audit.containers.shell import ASSIGNMENT, Kind, given, line, stays
-from cronce_audit.model import Place
+from cronce_audit.model import Command, Origin, Place
 
 _TRYING: Final = frozenset({"dev", "develop", "development", "local", "test", "tests", "testing", "ci", "debug", "e2e"})
 

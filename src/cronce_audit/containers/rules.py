@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from cronce_audit.clocks import has_changes
-from cronce_audit.common import Command, ZoneSet
 from cronce_audit.containers.facts import Image, Service
 from cronce_audit.containers.programs import program
 from cronce_audit.containers.running import Run, runs
@@ -14,9 +13,9 @@ from cronce_audit.containers.shell import simple_commands
 from cronce_audit.crontab.hosts import Image as Built
 from cronce_audit.crontab.hosts import homes
 from cronce_audit.crontab.read import Line
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.model import Command, Confidence, Facts, Found, Place, Severity, ZoneSet, rule
 from cronce_audit.processes.commands import is_agreed
-from cronce_audit.processes.launches import every_launch, is_claimed
+from cronce_audit.processes.rules import every_launch, is_claimed
 
 _DEAF: Final = (
     "TERM does not reach it: it goes on, beside the copy that replaces it where that is already up, until it is killed "

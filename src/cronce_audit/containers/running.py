@@ -8,12 +8,11 @@ from itertools import dropwhile
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.common import Command
 from cronce_audit.containers.facts import EntryScript, Image, Service, Start, joined, kind_of
 from cronce_audit.containers.programs import INITS, Program, behind_init, program
 from cronce_audit.containers.shell import Kind, given, is_shell, line, stays
 from cronce_audit.crontab.hosts import Image as Built
-from cronce_audit.model import Facts, Place, Source, reader
+from cronce_audit.model import Command, Facts, Place, Source, reader
 
 _NAMES: Final = frozenset({"entrypoint", "docker-entrypoint", "start", "run"})
 _SHEBANG: Final = re.compile(r"#!.*\b(sh|bash|ash|dash)\b")

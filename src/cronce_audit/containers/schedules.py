@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 
 from cronce.errors import BadInput
 from cronce.integrations.crontab import entries
-from cronce_audit.containers.dockerfile import is_dockerfile
+from cronce_audit.containers.read import is_dockerfile
 from cronce_audit.crontab.read import Line
 from cronce_audit.javascript import code as javascript
-from cronce_audit.kubernetes.seen import running
+from cronce_audit.kubernetes.facts import running
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, reader, rule
-from cronce_audit.processes.launches import launches
+from cronce_audit.processes.rules import launches
 from cronce_audit.systemd import Timer, service_of
 from cronce_audit.yaml import Node, documents
 

@@ -8,10 +8,9 @@ from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
 from cronce_audit.clocks import is_zone
-from cronce_audit.common import Command, Installed, ZoneSet
-from cronce_audit.containers.dockerfile import Instruction, instructions, is_dockerfile
+from cronce_audit.containers.read import Instruction, instructions, is_dockerfile
 from cronce_audit.crontab.read import Line, Tab
-from cronce_audit.model import Facts, Source, reader
+from cronce_audit.model import Command, Facts, Installed, Source, ZoneSet, reader
 
 Engine = Literal["debian", "cronie", "busybox", "supercronic", "other", ""]
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cronce_audit.common import LockAct, LockCall
 from cronce_audit.grammars import above, column, line, text, within, words
 from cronce_audit.javascript.code import FUNCTIONS, Code, arguments, entries, is_plain, string
+from cronce_audit.model import LockAct, LockCall
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -7,13 +7,12 @@ from functools import cache, partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-from cronce_audit.common import LockCall
 from cronce_audit.grammars import column, line, text, within
 from cronce_audit.javascript import guards as locks
 from cronce_audit.javascript import jobs
 from cronce_audit.javascript.code import Code, Job, Module, Package, Pm2App, entries, is_own, is_packed, wants
 from cronce_audit.javascript.guards import speaks_of_lock, surely_locks
-from cronce_audit.model import Place, Source, Unreadable, reader
+from cronce_audit.model import LockCall, Place, Source, Unreadable, reader
 
 if TYPE_CHECKING:
     from tree_sitter import Node

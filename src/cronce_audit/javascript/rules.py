@@ -1,13 +1,217 @@
-"""What the readers of JavaScript tell the rules."""
+"""Which programs of Node are started, how often, and which files each of them loads.
 
-from collections.abc import Iterator, Sequence
+A job runs in every process that loads its file. Where the way from a program's first file to the job is not seen whole
+(an alias that nothing resolves, `require(name)`), the program still counts if its package has no other.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from posixpath import normpath
 from typing import Final, NamedTuple
 
-from cronce_audit.common import is_of_process
-from cronce_audit.javascript.code import Job, Module
-from cronce_audit.javascript.fleet import Program, Tree, fleet, tree
+from cronce_audit.javascript.code import Job, Module, Package, Pm2App
 from cronce_audit.javascript.jobs import TIMER
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
+from cronce_audit.processes.argv import ONE, SEVERAL, Argv, Count, Options, count, programs, simple_commands
+from cronce_audit.processes.commands import started
+
+_SUFFIXES: Final = ("", ".ts", ".js", ".mts", ".mjs", ".cts", ".cjs", ".tsx", ".jsx", "/index.ts", "/index.js")
+_BUILT: Final = re.compile(r"(?:^|(?<=/))(?:dist|build|lib|out|output|\.build|dist/src|build/src)/")
+_MANAGERS: Final = frozenset({"npm", "yarn", "pnpm", "bun"})
+_RUNNERS: Final = frozenset({"node", "nodejs", "tsx", "ts-node", "bun"})
+_DEEPEST: Final = 4
+"""Scripts of package.json that start others."""
+
+
+class Start(NamedTuple):
+    """Where something is started from, how often, and who says so."""
+
+    folder: str
+    copies: Count
+    place: Place
+    how: str
+    """In words: `pm2 starts 4 of it`."""
+    confidence: Confidence = Confidence.HIGH
+    kept_at_one: bool = False
+    """It is written down that there is to be one."""
+
+
+class Program(NamedTuple):
+    """A program that is started, and the files that it loads."""
+
+    files: frozenset[str]
+    is_whole: bool
+    """All that it loads is among the files."""
+    script: str
+    package: str
+    """The folder of its package.json; "" where there is none."""
+    start: Start
+
+
+class Script(NamedTuple):
+    """A file that is started, as it is written."""
+
+    name: str
+    start: Start
+
+
+class Tree:
+    """The files of a tree by their paths, and how they find each other."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.modules: Final[Mapping[str, Module]] = {module.path: module for module in facts.of(Module)}
+        self.packages: Final[Mapping[str, Package]] = {_folder(one.path): one for one in facts.of(Package)}
+        self._loaded: Final[dict[str, tuple[frozenset[str], bool]]] = {}
+        self._by_stem: Final[dict[str, list[str]]] = {}
+        for path in self.modules:
+            stem = PurePosixPath(path).with_suffix("")
+            self._by_stem.setdefault((stem.parent if stem.name == "index" else stem).name, []).append(path)
+
+    def package_of(self, path: str) -> str | None:
+        """The folder of the nearest package.json above; of the only one there is, if none is above."""
+        for folder in PurePosixPath(path).parents:
+            if str(folder) in self.packages:
+                return str(folder)
+        return next(iter(self.packages)) if len(self.packages) == 1 else None
+
+    def imported(self, by: str, name: str) -> str | None:
+        """The file that `name` means in the file `by`."""
+        if name.startswith("."):
+            return self._file(normpath(f"{_folder(by)}/{name}"))
+        rest = re.sub(r"^(?:@\w*/|~/?|#/?)", "", name)
+        tail = re.sub(r"\.[cm]?js$", "", rest)
+        found = [path for path in self._by_stem.get(PurePosixPath(tail).name, ()) if _ends(path, tail)]
+        return found[0] if len(found) == 1 else None
+
+    def started(self, script: str, folder: str) -> str | None:
+        """The file that a command means: as it is, or as it was before it was built."""
+        name = normpath(script.lstrip("/"))
+        parts = PurePosixPath(name).parts
+        for start in range(len(parts)):
+            rest = "/".join(parts[start:])
+            for base in dict.fromkeys((folder, self.package_of(f"{folder}/x") or folder, ".")):
+                for written in (rest, _BUILT.sub("src/", rest, count=1), _BUILT.sub("", rest, count=1)):
+                    found = self._file(normpath(f"{base}/{written}"))
+                    if found:
+                        return found
+        return None
+
+    def _file(self, path: str) -> str | None:
+        plain = re.sub(r"\.([cm]?)jsx?$", r".\1ts", path)
+        candidates = [path + suffix for suffix in _SUFFIXES] + [plain, f"{plain}x"]
+        return next((one for one in candidates if one in self.modules), None)
+
+    def loads(self, first: str) -> tuple[frozenset[str], bool]:
+        """The files that are loaded with the first, and whether that is all."""
+        if first not in self._loaded:
+            self._loaded[first] = self._load(first)
+        return self._loaded[first]
+
+    def _load(self, first: str) -> tuple[frozenset[str], bool]:
+        found = {first}
+        waiting = [first]
+        is_whole = True
+        while waiting:
+            module = self.modules[waiting.pop()]
+            is_whole = is_whole and not module.is_opaque
+            for name in module.imports:
+                path = self.imported(module.path, name)
+                is_whole = is_whole and (path is not None or name.endswith((".json", ".css", ".scss", ".svg")))
+                if path and path not in found:
+                    found.add(path)
+                    waiting.append(path)
+        return frozenset(found), is_whole
+
+
+def _folder(path: str) -> str:
+    return str(PurePosixPath(path).parent)
+
+
+def _ends(path: str, tail: str) -> bool:
+    stem = str(PurePosixPath(path).with_suffix("")).removesuffix("/index")
+    return stem == tail or stem.endswith(f"/{tail}")
+
+
+def tree(facts: Facts) -> Tree:
+    return Tree(facts)
+
+
+def fleet(facts: Facts) -> Sequence[Program]:
+    """The programs that are started in a tree."""
+    known = facts.conclude(tree)
+    return [_program(known, script) for script in _scripts(facts, known)]
+
+
+def _program(known: Tree, script: Script) -> Program:
+    start = script.start
+    first = known.started(script.name, start.folder)
+    files, is_whole = known.loads(first) if first else (frozenset[str](), False)
+    package = known.package_of(first or f"{start.folder}/x")
+    return Program(files, is_whole, first or script.name, package or "", start)
+
+
+def _scripts(facts: Facts, known: Tree) -> Iterator[Script]:
+    for app in facts.of(Pm2App):
+        copies, kept = _instances(app.instances or "1"), app.instances == "1"
+        how = f"pm2 starts {copies} of it"
+        yield Script(app.script, Start(_folder(app.place.path), copies, app.place, how, kept_at_one=kept))
+    for package in facts.of(Package):
+        for _, told, place in package.scripts:
+            for argv in _programs(told):
+                if argv.program.startswith("pm2"):
+                    yield from _by_pm2(argv, Start(_folder(package.path), ONE, place, ""))
+    for one in facts.conclude(started):
+        how = f"`{one.by.name}` runs in {one.copies} copies"
+        yield from _by(one.argv, Start(one.folder, one.copies, one.by.copies_at, how, one.by.confidence), known)
+
+
+def _programs(told: str) -> Iterator[Argv]:
+    for words in simple_commands(told):
+        yield from programs(words, {})
+
+
+def _by(argv: Argv, start: Start, known: Tree, depth: int = 0) -> Iterator[Script]:
+    """The files of ours that a command comes to."""
+    told = _NODE.read(argv.arguments).words
+    if argv.program.startswith("pm2"):
+        yield from _by_pm2(argv, start)
+    elif argv.program in _MANAGERS and depth < _DEEPEST:
+        wanted = next((word for word in told if word not in ("run", "run-script", "exec")), "")
+        folder = known.package_of(f"{start.folder}/x")
+        package = known.packages.get(folder or "")
+        inner = next((text for name, text, _ in package.scripts if name == wanted), "") if package else ""
+        for one in _programs(inner):
+            yield from _by(one, start._replace(folder=folder or start.folder), known, depth + 1)
+    elif argv.program in _RUNNERS and told:
+        yield Script(told[0], start)
+
+
+_NODE: Final = Options(
+    flags=frozenset({"--enable-source-maps", "--expose-gc", "--inspect", "--trace-warnings", "--no-warnings", "-s",
+                     "--transpile-only", "--silent", "--no-deprecation", "--preserve-symlinks", "--watch", "--prod",
+                     "--production"})
+)  # fmt: skip
+
+
+def _by_pm2(argv: Argv, start: Start) -> Iterator[Script]:
+    told = _PM2.read(argv.arguments)
+    instances = _instances(told.value("-i", "--instances") or "1")
+    script = next((word for word in told.words if word not in ("start", "restart", "reload", "startOrRestart")), "")
+    how = f"pm2 starts {instances} of it" if instances.is_several else start.how
+    if script:
+        yield Script(script, start._replace(copies=start.copies.times(instances), how=how))
+
+
+_PM2: Final = Options(
+    flags=frozenset({"--no-daemon", "--watch", "--raw", "--json", "-f", "--force", "--no-autorestart", "--time", "-s",
+                     "--update-env", "--silent", "-a", "--merge-logs", "--wait-ready", "--attach"})
+)  # fmt: skip
+
+
+def _instances(told: str) -> Count:
+    """`max` and 0 are one for each processor, -1 is one less."""
+    return SEVERAL if told in ("max", "0", "-1") else count(told)
 
 
 class Repeated(NamedTuple):

@@ -7,23 +7,25 @@ from posixpath import normpath
 from typing import Any, Final
 
 from cronce_audit.clocks import is_zone
-from cronce_audit.common import Command, Guarded, ZoneSet
 from cronce_audit.containers.facts import is_for_trying
 from cronce_audit.containers.shell import given, is_shell, line
 from cronce_audit.kubernetes.facts import (
+    MARK,
     VALUES,
     ChartValues,
     Container,
     CronJob,
     Field,
+    Fields,
     Patched,
     PatchFile,
+    Plain,
     Scaler,
     Workload,
+    plain,
     unit,
 )
-from cronce_audit.kubernetes.templates import MARK, Fields, Plain, plain
-from cronce_audit.model import Place, Source, Unreadable, reader
+from cronce_audit.model import Command, Guarded, Place, Source, Unreadable, ZoneSet, reader
 from cronce_audit.yaml import Node, documents
 
 _SUBSTITUTION: Final = re.compile(

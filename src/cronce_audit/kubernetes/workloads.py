@@ -11,11 +11,20 @@ from typing import Final, NamedTuple
 
 from cronce_audit.containers.programs import program
 from cronce_audit.containers.shell import given, line
-from cronce_audit.kubernetes.facts import Container, CronJob, Field, Scaler, Workload
-from cronce_audit.kubernetes.seen import at_most, most_replicas, raised, workloads
+from cronce_audit.kubernetes.facts import (
+    Container,
+    CronJob,
+    Field,
+    Scaler,
+    Workload,
+    at_most,
+    most_replicas,
+    raised,
+    workloads,
+)
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
 from cronce_audit.processes.commands import is_agreed
-from cronce_audit.processes.launches import Launch, every_launch, is_claimed
+from cronce_audit.processes.rules import Launch, every_launch, is_claimed
 
 _ONCE: Final = "run it once, as a Deployment with `replicas: 1` and `strategy: {type: Recreate}`"
 _RECREATE: Final = "write `strategy: {type: Recreate}`: the old one ends before the new one starts"

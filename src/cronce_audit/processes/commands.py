@@ -12,10 +12,9 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
-from cronce_audit.common import Command, Origin, is_for_development
 from cronce_audit.containers.facts import Service
 from cronce_audit.containers.running import Scripts
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.model import Command, Confidence, Facts, Found, Origin, Place, Severity, is_for_development, rule
 from cronce_audit.processes.argv import ONE, Argv, Count, Options, count, programs
 from cronce_audit.processes.units import Unit, units
 from cronce_audit.python.facts import Bound, Called, Const, Name, Package, Value

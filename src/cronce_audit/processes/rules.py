@@ -1,20 +1,140 @@
-"""Schedulers that more than one process starts. Each start is told once, by the first of these rules that fits."""
+"""Who starts a scheduler, how often: each start in the code, joined with the processes that reach it.
+
+app/jobs.py:12  scheduler.start()     at import of app.jobs
+Procfile:1      gunicorn -w 4 app:app  imports app, which imports app.jobs     → 4 copies
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from cronce_audit.guards import guards
 from cronce_audit.model import Check, Confidence, Facts, Found, Severity, rule
-from cronce_audit.processes.argv import ONE
-from cronce_audit.processes.commands import Serving
-from cronce_audit.processes.launches import Launch, every_launch, is_claimed, launches
-from cronce_audit.processes.reach import reach
-from cronce_audit.processes.starts import HOOKS, Occasion, store_of
+from cronce_audit.processes.argv import ONE, Count
+from cronce_audit.processes.commands import Running, Serving, runnings
+from cronce_audit.processes.reach import Reach, reach
+from cronce_audit.processes.servers import servings
+from cronce_audit.processes.starts import HOOKS, Occasion, Start, occasions, starts, store_of
+from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, is_done
 from cronce_audit.python.facts import Called, Value, last
 from cronce_audit.python.jobs import Job, jobs
 from cronce_audit.python.names import names
 from cronce_audit.python.schedulers import Scheduler, schedulers
+
+
+class Launch(NamedTuple):
+    """A start, the occasion, and the process that brings it about; None where no process is seen."""
+
+    start: Start
+    occasion: Occasion
+    by: Serving | Running | None
+    per_process: Count
+    """In one copy of the unit: the workers that reach it."""
+    confidence: Confidence
+
+    @property
+    def doubts(self) -> tuple[tuple[str, str], ...]:
+        return self.occasion.doubts
+
+    @property
+    def total(self) -> Count:
+        return self.per_process.times(self.by.copies) if self.by else ONE
+
+
+def launches(facts: Facts) -> Sequence[Launch]:
+    """The worst launch of each start: the one with the most copies."""
+    worst: dict[Start, Launch] = {}
+    for launch in facts.conclude(every_launch):
+        worst[launch.start] = max(worst.get(launch.start, launch), launch, key=_badness)
+    return list(worst.values())
+
+
+def every_launch(facts: Facts) -> Sequence[Launch]:
+    """All that are seen; but none behind a lock of all machines, or behind cronce. What is behind a condition that is
+    not understood has its doubts."""
+    known = facts.conclude(occasions)
+    return [
+        launch
+        for start in facts.conclude(starts)
+        for occasion in known.of(start.scope)
+        for launch in _launches_of(start, occasion, facts)
+    ]
+
+
+def is_claimed(launch: Launch, facts: Facts, *, far: bool) -> bool:
+    """Whether every job that it starts takes a lock itself, which all of these processes respect, also those that are
+    far, on other machines: then all may try. This is asked last, of what would be told."""
+    known = facts.conclude(guards)
+    functions = [job.full_name for job in facts.conclude(jobs) if job.scheduler == launch.start.scheduler]
+    found = [known.get(name) if name else None for name in functions or [launch.start.scope.function]]
+    return all(guard is not None and (guard.across_hosts or not far) for guard in found)
+
+
+def _badness(launch: Launch) -> tuple[int, int, bool, bool, int]:
+    """What is known to serve counts more than a reloader, which is for development; and what is known to be so more
+    than what may be, but less than what is known to be right."""
+    reload = isinstance(launch.by, Serving) and launch.by.reload
+    sure = 1 if launch.doubts else 2 if launch.total.is_several else 0
+    return sure, launch.total.least, launch.by is not None, not reload, launch.confidence
+
+
+def _launches_of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Launch]:
+    known = facts.conclude(reach)
+    done = is_done(occasion.path, PRODUCTION, facts.conclude(names)) is not False
+    served = False
+    for serving in facts.conclude(servings):
+        sure = _reaches(serving, occasion, known)
+        if sure is not None:
+            served = True
+            workers = _reaching(serving, occasion, facts)
+            if workers is not None:
+                one = ONE if occasion.alone else workers
+                yield Launch(start, occasion, serving, one, min(sure, _sureness(serving)))
+    for running in facts.conclude(runnings):
+        if occasion.when in ("program", "import") and known.run(running) == occasion.module and done:
+            yield Launch(start, occasion, running, ONE, _sureness(running))
+    if done and not served:
+        yield Launch(start, occasion, None, ONE, Confidence.HIGH)
+    elif not served and occasion.when == "ready":  # it asks for runserver: so that is how it is started
+        by = Serving("manage.py runserver", "", ONE, start.place, reload=True)
+        workers = _reaching(by, occasion, facts)
+        if workers is not None and workers.is_several:
+            yield Launch(start, occasion, by, workers, Confidence.HIGH)
+
+
+def _sureness(started: Serving | Running) -> Confidence:
+    return started.by.confidence if started.by else Confidence.HIGH
+
+
+def _reaches(serving: Serving, occasion: Occasion, known: Reach) -> Confidence | None:
+    """How sure it is that the server's processes get there; None where they do not."""
+    if occasion.when == "hook":
+        return Confidence.HIGH if serving.config and serving.config == known.path(occasion.module) else None
+    module = known.served(serving)
+    if occasion.when == "program":
+        return Confidence.HIGH if serving.reload and serving.server == "app.run" and module == occasion.module else None
+    if occasion.when == "ready":
+        django = serving.server == "manage.py runserver" or known.imports(module, "django")
+        return Confidence.HIGH if django else None
+    sure = known.imported_from(module).get(occasion.module) if module else None
+    return None if sure is None else Confidence.HIGH if sure else Confidence.MEDIUM
+
+
+def _reaching(serving: Serving, occasion: Occasion, facts: Facts) -> Count | None:
+    """In how many processes of one server the start is reached; None where that is not known, or in none."""
+    known = facts.conclude(names)
+    if serving.reload and occasion.when in ("import", "ready", "program"):
+        done = [is_done(occasion.path, world, known) for world in (PARENT, CHILD)]
+        return None if None in done or not any(done) else Count(sum(map(bool, done)))
+    if is_done(occasion.path, PRODUCTION, known) is False:
+        return None
+    if occasion.when == "hook":
+        hook = occasion.path[-1].function.rpartition(".")[2]
+        return serving.workers if HOOKS[hook] else ONE
+    if serving.preload and occasion.when in ("import", "ready"):
+        return ONE
+    return serving.workers
+
 
 _ONE: Final = (
     "start the scheduler in a process of its own that exists once (`python -m app.scheduler`), and not in the web app; "
@@ -86,7 +206,7 @@ def _is_decided(launch: Launch) -> bool:
     return occasion.alone or (serving is not None and (serving.decided or (serving.preload and early)))
 
 
-def _of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
+def _check_of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
     def check(facts: Facts) -> Iterator[Found]:
         for launch, fitting in facts.conclude(_fittings):
             far = launch.by is not None and launch.by.copies.is_several
@@ -141,14 +261,14 @@ def _by(launch: Launch) -> str:
     number the line that says it."""
     by = launch.by
     if by is None or by.by is None:
-        return _workers(by) if isinstance(by, Serving) else "each process"
+        return _each_worker(by) if isinstance(by, Serving) else "each process"
     copies = f"each of the {by.copies} copies of `{by.by.name}` ({by.by.copies_at})"
     if isinstance(by, Serving) and launch.per_process.is_several:
-        return f"{_workers(by)}, in {copies}" if by.copies.is_several else _workers(by)
+        return f"{_each_worker(by)}, in {copies}" if by.copies.is_several else _each_worker(by)
     return f"{copies}, which runs {by.server if isinstance(by, Serving) else f'`{by.what}`'} ({by.place})"
 
 
-def _workers(serving: Serving) -> str:
+def _each_worker(serving: Serving) -> str:
     if serving.workers.exact:
         counted = f", {serving.counted}" if serving.counted else ""
         return f"each of the {serving.workers} workers of {serving.server} ({serving.place}{counted})"
@@ -222,30 +342,30 @@ def _shared_store(launch: Launch, _: Facts) -> str:
     )
 
 
-rule("CR201 scheduler-in-every-worker", Severity.ERROR, _ONE)(_of("CR201", _per_process))
-rule("CR202 scheduler-in-every-replica", Severity.ERROR, _ONE)(_of("CR202", _per_process))
+rule("CR201 scheduler-in-every-worker", Severity.ERROR, _ONE)(_check_of("CR201", _per_process))
+rule("CR202 scheduler-in-every-replica", Severity.ERROR, _ONE)(_check_of("CR202", _per_process))
 rule(
     "CR203 scheduler-under-a-reloader",
     Severity.WARNING,
     'start it in one of the two only, `if os.environ.get("WERKZEUG_RUN_MAIN") == "true" or not app.debug:`; or pass '
     "`use_reloader=False`",
-)(_of("CR203", _reloaded))
+)(_check_of("CR203", _reloaded))
 rule(
     "CR206 scheduler-inside-the-app",
     Severity.INFO,
     'start it in a program of its own, below `if __name__ == "__main__":`, that exists once; or let each run be '
     "claimed: `protect(scheduler, Cronce(…))` of cronce.integrations.apscheduler",
-)(_of("CR206", _in_app))
+)(_check_of("CR206", _in_app))
 rule(
     "CR207 timer-in-every-worker",
     Severity.WARNING,
     "move it to a process of its own; or claim each run, so that one of them does it: `@cron.job(…)` of cronce",
-)(_of("CR207", _looped))
+)(_check_of("CR207", _looped))
 rule(
     "CR208 job-store-shared-by-processes",
     Severity.ERROR,
     f"{_ONE}; the others may add jobs to the store with a scheduler that is started with `paused=True`",
-)(_of("CR208", _shared_store))
+)(_check_of("CR208", _shared_store))
 
 
 @rule(

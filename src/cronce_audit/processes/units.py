@@ -10,13 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.common import Command
 from cronce_audit.containers.facts import Image, Service, Start, joined
 from cronce_audit.containers.running import containers
 from cronce_audit.javascript.code import Package
-from cronce_audit.kubernetes.facts import Container, Field, Workload
-from cronce_audit.kubernetes.seen import most_replicas, workloads
-from cronce_audit.model import Confidence, Facts, Place
+from cronce_audit.kubernetes.facts import Container, Field, Workload, most_replicas, workloads
+from cronce_audit.model import Command, Confidence, Facts, Place
 from cronce_audit.processes.argv import UNKNOWN, Count
 
 _OTHERS: Final = frozenset({

@@ -9,9 +9,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
-from cronce_audit.common import GuardKind, LockDeclared
 from cronce_audit.guards import guards, kind_of
-from cronce_audit.model import Facts
+from cronce_audit.model import Facts, GuardKind, LockDeclared
 from cronce_audit.python.facts import (
     UNKNOWN,
     Call,

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from cronce_audit.clocks import is_zone
-from cronce_audit.common import ZoneSet
-from cronce_audit.model import Facts, Place
+from cronce_audit.model import Facts, Place, ZoneSet
 from cronce_audit.python.facts import UNKNOWN, Bound, Call, Called, Const, Function, Items, Name, Scope, Table, Value
 from cronce_audit.python.names import Names, names, starts
 from cronce_audit.python.schedulers import (

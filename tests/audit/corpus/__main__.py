@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from cronce_audit.engine import audit
+from cronce_audit.engine import audit, files
 from cronce_audit.model import Finding, Severity
-from cronce_audit.tree import files
 from tests.audit.corpus.score import Labelled, Objects, Score, labelled, objects, score
 
 YEAR: Final = 2026

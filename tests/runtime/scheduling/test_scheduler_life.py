@@ -173,7 +173,7 @@ def test_ctrl_c_in_a_terminal_drains_and_a_second_one_stops_now(found: Found, nu
         (start,) = town.wait_for("start")
         os.write(terminal, b"\x03")
         said = b""
-        while b"claims no more" not in said:
+        while b"takes no new work" not in said:
             said += os.read(terminal, 10_000)
         wait_until(lambda: town.draining() == [True])  # with two, the other has gone, and this one has heard it, too
         assert town.lines("cut") == []

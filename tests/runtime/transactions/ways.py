@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from functools import cache, partial
+from importlib.util import find_spec
 from typing import Any, Final
 
 import psycopg
@@ -17,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
+from tests.house.needs import needs
 from tests.runtime.transactions.site import AsyncWay, Site, Way, by_cursor, by_execute
 
 DATABASES: Final = ("postgresql", "mariadb", "sqlite")
@@ -78,6 +80,8 @@ def alchemy(site: Site, driver: str, *, session: bool) -> Way:
 
 
 def alchemy_async(site: Site, driver: str, *, session: bool) -> Way:
+    if find_spec(driver) is None:
+        needs(driver, f"pip install {driver}")
     engine = _async_engine(site.alchemy_url(driver))
     opened: Callable[[], Any] = partial(AsyncSession, engine) if session else engine.connect
     return AsyncWay(opened, by_text, lambda: engine)
@@ -114,7 +118,6 @@ def django(site: Site) -> Way:
 
 Cell = Callable[[Site], Way] | str
 NEWER: Final = "" if sys.version_info >= (3, 12) else "is an attribute from Python 3.12 on"
-NO_ASYNC: Final = "needs a driver (asyncmy, aiosqlite) that this suite does not install"
 
 
 def _row(postgresql: Cell, mariadb: Cell, sqlite: Cell) -> dict[str, Cell]:
@@ -148,7 +151,15 @@ MATRIX: Final[dict[str, dict[str, Cell]]] = {
         lambda site: alchemy(site, "pymysql", session=True),
         lambda site: alchemy(site, "", session=True),
     ),
-    "SQLAlchemy async connection": _row(lambda site: alchemy_async(site, "psycopg", session=False), NO_ASYNC, NO_ASYNC),
-    "SQLAlchemy async session": _row(lambda site: alchemy_async(site, "psycopg", session=True), NO_ASYNC, NO_ASYNC),
+    "SQLAlchemy async connection": _row(
+        lambda site: alchemy_async(site, "asyncpg", session=False),
+        "is as an async session, by asyncmy",
+        lambda site: alchemy_async(site, "aiosqlite", session=False),
+    ),
+    "SQLAlchemy async session": _row(
+        lambda site: alchemy_async(site, "psycopg", session=True),
+        lambda site: alchemy_async(site, "asyncmy", session=True),
+        "is as an async connection, by aiosqlite",
+    ),
     "Django": _row(django, "needs mysqlclient, which has to be compiled", django),
 }

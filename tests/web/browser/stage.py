@@ -23,7 +23,7 @@ class Served(ExitStack):
         super().__init__()
         port = free_port()
         self.url = f"http://127.0.0.1:{port}"
-        self._app = application(self.enter_context(Cronce(url)), token=token, report=report)
+        self._app = application(self.enter_context(Cronce(url)), token=token, report=report, private=False)
         config = uvicorn.Config(self._app, port=port, log_level="error", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
@@ -65,6 +65,7 @@ class Stage(ExitStack):
                 "/jobs",
                 "/jobs/order-sync",
                 "/jobs/cleanup",
+                "/jobs/reindex",
                 f"/jobs/{ABANDONED}",
                 "/runs",
                 "/timeline?span=1h",

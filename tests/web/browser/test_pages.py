@@ -187,3 +187,21 @@ def test_a_store_that_goes_away_is_told_and_so_is_that_it_is_back(page: Page, ey
         expect(page.locator(".live")).to_be_visible()
         valkey.resume()
         expect(page.locator(".live")).to_have_attribute("data-state", "on")
+
+
+def test_an_on_call_screen_shows_the_incident_the_schedulers_and_the_timeline_and_a_phone_the_alerts(
+    stage: Stage, page: Page
+) -> None:
+    """The badge of the alerts was off-screen; and the timeline far below."""
+    page.goto(stage.url)
+    for what in ("details.incident[open]", "section.schedulers", "section[aria-labelledby=hour]"):
+        box = page.locator(what).first.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 900, (what, box)
+    page.locator("details.incident[open] a", has_text="details").click()
+    expect(page.locator("main h1")).to_contain_text("is gone")
+    page.set_viewport_size({"width": PHONE, "height": 740})
+    page.goto(f"{stage.url}/holders")
+    badge = page.locator("[data-alerts]").bounding_box()
+    assert badge is not None
+    assert 0 <= badge["x"] <= PHONE - badge["width"]

@@ -24,7 +24,7 @@ class Watched(ManualCluster):
         self.beats: list[int] = []
         self._version = 0
         self._looks = self.desk("page:1:0")
-        self._page = Browser(application(Cronce(store=self.store)))
+        self._page = Browser(application(Cronce(store=self.store), private=False))
 
     def go(self, now: int) -> None:
         """Let time pass up to this millisecond, and note the beats."""
@@ -47,7 +47,8 @@ class Watched(ManualCluster):
         """The state on the page of schedulers, and whether the first page says that it stopped beating."""
         self.clock.turn_to(now / 1000)
         row = self._page.get("/holders").text.partition(f'data-holder="{WEB_1}"')[2]
-        silent = "Scheduler web-1:1 stopped beating" in self._page.get("/").text
+        told = self._page.get("/").text
+        silent = "Scheduler web-1:1 stopped beating" in told or "Host web-1 is gone" in told
         return row.partition('data-state="')[2].partition('"')[0], silent
 
 

@@ -1,20 +1,14 @@
 """The page of a run, a search, and what else there is to see."""
 
 import re
-from datetime import timedelta
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from cronce.model import ABSENT, Instant, Mark, Write
-from cronce.monitor.alerts import Kind
-from cronce.protocol.notices import Alert, Delivery
+from cronce.model import ABSENT, Mark, Write
 from cronce.protocol.record import Outcome, Record, State, encode
-from cronce.web.pages.overview import where
-from cronce.web.pages.tables import told_of
 from tests.web.house import Browser, Busy
-from tests.web.pages.paper import NOW, Paper, paper, still
+from tests.web.pages.paper import Paper, paper, still
 from tests.web.scene import BATCH, HOSTILE, WEB_1, WEB_2, WEB_3
 
 pytestmark = pytest.mark.xdist_group("pages")
@@ -132,44 +126,6 @@ def test_effects_in_doubt_come_first_with_what_to_say(busy: Busy) -> None:
     assert busy.scene.doubt in paper(member, ways[0]).text
 
 
-def test_alerts_say_since_when_and_whom_they_told(papers: dict[str, Paper]) -> None:
-    text = papers["/alerts"].text
-    assert re.search(r"gone: web-2.* critical 50s ago 1 raised: sent to 1 destination 50s ago", text)
-    assert "4f1c" not in text
-    assert len(list(papers["/alerts"].all("div", title="4f1c"))) == 2
-    assert text.index("gone: web-2") < text.index("failed: invoice-mail") < text.index("skew: web-3")
-    assert re.search(r"Cleared of late .* late: probe It started 70s late\. cleared 1h ago cleared 40m ago 2", text)
-    counts = [one for one in papers["/alerts"].all("span") if "data-alerts" in one]
-    assert ["hidden" in one for one in counts] == [False]
-
-
-@pytest.mark.parametrize(
-    ("deliveries", "told"),
-    [
-        (
-            [("raised", 60, 1), ("raised", 90, 1), ("raised", None, 2)],
-            [("raised", "sent to 2 of 3 destinations", 60, 2)],
-        ),
-        ([("raised", None, 1)], [("raised", "sent to 0 of 1 destination", None, 1)]),
-        (
-            [("raised", 60, 1), ("cleared", 5, 1), ("cleared", 4, 3)],
-            [("raised", "sent to 1 destination", 60, 0), ("cleared", "sent to 2 destinations", 4, 0)],
-        ),
-    ],
-)
-def test_an_alert_says_how_many_were_told(deliveries: list[Any], told: list[Any]) -> None:
-    def ago(seconds: int | None) -> Instant | None:
-        return None if seconds is None else NOW - timedelta(seconds=seconds)
-
-    given = {
-        f"d{place}": Delivery(notice, ago(sent), NOW, tries) for place, (notice, sent, tries) in enumerate(deliveries)
-    }
-    seen = told_of(Alert("late", "probe", "warning", "", NOW, deliveries=given))
-    assert [(one.notice, one.sentence, one.sent, one.tries) for one in seen] == [
-        (notice, sentence, ago(sent), tries) for notice, sentence, sent, tries in told
-    ]
-
-
 def test_a_run_that_was_resolved_does_not_say_how_long_it_took() -> None:
     """Its end on record is when somebody resolved it."""
     other = still()
@@ -182,12 +138,6 @@ def test_a_run_that_was_resolved_does_not_say_how_long_it_took() -> None:
     assert "took – started" in text
     assert "resolved 2026-03-28T12:07:13Z" in text
     assert re.search(r"succeeded web-2:\S* 1d 11h ago resolved: by .* looked", paper(member, "/runs?job=billing").text)
-
-
-def test_an_alert_leads_to_a_page_that_is_there(visitor: Browser) -> None:
-    alerts = [Alert(kind, subject, "critical", "", NOW) for kind in (*Kind, "newer") for subject in ("billing", "")]
-    for way in {where(alert) for alert in alerts}:
-        paper(visitor, f"/{'/'.join(way)}")
 
 
 def test_others_are_silent_or_doubled_or_alive(papers: dict[str, Paper]) -> None:

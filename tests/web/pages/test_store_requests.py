@@ -11,7 +11,7 @@ import pytest
 
 from bench.fleet import Fleet, fill
 from cronce import Cronce
-from cronce.monitor import read_jobs
+from cronce.monitor import figures, read_jobs
 from cronce.stores.base import Loaded, Page, Scan, Store
 from cronce.stores.memory import MemoryStore
 from cronce.web.app import application
@@ -25,8 +25,9 @@ OLD: Final = Fleet(jobs=2, runs=300, open=4, attention=4, effects=0, refused=2)
 
 @pytest.fixture(autouse=True)
 def walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody walks over the jobs again in between, however long a test takes."""
+    """Nobody walks over the jobs, or counts duplicates, again in between, however long a test takes."""
     monkeypatch.setattr(read_jobs, "STALE", 3600.0)
+    monkeypatch.setattr(figures, "RECOUNTED", 3600.0)
 
 
 class Listing:
@@ -55,9 +56,9 @@ def listing(fleet: Fleet) -> Iterator[tuple[Any, Listing]]:
     store = MemoryStore(clock=lambda: NOON)
     fill(store, fleet)
     with closing(Cronce(store=store)) as cron:
-        app = application(cron)
+        app = application(cron, private=False)
         desk = asyncio.run(app.state.site.opened())
-        wait_until(lambda: len(app.state.site.index) == fleet.jobs)
+        wait_until(lambda: len(app.state.site.index) == fleet.jobs and app.state.site.prevented.of_all())
         noting = desk.store = Listing(desk.store)
         yield app, noting
         app.state.site.close()

@@ -34,6 +34,7 @@ from cronce.runtime.journal import UnsaidEnd
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Expired, Grant
 from cronce.runtime.log import LOGGER
+from cronce.runtime.prevented import is_prevented
 from cronce.runtime.run import Current
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
 from cronce.runtime.scheduling.settings import IDLE_LOOK, LOOK, SchedulerSettings
@@ -76,9 +77,12 @@ class Said(NamedTuple):
         if ending is None or not ending.outcome.is_failure:
             return
         of = f", attempt {attempt.run.attempt} of {attempt.job.retries + 1}" if attempt.job.retries else ""
+        from cronce.runtime.tracebacks import from_job  # noqa: PLC0415  slow to import, and few fail
+
         own = None if self.end.over or isinstance(self.end.error, BodyFailed | SlotFailed) else self.end.error
+        reason = ending.reason or "no reason given"
         with Current(attempt.run):  # the line says which run it is about
-            LOGGER.error("%s failed%s: %s", attempt.lease.name, of, ending.reason or "no reason given", exc_info=own)
+            LOGGER.error("%s failed%s: %s", attempt.lease.name, of, reason, exc_info=own and from_job(own))
 
 
 class Endings:
@@ -320,6 +324,8 @@ class Exchange:
     def _beaten(self, candidate: Candidate, answer: Held | Closed) -> None:
         """Of a slot that was left behind it was known that others would try."""
         if not candidate.known:
+            if is_prevented(answer):
+                self._keeper.prevented.add(candidate.slot.job, self._ledger.know.now())
             self._refused(candidate.slot, why_not(candidate.slot, answer).reason, self._keeper)
 
     def _employed(self, candidate: Candidate, grant: Grant, now: Instant) -> Attempt | None:

@@ -160,8 +160,9 @@ class Scheduler:
         with self._ending:
             if self._gone.is_set():
                 return
-            wind_down = partial(self._wind_down, self._grace if grace is None else grace)
-            parts: list[Callable[[], object]] = [wind_down, self._halt, self._hang_up]
+            grace = self._grace if grace is None else grace
+            self._keeper.close_by = self._keeper.desk.clock.boot() + max(grace, LEAST)
+            parts: list[Callable[[], object]] = [partial(self._wind_down, grace), self._halt, self._hang_up]
             for part in parts + [partial(tell, self) for tell in self._when_gone]:
                 try:
                     part()
@@ -181,7 +182,7 @@ class Scheduler:
     def _halt(self) -> None:
         self._stopping = True
         self._wake()
-        self._thread.join(LEAST)
+        self._thread.join(self._left)
         self.engine.hand_over()
         self._pool.close()
 
@@ -189,7 +190,12 @@ class Scheduler:
         self._gone.set()
         if self._listener is not None:
             self._listener.wake()
-        self._ear.join(LEAST)
+        self._ear.join(self._left)
+
+    @property
+    def _left(self) -> float:
+        """Seconds for which a thread that hangs in a call to the store is waited for."""
+        return max(min(LEAST, self._keeper.close_by - self._keeper.desk.clock.boot()), SAME)
 
     def when_gone(self, tell: Gone) -> None:
         """Called once it is stopped, by whomever."""
@@ -217,10 +223,17 @@ class Scheduler:
         while not self.idle and (left := until - clock.boot()) > 0 and not (patient and self._hurried):
             if not patient:
                 self._stop_bodies(max(left - SAYING, 0.0))
+                if left < min(LEAST, seconds / 2) and self._is_silent and not self.engine.running:
+                    break  # what is not said is in the journal; to hang up takes the rest
             with self._turn:
                 if not self.idle:
                     self._turn.wait(min(left, 0.1))
         return self.idle
+
+    @property
+    def _is_silent(self) -> bool:
+        """Whether the store does not answer, or has not for a while."""
+        return self._keeper.outage.lasts or self._keeper.desk.clock.boot() - self._ticked > LEAST
 
     def _stop_bodies(self, grace: float) -> None:
         """The next attempt is another's, if there is one."""
@@ -386,7 +399,7 @@ def see_through(scheduler: Scheduler, orders: Orders) -> bool:
     """Do as ordered until the scheduler is gone, by whomever it was stopped; whether all that ran is on record."""
     scheduler.when_gone(lambda _scheduler: orders.give("gone"))
     while (order := orders.next()) != "gone":
-        LOGGER.info("claims no more; a second signal stops what runs" if order == "drain" else "stops what runs")
+        LOGGER.info("takes no new work; a second signal stops what runs" if order == "drain" else "stops what runs")
         if order == "stop now":
             scheduler.hurry()
         threading.Thread(target=scheduler.stop, name="cronce-stop", daemon=True).start()

@@ -103,7 +103,8 @@ _ECHO: Final = 274177
 
 
 def wrote_mysql(conn: Any) -> bool:
-    """Whether the server said, after a statement that is no SELECT, that a transaction is open (its IN_TRANS flag)."""
+    """Whether the server said, after a statement that is no SELECT, that a transaction is open (its IN_TRANS flag).
+    Other drivers hear it after a SELECT, too."""
     return bool(conn.server_status & 1)
 
 
@@ -232,7 +233,7 @@ class Alchemy(Driver):
         plain = yield from self._plain()
         if self.dialect is SQLITE:
             return bool(plain.in_transaction)
-        return wrote_mysql(plain) if hasattr(plain, "server_status") else None
+        return wrote_mysql(plain) if "pymysql.connections.Connection" in names_of(plain) else None
 
     def _plain(self) -> Talk[Any]:
         """The driver's own connection."""

@@ -11,12 +11,12 @@ import json
 import ssl
 from collections.abc import Iterator, Sequence
 from typing import Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreCorrupt, StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from cronce.model import Boot, check_name
-from cronce.stores import mask, scheme_of, seconds
+from cronce.stores import mask, options, scheme_of, seconds
 from cronce.stores.base import closed_on_error
 from cronce.stores.etcd.layout import after_all, count
 from cronce.stores.http_api import HttpServer, Json, NoAnswer, NoConnection, Question, Reply, ask
@@ -41,27 +41,28 @@ class Address(NamedTuple):
     tls: ssl.SSLContext | None = None
 
 
+FILES: Final = ("ca", "cert", "key")
+"""Options of TLS."""
+
+
 def read_url(url: str) -> Address:
     _, _, rest = url.partition("://")
     before, _, query = rest.partition("?")
     login, _, hosts = before.rpartition("@")
     hosts, _, path = hosts.partition("/")
     user, _, password = login.partition(":")
-    options = dict(parse_qsl(query, keep_blank_values=True))
     shown, secure = mask(url), scheme_of(url) == "etcds"
-    files: dict[str, str] = {name: options.pop(name) for name in ("ca", "cert", "key") if name in options}
+    found = options(shown, query, ["namespace", "timeout", *FILES])
+    files: dict[str, str] = {name: found[name] for name in FILES if name in found}
     address = Address(
         shown,
         [_endpoint(host, shown) for host in hosts.split(",")],
-        check_name(options.pop("namespace", "cronce")),
-        seconds(shown, options.pop("timeout", str(TIMEOUT))),
+        check_name(found.get("namespace", "cronce")),
+        seconds(shown, found.get("timeout", str(TIMEOUT))),
         unquote(user),
         unquote(password),
         _tls(files, shown) if secure else None,
     )
-    if options:
-        known = "namespace, timeout, and with etcds:// ca, cert and key"
-        raise BadInput(f"{shown!r}: etcd knows no {', '.join(sorted(options))}; it knows {known}")
     if path:
         raise BadInput(f"{shown!r}: etcd has no databases; write ?namespace={path.strip('/') or 'NAME'} for /{path}")
     if files and not secure:

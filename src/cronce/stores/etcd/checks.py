@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from cronce.errors import StoreError
-from cronce.stores.checks import Check, error, ok, warn
+from cronce.stores.checks import Check, alone, error, ok, warn
 from cronce.stores.etcd.api import Answer, Api
 from cronce.stores.etcd.layout import META, after_all, data64, schema_of, text64
 from cronce.stores.http_api import Json
@@ -122,10 +122,8 @@ def _compaction(api: Api) -> Check:
 
 def _namespaces(api: Api) -> Check:
     found = [name.decode(errors="replace") for name in _found_namespaces(api)]
-    says = ", ".join(found)
-    if len(found) > 1:
-        return warn("namespaces", says, "jobs of one namespace know nothing of another; see that all use the same URL")
-    return ok("namespaces", says)
+    others = [name for name in found if name != api.address.namespace]
+    return alone(others, "give every process of a job the same ?namespace=")
 
 
 def _found_namespaces(api: Api) -> Iterator[bytes]:

@@ -71,6 +71,7 @@ NOT_KEPT: Final = {
     "scope": "fences of receivers",
     "machine": "notes of machines",
     "refusals": "notes of machines",
+    "duplicates": "counts of prevented duplicates",
 }
 """By the first word of a key: what there is no room for."""
 

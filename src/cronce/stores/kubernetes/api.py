@@ -18,12 +18,12 @@ from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 from cronce.clock import Clock
 from cronce.errors import BadInput, StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from cronce.model import Boot
-from cronce.stores import mask, seconds
+from cronce.stores import mask, options, seconds
 from cronce.stores.base import closed_on_error
 from cronce.stores.http_api import HttpServer, Json, NoAnswer, NoConnection, Question, Reply, ask
 from cronce.value import NamedTuple
@@ -63,15 +63,15 @@ class Address(NamedTuple):
         return server.hostname or "", server.port or (443 if self.access.tls else 80)
 
 
+OPTIONS: Final = ("prefix", "kubeconfig", "context", "via")
+
+
 def read_url(url: str, env: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> Address:
     shown, rest = mask(url), url.partition("://")[2]
     place, _, query = rest.partition("?")
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    timeout = seconds(shown, options.pop("timeout", str(TIMEOUT)))
-    prefix, file, context, via = (options.pop(name, "") for name in ("prefix", "kubeconfig", "context", "via"))
-    if options:
-        known = "prefix, kubeconfig, context, via and timeout"
-        raise BadInput(f"{shown!r}: Kubernetes knows no {', '.join(sorted(options))} here; it knows {known}")
+    found = options(shown, query, [*OPTIONS, "timeout"])
+    timeout = seconds(shown, found.get("timeout", str(TIMEOUT)))
+    prefix, file, context, via = (found.get(name, "") for name in OPTIONS)
     access = _access(shown, file, context, env, account)
     namespace = unquote(place.strip("/")) or access.namespace or "default"
     for what, name in (("a namespace", namespace), ("a prefix", prefix or "cronce")):

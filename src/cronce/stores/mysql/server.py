@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from cronce.clock import SystemClock
 from cronce.errors import (
@@ -19,9 +19,9 @@ from cronce.errors import (
     StoreUnusable,
 )
 from cronce.model import Boot
-from cronce.stores import mask, seconds, sql
+from cronce.stores import mask, options, seconds, sql
 from cronce.stores.base import closed_on_error
-from cronce.stores.checks import Check, connection, error, ok, warn
+from cronce.stores.checks import Check, alone, connection, error, ok, warn
 from cronce.value import NamedTuple
 
 try:
@@ -73,15 +73,13 @@ def locate(url: str) -> Place:
         port = parts.port or 3306
     except ValueError as problem:
         raise BadInput(f"{shown!r}: {problem}") from None
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if unknown := sorted(options.keys() - set(OPTIONS)):
-        raise BadInput(f"{shown!r}: mysql knows no {', '.join(unknown)}; it knows {', '.join(OPTIONS)}")
+    found = options(shown, parts.query, OPTIONS)
     database = unquote(parts.path[1:])
     if not database or "/" in database:
         raise BadInput(f"{shown!r} names no database; write mysql://user:password@host:3306/database")
-    timeout = seconds(shown, options.pop("timeout", TIMEOUT))
+    timeout = seconds(shown, found.pop("timeout", TIMEOUT))
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    return Place(shown, parts.hostname or "localhost", port, user, password, database, timeout, options)
+    return Place(shown, parts.hostname or "localhost", port, user, password, database, timeout, found)
 
 
 def tls(place: Place) -> "ssl.SSLContext | None":
@@ -291,7 +289,7 @@ def checks(line: Line) -> Iterator[Check]:
     yield _failover(line.server, semi)
     if any(value == "ON" for _, value in galera):
         yield warn("cluster", "Galera: of two nodes that say yes, one takes it back", "let all name the same node")
-    yield _alone([str(name) for (name,) in others])
+    yield alone([str(name) for (name,) in others], "see that every process of a job names the same database")
     yield ok("isolation", f"{isolation}, which cronce sets for itself, whatever the server's default is")
     yield ok("time zone", f"{zone}; cronce asks for UTC, whatever it is")
 
@@ -340,14 +338,4 @@ def _failover(server: Server, semi: Sequence[sql.Row]) -> Check:
         "failover",
         "replicas, if any, follow asynchronously: a failover loses the last wins, and their slots may run again",
         "turn on semi-synchronous replication (rpl_semi_sync_source_enabled, on MariaDB rpl_semi_sync_master_enabled)",
-    )
-
-
-def _alone(others: Sequence[str]) -> Check:
-    if not others:
-        return ok("namespaces", "no other cronce database is to be seen on this server")
-    return warn(
-        "namespaces",
-        f"also on this server: {', '.join(others)}; a job known to two of them runs in each",
-        "see that every process of a job names the same database",
     )

@@ -32,7 +32,7 @@ from cronce.stores.base import (
     loaded,
     refused_epoch,
 )
-from cronce.stores.checks import Check, connection, error, ok, warn
+from cronce.stores.checks import Check, alone, connection, error, ok, warn
 from cronce.stores.pool import Pool
 from cronce.stores.postgres.server import Line, Place, Server, StatementCancelled, connect, explained, locate, psycopg
 from cronce.stores.postgres.swap import MANY_WRITES, read_epoch, read_head, read_rows, read_verdicts, spell_swap
@@ -418,13 +418,7 @@ def _pooler(line: Line) -> Check:
 
 def _namespaces(ours: str, schemas: list[str]) -> Check:
     others = sorted(name.strip('"') for name in schemas if name.strip('"') != ours)
-    if not others:
-        return ok("namespaces", f"this database has one store, in {ours}")
-    return warn(
-        "namespaces",
-        f"this database has other stores, in {', '.join(others)}: a job runs once in each of them",
-        "make sure that every process names the same ?schema=",
-    )
+    return alone(others, "make sure that every process names the same ?schema=")
 
 
 def _vacuum(autovacuum: str) -> Check:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from cronce.stores.checks import Check, error, ok, warn
+from cronce.stores.checks import Check, alone, error, ok, warn
 from cronce.stores.redis.server import FLUSHING, Line, ReplyError, explained, read_config, shown, tag
 from cronce.stores.redis.url import Place
 from cronce.stores.redis.wire import instant_at
@@ -160,11 +160,4 @@ def _namespaces(line: Line, place: Place) -> Check:
         if cursor == b"0":
             break
     others = sorted(key.decode(errors="replace")[8:-7] for key in found - {ours})
-    if not others:
-        return ok("namespaces", f"{place.namespace} is the only one on this server")
-    return warn(
-        "namespaces",
-        f"{place.namespace}, beside {', '.join(others[:5])}{' and more' * (len(others) > 5)}: jobs of one do not see"
-        " those of another",
-        "give every process of a job the same ?namespace=",
-    )
+    return alone(others, "give every process of a job the same ?namespace=")

@@ -350,6 +350,8 @@ end
 -- before it was answered, and, where another may have been in between, on a replica too. In the other's place, it kept
 -- it if every win was on a replica, and it was the replica of that very one when that wrote last. To continue a
 -- replication is no proof of that: a Valkey that is restarted from a dump continues its own. A second is for the clocks.
+-- The very one that wrote last may have followed another since, and be the master again: then it has what that one had.
+-- (It draws another id without having followed anybody, too, and continues then what it had, or nothing.)
 -- In a Cluster a slot may have been moved here from the one that wrote last, with all that it held: if that one lives, is
 -- a master, and this server was never its replica, then nothing was lost on the way.
 if meta and byte(meta) ~= SCHEMA then return redis.error_reply(NEWER) end
@@ -362,7 +364,9 @@ if meta then
   local was_durable, was_replicas = byte(meta, 43, 44)
   local least = math.min(was_replicas, replicas)
   local was_identity, was_replication = string.match(sub(meta, 45), '^(%S*) ?(%S*)$')
-  if was_identity ~= identity then
+  local followed_another = least == 0 and was_replication ~= '' and was_replication ~= replication
+    and continued ~= '' and continued ~= was_replication
+  if was_identity ~= identity or followed_another then
     if is_behind(meta) then return redis.error_reply(BEHIND) end
     local kept
     if continued ~= '' then
@@ -373,7 +377,7 @@ if meta then
     end
     if not kept and others == '?' then return { false } end
     if not kept and continued ~= was_replication then
-      kept = string.find(others, '\n' .. was_identity .. ' ' .. was_replication .. '\n', 1, true)
+      kept = was_identity ~= identity and string.find(others, '\n' .. was_identity .. ' ' .. was_replication .. '\n', 1, true)
     end
     if not kept then
       new, least = sub(next_life(meta, 0, 0), 1, 42), replicas

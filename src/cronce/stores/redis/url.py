@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from cronce.errors import BadInput
-from cronce.stores import mask, scheme_of, seconds
+from cronce.stores import mask, options, scheme_of, seconds
 from cronce.value import NamedTuple
 
 Address = tuple[str, int] | str
@@ -106,13 +106,10 @@ def read_url(url: str) -> Place:
 
 
 def _options(shown: str, query: str) -> dict[str, str]:
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    if unknown := sorted(options.keys() - set(KNOWN)):
-        hints = "".join(f"; {name}: {INSTEAD[name]}" for name in unknown if name in INSTEAD)
-        raise BadInput(f"{shown!r}: redis knows no {', '.join(unknown)}; it knows {', '.join(KNOWN)}{hints}")
-    if options.get("sentinel") and options.get("cluster"):
+    found = options(shown, query, KNOWN, INSTEAD)
+    if found.get("sentinel") and found.get("cluster"):
         raise BadInput(f"{shown!r}: a master under Sentinel, or a Cluster? Give sentinel or cluster, not both")
-    return options
+    return found
 
 
 def _addresses(shown: str, hosts: str, port: int) -> tuple[Address, ...]:

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreForgot, StoreUnavailable, StoreUnusable
 from cronce.model import Cell, Epoch, Traits, Write
-from cronce.stores import mask, scheme_of, seconds, sql
+from cronce.stores import mask, options, scheme_of, seconds, sql
 from cronce.stores.base import Loaded, Page, Scan, Swapped, first_page, judge, life_of, loaded
 from cronce.stores.sqlite.file import (
     connect,
@@ -387,12 +387,7 @@ def _named(url: str) -> tuple[str, timedelta]:
 
 
 def _patience(url: str, query: str) -> timedelta:
-    from urllib.parse import parse_qsl  # noqa: PLC0415  slow to import, and few have options
-
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    timeout = options.pop("timeout", None)
-    if options:
-        raise BadInput(f"{mask(url)!r}: sqlite knows no {', '.join(sorted(options))}; it knows timeout, in seconds")
+    timeout = options(mask(url), query, ["timeout"]).get("timeout")
     return PATIENCE if timeout is None else timedelta(seconds=seconds(mask(url), timeout))
 
 

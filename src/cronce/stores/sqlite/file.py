@@ -150,6 +150,8 @@ def _not_made(directory: str, error: OSError) -> StoreUnusable:
     match error:
         case FileNotFoundError():
             above = os.path.dirname(directory)
+            if os.path.isdir(above):  # such as /proc
+                return StoreUnusable(f"{directory} cannot be made: {above} takes no folders; name another place")
             return StoreUnusable(f"{directory} does not exist, nor does {above}; make it first")
         case PermissionError():
             return StoreReadOnly(f"{directory} cannot be made by this user; make it first, writable by this user")
@@ -293,4 +295,6 @@ def _code(error: sqlite3.Error) -> int:
 def _cannot_open(path: AnyPath) -> StoreError:
     if not os.access(os.path.dirname(path), os.W_OK) or (_mode(path) and not os.access(path, os.R_OK | os.W_OK)):
         return StoreReadOnly(f"{path} cannot be opened; let this user write the file and its directory")
-    return StoreUnavailable(f"{path} cannot be opened; is its name too long, or the limit of open files reached?")
+    return StoreUnavailable(
+        f"{path} cannot be opened; its folder takes no files, its name is too long, or too many files are open"
+    )

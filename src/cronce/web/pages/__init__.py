@@ -10,6 +10,7 @@ from starlette.routing import Route
 from cronce.runtime.flow import Flow
 from cronce.telling.documents import LEADERS, LOCKS
 from cronce.web.pages import tables
+from cronce.web.pages.incidents import alerts_table, incident_page
 from cronce.web.pages.jobs import job_page, jobs_page
 from cronce.web.pages.overview import holders_page, overview_page
 from cronce.web.pages.runs import run_page, runs_page, search
@@ -33,7 +34,8 @@ ROUTES: Final = (
     _page("/locks", "leases.html", partial(tables.leases, kind=LOCKS)),
     _page("/leaders", "leases.html", partial(tables.leases, kind=LEADERS)),
     _page("/effects", "effects.html", tables.effects_table),
-    _page("/alerts", "alerts.html", tables.alerts_table),
+    _page("/alerts", "alerts.html", alerts_table),
+    _page("/alerts/{id:path}", "incident.html", incident_page),
     _page("/others", "others.html", tables.others_table),
     _page("/findings", "findings.html", tables.findings_table),
     _page("/help", "help.html", tables.help_table),

@@ -28,7 +28,7 @@ from cronce.telling.words import as_written, wall
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS
 from cronce.web.pages.runs import rows_of
-from cronce.web.plot import duration_svg
+from cronce.web.plot import duration_svg, throughput_svg
 from cronce.web.site import Frame, Shown, missing, open_alerts, path, root_of, site_of
 from cronce.web.timeline import picture
 
@@ -243,7 +243,8 @@ def _told_of(view: JobView) -> Shown:
         "last": next((run for run in runs if run.record), None),
         "told": _told(view),
         "tally": tally(runs),
-        "refused": sum(one.refusals.times for one in view.refused),
+        "prevented": max(view.prevented.total, sum(one.refusals.times for one in view.refused)),
+        "prevented_today": view.prevented.on(now),
         "versions": list(_versions(seen)),
         "spans": list(reversed(seen.job.spans)) if seen.job else [],
     }
@@ -252,7 +253,12 @@ def _told_of(view: JobView) -> Shown:
 def _drawn(view: JobView, root: str) -> Shown:
     lease, most = _limits(view.seen)
     ended = [run for run, _ in view.durations]
-    return {"lease": lease, "plot": duration_svg(ended, lease, most, lambda slot: path("runs", slot, root=root))}
+    throughput = throughput_svg(view.figures) if view.figures else ""
+    return {
+        "lease": lease,
+        "throughput": throughput,
+        "plot": duration_svg(ended, lease, most, lambda slot: path("runs", slot, root=root)),
+    }
 
 
 def _fits(action: str, view: JobView) -> bool:

@@ -1,59 +1,31 @@
-"""The overview: how things stand in one sentence, what needs a person, who is there, what runs, what comes next. And
+"""The overview: how things stand in one sentence, what needs attention, who is there, what runs, what comes next. And
 who is there, in full: each scheduler, by its last beat."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from shlex import quote
 from typing import Final
 
 from starlette.requests import Request
 
 from cronce.model import Instant
-from cronce.monitor.alerts import SEVERITIES, Kind, Severity, rank, worst_first
-from cronce.monitor.read_overview import Overview, holders, overview
+from cronce.monitor.figures import figures
+from cronce.monitor.read_overview import CALLS, GuestSeen, Overview, holders, overview
 from cronce.monitor.settings import Settings
 from cronce.monitor.watch_schedulers import missed
-from cronce.protocol.notices import Alert
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import HOST_GONE, HolderSeen, RunSeen
+from cronce.runtime.queries import HOST_GONE, HolderSeen
 from cronce.telling.words import Tone, ago, by_whom, counted, safe, short
 from cronce.value import NamedTuple
 from cronce.web.markup import brief
+from cronce.web.pages.incidents import Card, cards
 from cronce.web.pages.runs import rows_of
 from cronce.web.site import COUNTED, Frame, Shown, root_of, site_of
 from cronce.web.timeline import MOST_DRAWN, picture
 
 RECENT: Final = 12
 RUNNING: Final = 20
-DOUBTS: Final = 5
-"""Of the runs of which nobody knows how they ended, so many stand here; the rest behind a link."""
-
-SEEN_HERE: Final = (Kind.LOST, Kind.UNKNOWN, Kind.IN_DOUBT)
-"""Alerts of what this page shows by itself, slot by slot, whether anybody watches or not."""
-
-_WHERE: Final = {
-    **dict.fromkeys((Kind.GONE, Kind.CROWDED, Kind.SKEW, Kind.SUPERSEDED), "holders"),
-    **dict.fromkeys((Kind.BEAT_SILENT, Kind.BEAT_DOUBLE, Kind.DOUBLED), "others"),
-    **dict.fromkeys((Kind.AMNESIA, Kind.COPIED, Kind.UNREACHABLE, Kind.UNUSABLE), "alerts"),
-    Kind.FLAPPING: "leaders",
-    Kind.IN_DOUBT: "effects",
-}
-"""The page to look at, of what is said of no job. What is said of the store has none but that of alerts."""
-
-
 LIVE: Final = ("alive", "draining", "late")
-
-
-class Todo(NamedTuple):
-    """Something that needs a person, and where to look."""
-
-    severity: Severity
-    title: str
-    text: str
-    way: tuple[str, ...]
-    since: Instant | None = None
-    remedy: str = ""
-    """What to do, or the command that settles it."""
 
 
 class Health(NamedTuple):
@@ -68,12 +40,15 @@ def overview_page(request: Request) -> Flow[Shown]:
     now = seen.now
     there = [beating(line, now) for line in seen.holders]
     silent = silent_ones(there, now)
-    todo = sorted(todos(seen), key=lambda one: rank(one.severity))
+    found = cards(seen)
     running = [run for run in seen.open.runs if run.shown in ("running", HOST_GONE)][:RUNNING]
     return {
         "now": now,
-        "health": health(seen, there, todo, len(index)),
-        "todo": todo,
+        "health": health(seen, there, found, len(index)),
+        "cards": found,
+        "figures": figures((*seen.closed.runs, *seen.attention.runs), now),
+        "prevented": site_of(request).count_prevented(),
+        "guests": seen.guests,
         "holders": [one for one in there if one.state in LIVE or one in silent],
         "running": rows_of(running, now),
         "upcoming": seen.upcoming,
@@ -82,51 +57,6 @@ def overview_page(request: Request) -> Flow[Shown]:
         "picture": drawn,
         "frame": Frame(min(seen.alerts.number, COUNTED), seen.halted),
     }
-
-
-# --- what needs a person --------------------------------------------------------------------------------------------
-
-
-def todos(seen: Overview) -> Iterator[Todo]:
-    if seen.halted:
-        text = f"Everything is paused {by_whom(seen.halted)}: nothing at all is granted until it is resumed."
-        yield Todo("critical", "everything is paused", safe(text), ("jobs",), seen.halted.at, "`cronce resume --all`")
-    alerts = sorted(seen.alerts.alerts, key=worst_first)
-    yield from map(_of_alert, (one for one in alerts if one.kind not in SEEN_HERE))
-    yield from map(_of_run, seen.attention.runs[:DOUBTS])
-    left = seen.attention.number - min(len(seen.attention.runs), DOUBTS)
-    if left:
-        runs = counted(left, "run", more=seen.attention.more)
-        yield Todo("critical", "lost and unknown runs", f"And {runs} of which nobody knows how they ended.", ("runs",))
-    if seen.in_doubt.number:
-        many = counted(seen.in_doubt.number, "effect", more=seen.in_doubt.more)
-        text = f"{many} {'was' if many.startswith('1 effect') else 'were'} begun, and may have happened or not."
-        yield Todo("critical", "effects in doubt", text, ("effects",), None, "`cronce effects` lists them.")
-
-
-def _of_alert(alert: Alert) -> Todo:
-    severity: Severity = next((one for one in SEVERITIES if one == alert.severity), "warning")
-    title = f"{alert.kind.replace('-', ' ')}{': ' if alert.subject else ''}{alert.subject}"
-    return Todo(severity, safe(title), safe(alert.text), where(alert), alert.since, alert.remedy)
-
-
-def where(alert: Alert) -> tuple[str, ...]:
-    """The page to look at; of what a newer cronce says, that of alerts."""
-    kind = next((one for one in Kind if one == alert.kind), None)
-    if kind is None or kind in _WHERE:
-        return (_WHERE[kind] if kind else "alerts",)
-    return ("jobs", alert.subject) if alert.subject else ("holders",)
-
-
-def _of_run(run: RunSeen) -> Todo:
-    words = {
-        "lost": "Whoever had it is gone, and nobody can tell how much of its work was done. Look, then say.",
-        "unknown": "Nobody can tell whether it ran. Look, then say.",
-    }
-    since = run.record.finished if run.record else None
-    command = f"`cronce resolve {quote(run.slot.key)} done`, or `retry`"
-    text = words.get(run.shown, "It cannot be read.")
-    return Todo("critical", f"{run.shown}: {run.slot.key}", text, ("runs", run.slot.key), since, command)
 
 
 # --- who is there -----------------------------------------------------------------------------------------------------
@@ -172,21 +102,31 @@ def _offset(skew: timedelta) -> str:
 # --- how things stand -----------------------------------------------------------------------------------------------
 
 
-def health(seen: Overview, there: Sequence[Beating], todo: Iterable[Todo], jobs: int) -> Health:
+def health(seen: Overview, there: Sequence[Beating], found: Sequence[Card], jobs: int) -> Health:
     """All of it in one sentence. What a crontab calls needs no scheduler."""
     live = sum(one.state in LIVE for one in there)
-    if not jobs and not live and not seen.newest:
+    if not jobs and not live and not seen.newest and not seen.guests:
         return Health("dim", "Nothing has run here yet.")
-    severities = [one.severity for one in todo]
-    silent = silent_ones(there, seen.now)
+    urgent = [one for one in found if not one.snoozed and one.incident.lead.severity != "info"]
+    severities = [one.incident.lead.severity for one in urgent]
+    late = [one for one in there if one.state == "late" and not any(one.name in card.hosts for card in urgent)]
     idle = not live and any(line.seen.is_scheduled for line in seen.upcoming)
-    wrong = [*_silent(silent), *(["no scheduler is alive"] if idle else []), *_needed(severities)]
+    paused = [f"everything is paused {by_whom(seen.halted)}"] if seen.halted else []
+    wrong = [*paused, *_silent(late), *(["no scheduler is alive"] if idle else []), *_needed(urgent)]
     if wrong:
-        bad = idle or "critical" in severities or any(one.state == "dead" for one in silent)
+        bad = idle or paused or "critical" in severities or any(card.hosts for card in urgent)
         return Health("bad" if bad else "odd", safe(_sentence(wrong)))
     last = next((run.record.started for run in seen.newest if run.record and run.record.started), None)
     ran = f", the last run started {ago(last, seen.now)}" if last else ", and nothing has run yet"
-    return Health("good", f"All is well: {counted(jobs, 'job')}, {counted(live, 'scheduler')}{ran}.")
+    there_are = [*([counted(live, "scheduler")] if live or not seen.guests else []), *_guests(seen.guests)]
+    return Health("good", f"All is well: {counted(jobs, 'job')}, {', '.join(there_are)}{ran}.")
+
+
+def _guests(guests: Sequence[GuestSeen]) -> Iterator[str]:
+    """4 of APScheduler, calls from 2 hosts."""
+    kinds = Counter(one.kind for one in guests if one.last is None or one.jobs)
+    for kind, number in kinds.items():
+        yield f"calls from {counted(number, 'host')}" if kind in CALLS else f"{number:,} of {kind}"
 
 
 def _silent(silent: Sequence[Beating]) -> Iterator[str]:
@@ -196,11 +136,12 @@ def _silent(silent: Sequence[Beating]) -> Iterator[str]:
         yield f"{len(silent)} schedulers stopped beating"
 
 
-def _needed(severities: Sequence[Severity]) -> Iterator[str]:
-    grave, lesser = (severities.count(severity) for severity in SEVERITIES[:2])
-    if grave or lesser:
-        need = "thing needs" if grave + lesser == 1 else "things need"
-        yield f"{grave + lesser:,} {need} a person{f', {grave:,} of them critical' if grave and lesser else ''}"
+def _needed(urgent: Sequence[Card]) -> Iterator[str]:
+    if len(urgent) == 1:
+        yield urgent[0].title
+    elif urgent:
+        grave = sum(one.incident.lead.severity == "critical" for one in urgent)
+        yield f"{len(urgent):,} items need attention{f', {grave:,} of them critical' if grave else ''}"
 
 
 def silent_ones(there: Sequence[Beating], now: Instant) -> list[Beating]:

@@ -16,7 +16,7 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.queries import HOST_GONE, WANTED, RunSeen, slot_named, with_hosts
 from cronce.runtime.why import Story, Why, why
 from cronce.telling.story import counted, events, headline, tell_doubts
-from cronce.telling.words import fate, moment, overdue, safe, tone
+from cronce.telling.words import fate, how_long, moment, overdue, safe, tone
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS, Action
 from cronce.web.markup import icon_of
@@ -120,7 +120,7 @@ def run_page(request: Request) -> Flow[Shown]:
         "shown": story.run.shown if story.run else story.case,
         "headline": headline(story, found),
         "steps": [_step(at, text) for at, text in events(story)],
-        "took": record.took(found.now) if record else None,
+        "took": how_long(record, found.now) if record else "",
         "resolved": record is not None and record.resolved,
         "begun": begun,
         "completed": completed,

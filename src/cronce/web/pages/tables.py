@@ -1,4 +1,4 @@
-"""Pages that are one table each: effects, locks, leaders, alerts, those who are watched but not run by us, what an
+"""Pages that are one table each: effects, locks, leaders, those who are watched but not run by us, what an
 audit found, and help."""
 
 from collections.abc import Mapping
@@ -7,17 +7,14 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from cronce.model import Instant
-from cronce.monitor.alerts import worst_first
-from cronce.monitor.read_lists import EffectsPage, alerts, beats, effects_page, held, observed
+from cronce.monitor.read_lists import EffectsPage, beats, effects_page, held, observed
 from cronce.monitor.watch import state
-from cronce.protocol.notices import Alert, Beats
+from cronce.protocol.notices import Beats
 from cronce.runtime.effects.review import EffectSeen, effect, effect_named, names_effect
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import load
 from cronce.telling.documents import Leases
 from cronce.telling.story import verdicts
-from cronce.value import NamedTuple
-from cronce.web.pages.overview import where
 from cronce.web.site import Shown, site_of
 
 # --- effects: what is in doubt comes first, with what to say of it ----------------------------------------------------
@@ -61,45 +58,6 @@ def leases(request: Request, kind: Leases) -> Flow[Shown]:
 
 
 # --- what watchers have to tell ---------------------------------------------------------------------------------------
-
-
-class Told(NamedTuple):
-    """To how many destinations a notice was sent, and when the last time."""
-
-    notice: str
-    to: tuple[str, ...]
-    """Their digests: who reads them may not know the addresses."""
-    sentence: str
-    sent: Instant | None
-    tries: int
-    """At those to which it was not sent."""
-
-
-def alerts_table(_request: Request) -> Flow[Shown]:
-    stand = yield from alerts()
-    cleared = yield from alerts(open=False)
-    return {
-        "now": stand.now,
-        "standing": sorted(stand.alerts, key=worst_first),
-        "cleared": sorted(cleared.alerts, key=lambda one: one.cleared or one.since, reverse=True),
-        "more": stand.more,
-        "where": where,
-        "told_of": told_of,
-    }
-
-
-def told_of(alert: Alert) -> list[Told]:
-    notices = dict.fromkeys(one.notice for one in alert.deliveries.values())
-    return [_told(alert, notice) for notice in notices]
-
-
-def _told(alert: Alert, notice: str) -> Told:
-    meant = {to: one for to, one in alert.deliveries.items() if one.notice == notice}
-    sent = [one.sent for one in meant.values() if one.sent]
-    many = f"{len(meant)} destination{'s' if len(meant) != 1 else ''}"
-    part = many if len(sent) == len(meant) else f"{len(sent)} of {many}"
-    tries = sum(one.tries for one in meant.values() if not one.sent)
-    return Told(notice, tuple(meant), f"sent to {part}", max(sent, default=None), tries)
 
 
 def others_table(_request: Request) -> Flow[Shown]:

@@ -168,6 +168,7 @@ const formed = (one) => `${one.form?.getAttribute("action")} ${one.name} ${one.t
 function settle() {
   localize();
   tick();
+  if (navigator.clipboard) all("[data-copy]", main).forEach((one) => { one.hidden = false; });
   const alerts = main.querySelector("[data-open-alerts]"), count = document.querySelector("[data-alerts]");
   if (alerts) {
     count.textContent = alerts.dataset.openAlerts;
@@ -270,6 +271,12 @@ document.addEventListener("submit", (event) => {
   const question = event.target.dataset.confirm;
   if (question && !confirm(question)) { event.preventDefault(); return; }
   if (event.target.method === "post") setTimeout(() => all("button", event.target).forEach((one) => { one.disabled = true; }));
+});
+
+document.addEventListener("click", async (event) => {
+  if (!event.target.matches("[data-copy]")) return;
+  await navigator.clipboard.writeText(event.target.previousElementSibling.textContent);
+  say("copied");
 });
 
 const current = document.querySelector(".side [aria-current]"); // in a narrow window the menu is a strip

@@ -1,0 +1,304 @@
+"""python -m bench.soak: schedulers that stay up while all around them fails; figures at the start and the end."""
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import venv
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from bench.soak.app import KEEP, STEADY
+from cronce.errors import CronceError
+from cronce.stores import open_store
+from cronce.stores.base import Scan
+from cronce.stores.redis import init
+from cronce.torture.harness import Settings, Torture
+from cronce.torture.means import Hook
+from tests.house.wait import wait_until
+from tests.servers.etcd import Etcd
+from tests.servers.mariadb import MariaDb
+from tests.servers.postgres import Postgres
+from tests.servers.process import Server
+from tests.servers.valkey import DURABLE, Valkey
+
+ROOT: Final = Path(__file__).parents[2]
+OLD: Final = "f314f31"
+"""The commit whose wheel runs beside ours."""
+
+FILE: Final = ROOT / "docs" / "soak.json"
+PAGE: Final = ROOT / "docs" / "explain" / "soak.md"
+HEAD: Final = """# A soak
+
+Written by `make soak MINUTES=60` (here: {minutes} minutes on {date}, at commit {commit}, with a load of {load}). On
+each store two schedulers run {jobs} jobs every second, and keep {keep} runs of each, so that purging never ends.
+Meanwhile `cronce torture` plays half-minute rounds of random faults on one store after the other, with a hard restart
+of the server in each.
+
+- **slots** of those jobs, counted in a file that they append to; *extra* and *missed* must be 0.
+- **switches**: both schedulers began as the wheel of commit `{old}` and were upgraded one after the other while they
+  worked. Then one of them went back to the older release before a round, and came back before the next. The older
+  release cannot read the records of the newer: it says *upgrade cronce*, and leaves those jobs to the other. So after
+  an upgrade, roll back only while a newer process is left.
+- **memory** (MB), **threads** and **files** of the scheduler that stayed up: {warm:.0f} seconds after its start, and at
+  the end.
+"""
+
+ROUND: Final = 30
+"""Slots of a round of torture, one a second."""
+
+WARM: Final = 45.0
+"""Seconds after which a process has all that it needs: what it uses then is the start."""
+
+SAMPLE: Final = 10.0
+"""Seconds between two looks at what they use."""
+
+MARGIN: Final = 3
+"""Slots at both ends that are not counted: the schedulers were on their way."""
+
+GROWTH: Final = 1.15
+"""How much more memory a process may use at the end."""
+
+HANDLES: Final = 3
+"""Threads and files that come and go."""
+
+SERVERS: Final[dict[str, Callable[[], Server] | None]] = {
+    "sqlite": None,
+    "postgresql": Postgres,
+    "valkey": lambda: Valkey(*DURABLE),
+    "mariadb": MariaDb,
+    "etcd": Etcd,
+}
+
+
+class Usage(NamedTuple):
+    memory: float
+    """MB."""
+    threads: int
+    files: int
+
+
+def usage(pid: int) -> Usage:
+    status = dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    return Usage(round(int(status["VmRSS"].split()[0]) / 1024, 1), int(status["Threads"]), files)
+
+
+class Standing(ExitStack):
+    """The two schedulers of a store."""
+
+    def __init__(self, store: str, old: str, folder: Path) -> None:
+        super().__init__()
+        self.store, self.folder = store, folder
+        self._pythons = {"new": sys.executable, "old": old}
+        make = SERVERS[store]
+        self.server = self.enter_context(make()) if make else None
+        self.url = self.server.url if self.server else f"sqlite:///{folder}/cronce.db"
+        if store == "valkey":
+            init(self.url)
+        self.ledger = folder / "ledger"
+        self.rounds: list[tuple[int, str]] = []
+        self.faults: Counter[str] = Counter()
+        self.switches = 0
+        self.codes: list[int] = []
+        self._versions = {"a": "old", "b": "old"}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        for name, version in self._versions.items():
+            self._start(name, version)
+        wait_until(lambda: len(self._lines()) >= 2 + 2 * STEADY)
+        self.first = int(time.time()) + MARGIN
+        self.samples: list[tuple[float, Usage]] = []
+
+    def upgrade(self) -> None:
+        """From the older release to this one, while it works: for a while both are there."""
+        for name in ("b", "a"):
+            time.sleep(MARGIN)
+            self.switch(name)
+        self.began = time.monotonic()
+
+    def sample(self) -> None:
+        """What the scheduler uses that stays up, once it has begun in earnest."""
+        if time.monotonic() > self.began + WARM:
+            self.samples.append((time.monotonic(), usage(self.pid)))
+
+    @property
+    def pid(self) -> int:
+        return self._processes["a"].pid
+
+    def _start(self, name: str, version: str) -> None:
+        with (self.folder / f"log-{name}").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [self._pythons[version], "-W", "ignore", str(ROOT / "bench" / "soak" / "app.py"), self.url,
+                 str(self.ledger), f"{name}-{version}"],
+                stdout=log, stderr=log, cwd=self.folder, env={**os.environ, "XDG_STATE_HOME": str(self.folder)},
+            )  # fmt: skip
+        self.callback(_end, self._processes[name])
+
+    def switch(self, name: str = "b") -> None:
+        """A scheduler stops, as a deploy stops it, and comes back as the other release."""
+        process, before = self._processes[name], len(self._lines())
+        process.terminate()
+        self.codes.append(process.wait(40))
+        self._versions[name] = "old" if self._versions[name] == "new" else "new"
+        self._start(name, self._versions[name])
+        wait_until(lambda: any(line[0] == "up" for line in self._lines()[before:]))
+        self.switches += 1
+
+    def torture(self, seed: int, *, scheduler: bool) -> None:
+        settings = Settings(self.url, ROUND, 4, seed, restart=self._restart(), scheduler=scheduler)
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                result = Torture(settings, Path(folder)).run()
+        except CronceError as error:  # the store did not answer the harness: no verdict, the schedulers go on
+            self.rounds.append((seed, f"not judged: {error}"))
+            return
+        self.faults += Counter({str(kind): count for kind, count in result.faults.items()})
+        self.rounds.append((seed, "kept" if result.passed else f"broken: {[*result.verdicts]}"))
+
+    def _restart(self) -> Hook | None:
+        server = self.server
+        if server is None:
+            return None
+
+        def restart() -> None:
+            server.kill()
+            server.start()
+
+        return restart
+
+    def _lines(self) -> list[list[str]]:
+        return [line.split() for line in self.ledger.read_text().splitlines()] if self.ledger.exists() else []
+
+    def report(self) -> dict[str, Any]:
+        """Count, now that both have had time to run what was late."""
+        last = int(time.time()) - MARGIN
+        time.sleep(10)
+        figures = [figure for _, figure in self.samples] or [usage(self.pid)]
+        for process in self._processes.values():
+            process.terminate()
+        self.codes += [process.wait(40) for process in self._processes.values()]
+        runs = Counter((job, int(at)) for job, at, _ in self._lines() if job != "up")
+        due = [(f"steady-{number}", at) for number in range(STEADY) for at in range(self.first, last + 1)]
+        by = Counter(name for job, _, name in self._lines() if job != "up")
+        return {
+            "store": self.store, "slots": len(due), "extra": sum(max(runs[slot] - 1, 0) for slot in due),
+            "missed": sum(runs[slot] == 0 for slot in due), "runs_by": dict(sorted(by.items())),
+            "kept": self._kept(), "rounds": sum(told == "kept" for _, told in self.rounds),
+            "faults": dict(sorted(self.faults.items())),
+            "broken": [told for _, told in self.rounds if told.startswith("broken")],
+            "not_judged": [told for _, told in self.rounds if told.startswith("not judged")], "switches": self.switches,
+            "start": figures[0]._asdict(), "end": figures[-1]._asdict(), "samples": len(figures),
+            "exit_codes": sorted(set(self.codes)),
+        }  # fmt: skip
+
+    def _kept(self) -> int:
+        """Runs of one job that the store still has."""
+        with closing(open_store(self.url)) as store:
+            return len(store.scan(Scan("run/steady-0/", limit=1000)).cells)
+
+
+def is_good(told: dict[str, Any]) -> bool:
+    start, end = Usage(**told["start"]), Usage(**told["end"])
+    flat = end.memory <= start.memory * GROWTH and all(
+        more <= less + HANDLES for more, less in zip(end[1:], start[1:], strict=True)
+    )
+    return flat and not (told["extra"] or told["missed"] or told["broken"]) and told["exit_codes"] == [0]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def old_release(commit: str) -> str:
+    """The interpreter of an environment with the wheel of an older commit."""
+    place = ROOT / ".venv" / "soak" / commit
+    if not (place / "installed").exists():
+        with tempfile.TemporaryDirectory() as folder:
+            archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
+            subprocess.run(["tar", "x", "-C", folder], input=archive, check=True)
+            venv.create(place, with_pip=True, clear=True)
+            pip = [str(place / "bin" / "pip"), "install", "-q", "--disable-pip-version-check"]
+            subprocess.run([*pip, f"{folder}[postgres,redis,mysql,etcd]"], check=True)
+        (place / "installed").touch()
+    return str(place / "bin" / "python")
+
+
+def soak(minutes: float, stores: Sequence[str]) -> list[dict[str, Any]]:
+    old, dice = old_release(OLD), random.Random()
+    with ExitStack() as stack:
+        standing = []
+        for store in stores:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cronce-soak-")))
+            standing.append(stack.enter_context(Standing(store, old, folder)))
+        for one in standing:
+            one.upgrade()
+        end, number = time.monotonic() + minutes * 60, 0
+        over = threading.Event()
+        sampling = threading.Thread(target=_sample, args=(standing, over))
+        sampling.start()
+        stack.callback(sampling.join)
+        stack.callback(over.set)
+        while time.monotonic() < end or number < len(standing):
+            one = standing[number % len(standing)]
+            one.switch()
+            one.torture(dice.randrange(1_000_000), scheduler=number // len(standing) % 2 == 1)
+            print(f"round {number + 1}, {one.store}: {one.rounds[-1][1]}", file=sys.stderr, flush=True)
+            number += 1
+        over.set()
+        return [each.report() for each in standing]
+
+
+def _sample(standing: Sequence[Standing], over: threading.Event) -> None:
+    while not over.wait(SAMPLE):
+        for one in standing:
+            one.sample()
+
+
+def page(document: dict[str, Any]) -> Iterator[str]:
+    """For the docs."""
+    yield HEAD.format(jobs=STEADY, warm=WARM, **document)
+    yield "\n| store | slots | extra | missed | rounds | faults | switches | runs kept | memory | threads | files |\n"
+    yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+    for told in document["stores"]:
+        start, end = Usage(**told["start"]), Usage(**told["end"])
+        used = (f"{less} → {more}" for less, more in zip(start, end, strict=True))
+        counts = (told[key] for key in ("slots", "extra", "missed", "rounds"))
+        cells = (told["store"], *counts, sum(told["faults"].values()), told["switches"], told["kept"], *used)
+        yield f"| {' | '.join(map(str, cells))} |\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--stores", nargs="+", default=[*SERVERS], choices=SERVERS)
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended
+    began = time.monotonic()
+    told = soak(options.minutes, options.stores)
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    document = {
+        "date": datetime.now(UTC).date().isoformat(), "commit": commit.stdout.strip(), "old": OLD, "keep": KEEP,
+        "minutes": round((time.monotonic() - began) / 60, 1), "load": round(os.getloadavg()[1]), "stores": told,
+    }  # fmt: skip
+    FILE.write_text(json.dumps(document, indent=1) + "\n")
+    PAGE.write_text("".join(page(document)), encoding="utf-8")
+    print("".join(page(document)))
+    return int(not all(map(is_good, told)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

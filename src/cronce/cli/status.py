@@ -1,0 +1,301 @@
+"""cronce status: one screen of the store, who is alive, what runs, what is next, what is wrong. And under it, in full:
+holders, locks, leaders and observed."""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Final
+
+from cronce.cli.runs import remark
+from cronce.cli.session import add_store, looking, nothing, show_table
+from cronce.cli.terminal import Text, Toned, paint, screen, show, table, toned
+from cronce.errors import BadInput, CronceError
+from cronce.look import Status, find_status, status_document
+from cronce.model import Instant, spell
+from cronce.monitor.incidents import incidents
+from cronce.monitor.read_overview import GuestSeen
+from cronce.protocol.notices import Doubled, Observed
+from cronce.runtime import queries
+from cronce.runtime.observe import ObservedSeen, observations
+from cronce.runtime.queries import HeldSeen, HolderSeen, JobLine, RunSeen
+from cronce.schedule import parse_duration
+from cronce.stores import mask
+from cronce.stores.default import choose
+from cronce.telling import documents as told
+from cronce.telling.documents import LEADERS, LOCKS, Leases
+from cronce.telling.words import ago, away, by_whom, counted, short
+
+# --- one screen -------------------------------------------------------------------------------------------------------
+
+ROWS: Final = 5
+"""So many of each are shown, so that it stays one screen."""
+
+NOBODY: Final = Toned("no live scheduler runs it", "bad")
+
+STATUS_EPILOG: Final = """
+It only reads. Each list is cut to five lines; --json has all of it.
+
+examples:
+  cronce status
+  cronce status holders
+  cronce status locks reindex
+"""
+
+add_status_arguments = add_store
+
+
+def run_status(options: argparse.Namespace) -> None:
+    with looking(options) as desk:
+        found = desk.do(find_status())
+    place = mask(choose(options.store).url)
+    show(options, {**status_document(found, place)}, "\n\n".join(filter(None, _screen(found, place))))
+
+
+def _screen(found: Status, place: str) -> Iterator[str]:
+    seen, now = found.overview, found.overview.now
+    running = [run for run in seen.open.runs if run.record and run.record.is_running]
+    waiting = [run for run in seen.open.runs if run not in running]
+    over = [run for run in seen.newest if run.record and run.record.is_closed]
+    yield f"{place}, {counted(found.jobs, 'job')}, {counted(found.prevented, 'duplicate')} prevented, {spell(now)}"
+    yield _part("wrong", list(_wrong(found)), "nothing needs attention")
+    alive = [*(_alive(one, now) for one in seen.holders), *(_guest(one, now) for one in seen.guests)]
+    yield _part("alive", alive, _nobody(found))
+    yield _part("running", [_run_line(run, now) for run in running], "nothing")
+    yield _part("waiting", [_run_line(run, now) for run in waiting])
+    yield _part("next", [_next_line(line, found) for line in seen.upcoming], "no job has a schedule")
+    yield _part("last", [_run_line(run, now) for run in over], "nothing ran yet")
+    for kind, held in ((LOCKS, found.locks), (LEADERS, found.leaders)):
+        yield _part(kind.way, [[one.name, toned(kind.says(one.state)), _holder(one)] for one in held])
+    yield _part("observed", [_observed_line(one) for one in found.observed])
+
+
+def _part(title: str, rows: Sequence[Sequence[Text]], none: str = "") -> str:
+    """A few lines under a title; where there are none, what there is to say of that, if anything."""
+    if not rows:
+        return paint(Toned(title, "dim"), screen()) + f"  {none}" if none else ""
+    more: list[Sequence[Text]] = [[f"… and {len(rows) - ROWS:,} more", *[""] * (len(rows[0]) - 1)]]
+    lines = [*rows[:ROWS], *(more if len(rows) > ROWS else [])]
+    return table([title, *[""] * (len(rows[0]) - 1)], [[f"  {_plain(row[0])}", *row[1:]] for row in lines], screen())
+
+
+def _plain(text: Text) -> str:
+    return text if isinstance(text, str) else text.text
+
+
+def _wrong(found: Status) -> Iterator[list[Text]]:
+    """The worst first, each with the command to look further, or to settle it. What a watcher has told of is one
+    incident for each cause; what it has not told of yet comes after that."""
+    seen, told_of = found.overview, incidents(found.overview.alerts.alerts)
+    if seen.halted:
+        yield ["everything is paused", Toned(by_whom(seen.halted), "bad"), "cronce resume --all"]
+    for one in told_of:
+        yield [one.lead.text, toned(one.lead.severity), one.lead.remedy]
+    slots = {slot for one in told_of for slot in (*one.slots, one.lead.subject)}
+    last = {run.slot.job: run for run in reversed(seen.newest)}
+    failed = [run for run in last.values() if run.shown == "failed"]
+    for run in (*seen.attention.runs, *failed):
+        if run.slot.key not in slots and run.slot.job not in slots:
+            yield [run.slot.key, toned(run.shown), f"cronce why {run.slot.key}"]
+    if seen.in_doubt.number and not any(one.effects for one in told_of):
+        yield [counted(seen.in_doubt.number, "effect", more=seen.in_doubt.more), toned("in doubt"), "cronce resolve"]
+
+
+def _alive(one: HolderSeen, now: Instant) -> list[Text]:
+    life = one.life(now)
+    state = toned(life) if life != "alive" else _state(one)
+    return [one.holder.holder, f"{one.holder.role}, {one.holder.running} of {one.holder.workers} workers busy", state]
+
+
+def _guest(one: GuestSeen, now: Instant) -> list[Text]:
+    """Another scheduler, or a host whose crontab calls."""
+    jobs = ", ".join(job.name for job in one.jobs)
+    return [one.name, f"{one.kind}: {jobs}" if jobs else one.kind, f"ran {ago(one.last, now)}" if one.last else ""]
+
+
+def _nobody(found: Status) -> str:
+    """No scheduler is needed where something else calls the jobs."""
+    scheduled = any(line.seen.is_scheduled for line in found.overview.upcoming)
+    return f"no scheduler{'; start one: `cronce run`' if scheduled else ', and no call within the hour'}"
+
+
+def _next_line(line: JobLine, found: Status) -> list[Text]:
+    assert line.next is not None
+    served = line.seen.name in found.carried or not line.seen.is_scheduled
+    return [line.seen.name, spell(line.next), away(line.next, found.overview.now) if served else NOBODY]
+
+
+def _run_line(run: RunSeen, now: Instant) -> list[Text]:
+    took = run.record.took(now) if run.record else None
+    reason = remark(run, run.record) if run.record else run.trouble
+    return [run.slot.key, toned(run.shown), short(took) if took is not None else "", _holder(run), reason]
+
+
+def _holder(one: RunSeen | HeldSeen) -> str:
+    return one.record.holder if one.record else ""
+
+
+def _observed_line(one: Mapping[str, object]) -> list[Text]:
+    return [str(one["name"]), f"{one['duplicates']:,} of {one['calls']:,} calls were duplicates"]
+
+
+# --- what was only observed -------------------------------------------------------------------------------------------
+
+OBSERVED_EPILOG = """
+Functions under @cron.observe, jobs with mode="observe" and commands of `cronce exec --observe` run as before. This
+shows how often they were called, how many of the calls were duplicates, and who made the last one.
+
+exit codes: 1 there were duplicates (with --since: as recently as that), else 0.
+
+examples:
+  cronce status observed
+  cronce status observed newsletter --cost 0.12           twelve cents for each duplicate
+  cronce status observed --since 1h                       for a monitoring system to call
+"""
+
+
+def add_observed_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="of this function or job only")
+    parser.add_argument("--cost", metavar="AMOUNT", help="what one call costs, in any currency")
+    parser.add_argument("--since", metavar="SPAN", help="exit with 1 only for what is as recent")
+    add_store(parser)
+
+
+def run_observed(options: argparse.Namespace) -> int:
+    cost = None if options.cost is None else _cost(options.cost)
+    since = None if options.since is None else parse_duration(options.since)
+    with looking(options) as desk:
+        now, seen = desk.do(observations(options.name))
+    if options.name is not None and not seen:
+        raise CronceError(f"nothing is on record of {options.name}; `cronce status observed` lists what is")
+    headers = ["name", "calls", "duplicates", *(["cost"] if cost is not None else []), "last duplicate"]
+    document = {"observed": [_observed_document(one, cost) for one in seen]}
+    show_table(options, document, headers, [_observed_row(one, now, cost) for one in seen], "nothing was observed")
+    return int(any(_is_bad(one, now, since) for one in seen))
+
+
+def _is_bad(one: ObservedSeen, now: Instant, since: timedelta | None) -> bool:
+    """What cannot be read is nothing that one could call clean."""
+    if one.observed is None:
+        return True
+    last = _last(one.observed)
+    return last is not None and (since is None or last.at >= now - since)
+
+
+def _last(observed: Observed) -> Doubled | None:
+    return max(observed.recent, key=lambda one: one.at, default=None)
+
+
+def _cost(text: str) -> float:
+    try:
+        cost = float(text)
+    except ValueError:
+        cost = -1.0
+    if not 0 <= cost < float("inf"):
+        raise BadInput(f"--cost is what one call costs, such as 0.12, and this is {text[:40]!r}")
+    return cost
+
+
+def _total(observed: Observed, cost: float) -> float:
+    return round(observed.doubled * cost, 6)
+
+
+def _observed_document(one: ObservedSeen, cost: float | None) -> dict[str, object]:
+    observed = one.observed
+    if observed is None:
+        return {"name": one.name, "unreadable": True}
+    return {**told.observed_document(one.name, observed), "cost": None if cost is None else _total(observed, cost)}
+
+
+def _observed_row(one: ObservedSeen, now: Instant, cost: float | None) -> list[Text]:
+    observed = one.observed
+    if observed is None:
+        return [one.name, Toned("unreadable", "bad"), "", *([] if cost is None else [""]), ""]
+    last = _last(observed)
+    duplicates = Toned(f"{observed.doubled:,}", "bad" if observed.doubled else "good")
+    price = [] if cost is None else [f"{_total(observed, cost):,.2f}"]
+    told = f"{away(last.at, now)} by {last.by}, {last.why}" if last else ""
+    return [one.name, f"{observed.times:,}", duplicates, *price, told]
+
+
+# --- schedulers -------------------------------------------------------------------------------------------------------
+
+
+add_holders_arguments = add_store
+
+
+def run_holders(options: argparse.Namespace) -> None:
+    with looking(options) as desk:
+        now, live = desk.do(queries.holders())
+    headers = ["holder", "role", "workers", "labels", "since", "version", "last beat", "state"]
+    document = {"holders": [told.holder_document(one) for one in live]}
+    show_table(options, document, headers, [_holder_row(one, now) for one in live], "no scheduler is alive")
+
+
+def _holder_row(one: HolderSeen, now: Instant) -> list[Text]:
+    holder = one.holder
+    labels = " ".join(f"{name}={value}" for name, value in sorted(holder.labels.items()))
+    since, beat = spell(holder.since), ago(one.beat, now)
+    return [holder.holder, holder.role, str(holder.workers), labels, since, holder.cronce, beat, _state(one)]
+
+
+def _state(one: HolderSeen) -> Toned:
+    if one.drained is not None:
+        return Toned(f"takes no new work: paused {by_whom(one.drained)}", "odd")
+    return Toned("draining", "odd") if one.holder.draining else toned("alive")
+
+
+# --- locks and leaders ------------------------------------------------------------------------------------------------
+
+
+def _add_arguments(parser: argparse.ArgumentParser, kind: Leases) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help=f"this {kind.noun}, with its history")
+    add_store(parser)
+
+
+def _run(options: argparse.Namespace, kind: Leases) -> None:
+    with looking(options) as desk:
+        found = desk.do(queries.locks() if kind is LOCKS else queries.leaders())
+    never = f"nobody ever {kind.says('held')} a {kind.noun}"
+    if options.name is not None:
+        found = [one for one in found if one.name == options.name]
+        if not found:
+            raise CronceError(f"{never} {options.name[:60]!r}; `cronce status {kind.way}` lists those that there were")
+    page = _page(found, kind, with_history=options.name is not None) if found else nothing(never, options)
+    show(options, {kind.way: [told.held_document(one, kind) for one in found]}, page)
+
+
+def _page(found: list[HeldSeen], kind: Leases, *, with_history: bool) -> str:
+    """The fences of locks are for programs alone."""
+    fence = "" if kind is LOCKS else kind.number
+    page = _table([kind.noun, "state", kind.holder, fence, "since", "until"], [_row(one, kind) for one in found])
+    past = [past for one in found if one.record for past in reversed(one.record.past)]
+    if with_history and past:
+        rows: list[list[Text]] = [
+            [one.holder, str(one.fence or ""), _spelled(one.started), _spelled(one.ended), kind.says(one.end)]
+            for one in past
+        ]
+        page += "\n\n" + _table([f"{kind.says('held')} before by", fence, "from", "to", "end"], rows)
+    return page
+
+
+def _table(headers: list[str], rows: list[list[Text]]) -> str:
+    """Without the column that has no header."""
+    shown = [[cell for header, cell in zip(headers, row, strict=True) if header] for row in rows]
+    return table(list(filter(None, headers)), shown, screen())
+
+
+def _row(one: HeldSeen, kind: Leases) -> list[Text]:
+    state, free = toned(kind.says(one.state)), one.record is None or one.state == "free"
+    until = "" if free else _spelled(one.cell.until)
+    if one.record is None or free or one.state == "resting":
+        return [one.name, state, "", "", "", until]
+    return [one.name, state, one.record.holder, str(one.cell.fence or ""), _spelled(one.record.started), until]
+
+
+def _spelled(instant: Instant | None) -> str:
+    return spell(instant) if instant else ""
+
+
+add_locks_arguments, run_locks = partial(_add_arguments, kind=LOCKS), partial(_run, kind=LOCKS)
+add_leaders_arguments, run_leaders = partial(_add_arguments, kind=LEADERS), partial(_run, kind=LEADERS)

@@ -1,0 +1,228 @@
+"""Incidents as cards: what happened, since when, what it touched, what is certain and what is not, and what to do. On
+the overview in short, and each on a page of its own, with what is known of its slots."""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from shlex import quote
+from typing import Final
+
+from starlette.requests import Request
+
+from cronce.errors import BadInput
+from cronce.model import Instant, Slot
+from cronce.monitor.alerts import Kind, key_of
+from cronce.monitor.incidents import SCHEDULERS, Incident, incident_of, incidents
+from cronce.monitor.read_lists import alerts
+from cronce.monitor.read_overview import Overview, overview
+from cronce.monitor.watch import at_once
+from cronce.protocol.codec import readable
+from cronce.protocol.notices import Alert, decode_alert
+from cronce.runtime.flow import Flow
+from cronce.runtime.queries import load, slot_named
+from cronce.runtime.why import why
+from cronce.telling.story import counted, headline, tell_doubts
+from cronce.telling.words import safe
+from cronce.value import NamedTuple
+from cronce.web.site import COUNTED, Frame, Missing, Shown, site_of
+from cronce.web.timeline import MOST_DRAWN
+
+STEPS: Final = 3
+"""So many effects, and slots, a card has buttons for; its page links to the others."""
+
+TOLD: Final = 5
+"""Of so many slots the page of an incident has the story."""
+
+_OF_RUNS: Final = (Kind.LOST, Kind.UNKNOWN, Kind.FAILED)
+
+_TITLES: Final = {
+    Kind.FAILED: "{} failed",
+    Kind.LATE: "{} is late",
+    Kind.MISSED: "{} missed its slots",
+    Kind.SILENT: "{} has no scheduler",
+    Kind.OVERRUN: "{} takes too long",
+    Kind.NO_PROGRESS: "{} makes no progress",
+    Kind.UNKNOWN: "{} may or may not have run",
+    Kind.IN_DOUBT: "{}: effects in doubt",
+    Kind.CLOCK: "The store's clock jumped",
+    Kind.AMNESIA: "The store forgot",
+    Kind.BEAT_SILENT: "{} stopped beating",
+}
+
+_CERTAIN: Final = {
+    Kind.GONE: "It stopped beating.",
+    Kind.LOST: "The lease expired, and no process runs the slot now.",
+    Kind.UNKNOWN: "No process runs the slot now, and what is done is not repeated.",
+    Kind.STUCK: "The lease ended, and no process runs the slot now.",
+    Kind.FAILED: "The run ended, and its failure is on record.",
+    Kind.MISSED: "The slot did not run.",
+}
+_UNSURE: Final = {
+    Kind.GONE: "Whether the process died, or only lost the store.",
+    Kind.LOST: "How much of its work was done.",
+    Kind.UNKNOWN: "Whether all of its work was done.",
+    Kind.IN_DOUBT: "Whether the effect happened.",
+}
+
+
+class Step(NamedTuple):
+    """Something to do: where one does it here, and the command that does the same."""
+
+    label: str
+    way: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+class Card(NamedTuple):
+    incident: Incident
+    title: str
+    certain: tuple[str, ...]
+    unsure: tuple[str, ...]
+    steps: tuple[Step, ...]
+    snoozed: bool
+
+    @property
+    def way(self) -> tuple[str, ...]:
+        return ("alerts", *self.incident.lead.id.split("/", 1))
+
+    @property
+    def hosts(self) -> list[str]:
+        """The schedulers that are gone."""
+        return [one.subject for one in self.incident.alerts if one.kind == Kind.GONE]
+
+    @property
+    def is_on_record(self) -> bool:
+        """Whether a watcher raised it: then one can say something of it."""
+        return self.incident.lead.times > 0 and self.incident.lead.cleared is None
+
+
+def cards(seen: Overview) -> list[Card]:
+    """The worst first; those that can wait come last."""
+    found = incidents(at_once(seen.survey(), seen.alerts.alerts))
+    return sorted((card_of(one, seen.now) for one in found), key=lambda card: card.snoozed)
+
+
+def card_of(one: Incident, now: Instant) -> Card:
+    kinds = [alert.kind for alert in one.alerts]
+    certain = (text for kind, text in _CERTAIN.items() if kind in kinds)
+    unsure = (text for kind, text in _UNSURE.items() if kind in kinds)
+    doubt = f"Whether {one.effects[0]} happened." if one.effects else ""
+    told = tuple(filter(None, (*unsure, safe(doubt))))
+    return Card(one, title_of(one), tuple(certain), told, tuple(_steps(one)), one.is_snoozed(now))
+
+
+def title_of(one: Incident) -> str:
+    lead = one.lead
+    if lead.cause == SCHEDULERS:
+        return "No scheduler is alive"
+    if lead.cause.startswith("host "):
+        host = lead.cause.removeprefix("host ")
+        gone = any(alert.kind == Kind.GONE for alert in one.alerts)
+        return safe(f"Host {host} is gone" if gone else f"{lead.subject} was on {host}, which was gone")
+    title = next((title for kind, title in _TITLES.items() if kind == lead.kind), "")
+    return safe(title.format(lead.subject) if title else f"{lead.kind.replace('-', ' ')}: {lead.subject}".rstrip(": "))
+
+
+def _steps(one: Incident) -> Iterator[Step]:
+    """Effects in doubt come first: until they are resolved, a retry is stopped by them again."""
+    for name in one.effects[:STEPS]:
+        commands = tuple(f"cronce resolve {quote(safe(name))} {verdict}" for verdict in ("done", "retry"))
+        yield Step(f"Resolve {safe(name)}", ("effects", *name.split("/"), "resolve"), commands)
+    slots = [slot for alert in one.alerts if alert.kind in _OF_RUNS for slot in alert.slots][:STEPS]
+    for key in slots:
+        verdicts = ("retry",) if one.effects else ("done", "retry")
+        commands = tuple(f"cronce resolve {quote(key)} {verdict}" for verdict in verdicts)
+        yield Step(f"{'Retry' if one.effects else 'Resolve'} {key}", ("runs", key, "resolve"), commands)
+    if slots:
+        job = slot_named(slots[0]).job
+        yield Step(f"Rerun {slots[0]}", ("runs", slots[0], "rerun"), (f"cronce rerun {quote(slots[0])}",))
+        yield Step(f"Pause {job}", ("jobs", job, "pause"), (f"cronce pause {job}",))
+
+
+# --- the page of one --------------------------------------------------------------------------------------------------
+
+
+def incident_page(request: Request) -> Flow[Shown]:
+    """Whichever of its alerts is named. One that is over is shown as it was."""
+    wanted, site = request.path_params["id"], site_of(request)
+    seen = yield from overview(1, MOST_DRAWN)
+    standing = at_once(seen.survey(), seen.alerts.alerts)
+    alert = next((one for one in standing if one.id == wanted), None)
+    over = alert is None
+    if alert is None:
+        alert = yield from _stored(wanted)
+        standing = [alert]
+    found = incident_of(alert, standing)
+    stories = []
+    for slot in _named(found.slots[:TOLD]):
+        known = yield from why(slot.job, slot, site.desk.store.traits)
+        if known is not None:
+            (story,) = known.stories
+            effects, doubts = counted(story.effects), list(tell_doubts(story.effects))
+            stories.append({"key": slot.key, "headline": headline(story, known), "effects": effects, "doubts": doubts})
+    card, frame = card_of(found, seen.now), Frame(min(seen.alerts.number, COUNTED), seen.halted)
+    return {"now": seen.now, "card": card, "over": over, "stories": stories, "told_of": told_of, "frame": frame}
+
+
+def _named(keys: Iterable[str]) -> Iterator[Slot]:
+    for key in keys:
+        with suppress(BadInput):  # of a newer cronce
+            yield slot_named(key)
+
+
+def _stored(wanted: str) -> Flow[Alert]:
+    kind, _, subject = wanted.partition("/")
+    if not _KIND.fullmatch(kind):
+        raise Missing(_NO_ALERT, wanted, [])
+    (cell,) = (yield from load([key_of(kind, subject)])).cells
+    alert = readable(cell, decode_alert) if cell.version else None
+    if alert is None:
+        raise Missing(_NO_ALERT, wanted, [])
+    return alert
+
+
+_KIND: Final = re.compile("[a-z-]{1,40}")
+_NO_ALERT: Final = "no alert is called so, or it was over more than a week ago"
+
+
+# --- to whom it was sent ----------------------------------------------------------------------------------------------
+
+
+class Told(NamedTuple):
+    """To how many destinations a notice was sent, and when the last time."""
+
+    notice: str
+    to: tuple[str, ...]
+    """Their digests: who reads them may not know the addresses."""
+    sentence: str
+    sent: Instant | None
+    tries: int
+    """At those to which it was not sent."""
+
+
+def told_of(alert: Alert) -> list[Told]:
+    notices = dict.fromkeys(one.notice for one in alert.deliveries.values())
+    return [_told(alert, notice) for notice in notices]
+
+
+def _told(alert: Alert, notice: str) -> Told:
+    meant = {to: one for to, one in alert.deliveries.items() if one.notice == notice}
+    sent = [one.sent for one in meant.values() if one.sent]
+    many = f"{len(meant)} destination{'s' if len(meant) != 1 else ''}"
+    part = many if len(sent) == len(meant) else f"{len(sent)} of {many}"
+    tries = sum(one.tries for one in meant.values() if not one.sent)
+    return Told(notice, tuple(meant), f"sent to {part}", max(sent, default=None), tries)
+
+
+def alerts_table(_request: Request) -> Flow[Shown]:
+    """All incidents, and the alerts that were cleared of late."""
+    seen = yield from overview(1, MOST_DRAWN)
+    cleared = yield from alerts(open=False)
+    return {
+        "now": seen.now,
+        "cards": cards(seen),
+        "cleared": sorted(cleared.alerts, key=lambda one: one.cleared or one.since, reverse=True),
+        "more": seen.alerts.more,
+        "told_of": told_of,
+        "frame": Frame(min(seen.alerts.number, COUNTED), seen.halted),
+    }

@@ -1,0 +1,174 @@
+"""cronce status and show, on an SQLite file that real runs wrote; and runs in the order they ran."""
+
+import json
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cronce import Cronce
+from cronce.cli import main
+from cronce.clock import SystemClock
+from cronce.model import Mark, Write, holder_cell
+from cronce.protocol.notices import Holder, encode_holder
+from cronce.protocol.record import Outcome, Record, State, encode
+from cronce.runtime.queries import slot_named
+
+LOST = "report@2026-03-28T00:00:00Z"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/cronce.db"
+
+
+@pytest.fixture
+def cron(url: str) -> Cronce:
+    """Three quarters of an hour that ran, one by one."""
+    cron = Cronce(url)
+    sync = cron.job("*/15 * * * *", name="sync", start_within="3650d")(lambda: None)
+    for minute in ("00", "15", "30"):
+        sync.at(f"2026-03-29T01:{minute}:00Z")()
+    return cron
+
+
+def lose(cron: Cronce) -> None:
+    """A run whose process died."""
+    slot, store = slot_named(LOST), cron.at_work().desk.store
+    lost = Record(State.CLOSED, 1, "n", "web-1:1:a", started=slot.at, outcome=Outcome.LOST, reason="its process died")
+    store.swap([Write(slot.cell, 0, encode(lost), at=slot.at, mark=Mark.ATTENTION)], store.load([]).epoch.seen)
+
+
+def said(capsys: pytest.CaptureFixture[str], url: str, *words: str, code: int = 0) -> str:
+    capsys.readouterr()
+    assert main([*words, "--store", url]) == code
+    out, err = capsys.readouterr()
+    return err if code else out
+
+
+def told(capsys: pytest.CaptureFixture[str], url: str, *words: str) -> Any:
+    return json.loads(said(capsys, url, *words, "--json"))
+
+
+def test_one_screen_has_what_is_wrong_alive_running_next_and_last(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = said(capsys, url, "status").rstrip().split("\n\n")
+    assert parts[0].startswith(f"{url}, 1 job, 0 duplicates prevented, 20")
+    assert (parts[1], parts[3]) == ("wrong  nothing needs attention", "running  nothing")
+    assert re.fullmatch(r"alive\n  \S+ +a process: sync  ran (just now|\S+ ago)", parts[2])
+    assert re.fullmatch(r"next\n  sync  20\S+Z  in \S+.*", parts[4])
+    assert re.fullmatch(r"last(\n  sync@2026-03-29T01:(30|15|00):00Z  succeeded  \S+ +\S+){3}", parts[5])
+    assert len(parts) == 6
+
+
+def test_what_is_wrong_comes_with_the_command_that_goes_on(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lose(cron)
+    cron.pause_all("a move", by="ada")
+    with cron.lock("reindex"):
+        shown = said(capsys, url, "status")
+    wrong, held = shown.split("\n\n")[1], shown.split("\n\n")[-1]
+    assert re.fullmatch(
+        rf"wrong\n  everything is paused +by ada at \S+ \(a move\) +cronce resume --all\n"
+        rf"  {LOST} +lost +cronce why {LOST}",
+        wrong,
+    )
+    assert re.fullmatch(r"locks\n  reindex  held  \S+\n", held)
+
+
+def test_a_job_whose_last_run_failed_is_wrong_until_it_ran_well(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("no paper")
+
+    with Cronce(url) as other, pytest.raises(RuntimeError):
+        other.job("*/15 * * * *", name="sync", start_within="3650d")(fail).at("2026-03-29T01:45:00Z")()
+    key = "sync@2026-03-29T01:45:00Z"
+    assert said(capsys, url, "status").split("\n\n")[1] == f"wrong\n  {key}  failed  cronce why {key}"
+    with Cronce(url) as other:
+        other.job("*/15 * * * *", name="sync", start_within="3650d")(lambda: None).at("2026-03-29T02:00:00Z")()
+    assert said(capsys, url, "status").split("\n\n")[1] == "wrong  nothing needs attention"
+
+
+def test_what_runs_is_told_from_what_waits_whatever_became_of_its_host(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slot, store, now = slot_named("sync@2026-03-29T02:00:00Z"), cron.at_work().desk.store, SystemClock().wall()
+    runs = Record(State.RUNNING, 1, "n", "web-1:1:a", started=now)
+    gone = Holder("web-1:1:a", "b", "both", 1, {}, now, "1.0", gone=True)
+    writes = [
+        Write(slot.cell, 0, encode(runs), at=slot.at, mark=Mark.OPEN, ttl=timedelta(minutes=5)),
+        Write(holder_cell("web-1:1:a"), 0, encode_holder(gone), mark=Mark.OPEN, ttl=timedelta(minutes=5)),
+    ]
+    store.swap(writes, store.load([]).epoch.seen)
+    cron.rerun("sync@2026-03-29T01:00:00Z", by="ada")
+    parts = {part.split()[0]: part for part in said(capsys, url, "status").split("\n\n")}
+    assert re.search(rf"{slot.key} +host gone +\S+ +web-1:1:a +\S+", parts["running"])
+    assert re.search(r"sync@2026-03-29T01:00:00Z#\S+ +due +asked for by ada", parts["waiting"])
+
+
+def test_a_list_is_cut_to_five_lines(cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for minute in range(10, 14):
+        cron.job("* * * * *", name="tick", start_within="3650d")(lambda: None).at(f"2026-03-29T01:{minute}:00Z")()
+    last = said(capsys, url, "status").split("\n\n")[-1].splitlines()
+    assert (len(last), last[0], last[-1]) == (7, "last", "  … and 2 more")
+
+
+def test_a_store_that_is_not_there_is_not_made(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nothing has run yet" in said(capsys, url, "status", code=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- one job ----------------------------------------------------------------------------------------------------------
+
+
+def test_show_tells_of_one_job(cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    facts, runs = said(capsys, url, "show", "sync").split("\n\n")
+    names = [line.split("  ")[0] for line in facts.splitlines()]
+    assert names == ["job", "schedule", "next slot", "policies", "run by", "took"]
+    assert "*/15 * * * *: every 15 minutes" in facts
+    assert "calls from outside: cron, `cronce exec`, another scheduler" in facts
+    assert [line.split()[0] for line in runs.splitlines()] == [
+        "slot", "sync@2026-03-29T01:30:00Z", "sync@2026-03-29T01:15:00Z", "sync@2026-03-29T01:00:00Z",
+    ]  # fmt: skip
+    document = told(capsys, url, "show", "sync")
+    (job,) = told(capsys, url, "jobs")["jobs"]
+    assert {**job, "halted": None, "runs": told(capsys, url, "runs", "sync")["runs"]} == document
+    assert "did you mean 'sync'?" in said(capsys, url, "show", "snyc", code=1)
+
+
+def test_show_of_a_slot_is_why(cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    key = "sync@2026-03-29T01:15:00Z"
+    assert told(capsys, url, "show", key) == told(capsys, url, "why", key)
+
+
+# --- in the order they ran --------------------------------------------------------------------------------------------
+
+
+def test_reruns_and_backfills_stand_where_they_ran(cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They stood by their slots: a backfill of last month was to be looked for below all that ran since."""
+    slots = [f"sync@2026-03-29T01:{minute}:00Z" for minute in ("30", "15", "00")]
+    key = cron.rerun(slots[2], by="ada")
+    with cron.start(workers=1):
+        pass
+    ran = [key, *slots]
+    assert [run["slot"] for run in told(capsys, url, "runs", "sync")["runs"]] == ran
+    assert [run["slot"] for run in told(capsys, url, "history")["runs"]] == ran
+    assert [run["slot"] for run in told(capsys, url, "runs", "sync", "-n", "1")["runs"]] == ran[:1]
+    by_slot = [*slots[:2], key, slots[2]]
+    assert [run["slot"] for run in told(capsys, url, "runs", "sync", "--by", "slot")["runs"]] == by_slot
+    assert [run["slot"] for run in told(capsys, url, "runs", "--by", "slot", "-n", "3")["runs"]] == by_slot[:3]
+
+
+def test_the_last_run_may_be_one_by_hand_of_an_older_slot(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = cron.rerun("sync@2026-03-29T01:00:00Z", by="ada")
+    (job,) = told(capsys, url, "jobs")["jobs"]
+    assert (job["last"]["slot"], job["last"]["state"]) == (key, "due")
+    assert key.partition("@")[2] in said(capsys, url, "jobs")
