@@ -116,7 +116,6 @@ def _croner(_: Code, told: "list[Node]") -> Draft | None:
     return Draft(told[0], bodies[0], next(iter(options), None), is_started=not paused)
 
 
-_NUMBER: Final = re.compile(r"\d{1,2}|\*")
 _RULE: Final = Origin("node-schedule", ("RecurrenceRule", MADE))
 _CALLS: Final[dict[Origin, Callable[[Code, "list[Node]"], Draft | None]]] = {
     Origin("node-cron", ("schedule",)): _node_cron,
@@ -233,24 +232,7 @@ def _starts(code: Code, call: "Node") -> "list[Node]":
 
 
 def _pattern(code: Code, when: "Node") -> str | None:
-    if _is_rule(code, when):
-        told = entries(when) | _fields(code, when)
-        fields = [text(told[name]) if name in told else "*" for name in ("minute", "hour", "date", "dayOfWeek")]
-        return f"{fields[0]} {fields[1]} {fields[2]} * {fields[3]}" if all(map(_NUMBER.fullmatch, fields)) else None
-    return code.literal(entries(when).get("rule", when))
-
-
-def _fields(code: Code, when: "Node | None") -> "dict[str, Node]":
-    """What is assigned to a RecurrenceRule: `rule.hour = 1`."""
-    if when is None or when.type != "identifier" or not _is_rule(code, when):
-        return {}
-    found: dict[str, Node] = {}
-    for node in within(code.root, "assignment_expression"):
-        owner, _, name = text(node.child_by_field_name("left")).rpartition(".")
-        value = node.child_by_field_name("right")
-        if owner == text(when) and value is not None:
-            found[name] = value
-    return found
+    return None if _is_rule(code, when) else code.literal(entries(when).get("rule", when))
 
 
 def _what(code: Code, draft: Draft, library: str) -> str:

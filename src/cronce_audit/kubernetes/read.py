@@ -226,19 +226,11 @@ _SPEC = "spec"
 _JOB = "spec.jobTemplate.spec"
 _POD = "spec.jobTemplate.spec.template.spec"
 _HOMES: Final = {
-    **dict.fromkeys(
-        ("schedule", "timeZone", "startingDeadlineSeconds", "concurrencyPolicy", "successfulJobsHistoryLimit",
-         "failedJobsHistoryLimit"), (_SPEC,)
-    ),
-    **dict.fromkeys(
-        ("backoffLimit", "parallelism", "completions", "completionMode", "ttlSecondsAfterFinished", "podFailurePolicy"),
-        (_JOB,),
-    ),
+    **dict.fromkeys(("schedule", "timeZone", "startingDeadlineSeconds", "concurrencyPolicy"), (_SPEC,)),
+    **dict.fromkeys(("backoffLimit", "parallelism", "completions", "completionMode"), (_JOB,)),
     "activeDeadlineSeconds": (_JOB, _POD),
     "suspend": (_SPEC, _JOB),
-    "restartPolicy": (_POD,),
-    "terminationGracePeriodSeconds": (_POD,),
-}  # fmt: skip
+}
 """Where the fields of a CronJob belong; the first is the one that is meant."""
 
 
