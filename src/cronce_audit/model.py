@@ -1,5 +1,6 @@
 """The words of the auditor: places, facts, rules and findings."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -306,3 +307,24 @@ class Installed:
 
     name: str
     """Without its folder."""
+
+
+_DEVELOPMENT: Final = re.compile(
+    r"(?:^|[/._-])(?:dev|development|(?<!usr/)local|override|test)(?:[/._-](?:.*[/._-])?)?"
+    r"(?:[\w-]*\.(?:ya?ml|sh|env)|Dockerfile[\w.-]*|start[\w-]*|[\w-]*entrypoint[\w.-]*)?$"
+)
+"""Files that start something on the machine of whoever works on it: `compose.dev.yml`, `docker/local/django/start`."""
+
+
+def is_for_development(path: str) -> bool:
+    return bool(_DEVELOPMENT.search(path))
+
+
+_OF_PROCESS: Final = re.compile(
+    r"(?i)metric|gauge|cache|heartbeat|keep_?alive|memory|health_?(?:check|monitor)|wake_?up"
+)
+
+
+def is_of_process(path: str, name: str) -> bool:
+    """Whether a job, by its name or that of its file, is about the process it runs in: each process has its own."""
+    return bool(_OF_PROCESS.search("/".join([*path.split("/")[-2:], name])))

@@ -264,6 +264,7 @@ def test_users_differ(tmp_path: Path) -> None:
         ("* * * * * timeout 5m /opt/sync", "info"),
         ("* * * * * systemctl start sync", ""),
         ("* * * * * cd /app && php artisan schedule:run >> /dev/null 2>&1", ""),
+        ("* * * * * php /app/yii schedule/run --scheduleFile=a.php", ""),
         ("* * * * * curl -fsS https://example.org/ping", ""),
         ("* * * * * touch /tmp/alive", ""),
         ("* * * * * date >> /log", ""),

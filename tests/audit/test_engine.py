@@ -143,6 +143,22 @@ def test_examples_and_docs_are_down_one_level(tmp_path: Path, folder: str, sever
     assert [one.severity for one in found if one.rule == "CR404"] == [severity]
 
 
+@pytest.mark.parametrize(
+    ("path", "severity"),
+    [
+        ("compose.yaml", "error"),
+        ("compose.prod.yaml", "error"),
+        ("usr/local/compose.yaml", "error"),
+        ("docker/dev/compose.yaml", "warning"),
+        ("docker-compose.override.yml", "warning"),
+        ("docker/local/compose.yaml", "warning"),
+    ],
+)
+def test_what_is_for_development_is_down_one_level(tmp_path: Path, path: str, severity: str) -> None:
+    beats = "services:\n  beat:\n    image: shop\n    command: celery -A shop beat\n    scale: 2\n"
+    assert [one.severity.word for one in report_on(tmp_path, {path: beats}).findings] == [severity]
+
+
 @pytest.mark.parametrize(("package", "found"), [("shop", True), ("apscheduler", False), ("src/celery", False)])
 def test_a_scheduler_librarys_own_source_is_no_finding(tmp_path: Path, package: str, found: bool) -> None:
     app = """\

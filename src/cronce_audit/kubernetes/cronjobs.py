@@ -141,7 +141,7 @@ def _joined(job: CronJob) -> tuple[str, Severity]:
         late = f"starts more than {format_duration(left)} late, and takes the {deadline.number} s it may,"
         return late if left <= SHORT else "", Severity.INFO
     is_open = deadline is not None and deadline.number is None
-    severity = Severity.WARNING if gap <= SHORT and not is_open else Severity.INFO
+    severity = Severity.WARNING if gap < SHORT and not is_open else Severity.INFO
     return f"takes longer than {format_duration(gap)}", severity
 
 

@@ -120,12 +120,17 @@ def _unexpanded(node: Node, fields: Fields, words: tuple[str, ...], defined: set
     values = [item.get("value") for item in (node.get("env") or node).items]
     if any(re.search(r"\beval\b|\benvsubst\b", word) for word in words):
         values = []
-    if node.get("command") and not _is_interpreted(words):
-        values += [item for key in ("command", "args") for item in (node.get(key) or node).items]
+    if not _is_interpreted(words):
+        told = [item for key in ("command", "args") for item in (node.get(key) or node).items]
+        values += [one for one in told if node.get("command") or _RUNS.search(one.text or "")]
     for value in values:
         found = _SUBSTITUTION.search(value.text) if value and value.text and "\n" not in value.text else None
         if value and found and found[0][2:-1] not in defined:
             yield Field(found[0], fields.place(value))
+
+
+_RUNS: Final = re.compile(r"\$\(\w+ [^)]+\)")
+"""`$(date +%F)`: a command with arguments, which no variable is called."""
 
 
 def _is_interpreted(words: tuple[str, ...]) -> bool:
