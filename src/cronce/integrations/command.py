@@ -356,7 +356,8 @@ class Exec:
         going_on = skipped.kind == "held" or (skipped.outcome and Outcome(skipped.outcome).is_success)
         bad = is_bad(skipped)
         quiet = not bad and (going_on or not named) and not self._job_name
-        further = f"; `cronce why {skipped.slot}` says more, `cronce rerun {skipped.slot}` runs it again" if bad else ""
+        again = f"rerun {skipped.slot}" if desk.store.traits.history else f"resolve {skipped.slot} retry"
+        further = f"; `cronce why {skipped.slot}` says more, `cronce {again}` runs it again" if bad else ""
         self._say(f"{skipped.slot} was not run here: {skipped.reason}{further}", quiet=bool(quiet))
         if skipped.kind == "held" and self._job_name:
             return LATER

@@ -47,7 +47,8 @@ def test_the_second_pod_of_a_job_that_fails_fails_too(cluster: Cluster) -> None:
     assert cluster.run(JOB, exec_words(), backoff_limit=0) == Status("Failed", [3])
     assert ended(cluster.pod(JOB, exec_words())) == (
         76,
-        f"cronce exec: {KEY} was not run here: it is closed: failed, exit code 3\n",
+        f"cronce exec: {KEY} was not run here: it is closed: failed, exit code 3; `cronce why {KEY}` says more,"
+        f" `cronce rerun {KEY}` runs it again\n",
     )
     assert cluster.bodies() == [f"{KEY} 1"]
 
