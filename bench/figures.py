@@ -234,9 +234,17 @@ process, and one process alone asked {alone:.1f} a second. So N schedulers ask a
 """
 
 
+BUSY = """
+**This run was on a busy machine** (load {load}, {cores} cores): what waits for a core, such as the way from the slot to
+the start, is many times what an idle machine shows. Repeat it there before you believe more than the ratios.
+"""
+
+
 def page(document: Mapping[str, Any]) -> Iterator[str]:
     figures = document["figures"]
     yield HEAD.format(**document)
+    if document["load"] > 2 * document["cores"]:
+        yield BUSY.format(**document)
     for chart in CHARTS:
         shown = [bar for bar in chart.bars if f"{chart.name}: {bar.label}" in figures]
         if not shown:

@@ -30,7 +30,7 @@ HOSTS: Final = ("a", "b", "c")
 BEFORE: Final = 2
 """Slots before the fault."""
 
-START: Final = 40.0
+START: Final = 90.0
 """Seconds in which all hosts must be up and one of them must have run something."""
 
 SETTLE: Final = 12.0
@@ -38,6 +38,9 @@ SETTLE: Final = 12.0
 
 ONE_MORE: Final = 1.5
 """Seconds that a run has to show up that should not."""
+
+RESPAWN: Final = 1.0
+"""Seconds after which a process that ended by itself is started again."""
 
 STOP: Final = 10.0
 """Seconds that a host may take to stop."""
@@ -63,6 +66,8 @@ class Counted(NamedTuple):
     """The longest that the harness waited for a core."""
     seconds: float = 0.0
     """From when all hosts were up."""
+    respawned: int = 0
+    """Processes that ended by themselves, and were started again, as any supervisor does."""
     trouble: str = ""
     """Why it could not be played."""
 
@@ -84,6 +89,10 @@ class Cell(ExitStack):
         self.hosts = HOSTS
         self.folder = Path(self.enter_context(tempfile.TemporaryDirectory(prefix="cronce-peers-")))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._wanted: set[str] = set()
+        self._changing = threading.Lock()
+        self._over = threading.Event()
+        self._respawned = 0
         self._struck: Line | None = None
         self._struck_at = 0.0
         self.first = 0
@@ -148,23 +157,40 @@ class Cell(ExitStack):
                 self._command(), cwd=self.folder, env=env, stdout=log, stderr=log, start_new_session=True
             )
         self.callback(_end, self._processes[host])
+        self._wanted.add(host)
 
     def _command(self, *words: str) -> list[str]:
         return [python_of(self.peer.environment), "-m", f"bench.peers.adapters.{self.peer.adapter}", *words]
 
     def send(self, host: str, number: signal.Signals) -> None:
         """To all processes of the host."""
+        if number is signal.SIGKILL:
+            self._unwanted(host)
         os.killpg(self._processes[host].pid, number)
         if number is signal.SIGKILL:
             self._processes[host].wait()
 
     def stop(self, host: str) -> None:
         """As a deploy does: it is asked, and killed if it takes too long."""
+        self._unwanted(host)
         process = self._processes[host]
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(STOP)
         _end(process)
+
+    def _unwanted(self, host: str) -> None:
+        with self._changing:
+            self._wanted.discard(host)
+
+    def _supervise(self) -> None:
+        while not self._over.wait(RESPAWN):
+            for host in self.hosts:
+                with self._changing:
+                    if host in self._wanted and self._processes[host].poll() is not None:
+                        _end(self._processes[host])
+                        self.start(host)
+                        self._respawned += 1
 
     def wait_until_up(self, host: str) -> None:
         ups = sum(line.what == "up" and line.host == host for line in self.lines)
@@ -184,6 +210,10 @@ class Cell(ExitStack):
         self._wait(lambda: self._is_running() or self._ended(), START, "not all hosts started and ran")
         if self._ended():
             raise Trouble(f"a host ended: {self._said()}")
+        supervisor = threading.Thread(target=self._supervise)
+        supervisor.start()
+        self.callback(supervisor.join)
+        self.callback(self._over.set)
         scene = self.scenario
         self.first = (int(time.time() + max(scene.skews) + 0.5) // scene.period + 1) * scene.period
         self.began = time.monotonic()
@@ -247,6 +277,7 @@ class Cell(ExitStack):
             sum(ended[slot] == 0 for slot in slots),
             *self._rerun(lines),
             seconds=round(time.monotonic() - self.began, 1),
+            respawned=self._respawned,
         )
 
     def _rerun(self, lines: list[Line]) -> tuple[str, float | None]:

@@ -78,7 +78,9 @@ def commit() -> str:
 
 def _keep(name: Name, result: dict[str, Any]) -> None:
     with _WRITING:
-        kept = load() | {name: result}
+        kept = load()
+        if name not in kept or "trouble" not in result:  # what could not be played this time takes no result away
+            kept[name] = result
         ordered = [kept[one] for one in _ordered(list(kept))]
         lines = ",\n".join(json.dumps(one) for one in ordered)
         FILE.write_text(f'{{"cells": [\n{lines}\n]}}\n')

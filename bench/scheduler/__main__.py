@@ -52,9 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     lines: list[Line] = []
     for name in options.cases or CASES:
-        lines += _lines(CASES[name], small=options.small)
-        if options.save:
-            options.save.write_text(json.dumps([line.document for line in lines]))
+        for line in _lines(CASES[name], small=options.small):
+            lines.append(line)
+            if options.save:  # what was measured is kept, also if what comes next fails
+                options.save.write_text(json.dumps([line.document for line in lines]))
     print(table(lines))
     return int(not all(line.ok for line in lines))
 

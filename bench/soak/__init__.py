@@ -2,10 +2,10 @@
 
     python -m bench.soak --minutes 60
 
-On each store two schedulers run jobs every second and keep few runs, so that purging never ends. One of them stays up
-the whole time: its memory, threads and file handles are read. Both begin as the older release, and are upgraded one
-after the other while they work. The second one goes back to the older release before a round, and comes back before
-the next: the older cannot read what the newer wrote, and must leave it alone.
+On each store two schedulers run jobs every second, and runs of one job are purged. One of them stays up the whole
+time: its memory, threads and file handles are read. Both begin as the older release, and are upgraded one after the
+other while they work. The second one goes back to the older release before a round, and comes back before the next: the
+older cannot read what the newer wrote, and must leave it alone.
 
 A round is a `cronce torture` of half a minute on one store after the other, with a hard restart of the server in it. A
 file that the jobs append to is counted at the end.

@@ -41,9 +41,9 @@ PAGE: Final = ROOT / "docs" / "explain" / "soak.md"
 HEAD: Final = """# A soak
 
 Written by `make soak MINUTES=60` (here: {minutes} minutes on {date}, at commit {commit}, with a load of {load}). On
-each store two schedulers run {jobs} jobs every second, and keep {keep} runs of each, so that purging never ends.
-Meanwhile `cronce torture` plays half-minute rounds of random faults on one store after the other, with a hard restart
-of the server in each.
+each store two schedulers run {jobs} jobs every second. Meanwhile `cronce torture` plays half-minute rounds of random
+faults on one store after the other, with a hard restart of the server in each, and `cronce purge --keep {keep}` deletes
+runs of one of the jobs.
 
 - **slots** of those jobs, counted in a file that they append to; *extra* and *missed* must be 0.
 - **switches**: both schedulers began as the wheel of commit `{old}` and were upgraded one after the other while they
@@ -111,6 +111,7 @@ class Standing(ExitStack):
         self.faults: Counter[str] = Counter()
         self.switches = 0
         self.codes: list[int] = []
+        self._purges: list[subprocess.Popen[bytes]] = []
         self._versions = {"a": "old", "b": "old"}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         for name, version in self._versions.items():
@@ -154,6 +155,14 @@ class Standing(ExitStack):
         wait_until(lambda: any(line[0] == "up" for line in self._lines()[before:]))
         self.switches += 1
 
+    def purge(self) -> None:
+        """By hand, while all goes on: by itself it happens about once an hour. It takes a minute."""
+        words = [sys.executable, "-m", "cronce", "purge", "steady-0", "--keep", str(KEEP), "--store", self.url]
+        with (self.folder / "log-purge").open("ab") as log:
+            purging = subprocess.Popen(words, stdout=log, stderr=log, cwd=self.folder)
+        self.callback(_end, purging)
+        self._purges.append(purging)
+
     def torture(self, seed: int, *, scheduler: bool) -> None:
         settings = Settings(self.url, ROUND, 4, seed, restart=self._restart(), scheduler=scheduler)
         try:
@@ -184,6 +193,7 @@ class Standing(ExitStack):
         last = int(time.time()) - MARGIN
         time.sleep(10)
         figures = [figure for _, figure in self.samples] or [usage(self.pid)]
+        purges = [purging.wait(120) for purging in self._purges]
         for process in self._processes.values():
             process.terminate()
         self.codes += [process.wait(40) for process in self._processes.values()]
@@ -198,13 +208,16 @@ class Standing(ExitStack):
             "broken": [told for _, told in self.rounds if told.startswith("broken")],
             "not_judged": [told for _, told in self.rounds if told.startswith("not judged")], "switches": self.switches,
             "start": figures[0]._asdict(), "end": figures[-1]._asdict(), "samples": len(figures),
-            "exit_codes": sorted(set(self.codes)),
+            "exit_codes": sorted(set(self.codes)), "purges": purges.count(0),
         }  # fmt: skip
 
     def _kept(self) -> int:
-        """Runs of one job that the store still has."""
-        with closing(open_store(self.url)) as store:
-            return len(store.scan(Scan("run/steady-0/", limit=1000)).cells)
+        """Runs that the store still has of the job that was purged; -1 if it does not answer."""
+        try:
+            with closing(open_store(self.url)) as store:
+                return len(store.scan(Scan("run/steady-0/", limit=1000)).cells)
+        except CronceError:
+            return -1
 
 
 def is_good(told: dict[str, Any]) -> bool:
@@ -253,6 +266,7 @@ def soak(minutes: float, stores: Sequence[str]) -> list[dict[str, Any]]:
         while time.monotonic() < end or number < len(standing):
             one = standing[number % len(standing)]
             one.switch()
+            one.purge()
             one.torture(dice.randrange(1_000_000), scheduler=number // len(standing) % 2 == 1)
             print(f"round {number + 1}, {one.store}: {one.rounds[-1][1]}", file=sys.stderr, flush=True)
             number += 1

@@ -148,7 +148,7 @@ FOREIGN = {
     "flock": "overlap='skip' for flock -n, the default; overlap='wait' for flock",
 }
 """What other schedulers call it → what it is called here: words, and values of theirs. There are no aliases. Case and
-underscores do not matter: `concurrency_policy` is found too. The table in docs/reference/translations.md is this one."""
+underscores do not matter: `concurrency_policy` is found too. docs/reference/translations.md has the same table."""
 
 
 def refuse_foreign(words: Iterable[str], ours: Iterable[str]) -> None:

@@ -24,6 +24,7 @@ from cronce_audit.model import (
     Source,
     Unparsed,
     Unreadable,
+    is_for_development,
     readers,
     rules,
 )
@@ -117,7 +118,8 @@ class _Walk(NamedTuple):
             if entry.is_symlink():
                 continue
             if entry.is_dir():
-                if entry.name not in self.leave_out and not _is_ignored(f"{path}/", ignored):
+                built = path.parts[-2:] == ("build", "lib")  # what setuptools copies
+                if entry.name not in self.leave_out and not built and not _is_ignored(f"{path}/", ignored):
                     yield from self.below(path, ignored)
             elif self._is_wanted(entry) and not _is_ignored(str(path), ignored):
                 yield str(path)
@@ -317,7 +319,8 @@ def _is_of_library(rule: str, facts: Facts) -> bool:
 def _finding(rule: Rule, found: Found, line: Callable[[Place], str]) -> Finding:
     text = line(found.place)
     severity = rule.severity if found.severity is None else found.severity
-    aside = not ASIDE.isdisjoint(PurePosixPath(found.place.path).parts[:-1])
+    path = found.place.path
+    aside = not ASIDE.isdisjoint(PurePosixPath(path).parts[:-1]) or is_for_development(path)
     return Finding(
         rule.id,
         rule.name,

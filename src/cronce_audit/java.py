@@ -37,7 +37,9 @@ class Scheduled:
     place: Place
     lock: ShedLock | None
     is_guarded: bool
-    """A lock of another kind was seen in it, or a condition on it, or it is off unless a setting says when it runs."""
+    """A lock of another kind was seen in it, or it is off unless a setting says when it runs."""
+    is_unclear: bool
+    """A condition stands on it, or a switch in it, that may hold in one instance only."""
     leans_on: tuple[str, ...]
     """Classes that its class uses: a lock may be in them."""
 
@@ -58,7 +60,7 @@ class Enabled:
 
 @dataclass(frozen=True, slots=True)
 class LockingClass:
-    """A class whose code speaks of locks that others see."""
+    """A class whose code speaks of locks that others see; ALL, where something is around every scheduled method."""
 
     name: str
 
@@ -150,6 +152,10 @@ _BEFORE: Final = r"^[ \t]*(?:@[\w.]+(?:\([^)\n]*\))?[ \t]+)*"
 """Other annotations on the same line."""
 _CONDITION: Final = re.compile(_BEFORE + r"@(?:Conditional\w*|Profile\b(?!\(\s*\"!))", re.MULTILINE)
 """`@Profile("!test")` is none: that is everywhere but in tests."""
+_ON: Final = re.compile(r"matchIfMissing\s*=\s*true")
+"""A condition that holds unless somebody says otherwise."""
+_APART: Final = re.compile(r"@Profile\([^)]*(?:job|sched|worker|batch|cron)")
+"""A profile of its own: that is how a program of its own is made out of an application."""
 _LOCKS: Final = (
     "RLock", "SchedulerLock", "edisson", "LockRegistry", "InterProcessMutex", "LockProvider", "LockingTaskExecutor",
     "LeaderInitiator", "LeaderLatch", "LeaderSelector", "LeaderElection", "isLeader", "azelcast", "FencedLock",
@@ -174,8 +180,14 @@ def _read(source: Source) -> Iterator[Enabled | LockingClass | Scheduled]:
     if _speaks_of_lock(source.text):
         is_around_all = "@Aspect" in source.text and "Scheduled" in source.text
         yield LockingClass(ALL if is_around_all else PurePosixPath(source.path).stem)
+    if "@EnableScheduling" in source.text and _APART.search(source.text):
+        yield LockingClass(ALL)
     yield from _switches(source)
-    if source.suffix == ".java" and "@Scheduled" in source.text and _SPRING in source.text:
+    if "@Scheduled" not in source.text or _SPRING not in source.text:
+        return
+    if source.suffix == ".kt":
+        yield from _of_kotlin(source)
+    else:
         root = parse("java", source.text)
         imports = Imports(source.text)
         for method in within(root, "method_declaration"):
@@ -187,7 +199,7 @@ def _switches(source: Source) -> Iterator[Enabled]:
     for name, what in _SWITCHES.items() if "@Enable" in source.text or "@SpringBoot" in source.text else ():
         found = re.search(rf"{_BEFORE}@{name}\b(?P<told>(?:\([^)]*\))?)", source.text, re.MULTILINE)
         if found:
-            conditional = _CONDITION.search(source.text)
+            conditional = _CONDITION.search(source.text) and not _ON.search(source.text)
             place = source.place(source.text.count("\n", 0, found.start()) + 1)
             yield Enabled(what, place, bool(conditional), "AtLeast" in found["told"])
 
@@ -207,9 +219,36 @@ def _method(source: Source, method: "Node", imports: Imports) -> Iterator[Schedu
                 source.place(line(mark), column(mark)),
                 lock,
                 owner is None or ":-}" in text(mark) or _is_guarded(method, owner, imports),
+                owner is not None and _is_unclear(method, owner),
                 tuple(sorted(set(_types(owner)))) if owner else (),
             )
             return
+
+
+_KOTLIN: Final = re.compile(r"@Scheduled\((?P<told>(?:[^()]|\([^()]*\))*)\)(?P<marks>[^{}]*?)\bfun\s+(?P<name>\w+)")
+
+
+def _of_kotlin(source: Source) -> Iterator[Scheduled]:
+    """By their text: what is around the annotation up to the function, and the function up to the next one."""
+    for found in _KOTLIN.finditer(source.text):
+        before = source.text[: found.start()]
+        marks = before[max(before.rfind("}"), before.rfind("{"), 0) :] + found["marks"]
+        body = re.split(r"\n {0,4}(?:@|(?:\w+ )*fun )", source.text[found.end() :], maxsplit=1)[0]
+        owner = before[max(before.rfind("class "), 0) :]
+        named = re.match(r"class (\w+)", owner)
+        cron = re.search(r'cron\s*=\s*"(?P<cron>[^"]*)"', found["told"])
+        least = re.search(r'lockAtLeastFor\w*\s*=\s*"(?P<least>[^"]*)"', marks)
+        place = source.place(before.count("\n") + 1)
+        yield Scheduled(
+            f"{named[1] if named else ''}.{found['name']}",
+            cron["cron"] if cron and "$" not in cron["cron"] else "" if "cron" in found["told"] else None,
+            None,
+            place,
+            ShedLock(place, least["least"] if least else None) if "@SchedulerLock" in marks else None,
+            ":-}" in found["told"] or bool(_ANY_LOCK.search(marks + body)) or _speaks_of_lock(body),
+            bool(_SWITCH.search(body)),
+            tuple(sorted(set(re.findall(r":\s*([A-Z]\w+)", owner)))),
+        )
 
 
 def _is_off(cron: "Node | None") -> bool:
@@ -224,13 +263,19 @@ def _shedlock(source: Source, mark: "Node") -> ShedLock:
 
 
 def _is_guarded(method: "Node", owner: "Node", imports: Imports) -> bool:
-    """A lock, or a switch, in the method or in what it calls in its class; a condition on the class."""
-    if any(_CONDITION.match(text(mark)) for mark in annotations(owner)):
+    """A lock in the method or in what it calls in its class; or a program of its own."""
+    if any(_APART.match(text(mark)) for mark in annotations(owner)):
         return True
     in_process = imports.any("java.util.concurrent.locks")
     others = [name_of(mark) for mark in annotations(method) if not name_of(mark).endswith("Scheduled")]
     spoken = "\n".join([*others, *(word for body in _bodies(method, owner) for word in words(body))])
-    if _speaks_of_lock(spoken) or (_ANY_LOCK.search(spoken) and not in_process):
+    return _speaks_of_lock(spoken) or bool(_ANY_LOCK.search(spoken) and not in_process)
+
+
+def _is_unclear(method: "Node", owner: "Node") -> bool:
+    """A switch in the method or in what it calls in its class; a condition on the class."""
+    marks = [text(mark) for mark in annotations(owner)]
+    if any(_CONDITION.match(mark) and not _ON.search(mark) for mark in marks):
         return True
     conditions = (one for body in _bodies(method, owner) for one in within(body, "if_statement"))
     return any(_SWITCH.search(text(one.child_by_field_name("condition"))) for one in conditions)

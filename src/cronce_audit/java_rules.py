@@ -16,7 +16,7 @@ from cronce.schedule.instant import format_duration
 from cronce_audit.java import ALL, Enabled, LockingClass, QuartzSettings, Scheduled
 from cronce_audit.kubernetes.facts import workloads
 from cronce_audit.kubernetes.workloads import stays_one
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
 from cronce_audit.processes.commands import Started, started
 
 
@@ -69,13 +69,20 @@ def _javas(facts: Facts) -> Sequence[Started]:
 
 def unlocked(facts: Facts) -> Sequence[Scheduled]:
     """Methods that nothing keeps from running in each instance, as far as their code is seen."""
-    switches = [one for one in facts.of(Enabled) if one.what == "scheduling"]
     locking = {one.name for one in facts.of(LockingClass)}
-    if ALL in locking or any(one.is_conditional for one in switches):
-        return []
     return [
-        job for job in facts.of(Scheduled) if not job.lock and not job.is_guarded and not locking & set(job.leans_on)
+        job
+        for job in facts.of(Scheduled)
+        if not job.lock
+        and not job.is_guarded
+        and not locking & {ALL, *job.leans_on}
+        and not is_of_process(job.place.path, job.name)
     ]
+
+
+def _is_unclear(job: Scheduled, facts: Facts) -> bool:
+    """A condition, on it or on the whole of scheduling, may hold in one instance only."""
+    return job.is_unclear or any(one.what == "scheduling" and one.is_conditional for one in facts.of(Enabled))
 
 
 @rule(
@@ -87,7 +94,7 @@ def unlocked(facts: Facts) -> Sequence[Scheduled]:
 def _in_every_instance(facts: Facts) -> Iterator[Found]:
     for job in facts.conclude(unlocked):
         evidence = several(facts, job.place.path)
-        if job.cron is not None and evidence:
+        if job.cron is not None and evidence and not _is_unclear(job, facts):
             message = f"`{job.name}` runs in every instance, and {evidence.how} ({evidence.place})"
             yield Found(job.place, message, evidence.confidence if job.cron else Confidence.MEDIUM)
 
@@ -102,12 +109,24 @@ def _without_lock(facts: Facts) -> Iterator[Found]:
     """A warning where others have one: whoever wrote them expects several instances."""
     locked = [job for job in facts.of(Scheduled) if job.lock]
     for job in facts.conclude(unlocked):
+        if _is_unclear(job, facts):
+            said = (
+                f"`{job.name}` runs in every instance for which its condition holds; the files do not say in how many"
+            )
+            yield Found(job.place, said, Confidence.LOW, remedy=_LOOK)
+            continue
         if job.cron is not None and several(facts, job.place.path):
             continue  # told by CR801
         said = f"`{job.name}` runs once only as long as there is one instance: no lock is seen"
         if locked and job.cron is not None:
             said = f"{said}, and {len(locked)} of the scheduled methods here have one (`{locked[0].name}`)"
         yield Found(job.place, said, severity=Severity.WARNING if locked and job.cron is not None else None)
+
+
+_LOOK: Final = (
+    "look whether it runs in one instance at most; if so, say it: `// cronce: ignore[CR802] …`; or put "
+    "`@SchedulerLock` on the method"
+)
 
 
 @rule(
@@ -121,12 +140,13 @@ def _let_go_too_soon(facts: Facts) -> Iterator[Found]:
     if any(one.what == "locks" and one.has_least for one in facts.of(Enabled)):
         return
     for job in facts.of(Scheduled):
-        if job.lock and job.lock.at_least is None and job.cron is not None:
-            yield Found(
-                job.lock.place,
-                f"the lock of `{job.name}` ends with its body: an instance whose clock is behind by more than that "
-                "takes it again, and runs the same slot",
+        if job.lock and job.lock.at_least is None:
+            again = (
+                "an instance whose clock is behind by more than that takes it again, and runs the same slot"
+                if job.cron is not None
+                else "each instance counts its intervals from its own start, and runs it once in each of them"
             )
+            yield Found(job.lock.place, f"the lock of `{job.name}` ends with its body: {again}")
 
 
 @rule(
@@ -246,7 +266,7 @@ def _not_clustered(facts: Facts) -> Iterator[Found]:
 
 @rule(
     "CR812 quartz-acquires-without-a-lock",
-    Severity.WARNING,
+    Severity.INFO,
     "set `org.quartz.jobStore.acquireTriggersWithinLock = true`",
 )
 def _acquires_without_lock(facts: Facts) -> Iterator[Found]:

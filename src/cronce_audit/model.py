@@ -1,5 +1,6 @@
 """The words of the auditor: places, facts, rules and findings."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -204,8 +205,8 @@ GONE: Final[Mapping[str, str]] = {
     "CR108": "CR107", "CR204": "CR206", "CR303": "CR302", "CR411": "CR410", "CR711": "CR301", "CR712": "CR302",
     "CR713": "CR304", "CR803": "CR802", "CR813": "CR811", "CR655": "CR414",
     **dict.fromkeys((
-        "CR112", "CR213", "CR214", "CR221", "CR402", "CR403", "CR407", "CR421", "CR506", "CR508", "CR510", "CR511",
-        "CR512", "CR603", "CR612", "CR652", "CR653", "CR656", "CR703", "CR704", "CR804", "CR807",
+        "CR112", "CR213", "CR214", "CR221", "CR401", "CR402", "CR403", "CR407", "CR421", "CR506", "CR508", "CR510",
+        "CR511", "CR512", "CR603", "CR612", "CR652", "CR653", "CR656", "CR703", "CR704", "CR804", "CR807",
     ), ""),
 }  # fmt: skip
 """Rules of before, each with the one that it is part of now; "" where nothing looks for it any more."""
@@ -306,3 +307,24 @@ class Installed:
 
     name: str
     """Without its folder."""
+
+
+_DEVELOPMENT: Final = re.compile(
+    r"(?:^|[/._-])(?:dev|development|(?<!usr/)local|override|test)(?:[/._-](?:.*[/._-])?)?"
+    r"(?:[\w-]*\.(?:ya?ml|sh|env)|Dockerfile[\w.-]*|start[\w-]*|[\w-]*entrypoint[\w.-]*)?$"
+)
+"""Files that start something on the machine of whoever works on it: `compose.dev.yml`, `docker/local/django/start`."""
+
+
+def is_for_development(path: str) -> bool:
+    return bool(_DEVELOPMENT.search(path))
+
+
+_OF_PROCESS: Final = re.compile(
+    r"(?i)metric|gauge|cache|heartbeat|keep_?alive|memory|health_?(?:check|monitor)|wake_?up"
+)
+
+
+def is_of_process(path: str, name: str) -> bool:
+    """Whether a job, by its name or that of its file, is about the process it runs in: each process has its own."""
+    return bool(_OF_PROCESS.search("/".join([*path.split("/")[-2:], name])))

@@ -321,6 +321,23 @@ def test_max_instances_above_one_overlaps(made: str, job: str, rules: list[str],
     assert found(tmp_path, text, "CR104", head=HEAD) == rules
 
 
+@pytest.mark.parametrize(
+    ("defaults", "told", "severity"),
+    [
+        ("", "'interval', minutes=1, max_instances=3", Severity.WARNING),
+        ("", "'cron', hour=3, max_instances=3", Severity.INFO),
+        ("job_defaults={'max_instances': 3}", "'interval', minutes=1", Severity.INFO),
+    ],
+)
+def test_an_overlap_is_a_warning_where_the_job_asks_for_it_and_comes_often(
+    tmp_path: Path, defaults: str, told: str, severity: Severity
+) -> None:
+    made = f"BackgroundScheduler(timezone='UTC', {defaults})"
+    code = f"from apscheduler.schedulers.background import BackgroundScheduler\ns = {made}\ns.add_job(print, {told})\n"
+    found = report_on(tmp_path, {"app.py": code}).findings
+    assert [one.severity for one in found if one.rule == "CR104"] == [severity]
+
+
 def test_a_job_that_is_guarded_may_overlap(tmp_path: Path) -> None:
     text = f"{HEAD}s = BackgroundScheduler()\ns.add_job(sync, 'interval', minutes=1, max_instances=3)\n"
     read = report_on(tmp_path, {"app.py": text}).facts

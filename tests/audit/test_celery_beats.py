@@ -193,3 +193,11 @@ app.conf.enable_utc = False
 app.conf.beat_schedule = {{"bill": {{"task": "shop.bill", "schedule": crontab(hour=1, minute=30)}}}}
 """
     assert findings_in(tmp_path, {"shop.py": text}) == []
+
+
+def test_a_beat_inside_the_worker_of_a_developer_is_silent(tmp_path: Path) -> None:
+    tree = {
+        "run.sh": "#!/bin/sh\ncelery -A shop worker -B\n",
+        "docker-compose.override.yml": compose("worker: celery -A shop worker -B"),
+    }
+    assert findings_in(tmp_path, tree, "CR211") == []

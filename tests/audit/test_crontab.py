@@ -98,88 +98,6 @@ def test_lines_that_are_filled_in_later_are_passed_over(tmp_path: Path) -> None:
     assert findings_in(tmp_path, {"etc/cron.d/app": text}) == []
 
 
-# --- CR401: never read ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("path", "line", "found"),
-    [
-        ("etc/cron.d/app", "0 3 * * root /app/x", True),
-        ("etc/cron.d/app", "0 25 * * * root /app/x", True),
-        ("etc/cron.d/app", "0 3 * * 8 root /app/x", True),
-        ("etc/cron.d/app", "0 3 * * * /app/x now", True),
-        ("etc/cron.d/app", "0 3 * * * cd /app && ./x", True),
-        ("etc/cron.d/app", "0 3 * * * root", True),
-        ("etc/cron.d/app", "0 0 3 * * * root /app/x", True),
-        ("etc/cron.d/app", "*/5 * * * * * root /app/x", True),
-        ("etc/cron.d/app", "0 3 * * * root /app/x \\\n  --more", True),
-        ("etc/cron.d/app", "@dayly root /app/x", True),
-        ("etc/cron.d/app", "@every_minute root /app/x", False),
-        ("etc/cron.d/app", "0 3 * * * john.doe /app/x", False),
-        ("etc/cron.d/app", r"0 3 * * * DOMAIN\user /app/x", False),
-        ("etc/cron.d/app", "0 3 * * * App_User /app/x", False),
-        ("etc/cron.d/app", "0 3 * * * svc-app$ /app/x", False),
-        ("etc/cron.d/app", "0 3 * * * backup.sh /app/x", True),
-        ("etc/cron.d/app", "0 3 * * * A=1 /app/x", True),
-        ("etc/cron.d/app", "0 3 * * * $(x) /app/x", True),
-        ("etc/cron.d/app", "0 3 * * * 'x' /app/x", True),
-        ("etc/cron.d/app", "0 3 * * * app_1 /app/x", False),
-        ("etc/cron.d/app", "0 3 31 2 * root /app/x", False),
-        ("etc/cron.d/app", "0 3 * * 5-7 root /app/x", False),
-        ("etc/cron.d/app", "5/15 3 L * * root /app/x", False),
-        ("etc/cron.d/app", "H 3 * * * root /app/x", False),
-        ("crontab", "*/5 * * * * * /app/x", True),
-        ("crontab", "0 3 * * * /app/x now", False),
-        ("crontab", "0 3 * * * 7z a x.7z y", False),
-        ("crontab", "61 * * * * /app/x", True),
-    ],
-)
-def test_a_line_that_no_cron_reads_is_found(tmp_path: Path, path: str, line: str, found: bool) -> None:
-    text = f"0 1 * * * root /app/a\n{line}\n" if path != "crontab" else f"0 1 * * * /app/a\n{line}\n"
-    expected = f"CR401 {path}:{3 if '--more' in line else 2}"
-    assert findings_in(tmp_path, {path: text}, "CR401") == ([expected] if found else [])
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [("0 1 * * * root a\n0 2 * * * root b", ["CR401 etc/cron.d/app:2"]), ("0 1 * * * root a\n# end", [])],
-)
-def test_a_last_line_without_an_end_is_found(tmp_path: Path, text: str, found: list[str]) -> None:
-    """Debian's cron, as measured, then reads nothing of the file; a comment there does no harm."""
-    assert findings_in(tmp_path, {"etc/cron.d/app": text}, "CR401") == found
-
-
-@pytest.mark.parametrize(
-    ("dockerfile", "text", "found"),
-    [
-        (DEBIAN, "5/15 * * * * root /x\n", True),
-        (ALPINE, "5/15 * * * * /x\n", False),
-        (SUPERCRONIC, "5/15 * * * * /x\n", False),
-        (SUPERCRONIC, "*/10 * * * * * /x\n", False),
-        (ALPINE, "*/10 * * * * * /x\n", True),
-        (ALPINE, "0 1 * * * /x", False),
-        (DEBIAN, "0 1 * * * root /x", True),
-        (DEBIAN, "0 1 * * * /x\n", True),
-        (DEBIAN + "RUN crontab /etc/cron.d/app\n", "0 1 * * * /x\n", False),
-        (DEBIAN.replace("/etc/cron.d/app", "/tmp/crontab"), "0 1 * * * /x\n", False),
-        (DEBIAN.replace("COPY", "COPY . .\nCOPY"), "0 1 * * * /x\n", True),
-    ],
-)
-def test_which_cron_reads_it_the_dockerfile_tells(tmp_path: Path, dockerfile: str, text: str, found: bool) -> None:
-    tree = {"Dockerfile": dockerfile, "crontab": text}
-    assert findings_in(tmp_path, tree, "CR401") == (["CR401 crontab:1"] if found else [])
-
-
-def test_what_a_script_hands_to_crontab_has_no_users(tmp_path: Path) -> None:
-    tree = {"Dockerfile": DEBIAN, "crontab": "0 1 * * * /x\n", "start.sh": "crontab /etc/cron.d/app\nexec cron -f\n"}
-    assert findings_in(tmp_path, tree, "CR401") == []
-
-
-def test_of_lines_that_a_backslash_was_to_join_the_first_is_found(tmp_path: Path) -> None:
-    text = "0 1 * * * root /a \\\n  --b \\\n  --c\n0 2 * * * root /d\n"
-    assert findings_in(tmp_path, {"etc/cron.d/app": text}, "CR401") == ["CR401 etc/cron.d/app:2"]
-
-
 # --- CR402: names -----------------------------------------------------------------------------------------------------
 
 
@@ -346,6 +264,7 @@ def test_users_differ(tmp_path: Path) -> None:
         ("* * * * * timeout 5m /opt/sync", "info"),
         ("* * * * * systemctl start sync", ""),
         ("* * * * * cd /app && php artisan schedule:run >> /dev/null 2>&1", ""),
+        ("* * * * * php /app/yii schedule/run --scheduleFile=a.php", ""),
         ("* * * * * curl -fsS https://example.org/ping", ""),
         ("* * * * * touch /tmp/alive", ""),
         ("* * * * * date >> /log", ""),

@@ -1,8 +1,8 @@
 """The engine: facts from all files first, then the rules; what cannot be read is reported; two runs tell the same."""
 
-import subprocess
-import sys
+import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -120,23 +120,18 @@ def test_what_is_nested_too_deeply_is_said_to_be(text: str, tmp_path: Path) -> N
     assert unparsed.place.path == "a.py"
 
 
-def test_each_module_that_others_ask_can_be_imported_first() -> None:
+def test_no_module_needs_one_that_needs_it() -> None:
     """One that only works when another was imported before it breaks the command, and no other test."""
-    package = Path(engine.__file__).parent
-    modules = [
-        ".".join(("cronce_audit", *path.relative_to(package).with_suffix("").parts))
-        for path in sorted(package.rglob("*.py"))
-        if path.parent == package or path.stem in ("facts", "rules", "part")
-    ]
-    code = """
-import sys
-for name in sys.argv[1:]:
-    for known in [one for one in sys.modules if one.startswith("cronce_audit")]:
-        del sys.modules[known]
-    __import__(name)
-"""
-    done = subprocess.run([sys.executable, "-c", code, *modules], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    package = Path(engine.__file__).parents[1]
+    paths = {".".join(path.relative_to(package).with_suffix("").parts): path for path in package.rglob("*.py")}
+    modules = {name.removesuffix(".__init__"): path for name, path in paths.items() if name.startswith("cronce_audit")}
+    needs: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        imports = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)]
+        named = {f"{node.module}.{one.name}" for node in imports for one in node.names}
+        needs[module] = {known for name in named for known in (name, name.rpartition(".")[0]) if known in modules}
+        needs[module] -= {"cronce_audit", module}
+    assert len(list(TopologicalSorter(needs).static_order())) >= len(modules) - 1
 
 
 @pytest.mark.parametrize(
@@ -146,6 +141,22 @@ for name in sys.argv[1:]:
 def test_examples_and_docs_are_down_one_level(tmp_path: Path, folder: str, severity: Severity) -> None:
     found = report_on(tmp_path, {f"{folder}crontab": "0 3 * * * /app/sync\n" * 2}).findings
     assert [one.severity for one in found if one.rule == "CR404"] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("path", "severity"),
+    [
+        ("compose.yaml", "error"),
+        ("compose.prod.yaml", "error"),
+        ("usr/local/compose.yaml", "error"),
+        ("docker/dev/compose.yaml", "warning"),
+        ("docker-compose.override.yml", "warning"),
+        ("docker/local/compose.yaml", "warning"),
+    ],
+)
+def test_what_is_for_development_is_down_one_level(tmp_path: Path, path: str, severity: str) -> None:
+    beats = "services:\n  beat:\n    image: shop\n    command: celery -A shop beat\n    scale: 2\n"
+    assert [one.severity.word for one in report_on(tmp_path, {path: beats}).findings] == [severity]
 
 
 @pytest.mark.parametrize(("package", "found"), [("shop", True), ("apscheduler", False), ("src/celery", False)])

@@ -47,11 +47,10 @@ def test_a_spoilt_file_is_read_or_reported_and_the_rules_cope_with_what_was_read
 
 
 @pytest.mark.parametrize(
-    "suffix", [".py", ".yaml", ".sh", ".js", ".ts", ".java", ".xml", ".timer", ".toml", ".json", ".cfg"]
-)
-@pytest.mark.parametrize(
     "text", ["", "\0\0", "[" * 5_000, "{" * 5_000, "\n" * 1_000, "\ud7ff￿ ", "a: &a [*a, *a]", "(" * 500 + "x"]
 )
-def test_odd_texts_break_no_reader(suffix: str, text: str) -> None:
-    for name in (f"crontab{suffix}", f"Dockerfile{suffix}", f"docker-compose{suffix}", f"app{suffix}"):
-        assert [one for one in read_source(Source(name, text)).unparsed if BUG in one.why] == []
+def test_odd_texts_break_no_reader(text: str) -> None:
+    suffixes = (".py", ".yaml", ".sh", ".js", ".ts", ".java", ".xml", ".timer", ".toml", ".json", ".cfg")
+    names = [f"{stem}{suffix}" for stem in ("crontab", "Dockerfile", "docker-compose", "app") for suffix in suffixes]
+    read = [one for name in names for one in read_source(Source(name, text)).unparsed]
+    assert [one for one in read if BUG in one.why] == []

@@ -50,9 +50,7 @@ def test_a_scheduled_method_runs_in_every_instance(tmp_path: Path) -> None:
             f"{NIGHTLY} void nightly() {{ guarded(); }}", "void guarded() { executor.executeWithLock(this::work, c); }"
         ),
         jobs(f"{NIGHTLY} void nightly() {{ if (!leader.isLeader()) return; work(); }}"),
-        jobs(f"{NIGHTLY} void nightly() {{ if (!enabled) return; work(); }}"),
         jobs(f"{NIGHTLY} @DistributedLock void nightly() {{ work(); }}"),
-        jobs(f"{NIGHTLY} void nightly() {{ work(); }}", marks='@ConditionalOnProperty("jobs")'),
         jobs(f"{NIGHTLY} void nightly() {{ work(); }}", marks='@Profile("jobs")'),
         jobs('@Scheduled(cron = "${jobs.nightly:-}") void nightly() { work(); }'),
         jobs('@Scheduled(cron = "-") void nightly() { work(); }'),
@@ -64,6 +62,70 @@ def test_a_scheduled_method_runs_in_every_instance(tmp_path: Path) -> None:
 )
 def test_a_guard_a_condition_or_another_framework_is_silent(tmp_path: Path, code: str) -> None:
     assert found(tmp_path, code, "CR801", "CR802", "CR802", app=LOCKS_TOO) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "app"),
+    [
+        (jobs(f"{NIGHTLY} void nightly() {{ if (!enabled) return; work(); }}"), SWITCHED_ON),
+        (jobs(f"{NIGHTLY} void nightly() {{ work(); }}", marks='@ConditionalOnProperty("jobs")'), SWITCHED_ON),
+        (
+            jobs(f"{NIGHTLY} void nightly() {{ work(); }}"),
+            SWITCHED_ON.replace("@EnableS", '@ConditionalOnProperty("jobs")\n@EnableS'),
+        ),
+    ],
+)
+def test_a_condition_that_cannot_be_judged_is_information_to_look_at(tmp_path: Path, code: str, app: str) -> None:
+    told = report_on(tmp_path, {APP: app, JOBS: code, "compose.yaml": THREE}).findings
+    assert [(one.rule, one.severity, one.confidence) for one in told] == [("CR802", Severity.INFO, Confidence.LOW)]
+
+
+def test_a_condition_that_holds_by_default_is_none(tmp_path: Path) -> None:
+    app = SWITCHED_ON.replace("@EnableS", '@ConditionalOnProperty(name = "jobs", matchIfMissing = true)\n@EnableS')
+    assert found(tmp_path, jobs(f"{NIGHTLY} void nightly() {{ work(); }}"), "CR801", app=app) == ["CR801:6"]
+
+
+KOTLIN = """\
+import org.springframework.scheduling.annotation.Scheduled
+
+@Component
+class Jobs(private val mails: Mails) {
+    @Scheduled(cron = "0 0 3 * * *")
+    MARKS
+    fun nightly() {
+        BODY
+    }
+
+    @Scheduled(fixedDelay = 60000)
+    fun often() = mails.send()
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("marks", "body", "says"),
+    [
+        ("", "mails.send()", ["CR801 Jobs.kt:5", "CR802 Jobs.kt:11"]),
+        ('@SchedulerLock(name = "a", lockAtLeastFor = "1m")', "mails.send()", ["CR802 Jobs.kt:11"]),
+        ('@SchedulerLock(name = "a")', "mails.send()", ["CR802 Jobs.kt:11", "CR805 Jobs.kt:5"]),
+        ("", "if (lock.tryLock()) mails.send()", ["CR802 Jobs.kt:11"]),
+        ("", "if (!enabled) return", ["CR802 Jobs.kt:11", "CR802 Jobs.kt:5"]),
+    ],
+)
+def test_kotlin(tmp_path: Path, marks: str, body: str, says: list[str]) -> None:
+    code = KOTLIN.replace("MARKS", marks).replace("BODY", body)
+    tree = {"App.kt": SWITCHED_ON, "Jobs.kt": code, "compose.yaml": THREE}
+    assert sorted(findings_in(tmp_path, tree, "CR801", "CR802", "CR805")) == says
+
+
+def test_a_lock_that_ends_with_a_job_of_a_fixed_rate_is_told_too(tmp_path: Path) -> None:
+    code = jobs('@SchedulerLock(name = "a") @Scheduled(fixedRate = 1000) void a() { work(); }')
+    assert found(tmp_path, code, "CR805", app=LOCKS_TOO) == ["CR805:6"]
+
+
+@pytest.mark.parametrize("method", ["reportMetrics", "refreshCache"])
+def test_a_method_about_its_own_instance_is_silent(tmp_path: Path, method: str) -> None:
+    assert found(tmp_path, jobs(f"{NIGHTLY} void {method}() {{ work(); }}"), "CR801", "CR802") == []
 
 
 def test_not_in_tests_is_no_condition(tmp_path: Path) -> None:

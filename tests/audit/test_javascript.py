@@ -68,7 +68,6 @@ def test_a_job_of_any_library_runs_in_every_process(tmp_path: Path, code: str, l
         "// cron.schedule('0 3 * * *', () => work());\nconst name = 'node-cron';\n",
         "import { Queue } from 'bullmq';\nnew Queue('q').add('x', {}, { repeat: { pattern: '0 3 * * *' } });\n",
         "import Agenda from 'agenda';\nnew Agenda().every('3 minutes', 'x');\n",
-        "const cron = require('node-cron');\ncron.schedule('0 3 * * *', () => work(), options);\n",
         "const cron = require('node-cron');\ncron.schedule('0 3 * * *', () => work(), { distributed: true });\n",
     ],
 )
@@ -96,23 +95,71 @@ HEAD = "const cron = require('node-cron');\n"
             "async function guarded() { if (await mutex.tryAcquire()) work(); }\n"
         ),
         "cron.schedule('0 3 * * *', async () => { if (!election.isLeader()) return; work(); });\n",
-        "if (process.env.RUN_CRON) cron.schedule('0 3 * * *', () => work());\n",
         (
             "if (process.env.NODE_ENV === 'production' && process.env.NODE_APP_INSTANCE === '0') {\n"
             "  cron.schedule('0 3 * * *', () => work());\n}\n"
         ),
-        "if (process.env.NODE_ENV === 'prod' && process.env.ROLE === 'a') cron.schedule('0 3 * * *', () => work());\n",
-        "config.jobs.enabled && cron.schedule('0 3 * * *', () => work());\n",
-        "function start() {\n  if (!isJobNode) return;\n  cron.schedule('0 3 * * *', () => work());\n}\nstart();\n",
         "function start() {\n  cron.schedule('0 3 * * *', () => work());\n}\nif (process.env.pm_id === '0') start();\n",
-        "cron.schedule('0 3 * * *', () => { if (process.env.ROLE !== 'jobs') return; work(); });\n",
-        "function add(body) {\n  cron.schedule('0 3 * * *', body);\n}\nadd(work);\n",
-        "function add(body) {\n  cron.schedule('0 3 * * *', () => body());\n}\nadd(work);\n",
-        "cron.schedule('0 3 * * *', container.resolve('nightly'));\n",
     ],
 )
 def test_a_guard_is_respected(tmp_path: Path, code: str) -> None:
     assert findings_in(tmp_path, {**CLUSTER, "app.js": HEAD + code}, "CR701", "CR702") == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if (process.env.RUN_CRON) cron.schedule('0 3 * * *', () => work());\n",
+        "if (process.env.NODE_ENV === 'prod' && process.env.ROLE === 'a') cron.schedule('0 3 * * *', () => work());\n",
+        "config.jobs.enabled && cron.schedule('0 3 * * *', () => work());\n",
+        "function start() {\n  if (!isJobNode) return;\n  cron.schedule('0 3 * * *', () => work());\n}\nstart();\n",
+        "cron.schedule('0 3 * * *', () => { if (process.env.ROLE !== 'jobs') return; work(); });\n",
+        "function add(body) {\n  cron.schedule('0 3 * * *', body);\n}\nadd(work);\n",
+        "function add(body) {\n  cron.schedule('0 3 * * *', () => body());\n}\nadd(work);\n",
+        "cron.schedule('0 3 * * *', container.resolve('nightly'));\n",
+        "cron.schedule('0 3 * * *', () => work(), options);\n",
+        "cron.schedule('0 3 * * *', async () => { if ((await Report.find()).isLocked) return; work(); });\n",
+    ],
+)
+def test_a_guard_that_cannot_be_judged_is_information_to_look_at(tmp_path: Path, code: str) -> None:
+    told = report_on(tmp_path, {**CLUSTER, "app.js": HEAD + code}).findings
+    assert [(one.rule, one.severity, one.confidence) for one in told] == [("CR702", Severity.INFO, Confidence.LOW)]
+
+
+def test_a_condition_in_another_file_that_asks_for_a_test_is_none(tmp_path: Path) -> None:
+    tree = {
+        "app.js": "const { startJobs } = require('./jobs');\nif (config.env !== 'test') startJobs();\n",
+        "jobs.js": f"{HEAD}const startJobs = () => {{ cron.schedule('0 3 * * *', () => work()); }};\n",
+    }
+    assert findings_in(tmp_path, {**CLUSTER, **tree}, "CR701", "CR702") == ["CR701 jobs.js:2"]
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "found"),
+    [
+        ("jobs/scheduler.js", "setInterval(async () => { await sender.run(); }, 60 * 1000);\n", True),
+        ("server.js", "setInterval(() => { runFeeReminders(); }, 30 * 60 * 1000);\n", True),
+        ("server.js", "setInterval(runFeeReminders, EVERY);\n", True),
+        ("server.js", "setInterval(() => { runFeeReminders(); }, 5_000);\n", False),
+        ("server.js", "setInterval(() => { requests.clear(); }, 60_000);\n", False),
+        ("jobs/lock.js", "setInterval(() => { this.heartbeat(); }, 60_000);\n", False),
+        ("jobs/clock.js", "setInterval(() => { window.alert('reminder'); }, 60_000);\n", False),
+        ("server.js", "setInterval(() => { redlock.using(['a'], 5, () => remind()); }, 60_000);\n", False),
+    ],
+)
+def test_a_timer_whose_names_say_that_it_is_a_job_is_one(tmp_path: Path, path: str, code: str, found: bool) -> None:
+    told = report_on(tmp_path, {path: code}).findings
+    assert [(one.rule, one.severity) for one in told] == [("CR702", Severity.INFO)] * found
+
+
+@pytest.mark.parametrize("path", ["metrics/report.js", "cache.js", "memory.monitor.js"])
+def test_a_job_about_its_own_process_is_silent(tmp_path: Path, path: str) -> None:
+    assert report_on(tmp_path, {path: HEAD + "cron.schedule('0 3 * * *', () => work());\n"}).findings == []
+
+
+def test_a_timer_in_several_processes_is_information(tmp_path: Path) -> None:
+    told = report_on(tmp_path, {**CLUSTER, "app.js": "setInterval(() => sendReminders(), 3600 * 1000);\n"}).findings
+    assert [(one.rule, one.severity) for one in told] == [("CR701", Severity.INFO)]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +214,6 @@ def test_a_cron_method_of_nest_runs_in_every_process(tmp_path: Path) -> None:
     "marks",
     [
         "@Cron('0 3 * * *') @DistributedLock('nightly', 5000)",
-        "@Cron('0 3 * * *', { disabled: !process.env.JOBS })",
         "@Interval(1000)",
         "@Timeout(1000)",
         "@OnEvent('cron')",
@@ -175,6 +221,14 @@ def test_a_cron_method_of_nest_runs_in_every_process(tmp_path: Path) -> None:
 )
 def test_other_methods_of_nest_are_silent(tmp_path: Path, marks: str) -> None:
     assert nest(tmp_path, marks) == []
+
+
+@pytest.mark.parametrize(
+    ("marks", "rule"),
+    [("@Cron('0 3 * * *', { disabled: !process.env.JOBS })", "CR702"), ("@Interval(60_000)", "CR701")],
+)
+def test_methods_of_nest_that_are_told_as_information(tmp_path: Path, marks: str, rule: str) -> None:
+    assert nest(tmp_path, marks) == [f"{rule} src/tasks.ts:9"]
 
 
 def test_a_lock_in_the_service_that_a_method_uses_is_respected(tmp_path: Path) -> None:
@@ -208,13 +262,13 @@ def test_a_program_that_runs_once_beside_one_that_runs_often_is_told_apart(tmp_p
               { script: 'worker.js', instances: 1 },
             ] };
             """,
-        "server.js": "const db = require('./db');\nrequire('./shared/heartbeat');\n",
-        "worker.js": "require('./nightly');\nrequire('./shared/heartbeat');\n",
+        "server.js": "const db = require('./db');\nrequire('./shared/report');\n",
+        "worker.js": "require('./nightly');\nrequire('./shared/report');\n",
         "db.js": "",
         "nightly.js": HEAD + "cron.schedule('0 3 * * *', () => work());\n",
-        "shared/heartbeat.js": HEAD + "cron.schedule('*/5 * * * *', () => work());\n",
+        "shared/report.js": HEAD + "cron.schedule('*/5 * * * *', () => work());\n",
     }
-    assert findings_in(tmp_path, tree, "CR701") == ["CR701 shared/heartbeat.js:2"]
+    assert findings_in(tmp_path, tree, "CR701") == ["CR701 shared/report.js:2"]
 
 
 def test_a_program_that_is_kept_at_one_process_is_silent(tmp_path: Path) -> None:

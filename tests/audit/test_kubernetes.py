@@ -41,8 +41,9 @@ def test_a_cronjob_that_says_nothing_is_told_each_thing_once(tmp_path: Path) -> 
         ("*/5 * * * *", "", Severity.WARNING),
         ("*/5 * * * *", "      activeDeadlineSeconds: 900", Severity.WARNING),
         ("*/5 * * * *", "      activeDeadlineSeconds: 300", Severity.INFO),
-        ("0 * * * *", "", Severity.WARNING),
-        ("@hourly", "", Severity.WARNING),
+        ("*/30 * * * *", "", Severity.WARNING),
+        ("0 * * * *", "", Severity.INFO),
+        ("@hourly", "", Severity.INFO),
         ("@every 10m", "", Severity.WARNING),
         ("0 */2 * * *", "", Severity.INFO),
         ("0 3 * * ?", "", Severity.INFO),
@@ -211,6 +212,11 @@ def test_a_shell_or_a_variable_of_kubernetes_is_silent(tmp_path: Path, command: 
 
 def test_arguments_for_an_entrypoint_that_is_not_seen_are_silent(tmp_path: Path) -> None:
     assert _found(tmp_path, changed(CRONJOB, "command: [report, --all]", "args: [$(date)]")) == []
+
+
+def test_arguments_that_no_variable_can_be_called_are_told_whatever_the_entrypoint(tmp_path: Path) -> None:
+    text = changed(CRONJOB, "command: [report, --all]", 'args: [--to, "/out/$(date +%F).txt"]')
+    assert [one.partition(":")[0] for one in _found(tmp_path, text)] == ["CR507"]
 
 
 @pytest.mark.parametrize(

@@ -1004,15 +1004,15 @@ def test_many_functions_that_call_many_are_asked_in_no_time(tmp_path: Path) -> N
     """Twelve to the power of six ways lead to the start; the one that counts is behind none of the conditions."""
     layers = [
         f"def f{layer}_{number}(x):\n"
-        + "".join(f"    f{layer + 1}_{(number + step) % 40}(x)\n" for step in range(12))
+        + "".join(f"    f{layer + 1}_{(number + step) % 16}(x)\n" for step in range(12))
         + f"    if x > {number}:\n        f{layer + 1}_{number}(x)\n"
         for layer in range(5)
-        for number in range(40)
+        for number in range(16)
     ]
-    ends = [f"def f5_{number}(x):\n    scheduler.start()\n" for number in range(40)]
+    ends = [f"def f5_{number}(x):\n    scheduler.start()\n" for number in range(16)]
     app = "\n".join([STARTING.replace("scheduler.start()\n", ""), *layers, *ends, "f0_0(1)\n"])
     found = ours(tmp_path, {"app.py": app, "Procfile": FOUR})
-    assert len(found) == 40
+    assert len(found) == 16
     assert {one.split()[0] for one in found} == {"CR201"}
 
 
@@ -1146,6 +1146,60 @@ def test_an_update_that_starts_the_new_copy_first_runs_two_schedulers(tmp_path: 
     assert findings_in(tmp_path, tree, "CR611") == ["CR611 docker-compose.prod.yml:7"]
     tree["docker-compose.yml"] = tree["docker-compose.yml"].replace("production", "base")
     assert findings_in(tmp_path, tree, "CR611") == []
+
+
+_ONE_UVICORN = "uvicorn app:app --host 0.0.0.0"
+
+
+@pytest.mark.parametrize(
+    ("deployed", "found"),
+    [
+        ({"Dockerfile": f"FROM python\nCMD {_ONE_UVICORN}\n"}, []),
+        ({"compose.yaml": f"services:\n  web:\n    image: shop\n    command: {_ONE_UVICORN}\n"}, []),
+        ({"web.service": f"[Service]\nExecStart=/usr/bin/{_ONE_UVICORN}\n"}, []),
+        ({"Procfile": f"web: {_ONE_UVICORN}\n"}, ["CR206 jobs.py:5"]),
+        ({"Procfile": f"web: {_ONE_UVICORN} --workers 1\n"}, []),
+        ({"run.sh": f"#!/bin/sh\n{_ONE_UVICORN}\n"}, []),
+        (
+            {
+                "Dockerfile": f"FROM python\nCMD {_ONE_UVICORN}\n",
+                "other.py": "import redis\n\ndef report():\n"
+                "    with redis.Redis().lock('report', timeout=9):\n        pass\n",
+            },
+            ["CR206 jobs.py:5"],
+        ),
+    ],
+)
+def test_one_process_that_is_deployed_is_fine_unless_more_are_expected(
+    tmp_path: Path, deployed: Mapping[str, str], found: list[str]
+) -> None:
+    assert findings_in(tmp_path, {"app.py": FLASK, "jobs.py": JOBS} | dict(deployed), "CR206") == found
+
+
+@pytest.mark.parametrize(
+    ("guard", "deployed", "severity"),
+    [
+        ("", {}, "info"),
+        ("if 'runserver' in sys.argv: ", {}, "info"),
+        (
+            "",
+            {"compose.yaml": "services:\n  web:\n    image: shop\n    command: python manage.py runserver\n"},
+            "warning",
+        ),
+    ],
+)
+def test_ready_is_a_warning_where_two_processes_are_seen(
+    tmp_path: Path, guard: str, deployed: Mapping[str, str], severity: str
+) -> None:
+    ready = "import sys\nfrom django.apps import AppConfig\n\nclass Shop(AppConfig):\n    def ready(self):\n"
+    tree = {
+        "manage.py": "import django\n",
+        "shop/__init__.py": "",
+        "shop/apps.py": f"{ready}        from shop.jobs import scheduler\n        {guard}scheduler.start()\n",
+        "shop/jobs.py": JOBS.replace("scheduler.start()\n", ""),
+    }
+    told = [one for one in report_on(tmp_path, tree | dict(deployed)).findings if one.rule == "CR206"]
+    assert [one.severity.word for one in told] == [severity]
 
 
 @pytest.mark.parametrize(("guard", "found"), [("", ["CR521"]), ("if settings.JOBS: ", [])])

@@ -134,7 +134,7 @@ SHAPES = {
             "class AppConfig(AppConfig):\n    def ready(self):\n        from . import jobs\n"
             "        if os.environ.get('RUN_MAIN', None) != 'true':\n            jobs.start()\n",
         },
-        ["CR206 shop/jobs.py:6"],
+        [],
     ),
     "ready, in the reloader's child or in production": (
         {

@@ -39,6 +39,11 @@ def test_what_git_ignores_is_not_read(tmp_path: Path) -> None:
     ]
 
 
+def test_what_setuptools_copied_is_not_read(tmp_path: Path) -> None:
+    grow(tmp_path, "build/lib/app.py", "build/app.py", "lib/app.py")
+    assert list(files(tmp_path, [])) == ["build/app.py", "lib/app.py"]
+
+
 def test_a_gitignore_speaks_of_its_own_folder_only(tmp_path: Path) -> None:
     grow(tmp_path, "one/x.py", "two/x.py", "x.py")
     (tmp_path / "one/.gitignore").write_text("/x.py\n")

@@ -291,10 +291,13 @@ def test_a_slot_that_a_step_stopped_says_so_and_goes_on_when_somebody_has_looked
         assert story[3] == "  its effects: 1 in doubt, 1 done"
         assert story[4].startswith(f"    {name}, begun by ")
         assert story[4].endswith(": ConnectionError: no answer")
-        assert story[5:] == [
+        assert story[5:8] == [
             f"      it happened:  cronce resolve '{name}' done",
             f"      it did not:   cronce resolve '{name}' retry",
+            "  the end of its output:",
         ]
+        assert story[8] == "    | Traceback (most recent call last):"
+        assert 'raise ConnectionError("no answer")' in "\n".join(story[9:])
         assert "Of its effects 1 in doubt: `cronce effects billing` says which." in say("why", "billing")
         document = say.json("why", SLOT.key)
         (slot,) = document["slots"]

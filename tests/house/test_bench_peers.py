@@ -21,7 +21,13 @@ def counted(folder: Path, *lines: str, struck: str = "") -> Counted:
     (folder / "ledger").write_text("".join(f"{line}\n" for line in lines))
     line = Line("begin", 3, struck, 0.0) if struck else None
     cell: Any = SimpleNamespace(
-        lines=read(folder), _slots=[3, 6, 9], scenario=THREE, _struck=line, _struck_at=0.1, began=0.0
+        lines=read(folder),
+        _slots=[3, 6, 9],
+        scenario=THREE,
+        _struck=line,
+        _struck_at=0.1,
+        began=0.0,
+        _respawned=0,
     )
     cell._rerun = lambda found: Cell._rerun(cell, found)
     return Cell._counted(cell)._replace(seconds=0.0)

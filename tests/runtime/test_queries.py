@@ -44,8 +44,11 @@ def test_runs_come_newest_first_across_jobs_with_those_by_hand(desk: Desk, clock
     for wanted in (slot("mail", 0), slot("billing", 1), slot("mail", 2), slot("billing", 1, "again")):
         ran(desk, wanted)
     newest = ["mail@12:00:02Z", "billing@12:00:01Z#again", "billing@12:00:01Z", "mail@12:00:00Z"]
-    assert keys(desk.do(runs(None, None, 10))) == newest
-    assert keys(desk.do(runs(None, None, 3))) == newest[:3]
+    assert keys(desk.do(runs(None, None, 10, "slot"))) == newest
+    assert keys(desk.do(runs(None, None, 3, "slot"))) == newest[:3]
+    ran_last = ["billing@12:00:01Z#again", "mail@12:00:02Z", "billing@12:00:01Z", "mail@12:00:00Z"]
+    assert keys(desk.do(runs(None, None, 10))) == ran_last
+    assert keys(desk.do(runs(None, None, 3))) == ran_last[:3]
     assert keys(desk.do(runs("mail", None, 10))) == ["mail@12:00:02Z", "mail@12:00:00Z"]
     assert desk.do(runs("nobody", None, 10)) == []
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -62,6 +63,9 @@ def serve(module: str, *beat: str) -> None:
             one.terminate()
 
     signal.signal(signal.SIGTERM, stop)
+    while all(one.poll() is None for one in both):  # a host whose beat or worker ended is started again as a whole
+        time.sleep(0.2)
+    stop()
     for one in both:
         one.wait()
     os._exit(0)

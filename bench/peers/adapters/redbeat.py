@@ -4,15 +4,15 @@ minutes for the loop and 25 for the lock; here a second and a lease, or no takeo
 from datetime import UTC, datetime
 
 from bench.peers.adapters.by_celery import application, serve
-from bench.peers.ledger import LEASE, order
+from bench.peers.ledger import LEASE, current, order
 
 if __name__ == "__main__":
     serve("redbeat", "-S", "redbeat.RedBeatScheduler", "--max-interval", "1")
 else:
     from redbeat.schedules import rrule
 
-    EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-    schedule = rrule("SECONDLY", dtstart=EPOCH, interval=order().period)
+    begin = datetime.fromtimestamp(current(), UTC)  # RedBeat walks through all instants from there
+    schedule = rrule("SECONDLY", dtstart=begin, interval=order().period)
     app = application(
         redbeat_redis_url=order().broker,
         redbeat_lock_timeout=LEASE + 1,

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from heapq import nsmallest
-from typing import Final
+from typing import Final, TypeVar
 
 from cronce.model import (
     BOARD_JOBS,
@@ -35,7 +35,8 @@ from cronce.monitor.read_lists import COUNTED, Runs, RunsPage, by_key, counted_r
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Observed, Prevented, Refusals, Stored, decode_observed, decode_refusals
 from cronce.protocol.record import Act, standing_act
-from cronce.runtime.flow import Flow, Load
+from cronce.runtime.effects.review import NONE, Survey, doubts, of_job
+from cronce.runtime.flow import Flow, Load, Timed
 from cronce.runtime.prevented import PARTS, prevented_in
 from cronce.runtime.queries import (
     HolderSeen,
@@ -56,6 +57,8 @@ from cronce.schedule import Schedule
 from cronce.stores.base import Loaded, Page, Scan, page_of
 from cronce.telling.words import as_written
 from cronce.value import NamedTuple
+
+T = TypeVar("T")
 
 SLICE: Final = 500
 """Cells that are read at once."""
@@ -244,6 +247,9 @@ NEWEST: Final = 200
 TIMED: Final = 100
 """Of so many runs it is told how long they took."""
 
+NEEDED: Final = 400
+"""So many cells that need attention are read at once, of all jobs."""
+
 HOSTS: Final = 200
 """Of so many hosts it is told what they were refused."""
 
@@ -336,10 +342,12 @@ class JobView(NamedTuple):
     """How many duplicates were prevented."""
     figures: Figures | None
     """Of its newest runs."""
+    doubtful: Survey
+    """Its effects of which nobody knows whether they happened."""
 
 
-def job_view(name: str, runs: int = 50, after: str | None = None) -> Flow[JobView | None]:
-    """None: there is no such job."""
+def job_view(name: str, runs: int = 50, after: str | None = None, *, with_doubts: bool = False) -> Flow[JobView | None]:
+    """None: there is no such job. `with_doubts`: also which of its effects are in doubt."""
     cells = [job_cell(check_name(name)), stored_cell(name), SWITCH, observed_cell(name)]
     counts = [prevented_cell(name, part) for part in range(PARTS)]
     _, holders = yield from read_all(Scan("holder/"))
@@ -350,12 +358,13 @@ def job_view(name: str, runs: int = 50, after: str | None = None) -> Flow[JobVie
     line = _line(name, job, stored, loaded.now)
     if line is None:
         return None
-    has_scheduler = yield from is_carried(name, (one for one in everybody if one.until > loaded.now))
+    has_scheduler = yield from _is_carried(name, [one for one in everybody if one.until > loaded.now])
     newest = yield from read_page(Scan(f"run/{name}/", newest_first=True, limit=NEWEST))
     found = by_beats(seen_runs(newest.cells, newest.now), everybody, newest.now)
     page = (yield from newest_runs(name, after=after, limit=runs)) if after else first_of(found, newest, runs)
     still_open = yield from _marked(Mark.OPEN, name, newest)
-    attention = yield from _marked(Mark.ATTENTION, name, newest)
+    needed = (yield from read_page(Scan("", mark=Mark.ATTENTION, limit=NEEDED))) if with_doubts else None
+    attention = yield from beside(_marked(Mark.ATTENTION, name, newest), needed)
     refused = yield from read_page(refusals(f"refusals/{name}/"))
     return JobView(
         loaded.now,
@@ -375,7 +384,39 @@ def job_view(name: str, runs: int = 50, after: str | None = None) -> Flow[JobVie
         tuple(everybody),
         prevented_in(others[:PARTS]).get(name, Prevented(0, {})),
         figures(found, newest.now),
+        (yield from beside(doubts(of_job(name)), needed)) if with_doubts else NONE,
     )
+
+
+def beside(flow: Flow[T], needed: Page | None) -> Flow[T]:
+    """A flow, without its scans for what needs attention: those are answered by what was read of all that does. If that
+    is not all of it, they are made."""
+    try:
+        request = next(flow)
+        while True:
+            if isinstance(request, Scan) and request.mark is Mark.ATTENTION and needed and needed.next is None:
+                page = page_of(needed.cells, request, needed.now, needed.epoch)
+                request = flow.send(Timed(page, 0.0, 0.0))
+            else:
+                request = flow.send((yield request))
+    except StopIteration as ended:
+        found: T = ended.value
+        return found
+
+
+_CARRIED: Final[set[tuple[str, str]]] = set()
+"""Bundles and jobs that are in them: what a bundle holds never changes."""
+
+
+def _is_carried(name: str, live: Sequence[HolderSeen]) -> Flow[bool]:
+    claiming = [one for one in live if one.claims and one.holder.role != "schedule"]
+    if any((one.holder.bundle, name) in _CARRIED for one in claiming):
+        return True
+    for one in claiming:
+        if (yield from is_carried(name, [one])):
+            _CARRIED.add((one.holder.bundle, name))
+            return True
+    return False
 
 
 def _with_hosts(found: Runs, holders: Sequence[HolderSeen], now: Instant) -> Runs:

@@ -67,9 +67,12 @@ class Contacts:
 
     def heard(self, newest: Sample, ago: timedelta) -> timedelta:
         """For how long, up to that reading, a holder that renewed so long before it could be heard."""
+        return heard(self.pieces, newest.began - ago.total_seconds(), newest.began)
+
+    @property
+    def pieces(self) -> tuple[Contact, ...]:
         with self._lock:
-            pieces = tuple(self._pieces)
-        return heard(pieces, newest.began - ago.total_seconds(), newest.began)
+            return tuple(self._pieces)
 
     def probes(self, views: list[View]) -> list[Write]:
         """What is written besides, where one of these runs nears the end of its lease."""

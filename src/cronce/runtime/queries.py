@@ -338,10 +338,11 @@ def _filed(cell: Cell) -> tuple[Instant, str]:
     return cell.at or EPOCH, cell.key
 
 
-def _ran(run: RunSeen) -> tuple[Instant, str]:
-    """When it started; one that never did, when it was due or asked for."""
-    started = run.record.started if run.record else None
-    return started or run.cell.at or EPOCH, run.cell.key
+def _ran(run: RunSeen) -> tuple[Instant, Instant, str]:
+    """When it started; one that never did, when it was closed, or else was due or asked for."""
+    ran = run.record and (run.record.started or run.record.finished)
+    filed, key = _filed(run.cell)
+    return ran or filed, filed, key
 
 
 def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:

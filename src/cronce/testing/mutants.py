@@ -204,6 +204,14 @@ def _() -> Any:
     return patch.object(contact, "heard", heard)
 
 
+@_mutant("only the last piece of contact counts")
+def _() -> Any:
+    def heard(contacts: Any, renewed: float, boot: float) -> timedelta:
+        return lease.heard(contacts[-1:], renewed, boot)
+
+    return patch.object(contact, "heard", heard)
+
+
 @_mutant("contact without end")
 def _() -> Any:
     both = ExitStack()

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 from cronce.model import Cell, Fence, slot_of_cell
-from cronce.protocol.lease import PIECE, hearing, tolerance
+from cronce.protocol.lease import PIECE, heard, hearing, tolerance
 from cronce.protocol.record import LAPSED, Outcome, Record
 from cronce.protocol.record import decode as decode_record
 from cronce.runtime.ledger import Ledger
@@ -25,6 +25,9 @@ LOOK: Final = "look"
 
 SOON: Final = 3.0
 """Seconds of contact, besides the hearing, in which the dead are taken over."""
+
+AT_NEXT_LOOK: Final = 3.0
+"""Seconds of contact in which they are, once enough was heard: it is looked every second, and a look takes a while."""
 
 decode = lru_cache(1000)(decode_record)
 
@@ -53,6 +56,8 @@ class Takeovers:
         self._world, self._broken, self._asks_database = world, broken, asks_database
         self._waited: defaultdict[tuple[str, Fence, str], float] = defaultdict(float)
         """Seconds, by grant and by who could have acted on it."""
+        self._ripe: defaultdict[tuple[str, Fence, str], float] = defaultdict(float)
+        """Seconds of them in which enough was heard."""
         self.holders: dict[Fence, Holder] = {}
 
     def saw(self, old: Cell, record: Record) -> None:
@@ -92,20 +97,33 @@ class Takeovers:
             record, holder = decode(cell.value), self.holders.get(cell.fence)
             if record.is_running and (holder is None or not holder.wants(cell.key, cell.fence)):
                 for other in holders:
-                    self._wait(cell.key, cell.fence, record, other, seconds)
+                    self._wait(cell, record, other, seconds)
 
-    def _wait(self, key: str, fence: Fence, record: Record, other: Holder, seconds: float) -> None:
+    def _wait(self, cell: Cell, record: Record, other: Holder, seconds: float) -> None:
         """Who doubts the store's clock takes nobody over, however evenly it runs since: who began in a leap has seen no
         other. Who hung in a call was out of contact. What it had heard counts, but there must be a piece of contact
         just now, too (`lease.heard`): it has that and some seconds more, each time."""
-        know, process = other.ledger.know, other.process
-        if fence in know.own or know.doubt is not None:
+        know, process, key, fence = other.ledger.know, other.process, cell.key, cell.fence
+        if fence is None or fence in know.own or know.doubt is not None:
             return
         if self._world.real - other.able_since(LOOK) < ABLE:
             return
         if know.even(know.guess(), tolerance(record.lease)) < record.lease:
             return
+        self._check_sum(cell, record, other, seconds)
         self._waited[key, fence, process.name] += seconds
         is_late = self._waited[key, fence, process.name] > hearing(record.lease).total_seconds() + SOON
         if is_late and self._world.real - other.hung_until(LOOK) > ABLE + PIECE + SOON:
             self._broken("the dead are taken over soon", f"{key} of {record.holder}, but not by {process.name}")
+
+    def _check_sum(self, cell: Cell, record: Record, other: Holder, seconds: float) -> None:
+        """What was heard adds up over the pieces of contact: once it is enough, whoever looks acts."""
+        know, name = other.ledger.know, other.process.name
+        assert cell.fence is not None
+        assert cell.until is not None
+        boot, ago = know.guess().began, max(know.now() - cell.until, timedelta(0)) + record.lease
+        if heard(know.contact.pieces, boot - ago.total_seconds(), boot) < hearing(record.lease):
+            return
+        self._ripe[cell.key, cell.fence, name] += seconds
+        if self._ripe[cell.key, cell.fence, name] > AT_NEXT_LOOK:
+            self._broken("what was heard adds up", f"{cell.key} of {record.holder} was not taken over by {name}")

@@ -21,7 +21,7 @@ _LOCKS: Final = frozenset({
 })  # fmt: skip
 """They run one at a time, or ask whether one runs; a unit that runs is not started again."""
 _LOCK_THEMSELVES: Final = re.compile(
-    r"schedule:run|cron:run|cron\.php|poller\.php|wp-cron|"
+    r"schedule[:/]run|cron:run|cron\.php|poller\.php|wp-cron|"
     r"\b(certbot|anacron|munin-cron|logrotate|rsnapshot|drush|freshclam|puppet|chef-client|apt(-get)?|yum|dnf|borg|"
     r"borgmatic|restic|fetchmail|getmail|offlineimap|mbsync|sa1|debian-sa1|run-parts|git|salt-call|gitlab-\w+)\b"
 )

@@ -118,8 +118,6 @@ class Home(NamedTuple):
     engine: Engine
     images: Mapping[str, str]
     """The Dockerfiles that take it, and where it lies in each; "" where that is not said."""
-    installed_by_command: bool
-    """An image or a script installs it with `crontab FILE`."""
     hosts: frozenset[str]
     """Whatever shares one of these is read by the same cron."""
 
@@ -159,7 +157,7 @@ def _home(tab: Tab, known: _Known) -> Home:
     images = {image.path: target for image, target in takers.items()}
     lies = images or ({} if by_command else {_machine(tab.path): tab.path})
     hosts = {host for host, path in lies.items() if not _is_passed_over(path)}
-    return Home(tab, engine, images, by_command, frozenset(hosts | {_machine(tab.path)} if hosts or by_command else ()))
+    return Home(tab, engine, images, frozenset(hosts | {_machine(tab.path)} if hosts or by_command else ()))
 
 
 def _is_passed_over(path: str) -> bool:

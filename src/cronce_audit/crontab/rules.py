@@ -7,8 +7,8 @@ from typing import Final
 
 from cronce_audit.clocks import Disputed, disputed, minutes_between, season, shared_slot
 from cronce_audit.crontab.commands import Script, is_meant, job_of, leaves_if_locked, scripts_of, shown, work
-from cronce_audit.crontab.hosts import Engine, Home, Image, homes, zones
-from cronce_audit.crontab.read import Fault, Line
+from cronce_audit.crontab.hosts import Home, Image, homes, zones
+from cronce_audit.crontab.read import Line
 from cronce_audit.guards import guards
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
 from cronce_audit.python.facts import Bound, Const, Items
@@ -16,64 +16,11 @@ from cronce_audit.python.names import names
 
 OFTEN: Final = 10
 """Minutes. A job that fires at least as often as this overlaps with itself one day."""
-_READS_SIX_FIELDS: Final[frozenset[Engine]] = frozenset({"supercronic", "other"})
 
 
 def _homes_of_lines(facts: Facts) -> Iterator[tuple[Line, Home]]:
     known = facts.conclude(homes)
     return ((line, known[line.place.path]) for line in facts.of(Line))
-
-
-# --- lost -------------------------------------------------------------------------------------------------------------
-
-
-@rule(
-    "CR401 line-cron-cannot-read",
-    Severity.ERROR,
-    "mend the line; `crontab FILE` and `cronce crontab install` refuse such a file instead of losing its jobs",
-)
-def line_cron_cannot_read(facts: Facts) -> Iterator[Found]:
-    known = facts.conclude(homes)
-    for fault in facts.of(Fault):
-        home = known[fault.place.path]
-        if _counts(fault, home):
-            what = (
-                "never runs"
-                if home.engine in ("busybox", "cronie")
-                else "never runs; Debian's cron then reads nothing of the file"
-            )
-            sure = Confidence.HIGH if home.tab.installed or home.engine else Confidence.MEDIUM
-            yield Found(fault.place, f"{fault.why}: the job {what}", sure)
-    for home in known.values():
-        yield from _without_users(home, facts)
-
-
-def _counts(fault: Fault, home: Home) -> bool:
-    match fault.kind:
-        case "newline":
-            return home.engine in ("debian", "") and (home.tab.installed or home.engine == "debian")
-        case "foreign":
-            return home.engine == "debian"
-        case "six fields":
-            return home.engine not in _READS_SIX_FIELDS
-        case "user":
-            return not home.installed_by_command and home.engine not in ("supercronic", "busybox", "other")
-        case _:
-            return home.engine != "other"
-
-
-def _without_users(home: Home, facts: Facts) -> Iterator[Found]:
-    """A crontab without users that an image puts where there must be some."""
-    into = [path for path, target in home.images.items() if PurePosixPath(target).parent.name == "cron.d"]
-    if into and home.tab.userless and not home.tab.system and not home.installed_by_command and home.engine == "debian":
-        first = next((line for line in facts.of(Line) if line.place.path == home.tab.path), None)
-        if first:
-            word = first.command.split()[0][:40]
-            yield Found(
-                first.place,
-                f"{into[0]} copies this file into cron.d, where a user stands before the command, and here `{word}` is"
-                " taken for one: no job of this file ever runs",
-            )
 
 
 # --- too often --------------------------------------------------------------------------------------------------------

@@ -48,6 +48,8 @@ class Module:
     """It also loads what is not spelled out: `require(file)`."""
     has_lock: bool
     """It speaks of locks, leaders or claims."""
+    surely_locks: bool
+    """It does so in words that mean nothing else."""
     conditional_calls: tuple[str, ...]
     """Functions that it calls under a condition."""
     forks: int | None
@@ -75,6 +77,8 @@ class Job:
     place: Place
     is_guarded: bool
     """A lock or a condition was seen around it, or it cannot be seen whether there is one."""
+    is_locked: bool
+    """It takes a lock that others see."""
     leans_on: tuple[str, ...]
     """Modules, as imported, that its body uses: a lock may be in them."""
     starters: tuple[str, ...]

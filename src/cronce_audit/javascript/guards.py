@@ -1,12 +1,12 @@
 """What keeps a job from running in each process: a lock in its body, or a condition around its registration.
 
-This errs on the side of silence. Whatever is called a lock is taken for one, unless it comes from a package whose locks
-end at the process; and whatever condition stands around a registration may be true in one process only, unless it asks
-for nothing but the environment's name.
+Whatever is called a lock may be one, unless it comes from a package whose locks end at the process; and whatever
+condition stands around a registration may be true in one process only, unless it asks for nothing but the environment's
+name. Neither is a finding nor fine, but for what is surely a lock: it is told as what cannot be judged.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cronce_audit.grammars import above, column, line, text, within, words
@@ -22,8 +22,17 @@ _LOCKS: Final = (
     "tryclaim", "claimjob", "claimslot", "node_app_instance", "pm_id", "distributed", "singleton", "cronce"
 )  # fmt: skip
 """Names and texts, in small letters, that speak of a lock, a leader, a claim, or a key that is set once."""
+_SURE: Final = re.compile(
+    r"redlock|setnx|['\"\n]nx['\"\n]|\bnx:|advisory_?(?:xact_?)?lock|lock_?(?:service|manager|key|id|name|ttl)|leader|"
+    r"(?:acquire|with|try|take|obtain|release|cron|job|task|distributed|redis|scheduler|run)_?(?:ed)?_?lock|mutex|"
+    r"isprimary|ismaster|node_app_instance|pm_id|tryclaim|claim_?(?:job|slot|run)|on conflict|onconflict|cronce|"
+    r"job_?(?:runs?|slots?)\b"
+)
+"""Those that mean it: a document that `isLocked`, or one that is found and updated, does not."""
+_NAMED: Final = re.compile(r"(?<![BCbc])(?<!un)Lock\b")
+"""`BatchLock`, `withLock`."""
 _IN_PROCESS: Final = frozenset({"async-lock", "async-mutex", "await-lock", "await-semaphore", "p-limit", "semaphore"})
-_ENVIRONMENT: Final = re.compile(r"NODE_ENV|isProd|isDev|isTest|production|development|require")
+_ENVIRONMENT: Final = re.compile(r"NODE_ENV|isProd|isDev|isTest|production|development|['\"]test|require")
 _VARIABLE: Final = re.compile(r"process\.env(?:\.|\[['\"])(\w+)")
 _SWITCH: Final = re.compile(r"(?i)cron|schedul|enable|job")
 _SWITCHED: Final = re.compile(r"[eE]nabled|ENABLED|[dD]isabled|DISABLED")
@@ -34,6 +43,17 @@ def speaks_of_lock(code: str) -> bool:
     """A block and a clock are no locks."""
     plain = code.lower().replace("block", "").replace("clock", "")
     return any(word in plain for word in _LOCKS)
+
+
+def surely_locks(code: str) -> bool:
+    return bool(_SURE.search(code.lower()) or _NAMED.search(code))
+
+
+def takes_lock(code: Code, nodes: "list[Node]", asked: "Iterable[Node]") -> bool:
+    """Whether there is a lock in there, or what is asked before it holds in one process of a machine."""
+    named = [word for node in nodes for word in words(node)]
+    conditions = (text(outer.child_by_field_name("condition")) for one in asked for outer in above(one))
+    return surely_locks("\n".join(["", *named, *code.modules(named), *conditions, ""]))
 
 
 def is_locked(code: Code, nodes: "list[Node]") -> bool:

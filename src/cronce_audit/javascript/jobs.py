@@ -1,4 +1,5 @@
-"""Jobs that a process of Node runs on a cron schedule: node-cron, node-schedule, cron, croner, Nest's `@Cron`.
+"""Jobs that a process of Node runs on a cron schedule: node-cron, node-schedule, cron, croner, Nest's `@Cron`; and by
+a timer of `setInterval`, where its names say that it is a job.
 
 A call counts only where its receiver comes from one of these packages: `cron.schedule(` in a text for PostgreSQL, or
 `.schedule(` of anything else, is none. What Bull and Agenda keep in Redis or MongoDB is no job either: all share it.
@@ -6,17 +7,27 @@ A call counts only where its receiver comes from one of these packages: `cron.sc
 
 import re
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cronce_audit.grammars import above, column, line, text, within, words
 from cronce_audit.javascript.code import FUNCTIONS, MADE, Code, Job, Origin, arguments, entries, is_own, is_plain
-from cronce_audit.javascript.guards import closure, is_conditional, is_locked, starters
+from cronce_audit.javascript.guards import closure, is_conditional, is_locked, starters, takes_lock
 from cronce_audit.model import Place, Source
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MENTIONS: Final = re.compile(r"['\"](?:node-cron|node-schedule|cron|croner|@nestjs/schedule)['\"]")
+MENTIONS: Final = re.compile(r"['\"](?:node-cron|node-schedule|cron|croner|@nestjs/schedule)['\"]|\bsetInterval\(")
+TIMER: Final = "setInterval"
+_TIMED: Final = re.compile(r"(?i)cron|sched|jobs?\b|remind|sweep|digest|recurr|overdue|invoice|newsletter|backup")
+_OF_PROCESS: Final = re.compile(
+    r"(?i)heartbeat|keep_?alive|rate_?limit|cache|buffer|flush|metric|socket|\bmap\b|memory|lock"
+)
+"""What each process does for itself."""
+_BROWSER: Final = re.compile(r"\b(?:document|window|localStorage)\.|\buse(?:Effect|State)\(")
+_SHORT: Final = 30_000
+"""Milliseconds. What comes more often polls, or keeps something alive; such a timer belongs to its process."""
 
 
 class Draft(NamedTuple):
@@ -33,12 +44,31 @@ def jobs(code: Code) -> Iterator[Job]:
         origin = code.origin(call.child_by_field_name("function") or call.child_by_field_name("constructor"))
         draft = _draft(code, call, origin) if origin else None
         if origin and draft and draft.body is not None:
-            yield from _job(code, call, draft, draft.body, origin.module)
+            library = TIMER if origin == _INTERVAL else origin.module
+            yield from _job(code, call, draft, draft.body, library)
+    if TIMER in code.source.text and not _BROWSER.search(code.source.text):
+        for call in code.calls.get(TIMER, ()):
+            told = arguments(call)
+            if len(told) == 2 and _is_job(code, call, told):
+                yield from _job(code, call, Draft(None, told[0]), told[0], TIMER)
+
+
+def _is_job(code: Code, call: "Node", told: "list[Node]") -> bool:
+    """By its names: those of the file, of what it runs and of what starts it."""
+    span = _milliseconds(text(told[1]))
+    around = "/".join([*code.source.path.split("/")[-2:], *starters(code, call), *words(told[0])])
+    return (span is None or span >= _SHORT) and bool(_TIMED.search(around)) and not _OF_PROCESS.search(around)
+
+
+def _milliseconds(told: str) -> int | None:
+    """`30 * 60 * 1000`; None where it is not spelled out."""
+    factors = [factor.strip().replace("_", "") for factor in told.strip("()").split("*")]
+    return prod(map(int, factors)) if all(map(str.isdigit, factors)) else None
 
 
 def _draft(code: Code, call: "Node", origin: Origin) -> Draft | None:
     if call.parent is not None and call.parent.type == "decorator":
-        return _decorated(call) if origin == _DECORATOR else None
+        return _decorated(call) if origin == _DECORATOR or (origin == _INTERVAL and _is_long(call)) else None
     told = _CALLS.get(origin)
     return told(code, arguments(call)) if told else None
 
@@ -86,7 +116,6 @@ def _croner(_: Code, told: "list[Node]") -> Draft | None:
     return Draft(told[0], bodies[0], next(iter(options), None), is_started=not paused)
 
 
-_NUMBER: Final = re.compile(r"\d{1,2}|\*")
 _RULE: Final = Origin("node-schedule", ("RecurrenceRule", MADE))
 _CALLS: Final[dict[Origin, Callable[[Code, "list[Node]"], Draft | None]]] = {
     Origin("node-cron", ("schedule",)): _node_cron,
@@ -97,6 +126,13 @@ _CALLS: Final[dict[Origin, Callable[[Code, "list[Node]"], Draft | None]]] = {
     Origin("croner", ("Cron",)): _croner,
 }
 _DECORATOR: Final = Origin("@nestjs/schedule", ("Cron",))
+_INTERVAL: Final = Origin("@nestjs/schedule", ("Interval",))
+
+
+def _is_long(call: "Node") -> bool:
+    """`@Interval([name], milliseconds)`."""
+    span = _milliseconds(text(next(reversed(arguments(call)), None)))
+    return span is not None and span >= _SHORT
 
 
 def _decorated(call: "Node") -> Draft:
@@ -127,6 +163,7 @@ def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> 
         None if draft.when is None else _pattern(code, draft.when),
         _place(code.source, call),
         _is_guarded(code, draft, bodies, starts) or not _is_seen(body, bodies, uses),
+        "distributed" in entries(draft.options) or takes_lock(code, bodies, [*starts, *_callers(code, starts)]),
         tuple(uses),
         tuple(starters(code, call)),
     )
@@ -138,6 +175,13 @@ def _is_guarded(code: Code, draft: Draft, bodies: "list[Node]", starts: "list[No
     if switched or not is_plain(draft.options) or is_locked(code, bodies):
         return True
     return any(is_conditional(start) or _is_started_under_condition(code, start) for start in starts)
+
+
+def _callers(code: Code, starts: "list[Node]") -> "Iterator[Node]":
+    """The calls in this file that lead there."""
+    for start in starts:
+        for name in starters(code, start):
+            yield from code.calls.get(name, ())
 
 
 def _is_started_under_condition(code: Code, start: "Node") -> bool:
@@ -188,24 +232,7 @@ def _starts(code: Code, call: "Node") -> "list[Node]":
 
 
 def _pattern(code: Code, when: "Node") -> str | None:
-    if _is_rule(code, when):
-        told = entries(when) | _fields(code, when)
-        fields = [text(told[name]) if name in told else "*" for name in ("minute", "hour", "date", "dayOfWeek")]
-        return f"{fields[0]} {fields[1]} {fields[2]} * {fields[3]}" if all(map(_NUMBER.fullmatch, fields)) else None
-    return code.literal(entries(when).get("rule", when))
-
-
-def _fields(code: Code, when: "Node | None") -> "dict[str, Node]":
-    """What is assigned to a RecurrenceRule: `rule.hour = 1`."""
-    if when is None or when.type != "identifier" or not _is_rule(code, when):
-        return {}
-    found: dict[str, Node] = {}
-    for node in within(code.root, "assignment_expression"):
-        owner, _, name = text(node.child_by_field_name("left")).rpartition(".")
-        value = node.child_by_field_name("right")
-        if owner == text(when) and value is not None:
-            found[name] = value
-    return found
+    return None if _is_rule(code, when) else code.literal(entries(when).get("rule", when))
 
 
 def _what(code: Code, draft: Draft, library: str) -> str:

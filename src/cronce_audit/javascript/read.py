@@ -11,7 +11,7 @@ from cronce_audit.grammars import column, line, text, within
 from cronce_audit.javascript import guards as locks
 from cronce_audit.javascript import jobs
 from cronce_audit.javascript.code import Code, Job, Module, Package, Pm2App, entries, is_own, is_packed, wants
-from cronce_audit.javascript.guards import speaks_of_lock
+from cronce_audit.javascript.guards import speaks_of_lock, surely_locks
 from cronce_audit.model import LockCall, Place, Source, Unreadable, reader
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ _STEP: Final = re.compile(
 _ASKED: Final = re.compile(
     r"\b(?:if\s*\((?P<asked>[^;{}]{0,300})\)|else)\s*(?:await\s+|return\s+)?(?:[\w$.()'\"/]+\.)?$"
 )
+_MODE: Final = re.compile(r"NODE_ENV|['\"](?:test|production|prod|development|dev)['\"]|\bis(?:Prod|Dev|Test)\w*\b")
+"""It asks whether this is a test, or production: that is the same in all processes."""
 _FORK: Final = re.compile(r"\b(?:cluster|\w*[cC]luster\w*)(?:\.default)?\.fork\s*\(")
 _PRIMARY: Final = re.compile(r"\bis(?:Primary|Master)\b")
 _OTHER_FILE: Final = re.compile(r"setup(?:Primary|Master)\s*\(")
@@ -52,6 +54,7 @@ def _read_module(source: Source) -> Iterator[Module]:
         tuple(sorted({name for name in loaded if is_own(name)})),
         bool(_COMPUTED.search(plain)),
         speaks_of_lock(plain),
+        surely_locks(plain),
         tuple(sorted(_conditional_calls(plain))),
         plain.count("\n", 0, fork.start()) + 1 if fork else None,
     )
@@ -75,7 +78,7 @@ def _conditional_calls(plain: str) -> set[str]:
 def _is_asked(plain: str, is_forking: bool, end: int) -> bool:
     """Whether a condition stands right before it. In a file that forks, `else` is where the workers are."""
     asked = _ASKED.search(plain[max(end - 300, 0) : end])
-    if asked is None or "NODE_ENV" in asked[0]:
+    if asked is None or _MODE.search(asked[0]):
         return False
     if asked["asked"] is None:
         return not is_forking
@@ -115,9 +118,10 @@ def is_ecosystem(path: PurePosixPath) -> bool:
 
 
 def apps(code: Code) -> Iterator[Pm2App]:
-    for node in within(code.root, "pair"):
+    for node in within(code.root, "pair", "variable_declarator"):
         value = node.child_by_field_name("value")
-        if text(node.child_by_field_name("key")).strip("'\"") == "apps" and value is not None:
+        name = node.child_by_field_name("key") or node.child_by_field_name("name")
+        if text(name).strip("'\"") == "apps" and value is not None:
             for app in value.named_children if value.type == "array" else [value]:
                 yield from _app(code, app)
 

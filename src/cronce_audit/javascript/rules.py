@@ -11,7 +11,8 @@ from posixpath import normpath
 from typing import Final, NamedTuple
 
 from cronce_audit.javascript.code import Job, Module, Package, Pm2App
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.javascript.jobs import TIMER
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
 from cronce_audit.processes.argv import ONE, SEVERAL, Argv, Count, Options, count, programs, simple_commands
 from cronce_audit.processes.commands import started
 
@@ -229,13 +230,37 @@ def unguarded(facts: Facts) -> Sequence[Job]:
     return [
         job
         for job in facts.of(Job)
-        if not job.is_guarded and not conditional & set(job.starters) and not _leans_on_lock(job, known)
+        if not job.is_guarded
+        and not conditional & set(job.starters)
+        and not _leans_on_lock(job, known)
+        and not is_of_process(job.place.path, job.what)
+    ]
+
+
+def unclear(facts: Facts) -> Sequence[Job]:
+    """Jobs behind a condition, or something called a lock, of which nobody can tell what it is worth."""
+    known = facts.conclude(tree)
+    clear = {*facts.conclude(unguarded)}
+    return [
+        job
+        for job in facts.of(Job)
+        if job not in clear
+        and not job.is_locked
+        and not any(one.surely_locks for one in _used(job, known))
+        and not is_of_process(job.place.path, job.what)
     ]
 
 
 def _leans_on_lock(job: Job, known: Tree) -> bool:
-    used = (known.imported(job.place.path, name) for name in job.leans_on)
-    return any(path and known.modules[path].has_lock for path in used)
+    return any(one.has_lock for one in _used(job, known))
+
+
+def _used(job: Job, known: Tree) -> Iterator[Module]:
+    """The files of this tree that its body uses."""
+    for name in job.leans_on:
+        path = known.imported(job.place.path, name)
+        if path:
+            yield known.modules[path]
 
 
 def repeated(facts: Facts) -> Sequence[Repeated]:
@@ -289,7 +314,7 @@ def _sureness(job: Job, known: Tree) -> Confidence:
 def _in_every_process(facts: Facts) -> Iterator[Found]:
     for job, place, how, confidence in facts.conclude(repeated):
         message = f"{job.what} fires in every process ({job.library} knows only its own), and {how} ({place})"
-        yield Found(job.place, message, confidence)
+        yield Found(job.place, message, confidence, Severity.INFO if job.library == TIMER else None)
 
 
 @rule(
@@ -308,3 +333,18 @@ def _tied_to_one_process(facts: Facts) -> Iterator[Found]:
                 f"{job.what} runs once only as long as one process loads this file: {job.library} knows of no other "
                 "process, and no lock is seen",
             )
+    for job in facts.conclude(unclear):
+        if job.place.path not in kept:
+            yield Found(
+                job.place,
+                f"{job.what} runs in every process that gets there ({job.library} knows of no other), and what stands "
+                "before it, a condition or something called a lock, does not say in how many that is",
+                Confidence.LOW,
+                remedy=_LOOK,
+            )
+
+
+_LOOK: Final = (
+    "look whether it runs in one process at most, of all workers and machines; if so, say it: "
+    "`// cronce: ignore[CR702] …`"
+)

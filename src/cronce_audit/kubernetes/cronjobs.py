@@ -16,7 +16,7 @@ from cronce.schedule import Cron, shortest_gap
 from cronce.schedule.instant import format_duration
 from cronce_audit.clocks import Disputed, disputed, is_zone, season
 from cronce_audit.kubernetes.facts import CronJob, Field, running, whole
-from cronce_audit.model import Confidence, Facts, Found, Severity, rule
+from cronce_audit.model import Check, Confidence, Facts, Found, Severity, rule
 
 PREFIX: Final = re.compile(r"(CRON_TZ|TZ)=(\S+)\s+")
 
@@ -141,7 +141,7 @@ def _joined(job: CronJob) -> tuple[str, Severity]:
         late = f"starts more than {format_duration(left)} late, and takes the {deadline.number} s it may,"
         return late if left <= SHORT else "", Severity.INFO
     is_open = deadline is not None and deadline.number is None
-    severity = Severity.WARNING if gap <= SHORT and not is_open else Severity.INFO
+    severity = Severity.WARNING if gap < SHORT and not is_open else Severity.INFO
     return f"takes longer than {format_duration(gap)}", severity
 
 
@@ -168,44 +168,40 @@ def _too_short(facts: Facts) -> Iterator[Found]:
             )
 
 
-@rule(
-    "CR503 no-starting-deadline",
-    Severity.INFO,
-    "write `startingDeadlineSeconds`: as long as a late start is still of use, the interval at most",
+_MISSING: Final = (
+    (
+        "CR503 no-starting-deadline",
+        "startingDeadlineSeconds",
+        "after an outage, or when it is no longer suspended, the newest missed slot starts at once, however late it is",
+        "write `startingDeadlineSeconds`: as long as a late start is still of use, the interval at most",
+    ),
+    (
+        "CR504 run-without-end",
+        "activeDeadlineSeconds",
+        "a run that hangs stays for ever, and with `concurrencyPolicy: Forbid` no later one starts",
+        "write `activeDeadlineSeconds` in jobTemplate.spec: longer than a run ever takes, all retries included",
+    ),
+    (
+        "CR505 retries-by-default",
+        "backoffLimit",
+        "the default is 6, and a run that fails half-way is made up to 7 times",
+        "write `backoffLimit`: 0 if half a run must not be repeated, else as many as you mean",
+    ),
 )
-def _no_deadline(facts: Facts) -> Iterator[Found]:
-    for job in _without("startingDeadlineSeconds", facts):
-        yield Found(
-            job.place,
-            f"{job.called} has no startingDeadlineSeconds: after an outage, or when it is no longer suspended, the "
-            "newest missed slot starts at once, however late it is",
-        )
+"""Fields that a CronJob is to have: the rule, the field, what happens without it, and the remedy."""
 
 
-@rule(
-    "CR504 run-without-end",
-    Severity.INFO,
-    "write `activeDeadlineSeconds` in jobTemplate.spec: longer than a run ever takes, all retries included",
-)
-def _endless(facts: Facts) -> Iterator[Found]:
-    for job in _without("activeDeadlineSeconds", facts):
-        policy = job["concurrencyPolicy"]
-        forbids = policy is not None and policy.text == "Forbid"
-        effect = "no later one starts (Forbid), and nobody is told" if forbids else "it stays for ever"
-        yield Found(job.place, f"a run of {job.called} may take any time: when one hangs, {effect}")
+def _without(name: str, effect: str) -> Check:
+    def check(facts: Facts) -> Iterator[Found]:
+        for job in whole(facts):
+            if job[name] is None:
+                yield Found(job.place, f"{job.called} has no {name}: {effect}")
+
+    return check
 
 
-@rule(
-    "CR505 retries-by-default",
-    Severity.INFO,
-    "write `backoffLimit`: 0 if half a run must not be repeated, else as many as you mean",
-)
-def _retries(facts: Facts) -> Iterator[Found]:
-    for job in _without("backoffLimit", facts):
-        yield Found(
-            job.place,
-            f"{job.called} has no backoffLimit, and the default is 6: a run that fails half-way is made up to 7 times",
-        )
+for _title, _field, _effect, _remedy in _MISSING:
+    rule(_title, Severity.INFO, _remedy)(_without(_field, _effect))
 
 
 @rule(
@@ -225,10 +221,3 @@ def _parallel(facts: Facts) -> Iterator[Found]:
                 f"{job.called} has `{name}: {field.text}`: each slot starts {field.text} pods with the same command, "
                 "and nothing tells them apart",
             )
-
-
-def _without(name: str, facts: Facts) -> Iterator[CronJob]:
-    """The whole CronJobs that do not have a field."""
-    for job in whole(facts):
-        if job[name] is None:
-            yield job

@@ -120,12 +120,17 @@ def _unexpanded(node: Node, fields: Fields, words: tuple[str, ...], defined: set
     values = [item.get("value") for item in (node.get("env") or node).items]
     if any(re.search(r"\beval\b|\benvsubst\b", word) for word in words):
         values = []
-    if node.get("command") and not _is_interpreted(words):
-        values += [item for key in ("command", "args") for item in (node.get(key) or node).items]
+    if not _is_interpreted(words):
+        told = [item for key in ("command", "args") for item in (node.get(key) or node).items]
+        values += [one for one in told if node.get("command") or _RUNS.search(one.text or "")]
     for value in values:
         found = _SUBSTITUTION.search(value.text) if value and value.text and "\n" not in value.text else None
         if value and found and found[0][2:-1] not in defined:
             yield Field(found[0], fields.place(value))
+
+
+_RUNS: Final = re.compile(r"\$\(\w+ [^)]+\)")
+"""`$(date +%F)`: a command with arguments, which no variable is called."""
 
 
 def _is_interpreted(words: tuple[str, ...]) -> bool:
@@ -221,19 +226,11 @@ _SPEC = "spec"
 _JOB = "spec.jobTemplate.spec"
 _POD = "spec.jobTemplate.spec.template.spec"
 _HOMES: Final = {
-    **dict.fromkeys(
-        ("schedule", "timeZone", "startingDeadlineSeconds", "concurrencyPolicy", "successfulJobsHistoryLimit",
-         "failedJobsHistoryLimit"), (_SPEC,)
-    ),
-    **dict.fromkeys(
-        ("backoffLimit", "parallelism", "completions", "completionMode", "ttlSecondsAfterFinished", "podFailurePolicy"),
-        (_JOB,),
-    ),
+    **dict.fromkeys(("schedule", "timeZone", "startingDeadlineSeconds", "concurrencyPolicy"), (_SPEC,)),
+    **dict.fromkeys(("backoffLimit", "parallelism", "completions", "completionMode"), (_JOB,)),
     "activeDeadlineSeconds": (_JOB, _POD),
     "suspend": (_SPEC, _JOB),
-    "restartPolicy": (_POD,),
-    "terminationGracePeriodSeconds": (_POD,),
-}  # fmt: skip
+}
 """Where the fields of a CronJob belong; the first is the one that is meant."""
 
 

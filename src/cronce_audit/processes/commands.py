@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 
 from cronce_audit.containers.facts import Service
 from cronce_audit.containers.running import Scripts
-from cronce_audit.model import Command, Confidence, Facts, Found, Origin, Place, Severity, rule
+from cronce_audit.model import Command, Confidence, Facts, Found, Origin, Place, Severity, is_for_development, rule
 from cronce_audit.processes.argv import ONE, Argv, Count, Options, count, programs
 from cronce_audit.processes.units import Unit, units
 from cronce_audit.python.facts import Bound, Called, Const, Name, Package, Value
@@ -272,7 +272,7 @@ def _embedded(facts: Facts) -> Iterator[Found]:
                     celery.sureness,
                     severity=Severity.ERROR,
                 )
-            else:
+            elif celery.by.command.origin != "script" and not is_for_development(celery.place.path):
                 yield Found(
                     celery.place,
                     f"the worker of `{celery.unit}` runs a beat (-B): "

@@ -95,6 +95,11 @@ def _launches_of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Lau
             yield Launch(start, occasion, running, ONE, _sureness(running))
     if done and not served:
         yield Launch(start, occasion, None, ONE, Confidence.HIGH)
+    elif not served and occasion.when == "ready":  # it asks for runserver: so that is how it is started
+        by = Serving("manage.py runserver", "", ONE, start.place, reload=True)
+        workers = _reaching(by, occasion, facts)
+        if workers is not None and workers.is_several:
+            yield Launch(start, occasion, by, workers, Confidence.HIGH)
 
 
 def _sureness(started: Serving | Running) -> Confidence:
@@ -150,7 +155,8 @@ def _fitting(launch: Launch, facts: Facts) -> str:
     """The one rule that tells of a launch; "" where nothing is wrong."""
     several = launch.total.is_several
     if launch.doubts:
-        return "CR206" if launch.start.kind == "scheduler" and (several or _is_web(launch, facts)) else ""
+        open_ = several or (_is_web(launch, facts) and not _is_one(launch, facts))
+        return "CR206" if launch.start.kind == "scheduler" and open_ else ""
     if launch.start.kind != "scheduler":
         return "CR207" if several and not _is_reloaded(launch) else ""
     if several and not _is_reloaded(launch) and store_of(launch.start.scheduler):
@@ -163,7 +169,19 @@ def _fitting(launch: Launch, facts: Facts) -> str:
         return "CR206"
     if several:
         return "CR203"
-    return "CR206" if _is_web(launch, facts) and not _is_decided(launch) else ""
+    return "CR206" if _is_web(launch, facts) and not _is_decided(launch) and not _is_one(launch, facts) else ""
+
+
+def _is_one(launch: Launch, facts: Facts) -> bool:
+    """What deploys the app starts one process of it. Not where a lock that all machines see says that somebody expects
+    more; nor by a Procfile, whose platforms set WEB_CONCURRENCY, or in a cluster, which starts the next one first."""
+    serving = launch.by if isinstance(launch.by, Serving) else None
+    if serving is None or serving.by is None or serving.workers != ONE:
+        return False
+    origin = serving.by.command.origin
+    told = origin == "dockerfile" or (origin not in ("procfile", "kubernetes") and serving.copies == ONE)
+    expected = any(guard.across_hosts for guard in facts.conclude(guards).values())
+    return serving.decided or (told and not expected)
 
 
 def _is_web(launch: Launch, facts: Facts) -> bool:
@@ -195,7 +213,8 @@ def _check_of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
             if fitting == rule_id and not is_claimed(launch, facts, far=far):
                 sure = None if launch.confidence is Confidence.HIGH else launch.confidence
                 in_ready = rule_id == "CR206" and launch.occasion.when == "ready" and not launch.doubts
-                loud = Severity.INFO if launch.start.kind == "loop" else Severity.WARNING if in_ready else None
+                seen = in_ready and launch.total.is_several and launch.by and launch.by.by
+                loud = Severity.INFO if launch.start.kind == "loop" else Severity.WARNING if seen else None
                 yield Found(
                     launch.start.place,
                     message(launch, facts),

@@ -199,11 +199,13 @@ def _overlap(facts: Facts) -> Iterator[Found]:
     for scheduler in facts.conclude(schedulers).all:
         several = _instances(scheduler.defaults)
         if several and _is_in_force("max_instances", scheduler, facts):
-            yield Found(scheduler.place, f"the job defaults say max_instances={several:g}: {_JOINED}")
+            said = f"the job defaults say max_instances={several:g}: {_JOINED}"
+            yield Found(scheduler.place, said, severity=Severity.INFO)
     for job in facts.conclude(jobs):
         several = _instances(job.options)
         if several and job.trigger != "date" and job.full_name not in guarded:
-            yield Found(job.place, f"{job.function} is added with max_instances={several:g}: {_JOINED}")
+            said = f"{job.function} is added with max_instances={several:g}: {_JOINED}"
+            yield Found(job.place, said, severity=Severity.INFO if is_rare(job) else None)
 
 
 def _instances(options: Options) -> float:

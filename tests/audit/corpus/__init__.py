@@ -1,9 +1,9 @@
 """How right the auditor is about public applications that nobody here wrote.
 
-`seen.json` and `unseen.json` say of each, by reading and, but for twelve labels of the first,
-before the auditor was run on it, what must, may and must not
-be said where. Their files are not kept here: `python -m tests.audit.corpus FOLDER` scores a folder of checkouts, each
-in `owner+name`, at the commit that is written down. `hazards.json` says which rules are about which hazard.
+`seen.json` and `unseen.json` say of each, by reading and, but for fourteen labels of the first, before the auditor was
+run on it, what must, may and must not be said where. Their files are not kept here: `python -m tests.audit.corpus
+FOLDER` scores a folder of checkouts, each in `owner+name`, at the commit that is written down. `hazards.json` says
+which rules are about which hazard.
 
 The halves are split by the first digit of sha256(owner/name in lower case): even digits are the seen half. Who changes
 rules looks at nothing of the other, neither at its labels nor at its files.

@@ -16,7 +16,6 @@ from cronce.monitor.survey import attempts, policy_span, timeout
 from cronce.policy import OnLost
 from cronce.protocol.specs import read_spec
 from cronce.protocol.terms import lease_for
-from cronce.runtime.effects.review import doubts, of_job
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import JobLine, JobSeen, RunSeen, carried, load, read_page, seen_runs
 from cronce.schedule import Cron, Schedule, parse_schedule, rule_of
@@ -207,7 +206,7 @@ class Tally(NamedTuple):
 def job_page(request: Request) -> Flow[Shown]:
     name, after = request.path_params["job"], request.query_params.get("after") or None
     try:
-        view = yield from job_view(check_name(name), RUNS, after)
+        view = yield from job_view(check_name(name), RUNS, after, with_doubts=True)
     except BadInput:
         if after is not None:
             raise
@@ -222,7 +221,7 @@ def job_page(request: Request) -> Flow[Shown]:
         "silent": view.seen.is_scheduled and not view.carried,
         "observed": None if view.carried or view.refused else view.observed,
         "actions": [one for one in ACTIONS if one.of == "jobs" and _fits(one.name, view)],
-        "doubtful": (yield from doubts(of_job(name))),
+        "doubtful": view.doubtful,
         "picture": None if after else (yield from picture(root, view)),
         "after": after,
         "frame": Frame((yield from open_alerts()), view.halted),
