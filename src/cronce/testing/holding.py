@@ -142,7 +142,6 @@ class Holds:
 
     def end(self, run: Run, outcome: Outcome) -> Thread:
         """Say how it ended until the store has heard it; the lease is renewed meanwhile."""
-        self.ledger.know.ended[run.grant.fence] = run.grant.key
         for _ in range(100):
             finish = self.ledger.finish(run.grant, outcome, backoff=timedelta(seconds=1))
             answer = yield from self.asks(run.grant.key, finish)
