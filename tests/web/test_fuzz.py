@@ -19,6 +19,7 @@ REAL: Final = {
     "a job": ["billing", "order-sync", "cleanup"],
     "a slot": [BUSY.scene.lost.key, BUSY.scene.running.key, BUSY.scene.failed.key, BUSY.scene.by_hand.key],
     "an effect": [BUSY.scene.doubt, "order-email/42"],
+    "an alert, by its id": ["failed/invoice-mail", "lost/billing"],
 }
 REAL["a slot, or a job"] = REAL["a job"] + REAL["a slot"]
 
