@@ -241,19 +241,22 @@ the start, is many times what an idle machine shows. Repeat it there before you 
 
 
 def page(document: Mapping[str, Any]) -> Iterator[str]:
-    figures = document["figures"]
+    figures, missing = document["figures"], list[str]()
     yield HEAD.format(**document)
     if document["load"] > 2 * document["cores"]:
         yield BUSY.format(**document)
     for chart in CHARTS:
         shown = [bar for bar in chart.bars if f"{chart.name}: {bar.label}" in figures]
         if not shown:
+            missing.append(chart.title)
             continue
         yield f"\n## {chart.title}\n\n![{chart.title}](../pictures/figures-{chart.name}.svg)\n\n"
         yield f"| | {chart.unit} |\n|---|--:|\n"
         yield from (f"| {bar.label} | {spelled(figures[f'{chart.name}: {bar.label}'])} |\n" for bar in shown)
         if chart.name == "processes":
             yield beyond(figures)
+    if missing:
+        yield "\n## Not measured in this run\n\n" + "".join(f"- {title}\n" for title in missing)
 
 
 def beyond(figures: Figures) -> str:

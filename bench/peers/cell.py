@@ -303,6 +303,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+def _told(trouble: Exception) -> str:
+    return f"{type(trouble).__name__}: {trouble}".replace(str(ROOT), ".").replace(tempfile.gettempdir(), "")[:400]
+
+
 def _last(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else ""
@@ -344,7 +348,7 @@ def play(peer: str, scenario: str, store: str) -> Counted:
             with Cell(peer, scenario, store) as cell:
                 counted = cell.play()
         except (Trouble, RuntimeError, AssertionError, subprocess.SubprocessError, OSError) as trouble:
-            counted = Counted(SCENARIOS[scenario].slots, trouble=f"{type(trouble).__name__}: {trouble}"[:400])
+            counted = Counted(SCENARIOS[scenario].slots, trouble=_told(trouble))
     return counted._replace(starved=round(starved.longest, 2))
 
 

@@ -43,7 +43,7 @@ HEAD: Final = """# A soak
 Written by `make soak MINUTES=60` (here: {minutes} minutes on {date}, at commit {commit}, with a load of {load}). On
 each store two schedulers run {jobs} jobs every second. Meanwhile `cronce torture` plays half-minute rounds of random
 faults on one store after the other, with a hard restart of the server in each, and `cronce purge --keep {keep}` deletes
-runs of one of the jobs.
+runs of one of the jobs; nothing younger than an hour goes, so a shorter soak shows only that it does no harm.
 
 - **slots** of those jobs, counted in a file that they append to; *extra* and *missed* must be 0.
 - **switches**: both schedulers began as the wheel of commit `{old}` and were upgraded one after the other while they
