@@ -74,6 +74,7 @@ class Stage(ExitStack):
             *(f"/runs/{slot.key.replace('#', '%23')}" for slot in slots),
             *(
                 "/alerts",
+                "/alerts/lost/billing",
                 "/effects",
                 "/locks",
                 "/leaders",
