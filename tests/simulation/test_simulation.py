@@ -68,7 +68,7 @@ CATCHES = {
     "takeover without a hearing": 403,
     "reading counts as contact": 164,
     "a hearing that never adds up": 0,
-    "only the last piece of contact counts": 117,
+    "only the last piece of contact counts": 256,
     "contact without end": 100,
     "a slot is taken over for ever": 65,
     "a renewal that hangs is waited for": 10,

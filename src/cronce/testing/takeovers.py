@@ -113,8 +113,11 @@ class Takeovers:
         self._check_sum(cell, record, other, seconds)
         self._waited[key, fence, process.name] += seconds
         is_late = self._waited[key, fence, process.name] > hearing(record.lease).total_seconds() + SOON
-        if is_late and self._world.real - other.hung_until(LOOK) > ABLE + PIECE + SOON:
+        if is_late and self._in_contact(other):
             self._broken("the dead are taken over soon", f"{key} of {record.holder}, but not by {process.name}")
+
+    def _in_contact(self, other: Holder) -> bool:
+        return self._world.real - other.hung_until(LOOK) > ABLE + PIECE + SOON
 
     def _check_sum(self, cell: Cell, record: Record, other: Holder, seconds: float) -> None:
         """What was heard adds up over the pieces of contact: once it is enough, whoever looks acts."""
@@ -125,5 +128,5 @@ class Takeovers:
         if heard(know.contact.pieces, boot - ago.total_seconds(), boot) < hearing(record.lease):
             return
         self._ripe[cell.key, cell.fence, name] += seconds
-        if self._ripe[cell.key, cell.fence, name] > AT_NEXT_LOOK:
+        if self._ripe[cell.key, cell.fence, name] > AT_NEXT_LOOK and self._in_contact(other):
             self._broken("what was heard adds up", f"{cell.key} of {record.holder} was not taken over by {name}")
