@@ -250,11 +250,8 @@ def _obstacle(actor: Actor, name: str, many: int = 1) -> str:
     (cell,) = actor.desk.do(load([job_cell(name)])).cells
     if not cell.version or seen_job(cell).is_scheduled:
         return f"no scheduler that is alive runs {name}; start `cronce run`"
-    return (
-        f"{NEXT_CALL} of `cronce exec {name}` runs it"
-        if many == 1
-        else f"{NEXT_CALL}s of `cronce exec {name}` run them"
-    )
+    calls, run = ("", "runs it") if many == 1 else ("s", "run them")
+    return f"{NEXT_CALL}{calls} of `cronce exec {name}` {run}"
 
 
 NEXT_CALL: Final = "the next call"
