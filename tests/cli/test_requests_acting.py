@@ -238,6 +238,22 @@ def test_nobody_is_waited_for_who_does_not_live_or_may_not_run_it(url: str, say:
     assert told.startswith(f"{why}everything is paused by ada at ")
 
 
+def test_what_calls_from_outside_run_waits_for_the_next_call(url: str, say: Say) -> None:
+    """Whoever has a crontab was told to start a scheduler."""
+    with at(url) as desk:
+        desk.do(desk.ledger.jobs.edit("billing", lambda job, _now: (job or Job(NOW))._replace(firing="")))
+    ran(url, ago(1))
+    told = "the next call of `cronce exec billing` runs it"
+    assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\ncronce rerun: {told}\n"
+    assert say("trigger", "billing", "--id", "march").splitlines()[1:] == [f"cronce trigger: {told}"]
+    assert say("trigger", "billing", "--wait", code=1).splitlines()[1:] == [f"it has not started: {told}"]
+    assert say(*BACKFILL, code=1).splitlines()[1:] == [
+        "3 have not started: the next calls of `cronce exec billing` run them"
+    ]
+    say("pause", "billing")
+    assert "it will not start yet: billing is paused by ada at " in say("trigger", "billing", "--id", "march")
+
+
 def test_whoever_waits_sees_how_far_it_has_come(
     url: str, say: Say, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from cronce.model import ABSENT, Instant, Mark, Slot, Write, refusals_cell, to_us
 from cronce.protocol.commands import Closed, Finish, Queue, Resolve, Skip
 from cronce.protocol.notices import Refusals, Refused, encode_notice
-from cronce.protocol.record import Job, Outcome, Spec
+from cronce.protocol.record import Act, Job, Outcome, Spec
 from cronce.protocol.specs import raise_floor
 from cronce.runtime.journal import UnaskedCall, UnsaidEnd
 from cronce.runtime.ledger import Grant
@@ -515,6 +515,38 @@ def test_what_is_no_slot_is_told_from_the_nearest_that_are(desk: Desk, store: Wi
         "billing@2026-03-29T12:07:00Z is no slot: billing runs once, at 2026-03-29 12:00:00 UTC"
         " (at 2026-03-29T12:00:00Z). The nearest is 2026-03-29T12:00:00Z."
     )
+
+
+def test_the_nearest_are_those_around_it_however_long_ago_that_was(desk: Desk, store: Wire, clock: HandClock) -> None:
+    """The later one was that after now, or after the job was known."""
+    declare(desk, "*/15 * * * *", floor=START + 60 * MINUTE)
+    around = "The nearest are 2026-03-29T12:00:00Z and 2026-03-29T12:15:00Z."
+    assert told(store, later(1)).endswith(around)
+    clock.turn(3 * 3600)
+    assert told(store, later(1)).endswith(around)
+
+
+@pytest.mark.parametrize("lack", ["older than the job", "no slot any more", "while it is paused"])
+def test_a_slot_without_a_record_names_its_backfill(desk: Desk, store: Wire, clock: HandClock, lack: str) -> None:
+    """`why` said that it will not run, though a backfill had run it."""
+    paused = lack == "while it is paused"
+    declare(
+        desk, "7 * * * *" if lack == "no slot any more" else "*/5 * * * *", floor=START + (-1 if paused else 9) * SECOND
+    )
+    backfill = SLOT._replace(request="backfill")
+    desk.do(desk.ledger.put({backfill: Queue(by="ada", key=SLOT.key)}))
+    assert told(store) == f"{SLOT.key} was backfilled: {backfill.key} is due, and nobody has it; it may be claimed now."
+    grant = granted(desk, backfill)
+    clock.turn(4)
+    finish(desk, grant)
+    if paused:
+        pause = Act("ada", clock.wall())
+        desk.do(desk.ledger.jobs.edit("billing", lambda job, _now: (job or Job(START))._replace(paused=pause)))
+    assert asked(store).stories[0].case is (Case.PAUSED if paused else Case.TOO_OLD)
+    assert told(store) == (
+        f"{SLOT.key} was backfilled: {backfill.key} succeeded: web-1 ran it from 12:00:00Z to 12:00:04Z (4s)."
+    )
+    assert "backfill" not in told(store, later(-60))
 
 
 def test_a_run_by_hand_that_nobody_asked_for_is_on_no_record(desk: Desk, store: Wire) -> None:

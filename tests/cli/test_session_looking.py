@@ -16,7 +16,7 @@ from cronce.protocol.record import Job, Outcome, Spec
 from cronce.protocol.terms import Terms
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant, Ledger, Wanted
-from cronce.schedule import Every, spec_of
+from cronce.schedule import Every, parse_schedule, spec_of
 from cronce.stores import open_store
 from cronce.stores.default import choose
 
@@ -191,6 +191,36 @@ def test_why_a_slot_that_is_none_is_no_success(url: str, capsys: pytest.CaptureF
     assert "is not due yet" in capsys.readouterr().out
 
 
+def test_why_a_day_is_its_one_slot_or_says_which_there_are(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `rerun --from` takes a day: it begins where the job lives."""
+    store = open_store(url)
+    ledger = Ledger(store.traits, CLOCK, "web-1")
+    rules = {
+        "daily": parse_schedule("0 8 * * *", tz="Asia/Tokyo"),
+        "often": parse_schedule("*/15 9 * * *"),
+        "firsts": parse_schedule("0 0 1 * *"),
+    }
+    for name, rule in rules.items():
+        job = Job(NOW, specs=(Spec("v1", NOW, json.dumps({"schedule": spec_of(rule)})),))
+        drive(ledger.jobs.edit(name, partial(lambda job, _job, _now: job, job)), store, CLOCK)
+    store.close()
+    assert said(capsys, "why", "daily@2030-01-02", "--store", url).startswith(
+        "daily@2030-01-01T23:00:00Z is not due yet"
+    )
+    assert said(capsys, "why", "often@2030-01-02", "--store", url, code=2) == (
+        "cronce why: often has several slots on 2030-01-02; name one:\n"
+        "  cronce why often@2030-01-02T09:00:00Z\n"
+        "  cronce why often@2030-01-02T09:15:00Z\n"
+        "  cronce why often@2030-01-02T09:30:00Z\n"
+    )
+    assert said(capsys, "why", "firsts@2030-01-02", "--store", url, code=2) == (
+        "cronce why: firsts has no slot on 2030-01-02; the next is\n  cronce why firsts@2030-02-01T00:00:00Z\n"
+    )
+    for odd in ("firsts@9999-12-31", "firsts@2030-02-30", "firsts@2030-1-002"):
+        assert "is not a slot" in said(capsys, "why", odd, "--store", url, code=2)
+    assert "did you mean 'daily'" in said(capsys, "why", "dally@2030-01-02", "--store", url, code=1)
+
+
 @pytest.mark.parametrize(
     ("verb", "what"), [("why", "biling"), ("why", "biling@2026-01-01T00:00:00Z"), ("runs", "biling")]
 )
@@ -213,7 +243,7 @@ def test_a_job_that_is_like_no_other(url: str, tmp_path: Path, capsys: pytest.Ca
     assert said(capsys, "holders", "--store", empty) == f"no scheduler is alive in {empty}; {ELSEWHERE}\n"
 
 
-@pytest.mark.parametrize("what", ["a b", "billing@yesterday", "billing@2026-01-01", "@2026-01-01T00:00:00Z"])
+@pytest.mark.parametrize("what", ["a b", "billing@yesterday", "billing@2026-02-30", "@2026-01-01T00:00:00Z"])
 def test_what_can_be_neither_a_job_nor_a_slot_is_refused(
     url: str, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,12 +14,12 @@ from cronce.cli import say
 from cronce.cli.session import Actor, acting, add_act, read_option
 from cronce.cli.terminal import bar, show
 from cronce.errors import BadInput, CronceError
-from cronce.model import Slot
+from cronce.model import Slot, job_cell
 from cronce.protocol.commands import Asked, Closed
 from cronce.runtime.backfill import AT_ONCE, MOST_BACKFILLED, Stretch, ask, parts, survey
 from cronce.runtime.effects.makers import RetryRefused
 from cronce.runtime.operations import AskedFor, Stands, drain_cell
-from cronce.runtime.queries import HolderSeen, RunSeen, carried, holders, runs, slot_named
+from cronce.runtime.queries import HolderSeen, RunSeen, carried, holders, load, runs, seen_job, slot_named
 from cronce.telling.documents import act_document, cancelled_document, paused_document, resumed_document, run_document
 from cronce.telling.words import by_whom, safe
 
@@ -225,7 +225,8 @@ def wait_for(actor: Actor, slots: Sequence[Slot], look: Callable[[Sequence[RunSe
         left.extend(one.slot for one in going_on)
         look(found, len(over))
         running = any(one.record and one.record.is_running for one in going_on)
-        obstacle = _obstacle(actor, left[0].job) if left and not running and next(looks) % ASK_EVERY == 0 else ""
+        asks = bool(left) and not running and next(looks) % ASK_EVERY == 0
+        obstacle = _obstacle(actor, left[0].job, len(left)) if asks else ""
         if obstacle:
             return Waited(over, len(left), obstacle)
         time.sleep(LOOK if going_on else 0)
@@ -236,15 +237,25 @@ def _is_over(one: RunSeen) -> bool:
     return one.record is None or one.record.is_closed
 
 
-def _obstacle(actor: Actor, name: str) -> str:
-    """Why nobody will run what is due of the job, if so."""
+def _obstacle(actor: Actor, name: str, many: int = 1) -> str:
+    """Why nobody runs what is due of the job by now, if so."""
     job = actor.desk.do(actor.hand.job(name))
     halted = actor.hand.ledger.know.halted
     if halted:
         return f"everything is paused {by_whom(halted)}"
     if job and job.paused:
         return f"{name} is paused {by_whom(job.paused)}"
-    return "" if name in actor.desk.do(carried()) else f"no scheduler that is alive runs {name}; start `cronce run`"
+    if name in actor.desk.do(carried()):
+        return ""
+    (cell,) = actor.desk.do(load([job_cell(name)])).cells
+    if not cell.version or seen_job(cell).is_scheduled:
+        return f"no scheduler that is alive runs {name}; start `cronce run`"
+    calls, run = ("", "runs it") if many == 1 else ("s", "run them")
+    return f"{NEXT_CALL}{calls} of `cronce exec {name}` {run}"
+
+
+NEXT_CALL: Final = "the next call"
+"""How it begins where calls from outside run the job: all is well, and it takes until then."""
 
 
 # --- asking for runs --------------------------------------------------------------------------------------------------
@@ -301,7 +312,7 @@ def _tell_request(actor: Actor, request: AskedFor, options: argparse.Namespace) 
             say(options.verb, "it was asked for before")
     waited = wait_for(actor, [request.slot], _show_progress) if options.wait else None
     if not options.wait and (obstacle := _before(actor, request.slot)):
-        say(options.verb, f"it will not start yet: {obstacle}")
+        say(options.verb, obstacle if obstacle.startswith(NEXT_CALL) else f"it will not start yet: {obstacle}")
     if options.json:
         ended = run_document(waited.over[0]) if waited and waited.over else None
         print(json.dumps({"key": key, "new": request.new, "by": actor.hand.by, "run": ended}))

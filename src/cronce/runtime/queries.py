@@ -113,8 +113,11 @@ class JobSeen(NamedTuple):
 
     def next(self, now: Instant) -> Instant | None:
         """The next slot of any of its schedules that may run."""
-        after = max(now, self.job.floor) if self.job else now
-        return min((slot for rule in self.schedules if (slot := rule.next(after)) is not None), default=None)
+        return self.after(max(now, self.job.floor) if self.job else now)
+
+    def after(self, instant: Instant) -> Instant | None:
+        """The first slot of any of its schedules after an instant, whether or not it may run."""
+        return min((slot for rule in self.schedules if (slot := rule.next(instant)) is not None), default=None)
 
     def latest(self, now: Instant) -> Instant | None:
         """The latest slot that is due."""

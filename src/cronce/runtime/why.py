@@ -18,6 +18,7 @@ from cronce.protocol.table import Row
 from cronce.runtime.effects.review import NONE, Survey, doubts, of_job, of_slot, survey
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Entry
+from cronce.runtime.operations import BACKFILL
 from cronce.runtime.queries import (
     JobSeen,
     RunSeen,
@@ -32,7 +33,7 @@ from cronce.runtime.queries import (
     with_hosts,
 )
 from cronce.runtime.stored_jobs import seen_stored
-from cronce.stores.base import Scan
+from cronce.stores.base import Loaded, Scan
 from cronce.value import NamedTuple
 
 ONCE_STILL_RAN: Final = " still ran"
@@ -99,6 +100,8 @@ class Story(NamedTuple):
     """What its job function did once."""
     blocker: RunSeen | None = None
     """Of a slot that was skipped for a run that had not ended: that run, as it is now."""
+    backfill: "Story | None" = None
+    """Of a slot that has no record: the run that somebody asked for in its place."""
 
 
 class Why(NamedTuple):
@@ -145,17 +148,28 @@ def why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
     read = yield from load([one.cell for one in slots])
     stories = []
     for one, cell in zip(slots, read.cells, strict=True):
-        run = seen_run(cell, read.now) if cell.version else None
-        at = seen.row_of(one, run, read.now, read.epoch, traits)
-        case = _case(run, at) if run else _absent(one, seen, read.now, at)
-        span = _span(one, seen) if case is Case.TOO_OLD else None
-        (run,) = (yield from with_hosts([run])) if run else (None,)
-        blocker = (yield from _blocker(run)) if run and case is Case.OVERLAP else None
-        effects = yield from _effects(one, run)
-        stories.append(Story(one, case, run, _turned(one, refusals), span, effects, blocker))
+        story = yield from _story(one, cell, seen, read, traits)
+        stories.append(story._replace(refused=_turned(one, refusals)))
     times = {host: told.times for host, told in refusals}
     doubtful = None if slot else (yield from doubts(of_job(name)))
     return Why(read.now, seen, stopped, read.epoch, tuple(stories), blockers, times, is_carried, doubtful)
+
+
+def _story(slot: Slot, cell: Cell, seen: JobSeen, read: Loaded, traits: Traits) -> Flow[Story]:
+    run = seen_run(cell, read.now) if cell.version else None
+    backfill = None
+    if run is None and not slot.request and traits.history:
+        instead = slot._replace(request=BACKFILL)
+        loaded = yield from load([instead.cell])
+        if loaded.cells[0].version:
+            backfill = yield from _story(instead, loaded.cells[0], seen, loaded, traits)
+    at = seen.row_of(slot, run, read.now, read.epoch, traits)
+    case = _case(run, at) if run else _absent(slot, seen, read.now, at, is_slot=backfill is not None)
+    span = _span(slot, seen) if case is Case.TOO_OLD else None
+    (run,) = (yield from with_hosts([run])) if run else (None,)
+    blocker = (yield from _blocker(run)) if run and case is Case.OVERLAP else None
+    effects = yield from _effects(slot, run)
+    return Story(slot, case, run, (), span, effects, blocker, backfill)
 
 
 def _blocker(run: RunSeen) -> Flow[RunSeen | None]:
@@ -228,11 +242,11 @@ def _skipped(reason: str) -> Case:
     return Case.OVERLAP if reason.endswith((STILL_RAN, ONCE_STILL_RAN)) else Case.SKIPPED
 
 
-def _absent(slot: Slot, seen: JobSeen, now: Instant, at: Row) -> Case:
-    """Of a slot that has no record."""
+def _absent(slot: Slot, seen: JobSeen, now: Instant, at: Row, *, is_slot: bool) -> Case:
+    """Of a slot that has no record; one that was backfilled was a slot once, whatever the schedule is now."""
     if slot.request:
         return Case.NO_REQUEST
-    if not seen.fires_at(slot.at):
+    if not is_slot and not seen.fires_at(slot.at):
         return Case.NO_SLOT
     if slot.at > now:
         return Case.FUTURE

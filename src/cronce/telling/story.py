@@ -196,6 +196,8 @@ def _never(story: Story, found: Why) -> str:
     """The sentence about a slot that has no record, after its key."""
     say = _Clock(story.slot.at)
     job, at = found.job, story.slot.at
+    if story.backfill:
+        return f"was backfilled: {headline(story.backfill, found)}"
     match story.case:
         case Case.NO_REQUEST:
             return "does not exist: there is no record of it, and nobody asked for this run by hand."
@@ -304,7 +306,7 @@ def _within(job: JobSeen) -> str:
 
 
 def _nearest(job: JobSeen, at: Instant) -> str:
-    near = [spell(one) for one in (job.latest(at), job.next(at)) if one is not None]
+    near = [spell(one) for one in (job.latest(at), job.after(at)) if one is not None]
     return f" The nearest {'are' if len(near) > 1 else 'is'} {' and '.join(near)}." if near else ""
 
 
