@@ -6,12 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cronce.cli import main
 from cronce.cli.run import _log
+from cronce.runtime.log import LOGGER
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,14 @@ def test_a_banner_is_one_write_so_that_those_of_several_processes_do_not_mix(tmp
         assert process.wait(60) == 0
     assert banner.startswith("cronce run: app:cron on sqlite:///")
     assert banner.endswith("\n")
+
+
+@pytest.fixture(autouse=True)
+def kept_level() -> Iterator[None]:
+    """Of our logger, which `cronce run` sets."""
+    level = LOGGER.level
+    yield
+    LOGGER.setLevel(level)
 
 
 def bare_root(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:

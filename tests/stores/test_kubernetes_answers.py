@@ -18,10 +18,16 @@ Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def own() -> Iterator[Kubernetes]:
+def server() -> Iterator[Kubernetes]:
     with Kubernetes() as server:
         server.terminating = {"going"}
         yield server
+
+
+@pytest.fixture
+def own(server: Kubernetes) -> Kubernetes:
+    server.quota = None
+    return server
 
 
 def send(
