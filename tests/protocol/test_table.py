@@ -1050,7 +1050,13 @@ commands = st.one_of(
         progress=st.none() | st.tuples(strategies.counts, strategies.counts),
     ),
     st.builds(
-        Finish, strategies.fences, st.sampled_from(Outcome), strategies.any_text, strategies.spans, st.booleans()
+        Finish,
+        strategies.fences,
+        st.sampled_from(Outcome),
+        strategies.any_text,
+        strategies.spans,
+        st.booleans(),
+        ended=strategies.maybe_instants,
     ),
     st.builds(Release, strategies.fences, strategies.spans),
     st.builds(Queue, st.booleans()),

@@ -134,10 +134,12 @@ def is_dated(command: Command, change: Change) -> bool:
 
 def dated(doubt: Doubt | None, change: Change) -> Change:
     """What the store dates by a clock that is behind comes out right. If it is ahead, a lease, and what was done, last
-    for longer: others may believe this very clock before we do."""
+    for longer: others may believe this very clock before we do. How far it is behind may be known by this machine's own
+    clock alone, which may be off too: so what was done is known for longer, never for less."""
     if doubt is None or change.ttl is None or doubt.off > timedelta(0):
         return change
-    return change._replace(ttl=change.ttl - doubt.off)
+    is_done = change.record.is_closed and change.record.keep is not None
+    return change._replace(ttl=change.ttl - doubt.off + (SMALL if is_done else timedelta(0)))
 
 
 def is_job_dated(job: Job | None, new: Job) -> bool:
