@@ -102,11 +102,11 @@ def test_jobs_that_are_paused_called_with_two_schedules_or_unreadable_say_so(
 
 
 def test_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    header, again, first = said(capsys, "runs", "--store", url).splitlines()
+    header, again, first = said(capsys, "runs", "--by", "slot", "--store", url).splitlines()
     assert header.split() == ["slot", "state", "holder", "started", "took", "reason"]
     assert again.split()[:3] == [f"{SLOT.key}#again", "running", "web-1"]
     assert first.split()[:3] == [SLOT.key, "succeeded", "web-1"]
-    running, succeeded = told(capsys, "runs", "--store", url)["runs"]
+    running, succeeded = told(capsys, "runs", "--by", "slot", "--store", url)["runs"]
     keys = ["job", "slot", "state", "outcome", "holder", "fence", "grant", "started", "finished", "reason", "lapsed",
             "host_gone", "fate", "by", "payload", "progress"]  # fmt: skip
     assert list(succeeded) == keys

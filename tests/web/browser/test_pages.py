@@ -195,13 +195,18 @@ def test_an_on_call_screen_shows_the_incident_the_schedulers_and_the_timeline_an
     """The badge of the alerts was off-screen; and the timeline far below."""
     page.goto(stage.url)
     for what in ("details.incident[open]", "section.schedulers", "section[aria-labelledby=hour]"):
-        box = page.locator(what).first.bounding_box()
-        assert box is not None
+        expect(page.locator(what).first).to_be_visible()
+        box = _box(page, what)
         assert box["y"] + box["height"] <= 900, (what, box)
     page.locator("details.incident[open] a", has_text="details").click()
     expect(page.locator("main h1")).to_contain_text("is gone")
     page.set_viewport_size({"width": PHONE, "height": 740})
     page.goto(f"{stage.url}/holders")
-    badge = page.locator("[data-alerts]").bounding_box()
-    assert badge is not None
+    badge = _box(page, "[data-alerts]")
     assert 0 <= badge["x"] <= PHONE - badge["width"]
+
+
+def _box(page: Page, what: str) -> dict[str, float]:
+    """Looked up and measured in one step: the page may put a newer one in its place between two."""
+    box: dict[str, float] = page.evaluate("what => document.querySelector(what).getBoundingClientRect().toJSON()", what)
+    return box
