@@ -14,12 +14,14 @@ import venv
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench.soak.app import KEEP, STEADY
 from cronce.errors import CronceError
+from cronce.model import ABSENT, Cell, Mark, Slot, Write
+from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.redis import init
@@ -43,15 +45,17 @@ HEAD: Final = """# A soak
 Written by `make soak MINUTES=60` (here: {minutes} minutes on {date}, at commit {commit}, with a load of {load}). On
 each store two schedulers run {jobs} jobs every second. Meanwhile `cronce torture` plays half-minute rounds of random
 faults on one store after the other, with a hard restart of the server in each, and `cronce purge --keep {keep}` deletes
-runs of one of the jobs; nothing younger than an hour goes, so a shorter soak shows only that it does no harm.
+runs of one of the jobs. Nothing younger than an hour is deleted, so {aged} older runs of it were there at the start.
 
 - **slots** of those jobs, counted in a file that they append to; *extra* and *missed* must be 0.
 - **switches**: both schedulers began as the wheel of commit `{old}` and were upgraded one after the other while they
   worked. Then one of them went back to the older release before a round, and came back before the next. The older
   release cannot read the records of the newer: it says *upgrade cronce*, and leaves those jobs to the other. So after
   an upgrade, roll back only while a newer process is left.
-- **memory** (MB), **threads** and **files** of the scheduler that stayed up: {warm:.0f} seconds after its start, and at
-  the end.
+- **old runs**: of those {aged}, how many are left.
+- **memory** (MB), **threads** and **files** of the scheduler that stayed up: {warm:.0f} seconds after its start, at
+  half time and at the end. Memory grows with the first faults (code that is loaded, buffers that the allocator keeps);
+  after half time it must be flat.
 """
 
 ROUND: Final = 30
@@ -66,8 +70,11 @@ SAMPLE: Final = 10.0
 MARGIN: Final = 3
 """Slots at both ends that are not counted: the schedulers were on their way."""
 
-GROWTH: Final = 1.15
-"""How much more memory a process may use at the end."""
+GROWTH: Final = 1.1
+"""How much more memory a process may use at the end than at half time."""
+
+AGED: Final = 2000
+"""Runs that are old enough to be purged."""
 
 HANDLES: Final = 3
 """Threads and files that come and go."""
@@ -79,6 +86,11 @@ SERVERS: Final[dict[str, Callable[[], Server] | None]] = {
     "mariadb": MariaDb,
     "etcd": Etcd,
 }
+
+
+PURGED: Final = "steady-0"
+
+LOOKS: Final = {"start": 0.0, "half": 0.5, "end": 1.0}
 
 
 class Usage(NamedTuple):
@@ -125,7 +137,21 @@ class Standing(ExitStack):
         for name in ("b", "a"):
             time.sleep(MARGIN)
             self.switch(name)
+        self._age()
         self.began = time.monotonic()
+
+    def _age(self) -> None:
+        """Runs of some hours ago."""
+        with closing(open_store(self.url)) as store:
+            loaded = store.load([])
+            self.purged_before = loaded.now - timedelta(hours=2)
+            ended = Record(
+                State.CLOSED, 1, "0" * 16, "web-1:1:1a", outcome=Outcome.SUCCEEDED, finished=self.purged_before
+            )
+            slots = [Slot(PURGED, self.purged_before - timedelta(seconds=number)) for number in range(1, AGED + 1)]
+            store.swap(
+                [Write(slot.cell, ABSENT, encode(ended), Mark.CLOSED, slot.at) for slot in slots], loaded.epoch.seen
+            )
 
     def sample(self) -> None:
         """What the scheduler uses that stays up, once it has begun in earnest."""
@@ -157,7 +183,7 @@ class Standing(ExitStack):
 
     def purge(self) -> None:
         """By hand, while all goes on: by itself it happens about once an hour. It takes a minute."""
-        words = [sys.executable, "-m", "cronce", "purge", "steady-0", "--keep", str(KEEP), "--store", self.url]
+        words = [sys.executable, "-m", "cronce", "purge", PURGED, "--keep", str(KEEP), "--store", self.url]
         with (self.folder / "log-purge").open("ab") as log:
             purging = subprocess.Popen(words, stdout=log, stderr=log, cwd=self.folder)
         self.callback(_end, purging)
@@ -203,29 +229,35 @@ class Standing(ExitStack):
         return {
             "store": self.store, "slots": len(due), "extra": sum(max(runs[slot] - 1, 0) for slot in due),
             "missed": sum(runs[slot] == 0 for slot in due), "runs_by": dict(sorted(by.items())),
-            "kept": self._kept(), "rounds": sum(told == "kept" for _, told in self.rounds),
+            "aged": self._left(), "rounds": sum(told == "kept" for _, told in self.rounds),
             "faults": dict(sorted(self.faults.items())),
             "broken": [told for _, told in self.rounds if told.startswith("broken")],
             "not_judged": [told for _, told in self.rounds if told.startswith("not judged")], "switches": self.switches,
-            "start": figures[0]._asdict(), "end": figures[-1]._asdict(), "samples": len(figures),
+            **{name: figures[int(part * (len(figures) - 1))]._asdict() for name, part in LOOKS.items()},
+            "samples": len(figures),
             "exit_codes": sorted(set(self.codes)), "purges": purges.count(0),
         }  # fmt: skip
 
-    def _kept(self) -> int:
-        """Runs that the store still has of the job that was purged; -1 if it does not answer."""
+    def _left(self) -> int:
+        """Old runs that the store still has of the job that is purged; -1 if it does not answer."""
         try:
             with closing(open_store(self.url)) as store:
-                return len(store.scan(Scan("run/steady-0/", limit=1000)).cells)
+                return len(
+                    [cell for cell in store.scan(Scan(f"run/{PURGED}/", limit=1000)).cells if self._is_old(cell)]
+                )
         except CronceError:
             return -1
 
+    def _is_old(self, cell: Cell) -> bool:
+        return cell.at is not None and cell.at < self.purged_before
+
 
 def is_good(told: dict[str, Any]) -> bool:
-    start, end = Usage(**told["start"]), Usage(**told["end"])
-    flat = end.memory <= start.memory * GROWTH and all(
+    start, half, end = (Usage(**told[look]) for look in LOOKS)
+    flat = end.memory <= half.memory * GROWTH and all(
         more <= less + HANDLES for more, less in zip(end[1:], start[1:], strict=True)
     )
-    return flat and not (told["extra"] or told["missed"] or told["broken"]) and told["exit_codes"] == [0]
+    return flat and not any(told[key] for key in ("extra", "missed", "broken", "aged")) and told["exit_codes"] == [0]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -282,14 +314,14 @@ def _sample(standing: Sequence[Standing], over: threading.Event) -> None:
 
 def page(document: dict[str, Any]) -> Iterator[str]:
     """For the docs."""
-    yield HEAD.format(jobs=STEADY, warm=WARM, **document)
-    yield "\n| store | slots | extra | missed | rounds | faults | switches | runs kept | memory | threads | files |\n"
+    yield HEAD.format(jobs=STEADY, warm=WARM, aged=AGED, **document)
+    yield "\n| store | slots | extra | missed | rounds | faults | switches | old runs | memory | threads | files |\n"
     yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
     for told in document["stores"]:
-        start, end = Usage(**told["start"]), Usage(**told["end"])
-        used = (f"{less} → {more}" for less, more in zip(start, end, strict=True))
+        looks = (Usage(**told[look]) for look in LOOKS)
+        used = (" → ".join(map(str, figures)) for figures in zip(*looks, strict=True))
         counts = (told[key] for key in ("slots", "extra", "missed", "rounds"))
-        cells = (told["store"], *counts, sum(told["faults"].values()), told["switches"], told["kept"], *used)
+        cells = (told["store"], *counts, sum(told["faults"].values()), told["switches"], told["aged"], *used)
         yield f"| {' | '.join(map(str, cells))} |\n"
 
 

@@ -8,12 +8,13 @@ import pytest
 from bench.soak.__main__ import is_good, usage
 
 GOOD: dict[str, Any] = {
-    "extra": 0, "missed": 0, "broken": [], "exit_codes": [0],
-    "start": {"memory": 40.0, "threads": 15, "files": 12}, "end": {"memory": 44.0, "threads": 15, "files": 13},
+    "extra": 0, "missed": 0, "broken": [], "aged": 0, "exit_codes": [0],
+    "start": {"memory": 30.0, "threads": 15, "files": 12}, "half": {"memory": 40.0, "threads": 15, "files": 12},
+    "end": {"memory": 43.0, "threads": 15, "files": 13},
 }  # fmt: skip
 
 
-def test_a_soak_is_good_when_nothing_ran_twice_or_never_and_nothing_grew() -> None:
+def test_a_soak_is_good_when_nothing_ran_twice_or_never_and_nothing_grows() -> None:
     assert is_good(GOOD)
 
 
@@ -23,10 +24,12 @@ def test_a_soak_is_good_when_nothing_ran_twice_or_never_and_nothing_grew() -> No
         {"extra": 1},
         {"missed": 1},
         {"broken": ["broken: …"]},
+        {"aged": 1},
+        {"aged": -1},
         {"exit_codes": [-9, 0]},
-        {"end": {"memory": 47.0, "threads": 15, "files": 13}},
-        {"end": {"memory": 44.0, "threads": 19, "files": 13}},
-        {"end": {"memory": 44.0, "threads": 15, "files": 16}},
+        {"end": {"memory": 45.0, "threads": 15, "files": 13}},
+        {"end": {"memory": 43.0, "threads": 19, "files": 13}},
+        {"end": {"memory": 43.0, "threads": 15, "files": 16}},
     ],
 )
 def test_each_of_these_alone_is_not(bad: dict[str, Any]) -> None:
