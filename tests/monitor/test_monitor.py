@@ -185,6 +185,7 @@ def test_who_stops_while_the_store_is_away_says_that_nobody_there_watches_it_any
     store = Line()
     with watched(store, receiver.url) as monitor:
         store.trouble = lambda: StoreUnavailable("no answer from db.example:5432")
+        wait_until(lambda: monitor._trouble)  # no answer is under way any more
         wait_in_silence(lambda: receiver.told() == [("unreachable", "raised")], monitor)
     wait_for([("unreachable", "raised"), ("unreachable", "cleared")], receiver.told)  # it is not waited for for long
     raised, last = (one.alert for one in receiver.heard)
@@ -197,6 +198,7 @@ def test_that_is_not_waited_for_for_long(receiver: Receiver, monkeypatch: pytest
     store = Line()
     with watched(store, receiver.url) as monitor:
         store.trouble = lambda: StoreUnavailable("no answer from db.example:5432")
+        wait_until(lambda: monitor._trouble)
         wait_in_silence(
             lambda: [one for one in monitor.own if sum(d.sent is not None for d in one.deliveries.values()) == 2],
             monitor,
