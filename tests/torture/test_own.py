@@ -14,7 +14,7 @@ from cronce.model import Slot, unspell
 from cronce.stores.memory import MemoryStore
 from cronce.testing.book import Tail
 from cronce.torture.own import refuse_live, tasks_of
-from cronce.torture.shelf import Shelf
+from cronce.torture.store_contents import Shelf
 from cronce.torture.worker import Order, Task, Worker, read_order
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)

@@ -30,7 +30,7 @@ from cronce.torture.own import refuse_live, tasks_of
 from cronce.torture.plan import Kind, plan
 from cronce.torture.proxy import Link, Proxy
 from cronce.torture.route import address, through
-from cronce.torture.shelf import Shelf
+from cronce.torture.store_contents import Shelf
 from cronce.torture.verdict import OnRecord, Verdict
 from cronce.torture.worker import EVERY, Order, Task
 from cronce.value import NamedTuple
