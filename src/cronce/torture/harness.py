@@ -26,7 +26,7 @@ from cronce.testing.book import NOTHING, Line, Tail
 from cronce.testing.crew import Crew
 from cronce.torture.faults import COLOURS, Faults
 from cronce.torture.means import Deed, Hook, Orders, Props
-from cronce.torture.own import refuse_live, tasks_of
+from cronce.torture.own_jobs import refuse_live, tasks_of
 from cronce.torture.plan import Kind, plan
 from cronce.torture.proxy import Link, Proxy
 from cronce.torture.route import address, through

@@ -123,7 +123,7 @@ def functions_of(order: Order) -> dict[str, Callable[[Run], object]]:
     if not order.app:
         return {}
     from cronce.runtime.application import load  # noqa: PLC0415
-    from cronce.torture.own import function_of  # noqa: PLC0415  it is built on this module
+    from cronce.torture.own_jobs import function_of  # noqa: PLC0415  it is built on this module
 
     cron = load(order.app)
     return {task.job: function_of(cron, task.own).run for task in order.tasks}

@@ -13,7 +13,7 @@ from cronce.errors import BadInput
 from cronce.model import Slot, unspell
 from cronce.stores.memory import MemoryStore
 from cronce.testing.book import Tail
-from cronce.torture.own import refuse_live, tasks_of
+from cronce.torture.own_jobs import refuse_live, tasks_of
 from cronce.torture.store_contents import Shelf
 from cronce.torture.worker import Order, Task, Worker, read_order
 
