@@ -8,9 +8,9 @@ from pathlib import Path
 
 from cronce.model import unspell
 from cronce.testing.book import Line
+from cronce.torture.fault_actions import Deed
 from cronce.torture.faults import COLOURS, EVERYBODY
 from cronce.torture.harness import Result, Settings, Torture
-from cronce.torture.means import Deed
 from cronce.torture.plan import Kind, plan
 from tests.faults.test_torture import cells
 from tests.servers.valkey import Valkey

@@ -8,8 +8,8 @@ import pytest
 
 from cronce.errors import CronceError
 from cronce.testing.crew import Crew
+from cronce.torture.fault_actions import ENDS, Orders, Props
 from cronce.torture.faults import Faults
-from cronce.torture.means import ENDS, Orders, Props
 from cronce.torture.plan import Fault, Kind
 from tests.runtime.shelf import HandClock
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from cronce.clock import Clock
 from cronce.testing.book import Line
-from cronce.torture.means import ENDINGS, Deed, Hook, Means, Props
+from cronce.torture.fault_actions import ENDINGS, Deed, Hook, Means, Props
 from cronce.torture.plan import DEPLOYS, Fault, Kind
 
 EVERYBODY: Final = ""

@@ -24,8 +24,8 @@ from cronce.stores.base import Store
 from cronce.stores.sqlite import locate
 from cronce.testing.book import NOTHING, Line, Tail
 from cronce.testing.crew import Crew
+from cronce.torture.fault_actions import Deed, Hook, Orders, Props
 from cronce.torture.faults import COLOURS, Faults
-from cronce.torture.means import Deed, Hook, Orders, Props
 from cronce.torture.own_jobs import refuse_live, tasks_of
 from cronce.torture.plan import Kind, plan
 from cronce.torture.proxy import Link, Proxy
