@@ -18,7 +18,7 @@ from cronce.clock import SystemClock
 from cronce.demo.stage import Stage
 from cronce.demo.verdict import Verdict
 from cronce.model import Slot, unspell
-from cronce.testing.book import Line, parse
+from cronce.testing.ledger_file import Line, parse
 
 GOOD, BAD = Verdict(14, 14, 0, 0, 0, 2), Verdict(14, 14, 18, 0, 0, 0)
 

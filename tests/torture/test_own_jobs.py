@@ -12,7 +12,7 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import Slot, unspell
 from cronce.stores.memory import MemoryStore
-from cronce.testing.book import Tail
+from cronce.testing.ledger_file import Tail
 from cronce.torture.own_jobs import refuse_live, tasks_of
 from cronce.torture.store_contents import Shelf
 from cronce.torture.worker import Order, Task, Worker, read_order

@@ -33,8 +33,8 @@ from cronce.model import Instant, Slot, slot_of_cell, unspell
 from cronce.policy import Missed, OnLost, Overlap
 from cronce.runtime.guard import Guard
 from cronce.schedule import Schedule, parse_schedule
-from cronce.testing.book import NOTHING, Book, Line, Tail, What
 from cronce.testing.crew import REFUSED
+from cronce.testing.ledger_file import NOTHING, Book, Line, Tail, What
 from cronce.value import NamedTuple
 
 EVERY: Final = timedelta(seconds=1)
