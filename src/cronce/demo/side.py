@@ -5,7 +5,7 @@ from typing import Final
 
 from cronce.demo.picture import Account
 from cronce.demo.worker import Kind
-from cronce.testing.crew import Crew
+from cronce.testing.child_processes import Crew
 from cronce.testing.ledger_file import Line, Tail, What
 
 NAMES: Final = ("web-1", "web-2", "web-3")

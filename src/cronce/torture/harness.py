@@ -22,7 +22,7 @@ from cronce.protocol.terms import Terms, check_terms
 from cronce.stores import mask, open_store, scheme_of
 from cronce.stores.base import Store
 from cronce.stores.sqlite import locate
-from cronce.testing.crew import Crew
+from cronce.testing.child_processes import Crew
 from cronce.testing.ledger_file import NOTHING, Line, Tail
 from cronce.torture.fault_actions import Deed, Hook, Orders, Props
 from cronce.torture.faults import COLOURS, Faults

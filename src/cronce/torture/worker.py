@@ -33,7 +33,7 @@ from cronce.model import Instant, Slot, slot_of_cell, unspell
 from cronce.policy import Missed, OnLost, Overlap
 from cronce.runtime.guard import Guard
 from cronce.schedule import Schedule, parse_schedule
-from cronce.testing.crew import REFUSED
+from cronce.testing.child_processes import REFUSED
 from cronce.testing.ledger_file import NOTHING, Book, Line, Tail, What
 from cronce.value import NamedTuple
 
