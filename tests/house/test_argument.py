@@ -39,7 +39,7 @@ TELLS = {
 
 WRITES = {
     "monitor/alerts.py": "alerts",
-    "runtime/ahead.py": "that a person says the store's clock is right",
+    "runtime/clock_repair.py": "that a person says the store's clock is right",
     "runtime/background.py": "signs of life of other schedulers",
     "runtime/client.py": "the boards that tell of news",
     "runtime/contact.py": "a cell of no meaning, which shows that the store can be written to",

@@ -16,7 +16,7 @@ from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.integrations.crontab import entries
 from cronce.model import Epoch, Origin
 from cronce.protocol.retention import Keep, Kept, default_keep, read_keep
-from cronce.runtime.ahead import set_clock
+from cronce.runtime.clock_repair import set_clock
 from cronce.runtime.desk import Desk
 from cronce.runtime.doctor import examine
 from cronce.runtime.operations import who

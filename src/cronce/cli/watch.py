@@ -33,8 +33,8 @@ from cronce.monitor.survey import Memory, survey
 from cronce.monitor.watch import clock, judge
 from cronce.monitor.watch_runs import first_of_each, unsaid
 from cronce.protocol.notices import Alert
-from cronce.runtime.ahead import clock_doubt
 from cronce.runtime.app import Cronce
+from cronce.runtime.clock_repair import clock_doubt
 from cronce.runtime.journal import own_journal
 from cronce.schedule import parse_duration
 from cronce.stores import mask

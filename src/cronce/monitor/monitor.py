@@ -34,8 +34,8 @@ from cronce.monitor.survey import Memory, survey
 from cronce.monitor.watch import clock, is_over, judge
 from cronce.monitor.watch_runs import first_of_each
 from cronce.protocol.notices import Alert
-from cronce.runtime.ahead import clock_doubt
 from cronce.runtime.app import Cronce
+from cronce.runtime.clock_repair import clock_doubt
 from cronce.runtime.desk import Desk, host_name
 from cronce.runtime.election import Leader, candidacy
 from cronce.runtime.flow import Flow, drive

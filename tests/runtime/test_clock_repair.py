@@ -15,7 +15,7 @@ from cronce.protocol.commands import Closed, Held
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import Job, Outcome, Span, decode_job, encode_job, standing_act
 from cronce.protocol.specs import brought_back
-from cronce.runtime.ahead import clock_doubt, find_ahead, set_clock
+from cronce.runtime.clock_repair import clock_doubt, find_ahead, set_clock
 from cronce.runtime.doctor import lying_ahead
 from cronce.runtime.ledger import Grant
 from cronce.runtime.why import why
