@@ -45,7 +45,7 @@ WRITES = {
     "runtime/contact.py": "a cell of no meaning, which shows that the store can be written to",
     "runtime/effects/steps.py": "cursors",
     "runtime/operations.py": "orders: pause all, drain, a run that was asked for",
-    "runtime/guests.py": "that a scheduler of another kind is there",
+    "runtime/foreign_schedulers.py": "that a scheduler of another kind is there",
     "runtime/jobs.py": "jobs: their floor, versions and pauses",
     "runtime/machine.py": "what a machine saw of the clock, and was refused; that somebody looks on",
     "runtime/observe.py": "calls that are only observed",

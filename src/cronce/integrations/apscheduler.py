@@ -50,8 +50,8 @@ from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import MOST_TURNS, SOME_DAY, Declaration, Policies, When, declare
+from cronce.runtime.foreign_schedulers import SAID_EVERY, say_there
 from cronce.runtime.guard import guarded
-from cronce.runtime.guests import SAID_EVERY, say_there
 from cronce.runtime.keeper import Beat, Lease
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.log import LOGGER
