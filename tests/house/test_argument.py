@@ -31,7 +31,7 @@ TELLS = {
     "monitor/known.py": "what a finding needs to know of older runs",
     "monitor/watch_runs.py": "findings about slots and runs",
     "runtime/call.py": "the words of a refusal",
-    "runtime/effects/makers.py": "what a person is to check before a retry",
+    "runtime/effects/liveness.py": "what a person is to check before a retry",
     "runtime/self_test.py": "the doctor's proof that a store works",
     "runtime/why.py": "which sentence `why` has for a slot",
 }

@@ -24,7 +24,7 @@ from cronce.protocol.record import Maker, Record, decode, effects_key
 from cronce.protocol.table import Row
 from cronce.runtime.client import ROUNDS
 from cronce.runtime.effects import steps
-from cronce.runtime.effects.makers import RetryRefused, refuse_unless_gone, unsure_of, unsure_of_slot
+from cronce.runtime.effects.liveness import RetryRefused, refuse_unless_gone, unsure_of, unsure_of_slot
 from cronce.runtime.effects.once import whereabouts
 from cronce.runtime.effects.steps import Target
 from cronce.runtime.flow import Flow
