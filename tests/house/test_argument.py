@@ -47,7 +47,7 @@ WRITES = {
     "runtime/operations.py": "orders: pause all, drain, a run that was asked for",
     "runtime/foreign_schedulers.py": "that a scheduler of another kind is there",
     "runtime/jobs.py": "jobs: their floor, versions and pauses",
-    "runtime/machine.py": "what a machine saw of the clock, and was refused; that somebody looks on",
+    "runtime/process_notes.py": "what a machine saw of the clock, and was refused; that somebody looks on",
     "runtime/observe.py": "calls that are only observed",
     "runtime/prevented.py": "how many duplicates were prevented",
     "runtime/scheduling/roster.py": "which schedulers are alive, and what they carry",

@@ -55,7 +55,7 @@ from cronce.runtime.guard import guarded
 from cronce.runtime.keeper import Beat, Lease
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.log import LOGGER
-from cronce.runtime.machine import Notebook
+from cronce.runtime.process_notes import Notebook
 from cronce.runtime.run import Skipped
 from cronce.runtime.steps import Nap, Steps
 from cronce.schedule import Every, Schedule, parse_schedule
