@@ -1,6 +1,6 @@
 """cronce crontab: a crontab that deploys can repeat, without doubles, and whose lines are guarded.
 
-The text is the business of `integrations.crontab`, where crontabs are kept that of `machine`.
+The text is the business of `integrations.crontab`, where crontabs are kept that of `host_settings`.
 """
 
 import argparse
@@ -100,7 +100,7 @@ def _apply(
         if asked and now != before:
             raise CronceError(f"{place} was changed in the meantime; look at it again")
         after = edit(now)
-        copy = f"; what it was is kept in {machine.keep(now)}" if "yes" in options and after != now else ""
+        copy = f"; what it was is kept in {host_settings.keep(now)}" if "yes" in options and after != now else ""
         if after != now:
             place.write(after)
     print(f"{place}: written{copy}")
