@@ -25,8 +25,8 @@ from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.redis import init
+from cronce.torture.fault_actions import Hook
 from cronce.torture.harness import Settings, Torture
-from cronce.torture.means import Hook
 from tests.house.wait import wait_until
 from tests.servers.etcd import Etcd
 from tests.servers.mariadb import MariaDb

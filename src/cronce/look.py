@@ -14,7 +14,7 @@ from cronce.monitor.incidents import incident_document, incidents
 from cronce.monitor.read_jobs import JobIndex, hosts_refused
 from cronce.monitor.read_overview import Overview, overview
 from cronce.runtime import queries
-from cronce.runtime.ahead import clock_doubt
+from cronce.runtime.clock_repair import clock_doubt
 from cronce.runtime.declare import instant_of, zone_of
 from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow

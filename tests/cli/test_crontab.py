@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from cronce.cli import machine as facts
+from cronce.cli import host_settings as facts
 from cronce.cli import main
-from cronce.cli.machine import machine_zone
+from cronce.cli.host_settings import machine_zone
 from cronce.errors import BadInput
 from tests.cli.person import Person
 from tests.house.needs import needs

@@ -15,10 +15,10 @@ import pytest
 from cronce.cli import demo, main
 from cronce.cli.terminal import Screen, filled
 from cronce.clock import SystemClock
-from cronce.demo.stage import Stage
+from cronce.demo.harness import Stage
 from cronce.demo.verdict import Verdict
 from cronce.model import Slot, unspell
-from cronce.testing.book import Line, parse
+from cronce.testing.ledger_file import Line, parse
 
 GOOD, BAD = Verdict(14, 14, 0, 0, 0, 2), Verdict(14, 14, 18, 0, 0, 0)
 
@@ -44,7 +44,7 @@ def test_with_the_guard_every_slot_runs_once_and_without_it_they_do_not(tmp_path
 INTERRUPTIBLE = """
 import signal, sys
 from cronce.cli import main
-from cronce.demo.stage import Stage
+from cronce.demo.harness import Stage
 Stage._pause = lambda stage, _slot: stage._until(lambda: False)  # after the kill all are there for as long as one looks
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs tests in the background has it ignored
 sys.exit(main(["demo", "--seconds", "8"]))  # the kill comes the sooner, the fewer slots there are

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cronce.testing.book import Book, Line, Tail
+from cronce.testing.ledger_file import Book, Line, Tail
 
 START = Line("start", "web-1", "report@2026-03-29T08:17:05Z", "f1", 2, "2026-03-29T08:17:05.123+00:00")
 READY = Line("ready", "web-2")

@@ -1,7 +1,7 @@
 """The table says in one word what each process did about a slot."""
 
 from cronce.demo.picture import Account, Mark, mark, settled, time_of
-from cronce.testing.book import parse
+from cronce.testing.ledger_file import parse
 
 A, B, C = NAMES = ("a", "b", "c")
 SLOT, NEXT = "report@2026-03-29T08:17:05Z", "report@2026-03-29T08:17:06Z"

@@ -4,7 +4,7 @@ import pytest
 
 from cronce.demo.verdict import OnRecord, Verdict, judge
 from cronce.protocol.record import Outcome
-from cronce.testing.book import Line, parse
+from cronce.testing.ledger_file import Line, parse
 
 SLOTS = ["report@1", "report@2"]
 ONCE = OnRecord(1, Outcome.SUCCEEDED)

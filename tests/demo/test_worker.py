@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cronce.demo.worker import Cues, Plan, Worker, read_plan
-from cronce.testing.book import Tail
+from cronce.testing.ledger_file import Tail
 
 AT = datetime(2026, 3, 29, 8, 17, 5, tzinfo=UTC)
 PLAN = Plan((AT, AT + timedelta(seconds=1)), (AT,))

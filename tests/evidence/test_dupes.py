@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from cronce.errors import BadInput, StoreUnavailable
-from cronce.evidence.dupes.look import connect, look
 from cronce.evidence.dupes.model import Asked, Extent, Found
+from cronce.evidence.dupes.search import connect, look
 from cronce.evidence.dupes.units import unit_of
 from tests.evidence.shops import MysqlShop, Order, PostgresShop, SqliteShop
 from tests.servers.mariadb import MariaDb

@@ -7,10 +7,10 @@ A few seconds on a file and on a server; a minute on each store, with three and 
 from pathlib import Path
 
 from cronce.model import unspell
-from cronce.testing.book import Line
+from cronce.testing.ledger_file import Line
+from cronce.torture.fault_actions import Deed
 from cronce.torture.faults import COLOURS, EVERYBODY
 from cronce.torture.harness import Result, Settings, Torture
-from cronce.torture.means import Deed
 from cronce.torture.plan import Kind, plan
 from tests.faults.test_torture import cells
 from tests.servers.valkey import Valkey

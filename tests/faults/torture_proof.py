@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from cronce.model import Slot
+from cronce.torture.fault_actions import Hook
 from cronce.torture.harness import Result, Settings, Torture
-from cronce.torture.means import Hook
 from cronce.torture.picture import outcome, svg
 from cronce.torture.plan import DEPLOYS, LIFE, NETWORK, SIGNALS
 from cronce.torture.verdict import Verdict

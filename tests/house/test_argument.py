@@ -28,10 +28,10 @@ BESIDE = {
 """Of the protocol, what a claim passes through besides."""
 
 TELLS = {
-    "monitor/known.py": "what a finding needs to know of older runs",
+    "monitor/watcher_state.py": "what a finding needs to know of older runs",
     "monitor/watch_runs.py": "findings about slots and runs",
     "runtime/call.py": "the words of a refusal",
-    "runtime/effects/makers.py": "what a person is to check before a retry",
+    "runtime/effects/liveness.py": "what a person is to check before a retry",
     "runtime/self_test.py": "the doctor's proof that a store works",
     "runtime/why.py": "which sentence `why` has for a slot",
 }
@@ -39,15 +39,15 @@ TELLS = {
 
 WRITES = {
     "monitor/alerts.py": "alerts",
-    "runtime/ahead.py": "that a person says the store's clock is right",
+    "runtime/clock_repair.py": "that a person says the store's clock is right",
     "runtime/background.py": "signs of life of other schedulers",
     "runtime/client.py": "the boards that tell of news",
     "runtime/contact.py": "a cell of no meaning, which shows that the store can be written to",
     "runtime/effects/steps.py": "cursors",
     "runtime/operations.py": "orders: pause all, drain, a run that was asked for",
-    "runtime/guests.py": "that a scheduler of another kind is there",
+    "runtime/foreign_schedulers.py": "that a scheduler of another kind is there",
     "runtime/jobs.py": "jobs: their floor, versions and pauses",
-    "runtime/machine.py": "what a machine saw of the clock, and was refused; that somebody looks on",
+    "runtime/process_notes.py": "what a machine saw of the clock, and was refused; that somebody looks on",
     "runtime/observe.py": "calls that are only observed",
     "runtime/prevented.py": "how many duplicates were prevented",
     "runtime/scheduling/roster.py": "which schedulers are alive, and what they carry",

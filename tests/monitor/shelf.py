@@ -6,10 +6,10 @@ from typing import Any
 
 from cronce.model import Mark, Slot, Traits, Write
 from cronce.monitor.alerts import Kind
-from cronce.monitor.known import Known
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey, survey
 from cronce.monitor.watch import judge
+from cronce.monitor.watcher_state import Known
 from cronce.protocol.notices import Alert, Holder
 from cronce.protocol.record import Outcome
 from cronce.protocol.specs import declared

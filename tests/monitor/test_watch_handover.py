@@ -6,10 +6,10 @@ import pytest
 
 from cronce.model import Epoch
 from cronce.monitor.alerts import Alerts, Kind, key_of
-from cronce.monitor.known import Known
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey, survey
 from cronce.monitor.watch import is_over, judge
+from cronce.monitor.watcher_state import Known
 from cronce.protocol.notices import Alert, decode_alert
 from cronce.protocol.record import Outcome
 from cronce.runtime.flow import drive

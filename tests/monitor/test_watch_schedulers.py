@@ -10,7 +10,7 @@ from cronce.monitor.settings import Settings
 from cronce.protocol.notices import Holder, Machine, encode_notice
 from cronce.protocol.record import decode_job
 from cronce.runtime.declare import declare
-from cronce.runtime.machine import REMEMBERED
+from cronce.runtime.process_notes import REMEMBERED
 from cronce.runtime.queries import HolderSeen
 from cronce.runtime.stored_jobs import add, remove
 from cronce.telling.words import fate

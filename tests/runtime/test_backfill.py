@@ -1,5 +1,5 @@
 """A backfill that will be refused writes nothing. What a backfill does is in tests/runtime/test_operations.py
-and tests/cli/test_requests_acting.py."""
+and tests/cli/test_operations_acting.py."""
 
 from contextlib import closing
 from copy import deepcopy

@@ -15,7 +15,6 @@ from cronce.protocol.commands import Closed, Held, Paused
 from cronce.protocol.notices import Prevented
 from cronce.protocol.record import Outcome
 from cronce.runtime.desk import Desk
-from cronce.runtime.machine import Notebook
 from cronce.runtime.prevented import (
     DAYS,
     Unwritten,
@@ -25,6 +24,7 @@ from cronce.runtime.prevented import (
     prevented_of,
     prevented_of_all,
 )
+from cronce.runtime.process_notes import Notebook
 from cronce.stores import open_store
 from tests.runtime.office import Office, job
 from tests.runtime.shelf import START, HandClock, Wire

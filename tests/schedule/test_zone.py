@@ -94,7 +94,7 @@ def test_another_database_has_other_rules_and_says_its_version(tmp_path: Path) -
     (tmp_path / "Europe").mkdir()
     system = next(Path(place) for place in TZPATH if Path(place, "Europe/Berlin").exists())
     (tmp_path / "Europe/Berlin").write_bytes((system / "Europe/London").read_bytes())
-    imports = "from cronce.runtime.machine import tzdata_version; from cronce.schedule.zone import rules_of"
+    imports = "from cronce.runtime.process_notes import tzdata_version; from cronce.schedule.zone import rules_of"
     code = f"{imports}; print(rules_of('Europe/Berlin'), tzdata_version())"
 
     def told() -> str:

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 from cronce.model import Slot
 from cronce.protocol.record import Outcome
-from cronce.testing.book import parse
+from cronce.testing.ledger_file import parse
+from cronce.torture.fault_actions import Deed
 from cronce.torture.faults import EVERYBODY
 from cronce.torture.harness import Result, Settings
-from cronce.torture.means import Deed
 from cronce.torture.verdict import OnRecord, Verdict
 from cronce.torture.worker import Task
 

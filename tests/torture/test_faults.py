@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cronce.errors import CronceError
-from cronce.testing.crew import Crew
+from cronce.testing.child_processes import Crew
+from cronce.torture.fault_actions import ENDS, Orders, Props
 from cronce.torture.faults import Faults
-from cronce.torture.means import ENDS, Orders, Props
 from cronce.torture.plan import Fault, Kind
 from tests.runtime.shelf import HandClock
 

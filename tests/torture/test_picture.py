@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cronce.testing.book import parse
+from cronce.testing.ledger_file import parse
 from cronce.torture.picture import RUNS, SLOTS, STYLE, WORDS, Bar, bars, html, outcome, svg
 from tests.torture.results import RERUN, SKIP, key, result
 

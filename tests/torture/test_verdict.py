@@ -7,7 +7,7 @@ import pytest
 
 from cronce.policy import OnLost
 from cronce.protocol.record import LAPSED, RELEASED, Outcome
-from cronce.testing.book import Line, parse
+from cronce.testing.ledger_file import Line, parse
 from cronce.torture.verdict import Gap, OnRecord, Verdict, added, judge, lets_another_run
 
 AT = datetime(2026, 3, 29, 8, 17, tzinfo=UTC)

@@ -12,7 +12,7 @@ from cronce.model import Mark, Slot, Write
 from cronce.protocol.record import Past, decode, encode
 from cronce.stores.base import Store, Swapped
 from cronce.stores.memory import MemoryStore
-from cronce.testing.book import Line, Tail
+from cronce.testing.ledger_file import Line, Tail
 from cronce.torture.verdict import OnRecord, Verdict, judge
 from cronce.torture.worker import Ends, Order, SkewedClock, Task, Worker, read_order
 

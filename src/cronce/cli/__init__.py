@@ -115,7 +115,7 @@ FILES: Final = {
     **dict.fromkeys(("next", "explain"), "schedules"),
     **dict.fromkeys(("jobs", "show", "why", "beat"), "runs"),
     **dict.fromkeys(("holders", "locks", "leaders", "observed"), "status"),
-    **dict.fromkeys(("pause", "resume", "drain", "trigger", "rerun", "cancel"), "requests"),
+    **dict.fromkeys(("pause", "resume", "drain", "trigger", "rerun", "cancel"), "operations"),
     **dict.fromkeys(("add", "edit", "remove"), "stored"),
     **dict.fromkeys(("doctor", "purge"), "store"),
     **dict.fromkeys(("logs", "dupes"), "evidence"),

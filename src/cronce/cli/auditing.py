@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from cronce.cli import say
 from cronce.cli.audit_report import checked, counted, explained, listed, number, shown, verdict
-from cronce.cli.machine import system_zone
+from cronce.cli.host_settings import system_zone
 from cronce.cli.terminal import Screen, Toned, bar, paint, screen
 from cronce.clock import SystemClock
 from cronce.errors import BadInput

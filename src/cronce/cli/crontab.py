@@ -1,6 +1,6 @@
 """cronce crontab: a crontab that deploys can repeat, without doubles, and whose lines are guarded.
 
-The text is the business of `integrations.crontab`, where crontabs are kept that of `machine`.
+The text is the business of `integrations.crontab`, where crontabs are kept that of `host_settings`.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Final
 
-from cronce.cli import add_actions, machine
+from cronce.cli import add_actions, host_settings
 from cronce.cli.terminal import Toned, ask, screen, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError
@@ -65,8 +65,8 @@ def _add_options(one: argparse.ArgumentParser, action: str) -> None:
 
 
 def run_crontab(options: argparse.Namespace) -> None:
-    machine.refuse_windows("crontab")
-    place = machine.SystemCrontab(options.file) if options.file else machine.UserCrontab(options.user)
+    host_settings.refuse_windows("crontab")
+    place = host_settings.SystemCrontab(options.file) if options.file else host_settings.UserCrontab(options.user)
     if options.file and options.action in ("list", "dedupe", "wrap") and not Path(options.file).exists():
         raise BadInput(f"there is no file {options.file}")
     actions = {"install": _install, "remove": _remove, "list": _list, "dedupe": _dedupe, "wrap": _wrap}
@@ -77,7 +77,7 @@ def run_crontab(options: argparse.Namespace) -> None:
 
 
 def _apply(
-    options: argparse.Namespace, place: machine.Crontab, edit: Callable[[str], str], notices: Sequence[str] = ()
+    options: argparse.Namespace, place: host_settings.Crontab, edit: Callable[[str], str], notices: Sequence[str] = ()
 ) -> None:
     """Show what changes, ask where that is due, and write it. Nothing is locked while a person thinks. The `notices`
     stand right before the question, where a long difference does not push them out of sight."""
@@ -100,7 +100,7 @@ def _apply(
         if asked and now != before:
             raise CronceError(f"{place} was changed in the meantime; look at it again")
         after = edit(now)
-        copy = f"; what it was is kept in {machine.keep(now)}" if "yes" in options and after != now else ""
+        copy = f"; what it was is kept in {host_settings.keep(now)}" if "yes" in options and after != now else ""
         if after != now:
             place.write(after)
     print(f"{place}: written{copy}")
@@ -111,13 +111,13 @@ def _diff(before: str, after: str, name: str) -> str:
     return "\n".join(safe(mask_all(line)) for line in unified_diff(old, new, name, name, lineterm=""))
 
 
-def _agreed(place: machine.Crontab) -> bool:
+def _agreed(place: host_settings.Crontab) -> bool:
     if not sys.stdin.isatty():
         raise BadInput("nobody is here to be asked; say --yes to write this, or --dry-run to only see it")
     return ask(f"write this to {place}? [y/N] ") in ("y", "yes")
 
 
-def _install(options: argparse.Namespace, place: machine.Crontab) -> None:
+def _install(options: argparse.Namespace, place: host_settings.Crontab) -> None:
     name, body, system = check_name(options.name), _body(options.source), place.system
     text.check(body, system=system)
     _refuse_strangers(body, place)
@@ -137,23 +137,23 @@ def _install(options: argparse.Namespace, place: machine.Crontab) -> None:
     _apply(options, place, lambda before: text.install(before, name, body), _places(lines, options))
 
 
-def _remove(options: argparse.Namespace, place: machine.Crontab) -> None:
+def _remove(options: argparse.Namespace, place: host_settings.Crontab) -> None:
     name, known = check_name(options.name), text.blocks(place.read())
     if name not in known:
         print(f"there is no block {name}; there is {', '.join(known) or 'none'}")
     _apply(options, place, lambda before: text.remove(before, name))
 
 
-def _dedupe(options: argparse.Namespace, place: machine.Crontab) -> None:
+def _dedupe(options: argparse.Namespace, place: host_settings.Crontab) -> None:
     _apply(options, place, lambda before: text.dedupe(before, system=place.system))
 
 
-def _refuse_strangers(body: str, place: machine.Crontab) -> None:
+def _refuse_strangers(body: str, place: host_settings.Crontab) -> None:
     """A user that this machine does not have is, nearly always, the first word of a command without one."""
     if not place.system:
         return
     for entry in text.entries(body, system=True):
-        if machine.home_of(entry.user) is None:
+        if host_settings.home_of(entry.user) is None:
             raise BadInput(
                 f"line {entry.number}: {mask_all(entry.user)[:60]!r} is no user of this machine; in a --file each line"
                 " names one (for a crontab without users: `cronce deploy crontab install FILE --wrap`)"
@@ -175,7 +175,7 @@ def _body(source: str) -> str:
     return source
 
 
-def _wrap(options: argparse.Namespace, place: machine.Crontab) -> None:
+def _wrap(options: argparse.Namespace, place: host_settings.Crontab) -> None:
     host = _host(options)
 
     def wrapped(before: str) -> tuple[str, list[text.Wrapped], list[text.Left]]:
@@ -189,17 +189,17 @@ def _wrap(options: argparse.Namespace, place: machine.Crontab) -> None:
 
 
 def _host(options: argparse.Namespace) -> text.Host:
-    zone = machine.machine_zone() if options.tz is None else options.tz
+    zone = host_settings.machine_zone() if options.tz is None else options.tz
     find_zone(zone)
-    cronce, user = " ".join(map(text.word, machine.program())), _whose(options)
+    cronce, user = " ".join(map(text.word, host_settings.program())), _whose(options)
     return text.Host(
-        cronce, zone, user, machine.follows_cron_tz(), told=options.tz is not None,
-        refusal=lambda entry: machine.refusal(entry.user or user, entry.settings),
+        cronce, zone, user, host_settings.follows_cron_tz(), told=options.tz is not None,
+        refusal=lambda entry: host_settings.refusal(entry.user or user, entry.settings),
     )  # fmt: skip
 
 
 def _whose(options: argparse.Namespace) -> str:
-    return options.user or machine.this_user()
+    return options.user or host_settings.this_user()
 
 
 def _tell(done: Sequence[text.Wrapped], left: Sequence[text.Left]) -> None:
@@ -215,14 +215,14 @@ def _places(lines: Sequence[text.Entry], options: argparse.Namespace) -> list[st
     """Where those that are guarded keep their slots, each place once; but for those that say it themselves."""
     says = re.compile(rf"\s--store[\s=]|\b{VARIABLE}=")
     silent = [entry for entry in lines if entry.guard == "cronce" and not says.search(entry.command)]
-    places = (machine.place_of_slots(entry.user or _whose(options), entry.settings) for entry in silent)
+    places = (host_settings.place_of_slots(entry.user or _whose(options), entry.settings) for entry in silent)
     return list(dict.fromkeys(places))
 
 
 # --- looking ----------------------------------------------------------------------------------------------------------
 
 
-def _list(options: argparse.Namespace, place: machine.Crontab) -> None:
+def _list(options: argparse.Namespace, place: host_settings.Crontab) -> None:
     host = _host(options)
     lines = text.entries(place.read(), system=place.system)
     rows = [_row(entry, host) for entry in lines]

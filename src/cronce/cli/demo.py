@@ -17,9 +17,9 @@ from typing import Final, TextIO
 from cronce.cli import on_signals, refuse_outside
 from cronce.cli.terminal import Screen, Text, Toned, filled, paint, screen, show
 from cronce.clock import SystemClock
+from cronce.demo.harness import Stage
 from cronce.demo.picture import Mark, mark, settled, time_of
 from cronce.demo.side import NAMES, Side
-from cronce.demo.stage import Stage
 from cronce.demo.verdict import Verdict
 from cronce.errors import BadInput
 from cronce.telling.words import Tone

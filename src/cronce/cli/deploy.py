@@ -9,7 +9,7 @@ from typing import Final, get_args
 
 from cronce.cli import add_actions, parser_of, say
 from cronce.cli.exec import add_manners, add_policies, declared, said
-from cronce.cli.machine import place_of_slots, program, refuse_windows
+from cronce.cli.host_settings import place_of_slots, program, refuse_windows
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.integrations.manifests import Manifest, PodSettings, Restart, cronjob, deployment, dump, rbac

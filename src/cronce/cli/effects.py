@@ -15,7 +15,7 @@ from cronce.monitor.read_lists import final_runs
 from cronce.protocol.commands import Queued
 from cronce.runtime.effects import review
 from cronce.runtime.effects.adopt import Adoption, adopt, adoptable
-from cronce.runtime.effects.makers import RetryRefused
+from cronce.runtime.effects.liveness import RetryRefused
 from cronce.runtime.effects.review import EffectSeen, Listed, Unwatched, any_effect, of_job
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import job_names, read_page, seen_runs, slot_named

@@ -15,8 +15,8 @@ from cronce.cli import refuse_outside, say
 from cronce.cli.terminal import Screen, Text, Toned, paint, screen, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
-from cronce.evidence.dupes.look import connect, look
 from cronce.evidence.dupes.model import Asked, Duplicate, Found
+from cronce.evidence.dupes.search import connect, look
 from cronce.schedule.instant import format_duration, parse_duration
 from cronce.schedule.zone import find_zone
 from cronce.stores import mask

@@ -223,7 +223,7 @@ def _doubt_zone(schedule: Schedule | None, now: Instant) -> None:
     if not isinstance(schedule, Cron) or not offset:
         return
     if _due(schedule, now + offset) and not _due(schedule, now):
-        from cronce.cli.machine import shell_zone, system_zone  # noqa: PLC0415  rarely needed, and slow to import
+        from cronce.cli.host_settings import shell_zone, system_zone  # noqa: PLC0415  rarely needed, and slow to import
 
         say(
             "exec",

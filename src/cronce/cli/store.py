@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
-from cronce.cli import add_actions, machine
+from cronce.cli import add_actions, host_settings
 from cronce.cli.session import add_store, looking, missing
 from cronce.cli.terminal import Screen, Toned, bar, paint, screen, show
 from cronce.clock import SystemClock
@@ -16,7 +16,7 @@ from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.integrations.crontab import entries
 from cronce.model import Epoch, Origin
 from cronce.protocol.retention import Keep, Kept, default_keep, read_keep
-from cronce.runtime.ahead import set_clock
+from cronce.runtime.clock_repair import set_clock
 from cronce.runtime.desk import Desk
 from cronce.runtime.doctor import examine
 from cronce.runtime.operations import who
@@ -187,18 +187,21 @@ def _used(name: str, url: str, callers: Sequence[str]) -> Check:
 def _callers(options: argparse.Namespace) -> Iterator[tuple[str, Chosen | str]]:
     """Each line, or the unit, that runs `cronce exec`, and the store it uses; or why it will run nothing."""
     if options.unit is not None:
-        yield options.unit, machine.store_of(*machine.unit_environment(options.unit), "systemd")
+        yield options.unit, host_settings.store_of(*host_settings.unit_environment(options.unit), "systemd")
         return
     path = Path(options.crontab)
     if options.crontab and not path.exists():
         raise BadInput(f"there is no file {path}")
-    place = machine.SystemCrontab(options.crontab) if options.crontab else machine.UserCrontab(None)
+    place = host_settings.SystemCrontab(options.crontab) if options.crontab else host_settings.UserCrontab(None)
     system = path.parent.name == "cron.d" or path == Path("/etc/crontab")
     found = [one for one in entries(place.read(), system=system) if one.guard == "cronce"]
     if not found:
         raise BadInput(f"no line of {place} runs `cronce exec`; `cronce deploy crontab wrap` puts them under it")
     for one in found:
-        yield f"line {one.number}", machine.store_of(one.user or machine.this_user(), one.settings, one.command)
+        yield (
+            f"line {one.number}",
+            host_settings.store_of(one.user or host_settings.this_user(), one.settings, one.command),
+        )
 
 
 def worst(seen: Iterable[Check]) -> CheckVerdict:

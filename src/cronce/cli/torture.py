@@ -27,8 +27,8 @@ from cronce.testing.effects_table import by_way, printed
 from cronce.testing.mutants import MUTANTS, mutated
 from cronce.testing.referee import Violation
 from cronce.testing.simulate import Simulation, simulate
+from cronce.torture.fault_actions import Hook
 from cronce.torture.harness import Result, Settings, Torture
-from cronce.torture.means import Hook
 from cronce.torture.picture import counted, html, svg
 from cronce.torture.verdict import Verdict, added
 

@@ -25,16 +25,16 @@ from cronce.errors import BadInput
 from cronce.model import spell
 from cronce.monitor.alerts import SEVERITIES, gathered
 from cronce.monitor.destinations import Command, Destination, Webhook, reaches
-from cronce.monitor.known import Known
 from cronce.monitor.monitor import Monitor
 from cronce.monitor.pings import Pinger, check_ping
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, survey
 from cronce.monitor.watch import clock, judge
 from cronce.monitor.watch_runs import first_of_each, unsaid
+from cronce.monitor.watcher_state import Known
 from cronce.protocol.notices import Alert
-from cronce.runtime.ahead import clock_doubt
 from cronce.runtime.app import Cronce
+from cronce.runtime.clock_repair import clock_doubt
 from cronce.runtime.journal import own_journal
 from cronce.schedule import parse_duration
 from cronce.stores import mask

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from cronce.testing.book import Line
+from cronce.testing.ledger_file import Line
 
 
 class Mark(StrEnum):

@@ -5,8 +5,8 @@ from typing import Final
 
 from cronce.demo.picture import Account
 from cronce.demo.worker import Kind
-from cronce.testing.book import Line, Tail, What
-from cronce.testing.crew import Crew
+from cronce.testing.child_processes import Crew
+from cronce.testing.ledger_file import Line, Tail, What
 
 NAMES: Final = ("web-1", "web-2", "web-3")
 GRACE: Final = 10.0

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cronce.protocol.record import Outcome
-from cronce.testing.book import Line, by_slot
+from cronce.testing.ledger_file import Line, by_slot
 from cronce.value import NamedTuple
 
 

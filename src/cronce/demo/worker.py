@@ -22,7 +22,7 @@ from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.model import Instant, Slot, spell, unspell
 from cronce.stores.sqlite.file import url_of
-from cronce.testing.book import NOTHING, Book, Line, What
+from cronce.testing.ledger_file import NOTHING, Book, Line, What
 from cronce.value import NamedTuple
 
 Kind = Literal["guarded", "unguarded"]

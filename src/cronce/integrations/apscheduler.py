@@ -50,12 +50,12 @@ from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import MOST_TURNS, SOME_DAY, Declaration, Policies, When, declare
+from cronce.runtime.foreign_schedulers import SAID_EVERY, say_there
 from cronce.runtime.guard import guarded
-from cronce.runtime.guests import SAID_EVERY, say_there
 from cronce.runtime.keeper import Beat, Lease
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.log import LOGGER
-from cronce.runtime.machine import Notebook
+from cronce.runtime.process_notes import Notebook
 from cronce.runtime.run import Skipped
 from cronce.runtime.steps import Nap, Steps
 from cronce.schedule import Every, Schedule, parse_schedule

@@ -30,8 +30,8 @@ from cronce.runtime.desk import Desk
 from cronce.runtime.journal import Journal
 from cronce.runtime.keeper import NOT_RENEWED, Keeper
 from cronce.runtime.ledger import Ledger
-from cronce.runtime.machine import Notebook, clock_note, leave_clock, recall_clock
 from cronce.runtime.pod import fired_at, is_bad, slot_meant
+from cronce.runtime.process_notes import Notebook, clock_note, leave_clock, recall_clock
 from cronce.runtime.processes import child
 from cronce.runtime.processes.child import GRACE, STOPPING, Background, Child, Ended, Line, NotStarted
 from cronce.runtime.processes.command import Command

@@ -28,14 +28,14 @@ from cronce.monitor import watch_runs
 from cronce.monitor.alerts import Alerts, Claimed, Kind
 from cronce.monitor.destinations import Document, Given, Log, Sender, destination, document, told_apart
 from cronce.monitor.incidents import Incident
-from cronce.monitor.known import Known
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, survey
 from cronce.monitor.watch import clock, is_over, judge
 from cronce.monitor.watch_runs import first_of_each
+from cronce.monitor.watcher_state import Known
 from cronce.protocol.notices import Alert
-from cronce.runtime.ahead import clock_doubt
 from cronce.runtime.app import Cronce
+from cronce.runtime.clock_repair import clock_doubt
 from cronce.runtime.desk import Desk, host_name
 from cronce.runtime.election import Leader, candidacy
 from cronce.runtime.flow import Flow, drive

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from cronce.errors import BadInput
 from cronce.model import BOARD_JOBS, SWITCH, Epoch, Instant, Mark, Slot, Traits
-from cronce.monitor.known import SLICE, Known, read_most, read_runs, watched_rule
+from cronce.monitor.watcher_state import SLICE, Known, read_most, read_runs, watched_rule
 from cronce.protocol.codec import Decode, all_readable
 from cronce.protocol.notices import Beats, Bundle, Holder, Observed, decode_beats, decode_observed
 from cronce.protocol.record import Act, Record, standing_act

@@ -14,10 +14,10 @@ from cronce.model import MONITOR, Instant, Origin, spell
 from cronce.monitor import watch_runs
 from cronce.monitor.alerts import MORE, Kind, Severity, worst_first
 from cronce.monitor.incidents import TOUCHED, with_causes
-from cronce.monitor.known import REMEMBERED, SLICE
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey
 from cronce.monitor.watch_schedulers import gone, host, of_schedulers
+from cronce.monitor.watcher_state import REMEMBERED, SLICE
 from cronce.protocol.notices import Alert, Beaten, Beats, Observed
 from cronce.protocol.record import RELEASED, Past
 from cronce.protocol.specs import is_floor_ahead

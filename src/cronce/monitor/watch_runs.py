@@ -9,9 +9,9 @@ from typing import Final
 from cronce.model import Instant, Slot, effect_cells, slot_of_cell, spell
 from cronce.monitor.alerts import Kind, Severity
 from cronce.monitor.incidents import STORE, TOUCHED, host_cause
-from cronce.monitor.known import REMEMBERED, SLICE, UNCLAIMED, is_too_late, watched_rule
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import LONG, Memory, Survey, began, is_near, policy_span, timeout
+from cronce.monitor.watcher_state import REMEMBERED, SLICE, UNCLAIMED, is_too_late, watched_rule
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import FORGOTTEN, LAPSED, Outcome, Record, Span, effects_key
 from cronce.protocol.table import NOTHING_RAN

@@ -38,8 +38,8 @@ from cronce.runtime.keeper import Keeper, refuse_patched_threads
 from cronce.runtime.loading import defined, place_of
 from cronce.runtime.lock import Block, Lock, limits
 from cronce.runtime.log import LOGGER, Listeners
-from cronce.runtime.machine import Notebook
 from cronce.runtime.pod import JOB_NAME, PodCall
+from cronce.runtime.process_notes import Notebook
 from cronce.runtime.processes.bodies import Bodies
 from cronce.runtime.run import Around
 from cronce.runtime.standby import Standby

@@ -52,8 +52,8 @@ from cronce.runtime.jobs import tidy_later
 from cronce.runtime.journal import Journal, UnaskedCall
 from cronce.runtime.keeper import AGAIN, Keeper, Lease, refuse_patched_threads, whose
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
-from cronce.runtime.machine import leave_clock, recall_clock
 from cronce.runtime.prevented import is_prevented
+from cronce.runtime.process_notes import leave_clock, recall_clock
 from cronce.runtime.run import Skipped
 from cronce.runtime.steps import Do, Nap, Steps
 from cronce.schedule import format_duration

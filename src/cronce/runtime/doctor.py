@@ -19,7 +19,7 @@ from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.model import Epoch, Instant, Origin, Traits
 from cronce.protocol.notices import Bundle
 from cronce.protocol.store_clock import SET_CLOCK, closed_ahead, dated_ahead
-from cronce.runtime.ahead import Ahead, find_ahead
+from cronce.runtime.clock_repair import Ahead, find_ahead
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.queries import holders, machines_tzdata, mixed_tzdata, read_bundle, shared_names
 from cronce.runtime.self_test import SelfTest

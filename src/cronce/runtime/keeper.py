@@ -38,9 +38,9 @@ from cronce.runtime.desk import Desk, Outage
 from cronce.runtime.flow import drive
 from cronce.runtime.journal import Journal, UnsaidEnd
 from cronce.runtime.ledger import Grant
+from cronce.runtime.pending_ends import Unsaid
 from cronce.runtime.prevented import PreventedCounts
 from cronce.runtime.renewal_connection import RenewalConnection, StoreConnection
-from cronce.runtime.unsaid import Unsaid
 from cronce.schedule import format_duration
 from cronce.stores.base import Store
 from cronce.value import NamedTuple

@@ -33,8 +33,8 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.guard import dressed, is_async, refuse_generators
 from cronce.runtime.keeper import Keeper, Over
 from cronce.runtime.log import LOGGER
-from cronce.runtime.machine import REMEMBERED
 from cronce.runtime.pod import JOB_NAME, fired_at
+from cronce.runtime.process_notes import REMEMBERED
 from cronce.runtime.queries import load, read_all
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import Body, take

@@ -220,7 +220,7 @@ class Operator:
 
     def _refuse_beside(self, base: Slot, runs: Sequence[Record]) -> None:
         """A process that ran the slot, and is only paused, would go on beside the rerun."""
-        from cronce.runtime.effects.makers import refuse_unless_gone, unsure_of_slot  # noqa: PLC0415
+        from cronce.runtime.effects.liveness import refuse_unless_gone, unsure_of_slot  # noqa: PLC0415
 
         for run in runs:
             refuse_unless_gone(base.key, unsure_of_slot(run), f"cronce rerun {base.key}")

@@ -35,7 +35,7 @@ from cronce.protocol.store_clock import is_ahead
 from cronce.protocol.table import Row, row
 from cronce.protocol.view import KnownJob, View
 from cronce.runtime.flow import Flow, Load, Timed
-from cronce.runtime.machine import REMEMBERED
+from cronce.runtime.process_notes import REMEMBERED
 from cronce.runtime.scheduling.roster import HOLDER_TTL, NO_JOBS, joined
 from cronce.schedule import Schedule, parse_instant, parse_schedule
 from cronce.schedule.instant import RESOLUTION

@@ -23,7 +23,7 @@ from cronce.runtime.desk import Desk
 from cronce.runtime.keeper import Beat, Look
 from cronce.runtime.ledger import Expired, Grant, Wanted
 from cronce.runtime.log import LOGGER
-from cronce.runtime.machine import leave_clock, recall_clock
+from cronce.runtime.process_notes import leave_clock, recall_clock
 from cronce.runtime.steps import Steps, take, take_async
 
 if TYPE_CHECKING:

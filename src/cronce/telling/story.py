@@ -12,7 +12,7 @@ from cronce.protocol.specs import is_floor_ahead
 from cronce.protocol.store_clock import SET_CLOCK, closed_ahead
 from cronce.runtime.effects.review import STATES, Survey
 from cronce.runtime.journal import UnaskedCall, UnsaidEnd
-from cronce.runtime.machine import UNASKED
+from cronce.runtime.process_notes import UNASKED
 from cronce.runtime.queries import JobSeen
 from cronce.runtime.why import ONCE_STILL_RAN, Case, Story, Why
 from cronce.schedule.describe import describe

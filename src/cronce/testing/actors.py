@@ -29,9 +29,9 @@ from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.schedule import Schedule, due, slot_of
 from cronce.testing.database import ModelDatabase
-from cronce.testing.deeds import TROUBLE, Deeds, Habit, handle
-from cronce.testing.holding import Holds, Run
+from cronce.testing.held_leases import Holds, Run
 from cronce.testing.receivers import Way
+from cronce.testing.simulated_effects import TROUBLE, Deeds, Habit, handle
 from cronce.testing.takeovers import LOOK
 from cronce.testing.world import Play, Sleep, Thread
 

@@ -15,10 +15,10 @@ from cronce.protocol.codec import Decoder
 from cronce.protocol.terms import Terms
 from cronce.schedule import Every
 from cronce.testing.actors import Node, Plan
-from cronce.testing.deeds import Habit
 from cronce.testing.people import by_hand
 from cronce.testing.receivers import WAYS, Way
 from cronce.testing.referee import TAKEOVERS, Referee, Rules
+from cronce.testing.simulated_effects import Habit
 from cronce.testing.world import Dump, How, Machine, Outage, Process, World
 
 BUSY: Final = 70.0

@@ -20,8 +20,8 @@ from cronce.runtime.transactions import fencing, transaction
 from cronce.runtime.transactions.connection import POSTGRESQL
 from cronce.testing import actors, database
 from cronce.testing.database import ModelDatabase
-from cronce.testing.deeds import Deeds
 from cronce.testing.receivers import Receivers, Way
+from cronce.testing.simulated_effects import Deeds
 from cronce.testing.world import Play
 
 BEGIN = Ledger._begin_question

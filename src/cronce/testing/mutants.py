@@ -27,7 +27,7 @@ from cronce.protocol.view import View
 from cronce.runtime import client, contact, jobs, keeper, ledger, loop
 from cronce.runtime.scheduling import roster
 from cronce.stores import base
-from cronce.testing import holding, world
+from cronce.testing import held_leases, world
 from cronce.testing.effect_mutants import EFFECT_MUTANTS
 
 Mutant = Callable[[], Any]
@@ -227,7 +227,7 @@ def _() -> Any:
 
 @_mutant("a renewal that hangs is waited for")
 def _() -> Any:
-    return patch.object(holding, "patience", lambda _lease: world.TIMEOUT)
+    return patch.object(held_leases, "patience", lambda _lease: world.TIMEOUT)
 
 
 # --- a body that does not stop ---

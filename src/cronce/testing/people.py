@@ -9,8 +9,8 @@ from cronce.protocol.record import decode, effects_key
 from cronce.runtime.operations import Operator
 from cronce.stores.base import Scan
 from cronce.testing.actors import Node
-from cronce.testing.deeds import DONE_TO_THINGS
 from cronce.testing.receivers import Way
+from cronce.testing.simulated_effects import DONE_TO_THINGS
 from cronce.testing.world import Play, Thread
 
 REPEATABLE = (Way.KEY, Way.STEP, Way.THING, Way.JOINED)

@@ -17,8 +17,8 @@ from cronce.runtime.ledger import Grant
 from cronce.schedule import Schedule
 from cronce.stores.base import Swapped
 from cronce.testing.database import Server
-from cronce.testing.deeds import DONE_TO_THINGS, TTL, Habit
 from cronce.testing.receivers import Figures, Receivers, Way
+from cronce.testing.simulated_effects import DONE_TO_THINGS, TTL, Habit
 from cronce.testing.takeovers import RENEWAL, Takeovers
 from cronce.testing.world import TIMEOUT, Process, World
 

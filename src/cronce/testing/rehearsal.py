@@ -25,8 +25,8 @@ from cronce.runtime.flow import drive
 from cronce.runtime.queries import jobs
 from cronce.stores import open_store
 from cronce.stores.base import Scan
-from cronce.testing.book import Book, Line, Tail
-from cronce.testing.crew import Crew
+from cronce.testing.child_processes import Crew
+from cronce.testing.ledger_file import Book, Line, Tail
 from cronce.value import NamedTuple
 
 PATIENCE: Final = 30.0

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from cronce.clock import Clock
-from cronce.testing.book import Line
-from cronce.torture.means import ENDINGS, Deed, Hook, Means, Props
+from cronce.testing.ledger_file import Line
+from cronce.torture.fault_actions import ENDINGS, Deed, Hook, Means, Props
 from cronce.torture.plan import DEPLOYS, Fault, Kind
 
 EVERYBODY: Final = ""

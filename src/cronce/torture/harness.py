@@ -22,15 +22,15 @@ from cronce.protocol.terms import Terms, check_terms
 from cronce.stores import mask, open_store, scheme_of
 from cronce.stores.base import Store
 from cronce.stores.sqlite import locate
-from cronce.testing.book import NOTHING, Line, Tail
-from cronce.testing.crew import Crew
+from cronce.testing.child_processes import Crew
+from cronce.testing.ledger_file import NOTHING, Line, Tail
+from cronce.torture.fault_actions import Deed, Hook, Orders, Props
 from cronce.torture.faults import COLOURS, Faults
-from cronce.torture.means import Deed, Hook, Orders, Props
-from cronce.torture.own import refuse_live, tasks_of
+from cronce.torture.own_jobs import refuse_live, tasks_of
 from cronce.torture.plan import Kind, plan
 from cronce.torture.proxy import Link, Proxy
 from cronce.torture.route import address, through
-from cronce.torture.shelf import Shelf
+from cronce.torture.store_contents import Shelf
 from cronce.torture.verdict import OnRecord, Verdict
 from cronce.torture.worker import EVERY, Order, Task
 from cronce.value import NamedTuple

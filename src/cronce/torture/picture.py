@@ -8,8 +8,8 @@ from math import ceil, floor
 from typing import Final
 
 from cronce.model import Slot
+from cronce.torture.fault_actions import Deed
 from cronce.torture.harness import SKEWS, Result
-from cronce.torture.means import Deed
 from cronce.torture.plan import Kind
 from cronce.torture.verdict import Verdict
 from cronce.torture.worker import Task

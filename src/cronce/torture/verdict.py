@@ -15,7 +15,7 @@ from typing import Final, Literal
 from cronce.model import Instant
 from cronce.policy import OnLost
 from cronce.protocol.record import LAPSED, Outcome
-from cronce.testing.book import Line, by_slot
+from cronce.testing.ledger_file import Line, by_slot
 from cronce.value import NamedTuple
 
 EXCUSES: Final[Mapping[OnLost, tuple[Outcome, ...]]] = {

@@ -33,8 +33,8 @@ from cronce.model import Instant, Slot, slot_of_cell, unspell
 from cronce.policy import Missed, OnLost, Overlap
 from cronce.runtime.guard import Guard
 from cronce.schedule import Schedule, parse_schedule
-from cronce.testing.book import NOTHING, Book, Line, Tail, What
-from cronce.testing.crew import REFUSED
+from cronce.testing.child_processes import REFUSED
+from cronce.testing.ledger_file import NOTHING, Book, Line, Tail, What
 from cronce.value import NamedTuple
 
 EVERY: Final = timedelta(seconds=1)
@@ -123,7 +123,7 @@ def functions_of(order: Order) -> dict[str, Callable[[Run], object]]:
     if not order.app:
         return {}
     from cronce.runtime.application import load  # noqa: PLC0415
-    from cronce.torture.own import function_of  # noqa: PLC0415  it is built on this module
+    from cronce.torture.own_jobs import function_of  # noqa: PLC0415  it is built on this module
 
     cron = load(order.app)
     return {task.job: function_of(cron, task.own).run for task in order.tasks}

@@ -33,8 +33,8 @@ from starlette.staticfiles import StaticFiles
 
 from cronce.errors import BadInput, CronceError
 from cronce.monitor.metrics.exposition import CONTENT_TYPE
-from cronce.runtime.ahead import clock_doubt
 from cronce.runtime.app import Cronce
+from cronce.runtime.clock_repair import clock_doubt
 from cronce.web import actions, api, gate, live, pages
 from cronce.web.requests import on_cronce, on_http
 from cronce.web.security import Keys, read_proxies

@@ -20,7 +20,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from cronce.errors import CronceError
-from cronce.runtime.machine import looked_on
+from cronce.runtime.process_notes import looked_on
 from cronce.stores import mask_all
 from cronce.value import NamedTuple
 from cronce.web.requests import RETRY_AFTER, Problem

@@ -15,7 +15,7 @@ from cronce.clock import SystemClock
 from cronce.errors import CronceError
 from cronce.model import spell
 from cronce.stores import scheme_of
-from cronce.testing.crew import Crew
+from cronce.testing.child_processes import Crew
 from cronce.torture.proxy import Link, Proxy
 from cronce.torture.route import Address, address, through
 from cronce.value import NamedTuple

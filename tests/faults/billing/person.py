@@ -9,7 +9,7 @@ from typing import Final
 from cronce import Cronce
 from cronce.errors import CronceError
 from cronce.runtime.effects.review import EffectSeen, effects, places
-from cronce.runtime.machine import recall_clock
+from cronce.runtime.process_notes import recall_clock
 from cronce.runtime.queries import runs
 
 PATIENCE: Final = 60.0

@@ -15,7 +15,7 @@ from cronce.model import ABSENT, Mark, Slot, Write, effect_cells, once_cell, spe
 from cronce.protocol.commands import Finish, Queue
 from cronce.protocol.record import Outcome, Record, State, decode, encode
 from cronce.runtime.desk import Desk as RealDesk
-from cronce.runtime.effects.makers import RetryRefused
+from cronce.runtime.effects.liveness import RetryRefused
 from cronce.runtime.effects.review import (
     COUNTED,
     DOUBTS_SHOWN,

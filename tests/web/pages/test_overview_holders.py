@@ -6,7 +6,7 @@ import pytest
 
 from cronce import Cronce
 from cronce.model import holder_cell
-from cronce.runtime.machine import looked_on
+from cronce.runtime.process_notes import looked_on
 from cronce.web.app import application
 from tests.runtime.scheduling.manual_cluster import ManualCluster
 from tests.web.house import Browser

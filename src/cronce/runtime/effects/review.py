@@ -24,12 +24,12 @@ from cronce.protocol.record import Maker, Record, decode, effects_key
 from cronce.protocol.table import Row
 from cronce.runtime.client import ROUNDS
 from cronce.runtime.effects import steps
-from cronce.runtime.effects.makers import RetryRefused, refuse_unless_gone, unsure_of, unsure_of_slot
+from cronce.runtime.effects.liveness import RetryRefused, refuse_unless_gone, unsure_of, unsure_of_slot
 from cronce.runtime.effects.once import whereabouts
 from cronce.runtime.effects.steps import Target
 from cronce.runtime.flow import Flow
-from cronce.runtime.machine import recall_once
 from cronce.runtime.operations import Operator, Verdict, sure
+from cronce.runtime.process_notes import recall_once
 from cronce.runtime.queries import load, read_page, row_of, slot_named
 from cronce.runtime.scheduling.roster import chunks
 from cronce.runtime.unfinished import doubts_told

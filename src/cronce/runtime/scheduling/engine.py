@@ -36,7 +36,7 @@ from cronce.protocol.notices import Holder
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper
-from cronce.runtime.machine import leave_clock, own_cell, recall_once, tzdata_version
+from cronce.runtime.process_notes import leave_clock, own_cell, recall_once, tzdata_version
 from cronce.runtime.scheduling.candidates import DueSlots, OpenRuns
 from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster

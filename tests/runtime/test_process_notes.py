@@ -14,7 +14,7 @@ from cronce.protocol.lease import Sample
 from cronce.protocol.notices import Refused, decode_machine, decode_refusals
 from cronce.runtime.desk import Desk, host_name
 from cronce.runtime.keeper import Keeper
-from cronce.runtime.machine import JOBS_AT_ONCE, Notebook, leave_clock, note_refusals, recall_clock, recall_once
+from cronce.runtime.process_notes import JOBS_AT_ONCE, Notebook, leave_clock, note_refusals, recall_clock, recall_once
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from tests.runtime.shelf import START, Wire
@@ -73,7 +73,7 @@ def test_a_machine_says_which_time_zone_database_it_has_once_a_process_needed_it
     """One that needs none leaves what another said."""
     said = []
     for version in ("", "2026a", "", "2026b"):
-        monkeypatch.setattr("cronce.runtime.machine.tzdata_version", lambda version=version: version)
+        monkeypatch.setattr("cronce.runtime.process_notes.tzdata_version", lambda version=version: version)
         watched(f"sqlite:///{tmp_path}/cronce.db")
         with closing(open_store(f"sqlite:///{tmp_path}/cronce.db")) as store:
             (cell,) = store.scan(Scan("machine/")).cells

@@ -17,7 +17,7 @@ from cronce.errors import BadInput, CronceError
 from cronce.model import Slot, job_cell
 from cronce.protocol.commands import Asked, Closed
 from cronce.runtime.backfill import AT_ONCE, MOST_BACKFILLED, Stretch, ask, parts, survey
-from cronce.runtime.effects.makers import RetryRefused
+from cronce.runtime.effects.liveness import RetryRefused
 from cronce.runtime.operations import AskedFor, Stands, drain_cell
 from cronce.runtime.queries import HolderSeen, RunSeen, carried, holders, load, runs, seen_job, slot_named
 from cronce.telling.documents import act_document, cancelled_document, paused_document, resumed_document, run_document

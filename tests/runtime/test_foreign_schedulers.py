@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from cronce import Cronce
 from cronce.model import guest_cell
 from cronce.protocol.notices import Guest, GuestJob, decode_guest
-from cronce.runtime.guests import MOST, TTL, say_there
+from cronce.runtime.foreign_schedulers import MOST, TTL, say_there
 from cronce.stores.memory import MemoryStore
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)

@@ -14,7 +14,7 @@ from cronce.runtime.client import NEWS
 from cronce.runtime.declare import CLOCK_OFF
 from cronce.runtime.flow import Flow, Purge
 from cronce.runtime.ledger import Ledger
-from cronce.runtime.machine import recall_clock
+from cronce.runtime.process_notes import recall_clock
 from cronce.runtime.queries import load, read_all, read_page
 from cronce.runtime.scheduling.roster import chunks
 from cronce.schedule import format_duration

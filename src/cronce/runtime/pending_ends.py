@@ -17,7 +17,7 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Entry, Journal, UnaskedCall, UnsaidEnd
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
-from cronce.runtime.machine import UNASKED, note_refusals
+from cronce.runtime.process_notes import UNASKED, note_refusals
 
 
 class Unsaid:

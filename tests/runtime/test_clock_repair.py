@@ -7,15 +7,15 @@ import pytest
 from cronce.errors import ClockOff
 from cronce.model import CLOCK, FREE, Mark, Slot, Write, job_cell
 from cronce.monitor.alerts import Kind
-from cronce.monitor.known import Known
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, survey
 from cronce.monitor.watch import judge
+from cronce.monitor.watcher_state import Known
 from cronce.protocol.commands import Closed, Held
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import Job, Outcome, Span, decode_job, encode_job, standing_act
 from cronce.protocol.specs import brought_back
-from cronce.runtime.ahead import clock_doubt, find_ahead, set_clock
+from cronce.runtime.clock_repair import clock_doubt, find_ahead, set_clock
 from cronce.runtime.doctor import lying_ahead
 from cronce.runtime.ledger import Grant
 from cronce.runtime.why import why

@@ -18,7 +18,7 @@ from cronce.runtime.ledger import Ledger
 from cronce.runtime.operations import Operator, drain_cell
 from cronce.runtime.queries import RunSeen, read_all, seen_run
 from cronce.stores.base import Scan, Store
-from cronce.testing.book import Line
+from cronce.testing.ledger_file import Line
 from cronce.torture.scheduling import LABEL
 from cronce.torture.verdict import Gap, OnRecord, Verdict, judge, lets_another_run
 from cronce.torture.worker import EVERY, Task

@@ -24,7 +24,7 @@ from cronce.runtime.queries import runs
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.sqlite.file import url_of
-from cronce.testing.book import Line
+from cronce.testing.ledger_file import Line
 
 T = TypeVar("T")
 

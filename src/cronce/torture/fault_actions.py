@@ -7,7 +7,7 @@ from typing import Final
 
 from cronce.clock import Clock
 from cronce.errors import CronceError
-from cronce.testing.crew import Crew
+from cronce.testing.child_processes import Crew
 from cronce.torture.plan import DEPLOYS, LIFE, NETWORK, SIGNALS, Fault, Kind
 from cronce.torture.proxy import Link
 from cronce.value import NamedTuple

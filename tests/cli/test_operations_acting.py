@@ -268,7 +268,7 @@ def test_whoever_waits_sees_how_far_it_has_come(
         def finish(_seconds: float) -> None:
             desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED))
 
-        monkeypatch.setattr("cronce.cli.requests.time.sleep", finish)
+        monkeypatch.setattr("cronce.cli.operations.time.sleep", finish)
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         assert "30 of 100 done" in say.look("runs")
         assert "  30 of 100 done" in say.look("why", key).splitlines()
@@ -417,7 +417,7 @@ def test_a_backfill_for_programs(url: str, say: Say, monkeypatch: pytest.MonkeyP
         begin.set()  # whoever waits has seen that all of them are open
         threading.Event().wait(seconds)
 
-    monkeypatch.setattr("cronce.cli.requests.time.sleep", wait)
+    monkeypatch.setattr("cronce.cli.operations.time.sleep", wait)
     with worker(url, begin=begin):
         runs = json.loads(json.dumps(say.json(*BACKFILL)["runs"]))
     assert sorted((run["slot"], run["outcome"]) for run in runs) == [(key, "succeeded") for key in keys]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from cronce import Cronce, Run
 from cronce.clock import SystemClock
 from cronce.stores.memory import MemoryStore
-from cronce.torture.shelf import Shelf
+from cronce.torture.store_contents import Shelf
 from cronce.torture.worker import EVERY, Task
 
 

@@ -13,7 +13,7 @@ import pytest
 from cronce.clock import SystemClock
 from cronce.protocol.record import Maker, Outcome, Record, State
 from cronce.runtime.desk import holder_name, host_name
-from cronce.runtime.effects.makers import Holding, RetryRefused, holding, refuse_unless_gone, unsure_of, whether_there
+from cronce.runtime.effects.liveness import Holding, RetryRefused, holding, refuse_unless_gone, unsure_of, whether_there
 from cronce.runtime.run import Run
 from tests.house.wait import wait_until
 from tests.runtime.office import Office, dies, job, watch

@@ -12,9 +12,9 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import Slot, unspell
 from cronce.stores.memory import MemoryStore
-from cronce.testing.book import Tail
-from cronce.torture.own import refuse_live, tasks_of
-from cronce.torture.shelf import Shelf
+from cronce.testing.ledger_file import Tail
+from cronce.torture.own_jobs import refuse_live, tasks_of
+from cronce.torture.store_contents import Shelf
 from cronce.torture.worker import Order, Task, Worker, read_order
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
