@@ -18,7 +18,7 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 WITHOUT = ("--version", "next '0 9 * * *' --tz Europe/Berlin", "--help")
 """Commands that need no extra."""
 
-WITH = ("audit --help", "ui --help", "doctor sqlite:///new.db")
+WITH = ("audit --help", "ui --help", "store init sqlite:///new.db", "doctor sqlite:///new.db")
 IMPORTS = "import psycopg, pymysql, hiredis, yaml, cronce.stores.postgres, cronce.stores.redis, cronce.web.app"
 """What the extra `all` must bring."""
 
