@@ -26,7 +26,7 @@ from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.redis import init
 from cronce.torture.fault_actions import Hook
-from cronce.torture.harness import Settings, Torture
+from cronce.torture.harness import Torture, TortureSettings
 from tests.house.wait import wait_until
 from tests.servers.etcd import Etcd
 from tests.servers.mariadb import MariaDb
@@ -190,7 +190,7 @@ class Standing(ExitStack):
         self._purges.append(purging)
 
     def torture(self, seed: int, *, scheduler: bool) -> None:
-        settings = Settings(self.url, ROUND, 4, seed, restart=self._restart(), scheduler=scheduler)
+        settings = TortureSettings(self.url, ROUND, 4, seed, restart=self._restart(), scheduler=scheduler)
         try:
             with tempfile.TemporaryDirectory() as folder:
                 result = Torture(settings, Path(folder)).run()

@@ -256,7 +256,7 @@ def status_document(found: Status, place: str) -> StatusDocument:
     return cast(StatusDocument, document)
 
 
-def _counted(found: read_lists.Runs) -> dict[str, object]:
+def _counted(found: read_lists.RunList) -> dict[str, object]:
     return {"count": found.number, "more": found.more, "runs": [told.run_document(one) for one in found.runs]}
 
 

@@ -15,12 +15,12 @@ import pytest
 from cronce.cli import demo, main
 from cronce.cli.terminal import Screen, filled
 from cronce.clock import SystemClock
-from cronce.demo.harness import Stage
-from cronce.demo.verdict import Verdict
+from cronce.demo.harness import DemoHarness
+from cronce.demo.verdict import DemoVerdict
 from cronce.model import Slot, unspell
-from cronce.testing.ledger_file import Line, parse
+from cronce.testing.ledger_file import LedgerLine, parse
 
-GOOD, BAD = Verdict(14, 14, 0, 0, 0, 2), Verdict(14, 14, 18, 0, 0, 0)
+GOOD, BAD = DemoVerdict(14, 14, 0, 0, 0, 2), DemoVerdict(14, 14, 18, 0, 0, 0)
 
 
 def test_with_the_guard_every_slot_runs_once_and_without_it_they_do_not(tmp_path: Path) -> None:
@@ -114,7 +114,9 @@ def test_files_are_not_kept_among_others(tmp_path: Path, capsys: pytest.CaptureF
         (GOOD, BAD._replace(extra=0), False),
     ],
 )
-def test_it_passes_only_if_the_guard_made_the_difference(guarded: Verdict, unguarded: Verdict, passed: bool) -> None:
+def test_it_passes_only_if_the_guard_made_the_difference(
+    guarded: DemoVerdict, unguarded: DemoVerdict, passed: bool
+) -> None:
     assert demo._passed(guarded, unguarded) is passed
     text = "\n".join(demo._words(guarded, unguarded, Screen()))
     assert ("Every slot ran once" in text, "not as it should be" in text) == (passed, not passed)
@@ -139,9 +141,9 @@ KEYS = [f"report@2026-03-29T08:17:0{second}Z" for second in (5, 6)]
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
+def stage(tmp_path: Path) -> DemoHarness:
     """Two slots on a stage without processes: the first settled, with a takeover, the second under way."""
-    made = Stage(tmp_path, 8, SystemClock(), lambda _stage: None)
+    made = DemoHarness(tmp_path, 8, SystemClock(), lambda _stage: None)
     made.slots = [Slot("report", unspell(key[7:])) for key in KEYS]
     guarded = ["start web-1 f1", "refused web-2 -", "refused web-3 -", "start web-3 f2", "done web-3 f2"]
     unguarded = [f"{what} {who} -" for who in ("web-2", "web-1") for what in ("start", "done")]
@@ -153,7 +155,7 @@ def stage(tmp_path: Path) -> Stage:
     return made
 
 
-def _lines(texts: list[str], slot: str) -> list[Line]:
+def _lines(texts: list[str], slot: str) -> list[LedgerLine]:
     return parse(f"{what} {who} {slot} {fence} 1 -" for what, who, fence in map(str.split, texts))
 
 
@@ -161,7 +163,7 @@ SETTLED = "08:17:05  killed     ·          took over    ran again  ran        r
 OPEN = "08:17:06             running"
 
 
-def test_a_file_gets_one_line_for_each_slot_when_it_is_settled(stage: Stage) -> None:
+def test_a_file_gets_one_line_for_each_slot_when_it_is_settled(stage: DemoHarness) -> None:
     out = io.StringIO()
     file = demo.File(out)
     file.show(stage)
@@ -171,7 +173,7 @@ def test_a_file_gets_one_line_for_each_slot_when_it_is_settled(stage: Stage) -> 
     assert out.getvalue().splitlines()[2:] == [OPEN]
 
 
-def test_a_terminal_draws_the_table_in_place(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_draws_the_table_in_place(stage: DemoHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     out = Tty()
     terminal = demo.Terminal(out)
@@ -189,7 +191,7 @@ def test_a_terminal_draws_the_table_in_place(stage: Stage, monkeypatch: pytest.M
     assert "08:17:06             ran\n" in out.getvalue()
 
 
-def test_colours_are_for_terminals_that_welcome_them(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_are_for_terminals_that_welcome_them(stage: DemoHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     out = Tty()
@@ -202,7 +204,7 @@ def test_colours_are_for_terminals_that_welcome_them(stage: Stage, monkeypatch: 
 
 
 @pytest.mark.parametrize("width", [200, 80, 60, 40])
-def test_no_line_is_wider_than_the_terminal(width: int, stage: Stage) -> None:
+def test_no_line_is_wider_than_the_terminal(width: int, stage: DemoHarness) -> None:
     on = Screen(width)
     lines = [*filled(demo.INTRO, on), *demo._header(on), *demo._notes(stage, on)]
     lines += [demo._row(stage.sides, key, on) for key in KEYS]

@@ -16,7 +16,7 @@ import pytest
 
 import cronce.cli.health
 from cronce import Cronce
-from cronce.cli.health import LATELY, STUCK, Health, hangs, not_ready
+from cronce.cli.health import LATELY, STUCK, ProcessHealth, hangs, not_ready
 from cronce.clock import SystemClock
 from cronce.runtime.scheduling.scheduler import Vitals
 from cronce.stores.base import Loaded
@@ -58,7 +58,7 @@ def test_what_is_alive_and_what_is_ready(crew: Sequence[Vitals], alive: str, rea
 
 
 def test_each_has_a_place_of_its_own() -> None:
-    health = Health(3)
+    health = ProcessHealth(3)
     assert health.read() == [NOBODY] * 3
     health.note(2, WELL)
     before = SystemClock().boot()
@@ -88,7 +88,7 @@ class Stubborn(MemoryStore):
 
 def test_a_scheduler_that_goes_round_says_so_and_one_that_hangs_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cronce.cli.health, "PULSE", 0.01)
-    store, health = Stubborn(), Health(1)
+    store, health = Stubborn(), ProcessHealth(1)
     cron = Cronce(store=store)
     cron.job(every="1h", name="hourly")(lambda: None)
     begin = health.watch(0, cron)

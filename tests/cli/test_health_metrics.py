@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import cronce.cli.health
 from cronce import Cronce
 from cronce.cli import main
-from cronce.cli.health import LATELY, Health
+from cronce.cli.health import LATELY, ProcessHealth
 from cronce.clock import SystemClock
 from cronce.monitor.metrics.exposition import METRICS
 from cronce.monitor.metrics.metrics import Snapshot
@@ -172,7 +172,7 @@ def test_it_says_what_it_is_and_shows_only_what_is_declared(life: Life) -> None:
 
 
 def test_of_one_that_is_gone_or_silent_only_what_it_counted_is_told() -> None:
-    health, boot = Health(2), SystemClock().boot
+    health, boot = ProcessHealth(2), SystemClock().boot
     for place in (0, 1):
         health._slates.write(place, Snapshot(boot(), {("cronce_stale_total",): 2, ("cronce_leases_held", "run"): 3}))
     both: Samples = {("cronce_stale_total",): 4}
@@ -189,7 +189,7 @@ def test_who_cannot_count_still_says_that_it_lives(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(cronce.cli.health, "PULSE", 0.01)
-    health, cron = Health(1), Cronce(store=MemoryStore())
+    health, cron = ProcessHealth(1), Cronce(store=MemoryStore())
     begin = health.watch(0, cron)
     monkeypatch.setattr(health, "_slates", None)
     with cron:
@@ -201,7 +201,7 @@ def test_who_cannot_count_still_says_that_it_lives(
 
 def test_what_it_counted_is_noted_at_its_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[int] = []
-    cron, health = Cronce(store=MemoryStore()), Health(1)
+    cron, health = Cronce(store=MemoryStore()), ProcessHealth(1)
     monkeypatch.setattr(health._slates, "write", lambda _place, _snapshot: noted.append(threading.get_ident()))
     begin = health.watch(0, cron)
     with cron:

@@ -11,9 +11,9 @@ from cronce.cli import torture
 from cronce.cli.terminal import Screen
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreUnavailable
-from cronce.torture.harness import Result, Settings, Torture
+from cronce.torture.harness import Torture, TortureResult, TortureSettings
 from cronce.torture.picture import counted
-from cronce.torture.verdict import Verdict
+from cronce.torture.verdict import TortureVerdict
 from tests.torture.results import result
 
 
@@ -33,7 +33,7 @@ def test_by_default_a_minute_six_processes_both_policies_and_a_new_seed() -> Non
 def test_what_is_asked_for_is_done() -> None:
     words = ("--url", "sqlite:////x.db", "--seconds", "9", "--processes", "3", "--seed", "5", "--on-lost", "rerun")
     settings = torture._settings(parsed(*words, "--save", "there"))
-    assert settings == Settings("sqlite:////x.db", 9, 3, 5, ("rerun",), keep=True)
+    assert settings == TortureSettings("sqlite:////x.db", 9, 3, 5, ("rerun",), keep=True)
     assert torture._settings(parsed(*words, "--scheduler")) == settings._replace(keep=False, scheduler=True)
 
 
@@ -80,7 +80,7 @@ def test_the_store_has_two_names() -> None:
 
 
 def test_a_store_that_was_gone_before_the_first_slot_is_not_told_of_in_negative_seconds(tmp_path: Path) -> None:
-    stopped = Torture(Settings("sqlite:////x.db"), tmp_path)
+    stopped = Torture(TortureSettings("sqlite:////x.db"), tmp_path)
     stopped._begun = stopped._clock.boot()
     stopped._answered = stopped._begun - 2
     assert "UTC (0 s after the first slot), and nothing was judged: gone" in stopped._stopped_answering(
@@ -92,7 +92,7 @@ def test_a_picture_is_not_begun_before_its_end(tmp_path: Path, monkeypatch: pyte
     """Whoever ends it earlier finds what was there before, or nothing."""
 
     class Interrupted(Torture):
-        def run(self) -> Result:
+        def run(self) -> TortureResult:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(torture, "Torture", Interrupted)
@@ -155,7 +155,7 @@ def test_a_broken_promise_is_told_with_the_seed_that_repeats_it() -> None:
 
 
 def test_a_slot_that_ran_and_could_not_say_so_is_counted_twice_and_that_is_told() -> None:
-    assert counted(Verdict(15, 5, lost=3, skipped=8)).startswith(
+    assert counted(TortureVerdict(15, 5, lost=3, skipped=8)).startswith(
         "15 slots: 5 ran, 8 skipped, 0 failed, 3 lost, 0 unknown, 0 missed (1 counted twice); extra 0"
     )
 
@@ -172,7 +172,7 @@ def test_every_exit_code_is_in_the_help() -> None:
 
 
 def test_kept_promises_and_a_store_that_forgot_are_told() -> None:
-    good = (Verdict(5, 4, unknown=1), Verdict(5, 4, unknown=1, on_lost="rerun"))
+    good = (TortureVerdict(5, 4, unknown=1), TortureVerdict(5, 4, unknown=1, on_lost="rerun"))
     told = torture._words(result(verdicts=good, forgot=True), parsed(), Screen())
     assert told[-3:] == [
         "The store forgot what it knew, and says so: those slots are unknown.",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cronce.cli.watch import Told, add_alerts, add_settings, told
+from cronce.cli.watch import AlertTargets, add_alerts, add_settings, told
 from cronce.errors import BadInput, StoreUnusable
-from cronce.monitor.destinations import Command, Webhook
+from cronce.monitor.destinations import CommandDestination, Webhook
 from cronce.monitor.settings import Settings
 from cronce.stores.default import choose
 
@@ -35,7 +35,7 @@ class Machine:
         file.write_text(text)
         file.chmod(mode)
 
-    def told(self, *options: str, **environ: str) -> Told:
+    def told(self, *options: str, **environ: str) -> AlertTargets:
         parser = ArgumentParser()
         add_alerts(parser)
         add_settings(parser)
@@ -56,13 +56,13 @@ def hooks(*urls: str) -> list[str]:
 
 
 def test_nothing_is_said_and_nobody_is_told(machine: Machine) -> None:
-    assert machine.told() == Told((), None, Settings())
+    assert machine.told() == AlertTargets((), None, Settings())
 
 
 def test_the_config_says_it_all(machine: Machine) -> None:
     machine.write(ALL)
     given = machine.told()
-    assert machine.digests() == [*hooks("https://h/a", "https://h/b"), Command(["echo", "on call"]).digest]
+    assert machine.digests() == [*hooks("https://h/a", "https://h/b"), CommandDestination(["echo", "on call"]).digest]
     assert {one.threshold for one in given.destinations} == {"critical"}
     assert given.ping == "https://hc/{job}"
     assert given.settings == Settings(schedulers=3, late=timedelta(minutes=2))
@@ -70,11 +70,11 @@ def test_the_config_says_it_all(machine: Machine) -> None:
 
 def test_what_is_said_first_counts_and_the_rest_stays(machine: Machine) -> None:
     machine.write(ALL)
-    page = Command(["echo", "on call"]).digest
+    page = CommandDestination(["echo", "on call"]).digest
     assert machine.digests(CRONCE_ALERT="https://h/c https://h/d") == [*hooks("https://h/c", "https://h/d"), page]
     assert machine.digests("--alert", "https://h/e", CRONCE_ALERT="https://h/c") == [*hooks("https://h/e"), page]
     words = machine.digests("--alert-command", "printf 'the bell'")
-    assert words == [*hooks("https://h/a", "https://h/b"), Command(["printf", "the bell"]).digest]
+    assert words == [*hooks("https://h/a", "https://h/b"), CommandDestination(["printf", "the bell"]).digest]
     assert machine.told(CRONCE_PING="https://x/").ping == "https://x/"
     assert machine.told("--ping", "https://y/", CRONCE_PING="https://x/").ping == "https://y/"
     assert machine.told("--late", "5s", "--superseded", "1h").settings == Settings(

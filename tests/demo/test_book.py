@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from cronce.testing.ledger_file import Book, Line, Tail
+from cronce.testing.ledger_file import Book, LedgerLine, LedgerTail
 
-START = Line("start", "web-1", "report@2026-03-29T08:17:05Z", "f1", 2, "2026-03-29T08:17:05.123+00:00")
-READY = Line("ready", "web-2")
+START = LedgerLine("start", "web-1", "report@2026-03-29T08:17:05Z", "f1", 2, "2026-03-29T08:17:05.123+00:00")
+READY = LedgerLine("ready", "web-2")
 
 
 def test_what_is_written_is_read_once(tmp_path: Path) -> None:
-    tail = Tail(tmp_path / "ledger")
+    tail = LedgerTail(tmp_path / "ledger")
     assert tail.new() == []
     book = Book(tmp_path / "ledger")
     book.write(START)
@@ -18,14 +18,14 @@ def test_what_is_written_is_read_once(tmp_path: Path) -> None:
     Book(tmp_path / "ledger").write(START)
     assert tail.new() == [READY, START]
     assert tail.new() == []
-    assert Tail(tmp_path / "ledger").new() == [START, READY, START]
+    assert LedgerTail(tmp_path / "ledger").new() == [START, READY, START]
 
 
 def test_half_a_line_waits_for_its_other_half(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
-    tail = Tail(path)
+    tail = LedgerTail(path)
     path.write_text("ready web-1 - - 1 -\nready we")
-    assert tail.new() == [Line("ready", "web-1")]
+    assert tail.new() == [LedgerLine("ready", "web-1")]
     with path.open("a") as file:
         file.write("b-2 - - 1 -\n")
     assert tail.new() == [READY]

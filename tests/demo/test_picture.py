@@ -1,6 +1,6 @@
 """The table says in one word what each process did about a slot."""
 
-from cronce.demo.picture import Account, Mark, mark, settled, time_of
+from cronce.demo.picture import Account, SlotMark, mark, settled, time_of
 from cronce.testing.ledger_file import parse
 
 A, B, C = NAMES = ("a", "b", "c")
@@ -50,7 +50,7 @@ def test_who_starts_what_another_has_started_ran_again() -> None:
 
 
 def test_who_was_stopped_without_a_pause_says_so() -> None:
-    assert mark(account("start a f1", "stopped a -"), SLOT, A) is Mark.STOPPED
+    assert mark(account("start a f1", "stopped a -"), SLOT, A) is SlotMark.STOPPED
 
 
 def test_a_row_is_settled_when_the_slot_ran_and_all_the_living_have_answered() -> None:

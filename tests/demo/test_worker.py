@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cronce.demo.worker import Cues, Plan, Worker, read_plan
-from cronce.testing.ledger_file import Tail
+from cronce.demo.worker import Cues, DemoPlan, DemoWorker, read_plan
+from cronce.testing.ledger_file import LedgerTail
 
 AT = datetime(2026, 3, 29, 8, 17, 5, tzinfo=UTC)
-PLAN = Plan((AT, AT + timedelta(seconds=1)), (AT,))
+PLAN = DemoPlan((AT, AT + timedelta(seconds=1)), (AT,))
 
 
 def test_a_plan_is_read_as_it_was_written() -> None:
@@ -37,15 +37,15 @@ def test_slots_long_past_are_called_late_rather_than_never(kind: str, tmp_path: 
     command = [sys.executable, "-m", "cronce.demo.worker", kind, "web-1", str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
-        process.stdin.write(f"{Plan(PLAN.slots, ()).written()}\n")
+        process.stdin.write(f"{DemoPlan(PLAN.slots, ()).written()}\n")
         process.stdin.flush()
-        calls, said = Tail(tmp_path / f"{kind}.calls"), []
+        calls, said = LedgerTail(tmp_path / f"{kind}.calls"), []
         while "through" not in said:
             said += [line.what for line in calls.new()]
             assert process.poll() is None
         process.stdin.close()
         assert process.wait(timeout=60) == 0
-    lines = Tail(tmp_path / f"{kind}.ledger").new()
+    lines = LedgerTail(tmp_path / f"{kind}.ledger").new()
     assert [(line.what, line.slot[-9:-1], line.attempt) for line in lines] == [
         ("start", "08:17:05", 1), ("done", "08:17:05", 1), ("start", "08:17:06", 1), ("done", "08:17:06", 1),
     ]  # fmt: skip
@@ -53,9 +53,9 @@ def test_slots_long_past_are_called_late_rather_than_never(kind: str, tmp_path: 
 
 
 def test_without_a_plan_there_is_nothing_to_do(tmp_path: Path) -> None:
-    worker = Worker("unguarded", "web-1", tmp_path)
+    worker = DemoWorker("unguarded", "web-1", tmp_path)
     thread = threading.Thread(target=worker.work, args=(iter([]),), daemon=True)
     thread.start()
     thread.join(timeout=60)
     assert not thread.is_alive()
-    assert [line.what for line in Tail(tmp_path / "unguarded.calls").new()] == ["ready", "through"]
+    assert [line.what for line in LedgerTail(tmp_path / "unguarded.calls").new()] == ["ready", "through"]

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from cronce.errors import BadInput, StoreUnavailable
-from cronce.evidence.dupes.model import Asked, Extent, Found
+from cronce.evidence.dupes.model import DuplicatesFound, DuplicatesQuery, Extent
 from cronce.evidence.dupes.search import connect, look
 from cronce.evidence.dupes.units import unit_of
 from tests.evidence.shops import MysqlShop, Order, PostgresShop, SqliteShop
@@ -39,14 +39,14 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Anywhere:
 def seen(
     shop: Anywhere, keys: str = "order_id", within: str | None = None, *, since: int = 30, at: str = "made",
     table: str = "orders", tz: str = "UTC", most: int = 50,
-) -> Found:  # fmt: skip
+) -> DuplicatesFound:  # fmt: skip
     near = None if within is None else timedelta(milliseconds=int(within))
-    asked = Asked(table, keys.split(","), at, timedelta(minutes=since), near, most)
+    asked = DuplicatesQuery(table, keys.split(","), at, timedelta(minutes=since), near, most)
     with closing(connect(shop.url, timedelta(seconds=30))) as database:
         return look(database, asked, UTC if tz == "UTC" else ZoneInfo(tz))
 
 
-def brief(found: Found) -> list[tuple[Any, ...]]:
+def brief(found: DuplicatesFound) -> list[tuple[Any, ...]]:
     return [(*one.key.values(), one.rows, round(one.gap.total_seconds(), 1), one.pairs) for one in found.rows]
 
 

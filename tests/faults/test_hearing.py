@@ -22,7 +22,7 @@ from cronce.runtime.ledger import Grant, Ledger, Wanted
 from cronce.stores import open_store
 from cronce.stores.redis import init
 from cronce.torture.proxy import Proxy
-from cronce.torture.route import Address
+from cronce.torture.route import HostPort
 from tests.house.wait import wait_until
 from tests.servers.mariadb import MariaDb
 from tests.servers.postgres import Postgres
@@ -257,7 +257,7 @@ def test_connections_that_die_without_a_word_cost_no_holder_its_lease(server: Se
     that runs, and one that has just ended, were taken over, and ran twice."""
     lease, at = 5.0, datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=1)
     slots = [Slot(name, at) for name in ("goes-on", "ends")]
-    with closing(Proxy(Address("127.0.0.1", server.port))) as proxy:
+    with closing(Proxy(HostPort("127.0.0.1", server.port))) as proxy:
         link = proxy.link()
         behind = server.url.replace(str(server.port), str(link.port))
         goes_on, ends = guarded = [Guarded(behind, slot, lease) for slot in slots]

@@ -7,10 +7,10 @@ A few seconds on a file and on a server; a minute on each store, with three and 
 from pathlib import Path
 
 from cronce.model import unspell
-from cronce.testing.ledger_file import Line
+from cronce.testing.ledger_file import LedgerLine
 from cronce.torture.fault_actions import Deed
 from cronce.torture.faults import COLOURS, EVERYBODY
-from cronce.torture.harness import Result, Settings, Torture
+from cronce.torture.harness import Torture, TortureResult, TortureSettings
 from cronce.torture.plan import Kind, plan
 from tests.faults.test_torture import cells
 from tests.servers.valkey import Valkey
@@ -31,7 +31,7 @@ def seed_of(*kinds: Kind) -> int:
     )
 
 
-def check_scheduled(result: Result) -> None:
+def check_scheduled(result: TortureResult) -> None:
     """Green, under rerun every slot ran unless it is on record why not, and whoever was drained obeyed."""
     assert [verdict.passed(forgot=result.forgot) for verdict in result.verdicts] == [True, True], result.verdicts
     skip, rerun = result.verdicts
@@ -42,7 +42,7 @@ def check_scheduled(result: Result) -> None:
     assert [line for deed in result.deeds if deed.kind == "drain" for line in disobedient(result, deed)] == []
 
 
-def disobedient(result: Result, drain: Deed) -> list[Line]:
+def disobedient(result: TortureResult, drain: Deed) -> list[LedgerLine]:
     """Bodies of slots that fell due when their process was drained, and nothing kept it from learning that."""
     hit = {deed.who for deed in result.deeds if deed.ended > drain.began and deed.began < drain.ended and deed != drain}
     names = {f"w{number + 1}" for number in range(result.settings.processes) if colour(number) == drain.who} - hit
@@ -50,13 +50,15 @@ def disobedient(result: Result, drain: Deed) -> list[Line]:
     return [line for line in starts if drain.began + OBEYED < due(result, line) <= float(line.when) < drain.ended]
 
 
-def due(result: Result, line: Line) -> float:
+def due(result: TortureResult, line: LedgerLine) -> float:
     """When its slot was, on the boot clock."""
     return result.first + (unspell(line.slot.partition("@")[2]) - result.slots[0]).total_seconds()
 
 
-def tortured(url: str, folder: Path, *kinds: Kind) -> Result:
-    settings = Settings(url, BRIEF, processes=3, seed=seed_of(*kinds), scheduler=True, only=kinds, workers=1, slow=0.5)
+def tortured(url: str, folder: Path, *kinds: Kind) -> TortureResult:
+    settings = TortureSettings(
+        url, BRIEF, processes=3, seed=seed_of(*kinds), scheduler=True, only=kinds, workers=1, slow=0.5
+    )
     result = Torture(settings, folder).run()
     assert result.faults.keys() == {*kinds}
     assert cells(url) == []

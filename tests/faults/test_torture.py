@@ -15,9 +15,9 @@ from cronce.errors import StoreUnavailable
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.torture import harness
-from cronce.torture.harness import Result, Settings, Torture
+from cronce.torture.harness import Torture, TortureResult, TortureSettings
 from cronce.torture.plan import NETWORK, SIGNALS, Kind, plan
-from cronce.torture.verdict import Verdict
+from cronce.torture.verdict import TortureVerdict
 from tests.servers.kubernetes import Kubernetes
 from tests.servers.postgres import Postgres
 from tests.servers.valkey import DURABLE, Valkey
@@ -50,7 +50,7 @@ def cells(url: str) -> list[str]:
     return [key for key in found if "torture-" in key]
 
 
-def check(result: Result) -> None:
+def check(result: TortureResult) -> None:
     """Green, and not because nothing happened."""
     assert [(verdict, True) for verdict in result.verdicts] == [
         (verdict, verdict.passed(forgot=result.forgot)) for verdict in result.verdicts
@@ -68,7 +68,7 @@ def check(result: Result) -> None:
 
 def test_a_server_behind_failing_connections(postgres: Postgres, tmp_path: Path) -> None:
     """By this seed replies are lost first, and something has run when somebody is cut off, killed and stopped."""
-    result = Torture(Settings(postgres.url, 6, processes=4, seed=18837), tmp_path).run()
+    result = Torture(TortureSettings(postgres.url, 6, processes=4, seed=18837), tmp_path).run()
     check(result)
     assert result.faults.keys() == {"kill", "pause", "drop", "cut"}
     assert (result.forgot, result.left_out) == (False, ())
@@ -80,7 +80,7 @@ def test_leases_of_kubernetes_behind_failing_connections(tmp_path: Path) -> None
     """It ended with 1, as if a promise were broken: its job asked for what no Lease can keep."""
     with Kubernetes() as server:
         quiet = seed_of("drop", "delay", among=(*SIGNALS, *NETWORK), seconds=LEAST)
-        settings = Settings(server.url("jobs"), LEAST, processes=2, seed=quiet, slow=0.2)
+        settings = TortureSettings(server.url("jobs"), LEAST, processes=2, seed=quiet, slow=0.2)
         result = Torture(settings, tmp_path).run()
         check(result)
         assert result.faults.keys() == {"drop", "delay"}
@@ -99,7 +99,7 @@ def test_a_file_by_the_command_with_a_picture(tmp_path: Path, capsys: pytest.Cap
     options = parser.parse_args([*words, "--json", "--picture", str(picture)])
     assert command.run_torture(options) == 0
     told = json.loads(capsys.readouterr().out)
-    assert {*Verdict._fields, "seed", "faults", "forgot", "left_out", "jobs"} == told.keys()
+    assert {*TortureVerdict._fields, "seed", "faults", "forgot", "left_out", "jobs"} == told.keys()
     assert (told["slots"], told["extra"], told["missed"], told["overlapping"], told["stale_accepted"]) == (
         10,
         0,
@@ -125,7 +125,7 @@ def test_a_store_that_is_gone_for_good_is_no_verdict(tmp_path: Path, monkeypatch
             server.kill()
             monkeypatch.setattr(harness, "PATIENCE", 0.5)
 
-        torture = Torture(Settings(server.url, 2, processes=2, seed=quiet, restart=gone), tmp_path)
+        torture = Torture(TortureSettings(server.url, 2, processes=2, seed=quiet, restart=gone), tmp_path)
         with pytest.raises(StoreUnavailable) as stopped:
             torture.run()
     said = (
@@ -139,7 +139,7 @@ def test_a_broken_promise_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Two processes with a store each run everything twice; two that swallow what they shall do miss everything."""
     monkeypatch.chdir(ROOT)
     url = f"sqlite:///{tmp_path}/cronce.db"
-    settings = Settings(url, 2, processes=2, worker="tests.torture.bad_workers", keep=True, slow=0.5)
+    settings = TortureSettings(url, 2, processes=2, worker="tests.torture.bad_workers", keep=True, slow=0.5)
     quiet = seed_of("lock", among=(*SIGNALS, "lock"), seconds=2)
     result = Torture(settings._replace(seed=quiet), tmp_path).run()
     skip, rerun = result.verdicts

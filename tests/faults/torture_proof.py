@@ -12,11 +12,11 @@ import pytest
 
 from cronce.model import Slot
 from cronce.torture.fault_actions import Hook
-from cronce.torture.harness import Result, Settings, Torture
+from cronce.torture.harness import Torture, TortureResult, TortureSettings
 from cronce.torture.picture import outcome, svg
 from cronce.torture.plan import DEPLOYS, LIFE, NETWORK, SIGNALS
-from cronce.torture.verdict import Verdict
-from cronce.torture.worker import Task
+from cronce.torture.verdict import TortureVerdict
+from cronce.torture.worker import TortureTask
 from tests.faults.notes import Note
 from tests.faults.test_scheduler_torture import check_scheduled
 from tests.faults.test_torture import cells, check
@@ -97,17 +97,19 @@ def case(request: pytest.FixtureRequest) -> Iterator[Case]:
         yield made
 
 
-def counted(result: Result, store: str) -> dict[str, Any]:
+def counted(result: TortureResult, store: str) -> dict[str, Any]:
     """What the docs show of it: the counts of both jobs together."""
-    columns = [column for column in Verdict._fields if column != "on_lost"]
+    columns = [column for column in TortureVerdict._fields if column != "on_lost"]
     verdict = {column: sum(getattr(each, column) for each in result.verdicts) for column in columns}
     settings = {"store": store, "seed": result.settings.seed, "processes": result.settings.processes}
     return {**settings, "faults": dict(result.faults), "forgot": result.forgot, "verdict": verdict}
 
 
-def tortured(url: str, seed: int, folder: Path, note: Note, case: Case | None = None, store: str = "sqlite") -> Result:
+def tortured(
+    url: str, seed: int, folder: Path, note: Note, case: Case | None = None, store: str = "sqlite"
+) -> TortureResult:
     restart, empty = (case.restart, case.empty) if case else (None, None)
-    result = Torture(Settings(url, 60, seed=seed, restart=restart, empty=empty), folder).run()
+    result = Torture(TortureSettings(url, 60, seed=seed, restart=restart, empty=empty), folder).run()
     (folder / "picture.svg").write_text(svg(result))
     note(counted(result, case.name if case else store))
     check(result)
@@ -158,7 +160,7 @@ def test_a_minute_on_what_forgets_is_unknown_in_the_gap_and_nowhere_else(
     assert [place for place in unknown if place > lost + NOTICED] == []
 
 
-def unknown_slots(result: Result, task: Task) -> list[int]:
+def unknown_slots(result: TortureResult, task: TortureTask) -> list[int]:
     keys = [Slot(task.job, at).key for at in result.slots]
     return [place for place, key in enumerate(keys) if outcome(result, key) == "unknown"]
 
@@ -191,7 +193,7 @@ SERVERS: dict[str, Callable[[], Case]] = {
 numbers = pytest.mark.parametrize("processes", [3, 8])
 
 
-def scheduled(settings: Settings, folder: Path, note: Note, store: str) -> Result:
+def scheduled(settings: TortureSettings, folder: Path, note: Note, store: str) -> TortureResult:
     result = Torture(settings._replace(scheduler=True), folder).run()
     (folder / "picture.svg").write_text(svg(result))
     note(counted(result, store))
@@ -205,7 +207,7 @@ def scheduled(settings: Settings, folder: Path, note: Note, store: str) -> Resul
 @seeds
 def test_a_minute_of_schedulers_on_a_file(processes: int, seed: int, tmp_path: Path, note: Note) -> None:
     url, way = f"sqlite:///{tmp_path}/cronce.db", way_of(seed, processes)
-    assert not scheduled(Settings(url, 60, processes, seed, **way), tmp_path, note, "sqlite").forgot
+    assert not scheduled(TortureSettings(url, 60, processes, seed, **way), tmp_path, note, "sqlite").forgot
 
 
 @pytest.mark.timeout(300)
@@ -214,7 +216,7 @@ def test_a_minute_of_schedulers_on_a_file(processes: int, seed: int, tmp_path: P
 @cases(SERVERS)
 def test_a_minute_of_schedulers_on_a_server(case: Case, processes: int, seed: int, tmp_path: Path, note: Note) -> None:
     way = way_of(seed, processes)
-    assert not scheduled(Settings(case.server.url, 60, processes, seed, **way), tmp_path, note, case.name).forgot
+    assert not scheduled(TortureSettings(case.server.url, 60, processes, seed, **way), tmp_path, note, case.name).forgot
 
 
 @pytest.mark.timeout(300)
@@ -224,7 +226,7 @@ def test_a_minute_of_schedulers_on_a_server(case: Case, processes: int, seed: in
 def test_a_minute_of_schedulers_on_what_forgets(
     case: Case, processes: int, seed: int, tmp_path: Path, note: Note
 ) -> None:
-    settings = Settings(case.server.url, 60, processes, seed, empty=case.empty, only=(*ROUGH, "empty"))
+    settings = TortureSettings(case.server.url, 60, processes, seed, empty=case.empty, only=(*ROUGH, "empty"))
     result = scheduled(settings, tmp_path, note, case.name)
     assert result.forgot
     lost = max(deed.ended for deed in result.deeds if deed.kind == "empty") - result.first

@@ -15,7 +15,7 @@ from typing import Any
 
 from cronce.clock import SystemClock
 from cronce.errors import CannotStart
-from cronce.integrations.command import FORWARDED, Supervisor
+from cronce.integrations.command import FORWARDED, CommandSupervisor
 from cronce.runtime.processes.child import Child, Ended, NotStarted
 
 HANDLED = (*FORWARDED, signal.SIGCHLD, signal.SIGTTOU)
@@ -38,7 +38,7 @@ class Script:
         before = self.state()
         atexit.register(self.say, left=os.getpid())
         try:
-            with Supervisor(self.clock, self.plan["grace"]) as supervisor:
+            with CommandSupervisor(self.clock, self.plan["grace"]) as supervisor:
                 assert supervisor.watchdog is not None
                 self.say(watchdog=supervisor.watchdog.pid)
                 threading.Thread(target=self.listen, daemon=True).start()
@@ -47,7 +47,7 @@ class Script:
         finally:
             self.say(clean=self.state() == before)
 
-    def take(self, step: dict[str, Any], supervisor: Supervisor) -> None:
+    def take(self, step: dict[str, Any], supervisor: CommandSupervisor) -> None:
         match step:
             case {"run": command}:
                 self.run(command, step, supervisor)
@@ -57,7 +57,7 @@ class Script:
             case {"raise": name}:
                 os.kill(os.getpid(), signal.Signals[name])
 
-    def run(self, command: list[str], step: dict[str, Any], supervisor: Supervisor) -> None:
+    def run(self, command: list[str], step: dict[str, Any], supervisor: CommandSupervisor) -> None:
         env = {**os.environ, **step.get("env", {})}
         self.children.append(child := supervisor.child(command, env))
         if "deadline" in step:

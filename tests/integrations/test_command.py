@@ -6,7 +6,7 @@ from typing import Any
 
 import cronce.runtime.call
 from cronce.clock import SystemClock
-from cronce.integrations.command import Exec, Supervisor
+from cronce.integrations.command import CommandSupervisor, Exec
 from cronce.model import slot
 from cronce.protocol.record import State, decode
 from cronce.runtime.declare import declare
@@ -29,9 +29,9 @@ def test_a_lease_that_ends_before_there_is_a_child_starts_none_and_gives_the_slo
     """On a starved machine the keeper may say so before the command was even prepared."""
     ran = tmp_path / "ran"
     store = SqliteStore(tmp_path / "cronce.db")
-    before = Supervisor.child
+    before = CommandSupervisor.child
 
-    def late(self: Supervisor, *words: Any) -> Any:
+    def late(self: CommandSupervisor, *words: Any) -> Any:
         for lease in leases:
             lease.end(NOT_RENEWED)
         return before(self, *words)
@@ -44,8 +44,8 @@ def test_a_lease_that_ends_before_there_is_a_child_starts_none_and_gives_the_slo
         leases.append(self)
 
     monkeypatch.setattr(Lease, "__init__", noted)
-    monkeypatch.setattr(Supervisor, "child", late)
-    with Supervisor(SystemClock()) as supervisor:
+    monkeypatch.setattr(CommandSupervisor, "child", late)
+    with CommandSupervisor(SystemClock()) as supervisor:
         code = Exec(declare("sync"), ["touch", str(ran)], supervisor, say=silent).run(store, SystemClock(), SLOT)
     assert code == 76
     assert not ran.exists()
@@ -69,7 +69,7 @@ def test_in_a_pod_who_cannot_tell_whether_another_still_runs_asks_to_be_asked_ag
     def say(text: str, *, quiet: bool = False) -> None:
         said.append(f"{text} {quiet}")
 
-    with Supervisor(clock) as supervisor:
+    with CommandSupervisor(clock) as supervisor:
         command = Exec(job, ["touch", str(tmp_path / "ran")], supervisor, job_name="by-hand", say=say)
         assert command.run(store, clock) == 75
     assert not (tmp_path / "ran").exists()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cronce.errors import BadInput
 from cronce.integrations.crontab import (
     LONGEST,
-    Host,
+    CronHost,
     above,
     blocks,
     check,
@@ -28,7 +28,7 @@ from cronce.integrations.crontab import (
 from cronce.schedule import Cron
 from tests.house.needs import tool
 
-HOST = Host("/opt/cronce", "UTC", "ada")
+HOST = CronHost("/opt/cronce", "UTC", "ada")
 MINE = "# mine\r\nMAILTO=ops@example.org\n\n*/5 * * * * /bin/x 100\\% \t\n@reboot y\xe9\udcff\n"
 
 
@@ -220,7 +220,7 @@ def test_of_equal_lines_the_one_that_a_deploy_writes_stays() -> None:
 # --- guarded lines ----------------------------------------------------------------------------------------------------
 
 
-def guarded(line: str, host: Host = HOST, *, system: bool = False) -> str:
+def guarded(line: str, host: CronHost = HOST, *, system: bool = False) -> str:
     after, done, left = wrap(line, host, system=system)
     assert ([one.why for one in left], len(done)) == ([], 1)
     return after
@@ -236,11 +236,11 @@ def test_a_line_keeps_its_schedule_and_gets_a_name_from_its_command() -> None:
 
 
 def test_the_name_is_the_commands_and_the_users_and_holds_no_password() -> None:
-    def named(line: str, host: Host = HOST) -> str:
+    def named(line: str, host: CronHost = HOST) -> str:
         return wrap(line, host)[1][0].name
 
     line = "@daily cd /srv && DB=x ./bin/dump.sh -pS3CRET > /dev/null"
-    other = Host("/usr/bin/cronce", "Europe/Berlin", "ada")
+    other = CronHost("/usr/bin/cronce", "Europe/Berlin", "ada")
     assert named(line) == named(line.replace("@daily", "5 4 * * * ") + " \t", other) == "dump.sh-789c2c75"
     assert named(line) != named(line, HOST._replace(user="bob"))
     assert named("@daily (umask 2; true)").startswith("umask-")

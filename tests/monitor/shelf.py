@@ -9,7 +9,7 @@ from cronce.monitor.alerts import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey, survey
 from cronce.monitor.watch import judge
-from cronce.monitor.watcher_state import Known
+from cronce.monitor.watcher_state import WatcherState
 from cronce.protocol.notices import Alert, Holder
 from cronce.protocol.record import Outcome
 from cronce.protocol.specs import declared
@@ -39,7 +39,7 @@ class Town:
         self.clock = HandClock()
         self.store = Shelf(self.clock, traits)
         self.settings = settings or Settings()
-        self.known, self.memory = Known(), Memory()
+        self.known, self.memory = WatcherState(), Memory()
         self.desks: dict[str, Desk] = {}
         self.carried: dict[str, list[Declaration]] = {}
 
@@ -130,7 +130,9 @@ class Town:
 
     def fresh(self) -> Sequence[str]:
         """What somebody sees who comes just now, and remembers nothing."""
-        found, _ = judge(drive(survey(Known(), self.store.traits), self.store, self.clock), Memory(), self.settings)
+        found, _ = judge(
+            drive(survey(WatcherState(), self.store.traits), self.store, self.clock), Memory(), self.settings
+        )
         return sorted(one.id for one in found)
 
 

@@ -18,10 +18,10 @@ from cronce.errors import BadInput
 from cronce.monitor import destinations
 from cronce.monitor.destinations import (
     Callback,
-    Command,
+    CommandDestination,
     Destination,
     Document,
-    Log,
+    LogDestination,
     Undelivered,
     Webhook,
     destination,
@@ -232,7 +232,7 @@ def test_a_command_is_given_the_document_and_the_facts(tmp_path: Path) -> None:
     script.write_text('#!/bin/sh\ncat > "$1"\nenv | grep ^CRONCE_ALERT_ | sort > "$1.env"\n')
     script.chmod(0o700)
     out = tmp_path / "a; touch shelled"
-    Command([str(script), str(out)]).send(SAID)
+    CommandDestination([str(script), str(out)]).send(SAID)
     assert json.loads(out.read_text()) == SAID
     facts = {**SAID["alert"], "link": ""}
     assert Path(f"{out}.env").read_text().splitlines() == sorted(
@@ -250,7 +250,7 @@ def test_a_command_is_given_the_document_and_the_facts(tmp_path: Path) -> None:
     ],
 )
 def test_a_command_that_fails_has_told_nobody(words: list[str], says: str) -> None:
-    assert refused(Command(words)) == says
+    assert refused(CommandDestination(words)) == says
 
 
 def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +261,7 @@ def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path, monkey
     os.set_blocking(reads, True)
     words = ["sh", "-c", f"(echo up; exec sleep 60) > {pipe} & wait"]
     began = time.monotonic()
-    assert refused(Command(words)) == "sh did not end within 2 s, and was killed"
+    assert refused(CommandDestination(words)) == "sh did not end within 2 s, and was killed"
     assert [os.read(reads, 10), os.read(reads, 10)] == [b"up\n", b""]  # it ends when nobody has it open any more
     assert time.monotonic() - began < 30
     os.close(reads)
@@ -270,7 +270,7 @@ def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path, monkey
 @pytest.mark.parametrize("words", [[], ["page", ""], ["page", 3]])
 def test_what_is_no_command_is_refused(words: list[str]) -> None:
     with pytest.raises(BadInput, match="a list of words"):
-        Command(words)
+        CommandDestination(words)
 
 
 # --- the log, functions, and all of them ---
@@ -290,7 +290,7 @@ def test_the_log_has_a_line_of_its_level(
 ) -> None:
     caplog.set_level(logging.DEBUG, "cronce")
     said = document(ALERT._replace(severity=severity), state, "memory:", "web-1")
-    Log().send(said)
+    LogDestination().send(said)
     (record,) = caplog.records
     words = f"{severity}: a run of <!channel> & billing is lost. Look at it."
     over = "over: a run of <!channel> & billing is lost."
@@ -308,10 +308,13 @@ def test_a_function_is_called_with_the_document() -> None:
 
 def test_the_same_destination_in_two_processes_is_one_and_others_are_others() -> None:
     assert Webhook("https://h/a").digest == Webhook("https://h/a", "critical").digest
-    assert Command(["a", "b"]).digest == Command(["a", "b"]).digest
-    assert len({Webhook("https://h/a").digest, Webhook("https://h/b").digest, Command(["https://h/a"]).digest}) == 3
+    assert CommandDestination(["a", "b"]).digest == CommandDestination(["a", "b"]).digest
+    assert (
+        len({Webhook("https://h/a").digest, Webhook("https://h/b").digest, CommandDestination(["https://h/a"]).digest})
+        == 3
+    )
     given: list[Destination] = [
-        Log(),
+        LogDestination(),
         Webhook("https://h/a"),
         Webhook("https://h/a"),
         Callback(lambda _: 1),
@@ -321,8 +324,8 @@ def test_the_same_destination_in_two_processes_is_one_and_others_are_others() ->
 
 
 def test_what_can_be_a_destination() -> None:
-    kinds = [type(destination(given)) for given in ("https://h/a", ["page", "me"], print, Log())]
-    assert kinds == [Webhook, Command, Callback, Log]
+    kinds = [type(destination(given)) for given in ("https://h/a", ["page", "me"], print, LogDestination())]
+    assert kinds == [Webhook, CommandDestination, Callback, LogDestination]
     with pytest.raises(BadInput, match="and not to 3"):
         destination(3)  # type: ignore[arg-type]
 

@@ -17,7 +17,7 @@ from cronce.monitor import watcher_state
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, Survey, survey
 from cronce.monitor.watch import judge
-from cronce.monitor.watcher_state import SLICE, Known
+from cronce.monitor.watcher_state import SLICE, WatcherState
 from cronce.protocol.notices import Alert, Beaten, Beats, Bundle, Doubled, Holder, Observed
 from cronce.protocol.record import TOO_LATE, Act, Outcome, Past, Record, Span, State, encode, encode_job
 from cronce.protocol.specs import respec
@@ -259,7 +259,7 @@ def test_on_leases_there_is_less_to_see_and_nothing_goes_wrong() -> None:
                 (grant,) = drive(ledger.claim([Wanted(slot, terms)]), store, clock)
                 assert isinstance(grant, Grant)
                 drive(ledger.finish(grant, Outcome.FAILED, "boom"), store, clock)
-            found, _ = judge(drive(survey(Known(), store.traits), store, clock), Memory(), Settings())
+            found, _ = judge(drive(survey(WatcherState(), store.traits), store, clock), Memory(), Settings())
             assert [one.id for one in found] == ["failed/billing"]
 
 

@@ -9,7 +9,7 @@ from cronce.monitor.alerts import Alerts, Kind, key_of
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey, survey
 from cronce.monitor.watch import is_over, judge
-from cronce.monitor.watcher_state import Known
+from cronce.monitor.watcher_state import WatcherState
 from cronce.protocol.notices import Alert, decode_alert
 from cronce.protocol.record import Outcome
 from cronce.runtime.flow import drive
@@ -26,7 +26,7 @@ class Leader:
 
     def __init__(self, town: Town) -> None:
         self.town = town
-        self.known, self.memory = Known(), Memory()
+        self.known, self.memory = WatcherState(), Memory()
         self.alerts = Alerts(town.desk().ledger.client)
 
     def look(self, times: int = 1) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from cronce.testing import effects_table
 from cronce.testing.explorer import __main__ as explorer
 from cronce.testing.explorer.configs import ALL
-from cronce.testing.explorer.walk import Result as Explored
+from cronce.testing.explorer.walk import ExplorerResult
 from tests.faults.billing import matrix
 from tests.faults.fault_table import __main__ as fault_table
 from tests.faults.fault_table.play import Counted as Slots
@@ -50,7 +50,7 @@ def explored(figures: Figures) -> str:
     found = {config["name"]: config for config in figures["configurations"]}
     configs = tuple(config for config in ALL if config.name in found)
     counts = [found[config.name] for config in configs]
-    results = [Explored(count["states"], count["transitions"], (), count["seconds"]) for count in counts]
+    results = [ExplorerResult(count["states"], count["transitions"], (), count["seconds"]) for count in counts]
     return "\n".join([*explorer.HEAD, *explorer.rows(configs, results)])
 
 

@@ -10,7 +10,7 @@ from cronce.monitor.alerts import Kind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, survey
 from cronce.monitor.watch import judge
-from cronce.monitor.watcher_state import Known
+from cronce.monitor.watcher_state import WatcherState
 from cronce.protocol.commands import Closed, Held
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import Job, Outcome, Span, decode_job, encode_job, standing_act
@@ -59,7 +59,7 @@ def job_of(store: Wire, name: str) -> Job:
 
 def found(store: Wire) -> list[Alert]:
     desk = Desk(store)
-    alerts, _ = judge(desk.do(survey(Known(), store.traits)), Memory(), Settings())
+    alerts, _ = judge(desk.do(survey(WatcherState(), store.traits)), Memory(), Settings())
     return [one for one in alerts if one.kind == Kind.AHEAD]
 
 

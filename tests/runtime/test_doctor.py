@@ -16,7 +16,7 @@ from cronce.protocol.notices import Holder
 from cronce.runtime.declare import declare
 from cronce.runtime.doctor import (
     SAMPLES,
-    Sample,
+    ClockReading,
     examine,
     kept_right,
     life,
@@ -76,7 +76,7 @@ def all_of(store: Store) -> dict[str, Check]:
     ],
 )
 def test_the_round_trip_is_the_median(took: float, says: Check) -> None:
-    assert round_trip([Sample(span * MS, 0 * MS) for span in (0.0, 99_999.0, took)]) == says
+    assert round_trip([ClockReading(span * MS, 0 * MS) for span in (0.0, 99_999.0, took)]) == says
 
 
 KEEP = "keep both clocks right, with chrony or systemd-timesyncd"
@@ -97,7 +97,7 @@ FAR = f"{KEEP}; a machine that is a minute off runs nothing"
 )
 def test_skew_is_judged_by_what_is_sure_of_it(ahead: int, took: int, says: Check) -> None:
     """The answer that took shortest tells most; a slower one says nothing more."""
-    assert skew([Sample(took * MS, ahead * MS), Sample(took * 9 * MS, 0 * MS)], SHARED) == says
+    assert skew([ClockReading(took * MS, ahead * MS), ClockReading(took * 9 * MS, 0 * MS)], SHARED) == says
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,12 @@ def test_skew_is_judged_by_what_is_sure_of_it(ahead: int, took: int, says: Check
     ],
 )
 def test_a_clock_that_the_store_itself_is_unsure_of_is_given_the_benefit(ahead: int, says: Check) -> None:
-    assert skew([Sample(0 * MS, ahead * MS)], SHARED._replace(step=200 * MS, skew=50 * MS)) == says
+    assert skew([ClockReading(0 * MS, ahead * MS)], SHARED._replace(step=200 * MS, skew=50 * MS)) == says
 
 
 def test_a_clock_that_is_known_well_is_told_in_numbers() -> None:
     says = "this machine's clock is 0.10 ms behind the store's, known to ±1.00 ms"
-    assert skew([Sample(0 * MS, 0.1 * MS)], SHARED._replace(step=1 * MS)) == ok("clocks", says)
+    assert skew([ClockReading(0 * MS, 0.1 * MS)], SHARED._replace(step=1 * MS)) == ok("clocks", says)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from cronce.errors import BadInput, BadPolicy, StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import Mark, Write, observed_cell
 from cronce.protocol.notices import Beaten, Doubled, Observed, decode_observed, encode_notice
-from cronce.runtime.background import MOST, Background, write_notes
+from cronce.runtime.background import MOST, BackgroundWriter, write_notes
 from cronce.runtime.flow import drive
 from cronce.runtime.observe import CALLS, RECENT, Observation, doubles, observations
 from cronce.stores import open_store
@@ -379,7 +379,7 @@ def test_two_threads_that_call_at_one_moment_are_two(clock: HandClock, store: Wi
 
 
 def test_a_person_is_told_once_a_minute(clock: HandClock, caplog: pytest.LogCaptureFixture) -> None:
-    background = Background(lambda: pytest.fail("it is not asked"), clock)
+    background = BackgroundWriter(lambda: pytest.fail("it is not asked"), clock)
     for seconds in (0, 30, 29, 1, 1):
         clock.turn(seconds)
         background.failed(StoreUnavailable(f"{clock.seconds:g}"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cronce.errors import BadSchedule
 from cronce.policy import Fold, Gap
 from cronce.schedule import Cron
-from cronce.schedule.describe import Change, changes, describe_change
+from cronce.schedule.describe import ClockChange, changes, describe_change
 from cronce.schedule.zone import find_zone, shifts
 from tests.protocol.examples import examples
 from tests.schedule.oracle import MINUTE, SECOND, Rule, expected, utc
@@ -41,7 +41,7 @@ def test_a_change_counts_from_the_second_after_since_up_to_until() -> None:
     assert [shift.at for shift in shifts(zone, at - SECOND, at)] == [at]
 
 
-def disputed(rule: Rule, change: Change) -> list[datetime]:
+def disputed(rule: Rule, change: ClockChange) -> list[datetime]:
     """The wall times of the rule between low and high, by looking at each."""
     number = (change.shift.high - change.shift.low) // MINUTE
     walls = (change.shift.low + place * MINUTE for place in range(number))

@@ -7,9 +7,9 @@ import pytest
 from cronce.cli import main
 from cronce.model import Fence
 from cronce.testing.chaos import DURABLE
-from cronce.testing.database import COMMIT, Connection, Error, ModelDatabase, ModelDriver, Server
+from cronce.testing.database import COMMIT, Connection, Error, ModelDatabase, ModelDriver, SimulatedDatabase
 from cronce.testing.effects_table import by_way, table
-from cronce.testing.receivers import COLUMNS, Effect, Receivers, Refused, Way
+from cronce.testing.receivers import COLUMNS, ReceivedEffect, ReceiverRefused, Receivers, Way
 from cronce.testing.simulate import play_seeds
 from cronce.testing.world import Play, Process, World
 
@@ -38,11 +38,11 @@ def receivers(world: World, told: list[str]) -> Receivers:
     return receivers
 
 
-def effect(way: Way, fence: Fence = LOW, key: str = "a@1/0", item: str = "a@1/0") -> Effect:
-    return Effect(way, item, "a", key, fence)
+def effect(way: Way, fence: Fence = LOW, key: str = "a@1/0", item: str = "a@1/0") -> ReceivedEffect:
+    return ReceivedEffect(way, item, "a", key, fence)
 
 
-def send(receivers: Receivers, *effects: Effect) -> list[object]:
+def send(receivers: Receivers, *effects: ReceivedEffect) -> list[object]:
     answers: list[object] = []
     for one in effects:
         receivers.post(one).deliver(answers.append)
@@ -73,7 +73,7 @@ def test_what_a_person_wanted_again_is_no_repeat(receivers: Receivers, told: lis
 
 def test_one_that_knows_fences_refuses_a_lower_one(receivers: Receivers, told: list[str]) -> None:
     first, second = send(receivers, effect(Way.FENCE, HIGH), effect(Way.FENCE, LOW))
-    assert (first, type(second)) == ("done", Refused)
+    assert (first, type(second)) == ("done", ReceiverRefused)
     assert (figures(receivers, Way.FENCE), told) == ((1, 0, 0, 0, 0), [])
 
 
@@ -98,8 +98,8 @@ class Clients:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.happened: list[Effect] = []
-        self.server = Server(world, self.happened.append)
+        self.happened: list[ReceivedEffect] = []
+        self.server = SimulatedDatabase(world, self.happened.append)
         self.process = Process("m:1", world.machine("m"), world)
         self.database = ModelDatabase(self.server, self.process, self._no_peril)
         self.said: list[object] = []

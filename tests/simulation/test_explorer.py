@@ -24,10 +24,10 @@ from cronce.protocol.table import Row
 from cronce.protocol.view import View
 from cronce.testing.explorer import __main__ as command
 from cronce.testing.explorer import claimant, store
-from cronce.testing.explorer.configs import ALL, SMALL, Config, Faults
+from cronce.testing.explorer.configs import ALL, SMALL, Config, ExploredFaults
 from cronce.testing.explorer.parts import NOW, Promise, bare
 from cronce.testing.explorer.space import Space
-from cronce.testing.explorer.walk import Explored, Result, explore, walk
+from cronce.testing.explorer.walk import Explored, ExplorerResult, explore, walk
 from cronce.testing.mutants import MUTANTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "explain" / "explorer.md"
@@ -44,7 +44,7 @@ def test_no_reachable_state_breaks_a_promise_and_the_docs_count_the_states_exact
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     found = json.loads(done.stdout)["configurations"]
     assert (done.returncode, [one["broken"] for one in found]) == (0, [[]] * len(SMALL))
-    counted = [Result(one["states"], one["transitions"], (), one["seconds"]) for one in found]
+    counted = [ExplorerResult(one["states"], one["transitions"], (), one["seconds"]) for one in found]
     page = PAGE.read_text("utf-8").splitlines()
     assert [row for row in command.rows(SMALL, counted) if row not in page] == []
 
@@ -82,14 +82,14 @@ def _patch(target: Any, name: str, value: Any) -> Callable[[], AbstractContextMa
     return lambda: patch.object(target, name, value)
 
 
-LOST_REPLY = Config("a lost reply", RERUN, Faults(lost=1))
-STEPPED_BACK = Config("clock back", RERUN, Faults(lost=1, jump=1), jump=-2, keeper=False, prompt=True)
-RETRIED = Config("retried", SKIP, Faults(lost=1), attempts=2, keeper=False)
-JUMP = Config("the clock jumps", RERUN, Faults(jump=1), jump=4)
+LOST_REPLY = Config("a lost reply", RERUN, ExploredFaults(lost=1))
+STEPPED_BACK = Config("clock back", RERUN, ExploredFaults(lost=1, jump=1), jump=-2, keeper=False, prompt=True)
+RETRIED = Config("retried", SKIP, ExploredFaults(lost=1), attempts=2, keeper=False)
+JUMP = Config("the clock jumps", RERUN, ExploredFaults(jump=1), jump=4)
 UNEVEN = Config("an uneven clock", RERUN, skew=1, keeper=False)
 MIXED = Config("mixed", ("skip", "rerun"), keeper=False)
-EMPTIED = Config("emptied", SKIP, Faults(empty=1), keeper=False)
-PUT_BACK = Config("put back", SKIP, Faults(copy=1, restore=1), keeper=False)
+EMPTIED = Config("emptied", SKIP, ExploredFaults(empty=1), keeper=False)
+PUT_BACK = Config("put back", SKIP, ExploredFaults(copy=1, restore=1), keeper=False)
 
 CAUGHT = {
     "no version check": Mutant(MUTANTS["no version check"], LOST_REPLY, Promise.TRUST_HOLDS),
@@ -195,8 +195,8 @@ def _visible(config: Config) -> set[object]:
     "config",
     [
         Config("skip", SKIP, keeper=False),
-        Config("lost", RERUN, Faults(lost=1), keeper=False, prompt=True),
-        Config("jump", RERUN, Faults(jump=1), jump=4, keeper=False, prompt=True),
+        Config("lost", RERUN, ExploredFaults(lost=1), keeper=False, prompt=True),
+        Config("jump", RERUN, ExploredFaults(jump=1), jump=4, keeper=False, prompt=True),
     ],
     ids=lambda config: config.name,
 )

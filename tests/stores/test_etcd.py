@@ -21,9 +21,9 @@ from cronce.model import FREE, Boot, Cell, Mark, Refusal, Write
 from cronce.stores import open_store
 from cronce.stores.base import Scan, Store
 from cronce.stores.etcd import TRAITS, WRITES, EtcdStore, init
-from cronce.stores.etcd.api import Answer, read_url
+from cronce.stores.etcd.api import EtcdAnswer, read_url
 from cronce.stores.etcd.checks import _version
-from cronce.stores.etcd.layout import Shelf, data64, entries, mirror, text64
+from cronce.stores.etcd.layout import EtcdCells, data64, entries, mirror, text64
 from cronce.testing.contract import DAY, HOUR, LEASE, cell_of, change, claim, put, refusals, swap, win
 from tests.house.needs import tool
 from tests.house.wait import wait_until
@@ -183,7 +183,7 @@ class Slow(EtcdStore):
     before: Callable[[], object] | None = None
     after: Callable[[], object] | None = None
 
-    def _read(self, keys: Sequence[str], deadline: Boot) -> Shelf:
+    def _read(self, keys: Sequence[str], deadline: Boot) -> EtcdCells:
         before, self.before = self.before, None
         if before is not None:
             before()
@@ -222,7 +222,7 @@ class HeldBack(EtcdStore):
 
     meanwhile: Callable[[], object] | None = None
 
-    def _commit(self, *plan: Any) -> Answer:
+    def _commit(self, *plan: Any) -> EtcdAnswer:
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             meanwhile()

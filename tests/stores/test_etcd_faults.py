@@ -23,7 +23,7 @@ from cronce.stores.etcd import TRAITS, EtcdStore, adopt
 from cronce.stores.etcd.api import TIMEOUT
 from cronce.testing.contract import DAY, HOUR, cell_of, claim, listening, news, put, refusals, swap, win
 from cronce.torture.proxy import Proxy
-from cronce.torture.route import Address
+from cronce.torture.route import HostPort
 from tests.servers.etcd import Etcd, EtcdCluster
 from tests.servers.patience import unanswered_within, until_it_answers
 
@@ -131,7 +131,7 @@ def test_a_member_that_has_lost_the_others_ends_what_is_listened_to(cluster: Etc
 
 def test_a_server_that_gives_no_answer_is_given_up_in_time_and_used_again_after(own: Etcd) -> None:
     """It is held back on the way."""
-    with closing(Proxy(Address("127.0.0.1", own.port))) as proxy:
+    with closing(Proxy(HostPort("127.0.0.1", own.port))) as proxy:
         link = proxy.link()
         with closing(open_store(own.url)) as store:
             (won,) = win(store, claim("a", "mine"))

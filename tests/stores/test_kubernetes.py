@@ -33,7 +33,7 @@ from cronce.stores import open_store
 from cronce.stores.base import Loaded, Page, Scan, Store, Swapped, at_once, page_of
 from cronce.stores.kubernetes import NOT_KEPT, TRAITS, KubernetesStore
 from cronce.stores.kubernetes.api import read_url
-from cronce.stores.kubernetes.layout import SHELF, Home, home_of, lease_name, spell_micro
+from cronce.stores.kubernetes.layout import SHELF, LeaseOfCell, home_of, lease_name, spell_micro
 from cronce.testing.contract import (
     BatchContract,
     GroupContract,
@@ -177,7 +177,7 @@ def test_every_name_is_taken_by_the_server_and_is_another_ones(store: Store) -> 
     names = ["a", "A", "a_", "a-", "a.", "a:", "x" * 128, "X" * 128, "-".join("ab" * 32), "0", "a--b", "a-b"]
     win(store, *(claim(f"lock/{name}", name) for name in names))
     assert [cell_of(store, f"lock/{name}").value for name in names] == names
-    assert len({lease_name("cronce", Home("lock", name)) for name in names}) == len(names)
+    assert len({lease_name("cronce", LeaseOfCell("lock", name)) for name in names}) == len(names)
 
 
 @pytest.mark.parametrize("us", [0, 1, 999_999])

@@ -31,7 +31,7 @@ from cronce.stores import mysql
 from cronce.stores.base import Scan
 from cronce.stores.mysql import SAID_READ, SAID_SWAP, MysqlStore, adopt, ddl, init, open_store, say_scan, server
 from cronce.stores.mysql.schema import NOW, prepare
-from cronce.stores.mysql.server import Line, Server, explained, locate
+from cronce.stores.mysql.server import MySqlConnection, MySqlServer, explained, locate
 from cronce.stores.sql import FOREVER, NEVER, bounds
 from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, keys_of, put, refusals, swap, win
 from tests.house.wait import PATIENCE, wait_until
@@ -143,7 +143,7 @@ def test_a_server_that_does_not_run_is_unavailable() -> None:
     ],
 )
 def test_old_servers_are_told(version: str, too_old: bool) -> None:
-    assert Server(version, 1, 0, 0, 1 << 20).too_old is too_old
+    assert MySqlServer(version, 1, 0, 0, 1 << 20).too_old is too_old
 
 
 # --- tables and privileges --------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def test_a_copy_under_another_name_is_refused_until_it_is_adopted(url: str, stor
 
 
 def test_a_store_that_is_written_to_while_it_is_adopted_is_not(url: str, store: MysqlStore) -> None:
-    class Slow(Line):
+    class Slow(MySqlConnection):
         def tell(self, statement: str, **values: Any) -> int:
             win(store, claim("a"))
             return super().tell(statement, **values)
@@ -293,7 +293,7 @@ def test_a_call_that_is_too_large_is_refused_before_it_is_sent(store: MysqlStore
 
 
 def test_the_clock_is_utc_in_any_time_zone(url: str) -> None:
-    line = Line(locate(url), None)
+    line = MySqlConnection(locate(url), None)
     (((there,),),) = line.ask(f"SET time_zone = '+09:00'; SELECT {NOW}")
     line.close()
     assert abs(there - to_us(datetime.now(UTC))) < 60_000_000  # zones are a quarter of an hour apart, or more
@@ -352,9 +352,9 @@ def test_a_loser_waits_for_no_lock_and_a_winner_not_for_ever(url: str, store: My
 def test_a_swap_that_others_are_always_faster_than_gives_up_in_time(
     store: MysqlStore, sql: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask, boots = Line.ask, [SystemClock().boot()]
+    ask, boots = MySqlConnection.ask, [SystemClock().boot()]
 
-    def outrun(line: Line, statements: str, **values: Any) -> Any:
+    def outrun(line: MySqlConnection, statements: str, **values: Any) -> Any:
         if statements == SAID_SWAP:
             boots.append(boots[-1] + 1)
             sql.execute("UPDATE cronce_cells SET version = version + 1 WHERE `key` = 'held'")
@@ -362,7 +362,7 @@ def test_a_swap_that_others_are_always_faster_than_gives_up_in_time(
 
     win(store, claim("held"))
     monkeypatch.setattr(server, "_boot", lambda: boots[-1])
-    monkeypatch.setattr(Line, "ask", outrun)
+    monkeypatch.setattr(MySqlConnection, "ask", outrun)
     with pytest.raises(StoreUnavailable, match=r"not done within 5 s; too much goes on"):
         swap(store, claim("held"), claim("free"))
     assert len(boots) == 6
@@ -370,11 +370,11 @@ def test_a_swap_that_others_are_always_faster_than_gives_up_in_time(
 
 
 def test_a_round_trip_has_what_is_left_of_its_calls_time(store: MysqlStore) -> None:
-    def slowly(line: Line) -> None:
+    def slowly(line: MySqlConnection) -> None:
         line.deadline = SystemClock().boot() + 0.5
         line.ask("SELECT SLEEP(60)")
 
-    def too_late(line: Line) -> None:
+    def too_late(line: MySqlConnection) -> None:
         line.deadline -= 5
         line.tell("DELETE FROM cronce_meta")
 
@@ -431,7 +431,7 @@ def test_a_client_that_stops_in_the_middle_of_a_swap_holds_no_lock(url: str, sto
     cells = win(store, *(claim(f"run/{number}", "x" * 10_000) for number in range(1000)))
     hope = mysql.hope_for_all([change(cell) for cell in cells], store.load([]).epoch.seen)
     assert hope is not None
-    line = Line(locate(url), None)
+    line = MySqlConnection(locate(url), None)
     with line.connection.cursor() as cursor:
         said = cursor.mogrify(SAID_SWAP, hope._asdict())
     line.connection._execute_command(3, said)  # type: ignore[attr-defined]
@@ -468,14 +468,14 @@ def test_a_winner_holds_its_named_lock_over_the_commit() -> None:
 
 def test_a_call_is_one_round_trip(store: MysqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     trips = 0
-    ask = Line.ask
+    ask = MySqlConnection.ask
 
-    def counted(line: Line, statements: str, **values: Any) -> Any:
+    def counted(line: MySqlConnection, statements: str, **values: Any) -> Any:
         nonlocal trips
         trips += 1
         return ask(line, statements, **values)
 
-    monkeypatch.setattr(Line, "ask", counted)
+    monkeypatch.setattr(MySqlConnection, "ask", counted)
     seen = store.load([]).epoch.seen
     thousand = [claim(f"run/{number}", group=number // 2) for number in range(1000)]
     cases: list[tuple[list[Write], int, int]] = [

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cronce.errors import StoreUnavailable
-from cronce.stores.pool import Pool
+from cronce.stores.pool import ConnectionPool
 from tests.stores.forks import ask
 
 
@@ -38,8 +38,8 @@ class Desk:
         self.lines: list[Phone] = []
         self.down = False
 
-    def pool(self, most: int = 2, patience: float = 5) -> Pool[Phone]:
-        return Pool(lambda: Phone(self), lambda line: line.here.fileno(), patience, most)
+    def pool(self, most: int = 2, patience: float = 5) -> ConnectionPool[Phone]:
+        return ConnectionPool(lambda: Phone(self), lambda line: line.here.fileno(), patience, most)
 
     @property
     def open(self) -> list[Phone]:
@@ -140,7 +140,7 @@ def test_closing_wakes_those_who_wait(desk: Desk) -> None:
             waiting.result(timeout=60)
 
 
-def _in_child(pool: Pool[Phone], desk: Desk, before: Phone) -> list[bool]:
+def _in_child(pool: ConnectionPool[Phone], desk: Desk, before: Phone) -> list[bool]:
     with pool.line() as line:
         return [line is before, before.closed, len(desk.lines) == 2]
 

@@ -12,12 +12,12 @@ import psycopg
 import pytest
 
 from cronce.errors import BadInput, StoreReadOnly, StoreUnavailable, StoreUnusable
-from cronce.stores.postgres.session import SERVER_SETTINGS, Session, key_of
+from cronce.stores.postgres.session import SERVER_SETTINGS, AdvisorySession, key_of
 from tests.house.markdown import blocks
 from tests.servers.postgres import Admin, PgBouncer, Postgres, backends
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/advisory-locks.md"
-Question = Callable[[Session, int], bool]
+Question = Callable[[AdvisorySession, int], bool]
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_the_page_computes_the_number_as_the_code_does() -> None:
 def test_every_bigint_is_a_key_and_the_server_knows_it_by_that_number(
     postgres: Postgres, admin: Admin, key: int
 ) -> None:
-    with closing(Session(postgres.url, "web-1")) as session:
+    with closing(AdvisorySession(postgres.url, "web-1")) as session:
         assert session.try_lock(key)
         assert admin.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchone() == (False,)
         (process,) = backends(admin, key)
@@ -63,7 +63,7 @@ def test_who_has_it_is_asked_of_this_database_only(postgres: Postgres, admin: Ad
     admin.execute("CREATE DATABASE neighbour")
     with (
         psycopg.connect(postgres.url, dbname="neighbour", autocommit=True) as neighbour,
-        closing(Session(postgres.url, "web-1")) as session,
+        closing(AdvisorySession(postgres.url, "web-1")) as session,
     ):
         neighbour.execute("SELECT pg_advisory_lock(%s)", (key,))
         assert session.who_has(key) == "a session that has just let it go"
@@ -71,7 +71,7 @@ def test_who_has_it_is_asked_of_this_database_only(postgres: Postgres, admin: Ad
 
 
 def test_the_server_is_told_to_give_up_a_client_that_went_silent(postgres: Postgres) -> None:
-    with closing(Session(postgres.url, "web-1")) as session:
+    with closing(AdvisorySession(postgres.url, "web-1")) as session:
         found = {name: session._ask("SELECT current_setting(%s)", [name]) for name in SERVER_SETTINGS}
     assert found == {
         "tcp_keepalives_idle": ("10",),
@@ -86,7 +86,7 @@ def test_the_server_is_told_to_give_up_a_client_that_went_silent(postgres: Postg
 def test_a_pooler_is_refused_even_if_it_has_only_one_session_to_give(postgres: Postgres, mode: str) -> None:
     refused = pytest.raises(StoreUnusable, match=r"is a pooler \(PgBouncer or its like\).*URL of the server itself")
     with PgBouncer(postgres, mode, size=1) as pooler, refused:
-        Session(pooler.url, "web-1")
+        AdvisorySession(pooler.url, "web-1")
 
 
 def test_a_standby_is_refused() -> None:
@@ -98,7 +98,7 @@ def test_a_standby_is_refused() -> None:
     server._answers = lambda server: not psycopg.connect(server.url, connect_timeout=5).close()  # type: ignore[func-returns-value]
     refused = pytest.raises(StoreReadOnly, match="is a standby: a lock there keeps nobody out who asks the primary")
     with server, refused:
-        Session(server.url, "web-1")
+        AdvisorySession(server.url, "web-1")
 
 
 def stopped(admin: Admin, process: int) -> Callable[[], object]:
@@ -121,7 +121,7 @@ def terminated(admin: Admin, process: int) -> Callable[[], object]:
 def test_the_end_of_a_session_is_noticed_and_it_stays_lost(
     postgres: Postgres, admin: Admin, key: int, end: Callable[[Admin, int], Callable[[], object]], stirs: bool, why: str
 ) -> None:
-    with ExitStack() as stack, closing(Session(f"{postgres.url}?timeout=1", "web-1")) as session:
+    with ExitStack() as stack, closing(AdvisorySession(f"{postgres.url}?timeout=1", "web-1")) as session:
         assert session.try_lock(key)
         assert not session.stirs(0.0)
         (process,) = backends(admin, key)
@@ -139,19 +139,19 @@ def test_a_session_that_went_on_with_another_process_is_lost(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind a pooler that passes the first process's number on."""
-    with closing(Session(postgres.url, "web-1")) as session:
+    with closing(AdvisorySession(postgres.url, "web-1")) as session:
         monkeypatch.setattr("cronce.stores.postgres.session.BEAT", "SELECT pg_backend_pid() + 1")
         with pytest.raises(StoreUnavailable, match="goes on with another session"):
             session.beat()
         assert session.lost
 
 
-@pytest.mark.parametrize("question", [Session.try_lock, Session.unlock])
+@pytest.mark.parametrize("question", [AdvisorySession.try_lock, AdvisorySession.unlock])
 @pytest.mark.parametrize("asked", [True, False])
 def test_whoever_is_interrupted_leaves_no_lock_behind(
     postgres: Postgres, admin: Admin, key: int, monkeypatch: pytest.MonkeyPatch, question: Question, asked: bool
 ) -> None:
-    with closing(Session(postgres.url, "web-1")) as session:
+    with closing(AdvisorySession(postgres.url, "web-1")) as session:
         execute = session._line.execute
 
         def interrupted(*what: Any) -> object:
@@ -160,7 +160,7 @@ def test_whoever_is_interrupted_leaves_no_lock_behind(
                 execute(*what)
             raise KeyboardInterrupt
 
-        if question is Session.unlock:
+        if question is AdvisorySession.unlock:
             assert session.try_lock(key)
         monkeypatch.setattr(session._line, "execute", interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -186,5 +186,5 @@ def test_whoever_is_interrupted_leaves_no_lock_behind(
 )
 def test_a_url_that_leads_nowhere_says_so(url: str, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words) as refused:
-        Session(url, "web-1")
+        AdvisorySession(url, "web-1")
     assert "secret" not in str(refused.value)

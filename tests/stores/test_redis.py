@@ -30,7 +30,7 @@ from cronce.stores import open_store
 from cronce.stores.base import By, Scan
 from cronce.stores.checks import ok
 from cronce.stores.redis import TRAITS, RedisStore, init
-from cronce.stores.redis.url import INSTEAD, KNOWN, TIMEOUT, Login, Place, Tls, read_url
+from cronce.stores.redis.url import INSTEAD, KNOWN, TIMEOUT, Login, RedisAddress, Tls, read_url
 from cronce.testing.contract import (
     DAY,
     HOUR,
@@ -103,7 +103,7 @@ def test_a_url_says_where_and_how() -> None:
     place = read_url(
         "rediss://app:s%40cret@cache:6380/3?namespace=shop&timeout=2.5&min_replicas=1&ssl_ca_certs=/ca.pem"
     )
-    assert place == Place(
+    assert place == RedisAddress(
         url="rediss://app:***@cache:6380/3?namespace=shop&timeout=2.5&min_replicas=1&ssl_ca_certs=/ca.pem",
         addresses=(("cache", 6380),), login=Login("app", "s@cret"), db=3, namespace="shop", timeout=2.5, min_replicas=1,
         sentinel="", sentinel_login=Login(), cluster=False, tls=Tls(ca="/ca.pem"),

@@ -11,7 +11,7 @@ from cronce.runtime.flow import Timed
 from cronce.runtime.ledger import Ledger
 from cronce.stores.base import Loaded
 from cronce.testing.takeovers import ABLE, SOON, Takeovers
-from cronce.testing.world import START, Outage, Process, World
+from cronce.testing.world import START, Process, SimulatedOutage, World
 
 FENCE = Fence(1, 7)
 SLOT = Slot("billing", START)
@@ -68,7 +68,7 @@ def test_nobody_takes_over_from_who_could_speak_for_a_second(world: World, able:
 def test_nor_from_who_can_speak_again_after_an_outage_for_everybody(world: World) -> None:
     takeovers = Takeovers(world, broken)
     takeovers.holders[FENCE] = Holder(world, 99.2)
-    world.go_away(Outage(90.0, 99.2))
+    world.go_away(SimulatedOutage(90.0, 99.2))
     was = Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, START)
     with pytest.raises(Broken, match="a living holder is heard first"):
         takeovers.saw(was, TAKEN)
@@ -80,7 +80,7 @@ def test_nor_from_anybody_right_after_it_unless_the_call_is_late(
 ) -> None:
     takeovers = Takeovers(world, broken)
     takeovers.holders[FENCE] = Holder(world, wants=False)
-    world.go_away(Outage(90.0, 99.9))
+    world.go_away(SimulatedOutage(90.0, 99.9))
     was = Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, START)
     taken = TAKEN._replace(started=world.right_now() - decided)
     if is_late:

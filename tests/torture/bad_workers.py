@@ -4,10 +4,10 @@ from datetime import timedelta
 
 from cronce import Cronce, Run, Skipped
 from cronce.runtime.guard import Guard
-from cronce.torture.worker import Order, Task, Worker, main
+from cronce.torture.worker import Order, TortureTask, TortureWorker, main
 
 
-class Careless(Worker):
+class Careless(TortureWorker):
     """Under skip it keeps a store to itself, as pods with private files do. Under rerun it swallows what it shall do,
     and the guard believes that it was done."""
 
@@ -15,7 +15,7 @@ class Careless(Worker):
         super().__init__(order)
         self._shared, self._private = self.cron, Cronce("memory://", clock=self.clock)
 
-    def guarded(self, task: Task, timeout: timedelta | None = None) -> Guard[[], Skipped | None]:
+    def guarded(self, task: TortureTask, timeout: timedelta | None = None) -> Guard[[], Skipped | None]:
         self.cron = self._private if task.on_lost == "skip" else self._shared
         return super().guarded(task, timeout)
 

@@ -5,11 +5,11 @@ from datetime import timedelta
 from cronce import Skipped
 from cronce.errors import BadPolicy
 from cronce.runtime.guard import Guard
-from cronce.torture.worker import Task, Worker, main
+from cronce.torture.worker import TortureTask, TortureWorker, main
 
 
-class Refused(Worker):
-    def guarded(self, task: Task, timeout: timedelta | None = None) -> Guard[[], Skipped | None]:
+class Refused(TortureWorker):
+    def guarded(self, task: TortureTask, timeout: timedelta | None = None) -> Guard[[], Skipped | None]:
         raise BadPolicy("no runs on Sundays")
 
 

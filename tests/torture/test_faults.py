@@ -8,7 +8,7 @@ import pytest
 
 from cronce.errors import CronceError
 from cronce.testing.child_processes import Crew
-from cronce.torture.fault_actions import ENDS, Orders, Props
+from cronce.torture.fault_actions import ENDS, Props, SchedulerOrders
 from cronce.torture.faults import Faults
 from cronce.torture.plan import Fault, Kind
 from tests.runtime.shelf import HandClock
@@ -102,7 +102,7 @@ def players() -> Players:
 
 
 def faults_of(players: Players, clock: HandClock, *faults: Fault, file: str | None = None) -> Faults:
-    orders = Orders(players.drain, players.undrain, players.release, players.alive.__contains__)
+    orders = SchedulerOrders(players.drain, players.undrain, players.release, players.alive.__contains__)
     made = Faults(["w1", "w2"], Props(players, {}, players.start, {}, file, orders), clock)
     made.begin(faults, clock.boot())
     return made

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cronce.cli import main
-from cronce.torture.harness import Settings, Torture, registered
+from cronce.torture.harness import Torture, TortureSettings, registered
 from tests.house.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def test_a_process_that_is_refused_what_it_shall_do_is_no_verdict(
 
 def test_what_a_process_said_before_it_was_killed_is_not_said_by_the_next_of_its_name(tmp_path: Path) -> None:
     """The next was asked to end before it could hear that, died of the signal, and the torture with it."""
-    settings = Settings(f"sqlite:///{tmp_path}/cronce.db", processes=1, scheduler=True)
+    settings = TortureSettings(f"sqlite:///{tmp_path}/cronce.db", processes=1, scheduler=True)
     with Torture(settings, tmp_path) as torture:
         torture._start("w1")
         wait_until(lambda: "ready" in (tmp_path / "calls").read_text() if (tmp_path / "calls").exists() else False)

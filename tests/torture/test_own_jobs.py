@@ -12,10 +12,10 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import Slot, unspell
 from cronce.stores.memory import MemoryStore
-from cronce.testing.ledger_file import Tail
+from cronce.testing.ledger_file import LedgerTail
 from cronce.torture.own_jobs import refuse_live, tasks_of
-from cronce.torture.store_contents import Shelf
-from cronce.torture.worker import Order, Task, Worker, read_order
+from cronce.torture.store_contents import StoreContents
+from cronce.torture.worker import Order, TortureTask, TortureWorker, read_order
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 APP = """
@@ -70,13 +70,13 @@ def test_an_app_without_a_past_has_nothing_to_torture(tmp_path: Path, monkeypatc
         tasks_of("without_past:cron", "7-mark", 2.5, 3, NOW)
 
 
-def played(app: str, store: MemoryStore, folder: Path, *, really: bool) -> Worker:
+def played(app: str, store: MemoryStore, folder: Path, *, really: bool) -> TortureWorker:
     """One process that is called for each slot of two of the jobs, twice."""
     tasks = tasks_of(app, "7-mark", 30.0, 3, NOW)[:2]
     order = Order("w1", "memory://", str(folder), tasks, 3, 0.0, 7, slow=0.0, app=app if really else "")
-    worker = Worker(read_order(json.dumps(order)))
+    worker = TortureWorker(read_order(json.dumps(order)))
     worker.cron = Cronce(store=store)
-    Shelf(store, SystemClock(), tasks, "label").begin(NOW)
+    StoreContents(store, SystemClock(), tasks, "label").begin(NOW)
     for task in tasks:
         guard = worker.guarded(task)
         for at in 2 * task.slots:
@@ -91,8 +91,8 @@ def test_a_counter_stands_in_for_the_functions_unless_they_shall_really_run(
     monkeypatch.setenv("RAN", "")
     store = MemoryStore()
     worker = played(app, store, tmp_path, really=really)
-    lines = Tail(tmp_path / "ledger").new()
-    verdicts = Shelf(store, SystemClock(), worker.order.tasks, "label").verdicts([NOW], lines)
+    lines = LedgerTail(tmp_path / "ledger").new()
+    verdicts = StoreContents(store, SystemClock(), worker.order.tasks, "label").verdicts([NOW], lines)
     assert [(one.slots, one.runs, one.extra, one.missed) for one in verdicts] == [(3, 3, 0, 0), (3, 3, 0, 0)]
     assert os.environ["RAN"] == ("report report report 11:15 11:30 11:45 " if really else "")
 
@@ -100,7 +100,7 @@ def test_a_counter_stands_in_for_the_functions_unless_they_shall_really_run(
 def test_what_is_no_plain_function_cannot_really_run(app: str, tmp_path: Path) -> None:
     order = Order("w1", "memory://", str(tmp_path), tasks_of(app, "7-mark", 2.5, 3, NOW), 3, 0.0, 7, app=app)
     with pytest.raises(BadInput, match="asynchronous is not a plain function"):
-        Worker(order)
+        TortureWorker(order)
 
 
 def test_a_store_with_live_schedulers_is_refused() -> None:
@@ -116,8 +116,10 @@ def test_a_store_with_live_schedulers_is_refused() -> None:
 
 
 def test_a_task_survives_the_way_to_its_process() -> None:
-    task = Task("t", "skip", "wait", 2.5, "latest", 2, "own", {"text": "@daily"}, ("2026-11-01T00:00:00Z",))
-    order = Order("w1", "memory://", "", (task, Task("u", "rerun", "allow", 2.5)), 3, 0.0, 7, app="app:cron")
+    task = TortureTask("t", "skip", "wait", 2.5, "latest", 2, "own", {"text": "@daily"}, ("2026-11-01T00:00:00Z",))
+    order = Order("w1", "memory://", "", (task, TortureTask("u", "rerun", "allow", 2.5)), 3, 0.0, 7, app="app:cron")
     assert read_order(order.written()) == order
     assert task.instants([NOW]) == [datetime(2026, 11, 1, tzinfo=UTC)]
-    assert Task("u", "rerun", "allow", 2.5).instants([NOW, NOW + timedelta(seconds=1)])[1] == NOW + timedelta(seconds=1)
+    assert TortureTask("u", "rerun", "allow", 2.5).instants([NOW, NOW + timedelta(seconds=1)])[1] == NOW + timedelta(
+        seconds=1
+    )

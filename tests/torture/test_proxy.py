@@ -12,7 +12,7 @@ import pytest
 
 from cronce.torture import proxy as module
 from cronce.torture.proxy import Link, Proxy
-from cronce.torture.route import HERE, Address
+from cronce.torture.route import HERE, HostPort
 from tests.house.wait import PATIENCE
 
 
@@ -44,7 +44,7 @@ def echo() -> Iterator[Echo]:
 
 @pytest.fixture
 def proxy(echo: Echo) -> Iterator[Proxy]:
-    made = Proxy(Address(HERE, echo.server_address[1]))
+    made = Proxy(HostPort(HERE, echo.server_address[1]))
     yield made
     made.close()
 

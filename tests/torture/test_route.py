@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce.torture.route import Address, address, through
+from cronce.torture.route import HostPort, address, through
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from cronce.torture.route import Address, address, through
     ],
 )
 def test_a_store_that_is_reached_by_tcp(url: str, host: str, port: int, by_proxy: str) -> None:
-    assert address(url) == Address(host, port)
+    assert address(url) == HostPort(host, port)
     assert through(url, 7) == by_proxy
 
 
@@ -36,7 +36,7 @@ def test_the_api_server_of_a_kubeconfig_is_reached_by_tcp(tmp_path: Path, server
         f"clusters: [{{name: ours, cluster: {{server: '{server}'}}}}]\n"
     )
     url = f"kubernetes://jobs?kubeconfig={file}"
-    assert address(url) == Address(host, port)
+    assert address(url) == HostPort(host, port)
     assert through(url, 7) == f"{url}&via=127.0.0.1:7"
     assert address(through(url, 7)) == "the option via leads past a proxy"
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from cronce import Cronce, Run
 from cronce.clock import SystemClock
 from cronce.stores.memory import MemoryStore
-from cronce.torture.store_contents import Shelf
-from cronce.torture.worker import EVERY, Task
+from cronce.torture.store_contents import StoreContents
+from cronce.torture.worker import EVERY, TortureTask
 
 
 def test_a_late_first_call_is_no_reason_to_miss_the_slots_before_it() -> None:
@@ -14,7 +14,7 @@ def test_a_late_first_call_is_no_reason_to_miss_the_slots_before_it() -> None:
     the two before it were counted as missed."""
     store, ran = MemoryStore(), list[datetime]()
     first = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=9)
-    shelf = Shelf(store, SystemClock(), [Task("tick", "skip", "allow", 30.0)], "label")
+    shelf = StoreContents(store, SystemClock(), [TortureTask("tick", "skip", "allow", 30.0)], "label")
     shelf.begin(first)
     with Cronce(store=store) as cron:
 
@@ -31,7 +31,7 @@ def test_a_late_first_call_is_no_reason_to_miss_the_slots_before_it() -> None:
 def test_a_job_that_is_known_stays_as_it_is() -> None:
     store = MemoryStore()
     first = datetime.now(UTC).replace(microsecond=0)
-    shelf = Shelf(store, SystemClock(), [Task("tick", "skip", "allow", 30.0)], "label")
+    shelf = StoreContents(store, SystemClock(), [TortureTask("tick", "skip", "allow", 30.0)], "label")
     shelf.begin(first)
     (before,) = store.load(["job/tick"]).cells
     shelf.begin(first + EVERY)

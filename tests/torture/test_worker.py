@@ -12,11 +12,11 @@ from cronce.model import Mark, Slot, Write
 from cronce.protocol.record import Past, decode, encode
 from cronce.stores.base import Store, Swapped
 from cronce.stores.memory import MemoryStore
-from cronce.testing.ledger_file import Line, Tail
-from cronce.torture.verdict import OnRecord, Verdict, judge
-from cronce.torture.worker import Ends, Order, SkewedClock, Task, Worker, read_order
+from cronce.testing.ledger_file import LedgerLine, LedgerTail
+from cronce.torture.verdict import TortureRecord, TortureVerdict, judge
+from cronce.torture.worker import Ends, Order, SkewedClock, TortureTask, TortureWorker, read_order
 
-TASK = Task("job", "rerun", "allow", 30.0)
+TASK = TortureTask("job", "rerun", "allow", 30.0)
 ORDER = Order("w1", "memory://", "", (TASK,), 5, 0.4, 7)
 
 
@@ -33,7 +33,7 @@ class Lenient(MemoryStore):
         return super().swap(blind, seen)
 
 
-class Overtaken(Worker):
+class Overtaken(TortureWorker):
     """While its body runs, another takes over: the run has a higher fence before it ends."""
 
     def __init__(self, folder: Path, store: Store) -> None:
@@ -52,13 +52,13 @@ class Overtaken(Worker):
         (verdict,) = self.store.swap([write], loaded.epoch.seen).verdicts
         assert verdict.refused is None
 
-    def lines(self) -> list[Line]:
-        return Tail(Path(self.order.folder) / "ledger").new()
+    def lines(self) -> list[LedgerLine]:
+        return LedgerTail(Path(self.order.folder) / "ledger").new()
 
-    def verdict(self, slot: Slot) -> Verdict:
+    def verdict(self, slot: Slot) -> TortureVerdict:
         (cell,) = self.store.load([slot.cell]).cells
         record = decode(cell.value)
-        seen = OnRecord(record.outcome, str(cell.fence), frozenset(str(past.fence) for past in record.past))
+        seen = TortureRecord(record.outcome, str(cell.fence), frozenset(str(past.fence) for past in record.past))
         return judge({slot.key: slot.at}, self.lines(), {slot.key: seen}, (), "rerun", exclusive=False)
 
 
@@ -109,9 +109,9 @@ def test_a_wrong_clock_is_wrong_about_the_time_of_day_only() -> None:
 def test_a_process_that_comes_back_goes_on_after_its_last_answer(tmp_path: Path) -> None:
     first = datetime.fromisoformat("2026-03-29T08:17:00Z")
     slots = [Slot("job", first + timedelta(seconds=number)) for number in range(5)]
-    worker = Worker(ORDER._replace(folder=str(tmp_path)))
+    worker = TortureWorker(ORDER._replace(folder=str(tmp_path)))
     assert worker._begin_at(slots) == 0
     worker.say("refused", slots[0].key)
     worker.say("stopped", slots[2].key)
-    assert Worker(worker.order)._begin_at(slots) == 3
-    assert Worker(worker.order._replace(name="w2"))._begin_at(slots) == 0
+    assert TortureWorker(worker.order)._begin_at(slots) == 3
+    assert TortureWorker(worker.order._replace(name="w2"))._begin_at(slots) == 0

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cronce.protocol.record import Outcome
-from cronce.web.plot import HEIGHT, SHOWN, Limit, duration_svg, in_words, points_of, scale_of
+from cronce.web.plot import HEIGHT, SHOWN, PlotLimit, duration_svg, in_words, points_of, scale_of
 from tests.web.pictures import ran, runs, skipped
 
 SECOND = timedelta(seconds=1)
@@ -35,7 +35,9 @@ def test_one_run_is_its_own_median() -> None:
 
 
 def test_it_is_said_how_many_took_longer_than_they_may() -> None:
-    words = in_words(points_of(took(1, 5, 9)), [Limit("lease", 4 * SECOND), Limit("timeout", 60 * SECOND)], log=False)
+    words = in_words(
+        points_of(took(1, 5, 9)), [PlotLimit("lease", 4 * SECOND), PlotLimit("timeout", 60 * SECOND)], log=False
+    )
     assert words.endswith(
         "2 of them took longer than the lease of 4s. None of them took longer than the timeout of 1m."
     )
@@ -49,7 +51,7 @@ def test_only_the_latest_are_shown_in_the_order_of_their_slots() -> None:
 def test_what_spans_more_than_a_hundred_times_is_in_powers_of_ten() -> None:
     assert not scale_of(points_of(took(1, 100)), []).log
     assert scale_of(points_of(took(1, 101)), []).log
-    assert scale_of(points_of(took(1, 2)), [Limit("timeout", 3600 * SECOND)]).log
+    assert scale_of(points_of(took(1, 2)), [PlotLimit("timeout", 3600 * SECOND)]).log
 
 
 @pytest.mark.parametrize("seconds", [(1, 2, 3), (0.001, 500), (0, 0), (90_000, 100_000)])

@@ -17,7 +17,7 @@ import pytest
 from cronce import Cronce
 from cronce.cli import main, ui
 from cronce.cli.listening import is_loopback
-from cronce.cli.ui import VARIABLE, Terms, terms
+from cronce.cli.ui import VARIABLE, PageAccess, terms
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.stores import open_store
@@ -46,9 +46,9 @@ def token_file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
 def test_on_loopback_it_shows_itself_without_a_token_and_answers_to_its_own_names(host: str) -> None:
     assert is_loopback(host)
-    assert terms(host, None, None, [], "--listen") == Terms(names=(host,))
+    assert terms(host, None, None, [], "--listen") == PageAccess(names=(host,))
     ours = ["localhost", "127.0.0.7", "::1", "LOCALHOST."]
-    assert terms(host, None, None, ours, "--listen") == Terms(names=(*ours, host))
+    assert terms(host, None, None, ours, "--listen") == PageAccess(names=(*ours, host))
 
 
 def test_whoever_goes_by_another_name_is_reached_by_others_and_needs_a_token_for_everything(token_file: Path) -> None:
@@ -57,7 +57,7 @@ def test_whoever_goes_by_another_name_is_reached_by_others_and_needs_a_token_for
         terms("127.0.0.1", None, None, ["cron.example"], "--listen")
     names = ["localhost", "cron.example"]
     shown = terms("127.0.0.1", str(token_file), None, names, "--listen")
-    assert shown == Terms(TOKEN, names=(*names, "127.0.0.1"), private=True)
+    assert shown == PageAccess(TOKEN, names=(*names, "127.0.0.1"), private=True)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "no-such-name.invalid"])
@@ -65,8 +65,8 @@ def test_beyond_loopback_it_needs_a_token_for_everything(host: str, token_file: 
     assert not is_loopback(host)
     with pytest.raises(BadInput, match="can be reached from other machines, and there is no token"):
         terms(host, None, None, [], "--listen")
-    assert terms(host, str(token_file), None, [], "--listen") == Terms(TOKEN, private=True)
-    assert terms(host, str(token_file), None, ["a"], "--listen") == Terms(TOKEN, names=("a", host), private=True)
+    assert terms(host, str(token_file), None, [], "--listen") == PageAccess(TOKEN, private=True)
+    assert terms(host, str(token_file), None, ["a"], "--listen") == PageAccess(TOKEN, names=("a", host), private=True)
 
 
 def test_a_token_comes_from_a_file_or_the_environment(token_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from cronce import Cronce
 from cronce.errors import BadInput
 from cronce.web.app import application
-from cronce.web.timeline import LEAST, MOST, SPANS, View, read_view, young
+from cronce.web.timeline import LEAST, MOST, SPANS, TimelineView, read_view, young
 from cronce.web.timeline_layout import gather
 from tests.web.pictures import NOW, ran
 from tests.web.scene import HOSTILE, Scene, fill
@@ -29,7 +29,7 @@ from tests.web.scene import HOSTILE, Scene, fill
     ],
 )
 def test_a_small_picture_begins_where_there_is_something_to_see(oldest: float, title: str, minutes: int) -> None:
-    start, end = View(length=SPANS["1h"]).window(NOW)
+    start, end = TimelineView(length=SPANS["1h"]).window(NOW)
     drawn, called = young(gather([ran("sync", oldest, ended=0), ran("sync", 30)], [], start, end, NOW))
     assert (called, drawn.end - drawn.start) == (title, timedelta(minutes=minutes))
     assert len(drawn.pieces) == 2
@@ -38,7 +38,7 @@ def test_a_small_picture_begins_where_there_is_something_to_see(oldest: float, t
 # --- what is asked --------------------------------------------------------------------------------------------------
 
 
-def asked(query: str) -> View:
+def asked(query: str) -> TimelineView:
     return read_view(dict(parse_qsl(query)))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 from cronce.cli.terminal import Toned, ask, paint, screen, show
 from cronce.errors import BadInput
-from cronce.integrations.guide import Advice, Answers, Cost, Provider, Rule, Server, advise
+from cronce.integrations.guide import Advice, Answers, Cost, GuideRule, Provider, Server, advise
 from cronce.schedule import format_duration, parse_duration
 
 CHOOSE_EPILOG = """
@@ -21,7 +21,7 @@ _YES_NO: Final = ("yes", "no")
 _WIDTH: Final = 100
 
 
-class Question(NamedTuple):
+class GuideQuestion(NamedTuple):
     """One thing to know: asked on a terminal, said by an option, or assumed."""
 
     name: str
@@ -35,17 +35,19 @@ class Question(NamedTuple):
 
 
 QUESTIONS: Final = (
-    Question(
+    GuideQuestion(
         "stores", f"Which do you run already? ({', '.join(get_args(Server))}, none)", "which stores you run already"
     ),
-    Question("provider", "Where do the machines stand?", "where the machines stand", get_args(Provider)),
-    Question("machines", "On how many machines can a job start?", "on how many machines a job can start"),
-    Question("jobs", "How many jobs are there?", "how many jobs there are"),
-    Question("every", "How often does the most frequent one fire? (30s, 5m, 1d)", "how often one fires, at most"),
-    Question("runs_for", "How long does the longest run take?", "how long the longest run takes"),
-    Question("failure_costs", "What does a run too many or too few cost?", "what a wrong number costs", get_args(Cost)),
-    Question("idempotent", "May a run be repeated without harm?", "whether runs may be repeated", _YES_NO),
-    Question("add_server", "Is one more server to operate acceptable?", "whether one more is acceptable", _YES_NO),
+    GuideQuestion("provider", "Where do the machines stand?", "where the machines stand", get_args(Provider)),
+    GuideQuestion("machines", "On how many machines can a job start?", "on how many machines a job can start"),
+    GuideQuestion("jobs", "How many jobs are there?", "how many jobs there are"),
+    GuideQuestion("every", "How often does the most frequent one fire? (30s, 5m, 1d)", "how often one fires, at most"),
+    GuideQuestion("runs_for", "How long does the longest run take?", "how long the longest run takes"),
+    GuideQuestion(
+        "failure_costs", "What does a run too many or too few cost?", "what a wrong number costs", get_args(Cost)
+    ),
+    GuideQuestion("idempotent", "May a run be repeated without harm?", "whether runs may be repeated", _YES_NO),
+    GuideQuestion("add_server", "Is one more server to operate acceptable?", "whether one more is acceptable", _YES_NO),
 )
 
 
@@ -66,11 +68,11 @@ def run_choose(options: argparse.Namespace) -> None:
     show(options, _document(said, advice), _page(said, advice), escape=False)
 
 
-def _assumed(one: Question) -> str:
+def _assumed(one: GuideQuestion) -> str:
     return _spelled(Answers._field_defaults[one.name])
 
 
-def _asked(one: Question) -> str:
+def _asked(one: GuideQuestion) -> str:
     choices = f" ({', '.join(one.choices)})" if one.choices else ""
     while True:
         answer = ask(f"{one.text}{choices} [{_assumed(one)}] ") or _assumed(one)
@@ -129,8 +131,8 @@ _READ: Final[dict[str, Any]] = {
 # --- telling ----------------------------------------------------------------------------------------------------------
 
 
-def _rules(advice: Advice) -> dict[str, Rule]:
-    return {name: value for name, value in advice._asdict().items() if isinstance(value, Rule)}
+def _rules(advice: Advice) -> dict[str, GuideRule]:
+    return {name: value for name, value in advice._asdict().items() if isinstance(value, GuideRule)}
 
 
 def _document(said: dict[str, str], advice: Advice) -> dict[str, object]:

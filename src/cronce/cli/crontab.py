@@ -188,11 +188,11 @@ def _wrap(options: argparse.Namespace, place: host_settings.Crontab) -> None:
     _apply(options, place, lambda before: wrapped(before)[0], _places(lines, options))
 
 
-def _host(options: argparse.Namespace) -> text.Host:
+def _host(options: argparse.Namespace) -> text.CronHost:
     zone = host_settings.machine_zone() if options.tz is None else options.tz
     find_zone(zone)
     cronce, user = " ".join(map(text.word, host_settings.program())), _whose(options)
-    return text.Host(
+    return text.CronHost(
         cronce, zone, user, host_settings.follows_cron_tz(), told=options.tz is not None,
         refusal=lambda entry: host_settings.refusal(entry.user or user, entry.settings),
     )  # fmt: skip
@@ -237,7 +237,7 @@ def _list(options: argparse.Namespace, place: host_settings.Crontab) -> None:
         print(f"{place} fires nothing")
 
 
-def _row(entry: text.Entry, host: text.Host) -> dict[str, object]:
+def _row(entry: text.Entry, host: text.CronHost) -> dict[str, object]:
     zone = text.zone_of(entry, host)
     cron = text.cron_of(entry, zone) if zone else "the zone is not known"
     upcoming = cron.next(SystemClock().wall()) if isinstance(cron, Cron) else None

@@ -17,10 +17,10 @@ from typing import Final, TextIO
 from cronce.cli import on_signals, refuse_outside
 from cronce.cli.terminal import Screen, Text, Toned, filled, paint, screen, show
 from cronce.clock import SystemClock
-from cronce.demo.harness import Stage
-from cronce.demo.picture import Mark, mark, settled, time_of
+from cronce.demo.harness import DemoHarness
+from cronce.demo.picture import SlotMark, mark, settled, time_of
 from cronce.demo.side import NAMES, Side
-from cronce.demo.verdict import Verdict
+from cronce.demo.verdict import DemoVerdict
 from cronce.errors import BadInput
 from cronce.telling.words import Tone
 
@@ -32,16 +32,16 @@ Three processes call the same job every second. One will be killed in the middle
 cronce guards the job; on the right there is no guard. Times are UTC; · means refused: another process has that slot.\
 """
 
-TONES: Final[dict[Mark, Tone]] = {
-    Mark.RAN: "good",
-    Mark.TOOK_OVER: "good",
-    Mark.RAN_AGAIN: "bad",
-    Mark.RAN_LATE: "bad",
-    Mark.KILLED: "bad",
-    Mark.PAUSED: "odd",
-    Mark.STOPPED: "odd",
-    Mark.RUNNING: "busy",
-    Mark.REFUSED: "dim",
+TONES: Final[dict[SlotMark, Tone]] = {
+    SlotMark.RAN: "good",
+    SlotMark.TOOK_OVER: "good",
+    SlotMark.RAN_AGAIN: "bad",
+    SlotMark.RAN_LATE: "bad",
+    SlotMark.KILLED: "bad",
+    SlotMark.PAUSED: "odd",
+    SlotMark.STOPPED: "odd",
+    SlotMark.RUNNING: "busy",
+    SlotMark.REFUSED: "dim",
 }
 FIRST: Final = 10
 COLUMN: Final = 11
@@ -87,7 +87,7 @@ def run_demo(options: argparse.Namespace) -> int:
     audience = audience_at(sys.stdout, quiet=options.json)
     with ended_like_ctrl_c(), folder(options.save) as place:
         audience.open()
-        stage = Stage(place, options.seconds, SystemClock(), audience.show)
+        stage = DemoHarness(place, options.seconds, SystemClock(), audience.show)
         guarded, unguarded = stage.play()
         audience.close(stage)
     kept = ["", f"The store and the ledger files are in {options.save}."] if options.save else []
@@ -99,16 +99,16 @@ def run_demo(options: argparse.Namespace) -> int:
 # --- the verdict ----------------------------------------------------------------------------------------------------
 
 
-def _passed(guarded: Verdict, unguarded: Verdict) -> bool:
+def _passed(guarded: DemoVerdict, unguarded: DemoVerdict) -> bool:
     once = guarded.runs == guarded.slots and not (guarded.extra or guarded.missed or guarded.lost)
     return once and unguarded.extra > 0
 
 
-def _document(verdict: Verdict, side: Side) -> dict[str, int]:
+def _document(verdict: DemoVerdict, side: Side) -> dict[str, int]:
     return {**verdict._asdict(), "killed": len(side.account.killed), "paused": len(side.account.paused)}
 
 
-def _words(guarded: Verdict, unguarded: Verdict, on: Screen) -> list[str]:
+def _words(guarded: DemoVerdict, unguarded: DemoVerdict, on: Screen) -> list[str]:
     lines = ["", _counted("guarded:", guarded, on), _counted("without:", unguarded, on), ""]
     if not _passed(guarded, unguarded):
         return [*lines, *filled("This is not as it should be. Run it with --save DIR, and send us the files.", on)]
@@ -117,7 +117,7 @@ def _words(guarded: Verdict, unguarded: Verdict, on: Screen) -> list[str]:
     return [*lines, *filled(f"{sentence} {prevented}", on), "", NEXT]
 
 
-def _counted(side: str, verdict: Verdict, on: Screen) -> str:
+def _counted(side: str, verdict: DemoVerdict, on: Screen) -> str:
     """A run that another took over is one run: what its first process had begun is not counted as another."""
     extra = Toned(f"{verdict.extra} too many", "bad" if verdict.extra else "good")
     lost = f", {verdict.lost} lost" if verdict.lost else ""
@@ -133,8 +133,8 @@ class Audience:
     """Nobody, unless it is a terminal or a file."""
 
     def open(self) -> None: ...
-    def show(self, stage: Stage) -> None: ...
-    def close(self, stage: Stage) -> None: ...
+    def show(self, stage: DemoHarness) -> None: ...
+    def close(self, stage: DemoHarness) -> None: ...
 
 
 class File(Audience):
@@ -148,16 +148,16 @@ class File(Audience):
     def open(self) -> None:
         self._print([*filled(INTRO, self._on), "", *_header(self._on)])
 
-    def show(self, stage: Stage) -> None:
+    def show(self, stage: DemoHarness) -> None:
         self._print([f"  {note}" for note in stage.notes[self._notes :]])
         self._notes = len(stage.notes)
         with_guard, without = stage.guarded.account, stage.unguarded.account
         self._rows(stage, [slot.key for slot in stage.slots if settled(with_guard, without, slot.key, NAMES)])
 
-    def close(self, stage: Stage) -> None:
+    def close(self, stage: DemoHarness) -> None:
         self._rows(stage, [slot.key for slot in stage.slots])
 
-    def _rows(self, stage: Stage, slots: Sequence[str]) -> None:
+    def _rows(self, stage: DemoHarness, slots: Sequence[str]) -> None:
         self._print([_row(stage.sides, slot, self._on) for slot in slots if slot not in self._slots])
         self._slots.update(slots)
 
@@ -176,7 +176,7 @@ class Terminal(Audience):
     def open(self) -> None:
         print(*filled(INTRO, screen(self._out)), "", sep="\n", file=self._out)
 
-    def show(self, stage: Stage) -> None:
+    def show(self, stage: DemoHarness) -> None:
         """No more rows than the terminal has room for: what has scrolled away cannot be drawn again."""
         try:
             room = os.get_terminal_size(self._out.fileno()).lines
@@ -184,10 +184,10 @@ class Terminal(Audience):
             room = 24
         self._draw(stage, max(room - 1, 10))
 
-    def close(self, stage: Stage) -> None:
+    def close(self, stage: DemoHarness) -> None:
         self._draw(stage, None)
 
-    def _draw(self, stage: Stage, room: int | None) -> None:
+    def _draw(self, stage: DemoHarness, room: int | None) -> None:
         on = screen(self._out)
         begun = [slot.key for slot in stage.slots if any(side.account.of(slot.key) for side in stage.sides)]
         header, notes = _header(on), _notes(stage, on)
@@ -206,7 +206,7 @@ def audience_at(out: TextIO, *, quiet: bool) -> Audience:
     return Terminal(out) if out.isatty() and os.environ.get("TERM") != "dumb" else File(out)
 
 
-def _notes(stage: Stage, on: Screen) -> list[str]:
+def _notes(stage: DemoHarness, on: Screen) -> list[str]:
     texts = [line for note in stage.notes for line in filled(note, on)]
     return ["", *(paint(Toned(text, "odd"), on) for text in texts)] if texts else []
 

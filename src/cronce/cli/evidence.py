@@ -15,7 +15,7 @@ from cronce.cli import refuse_outside, say
 from cronce.cli.terminal import Screen, Text, Toned, paint, screen, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
-from cronce.evidence.dupes.model import Asked, Duplicate, Found
+from cronce.evidence.dupes.model import Duplicate, DuplicatesFound, DuplicatesQuery
 from cronce.evidence.dupes.search import connect, look
 from cronce.schedule.instant import format_duration, parse_duration
 from cronce.schedule.zone import find_zone
@@ -253,24 +253,24 @@ def _url(options: argparse.Namespace) -> str:
     return url
 
 
-def _asked(options: argparse.Namespace) -> Asked:
+def _asked(options: argparse.Namespace) -> DuplicatesQuery:
     keys = [key.strip() for key in options.key.split(",")]
     if not all(keys):
         raise BadInput(f"--key {options.key!r} has an empty name in it; write order_id,kind")
     refuse_outside("--limit", options.limit, MOST)
     within = None if options.within is None else parse_duration(options.within)
-    return Asked(options.table, keys, options.at, parse_duration(options.since), within, options.limit)
+    return DuplicatesQuery(options.table, keys, options.at, parse_duration(options.since), within, options.limit)
 
 
 # --- rows for people --------------------------------------------------------------------------------------------------
 
 
-def _dupes_page(found: Found, asked: Asked, on: Screen) -> str:
+def _dupes_page(found: DuplicatesFound, asked: DuplicatesQuery, on: Screen) -> str:
     query = "\n".join(paint(Toned(line, "dim"), on) for line in f"{found.query};".splitlines())
     return "\n\n".join(filter(None, [query, _rows(found, asked, on), _dupes_summary(found, asked, on)]))
 
 
-def _rows(found: Found, asked: Asked, on: Screen) -> str:
+def _rows(found: DuplicatesFound, asked: DuplicatesQuery, on: Screen) -> str:
     if not found.rows:
         return ""
     keys = list(found.rows[0].key)
@@ -284,7 +284,7 @@ def _row(one: Duplicate) -> list[Text]:
     return [*map(str, one.key.values()), Toned(f"{one.rows:,}", "bad"), *pairs, fine(one.first), fine(one.last), gap]
 
 
-def _dupes_summary(found: Found, asked: Asked, on: Screen) -> str:
+def _dupes_summary(found: DuplicatesFound, asked: DuplicatesQuery, on: Screen) -> str:
     if not found.extent.rows:
         return paint(_nothing(found, asked), on)
     near = f" within {format_duration(asked.within)} of each other" if asked.within is not None else ""
@@ -297,7 +297,7 @@ def _dupes_summary(found: Found, asked: Asked, on: Screen) -> str:
     return paint(Toned(f"{number} {keys} more than once{near} {where}", "bad"), on)
 
 
-def _nothing(found: Found, asked: Asked) -> Toned:
+def _nothing(found: DuplicatesFound, asked: DuplicatesQuery) -> Toned:
     """No duplicate, but for want of rows: the zone may be the wrong one, or the column."""
     if found.extent.is_empty:
         return Toned(f"{found.table} is empty", "good")
@@ -307,14 +307,14 @@ def _nothing(found: Found, asked: Asked) -> Toned:
     return Toned(f"nothing to look at: no row {_where(found, asked)}; {newest}", "odd")
 
 
-def _where(found: Found, asked: Asked) -> str:
+def _where(found: DuplicatesFound, asked: DuplicatesQuery) -> str:
     return f"in {found.table} since {fine(found.since)} ({format_duration(asked.since)})"
 
 
 # --- rows for programs ------------------------------------------------------------------------------------------------
 
 
-def _dupes_document(found: Found, asked: Asked, url: str) -> dict[str, Any]:
+def _dupes_document(found: DuplicatesFound, asked: DuplicatesQuery, url: str) -> dict[str, Any]:
     return {
         "url": mask(url),
         "table": found.table,

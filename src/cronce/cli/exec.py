@@ -12,7 +12,7 @@ from cronce.cli import say
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CannotStart, StoreError
 from cronce.events import Event
-from cronce.integrations.command import Exec, ObservedExec, Supervisor
+from cronce.integrations.command import CommandSupervisor, Exec, ObservedExec
 from cronce.model import Instant, spell
 from cronce.policy import Fold, Gap, OnLost, Overlap
 from cronce.runtime.call import could_not_ask
@@ -155,7 +155,7 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
         _doubt_zone(job.schedule, clock.wall())
     is_new = chosen.is_default and not os.path.exists(chosen.file)  # noqa: PTH110  pathlib is slow to import
     in_cluster = bool(job_name) or "KUBERNETES_SERVICE_HOST" in os.environ
-    with Supervisor(clock, parse_duration(options.grace).total_seconds(), hastens=in_cluster) as supervisor:
+    with CommandSupervisor(clock, parse_duration(options.grace).total_seconds(), hastens=in_cluster) as supervisor:
         journal = own_journal(chosen)
         command = Exec(
             job,
@@ -190,7 +190,7 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
 def _observed(options: argparse.Namespace, job: Declaration) -> int:
     """Without a store that can be used the command runs all the same."""
     clock = SystemClock()
-    with Supervisor(clock, parse_duration(options.grace).total_seconds()) as supervisor:
+    with CommandSupervisor(clock, parse_duration(options.grace).total_seconds()) as supervisor:
         only = ObservedExec(job, supervisor, clock, lambda: open_chosen(choose(options.store)), partial(_tell, options))
         return only.run(options.command, os.environ, options.slot)
 

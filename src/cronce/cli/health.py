@@ -50,7 +50,7 @@ _NOTE: Final = struct.Struct("=dd????4x")
 _NOBODY: Final = Vitals(0.0, 0.0, joined=False, claims=False)
 
 
-class Health:
+class ProcessHealth:
     """What the processes note, each in a place of its own: how they are, and what they count. Made before they are."""
 
     def __init__(self, number: int) -> None:
@@ -150,7 +150,7 @@ def _obstacle(one: Vitals, now: Boot) -> str:
 
 
 class ProbeProcess(HttpProcess):
-    def __init__(self, address: str, health: Health) -> None:
+    def __init__(self, address: str, health: ProcessHealth) -> None:
         offers = "/healthz and /readyz tell how they are, /metrics what they count"
         super().__init__(listening(*read_address(address)), offers)
         self._health = health
@@ -160,7 +160,7 @@ class ProbeProcess(HttpProcess):
 
 
 class _Server(ThreadingHTTPServer):
-    def __init__(self, listening: socket.socket, health: Health) -> None:
+    def __init__(self, listening: socket.socket, health: ProcessHealth) -> None:
         super().__init__(("", 0), _Answer, bind_and_activate=False)
         self.socket.close()
         self.socket, self.health = listening, health

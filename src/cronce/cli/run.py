@@ -42,7 +42,7 @@ from cronce.schedule import parse_duration
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
-    from cronce.cli.health import Health
+    from cronce.cli.health import ProcessHealth
 
 MOST: Final = 1_000
 
@@ -104,14 +104,14 @@ def _run(options: argparse.Namespace) -> int:
     if options.ui is not None:
         servers.append(PageProcess(options))
     if options.health is not None:
-        from cronce.cli.health import Health, ProbeProcess  # noqa: PLC0415  a web server, which most have no use for
+        from cronce.cli.health import ProbeProcess, ProcessHealth  # noqa: PLC0415  a web server, which most have no use for
 
-        health = Health(options.number)
+        health = ProcessHealth(options.number)
         servers.append(ProbeProcess(options.health, health))
     return Foreman(options.number, grace, partial(_work, options, health), servers, health).run()
 
 
-def _work(options: argparse.Namespace, health: "Health | None", orders: Orders, place: int) -> int:
+def _work(options: argparse.Namespace, health: "ProcessHealth | None", orders: Orders, place: int) -> int:
     cron = load(options.app)
     if options.store is not None:
         cron.use(options.store)
@@ -200,7 +200,7 @@ GROWN: Final = 60.0
 """Seconds after which a process did not die young."""
 
 
-class Place(NamedTuple):
+class ProcessPlace(NamedTuple):
     """Where a process runs or is to run: a member, by its number and with a pipe to it, or a server beside them. Since
     when, or from when on; and how many in this place died young."""
 
@@ -220,13 +220,13 @@ class Foreman:
         grace: float,
         work: Callable[[Orders, int], int],
         servers: Sequence[HttpProcess],
-        health: "Health | None",
+        health: "ProcessHealth | None",
     ) -> None:
         self._grace, self._work, self._servers, self._health = grace, work, servers, health
         self._boot = SystemClock().boot
         self._heard: SimpleQueue[int] = SimpleQueue()
-        self._running: dict[int, Place] = {}
-        self._starts = list(map(Place, (*servers, *range(number))))
+        self._running: dict[int, ProcessPlace] = {}
+        self._starts = list(map(ProcessPlace, (*servers, *range(number))))
         self._signals, self._told = Signals(), 0
         self._kill_at = inf
         self._code = 0
@@ -257,7 +257,7 @@ class Foreman:
     # --- those that run ---
 
     @property
-    def _crew(self) -> dict[int, Place]:
+    def _crew(self) -> dict[int, ProcessPlace]:
         """The members among those that run."""
         return {pid: place for pid, place in self._running.items() if isinstance(place.of, int)}
 
@@ -314,7 +314,7 @@ class Foreman:
                     how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
                     self._ended(self._running.pop(pid), code, f"process {pid} ended ({how})")
 
-    def _ended(self, place: Place, code: int, how: str) -> None:
+    def _ended(self, place: ProcessPlace, code: int, how: str) -> None:
         if isinstance(place.of, HttpProcess):
             how += f", and nobody answers at {place.of.url}"
             if self._told:
@@ -334,11 +334,11 @@ class Foreman:
         else:
             self._replace(place, how)
 
-    def _replace(self, place: Place, how: str) -> None:
+    def _replace(self, place: ProcessPlace, how: str) -> None:
         """Later each time that one in its place dies young."""
         young = place.young + 1 if self._boot() - place.at < GROWN else 1
         pause = min(PAUSE * 2 ** (young - 1), LONGEST)
-        self._starts.append(Place(place.of, self._boot() + pause, young))
+        self._starts.append(ProcessPlace(place.of, self._boot() + pause, young))
         say("run", f"{how}; another starts in {pause:g} s")
 
     # --- what they are told ---

@@ -11,7 +11,7 @@ from cronce.clock import SystemClock
 from cronce.model import spell
 from cronce.policy import Fold, Gap
 from cronce.schedule import Cron, Schedule, parse_instant, parse_schedule, spec_of
-from cronce.schedule.describe import Change, changes, describe, describe_change
+from cronce.schedule.describe import ClockChange, changes, describe, describe_change
 from cronce.schedule.slots import following
 from cronce.schedule.zone import find_zone
 from cronce.telling.words import away, iso, wall
@@ -58,7 +58,7 @@ def run_explain(options: argparse.Namespace) -> None:
     show(options, _document(schedule, slots, found), _page(schedule, slots, found, since), escape=False)
 
 
-def _document(schedule: Schedule, slots: list[datetime], found: list[Change]) -> dict[str, object]:
+def _document(schedule: Schedule, slots: list[datetime], found: list[ClockChange]) -> dict[str, object]:
     return {
         "schedule": spec_of(schedule),
         "sentence": describe(schedule),
@@ -67,7 +67,7 @@ def _document(schedule: Schedule, slots: list[datetime], found: list[Change]) ->
     }
 
 
-def _change(change: Change) -> dict[str, object]:
+def _change(change: ClockChange) -> dict[str, object]:
     walls, slots = change.walls, change.slots
     return {
         "at": iso(change.shift.at),
@@ -84,7 +84,7 @@ def _change(change: Change) -> dict[str, object]:
     }
 
 
-def _page(schedule: Schedule, slots: list[datetime], found: list[Change], since: datetime) -> str:
+def _page(schedule: Schedule, slots: list[datetime], found: list[ClockChange], since: datetime) -> str:
     parts = [f"{describe(schedule)}{_zone(schedule)}", _upcoming(schedule, slots, since)]
     if found:
         parts.append("\n".join(["when the clocks change:", *map(_day, found)]))
@@ -101,7 +101,7 @@ def _zone(schedule: Schedule) -> str:
     return f", by the clocks of {schedule.tz}" if schedule.tz != "UTC" else ", UTC"
 
 
-def _day(change: Change) -> str:
+def _day(change: ClockChange) -> str:
     shift = change.shift
     before, after = shift.at + shift.before, shift.at + shift.after
     day = f"{before:%a %Y-%m-%d}, {before:%H:%M} becomes {after:%H:%M}"

@@ -28,9 +28,9 @@ from cronce.testing.mutants import MUTANTS, mutated
 from cronce.testing.referee import Violation
 from cronce.testing.simulate import Simulation, simulate
 from cronce.torture.fault_actions import Hook
-from cronce.torture.harness import Result, Settings, Torture
+from cronce.torture.harness import Torture, TortureResult, TortureSettings
 from cronce.torture.picture import counted, html, svg
-from cronce.torture.verdict import Verdict, added
+from cronce.torture.verdict import TortureVerdict, added
 
 SHORTEST: Final = 5
 SEEDS: Final = 1_000_000
@@ -85,7 +85,7 @@ def run_torture(options: argparse.Namespace) -> int:
     return 0 if result.passed else 1
 
 
-def _show(settings: Settings, due: int) -> None:
+def _show(settings: TortureSettings, due: int) -> None:
     if not due:  # the store is there, and whatever happens now, it can be repeated
         takes = f"{settings.processes} processes, about {settings.seconds + AROUND} s"
         say("torture", f"seed {settings.seed}, {takes}")
@@ -95,13 +95,13 @@ def _show(settings: Settings, due: int) -> None:
 # --- what is asked for ----------------------------------------------------------------------------------------------
 
 
-def _settings(options: argparse.Namespace) -> Settings:
+def _settings(options: argparse.Namespace) -> TortureSettings:
     refuse_outside("--seconds", options.seconds, 3_600, SHORTEST)
     refuse_outside("--processes", options.processes, 32, 2)
     seed = random.randrange(SEEDS) if options.seed is None else options.seed  # noqa: S311  any will do
     refuse_outside("--seed", seed, SEEDS - 1, 0)
     _refuse_mixed(options)
-    return Settings(
+    return TortureSettings(
         _url(options),
         options.seconds,
         options.processes,
@@ -171,7 +171,7 @@ def _trouble(words: Sequence[str], output: IO[bytes]) -> str:
     return f"ended with {done.returncode}" if done.returncode else ""
 
 
-def _drawing(path: Path | None) -> Callable[[Result], object] | None:
+def _drawing(path: Path | None) -> Callable[[TortureResult], object] | None:
     """Asked before anything begins: a minute later is too late to learn that the file cannot be written. Until then it
     is left as it was, or is not there."""
     if path is None:
@@ -192,7 +192,7 @@ def _drawing(path: Path | None) -> Callable[[Result], object] | None:
 # --- what is said ---------------------------------------------------------------------------------------------------
 
 
-def document(result: Result) -> dict[str, object]:
+def document(result: TortureResult) -> dict[str, object]:
     """The whole, and each job by itself where there are two."""
     verdicts = result.verdicts
     whole = verdicts[0] if len(verdicts) == 1 else added(verdicts, "both")
@@ -206,13 +206,13 @@ def document(result: Result) -> dict[str, object]:
     }
 
 
-def _named(result: Result) -> list[tuple[str, Verdict]]:
+def _named(result: TortureResult) -> list[tuple[str, TortureVerdict]]:
     """Each verdict, with what the user calls its job if it is the user's."""
     own = [task.own for task in result.tasks if task.own] or [""] * len(result.verdicts)
     return [*zip(own, result.verdicts, strict=True)]
 
 
-def _words(result: Result, options: argparse.Namespace, on: Screen) -> list[str]:
+def _words(result: TortureResult, options: argparse.Namespace, on: Screen) -> list[str]:
     settings = result.settings
     faults = ", ".join(f"{count} × {kind}" for kind, count in result.faults.most_common())
     lines = [f"{settings.processes} processes, {settings.seconds} s; {faults or 'no faults'}"]

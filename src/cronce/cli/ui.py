@@ -132,7 +132,7 @@ def _reach(cron: Cronce) -> None:
 # --- on which terms ---------------------------------------------------------------------------------------------------
 
 
-class Terms(NamedTuple):
+class PageAccess(NamedTuple):
     """On which terms the page is shown: who may act, and by which names it goes."""
 
     token: str | None = None
@@ -154,7 +154,7 @@ def require() -> None:
         raise BadInput("the page needs starlette, uvicorn and jinja2: pip install 'cronce[ui]'")
 
 
-def terms(host: str, token_file: str | None, report: str | None, names: Sequence[str], option: str) -> Terms:
+def terms(host: str, token_file: str | None, report: str | None, names: Sequence[str], option: str) -> PageAccess:
     """Whoever is there for other machines has a token, and needs it even to be looked at: who listens for them, and
     who goes by a name of theirs, since a proxy on this machine makes all of them come from here."""
     under = "--ui-" if option == "--ui" else "--"
@@ -172,7 +172,7 @@ def terms(host: str, token_file: str | None, report: str | None, names: Sequence
             " out"
         )
     known = (*names, host) if local or names else None
-    return Terms(token, None if report is None else Path(report), known, private=bool(foreign) or not local)
+    return PageAccess(token, None if report is None else Path(report), known, private=bool(foreign) or not local)
 
 
 def _is_ours(name: str) -> bool:

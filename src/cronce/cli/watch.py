@@ -24,14 +24,14 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import spell
 from cronce.monitor.alerts import SEVERITIES, gathered
-from cronce.monitor.destinations import Command, Destination, Webhook, reaches
+from cronce.monitor.destinations import CommandDestination, Destination, Webhook, reaches
 from cronce.monitor.monitor import Monitor
 from cronce.monitor.pings import Pinger, check_ping
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, survey
 from cronce.monitor.watch import clock, judge
 from cronce.monitor.watch_runs import first_of_each, unsaid
-from cronce.monitor.watcher_state import Known
+from cronce.monitor.watcher_state import WatcherState
 from cronce.protocol.notices import Alert
 from cronce.runtime.app import Cronce
 from cronce.runtime.clock_repair import clock_doubt
@@ -53,7 +53,7 @@ LAST_PINGS: Final = 5.0
 """Seconds that are left for pings at the end."""
 
 
-class Told(NamedTuple):
+class AlertTargets(NamedTuple):
     """Who is told what: checked."""
 
     destinations: tuple[Destination, ...]
@@ -71,7 +71,7 @@ def add_alerts(parser: argparse.ArgumentParser) -> None:
 
 def told(
     options: argparse.Namespace, environ: Mapping[str, str] = os.environ, *, root: str | os.PathLike[str] = "/"
-) -> Told:
+) -> AlertTargets:
     path, table = alerts_table(environ, root=root)
     try:
         config = _checked(table)
@@ -82,14 +82,14 @@ def told(
     commands = [_words(text) for text in options.alert_command] or config["command"]
     ping = options.ping or environ.get(PING) or config.get("ping")
     destinations: list[Destination] = [Webhook(url, threshold) for url in urls]
-    destinations += [Command(_startable(words), threshold) for words in commands]
+    destinations += [CommandDestination(_startable(words), threshold) for words in commands]
     settings = _settings(options, config)
     settings = settings._replace(page=settings.page or environ.get(PAGE, ""))
-    return Told(tuple(destinations), ping and check_ping(ping), check_settings(settings))
+    return AlertTargets(tuple(destinations), ping and check_ping(ping), check_settings(settings))
 
 
 @contextmanager
-def monitored(cron: Cronce, given: Told, *, log: bool = True) -> Iterator[Monitor]:
+def monitored(cron: Cronce, given: AlertTargets, *, log: bool = True) -> Iterator[Monitor]:
     """In the block this process watches and tells. Should the block end because the store cannot be used, that is told
     before."""
     pinger = Pinger(given.ping) if given.ping else None
@@ -215,13 +215,13 @@ def run_watch(options: argparse.Namespace) -> int:
 # --- once -------------------------------------------------------------------------------------------------------------
 
 
-def _once(options: argparse.Namespace, given: Told) -> int:
+def _once(options: argparse.Namespace, given: AlertTargets) -> int:
     with looking(options) as desk:
         doubt = desk.do(clock_doubt(desk.ledger))
         if doubt is not None:
             found = [clock(doubt, desk.ledger.know.now())]
         else:
-            found, _ = judge(desk.do(survey(Known(), desk.store.traits)), Memory(), given.settings)
+            found, _ = judge(desk.do(survey(WatcherState(), desk.store.traits)), Memory(), given.settings)
     journal = own_journal(choose(options.store)).all()
     findings = gathered([*found, *first_of_each(unsaid(journal, SystemClock().wall()))])
     elsewhere = f"\n{_elsewhere(options.store)}" if options.store else ""
@@ -248,7 +248,7 @@ def _said(one: Alert) -> str:
 # --- on and on --------------------------------------------------------------------------------------------------------
 
 
-def _watch(options: argparse.Namespace, given: Told) -> int:
+def _watch(options: argparse.Namespace, given: AlertTargets) -> int:
     shown: dict[tuple[str, str], Alert] = {}
     on, stopped, ends = screen(), threading.Event(), on_signals(ENDS, lambda _number, _frame: stopped.set())
     with Cronce(options.store) as cron, monitored(cron, given, log=False) as monitor, ends:

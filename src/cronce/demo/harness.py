@@ -16,15 +16,15 @@ from typing import Final, TypeVar
 from cronce.clock import Clock
 from cronce.demo.picture import time_of
 from cronce.demo.side import Side
-from cronce.demo.verdict import OnRecord, Verdict, judge
-from cronce.demo.worker import JOB, LEASE, Plan
+from cronce.demo.verdict import DemoRecord, DemoVerdict, judge
+from cronce.demo.worker import JOB, LEASE, DemoPlan
 from cronce.model import Mark, Slot
 from cronce.runtime.flow import drive
 from cronce.runtime.queries import runs
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.sqlite.file import url_of
-from cronce.testing.ledger_file import Line
+from cronce.testing.ledger_file import LedgerLine
 
 T = TypeVar("T")
 
@@ -41,10 +41,10 @@ TRIES: Final = 20
 """How often a process is stopped again because it held the file's lock."""
 
 
-class Stage:
+class DemoHarness:
     """One performance of so many slots. `show` is called whenever there is something new to see."""
 
-    def __init__(self, folder: Path, slots: int, clock: Clock, show: Callable[["Stage"], None]) -> None:
+    def __init__(self, folder: Path, slots: int, clock: Clock, show: Callable[["DemoHarness"], None]) -> None:
         self.guarded, self.unguarded = Side("guarded", folder), Side("unguarded", folder)
         self.slots: Sequence[Slot] = ()
         self.notes: list[str] = []
@@ -58,7 +58,7 @@ class Stage:
     def sides(self) -> tuple[Side, Side]:
         return self.guarded, self.unguarded
 
-    def play(self) -> tuple[Verdict, Verdict]:
+    def play(self) -> tuple[DemoVerdict, DemoVerdict]:
         """From the first second to the verdicts: with the guard, and without it."""
         try:
             self._begin()
@@ -84,7 +84,7 @@ class Stage:
         self.slots = [Slot(JOB, first + timedelta(seconds=number)) for number in range(self._count)]
         self._limit = self._clock.boot() + self._count + PATIENCE
         held = self.slots[self._count // 4].at, self.slots[self._count // 2].at
-        self._tell(Plan(tuple(slot.at for slot in self.slots), held).written())
+        self._tell(DemoPlan(tuple(slot.at for slot in self.slots), held).written())
 
     def _kill(self, slot: Slot) -> None:
         who = self._until(lambda: self._in_the_middle(slot))
@@ -115,10 +115,10 @@ class Stage:
         """Every process has been through all slots, and no slot is open any more."""
         self._until(lambda: all(side.all_said("through") for side in self.sides) and not self._still_open())
 
-    def _judge(self) -> tuple[Verdict, Verdict]:
+    def _judge(self) -> tuple[DemoVerdict, DemoVerdict]:
         keys = [slot.key for slot in self.slots]
         found = drive(runs(JOB, None, 10 * len(keys)), self._store, self._clock)
-        records = {run.slot.key: OnRecord(run.record.grant, run.record.outcome) for run in found if run.record}
+        records = {run.slot.key: DemoRecord(run.record.grant, run.record.outcome) for run in found if run.record}
         return judge(keys, self.guarded.ledger(), records), judge(keys, self.unguarded.ledger())
 
     # --- looking ---
@@ -143,7 +143,7 @@ class Stage:
             self._shown = len(self.notes)
             self._show(self)
 
-    def _tell_of(self, line: Line) -> None:
+    def _tell_of(self, line: LedgerLine) -> None:
         match line.what:
             case "start" if before := self.guarded.account.before(line):
                 self._note(f"{line.who} takes over {time_of(line.slot)} from {before.who}, whose lease has lapsed")

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from cronce.testing.ledger_file import Line
+from cronce.testing.ledger_file import LedgerLine
 
 
-class Mark(StrEnum):
+class SlotMark(StrEnum):
     """What a process did about a slot."""
 
     NOTHING = ""
@@ -28,20 +28,20 @@ class Account:
     def __init__(self) -> None:
         self.killed: dict[str, str] = {}
         self.paused: dict[str, str] = {}
-        self._lines: dict[str, list[Line]] = {}
+        self._lines: dict[str, list[LedgerLine]] = {}
 
-    def add(self, lines: Iterable[Line]) -> None:
+    def add(self, lines: Iterable[LedgerLine]) -> None:
         for line in lines:
             self._lines.setdefault(line.slot, []).append(line)
 
-    def of(self, slot: str, who: str = "") -> Sequence[Line]:
+    def of(self, slot: str, who: str = "") -> Sequence[LedgerLine]:
         """The lines about a slot, of one process or of all."""
         return [line for line in self._lines.get(slot, ()) if who in ("", line.who)]
 
-    def starts(self, slot: str) -> Sequence[Line]:
+    def starts(self, slot: str) -> Sequence[LedgerLine]:
         return [line for line in self.of(slot) if line.what == "start"]
 
-    def before(self, start: Line) -> Line | None:
+    def before(self, start: LedgerLine) -> LedgerLine | None:
         """The start of the same slot that this one took over from."""
         older = [line for line in self.starts(start.slot) if line.fence < start.fence]
         return max(older, key=lambda line: line.fence, default=None)
@@ -66,28 +66,28 @@ def time_of(slot: str) -> str:
     return slot[-9:-1]
 
 
-def mark(account: Account, slot: str, who: str) -> Mark:
+def mark(account: Account, slot: str, who: str) -> SlotMark:
     said = {line.what: line for line in account.of(slot, who)}
     if done := said.get("done"):
         return _done(account, done)
     if account.killed.get(who) == slot:
-        return Mark.KILLED
+        return SlotMark.KILLED
     if account.paused.get(who) == slot:
-        return Mark.PAUSED
+        return SlotMark.PAUSED
     if "stopped" in said:
-        return Mark.STOPPED
+        return SlotMark.STOPPED
     if "start" in said:
-        return Mark.RUNNING
-    return Mark.REFUSED if "refused" in said else Mark.NOTHING
+        return SlotMark.RUNNING
+    return SlotMark.REFUSED if "refused" in said else SlotMark.NOTHING
 
 
-def _done(account: Account, done: Line) -> Mark:
+def _done(account: Account, done: LedgerLine) -> SlotMark:
     if account.before(done):
-        return Mark.TOOK_OVER
+        return SlotMark.TOOK_OVER
     if account.paused.get(done.who) == done.slot:
-        return Mark.RAN_LATE
+        return SlotMark.RAN_LATE
     first = next(line.who for line in account.starts(done.slot) if line.fence == done.fence)
-    return Mark.RAN if first == done.who else Mark.RAN_AGAIN
+    return SlotMark.RAN if first == done.who else SlotMark.RAN_AGAIN
 
 
 def settled(guarded: Account, unguarded: Account, slot: str, names: Sequence[str]) -> bool:

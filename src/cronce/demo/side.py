@@ -6,7 +6,7 @@ from typing import Final
 from cronce.demo.picture import Account
 from cronce.demo.worker import Kind
 from cronce.testing.child_processes import Crew
-from cronce.testing.ledger_file import Line, Tail, What
+from cronce.testing.ledger_file import LedgerLine, LedgerTail, What
 
 NAMES: Final = ("web-1", "web-2", "web-3")
 GRACE: Final = 10.0
@@ -18,12 +18,12 @@ class Side:
         self.account = Account()
         self._kind, self._folder = kind, folder
         self._crew = Crew("cronce.demo.worker", lambda name: folder / f"{kind}.{name}.log")
-        self._tails = [Tail(folder / f"{kind}.{file}") for file in ("ledger", "calls")]
+        self._tails = [LedgerTail(folder / f"{kind}.{file}") for file in ("ledger", "calls")]
         self._said: set[tuple[str, str]] = set()
 
     # --- what they do ---
 
-    def look(self) -> list[Line]:
+    def look(self) -> list[LedgerLine]:
         """What is new."""
         new = [line for tail in self._tails for line in tail.new()]
         self.account.add(new)
@@ -34,9 +34,9 @@ class Side:
     def all_said(self, what: What) -> bool:
         return all((what, name) in self._said for name in self._crew.names)
 
-    def ledger(self) -> list[Line]:
+    def ledger(self) -> list[LedgerLine]:
         """The whole ledger, from its beginning."""
-        return Tail(self._folder / f"{self._kind}.ledger").new()
+        return LedgerTail(self._folder / f"{self._kind}.ledger").new()
 
     # --- what is done to them ---
 

@@ -9,21 +9,21 @@ from types import MappingProxyType
 from typing import Final
 
 from cronce.protocol.record import Outcome
-from cronce.testing.ledger_file import Line, by_slot
+from cronce.testing.ledger_file import LedgerLine, by_slot
 from cronce.value import NamedTuple
 
 
-class OnRecord(NamedTuple):
+class DemoRecord(NamedTuple):
     """What the store says of a slot: how often it was granted, and how it closed."""
 
     grants: int
     outcome: Outcome | None = None
 
 
-NO_RECORDS: Final[Mapping[str, OnRecord]] = MappingProxyType({})
+NO_RECORDS: Final[Mapping[str, DemoRecord]] = MappingProxyType({})
 
 
-class Verdict(NamedTuple):
+class DemoVerdict(NamedTuple):
     slots: int
     runs: int
     """Slots with a completed body, of the highest fence only."""
@@ -43,11 +43,13 @@ class _Count(NamedTuple):
     taken_over: int
 
 
-def judge(slots: Sequence[str], lines: Iterable[Line], records: Mapping[str, OnRecord] = NO_RECORDS) -> Verdict:
+def judge(
+    slots: Sequence[str], lines: Iterable[LedgerLine], records: Mapping[str, DemoRecord] = NO_RECORDS
+) -> DemoVerdict:
     """The verdict on a ledger file, in the order it was written. Without a guard there are no records."""
     told_of, astray = by_slot(slots, lines)
-    counts = {slot: _count(told, records.get(slot, OnRecord(1)).grants) for slot, told in told_of.items()}
-    return Verdict(
+    counts = {slot: _count(told, records.get(slot, DemoRecord(1)).grants) for slot, told in told_of.items()}
+    return DemoVerdict(
         len(slots),
         sum(count.ran for count in counts.values()),
         sum(count.extra for count in counts.values()) + astray,
@@ -57,14 +59,14 @@ def judge(slots: Sequence[str], lines: Iterable[Line], records: Mapping[str, OnR
     )
 
 
-def _count(lines: Sequence[Line], grants: int) -> _Count:
+def _count(lines: Sequence[LedgerLine], grants: int) -> _Count:
     explained, unexplained = _starts(lines, grants)
     accepted = [line for line in _accepted(lines) if line.run not in unexplained]
     extra = len(unexplained) + max(len(accepted) - 1, 0)
     return _Count(_ran(lines), extra, max(len(explained) - 1, 0))
 
 
-def _starts(lines: Iterable[Line], grants: int) -> tuple[set[str], list[tuple[str, str, str]]]:
+def _starts(lines: Iterable[LedgerLine], grants: int) -> tuple[set[str], list[tuple[str, str, str]]]:
     """The fences whose first start a grant explains, and the runs of all other starts."""
     explained: set[str] = set()
     unexplained = []
@@ -78,7 +80,7 @@ def _starts(lines: Iterable[Line], grants: int) -> tuple[set[str], list[tuple[st
     return explained, unexplained
 
 
-def _accepted(lines: Iterable[Line]) -> Iterable[Line]:
+def _accepted(lines: Iterable[LedgerLine]) -> Iterable[LedgerLine]:
     """The completions that a receiver accepts which refuses a lower fence than the highest it has seen."""
     highest = ""
     for line in lines:
@@ -88,6 +90,6 @@ def _accepted(lines: Iterable[Line]) -> Iterable[Line]:
                 yield line
 
 
-def _ran(lines: Sequence[Line]) -> bool:
+def _ran(lines: Sequence[LedgerLine]) -> bool:
     highest = max((line.fence for line in lines), default="")
     return any(line.what == "done" and line.fence == highest for line in lines)

@@ -22,7 +22,7 @@ from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.model import Instant, Slot, spell, unspell
 from cronce.stores.sqlite.file import url_of
-from cronce.testing.ledger_file import NOTHING, Book, Line, What
+from cronce.testing.ledger_file import NOTHING, Book, LedgerLine, What
 from cronce.value import NamedTuple
 
 Kind = Literal["guarded", "unguarded"]
@@ -35,7 +35,7 @@ WORK: Final = 0.3
 """Seconds that the body takes."""
 
 
-class Plan(NamedTuple):
+class DemoPlan(NamedTuple):
     """The seconds to call at, and those of them in whose middle something happens: there the body waits for a word, so
     that whatever it is surely hits it."""
 
@@ -46,8 +46,8 @@ class Plan(NamedTuple):
         return json.dumps([[spell(at) for at in row] for row in self])
 
 
-def read_plan(text: str) -> Plan:
-    return Plan(*(tuple(map(unspell, row)) for row in json.loads(text)))
+def read_plan(text: str) -> DemoPlan:
+    return DemoPlan(*(tuple(map(unspell, row)) for row in json.loads(text)))
 
 
 class Cues:
@@ -75,7 +75,7 @@ class Cues:
         self._ear.join()
 
 
-class Worker:
+class DemoWorker:
     def __init__(self, kind: Kind, name: str, folder: Path) -> None:
         self._kind, self._name = kind, name
         self._clock = SystemClock()
@@ -84,14 +84,14 @@ class Worker:
         self._call = self._guarded(url_of(folder / "cronce.db")) if kind == "guarded" else self._plain
 
     def work(self, told: Iterable[str]) -> None:
-        self._calls.write(Line("ready", self._name))
+        self._calls.write(LedgerLine("ready", self._name))
         self._cues = cues = Cues(told)
         for at in cues.plan.slots:
             if self._over_by(at):
                 break
             if answer := self._fire(at):
-                self._calls.write(Line(answer, self._name, Slot(JOB, at).key))
-        self._calls.write(Line("through", self._name))
+                self._calls.write(LedgerLine(answer, self._name, Slot(JOB, at).key))
+        self._calls.write(LedgerLine("through", self._name))
         self._linger(cues.plan.slots[-1:])
         cues.close()
 
@@ -146,12 +146,12 @@ class Worker:
 
     def _write(self, what: What, slot: str, fence: str, attempt: int) -> None:
         wall = self._clock.wall().isoformat(timespec="milliseconds")
-        self._ledger.write(Line(what, self._name, slot, fence, attempt, wall))
+        self._ledger.write(LedgerLine(what, self._name, slot, fence, attempt, wall))
 
 
 def main(kind: Kind, name: str, folder: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal; the stage ends us
-    Worker(kind, name, Path(folder)).work(sys.stdin)
+    DemoWorker(kind, name, Path(folder)).work(sys.stdin)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from cronce.runtime.ledger import Ledger
 from cronce.runtime.pod import fired_at, is_bad, slot_meant
 from cronce.runtime.process_notes import Notebook, clock_note, leave_clock, recall_clock
 from cronce.runtime.processes import child
-from cronce.runtime.processes.child import GRACE, STOPPING, Background, Child, Ended, Line, NotStarted
+from cronce.runtime.processes.child import GRACE, STOPPING, BackgroundChild, Child, ChildChannel, Ended, NotStarted
 from cronce.runtime.processes.command import Command
 from cronce.runtime.processes.process_group import Watchdog, hold_standard_streams, send
 from cronce.runtime.run import Run, Skipped
@@ -64,7 +64,7 @@ def _bury_orphans(spare: int) -> None:
             os.waitpid(gone.si_pid, 0)
 
 
-class Foreground(Background):
+class Foreground(BackgroundChild):
     """Where we stood: our signals and our terminal are the command's. Signals wake whoever sees it through, too; that
     of a child which ends among them. There from `open` to `close`, for one command after the other.
 
@@ -163,7 +163,7 @@ class Foreground(Background):
 # --- commands one after the other -----------------------------------------------------------------------------------
 
 
-class Supervisor(child.Supervisor):
+class CommandSupervisor(child.Supervisor):
     """Signals and the watchdog, for any number of commands one after the other.
 
     Enter it in the main thread, before there are other threads or open stores: it forks. Threads that call a `Child`
@@ -190,7 +190,7 @@ class Supervisor(child.Supervisor):
         """The last stop signal (TERM, INT, HUP, QUIT) that came, whether or not a command ran; 0 if none."""
         return self.place.interrupted
 
-    def child(self, command: Sequence[str], env: Mapping[str, str], line: Line | None = None) -> Child:
+    def child(self, command: Sequence[str], env: Mapping[str, str], line: ChildChannel | None = None) -> Child:
         """A command to run; nothing is started yet."""
         return Child(self, self.place, command, env, line)
 
@@ -241,7 +241,7 @@ class Exec:
         self,
         job: Declaration,
         words: Sequence[str],
-        supervisor: Supervisor,
+        supervisor: CommandSupervisor,
         *,
         env: Mapping[str, str] = os.environ,
         stand_by: bool = False,
@@ -379,16 +379,18 @@ class ObservedExec:
     The slot is claimed beside it (`runtime.observe`), and where it would have been refused that is noted.
     """
 
-    def __init__(self, job: Declaration, supervisor: Supervisor, clock: Clock, store: Callable[[], Store], say: Say):
+    def __init__(
+        self, job: Declaration, supervisor: CommandSupervisor, clock: Clock, store: Callable[[], Store], say: Say
+    ):
         self._job, self._supervisor, self._clock, self._store, self._say = job, supervisor, clock, store, say
         self._lock = threading.Lock()
         self._keeper: Keeper | None = None
 
     def run(self, words: Sequence[str], env: Mapping[str, str], when: When | None = None) -> int:
-        from cronce.runtime.background import Background  # noqa: PLC0415  only who observes pays for these two
+        from cronce.runtime.background import BackgroundWriter  # noqa: PLC0415  only who observes pays for these two
         from cronce.runtime.observe import ObservedCall, by_code  # noqa: PLC0415
 
-        background = Background(self._at_work, self._clock)
+        background = BackgroundWriter(self._at_work, self._clock)
         observed = ObservedCall(self._job, when, background, self._at_work, self._clock, ended=by_code)
         with observed as returned:
             ended = self._supervisor.child(words, env).run()

@@ -239,7 +239,7 @@ def _meaning(entry: Entry) -> tuple[object, ...]:
 # --- lines under `cronce exec` ----------------------------------------------------------------------------------------
 
 
-class Host(NamedTuple):
+class CronHost(NamedTuple):
     """What the lines of this machine's crontabs depend on."""
 
     cronce: str
@@ -270,7 +270,7 @@ class Left(NamedTuple):
 
 def wrap(
     text: str,
-    host: Host,
+    host: CronHost,
     *,
     system: bool = False,
     settings: Mapping[str, str] = NOTHING,
@@ -294,7 +294,7 @@ def wrap(
     return "".join(lines), done, left
 
 
-def _names(found: Sequence[Entry], beside: Sequence[Entry], host: Host) -> dict[int, str]:
+def _names(found: Sequence[Entry], beside: Sequence[Entry], host: CronHost) -> dict[int, str]:
     """The jobs that lines become, by the lines' numbers. Two that run the same words under other settings (another
     database) do two things, and were they one job, one of the two would never be done again: there, and only there, the
     settings that tell them apart are of the name. Were they always, hosts that differ in PATH would not share a job."""
@@ -314,7 +314,7 @@ def _differing(settings: Sequence[Mapping[str, str]]) -> list[str]:
     return sorted(name for name in names if len({some.get(name) for some in settings}) > 1)
 
 
-def job_name(entry: Entry, host: Host, apart: Sequence[str] = ()) -> str:
+def job_name(entry: Entry, host: CronHost, apart: Sequence[str] = ()) -> str:
     """The same on every machine where the same user has the same command: its program, and a digest of both, and of the
     settings that tell it `apart`. The user belongs to it, for `./sync.sh` of two users is two programs; and the rest of
     the command may hold a password."""
@@ -333,7 +333,7 @@ def _program(command: str) -> str:
     return ""
 
 
-def zone_of(entry: Entry, host: Host) -> str | None:
+def zone_of(entry: Entry, host: CronHost) -> str | None:
     """By whose clocks a line fires; None where nobody can tell."""
     named = entry.settings.get("CRON_TZ")
     if host.told or named in (None, "", host.zone):
@@ -341,14 +341,14 @@ def zone_of(entry: Entry, host: Host) -> str | None:
     return named if host.follows_cron_tz else None
 
 
-def _cron(entry: Entry, host: Host) -> Cron | str:
+def _cron(entry: Entry, host: CronHost) -> Cron | str:
     """When a line fires that can be guarded; or why it cannot."""
     zone = zone_of(entry, host)
     cron = next(_obstacles(entry, zone), "") or cron_of(entry, zone or "")
     return cron if isinstance(cron, str) else host.refusal(entry) or cron
 
 
-def _guarded(entry: Entry, name: str, host: Host) -> str | Left:
+def _guarded(entry: Entry, name: str, host: CronHost) -> str | Left:
     cron = _cron(entry, host)
     if isinstance(cron, str):
         return Left(entry, cron)

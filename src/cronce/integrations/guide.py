@@ -38,7 +38,7 @@ class Answers(NamedTuple):
     """How much there may be to operate: whether one more server is acceptable."""
 
 
-class Rule(NamedTuple):
+class GuideRule(NamedTuple):
     choice: str
     when: Mapping[str, str]
     """Facts that must hold, or choices made before."""
@@ -53,75 +53,75 @@ class Snippet(NamedTuple):
 
 
 class Advice(NamedTuple):
-    store: Rule
-    trigger: Rule
-    effects: Rule
-    on_lost: Rule
-    overlap: Rule
+    store: GuideRule
+    trigger: GuideRule
+    effects: GuideRule
+    on_lost: GuideRule
+    overlap: GuideRule
     timeout: str
     install: str
     notes: list[str]
     snippet: Snippet
 
 
-RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
+RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
     "store": (
-        Rule(
+        GuideRule(
             "sqlite",
             {"machines": "one"},
             "one machine: a file serves all its processes, and there is nothing to operate",
             "a second machine needs a server, and then one word in the URL changes",
         ),
-        Rule(
+        GuideRule(
             "redis",
             {"redis": "at hand", "rate": "high", "cost": "nothing"},
             f"more than {FAST} slots a second, and none that costs anything: Redis claims them fastest",
             "a failover may forget the last second, and a slot may then run twice; min_replicas narrows that",
         ),
-        Rule(
+        GuideRule(
             "postgresql",
             {"postgres": "at hand"},
             "PostgreSQL is at hand, and is durable: a claim that was answered is never forgotten",
         ),
-        Rule("mysql", {"mysql": "at hand"}, "MySQL or MariaDB is at hand, and is durable"),
-        Rule(
+        GuideRule("mysql", {"mysql": "at hand"}, "MySQL or MariaDB is at hand, and is durable"),
+        GuideRule(
             "etcd",
             {"etcd": "at hand", "rate": "low"},
             "etcd is at hand, and no failure of a minority of its members forgets a claim",
             "it is made for small data: keep the history short with --keep",
         ),
-        Rule(
+        GuideRule(
             "redis",
             {"redis": "at hand"},
             "Redis is at hand, and another server would be one more to operate",
             "it must not forget: appendonly yes, no eviction, min_replicas; `cronce doctor` checks that. Even so a"
             " failover may lose the last second",
         ),
-        Rule(
+        GuideRule(
             "etcd",
             {"etcd": "at hand", "add_server": "no"},
             "etcd is at hand, and no other server may be added",
             f"it is made for small data, and more than {FAST} slots a second are much for it: keep little with --keep",
         ),
-        Rule(
+        GuideRule(
             "kubernetes",
             {"platform": "kubernetes", "idempotent": "yes", "rate": "low", "times": "cron's"},
             "the cluster's own Lease objects are enough for slots, locks and leaders: nothing to add",
             "one slot for each job at a time, and no history and no effects by key",
         ),
-        Rule(
+        GuideRule(
             "postgresql",
             {"add_server": "yes"},
             "several machines need something they all reach, and a small PostgreSQL is the one that does everything",
             "a server to operate, or to rent",
         ),
-        Rule(
+        GuideRule(
             "kubernetes",
             {"platform": "kubernetes"},
             "no server may be added, and the cluster's own Lease objects are there",
             "one slot for each job at a time, and no history and no effects by key: what is called has to know the key",
         ),
-        Rule(
+        GuideRule(
             "sqlite",
             {},
             "several machines, nothing that they share, and no server may be added: let one of them run the jobs",
@@ -129,26 +129,26 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
         ),
     ),
     "trigger": (
-        Rule(
+        GuideRule(
             "queue",
             {"load": "heavy", "store": "not kubernetes"},
             f"more than {BUSY} runs at once on each machine: let few processes find what is due, and many do it",
             "two kinds of processes to deploy; a queue that you have (Celery, RQ, Dramatiq) can be the second",
         ),
-        Rule(
+        GuideRule(
             "cronjob",
             {"platform": "kubernetes", "times": "cron's", "jobs": "few"},
             "Kubernetes starts, retries and isolates each run; the claim inside the pod makes it one for each slot,"
             " which Forbid alone does not",
             "a pod has to start for each slot, which takes seconds",
         ),
-        Rule(
+        GuideRule(
             "crontab",
             {"times": "cron's", "jobs": "few", "platform": "machines"},
             "few jobs, at times that cron can say: one line before the command guards what you have",
             "what was missed while all machines were down is not caught up",
         ),
-        Rule(
+        GuideRule(
             "scheduler",
             {},
             "many jobs, or times that cron cannot say: start the scheduler in as many processes as you like",
@@ -156,30 +156,30 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
         ),
     ),
     "effects": (
-        Rule(
+        GuideRule(
             "none",
             {"idempotent": "yes", "cost": "nothing"},
             "a second run does no harm",
         ),
-        Rule(
+        GuideRule(
             "key",
             {"store": "kubernetes"},
             "what the job calls gets the slot's key, CRONCE_KEY, and refuses a repeat",
             "the other side has to know keys",
         ),
-        Rule(
+        GuideRule(
             "key",
             {"idempotent": "yes"},
             "defence in depth: hand CRONCE_KEY (run.key) to what the job calls, and repeats are recognised there, too",
         ),
-        Rule(
+        GuideRule(
             "key",
             {"runs": "commands"},
             "the command finds the slot's key in CRONCE_KEY: hand it to what it calls, which then refuses a repeat",
             "the key is another in the next slot, and the other side has to know keys; what must not happen twice to a"
             " thing, such as an invoice, is a job in Python with run.on(...).once(...)",
         ),
-        Rule(
+        GuideRule(
             "steps",
             {},
             "not idempotent: run.on('invoice', id).once('charge', ...) charges an invoice once, in whichever slot",
@@ -187,26 +187,26 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
         ),
     ),
     "on_lost": (
-        Rule(
+        GuideRule(
             "rerun",
             {"idempotent": "yes"},
             "a run whose machine died is taken over by another: it may be repeated",
             "what the dead one had done already is done again",
         ),
-        Rule(
+        GuideRule(
             "rerun",
             {"effects": "steps", "cost": "money"},
             "a run whose machine died is taken over, and goes on behind the steps that were done",
             "all that matters has to be in steps",
         ),
-        Rule(
+        GuideRule(
             "skip",
             {"store": "kubernetes"},
             "a run whose machine died is closed as lost, and told: nobody repeats it behind your back",
             "somebody has to look (`cronce why`), and to do by hand what is left: `cronce rerun` needs a store with"
             " a history",
         ),
-        Rule(
+        GuideRule(
             "skip",
             {},
             "a run whose machine died is closed as lost, and told: nobody repeats it behind your back",
@@ -214,19 +214,19 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
         ),
     ),
     "overlap": (
-        Rule(
+        GuideRule(
             "wait",
             {"length": "long", "cost": "money", "store": "not kubernetes"},
             "a run may last into the next slot, and each slot counts: the next one waits for its turn",
             "if that is the rule and not the exception, a backlog grows",
         ),
-        Rule(
+        GuideRule(
             "skip",
             {"length": "long"},
             "a run may last into the next slot, which is then skipped, with that reason on record",
             "fewer slots run than fall due; run it less often, or make it faster",
         ),
-        Rule("skip", {}, "no two runs of a job at a time"),
+        GuideRule("skip", {}, "no two runs of a job at a time"),
     ),
 }
 
@@ -256,7 +256,7 @@ _EXTRAS: Final[Mapping[str, str]] = {"sqlite": "", "postgresql": "[postgres]", "
 
 def advise(answers: Answers) -> Advice:
     facts = facts_of(answers)
-    chosen: dict[str, Rule] = {}
+    chosen: dict[str, GuideRule] = {}
     for facet, rules in RULES.items():
         rule = chosen[facet] = next(rule for rule in rules if _holds(rule, facts))
         facts[facet] = rule.choice
@@ -304,7 +304,7 @@ def expression(every: timedelta) -> str:
     return {24: "0 3 * * *", 7 * 24: "0 3 * * MON"}.get(hours, "")
 
 
-def _holds(rule: Rule, facts: Mapping[str, str]) -> bool:
+def _holds(rule: GuideRule, facts: Mapping[str, str]) -> bool:
     return all(
         facts.get(fact) != value.removeprefix("not ") if value.startswith("not ") else facts.get(fact) == value
         for fact, value in rule.when.items()

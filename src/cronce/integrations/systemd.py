@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from cronce.errors import BadInput
 from cronce.model import spell
 from cronce.schedule import Cron
-from cronce.schedule.describe import Change, changes
+from cronce.schedule.describe import ClockChange, changes
 from cronce.schedule.expression import EVERY, LAST, Days, Pattern, Weekday, is_wildcard, parse_pattern
 from cronce.schedule.instant import SECOND
 from cronce.schedule.zone import Shift, find_zone, offset_at, shifts
@@ -193,7 +193,7 @@ def _zone(cron: Cron, pattern: Pattern, since: datetime, *, from_end: bool) -> s
     return cron.tz
 
 
-def _trouble(change: Change, cron: Cron, *, from_end: bool) -> str:
+def _trouble(change: ClockChange, cron: Cron, *, from_end: bool) -> str:
     """What systemd would do otherwise where clocks change; nothing if it does the same."""
     match change.effect:
         case "moved" if not change.joins:

@@ -132,7 +132,7 @@ def _plain(text: str) -> str:
 # --- destinations -----------------------------------------------------------------------------------------------------
 
 
-class Log:
+class LogDestination:
     """The log of whichever process comes first."""
 
     digest, threshold, limit = "log", SEVERITIES[-1], ANSWER
@@ -156,7 +156,7 @@ class Webhook:
         post(self._parts, json.dumps(document).encode(), "application/json")
 
 
-class Command:
+class CommandDestination:
     """A program that is given the document on its standard input, and the facts in its environment."""
 
     limit = COMMAND
@@ -223,7 +223,7 @@ def destination(given: Given) -> Destination:
     if isinstance(given, str):
         return Webhook(given)
     if isinstance(given, Sequence):
-        return Command(given)
+        return CommandDestination(given)
     if isinstance(given, Destination):
         return given
     if callable(given):

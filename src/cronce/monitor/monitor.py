@@ -26,13 +26,13 @@ from cronce.events import Event, What
 from cronce.model import MONITOR, Boot, Instant, leader_cell, spell
 from cronce.monitor import watch_runs
 from cronce.monitor.alerts import Alerts, Claimed, Kind
-from cronce.monitor.destinations import Document, Given, Log, Sender, destination, document, told_apart
+from cronce.monitor.destinations import Document, Given, LogDestination, Sender, destination, document, told_apart
 from cronce.monitor.incidents import Incident
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import Memory, survey
 from cronce.monitor.watch import clock, is_over, judge
 from cronce.monitor.watch_runs import first_of_each
-from cronce.monitor.watcher_state import Known
+from cronce.monitor.watcher_state import WatcherState
 from cronce.protocol.notices import Alert
 from cronce.runtime.app import Cronce
 from cronce.runtime.clock_repair import clock_doubt
@@ -93,7 +93,7 @@ class Monitor:
     ) -> None:
         self._cron = cron
         self._settings = check_settings(settings or Settings())
-        self._destinations = told_apart([*([Log()] if log else []), *map(destination, destinations)])
+        self._destinations = told_apart([*([LogDestination()] if log else []), *map(destination, destinations)])
         self._clock = SystemClock()
         self._host = host_name()
         self._watching = Beat("cronce-monitor", self._watch, self._clock)
@@ -106,7 +106,7 @@ class Monitor:
         self._store: Store | None = None
         self._at_desk: Desk | None = None
         self._sender: Sender | None = None
-        self._known = Known()
+        self._known = WatcherState()
         self._memory: Memory | None = None
         self._evenly = Evenly()
         self._look_at = self._survey_at = 0.0
@@ -238,7 +238,7 @@ class Monitor:
 
     def _survey_now(self, sender: Sender, boot: Boot) -> None:
         anew, memory = self._memory is None, self._memory or Memory()
-        self._known = Known() if anew else self._known
+        self._known = WatcherState() if anew else self._known
         assert self._store is not None
         assert self._at_desk is not None
         ledger = self._at_desk.ledger

@@ -31,11 +31,11 @@ from cronce.model import (
     stored_cell,
 )
 from cronce.monitor.figures import Figures, figures
-from cronce.monitor.read_lists import COUNTED, Runs, RunsPage, by_key, counted_runs, first_of, newest_runs
+from cronce.monitor.read_lists import COUNTED, RunList, RunsPage, by_key, counted_runs, first_of, newest_runs
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Observed, Prevented, Refusals, Stored, decode_observed, decode_refusals
 from cronce.protocol.record import Act, standing_act
-from cronce.runtime.effects.review import NONE, Survey, doubts, of_job
+from cronce.runtime.effects.review import NONE, EffectsSurvey, doubts, of_job
 from cronce.runtime.flow import Flow, Load, Timed
 from cronce.runtime.prevented import PARTS, prevented_in
 from cronce.runtime.queries import (
@@ -70,7 +70,7 @@ STALE: Final = 60.0
 """Seconds after which the jobs are walked over again, whatever the board says."""
 
 
-class Entry(NamedTuple):
+class IndexedJob(NamedTuple):
     """A job in the index, as of the versions of its cells."""
 
     job: int
@@ -89,7 +89,7 @@ class Matches(NamedTuple):
     next: str | None
 
 
-class Look(NamedTuple):
+class BoardVersion(NamedTuple):
     """The version of the board of jobs, and the boot clock."""
 
     board: int
@@ -99,9 +99,9 @@ class Look(NamedTuple):
 class Walk:
     """A walk over the cells of jobs, under way: `known` is what the one before it found."""
 
-    def __init__(self, board: int, known: Mapping[str, Entry]) -> None:
+    def __init__(self, board: int, known: Mapping[str, IndexedJob]) -> None:
         self.board = board
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, IndexedJob] = {}
         self._known = known
         self._rules = {rule: rule for entry in known.values() for rule in entry.rules}
         self._scan: Scan | None = Scan("job/", limit=SLICE)
@@ -145,10 +145,10 @@ class Walk:
             made = self._entry(seen, version, cell.version)
             self.entries[name] = made._replace(paused=entry.paused) if entry else made
 
-    def _entry(self, seen: JobSeen, job: int, stored: int) -> Entry:
+    def _entry(self, seen: JobSeen, job: int, stored: int) -> IndexedJob:
         rules = tuple(self._rules.setdefault(rule, rule) for rule in seen.schedules)
         text = " ".join((seen.name, *map(as_written, rules))).lower()
-        return Entry(job, stored, text, rules, paused=seen.job is not None and seen.job.paused is not None)
+        return IndexedJob(job, stored, text, rules, paused=seen.job is not None and seen.job.paused is not None)
 
 
 class JobIndex:
@@ -160,14 +160,14 @@ class JobIndex:
         self._walk: Walk | None = None
         self._walked: Boot | None = None
         self._board = -1
-        self._entries: Mapping[str, Entry] = {}
+        self._entries: Mapping[str, IndexedJob] = {}
         """By name, in order."""
         self._soon = Soon({}, {})
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def keep_up(self, look: Look | None = None) -> Flow[None]:
+    def keep_up(self, look: BoardVersion | None = None) -> Flow[None]:
         """Go on with a walk if one is due, for a moment. The first one, which everybody needs, is gone to its end, and
         whoever else comes waits for that. To be run before asking; whoever has read the board just now says what he
         saw."""
@@ -177,7 +177,7 @@ class JobIndex:
             finally:
                 self._turn.release()
 
-    def _go_on(self, look: Look) -> Flow[None]:
+    def _go_on(self, look: BoardVersion) -> Flow[None]:
         first = self._walked is None
         stale = self._walked is None or look.boot - self._walked >= STALE
         if self._walk is None and (stale or look.board != self._board):
@@ -213,17 +213,17 @@ class JobIndex:
         return self._soon.next(limit, now)
 
 
-def _look() -> Flow[Look]:
+def _look() -> Flow[BoardVersion]:
     timed = yield Load([BOARD_JOBS])
     assert isinstance(timed.reply, Loaded)
-    return Look(timed.reply.cells[0].version, timed.ended)
+    return BoardVersion(timed.reply.cells[0].version, timed.ended)
 
 
 class Soon:
     """The next slot of every schedule, by its jobs; what is known from before is taken over. Threads that work out the
     same slot at once do no harm: no schedule comes or goes."""
 
-    def __init__(self, entries: Mapping[str, Entry], known: Mapping[Schedule, Instant | None]) -> None:
+    def __init__(self, entries: Mapping[str, IndexedJob], known: Mapping[Schedule, Instant | None]) -> None:
         self._jobs: dict[Schedule, list[str]] = {}
         for name, entry in entries.items():
             for rule in () if entry.paused else entry.rules:
@@ -330,8 +330,8 @@ class JobView(NamedTuple):
     observed: Observed | None
     """Where it is only observed: what ran though a guard would have refused it."""
     runs: RunsPage
-    open: Runs
-    attention: Runs
+    open: RunList
+    attention: RunList
     refused: tuple[HostRefused, ...]
     durations: tuple[tuple[RunSeen, timedelta], ...]
     """Of the newest runs, those that have ended, the newest first, and how long each took."""
@@ -342,7 +342,7 @@ class JobView(NamedTuple):
     """How many duplicates were prevented."""
     figures: Figures | None
     """Of its newest runs."""
-    doubtful: Survey
+    doubtful: EffectsSurvey
     """Its effects of which nobody knows whether they happened."""
 
 
@@ -419,7 +419,7 @@ def _is_carried(name: str, live: Sequence[HolderSeen]) -> Flow[bool]:
     return False
 
 
-def _with_hosts(found: Runs, holders: Sequence[HolderSeen], now: Instant) -> Runs:
+def _with_hosts(found: RunList, holders: Sequence[HolderSeen], now: Instant) -> RunList:
     return found._replace(runs=tuple(by_beats(found.runs, holders, now)))
 
 

@@ -35,7 +35,7 @@ _RUNS: Final = "run/"
 _OPEN: Final = Scan(_RUNS, mark=Mark.OPEN, newest_first=True, limit=COUNTED)
 
 
-class Runs(NamedTuple):
+class RunList(NamedTuple):
     """Some runs, newest first, and how many there are; with `more` there are more than were counted."""
 
     runs: tuple[RunSeen, ...] = ()
@@ -54,10 +54,10 @@ class RunsPage(NamedTuple):
 # --- by their mark ---------------------------------------------------------------------------------------------------
 
 
-def counted_runs(page: Page, shown: int = 200) -> Runs:
+def counted_runs(page: Page, shown: int = 200) -> RunList:
     """The newest of a page, and how many it has."""
     newest = _by_at(page.cells)[:shown]
-    return Runs(tuple(seen_runs(newest, page.now)), len(page.cells), page.next is not None)
+    return RunList(tuple(seen_runs(newest, page.now)), len(page.cells), page.next is not None)
 
 
 def by_key(mark: Mark, job: str, limit: int) -> Scan:

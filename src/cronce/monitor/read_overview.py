@@ -8,8 +8,8 @@ from typing import Final
 from cronce.errors import BadInput
 from cronce.model import BOARD_JOBS, EPOCH, GUESTS, SWITCH, Cell, Epoch, Instant, Mark, check_name, spell, unspell
 from cronce.monitor import read_jobs, survey
-from cronce.monitor.read_jobs import HostRefused, JobIndex, JobView, Look
-from cronce.monitor.read_lists import COUNTED, AlertsPage, Runs, alerts, by_key, counted_runs, final_runs, newest_of
+from cronce.monitor.read_jobs import BoardVersion, HostRefused, JobIndex, JobView
+from cronce.monitor.read_lists import COUNTED, AlertsPage, RunList, alerts, by_key, counted_runs, final_runs, newest_of
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import GuestJob, Refused, decode_guest
 from cronce.protocol.record import Act, standing_act
@@ -38,7 +38,7 @@ LOOKED_AT: Final = 100
 """So many steps that are begun are looked at, whether somebody still is at them."""
 
 
-class Count(NamedTuple):
+class CountSeen(NamedTuple):
     """How many there are; with `more` there may be more than were counted."""
 
     number: int = 0
@@ -53,14 +53,14 @@ class Overview(NamedTuple):
     halted: Act | None
     alerts: AlertsPage
     holders: tuple[HolderSeen, ...]
-    open: Runs
-    attention: Runs
-    in_doubt: Count
+    open: RunList
+    attention: RunList
+    in_doubt: CountSeen
     """Effects of which nobody knows whether they happened."""
     doubts: tuple[EffectSeen, ...]
     """Those."""
     newest: tuple[RunSeen, ...]
-    closed: Runs
+    closed: RunList
     refused: Page
     """What hosts were refused."""
     guests: tuple["GuestSeen", ...]
@@ -92,7 +92,7 @@ def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) ->
     switch, board, *cells = loaded.cells
     lines = read_jobs.lines_in(names, cells, loaded.now)
     if index is not None:
-        yield from index.keep_up(Look(board.version, timed.ended))
+        yield from index.keep_up(BoardVersion(board.version, timed.ended))
         if (due := index.due(UPCOMING, loaded.now)) != names:
             _, lines = yield from read_jobs.lines_alone(due)
     raised = yield from alerts()
@@ -112,7 +112,7 @@ def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) ->
         _remembered(present, page.now),
         still_open,
         attention,
-        Count(len(doubtful.effects), doubtful.more),
+        CountSeen(len(doubtful.effects), doubtful.more),
         doubtful.effects,
         newest_of((*still_open.runs, *attention.runs, *closed.runs), recent),
         closed,
@@ -234,7 +234,7 @@ class Ghost(NamedTuple):
     refused: Refused
 
 
-class Stretch(NamedTuple):
+class TimeSpan(NamedTuple):
     """A stretch of time, from its start up to its end, which is not part of it."""
 
     now: Instant
@@ -266,7 +266,7 @@ class _Part(NamedTuple):
 
 def stretch(
     start: Instant, end: Instant, job: str | None = None, limit: int = 2000, seen: JobView | None = None
-) -> Flow[Stretch]:
+) -> Flow[TimeSpan]:
     """By slot; across jobs, a run by hand falls where it was asked for. What the view of the job has `seen` is not read
     again: runs are read only where its newest do not go back so far."""
     when = _filed_at if job is None else _slot_at
@@ -289,7 +289,7 @@ def stretch(
         ghosts, more = yield from _ghosts(start, end, refused, runs, JOBS)
     else:
         ghosts, more = _told(start, end, refused.cells), refused.next is not None
-    return Stretch(now, start, end, tuple(runs), ghosts, chosen.whole_from, still_open.next is not None, more)
+    return TimeSpan(now, start, end, tuple(runs), ghosts, chosen.whole_from, still_open.next is not None, more)
 
 
 def _before(scan: Scan, newest: Page) -> Page:
@@ -297,7 +297,7 @@ def _before(scan: Scan, newest: Page) -> Page:
     return newest._replace(cells=[cell for cell in newest.cells if scan.after and cell.key < scan.after.key])
 
 
-def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow[Stretch]:
+def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow[TimeSpan]:
     """The same of all jobs up to now, out of an overview that was read to be drawn: only where much was refused, that
     is read, of a few."""
     parts = [_part(runs, start, end) for runs in (seen.closed, seen.attention)]
@@ -307,10 +307,10 @@ def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow
     known = {run.cell.key: run for runs in (seen.closed, seen.attention, seen.open) for run in runs.runs}
     runs = tuple(known[cell.key] for cell in chosen.cells)
     ghosts, more = yield from _ghosts(start, end, seen.refused, runs, FEW_JOBS)
-    return Stretch(seen.now, start, end, runs, ghosts, chosen.whole_from, seen.open.more, more)
+    return TimeSpan(seen.now, start, end, runs, ghosts, chosen.whole_from, seen.open.more, more)
 
 
-def _part(found: Runs, start: Instant, end: Instant) -> _Part:
+def _part(found: RunList, start: Instant, end: Instant) -> _Part:
     """What falls into it of the newest."""
     at = [(_filed_at(run.cell), run.cell) for run in found.runs]
     within = [cell for filed, cell in at if start <= filed < end]

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from cronce.errors import BadInput
 from cronce.model import BOARD_JOBS, SWITCH, Epoch, Instant, Mark, Slot, Traits
-from cronce.monitor.watcher_state import SLICE, Known, read_most, read_runs, watched_rule
+from cronce.monitor.watcher_state import SLICE, WatcherState, read_most, read_runs, watched_rule
 from cronce.protocol.codec import Decode, all_readable
 from cronce.protocol.notices import Beats, Bundle, Holder, Observed, decode_beats, decode_observed
 from cronce.protocol.record import Act, Record, standing_act
@@ -115,7 +115,7 @@ def attempts(record: Record) -> tuple[int, int]:
 # --- the flow -------------------------------------------------------------------------------------------------------
 
 
-def survey(known: Known, traits: Traits) -> Flow[Survey]:
+def survey(known: WatcherState, traits: Traits) -> Flow[Survey]:
     """What there is to see now. All jobs are read at once if nothing is known yet, or if somebody changed them or
     resumes all of them; else some of them."""
     first = yield from queries.load([SWITCH, BOARD_JOBS])
@@ -159,14 +159,14 @@ def survey(known: Known, traits: Traits) -> Flow[Survey]:
     )
 
 
-def _learn_jobs(known: Known, now: Instant, *, whole: bool) -> Flow[None]:
+def _learn_jobs(known: WatcherState, now: Instant, *, whole: bool) -> Flow[None]:
     stored, gone = yield from known.stored_cells.read(whole=whole)
     known.learn_stored(stored, gone, now)
     jobs, gone = yield from known.job_cells.read(whole=whole)
     known.learn_jobs(jobs, gone, now)
 
 
-def _bundles(known: Known, everyone: Iterable[HolderSeen], now: Instant) -> Flow[Mapping[str, Bundle]]:
+def _bundles(known: WatcherState, everyone: Iterable[HolderSeen], now: Instant) -> Flow[Mapping[str, Bundle]]:
     """Of those that lived lately. What a bundle says never changes, so it is read once."""
     wanted = {one.holder.bundle for one in everyone if now - one.until < LATELY}
     known.bundles = {bundle: specs for bundle, specs in known.bundles.items() if bundle in wanted}
@@ -177,14 +177,14 @@ def _bundles(known: Known, everyone: Iterable[HolderSeen], now: Instant) -> Flow
     return known.bundles
 
 
-def _look_at_slots(known: Known, now: Instant) -> Flow[list[RunSeen]]:
+def _look_at_slots(known: WatcherState, now: Instant) -> Flow[list[RunSeen]]:
     """The slots that fell due, and of a job that is new to us also the one before, if its latest is not over yet."""
     known.fall_due(now)
     looked = yield from _look(known, known.looked_at(now), now)
     return [*looked, *(yield from _look(known, known.watch_previous(now), now))]
 
 
-def _look(known: Known, slots: Sequence[Slot], now: Instant) -> Flow[list[RunSeen]]:
+def _look(known: WatcherState, slots: Sequence[Slot], now: Instant) -> Flow[list[RunSeen]]:
     runs = []
     for slot, run in (yield from _load_runs({slot.cell: slot for slot in slots}, now)):
         known.saw(slot, run, now)
@@ -192,7 +192,7 @@ def _look(known: Known, slots: Sequence[Slot], now: Instant) -> Flow[list[RunSee
     return runs
 
 
-def _backfilled(known: Known, now: Instant) -> Flow[Set[Slot]]:
+def _backfilled(known: WatcherState, now: Instant) -> Flow[Set[Slot]]:
     by_cell = {slot._replace(request=BACKFILL).cell: slot for slot in known.too_late(now)}
     found = yield from _load_runs(by_cell, now)
     return {slot for slot, run in found if run and run.record and run.record.succeeded}
@@ -223,7 +223,7 @@ def _doubts(now: Instant) -> Flow[Sequence[EffectSeen]]:
     return (yield from effects_in_doubt(pages)).effects
 
 
-def _note_recent(known: Known) -> Flow[None]:
+def _note_recent(known: WatcherState) -> Flow[None]:
     """Of jobs without a schedule that could be watched, the last runs."""
     if any(watched_rule(seen) is None for seen in known.jobs.values()):
         recent, _ = yield from read_runs(Scan("run/", "at", newest_first=True), SLICE)
@@ -275,7 +275,7 @@ NEAR: Final = 0.8
 """Runs that take this share of their timeout are near it."""
 
 
-def read_histories(known: Known, still_open: Iterable[RunSeen], now: Instant) -> Flow[None]:
+def read_histories(known: WatcherState, still_open: Iterable[RunSeen], now: Instant) -> Flow[None]:
     wanted = _wanted(known, still_open, now)
     old = [job for job in wanted if job not in known.took or now - known.took[job][0] > HISTORY_AGE]
     for job in old[:HISTORIES]:
@@ -284,7 +284,7 @@ def read_histories(known: Known, still_open: Iterable[RunSeen], now: Instant) ->
         known.took[job] = now, tuple(span for run in runs if (span := took(run)) is not None)
 
 
-def _wanted(known: Known, still_open: Iterable[RunSeen], now: Instant) -> list[str]:
+def _wanted(known: WatcherState, still_open: Iterable[RunSeen], now: Instant) -> list[str]:
     """Jobs that run for long just now, or whose last run came near its timeout."""
     running = {run.slot.job for run in still_open if (since := began(run)) is not None and now - since > LONG}
     near = {job for job, run in known.ended.items() if is_near(took(run), timeout(known.jobs.get(job)))}

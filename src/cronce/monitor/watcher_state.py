@@ -75,7 +75,7 @@ class Watched(NamedTuple):
     began: bool = False
 
 
-class Known:
+class WatcherState:
     """One thread's. Surveys add to it."""
 
     def __init__(self) -> None:

@@ -68,33 +68,33 @@ class Once:
         self._app, self._cron, self._caller, self._max_body = app, cron, caller, max_body
         self._methods = frozenset(method.upper() for method in methods)
         guard = cron.idempotent(name, key=lambda exchange: exchange.key, ttl=ttl, unsure=unsure, not_done=NotDone)
-        self._once: Callable[[Exchange], Awaitable[Any]] = guard(self._hand_on)
+        self._once: Callable[[HttpExchange], Awaitable[Any]] = guard(self._hand_on)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] not in self._methods:
             return await self._app(scope, receive, send)
         try:
             exchange = await self._admit(scope, receive, send)
-        except Refused as refusal:
+        except RefusedRequest as refusal:
             return await _send(send, *refusal.answer)
         if exchange is None:
             return await self._app(scope, receive, send)
         return await self._answer(exchange, send)
 
-    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> "Exchange | None":
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> "HttpExchange | None":
         """What is to be done once; None for a request without a key, which may be handed on as it is."""
         try:
             sent = read_headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
         except BadInput as problem:
-            raise Refused(400, "unreadable", str(problem)) from None
+            raise RefusedRequest(400, "unreadable", str(problem)) from None
         caller = self._caller(scope) if sent != Sent() else ""
         if sent.fence is not None and not await self._admits(_told(caller, sent.scope), sent.fence):
             detail = "a later run was here: whoever sends this has been taken over, and shall stop"
-            raise Refused(412, "overtaken", detail, scope=sent.scope, fence=str(sent.fence))
+            raise RefusedRequest(412, "overtaken", detail, scope=sent.scope, fence=str(sent.fence))
         if sent.key is None:
             return None
         body = await _body_of(receive, self._max_body)
-        return Exchange(_told(caller, sent.key), scope, body, receive, send)
+        return HttpExchange(_told(caller, sent.key), scope, body, receive, send)
 
     async def _admits(self, scope: str, fence: Fence) -> bool:
         try:
@@ -102,7 +102,7 @@ class Once:
         except StoreError as error:
             raise _refusal(error) from error
 
-    async def _answer(self, exchange: "Exchange", send: Send) -> None:
+    async def _answer(self, exchange: "HttpExchange", send: Send) -> None:
         try:
             record = await self._once(exchange)
         except Exception as error:
@@ -118,7 +118,7 @@ class Once:
             raise exchange.raised  # for the server, as if nobody had been between
         return None
 
-    async def _hand_on(self, exchange: "Exchange") -> dict[str, Any]:
+    async def _hand_on(self, exchange: "HttpExchange") -> dict[str, Any]:
         return await exchange.run(self._app)
 
 
@@ -130,7 +130,7 @@ class Doubtful(Exception):
     """The app says that it failed, or does not say what came of it."""
 
 
-class Exchange:
+class HttpExchange:
     """One request, and its answer as far as it was made. That is held back until it is on record, unless it is longer
     than a record may be: then it is sent as it comes, and not kept."""
 
@@ -205,10 +205,10 @@ async def _body_of(receive: Receive, longest: int) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refused(400, "cut short", "the request ended before its body did")
+            raise RefusedRequest(400, "cut short", "the request ended before its body did")
         body += message.get("body", b"")
         if len(body) > longest:
-            raise Refused(413, "too long", f"a request with an Idempotency-Key has {longest:,} bytes at most")
+            raise RefusedRequest(413, "too long", f"a request with an Idempotency-Key has {longest:,} bytes at most")
         if not message.get("more_body", False):
             return bytes(body)
 
@@ -240,7 +240,7 @@ def _recorded(record: Any, fingerprint: str) -> Answer:
         return 200, [(b"content-type", b"application/json"), replayed], json.dumps(record).encode()
     if record["print"] != fingerprint:
         detail = "this Idempotency-Key came with another request before: another path, or another body"
-        return Refused(422, "another request", detail).answer
+        return RefusedRequest(422, "another request", detail).answer
     headers = [(name.encode(), value.encode("latin-1")) for name, value in record.get("headers", ())]
     headers.append(replayed)
     if "body" not in record:
@@ -248,7 +248,7 @@ def _recorded(record: Any, fingerprint: str) -> Answer:
     return record["status"], headers, b64decode(record.get("body", ""))
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """The app is not asked: an answer for people and programs, in the form of RFC 9457. Nothing in it of who is at work
     where, or of what went wrong: that is for the receiver's own people, and in the log."""
 
@@ -261,17 +261,17 @@ class Refused(Exception):
         self.answer: Answer = (status, headers, json.dumps(problem).encode())
 
 
-def _refusal(error: Exception) -> Refused:
+def _refusal(error: Exception) -> RefusedRequest:
     match error:
         case InProgress():
-            return Refused(409, "in progress", "the same is at work just now: ask again", retry_after=1)
+            return RefusedRequest(409, "in progress", "the same is at work just now: ask again", retry_after=1)
         case InDoubt(name=name):
             LOGGER.warning("%s", error)
             detail = "it was begun, and nobody knows whether it was done: a person has to look"
-            return Refused(409, "in doubt", detail, effect=name)
+            return RefusedRequest(409, "in doubt", detail, effect=name)
         case StoreError():
             LOGGER.warning("%s", error)
             detail = "it cannot be found out whether this was done before: ask again"
-            return Refused(503, "unavailable", detail, retry_after=5)
+            return RefusedRequest(503, "unavailable", detail, retry_after=5)
         case _:
             raise error

@@ -23,7 +23,7 @@ LONGEST: Final = 1000
 Columns = Mapping[str, object]
 
 
-class Cursor(Protocol):
+class DatabaseCursor(Protocol):
     """Of a DB-API driver, of Django, or of any other that has these three."""
 
     @property
@@ -71,7 +71,9 @@ class Receiver:
         """What `put` and `update` need in a table of yours, for a migration."""
         return f"ALTER TABLE {self._name(table)} ADD COLUMN {self._name('fence')} {self.fence_type}"
 
-    def first(self, cursor: Cursor, key: str, *, table: str = "cronce_keys", column: str = "idempotency_key") -> bool:
+    def first(
+        self, cursor: DatabaseCursor, key: str, *, table: str = "cronce_keys", column: str = "idempotency_key"
+    ) -> bool:
         """Put the key on record. False says that it is there already: it was done before, so skip the effects.
 
         The table may be yours, such as job_results(job_run_id), if that column is unique and compares bytewise.
@@ -80,12 +82,12 @@ class Receiver:
         cursor.execute(statement, [_text("key", key)])
         return cursor.rowcount > 0
 
-    def admit(self, cursor: Cursor, scope: str, fence: Fence | str) -> bool:
+    def admit(self, cursor: DatabaseCursor, scope: str, fence: Fence | str) -> bool:
         """Whether nobody came later in this scope, whatever is written then. The highest fence stands in a table of its
         own, and its row is locked: one transaction of a scope at a time."""
         return self.put(cursor, "cronce_fences", {"scope": _text("scope", scope)}, {}, fence)
 
-    def put(self, cursor: Cursor, table: str, key: Columns, values: Columns, fence: Fence | str) -> bool:
+    def put(self, cursor: DatabaseCursor, table: str, key: Columns, values: Columns, fence: Fence | str) -> bool:
         """Insert the row with that unique key, or change it unless a later fence wrote it. False says that one did."""
         row = _row(key, values, fence)
         changes = ", ".join(f"{name} = excluded.{name}" for name in map(self._name, [*values, "fence"]))
@@ -97,7 +99,7 @@ class Receiver:
         cursor.execute(statement, [*row.values()])
         return self._wrote(cursor, table, key, fence)
 
-    def update(self, cursor: Cursor, table: str, key: Columns, values: Columns, fence: Fence | str) -> bool:
+    def update(self, cursor: DatabaseCursor, table: str, key: Columns, values: Columns, fence: Fence | str) -> bool:
         """Change the row with that key unless a later fence wrote it: a compare-and-swap. False says that one did, or
         that there is no such row."""
         written = _row({}, values, fence)
@@ -106,7 +108,7 @@ class Receiver:
         cursor.execute(statement, [*written.values(), *key.values(), str(fence)])
         return self._wrote(cursor, table, key, fence)
 
-    def _wrote(self, cursor: Cursor, _table: str, _key: Columns, _fence: Fence | str) -> bool:
+    def _wrote(self, cursor: DatabaseCursor, _table: str, _key: Columns, _fence: Fence | str) -> bool:
         """Whether the statement just executed wrote its row."""
         return cursor.rowcount > 0
 
@@ -152,7 +154,9 @@ class MySQL(Receiver):
     )
     _DUPLICATE: Final = 1062
 
-    def first(self, cursor: Cursor, key: str, *, table: str = "cronce_keys", column: str = "idempotency_key") -> bool:
+    def first(
+        self, cursor: DatabaseCursor, key: str, *, table: str = "cronce_keys", column: str = "idempotency_key"
+    ) -> bool:
         try:
             cursor.execute(self._insert(table, [column]), [_text("key", key)])
         except Exception as problem:  # it undoes this statement alone, and the transaction goes on
@@ -165,14 +169,14 @@ class MySQL(Receiver):
             return False
         return True
 
-    def put(self, cursor: Cursor, table: str, key: Columns, values: Columns, fence: Fence | str) -> bool:
+    def put(self, cursor: DatabaseCursor, table: str, key: Columns, values: Columns, fence: Fence | str) -> bool:
         row, written = _row(key, values, fence), _row({}, values, fence)
         changes = ", ".join(f"{name} = IF({self.predicate}, {self._mark}, {name})" for name in map(self._name, written))
         again = [part for value in written.values() for part in (str(fence), value)]
         cursor.execute(f"{self._insert(table, row)} ON DUPLICATE KEY UPDATE {changes}", [*row.values(), *again])
         return self._wrote(cursor, table, key, fence)
 
-    def _wrote(self, cursor: Cursor, table: str, key: Columns, fence: Fence | str) -> bool:
+    def _wrote(self, cursor: DatabaseCursor, table: str, key: Columns, fence: Fence | str) -> bool:
         """A locking read sees what is there; any other, what was there when the transaction began to read."""
         ours = f"{self._is(key)} AND {self._name('fence')} = {self._mark}"
         cursor.execute(f"SELECT 1 FROM {self._name(table)} WHERE {ours} FOR UPDATE", [*key.values(), str(fence)])  # noqa: S608

@@ -50,7 +50,7 @@ from cronce.stores.default import Chosen, choose, journal_directory, open_chosen
 
 if TYPE_CHECKING:
     from cronce.look import Look
-    from cronce.runtime.background import Background
+    from cronce.runtime.background import BackgroundWriter
     from cronce.runtime.effects.idempotent import Idempotent
     from cronce.runtime.election import Leader, Term
     from cronce.runtime.flow import Flow
@@ -85,7 +85,7 @@ class Cronce:
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
         self._notebook = Notebook()
         self._standby = Standby(self._clock)
-        self._background: Background | None = None
+        self._background: BackgroundWriter | None = None
         self._starting = threading.Lock()
         self.scheduler: Scheduler | None = None
         """The one that runs in this process, if any."""
@@ -394,12 +394,12 @@ class Cronce:
         background.add(beat)
         background.wait(beat)
 
-    def _in_background(self) -> "Background":
+    def _in_background(self) -> "BackgroundWriter":
         if self._background is None:
-            from cronce.runtime.background import Background  # noqa: PLC0415
+            from cronce.runtime.background import BackgroundWriter  # noqa: PLC0415
 
             with self._starting:
-                self._background = self._background or Background(self.at_work, self._clock)
+                self._background = self._background or BackgroundWriter(self.at_work, self._clock)
         return self._background
 
     # --- leaders ---

@@ -102,7 +102,7 @@ def write_notes(client: Client, notes: Sequence[Note], boot: Callable[[], Boot])
     return (yield from client.rewrite(notes[0].cell, made))
 
 
-class Background:
+class BackgroundWriter:
     """One per process; a forked child has none of its parent's."""
 
     def __init__(self, at_work: Callable[[], Keeper], clock: Clock) -> None:

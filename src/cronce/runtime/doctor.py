@@ -38,7 +38,7 @@ FAR_OFF: Final = timedelta(seconds=5)
 Open = Callable[[Chosen], Store]
 
 
-class Sample(NamedTuple):
+class ClockReading(NamedTuple):
     """One question to the store: how long it took, and by how much the store's clock was ahead of this machine's, at
     the middle of it."""
 
@@ -167,19 +167,19 @@ def time_zones(mixed: Mapping[str, str]) -> Iterator[Check]:
 # --- time ---
 
 
-def measured(store: Store, clock: Clock) -> list[Sample]:
+def measured(store: Store, clock: Clock) -> list[ClockReading]:
     return [_sample(store, clock) for _ in range(SAMPLES)]
 
 
-def _sample(store: Store, clock: Clock) -> Sample:
+def _sample(store: Store, clock: Clock) -> ClockReading:
     wall: Instant = clock.wall()
     began = clock.boot()
     now = store.load(["meta"]).now
     took = timedelta(seconds=clock.boot() - began)
-    return Sample(took, now - (wall + took / 2))
+    return ClockReading(took, now - (wall + took / 2))
 
 
-def round_trip(samples: Sequence[Sample]) -> Check:
+def round_trip(samples: Sequence[ClockReading]) -> Check:
     typical = timedelta(seconds=median(sample.took.total_seconds() for sample in samples))
     says = f"{_ms(typical)} for a question and its answer (the median of {len(samples)})"
     if typical >= SLOW:
@@ -187,7 +187,7 @@ def round_trip(samples: Sequence[Sample]) -> Check:
     return ok("round trip", says)
 
 
-def skew(samples: Sequence[Sample], traits: Traits) -> Check:
+def skew(samples: Sequence[ClockReading], traits: Traits) -> Check:
     """By the answer that was fastest: the store read its clock somewhere between question and answer."""
     best = min(samples, key=lambda sample: sample.took)
     own = traits.step + traits.skew

@@ -36,8 +36,7 @@ from cronce.runtime.desk import Desk
 from cronce.runtime.interrupt import Interrupt
 from cronce.runtime.keeper import NOT_RENEWED, Beat, Keeper, Lease, Look, Over, Tie
 from cronce.runtime.ledger import Grant, Refused
-from cronce.runtime.lock import Block, Gate, Holding, refusal, seconds_left
-from cronce.runtime.lock import Refused as NotYet
+from cronce.runtime.lock import Block, Gate, Holding, LockTaken, refusal, seconds_left
 from cronce.runtime.log import LOGGER
 from cronce.runtime.steps import Body, Do, Steps, take
 from cronce.schedule import format_duration, parse_duration
@@ -198,11 +197,11 @@ class Leader:
         with self._news:
             self._news.wait_for(lambda: self._wanted or self._keeper is None)
 
-    def sit(self, gate: Gate) -> Seat | NotYet:
+    def sit(self, gate: Gate) -> Seat | LockTaken:
         """A block's place under the term, if there is one."""
         with self._news:
             term = self.term
-            return NotYet(self.refused, LOOK) if term is None else Seat(term, gate)
+            return LockTaken(self.refused, LOOK) if term is None else Seat(term, gate)
 
     # --- as a keeper, and as a desk ---
 
@@ -386,8 +385,8 @@ class Elected(Block):
             raise
         return seat
 
-    def _try(self, desk: Leader, gate: Gate) -> Steps[Seat | NotYet]:
-        answer: Seat | NotYet = yield Do(partial(desk.sit, gate))
+    def _try(self, desk: Leader, gate: Gate) -> Steps[Seat | LockTaken]:
+        answer: Seat | LockTaken = yield Do(partial(desk.sit, gate))
         return answer
 
     def _release(self, _seat: Seat, desk: Leader) -> Steps[None]:

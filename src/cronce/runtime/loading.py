@@ -22,7 +22,7 @@ PROGRAM: Final = "__cronce_child__"
 """What a program's `__name__` is in a child."""
 
 
-class Place(NamedTuple):
+class FunctionLocation(NamedTuple):
     """Where another process finds a function: in a module, or in the file that was run as a program."""
 
     module: str
@@ -55,7 +55,7 @@ def loading() -> Iterator[None]:
         _loading = False
 
 
-def place_of(fn: Any) -> Place:
+def place_of(fn: Any) -> FunctionLocation:
     """Refused is what no other process could find: it would fail in every run."""
     module, qualname = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
     if not module or not qualname or "<" in qualname:
@@ -64,17 +64,17 @@ def place_of(fn: Any) -> Place:
             f" {qualname or repr(fn):.80} cannot be found that way. Define it with `def`, at the top level of a module"
         )
     if module not in ("__main__", PROGRAM):
-        return Place(module, qualname)
+        return FunctionLocation(module, qualname)
     program = sys.modules[module]
     file = getattr(program, "__file__", None)
     if not file or not os.path.isfile(file):  # noqa: PTH113
         raise BadInput(
             f"isolate=True runs {qualname} in another process, which cannot find what was typed in; put it in a file"
         )
-    return Place(module, qualname, os.path.abspath(file), program.__package__ or "")  # noqa: PTH100
+    return FunctionLocation(module, qualname, os.path.abspath(file), program.__package__ or "")  # noqa: PTH100
 
 
-def find(place: Place) -> Any:
+def find(place: FunctionLocation) -> Any:
     """The function, as its module has it: with its guard."""
     try:
         with loading():
@@ -99,7 +99,7 @@ def plain(found: Any) -> Any:
     return getattr(found, "fn", None) or unwrap(found)
 
 
-def _program(place: Place) -> ModuleType:
+def _program(place: FunctionLocation) -> ModuleType:
     """The program, as far as it comes; in the place of our own, which nobody asks for."""
     program = ModuleType(PROGRAM)
     program.__file__, program.__package__ = place.file, place.package

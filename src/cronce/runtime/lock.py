@@ -81,7 +81,7 @@ class Holding:
         self._lease.check()
 
 
-class Refused(NamedTuple):
+class LockTaken(NamedTuple):
     """Another has it: the error for whoever does not wait, and how many seconds to wait before the next try."""
 
     error: CronceError
@@ -133,7 +133,7 @@ class Block(ABC):
 
     @abstractmethod
     def _try(self, desk: Any, gate: Gate) -> Steps[Any]:
-        """Ask once: what is held, or `Refused`. `gate` is to be stopped when it ends."""
+        """Ask once: what is held, or `LockTaken`. `gate` is to be stopped when it ends."""
 
     @abstractmethod
     def _release(self, lease: Any, desk: Any) -> Steps[None]: ...
@@ -223,7 +223,7 @@ class Block(ABC):
         give_up = desk.clock.boot() + self._wait.total_seconds()
         while True:
             answer = yield from self._try(desk, gate)
-            if not isinstance(answer, Refused):
+            if not isinstance(answer, LockTaken):
                 yield from self._arrive(answer, desk)
                 return answer
             left = give_up - desk.clock.boot()
@@ -247,13 +247,13 @@ class Lock(Block):
         super().__init__(name, limits.wait, keeper)
         self._limits = limits
 
-    def _try(self, desk: Desk, gate: Gate) -> Steps[Lease | Refused]:
+    def _try(self, desk: Desk, gate: Gate) -> Steps[Lease | LockTaken]:
         answer = yield Do(desk.ledger.acquire(lock_cell(self.name), self._limits.lease, self._limits.at_least))
         if isinstance(answer, Grant):
             return self._lease(answer, desk, gate)
         error = refusal(answer, partial(LockHeld, self.name, final=self._limits.final), f"for the lock {self.name}")
         left = seconds_left(answer, desk)
-        return Refused(error, min(max(left, 0.01), LOOK))
+        return LockTaken(error, min(max(left, 0.01), LOOK))
 
     def _undo(self, lease: Lease, desk: Desk) -> Steps[None]:
         yield Do(desk.ledger.release([lease.grant]))

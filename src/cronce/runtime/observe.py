@@ -26,7 +26,7 @@ from cronce.protocol.commands import Closed, Held
 from cronce.protocol.notices import Beaten, Doubled, Observed, decode_observed, encode_notice
 from cronce.protocol.record import Outcome, decode
 from cronce.runtime.attempt import Ending, Work, describe
-from cronce.runtime.background import Background, Note, NoteWrite, Part
+from cronce.runtime.background import BackgroundWriter, Note, NoteWrite, Part
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, Duration, When
 from cronce.runtime.flow import Flow
@@ -58,7 +58,7 @@ class Observing(Protocol):
     def __call__(self, fn: Callable[P, R]) -> Callable[P, R]: ...
 
 
-class Refusal(NamedTuple):
+class ExtraCall(NamedTuple):
     """Why a call was one too many for its slot."""
 
     slot: str
@@ -69,7 +69,7 @@ class Observation(Note):
     """One call. Without a window it is told apart by its slot, and `refusal` says whether it was one too many."""
 
     def __init__(
-        self, name: str, boot: Boot, window: timedelta | None, *, key: str = "", refusal: Refusal | None = None
+        self, name: str, boot: Boot, window: timedelta | None, *, key: str = "", refusal: ExtraCall | None = None
     ) -> None:
         super().__init__(observed_cell(name), boot)
         self._window, self._key, self._refusal = window, key, refusal
@@ -147,7 +147,7 @@ def observer(
     name: str,
     window: Duration,
     key: Callable[..., object] | None,
-    background: Callable[[], Background],
+    background: Callable[[], BackgroundWriter],
     boot: Callable[[], Boot],
 ) -> Callable[[Callable[..., Any]], Any]:
     """What notes the calls of one function, and has no say in them. A call is noted as its body begins, and written
@@ -281,7 +281,7 @@ class ObservedCall(Part, Work):
         self,
         job: Declaration,
         when: When | Exception | None,
-        background: Background,
+        background: BackgroundWriter,
         at_work: Callable[[], Keeper],
         clock: Clock,
         *,
@@ -335,10 +335,10 @@ class ObservedCall(Part, Work):
             return None, True
         return Slot(self._job.name, at) if self._job.schedule is None else self._job.slot_at(at), False
 
-    def _note(self, refusal: Refusal | None) -> None:
+    def _note(self, refusal: ExtraCall | None) -> None:
         self._background.add(Observation(self._job.name, self._boot, None, refusal=refusal))
 
-    def _refusal(self, skipped: Skipped, call: Call) -> Refusal | None:
+    def _refusal(self, skipped: Skipped, call: Call) -> ExtraCall | None:
         """Why it was one too many, and who has it or had it; None: it was not. What failed and may be retried would
         not be refused."""
         if skipped.outcome and Outcome(skipped.outcome).is_failure and self._job.retries:
@@ -351,7 +351,7 @@ class ObservedCall(Part, Work):
             (cell,) = call.desk.store.load([call.slot.cell]).cells
             holder = decode(cell.value, cell.key).holder if cell.version else ""
         by = f", by {holder}" if holder and holder not in skipped.reason else ""
-        return Refusal(call.slot.key, f"though {skipped.reason}{by}")
+        return ExtraCall(call.slot.key, f"though {skipped.reason}{by}")
 
     def run(self, _run: Run) -> None:
         self._held = True

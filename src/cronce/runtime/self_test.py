@@ -38,7 +38,7 @@ NOT_A_STORE: Final = "do not use this store: slots would run more than once. Tel
 Answer = Grant | Refused | StoreError
 
 
-class Gate:
+class WriteBarrier:
     """A store where nobody's first write begins before everybody's: all have read by then, and none the others'."""
 
     def __init__(self, store: Store, all_here: threading.Barrier) -> None:
@@ -107,7 +107,7 @@ class SelfTest:
         answers: list[Answer] = []
 
         def claim(desk: Desk) -> None:
-            gate = Gate(desk.store, all_here)
+            gate = WriteBarrier(desk.store, all_here)
             try:
                 (answer,) = drive(desk.ledger.claim([self._wanted(place)]), gate, self._clock)
                 answers.append(answer)

@@ -20,10 +20,10 @@ from cronce.errors import BadInput, BadPolicy, LeaseLost, LockHeld, StoreUnavail
 from cronce.model import Boot, Fence
 from cronce.runtime.desk import holder_name
 from cronce.runtime.keeper import Beat, Over, Tie
-from cronce.runtime.lock import LOOK, Block, Gate, Holding, Limits, Refused
+from cronce.runtime.lock import LOOK, Block, Gate, Holding, Limits, LockTaken
 from cronce.runtime.steps import Do, Steps
 from cronce.stores import mask, scheme_of
-from cronce.stores.postgres.session import Session, key_of
+from cronce.stores.postgres.session import AdvisorySession, key_of
 
 BEAT: Final = 2.0
 """Seconds between two looks whether the session is still there; that the server hung up is seen at once."""
@@ -39,7 +39,7 @@ class SessionTie(Tie):
     """A lock that is held in a session."""
 
     def __init__(
-        self, name: str, key: int, session: Session, keeper: "SessionKeeper", told: Callable[[Over], None]
+        self, name: str, key: int, session: AdvisorySession, keeper: "SessionKeeper", told: Callable[[Over], None]
     ) -> None:
         super().__init__(told)
         self.name, self.key, self.session, self.keeper = name, key, session, keeper
@@ -85,7 +85,7 @@ class SessionKeeper:
         self._url = url
         self.clock = clock
         self.holder = holder_name(clock)
-        self._session: Session | None = None
+        self._session: AdvisorySession | None = None
         self._ties: dict[int, SessionTie] = {}
         self._asking = threading.Lock()
         self._watching = Beat("cronce-session", self.watch, clock)
@@ -135,13 +135,13 @@ class SessionKeeper:
                 self._tell()
                 self._hang_up_if_lost(tie.session)
 
-    def prove(self, session: Session) -> None:
+    def prove(self, session: AdvisorySession) -> None:
         """See whether the session is still there; if not, everybody is told."""
         with suppress(StoreUnavailable), self._asking:
             session.beat()
         self._tell()
 
-    def is_fresh(self, session: Session) -> bool:
+    def is_fresh(self, session: AdvisorySession) -> bool:
         return self.clock.boot() < session.proven + FRESH
 
     def close(self) -> None:
@@ -180,14 +180,14 @@ class SessionKeeper:
             if tie.session.lost:
                 tie.end(Over("lost", tie.session.lost))
 
-    def _connected(self) -> Session:
+    def _connected(self) -> AdvisorySession:
         if self._session is None or self._session.lost:
             if self._session is not None:
                 self._hang_up_if_lost(self._session)
-            self._session = Session(self._url, self.holder)
+            self._session = AdvisorySession(self._url, self.holder)
         return self._session
 
-    def _hang_up_if_lost(self, session: Session) -> None:
+    def _hang_up_if_lost(self, session: AdvisorySession) -> None:
         if session.lost and all(tie.session is not session for tie in self._held()):
             session.close()
 
@@ -203,9 +203,9 @@ class SessionLock(Block):
     def _holding(self, tie: SessionTie) -> SessionHolding:
         return SessionHolding(tie)
 
-    def _try(self, desk: SessionKeeper, gate: Gate) -> Steps[SessionTie | Refused]:
+    def _try(self, desk: SessionKeeper, gate: Gate) -> Steps[SessionTie | LockTaken]:
         answer = yield Do(partial(desk.acquire, self.name, self._key, lambda _over: gate.stop()))
-        return answer if isinstance(answer, SessionTie) else Refused(LockHeld(self.name, answer, None), LOOK)
+        return answer if isinstance(answer, SessionTie) else LockTaken(LockHeld(self.name, answer, None), LOOK)
 
     def _release(self, tie: SessionTie, desk: SessionKeeper) -> Steps[None]:
         yield Do(partial(desk.release, tie))

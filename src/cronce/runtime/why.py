@@ -15,7 +15,7 @@ from cronce.protocol.notices import Refusals, Refused, decode_refusals
 from cronce.protocol.record import STILL_RAN, TOO_LATE, Act, Outcome, Span, decode_turn
 from cronce.protocol.specs import after_forgetting
 from cronce.protocol.table import Row
-from cronce.runtime.effects.review import NONE, Survey, doubts, of_job, of_slot, survey
+from cronce.runtime.effects.review import NONE, EffectsSurvey, doubts, of_job, of_slot, survey
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Entry
 from cronce.runtime.operations import BACKFILL
@@ -96,7 +96,7 @@ class Story(NamedTuple):
     refused: tuple[Turned, ...]
     span: Span | None
     """Of a slot that is too old: why its job's floor rose past it; None: it is older than the job."""
-    effects: Survey = NONE
+    effects: EffectsSurvey = NONE
     """What its job function did once."""
     blocker: RunSeen | None = None
     """Of a slot that was skipped for a run that had not ended: that run, as it is now."""
@@ -118,7 +118,7 @@ class Why(NamedTuple):
     """How often each host was refused a slot of the job, ever."""
     carried: bool
     """Whether a live scheduler would run what is due of the job."""
-    effects: Survey | None = None
+    effects: EffectsSurvey | None = None
     """Which effects of all its slots are in doubt, or in progress; None where one slot was asked about."""
     journal: tuple[Entry, ...] = ()
     """What the machine of whoever asks could not tell the store yet."""
@@ -183,7 +183,7 @@ def _blocker(run: RunSeen) -> Flow[RunSeen | None]:
     return None
 
 
-def _effects(slot: Slot, run: RunSeen | None) -> Flow[Survey]:
+def _effects(slot: Slot, run: RunSeen | None) -> Flow[EffectsSurvey]:
     """By the key that the run goes by: a rerun makes the effects of its slot. And what it left in doubt on things."""
     if run is None or run.record is None:
         return NONE

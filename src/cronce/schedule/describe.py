@@ -33,7 +33,7 @@ class Several(NamedTuple):
     last: datetime
 
 
-class Change(NamedTuple):
+class ClockChange(NamedTuple):
     """One change of clocks, and what it does to a schedule."""
 
     shift: Shift
@@ -51,26 +51,26 @@ class Change(NamedTuple):
         return self.shift.before < self.shift.after
 
 
-def changes(cron: Cron, since: datetime, until: datetime) -> list[Change]:
+def changes(cron: Cron, since: datetime, until: datetime) -> list[ClockChange]:
     """The changes of its zone's clocks after `since`, up to `until`, each with what it does to the schedule."""
     return [_change(cron, shift) for shift in shifts(find_zone(cron.tz), since, until)]
 
 
-def _change(cron: Cron, shift: Shift) -> Change:
+def _change(cron: Cron, shift: Shift) -> ClockChange:
     wall = Cron(cron.expression)
     disputed = _between(wall, shift.low.replace(tzinfo=UTC), shift.high.replace(tzinfo=UTC))
     wildcard = is_wildcard(cron.expression)
     if disputed is None:
-        return Change(shift, wildcard, "none", None, None)
+        return ClockChange(shift, wildcard, "none", None, None)
     walls = Several(disputed.number, disputed.first.replace(tzinfo=None), disputed.last.replace(tzinfo=None))
     if shift.before > shift.after:
         width = shift.before - shift.after
         slots = _between(cron, shift.at - width, shift.at + width)
-        return Change(shift, wildcard, "twice" if wildcard or cron.fold == "both" else "once", walls, slots)
+        return ClockChange(shift, wildcard, "twice" if wildcard or cron.fold == "both" else "once", walls, slots)
     if wildcard or cron.gap == "skip":
-        return Change(shift, wildcard, "skipped", walls, None)
+        return ClockChange(shift, wildcard, "skipped", walls, None)
     end = shift.high.replace(tzinfo=UTC)
-    return Change(shift, wildcard, "moved", walls, Several(1, shift.at, shift.at), joins=_fires(wall, end))
+    return ClockChange(shift, wildcard, "moved", walls, Several(1, shift.at, shift.at), joins=_fires(wall, end))
 
 
 def _between(cron: Cron, start: datetime, end: datetime) -> Several | None:
@@ -379,7 +379,7 @@ def _ordinal(number: int) -> str:
 # --- when clocks change ---------------------------------------------------------------------------------------------
 
 
-def describe_change(change: Change) -> str:
+def describe_change(change: ClockChange) -> str:
     """What a change of clocks does to a schedule, in a sentence without a full stop."""
     if change.walls is None:
         return f"no slot falls into the {'gap' if change.is_gap else 'repeated time'}: nothing changes"
@@ -410,7 +410,7 @@ def _disputed(walls: Several) -> str:
     return f"{walls.number:,} times from {walls.first:{form}} to {walls.last:{form}}"
 
 
-def _slots(change: Change) -> str:
+def _slots(change: ClockChange) -> str:
     assert change.slots is not None
     number, *ends = change.slots
     shown = [f"{slot:%H:%M:%S}Z" for slot in ends]

@@ -36,7 +36,7 @@ from typing import Any, Final
 
 from cronce.errors import StoreUnavailable, StoreUnusable
 from cronce.model import EPOCH, Boot, Instant
-from cronce.stores.pool import Pool
+from cronce.stores.pool import ConnectionPool
 from cronce.value import NamedTuple
 
 Json = dict[str, Any]
@@ -55,7 +55,7 @@ class NoConnection(OSError):
         self.last: Final = failures[-1][1]
 
 
-class Question(NamedTuple):
+class JsonRequest(NamedTuple):
     """A request."""
 
     method: str
@@ -95,7 +95,7 @@ class HttpServer:
         self._endpoints = endpoints
         self._tls, self._via = tls, via
         self._first = 0
-        self._pool: Pool[HTTPConnection] = Pool(self.connect, _number, timeout)
+        self._pool: ConnectionPool[HTTPConnection] = ConnectionPool(self.connect, _number, timeout)
 
     def deadline(self) -> Boot:
         """When a call that begins now has taken long enough."""
@@ -104,7 +104,7 @@ class HttpServer:
     def close(self) -> None:
         self._pool.close()
 
-    def send(self, question: Question, deadline: Boot) -> Reply:
+    def send(self, question: JsonRequest, deadline: Boot) -> Reply:
         """One request. A server that gives no answer, or 5xx, may do so for long: the next one goes elsewhere."""
         if self.boot() >= deadline:
             raise StoreUnavailable(f"{self.shown}: not done within {self.timeout:g} s; too much goes on")
@@ -174,7 +174,7 @@ class HttpServer:
         return b"".join(pieces).decode(errors="replace")
 
 
-def ask(line: HTTPConnection, question: Question, seconds: float) -> HTTPResponse:
+def ask(line: HTTPConnection, question: JsonRequest, seconds: float) -> HTTPResponse:
     method, path, body, headers = question
     payload = None if body is None else json.dumps(body, separators=(",", ":")).encode()
     line.sock.settimeout(max(seconds, 0.001))

@@ -20,7 +20,7 @@ from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 
 
-class Source(Protocol):
+class NewsSource(Protocol):
     """A connection on which a server tells its news."""
 
     def fileno(self) -> int: ...
@@ -36,7 +36,7 @@ class Source(Protocol):
 class SocketListener:
     """Waits for a source to say something, or for another thread to ring."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: NewsSource) -> None:
         keep_alive(source.fileno())
         self._source = source
         self._process = os.getpid()

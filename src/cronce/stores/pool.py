@@ -15,19 +15,19 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from cronce.errors import StoreUnavailable
 
 
-class Line(Protocol):
+class PooledConnection(Protocol):
     """What a driver calls a connection."""
 
     def close(self) -> None: ...
 
 
-L = TypeVar("L", bound=Line)
+L = TypeVar("L", bound=PooledConnection)
 
 MOST: Final = 8
 """Lines that one process has open at most; a call on top of them waits for one."""
 
 
-class Pool(Generic[L]):
+class ConnectionPool(Generic[L]):
     """`connect` opens a line, `socket` is the number of its file. Within `patience` seconds one must come back."""
 
     def __init__(self, connect: Callable[[], L], socket: Callable[[L], int], patience: float, most: int = MOST) -> None:
@@ -128,7 +128,7 @@ class Borrowed(Generic[L]):
 
     __slots__ = ("_line", "_lock", "_pool")
 
-    def __init__(self, pool: Pool[L]) -> None:
+    def __init__(self, pool: ConnectionPool[L]) -> None:
         self._pool = pool
         self._lock = pool.lock
 
@@ -146,7 +146,7 @@ class Borrowed(Generic[L]):
 _PARENTS: Final[list[object]] = []
 """Lines that another process uses. They are kept, so that no destructor hangs up on it."""
 
-_POOLS: Final = weakref.WeakSet[Pool[Any]]()
+_POOLS: Final = weakref.WeakSet[ConnectionPool[Any]]()
 
 
 def _forked() -> None:

@@ -7,7 +7,7 @@ from cronce.protocol.commands import Asked, Closed
 from cronce.protocol.notices import Alert, Beats, Handled, Observed, Refusals, Refused, Stored
 from cronce.protocol.record import RELEASED, Act, Job, Past, Span
 from cronce.protocol.specs import read_spec
-from cronce.runtime.effects.review import STATES, EffectSeen, Survey
+from cronce.runtime.effects.review import STATES, EffectSeen, EffectsSurvey
 from cronce.runtime.operations import Stands
 from cronce.runtime.queries import HeldSeen, HolderSeen, JobLine, RunSeen
 from cronce.runtime.why import Story, Why
@@ -62,7 +62,7 @@ def _read(text: str) -> object:
     return found
 
 
-def survey_document(survey: Survey) -> dict[str, object]:
+def survey_document(survey: EffectsSurvey) -> dict[str, object]:
     """How many effects there are in each state, and some that are in doubt."""
     return {
         "counts": {state: survey.counts.get(state, 0) for state in STATES},

@@ -10,7 +10,7 @@ from cronce.protocol import record as written
 from cronce.protocol.record import LAPSED, MOST_LAPSED, Record, Span
 from cronce.protocol.specs import is_floor_ahead
 from cronce.protocol.store_clock import SET_CLOCK, closed_ahead
-from cronce.runtime.effects.review import STATES, Survey
+from cronce.runtime.effects.review import STATES, EffectsSurvey
 from cronce.runtime.journal import UnaskedCall, UnsaidEnd
 from cronce.runtime.process_notes import UNASKED
 from cronce.runtime.queries import JobSeen
@@ -399,7 +399,7 @@ def _end(end: str) -> str:
 # --- effects that are in doubt, and what to say of them ---
 
 
-def counted(survey: Survey) -> str:
+def counted(survey: EffectsSurvey) -> str:
     """3 done, 1,000 or more in doubt."""
     return ", ".join(
         f"{survey.counts[state]:,}{' or more' if state in survey.capped else ''} {state}"
@@ -423,7 +423,7 @@ def said_before(record: Record | None, verdict: str) -> str:
     return f"; already resolved {by}{when}" if before == verdict else f"; before, {before} was said {by}{when}"
 
 
-def tell_doubts(survey: Survey) -> Iterator[str]:
+def tell_doubts(survey: EffectsSurvey) -> Iterator[str]:
     """What is in doubt, why, and what to say of it. A key may hold anything that can be printed, so it is quoted."""
     for one in survey.doubtful:
         began = f", begun by {one.record.holder}" if one.record else ""

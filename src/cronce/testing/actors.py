@@ -29,7 +29,7 @@ from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.schedule import Schedule, due, slot_of
 from cronce.testing.database import ModelDatabase
-from cronce.testing.held_leases import Holds, Run
+from cronce.testing.held_leases import HeldLeases, HeldRun
 from cronce.testing.receivers import Way
 from cronce.testing.simulated_effects import TROUBLE, Deeds, Habit, handle
 from cronce.testing.takeovers import LOOK
@@ -41,7 +41,7 @@ LOCK = lock_cell("shared")
 
 
 @dataclass(frozen=True)
-class Plan:
+class JobVersion:
     """One version of a job as a process carries it."""
 
     job: str
@@ -59,17 +59,17 @@ class Plan:
 
 
 @dataclass
-class Cursor:
+class SchedulerCursor:
     """Up to where a scheduler thread has looked."""
 
     since: Instant | None = None
 
 
 @dataclass(eq=False)
-class Node(Holds):
+class SimulatedNode(HeldLeases):
     """A process of the world with its ledger and its threads."""
 
-    plans: dict[str, Plan]
+    plans: dict[str, JobVersion]
     threads: int = 1
     purges: bool = False
     stubborn: Random | None = None  # by whose dice bodies do not stop that were told to; without, all do
@@ -106,8 +106,8 @@ class Node(Holds):
                 yield from roster.beat(me, specs, self.process.boot(), ttl=BEAT)
             yield Sleep(self.world.random.uniform(1.5, 2.5))
 
-    def _schedule(self, plans: list[Plan]) -> Thread:
-        seen: dict[str, Cursor] = {plan.job: Cursor() for plan in plans}
+    def _schedule(self, plans: list[JobVersion]) -> Thread:
+        seen: dict[str, SchedulerCursor] = {plan.job: SchedulerCursor() for plan in plans}
         for tick in self._ticks(0.8, 2.0):
             yield tick
             for plan in plans:
@@ -116,7 +116,7 @@ class Node(Holds):
                 except StoreUnavailable:
                     continue
 
-    def _look(self, plan: Plan, cursor: Cursor) -> Flow[None]:
+    def _look(self, plan: JobVersion, cursor: SchedulerCursor) -> Flow[None]:
         """Claim what fell due since the last look, by the missed policy."""
         yield from self.ledger.jobs.learn(plan.job)
         known = self.ledger.know.job(plan.job)
@@ -141,7 +141,7 @@ class Node(Holds):
         if missed is None or has_a_say:  # else what was missed is not on record, and is found again
             cursor.since = min(again) - timedelta(seconds=1) if again else now
 
-    def _took(self, plan: Plan, reply: Grant | Refused) -> bool:
+    def _took(self, plan: JobVersion, reply: Grant | Refused) -> bool:
         """Start what was granted; whether to ask again is the answer."""
         if isinstance(reply, Grant):
             self.world.start(self.process, self._run(plan, reply))
@@ -191,10 +191,10 @@ class Node(Holds):
     def of_things(self) -> bool:
         return any(plan.habit.way is Way.THING for plan in self.plans.values())
 
-    def plan_of(self, cell: Cell) -> Plan:
+    def plan_of(self, cell: Cell) -> JobVersion:
         return self.plans[slot_of_cell(cell.key).job]
 
-    def _crontab(self, plan: Plan) -> Thread:
+    def _crontab(self, plan: JobVersion) -> Thread:
         """A crontab on this machine: fires by the machine's wall clock, knows nothing of the others."""
         while True:
             upcoming = plan.schedule.next(self.process.wall())
@@ -206,7 +206,7 @@ class Node(Holds):
                 return
             yield from self._fire(plan, at)
 
-    def _fire(self, plan: Plan, at: Instant) -> Thread:
+    def _fire(self, plan: JobVersion, at: Instant) -> Thread:
         for _ in range(20):
             try:
                 (reply,) = yield from self.ledger.claim([Wanted(Slot(plan.job, at), plan.terms)])
@@ -227,7 +227,7 @@ class Node(Holds):
 
     # --- bodies ---
 
-    def _run(self, plan: Plan, grant: Grant) -> Thread:
+    def _run(self, plan: JobVersion, grant: Grant) -> Thread:
         """A body from its grant to its end, with the effects that it makes."""
         run = self.held(grant)
         deeds = Deeds(self, self.referee.receivers, self.database, plan.habit, run.lease, self._making(run))
@@ -247,7 +247,7 @@ class Node(Holds):
         else:
             yield from self.end(run, outcome)
 
-    def _outcome(self, plan: Plan, run: Run, deeds: Deeds) -> Play[Outcome | None]:
+    def _outcome(self, plan: JobVersion, run: HeldRun, deeds: Deeds) -> Play[Outcome | None]:
         """Run the body; how it ended, or None if it does not say."""
         dice, failed = self.world.random, False
         try:
@@ -268,7 +268,7 @@ class Node(Holds):
         except DatabaseUnavailable:
             return None
 
-    def _work(self, plan: Plan, run: Run, deeds: Deeds) -> Play[bool]:
+    def _work(self, plan: JobVersion, run: HeldRun, deeds: Deeds) -> Play[bool]:
         """The body: it takes its time, and makes its effects meanwhile. Whether it could be trusted to the end."""
         dice, todo = self.world.random, deeds.todo()
         left = dice.uniform(*plan.body)
@@ -284,7 +284,7 @@ class Node(Holds):
                 yield from self.peril()
         return self.may_act(run)
 
-    def _go_on(self, run: Run) -> Play[None]:
+    def _go_on(self, run: HeldRun) -> Play[None]:
         """It was told to stop, and is in a call that cannot be interrupted: it acts no more, and does not end."""
         dice = self.stubborn
         if dice is None or dice.random() < 0.3:
@@ -295,7 +295,7 @@ class Node(Holds):
         run.body.stubborn = True
         yield Sleep(dice.uniform(5, 40))
 
-    def _making(self, run: Run) -> Callable[[str], None]:
+    def _making(self, run: HeldRun) -> Callable[[str], None]:
         def making(item: str) -> None:
             assert run.body is not None
             self.referee.makes(run.body, item)
@@ -329,7 +329,7 @@ class Node(Holds):
             if isinstance(grant, Grant) and self.begin(run := self.held(grant)):
                 yield from self._hold(run, dice.uniform(0.5, 15.0))
 
-    def _hold(self, run: Run, seconds: float) -> Thread:
+    def _hold(self, run: HeldRun, seconds: float) -> Thread:
         while seconds > 0 and self.may_act(run):
             yield Sleep(1.0)
             seconds -= 1.0

@@ -14,12 +14,12 @@ from cronce.protocol import record
 from cronce.protocol.codec import Decoder
 from cronce.protocol.terms import Terms
 from cronce.schedule import Every
-from cronce.testing.actors import Node, Plan
+from cronce.testing.actors import JobVersion, SimulatedNode
 from cronce.testing.people import by_hand
 from cronce.testing.receivers import WAYS, Way
 from cronce.testing.referee import TAKEOVERS, Referee, Rules
 from cronce.testing.simulated_effects import Habit
-from cronce.testing.world import Dump, How, Machine, Outage, Process, World
+from cronce.testing.world import Dump, How, Process, SimulatedMachine, SimulatedOutage, World
 
 BUSY: Final = 70.0
 """Seconds of faults; the length of the quiet while after them depends on the longest lease."""
@@ -52,17 +52,17 @@ KINDS: Final = (*FAULTS, *SITUATIONS)
 
 
 @dataclass(eq=False)
-class Stage:
+class ChaosWorld:
     """A world with its jobs and processes, and the hand that breaks things."""
 
     world: World
     referee: Referee
-    plans: dict[str, Plan]
+    plans: dict[str, JobVersion]
     forgets: bool
     purges: bool
     leaps: bool = False
     stubborn: Random | None = None
-    nodes: list[Node] = field(default_factory=list)
+    nodes: list[SimulatedNode] = field(default_factory=list)
     versions: int = 1
     started: int = 0
     stepped: float = -1000.0
@@ -71,20 +71,20 @@ class Stage:
 
     # --- processes ---
 
-    def spawn(self, machine: Machine, plans: dict[str, Plan] | None = None) -> Node:
+    def spawn(self, machine: SimulatedMachine, plans: dict[str, JobVersion] | None = None) -> SimulatedNode:
         self.started += 1
         process = Process(f"{machine.name}:{self.started}", machine, self.world)
         threads = self.world.random.choice([1, 1, 2])
         if threads == 2:
             self.world.faults["two threads"] += 1
-        node = Node(
+        node = SimulatedNode(
             self.world, self.referee, process, lambda: self.hit(node), plans or self.plans, threads, self.purges,
             self.stubborn,
         )  # fmt: skip
         self.nodes.append(node)
         return node
 
-    def alive(self) -> list[Node]:
+    def alive(self) -> list[SimulatedNode]:
         return [node for node in self.nodes if node.process.alive]
 
     # --- faults, one function each ---
@@ -92,23 +92,23 @@ class Stage:
     def crash(self) -> None:
         self._crash(self.world.random.choice(self.alive()))
 
-    def _crash(self, node: Node) -> None:
+    def _crash(self, node: SimulatedNode) -> None:
         self.world.fault("crash", node.process.name)
         node.process.alive = False
         self.world.after(self.world.random.uniform(0.5, 15), lambda: self._restart(node))
 
-    def hit(self, node: Node) -> None:
+    def hit(self, node: SimulatedNode) -> None:
         """Right in the middle of an effect."""
         self.world.faults["hit in an effect"] += 1
         (self._crash if self.world.random.random() < 0.5 else self._pause)(node)
 
-    def _restart(self, node: Node) -> None:
+    def _restart(self, node: SimulatedNode) -> None:
         self.spawn(node.process.machine, node.plans)
 
     def pause(self) -> None:
         self._pause(self.world.random.choice(self.alive()))
 
-    def _pause(self, node: Node) -> None:
+    def _pause(self, node: SimulatedNode) -> None:
         seconds = self.world.random.uniform(1, 25)
         self.world.fault("pause", f"{node.process.name} {seconds:.1f} s")
         node.process.pause(seconds)
@@ -131,7 +131,7 @@ class Stage:
     def outage(self) -> None:
         seconds = self.world.random.uniform(1, 20)
         how: How = self.world.random.choice(["silent", "refusing", "read-only"])
-        outage = Outage(self.world.real, self.world.real + seconds, how)
+        outage = SimulatedOutage(self.world.real, self.world.real + seconds, how)
         if outage.how != "read-only" and self.world.random.random() < 0.4:
             machine = self.world.random.choice(self.world.machines)
             self.world.fault("outage for one machine", f"{machine.name} {outage.how} {seconds:.1f} s")
@@ -151,7 +151,7 @@ class Stage:
         if not self.world.calm:
             seconds = self.world.random.uniform(2.2, 5)
             self.world.say(f"FAULT away for {seconds:.1f} s")
-            self.world.go_away(Outage(self.world.real, self.world.real + seconds, "refusing"))
+            self.world.go_away(SimulatedOutage(self.world.real, self.world.real + seconds, "refusing"))
 
     def step_store_clock(self) -> None:
         """All clocks are set right. Once in a while: two steps within one lease could cancel out between two
@@ -229,7 +229,7 @@ class Stage:
         else:
             self.world.after(self.world.random.uniform(1, 20), lambda: self._retire(before))
 
-    def _roll_back(self, node: Node, plans: dict[str, Plan]) -> None:
+    def _roll_back(self, node: SimulatedNode, plans: dict[str, JobVersion]) -> None:
         self.world.fault("roll-back")
         for other in self.alive():
             if other.plans is node.plans:
@@ -237,7 +237,7 @@ class Stage:
         self.plans = plans
         self.spawn(node.process.machine, plans)
 
-    def _retire(self, plans: dict[str, Plan]) -> None:
+    def _retire(self, plans: dict[str, JobVersion]) -> None:
         for node in self.alive():
             if node.plans is plans:
                 node.process.alive = False
@@ -288,7 +288,7 @@ def _period(world: World) -> Every:
     return Every(timedelta(seconds=world.random.choice([5, 7, 10, 15])))
 
 
-def _plan(world: World, name: str) -> Plan:
+def _plan(world: World, name: str) -> JobVersion:
     dice = world.random
     schedule = _period(world)
     period = schedule.span.total_seconds()
@@ -312,7 +312,7 @@ def _plan(world: World, name: str) -> Plan:
     habit = _habit(world, exclusive=terms.limit == 1)
     terms = terms._replace(joined=habit.way is Way.JOINED)
     body = (0.1, period * 0.4) if queues else (0.1, period * dice.choice([0.5, 1.5, 2.5]))
-    return Plan(name, schedule, terms, missed, body, dice.choice([0.0, 0.2]), outside, habit)
+    return JobVersion(name, schedule, terms, missed, body, dice.choice([0.0, 0.2]), outside, habit)
 
 
 def _habit(world: World, *, exclusive: bool) -> Habit:
@@ -326,12 +326,12 @@ OF_THINGS: Final = 16
 """Of so many worlds this one is about things: all its jobs come by the same ones, slot after slot."""
 
 
-def _on_things(plan: Plan) -> Plan:
+def _on_things(plan: JobVersion) -> JobVersion:
     habit = Habit(Way.THING, max(2, plan.habit.number))
     return replace(plan, habit=habit, terms=plan.terms._replace(joined=False))
 
 
-def stage(seed: int) -> Stage:
+def stage(seed: int) -> ChaosWorld:
     """A world from a seed: which store, which jobs, which processes, and which faults."""
     forgets = seed % 4 == 3
     world = World(seed, FORGETFUL if forgets else DURABLE)
@@ -346,7 +346,7 @@ def stage(seed: int) -> Stage:
         policies = (f"overlap={plan.terms.overlap}", f"missed={plan.missed}", f"on_lost={plan.terms.on_lost}")
         world.faults.update([*policies, "outside trigger" if plan.outside else "scheduler"])
     stubborn = Random(seed) if seed % 10 == 6 else None
-    stage = Stage(world, Referee(world, rules), plans, forgets, seed % 5 == 0, seed % 8 == 6, stubborn)
+    stage = ChaosWorld(world, Referee(world, rules), plans, forgets, seed % 5 == 0, seed % 8 == 6, stubborn)
     machines = [world.machine(f"m{number}") for number in range(world.random.choice([2, 3]))]
     for machine in machines:
         stage.spawn(machine)
@@ -355,19 +355,19 @@ def stage(seed: int) -> Stage:
     return stage
 
 
-def length(stage: Stage) -> float:
+def length(stage: ChaosWorld) -> float:
     """Purging takes a minute from announcing to deleting, so those worlds last longer."""
     return BUSY + (70.0 if stage.purges else 0.0)
 
 
-def play(seed: int) -> Stage:
+def play(seed: int) -> ChaosWorld:
     """Play one seed to its end; raises `Violation` when a promise is broken."""
     scene = stage(seed)
     play_out(scene)
     return scene
 
 
-def play_out(scene: Stage) -> None:
+def play_out(scene: ChaosWorld) -> None:
     """A while of faults, a quiet while, and the referee's last look. Each text that a cell holds is decoded once,
     however many processes read it."""
     once = patch.object(Decoder, "__call__", lru_cache(4096)(Decoder.__call__))
@@ -378,7 +378,7 @@ def play_out(scene: Stage) -> None:
         scene.world.end()
 
 
-def _play_out(scene: Stage) -> None:
+def _play_out(scene: ChaosWorld) -> None:
     world = scene.world
     world.run(length(scene))
     scene.calm_down()

@@ -865,7 +865,7 @@ def _wait_out(listener: Listener) -> bool:
 # --- races ----------------------------------------------------------------------------------------------------------
 
 
-class Attempt(NamedTuple):
+class ContractAttempt(NamedTuple):
     """What one racer was told about one cell."""
 
     by: str
@@ -883,7 +883,7 @@ class RaceContract(_Shelf):
     def test_of_many_threads_one_wins_each_cell(self, store: Store, other: Store) -> None:
         keys, start = [f"run/{number:03}" for number in range(self.CELLS)], threading.Barrier(self.THREADS)
 
-        def race(number: int) -> list[Attempt]:
+        def race(number: int) -> list[ContractAttempt]:
             start.wait(timeout=60)
             return contend((store, other)[number % 2], keys, f"thread {number}", batch=number % 4 * 8 + 1)
 
@@ -910,16 +910,16 @@ class RaceContract(_Shelf):
         assert cell_of(store, "turn").mark is Mark.FREE
 
 
-def contend(store: Store, keys: Sequence[str], name: str, *, batch: int = 1) -> list[Attempt]:
+def contend(store: Store, keys: Sequence[str], name: str, *, batch: int = 1) -> list[ContractAttempt]:
     """Claim every cell, so many in one call."""
     seen, attempts = store.load([]).epoch.seen, []
     for start in range(0, len(keys), batch):
         swapped = store.swap([claim(key, name) for key in keys[start : start + batch]], seen)
-        attempts += [Attempt(name, refused is None, cell) for refused, cell in swapped.verdicts]
+        attempts += [ContractAttempt(name, refused is None, cell) for refused, cell in swapped.verdicts]
     return attempts
 
 
-def check_race(keys: Sequence[str], racers: Sequence[Sequence[Attempt]], store: Store) -> None:
+def check_race(keys: Sequence[str], racers: Sequence[Sequence[ContractAttempt]], store: Store) -> None:
     attempts = [attempt for racer in racers for attempt in racer]
     won = sorted((attempt.cell.key, attempt.by) for attempt in attempts if attempt.won)
     final = load(store, *keys)
@@ -965,7 +965,7 @@ def _together(target: Callable[..., Any], *args: Any) -> Any:
     return target(*args)
 
 
-def _race(number: int, url: str, keys: Sequence[str]) -> list[Attempt]:
+def _race(number: int, url: str, keys: Sequence[str]) -> list[ContractAttempt]:
     store = open_store(url)
     try:
         return contend(store, keys, f"process {number}", batch=number % 3 * 7 + 1)

@@ -13,8 +13,8 @@ from cronce.errors import DatabaseUnavailable
 from cronce.model import Fence
 from cronce.runtime.transactions import drivers, fencing
 from cronce.runtime.transactions.connection import IDLE, LOOK, POSTGRESQL, READ, WAIT, Driver, Row, Talk
-from cronce.runtime.transactions.fencing import Committed, Found, short
-from cronce.testing.receivers import Effect
+from cronce.runtime.transactions.fencing import Committed, FencingRow, short
+from cronce.testing.receivers import ReceivedEffect
 from cronce.testing.world import Answer, Play, Post, Process, Sleep, World
 
 COMMIT: Final = "COMMIT"
@@ -30,7 +30,7 @@ class Error(Exception):
     """What a driver raises: every driver has a class of this name."""
 
 
-class Line(NamedTuple):
+class SimulatedRow(NamedTuple):
     """A row of the table."""
 
     fence: str
@@ -38,7 +38,7 @@ class Line(NamedTuple):
 
 
 @dataclass(eq=False)
-class Session:
+class SimulatedSession:
     """The server's end of a connection."""
 
     process: Process
@@ -47,26 +47,26 @@ class Session:
     over: bool = False
     busy: bool = False
     statements: int = 0
-    lines: dict[Key, Line] = field(default_factory=dict)
-    charges: list[Effect] = field(default_factory=list)
+    lines: dict[Key, SimulatedRow] = field(default_factory=dict)
+    charges: list[ReceivedEffect] = field(default_factory=list)
     locks: set[Key] = field(default_factory=set)
 
 
-class Waiting(NamedTuple):
+class WaitingSession(NamedTuple):
     key: Key
-    session: Session
+    session: SimulatedSession
     go_on: Callable[[], None]
 
 
-class Server:
-    def __init__(self, world: World, happens: Callable[[Effect], None]) -> None:
+class SimulatedDatabase:
+    def __init__(self, world: World, happens: Callable[[ReceivedEffect], None]) -> None:
         self._world, self._happens = world, happens
-        self.lines: dict[Key, Line] = {}
-        self._locks: dict[Key, Session] = {}
-        self._waiting: list[Waiting] = []
+        self.lines: dict[Key, SimulatedRow] = {}
+        self._locks: dict[Key, SimulatedSession] = {}
+        self._waiting: list[WaitingSession] = []
         self._down_until = 0.0
 
-    def hear(self, session: Session, statement: str, values: dict[str, Any], answer: Answer) -> None:
+    def hear(self, session: SimulatedSession, statement: str, values: dict[str, Any], answer: Answer) -> None:
         """A statement has arrived."""
         if self._world.real < self._down_until:
             return
@@ -80,11 +80,11 @@ class Server:
             self._do(session, statement, values, key, answer)
             return
         self._world.faults["lock waited for"] += 1
-        waiting = Waiting(key, session, lambda: self.hear(session, statement, values, answer))
+        waiting = WaitingSession(key, session, lambda: self.hear(session, statement, values, answer))
         self._waiting.append(waiting)
         self._world.after(WAIT, lambda: self._give_up(waiting, answer))
 
-    def _give_up(self, waiting: Waiting, answer: Answer) -> None:
+    def _give_up(self, waiting: WaitingSession, answer: Answer) -> None:
         if waiting in self._waiting:
             self._waiting.remove(waiting)
             self.end(waiting.session)
@@ -99,7 +99,9 @@ class Server:
         key = (values.get("slot", ""), "")
         return key if statement == f"{READ} FOR UPDATE" and key in self.lines else None
 
-    def _do(self, session: Session, statement: str, values: dict[str, Any], key: Key | None, answer: Answer) -> None:
+    def _do(
+        self, session: SimulatedSession, statement: str, values: dict[str, Any], key: Key | None, answer: Answer
+    ) -> None:
         if key is not None:
             self._locks[key] = session
             session.locks.add(key)
@@ -125,7 +127,7 @@ class Server:
         for session in list(self._locks.values()):
             self.end(session)
 
-    def _done(self, session: Session, statement: str, values: dict[str, Any]) -> list[Row]:
+    def _done(self, session: SimulatedSession, statement: str, values: dict[str, Any]) -> list[Row]:
         if statement == COMMIT:
             self._commit(session)
         elif statement == ROLLBACK:
@@ -144,30 +146,30 @@ class Server:
             self._write(session, statement, key, values)
         return []
 
-    def _line(self, session: Session, key: Key) -> Line | None:
+    def _line(self, session: SimulatedSession, key: Key) -> SimulatedRow | None:
         return session.lines.get(key) or self.lines.get(key)
 
-    def _write(self, session: Session, statement: str, key: Key, values: dict[str, Any]) -> None:
+    def _write(self, session: SimulatedSession, statement: str, key: Key, values: dict[str, Any]) -> None:
         line = self._line(session, key)
         if statement == POSTGRESQL.higher:
             if line is None or (not line.done and line.fence < values["fence"]):
-                session.lines[key] = Line(values["fence"], done=False)
+                session.lines[key] = SimulatedRow(values["fence"], done=False)
         elif key[1]:
             if line is not None:
                 raise Error("duplicate key value violates unique constraint")
-            session.lines[key] = Line(values["fence"], done=True)
+            session.lines[key] = SimulatedRow(values["fence"], done=True)
         elif line is not None:
             session.lines[key] = line._replace(done=True)
 
     # --- how a transaction ends ---
 
-    def _commit(self, session: Session) -> None:
+    def _commit(self, session: SimulatedSession) -> None:
         self.lines |= session.lines
         for effect in session.charges:
             self._happens(effect)
         self._forget(session)
 
-    def _forget(self, session: Session) -> None:
+    def _forget(self, session: SimulatedSession) -> None:
         session.lines, session.charges = {}, []
         session.open = session.limited = False
         freed, session.locks = session.locks, set()
@@ -178,12 +180,12 @@ class Server:
         for waiting in ready:
             self._world.after(0.0, waiting.go_on)
 
-    def end(self, session: Session) -> None:
+    def end(self, session: SimulatedSession) -> None:
         """The connection is gone, and with it what was not committed."""
         session.over = True
         self._forget(session)
 
-    def _watch_idle(self, session: Session, statements: int) -> None:
+    def _watch_idle(self, session: SimulatedSession, statements: int) -> None:
         """Cut off a session that says nothing more; whoever is dead says nothing more, with or without limits."""
 
         def look() -> None:
@@ -202,9 +204,9 @@ class Server:
 class Connection:
     """The client's end."""
 
-    def __init__(self, server: Server, process: Process, peril: Callable[[], Play[None]]) -> None:
+    def __init__(self, server: SimulatedDatabase, process: Process, peril: Callable[[], Play[None]]) -> None:
         self._server, self._world, self._peril = server, process.world, peril
-        self.session = Session(process)
+        self.session = SimulatedSession(process)
         self.broken = False
 
     def say(self, statement: str, **values: Any) -> Play[list[Row]]:
@@ -266,7 +268,7 @@ drivers.DRIVERS[f"{Connection.__module__}.{Connection.__qualname__}"] = ModelDri
 class ModelDatabase:
     """What `transactions.Database` is in production, for one process of this world."""
 
-    def __init__(self, server: Server, process: Process, peril: Callable[[], Play[None]]) -> None:
+    def __init__(self, server: SimulatedDatabase, process: Process, peril: Callable[[], Play[None]]) -> None:
         self._server, self._process, self._peril = server, process, peril
 
     def connect(self) -> Connection:
@@ -281,13 +283,13 @@ class ModelDatabase:
     def seal(self, key: str, fence: Fence) -> Play[bool]:
         return (yield from self._do(lambda driver: short(driver, fencing.higher(driver, key, f"{fence}+")))).done
 
-    def look(self, key: str, committed: Committed | None = None) -> Play[Found]:
+    def look(self, key: str, committed: Committed | None = None) -> Play[FencingRow]:
         return self._do(lambda driver: fencing.glance(driver, key, committed or Committed(key)))
 
-    def settled(self, key: str, committed: Committed) -> Play[Found]:
+    def settled(self, key: str, committed: Committed) -> Play[FencingRow]:
         return self._do(lambda driver: short(driver, fencing.settled(driver, key, committed)))
 
-    def _do(self, work: Callable[[Driver], Talk[Found]]) -> Play[Found]:
+    def _do(self, work: Callable[[Driver], Talk[FencingRow]]) -> Play[FencingRow]:
         conn = self.connect()
         try:
             return (yield from work(ModelDriver(conn)))

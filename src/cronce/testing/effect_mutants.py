@@ -235,7 +235,7 @@ def no_seal() -> Any:
         yield from ()
         return {}
 
-    return patch.object(actors.Node, "_sealed", sealed)
+    return patch.object(actors.SimulatedNode, "_sealed", sealed)
 
 
 def failed_without_asking() -> Any:

@@ -13,7 +13,7 @@ from cronce.protocol.record import Outcome
 from cronce.runtime.contact import patience
 from cronce.runtime.keeper import Lease, Over
 from cronce.runtime.ledger import Grant, Ledger
-from cronce.testing.referee import Body, Referee
+from cronce.testing.referee import BodySeen, Referee
 from cronce.testing.takeovers import RENEWAL
 from cronce.testing.world import Play, Process, Sleep, Thread, World
 
@@ -31,11 +31,11 @@ T = TypeVar("T")
 
 
 @dataclass(eq=False)
-class Run:
+class HeldRun:
     """What is held, and the body at work under it, once it is."""
 
     lease: Lease
-    body: Body | None = None
+    body: BodySeen | None = None
     told: bool = False  # another has it, or somebody asked: stop
     waits: float = 0.0  # until when the answer to its renewal is waited for
 
@@ -49,14 +49,14 @@ class Run:
 
 
 @dataclass(eq=False)
-class Holds:
+class HeldLeases:
     """A process of the world with its ledger, and its keeper."""
 
     world: World
     referee: Referee
     process: Process
     hit: Callable[[], None]  # it crashes, or is paused
-    runs: dict[str, Run] = field(default_factory=dict, init=False)
+    runs: dict[str, HeldRun] = field(default_factory=dict, init=False)
     asking: dict[str, float] = field(default_factory=dict, init=False)  # since when each of its threads asks the store
     stuck: dict[str, float] = field(default_factory=dict, init=False)  # until when it waited in vain
 
@@ -86,8 +86,8 @@ class Holds:
         self.runs.pop(grant.key, None)
         self.ledger.know.let_go(grant.fence)
 
-    def held(self, grant: Grant) -> Run:
-        run = self.runs[grant.key] = Run(Lease(grant, self.process, lambda _over: None))
+    def held(self, grant: Grant) -> HeldRun:
+        run = self.runs[grant.key] = HeldRun(Lease(grant, self.process, lambda _over: None))
         run.lease.renew_at = self.process.boot() + self._interval(grant)
         self.referee.takeovers.holders[grant.fence] = self
         if grant.slot is not None:
@@ -123,7 +123,7 @@ class Holds:
         run = self.runs.get(key)
         return self.process.alive and run is not None and run.grant.fence == fence and not run.told
 
-    def begin(self, run: Run) -> bool:
+    def begin(self, run: HeldRun) -> bool:
         grant = run.grant
         if run.told or not grant.trust.holds(self.process.boot()):
             self.let_go(grant)
@@ -133,14 +133,14 @@ class Holds:
         self.world.say("{} starts {} {}", self.process.name, grant.key, grant.fence)
         return True
 
-    def may_act(self, run: Run) -> bool:
+    def may_act(self, run: HeldRun) -> bool:
         if run.told or not run.grant.trust.holds(self.process.boot()):
             return False
         assert run.body is not None
         self.referee.acts(run.body, run.grant)
         return True
 
-    def end(self, run: Run, outcome: Outcome) -> Thread:
+    def end(self, run: HeldRun, outcome: Outcome) -> Thread:
         """Say how it ended until the store has heard it; the lease is renewed meanwhile."""
         for _ in range(100):
             finish = self.ledger.finish(run.grant, outcome, backoff=timedelta(seconds=1))
@@ -165,7 +165,7 @@ class Holds:
                     run.waits = boot + patience(run.grant.lease)
                 self.world.start(self.process, self._renew(runs))
 
-    def _renew(self, runs: list[Run]) -> Thread:
+    def _renew(self, runs: list[HeldRun]) -> Thread:
         self._renewing(runs, now=True)
         waits = [run.waits for run in runs]
         replies = yield from self.asks(RENEWAL, self.ledger.renew([run.grant for run in runs]))
@@ -177,7 +177,7 @@ class Holds:
             if run.waits == waited:  # else another asks by now
                 run.waits = 0.0
 
-    def _renewing(self, runs: list[Run], *, now: bool) -> None:
+    def _renewing(self, runs: list[HeldRun], *, now: bool) -> None:
         for run in runs:
             if run.body is not None:
                 run.body.renewing, run.body.renewed = now, self.world.real
@@ -187,7 +187,7 @@ class Holds:
         left = max(grant.trust.end - self.process.boot(), 0.0) / 3
         return min(renew_every(grant.lease, self.world.store.traits).total_seconds(), left)
 
-    def _kept(self, run: Run, reply: Grant | Stale | Unsure) -> None:
+    def _kept(self, run: HeldRun, reply: Grant | Stale | Unsure) -> None:
         if isinstance(reply, Grant):
             run.told = run.told or bool(reply.ask)
             if reply.trust.end < run.grant.trust.end:

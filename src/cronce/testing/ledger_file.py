@@ -16,7 +16,7 @@ NOTHING: Final = "-"
 """Stands where there is no slot or no fence. It sorts before every fence."""
 
 
-class Line(NamedTuple):
+class LedgerLine(NamedTuple):
     what: What
     who: str
     slot: str = NOTHING
@@ -38,18 +38,18 @@ class Book:
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
-    def write(self, line: Line) -> None:
+    def write(self, line: LedgerLine) -> None:
         os.write(self._file, f"{' '.join(map(str, line))}\n".encode())
 
 
-class Tail:
+class LedgerTail:
     """A file that others append to, read as it grows."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read = 0
 
-    def new(self) -> list[Line]:
+    def new(self) -> list[LedgerLine]:
         """The whole lines since the last look."""
         if not self._path.exists():
             return []
@@ -60,9 +60,9 @@ class Tail:
         return parse(whole.decode().splitlines())
 
 
-def by_slot(slots: Iterable[str], lines: Iterable[Line]) -> tuple[dict[str, list[Line]], int]:
+def by_slot(slots: Iterable[str], lines: Iterable[LedgerLine]) -> tuple[dict[str, list[LedgerLine]], int]:
     """What was written about each slot, and how many bodies started for none that anybody asked for."""
-    found: dict[str, list[Line]] = {slot: [] for slot in slots}
+    found: dict[str, list[LedgerLine]] = {slot: [] for slot in slots}
     astray = 0
     for line in lines:
         if line.slot in found:
@@ -72,11 +72,11 @@ def by_slot(slots: Iterable[str], lines: Iterable[Line]) -> tuple[dict[str, list
     return found, astray
 
 
-def parse(lines: Iterable[str]) -> list[Line]:
+def parse(lines: Iterable[str]) -> list[LedgerLine]:
     return [_line(text) for text in lines]
 
 
-def _line(text: str) -> Line:
+def _line(text: str) -> LedgerLine:
     word, who, slot, fence, attempt, when = text.split(" ")
     what: What = next(known for known in get_args(What) if known == word)
-    return Line(what, who, slot, fence, int(attempt), when)
+    return LedgerLine(what, who, slot, fence, int(attempt), when)

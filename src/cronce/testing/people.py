@@ -8,7 +8,7 @@ from cronce.protocol.commands import Queue, Resolve
 from cronce.protocol.record import decode, effects_key
 from cronce.runtime.operations import Operator
 from cronce.stores.base import Scan
-from cronce.testing.actors import Node
+from cronce.testing.actors import SimulatedNode
 from cronce.testing.receivers import Way
 from cronce.testing.simulated_effects import DONE_TO_THINGS
 from cronce.testing.world import Play, Thread
@@ -20,14 +20,14 @@ FORGOTTEN = (Way.KEY, Way.STEP, Way.JOINED)
 """Also when the store has forgotten what was done: the other side has not; or a step of before is in doubt."""
 
 
-def by_hand(node: Node) -> Thread:
+def by_hand(node: SimulatedNode) -> Thread:
     """Somebody looks into what is in doubt, then asks for another run of a slot: of one that goes on, if there is."""
     with suppress(StoreUnavailable):
         yield from _resolve(node)
         yield from _run_again(node)
 
 
-def _resolve(node: Node) -> Play[None]:
+def _resolve(node: SimulatedNode) -> Play[None]:
     page = yield from node.ledger.client.scan(Scan("effect/", mark=Mark.ATTENTION, limit=5))
     for cell in page.cells:
         job, at, number = cell.key.removeprefix("effect/").split("/")
@@ -42,7 +42,7 @@ def _resolve(node: Node) -> Play[None]:
             yield from node.ledger.resolve_effects([cell.key], Resolve(verdict, "by ann"))
 
 
-def _run_again(node: Node) -> Play[None]:
+def _run_again(node: SimulatedNode) -> Play[None]:
     page = yield from node.ledger.client.scan(Scan("run/", limit=50, newest_first=True))
     ways = FORGOTTEN if node.referee.forgot else REPEATABLE
     cells = [cell for cell in page.cells if node.plan_of(cell).habit.way in ways]

@@ -44,7 +44,7 @@ class Silence(Exception):
     """No answer: it may have happened, or not."""
 
 
-class Refused(Exception):
+class ReceiverRefused(Exception):
     """The receiver says that it did nothing."""
 
 
@@ -52,7 +52,7 @@ class Broken(Exception):
     """The receiver has trouble; it may have done it before that."""
 
 
-class Effect(NamedTuple):
+class ReceivedEffect(NamedTuple):
     """An effect on its way: which one it is, for the ledger, and what the other side is told."""
 
     way: Way
@@ -62,7 +62,7 @@ class Effect(NamedTuple):
     fence: Fence
 
 
-class Ledger:
+class ReceiverLedger:
     """What happened, in the order in which it did."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Ledger:
         self.out_of_order = 0
         self.again = 0
 
-    def enter(self, effect: Effect, order: int, *, ordered: bool, again: bool) -> None:
+    def enter(self, effect: ReceivedEffect, order: int, *, ordered: bool, again: bool) -> None:
         """`order` is the grant's place among all; `again`: a person wanted it to be done once more."""
         self.again += again and effect.item in self.times
         self.times[effect.item] += 1
@@ -90,7 +90,7 @@ class Receivers:
 
     def __init__(self, world: World, broken: Callable[[str, str], None]) -> None:
         self._world, self._broken = world, broken
-        self.ledgers: defaultdict[Way, Ledger] = defaultdict(Ledger)
+        self.ledgers: defaultdict[Way, ReceiverLedger] = defaultdict(ReceiverLedger)
         self.orders: dict[Fence, int] = {}
         self.unordered: set[str] = set()  # scopes in which runs may go on side by side
         self.wanted_again: set[str] = set()  # a person said so, of what is in doubt
@@ -100,17 +100,17 @@ class Receivers:
 
     # --- a message ---
 
-    def post(self, effect: Effect) -> Post:
+    def post(self, effect: ReceivedEffect) -> Post:
         silence = Silence(f"no answer about {effect.item}")
         return Post(lambda answer: self._deliver(effect, answer), silence, risk=2.0)
 
-    def _deliver(self, effect: Effect, answer: Answer) -> None:
+    def _deliver(self, effect: ReceivedEffect, answer: Answer) -> None:
         """Some requests are refused, and some fail when all is done."""
         if self._world.chance(0.02):
-            answer(Refused(effect.item))
+            answer(ReceiverRefused(effect.item))
         elif effect.way is Way.FENCE and effect.fence < self.highest.get(effect.scope, effect.fence):
             self._world.faults["lower fence refused"] += 1
-            answer(Refused(effect.item))
+            answer(ReceiverRefused(effect.item))
         elif effect.way is Way.KEY and effect.key in self.keys:
             self._world.faults["key known"] += 1
             answer(DONE)
@@ -120,7 +120,7 @@ class Receivers:
             self.happens(effect)
             answer(Broken(effect.item) if self._world.chance(0.01) else DONE)
 
-    def happens(self, effect: Effect) -> None:
+    def happens(self, effect: ReceivedEffect) -> None:
         """It is in the ledger, for good. What is promised of its way is judged at once."""
         self._world.say("HAPPENS {} {} {}", effect.item, effect.fence, effect.way)
         ledger, again = self.ledgers[effect.way], effect.item in self.wanted_again

@@ -16,7 +16,7 @@ from cronce.protocol.store_clock import SMALL
 from cronce.runtime.ledger import Grant
 from cronce.schedule import Schedule
 from cronce.stores.base import Swapped
-from cronce.testing.database import Server
+from cronce.testing.database import SimulatedDatabase
 from cronce.testing.receivers import Figures, Receivers, Way
 from cronce.testing.simulated_effects import DONE_TO_THINGS, TTL, Habit
 from cronce.testing.takeovers import RENEWAL, Takeovers
@@ -40,7 +40,7 @@ NUDGES: Final = timedelta(seconds=3)
 
 
 @dataclass(eq=False)
-class Body:
+class BodySeen:
     """A body that was started: while it trusts its grant it may act, unless it has ended or its process has died."""
 
     grant: Grant
@@ -58,7 +58,7 @@ class Body:
         return f"{self.process.name} under {self.grant.fence}"
 
 
-class Known(NamedTuple):
+class HandledMessage(NamedTuple):
     """Until when it is known that a message was handled, and when that was."""
 
     until: Instant
@@ -82,7 +82,7 @@ class Referee:
     def __init__(self, world: World, rules: dict[str, Rules]) -> None:
         self.world = world
         self.rules = rules
-        self.bodies: dict[str, list[Body]] = defaultdict(list)
+        self.bodies: dict[str, list[BodySeen]] = defaultdict(list)
         self.fences: dict[str, Fence] = {}
         self.granted: dict[Fence, Record] = {}
         self.failures: dict[str, int] = defaultdict(int)
@@ -98,10 +98,10 @@ class Referee:
         self.lives = 0
         self.rounds: Counter[str] = Counter()  # how often a message may have been handled, by the record
         self.messages: dict[Fence, str] = {}
-        self.handled: dict[str, Known] = {}
+        self.handled: dict[str, HandledMessage] = {}
         self.receivers = Receivers(world, self.broken)
         self.receivers.unordered = {job for job, rule in rules.items() if rule.turns != 1}
-        self.server = Server(world, self.receivers.happens)
+        self.server = SimulatedDatabase(world, self.receivers.happens)
         world.store.watch = self.saw_swap
         world.store.purged = self.saw_purge
         world.store.forgot = self.saw_loss
@@ -130,7 +130,7 @@ class Referee:
             if write.grant:
                 self._saw_grant(old, new, record, now)
             if kind == "once" and record.succeeded:
-                self.handled[new.key] = Known(self._known_until(new, now), self.world.real)
+                self.handled[new.key] = HandledMessage(self._known_until(new, now), self.world.real)
             if kind == "run":
                 self._saw_run(was, record, new)
                 if was is not None and was.is_running:
@@ -281,8 +281,8 @@ class Referee:
 
     # --- what the bodies did ---
 
-    def started(self, grant: Grant, process: Process) -> Body:
-        body = Body(grant, process)
+    def started(self, grant: Grant, process: Process) -> BodySeen:
+        body = BodySeen(grant, process)
         new = NUDGES if abs(self.world.store_leap) > SMALL else LEAP
         if grant.slot is not None and self.world.right_now() < grant.slot.at - new:
             self.broken("no slot starts before its instant", f"{grant.key} at {self.world.right_now()}")
@@ -294,7 +294,7 @@ class Referee:
         self._check_turns(body)
         return body
 
-    def acts(self, body: Body, grant: Grant) -> None:
+    def acts(self, body: BodySeen, grant: Grant) -> None:
         """A body that trusts its grant does something, or its trust was extended."""
         body.grant = grant
         if body.acting():
@@ -303,7 +303,7 @@ class Referee:
             if any(other.grant.fence > grant.fence for other in self.bodies[grant.key]):
                 self.broken("an overtaken run does not act", f"{grant.key}: {body}")
 
-    def makes(self, body: Body, item: str) -> None:
+    def makes(self, body: BodySeen, item: str) -> None:
         """A body makes a step, or has made it."""
         body.making = item
         if not item:
@@ -313,12 +313,12 @@ class Referee:
                 if other is not body and other.making == item and other.acting():
                     self.broken("a step is at one run at a time", f"{item}: {body} and {other}")
 
-    def trust_extended(self, body: Body, grant: Grant) -> None:
+    def trust_extended(self, body: BodySeen, grant: Grant) -> None:
         boot = body.process.boot()
         if grant.trust.holds(boot) and not body.grant.trust.holds(boot):
             self.broken("trust never returns", f"{grant.key}: {body}")
 
-    def _check_nobody_acts(self, key: str, promise: str, but: Body | None = None) -> None:
+    def _check_nobody_acts(self, key: str, promise: str, but: BodySeen | None = None) -> None:
         for other in self.bodies[key]:
             if other is not but and other.acting():
                 self.broken(promise, f"{key}: {other} acts too")
@@ -335,7 +335,7 @@ class Referee:
             if runs and awake and not lately:
                 self.broken("what does not stop keeps its turn", f"{run.key}: {body}, renewed at {body.renewed:.1f}")
 
-    def _check_starts(self, body: Body) -> None:
+    def _check_starts(self, body: BodySeen) -> None:
         """After a grant under skip, another start needs a failure on record; and each start needs its own grant."""
         key, earlier = body.grant.key, self.bodies[body.grant.key]
         once = [other for other in earlier if self.granted[other.grant.fence].on_lost == "skip"]
@@ -344,7 +344,7 @@ class Referee:
         if any(other.grant.fence == body.grant.fence for other in earlier):
             self.broken("a start needs a grant of its own", f"{key}: {body}")
 
-    def _check_turns(self, body: Body) -> None:
+    def _check_turns(self, body: BodySeen) -> None:
         slot = body.grant.slot
         if slot is None or not self.rules[slot.job].turns:
             return

@@ -26,7 +26,7 @@ from cronce.runtime.queries import jobs
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.testing.child_processes import Crew
-from cronce.testing.ledger_file import Book, Line, Tail
+from cronce.testing.ledger_file import Book, LedgerLine, LedgerTail
 from cronce.value import NamedTuple
 
 PATIENCE: Final = 30.0
@@ -62,8 +62,8 @@ def rehearse(app: str, *, processes: int = 2, seconds: float = 5.0, url: str = "
 
 
 def _rehearsed(app: str, processes: int, seconds: float, url: str, place: Path) -> Rehearsal:
-    crew, tail = Crew(__name__, lambda name: place / f"{name}.log"), Tail(place / "book")
-    lines: list[Line] = []
+    crew, tail = Crew(__name__, lambda name: place / f"{name}.log"), LedgerTail(place / "book")
+    lines: list[LedgerLine] = []
     try:
         for number in range(1, processes + 1):
             crew.start(f"process-{number}", app, url, str(place / "book"), f"process-{number}")
@@ -78,7 +78,7 @@ def _rehearsed(app: str, processes: int, seconds: float, url: str, place: Path) 
     return _counted(lines, _not_on_record(url, began, ended))
 
 
-def _ready(tail: Tail, lines: list[Line]) -> int:
+def _ready(tail: LedgerTail, lines: list[LedgerLine]) -> int:
     lines += tail.new()
     return sum(line.what == "ready" for line in lines)
 
@@ -96,7 +96,7 @@ def _now(url: str) -> Instant:
         return store.load([]).now
 
 
-def _counted(lines: Sequence[Line], not_on_record: Sequence[str]) -> Rehearsal:
+def _counted(lines: Sequence[LedgerLine], not_on_record: Sequence[str]) -> Rehearsal:
     starts = [line for line in lines if line.what == "start"]
     attempts = Counter((line.slot, line.attempt) for line in starts)
     ran = Counter(line.slot for line in starts)
@@ -130,7 +130,7 @@ def _play(app: str, url: str, book: str, name: str) -> None:
         cron.works[job] = partial(_noted, work, written, name)
     with cron.start() as scheduler:
         scheduler.wait_ready()
-        written.write(Line("ready", name))
+        written.write(LedgerLine("ready", name))
         sys.stdin.read()
 
 
@@ -139,7 +139,7 @@ def _noted(make: Callable[[], Work], book: Book, name: str) -> Work:
     original = work.run
 
     def run(run: Any) -> Any:
-        book.write(Line("start", name, run.key, str(run.fence), run.attempt))
+        book.write(LedgerLine("start", name, run.key, str(run.fence), run.attempt))
         return original(run)
 
     work.run = run

@@ -12,22 +12,21 @@ from cronce.errors import CronceError, InDoubt, StoreUnavailable
 from cronce.model import Fence, once_cell
 from cronce.protocol.record import effects_key
 from cronce.runtime.desk import Desk
-from cronce.runtime.effects.once import Effect as EffectOnce
-from cronce.runtime.effects.once import How, once
+from cronce.runtime.effects.once import Effect, How, once
 from cronce.runtime.effects.steps import Cursor, Target, UnderRun, of_slot, of_thing
 from cronce.runtime.keeper import Lease
 from cronce.runtime.ledger import Begin, Grant, Ledger
 from cronce.runtime.steps import Body, Do, Nap, Steps
 from cronce.runtime.transactions import Committed, Database, Transaction
-from cronce.runtime.transactions.fencing import Found
+from cronce.runtime.transactions.fencing import FencingRow
 from cronce.runtime.unfinished import Unfinished
 from cronce.testing.database import CHARGE, Connection, Error, ModelDatabase
-from cronce.testing.receivers import Broken, Effect, Receivers, Refused, Silence, Way
+from cronce.testing.receivers import Broken, ReceivedEffect, ReceiverRefused, Receivers, Silence, Way
 from cronce.testing.world import Play, Process, Sleep, World
 
 T = TypeVar("T")
 
-TROUBLE: Final = (CronceError, Silence, Refused, Broken, Error)
+TROUBLE: Final = (CronceError, Silence, ReceiverRefused, Broken, Error)
 """What a body may raise."""
 
 
@@ -107,7 +106,7 @@ class Deeds:
 
     def todo(self) -> list[Callable[[], Play[Any]]]:
         """What the body does, piece by piece."""
-        how = How("retry" if self.habit.way is Way.KEY else "raise", (Refused,))
+        how = How("retry" if self.habit.way is Way.KEY else "raise", (ReceiverRefused,))
         items = self.habit.items(self.key)
         deeds: list[Callable[[], Play[Any]]]
         match self.habit.way:
@@ -144,7 +143,7 @@ class Deeds:
     def _send(self, item: str, key: str) -> Play[str]:
         yield from self.doer.peril()
         yield Sleep(self.doer.world.random.choice([0.1, 0.2, 2.0]) * self.doer.world.random.random())
-        answer: str = yield self.receivers.post(Effect(self.habit.way, item, self.job, key, self.fence))
+        answer: str = yield self.receivers.post(ReceivedEffect(self.habit.way, item, self.job, key, self.fence))
         yield from self.doer.peril()
         return answer
 
@@ -184,12 +183,12 @@ class Deeds:
     def _transaction(self, item: str, is_step: bool) -> Play[None]:
         conn = self.database.connect()
         step = item.rpartition("/")[2] if is_step else ""
-        transaction = Joined(cast(Database, self.database), self, conn, step)
+        transaction = SimulatedTransaction(cast(Database, self.database), self, conn, step)
         try:
             yield from transaction._enter(asynchronous=False)
             try:
                 yield from self.doer.peril()
-                effect = Effect(Way.JOINED, item, self.job, self.key, self.fence)
+                effect = ReceivedEffect(Way.JOINED, item, self.job, self.key, self.fence)
                 yield from conn.say(CHARGE, item=effect)
                 yield Sleep(self.doer.world.random.uniform(0.01, 0.2))
                 yield from self.doer.peril()
@@ -201,18 +200,18 @@ class Deeds:
             conn.close()
 
 
-class Joined(Transaction[Connection]):
+class SimulatedTransaction(Transaction[Connection]):
     """Its questions take their time in this world."""
 
-    def _asked(self, ask: Callable[[str, Committed], Any]) -> Play[Found]:
-        found: Found = yield from ask(self._run.key, self._committed)
+    def _asked(self, ask: Callable[[str, Committed], Any]) -> Play[FencingRow]:
+        found: FencingRow = yield from ask(self._run.key, self._committed)
         return found
 
 
 # --- for each message of a queue ------------------------------------------------------------------------------------
 
 
-class UnderKey:
+class SimulatedUnderKey:
     """The lease of a key, renewed with the others of its process."""
 
     def __init__(self, doer: Doer) -> None:
@@ -245,19 +244,19 @@ class UnderKey:
 
 def handle(doer: Doer, receivers: Receivers, message: str, began: Callable[[Fence], str]) -> Play[Any]:
     """What a consumer does with a message. `began` tells which one it is, of those that may happen with this key."""
-    under = UnderKey(doer)
+    under = SimulatedUnderKey(doer)
 
     def work() -> Play[Any]:
         assert under._lease is not None
         fence = under._lease.grant.fence
         yield from doer.peril()
         yield Sleep(doer.world.random.uniform(0.01, 2.0))
-        answer = yield receivers.post(Effect(Way.MESSAGE, began(fence), message, message, fence))
+        answer = yield receivers.post(ReceivedEffect(Way.MESSAGE, began(fence), message, message, fence))
         yield from doer.peril()
         return answer
 
     begin = Begin(once_cell(MAIL, message), doer.ledger.nonce(), MESSAGE_LEASE, keep=TTL)
-    return taken(once(EffectOnce(message, begin, work), How("raise", (Refused,)), under))
+    return taken(once(Effect(message, begin, work), How("raise", (ReceiverRefused,)), under))
 
 
 # --- taking the steps of the real code, in this world ---------------------------------------------------------------

@@ -32,7 +32,7 @@ AT_NEXT_LOOK: Final = 3.0
 decode = lru_cache(1000)(decode_record)
 
 
-class Holder(Protocol):
+class HolderSeenByReferee(Protocol):
     """A process that was granted something, and may act on what others left."""
 
     process: Process
@@ -58,7 +58,7 @@ class Takeovers:
         """Seconds, by grant and by who could have acted on it."""
         self._ripe: defaultdict[tuple[str, Fence, str], float] = defaultdict(float)
         """Seconds of them in which enough was heard."""
-        self.holders: dict[Fence, Holder] = {}
+        self.holders: dict[Fence, HolderSeenByReferee] = {}
 
     def saw(self, old: Cell, record: Record) -> None:
         """A run that went on was written. Nobody acts on the silence of a holder that could speak for a second; nor, if
@@ -85,7 +85,7 @@ class Takeovers:
         if outage.until - outage.since >= NOTICED and outage.until <= real < outage.until + PIECE and not late:
             self._broken("after an outage holders are heard", f"{key}, {real - outage.until:.2f} s after it")
 
-    def look(self, holders: Iterable[Holder], seconds: float) -> None:
+    def look(self, holders: Iterable[HolderSeenByReferee], seconds: float) -> None:
         """Whose holder is gone is taken over, or closed as lost, within the hearing and some seconds of contact. Where
         the user's database is asked first, it may be away."""
         now, base = self._world.store_now(), self._world.store.dump()[1].base
@@ -99,7 +99,7 @@ class Takeovers:
                 for other in holders:
                     self._wait(cell, record, other, seconds)
 
-    def _wait(self, cell: Cell, record: Record, other: Holder, seconds: float) -> None:
+    def _wait(self, cell: Cell, record: Record, other: HolderSeenByReferee, seconds: float) -> None:
         """Who doubts the store's clock takes nobody over, however evenly it runs since: who began in a leap has seen no
         other. Who hung in a call was out of contact. What it had heard counts, but there must be a piece of contact
         just now, too (`lease.heard`): it has that and some seconds more, each time."""
@@ -116,10 +116,10 @@ class Takeovers:
         if is_late and self._in_contact(other):
             self._broken("the dead are taken over soon", f"{key} of {record.holder}, but not by {process.name}")
 
-    def _in_contact(self, other: Holder) -> bool:
+    def _in_contact(self, other: HolderSeenByReferee) -> bool:
         return self._world.real - other.hung_until(LOOK) > ABLE + PIECE + SOON
 
-    def _check_sum(self, cell: Cell, record: Record, other: Holder, seconds: float) -> None:
+    def _check_sum(self, cell: Cell, record: Record, other: HolderSeenByReferee, seconds: float) -> None:
         """What was heard adds up over the pieces of contact: once it is enough, whoever looks acts."""
         know, name = other.ledger.know, other.process.name
         assert cell.fence is not None

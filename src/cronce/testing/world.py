@@ -68,32 +68,32 @@ Thread = Play[None]
 How = Literal["silent", "refusing", "read-only"]
 
 
-class Outage(NamedTuple):
+class SimulatedOutage(NamedTuple):
     """From when to when the store is away: it is silent, refuses calls, or refuses to write."""
 
     since: float = 0.0
     until: float = 0.0
     how: How = "silent"
 
-    def over_by(self, real: float) -> "Outage":
+    def over_by(self, real: float) -> "SimulatedOutage":
         return self._replace(until=min(self.until, real))
 
     def refuses(self, real: float, request: Request) -> bool:
         return real < self.until and (self.how != "read-only" or isinstance(request, Swap | Purge))
 
 
-NO_OUTAGE: Final = Outage()
+NO_OUTAGE: Final = SimulatedOutage()
 
 
 @dataclass(eq=False)
-class Machine:
+class SimulatedMachine:
     """A host: its boot clock drifts, its wall clock is off, and it can be suspended."""
 
     name: str
     rate: float
     boot_offset: float
     wall_offset: timedelta
-    outage: Outage = NO_OUTAGE  # of the way from here to the store
+    outage: SimulatedOutage = NO_OUTAGE  # of the way from here to the store
     suspended: float = 0.0  # seconds spent in suspend: only a clock that stops there notices
 
 
@@ -102,7 +102,7 @@ class Process:
     """A process on a machine. It gets no time while paused; when dead, never again."""
 
     name: str
-    machine: Machine
+    machine: SimulatedMachine
     world: "World"
     alive: bool = True
     paused_until: float = 0.0
@@ -195,7 +195,7 @@ class World:
         self.store_offset = 0.0
         self.store_leap = timedelta(0)  # it is wrong by so much, for a while
         self.wall_offset = 0.0  # of all machines
-        self.machines: list[Machine] = []
+        self.machines: list[SimulatedMachine] = []
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._threads: list[Thread] = []
@@ -240,7 +240,7 @@ class World:
         self.faults[kind] += 1
         self.say("FAULT {} {}", kind, what)
 
-    def go_away(self, outage: Outage) -> None:
+    def go_away(self, outage: SimulatedOutage) -> None:
         """The store is away for everybody. If it is away already, it stays so as it is, and for as long at least."""
         before = self.outage
         goes_on = self.real < before.until
@@ -254,8 +254,8 @@ class World:
 
     # --- machines ---
 
-    def machine(self, name: str) -> Machine:
-        machine = Machine(
+    def machine(self, name: str) -> SimulatedMachine:
+        machine = SimulatedMachine(
             name,
             rate=1.0 + self.random.uniform(-0.015, 0.015),
             boot_offset=self.random.uniform(100, 100_000),

@@ -38,7 +38,7 @@ class Deed(NamedTuple):
     ended: float
 
 
-class Orders(NamedTuple):
+class SchedulerOrders(NamedTuple):
     """What schedulers can be told beside signals. Whoever drains may find the store busy: then it says False."""
 
     drain: Callable[[str], bool]
@@ -62,11 +62,11 @@ class Props(NamedTuple):
     """What restarts or empties the store."""
     file: str | None = None
     """The store's, if it is a file that can be locked."""
-    orders: Orders | None = None
+    orders: SchedulerOrders | None = None
     """If the processes are schedulers."""
 
 
-class Means:
+class FaultActions:
     def __init__(self, props: Props, clock: Clock) -> None:
         self._props, self._clock = props, clock
         self._lock: sqlite3.Connection | None = None

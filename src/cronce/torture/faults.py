@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from cronce.clock import Clock
-from cronce.testing.ledger_file import Line
-from cronce.torture.fault_actions import ENDINGS, Deed, Hook, Means, Props
+from cronce.testing.ledger_file import LedgerLine
+from cronce.torture.fault_actions import ENDINGS, Deed, FaultActions, Hook, Props
 from cronce.torture.plan import DEPLOYS, Fault, Kind
 
 EVERYBODY: Final = ""
@@ -21,7 +21,7 @@ DEATHS: Final[tuple[Kind, ...]] = ("kill", "pause", *ENDINGS)
 class Faults:
     def __init__(self, names: Iterable[str], props: Props, clock: Clock) -> None:
         self._names, self._props, self._clock = tuple(names), props, clock
-        self._means = Means(props, clock)
+        self._means = FaultActions(props, clock)
         self.deeds: list[Deed] = []
         self._waiting: list[Fault] = []
         self._rolling: list[tuple[Kind, str]] = []
@@ -42,7 +42,7 @@ class Faults:
         """Their times count from `zero` on the boot clock."""
         self._waiting, self._zero = list(faults), zero
 
-    def look(self, new: Iterable[Line]) -> None:
+    def look(self, new: Iterable[LedgerLine]) -> None:
         """Do what is due."""
         for line in new:
             self._follow(line)
@@ -73,7 +73,7 @@ class Faults:
 
     # --- who ---
 
-    def _follow(self, line: Line) -> None:
+    def _follow(self, line: LedgerLine) -> None:
         bodies = self._bodies[line.who]
         if line.what == "start":
             bodies.add((line.slot, line.fence))

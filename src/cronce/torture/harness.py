@@ -23,16 +23,16 @@ from cronce.stores import mask, open_store, scheme_of
 from cronce.stores.base import Store
 from cronce.stores.sqlite import locate
 from cronce.testing.child_processes import Crew
-from cronce.testing.ledger_file import NOTHING, Line, Tail
-from cronce.torture.fault_actions import Deed, Hook, Orders, Props
+from cronce.testing.ledger_file import NOTHING, LedgerLine, LedgerTail
+from cronce.torture.fault_actions import Deed, Hook, Props, SchedulerOrders
 from cronce.torture.faults import COLOURS, Faults
 from cronce.torture.own_jobs import refuse_live, tasks_of
 from cronce.torture.plan import Kind, plan
 from cronce.torture.proxy import Link, Proxy
 from cronce.torture.route import address, through
-from cronce.torture.store_contents import Shelf
-from cronce.torture.verdict import OnRecord, Verdict
-from cronce.torture.worker import EVERY, Order, Task
+from cronce.torture.store_contents import StoreContents
+from cronce.torture.verdict import TortureRecord, TortureVerdict
+from cronce.torture.worker import EVERY, Order, TortureTask
 from cronce.value import NamedTuple
 
 SKEWS: Final = (0.4, -5.0, 5.0, -0.4, 0.0, 0.0)
@@ -73,7 +73,7 @@ NOTE: Final = 1.0
 GRACE: Final = 10.0
 
 
-class Settings(NamedTuple):
+class TortureSettings(NamedTuple):
     url: str
     seconds: int = 60
     processes: int = 6
@@ -100,21 +100,21 @@ class Settings(NamedTuple):
     """Also on a store that schedulers are working on."""
 
 
-class Result(NamedTuple):
+class TortureResult(NamedTuple):
     """What became of it: a verdict for each job, and what a picture is drawn from."""
 
-    settings: Settings
-    verdicts: tuple[Verdict, ...]
+    settings: TortureSettings
+    verdicts: tuple[TortureVerdict, ...]
     forgot: bool
     """The store lost what it knew, and says so."""
     left_out: tuple[str, ...]
     """What could not be done here, and why."""
-    tasks: tuple[Task, ...]
+    tasks: tuple[TortureTask, ...]
     slots: tuple[Instant, ...]
     first: float
     """The boot clock at the first slot."""
-    lines: tuple[Line, ...]
-    records: dict[str, OnRecord]
+    lines: tuple[LedgerLine, ...]
+    records: dict[str, TortureRecord]
     deeds: tuple[Deed, ...]
 
     @property
@@ -129,11 +129,13 @@ class Result(NamedTuple):
 class Torture:
     """One torture of one store. `show` is called with how many slots are due so far: with 0 when it begins."""
 
-    def __init__(self, settings: Settings, folder: Path, show: Callable[[int], None] = lambda _due: None) -> None:
+    def __init__(
+        self, settings: TortureSettings, folder: Path, show: Callable[[int], None] = lambda _due: None
+    ) -> None:
         self.settings, self._folder, self._show = settings, folder, show
         self._clock = SystemClock()
-        self._ledger, self._calls = Tail(folder / "ledger"), Tail(folder / "calls")
-        self._lines: list[Line] = []
+        self._ledger, self._calls = LedgerTail(folder / "ledger"), LedgerTail(folder / "calls")
+        self._lines: list[LedgerLine] = []
         self._said: set[tuple[str, str, str]] = set()
         self._first: Instant | None = None
         self._shown = 0
@@ -142,19 +144,19 @@ class Torture:
         self._mark = urandom(3).hex()
         """Two tortures of one seed on one store are not in each other's way."""
 
-    def _task(self, on_lost: OnLost) -> Task:
+    def _task(self, on_lost: OnLost) -> TortureTask:
         """Under skip the job is as most are, no two slots at once; under rerun what lapsed runs beside the others, or,
         where the store lets runs of a job only follow each other, all wait for it."""
         name = f"torture-{self.settings.seed}-{self._mark}-{on_lost}"
         beside: Overlap = "allow" if self._store.traits.history else "wait"
         overlap: Overlap = "skip" if on_lost == "skip" else beside
         check_terms(Terms(timedelta(seconds=self._lease), on_lost=on_lost, overlap=overlap), self._store.traits)
-        return Task(name, on_lost, overlap, self._lease, self.settings.missed)
+        return TortureTask(name, on_lost, overlap, self._lease, self.settings.missed)
 
-    def _our_tasks(self) -> tuple[Task, ...]:
+    def _our_tasks(self) -> tuple[TortureTask, ...]:
         return tuple(self._task(on_lost) for on_lost in self.settings.on_lost)
 
-    def _own_tasks(self) -> tuple[Task, ...]:
+    def _own_tasks(self) -> tuple[TortureTask, ...]:
         if not self.settings.beside_live:
             refuse_live(self._store, self._clock)
         mark = f"{self.settings.seed}-{self._mark}"
@@ -164,7 +166,7 @@ class Torture:
             check_terms(Terms(lease, on_lost=task.on_lost, overlap=task.overlap, turns=task.turns), self._store.traits)
         return tasks
 
-    def run(self) -> Result:
+    def run(self) -> TortureResult:
         """From the first process to the verdict."""
         with self:
             return self._run()
@@ -177,7 +179,7 @@ class Torture:
         self._lease = max(LEASE, 4 * doubt.total_seconds())
         self._tasks = self._own_tasks() if self.settings.app else self._our_tasks()
         self._ahead = (self._store_now() - self._clock.wall()).total_seconds()
-        self._shelf = Shelf(self._store, self._clock, self._tasks, f"{self.settings.seed}-{self._mark}")
+        self._shelf = StoreContents(self._store, self._clock, self._tasks, f"{self.settings.seed}-{self._mark}")
         usual = SCHEDULERS if self.settings.scheduler else GUARDS
         self._crew = Crew(self.settings.worker or usual, lambda name: self._folder / f"{name}.log")
         self._names = tuple(f"w{number + 1}" for number in range(self.settings.processes))
@@ -187,7 +189,7 @@ class Torture:
         self._links: dict[str, Link] = {name: self._proxy.link() for name in self._names} if self._proxy else {}
         self._versions = dict.fromkeys(self._names, 0)
         orders = (
-            Orders(self._shelf.drain, self._shelf.undrain, self._release, self._is_ready)
+            SchedulerOrders(self._shelf.drain, self._shelf.undrain, self._release, self._is_ready)
             if self.settings.scheduler
             else None
         )
@@ -225,7 +227,7 @@ class Torture:
 
     # --- the acts ---
 
-    def _run(self) -> Result:
+    def _run(self) -> TortureResult:
         self._show(0)
         began = self._clock.boot()
         for name in self._names:
@@ -237,7 +239,7 @@ class Torture:
         except StoreUnavailable as error:
             raise StoreUnavailable(self._stopped_answering(error)) from None
 
-    def _play(self) -> Result:
+    def _play(self) -> TortureResult:
         last = self._begun + self.settings.seconds
         self._until(lambda: self._clock.boot() >= last and not self._faults.left, last + PATIENCE)
         self._faults.end_all()
@@ -345,7 +347,7 @@ class Torture:
         self._said |= {(line.what, line.who, line.slot) for line in calls}
         self._took_in(calls)
 
-    def _took_in(self, lines: Sequence[Line]) -> None:
+    def _took_in(self, lines: Sequence[LedgerLine]) -> None:
         self._answered = max([self._answered, *(float(line.when) for line in lines if line.what in ANSWERS)])
         if lines:
             self._moved = self._clock.boot()
@@ -363,10 +365,10 @@ class Torture:
         assert self._first is not None
         return tuple(self._first + number * EVERY for number in range(self.settings.seconds))
 
-    def _result(self) -> Result:
+    def _result(self) -> TortureResult:
         self._lines += self._ledger.new()
         shelf, slots = self._shelf, self._slots()
-        return Result(
+        return TortureResult(
             self.settings, shelf.verdicts(slots, self._lines), shelf.forgot, self._left_out,
             self._tasks, slots, self._begun, tuple(self._lines), shelf.records(), tuple(self._faults.deeds),
         )  # fmt: skip

@@ -17,7 +17,7 @@ from cronce.runtime.queries import holders
 from cronce.schedule import Schedule
 from cronce.schedule.schedules import spec_of
 from cronce.stores.base import Store
-from cronce.torture.worker import Task
+from cronce.torture.worker import TortureTask
 
 if TYPE_CHECKING:
     from cronce.runtime.app import Cronce
@@ -26,7 +26,7 @@ MOST: Final = 20
 """Jobs that are tortured at once, at most: each is a thread in each process."""
 
 
-def tasks_of(app: str, mark: str, lease: float, slots: int, now: Instant) -> tuple[Task, ...]:
+def tasks_of(app: str, mark: str, lease: float, slots: int, now: Instant) -> tuple[TortureTask, ...]:
     """A task for each job that has had a slot, of which the last ones are played."""
     cron = load(app)
     scheduled = {name: job.schedule for name, job in cron.jobs.items() if job.schedule is not None}
@@ -37,7 +37,7 @@ def tasks_of(app: str, mark: str, lease: float, slots: int, now: Instant) -> tup
     if len(found) > MOST:
         raise BadInput(f"{app} has {len(found)} jobs, and at most {MOST} can be tortured at once")
     return tuple(
-        Task(
+        TortureTask(
             name_from(f"torture-{mark}-{name}"), job.on_lost, job.overlap, lease, job.missed, job.turns, name,
             spec_of(scheduled[name]), tuple(map(spell, past[name])),
         )

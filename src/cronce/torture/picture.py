@@ -9,10 +9,10 @@ from typing import Final
 
 from cronce.model import Slot
 from cronce.torture.fault_actions import Deed
-from cronce.torture.harness import SKEWS, Result
+from cronce.torture.harness import SKEWS, TortureResult
 from cronce.torture.plan import Kind
-from cronce.torture.verdict import Verdict
-from cronce.torture.worker import Task
+from cronce.torture.verdict import TortureVerdict
+from cronce.torture.worker import TortureTask
 from cronce.value import NamedTuple
 
 LEFT: Final = 96
@@ -87,10 +87,10 @@ class Bar(NamedTuple):
     kind: str
 
 
-class Frame(NamedTuple):
+class PictureFrame(NamedTuple):
     """Where things stand."""
 
-    result: Result
+    result: TortureResult
     names: tuple[str, ...]
     start: int
     end: int
@@ -128,14 +128,14 @@ class Frame(NamedTuple):
         return round(LEFT + (second - self.start) * self.second, 1)
 
 
-def framed(result: Result) -> Frame:
+def framed(result: TortureResult) -> PictureFrame:
     names = tuple(f"w{number + 1}" for number in range(result.settings.processes))
     deeds = (time for deed in result.deeds for time in (deed.began, deed.ended))
     times = [time - result.first for time in (*(float(line.when) for line in result.lines), *deeds)]
-    return Frame(result, names, floor(min([0.0, *times])), ceil(max([len(result.slots), *times])))
+    return PictureFrame(result, names, floor(min([0.0, *times])), ceil(max([len(result.slots), *times])))
 
 
-def svg(result: Result) -> str:
+def svg(result: TortureResult) -> str:
     frame = framed(result)
     page = _rect(0, 0, frame.width, frame.height, "page")
     parts = [page, *_head(frame), *_grid(frame), *_deeds(frame), *_bars(frame), *_slots(frame), *_legend(frame)]
@@ -145,7 +145,7 @@ def svg(result: Result) -> str:
     )
 
 
-def html(result: Result) -> str:
+def html(result: TortureResult) -> str:
     page = "body { margin: 0; background: #fff } @media (prefers-color-scheme: dark) { body { background: #0d1117 } }"
     title = f"cronce torture, seed {result.settings.seed}"
     return (
@@ -154,7 +154,7 @@ def html(result: Result) -> str:
     )
 
 
-def counted(verdict: Verdict) -> str:
+def counted(verdict: TortureVerdict) -> str:
     """A verdict in words: what became of the slots, which adds up, and then what happened beside."""
     names = {"runs": "ran", **{name: name for name in ("skipped", "failed", "lost", "unknown", "missed")}}
     slots = ", ".join(f"{getattr(verdict, name)} {word}" for name, word in names.items())
@@ -177,7 +177,7 @@ def _rect(x: float, y: float, width: float, height: float, kind: str, title: str
     return f"{box}><title>{escape(title)}</title></rect>" if title else f"{box}/>"
 
 
-def _head(frame: Frame) -> Iterator[str]:
+def _head(frame: PictureFrame) -> Iterator[str]:
     result = frame.result
     yield _text(8, 24, f"cronce torture, seed {result.settings.seed}", "title")
     for number, verdict in enumerate(result.verdicts):
@@ -185,7 +185,7 @@ def _head(frame: Frame) -> Iterator[str]:
         yield _text(8, 42 + 15 * number, f"on_lost={verdict.on_lost}: {counted(verdict)}", tone)
 
 
-def _grid(frame: Frame) -> Iterator[str]:
+def _grid(frame: PictureFrame) -> Iterator[str]:
     for number, name in enumerate(frame.names):
         y = frame.y(name)
         yield _rect(LEFT, y + ROW / 2 - 2, frame.width - LEFT - RIGHT, frame.row - ROW + 4, "row")
@@ -199,7 +199,7 @@ def _grid(frame: Frame) -> Iterator[str]:
         yield _text(x, TOP - 4, f"{second} s", "dim", "middle")
 
 
-def _deeds(frame: Frame) -> Iterator[str]:
+def _deeds(frame: PictureFrame) -> Iterator[str]:
     for deed in frame.result.deeds:
         y, height = _place(frame, deed)
         x, end = frame.x(deed.began), frame.x(deed.ended)
@@ -208,13 +208,13 @@ def _deeds(frame: Frame) -> Iterator[str]:
         yield _rect(x, y, 2, height, deed.kind, text)
 
 
-def _place(frame: Frame, deed: Deed) -> tuple[int, int]:
+def _place(frame: PictureFrame, deed: Deed) -> tuple[int, int]:
     if deed.who not in frame.names:
         return TOP, frame.bottom - TOP
     return frame.y(deed.who) + 1, frame.row - 2
 
 
-def _bars(frame: Frame) -> Iterator[str]:
+def _bars(frame: PictureFrame) -> Iterator[str]:
     for number, task in enumerate(frame.result.tasks):
         for bar in bars(frame.result, task):
             y = frame.y(bar.who) + ROW / 2 + LANE * number + 1
@@ -222,7 +222,7 @@ def _bars(frame: Frame) -> Iterator[str]:
             yield _rect(x, y, frame.x(bar.ended) - x, LANE - 3, bar.kind, f"{bar.slot} by {bar.who}: {RUNS[bar.kind]}")
 
 
-def bars(result: Result, task: Task) -> Iterator[Bar]:
+def bars(result: TortureResult, task: TortureTask) -> Iterator[Bar]:
     """The runs of a job, in the order they began."""
     times: dict[tuple[str, str, str], list[float]] = {}
     said: dict[tuple[str, str, str], set[str]] = {}
@@ -253,7 +253,7 @@ def _end(deeds: Iterable[Deed], who: str, last: float, kind: str) -> float:
     return min(killed) if killed and kind in ("ended", "overtaken") and min(killed) - last < 1 else last
 
 
-def _slots(frame: Frame) -> Iterator[str]:
+def _slots(frame: PictureFrame) -> Iterator[str]:
     result = frame.result
     for number, task in enumerate(result.tasks):
         y = frame.bottom + 26 + 18 * number
@@ -264,7 +264,7 @@ def _slots(frame: Frame) -> Iterator[str]:
             yield _rect(frame.at(place) + 0.5, y, frame.second - 1, 13, kind, f"{key}: {kind}")
 
 
-def outcome(result: Result, key: str) -> str:
+def outcome(result: TortureResult, key: str) -> str:
     """How a slot closed, by the record; without one it is unknown if the store forgot, else missed."""
     record = result.records.get(key)
     if record is not None and record.outcome is not None:
@@ -272,7 +272,7 @@ def outcome(result: Result, key: str) -> str:
     return "unknown" if result.forgot else "missed"
 
 
-def _legend(frame: Frame) -> Iterator[str]:
+def _legend(frame: PictureFrame) -> Iterator[str]:
     seen = {deed.kind for deed in frame.result.deeds}
     deeds = [(f"deed {kind}", text) for kind, text in WORDS.items() if kind in seen]
     slots = [(kind, kind) for kind in SLOTS]
@@ -288,7 +288,7 @@ def _legend(frame: Frame) -> Iterator[str]:
     yield _text(LEFT, top + 54, _rows(frame.result.tasks), "dim")
 
 
-def _rows(tasks: Sequence[Task]) -> str:
+def _rows(tasks: Sequence[TortureTask]) -> str:
     titles = ", ".join(task.own for task in tasks)
     several = f"the bars from above: {titles}" if tasks[0].own else "the upper bar is skip, the lower rerun"
     lanes = f"; {several}" if len(tasks) > 1 else ""

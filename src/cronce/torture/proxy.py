@@ -17,7 +17,7 @@ from collections.abc import Coroutine
 from contextlib import closing, suppress
 from typing import Any, Final, TypeVar
 
-from cronce.torture.route import HERE, Address
+from cronce.torture.route import HERE, HostPort
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Link:
 class Proxy:
     """Links to one address. An event loop on a thread of its own does the work."""
 
-    def __init__(self, to: Address) -> None:
+    def __init__(self, to: HostPort) -> None:
         self._to = to
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="cronce-proxy", daemon=True)

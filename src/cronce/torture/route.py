@@ -17,12 +17,12 @@ ELSEWHERE: Final = ("host", "hostaddr", "service", "unix_socket", "sentinel", "c
 HERE: Final = "127.0.0.1"
 
 
-class Address(NamedTuple):
+class HostPort(NamedTuple):
     host: str
     port: int
 
 
-def address(url: str) -> Address | str:
+def address(url: str) -> HostPort | str:
     """The one TCP address behind a URL; or why nothing can stand between it and a process."""
     parts = urlsplit(url)
     options = parse_qs(parts.query, keep_blank_values=True)
@@ -31,7 +31,7 @@ def address(url: str) -> Address | str:
     if parts.scheme in SECURE or "ssl_ca" in options or "verify" in "".join(options.get("sslmode", ())):
         return "the connection is encrypted, and checks whom it talks to"
     if parts.scheme == "kubernetes":
-        return Address(*read_url(url).endpoint)
+        return HostPort(*read_url(url).endpoint)
     if parts.scheme not in PORTS:
         return f"a {parts.scheme}: store is not reached by TCP"
     if elsewhere := [name for name in ELSEWHERE if name in options]:
@@ -40,7 +40,7 @@ def address(url: str) -> Address | str:
         return "the URL names several hosts"
     if not parts.hostname:
         return "the URL names no host"
-    return Address(parts.hostname, parts.port or PORTS[parts.scheme])
+    return HostPort(parts.hostname, parts.port or PORTS[parts.scheme])
 
 
 def through(url: str, port: int) -> str:

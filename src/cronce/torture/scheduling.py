@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.runtime.log import LOGGER
-from cronce.torture.worker import BUG, Worker, main
+from cronce.torture.worker import BUG, TortureWorker, main
 
 GRACE: Final = "1s"
 """Shorter than the longest bodies: some are cut short."""
@@ -39,7 +39,7 @@ class Bugs(logging.Handler):
             os._exit(BUG)
 
 
-class Scheduling(Worker):
+class Scheduling(TortureWorker):
     def work(self, told: Iterator[str]) -> None:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until the scheduler is there, there is nothing to end
         self.ready(told)

@@ -18,10 +18,10 @@ from cronce.runtime.ledger import Ledger
 from cronce.runtime.operations import Operator, drain_cell
 from cronce.runtime.queries import RunSeen, read_all, seen_run
 from cronce.stores.base import Scan, Store
-from cronce.testing.ledger_file import Line
+from cronce.testing.ledger_file import LedgerLine
 from cronce.torture.scheduling import LABEL
-from cronce.torture.verdict import Gap, OnRecord, Verdict, judge, lets_another_run
-from cronce.torture.worker import EVERY, Task
+from cronce.torture.verdict import PurgedSpan, TortureRecord, TortureVerdict, judge, lets_another_run
+from cronce.torture.worker import EVERY, TortureTask
 
 EDIT: Final = timedelta(seconds=45)
 """What fell due before another version of a job took over, and was not claimed yet, is passed over. A version is alive
@@ -30,14 +30,14 @@ until its last process has not been heard of for half a minute, and the others n
 BATCH: Final = 1000
 
 
-class Shelf:
+class StoreContents:
     """The cells of some tasks. `label` is what the labels of its schedulers begin with."""
 
-    def __init__(self, store: Store, clock: Clock, tasks: Sequence[Task], label: str) -> None:
+    def __init__(self, store: Store, clock: Clock, tasks: Sequence[TortureTask], label: str) -> None:
         self.store, self._clock, self._tasks, self._label = store, clock, tasks, label
         self._birth = store.load([]).epoch.birth
         self._hand = Operator(Ledger(store.traits, clock, "torture"), "cronce torture")
-        self._older: dict[str, OnRecord] = {}
+        self._older: dict[str, TortureRecord] = {}
         self._edits: set[Instant] = set()
 
     # --- what it says ---
@@ -67,17 +67,19 @@ class Shelf:
             jobs = [decode_job(cell.value, cell.key) for cell in cells if cell.version]
             self._edits |= {span.end for job in jobs for span in job.spans if span.reason.startswith(EDITED)}
 
-    def records(self) -> dict[str, OnRecord]:
+    def records(self) -> dict[str, TortureRecord]:
         records = {run.slot.key: _on_record(run) for run in self._runs()}
         for key, older in self._older.items():
-            missing = OnRecord() if self.store.traits.history else older  # what is no longer kept is as it was read
+            missing = (
+                TortureRecord() if self.store.traits.history else older
+            )  # what is no longer kept is as it was read
             records[key] = records.get(key, missing).joined(older)
         return records
 
-    def _no_longer_kept(self, slots: Iterable[Slot], records: Mapping[str, OnRecord]) -> dict[str, OnRecord]:
+    def _no_longer_kept(self, slots: Iterable[Slot], records: Mapping[str, TortureRecord]) -> dict[str, TortureRecord]:
         """Of slots that are not on record as closed, those that the store calls too old: they were closed, and made
         room for newer ones before anybody read how. The ledger alone tells what became of them."""
-        doubtful = [slot for slot in slots if records.get(slot.key, OnRecord()).outcome is None]
+        doubtful = [slot for slot in slots if records.get(slot.key, TortureRecord()).outcome is None]
         if self.store.traits.history or not doubtful:
             return {}
         loaded = self.store.load([slot.cell for slot in doubtful])
@@ -87,12 +89,12 @@ class Shelf:
             if cell.version
         ]
         return {
-            slot.key: records.get(slot.key, OnRecord())._replace(outcome=Outcome.TOO_OLD)
+            slot.key: records.get(slot.key, TortureRecord())._replace(outcome=Outcome.TOO_OLD)
             for slot, run in found
             if run.record and run.record.outcome is Outcome.TOO_OLD
         }
 
-    def verdicts(self, slots: Iterable[Instant], lines: Sequence[Line]) -> tuple[Verdict, ...]:
+    def verdicts(self, slots: Iterable[Instant], lines: Sequence[LedgerLine]) -> tuple[TortureVerdict, ...]:
         """What is on record, held against what was written about it."""
         slots, records = tuple(slots), self.records()
         every = [Slot(task.job, at) for task in self._tasks for at in task.instants(slots)]
@@ -117,7 +119,7 @@ class Shelf:
             found += [seen_run(cell, now) for cell in cells]
         return found
 
-    def _gaps(self, task: Task) -> list[Gap]:
+    def _gaps(self, task: TortureTask) -> list[PurgedSpan]:
         """Times of which the store says that it no longer knows, or that their slots were passed over."""
         loaded = self.store.load([job_cell(task.job)])
         (cell,) = loaded.cells
@@ -127,15 +129,15 @@ class Shelf:
             return gaps
         known = [spec.first for spec in job.specs][:1] if job else []  # a job that nobody knows begins anew
         floor = forgotten_floor(loaded.epoch, self.store.traits)
-        return [*gaps, *(Gap(None, upto) for upto in (floor, *known) if upto is not None)]
+        return [*gaps, *(PurgedSpan(None, upto) for upto in (floor, *known) if upto is not None)]
 
-    def _gap(self, span: Span, task: Task) -> list[Gap]:
+    def _gap(self, span: Span, task: TortureTask) -> list[PurgedSpan]:
         if span.reason == FORGOTTEN:
-            return [Gap(span.start, span.end)]
+            return [PurgedSpan(span.start, span.end)]
         if span.reason.startswith(EDITED):
             edits = {span.end, *(edit for edit in self._edits if span.start < edit < span.end)}
-            return [Gap(max(span.start, edit - EDIT), edit, Outcome.SKIPPED) for edit in edits]
-        return [] if task.missed == "all" else [Gap(span.start, span.end, Outcome.SKIPPED)]
+            return [PurgedSpan(max(span.start, edit - EDIT), edit, Outcome.SKIPPED) for edit in edits]
+        return [] if task.missed == "all" else [PurgedSpan(span.start, span.end, Outcome.SKIPPED)]
 
     # --- what it is told ---
 
@@ -194,9 +196,9 @@ class Shelf:
         return rest.startswith(f"label:{LABEL}={self._label}")
 
 
-def _on_record(run: RunSeen) -> OnRecord:
+def _on_record(run: RunSeen) -> TortureRecord:
     record = run.record
     if record is None:
-        return OnRecord()
+        return TortureRecord()
     ended = frozenset(str(past.fence) for past in record.past if past.fence and lets_another_run(past.end))
-    return OnRecord(record.outcome, str(run.cell.fence or ""), ended)
+    return TortureRecord(record.outcome, str(run.cell.fence or ""), ended)

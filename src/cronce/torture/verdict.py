@@ -15,7 +15,7 @@ from typing import Final, Literal
 from cronce.model import Instant
 from cronce.policy import OnLost
 from cronce.protocol.record import LAPSED, Outcome
-from cronce.testing.ledger_file import Line, by_slot
+from cronce.testing.ledger_file import LedgerLine, by_slot
 from cronce.value import NamedTuple
 
 EXCUSES: Final[Mapping[OnLost, tuple[Outcome, ...]]] = {
@@ -26,7 +26,7 @@ EXCUSES: Final[Mapping[OnLost, tuple[Outcome, ...]]] = {
 store forgot."""
 
 
-class OnRecord(NamedTuple):
+class TortureRecord(NamedTuple):
     """What the store says of a slot: how it closed, if it did, under which fence, and which runs before that ended so
     that another could begin."""
 
@@ -36,7 +36,7 @@ class OnRecord(NamedTuple):
     passed_over: bool = False
     """With others, in one record for all of them."""
 
-    def joined(self, older: "OnRecord") -> "OnRecord":
+    def joined(self, older: "TortureRecord") -> "TortureRecord":
         """With what an earlier reading said, which the store may have forgotten since."""
         return self._replace(ended=self.ended | older.ended)
 
@@ -45,7 +45,7 @@ IDLE: Final = 10
 """Of so many slots some must run: a guard that refuses everything keeps every promise but the first."""
 
 
-class Gap(NamedTuple):
+class PurgedSpan(NamedTuple):
     """A time of which slots without a record are on record together: after `since` (None: for ever), up to `upto`. The
     store no longer knows of them; or they were passed over, for a reason."""
 
@@ -57,7 +57,7 @@ class Gap(NamedTuple):
         return (self.since is None or self.since < at) and at <= self.upto
 
 
-class Verdict(NamedTuple):
+class TortureVerdict(NamedTuple):
     """Counts of slots, or of starts where it says so."""
 
     slots: int = 0
@@ -96,14 +96,14 @@ class Verdict(NamedTuple):
 
 def judge(
     slots: Mapping[str, Instant],
-    lines: Iterable[Line],
-    records: Mapping[str, OnRecord],
-    gaps: Sequence[Gap],
+    lines: Iterable[LedgerLine],
+    records: Mapping[str, TortureRecord],
+    gaps: Sequence[PurgedSpan],
     on_lost: OnLost,
     *,
     exclusive: bool,
     wanted: bool = True,
-) -> Verdict:
+) -> TortureVerdict:
     """The verdict on one job. `exclusive`: no two of its slots may run at once. `wanted`: none is ever too late."""
     told_of, astray = by_slot(slots, lines)
     excuses = EXCUSES[on_lost] if wanted else (*EXCUSES[on_lost], Outcome.SKIPPED)
@@ -116,23 +116,25 @@ def judge(
     return whole._replace(extra=whole.extra + astray, overlapping=sum(map(_overlapping, scopes)))
 
 
-def added(verdicts: Sequence[Verdict], on_lost: OnLost | Literal["both"]) -> Verdict:
+def added(verdicts: Sequence[TortureVerdict], on_lost: OnLost | Literal["both"]) -> TortureVerdict:
     """All of them in one."""
-    sums = {name: sum(getattr(one, name) for one in verdicts) for name in Verdict._fields if name != "on_lost"}
-    return Verdict(on_lost=on_lost, **sums)
+    sums = {name: sum(getattr(one, name) for one in verdicts) for name in TortureVerdict._fields if name != "on_lost"}
+    return TortureVerdict(on_lost=on_lost, **sums)
 
 
 # --- one slot -------------------------------------------------------------------------------------------------------
 
 
-def _on_record(record: OnRecord | None, gaps: Sequence[Gap]) -> OnRecord:
+def _on_record(record: TortureRecord | None, gaps: Sequence[PurgedSpan]) -> TortureRecord:
     """A slot that has a record goes by it, unless the store forgot what became of it."""
     known = [gap.outcome for gap in gaps if record is None or gap.outcome is Outcome.UNKNOWN]
-    record = record or OnRecord()
+    record = record or TortureRecord()
     return record if record.outcome or not known else record._replace(outcome=known[0], passed_over=True)
 
 
-def _of_slot(lines: Sequence[Line], record: OnRecord, on_lost: OnLost, excuses: Sequence[Outcome]) -> Verdict:
+def _of_slot(
+    lines: Sequence[LedgerLine], record: TortureRecord, on_lost: OnLost, excuses: Sequence[Outcome]
+) -> TortureVerdict:
     outcome = record.outcome
     starts = sorted(line.fence for line in lines if line.what == "start")
     accepted = {line.fence for line in lines if line.what == "accepted"}
@@ -143,7 +145,7 @@ def _of_slot(lines: Sequence[Line], record: OnRecord, on_lost: OnLost, excuses: 
     unexplained = [
         newer for older, newer in pairwise(starts) if not (on_lost == "rerun" and older in ended and older < newer)
     ]
-    return Verdict(
+    return TortureVerdict(
         slots=1,
         runs=ran,
         extra=len(unexplained) + max(len(accepted.difference(unexplained)) - 1, 0),
@@ -163,7 +165,7 @@ def lets_another_run(end: str) -> bool:
     return end == LAPSED or end.startswith("failed")
 
 
-def _overlapping(lines: Iterable[Line]) -> int:
+def _overlapping(lines: Iterable[LedgerLine]) -> int:
     """How many runs began while another, of those that began before, went on acting."""
     acts: dict[tuple[str, str, str], list[float]] = {}
     for line in lines:

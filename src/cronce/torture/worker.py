@@ -34,7 +34,7 @@ from cronce.policy import Missed, OnLost, Overlap
 from cronce.runtime.guard import Guard
 from cronce.schedule import Schedule, parse_schedule
 from cronce.testing.child_processes import REFUSED
-from cronce.testing.ledger_file import NOTHING, Book, Line, Tail, What
+from cronce.testing.ledger_file import NOTHING, Book, LedgerLine, LedgerTail, What
 from cronce.value import NamedTuple
 
 EVERY: Final = timedelta(seconds=1)
@@ -60,7 +60,7 @@ BUG: Final = 70
 """Exit code of a process that met something it was not written for."""
 
 
-class Task(NamedTuple):
+class TortureTask(NamedTuple):
     """A job that is tortured."""
 
     job: str
@@ -95,7 +95,7 @@ class Order(NamedTuple):
     name: str
     url: str
     folder: str
-    tasks: tuple[Task, ...]
+    tasks: tuple[TortureTask, ...]
     slots: int
     skew: float
     """Seconds that its clock is wrong by."""
@@ -115,7 +115,7 @@ class Order(NamedTuple):
 
 def read_order(text: str) -> Order:
     order = Order(*json.loads(text))
-    return order._replace(tasks=tuple(Task(*task[:-1], slots=tuple(task[-1])) for task in order.tasks))
+    return order._replace(tasks=tuple(TortureTask(*task[:-1], slots=tuple(task[-1])) for task in order.tasks))
 
 
 def functions_of(order: Order) -> dict[str, Callable[[Run], object]]:
@@ -158,7 +158,7 @@ class Ends(logging.Handler):
             self._heard(event)
 
 
-class Worker:
+class TortureWorker:
     def __init__(self, order: Order) -> None:
         self.order = order
         self.over = threading.Event()
@@ -170,7 +170,7 @@ class Worker:
         self.first: Instant | None = None
         self._fences: dict[str, str] = {}
         self._functions = functions_of(order)
-        self._answered = {(line.who, line.slot) for line in Tail(Path(order.folder) / "calls").new()}
+        self._answered = {(line.who, line.slot) for line in LedgerTail(Path(order.folder) / "calls").new()}
 
     def ready(self, told: Iterator[str]) -> None:
         """Say so, and wait for when to begin."""
@@ -189,7 +189,7 @@ class Worker:
             pass
         self.over.set()
 
-    def _safely(self, task: Task, first: Instant) -> None:
+    def _safely(self, task: TortureTask, first: Instant) -> None:
         """What is not foreseen ends the process, loudly: a thread that died in silence would look like a slow one."""
         try:
             self._trigger(task, first)
@@ -203,7 +203,7 @@ class Worker:
 
     # --- the trigger ---
 
-    def _trigger(self, task: Task, first: Instant) -> None:
+    def _trigger(self, task: TortureTask, first: Instant) -> None:
         job = self.guarded(task)
         seconds = [first + number * EVERY for number in range(self.order.slots)]
         slots = [Slot(task.job, at) for at in task.instants(seconds)]
@@ -248,7 +248,7 @@ class Worker:
 
     # --- the job ---
 
-    def guarded(self, task: Task, timeout: timedelta | None = None) -> Guard[[], Skipped | None]:
+    def guarded(self, task: TortureTask, timeout: timedelta | None = None) -> Guard[[], Skipped | None]:
         """It ends with the last slot: whoever is stopped for long before a call would else mean one after that."""
         end = self.first and self.first + (self.order.slots - 1) * EVERY
         if task.schedule is not None:
@@ -259,7 +259,7 @@ class Worker:
         )  # fmt: skip
         return define(self.bodied)
 
-    def _guarded_own(self, task: Task, schedule: Schedule) -> Guard[[], Skipped | None]:
+    def _guarded_own(self, task: TortureTask, schedule: Schedule) -> Guard[[], Skipped | None]:
         """The slots are of the past, and none of them is too late."""
         define = self.cron.job(
             schedule, name=task.job, on_lost=task.on_lost, overlap=task.overlap, missed=task.missed,
@@ -300,10 +300,10 @@ class Worker:
 
     def write(self, what: What, run: Run, boot: float | None = None) -> None:
         when = self.clock.boot() if boot is None else boot
-        self._ledger.write(Line(what, self.order.name, run.key, str(run.fence), run.attempt, f"{when:.6f}"))
+        self._ledger.write(LedgerLine(what, self.order.name, run.key, str(run.fence), run.attempt, f"{when:.6f}"))
 
     def say(self, what: What, about: str = NOTHING) -> None:
-        self._calls.write(Line(what, self.order.name, about, when=f"{self.clock.boot():.6f}"))
+        self._calls.write(LedgerLine(what, self.order.name, about, when=f"{self.clock.boot():.6f}"))
 
     def heard(self, event: Event) -> None:
         """How the end of a run was answered. The fence is the one it ran under, not the one that the store says."""
@@ -312,10 +312,10 @@ class Worker:
         if fence is not None and (ended or event.what is Happened.STALE):
             what: What = "accepted" if ended else "stale"
             when = f"{self.clock.boot():.6f}"
-            self._ledger.write(Line(what, self.order.name, slot_of_cell(event.key).key, fence, when=when))
+            self._ledger.write(LedgerLine(what, self.order.name, slot_of_cell(event.key).key, fence, when=when))
 
 
-def main(kind: type[Worker] = Worker) -> None:
+def main(kind: type[TortureWorker] = TortureWorker) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal; the harness ends us
     told = iter(sys.stdin.readline, "")
     kind(read_order(next(told))).work(told)

@@ -50,7 +50,7 @@ Given = Mapping[str, Any]
 Document = dict[str, object]
 
 
-class Field(NamedTuple):
+class ActionField(NamedTuple):
     """Something that one may say with an act, or ask by: a text, one of some words, yes, or any JSON."""
 
     name: str
@@ -66,7 +66,7 @@ class Action(NamedTuple):
     title: str
     meaning: str
     """What will happen, to whoever is about to do it."""
-    fields: tuple[Field, ...]
+    fields: tuple[ActionField, ...]
     act: Callable[[Operator, str, Given], Flow[Document]]
 
     @property
@@ -225,11 +225,11 @@ def _by_whom(act: Any) -> str:
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
-_REASON: Final = Field("reason", "Why, for the record", short_text(LONGEST_TEXT))
-_ID: Final = Field("id", "A name for it: one run, however often it is asked for", short_text(LONGEST_ID))
-_FORCE: Final = Field("force", "I have made sure that the process that was at it is not alive", YES)
+_REASON: Final = ActionField("reason", "Why, for the record", short_text(LONGEST_TEXT))
+_ID: Final = ActionField("id", "A name for it: one run, however often it is asked for", short_text(LONGEST_ID))
+_FORCE: Final = ActionField("force", "I have made sure that the process that was at it is not alive", YES)
 SNOOZES: Final = ("1h", "8h", "1d", "7d")
-_VERDICT: Final = Field("verdict", "It is done, or shall be tried again", one_of("done", "retry"))
+_VERDICT: Final = ActionField("verdict", "It is done, or shall be tried again", one_of("done", "retry"))
 
 ACTIONS: Final = (
     Action(
@@ -248,7 +248,7 @@ ACTIONS: Final = (
         "Run now:",
         "A run of its own begins within seconds, with a key of its own: beside the schedule, and whether or not a slot"
         " of now has run.",
-        (Field("payload", "What the run is given, as JSON", ANY), _ID),
+        (ActionField("payload", "What the run is given, as JSON", ANY), _ID),
         _trigger,
     ),
     Action(
@@ -257,7 +257,11 @@ ACTIONS: Final = (
         "Run again:",
         "The slot is run once more. What its effects did before is not done again, unless they shall be done afresh."
         " A slot that was lost is run again when its process is known to be dead.",
-        (Field("fresh", "Do the effects of the slot again (not those on things), by a new key", YES), _FORCE, _ID),
+        (
+            ActionField("fresh", "Do the effects of the slot again (not those on things), by a new key", YES),
+            _FORCE,
+            _ID,
+        ),
         _rerun,
     ),
     Action(
@@ -283,7 +287,7 @@ ACTIONS: Final = (
         "effects",
         "Resolve",
         "Done: it happened, and whoever repeats it gets the result. Retry: it did not happen; the next run will do it.",
-        (_VERDICT, _FORCE, _REASON, Field("result", "What came of it, as JSON", ANY)),
+        (_VERDICT, _FORCE, _REASON, ActionField("result", "What came of it, as JSON", ANY)),
         _resolve_effect,
     ),
     Action(
@@ -300,7 +304,7 @@ ACTIONS: Final = (
         "Snooze",
         "Nothing is sent of this incident for so long, unless it gets worse. If it is still open then, it is sent"
         " again.",
-        (Field("span", "For how long", one_of(*SNOOZES)), _REASON),
+        (ActionField("span", "For how long", one_of(*SNOOZES)), _REASON),
         _snooze,
     ),
 )
@@ -408,7 +412,7 @@ def _said(action: Action, given: Mapping[str, str]) -> dict[str, Any]:
     return said
 
 
-def _read(field: Field, filled_in: str) -> Any:
+def _read(field: ActionField, filled_in: str) -> Any:
     if field.schema == YES:
         return filled_in == "yes"
     if field.schema != ANY:

@@ -28,7 +28,7 @@ from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCKS, Leases
 from cronce.telling.words import iso
 from cronce.value import NamedTuple
-from cronce.web.actions import ACTIONS, Action, Document, Field, named
+from cronce.web.actions import ACTIONS, Action, ActionField, Document, named
 from cronce.web.api_schemas import INSTANT, SCHEMAS, TEXT, YES, Schema, one_of, ref, short_text
 from cronce.web.requests import STATUSES, Json, Problem, document, read_instant
 from cronce.web.site import Site, root_of, site_of
@@ -36,7 +36,7 @@ from cronce.web.site import Site, root_of, site_of
 BASE: Final = "/api/v1"
 
 
-class Asked(NamedTuple):
+class ApiQuery(NamedTuple):
     """What was asked: of what, if of one thing, and the parameters that were given."""
 
     site: Site
@@ -51,8 +51,8 @@ class Endpoint(NamedTuple):
     summary: str
     answer: str
     """The schema of what is answered."""
-    answers: Callable[[Asked], Flow[Document]]
-    parameters: tuple[Field, ...] = ()
+    answers: Callable[[ApiQuery], Flow[Document]]
+    parameters: tuple[ActionField, ...] = ()
     subject: str = ""
     """What is named, in words, if anything is."""
 
@@ -84,11 +84,11 @@ def _read(schema: Schema, text: str) -> Any:
 
 
 async def respond(request: Request, endpoint: Endpoint) -> Response:
-    asked = Asked(site_of(request), request.path_params.get("subject", ""), _given(request, endpoint.parameters))
+    asked = ApiQuery(site_of(request), request.path_params.get("subject", ""), _given(request, endpoint.parameters))
     return Json(await asked.site.ask(endpoint.answers(asked)))
 
 
-def _given(request: Request, parameters: tuple[Field, ...]) -> dict[str, Any]:
+def _given(request: Request, parameters: tuple[ActionField, ...]) -> dict[str, Any]:
     known = {one.name: one for one in parameters}
     given: dict[str, Any] = {}
     for name, text in request.query_params.multi_items():
@@ -106,7 +106,7 @@ def _given(request: Request, parameters: tuple[Field, ...]) -> dict[str, Any]:
 
 # --- acting -----------------------------------------------------------------------------------------------------------
 
-BY: Final = Field("by", "Who acts, for the record", short_text(60, least=1))
+BY: Final = ActionField("by", "Who acts, for the record", short_text(60, least=1))
 
 
 async def act(request: Request, action: Action) -> Response:
@@ -174,21 +174,21 @@ HOUR: Final = timedelta(hours=1)
 # --- what may be asked ------------------------------------------------------------------------------------------------
 
 NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}$"
-LIMIT: Final = Field("limit", "how many at most", {"type": "integer", "minimum": 1, "maximum": MOST})
-AFTER: Final = Field("after", "where to go on: the `next` of the answer before", TEXT)
-JOB: Final = Field("job", "of this job only", {"type": "string", "pattern": NAME})
-STATE: Final = Field("state", "in this state, or with this outcome", one_of(*WANTED))
-MATCHING: Final = Field("matching", "whose name or schedule contains this", TEXT)
-WHAT: Final = Field("what", "of this job, slot or idempotent function only", TEXT)
-EVERYTHING: Final = Field("all", "also what is done, or not done and to be done by the next run", YES)
-OPEN: Final = Field("open", "true: those that stand (as without it); false: those that were cleared", YES)
-START: Final = Field("start", "from then on (without it: the hour before the end)", INSTANT)
-END: Final = Field("end", "up to then (without it: now)", INSTANT)
+LIMIT: Final = ActionField("limit", "how many at most", {"type": "integer", "minimum": 1, "maximum": MOST})
+AFTER: Final = ActionField("after", "where to go on: the `next` of the answer before", TEXT)
+JOB: Final = ActionField("job", "of this job only", {"type": "string", "pattern": NAME})
+STATE: Final = ActionField("state", "in this state, or with this outcome", one_of(*WANTED))
+MATCHING: Final = ActionField("matching", "whose name or schedule contains this", TEXT)
+WHAT: Final = ActionField("what", "of this job, slot or idempotent function only", TEXT)
+EVERYTHING: Final = ActionField("all", "also what is done, or not done and to be done by the next run", YES)
+OPEN: Final = ActionField("open", "true: those that stand (as without it); false: those that were cleared", YES)
+START: Final = ActionField("start", "from then on (without it: the hour before the end)", INSTANT)
+END: Final = ActionField("end", "up to then (without it: now)", INSTANT)
 
 # --- the whole --------------------------------------------------------------------------------------------------------
 
 
-def overview(asked: Asked) -> Flow[Document]:
+def overview(asked: ApiQuery) -> Flow[Document]:
     found = yield from read_overview.overview()
     return {
         "now": iso(found.now),
@@ -206,7 +206,7 @@ def overview(asked: Asked) -> Flow[Document]:
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 
-def jobs(asked: Asked) -> Flow[Document]:
+def jobs(asked: ApiQuery) -> Flow[Document]:
     given = asked.given
     after = check_name(given["after"]) if given.get("after") else ""
     limit, matching = given.get("limit", SHOWN), given.get("matching", "")
@@ -215,7 +215,7 @@ def jobs(asked: Asked) -> Flow[Document]:
     return {"jobs": [told.job_document(line, served) for line in lines], "total": found.total, "next": found.next}
 
 
-def job(asked: Asked) -> Flow[Document]:
+def job(asked: ApiQuery) -> Flow[Document]:
     name = named("jobs", asked.subject)
     view = yield from read_jobs.job_view(name)
     if view is None:
@@ -232,7 +232,7 @@ def job(asked: Asked) -> Flow[Document]:
     }
 
 
-def runs_of_job(asked: Asked) -> Flow[Document]:
+def runs_of_job(asked: ApiQuery) -> Flow[Document]:
     name = named("jobs", asked.subject)
     page = yield from _page(asked, name)
     if not page["runs"]:
@@ -243,11 +243,11 @@ def runs_of_job(asked: Asked) -> Flow[Document]:
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-def runs(asked: Asked) -> Flow[Document]:
+def runs(asked: ApiQuery) -> Flow[Document]:
     return (yield from _page(asked, asked.given.get("job")))
 
 
-def run(asked: Asked) -> Flow[Document]:
+def run(asked: ApiQuery) -> Flow[Document]:
     """A slot that is on record."""
     slot = slot_named(named("runs", asked.subject))
     found = yield from why(slot.job, slot, asked.site.desk.store.traits)
@@ -256,7 +256,7 @@ def run(asked: Asked) -> Flow[Document]:
     return told.story_document(found.stories[0], found)
 
 
-def why_it(asked: Asked) -> Flow[Document]:
+def why_it(asked: ApiQuery) -> Flow[Document]:
     """A slot, on record or not, or those of a job that matter."""
     is_slot = "@" in asked.subject
     subject = named("runs" if is_slot else "jobs", asked.subject)
@@ -270,7 +270,7 @@ def why_it(asked: Asked) -> Flow[Document]:
     return told.why_document(found)
 
 
-def timeline(asked: Asked) -> Flow[Document]:
+def timeline(asked: ApiQuery) -> Flow[Document]:
     given = asked.given
     end = given.get("end", asked.site.now)
     start = given.get("start", end - HOUR)
@@ -290,17 +290,17 @@ def timeline(asked: Asked) -> Flow[Document]:
 # --- what else there is -----------------------------------------------------------------------------------------------
 
 
-def holders(_asked: Asked) -> Flow[Document]:
+def holders(_asked: ApiQuery) -> Flow[Document]:
     now, found = yield from read_overview.holders()
     return {"holders": [_holder(one, now) for one in found]}
 
 
-def leases(asked: Asked, kind: Leases) -> Flow[Document]:
+def leases(asked: ApiQuery, kind: Leases) -> Flow[Document]:
     page = yield from read_lists.held(kind.prefix, asked.given.get("after", ""), asked.given.get("limit", SHOWN))
     return {kind.way: [told.held_document(one, kind) for one in page.held], "next": page.next}
 
 
-def effects(asked: Asked) -> Flow[Document]:
+def effects(asked: ApiQuery) -> Flow[Document]:
     given = asked.given
     what = given.get("what")
     if what is not None and names_effect(what):
@@ -310,24 +310,24 @@ def effects(asked: Asked) -> Flow[Document]:
     return {"effects": [told.effect_document(one) for one in page.effects], "next": page.next}
 
 
-def alerts(asked: Asked) -> Flow[Document]:
+def alerts(asked: ApiQuery) -> Flow[Document]:
     page = yield from read_lists.alerts(open=asked.given.get("open", True))
     grouped = [incident_document(one) for one in incidents(page.alerts)]
     return {"alerts": [told.alert_document(one) for one in page.alerts], "incidents": grouped, "more": page.more}
 
 
-def observed(_asked: Asked) -> Flow[Document]:
+def observed(_asked: ApiQuery) -> Flow[Document]:
     return {"observed": [told.observed_document(*one) for one in (yield from read_lists.observed()).items()]}
 
 
-def beats(_asked: Asked) -> Flow[Document]:
+def beats(_asked: ApiQuery) -> Flow[Document]:
     return {"beats": [told.beats_document(*one) for one in (yield from read_lists.beats()).items()]}
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
 
 
-def _page(asked: Asked, job: str | None) -> Flow[Document]:
+def _page(asked: ApiQuery, job: str | None) -> Flow[Document]:
     given = asked.given
     page = yield from read_lists.newest_runs(job, given.get("state"), given.get("after"), given.get("limit", SHOWN))
     return {"runs": _runs(page.runs), "next": page.next}
@@ -342,7 +342,7 @@ def _runs(found: Iterable[RunSeen]) -> list[Document]:
     return [told.run_document(one) for one in found]
 
 
-def _some(found: read_lists.Runs) -> Document:
+def _some(found: read_lists.RunList) -> Document:
     return {"count": found.number, "more": found.more, "runs": _runs(found.runs)}
 
 
@@ -450,7 +450,7 @@ def _subject(words: str) -> dict[str, Any]:
     return {"name": "subject", "in": "path", "required": True, "description": words, "schema": schema}
 
 
-def _parameter(one: Field) -> dict[str, Any]:
+def _parameter(one: ActionField) -> dict[str, Any]:
     return {"name": one.name, "in": "query", "required": False, "description": one.label, "schema": one.schema}
 
 

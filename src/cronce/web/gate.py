@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cronce.runtime.log import LOGGER
 from cronce.runtime.operations import check_text
 from cronce.web.requests import Problem, form, problem
-from cronce.web.security import COOKIE, LASTS, Keys, Session, address_of, same_word
+from cronce.web.security import COOKIE, LASTS, BrowserSession, Keys, address_of, same_word
 from cronce.web.site import Site, here, path, root_of, site_of, whole
 
 LONGEST_URL: Final = 2_000
@@ -97,7 +97,7 @@ class Gate:
             opened = open_door(request, site, token.strip())
             if isinstance(opened, Problem):
                 return problem(request, opened.status_code, str(opened), opened.headers)
-            session = Session("api", acts=opened is site.keys)
+            session = BrowserSession("api", acts=opened is site.keys)
         elif cookie := request.cookies.get(COOKIE):
             session = next((found for door in site.doors if (found := door.session(cookie, site.now))), None)
         request.scope["cronce.session"] = session

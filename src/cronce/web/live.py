@@ -45,7 +45,7 @@ MOST: Final = 100
 """Streams at once."""
 
 
-class News(NamedTuple):
+class LiveUpdate(NamedTuple):
     """What is told: that something changed, by the number of the store's latest write, or that it does not answer."""
 
     event: str
@@ -63,7 +63,7 @@ class Live:
         self._site = site
         self._listening = 0
         self._looking: asyncio.Task[None] | None = None
-        self._latest: News | None = None
+        self._latest: LiveUpdate | None = None
         self._came = asyncio.Event()
         """That there is news; each has an event of its own."""
         self._closed = False
@@ -86,7 +86,7 @@ class Live:
     async def _stream(self) -> AsyncIterator[str]:
         boot = self._site.clock.boot
         ends = boot() + LASTS
-        told: News | None = None
+        told: LiveUpdate | None = None
         try:
             yield "retry: 1000\n\n"
             while not self._closed and (left := ends - boot()) > 0:
@@ -111,15 +111,15 @@ class Live:
                 came.set()
             await asyncio.sleep(max(0.0, began + EVERY - boot()))
 
-    async def _seen(self, *, says: bool) -> News:
+    async def _seen(self, *, says: bool) -> LiveUpdate:
         try:
             desk = await self._site.opened()
             tally = await self._site.ask(looked_on(desk.ledger, says=says))
             if desk.store.traits.tally:
-                return News("changed", str(tally))
+                return LiveUpdate("changed", str(tally))
         except CronceError as error:
-            return News("away", mask_all(str(error)))
-        return News("changed", str(int(self._site.clock.boot() / UNCOUNTED_EVERY)))
+            return LiveUpdate("away", mask_all(str(error)))
+        return LiveUpdate("changed", str(int(self._site.clock.boot() / UNCOUNTED_EVERY)))
 
 
 async def live(request: Request) -> Response:

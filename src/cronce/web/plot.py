@@ -34,7 +34,7 @@ _STEPS: Final = (
 """Seconds."""
 
 
-class Point(NamedTuple):
+class PlotPoint(NamedTuple):
     """A run that has ended: how long it took, and how it ended."""
 
     slot: str
@@ -43,14 +43,14 @@ class Point(NamedTuple):
     look: str
 
 
-class Limit(NamedTuple):
+class PlotLimit(NamedTuple):
     """A line that points should stay below."""
 
     name: str
     span: timedelta
 
 
-class Scale(NamedTuple):
+class PlotScale(NamedTuple):
     """From spans to pixels from above."""
 
     least: float
@@ -73,7 +73,7 @@ def duration_svg(
     points = points_of(runs)
     if not points:
         return Markup("")
-    limits = [Limit(name, span) for name, span in (("lease", lease), ("timeout", timeout)) if span]
+    limits = [PlotLimit(name, span) for name, span in (("lease", lease), ("timeout", timeout)) if span]
     scale = scale_of(points, limits)
     parts = (*_lines(scale), *(_limit(one, scale) for one in limits), *_points(points, scale, link))
     svg = tag("svg", *parts, class_="plot", width="100%", height=HEIGHT, aria_hidden="true")
@@ -104,27 +104,27 @@ def _rounded(number: float) -> str:
     return f"{number:,.0f}" if number >= 10 else f"{number:.1f}"
 
 
-def points_of(runs: Iterable[RunSeen]) -> list[Point]:
+def points_of(runs: Iterable[RunSeen]) -> list[PlotPoint]:
     """In the order of their slots."""
     ended = [
-        Point(run.slot.key, run.slot.at, run.record.finished - run.record.started, run.shown)
+        PlotPoint(run.slot.key, run.slot.at, run.record.finished - run.record.started, run.shown)
         for run in runs
         if run.record and run.record.started and run.record.finished and run.shown != "skipped"
     ]
     return sorted(ended, key=lambda point: (point.at, point.slot))[-SHOWN:]
 
 
-def scale_of(points: Sequence[Point], limits: Sequence[Limit]) -> Scale:
+def scale_of(points: Sequence[PlotPoint], limits: Sequence[PlotLimit]) -> PlotScale:
     """From nothing, or in powers of ten where it spans too much."""
     spans = [
         max(span, _SHORTEST).total_seconds() for span in (*(p.took for p in points), *(one.span for one in limits))
     ]
     if max(spans) / min(spans) > _WIDE:
-        return Scale(10.0 ** math.floor(math.log10(min(spans))), max(spans) * 1.5, log=True)
-    return Scale(0.0, max(spans) * 1.1, log=False)
+        return PlotScale(10.0 ** math.floor(math.log10(min(spans))), max(spans) * 1.5, log=True)
+    return PlotScale(0.0, max(spans) * 1.1, log=False)
 
 
-def in_words(points: Sequence[Point], limits: Sequence[Limit], *, log: bool) -> str:
+def in_words(points: Sequence[PlotPoint], limits: Sequence[PlotLimit], *, log: bool) -> str:
     took = sorted(point.took for point in points)
     many = "The latest run" if len(points) == 1 else f"The latest {len(points)} runs that ended"
     half, most = short(_rank(took, 0.5)), short(_rank(took, 0.95))
@@ -143,7 +143,7 @@ def _rank(ordered: Sequence[timedelta], share: float) -> timedelta:
 # --- drawing --------------------------------------------------------------------------------------------------------
 
 
-def _lines(scale: Scale) -> Iterator[Markup]:
+def _lines(scale: PlotScale) -> Iterator[Markup]:
     for seconds in _round(scale):
         span = timedelta(seconds=seconds)
         y = scale(span) if seconds else HEIGHT - FOOT
@@ -153,7 +153,7 @@ def _lines(scale: Scale) -> Iterator[Markup]:
         )
 
 
-def _round(scale: Scale) -> list[float]:
+def _round(scale: PlotScale) -> list[float]:
     """Spans that people call round, within the scale."""
     if scale.log:
         return [span for span in _POWERS if scale.least <= span <= scale.most]
@@ -161,14 +161,14 @@ def _round(scale: Scale) -> list[float]:
     return [step * count for count in range(int(scale.most / step) + 1)]
 
 
-def _limit(limit: Limit, scale: Scale) -> Markup:
+def _limit(limit: PlotLimit, scale: PlotScale) -> Markup:
     y = scale(limit.span)
     line = tag("line", x1=percent(_LEFT), x2="100%", y1=y, y2=y)
     label = tag("text", f"{limit.name} {short(limit.span)}", x="100%", dx=-4, y=y - 4, text_anchor="end")
     return tag("g", line, label, class_=f"limit {limit.name}")
 
 
-def _points(points: Sequence[Point], scale: Scale, link: Callable[[str], str]) -> Iterator[Markup]:
+def _points(points: Sequence[PlotPoint], scale: PlotScale, link: Callable[[str], str]) -> Iterator[Markup]:
     first, last = points[0].at, points[-1].at
     for point in points:
         share = (point.at - first) / (last - first) if last > first else 0.5

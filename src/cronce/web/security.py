@@ -35,7 +35,7 @@ LASTS: Final = timedelta(hours=12)
 SHORTEST_TOKEN: Final = 32
 
 
-class Session(NamedTuple):
+class BrowserSession(NamedTuple):
     """Somebody with a token: who that is, the word that their forms carry (a program has none), and whether they may
     act, or only look."""
 
@@ -78,13 +78,13 @@ class Keys:
         said = json.dumps([by, to_us(now + LASTS), secrets.token_urlsafe(12)]).encode()
         return self.seal(b"session", said)
 
-    def session(self, cookie: str, now: Instant) -> Session | None:
+    def session(self, cookie: str, now: Instant) -> BrowserSession | None:
         """Who has this cookie; None: nobody who may act."""
         text = self.unseal(b"session", cookie)
         if text is None or text in self._ended:
             return None
         by, until, _ = json.loads(text)
-        return Session(by, _text(self._sign(b"form", text)), self._acts) if to_us(now) < until else None
+        return BrowserSession(by, _text(self._sign(b"form", text)), self._acts) if to_us(now) < until else None
 
     def end(self, cookie: str, now: Instant) -> None:
         """This session is over, also for whoever has a copy of its cookie. This process alone knows."""
@@ -109,7 +109,7 @@ class Keys:
         return hmac.digest(self._key, use + b":" + said, hashlib.sha256)
 
 
-def same_word(session: Session, given: str) -> bool:
+def same_word(session: BrowserSession, given: str) -> bool:
     """Whether a form comes from a page of this session."""
     return bool(session.word) and secrets.compare_digest(given.encode(errors="replace"), session.word.encode())
 

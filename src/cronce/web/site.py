@@ -34,7 +34,7 @@ from cronce.stores.base import Scan
 from cronce.telling.words import ago, away, by_whom, fine, iso, moment, safe, short, tone
 from cronce.value import NamedTuple
 from cronce.web.markup import brief, coded, icon_of
-from cronce.web.security import Guesses, Keys, Network, Session
+from cronce.web.security import BrowserSession, Guesses, Keys, Network
 
 T = TypeVar("T")
 
@@ -163,15 +163,15 @@ class Site:
 
     # --- who asks ---
 
-    def session(self, request: HTTPConnection) -> Session | None:
+    def session(self, request: HTTPConnection) -> BrowserSession | None:
         """Who asks, if they may act."""
         found = self.known(request)
         return found if found and found.acts else None
 
-    def known(self, request: HTTPConnection) -> Session | None:
+    def known(self, request: HTTPConnection) -> BrowserSession | None:
         """Who asks, if they have a token: the gate has looked."""
         found = request.scope.get("cronce.session")
-        return found if isinstance(found, Session) else None
+        return found if isinstance(found, BrowserSession) else None
 
     # --- pages ---
 
@@ -273,7 +273,7 @@ Shown = Mapping[str, Any]
 """What a template is given."""
 
 
-class Frame(NamedTuple):
+class PageFrame(NamedTuple):
     alerts: int
     halted: Act | None
     """Who stopped everything."""
@@ -304,7 +304,7 @@ def _framed(flow: Flow[Shown]) -> Flow[Shown]:
         return shown
     loaded = yield from load([SWITCH])
     alerts = yield from open_alerts()
-    return {"now": loaded.now, **shown, "frame": Frame(alerts, standing_act(loaded.cells[0]))}
+    return {"now": loaded.now, **shown, "frame": PageFrame(alerts, standing_act(loaded.cells[0]))}
 
 
 # --- what is not there ------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from cronce.errors import BadInput
 from cronce.model import Instant, check_name, spell
 from cronce.monitor.read_jobs import JobView
-from cronce.monitor.read_overview import Overview, Stretch, stretch, stretch_of
+from cronce.monitor.read_overview import Overview, TimeSpan, stretch, stretch_of
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import load
 from cronce.schedule.zone import find_zone
@@ -52,7 +52,7 @@ Closer = Callable[[Instant, Instant], str]
 """The way to a closer look at a span."""
 
 
-class View(NamedTuple):
+class TimelineView(NamedTuple):
     """What is asked for: a fixed span, or one of some length up to now, which goes on with it."""
 
     by: By = "holder"
@@ -72,7 +72,7 @@ class View(NamedTuple):
     def way(self, root: str) -> str:
         """The page that shows it; what is as it would be anyway is left out."""
         given = {"job": self.job, "by": self.by, "tz": self.tz}
-        others = {name: value for name, value in given.items() if value != View._field_defaults[name]}
+        others = {name: value for name, value in given.items() if value != TimelineView._field_defaults[name]}
         return path("timeline", root=root, **self.span(), **others)
 
     def closer(self, root: str) -> Closer:
@@ -84,7 +84,7 @@ class View(NamedTuple):
             return {"span": next(name for name, span in SPANS.items() if span == self.length)}
         return {"from": spell(self.start), "to": spell(self.start + self.length)}
 
-    def between(self, start: Instant, end: Instant) -> "View":
+    def between(self, start: Instant, end: Instant) -> "TimelineView":
         """Another span of the same, in whole seconds and within what can be shown."""
         length = min(max(end - start, LEAST), MOST)
         first = (start + (end - start - length) / 2).replace(microsecond=0)
@@ -94,7 +94,7 @@ class View(NamedTuple):
 # --- what is asked --------------------------------------------------------------------------------------------------
 
 
-def read_view(query: Mapping[str, str]) -> View:
+def read_view(query: Mapping[str, str]) -> TimelineView:
     """It comes from outside: whatever it says, it is a view or it is refused in words."""
     given = {name: value.strip() for name, value in query.items() if value.strip()}
     by = given.get("by", "holder")
@@ -102,7 +102,7 @@ def read_view(query: Mapping[str, str]) -> View:
         raise BadInput(f"by={by[:20]!r} is no way to draw lanes: say holder, or job")
     job, tz = given.get("job"), given.get("tz", "UTC")
     find_zone(tz)
-    view = View("job" if by == "job" else "holder", check_name(job) if job else None, tz)
+    view = TimelineView("job" if by == "job" else "holder", check_name(job) if job else None, tz)
     if "from" not in given and "to" not in given:
         span = given.get("span", "10m")
         if span not in SPANS:
@@ -119,7 +119,7 @@ def read_view(query: Mapping[str, str]) -> View:
 # --- what is read ---------------------------------------------------------------------------------------------------
 
 
-def facts_of(view: View, most: int = READ, seen: Overview | JobView | None = None) -> Flow[Facts]:
+def facts_of(view: TimelineView, most: int = READ, seen: Overview | JobView | None = None) -> Flow[Facts]:
     """Runs are found by their slots, so one more span is read before: of that, what lasted until this one is shown.
     What an overview, or the view of a job, has `seen` of them is not read again."""
     now = seen.now if seen else (yield from load([])).now
@@ -133,7 +133,7 @@ def facts_of(view: View, most: int = READ, seen: Overview | JobView | None = Non
     return layout.gather(found.runs, refused, start, end, found.now, gaps=tuple(_gaps(found, start, most)))
 
 
-def _gaps(found: Stretch, start: Instant, most: int) -> Iterator[str]:
+def _gaps(found: TimeSpan, start: Instant, most: int) -> Iterator[str]:
     if found.whole_from > start:
         yield f"More than {most:,} runs are in this span: before {spell(found.whole_from)} some are not shown."
     if found.more_open:
@@ -162,7 +162,7 @@ def timeline(request: Request) -> Flow[Shown]:
     }
 
 
-def _ways(view: View, facts: Facts, root: str) -> dict[str, object]:
+def _ways(view: TimelineView, facts: Facts, root: str) -> dict[str, object]:
     """Where one can go from here: nearer and farther, earlier and later, and to what is now."""
     start, end, half = facts.start, facts.end, view.length / 2
     middle, closer = start + half, view.closer(root)
@@ -177,7 +177,7 @@ def _ways(view: View, facts: Facts, root: str) -> dict[str, object]:
     }
 
 
-def _zoomed(view: View, middle: Instant, span: timedelta) -> View:
+def _zoomed(view: TimelineView, middle: Instant, span: timedelta) -> TimelineView:
     """What goes on with now still does."""
     return view._replace(length=span) if view.start is None else view.between(middle - span / 2, middle + span / 2)
 
@@ -188,7 +188,7 @@ def _zoomed(view: View, middle: Instant, span: timedelta) -> View:
 def picture(root: str, seen: Overview | JobView) -> Flow[Shown | None]:
     """The last hour, or as much of it as there is, of all jobs or of one, out of what was `seen`. None: there is
     nothing to draw."""
-    view = View(job=seen.seen.name if isinstance(seen, JobView) else None, length=SPANS["1h"])
+    view = TimelineView(job=seen.seen.name if isinstance(seen, JobView) else None, length=SPANS["1h"])
     facts = yield from facts_of(view, MOST_DRAWN, seen)
     if not facts.pieces:
         return None
@@ -215,7 +215,7 @@ def young(facts: Facts) -> tuple[Facts, str]:
     oldest = min(piece.due or piece.start for piece in facts.pieces)
     lengths = (STEP * number for number in range(1, hour // STEP))
     for length in lengths:
-        start, end = View(length=length).window(facts.now)
+        start, end = TimelineView(length=length).window(facts.now)
         if start <= oldest:
             return facts._replace(start=start, end=end), f"The last {length // timedelta(minutes=1)} minutes"
     return facts, "The last hour"

@@ -206,7 +206,7 @@ OTHERS: Final = "…"
 """The lane of what is left over. Nobody is called that."""
 
 
-class Line(NamedTuple):
+class LaneLine(NamedTuple):
     """A line across the lanes."""
 
     at: Instant
@@ -272,8 +272,8 @@ class Picture(NamedTuple):
     lanes: tuple[Lane, ...]
     arrows: tuple[tuple[Placed, Placed], ...]
     """From the end of one piece to the start of the other."""
-    lines: tuple[Line, ...]
-    changes: tuple[Line, ...]
+    lines: tuple[LaneLine, ...]
+    changes: tuple[LaneLine, ...]
     height: float
 
     @property
@@ -419,10 +419,10 @@ _STEPS: Final = (
 )
 
 
-def lines(start: Instant, end: Instant, zone: tzinfo) -> list[Line]:
+def lines(start: Instant, end: Instant, zone: tzinfo) -> list[LaneLine]:
     """Round times of that zone's clocks, at most so many."""
     step = next((step for step in _STEPS if (end - start) / step <= MOST_LINES), _STEPS[-1])
-    return [Line(at, _label(at.astimezone(zone), step)) for at in _round(start, end, step, zone)]
+    return [LaneLine(at, _label(at.astimezone(zone), step)) for at in _round(start, end, step, zone)]
 
 
 def _round(start: Instant, end: Instant, step: timedelta, zone: tzinfo) -> Iterator[Instant]:
@@ -443,10 +443,10 @@ def _label(wall: datetime, step: timedelta) -> str:
     return f"{wall:%H:%M:%S}" if step < timedelta(minutes=1) else f"{wall:%H:%M}"
 
 
-def clock_changes(start: Instant, end: Instant, zone: tzinfo) -> list[Line]:
+def clock_changes(start: Instant, end: Instant, zone: tzinfo) -> list[LaneLine]:
     """Where the clocks of the zone jump."""
     return [
-        Line(
+        LaneLine(
             shift.at,
             f"clocks go {'forward' if shift.after > shift.before else 'back'} to {shift.at.astimezone(zone):%H:%M %Z}",
         )

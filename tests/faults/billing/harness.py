@@ -17,7 +17,7 @@ from cronce.model import spell
 from cronce.stores import scheme_of
 from cronce.testing.child_processes import Crew
 from cronce.torture.proxy import Link, Proxy
-from cronce.torture.route import Address, address, through
+from cronce.torture.route import HostPort, address, through
 from cronce.value import NamedTuple
 from tests.faults.billing.ledgers import Books, File, Ledger, Progress, Table
 from tests.faults.billing.person import Person
@@ -68,7 +68,7 @@ class Billing:
         self._done = Counter[str]()
         self._job = f"billing-{urandom(3).hex()}"
         self._slot = spell(SystemClock().wall().replace(day=1, hour=0, minute=0, second=0, microsecond=0))
-        self._links: dict[str, dict[Address, Link]] = {name: {} for name in PROCESSES}
+        self._links: dict[str, dict[HostPort, Link]] = {name: {} for name in PROCESSES}
         self._hit_at = 0
         """How many invoices were charged when the last fault came."""
         self._paused: dict[str, float] = {}
@@ -126,7 +126,7 @@ class Billing:
     def _link(self, stack: ExitStack) -> None:
         """A proxy for each process, before each server that is reached by TCP."""
         for to in {address(self.settings.store), address(self.settings.shop)}:
-            if isinstance(to, Address):
+            if isinstance(to, HostPort):
                 proxy = stack.enter_context(closing(Proxy(to)))
                 for name in PROCESSES:
                     self._links[name][to] = proxy.link()
@@ -155,7 +155,7 @@ class Billing:
 
     def _way(self, name: str, url: str) -> str:
         to = address(url)
-        return through(url, self._links[name][to].port) if isinstance(to, Address) else url
+        return through(url, self._links[name][to].port) if isinstance(to, HostPort) else url
 
     def _life(self, name: str) -> str:
         return f"{name}.{self._lives[name]}"

@@ -13,7 +13,14 @@ import pytest
 from cronce.clock import SystemClock
 from cronce.protocol.record import Maker, Outcome, Record, State
 from cronce.runtime.desk import holder_name, host_name
-from cronce.runtime.effects.liveness import Holding, RetryRefused, holding, refuse_unless_gone, unsure_of, whether_there
+from cronce.runtime.effects.liveness import (
+    HolderProcess,
+    RetryRefused,
+    holding,
+    refuse_unless_gone,
+    unsure_of,
+    whether_there,
+)
 from cronce.runtime.run import Run
 from tests.house.wait import wait_until
 from tests.runtime.office import Office, dies, job, watch
@@ -42,7 +49,7 @@ def test_a_name_says_where_which_and_since_when() -> None:
     assert found is not None
     assert (found.host, found.pid) == (HERE, os.getpid())
     assert [holding(name) for name in ("web-1", "", "a:b:c", "a:1:zz")] == [None] * 4
-    assert holding("web:1:f4240") == Holding("web", 1, 1.0)
+    assert holding("web:1:f4240") == HolderProcess("web", 1, 1.0)
 
 
 def test_a_process_of_this_machine_is_seen_to_run_to_be_stopped_and_to_be_gone(

@@ -21,7 +21,7 @@ from cronce.model import Cell, Slot, unspell
 from cronce.protocol.commands import Queue
 from cronce.protocol.record import Outcome, Record, State, decode
 from cronce.runtime.keeper import Over
-from cronce.runtime.processes.isolated import Line
+from cronce.runtime.processes.isolated import StdinChannel
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.sqlite import SqliteStore
@@ -176,7 +176,7 @@ def test_a_result_that_is_too_long_is_the_caller_s_trouble_and_no_failure(place:
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 16])
 def test_words_are_heard_whole_and_in_order_however_they_arrive(chunk: int) -> None:
     heard = list[Any]()
-    line = Line("{}", heard.append)
+    line = StdinChannel("{}", heard.append)
     line.open()
     said = b"".join(b'{"word":"%s"}\n' % (b"x" * length) for length in (0, 9, 3000))
     with socket.socket(fileno=line.inlet) as theirs:

@@ -12,15 +12,15 @@ from cronce.model import Write
 from cronce.protocol.record import Outcome, decode
 from cronce.runtime.attempt import End
 from cronce.runtime.journal import Journal
-from cronce.runtime.scheduling.exchange import PUT_OFF, SAID_AT_ONCE, SAID_BESIDE, Endings, Said
+from cronce.runtime.scheduling.exchange import PUT_OFF, SAID_AT_ONCE, SAID_BESIDE, EndedAttempt, Endings
 from cronce.stores.base import Scan, Swapped
 from tests.runtime.office import Office
 from tests.runtime.scheduling.manual_cluster import ManualCluster
 
 
-def said(number: int) -> Said:
+def said(number: int) -> EndedAttempt:
     attempt: Any = SimpleNamespace(job=SimpleNamespace(name=f"job-{number}"))
-    return Said(attempt, End(None))
+    return EndedAttempt(attempt, End(None))
 
 
 def test_while_others_start_some_ends_are_said_and_all_when_they_have_waited(office: Office) -> None:

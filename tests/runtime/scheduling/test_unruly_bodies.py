@@ -23,8 +23,8 @@ from cronce.runtime.declare import declare
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.operations import Operator
 from cronce.runtime.queries import slot_named
-from cronce.runtime.scheduling.exchange import Said
-from cronce.runtime.scheduling.pool import Pool
+from cronce.runtime.scheduling.exchange import EndedAttempt
+from cronce.runtime.scheduling.pool import WorkerPool
 from cronce.stores.base import Loaded, Scan
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import wait_until
@@ -55,7 +55,7 @@ def closed(cron: Cronce, key: str) -> Record:
     return found[-1]
 
 
-class Watched(Pool):
+class Watched(WorkerPool):
     """A pool of which all is seen that was told."""
 
     def __init__(self, office: Office) -> None:
@@ -258,7 +258,7 @@ def test_what_cannot_be_begun_is_given_back_for_a_while_and_the_others_begin(
     ends = pool.ends(4)
     assert [attempt for attempt, end in ends.items() if end.ending is None] == [function]
     assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be begun, and is given back"]
-    word = Said(function, ends[function]).word[1]
+    word = EndedAttempt(function, ends[function]).word[1]
     assert word == Release(function.lease.grant.fence, timedelta(seconds=10))
 
 

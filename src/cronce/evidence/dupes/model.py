@@ -9,7 +9,7 @@ from cronce.model import Instant
 from cronce.value import NamedTuple
 
 
-class Asked(NamedTuple):
+class DuplicatesQuery(NamedTuple):
     """Rows of `table` with the same `keys`, as of `since` before now; `within`: only such that are that near."""
 
     table: str
@@ -20,7 +20,7 @@ class Asked(NamedTuple):
     most: int
 
 
-class Table(NamedTuple):
+class DatabaseTable(NamedTuple):
     """`schema` is "" where a database has none, or only one."""
 
     name: str
@@ -30,7 +30,7 @@ class Table(NamedTuple):
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
 
-class Kind(StrEnum):
+class TimeKind(StrEnum):
     """How a column says when: as an instant, as clocks on a wall show it, or as a number since 1970."""
 
     INSTANT = "instant"
@@ -42,12 +42,12 @@ class Time(NamedTuple):
     """A column of time. `unit` is what one of a number is; `text`: SQLite keeps it as text."""
 
     column: str
-    kind: Kind
+    kind: TimeKind
     unit: timedelta = timedelta(seconds=1)
     text: bool = False
 
 
-class Row(NamedTuple):
+class DuplicateRow(NamedTuple):
     """A key, how many rows have it, when the first and the last were made, and the least gap between two of them.
     `pairs` counts neighbours within the span that was asked for."""
 
@@ -68,7 +68,7 @@ class Extent(NamedTuple):
     is_empty: bool = False
 
 
-class Found(NamedTuple):
+class DuplicatesFound(NamedTuple):
     """`more`: there are more than were asked for. `query` is the statement as a person would type it."""
 
     table: str
@@ -88,23 +88,23 @@ class Duplicate(NamedTuple):
     pairs: int | None
 
 
-class Database(Protocol):
+class ReadOnlyDatabase(Protocol):
     """A database that is only read: each call is part of one transaction that cannot write."""
 
     @property
-    def dialect(self) -> "Dialect": ...
+    def dialect(self) -> "QueryDialect": ...
 
     def now(self) -> Instant: ...
 
-    def tables(self) -> Sequence[Table]:
+    def tables(self) -> Sequence[DatabaseTable]:
         """Those that may be meant; the first of two with one name is the one that a plain name means."""
         ...
 
-    def columns(self, table: Table) -> Mapping[str, str]:
+    def columns(self, table: DatabaseTable) -> Mapping[str, str]:
         """The columns and their types."""
         ...
 
-    def time(self, table: Table, column: str, declared: str, /) -> Time | None:
+    def time(self, table: DatabaseTable, column: str, declared: str, /) -> Time | None:
         """How the column says when; None: it does not."""
         ...
 
@@ -113,7 +113,7 @@ class Database(Protocol):
     def close(self) -> None: ...
 
 
-class Dialect(Protocol):
+class QueryDialect(Protocol):
     """What differs between databases in the one statement that is asked."""
 
     def quoted(self, name: str) -> str: ...

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cronce.errors import BadInput, CronceError, StoreUnavailable
-from cronce.evidence.dupes.model import Kind, Table, Time
+from cronce.evidence.dupes.model import DatabaseTable, Time, TimeKind
 from cronce.evidence.dupes.statement import spelled
 from cronce.evidence.dupes.units import unit_of
 from cronce.model import Instant
-from cronce.stores.mysql.server import Line, Problem, code_of, explained, locate, tls
+from cronce.stores.mysql.server import MySqlConnection, Problem, code_of, explained, locate, tls
 
 BEGIN: Final = "SET SESSION time_zone = '+00:00', {limit}; START TRANSACTION READ ONLY"
 NOW: Final = "SELECT UNIX_TIMESTAMP(NOW(6))"
@@ -45,7 +45,7 @@ class MysqlDialect:
         return f"{{{name}}}"
 
     def seconds(self, time: Time, before: str, after: str) -> str:
-        if time.kind is Kind.NUMBER:
+        if time.kind is TimeKind.NUMBER:
             return f"({after} - {before}) * {time.unit.total_seconds():f}"
         return f"TIMESTAMPDIFF(MICROSECOND, {before}, {after}) / 1000000"
 
@@ -53,7 +53,7 @@ class MysqlDialect:
 class MysqlDatabase:
     dialect: Final = MysqlDialect()
 
-    def __init__(self, line: Line, patience: timedelta) -> None:
+    def __init__(self, line: MySqlConnection, patience: timedelta) -> None:
         self._line, self._place = line, line.place
         seconds = patience.total_seconds()
         mariadb = "mariadb" in line.server.version.lower()
@@ -64,20 +64,20 @@ class MysqlDatabase:
         ((seconds,),) = self._say(NOW)
         return datetime.fromtimestamp(float(seconds), UTC)
 
-    def tables(self) -> Sequence[Table]:
-        return [Table(name, schema) for name, schema, _ in self._say(TABLES)]
+    def tables(self) -> Sequence[DatabaseTable]:
+        return [DatabaseTable(name, schema) for name, schema, _ in self._say(TABLES)]
 
-    def columns(self, table: Table) -> Mapping[str, str]:
+    def columns(self, table: DatabaseTable) -> Mapping[str, str]:
         return dict(self._say(COLUMNS, schema=table.schema, table=table.name))  # type: ignore[arg-type]
 
-    def time(self, table: Table, column: str, declared: str) -> Time | None:
+    def time(self, table: DatabaseTable, column: str, declared: str) -> Time | None:
         if declared in ("timestamp", "datetime"):
-            return Time(column, Kind.INSTANT if declared == "timestamp" else Kind.WALL, text=True)
+            return Time(column, TimeKind.INSTANT if declared == "timestamp" else TimeKind.WALL, text=True)
         if declared not in NUMBERS:
             return None
         names = self.dialect.quoted(column), spelled(table, self.dialect)
         ((largest,),) = self._say("SELECT max({}) FROM {}".format(*names).replace("%", "%%"))  # noqa: S608  quoted
-        return Time(column, Kind.NUMBER, unit_of(largest))
+        return Time(column, TimeKind.NUMBER, unit_of(largest))
 
     def ask(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         return self._say(statement, **values)
@@ -106,7 +106,7 @@ def connect(url: str, patience: timedelta) -> MysqlDatabase:
     place = locate(url)
     place = place._replace(timeout=patience.total_seconds() + SLACK)
     try:
-        line = Line(place, tls(place))
+        line = MySqlConnection(place, tls(place))
     except Problem as problem:
         raise explained(problem, place) from None
     try:

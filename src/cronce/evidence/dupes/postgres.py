@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cronce.errors import BadInput, CronceError, StoreUnavailable
-from cronce.evidence.dupes.model import Kind, Table, Time
+from cronce.evidence.dupes.model import DatabaseTable, Time, TimeKind
 from cronce.evidence.dupes.statement import spelled
 from cronce.evidence.dupes.units import NO_TIME, unit_of
 from cronce.model import Instant
-from cronce.stores.postgres.server import Line, Place, dial, locate, psycopg
+from cronce.stores.postgres.server import PostgresAddress, PostgresConnection, dial, locate, psycopg
 
 NOW: Final = "SELECT extract(epoch FROM clock_timestamp())::float8"
 TABLES: Final = """
@@ -40,11 +40,11 @@ class PostgresDialect:
         return time.column
 
     def edge(self, time: Time, name: str) -> str:
-        kinds = {Kind.INSTANT: "timestamptz", Kind.WALL: "timestamp", Kind.NUMBER: "bigint"}
+        kinds = {TimeKind.INSTANT: "timestamptz", TimeKind.WALL: "timestamp", TimeKind.NUMBER: "bigint"}
         return f"CAST({{{name}}} AS {kinds[time.kind]})"
 
     def seconds(self, time: Time, before: str, after: str) -> str:
-        if time.kind is Kind.NUMBER:
+        if time.kind is TimeKind.NUMBER:
             return f"({after} - {before}) * {time.unit.total_seconds():f}"
         return f"extract(epoch FROM {after} - {before})"
 
@@ -52,7 +52,7 @@ class PostgresDialect:
 class PostgresDatabase:
     dialect: Final = PostgresDialect()
 
-    def __init__(self, line: Line, place: Place, patience: timedelta) -> None:
+    def __init__(self, line: PostgresConnection, place: PostgresAddress, patience: timedelta) -> None:
         self._line, self._place = line, place
         line.patience = patience.total_seconds() + SLACK
         self._say("BEGIN READ ONLY")
@@ -63,23 +63,23 @@ class PostgresDatabase:
         ((seconds,),) = self._say(NOW)
         return datetime.fromtimestamp(seconds, UTC)
 
-    def tables(self) -> Sequence[Table]:
+    def tables(self) -> Sequence[DatabaseTable]:
         rows = self._say(TABLES)
-        plain = [Table(name) for name, _, is_visible in rows if is_visible]
-        return [*plain, *(Table(name, schema) for name, schema, _ in rows)]
+        plain = [DatabaseTable(name) for name, _, is_visible in rows if is_visible]
+        return [*plain, *(DatabaseTable(name, schema) for name, schema, _ in rows)]
 
-    def columns(self, table: Table) -> Mapping[str, str]:
+    def columns(self, table: DatabaseTable) -> Mapping[str, str]:
         return dict(self._say(COLUMNS, {"table": spelled(table, self.dialect)}))
 
-    def time(self, table: Table, column: str, declared: str) -> Time | None:
+    def time(self, table: DatabaseTable, column: str, declared: str) -> Time | None:
         if declared.startswith("timestamp"):
-            return Time(column, Kind.INSTANT if declared == "timestamp with time zone" else Kind.WALL)
+            return Time(column, TimeKind.INSTANT if declared == "timestamp with time zone" else TimeKind.WALL)
         if declared not in NUMBERS:
             return None
         name = self.dialect.quoted(column)
         statement = f"SELECT max({name}) FROM {spelled(table, self.dialect)} WHERE {name} < {NO_TIME:f}"  # noqa: S608  quoted
         ((largest,),) = self._say(statement)
-        return Time(column, Kind.NUMBER, unit_of(largest))
+        return Time(column, TimeKind.NUMBER, unit_of(largest))
 
     def ask(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         return self._say(statement, values)

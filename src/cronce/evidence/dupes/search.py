@@ -7,7 +7,16 @@ from importlib import import_module
 from typing import Final, cast
 
 from cronce.errors import BadInput
-from cronce.evidence.dupes.model import Asked, Database, Duplicate, Extent, Found, Row, Table, Time
+from cronce.evidence.dupes.model import (
+    DatabaseTable,
+    Duplicate,
+    DuplicateRow,
+    DuplicatesFound,
+    DuplicatesQuery,
+    Extent,
+    ReadOnlyDatabase,
+    Time,
+)
 from cronce.evidence.dupes.statement import bound, extent, instant, shown, some_row, statement, values
 from cronce.model import EPOCH, Instant
 from cronce.stores import mask, scheme_of
@@ -19,16 +28,16 @@ DATABASES: Final = {
 }
 
 
-def connect(url: str, patience: timedelta) -> Database:
+def connect(url: str, patience: timedelta) -> ReadOnlyDatabase:
     """The database that a URL names, to be read only. No statement takes longer than `patience`."""
     scheme = scheme_of(url)
     if scheme not in DATABASES:
         raise BadInput(f"{mask(url)!r}: dupes reads postgresql://, mysql:// and sqlite:///, and no {scheme!r}")
     module = import_module(f"cronce.evidence.dupes.{DATABASES[scheme]}")
-    return cast(Database, module.connect(url, patience))
+    return cast(ReadOnlyDatabase, module.connect(url, patience))
 
 
-def look(database: Database, asked: Asked, zone: tzinfo) -> Found:
+def look(database: ReadOnlyDatabase, asked: DuplicatesQuery, zone: tzinfo) -> DuplicatesFound:
     """`zone`: by whose clocks a column is that names none."""
     table = _table(asked.table, database.tables())
     asked, time = _columns(asked, table, database)
@@ -37,10 +46,18 @@ def look(database: Database, asked: Asked, zone: tzinfo) -> Found:
     rows = database.ask(bound(text, database.dialect), given)
     duplicates = [_duplicate(row, asked, time, zone) for row in rows[: asked.most]]
     looked_at = _extent(database, asked, table, time=time, since=since, zone=zone)
-    return Found(str(table), since, shown(text, given), looked_at, duplicates, len(rows) > asked.most)
+    return DuplicatesFound(str(table), since, shown(text, given), looked_at, duplicates, len(rows) > asked.most)
 
 
-def _extent(database: Database, asked: Asked, table: Table, *, time: Time, since: Instant, zone: tzinfo) -> Extent:
+def _extent(
+    database: ReadOnlyDatabase,
+    asked: DuplicatesQuery,
+    table: DatabaseTable,
+    *,
+    time: Time,
+    since: Instant,
+    zone: tzinfo,
+) -> Extent:
     """No duplicate among no rows is no good news: then the table is looked at as a whole, for what may be wrong."""
     text = bound(extent(asked, table, time, database.dialect), database.dialect)
     ((rows, _),) = database.ask(text, values(asked, time, since, zone))
@@ -51,14 +68,14 @@ def _extent(database: Database, asked: Asked, table: Table, *, time: Time, since
     return Extent(0, None if newest is None else instant(newest, time, zone), is_empty=not some)
 
 
-def _table(name: str, tables: Sequence[Table]) -> Table:
+def _table(name: str, tables: Sequence[DatabaseTable]) -> DatabaseTable:
     known = {table.name: table for table in reversed(tables)}
     if "." in name:
         known = {str(table): table for table in tables} | known
     return known[_meant(name, known, "table", "the database")]
 
 
-def _columns(asked: Asked, table: Table, database: Database) -> tuple[Asked, Time]:
+def _columns(asked: DuplicatesQuery, table: DatabaseTable, database: ReadOnlyDatabase) -> tuple[DuplicatesQuery, Time]:
     """The question in the catalogue's own spelling."""
     known = database.columns(table)
     *keys, at = (_meant(name, known, "column", str(table)) for name in (*asked.keys, asked.at))
@@ -83,9 +100,9 @@ def _meant(name: str, known: Collection[str], what: str, where: str) -> str:
     raise BadInput(f"{where} has no {what} {name!r}; {hint}")
 
 
-def _duplicate(values: Sequence[object], asked: Asked, time: Time, zone: tzinfo) -> Duplicate:
+def _duplicate(values: Sequence[object], asked: DuplicatesQuery, time: Time, zone: tzinfo) -> Duplicate:
     size = len(asked.keys)
-    row = Row(values[:size], *values[size:])  # type: ignore[arg-type]
+    row = DuplicateRow(values[:size], *values[size:])  # type: ignore[arg-type]
     key = dict(zip(asked.keys, row.key, strict=True))
     gap = timedelta(seconds=round(float(row.gap), 6))
     pairs = None if asked.within is None else int(row.pairs)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, StoreUnavailable
-from cronce.evidence.dupes.model import Kind, Table, Time
+from cronce.evidence.dupes.model import DatabaseTable, Time, TimeKind
 from cronce.evidence.dupes.statement import UNTIL, spelled
 from cronce.evidence.dupes.units import NO_TIME, unit_of
 from cronce.model import Instant
@@ -44,13 +44,13 @@ class SqliteDialect:
         return f":{name}"
 
     def moment(self, time: Time) -> str:
-        return time.column if time.kind is Kind.NUMBER else f"julianday({time.column})"
+        return time.column if time.kind is TimeKind.NUMBER else f"julianday({time.column})"
 
     def edge(self, time: Time, name: str) -> str:
-        return f"{{{name}}}" if time.kind is Kind.NUMBER else f"julianday({{{name}}})"
+        return f"{{{name}}}" if time.kind is TimeKind.NUMBER else f"julianday({{{name}}})"
 
     def seconds(self, time: Time, before: str, after: str) -> str:
-        unit = time.unit.total_seconds() if time.kind is Kind.NUMBER else 86_400
+        unit = time.unit.total_seconds() if time.kind is TimeKind.NUMBER else 86_400
         return f"round(({after} - {before}) * {unit:g}, 3)"
 
 
@@ -69,23 +69,23 @@ class SqliteDatabase:
         ((seconds,),) = self._say(NOW)
         return datetime.fromtimestamp(seconds, UTC)
 
-    def tables(self) -> Sequence[Table]:
+    def tables(self) -> Sequence[DatabaseTable]:
         rows = self._say(TABLES)
-        return [*(Table(name) for (name,) in rows), *(Table(name, "main") for (name,) in rows)]
+        return [*(DatabaseTable(name) for (name,) in rows), *(DatabaseTable(name, "main") for (name,) in rows)]
 
-    def columns(self, table: Table) -> Mapping[str, str]:
+    def columns(self, table: DatabaseTable) -> Mapping[str, str]:
         return dict(self._say(COLUMNS, {"table": table.name}))
 
-    def time(self, table: Table, column: str, _declared: str) -> Time | None:
+    def time(self, table: DatabaseTable, column: str, _declared: str) -> Time | None:
         names = {"column": self.dialect.quoted(column), "table": spelled(table, self.dialect)}
         ((kind, newest, is_date),) = self._say(NEWEST.format(**names, no_time=NO_TIME, until=f"{UNTIL:%Y-%m-%d}"))
         match kind:
             case "integer" | "real" if newest > 1e8:
-                return Time(column, Kind.NUMBER, unit_of(newest))
+                return Time(column, TimeKind.NUMBER, unit_of(newest))
             case "text" if is_date and len(newest) > len("2026-11-01"):
-                return Time(column, Kind.INSTANT if OFFSET.search(newest) else Kind.WALL, text=True)
+                return Time(column, TimeKind.INSTANT if OFFSET.search(newest) else TimeKind.WALL, text=True)
             case "null":  # no row has one, and there is nothing to find among them
-                return Time(column, Kind.WALL, text=True)
+                return Time(column, TimeKind.WALL, text=True)
             case _:
                 return None
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Final, cast
 
-from cronce.evidence.dupes.model import Asked, Dialect, Kind, Table, Time
+from cronce.evidence.dupes.model import DatabaseTable, DuplicatesQuery, QueryDialect, Time, TimeKind
 from cronce.model import EPOCH, Instant
 
 STATEMENT: Final = """\
@@ -27,7 +27,7 @@ UNTIL: Final = datetime(9999, 12, 30, tzinfo=UTC)
 """What is later is no time: `infinity`, a NaN, a date that stands for "never"."""
 
 
-def statement(asked: Asked, table: Table, time: Time, dialect: Dialect) -> str:
+def statement(asked: DuplicatesQuery, table: DatabaseTable, time: Time, dialect: QueryDialect) -> str:
     """The statement, with `{since}`, `{until}`, `{within}` and `{most}` where values go. One row more than asked for
     tells that there are more."""
     parts, near = _parts(asked, table, time, dialect), asked.within is not None
@@ -36,16 +36,16 @@ def statement(asked: Asked, table: Table, time: Time, dialect: Dialect) -> str:
     return STATEMENT.format(**parts, gap=gap, pairs=PAIRS if near else "", near=NEAR if near else "")
 
 
-def extent(asked: Asked, table: Table, time: Time, dialect: Dialect) -> str:
+def extent(asked: DuplicatesQuery, table: DatabaseTable, time: Time, dialect: QueryDialect) -> str:
     """How many rows that statement looks at, and when the newest of them was made."""
     return EXTENT.format(**_parts(asked, table, time, dialect))
 
 
-def some_row(table: Table, dialect: Dialect) -> str:
+def some_row(table: DatabaseTable, dialect: QueryDialect) -> str:
     return f"SELECT 1 FROM {_unformatted(spelled(table, dialect))} LIMIT 1"  # noqa: S608  quoted
 
 
-def _parts(asked: Asked, table: Table, time: Time, dialect: Dialect) -> dict[str, str]:
+def _parts(asked: DuplicatesQuery, table: DatabaseTable, time: Time, dialect: QueryDialect) -> dict[str, str]:
     keys = [_name(key, dialect) for key in asked.keys]
     moment = dialect.moment(time._replace(column=_name(time.column, dialect)))
     known = " AND ".join(f"{key} IS NOT NULL" for key in keys)
@@ -58,12 +58,12 @@ def _parts(asked: Asked, table: Table, time: Time, dialect: Dialect) -> dict[str
     }
 
 
-def values(asked: Asked, time: Time, since: Instant, zone: tzinfo) -> dict[str, Any]:
+def values(asked: DuplicatesQuery, time: Time, since: Instant, zone: tzinfo) -> dict[str, Any]:
     given = {"since": _bound(since, time, zone), "until": _bound(UNTIL, time, zone), "most": asked.most + 1}
     return given if asked.within is None else {**given, "within": asked.within.total_seconds()}
 
 
-def bound(text: str, dialect: Dialect) -> str:
+def bound(text: str, dialect: QueryDialect) -> str:
     """The statement as a driver takes it. One that binds by % would take a name's for its own."""
     if "%" in dialect.slot(""):
         text = text.replace("%", "%%")
@@ -77,28 +77,28 @@ def shown(text: str, values: Mapping[str, Any]) -> str:
 
 def instant(value: Any, time: Time, zone: tzinfo) -> Instant:
     """What the database says of a moment: a datetime with or without its zone, or a number."""
-    if time.kind is Kind.NUMBER:
+    if time.kind is TimeKind.NUMBER:
         return EPOCH + float(value) * time.unit
     if not isinstance(value, datetime):  # days since noon of a Monday in 4714 BC, as SQLite counts
         milliseconds = round((float(value) - 2440587.5) * 86_400_000)
         value = (EPOCH + timedelta(milliseconds=milliseconds)).replace(tzinfo=None)
-    moment = value if value.tzinfo else value.replace(tzinfo=zone if time.kind is Kind.WALL else UTC)
+    moment = value if value.tzinfo else value.replace(tzinfo=zone if time.kind is TimeKind.WALL else UTC)
     return cast(datetime, moment).astimezone(UTC)
 
 
 def _bound(since: Instant, time: Time, zone: tzinfo) -> Any:
-    if time.kind is Kind.NUMBER:
+    if time.kind is TimeKind.NUMBER:
         return (since - EPOCH) // time.unit
-    local = since.astimezone(zone if time.kind is Kind.WALL else UTC).replace(tzinfo=None)
+    local = since.astimezone(zone if time.kind is TimeKind.WALL else UTC).replace(tzinfo=None)
     text = local.isoformat(" ", timespec="milliseconds")
-    return text if time.kind is Kind.WALL or time.text else f"{text}+00:00"
+    return text if time.kind is TimeKind.WALL or time.text else f"{text}+00:00"
 
 
-def spelled(table: Table, dialect: Dialect) -> str:
+def spelled(table: DatabaseTable, dialect: QueryDialect) -> str:
     return ".".join(dialect.quoted(part) for part in (table.schema, table.name) if part)
 
 
-def _name(name: str, dialect: Dialect) -> str:
+def _name(name: str, dialect: QueryDialect) -> str:
     return _unformatted(dialect.quoted(name))
 
 

@@ -27,7 +27,7 @@ Row = Sequence[str]
 """The job it is about, then the other columns."""
 
 
-class Page(admin.ModelAdmin):  # type: ignore[misc]  # Django has no types
+class AdminPage(admin.ModelAdmin):  # type: ignore[misc]  # Django has no types
     """A table that is read from the store when it is looked at."""
 
     headers: ClassVar[Sequence[str]] = ()
@@ -66,7 +66,7 @@ class Page(admin.ModelAdmin):  # type: ignore[misc]  # Django has no types
 
 
 @admin.register(Job)
-class JobPage(Page):
+class JobPage(AdminPage):
     headers = ("job", "schedule", "next slot", "last slot", "outcome")
     empty = "no job is known yet; `manage.py cronce run` makes them known"
 
@@ -87,7 +87,7 @@ def _job_row(line: JobLine) -> Row:
 
 
 @admin.register(Run)
-class RunPage(Page):
+class RunPage(AdminPage):
     headers = ("job", "slot", "state", "holder", "started", "took", "reason")
     empty = "no run is on record"
 

@@ -30,7 +30,7 @@ class RetryRefused(CronceError):
 There = Literal["gone", "running", "stopped", "elsewhere"]
 
 
-class Holding(NamedTuple):
+class HolderProcess(NamedTuple):
     """A process by its name: where, which, and since when by the boot clock of its machine."""
 
     host: str
@@ -38,11 +38,11 @@ class Holding(NamedTuple):
     since: float
 
 
-def holding(holder: str) -> Holding | None:
+def holding(holder: str) -> HolderProcess | None:
     """None: it is no name of a process of ours."""
     try:
         host, pid, since = holder.rsplit(":", 2)
-        return Holding(host, int(pid), int(since, 16) / 1_000_000)
+        return HolderProcess(host, int(pid), int(since, 16) / 1_000_000)
     except ValueError:
         return None
 

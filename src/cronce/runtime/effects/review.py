@@ -173,7 +173,7 @@ class Listed(NamedTuple):
     next: Spot | None = None
 
 
-class Survey(NamedTuple):
+class EffectsSurvey(NamedTuple):
     """How many effects are in which state (in those that are `capped` there may be more), and some that are in
     doubt."""
 
@@ -182,7 +182,7 @@ class Survey(NamedTuple):
     doubtful: tuple[EffectSeen, ...]
 
 
-NONE: Final = Survey(MappingProxyType({}), frozenset(), ())
+NONE: Final = EffectsSurvey(MappingProxyType({}), frozenset(), ())
 
 
 def effect(named: Target) -> Flow[EffectSeen | None]:
@@ -332,7 +332,7 @@ def _listed(found: Mapping[str, EffectSeen], spot: Spot | None) -> Listed:
     return Listed(tuple(ordered), spot is not None, spot)
 
 
-def survey(wheres: Sequence[Where], marks: Iterable[Mark] = tuple(_OF_MARK)) -> Flow[Survey]:
+def survey(wheres: Sequence[Where], marks: Iterable[Mark] = tuple(_OF_MARK)) -> Flow[EffectsSurvey]:
     """What there is to say of the effects of a slot, or of a job."""
     found: dict[str, EffectSeen] = {}
     capped: set[EffectState] = set()
@@ -342,10 +342,10 @@ def survey(wheres: Sequence[Where], marks: Iterable[Mark] = tuple(_OF_MARK)) -> 
         capped |= set(_OF_MARK[mark]) if page.next else set()
     doubtful = [one for one in found.values() if one.state == "in doubt"]
     counts = Counter(one.state for one in found.values())
-    return Survey(counts, frozenset(capped), tuple(doubtful[:DOUBTS_SHOWN]))
+    return EffectsSurvey(counts, frozenset(capped), tuple(doubtful[:DOUBTS_SHOWN]))
 
 
-def doubts(wheres: Sequence[Where]) -> Flow[Survey]:
+def doubts(wheres: Sequence[Where]) -> Flow[EffectsSurvey]:
     """The same without what is done, of which there may be much."""
     return (yield from survey(wheres, _NOT_DONE))
 
@@ -381,7 +381,7 @@ def refuse_retry(slot: Slot, run: Record) -> Flow[None]:
     refuse_unless_gone(slot.key, unsure_of_slot(run))
 
 
-def _effect_first(slot: Slot, found: Survey) -> str:
+def _effect_first(slot: Slot, found: EffectsSurvey) -> str:
     command = f"cronce resolve {quote(found.doubtful[0].name)}"
     others = f" (`cronce effects {quote(slot.key)}` lists the others)" if found.counts["in doubt"] > 1 else ""
     return (

@@ -9,7 +9,7 @@ from cronce.runtime.processes.child import Supervisor
 if TYPE_CHECKING:
     from cronce.runtime.attempt import Work
     from cronce.runtime.keeper import Keeper
-    from cronce.runtime.loading import Place
+    from cronce.runtime.loading import FunctionLocation
 
 
 class Bodies(Supervisor):
@@ -25,7 +25,9 @@ class Bodies(Supervisor):
 
         return Command(words, self, self._at_work().desk.store.traits)
 
-    def isolated(self, place: "Place", args: tuple[Any, ...], named: Mapping[str, Any], is_async: bool) -> "Work":
+    def isolated(
+        self, place: "FunctionLocation", args: tuple[Any, ...], named: Mapping[str, Any], is_async: bool
+    ) -> "Work":
         """One call of a function in a process of its own."""
         from cronce.runtime.processes.isolated import Isolated  # noqa: PLC0415
 

@@ -75,7 +75,7 @@ class NotStarted(NamedTuple):
     signalled: int
 
 
-class Source(Protocol):
+class ChildOutput(Protocol):
     """What comes out of a child, and is read while it runs: its output, or what it has to tell."""
 
     inlet: int
@@ -89,13 +89,13 @@ class Source(Protocol):
     def close(self) -> None: ...
 
 
-class Line(Source, Protocol):
+class ChildChannel(ChildOutput, Protocol):
     """A child's stdin that leads to us and back; there from `open` on."""
 
     def open(self) -> None: ...
 
 
-class Background:
+class BackgroundChild:
     """Where a child stands: nobody types to it, and signals to us are not for it. Whoever sees it through, in the
     block, is woken by other threads, by the child's end, and now and then by nothing at all, since what is thrown into
     a thread arrives when it next runs Python."""
@@ -167,10 +167,10 @@ class Child:
     def __init__(
         self,
         supervisor: "Supervisor",
-        place: Background,
+        place: BackgroundChild,
         command: Sequence[str],
         env: Mapping[str, str],
-        line: Line | None = None,
+        line: ChildChannel | None = None,
     ) -> None:
         assert supervisor.watchdog is not None
         self._watchdog, self._clock, self._grace = supervisor.watchdog, supervisor.clock, supervisor.grace
@@ -178,7 +178,7 @@ class Child:
         self._orders: list[tuple[str, float]] = []  # why to stop, and until when at most
         self._deadline = math.inf
         self._tail = Tail()
-        self._sources: list[Source] = []
+        self._sources: list[ChildOutput] = []
         self._group = 0  # its process id and its group's
         self._code: int | None = None
         self._stopped = ""
@@ -228,7 +228,7 @@ class Child:
                     source.close()
         self._place.started(self._group)
 
-    def _opened(self) -> list[Source]:
+    def _opened(self) -> list[ChildOutput]:
         stdout = Stream(1, self._tail)
         outputs = [stdout, Stream(2, self._tail, stdout)]
         if self._line is None:
@@ -236,7 +236,7 @@ class Child:
         self._line.open()
         return [*outputs, self._line]
 
-    def _streams(self, stdout: Source, stderr: Source, stdin: Source | None = None) -> list[FileAction]:
+    def _streams(self, stdout: ChildOutput, stderr: ChildOutput, stdin: ChildOutput | None = None) -> list[FileAction]:
         outputs = [(os.POSIX_SPAWN_DUP2, stdout.inlet, 1), (os.POSIX_SPAWN_DUP2, stderr.inlet, 2)]
         return [*([(os.POSIX_SPAWN_DUP2, stdin.inlet, 0)] if stdin else self._place.stdin), *outputs]
 
@@ -365,7 +365,7 @@ class Supervisor:
         self.grace = grace
         self._lock = threading.Lock()
 
-    def child(self, command: Sequence[str], env: Mapping[str, str], line: Line | None = None) -> Child:
+    def child(self, command: Sequence[str], env: Mapping[str, str], line: ChildChannel | None = None) -> Child:
         """A command to run; nothing is started yet. If the watchdog was killed it has another: we may live for months,
         and whoever is short of memory kills what is small."""
         with self._lock:
@@ -375,7 +375,7 @@ class Supervisor:
             if self.watchdog is None:
                 hold_standard_streams()
                 self.watchdog = Watchdog.spawn(self.grace)
-            return Child(self, Background(), command, env, line)
+            return Child(self, BackgroundChild(), command, env, line)
 
     def close(self) -> None:
         """When all children have ended."""

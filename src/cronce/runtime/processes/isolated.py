@@ -30,7 +30,7 @@ from cronce.runtime.guard import call_with_run
 from cronce.runtime.interrupt import Interrupt
 from cronce.runtime.keeper import NOT_RENEWED, Lease, Over
 from cronce.runtime.ledger import Grant
-from cronce.runtime.loading import Place, find, plain
+from cronce.runtime.loading import FunctionLocation, find, plain
 from cronce.runtime.log import log, traceback_of
 from cronce.runtime.processes.child import Child, Ended, NotStarted, Supervisor
 from cronce.runtime.processes.command import Command, environment, in_words
@@ -43,7 +43,7 @@ UNSENT_MOST: Final = 1 << 16
 """Bytes that wait for a child which does not listen. What is left out makes its trust end sooner, never later."""
 
 
-class Line:
+class StdinChannel:
     """Our end of a child's stdin."""
 
     pending = memoryview(b"")
@@ -127,7 +127,7 @@ class Isolated(Command):
 
     def __init__(
         self,
-        place: Place,
+        place: FunctionLocation,
         supervisor: Supervisor,
         traits: Traits,
         url: str | None,
@@ -140,7 +140,7 @@ class Isolated(Command):
         self._url = url
         self.is_async = is_async
         self._call = {"place": place, "argv": sys.argv, "args": args, "named": dict(named)}
-        self._line: Line | None = None
+        self._line: StdinChannel | None = None
         self._told: dict[str, Any] = {}
         try:
             json.dumps(self._call)
@@ -171,7 +171,7 @@ class Isolated(Command):
         self._told = {}
         run.joined = True  # until the child says that it was not: one that is killed says nothing
         told = {"grant": spelled(run.grant), "store": self._url, "ends": run.ends, "exclusive": run.exclusive}
-        self._line = line = Line(json.dumps({**self._call, **told}), lambda word: self._hear(run, word))
+        self._line = line = StdinChannel(json.dumps({**self._call, **told}), lambda word: self._hear(run, word))
         words = python("cronce.runtime.processes.isolated:main", run.key)
         return self._supervisor.child(words, {**os.environ, **environment(run)}, line)
 
@@ -363,7 +363,7 @@ def main() -> None:
     found: Any = None
     run = Run(lease, Means(progress.note, desk, lambda: getattr(found, "database", None), told["exclusive"]))
     try:
-        found = find(Place(*told["place"]))
+        found = find(FunctionLocation(*told["place"]))
         with Current(run):
             value = call_with_run(plain(found), run, tuple(told["args"]), told["named"])
         if run.forgotten:

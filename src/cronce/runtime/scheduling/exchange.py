@@ -52,7 +52,7 @@ UNWELL: Final = timedelta(seconds=10)
 """Until what could not be begun is tried again, here or elsewhere."""
 
 
-class Said(NamedTuple):
+class EndedAttempt(NamedTuple):
     """An attempt that is over. `awaited`: slots of its job may wait for its turn."""
 
     attempt: Attempt
@@ -90,8 +90,8 @@ class Endings:
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
-        self._new: deque[Said] = deque()
-        self._unsaid: list[Said] = []
+        self._new: deque[EndedAttempt] = deque()
+        self._unsaid: list[EndedAttempt] = []
         self._said_at: Boot = 0.0
         self.given_up = 0
         """How many runs ended here whose end is not on record, and never will be."""
@@ -111,21 +111,21 @@ class Endings:
 
     def add(self, attempt: Attempt, end: End) -> None:
         """Where the store is known to be away it is written down at once: the process may not live to say it."""
-        said = Said(attempt, end)
+        said = EndedAttempt(attempt, end)
         if self._keeper.outage.lasts:
             self.write_down([said])
         self._new.append(said)
 
-    def pop_new(self) -> Iterable[Said]:
+    def pop_new(self) -> Iterable[EndedAttempt]:
         """What has ended since the last time; whoever takes it keeps it."""
         while self._new:
             yield self._new.popleft()
 
-    def keep(self, said: Iterable[Said]) -> None:
+    def keep(self, said: Iterable[EndedAttempt]) -> None:
         """To be said, or said again."""
         self._unsaid = [*self._unsaid, *said]
 
-    def write_down(self, unsaid: Iterable[Said] | None = None) -> None:
+    def write_down(self, unsaid: Iterable[EndedAttempt] | None = None) -> None:
         """On disk, so that it is not lost with the process: these, which the store did not take; or all."""
         ends = self._unsaid if unsaid is None else unsaid
         self._keeper.unsaid.write_down(self._end_of(said) for said in ends if not said.end.open)
@@ -137,11 +137,11 @@ class Endings:
             if not said.end.open:
                 self._keeper.say_later(self._end_of(said))
 
-    def _end_of(self, said: Said) -> UnsaidEnd:
+    def _end_of(self, said: EndedAttempt) -> UnsaidEnd:
         grant, word, _ = said.word
         return self._keeper.unsaid.end_of(grant, word)
 
-    def take(self, boot: Boot, starting: Collection[str]) -> list[Said]:
+    def take(self, boot: Boot, starting: Collection[str]) -> list[EndedAttempt]:
         """What is said now. While slots of these jobs are started in the same breath, starting goes before saying, for
         a moment: only some are said, and those of the same jobs, since a slot is never tried before the end of an
         earlier one of its job is said."""
@@ -153,7 +153,7 @@ class Endings:
             self._said_at = boot
         return [said for said, at_once in zip(unsaid, now, strict=True) if at_once]
 
-    def heard(self, said: Said, answer: object) -> None:
+    def heard(self, said: EndedAttempt, answer: object) -> None:
         """What the store said to it."""
         ending, lease = said.end.ending, said.attempt.lease
         if isinstance(answer, Unsure):
@@ -249,7 +249,7 @@ class Exchange:
 
     def _dismiss_ended(self) -> None:
         """Their workers, and as far as this process is concerned their turns, are free again."""
-        over: list[Said] = []
+        over: list[EndedAttempt] = []
         for said in self.endings.pop_new():
             job = said.attempt.job
             awaited = may_wait(job.overlap) or self._line.waits_for(job.name)
@@ -264,7 +264,9 @@ class Exchange:
             if said.end.ending is not SUCCEEDED:
                 said.tell()
 
-    def _exchanged(self, over: list[Said], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
+    def _exchanged(
+        self, over: list[EndedAttempt], chosen: list[Candidate]
+    ) -> tuple[Sequence[object], Sequence[object]]:
         if self._settings.works:
             return self._desk.do(self._ledger.exchange([said.word for said in over], chosen, self._beside(chosen)))
         return (), self._desk.do(self._ledger.enqueue(chosen))
@@ -281,7 +283,7 @@ class Exchange:
 
     # --- what the store answered ---
 
-    def _heard(self, said: Said, answer: object) -> None:
+    def _heard(self, said: EndedAttempt, answer: object) -> None:
         """To how a run ended. If it is to be tried again, or others waited for it, look at once."""
         self.endings.heard(said, answer)
         if isinstance(answer, Finished):

@@ -33,14 +33,14 @@ MOMENT: Final = 0.1
 
 
 class _Here(threading.local):
-    pool: "Pool | None" = None
+    pool: "WorkerPool | None" = None
     """Whose thread this is."""
 
 
 _HERE: Final = _Here()
 
 
-class Pool:
+class WorkerPool:
     """The threads are daemons: whoever ends the process has seen to it that nothing runs any more, or cannot help."""
 
     def __init__(self, desk: Desk, done: Done) -> None:

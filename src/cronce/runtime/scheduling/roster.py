@@ -119,7 +119,7 @@ class Roster:
         if swapped.verdicts[0].refused is not None:
             raise StoreUnavailable("a beat that was on its way came in between: leave again")
 
-    def _remember(self, seen: Iterable["Seen"]) -> None:
+    def _remember(self, seen: Iterable["SchedulerSeen"]) -> None:
         for one in seen:
             if one.last is None:
                 continue
@@ -151,10 +151,10 @@ class Roster:
 
     # --- who is alive ---
 
-    def _holders(self, ttl: timedelta) -> Flow[tuple[list["Seen"], Cell]]:
+    def _holders(self, ttl: timedelta) -> Flow[tuple[list["SchedulerSeen"], Cell]]:
         """Whoever left a cell besides this process, and its own cell."""
         client = self._client
-        seen: list[Seen] = []
+        seen: list[SchedulerSeen] = []
         mine = Cell(holder_cell(client.holder))
         after: Position | None = None
         while True:
@@ -221,7 +221,7 @@ class Roster:
         return not before.isdisjoint(unheard_of)
 
 
-class Seen(NamedTuple):
+class SchedulerSeen(NamedTuple):
     """A scheduler that left a cell: whether it lives, and when it last said so, if that is known."""
 
     holder: Holder
@@ -229,15 +229,15 @@ class Seen(NamedTuple):
     last: Instant | None
 
 
-def _seen(cell: Cell, now: Instant, ttl: timedelta, *, watched: bool) -> Seen:
+def _seen(cell: Cell, now: Instant, ttl: timedelta, *, watched: bool) -> SchedulerSeen:
     """One whose beat merely looks old by a clock that was not watched long enough still counts as live. One whose beat
     a clock that leapt has dated far ahead does until its cell was seen unchanged for as long."""
     holder, until = decode_holder(cell.value, cell.key), cell.until or now
     if is_ahead(until, now):
-        return Seen(holder, live=not (holder.gone or watched), last=None)
+        return SchedulerSeen(holder, live=not (holder.gone or watched), last=None)
     if holder.gone:
-        return Seen(holder, live=False, last=until)
-    return Seen(holder, live=not watched or now < until, last=until - ttl)
+        return SchedulerSeen(holder, live=False, last=until)
+    return SchedulerSeen(holder, live=not watched or now < until, last=until - ttl)
 
 
 def chunks(many: Iterable[T], size: int | None = None) -> Iterator[list[T]]:

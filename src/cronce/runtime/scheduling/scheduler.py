@@ -25,7 +25,7 @@ from cronce.runtime.keeper import Keeper, Over
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.engine import Engine, uncollected
 from cronce.runtime.scheduling.exchange import Refused, unheard
-from cronce.runtime.scheduling.pool import Pool
+from cronce.runtime.scheduling.pool import WorkerPool
 from cronce.runtime.scheduling.running import Carry
 from cronce.runtime.scheduling.settings import SchedulerSettings
 from cronce.stores.base import Listener, listen
@@ -100,7 +100,7 @@ class Scheduler:
         self.recorded = True
         """Once it is stopped: whether all that still ran then is on record."""
         self._ticked = keeper.desk.clock.boot()
-        self._pool = Pool(keeper.desk, self._done)
+        self._pool = WorkerPool(keeper.desk, self._done)
         self.engine = Engine(keeper, carry, settings, self.submit, refused=refused)
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="cronce-scheduler", daemon=True)

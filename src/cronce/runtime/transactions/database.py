@@ -17,7 +17,7 @@ from cronce.model import Fence, Instant
 from cronce.runtime.transactions import fencing
 from cronce.runtime.transactions.connection import SQLITE, WAIT, Driver, Talk, drive, undo
 from cronce.runtime.transactions.drivers import driver_of, is_connection, names_of
-from cronce.runtime.transactions.fencing import Committed, Found, short
+from cronce.runtime.transactions.fencing import Committed, FencingRow, short
 from cronce.stores import mask, mask_all, scheme_of
 
 T = TypeVar("T")
@@ -57,11 +57,11 @@ class Database:
         """Before a run whose holder is gone is closed: True if its completion is committed; else it never will be."""
         return self._do(lambda driver: short(driver, fencing.higher(driver, key, f"{fence}+"))).done
 
-    def look(self, key: str, committed: Committed | None = None) -> Found:
+    def look(self, key: str, committed: Committed | None = None) -> FencingRow:
         """How things stand."""
         return self._do(lambda driver: fencing.glance(driver, key, committed or Committed(key)))
 
-    def settled(self, key: str, committed: Committed | None = None) -> Found:
+    def settled(self, key: str, committed: Committed | None = None) -> FencingRow:
         """How things stand, after waiting for a transaction that has checked the fence and not ended yet."""
         return self._do(lambda driver: short(driver, fencing.settled(driver, key, committed or Committed(key))))
 

@@ -75,7 +75,7 @@ class Committed(NamedTuple):
         return f"the step {self.step!r} of {self.of}" if "@" in self.of else f"{self.of} of {self.step}"
 
 
-class Found(NamedTuple):
+class FencingRow(NamedTuple):
     """What the table says about a slot, and of one step."""
 
     fence: str = ""  # "" if there is no fence row
@@ -113,39 +113,39 @@ def probe(driver: Driver) -> Talk[None]:
     yield from driver.rollback()
 
 
-def higher(driver: Driver, key: str, fence: str) -> Talk[Found]:
+def higher(driver: Driver, key: str, fence: str) -> Talk[FencingRow]:
     """Make the fence of a slot this one, where it was lower and nothing is done; then see how it is."""
     yield from driver.ask(driver.dialect.higher, slot=key, fence=fence)
     return (yield from locked(driver, key))
 
 
-def locked(driver: Driver, key: str) -> Talk[Found]:
+def locked(driver: Driver, key: str) -> Talk[FencingRow]:
     """The fence row, with its lock."""
     if driver.dialect.lock:
         yield from driver.ask(driver.dialect.lock, slot=key)
     rows = yield from driver.ask(driver.dialect.read, slot=key)
-    return Found(_text(rows[0][0]), bool(rows[0][1])) if rows else Found()
+    return FencingRow(_text(rows[0][0]), bool(rows[0][1])) if rows else FencingRow()
 
 
-def glance(driver: Driver, key: str, committed: Committed) -> Talk[Found]:
+def glance(driver: Driver, key: str, committed: Committed) -> Talk[FencingRow]:
     """How things stand, without waiting for anybody."""
     found = yield from look(driver, key, committed)
     yield from driver.rollback()
     return found
 
 
-def settled(driver: Driver, key: str, committed: Committed) -> Talk[Found]:
+def settled(driver: Driver, key: str, committed: Committed) -> Talk[FencingRow]:
     """How things stand once every transaction that had checked the fence has ended."""
     yield from locked(driver, key)
     return (yield from look(driver, key, committed))
 
 
-def look(driver: Driver, key: str, committed: Committed) -> Talk[Found]:
+def look(driver: Driver, key: str, committed: Committed) -> Talk[FencingRow]:
     rows = yield from driver.ask(LOOK, slot=key, of=committed.of, step=committed.step)
     steps = {_text(name): (_text(fence), bool(done)) for name, fence, done in rows}
     fence, done = steps.pop("", ("", False))
     step_fence, _ = steps.get(committed.step, ("", True))
-    return Found(fence, done, step_fence)
+    return FencingRow(fence, done, step_fence)
 
 
 def purge(driver: Driver, job: str, before: Instant) -> Talk[None]:
@@ -214,7 +214,7 @@ def _release(driver: Driver, key: str) -> Talk[None]:
         ) from error
 
 
-def verdict(found: Found, key: str, fence: Fence, committed: Committed) -> CronceError | None:
+def verdict(found: FencingRow, key: str, fence: Fence, committed: Committed) -> CronceError | None:
     """Why a run may not commit this step, or its end; None if it may."""
     if found.fence != str(fence):
         return lease_lost(key, fence, found.fence)

@@ -15,7 +15,7 @@ from cronce.runtime.transactions.drivers import driver_of
 from cronce.runtime.transactions.fencing import (
     Committed,
     Elsewhere,
-    Found,
+    FencingRow,
     check_step,
     close_joint,
     open_joint,
@@ -34,7 +34,7 @@ _JOINED: Final[set[int]] = set()
 """Connections of this process that are in a block just now."""
 
 
-class Runs(Protocol):
+class JoinedRun(Protocol):
     """What is asked of a run, and what it is told."""
 
     committed: bool
@@ -55,7 +55,7 @@ class Transaction(Generic[C]):
     """A transaction of the user's connection that commits only under the fence of a run. It gives the connection. It
     puts on record the run's end, a step of its slot or, `of` what is done, the thing that it is done to."""
 
-    def __init__(self, database: "Database", run: Runs, conn: C, step: str = "", of: str = "") -> None:
+    def __init__(self, database: "Database", run: JoinedRun, conn: C, step: str = "", of: str = "") -> None:
         check_step(step)
         self._database, self._run, self._conn = database, run, conn
         self._committed = Committed(of or run.key, step)
@@ -199,13 +199,13 @@ class Transaction(Generic[C]):
             raise refusal from error
         return False
 
-    def _asked(self, ask: Callable[[str, Committed], Found]) -> Talk[Found]:
+    def _asked(self, ask: Callable[[str, Committed], FencingRow]) -> Talk[FencingRow]:
         """Over a connection of our own, which is no asynchronous one."""
         if not self._driver.asynchronous:
             return ask(self._run.key, self._committed)
         import asyncio  # noqa: PLC0415  slow to import, and here already
 
-        found: Found = yield asyncio.to_thread(ask, self._run.key, self._committed)
+        found: FencingRow = yield asyncio.to_thread(ask, self._run.key, self._committed)
         return found
 
     @property

@@ -41,7 +41,7 @@ from cronce.stores.base import (
     refused_epoch,
 )
 from cronce.stores.checks import Check
-from cronce.stores.etcd.api import Address, Answer, Api, read_url
+from cronce.stores.etcd.api import EtcdAddress, EtcdAnswer, EtcdApi, read_url
 from cronce.stores.etcd.layout import (
     DRAFT,
     META,
@@ -49,10 +49,10 @@ from cronce.stores.etcd.layout import (
     SCHEMA,
     SPAN,
     TALLY,
+    EtcdCells,
     Kept,
     Kv,
     Life,
-    Shelf,
     after_all,
     cell_key,
     cell_value,
@@ -94,8 +94,8 @@ REMEMBERED: Final = 10_000
 class EtcdStore:
     """A store below a prefix of etcd's keys. `adopt` accepts a restored or copied one on purpose."""
 
-    def __init__(self, address: Address, *, adopt: bool = False) -> None:
-        self.api: Final = Api(address)
+    def __init__(self, address: EtcdAddress, *, adopt: bool = False) -> None:
+        self.api: Final = EtcdApi(address)
         self._prefix = address.namespace.encode() + b"/"
         self._adopting = adopt
         self._cluster = ""
@@ -169,8 +169,8 @@ class EtcdStore:
             shelf = news or self._read(keys, deadline)
 
     def _try(
-        self, writes: Sequence[Write], shelf: Shelf, now: Instant, deadline: Boot
-    ) -> tuple[Swapped | None, Shelf | None]:
+        self, writes: Sequence[Write], shelf: EtcdCells, now: Instant, deadline: Boot
+    ) -> tuple[Swapped | None, EtcdCells | None]:
         """What a batch comes to; or, if the cells are not as on this shelf, the one to go on from, if it is known."""
         life = shelf.life
         drafts, changed, tally = judge_groups(writes, shelf.read, life.epoch._replace(tally=DRAFT), now)
@@ -187,7 +187,9 @@ class EtcdStore:
         verdicts = [Verdict(refused, settle(cell)) for refused, cell in drafts]
         return Swapped(now, life.epoch, verdicts), None
 
-    def _commit(self, shelf: Shelf, changed: dict[str, Cell], wins: int, now: Instant, deadline: Boot) -> Answer:
+    def _commit(
+        self, shelf: EtcdCells, changed: dict[str, Cell], wins: int, now: Instant, deadline: Boot
+    ) -> EtcdAnswer:
         """Write the changed cells, if they and the store's life are still as on the shelf; else read all of them.
 
         That its tally has not fallen shows that the store has not forgotten what the writer saw. That nothing was
@@ -210,7 +212,7 @@ class EtcdStore:
         yield from (put(self._prefix + entry) for entry in will - was)
 
     def _refuse(
-        self, writes: Sequence[Write], seen: tuple[int, int], shelf: Shelf, now: Instant, deadline: Boot
+        self, writes: Sequence[Write], seen: tuple[int, int], shelf: EtcdCells, now: Instant, deadline: Boot
     ) -> Swapped | None:
         """The answer to a writer of another life; None if that has to be read first."""
         if not shelf.sure:
@@ -235,11 +237,11 @@ class EtcdStore:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def _guess(self, keys: Sequence[str]) -> Shelf | None:
+    def _guess(self, keys: Sequence[str]) -> EtcdCells | None:
         """What this process last saw. A cell that it knows nothing of is most likely a slot that is not there yet."""
         remembered = self._remembered
         cells = {key: remembered[key] for key in keys if key in remembered}
-        return None if self._life is None else Shelf(self._life, keys, cells, sure=False)
+        return None if self._life is None else EtcdCells(self._life, keys, cells, sure=False)
 
     def _remember(self, keys: Iterable[str], cells: dict[str, Kept]) -> None:
         if len(self._remembered) > REMEMBERED:
@@ -248,19 +250,19 @@ class EtcdStore:
             self._remembered.pop(key, None)
         self._remembered.update({key: Kept(kept.revision, kept.cell._replace(value="")) for key, kept in cells.items()})
 
-    def _read(self, keys: Sequence[str], deadline: Boot) -> Shelf:
+    def _read(self, keys: Sequence[str], deadline: Boot) -> EtcdCells:
         life, found = self._look([one(self._cell(key)) for key in keys], deadline)
         return self._shelved(life, keys, found)
 
-    def _shelf(self, answer: Answer, keys: Sequence[str]) -> Shelf | None:
+    def _shelf(self, answer: EtcdAnswer, keys: Sequence[str]) -> EtcdCells | None:
         """What a transaction that did not come about read instead; None if there is no store any more."""
         life, found = self._take_in(answer)
         return life and self._shelved(life, keys, found)
 
-    def _shelved(self, life: Life, keys: Sequence[str], found: Iterable[Sequence[Kv]]) -> Shelf:
+    def _shelved(self, life: Life, keys: Sequence[str], found: Iterable[Sequence[Kv]]) -> EtcdCells:
         skip = len(self._cell(""))
         kept = [read_cell(kv, skip) for kvs in found for kv in kvs]
-        shelf = Shelf(life, keys, {each.cell.key: each for each in kept})
+        shelf = EtcdCells(life, keys, {each.cell.key: each for each in kept})
         self._remember(keys, shelf.cells)
         return shelf
 
@@ -277,7 +279,7 @@ class EtcdStore:
         about = [one(self._prefix + key) for key in (META, TALLY, PURGED)]
         return [*about, *(one(self._cell(key)) for key in keys)]
 
-    def _take_in(self, answer: Answer) -> tuple[Life | None, Sequence[Sequence[Kv]]]:
+    def _take_in(self, answer: EtcdAnswer) -> tuple[Life | None, Sequence[Sequence[Kv]]]:
         meta, tally, purged, *found = answer.ranges
         if not meta:
             return None, found
@@ -333,10 +335,12 @@ class EtcdStore:
     def _cell(self, key: str) -> bytes:
         return self._prefix + cell_key(key)
 
-    def _transact(self, compare: Sequence[Json], then: Sequence[Json], other: Sequence[Json], deadline: Boot) -> Answer:
+    def _transact(
+        self, compare: Sequence[Json], then: Sequence[Json], other: Sequence[Json], deadline: Boot
+    ) -> EtcdAnswer:
         return self._ask("/v3/kv/txn", txn(compare, then, other), deadline)
 
-    def _ask(self, path: str, body: Json, deadline: Boot) -> Answer:
+    def _ask(self, path: str, body: Json, deadline: Boot) -> EtcdAnswer:
         answer = self.api.ask(path, body, deadline)
         self._cluster = answer.cluster
         return answer

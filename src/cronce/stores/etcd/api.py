@@ -19,7 +19,7 @@ from cronce.model import Boot, check_name
 from cronce.stores import mask, options, scheme_of, seconds
 from cronce.stores.base import closed_on_error
 from cronce.stores.etcd.layout import after_all, count
-from cronce.stores.http_api import HttpServer, Json, NoAnswer, NoConnection, Question, Reply, ask
+from cronce.stores.http_api import HttpServer, Json, JsonRequest, NoAnswer, NoConnection, Reply, ask
 from cronce.stores.news import HttpWatch, SocketListener
 from cronce.value import NamedTuple
 
@@ -29,7 +29,7 @@ TIMEOUT: Final = 5.0
 # --- where it is ----------------------------------------------------------------------------------------------------
 
 
-class Address(NamedTuple):
+class EtcdAddress(NamedTuple):
     """What a URL says: ``etcd://user:password@host:2379,other:2379/?namespace=cronce&timeout=5``."""
 
     shown: str
@@ -45,7 +45,7 @@ FILES: Final = ("ca", "cert", "key")
 """Options of TLS."""
 
 
-def read_url(url: str) -> Address:
+def read_url(url: str) -> EtcdAddress:
     _, _, rest = url.partition("://")
     before, _, query = rest.partition("?")
     login, _, hosts = before.rpartition("@")
@@ -54,7 +54,7 @@ def read_url(url: str) -> Address:
     shown, secure = mask(url), scheme_of(url) == "etcds"
     found = options(shown, query, ["namespace", "timeout", *FILES])
     files: dict[str, str] = {name: found[name] for name in FILES if name in found}
-    address = Address(
+    address = EtcdAddress(
         shown,
         [_endpoint(host, shown) for host in hosts.split(",")],
         check_name(found.get("namespace", "cronce")),
@@ -94,7 +94,7 @@ def _tls(files: dict[str, str], shown: str) -> ssl.SSLContext:
 # --- asking ---------------------------------------------------------------------------------------------------------
 
 
-class Answer(NamedTuple):
+class EtcdAnswer(NamedTuple):
     """What etcd answered."""
 
     body: Json
@@ -127,7 +127,7 @@ class Answer(NamedTuple):
             if "response_range" in response:
                 yield response["response_range"].get("kvs", ())
             elif "response_txn" in response:
-                yield from Answer(response["response_txn"]).ranges
+                yield from EtcdAnswer(response["response_txn"]).ranges
 
     @property
     def voters(self) -> int:
@@ -135,10 +135,10 @@ class Answer(NamedTuple):
         return sum(not member.get("isLearner", False) for member in self.body.get("members", ()))
 
 
-class Api:
+class EtcdApi:
     """The endpoints of one cluster, for all threads of a process."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: EtcdAddress) -> None:
         self.address: Final = address
         self.boot: Final = SystemClock().boot
         self._http = HttpServer(address.shown, address.endpoints, address.timeout, address.tls, self.boot)
@@ -147,7 +147,7 @@ class Api:
         self._logged_in = not address.user
         self._token = ""
 
-    def ask(self, path: str, body: Json, deadline: Boot) -> Answer:
+    def ask(self, path: str, body: Json, deadline: Boot) -> EtcdAnswer:
         """One request. An old token is refused before anything is done, so a new one may be tried."""
         if not self._logged_in:
             self._log_in(deadline)
@@ -157,7 +157,7 @@ class Api:
             reply = self._send(path, body, deadline)
         if reply.status != 200:
             raise refused(reply, self.address.shown)
-        answer = Answer(self._parsed(reply.text))
+        answer = EtcdAnswer(self._parsed(reply.text))
         self._http.hear(reply, str(answer.header.get("member_id", "")))
         return answer
 
@@ -171,20 +171,20 @@ class Api:
         try:
             line = self._http.connect()
             with closed_on_error(line):
-                question = Question("POST", "/v3/watch", {"create_request": watch}, headers)
+                question = JsonRequest("POST", "/v3/watch", {"create_request": watch}, headers)
                 response = ask(line, question, deadline - self.boot())
                 if response.status != 200:
                     raise refused(Reply(response.status, response.read().decode()), self.address.shown)
-                return SocketListener(Watch(line, response, self.address.shown))
+                return SocketListener(EtcdWatch(line, response, self.address.shown))
         except NoConnection as error:
             raise self._unanswered(error) from error
         except NoAnswer as error:
             raise StoreUnavailable(f"{self.address.shown}: cannot be listened to: {error}") from error
 
-    def each(self) -> "Iterator[tuple[str, Api]]":
+    def each(self) -> "Iterator[tuple[str, EtcdApi]]":
         """Every endpoint by itself."""
         for host, port in self.address.endpoints:
-            yield f"{host}:{port}", Api(self.address._replace(endpoints=[(host, port)]))
+            yield f"{host}:{port}", EtcdApi(self.address._replace(endpoints=[(host, port)]))
 
     def _parsed(self, text: str) -> Json:
         try:
@@ -206,7 +206,7 @@ class Api:
 
     def _send(self, path: str, body: Json, deadline: Boot) -> Reply:
         try:
-            reply = self._http.send(Question("POST", path, body, self._headers()), deadline)
+            reply = self._http.send(JsonRequest("POST", path, body, self._headers()), deadline)
         except NoAnswer as error:
             raise self._unanswered(error) from error
         self._answered = True
@@ -283,7 +283,7 @@ def _message(text: str) -> str:
 # --- listening ------------------------------------------------------------------------------------------------------
 
 
-class Watch(HttpWatch):
+class EtcdWatch(HttpWatch):
     """What etcd tells of a watch: that it was created, then what happened."""
 
     def is_news(self, message: Json) -> bool:

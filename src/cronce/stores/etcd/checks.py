@@ -5,7 +5,7 @@ from typing import Final
 
 from cronce.errors import StoreError
 from cronce.stores.checks import Check, alone, error, ok, warn
-from cronce.stores.etcd.api import Answer, Api
+from cronce.stores.etcd.api import EtcdAnswer, EtcdApi
 from cronce.stores.etcd.layout import META, after_all, data64, schema_of, text64
 from cronce.stores.http_api import Json
 
@@ -21,10 +21,10 @@ MANY: Final = 100_000
 """Revisions that a busy day makes."""
 
 
-def checks(api: Api) -> Iterator[Check]:
+def checks(api: EtcdApi) -> Iterator[Check]:
     statuses = {name: _status(each) for name, each in api.each()}
     yield from _endpoints(statuses)
-    answers = [status.body for status in statuses.values() if isinstance(status, Answer)]
+    answers = [status.body for status in statuses.values() if isinstance(status, EtcdAnswer)]
     if not answers:
         return
     yield _version(answers)
@@ -36,7 +36,7 @@ def checks(api: Api) -> Iterator[Check]:
     yield ok("clock", f"known to {doubt:.0f} ms by this process, and to a second by one that has just begun")
 
 
-def _asked(name: str, check: Callable[[Api], Check], api: Api) -> Check:
+def _asked(name: str, check: Callable[[EtcdApi], Check], api: EtcdApi) -> Check:
     """A user with few rights may not ask everything."""
     try:
         return check(api)
@@ -44,7 +44,7 @@ def _asked(name: str, check: Callable[[Api], Check], api: Api) -> Check:
         return warn(name, f"not looked at: {failure}", "ask once as a user who may, such as root")
 
 
-def _status(api: Api) -> Answer | StoreError:
+def _status(api: EtcdApi) -> EtcdAnswer | StoreError:
     try:
         return api.ask("/v3/maintenance/status", {}, api.deadline())
     except StoreError as failure:
@@ -53,7 +53,7 @@ def _status(api: Api) -> Answer | StoreError:
         api.close()
 
 
-def _endpoints(statuses: dict[str, Answer | StoreError]) -> Iterator[Check]:
+def _endpoints(statuses: dict[str, EtcdAnswer | StoreError]) -> Iterator[Check]:
     for name, status in statuses.items():
         if isinstance(status, StoreError):
             yield warn("endpoint", f"{name}: {status}", "start it, or take it out of the URL")
@@ -63,7 +63,7 @@ def _endpoints(statuses: dict[str, Answer | StoreError]) -> Iterator[Check]:
             yield ok("endpoint", f"{name} answers and has a leader")
 
 
-def _members(api: Api) -> Check:
+def _members(api: EtcdApi) -> Check:
     voters = api.ask("/v3/cluster/member/list", {}, api.deadline()).voters
     if voters == 1:
         return warn("members", "one member: its loss is the loss of the store", "three members survive the loss of one")
@@ -96,7 +96,7 @@ def _room(answers: Sequence[Json]) -> Check:
     return ok("room", says)
 
 
-def _alarms(api: Api) -> Check:
+def _alarms(api: EtcdApi) -> Check:
     alarms = api.ask("/v3/maintenance/alarm", {"action": "GET"}, api.deadline()).body.get("alarms", ())
     if alarms:
         kinds = ", ".join(sorted({str(alarm.get("alarm")) for alarm in alarms}))
@@ -104,7 +104,7 @@ def _alarms(api: Api) -> Check:
     return ok("alarms", "none")
 
 
-def _compaction(api: Api) -> Check:
+def _compaction(api: EtcdApi) -> Check:
     """Whether the first revisions are still there, long after they were written."""
     key = text64(api.address.namespace.encode() + b"/" + META)
     revision = api.ask("/v3/kv/range", {"key": key}, api.deadline()).revision
@@ -120,13 +120,13 @@ def _compaction(api: Api) -> Check:
     return warn("compaction", says, "start etcd with --auto-compaction-retention=1h, or it runs out of room")
 
 
-def _namespaces(api: Api) -> Check:
+def _namespaces(api: EtcdApi) -> Check:
     found = [name.decode(errors="replace") for name in _found_namespaces(api)]
     others = [name for name in found if name != api.address.namespace]
     return alone(others, "give every process of a job the same ?namespace=")
 
 
-def _found_namespaces(api: Api) -> Iterator[bytes]:
+def _found_namespaces(api: EtcdApi) -> Iterator[bytes]:
     """The first part of every key, by leaps, where a store of ours lies below it."""
     first = b"\0"
     for _ in range(MOST_NAMESPACES):

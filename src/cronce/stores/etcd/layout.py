@@ -76,7 +76,7 @@ class Kept(NamedTuple):
     cell: Cell
 
 
-class Shelf(NamedTuple):
+class EtcdCells(NamedTuple):
     """Some cells, and the life they are part of: as they stood when they were read, or as they are remembered."""
 
     life: Life
@@ -301,7 +301,7 @@ FEW: Final = {Mark.OPEN: OPEN, Mark.ATTENTION: ATTENTION}
 """Marks that few cells have: each has an index of its own, that is sorted here if the order asked for is another."""
 
 Look = Callable[[Sequence[Json]], tuple[Life, Sequence[Sequence[Kv]]]]
-Read = Callable[[Sequence[str]], Shelf]
+Read = Callable[[Sequence[str]], EtcdCells]
 Pages = Iterator[tuple[Life, Iterable[Cell]]]
 
 

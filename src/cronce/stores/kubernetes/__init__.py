@@ -33,12 +33,12 @@ from cronce.model import Boot, Cell, Epoch, Instant, Traits, Verdict, Write, to_
 from cronce.stores.base import Loaded, Page, Scan, Swapped, groups, life_of, page_of, refused_epoch
 from cronce.stores.checks import Check, error, ok, warn
 from cronce.stores.http_api import Json
-from cronce.stores.kubernetes.api import Address, Api, is_forbidden, read_url
+from cronce.stores.kubernetes.api import ApiServerAddress, KubernetesApi, is_forbidden, read_url
 from cronce.stores.kubernetes.layout import (
     LABEL,
     STORE,
-    Home,
-    Shelf,
+    LeaseCells,
+    LeaseOfCell,
     absent,
     annotation,
     bare,
@@ -85,13 +85,13 @@ REMEMBERED: Final = 1000
 class KubernetesStore:
     """A store in the Leases of a namespace whose names begin with a prefix. `clock` is this machine's."""
 
-    def __init__(self, address: Address, clock: Clock | None = None) -> None:
+    def __init__(self, address: ApiServerAddress, clock: Clock | None = None) -> None:
         """Nothing is asked yet: what is asked first reads the store's own Lease in any case."""
         self.traits = TRAITS
-        self.api: Final = Api(address, clock or SystemClock())
+        self.api: Final = KubernetesApi(address, clock or SystemClock())
         self._prefix = address.prefix
-        self._remembered: dict[Home, Shelf] = {}
-        self._sighted: dict[Home, tuple[str, Instant]] = {}
+        self._remembered: dict[LeaseOfCell, LeaseCells] = {}
+        self._sighted: dict[LeaseOfCell, tuple[str, Instant]] = {}
         self._epoch = Epoch()
         self._block = _Block()
 
@@ -100,7 +100,7 @@ class KubernetesStore:
         or a leader is about none; if it was written in the life that we know of, nothing else is asked."""
         deadline = self.api.deadline()
         homes = {home_of(key) for key in keys if _is_kept(key)}
-        shelves: dict[Home, Shelf] = {}
+        shelves: dict[LeaseOfCell, LeaseCells] = {}
         if not homes or not all(home.elects for home in homes):
             shelves = dict(self._all(deadline)) if self._block.inside else {STORE: self._look(deadline)}
         for home in sorted(homes - shelves.keys()):
@@ -139,7 +139,7 @@ class KubernetesStore:
 
     def purge(self, cells: Sequence[Cell]) -> int:
         deadline = self.api.deadline()
-        versions: dict[Home, dict[str, int]] = {}
+        versions: dict[LeaseOfCell, dict[str, int]] = {}
         for cell in cells:
             versions.setdefault(home_of(cell.key), {})[cell.key] = cell.version
         return sum(self._purge(home, gone, deadline) for home, gone in versions.items())
@@ -174,7 +174,9 @@ class KubernetesStore:
 
     # --- swapping ---------------------------------------------------------------------------------------------------
 
-    def _swap(self, home: Home, writes: Sequence[Write], now: Instant, birth: int, deadline: Boot) -> Sequence[Verdict]:
+    def _swap(
+        self, home: LeaseOfCell, writes: Sequence[Write], now: Instant, birth: int, deadline: Boot
+    ) -> Sequence[Verdict]:
         """A Lease that was written in the life believed in has forgotten nothing. Before one is made, or one of another
         life is written, the store is looked at: both may have been deleted, and made anew by somebody else."""
         guess = self._remembered.get(home)
@@ -192,11 +194,11 @@ class KubernetesStore:
             shelf = self._read_to_write(home, birth, deadline)
         return refused_epoch(writes)
 
-    def _make(self, home: Home, deadline: Boot) -> None:
+    def _make(self, home: LeaseOfCell, deadline: Boot) -> None:
         """A Lease with nothing in it, unless somebody else is faster."""
         self.api.create(bare(self._name(home), self._prefix, self.api.address.namespace), deadline)
 
-    def _replace(self, shelf: Shelf, now: Instant, deadline: Boot) -> Shelf | None:
+    def _replace(self, shelf: LeaseCells, now: Instant, deadline: Boot) -> LeaseCells | None:
         """As it is then; None: it was not as it was read any more."""
         until = self._forget(shelf.home)
         answer = self.api.replace(lease_of(shelf, self._prefix, now), deadline)
@@ -205,20 +207,20 @@ class KubernetesStore:
         self._block.until = until
         return self._take_in(shelf.home, answer.body)
 
-    def _purge(self, home: Home, versions: Mapping[str, int], deadline: Boot) -> int:
+    def _purge(self, home: LeaseOfCell, versions: Mapping[str, int], deadline: Boot) -> int:
         while True:
             shelf = self._read(home, deadline)
             gone = [key for key, cell in shelf.cells.items() if cell.version == versions.get(key)]
             if not gone or self._leave_out(shelf, gone, deadline):
                 return len(gone)
 
-    def _leave_out(self, shelf: Shelf, gone: Sequence[str], deadline: Boot) -> bool:
+    def _leave_out(self, shelf: LeaseCells, gone: Sequence[str], deadline: Boot) -> bool:
         left = without(shelf, shelf.cells, gone)
         if left.cells or shelf.home == STORE:
             return self._replace(left, self._sure_now(deadline), deadline) is not None
         return self._delete(shelf, deadline)
 
-    def _delete(self, shelf: Shelf, deadline: Boot) -> bool:
+    def _delete(self, shelf: LeaseCells, deadline: Boot) -> bool:
         self._forget(shelf.home)
         if self.api.delete(shelf.lease, deadline).status != 200:
             return False
@@ -243,7 +245,7 @@ class KubernetesStore:
             if jobs == shelf.jobs or self._replace(shelf._replace(jobs=jobs), self._sure_now(deadline), deadline):
                 return jobs
 
-    def _read_to_write(self, home: Home, birth: int, deadline: Boot) -> Shelf:
+    def _read_to_write(self, home: LeaseOfCell, birth: int, deadline: Boot) -> LeaseCells:
         """If it is a job's, and nothing was written into it yet, while the job had another one, then that was deleted
         with all that it knew: any slot up to now may have run."""
         shelf = self._read(home, deadline)
@@ -265,7 +267,7 @@ class KubernetesStore:
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
-    def _look(self, deadline: Boot) -> Shelf:
+    def _look(self, deadline: Boot) -> LeaseCells:
         """The store's own Lease. A namespace that has none begins a life by that."""
         shelf = self._read(STORE, deadline)
         while shelf.is_new or not shelf.there:
@@ -280,20 +282,20 @@ class KubernetesStore:
         self._epoch = _epoch(shelf)
         return shelf
 
-    def _read(self, home: Home, deadline: Boot) -> Shelf:
+    def _read(self, home: LeaseOfCell, deadline: Boot) -> LeaseCells:
         answer = self.api.get(self._name(home), deadline)
         if answer.status != 404:
             return self._take_in(home, answer.body)
         self._forget(home)
         return absent(home)
 
-    def _forget(self, home: Home) -> Boot:
+    def _forget(self, home: LeaseOfCell) -> Boot:
         """What is known of it may be true no more, nor what was read with it; until when that was to be used."""
         self._remembered.pop(home, None)
         until, self._block.until = self._block.until, 0.0
         return until
 
-    def _take_in(self, home: Home, lease: Json) -> Shelf:
+    def _take_in(self, home: LeaseOfCell, lease: Json) -> LeaseCells:
         if len(self._sighted) > REMEMBERED:
             self._remembered, self._sighted = {}, {}
         revision = lease["metadata"]["resourceVersion"]
@@ -307,7 +309,7 @@ class KubernetesStore:
                 self._block.shelves[home] = shelf
         return shelf
 
-    def _found(self, prefix: str, deadline: Boot) -> Sequence[Shelf]:
+    def _found(self, prefix: str, deadline: Boot) -> Sequence[LeaseCells]:
         """The Leases in which there may be cells that begin so. What is read says, too, whether the store is still the
         one that we know: the Lease of a job names the life of the store that it was written in."""
         kind, _, rest = prefix.partition("/")
@@ -318,12 +320,12 @@ class KubernetesStore:
             return ()
         if self._block.inside or kind != "run" or rest.count("/") != 1 or not rest.endswith("/"):
             return list(self._all(deadline).values())
-        shelf = self._read(Home("job", rest[:-1]), deadline)
+        shelf = self._read(LeaseOfCell("job", rest[:-1]), deadline)
         if shelf.life != self._epoch.birth:
             self._look(deadline)
         return [shelf]
 
-    def _all(self, deadline: Boot) -> Mapping[Home, Shelf]:
+    def _all(self, deadline: Boot) -> Mapping[LeaseOfCell, LeaseCells]:
         """Every Lease, the store's own among them, as they stood at one moment; what this thread has written since."""
         block, began = self._block, self.api.boot()
         if began < block.until:
@@ -337,7 +339,7 @@ class KubernetesStore:
             block.shelves, block.until = found, began + AT_ONCE
         return found
 
-    def _listed(self, deadline: Boot) -> Iterator[Shelf]:
+    def _listed(self, deadline: Boot) -> Iterator[LeaseCells]:
         for answer in self.api.list(f"{LABEL}={self._prefix}", deadline):
             for lease in answer.body.get("items") or ():
                 home = home_in(lease)
@@ -346,7 +348,7 @@ class KubernetesStore:
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
-    def _name(self, home: Home) -> str:
+    def _name(self, home: LeaseOfCell) -> str:
         return lease_name(self._prefix, home)
 
     def _sure_now(self, deadline: Boot) -> Instant:
@@ -363,10 +365,10 @@ class _Block(threading.local):
     until: Boot = 0.0
 
     def __init__(self) -> None:
-        self.shelves: dict[Home, Shelf] = {}
+        self.shelves: dict[LeaseOfCell, LeaseCells] = {}
 
 
-def _epoch(shelf: Shelf) -> Epoch:
+def _epoch(shelf: LeaseCells) -> Epoch:
     return Epoch(to_us(shelf.born))
 
 
@@ -385,12 +387,12 @@ def _refuse_unkept(shown: str, writes: Sequence[Write]) -> None:
             )
 
 
-def _by_home(writes: Sequence[Write]) -> dict[Home, list[int]]:
+def _by_home(writes: Sequence[Write]) -> dict[LeaseOfCell, list[int]]:
     """The places of the writes of each Lease. What shall land together lies in one."""
     for places in groups(writes):
         if len({home_of(writes[place].key) for place in places}) > 1:
             raise StoreUnusable(f"{writes[places[0]].key} and what shall land with it do not lie in one Lease")
-    found: dict[Home, list[int]] = {}
+    found: dict[LeaseOfCell, list[int]] = {}
     for place, write in enumerate(writes):
         found.setdefault(home_of(write.key), []).append(place)
     return found
@@ -402,7 +404,7 @@ ROOM: Final = 256 << 10
 """Bytes of annotations that an API server takes of one object."""
 
 
-def _deleted(shelves: Sequence[Shelf]) -> Check:
+def _deleted(shelves: Sequence[LeaseCells]) -> Check:
     """A job is on the store's list, and has no Lease: somebody took its memory away."""
     there = {shelf.home.name for shelf in shelves if shelf.home.kind == "job"}
     gone = sorted(job for shelf in shelves if shelf.home == STORE for job in shelf.jobs if job not in there)
@@ -412,7 +414,7 @@ def _deleted(shelves: Sequence[Shelf]) -> Check:
     return warn("deleted", says, "delete no Lease of a job in use; `cronce purge` removes what is old")
 
 
-def _room(shelves: Sequence[Shelf]) -> Check:
+def _room(shelves: Sequence[LeaseCells]) -> Check:
     sizes = {shelf.lease["metadata"]["name"]: len((annotation(shelf.lease) or "").encode()) for shelf in shelves}
     name = max(sizes, key=lambda one: sizes[one], default="")
     says = f"the fullest Lease, {name}, has {sizes.get(name, 0) / 1024:.0f} KiB of {ROOM / 1024:.0f}"

@@ -25,7 +25,7 @@ from cronce.errors import BadInput, StoreError, StoreFull, StoreUnavailable, Sto
 from cronce.model import Boot
 from cronce.stores import mask, options, seconds
 from cronce.stores.base import closed_on_error
-from cronce.stores.http_api import HttpServer, Json, NoAnswer, NoConnection, Question, Reply, ask
+from cronce.stores.http_api import HttpServer, Json, JsonRequest, NoAnswer, NoConnection, Reply, ask
 from cronce.value import NamedTuple
 
 TIMEOUT: Final = 5.0
@@ -47,7 +47,7 @@ class Access(NamedTuple):
     """Whose signature the server's certificate must bear, for people."""
 
 
-class Address(NamedTuple):
+class ApiServerAddress(NamedTuple):
     """What a URL says: ``kubernetes://namespace?prefix=cronce&kubeconfig=FILE&context=NAME&via=HOST:PORT&timeout=5``."""
 
     shown: str
@@ -66,7 +66,7 @@ class Address(NamedTuple):
 OPTIONS: Final = ("prefix", "kubeconfig", "context", "via")
 
 
-def read_url(url: str, env: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> Address:
+def read_url(url: str, env: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> ApiServerAddress:
     shown, rest = mask(url), url.partition("://")[2]
     place, _, query = rest.partition("?")
     found = options(shown, query, [*OPTIONS, "timeout"])
@@ -77,7 +77,7 @@ def read_url(url: str, env: Mapping[str, str] = os.environ, account: Path = ACCO
     for what, name in (("a namespace", namespace), ("a prefix", prefix or "cronce")):
         if not re.fullmatch(_LABEL, name):
             raise BadInput(f"{shown!r}: {name!r} cannot be {what}; write it like kubernetes://jobs: a–z, 0–9 and -")
-    return Address(shown, access, namespace, prefix or "cronce", timeout, _via(shown, via))
+    return ApiServerAddress(shown, access, namespace, prefix or "cronce", timeout, _via(shown, via))
 
 
 def _via(shown: str, text: str) -> tuple[str, int] | None:
@@ -218,17 +218,17 @@ REREAD: Final = 60.0
 """Seconds after which a token is read again: the kubelet rewrites it long before it expires."""
 
 
-class Answer(NamedTuple):
+class KubernetesAnswer(NamedTuple):
     """What the server answered."""
 
     status: int
     body: Json
 
 
-class Api:
+class KubernetesApi:
     """The Leases of one namespace, for all threads of a process."""
 
-    def __init__(self, address: Address, clock: Clock) -> None:
+    def __init__(self, address: ApiServerAddress, clock: Clock) -> None:
         self.address: Final = address
         self.boot: Final = clock.boot
         access = address.access
@@ -242,29 +242,29 @@ class Api:
 
     # --- Leases ---
 
-    def get(self, name: str, deadline: Boot) -> Answer:
+    def get(self, name: str, deadline: Boot) -> KubernetesAnswer:
         """A Lease as it stands now: without a resourceVersion in the question, a majority of etcd was asked. 404: there
         is none."""
         return self._ask("GET", f"{self._leases}/{name}", deadline, but=404)
 
-    def create(self, lease: Json, deadline: Boot) -> Answer:
+    def create(self, lease: Json, deadline: Boot) -> KubernetesAnswer:
         """409: it is there already."""
         return self._ask("POST", self._leases, deadline, lease, but=409)
 
-    def replace(self, lease: Json, deadline: Boot) -> Answer:
+    def replace(self, lease: Json, deadline: Boot) -> KubernetesAnswer:
         """If it still has the resourceVersion that it was read with; 409: it has another, or it is gone. Without its
         uid, one that was deleted would be made anew by this, with all that was in it."""
         assert lease["metadata"]["uid"]
         assert lease["metadata"]["resourceVersion"]
         return self._ask("PUT", f"{self._leases}/{lease['metadata']['name']}", deadline, lease, but=409)
 
-    def delete(self, lease: Json, deadline: Boot) -> Answer:
+    def delete(self, lease: Json, deadline: Boot) -> KubernetesAnswer:
         """If it is still the very one that was read; 409, 404: it is not."""
         meta = lease["metadata"]
         body = {"preconditions": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}}
         return self._ask("DELETE", f"{self._leases}/{meta['name']}", deadline, body, but=409)
 
-    def list(self, selector: str, deadline: Boot) -> Iterator[Answer]:
+    def list(self, selector: str, deadline: Boot) -> Iterator[KubernetesAnswer]:
         """All Leases with these labels, as they stood at one moment."""
         query = {"labelSelector": selector, "limit": str(PAGE)}
         while True:
@@ -281,7 +281,7 @@ class Api:
         try:
             line = self._http.connect()
             with closed_on_error(line):
-                response = ask(line, Question("GET", path, None, self._bearer()), deadline - self.boot())
+                response = ask(line, JsonRequest("GET", path, None, self._bearer()), deadline - self.boot())
                 if response.status != 200:
                     raise self._refused(response.status, self._parsed(Reply(response.status, response.read().decode())))
                 return line, response
@@ -293,9 +293,11 @@ class Api:
 
     # --- one request ---
 
-    def _ask(self, method: str, path: str, deadline: Boot, body: Json | None = None, *, but: int = 0) -> Answer:
+    def _ask(
+        self, method: str, path: str, deadline: Boot, body: Json | None = None, *, but: int = 0
+    ) -> KubernetesAnswer:
         """`but`: this status is an answer, too; so is 404 to whoever changes what was there."""
-        question = Question(method, f"{self._above}{path}", body, self._bearer())
+        question = JsonRequest(method, f"{self._above}{path}", body, self._bearer())
         answer = self._send(question, deadline)
         if answer.status == 401:
             answer = self._send(question._replace(headers=self._bearer(again=True)), deadline)
@@ -309,7 +311,7 @@ class Api:
             self._token, self._read_at = self.address.access.token(), self.boot()
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
-    def _send(self, question: Question, deadline: Boot) -> Answer:
+    def _send(self, question: JsonRequest, deadline: Boot) -> KubernetesAnswer:
         try:
             reply = self._http.send(question, deadline)
         except NoAnswer as error:
@@ -317,7 +319,7 @@ class Api:
         if reply.date is None and _is_busy(reply.status):  # a proxy before it, which has no clock of interest
             raise self._refused(reply.status, self._parsed(reply))
         self._http.hear(reply)
-        return Answer(reply.status, self._parsed(reply))
+        return KubernetesAnswer(reply.status, self._parsed(reply))
 
     @property
     def _shown(self) -> str:

@@ -56,7 +56,7 @@ _PLAIN: Final = r"[a-z0-9]([a-z0-9-]{0,118}[a-z0-9])?"
 # --- which Lease ------------------------------------------------------------------------------------------------------
 
 
-class Home(NamedTuple):
+class LeaseOfCell(NamedTuple):
     """The Lease that a cell is in."""
 
     kind: str
@@ -68,19 +68,19 @@ class Home(NamedTuple):
         return self.kind in ("lock", "leader")
 
 
-STORE: Final = Home("store")
+STORE: Final = LeaseOfCell("store")
 
 
-def home_of(key: str) -> Home:
+def home_of(key: str) -> LeaseOfCell:
     kind, _, name = key.partition("/")
     if key in (SWITCH, LOOKED_ON) or kind in ("board", "drain"):
         return STORE
     if found := _OF_JOB.fullmatch(key):
-        return Home("job", found[1] or found[2] or found[3])
-    return Home(kind, name) if kind in ("lock", "leader") and name else Home("cell", key)
+        return LeaseOfCell("job", found[1] or found[2] or found[3])
+    return LeaseOfCell(kind, name) if kind in ("lock", "leader") and name else LeaseOfCell("cell", key)
 
 
-def lease_name(prefix: str, home: Home) -> str:
+def lease_name(prefix: str, home: LeaseOfCell) -> str:
     """A name is at most 253 of a–z, 0–9 and - (and dots). One that is not gets a digest, so that no two meet."""
     if home == STORE:
         return f"{prefix}-store"
@@ -94,10 +94,10 @@ def lease_name(prefix: str, home: Home) -> str:
 # --- what is in it ----------------------------------------------------------------------------------------------------
 
 
-class Shelf(NamedTuple):
+class LeaseCells(NamedTuple):
     """A Lease as it was read."""
 
-    home: Home
+    home: LeaseOfCell
     lease: Json
     cells: Mapping[str, Cell]
     passed: Instant | None = None
@@ -143,8 +143,8 @@ def spec_in(lease: Json) -> Json:
     return lease.get("spec") or {}
 
 
-def absent(home: Home) -> Shelf:
-    return Shelf(home, {}, {})
+def absent(home: LeaseOfCell) -> LeaseCells:
+    return LeaseCells(home, {}, {})
 
 
 def bare(name: str, prefix: str, namespace: str) -> Json:
@@ -153,19 +153,19 @@ def bare(name: str, prefix: str, namespace: str) -> Json:
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": {}}
 
 
-def home_in(lease: Json) -> Home | None:
+def home_in(lease: Json) -> LeaseOfCell | None:
     """Of a Lease from a list: what it is for, if anything was written into it."""
     row = _row(lease)
     return None if row is None else row["home"]
 
 
-def read_shelf(home: Home, lease: Json, sighted: Instant) -> Shelf:
+def read_shelf(home: LeaseOfCell, lease: Json, sighted: Instant) -> LeaseCells:
     """`sighted`: the server's now when it was first seen as it is. A holder that is not ours is given its time from
     there: its own clock may be anything."""
     row = _row(lease)
     if row is None:
         cells = [_theirs(home, lease, sighted)] if home.elects and _was_held(lease) else []
-        return Shelf(home, lease, {cell.key: cell for cell in cells}, is_new=True)
+        return LeaseCells(home, lease, {cell.key: cell for cell in cells}, is_new=True)
     life = to_us(_read_time(lease["metadata"]["creationTimestamp"])) if home == STORE else row.get("life")
     if row["home"] != home:
         raise _damaged(lease)
@@ -176,7 +176,9 @@ def read_shelf(home: Home, lease: Json, sighted: Instant) -> Shelf:
     if home.elects and row.get("seal") != _seal(spec_in(lease)):
         cells = [_theirs(home, lease, sighted)]
     shelved, granted = {cell.key: cell for cell in cells}, int(row["seal"][1])
-    return Shelf(home, lease, shelved, instant(row.get("passed")), row.get("jobs") or {}, granted=granted, life=life)
+    return LeaseCells(
+        home, lease, shelved, instant(row.get("passed")), row.get("jobs") or {}, granted=granted, life=life
+    )
 
 
 def annotation(lease: Json) -> str | None:
@@ -197,7 +199,7 @@ def _row(lease: Json) -> Json | None:
         kind, name = row["home"]
     except (ValueError, TypeError, KeyError):
         raise _damaged(lease) from None
-    return {**row, "home": Home(str(kind), str(name))}
+    return {**row, "home": LeaseOfCell(str(kind), str(name))}
 
 
 def _damaged(lease: Json) -> StoreCorrupt:
@@ -223,10 +225,10 @@ def _was_held(lease: Json) -> bool:
     return bool(spec.get("holderIdentity") or spec.get("leaseTransitions"))
 
 
-def _theirs(home: Home, lease: Json, sighted: Instant) -> Cell:
+def _theirs(home: LeaseOfCell, lease: Json, sighted: Instant) -> Cell:
     """The cell of a lock or leader that somebody else wrote last: held for as long as they said, or given back."""
     spec = spec_in(lease)
-    shelf = Shelf(home, lease, {})
+    shelf = LeaseCells(home, lease, {})
     term = Fence(to_us(shelf.born), shelf.transitions)
     length = timedelta(seconds=int(spec.get("leaseDurationSeconds") or 1))
     who = str(spec.get("holderIdentity") or "")
@@ -245,7 +247,7 @@ def _acquired(spec: Json) -> Instant | None:
 # --- what a batch makes of it -----------------------------------------------------------------------------------------
 
 
-def judged(shelf: Shelf, writes: Sequence[Write], now: Instant) -> tuple[list[Verdict], dict[str, Cell]]:
+def judged(shelf: LeaseCells, writes: Sequence[Write], now: Instant) -> tuple[list[Verdict], dict[str, Cell]]:
     """Which writes win, and the cells to store."""
     read = [cell for cell in (shelf.cell(write.key) for write in writes) if cell.version]
     base = shelf.revision * SPAN if shelf.there else 0
@@ -260,7 +262,7 @@ def judged(shelf: Shelf, writes: Sequence[Write], now: Instant) -> tuple[list[Ve
     return verdicts, {key: settled(cell) for key, cell in changed.items()}
 
 
-def changed_by(shelf: Shelf, changed: Mapping[str, Cell], life: int) -> Shelf:
+def changed_by(shelf: LeaseCells, changed: Mapping[str, Cell], life: int) -> LeaseCells:
     """With these cells in it, written in that life of the store; a run that begins takes the place of older ones that
     are closed."""
     shelf = shelf._replace(life=life)
@@ -270,7 +272,7 @@ def changed_by(shelf: Shelf, changed: Mapping[str, Cell], life: int) -> Shelf:
     return without(shelf, cells, crowded_out(runs) if begins else ())
 
 
-def without(shelf: Shelf, cells: Mapping[str, Cell], gone: Iterable[str]) -> Shelf:
+def without(shelf: LeaseCells, cells: Mapping[str, Cell], gone: Iterable[str]) -> LeaseCells:
     """Less those that go. A run that is not kept any more is passed for good."""
     away = set(gone)
     ran = [key for key in away if shelf.home.kind == "job" and key.startswith("run/")]
@@ -278,7 +280,7 @@ def without(shelf: Shelf, cells: Mapping[str, Cell], gone: Iterable[str]) -> She
     return shelf._replace(cells=left, passed=passed_with(shelf.passed, ran))
 
 
-def lease_of(shelf: Shelf, prefix: str, now: Instant) -> Json:
+def lease_of(shelf: LeaseCells, prefix: str, now: Instant) -> Json:
     """The Lease to put in the place of the one that was read: all of it, but for what cronce knows of."""
     spec = {**spec_in(shelf.lease), **_spec(shelf, now)}
     row = {
@@ -303,7 +305,7 @@ def _columns(cell: Cell) -> list[object]:
     return [cell.version, int(cell.mark), us(cell.at), us(cell.until), fence, cell.value]
 
 
-def _spec(shelf: Shelf, now: Instant) -> Json:
+def _spec(shelf: LeaseCells, now: Instant) -> Json:
     """Who has it, in the words of client-go: who gives it back leaves no name, and a second."""
     transitions = shelf.transitions
     if shelf.home.kind not in ("job", "lock", "leader"):

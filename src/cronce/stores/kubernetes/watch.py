@@ -5,14 +5,14 @@ from http.client import HTTPConnection, HTTPResponse
 from cronce.model import EPOCH
 from cronce.stores.base import BOARD
 from cronce.stores.http_api import Json
-from cronce.stores.kubernetes.layout import STORE, Shelf, read_shelf
+from cronce.stores.kubernetes.layout import STORE, LeaseCells, read_shelf
 from cronce.stores.news import HttpWatch
 
 
 class BoardWatch(HttpWatch):
     """`read` is the Lease that the watch begins after."""
 
-    def __init__(self, line: HTTPConnection, response: HTTPResponse, shown: str, read: Shelf) -> None:
+    def __init__(self, line: HTTPConnection, response: HTTPResponse, shown: str, read: LeaseCells) -> None:
         super().__init__(line, response, shown)
         self._board = board(read)
 
@@ -24,5 +24,5 @@ class BoardWatch(HttpWatch):
         return not self._board <= before
 
 
-def board(shelf: Shelf) -> set[tuple[str, int]]:
+def board(shelf: LeaseCells) -> set[tuple[str, int]]:
     return {(key, cell.version) for key, cell in shelf.cells.items() if key.startswith(BOARD)}

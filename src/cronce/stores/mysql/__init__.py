@@ -30,9 +30,9 @@ from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, to_us
 from cronce.stores import sql
 from cronce.stores.base import By, Loaded, Page, Scan, Swapped, closed_on_error, first_page, judge, life_of, loaded, us
 from cronce.stores.checks import Check
-from cronce.stores.mysql.schema import LONGEST, NOW, SELECT_META, TABLES, State, prepare, read_state, replace_life
-from cronce.stores.mysql.server import Line, Place, Problem, checks, explained, locate, tls
-from cronce.stores.pool import Pool
+from cronce.stores.mysql.schema import LONGEST, NOW, SELECT_META, TABLES, MySqlState, prepare, read_state, replace_life
+from cronce.stores.mysql.server import MySqlAddress, MySqlConnection, Problem, checks, explained, locate, tls
+from cronce.stores.pool import ConnectionPool
 from cronce.value import NamedTuple
 
 TRAITS: Final = Traits("mysql", survives_failover=False)
@@ -243,11 +243,13 @@ def named(wanted: Iterable[tuple[str, int]]) -> str:
 class MysqlStore:
     """A store in a database. `on_purpose`: if it is empty, that is meant. `adopt`: a copy is accepted on purpose."""
 
-    def __init__(self, place: Place, *, on_purpose: bool = False, adopt: bool = False) -> None:
+    def __init__(self, place: MySqlAddress, *, on_purpose: bool = False, adopt: bool = False) -> None:
         self.traits = TRAITS
         self._place = place
         self._context = tls(place)
-        self._pool: Pool[Line] = Pool(self._connect, lambda line: line.socket, place.timeout)
+        self._pool: ConnectionPool[MySqlConnection] = ConnectionPool(
+            self._connect, lambda line: line.socket, place.timeout
+        )
         with closed_on_error(self):
             self._use(lambda line: prepare(line, self.traits, on_purpose=on_purpose, adopt=adopt))
 
@@ -278,15 +280,15 @@ class MysqlStore:
     def close(self) -> None:
         self._pool.close()
 
-    def _connect(self) -> Line:
+    def _connect(self) -> MySqlConnection:
         try:
-            line = Line(self._place, self._context)
+            line = MySqlConnection(self._place, self._context)
         except RuntimeError as problem:  # so the driver says that this way to log in needs one more package
             raise StoreUnusable(f"{self._place.url}: {problem}; or let the server speak TLS") from problem
         self.traits = TRAITS._replace(durable=line.server.durable)
         return line
 
-    def _use(self, work: Callable[[Line], _Answer]) -> _Answer:
+    def _use(self, work: Callable[[MySqlConnection], _Answer]) -> _Answer:
         deadline = self._place.deadline()
         try:
             with self._pool.line() as line:
@@ -298,18 +300,18 @@ class MysqlStore:
             raise BadInput(f"{problem.object[:60]!r} is not text that can be stored") from None
 
 
-def _read(statements: str, values: dict[str, Any], line: Line) -> tuple[State, list[Cell]]:
+def _read(statements: str, values: dict[str, Any], line: MySqlConnection) -> tuple[MySqlState, list[Cell]]:
     state, cells = _ask(line, statements, values)
     _settle(line, state)
     return state, cells
 
 
-def _ask(line: Line, statements: str, values: dict[str, Any]) -> tuple[State, list[Cell]]:
+def _ask(line: MySqlConnection, statements: str, values: dict[str, Any]) -> tuple[MySqlState, list[Cell]]:
     found, meta = line.ask(statements, **values)
     return read_state(meta, line.place), [sql.read_cell((key.decode(), *row)) for key, *row in found]
 
 
-def _swap(line: Line, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+def _swap(line: MySqlConnection, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
     """Each time that others were faster, one of them got on; so this ends, or the call's time is up."""
     wanted = {"wanted": named((write.key, 0) for write in writes)}
     hope, cells = hope_for_all(writes, seen), list[Cell]()
@@ -331,7 +333,7 @@ def _swap(line: Line, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped
             return swapped
 
 
-def _settle(line: Line, state: State) -> None:
+def _settle(line: MySqlConnection, state: MySqlState) -> None:
     """What the answer counts is on disk before it is given."""
     if state.flushed:
         return

@@ -11,7 +11,7 @@ from cronce.errors import StoreCopied, StoreCorrupt, StoreNewer, StoreUnavailabl
 from cronce.model import Epoch, Instant, Traits, to_us
 from cronce.stores import sql
 from cronce.stores.base import first_life, next_life
-from cronce.stores.mysql.server import NO_SUCH_TABLE, Line, Place, Problem, code_of, is_on
+from cronce.stores.mysql.server import NO_SUCH_TABLE, MySqlAddress, MySqlConnection, Problem, code_of, is_on
 from cronce.value import NamedTuple
 
 LONGEST: Final = 1000
@@ -102,7 +102,7 @@ NEXT_META: Final = """
 """
 
 
-class State(NamedTuple):
+class MySqlState(NamedTuple):
     """The row about the store, whether all that it counts is on disk, and whether a swap went through."""
 
     meta: sql.Meta
@@ -111,7 +111,7 @@ class State(NamedTuple):
     went: bool
 
 
-def read_state(rows: Sequence[sql.Row], place: Place) -> State:
+def read_state(rows: Sequence[sql.Row], place: MySqlAddress) -> MySqlState:
     if not rows:
         raise StoreCorrupt(f"{place.url} has lost the row that says what it is (cronce_meta); restore a backup")
     *row, flushed, read_only, went = rows[0]
@@ -121,10 +121,10 @@ def read_state(rows: Sequence[sql.Row], place: Place) -> State:
             f"{place.url} was written by a newer cronce: its tables are version {meta.schema}, this one knows"
             f" {sql.SCHEMA}; upgrade this one"
         )
-    return State(meta, bool(flushed), is_on(read_only), bool(went))
+    return MySqlState(meta, bool(flushed), is_on(read_only), bool(went))
 
 
-def check_engines(rows: Sequence[sql.Row], place: Place) -> None:
+def check_engines(rows: Sequence[sql.Row], place: MySqlAddress) -> None:
     """Without transactions two processes win the same slot."""
     for table, engine in rows:
         if engine != "InnoDB":
@@ -134,7 +134,7 @@ def check_engines(rows: Sequence[sql.Row], place: Place) -> None:
             )
 
 
-def replace_life(line: Line, meta: sql.Meta, life: Epoch, identity: str) -> bool:
+def replace_life(line: MySqlConnection, meta: sql.Meta, life: Epoch, identity: str) -> bool:
     """False if another was faster."""
     new = _row(life, meta.last_write, identity)
     return line.tell(NEXT_META, old_birth=meta.epoch.birth, old_tally=meta.epoch.tally, **new) == 1
@@ -148,7 +148,7 @@ def _row(epoch: Epoch, last_write: Instant, identity: str) -> dict[str, Any]:
 # --- opening --------------------------------------------------------------------------------------------------------
 
 
-def prepare(line: Line, traits: Traits, *, on_purpose: bool, adopt: bool) -> None:
+def prepare(line: MySqlConnection, traits: Traits, *, on_purpose: bool, adopt: bool) -> None:
     """Make what is not there yet, adopt what is if that is meant, and refuse a copy.
 
     A copy under another name is one for sure. Under the same name elsewhere, it may as well be a failover.
@@ -173,7 +173,7 @@ def prepare(line: Line, traits: Traits, *, on_purpose: bool, adopt: bool) -> Non
         )
 
 
-def _is_begun(line: Line) -> bool:
+def _is_begun(line: MySqlConnection) -> bool:
     try:
         (rows,) = line.ask("SELECT only_row FROM cronce_meta")
         return bool(rows)

@@ -44,7 +44,7 @@ TIMEOUT: Final = "5"
 _boot: Final = SystemClock().boot
 
 
-class Place(NamedTuple):
+class MySqlAddress(NamedTuple):
     """What a URL names: a database on a server, and how to get there."""
 
     url: str  # fit for people
@@ -66,7 +66,7 @@ class Place(NamedTuple):
         return _boot() + self.timeout
 
 
-def locate(url: str) -> Place:
+def locate(url: str) -> MySqlAddress:
     shown = mask(url)
     try:
         parts = urlsplit(url)
@@ -79,10 +79,10 @@ def locate(url: str) -> Place:
         raise BadInput(f"{shown!r} names no database; write mysql://user:password@host:3306/database")
     timeout = seconds(shown, found.pop("timeout", TIMEOUT))
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
-    return Place(shown, parts.hostname or "localhost", port, user, password, database, timeout, found)
+    return MySqlAddress(shown, parts.hostname or "localhost", port, user, password, database, timeout, found)
 
 
-def tls(place: Place) -> "ssl.SSLContext | None":
+def tls(place: MySqlAddress) -> "ssl.SSLContext | None":
     """How to make sure whom one talks to, where the URL says by what; else the driver encrypts if the server can."""
     authority, certificate, key = (place.options.get(name) for name in ("ssl_ca", "ssl_cert", "ssl_key"))
     if not authority and not certificate:
@@ -113,7 +113,7 @@ SET_UP: Final = """
 """
 
 
-class Server(NamedTuple):
+class MySqlServer(NamedTuple):
     """What a server says of itself."""
 
     version: str
@@ -134,13 +134,13 @@ class Server(NamedTuple):
         return found is not None and tuple(map(int, found.groups())) < oldest
 
 
-class Line:
+class MySqlConnection:
     """An open connection, and what is said over it: any number of statements in one round trip.
 
     `deadline` is that of the call that uses it, however many round trips the call takes.
     """
 
-    def __init__(self, place: Place, context: "ssl.SSLContext | None") -> None:
+    def __init__(self, place: MySqlAddress, context: "ssl.SSLContext | None") -> None:
         self.place: Final = place
         self.context: Final = context
         self.deadline = place.deadline()
@@ -165,9 +165,9 @@ class Line:
             self.server: Final = self._set_up()
         self.packet = self.server.packet
 
-    def _set_up(self) -> Server:
+    def _set_up(self) -> MySqlServer:
         ((row,),) = self.ask(SET_UP, wait=self.place.wait)
-        server = Server(*row)
+        server = MySqlServer(*row)
         if server.too_old:
             raise StoreUnusable(f"{self.place.url} is {server.version}; cronce needs MySQL 8.0 or MariaDB 10.6")
         return server
@@ -254,7 +254,7 @@ def code_of(problem: Exception) -> int:
     return code if isinstance(code, int) else 0
 
 
-def explained(problem: Exception, place: Place) -> StoreError:
+def explained(problem: Exception, place: MySqlAddress) -> StoreError:
     code, text = code_of(problem), str(problem.args[-1]) if problem.args else ""
     kind, meaning = MEANING.get(code, NO_ANSWER)
     if code == CANNOT_CONNECT:
@@ -280,7 +280,7 @@ def is_on(setting: Any) -> bool:
     return setting not in (0, "OFF")
 
 
-def checks(line: Line) -> Iterator[Check]:
+def checks(line: MySqlConnection) -> Iterator[Check]:
     ((zone, read_only),), ((_, isolation), *_), others, semi, galera = line.ask(SELECT_SETTINGS)
     yield ok("version", line.server.version)
     yield _connection(line)
@@ -294,7 +294,7 @@ def checks(line: Line) -> Iterator[Check]:
     yield ok("time zone", f"{zone}; cronce asks for UTC, whatever it is")
 
 
-def _connection(line: Line) -> Check:
+def _connection(line: MySqlConnection) -> Check:
     ((cipher,),) = line.ask("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
     verified, context = "", line.context
     if context is not None:
@@ -305,7 +305,7 @@ def _connection(line: Line) -> Check:
     return connection(host, verified, remedy, encrypted=bool(cipher[1]))
 
 
-def _durable(server: Server) -> Check:
+def _durable(server: MySqlServer) -> Check:
     says = f"innodb_flush_log_at_trx_commit={server.flush}"
     if server.log_bin:
         says += f", sync_binlog={server.sync_binlog}"
@@ -315,7 +315,7 @@ def _durable(server: Server) -> Check:
     return warn("durable", f"{says}: a crash can take back what was won", remedy)
 
 
-def _writable(line: Line, *, read_only: bool) -> Check:
+def _writable(line: MySqlConnection, *, read_only: bool) -> Check:
     if read_only:
         return error("writable", "read_only is on", "name the server that is written to")
     for show in ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS"):
@@ -329,7 +329,7 @@ def _writable(line: Line, *, read_only: bool) -> Check:
     return ok("writable", "read_only is off; whether it is a replica, this user may not ask")
 
 
-def _failover(server: Server, semi: Sequence[sql.Row]) -> Check:
+def _failover(server: MySqlServer, semi: Sequence[sql.Row]) -> Check:
     if not server.log_bin:
         return ok("failover", "no binary log, so no replica: with its machine, the store is gone")
     if any(value == "ON" for name, value in semi if "source" in name or "master" in name):

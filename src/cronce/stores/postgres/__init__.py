@@ -33,8 +33,17 @@ from cronce.stores.base import (
     refused_epoch,
 )
 from cronce.stores.checks import Check, alone, connection, error, ok, warn
-from cronce.stores.pool import Pool
-from cronce.stores.postgres.server import Line, Place, Server, StatementCancelled, connect, explained, locate, psycopg
+from cronce.stores.pool import ConnectionPool
+from cronce.stores.postgres.server import (
+    PostgresAddress,
+    PostgresConnection,
+    PostgresServer,
+    StatementCancelled,
+    connect,
+    explained,
+    locate,
+    psycopg,
+)
 from cronce.stores.postgres.swap import MANY_WRITES, read_epoch, read_head, read_rows, read_verdicts, spell_swap
 
 if TYPE_CHECKING:
@@ -101,7 +110,7 @@ TRAITS: Final = Traits("postgresql", survives_failover=False, notifies=True)
 """Of a server as it comes."""
 
 
-def traits_of(server: Server) -> Traits:
+def traits_of(server: PostgresServer) -> Traits:
     """What this very server can promise, by its settings. Through a pooler nobody can listen: it is a session that has
     news, and whoever listened may not be given the same one again."""
     return TRAITS._replace(
@@ -114,7 +123,7 @@ def traits_of(server: Server) -> Traits:
 class PostgresStore:
     """A store in a schema of a database. Connections are opened as threads need them, and kept."""
 
-    def __init__(self, place: Place, *, adopt: bool = False, made: bool = False) -> None:
+    def __init__(self, place: PostgresAddress, *, adopt: bool = False, made: bool = False) -> None:
         self.place: Final = place
         self._lock = threading.Lock()
         self._known = (0, 0)
@@ -123,7 +132,11 @@ class PostgresStore:
         self._told = cache(lambda statement: place.say(statement).encode())
         self._patience_ms = place.patience_ms
         self._connect = partial(connect, place, adopt=adopt, made=made)
-        self._pool: Pool[Line] = Pool(lambda: self._connect(), Line.fileno, place.patience)  # noqa: PLW0108  it changes
+        self._pool: ConnectionPool[PostgresConnection] = ConnectionPool(
+            lambda: self._connect(),  # noqa: PLW0108  it changes
+            PostgresConnection.fileno,
+            place.patience,
+        )
         with self._pool.line() as line:
             self.traits: Final = traits_of(line.server)
         self._connect = partial(connect, place)
@@ -202,7 +215,7 @@ class PostgresStore:
         """Ask without a cursor, which costs 25 µs of CPU: with one, a single swap would take half as much again."""
         return self._work(lambda line: _texts(line, self._told(statement), given))
 
-    def _work(self, work: Callable[[Line], _Answer]) -> _Answer:
+    def _work(self, work: Callable[[PostgresConnection], _Answer]) -> _Answer:
         try:
             with self._pool.line() as line:
                 return work(line)
@@ -236,7 +249,7 @@ class PostgresStore:
         return self._begin(self.load([]).epoch.seen, adopt=True)
 
 
-def _texts(line: Line, statement: bytes, given: Sequence[str | bytes | None]) -> list[sql.Row]:
+def _texts(line: PostgresConnection, statement: bytes, given: Sequence[str | bytes | None]) -> list[sql.Row]:
     """The rows of texts that a statement comes to. A str travels as it is, with its length."""
     parameters = [text.encode() if isinstance(text, str) else text for text in given]
     line.pgconn.send_query_params(statement, parameters, param_formats=[isinstance(text, str) for text in given])
@@ -297,7 +310,7 @@ def _hidden(conditions: Sequence[str]) -> str:
 class Channel:
     """A session that listens: the functions in schema.sql say NOTIFY."""
 
-    def __init__(self, line: Line, place: Place) -> None:
+    def __init__(self, line: PostgresConnection, place: PostgresAddress) -> None:
         self._line = line
         self._place = place
         self._news = False
@@ -390,7 +403,7 @@ def _failover(standbys: str, replicas: int, commit: str) -> Check:
     return ok("failover", "no standby is connected: what is lost with this machine is lost")
 
 
-def _connected(place: Place) -> Iterator[Check]:
+def _connected(place: PostgresAddress) -> Iterator[Check]:
     """What a connection has in between, and whether it is known whom it is to."""
     line = connect(place)
     with closing(line):
@@ -409,7 +422,7 @@ _VERIFIED: Final = {
 }
 
 
-def _pooler(line: Line) -> Check:
+def _pooler(line: PostgresConnection) -> Check:
     if line.server.pooled:
         says = "a pooler such as PgBouncer is in between; in any of its modes the store needs no session"
         return ok("pooler", f"{says}, but nobody is woken: requests by hand are seen a moment later")

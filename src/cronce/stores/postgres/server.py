@@ -2,8 +2,8 @@
 
 Behind PgBouncer in transaction mode every statement may meet another session. So nothing here rests on one: no prepared
 statement, no setting, no lock that outlives a statement; each statement is a transaction of its own. Limits on waiting
-for locks travel within the statement. That an answer comes at all is watched from this side: a `Line` is a
-connection of psycopg that gives up waiting.
+for locks travel within the statement. That an answer comes at all is watched from this side: a `PostgresConnection` is
+a connection of psycopg that gives up waiting.
 """
 
 import zlib
@@ -71,10 +71,19 @@ HELLO: Final = """
     FROM {schema}.cronce_meta
 """
 
-__all__ = ["Line", "Place", "Server", "connect", "dial", "explained", "locate", "psycopg"]
+__all__ = [
+    "PostgresAddress",
+    "PostgresConnection",
+    "PostgresServer",
+    "connect",
+    "dial",
+    "explained",
+    "locate",
+    "psycopg",
+]
 
 
-class Place(NamedTuple):
+class PostgresAddress(NamedTuple):
     """Where a store is: what libpq is told, which schema, and for how long to wait for an answer."""
 
     url: str
@@ -127,7 +136,7 @@ class Place(NamedTuple):
         return self.say(files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"), made=made)
 
 
-def locate(url: str) -> Place:
+def locate(url: str) -> PostgresAddress:
     """The place that a URL names: all that libpq knows, and our own ``?schema=NAME&timeout=SECONDS``."""
     address, _, query = url.partition(":")[2].partition("?")
     options = [part.partition("=") for part in query.split("&") if part]
@@ -144,7 +153,7 @@ def locate(url: str) -> Place:
     given.setdefault("connect_timeout", max(PATIENCE_TO_CONNECT, ceil(patience / hosts)))
     given.setdefault("fallback_application_name", "cronce")
     given["client_encoding"] = "UTF8"
-    return Place(url, make_conninfo("", **given), _schema(url, ours.get("schema", "public")), patience)
+    return PostgresAddress(url, make_conninfo("", **given), _schema(url, ours.get("schema", "public")), patience)
 
 
 def _unreadable(url: str, words: str) -> str:
@@ -163,7 +172,7 @@ def _schema(url: str, name: str) -> str:
     return name
 
 
-class Server(NamedTuple):
+class PostgresServer(NamedTuple):
     """What a server says of the store and of itself when it is greeted."""
 
     schema: int
@@ -186,11 +195,11 @@ class NoAnswer(psycopg.OperationalError):
     """The server was waited for as long as we may."""
 
 
-class Line(psycopg.Connection[Any]):
+class PostgresConnection(psycopg.Connection[Any]):
     """One connection. Whoever asks over it waits for an answer as long as `patience` says, and no longer."""
 
     patience: float = PATIENCE
-    server: Server
+    server: PostgresServer
 
     def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
         """psycopg looks up every so often while it waits, and tells the generator that nothing has come."""
@@ -212,7 +221,7 @@ def _limited(gen: Any, deadline: float) -> Generator[Any, Any, Any]:
         return end.value
 
 
-def connect(place: Place, *, adopt: bool = False, made: bool = False) -> Line:
+def connect(place: PostgresAddress, *, adopt: bool = False, made: bool = False) -> PostgresConnection:
     """A connection to a store that is there, of a version and on a server that it can be used on."""
     line = dial(place)
     with closed_on_error(line):
@@ -220,16 +229,16 @@ def connect(place: Place, *, adopt: bool = False, made: bool = False) -> Line:
     return line
 
 
-def dial(place: Place) -> Line:
+def dial(place: PostgresAddress) -> PostgresConnection:
     try:
-        line = Line.connect(place.conninfo, autocommit=True, prepare_threshold=None)
+        line = PostgresConnection.connect(place.conninfo, autocommit=True, prepare_threshold=None)
     except psycopg.Error as error:
         raise _not_connected(error, place) from error
     line.patience = place.patience
     return line
 
 
-def _greeted(line: Line, place: Place, *, adopt: bool, made: bool) -> Server:
+def _greeted(line: PostgresConnection, place: PostgresAddress, *, adopt: bool, made: bool) -> PostgresServer:
     try:
         found = line.execute(place.say(HELLO)).fetchone()
     except (errors.UndefinedTable, errors.InvalidSchemaName):
@@ -242,14 +251,14 @@ def _greeted(line: Line, place: Place, *, adopt: bool, made: bool) -> Server:
     assert found is not None
     *known, session = found
     # whoever answers the telephone of a pooler gives a number of its own, not that of the session it puts through
-    server = Server._make((*known, session != line.info.backend_pid))
+    server = PostgresServer._make((*known, session != line.info.backend_pid))
     _check(server, place, adopt=adopt)
     if not server.tells:
         server = _renewed(line, place, server)
     return server
 
 
-def _renewed(line: Line, place: Place, server: Server) -> Server:
+def _renewed(line: PostgresConnection, place: PostgresAddress, server: PostgresServer) -> PostgresServer:
     """The functions of a store that was made before they told their news. Its tables are the same, so that processes of
     that time go on with it; and so does a role that may not do this, without news."""
     try:
@@ -261,7 +270,7 @@ def _renewed(line: Line, place: Place, server: Server) -> Server:
     return server._replace(tells=True)
 
 
-def _make(line: Line, place: Place, *, made: bool) -> None:
+def _make(line: PostgresConnection, place: PostgresAddress, *, made: bool) -> None:
     """The tables, for the first time or from an older version; whoever comes at the same time waits for it."""
     try:
         line.execute(place.ddl(made=made))
@@ -275,7 +284,7 @@ def _make(line: Line, place: Place, *, made: bool) -> None:
         raise explained(error, place) from error
 
 
-def _check(server: Server, place: Place, *, adopt: bool) -> None:
+def _check(server: PostgresServer, place: PostgresAddress, *, adopt: bool) -> None:
     if server.schema > SCHEMA:
         raise StoreNewer(
             f"{place.named} has version {server.schema} of cronce's tables, this cronce knows {SCHEMA}: upgrade it"
@@ -312,7 +321,7 @@ _FOR_A_PERSON: Final = (
 """In what a server says to somebody whom it will not let in until a person acts."""
 
 
-def _not_connected(error: psycopg.Error, place: Place) -> CronceError:
+def _not_connected(error: psycopg.Error, place: PostgresAddress) -> CronceError:
     words = _words(error)
     if "session is read-only" in words or "server is in hot standby" in words:
         if "," in str(conninfo_to_dict(place.conninfo).get("host", "")):
@@ -325,13 +334,13 @@ def _not_connected(error: psycopg.Error, place: Place) -> CronceError:
     return StoreUnavailable(f"{place.named} cannot be reached: {words}")
 
 
-def explained(error: psycopg.Error, place: Place) -> CronceError:
+def explained(error: psycopg.Error, place: PostgresAddress) -> CronceError:
     """What an error means to whoever asked."""
     kind, means = next((kind, means) for kinds, kind, means in _MEANINGS if isinstance(error, kinds))
     return kind(means.format(place=place, words=_words(error)))
 
 
-def _read_only(place: Place) -> StoreReadOnly:
+def _read_only(place: PostgresAddress) -> StoreReadOnly:
     return StoreReadOnly(READ_ONLY.format(place=place))
 
 

@@ -21,7 +21,7 @@ from cronce.clock import SystemClock
 from cronce.errors import StoreReadOnly, StoreUnavailable, StoreUnusable
 from cronce.model import Boot
 from cronce.stores.base import closed_on_error
-from cronce.stores.postgres.server import Place, dial, explained, locate
+from cronce.stores.postgres.server import PostgresAddress, dial, explained, locate
 
 # Not before the above, which says what to install where psycopg is missing.
 # isort: split
@@ -77,7 +77,7 @@ def key_of(name: str, schema: str = "public") -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
-class Session:
+class AdvisorySession:
     """An open connection of one process, used by one thread at a time. Once lost it stays lost."""
 
     def __init__(self, url: str, holder: str) -> None:
@@ -187,7 +187,7 @@ class Session:
 _PARENTS: Final[list[object]] = []
 
 
-def _dressed(place: Place, holder: str) -> str:
+def _dressed(place: PostgresAddress, holder: str) -> str:
     """What libpq is told: who asks, and to notice soon when the other side is gone, unless the URL says otherwise."""
     given = conninfo_to_dict(place.conninfo)
     return make_conninfo("", **{**CLIENT_SETTINGS, **given, "application_name": holder[-63:]})

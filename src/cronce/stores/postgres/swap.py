@@ -43,7 +43,7 @@ Told = tuple[int, int, int]
 """The birth and the tally that the writer has seen, and for how many ms it is patient."""
 
 
-class Call(NamedTuple):
+class SwapCall(NamedTuple):
     """A statement, what it is given, and the writes in the order in which it is given them."""
 
     statement: str
@@ -61,7 +61,7 @@ class Instants(dict[int | None, Instant | None]):
         return instant
 
 
-def spell_swap(writes: Sequence[Write], told: Told) -> Call:
+def spell_swap(writes: Sequence[Write], told: Told) -> SwapCall:
     if len(writes) <= 1:
         return _one(writes, told) if writes else _few(writes, told, range(0))
     if len({write.key for write in writes}) < len(writes):
@@ -85,26 +85,26 @@ def _sizes(writes: Sequence[Write]) -> Sequence[int]:
     return [len(places) for places in groups(writes)]
 
 
-def _one(writes: Sequence[Write], told: Told) -> Call:
+def _one(writes: Sequence[Write], told: Told) -> SwapCall:
     ((key, seen, value, mark, at, grant, ttl, before, after, _),) = writes
     numbers = (*told, seen, mark + GRANT * grant, _us(at), _span(ttl), _us(before), _us(after))
     birth, tally, patience, *others = [None if number == NONE else b"%d" % number for number in numbers]
     given = [birth, tally, patience, key, value, *others]
-    return Call(ONE_WRITE, given, writes, range(1), Instants())
+    return SwapCall(ONE_WRITE, given, writes, range(1), Instants())
 
 
-def _few(writes: Sequence[Write], told: Told, order: Sequence[int]) -> Call:
+def _few(writes: Sequence[Write], told: Told, order: Sequence[int]) -> SwapCall:
     ordered = [writes[place] for place in order]
-    return Call(FEW_WRITES, _spelled(ordered, told), ordered, order, Instants())
+    return SwapCall(FEW_WRITES, _spelled(ordered, told), ordered, order, Instants())
 
 
-def _in_turn(writes: Sequence[Write], told: Told) -> Call:
+def _in_turn(writes: Sequence[Write], told: Told) -> SwapCall:
     """A key stands twice in the batch: its groups are judged one after the other."""
     for places in groups(writes):
         if len({writes[place].key for place in places}) < len(places):
             raise BadInput(f"a group cannot write {writes[places[0]].key!r} or another of its cells twice")
     given = [*_spelled(writes, told), _array(_sizes(writes)).encode()]
-    return Call(IN_TURN, given, writes, range(len(writes)), Instants())
+    return SwapCall(IN_TURN, given, writes, range(len(writes)), Instants())
 
 
 def _spelled(writes: Sequence[Write], told: Told) -> list[str | bytes]:
@@ -118,7 +118,7 @@ def _spelled(writes: Sequence[Write], told: Told) -> list[str | bytes]:
     return [_array([*told, *numbers]).encode(), divider, f"{keys}{divider}{values}"]
 
 
-def _many(writes: Sequence[Write], told: Told, sizes: Sequence[int]) -> Call:
+def _many(writes: Sequence[Write], told: Told, sizes: Sequence[int]) -> SwapCall:
     _, seens, _, marks, ats, grants, ttls, befores, afters, _ = zip(*writes, strict=True)
     size = sizes[0] if len(set(sizes)) == 1 else 0
     numbered = "{}" if size else _array(number for number, size in enumerate(sizes) for _ in range(size))
@@ -132,7 +132,7 @@ def _many(writes: Sequence[Write], told: Told, sizes: Sequence[int]) -> Call:
         _each(_us, _first_part(afters, size)),
     )
     given = [*told[:2], str(told[2]), *_joined(writes), size, numbered, *map(_array, columns)]
-    return Call(MANY_WRITES, given, writes, range(len(writes)), Instants(zip(due, ats, strict=True)))
+    return SwapCall(MANY_WRITES, given, writes, range(len(writes)), Instants(zip(due, ats, strict=True)))
 
 
 def _joined(writes: Sequence[Write]) -> tuple[str, str, str]:
@@ -180,7 +180,7 @@ class Head(NamedTuple):
     first: int = 0
 
 
-def read_rows(call: Call, answer: Sequence[sql.Row]) -> list[sql.Row]:
+def read_rows(call: SwapCall, answer: Sequence[sql.Row]) -> list[sql.Row]:
     """The row about the store, perhaps more than once, then those about the writes."""
     rows = answer if call.statement is MANY_WRITES else _unspelled(answer)
     return sorted(rows, key=itemgetter(0))
@@ -211,7 +211,7 @@ def read_epoch(birth: int, tally: int, base: int, origin: str, since: int | None
     return Epoch(birth, tally, base, _ORIGINS[origin], instant(since))
 
 
-def read_verdicts(call: Call, head: Head, rows: Sequence[sql.Row]) -> tuple[Sequence[Verdict], int]:
+def read_verdicts(call: SwapCall, head: Head, rows: Sequence[sql.Row]) -> tuple[Sequence[Verdict], int]:
     """What became of each write, in the order they were given, and the highest number in it."""
     if head.first > 0:
         cells = new_cells(call.writes, head.first, head.epoch.birth, head.now)
@@ -229,13 +229,13 @@ def read_verdicts(call: Call, head: Head, rows: Sequence[sql.Row]) -> tuple[Sequ
     return _in_order(verdicts, call), max([row[2] or 0 for row in told])
 
 
-def _in_order(verdicts: list[Verdict], call: Call) -> list[Verdict]:
+def _in_order(verdicts: list[Verdict], call: SwapCall) -> list[Verdict]:
     if isinstance(call.order, range):
         return verdicts
     return [verdict for _, verdict in sorted(zip(call.order, verdicts, strict=True))]
 
 
-def _all_refused(call: Call, columns: Sequence[Sequence[Any]]) -> list[Verdict]:
+def _all_refused(call: SwapCall, columns: Sequence[Sequence[Any]]) -> list[Verdict]:
     """Every write met a cell that was not as seen, as when another process claimed the same slots."""
     _, refused, versions, marks, ats, untils, births, numbers, values = columns
     dated, keys = call.instants.__getitem__, [write.key for write in call.writes]
@@ -247,7 +247,7 @@ def _all_refused(call: Call, columns: Sequence[Sequence[Any]]) -> list[Verdict]:
     return list(made(Verdict, map(_REFUSALS.__getitem__, refused), cells))
 
 
-def _all_won(call: Call, head: Head, columns: Sequence[Sequence[Any]]) -> list[Verdict]:
+def _all_won(call: SwapCall, head: Head, columns: Sequence[Sequence[Any]]) -> list[Verdict]:
     """Every write has landed, on cells that were there or on new ones, which have no mark from before."""
     _, _, versions, old_marks, old_ats, old_untils, births, numbers, _ = columns
     keys, _, values, marks, ats, grants, ttls, *_ = zip(*call.writes, strict=True)

@@ -26,14 +26,24 @@ from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Cell, Epoch, Mark, Origin, Traits, Write, to_us
 from cronce.stores.base import Loaded, Page, Scan, Swapped, closed_on_error, first_page, life_of, refused_epoch
 from cronce.stores.checks import Check
-from cronce.stores.pool import Pool
-from cronce.stores.redis.server import Command, Line, Reply, ReplyError, connect, explained, listen, other_masters, tag
-from cronce.stores.redis.url import Place, read_url
+from cronce.stores.pool import ConnectionPool
+from cronce.stores.redis.server import (
+    Command,
+    RedisConnection,
+    Reply,
+    ReplyError,
+    connect,
+    explained,
+    listen,
+    other_masters,
+    tag,
+)
+from cronce.stores.redis.url import RedisAddress, read_url
 from cronce.stores.redis.wire import (
     BASE,
     BATCH,
     NUMBERS,
-    Meta,
+    RedisMeta,
     in_batches,
     in_range,
     instant_of,
@@ -69,7 +79,7 @@ LIVE, KEY, AT, ATTENTION = b"o", b"k", b"a", b"t"
 class RedisStore:
     """A store in a Redis. `on_purpose`: should it be empty, that is meant."""
 
-    def __init__(self, place: Place, *, on_purpose: bool = False) -> None:
+    def __init__(self, place: RedisAddress, *, on_purpose: bool = False) -> None:
         self.place: Final = place
         self.traits = TRAITS
         self._cells = f"{tag(place.namespace)}:cells"
@@ -79,7 +89,7 @@ class RedisStore:
         self._proof = (wait,) if place.min_replicas else ()
         self._new_is = Origin.MADE if on_purpose else Origin.FOUND
         self._doubt: object = None  # of the last write that may not have reached the replicas
-        self._pool = Pool(self._connect, Line.fileno, place.timeout)
+        self._pool = ConnectionPool(self._connect, RedisConnection.fileno, place.timeout)
         with self._pool.line():
             pass  # what cannot be used says so at once
 
@@ -151,13 +161,13 @@ class RedisStore:
 
     # --- talking to the server --------------------------------------------------------------------------------------
 
-    def _connect(self) -> Line:
+    def _connect(self) -> RedisConnection:
         line = connect(self.place)
         with closed_on_error(line):
             self._greet(line)
         return line
 
-    def _greet(self, line: Line) -> None:
+    def _greet(self, line: RedisConnection) -> None:
         """Tell the script which server this is; an empty store, or one that lost writes, begins a life."""
         server, place = line.server, self.place
         replicated = place.min_replicas > 0
@@ -193,7 +203,7 @@ class RedisStore:
             raise StoreUnavailable(f"{self.place.url}: the store is emptied faster than it can begin anew")
         return reply
 
-    def _run(self, line: Line, words: Command, *, proven: bool = False) -> list[Reply]:
+    def _run(self, line: RedisConnection, words: Command, *, proven: bool = False) -> list[Reply]:
         """Call the script, once; a server that does not know it says so, and is sent it. `proven`: on replicas too."""
         if not (proven and self._proof):
             return self._ask(line, words)
@@ -203,7 +213,7 @@ class RedisStore:
             self._doubt = object()
             raise
 
-    def _ask(self, line: Line, words: Command, *proof: Command) -> list[Reply]:
+    def _ask(self, line: RedisConnection, words: Command, *proof: Command) -> list[Reply]:
         answer, *acknowledged = line.ask((*self._by_name, *words), *proof)
         if isinstance(answer, ReplyError) and "NOSCRIPT" in str(answer):
             answer, *acknowledged = line.ask((*self._by_text, *words), *proof)
@@ -269,7 +279,7 @@ def _beyond(head: bytes) -> bytes:
     return head[:-1] + bytes([head[-1] + 1])
 
 
-def _page(meta: Meta, scan: Scan, found: Mapping[bytes, bytes]) -> Page:
+def _page(meta: RedisMeta, scan: Scan, found: Mapping[bytes, bytes]) -> Page:
     """The first of what was found. Only those are read: more may have been found than the page holds."""
     placed = ((instant_of(raw, scan.by), key) for key, raw in found.items())
     last = to_us(scan.upto) if scan.by != "key" and scan.upto is not None else FOREVER

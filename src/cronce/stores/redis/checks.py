@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from cronce.stores.checks import Check, alone, error, ok, warn
-from cronce.stores.redis.server import FLUSHING, Line, ReplyError, explained, read_config, shown, tag
-from cronce.stores.redis.url import Place
+from cronce.stores.redis.server import FLUSHING, RedisConnection, ReplyError, explained, read_config, shown, tag
+from cronce.stores.redis.url import RedisAddress
 from cronce.stores.redis.wire import instant_at
 
 OLDEST: Final = (6, 2)
@@ -20,7 +20,7 @@ ASKS: Final = ("select", "info", "time", "eval", "evalsha", "publish", "subscrib
 """What the store says to the server; the last is the doctor's alone."""
 
 
-def least_rights(place: Place) -> str:
+def least_rights(place: RedisAddress) -> str:
     """The rights that a user needs for this store, as `ACL SETUSER` takes them."""
     more = ("wait",) * bool(place.min_replicas) + ("cluster|slots", "cluster|keyslot", "cluster|nodes") * place.cluster
     allowed = " ".join(f"+{command}" for command in (*ASKS, *more, *READS, *WRITES))
@@ -28,7 +28,7 @@ def least_rights(place: Place) -> str:
     return f"resetkeys ~{keys} resetchannels &{keys} -@all {allowed}"
 
 
-def checks(line: Line, place: Place) -> Iterator[Check]:
+def checks(line: RedisConnection, place: RedisAddress) -> Iterator[Check]:
     config = _config(line)
     yield _version(line)
     yield ok("rights", f"the least that works: ACL SETUSER NAME on >PASSWORD {least_rights(place)}")
@@ -44,12 +44,12 @@ def checks(line: Line, place: Place) -> Iterator[Check]:
     yield _namespaces(line, place)
 
 
-def _config(line: Line) -> Mapping[str, str]:
+def _config(line: RedisConnection) -> Mapping[str, str]:
     replies = line.ask(*(("CONFIG", "GET", setting) for setting in SETTINGS))
     return {name: value for reply in replies for name, value in read_config(reply).items()}
 
 
-def _version(line: Line) -> Check:
+def _version(line: RedisConnection) -> Check:
     info = line.server.info
     if "valkey_version" in info:
         return ok("version", f"Valkey {info['valkey_version']}")
@@ -107,7 +107,7 @@ def _eviction(config: Mapping[str, str]) -> Check:
     return error("eviction", says, "CONFIG SET maxmemory-policy noeviction, or a server of its own")
 
 
-def _index(line: Line, place: Place) -> Check:
+def _index(line: RedisConnection, place: RedisAddress) -> Check:
     """The first member says when it was made anew, if it was."""
     (reply,) = line.ask(("ZRANGEBYLEX", f"{tag(place.namespace)}:index", "[!", '("', "LIMIT", 0, 1))
     if isinstance(reply, ReplyError):
@@ -119,7 +119,7 @@ def _index(line: Line, place: Place) -> Check:
     return warn("index", says, "see who deletes keys here; the policy of maxmemory has to be noeviction")
 
 
-def _failover(line: Line, place: Place) -> Check:
+def _failover(line: RedisConnection, place: RedisAddress) -> Check:
     replicas, wanted = line.server.replicas, place.min_replicas
     if wanted > replicas:
         return error(
@@ -149,7 +149,7 @@ def _partition(config: Mapping[str, str]) -> Check:
     )
 
 
-def _namespaces(line: Line, place: Place) -> Check:
+def _namespaces(line: RedisConnection, place: RedisAddress) -> Check:
     ours, cursor, found = f"{tag(place.namespace)}:cells".encode(), b"0", set[bytes]()
     for _ in range(SCANS):
         (reply,) = line.ask(("SCAN", cursor, "MATCH", "{cronce:*}:cells", "COUNT", 1000))

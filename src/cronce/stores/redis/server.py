@@ -15,7 +15,7 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreCorrupt, StoreError, StoreFull, StoreNewer, StoreReadOnly, StoreUnavailable
 from cronce.errors import StoreUnusable as Unusable
 from cronce.stores.base import closed_on_error
-from cronce.stores.redis.url import Address, Login, Place, Tls
+from cronce.stores.redis.url import Address, Login, RedisAddress, Tls
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _packed: Final[Callable[[tuple[Any, ...]], bytes]] = hiredis.pack_command  # its
 # --- who it is ------------------------------------------------------------------------------------------------------
 
 
-class Server(NamedTuple):
+class RedisServer(NamedTuple):
     """What a server says about itself; `config` is empty where it may not be asked."""
 
     info: Mapping[str, str]
@@ -85,7 +85,7 @@ class Server(NamedTuple):
 # --- a connection ---------------------------------------------------------------------------------------------------
 
 
-class Line:
+class RedisConnection:
     """One connection. Commands said together travel together, and are answered in their order."""
 
     def __init__(self, address: Address, timeout: float, tls: Tls | None = None) -> None:
@@ -93,7 +93,7 @@ class Line:
         self._timeout = timeout
         self._boot = SystemClock().boot
         self._reader = hiredis.Reader()
-        self.server = Server({}, {})
+        self.server = RedisServer({}, {})
         self._socket = self._connected(tls)
 
     def ask(self, *commands: Command) -> list[Reply]:
@@ -200,15 +200,15 @@ def shown(address: Address) -> str:
 ABOUT: Final[Sequence[Command]] = (("INFO", "server"), ("INFO", "replication"), ("CONFIG", "GET", "*append*"))
 
 
-def connect(place: Place) -> Line:
+def connect(place: RedisAddress) -> RedisConnection:
     """A connection to the master, logged in, which has said who it is."""
-    line = Line(_find_master(place), place.timeout, place.tls)
+    line = RedisConnection(_find_master(place), place.timeout, place.tls)
     with closed_on_error(line):
         line.server = _log_in(line, place)
     return line
 
 
-def listen(place: Place) -> "SocketListener":
+def listen(place: RedisAddress) -> "SocketListener":
     """SUBSCRIBE, on a connection of its own; `script.lua` publishes. A channel is the whole server's, or the whole
     Cluster's: a store of the same namespace in another of its databases has the same news."""
     from cronce.stores.news import SocketListener  # noqa: PLC0415  not under cron
@@ -221,7 +221,7 @@ def listen(place: Place) -> "SocketListener":
         return SocketListener(line)
 
 
-def _log_in(line: Line, place: Place) -> Server:
+def _log_in(line: RedisConnection, place: RedisAddress) -> RedisServer:
     login = _login(place.login)
     if place.db:
         login.append(("SELECT", place.db))
@@ -231,7 +231,7 @@ def _log_in(line: Line, place: Place) -> Server:
         if isinstance(answer, ReplyError):
             raise explained(answer, place)
     info, publishes = {**read_info(about), **read_info(replication)}, not isinstance(published, ReplyError)
-    server = Server(info, read_config(config), publishes)
+    server = RedisServer(info, read_config(config), publishes)
     if not server.master:
         raise not_the_master(place, line.address)
     return server
@@ -258,7 +258,7 @@ def read_config(reply: Reply) -> dict[str, str]:
 # --- where the master is --------------------------------------------------------------------------------------------
 
 
-def _find_master(place: Place) -> Address:
+def _find_master(place: RedisAddress) -> Address:
     if not place.fails_over:
         return place.addresses[0]
     patience = place.timeout / (len(place.addresses) + 1)  # all of them together are no slower than one call
@@ -271,7 +271,7 @@ def _find_master(place: Place) -> Address:
     raise StoreUnavailable(f"{place.url}: no master is known: {'; '.join(troubles)}")
 
 
-def _ask_sentinel(place: Place, address: Address, patience: float) -> Address:
+def _ask_sentinel(place: RedisAddress, address: Address, patience: float) -> Address:
     (found,) = _asked(
         place, address, patience, place.sentinel_login, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", place.sentinel)
     )
@@ -281,7 +281,7 @@ def _ask_sentinel(place: Place, address: Address, patience: float) -> Address:
     return host.decode(), int(port)
 
 
-def _ask_cluster(place: Place, address: Address, patience: float) -> Address:
+def _ask_cluster(place: RedisAddress, address: Address, patience: float) -> Address:
     where = ("CLUSTER", "KEYSLOT", tag(place.namespace))
     slot, slots = _asked(place, address, patience, place.login, where, ("CLUSTER", "SLOTS"))
     for first, last, master, *_replicas in slots:
@@ -291,7 +291,7 @@ def _ask_cluster(place: Place, address: Address, patience: float) -> Address:
     raise StoreUnavailable(f"{place.url}: no node of the Cluster serves slot {slot}, where this namespace is")
 
 
-def other_masters(line: Line, place: Place) -> str:
+def other_masters(line: RedisConnection, place: RedisAddress) -> str:
     """Of a Cluster: the other masters that this node is in touch with and that answer, each as `script.lua` has it. One
     that is not in touch with this node may be a master that lost its slots to its own replica."""
     (nodes,) = line.ask(("CLUSTER", "NODES"))
@@ -305,13 +305,13 @@ def other_masters(line: Line, place: Place) -> str:
         with suppress(StoreError, ValueError):
             patience = place.timeout / (len(found) + 1)
             about, replication = _asked(place, (host, int(port)), patience, place.login, *ABOUT[:2])
-            server = Server({**read_info(about), **read_info(replication)}, {})
+            server = RedisServer({**read_info(about), **read_info(replication)}, {})
             lines += f"{server.identity} {server.replication}\n" if server.master else ""
     return f"\n{lines}"
 
 
-def _asked(place: Place, address: Address, patience: float, login: Login, *commands: Command) -> list[Reply]:
-    line = Line(address, patience, place.tls)
+def _asked(place: RedisAddress, address: Address, patience: float, login: Login, *commands: Command) -> list[Reply]:
+    line = RedisConnection(address, patience, place.tls)
     try:
         replies = line.ask(*_login(login), *commands)
     finally:
@@ -355,7 +355,7 @@ _MEANS: Final[Mapping[str, tuple[type[StoreError], str]]] = {
 }  # fmt: skip
 
 
-def explained(error: Exception, place: Place) -> StoreError:
+def explained(error: Exception, place: RedisAddress) -> StoreError:
     """The server's refusal, in our words. It refused: nothing was written."""
     found = _CODE.search(str(error))
     code = found.group(1) if found else ""
@@ -373,7 +373,7 @@ def explained(error: Exception, place: Place) -> StoreError:
     return kind(f"{place.url}: {means} ({error})")
 
 
-def not_the_master(place: Place, address: Address | None) -> StoreError:
+def not_the_master(place: RedisAddress, address: Address | None) -> StoreError:
     where = f" at {shown(address)}" if address else ""
     if place.fails_over:
         return StoreUnavailable(f"{place.url}: the server{where} is no longer the master; nothing was written")

@@ -59,7 +59,7 @@ class Tls(NamedTuple):
     verify: bool = True
 
 
-class Place(NamedTuple):
+class RedisAddress(NamedTuple):
     """A store as its URL names it. `url` is masked, for people."""
 
     url: str
@@ -80,7 +80,7 @@ class Place(NamedTuple):
         return self.cluster or bool(self.sentinel)
 
 
-def read_url(url: str) -> Place:
+def read_url(url: str) -> RedisAddress:
     """``redis://user:password@host:6379/0?namespace=cronce``; several hosts with commas; a Unix socket by its path."""
     shown = mask(url)
     _, _, rest = url.partition("://")
@@ -90,7 +90,7 @@ def read_url(url: str) -> Place:
     path = unquote(parts.path)
     username, _, password = user.partition(":")
     socket = path if not hosts and path.strip("/") and not path.strip("/").isdigit() else ""
-    return Place(
+    return RedisAddress(
         shown,
         (socket,) if socket else _addresses(shown, hosts, SENTINEL_PORT if options.get("sentinel") else PORT),
         Login(unquote(username), unquote(password)),

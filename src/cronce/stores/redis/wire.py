@@ -127,17 +127,17 @@ ordered: Final = Struct(">Q").pack
 # --- and back -------------------------------------------------------------------------------------------------------
 
 
-class Meta(NamedTuple):
+class RedisMeta(NamedTuple):
     """What the store says about itself with every answer."""
 
     now: Instant
     epoch: Epoch
 
 
-def read_meta(raw: bytes) -> Meta:
+def read_meta(raw: bytes) -> RedisMeta:
     now, _schema, birth, tally, base, since, _last, origin, _durable, _replicas = META.unpack_from(raw)
     epoch = Epoch(birth, tally, base, ORIGINS[origin], from_us(since - BASE) if since else None)
-    return Meta(EPOCH + (now - BASE) * MICROSECOND, epoch)
+    return RedisMeta(EPOCH + (now - BASE) * MICROSECOND, epoch)
 
 
 def instant_at(raw: bytes) -> Instant | None:
@@ -188,7 +188,9 @@ def instant_of(raw: bytes, by: By) -> int | None:
     return us - BASE if us else None
 
 
-def read_verdicts(writes: Sequence[Write], told: bytes, others: Sequence[bytes | None], meta: Meta) -> list[Verdict]:
+def read_verdicts(
+    writes: Sequence[Write], told: bytes, others: Sequence[bytes | None], meta: RedisMeta
+) -> list[Verdict]:
     """What became of each write. Those that won drew the last numbers of the tally, in their order. `told` is the meta,
     and behind it what they cannot know; `others` are the cells that beat those that lost."""
     heads = META.size + len(writes)
@@ -216,7 +218,7 @@ def read_verdicts(writes: Sequence[Write], told: bytes, others: Sequence[bytes |
     return verdicts
 
 
-def _fresh(write: Write, version: int, meta: Meta) -> Cell:
+def _fresh(write: Write, version: int, meta: RedisMeta) -> Cell:
     """A cell that its write made."""
     fence = Fence(meta.epoch.birth, version) if write.grant else None
     until = None if write.ttl is None else meta.now + write.ttl

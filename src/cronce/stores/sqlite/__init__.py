@@ -83,7 +83,7 @@ time stamps of a file with the next change after someone asked for them."""
 AFTER_ALL_TEXT: Final = b""  # a blob sorts after every text
 
 _Answer = TypeVar("_Answer")
-Work = Callable[["Line"], _Answer]
+Work = Callable[["SqliteConnection"], _Answer]
 Select = tuple[str, Sequence[Any]]
 """A statement that reads cells, and its parameters."""
 
@@ -96,7 +96,7 @@ class SqliteStore:
     """
 
     traits: Final = TRAITS
-    _line: "Line | None" = None
+    _line: "SqliteConnection | None" = None
 
     def __init__(
         self,
@@ -113,9 +113,11 @@ class SqliteStore:
         self._boot = SystemClock().boot
         self._looked = -WATCH
         _STORES.add(self)
-        self._open: Callable[[], Line] = partial(Line, self.path, mount_table, make=True, adopt=adopt)
-        self._use(Line.meta)
-        self._open = partial(Line, self.path, mount_table)
+        self._open: Callable[[], SqliteConnection] = partial(
+            SqliteConnection, self.path, mount_table, make=True, adopt=adopt
+        )
+        self._use(SqliteConnection.meta)
+        self._open = partial(SqliteConnection, self.path, mount_table)
 
     def load(self, keys: Sequence[str]) -> Loaded:
         wanted = select(keys)
@@ -192,7 +194,7 @@ class SqliteStore:
             self._check_files()
         return answer
 
-    def _own_line(self) -> "Line":
+    def _own_line(self) -> "SqliteConnection":
         if self._line is None:
             self._line = self._open()
         elif self._line.process != os.getpid():
@@ -234,7 +236,7 @@ class SqliteStore:
             self._line = None
 
 
-def _refuse(path: str) -> "Line":
+def _refuse(path: str) -> "SqliteConnection":
     raise StoreUnavailable(f"{path} was closed by this process; open the store again")
 
 
@@ -266,7 +268,7 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 atexit.register(_before_exit)
 
 
-class Line:
+class SqliteConnection:
     """An open connection of one process, and what is said over it."""
 
     def __init__(self, path: str, mount_table: str | None, *, make: bool = False, adopt: bool = False) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
 
 from cronce.testing.explorer.configs import ALL, SMALL, Config
-from cronce.testing.explorer.walk import Result, explore
+from cronce.testing.explorer.walk import ExplorerResult, explore
 
 HEAD: Final = (
     "| configuration | claimants | lease | besides claims, starts, ends and releases | states | transitions |",
@@ -34,32 +34,32 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _explored(configs: Sequence[Config], screen: TextIO) -> Iterator[Result]:
+def _explored(configs: Sequence[Config], screen: TextIO) -> Iterator[ExplorerResult]:
     for config in configs:
         result = explore(config)
         print(line(config.name, result), *counterexample(result), sep="\n", file=screen, flush=True)
         yield result
 
 
-def line(name: str, result: Result) -> str:
+def line(name: str, result: ExplorerResult) -> str:
     return f"{name:<24}{result.states:>12,}{result.transitions:>14,}{result.seconds:>10.1f}"
 
 
-def counterexample(result: Result) -> Iterator[str]:
+def counterexample(result: ExplorerResult) -> Iterator[str]:
     for violation in result.violations:
         yield f"  broken: {violation.promise}"
         yield from (f"  {number:>4}  {step}" for number, step in enumerate(violation.trace, start=1))
 
 
-def total(results: Sequence[Result]) -> Result:
+def total(results: Sequence[ExplorerResult]) -> ExplorerResult:
     states, transitions, violations, seconds = zip(*results, strict=True)
-    return Result(sum(states), sum(transitions), sum(violations, ()), sum(seconds))
+    return ExplorerResult(sum(states), sum(transitions), sum(violations, ()), sum(seconds))
 
 
 # --- the counts for programs, and for the docs ---
 
 
-def document(configs: Sequence[Config], results: Sequence[Result]) -> dict[str, object]:
+def document(configs: Sequence[Config], results: Sequence[ExplorerResult]) -> dict[str, object]:
     counts = (
         {
             "name": config.name,
@@ -73,14 +73,14 @@ def document(configs: Sequence[Config], results: Sequence[Result]) -> dict[str, 
     return {"configurations": list(counts)}
 
 
-def rows(configs: Sequence[Config], results: Sequence[Result]) -> list[str]:
+def rows(configs: Sequence[Config], results: Sequence[ExplorerResult]) -> list[str]:
     """The configurations and their counts as a table of the docs; with the sum, if it is of all."""
     found = [_row(*pair) for pair in zip(configs, results, strict=True)]
     sums = total(results)
     return [*found, f"| **all** | | | | {sums.states:,} | {sums.transitions:,} |"] if configs == ALL else found
 
 
-def _row(config: Config, result: Result) -> str:
+def _row(config: Config, result: ExplorerResult) -> str:
     terms = ", ".join(config.terms)
     return f"| {config.name} | {terms} | {config.lease} | {config.story} | {result.states:,} | {result.transitions:,} |"
 

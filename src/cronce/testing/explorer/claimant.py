@@ -26,25 +26,25 @@ from cronce.protocol.decide import Decision, decide
 from cronce.protocol.lease import Sample, Trust, even_span, tolerance, trust_end
 from cronce.protocol.record import Job, Outcome
 from cronce.protocol.view import KnownJob, View
-from cronce.testing.explorer.configs import Config, Fault
+from cronce.testing.explorer.configs import Config, ExploredFault
 from cronce.testing.explorer.parts import (
     BIRTH,
     NOW,
     SLOT,
     TICK,
     TRAITS,
-    Call,
+    CellSeen,
     Claimant,
+    ClaimStage,
     Errand,
+    ErrandCall,
+    EvenClock,
     Gist,
     Orphan,
-    Plan,
+    PlannedSwap,
     Promise,
     Rank,
-    Reply,
-    Seen,
-    Stage,
-    Watch,
+    StoreReply,
     bare,
     epoch_of,
     ordered,
@@ -64,7 +64,7 @@ class Move(NamedTuple):
 
     label: str
     after: Claimant
-    fault: Fault | None = None
+    fault: ExploredFault | None = None
     starts: bool = False
 
 
@@ -80,15 +80,15 @@ class Claimants:
 
     def _own_moves(self, who: Claimant) -> Iterator[Move]:
         match who.stage:
-            case Stage.IDLE:
+            case ClaimStage.IDLE:
                 yield Move("claims", self._claim(who))
                 if self.config.sweeper:
-                    yield Move("looks after it", who._replace(stage=Stage.ASKING, main=Call(Errand.SETTLE)))
-            case Stage.DONE:
+                    yield Move("looks after it", who._replace(stage=ClaimStage.ASKING, main=ErrandCall(Errand.SETTLE)))
+            case ClaimStage.DONE:
                 yield Move("is called again", self._idle(who))
-            case Stage.GRANTED:
+            case ClaimStage.GRANTED:
                 yield from self._granted_moves(who)
-            case Stage.WORKING:
+            case ClaimStage.WORKING:
                 yield from self._working_moves(who)
         if self.config.keeper and who.keep is None and self._renewable(who):
             yield Move("renews", who._replace(keep=self._planned(who, Errand.RENEW)))
@@ -96,7 +96,7 @@ class Claimants:
     def _granted_moves(self, who: Claimant) -> Iterator[Move]:
         yield Move("gives back what it never started", self._end(who, Errand.RELEASE))
         if Trust(who.trust).holds(0.0):
-            yield Move("starts its body", who._replace(stage=Stage.WORKING), starts=True)
+            yield Move("starts its body", who._replace(stage=ClaimStage.WORKING), starts=True)
 
     def _working_moves(self, who: Claimant) -> Iterator[Move]:
         yield Move("has succeeded", self._end(who, Errand.SUCCEED))
@@ -108,27 +108,27 @@ class Claimants:
     def _renewable(self, who: Claimant) -> bool:
         """While the body works, and while the store hears how it ended."""
         finishing = who.main is not None and who.main.errand in (Errand.SUCCEED, Errand.FAIL)
-        return who.stage is Stage.WORKING or finishing
+        return who.stage is ClaimStage.WORKING or finishing
 
     def _claim(self, who: Claimant) -> Claimant:
         """Optimistic, as the ledger does it: guessed to be nobody's, and not read first, unless that leads nowhere."""
-        gist, change = self._decide(who, Errand.CLAIM, Seen())
-        plan = change and Plan(Rank.NONE, change, gist, who.life)
-        return who._replace(stage=Stage.ASKING, main=Call(Errand.CLAIM, plan, load=plan is None))
+        gist, change = self._decide(who, Errand.CLAIM, CellSeen())
+        plan = change and PlannedSwap(Rank.NONE, change, gist, who.life)
+        return who._replace(stage=ClaimStage.ASKING, main=ErrandCall(Errand.CLAIM, plan, load=plan is None))
 
     def _end(self, who: Claimant, errand: Errand) -> Claimant:
-        return who._replace(stage=Stage.ENDING, trust=0, main=self._planned(who, errand))
+        return who._replace(stage=ClaimStage.ENDING, trust=0, main=self._planned(who, errand))
 
-    def _planned(self, who: Claimant, errand: Errand) -> Call:
+    def _planned(self, who: Claimant, errand: Errand) -> ErrandCall:
         """A command under the own grant rests on what is known of the cell: it is not read first."""
         assert who.grant is not None
         gist, change = self._decide(who, errand, who.grant)
-        plan = change and Plan(who.grant.version, change, gist, who.life)
-        return Call(errand, plan, load=plan is None)
+        plan = change and PlannedSwap(who.grant.version, change, gist, who.life)
+        return ErrandCall(errand, plan, load=plan is None)
 
     def _crash(self, who: Claimant) -> Iterator[Move]:
-        if who.stage is not Stage.IDLE:
-            yield Move("crashes", Claimant(who.on_lost, orphans=self._left_behind(who)), Fault.CRASH)
+        if who.stage is not ClaimStage.IDLE:
+            yield Move("crashes", Claimant(who.on_lost, orphans=self._left_behind(who)), ExploredFault.CRASH)
 
     def _idle(self, who: Claimant) -> Claimant:
         """It has nothing and wants nothing; its next claim draws another nonce."""
@@ -149,34 +149,34 @@ class Claimants:
                 continue
             if call.reply is not None:
                 yield Move(f"hears of its {call.errand}", self.heard(who, call, call.reply))
-            yield Move(f"waits no longer for its {call.errand}", self._given_up(who, call), Fault.LOST)
+            yield Move(f"waits no longer for its {call.errand}", self._given_up(who, call), ExploredFault.LOST)
 
-    def _given_up(self, who: Claimant, call: Call) -> Claimant:
+    def _given_up(self, who: Claimant, call: ErrandCall) -> Claimant:
         """A swap without an answer may have landed: read back. After a load without one it is none the wiser."""
         if call.load:
             return self._concluded(who, call, Gist.UNSURE, None)
         if call.plan is not None:
             orphan = Orphan(call.plan, mine=call.errand is Errand.CLAIM and call.plan.change.grant)
             who = who._replace(orphans=ordered((*who.orphans, orphan)))
-        return who.calling(Call(call.errand))
+        return who.calling(ErrandCall(call.errand))
 
-    def heard(self, who: Claimant, call: Call, reply: Reply) -> Claimant:
+    def heard(self, who: Claimant, call: ErrandCall, reply: StoreReply) -> Claimant:
         samples = self._samples(who.watch, call.age, reply.offset)
         even = even_span(samples, tolerance(self.lease))
         who = who._replace(watch=self._watched(who.watch, samples, reply.offset), life=max(who.life, reply.life))
         if reply.life < who.life or (reply.gist is None and reply.seen is None):
-            return who.calling(Call(call.errand))
+            return who.calling(ErrandCall(call.errand))
         if reply.gist is not None:
             return self._concluded(who, call, reply.gist, reply.seen)
         assert reply.seen is not None
         gist, change = self._decide(who, call.errand, reply.seen, even)
         if change is None:
             return self._concluded(who, call, gist, reply.seen)
-        plan = Plan(reply.seen.version, change, gist, who.life)
-        return who.calling(Call(call.errand, plan, load=False, sent=False))
+        plan = PlannedSwap(reply.seen.version, change, gist, who.life)
+        return who.calling(ErrandCall(call.errand, plan, load=False, sent=False))
 
     def _decide(
-        self, who: Claimant, errand: Errand, seen: Seen, even: timedelta = timedelta(0)
+        self, who: Claimant, errand: Errand, seen: CellSeen, even: timedelta = timedelta(0)
     ) -> tuple[Gist, Change | None]:
         own, others = Fence(BIRTH, 1), Fence(BIRTH, 2)
         until = NOW + seen.left * TICK
@@ -208,20 +208,20 @@ class Claimants:
 
     # --- answers ---
 
-    def _concluded(self, who: Claimant, call: Call, gist: Gist, seen: Seen | None) -> Claimant:
+    def _concluded(self, who: Claimant, call: ErrandCall, gist: Gist, seen: CellSeen | None) -> Claimant:
         if call.errand is Errand.RENEW:
             return self._renewed(who._replace(keep=None), call, gist, seen)
         if gist is Gist.GRANTED:
             assert seen is not None
-            held = who._replace(stage=Stage.GRANTED, main=None, owns=False, trust=self._trust(call, seen))
+            held = who._replace(stage=ClaimStage.GRANTED, main=None, owns=False, trust=self._trust(call, seen))
             return self._knowing(held, seen)
         if gist is Gist.CLOSED:
-            return Claimant(who.on_lost, Stage.DONE, life=who.life, orphans=self._left_behind(who))
+            return Claimant(who.on_lost, ClaimStage.DONE, life=who.life, orphans=self._left_behind(who))
         if gist is Gist.UNSURE and call.errand in (Errand.SUCCEED, Errand.FAIL):
             return who._replace(main=self._planned(who, call.errand))  # it is said until the store has heard it
         return self._idle(who)
 
-    def _renewed(self, who: Claimant, call: Call, gist: Gist, seen: Seen | None) -> Claimant:
+    def _renewed(self, who: Claimant, call: ErrandCall, gist: Gist, seen: CellSeen | None) -> Claimant:
         if gist is Gist.STALE:
             return who._replace(trust=0)
         if gist is not Gist.RENEWED:
@@ -231,26 +231,26 @@ class Claimants:
         broken = Promise.TRUST_ENDS if trust and not who.trust else None
         return self._knowing(who._replace(trust=trust, broken=broken), seen)
 
-    def _knowing(self, who: Claimant, seen: Seen) -> Claimant:
+    def _knowing(self, who: Claimant, seen: CellSeen) -> Claimant:
         return who._replace(grant=seen._replace(left=0, mine=True))
 
-    def _trust(self, call: Call, seen: Seen) -> int:
+    def _trust(self, call: ErrandCall, seen: CellSeen) -> int:
         """Ticks of trust from now on. The own clock reads 0 now, so the call began at minus its age."""
         return max(0, ceil(trust_end(-call.age, NOW, NOW + seen.left * TICK, self.lease, TRAITS)))
 
     # --- clocks ---
 
-    def _samples(self, watch: Watch | None, age: int, offset: int) -> tuple[Sample, ...]:
+    def _samples(self, watch: EvenClock | None, age: int, offset: int) -> tuple[Sample, ...]:
         """Newest first. A reply that took a tick bounds the clock too loosely, wherever in that tick it was dated."""
         newest = Sample(-age, 0, NOW + offset * TICK)
         if watch is None:
             return (newest,)
         return newest, Sample(-watch.age, -watch.age, NOW + (watch.offset - watch.age) * TICK)
 
-    def _watched(self, watch: Watch | None, samples: Sequence[Sample], offset: int) -> Watch | None:
+    def _watched(self, watch: EvenClock | None, samples: Sequence[Sample], offset: int) -> EvenClock | None:
         if samples[0].began < samples[0].ended:
             return watch
-        return watch if even_span(samples, tolerance(self.lease)) else Watch(0, offset)
+        return watch if even_span(samples, tolerance(self.lease)) else EvenClock(0, offset)
 
     def tick(self, who: Claimant) -> Claimant:
         watch = who.watch and who.watch._replace(age=min(who.watch.age + 1, self.config.lease))
@@ -263,12 +263,12 @@ class Claimants:
         main, keep = (call and self._trimmed_call(who, call) for call in (who.main, who.keep))
         return who._replace(main=main, keep=keep)
 
-    def _trimmed_call(self, who: Claimant, call: Call) -> Call:
+    def _trimmed_call(self, who: Claimant, call: ErrandCall) -> ErrandCall:
         reply = call.reply and self._trimmed_reply(who, call, call.reply)
         call = call._replace(reply=reply, plan=call.plan if reply is None else None)
         return call._replace(age=min(call.age, self.trusted if self._may_bring_trust(who, call) else 1))
 
-    def _may_bring_trust(self, who: Claimant, call: Call) -> bool:
+    def _may_bring_trust(self, who: Claimant, call: ErrandCall) -> bool:
         """If not, all that matters of a call's age is whether it was answered at once."""
         if call.reply is not None and call.reply.gist not in (Gist.GRANTED, Gist.RENEWED):
             return False
@@ -276,7 +276,7 @@ class Claimants:
             return Trust(who.trust).extended(0.0, self.trusted).holds(0.0)
         return call.errand is Errand.CLAIM
 
-    def _trimmed_reply(self, who: Claimant, call: Call, reply: Reply) -> Reply:
+    def _trimmed_reply(self, who: Claimant, call: ErrandCall, reply: StoreReply) -> StoreReply:
         """Only the gist of a reply, if that is the same whatever the claimant has seen of the clock until it hears."""
         if call.age:
             reply = reply._replace(offset=0)  # it proves nothing about the clock

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from cronce.policy import OnLost
 
 
-class Fault(StrEnum):
+class ExploredFault(StrEnum):
     CRASH = "crash"  # a process dies, a fresh one takes its place; what it had sent is on its way all the same
     LOST = "lost"  # a claimant gives up waiting: its request arrives later, or has arrived and the reply is lost
     JUMP = "jump"  # the store's clock jumps
@@ -16,7 +16,7 @@ class Fault(StrEnum):
     RESTORE = "restore"  # and puts the copy in its place
 
 
-class Faults(NamedTuple):
+class ExploredFaults(NamedTuple):
     """How often each may still happen."""
 
     crash: int = 0
@@ -30,7 +30,7 @@ class Faults(NamedTuple):
 class Config(NamedTuple):
     name: str
     terms: tuple[OnLost, ...]  # of each claimant
-    faults: Faults = Faults()
+    faults: ExploredFaults = ExploredFaults()
     lease: int = 2  # ticks
     attempts: int = 1
     keeper: bool = True  # runs renew their lease
@@ -74,33 +74,33 @@ _RERUN: Final[tuple[OnLost, ...]] = ("rerun", "rerun")
 _MIXED: Final[tuple[OnLost, ...]] = ("skip", "rerun")
 
 SMALL: Final = (
-    Config("skip", _SKIP, Faults(crash=1)),
+    Config("skip", _SKIP, ExploredFaults(crash=1)),
     Config("rerun", _RERUN),
-    Config("rerun, no renewals", _RERUN, Faults(lost=1), keeper=False),
+    Config("rerun, no renewals", _RERUN, ExploredFaults(lost=1), keeper=False),
     Config("skip, swept", _SKIP, attempts=2, sweeper=True, keeper=False),
-    Config("skip, clock ahead", _SKIP, Faults(jump=1), jump=4),
+    Config("skip, clock ahead", _SKIP, ExploredFaults(jump=1), jump=4),
     Config("three, rerun", ("rerun", *_RERUN), prompt=True),
 )
 """Few enough states for the test suite."""
 
 LARGE: Final = (
-    Config("skip, faults", _SKIP, Faults(crash=1, lost=1)),
-    Config("rerun, faults", _RERUN, Faults(crash=1, lost=1), keeper=False),
-    Config("rerun, lost replies", _RERUN, Faults(lost=1)),
-    Config("skip and rerun", _MIXED, Faults(crash=1)),
+    Config("skip, faults", _SKIP, ExploredFaults(crash=1, lost=1)),
+    Config("rerun, faults", _RERUN, ExploredFaults(crash=1, lost=1), keeper=False),
+    Config("rerun, lost replies", _RERUN, ExploredFaults(lost=1)),
+    Config("skip and rerun", _MIXED, ExploredFaults(crash=1)),
     Config("long lease", _SKIP, lease=5),
-    Config("skip, retried", _SKIP, Faults(crash=1), attempts=2),
+    Config("skip, retried", _SKIP, ExploredFaults(crash=1), attempts=2),
     Config("rerun, retried", _RERUN, attempts=2),
-    Config("rerun, swept", _RERUN, Faults(lost=1), sweeper=True, keeper=False),
-    Config("rerun, clock ahead", _RERUN, Faults(jump=1), jump=4),
-    Config("clock back", _SKIP, Faults(jump=1), jump=-2),
-    Config("clock back, lost reply", _RERUN, Faults(lost=1, jump=1), jump=-2, keeper=False),
+    Config("rerun, swept", _RERUN, ExploredFaults(lost=1), sweeper=True, keeper=False),
+    Config("rerun, clock ahead", _RERUN, ExploredFaults(jump=1), jump=4),
+    Config("clock back", _SKIP, ExploredFaults(jump=1), jump=-2),
+    Config("clock back, lost reply", _RERUN, ExploredFaults(lost=1, jump=1), jump=-2, keeper=False),
     Config("uneven clock", _SKIP, skew=1),
-    Config("uneven clock, rerun", _RERUN, Faults(lost=1), skew=1, keeper=False),
-    Config("emptied", _RERUN, Faults(empty=1)),
-    Config("put back", _SKIP, Faults(copy=1, restore=1), keeper=False),
-    Config("three, skip", ("skip", *_SKIP), Faults(crash=1), prompt=True),
-    Config("three, lost replies", ("rerun", *_RERUN), Faults(lost=1), prompt=True, keeper=False),
+    Config("uneven clock, rerun", _RERUN, ExploredFaults(lost=1), skew=1, keeper=False),
+    Config("emptied", _RERUN, ExploredFaults(empty=1)),
+    Config("put back", _SKIP, ExploredFaults(copy=1, restore=1), keeper=False),
+    Config("three, skip", ("skip", *_SKIP), ExploredFaults(crash=1), prompt=True),
+    Config("three, lost replies", ("rerun", *_RERUN), ExploredFaults(lost=1), prompt=True, keeper=False),
     Config("three, skip and rerun", ("rerun", *_MIXED), prompt=True),
     Config("three, slow replies", ("rerun", *_RERUN), keeper=False),
 )

@@ -46,7 +46,7 @@ class Rank(IntEnum):
     LATEST = 3
 
 
-class Seen(NamedTuple):
+class CellSeen(NamedTuple):
     """The cell as a claimant saw it, and how that stands to the present."""
 
     version: Rank = Rank.NONE
@@ -78,7 +78,7 @@ class Errand(StrEnum):
     RELEASE = "release"
 
 
-class Plan(NamedTuple):
+class PlannedSwap(NamedTuple):
     """A swap: the version it expects, what it writes, and the answer once that has won."""
 
     seen: Rank
@@ -87,41 +87,41 @@ class Plan(NamedTuple):
     life: int  # of the store, that it believes in
 
 
-class Reply(NamedTuple):
+class StoreReply(NamedTuple):
     """Either its gist, where nothing can change that any more, or what is to be decided on. Neither: read again."""
 
     gist: Gist | None
-    seen: Seen | None
+    seen: CellSeen | None
     offset: int  # of the clock that dated it
     life: int
 
 
-class Call(NamedTuple):
+class ErrandCall(NamedTuple):
     """An errand on its way: planned, sent, or answered and not heard yet. Without a plan it is a load, or answered."""
 
     errand: Errand
-    plan: Plan | None = None
+    plan: PlannedSwap | None = None
     load: bool = True
     sent: bool = True
     age: int = 0  # ticks since it was sent
-    reply: Reply | None = None
+    reply: StoreReply | None = None
 
 
 class Orphan(NamedTuple):
     """A swap that nobody waits for any more. It may arrive at any time."""
 
-    plan: Plan
+    plan: PlannedSwap
     mine: bool  # a claim, and its claimant still goes by the nonce in it
 
 
-class Watch(NamedTuple):
+class EvenClock(NamedTuple):
     """The oldest sample since which the store's clock was seen to run evenly."""
 
     age: int
     offset: int
 
 
-class Stage(IntEnum):
+class ClaimStage(IntEnum):
     IDLE = 0
     ASKING = 1  # a claim or a settlement is under way
     GRANTED = 2
@@ -132,32 +132,32 @@ class Stage(IntEnum):
 
 class Claimant(NamedTuple):
     on_lost: OnLost
-    stage: Stage = Stage.IDLE
+    stage: ClaimStage = ClaimStage.IDLE
     life: int = 0  # of the store, as far as it knows
-    watch: Watch | None = None
+    watch: EvenClock | None = None
     owns: bool = False  # the record in the cell carries the nonce of its claim
-    grant: Seen | None = None
+    grant: CellSeen | None = None
     trust: int = 0  # ticks that it may act without asking
-    main: Call | None = None
-    keep: Call | None = None  # its keeper's renewal
+    main: ErrandCall | None = None
+    keep: ErrandCall | None = None  # its keeper's renewal
     orphans: tuple[Orphan, ...] = ()
     broken: Promise | None = None  # by its last step
 
     @property
-    def calls(self) -> Iterator[Call]:
+    def calls(self) -> Iterator[ErrandCall]:
         return (call for call in (self.main, self.keep) if call is not None)
 
-    def calling(self, call: Call) -> "Claimant":
+    def calling(self, call: ErrandCall) -> "Claimant":
         return self._replace(keep=call) if call.errand is Errand.RENEW else self._replace(main=call)
 
 
-class Shelf(NamedTuple):
+class StoreState(NamedTuple):
     """The store, and what the referee remembers."""
 
-    cell: Seen = Seen()
+    cell: CellSeen = CellSeen()
     shift: int = 0  # how far its clock has jumped
     life: int = 0
-    copy: Seen | None = None
+    copy: CellSeen | None = None
     begun: bool = False  # referee: a body was started under the latest fence
     unexplained: Rank = Rank.NONE  # referee: the fence of a skip run that was started, with no failure of it on record
     broken: Promise | None = None  # by the last step
@@ -206,18 +206,18 @@ def outdated(who: Claimant, news: News) -> Claimant:
     )
 
 
-def _outdated_call(call: Call, news: News) -> Call:
+def _outdated_call(call: ErrandCall, news: News) -> ErrandCall:
     reply = call.reply
     if reply is not None and reply.seen is not None:
         reply = reply._replace(seen=outdated_seen(reply.seen, news))
     return call._replace(plan=call.plan and _outdated_plan(call.plan), reply=reply)
 
 
-def _outdated_plan(plan: Plan) -> Plan:
+def _outdated_plan(plan: PlannedSwap) -> PlannedSwap:
     return plan._replace(seen=outdated_rank(plan.seen))
 
 
-def outdated_seen(seen: Seen, news: News) -> Seen:
+def outdated_seen(seen: CellSeen, news: News) -> CellSeen:
     fence = outdated_rank(seen.fence) if news is News.GRANTED else seen.fence
     return seen._replace(version=outdated_rank(seen.version), fence=fence)
 

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from cronce.protocol.record import State
 from cronce.testing.explorer.claimant import Claimants
-from cronce.testing.explorer.configs import Config, Fault, Faults
-from cronce.testing.explorer.parts import Claimant, News, Promise, Rank, Shelf, Stage, outdated
+from cronce.testing.explorer.configs import Config, ExploredFault, ExploredFaults
+from cronce.testing.explorer.parts import Claimant, ClaimStage, News, Promise, Rank, StoreState, outdated
 from cronce.testing.explorer.store import Shelves
 
 K = TypeVar("K")
@@ -49,9 +49,9 @@ class Space:
     def __init__(self, config: Config) -> None:
         self.config = config
         self._claimants, self._store = Claimants(config), Shelves(config)
-        self._shelves: Numbered[Shelf] = Numbered()
+        self._shelves: Numbered[StoreState] = Numbered()
         self._people: Numbered[Claimant] = Numbered()
-        self._faults: Numbered[Faults] = Numbered()
+        self._faults: Numbered[ExploredFaults] = Numbered()
         self._taken = Memo(self._work_taken)
         self._outdated = Memo(self._work_outdated)
         self._ticked = Memo(self._work_ticked)
@@ -61,7 +61,7 @@ class Space:
 
     def first(self) -> Key:
         people = sorted(self._people[Claimant(on_lost)] for on_lost in self.config.terms)
-        return (self._shelves[Shelf()], self._faults[self.config.faults], *people)
+        return (self._shelves[StoreState()], self._faults[self.config.faults], *people)
 
     def steps(self, state: Key) -> Iterator[Step]:
         shelf, faults, *people = state
@@ -85,7 +85,7 @@ class Space:
 
     # --- worked out once ---
 
-    def _work_taken(self, pair: tuple[int, int]) -> list[tuple[str, Fault | None, int, int, News]]:
+    def _work_taken(self, pair: tuple[int, int]) -> list[tuple[str, ExploredFault | None, int, int, News]]:
         """The steps of a claimant, and of the store with what it sent: shelf and claimant afterwards, and the news."""
         shelf, who = self._shelves.things[pair[0]], self._people.things[pair[1]]
         found = []
@@ -102,7 +102,7 @@ class Space:
                 who = self._claimants.heard(who, call, call.reply) if call.reply else who
         return who
 
-    def _number(self, shelf: Shelf, who: Claimant) -> int:
+    def _number(self, shelf: StoreState, who: Claimant) -> int:
         return self._people[self._store.tidied(shelf, self._claimants.trimmed(who))]
 
     def _work_outdated(self, change: tuple[int, int, News]) -> int:
@@ -115,19 +115,19 @@ class Space:
     def _work_shelf_ticked(self, shelf: int) -> int:
         return self._shelves[self._store.tick(self._shelves.things[shelf])]
 
-    def _work_suffered(self, shelf: int) -> list[tuple[Fault, int, News]]:
-        possible = [fault for fault in Fault if getattr(self.config.faults, fault)]
+    def _work_suffered(self, shelf: int) -> list[tuple[ExploredFault, int, News]]:
+        possible = [fault for fault in ExploredFault if getattr(self.config.faults, fault)]
         found = self._store.suffer(self._shelves.things[shelf])
         return [(fault, self._shelves[after], news) for fault, after, news in found if fault in possible]
 
-    def _work_spent(self, pair: tuple[int, Fault]) -> int | None:
+    def _work_spent(self, pair: tuple[int, ExploredFault]) -> int | None:
         faults, fault = self._faults.things[pair[0]], pair[1]
         left = getattr(faults, fault)
         return self._faults[faults._replace(**{fault: left - 1})] if left else None
 
     # --- about a state ---
 
-    def parts(self, state: Key) -> tuple[Shelf, list[Claimant]]:
+    def parts(self, state: Key) -> tuple[StoreState, list[Claimant]]:
         return self._shelves.things[state[0]], [self._people.things[who] for who in state[2:]]
 
     def broken(self, state: Key) -> Promise | None:
@@ -139,17 +139,17 @@ class Space:
         return self._shelves.things[state[0]].closed
 
 
-def _broken_in(shelf: Shelf, people: Sequence[Claimant]) -> Promise | None:
+def _broken_in(shelf: StoreState, people: Sequence[Claimant]) -> Promise | None:
     for who in people:
         if who.broken:
             return who.broken
-        if who.stage is Stage.DONE and not shelf.closed and not shelf.life:
+        if who.stage is ClaimStage.DONE and not shelf.closed and not shelf.life:
             return Promise.CLOSED_TRUE
     trusting = [who for who in people if who.trust]
     return _broken_by_trust(shelf, trusting) if trusting else None
 
 
-def _broken_by_trust(shelf: Shelf, trusting: Sequence[Claimant]) -> Promise | None:
+def _broken_by_trust(shelf: StoreState, trusting: Sequence[Claimant]) -> Promise | None:
     overtaken = [who for who in trusting if who.grant is None or who.grant.fence is not Rank.LATEST]
     if len(trusting) > 1:
         return Promise.ONE_TRUSTS

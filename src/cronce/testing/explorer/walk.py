@@ -11,15 +11,15 @@ from cronce.testing.explorer.parts import Promise
 from cronce.testing.explorer.space import Key, Space
 
 
-class Violation(NamedTuple):
+class BrokenPromise(NamedTuple):
     promise: Promise
     trace: tuple[str, ...]
 
 
-class Result(NamedTuple):
+class ExplorerResult(NamedTuple):
     states: int
     transitions: int
-    violations: tuple[Violation, ...]  # at most one: the search ends with the first, of which none is shorter
+    violations: tuple[BrokenPromise, ...]  # at most one: the search ends with the first, of which none is shorter
     seconds: float
 
 
@@ -74,7 +74,7 @@ class Explored:
             step = self._older[step]
 
 
-def explore(config: Config) -> Result:
+def explore(config: Config) -> ExplorerResult:
     """Visit every reachable state of the configuration, or stop at the first that breaks a promise."""
     clock = SystemClock()
     began = clock.boot()
@@ -84,10 +84,10 @@ def explore(config: Config) -> Result:
     if violation is None:
         violation = _stuck(space, explored)
     violations = () if violation is None else (violation,)
-    return Result(len(explored.states), transitions, violations, clock.boot() - began)
+    return ExplorerResult(len(explored.states), transitions, violations, clock.boot() - began)
 
 
-def walk(space: Space, explored: Explored) -> tuple[int, Violation | None]:
+def walk(space: Space, explored: Explored) -> tuple[int, BrokenPromise | None]:
     """Find all states; how many steps there are between them, and the first violation."""
     transitions = 0
     for source, state in enumerate(explored.states):  # which grow while we walk
@@ -96,16 +96,16 @@ def walk(space: Space, explored: Explored) -> tuple[int, Violation | None]:
             people.sort()
             found = (shelf, faults, *people)
             if explored.reach(found, source, fault=fault) and (promise := space.broken(found)):
-                return transitions, Violation(promise, trace(space, explored.path(len(explored.states) - 1)))
+                return transitions, BrokenPromise(promise, trace(space, explored.path(len(explored.states) - 1)))
     return transitions, None
 
 
-def _stuck(space: Space, explored: Explored) -> Violation | None:
+def _stuck(space: Space, explored: Explored) -> BrokenPromise | None:
     closed = [number for number, state in enumerate(explored.states) if space.closed(state)]
     stuck = explored.first_without(closed)
     if stuck is None:
         return None
-    return Violation(Promise.WITHIN_REACH, trace(space, explored.path(stuck)))
+    return BrokenPromise(Promise.WITHIN_REACH, trace(space, explored.path(stuck)))
 
 
 def trace(space: Space, path: Sequence[Key]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from cronce.runtime.why import why
 from cronce.telling.story import counted, headline, tell_doubts
 from cronce.telling.words import safe
 from cronce.value import NamedTuple
-from cronce.web.site import COUNTED, Frame, Missing, Shown, site_of
+from cronce.web.site import COUNTED, Missing, PageFrame, Shown, site_of
 from cronce.web.timeline import MOST_DRAWN
 
 STEPS: Final = 3
@@ -65,7 +65,7 @@ _UNSURE: Final = {
 }
 
 
-class Step(NamedTuple):
+class NextStep(NamedTuple):
     """Something to do: where one does it here, and the command that does the same."""
 
     label: str
@@ -78,7 +78,7 @@ class Card(NamedTuple):
     title: str
     certain: tuple[str, ...]
     unsure: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[NextStep, ...]
     snoozed: bool
 
     @property
@@ -123,20 +123,20 @@ def title_of(one: Incident) -> str:
     return safe(title.format(lead.subject) if title else f"{lead.kind.replace('-', ' ')}: {lead.subject}".rstrip(": "))
 
 
-def _steps(one: Incident) -> Iterator[Step]:
+def _steps(one: Incident) -> Iterator[NextStep]:
     """Effects in doubt come first: until they are resolved, a retry is stopped by them again."""
     for name in one.effects[:STEPS]:
         commands = tuple(f"cronce resolve {quote(safe(name))} {verdict}" for verdict in ("done", "retry"))
-        yield Step(f"Resolve {safe(name)}", ("effects", *name.split("/"), "resolve"), commands)
+        yield NextStep(f"Resolve {safe(name)}", ("effects", *name.split("/"), "resolve"), commands)
     slots = [slot for alert in one.alerts if alert.kind in _OF_RUNS for slot in alert.slots][:STEPS]
     for key in slots:
         verdicts = ("retry",) if one.effects else ("done", "retry")
         commands = tuple(f"cronce resolve {quote(key)} {verdict}" for verdict in verdicts)
-        yield Step(f"{'Retry' if one.effects else 'Resolve'} {key}", ("runs", key, "resolve"), commands)
+        yield NextStep(f"{'Retry' if one.effects else 'Resolve'} {key}", ("runs", key, "resolve"), commands)
     if slots:
         job = slot_named(slots[0]).job
-        yield Step(f"Rerun {slots[0]}", ("runs", slots[0], "rerun"), (f"cronce rerun {quote(slots[0])}",))
-        yield Step(f"Pause {job}", ("jobs", job, "pause"), (f"cronce pause {job}",))
+        yield NextStep(f"Rerun {slots[0]}", ("runs", slots[0], "rerun"), (f"cronce rerun {quote(slots[0])}",))
+        yield NextStep(f"Pause {job}", ("jobs", job, "pause"), (f"cronce pause {job}",))
 
 
 # --- the page of one --------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def incident_page(request: Request) -> Flow[Shown]:
             (story,) = known.stories
             effects, doubts = counted(story.effects), list(tell_doubts(story.effects))
             stories.append({"key": slot.key, "headline": headline(story, known), "effects": effects, "doubts": doubts})
-    card, frame = card_of(found, seen.now), Frame(min(seen.alerts.number, COUNTED), seen.halted)
+    card, frame = card_of(found, seen.now), PageFrame(min(seen.alerts.number, COUNTED), seen.halted)
     return {"now": seen.now, "card": card, "over": over, "stories": stories, "told_of": told_of, "frame": frame}
 
 
@@ -188,7 +188,7 @@ _NO_ALERT: Final = "no alert is called so, or it was over more than a week ago"
 # --- to whom it was sent ----------------------------------------------------------------------------------------------
 
 
-class Told(NamedTuple):
+class NoticesSent(NamedTuple):
     """To how many destinations a notice was sent, and when the last time."""
 
     notice: str
@@ -200,18 +200,18 @@ class Told(NamedTuple):
     """At those to which it was not sent."""
 
 
-def told_of(alert: Alert) -> list[Told]:
+def told_of(alert: Alert) -> list[NoticesSent]:
     notices = dict.fromkeys(one.notice for one in alert.deliveries.values())
     return [_told(alert, notice) for notice in notices]
 
 
-def _told(alert: Alert, notice: str) -> Told:
+def _told(alert: Alert, notice: str) -> NoticesSent:
     meant = {to: one for to, one in alert.deliveries.items() if one.notice == notice}
     sent = [one.sent for one in meant.values() if one.sent]
     many = f"{len(meant)} destination{'s' if len(meant) != 1 else ''}"
     part = many if len(sent) == len(meant) else f"{len(sent)} of {many}"
     tries = sum(one.tries for one in meant.values() if not one.sent)
-    return Told(notice, tuple(meant), f"sent to {part}", max(sent, default=None), tries)
+    return NoticesSent(notice, tuple(meant), f"sent to {part}", max(sent, default=None), tries)
 
 
 def alerts_table(_request: Request) -> Flow[Shown]:
@@ -224,5 +224,5 @@ def alerts_table(_request: Request) -> Flow[Shown]:
         "cleared": sorted(cleared.alerts, key=lambda one: one.cleared or one.since, reverse=True),
         "more": seen.alerts.more,
         "told_of": told_of,
-        "frame": Frame(min(seen.alerts.number, COUNTED), seen.halted),
+        "frame": PageFrame(min(seen.alerts.number, COUNTED), seen.halted),
     }

@@ -19,7 +19,7 @@ from cronce.protocol.terms import lease_for
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import JobLine, JobSeen, RunSeen, carried, load, read_page, seen_runs
 from cronce.schedule import Cron, Schedule, parse_schedule, rule_of
-from cronce.schedule.describe import Change, changes, describe, describe_change
+from cronce.schedule.describe import ClockChange, changes, describe, describe_change
 from cronce.schedule.slots import following
 from cronce.schedule.zone import find_zone
 from cronce.stores.base import Scan
@@ -28,7 +28,7 @@ from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS
 from cronce.web.pages.runs import rows_of
 from cronce.web.plot import duration_svg, throughput_svg
-from cronce.web.site import Frame, Shown, missing, open_alerts, path, root_of, site_of
+from cronce.web.site import PageFrame, Shown, missing, open_alerts, path, root_of, site_of
 from cronce.web.timeline import picture
 
 AT_ONCE: Final = 50
@@ -46,7 +46,7 @@ Order = Literal["name", "next"]
 WRONG: Final = ("failed", "lost", "unknown", "lapsed", "unreadable")
 
 
-class Asked(NamedTuple):
+class JobsQuery(NamedTuple):
     """Which jobs are asked for."""
 
     text: str = ""
@@ -69,7 +69,7 @@ def jobs_page(request: Request) -> Flow[Shown]:
     query, index = request.query_params, site_of(request).index
     stand: Stand | None = _one_of(Stand, query.get("state"))
     order: Order = _one_of(Order, query.get("sort")) or "name"
-    asked = Asked(query.get("q", "").strip(), stand, order, query.get("after", ""))
+    asked = JobsQuery(query.get("q", "").strip(), stand, order, query.get("after", ""))
     yield from index.keep_up()
     now = (yield from load([])).now
     served = yield from carried()
@@ -98,7 +98,7 @@ def _one_of(choices: Any, given: str | None) -> Any:
     return given or None
 
 
-def _start(asked: Asked, names: Sequence[str]) -> int:
+def _start(asked: JobsQuery, names: Sequence[str]) -> int:
     """Where the list goes on. By name that is known also after a job that is gone by now."""
     if asked.order == "name":
         return bisect_right(names, asked.after)
@@ -133,7 +133,9 @@ def stands_of(line: JobLine, served: Collection[str]) -> Iterator[str]:
 # --- which ------------------------------------------------------------------------------------------------------------
 
 
-def _wanted(asked: Asked, index: JobIndex, now: Instant, served: Collection[str]) -> Flow[tuple[Sequence[str], str]]:
+def _wanted(
+    asked: JobsQuery, index: JobIndex, now: Instant, served: Collection[str]
+) -> Flow[tuple[Sequence[str], str]]:
     """Names, in order: all of them, since they are at hand; what is shown of them is read part by part. And where
     looking for them stopped."""
     stopped = ""
@@ -195,7 +197,7 @@ class Fire(NamedTuple):
     change: str = ""
 
 
-class Tally(NamedTuple):
+class RunTally(NamedTuple):
     """Over the slots that are shown: how often their work was begun, and how often it was completed."""
 
     slots: int
@@ -224,7 +226,7 @@ def job_page(request: Request) -> Flow[Shown]:
         "doubtful": view.doubtful,
         "picture": None if after else (yield from picture(root, view)),
         "after": after,
-        "frame": Frame((yield from open_alerts()), view.halted),
+        "frame": PageFrame((yield from open_alerts()), view.halted),
     }
 
 
@@ -267,9 +269,9 @@ def _fits(action: str, view: JobView) -> bool:
     return {"pause": not paused, "resume": paused, "trigger": view.carried}.get(action, True)
 
 
-def tally(runs: Iterable[RunSeen]) -> Tally:
+def tally(runs: Iterable[RunSeen]) -> RunTally:
     counts = [attempts(run.record) for run in runs if run.record]
-    return Tally(len(counts), sum(begun for begun, _ in counts), sum(done for _, done in counts))
+    return RunTally(len(counts), sum(begun for begun, _ in counts), sum(done for _, done in counts))
 
 
 def _told(view: JobView) -> RunSeen | None:
@@ -320,7 +322,7 @@ def zone_of(schedule: Schedule) -> str:
     return rule.tz if isinstance(rule, Cron) else "UTC"
 
 
-def _changed(change: Change) -> Fire:
+def _changed(change: ClockChange) -> Fire:
     shift = change.shift
     before, after = shift.at + shift.before, shift.at + shift.after
     return Fire(

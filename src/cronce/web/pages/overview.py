@@ -20,7 +20,7 @@ from cronce.value import NamedTuple
 from cronce.web.markup import brief
 from cronce.web.pages.incidents import Card, cards
 from cronce.web.pages.runs import rows_of
-from cronce.web.site import COUNTED, Frame, Shown, root_of, site_of
+from cronce.web.site import COUNTED, PageFrame, Shown, root_of, site_of
 from cronce.web.timeline import MOST_DRAWN, picture
 
 RECENT: Final = 12
@@ -28,7 +28,7 @@ RUNNING: Final = 20
 LIVE: Final = ("alive", "draining", "late")
 
 
-class Health(NamedTuple):
+class HealthSentence(NamedTuple):
     tone: Tone
     sentence: str
 
@@ -55,7 +55,7 @@ def overview_page(request: Request) -> Flow[Shown]:
         "recent": rows_of(seen.newest, now),
         "jobs": len(index),
         "picture": drawn,
-        "frame": Frame(min(seen.alerts.number, COUNTED), seen.halted),
+        "frame": PageFrame(min(seen.alerts.number, COUNTED), seen.halted),
     }
 
 
@@ -102,11 +102,11 @@ def _offset(skew: timedelta) -> str:
 # --- how things stand -----------------------------------------------------------------------------------------------
 
 
-def health(seen: Overview, there: Sequence[Beating], found: Sequence[Card], jobs: int) -> Health:
+def health(seen: Overview, there: Sequence[Beating], found: Sequence[Card], jobs: int) -> HealthSentence:
     """All of it in one sentence. What a crontab calls needs no scheduler."""
     live = sum(one.state in LIVE for one in there)
     if not jobs and not live and not seen.newest and not seen.guests:
-        return Health("dim", "Nothing has run here yet.")
+        return HealthSentence("dim", "Nothing has run here yet.")
     urgent = [one for one in found if not one.snoozed and one.incident.lead.severity != "info"]
     severities = [one.incident.lead.severity for one in urgent]
     late = [one for one in there if one.state == "late" and not any(one.name in card.hosts for card in urgent)]
@@ -115,11 +115,11 @@ def health(seen: Overview, there: Sequence[Beating], found: Sequence[Card], jobs
     wrong = [*paused, *_silent(late), *(["no scheduler is alive"] if idle else []), *_needed(urgent)]
     if wrong:
         bad = idle or paused or "critical" in severities or any(card.hosts for card in urgent)
-        return Health("bad" if bad else "odd", safe(_sentence(wrong)))
+        return HealthSentence("bad" if bad else "odd", safe(_sentence(wrong)))
     last = next((run.record.started for run in seen.newest if run.record and run.record.started), None)
     ran = f", the last run started {ago(last, seen.now)}" if last else ", and nothing has run yet"
     there_are = [*([counted(live, "scheduler")] if live or not seen.guests else []), *_guests(seen.guests)]
-    return Health("good", f"All is well: {counted(jobs, 'job')}, {', '.join(there_are)}{ran}.")
+    return HealthSentence("good", f"All is well: {counted(jobs, 'job')}, {', '.join(there_are)}{ran}.")
 
 
 def _guests(guests: Sequence[GuestSeen]) -> Iterator[str]:

@@ -87,7 +87,7 @@ _ICONS: Final = {**_BEGAN, **{word: (tone(word), icon_of(word)) for word in _END
 _OPEN: Final = ("running", HOST_GONE, "lapsed", "retrying", "waiting", "due")
 
 
-class Step(NamedTuple):
+class RunStep(NamedTuple):
     """Something that happened to the slot."""
 
     at: Instant
@@ -131,9 +131,9 @@ def run_page(request: Request) -> Flow[Shown]:
     }
 
 
-def _step(at: Instant, text: str) -> Step:
+def _step(at: Instant, text: str) -> RunStep:
     tone, icon = next((look for word, look in _ICONS.items() if text.startswith(word)), ("dim", "ring"))
-    return Step(at, text, tone, icon)
+    return RunStep(at, text, tone, icon)
 
 
 def _actions(story: Story, found: Why) -> list[Action]:
