@@ -112,12 +112,13 @@ class Batch(Beside):
                 continue
             grant, word, wakes = one
             record, cells, writes, shape = grant.record, grant.cells, None, None
-            taken.update([turn.key for turn in cells[1:]])
+            for turn in cells[1:]:
+                taken.add(turn.key)
             if isinstance(word, Finish) and grant.birth == around.epoch.birth:
                 key = (kind_of(record), *word[1:])
-                if key not in shapes:
-                    shapes[key] = end_shape(self._ask_end(one).view.within(around, None), word)
-                shape = shapes[key]
+                shape = shapes.get(key)
+                if shape is None and key not in shapes:
+                    shape = shapes[key] = end_shape(self._ask_end(one).view.within(around, None), word)
                 writes = shape.stamp(grant.fence, record, cells, place) if shape else None
             if shape is None or writes is None:
                 left.append(self._left_end(place))
@@ -134,15 +135,16 @@ class Batch(Beside):
             if self.claimed[place] is not None:
                 continue
             key, job = written(want.terms), known.get(want.slot.job)
-            if key not in shapes:
-                shapes[key] = self._claim_shape(want, around, job)
-            shape = shapes[key]
+            shape = shapes.get(key)
+            if shape is None and key not in shapes:
+                shape = shapes[key] = self._claim_shape(want, around, job)
             writes = shape and shape.stamp(want, job, taken, number + place)
             if shape is None or writes is None:
                 left.append(self._left_claim(place))
                 continue
             self._claims.append((place, shape, writes))
-            taken.update([write.key for write in writes[1:]])
+            if shape.turns:
+                taken.add(writes[1].key)
         return left
 
     def _claim_shape(self, want: Wants, around: View, known: KnownJob | None) -> "ClaimShape | None":
