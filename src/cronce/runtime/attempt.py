@@ -100,12 +100,13 @@ class End(NamedTuple):
 class Attempt:
     """Its lease is kept from when its steps begin: what waits for a thread for too long lapses, and others have it."""
 
+    _ended: Boot | None = None
+
     def __init__(self, keeper: Keeper, job: Declaration, work: Work, grant: Grant) -> None:
         self.job, self._keeper, self._work = job, keeper, work
         desk = keeper.desk
         self.lease = Lease(grant, desk.clock, self._stop, timeout=job.timeout, renewed=work.renewed)
         self.run = Run(self.lease, Means(keeper.note_progress, keeper.at_desk, job.in_database, job.exclusive))
-        self._ended: Boot | None = None
         self._body = Body(partial(_awaited if work.is_async else _told_apart, work.run, self.run, desk.around))
 
     def _stop(self, over: Over) -> None:
@@ -302,6 +303,8 @@ def describe(error: BaseException) -> str:
 
 def finish_of(attempt: Attempt, ending: Ending) -> Finish:
     """What is said to the store of how it ended."""
+    if ending is SUCCEEDED:  # as most do, and there is nothing more to it
+        return Finish(attempt.lease.grant.fence, Outcome.SUCCEEDED, ended=attempt.ended_before)
     return Finish(
         attempt.lease.grant.fence,
         ending.outcome,

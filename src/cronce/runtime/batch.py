@@ -5,7 +5,8 @@ What does not pass the comparisons, loses or gets no answer becomes a question, 
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, cast
 
 from cronce.model import Cell, Slot, Verdict, Write
 from cronce.protocol.commands import Answer, Claim, Finish, Release
@@ -25,6 +26,8 @@ Granted = Callable[[Slot, tuple[Cell, ...], Record, Sample, int], "Grant"]
 
 Ended = tuple["Grant", Finish | Release, bool]
 """A grant, what is said of how it ended, and whether others wait for that."""
+
+_CELL: Final = attrgetter("cell")
 
 Lost = tuple["Question", Sequence[Write], Sequence[Verdict]]
 
@@ -175,17 +178,17 @@ class Batch(Beside):
         for place, end, writes in self._ends:
             found = verdicts[at : at + len(writes)]
             at += len(writes)
-            if _is_lost(found):
+            if found[0].refused or found[-1].refused:  # a run, and its turn if it has one
                 lost.append((self._left_end(place), writes, found))
             else:
                 self.said[place] = end.form.answer
         for place, claim, writes in self._claims:
             found = verdicts[at : at + len(writes)]
             at += len(writes)
-            if _is_lost(found):
+            if found[0].refused or found[-1].refused:
                 lost.append((self._left_claim(place), writes, found))
             else:
-                want, cells = self._wanted[place], tuple([verdict.cell for verdict in found])
+                want, cells = self._wanted[place], tuple(map(_CELL, found))
                 record = claim.form.recorded(want.nonce, cells[1].key if len(cells) > 1 else "")
                 self._won.add(place)
                 self.claimed[place] = self._granted(want.slot, cells, record, sample, life)
@@ -205,7 +208,3 @@ class Batch(Beside):
             if place in self._won:
                 granted = cast("Grant", self.claimed[place])
                 yield claim.form.answer, View(granted.cells[0], granted.record, self._sample, granted.slot)
-
-
-def _is_lost(found: Sequence[Verdict]) -> bool:
-    return found[0].refused is not None or found[-1].refused is not None  # a run, and its turn if it has one

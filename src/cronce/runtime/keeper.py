@@ -111,12 +111,13 @@ def _nobody(_over: "Over") -> None:
 class Tie:
     """Something that is held, and whoever works under it: `told` is called from another thread if it ends."""
 
+    over: Over | None = None
+    _pause = REMIND
+    _again: Boot | None = None
+
     def __init__(self, told: Callable[[Over], None]) -> None:
-        self.over: Over | None = None
         self._told = told
         self._forks = forks.count
-        self._pause = REMIND
-        self._again: Boot | None = None
 
     @property
     def mine(self) -> bool:
@@ -144,7 +145,17 @@ class Tie:
 
 
 class Lease(Tie):
-    """A grant that is kept."""
+    """A grant that is kept. What of it changes with few stands in the class: thousands are made in a second."""
+
+    renew_at = 0.0
+    progress: tuple[int, int] | None = None
+    """What the body last said of how far it is; it is told with the next renewal."""
+    told_at: Boot = inf
+    """When whoever works under it was told to stop."""
+    stale = False
+    """Another has it, or it was closed: there is nothing left to renew."""
+    end_by: Boot = inf
+    """Until when it is renewed though whoever worked under it has ended."""
 
     def __init__(
         self,
@@ -164,15 +175,6 @@ class Lease(Tie):
         self.renewed = renewed
         self.timeout = timeout
         self.ends = None if timeout is None else clock.boot() + timeout.total_seconds()
-        self.renew_at = 0.0
-        self.progress: tuple[int, int] | None = None
-        """What the body last said of how far it is; it is told with the next renewal."""
-        self.told_at: Boot = inf
-        """When whoever works under it was told to stop."""
-        self.stale = False
-        """Another has it, or it was closed: there is nothing left to renew."""
-        self.end_by: Boot = inf
-        """Until when it is renewed though whoever worked under it has ended."""
         self._clock = clock
 
     @property

@@ -149,13 +149,14 @@ class Endings:
         """What is said now. While slots of these jobs are started in the same breath, starting goes before saying, for
         a moment: only some are said, and those of the same jobs, since a slot is never tried before the end of an
         earlier one of its job is said."""
-        unsaid, waited = self._unsaid, not starting or boot >= self._said_at + PUT_OFF
+        waited = not starting or boot >= self._said_at + PUT_OFF
         most = SAID_AT_ONCE if waited else SAID_BESIDE
-        now = [place < most or said.attempt.job.name in starting for place, said in enumerate(unsaid)]
-        self._unsaid = [said for said, at_once in zip(unsaid, now, strict=True) if not at_once]
+        now, later = self._unsaid[:most], self._unsaid[most:]
+        now += [said for said in later if said.attempt.job.name in starting]
+        self._unsaid = [said for said in later if said.attempt.job.name not in starting]
         if waited and not self._unsaid:
             self._said_at = boot
-        return [said for said, at_once in zip(unsaid, now, strict=True) if at_once]
+        return now
 
     def heard(self, over: Sequence[Said], answers: Sequence[object]) -> None:
         """What the store said to them. What it may not have heard is kept, and written down."""
