@@ -10,7 +10,8 @@ A claim or an end that does not pass is decided as always. What is stamped equal
 test compares the two for whatever it can think of.
 """
 
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable
+from functools import partial
 from typing import Final
 
 from cronce.model import ABSENT, FREE, Cell, Fence, Instant, Mark, Write, turn_cell
@@ -30,6 +31,9 @@ _COMPARED: Final = (asked_before_forgetting, paused, superseded, unasked)
 _NONCE: Final = Record._fields.index("nonce")
 _TURN: Final = Record._fields.index("turn")
 _BLANK: Final = "blank"
+
+_write: Final[Callable[[tuple[object, ...]], Write]] = partial(tuple.__new__, Write)
+"""All fields of a write as a tuple, and no function in between: there are four for each slot."""
 
 
 class _Form(NamedTuple):
@@ -101,16 +105,16 @@ class ClaimShape(NamedTuple):
         if start_by is not None:
             if self.now > start_by:
                 return None
-            lands_by = min(lands_by, start_by)
+            lands_by = start_by if start_by < lands_by else lands_by
         (_, mark, ttl, grant), begins = self.form.change, at + terms.delay if terms.delay else at
         if not self.turns:
-            return [Write(key, ABSENT, self.form.text(nonce, ""), mark, at, grant, ttl, begins, lands_by)]
+            return [_write((key, ABSENT, self.form.text(nonce, ""), mark, at, grant, ttl, begins, lands_by, None))]
         turn = turn_cell(slot.job, int(nonce[:8] or "0", 16) % self.turns if self.turns > 1 else 0)
         if turn in taken:
             return None
         return [
-            Write(key, ABSENT, self.form.text(nonce, turn), mark, at, grant, ttl, begins, lands_by, number),
-            Write(turn, FREE, encode_turn(Turn(key)), Mark.OPEN, ttl=ttl, group=number),
+            _write((key, ABSENT, self.form.text(nonce, turn), mark, at, grant, ttl, begins, lands_by, number)),
+            _write((turn, FREE, encode_turn(Turn(key)), Mark.OPEN, None, False, ttl, None, None, number)),
         ]
 
 
@@ -140,11 +144,11 @@ class EndShape(NamedTuple):
             return None
         (_, mark, ttl, _), text = self.form.change, self.form.text(record.nonce, record.turn)
         if turn is None:
-            return [Write(run.key, run.version, text, mark, run.at, ttl=ttl)]
+            return [_write((run.key, run.version, text, mark, run.at, False, ttl, None, None, None))]
         seen = FREE if turn.version == ABSENT or turn.mark is Mark.FREE else turn.version
         return [
-            Write(run.key, run.version, text, mark, run.at, ttl=ttl, group=number),
-            Write(turn.key, seen, FREED, Mark.FREE, ttl=ttl, group=number),
+            _write((run.key, run.version, text, mark, run.at, False, ttl, None, None, number)),
+            _write((turn.key, seen, FREED, Mark.FREE, None, False, ttl, None, None, number)),
         ]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from cronce.errors import DatabaseUnavailable, LeaseLost, SlotFailed, TimedOut
 from cronce.events import Event, What
-from cronce.model import Instant
+from cronce.model import Boot, Instant
 from cronce.protocol.commands import Finish
 from cronce.protocol.record import COMMITTED, REASON_KEPT, Outcome
 from cronce.protocol.table import ended_as
@@ -25,8 +25,8 @@ from cronce.value import NamedTuple
 
 EXIT: Final = "the body raised GeneratorExit"
 
-AT_ONCE: Final = timedelta(seconds=1)
-"""What is said later than that says when it was."""
+AT_ONCE: Final = 1.0
+"""Seconds: what is said later than that says when it was."""
 
 
 class Ending(NamedTuple):
@@ -100,12 +100,13 @@ class End(NamedTuple):
 class Attempt:
     """Its lease is kept from when its steps begin: what waits for a thread for too long lapses, and others have it."""
 
+    _ended: Boot | None = None
+
     def __init__(self, keeper: Keeper, job: Declaration, work: Work, grant: Grant) -> None:
         self.job, self._keeper, self._work = job, keeper, work
         desk = keeper.desk
         self.lease = Lease(grant, desk.clock, self._stop, timeout=job.timeout, renewed=work.renewed)
         self.run = Run(self.lease, Means(keeper.note_progress, keeper.at_desk, job.in_database, job.exclusive))
-        self._ended: Instant | None = None
         self._body = Body(partial(_awaited if work.is_async else _told_apart, work.run, self.run, desk.around))
 
     def _stop(self, over: Over) -> None:
@@ -138,7 +139,7 @@ class Attempt:
             end = self._raised(error)
         if not self.lease.mine:  # a child that the body forked comes this way too, and has nothing to say
             return end
-        seconds, self._ended = boot() - began, self._keeper.desk.ledger.know.now()
+        self._ended = boot()
         try:
             end = self._in_view_of_effects(end if self.job.database is None else (yield from self._sealed(end)))
         finally:
@@ -147,13 +148,13 @@ class Attempt:
         if end.open:
             self._let_go()
         if self._body.started and wants(What.ENDED):
-            self._tell(What.ENDED, end.word, seconds)
+            self._tell(What.ENDED, end.word, self._ended - began)
         return end
 
     def _let_go(self) -> None:
         """Nothing will be said of it: it lapses, for this process as for others."""
         self._keeper.drop(self.lease)
-        self._keeper.desk.ledger.know.let_go(self.lease.grant.fence)
+        self._keeper.desk.ledger.know.let_go([self.lease.grant.fence])
 
     def _tell_start(self) -> None:
         now = self._keeper.desk.ledger.know.now()
@@ -193,8 +194,9 @@ class Attempt:
     @property
     def ended_before(self) -> Instant | None:
         """When its job function ended, if that was a while ago; most are said at once, many in one breath."""
-        late = self._ended and self._keeper.desk.ledger.know.now() - self._ended > AT_ONCE
-        return self._ended if late else None
+        desk = self._keeper.desk
+        ago = 0.0 if self._ended is None else desk.clock.boot() - self._ended
+        return desk.ledger.know.now() - timedelta(seconds=ago) if ago > AT_ONCE else None
 
     def _returned(self, result: Any) -> End:
         self.run.close()
@@ -301,6 +303,8 @@ def describe(error: BaseException) -> str:
 
 def finish_of(attempt: Attempt, ending: Ending) -> Finish:
     """What is said to the store of how it ended."""
+    if ending is SUCCEEDED:  # as most do, and there is nothing more to it
+        return Finish(attempt.lease.grant.fence, Outcome.SUCCEEDED, ended=attempt.ended_before)
     return Finish(
         attempt.lease.grant.fence,
         ending.outcome,

@@ -5,7 +5,8 @@ What does not pass the comparisons, loses or gets no answer becomes a question, 
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, cast
 
 from cronce.model import Cell, Slot, Verdict, Write
 from cronce.protocol.commands import Answer, Claim, Finish, Release
@@ -25,6 +26,8 @@ Granted = Callable[[Slot, tuple[Cell, ...], Record, Sample, int], "Grant"]
 
 Ended = tuple["Grant", Finish | Release, bool]
 """A grant, what is said of how it ended, and whether others wait for that."""
+
+_CELL: Final = attrgetter("cell")
 
 Lost = tuple["Question", Sequence[Write], Sequence[Verdict]]
 
@@ -112,12 +115,13 @@ class Batch(Beside):
                 continue
             grant, word, wakes = one
             record, cells, writes, shape = grant.record, grant.cells, None, None
-            taken.update([turn.key for turn in cells[1:]])
+            for turn in cells[1:]:
+                taken.add(turn.key)
             if isinstance(word, Finish) and grant.birth == around.epoch.birth:
                 key = (kind_of(record), *word[1:])
-                if key not in shapes:
-                    shapes[key] = end_shape(self._ask_end(one).view.within(around, None), word)
-                shape = shapes[key]
+                shape = shapes.get(key)
+                if shape is None and key not in shapes:
+                    shape = shapes[key] = end_shape(self._ask_end(one).view.within(around, None), word)
                 writes = shape.stamp(grant.fence, record, cells, place) if shape else None
             if shape is None or writes is None:
                 left.append(self._left_end(place))
@@ -134,15 +138,16 @@ class Batch(Beside):
             if self.claimed[place] is not None:
                 continue
             key, job = written(want.terms), known.get(want.slot.job)
-            if key not in shapes:
-                shapes[key] = self._claim_shape(want, around, job)
-            shape = shapes[key]
+            shape = shapes.get(key)
+            if shape is None and key not in shapes:
+                shape = shapes[key] = self._claim_shape(want, around, job)
             writes = shape and shape.stamp(want, job, taken, number + place)
             if shape is None or writes is None:
                 left.append(self._left_claim(place))
                 continue
             self._claims.append((place, shape, writes))
-            taken.update([write.key for write in writes[1:]])
+            if shape.turns:
+                taken.add(writes[1].key)
         return left
 
     def _claim_shape(self, want: Wants, around: View, known: KnownJob | None) -> "ClaimShape | None":
@@ -173,17 +178,17 @@ class Batch(Beside):
         for place, end, writes in self._ends:
             found = verdicts[at : at + len(writes)]
             at += len(writes)
-            if _is_lost(found):
+            if found[0].refused or found[-1].refused:  # a run, and its turn if it has one
                 lost.append((self._left_end(place), writes, found))
             else:
                 self.said[place] = end.form.answer
         for place, claim, writes in self._claims:
             found = verdicts[at : at + len(writes)]
             at += len(writes)
-            if _is_lost(found):
+            if found[0].refused or found[-1].refused:
                 lost.append((self._left_claim(place), writes, found))
             else:
-                want, cells = self._wanted[place], tuple([verdict.cell for verdict in found])
+                want, cells = self._wanted[place], tuple(map(_CELL, found))
                 record = claim.form.recorded(want.nonce, cells[1].key if len(cells) > 1 else "")
                 self._won.add(place)
                 self.claimed[place] = self._granted(want.slot, cells, record, sample, life)
@@ -203,7 +208,3 @@ class Batch(Beside):
             if place in self._won:
                 granted = cast("Grant", self.claimed[place])
                 yield claim.form.answer, View(granted.cells[0], granted.record, self._sample, granted.slot)
-
-
-def _is_lost(found: Sequence[Verdict]) -> bool:
-    return found[0].refused is not None or found[-1].refused is not None  # a run, and its turn if it has one

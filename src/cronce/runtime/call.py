@@ -364,7 +364,7 @@ class Call:
             if answer is None or isinstance(answer, Unsure):
                 self.keeper.say_later(end)
             else:
-                unsaid.said(word.fence)
+                unsaid.said([word.fence])
 
 
 def _runs(cell: Cell) -> bool:

@@ -6,7 +6,7 @@ Knowledge only grows: a reply that arrives late, or comes from a store that forg
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from itertools import chain
 from typing import Final, TypeVar
@@ -215,10 +215,11 @@ class Knowledge:
             version, since = self._sightings.get(cell.key, (0, newest.began))
         return timedelta(seconds=max(newest.began - since, 0.0) if version == cell.version else 0.0)
 
-    def let_go(self, fence: Fence) -> None:
-        """How it ended is on record, or is not this process's to say."""
-        self.own.discard(fence)
-        self.ended.pop(fence, None)
+    def let_go(self, fences: Iterable[Fence]) -> None:
+        """How they ended is on record, or is not this process's to say."""
+        for fence in fences:
+            self.own.discard(fence)
+            self.ended.pop(fence, None)
 
     def learn_job(self, name: str, cell: Cell, reply: Loaded | Swapped) -> bool:
         """Whether the job could be read; one that a newer cronce wrote cannot."""

@@ -63,11 +63,11 @@ class _Stack:
                 self.throw_if_stopped()
 
     def throw_if_stopped(self) -> None:
-        if not self.shields and self._is_stopped():
+        if self.gates and not self.shields and self._is_stopped():
             throw(self._thread, Interrupt)
 
     def take_back(self) -> None:
-        if self._is_stopped():
+        if self.gates and self._is_stopped():
             throw(self._thread, None)
 
     def _is_stopped(self) -> bool:

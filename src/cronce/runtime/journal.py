@@ -15,7 +15,7 @@ they go with it, and then only what a process still knows is said.
 import json
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, Final
@@ -98,14 +98,14 @@ class Journal:
             why = str(error).partition(";")[0]  # what else it says is about the store's own file
             self._warn(f"cannot be written ({why}); set XDG_STATE_HOME to a folder that this user may write to")
 
-    def said(self, fence: Fence) -> None:
-        """It is on record, or never will be."""
+    def said(self, fences: Collection[Fence]) -> None:
+        """They are on record, or never will be."""
         if not self._mine:
             return
         with self._lock:
-            over = [name for name, ends in self._mine.items() if not (ends - {fence})]
             for ends in self._mine.values():
-                ends.discard(fence)
+                ends.difference_update(fences)
+            over = [name for name, ends in self._mine.items() if not ends]
         self.remove(over)
 
     def remove(self, names: Iterable[str]) -> None:

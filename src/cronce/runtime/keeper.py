@@ -21,7 +21,7 @@ the truth.
 import _thread
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from math import inf
@@ -89,6 +89,21 @@ class Over(NamedTuple):
 NOT_RENEWED: Final = Over("lost", "it could not be renewed in time")
 
 
+class _Forks:
+    """How often this process was forked from another: to ask the kernel who one is takes longer, and each run asks
+    five times."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self.count += 1
+
+
+forks: Final = _Forks()
+
+
 def _nobody(_over: "Over") -> None:
     """Nobody is left to be told."""
 
@@ -96,17 +111,18 @@ def _nobody(_over: "Over") -> None:
 class Tie:
     """Something that is held, and whoever works under it: `told` is called from another thread if it ends."""
 
+    over: Over | None = None
+    _pause = REMIND
+    _again: Boot | None = None
+
     def __init__(self, told: Callable[[Over], None]) -> None:
-        self.over: Over | None = None
         self._told = told
-        self._process = os.getpid()
-        self._pause = REMIND
-        self._again: Boot | None = None
+        self._forks = forks.count
 
     @property
     def mine(self) -> bool:
         """A forked child has a copy of this, and none of the right."""
-        return os.getpid() == self._process
+        return forks.count == self._forks
 
     def untie(self) -> None:
         """Nobody works under it any more. What it would tell holds on to it in turn: let go of both at once."""
@@ -129,7 +145,17 @@ class Tie:
 
 
 class Lease(Tie):
-    """A grant that is kept."""
+    """A grant that is kept. What of it changes with few stands in the class: thousands are made in a second."""
+
+    renew_at = 0.0
+    progress: tuple[int, int] | None = None
+    """What the body last said of how far it is; it is told with the next renewal."""
+    told_at: Boot = inf
+    """When whoever works under it was told to stop."""
+    stale = False
+    """Another has it, or it was closed: there is nothing left to renew."""
+    end_by: Boot = inf
+    """Until when it is renewed though whoever worked under it has ended."""
 
     def __init__(
         self,
@@ -149,15 +175,6 @@ class Lease(Tie):
         self.renewed = renewed
         self.timeout = timeout
         self.ends = None if timeout is None else clock.boot() + timeout.total_seconds()
-        self.renew_at = 0.0
-        self.progress: tuple[int, int] | None = None
-        """What the body last said of how far it is; it is told with the next renewal."""
-        self.told_at: Boot = inf
-        """When whoever works under it was told to stop."""
-        self.stale = False
-        """Another has it, or it was closed: there is nothing left to renew."""
-        self.end_by: Boot = inf
-        """Until when it is renewed though whoever worked under it has ended."""
         self._clock = clock
 
     @property
@@ -314,11 +331,11 @@ class Keeper:
         lease.untie()
         self._rest(none_left=none_left)
 
-    def _settled(self, fence: Fence) -> None:
-        """How it ended is on record, or never will be."""
+    def _settled(self, fences: Iterable[Fence]) -> None:
+        """How they ended is on record, or never will be."""
         with self._lock:
-            known = self._unsettled.pop(fence, None)
-            none_left = known is not None and not (self._leases or self._ended or self._unsettled)
+            known = [self._unsettled.pop(fence, None) for fence in fences]
+            none_left = any(known) and not (self._leases or self._ended or self._unsettled)
         self._rest(none_left=none_left)
 
     def _rest(self, *, none_left: bool) -> None:
@@ -335,7 +352,7 @@ class Keeper:
     def say_later(self, end: UnsaidEnd) -> None:
         """The store did not take how a run ended: it is said again, from now on in the background."""
         self.unsaid.add(end)
-        self._settled(end.word.fence)
+        self._settled([end.word.fence])
         self._connection.thread.wake()
 
     def note_progress(self, lease: Lease, done: int, total: int) -> None:
@@ -474,8 +491,11 @@ class Keeper:
 
     def _every(self, lease: Lease, boot: Boot) -> float:
         """A third of the trust that is left, so that two renewals may fail; sooner where that is wanted."""
+        left = max((lease.grant.trust.end - boot) / 3, 0.02)
+        if lease.renew is None and not lease.held_on:
+            return left
         usual = (lease.renew or renew_every(lease.grant.lease, self.desk.store.traits)).total_seconds()
-        return usual if lease.held_on else min(usual, max((lease.grant.trust.end - boot) / 3, 0.02))
+        return usual if lease.held_on else min(usual, left)
 
     # --- on the thread for what may take its time ---
 

@@ -174,7 +174,8 @@ class Ledger:
         late = [
             grant
             for grant in grants
-            if isinstance(grant, Grant) and (not grant.trust.holds(boot) or is_early(doubt, grant.slot, now))
+            if isinstance(grant, Grant)
+            and (not grant.trust.holds(boot) or (doubt is not None and is_early(doubt, grant.slot, now)))
         ]
         if not late:
             return grants

@@ -204,7 +204,10 @@ class Listeners:
 
     def around(self, run: "Run") -> AbstractContextManager[object]:
         """What a body runs within."""
-        return _within(self.wraps, run) if self.wraps else nullcontext()
+        return _within(self.wraps, run) if self.wraps else _NOTHING
+
+
+_NOTHING: Final = nullcontext()
 
 
 @contextmanager

@@ -4,7 +4,7 @@ again until it is on record, or another has acted on the run. Until then this pr
 With them goes what earlier processes of this machine have left in the journal, ends and calls."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
 from cronce.errors import BadInput
@@ -23,7 +23,9 @@ from cronce.runtime.process_notes import UNASKED, note_refusals
 class Unsaid:
     """For any number of threads."""
 
-    def __init__(self, desk: Desk, journal: Journal, settled: Callable[[Fence], None] = lambda _fence: None) -> None:
+    def __init__(
+        self, desk: Desk, journal: Journal, settled: Callable[[Collection[Fence]], None] = lambda _fences: None
+    ) -> None:
         self._desk, self.journal, self._settled = desk, journal, settled
         self._lock = threading.Lock()
         self._ends: dict[Fence, UnsaidEnd] = {}  # what is said in the background
@@ -51,13 +53,14 @@ class Unsaid:
         with self._lock:
             self._ends[end.word.fence] = end
 
-    def said(self, fence: Fence) -> None:
-        """It is on record, or never will be."""
+    def said(self, fences: Collection[Fence]) -> None:
+        """They are on record, or never will be."""
         with self._lock:
-            self._ends.pop(fence, None)
-        self.journal.said(fence)
-        self._desk.ledger.know.let_go(fence)
-        self._settled(fence)
+            for fence in fences if self._ends else ():
+                self._ends.pop(fence, None)
+        self.journal.said(fences)
+        self._desk.ledger.know.let_go(fences)
+        self._settled(fences)
 
     def say(self) -> Flow[None]:
         """Say all that is said in the background, and what others have left. What gets no answer stays."""
@@ -91,7 +94,7 @@ class Unsaid:
                 LOGGER.error("%s %s on %s, but %s", name, end.what, end.holder, why)
             else:
                 LOGGER.info("%s %s on %s: that is on record now", name, end.what, end.holder)
-            self.said(end.word.fence)
+            self.said([end.word.fence])
         return unsure
 
     def _close(self, calls: Sequence[UnaskedCall]) -> Flow[set[Entry]]:

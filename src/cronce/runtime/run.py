@@ -49,15 +49,17 @@ class Means(NamedTuple):
 class Run:
     """One execution of a slot, handed to a body that has a parameter named `run`."""
 
+    _made: "UnderRun | None" = None
+    committed = False
+    """Its completion is, together with what it wrote."""
+    joined = False
+    """A transaction was begun for it: it may be committed though nobody heard of that."""
+    transactions = 0
+    """How many it was asked for."""
+    _closed = False
+
     def __init__(self, lease: Lease, means: "Means") -> None:
         self._lease, self._means = lease, means
-        self._made: UnderRun | None = None
-        self.committed = False
-        """Its completion is, together with what it wrote."""
-        self.joined = False
-        """A transaction was begun for it: it may be committed though nobody heard of that."""
-        self.transactions = 0
-        """How many it was asked for."""
         self.unfinished = Unfinished()
         """Effects that were asked for and are not known to be done, each with what the body was told of it."""
         self._done_by: dict[str, object] = {}
@@ -67,7 +69,6 @@ class Run:
         """Effects of coroutine functions that nobody has awaited yet."""
         self.unentered: list[object] = []
         """Transactions that nobody has entered yet."""
-        self._closed = False
         self.attempt = lease.grant.number
         """1 for the first, more after a takeover or a retry."""
 
@@ -87,8 +88,9 @@ class Run:
 
     @property
     def slot(self) -> Slot:
-        assert self.grant.slot is not None
-        return self.grant.slot
+        slot = self._lease.grant.slot
+        assert slot is not None
+        return slot
 
     @property
     def at(self) -> datetime:

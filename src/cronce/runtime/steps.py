@@ -40,11 +40,12 @@ class Nap(NamedTuple):
 class Body:
     """What the call is for. It may be stopped from another thread, before it begins and while it runs, by `stop`."""
 
+    started = False
+    stopped = False
+    _gate: ThreadGate | TaskGate | None = None
+
     def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
-        self.started = False
-        self.stopped = False
-        self._gate: ThreadGate | TaskGate | None = None
 
     def enter(self, gate: ThreadGate | TaskGate) -> None:
         self.started, self._gate = True, gate

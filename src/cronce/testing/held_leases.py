@@ -84,7 +84,7 @@ class HeldLeases:
     def let_go(self, grant: Grant) -> None:
         """It is not this process's any more: it takes what it left over itself, like others."""
         self.runs.pop(grant.key, None)
-        self.ledger.know.let_go(grant.fence)
+        self.ledger.know.let_go([grant.fence])
 
     def held(self, grant: Grant) -> HeldRun:
         run = self.runs[grant.key] = HeldRun(Lease(grant, self.process, lambda _over: None))

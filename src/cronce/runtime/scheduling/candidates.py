@@ -217,7 +217,7 @@ class DueSlots:
 
     def _stand(self, slot: Slot, now: Instant) -> None:
         terms = self._jobs.terms(slot)
-        self.add(slot, terms, slot.at + terms.delay, now)
+        self.add(slot, terms, slot.at + terms.delay if terms.delay else slot.at, now)
 
     def add(self, slot: Slot, terms: Terms, due: Instant, now: Instant, *, known: bool = False) -> None:
         place = self._roster.place(slot)

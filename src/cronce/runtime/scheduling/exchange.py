@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.errors import BodyFailed, DatabaseUnavailable, LeaseLost, SlotFailed, StoreError
-from cronce.model import Boot, Instant, Slot, Write
+from cronce.model import Boot, Fence, Instant, Slot, Write
 from cronce.policy import may_wait
 from cronce.protocol.commands import (
     Busy,
@@ -58,6 +58,10 @@ class EndedAttempt(NamedTuple):
     attempt: Attempt
     end: End
     awaited: bool = False
+
+    @property
+    def fence(self) -> Fence:
+        return self.attempt.lease.grant.fence
 
     @property
     def word(self) -> tuple[Grant, Finish | Release, bool]:
@@ -145,24 +149,27 @@ class Endings:
         """What is said now. While slots of these jobs are started in the same breath, starting goes before saying, for
         a moment: only some are said, and those of the same jobs, since a slot is never tried before the end of an
         earlier one of its job is said."""
-        unsaid, waited = self._unsaid, not starting or boot >= self._said_at + PUT_OFF
+        waited = not starting or boot >= self._said_at + PUT_OFF
         most = SAID_AT_ONCE if waited else SAID_BESIDE
-        now = [place < most or said.attempt.job.name in starting for place, said in enumerate(unsaid)]
-        self._unsaid = [said for said, at_once in zip(unsaid, now, strict=True) if not at_once]
+        now, later = self._unsaid[:most], self._unsaid[most:]
+        now += [said for said in later if said.attempt.job.name in starting]
+        self._unsaid = [said for said in later if said.attempt.job.name not in starting]
         if waited and not self._unsaid:
             self._said_at = boot
-        return [said for said, at_once in zip(unsaid, now, strict=True) if at_once]
+        return now
 
-    def heard(self, said: EndedAttempt, answer: object) -> None:
-        """What the store said to it."""
-        ending, lease = said.end.ending, said.attempt.lease
-        if isinstance(answer, Unsure):
-            self.keep([said])
-            return
-        self._keeper.unsaid.said(lease.grant.fence)
-        if isinstance(answer, Stale) and ending is not None:
-            self.given_up += 1
-            LOGGER.error("%s", too_late(lease, ending, answer.by, self._keeper.desk.holder))
+    def heard(self, over: Sequence[EndedAttempt], answers: Sequence[object]) -> None:
+        """What the store said to them. What it may not have heard is kept, and written down."""
+        pairs = list(zip(over, answers, strict=True))
+        self._keeper.unsaid.said([said.fence for said, answer in pairs if not isinstance(answer, Unsure)])
+        unheard = [said for said, answer in pairs if isinstance(answer, Unsure)]
+        self.keep(unheard)
+        for said, answer in pairs:
+            if isinstance(answer, Stale) and said.end.ending is not None:
+                self.given_up += 1
+                words = too_late(said.attempt.lease, said.end.ending, answer.by, self._keeper.desk.holder)
+                LOGGER.error("%s", words)
+        self.write_down(unheard)
 
 
 TOLD_AGAIN: Final = 0.8 * IDLE_LOOK.total_seconds()
@@ -234,10 +241,9 @@ class Exchange:
             self._line.put_back(chosen)
             raise
         try:
+            self.endings.heard(over, answers)
             for said, answer in zip(over, answers, strict=True):
                 self._heard(said, answer)
-            pairs = zip(over, answers, strict=True)
-            self.endings.write_down(said for said, answer in pairs if isinstance(answer, Unsure))
         finally:  # what is granted begins, whatever else goes wrong
             now = self._ledger.know.now()
             answered = [self._answered(one, answer, now) for one, answer in zip(chosen, grants, strict=True)]
@@ -285,10 +291,11 @@ class Exchange:
 
     def _heard(self, said: EndedAttempt, answer: object) -> None:
         """To how a run ended. If it is to be tried again, or others waited for it, look at once."""
-        self.endings.heard(said, answer)
+        retrying = False
         if isinstance(answer, Finished):
+            retrying = answer.retrying
             tidy_later(self._keeper, said.attempt.job, said.attempt.run.slot)
-        if said.awaited or (isinstance(answer, Finished) and answer.retrying):
+        if said.awaited or retrying:
             self._news()
 
     def _answered(self, candidate: Candidate, answer: object, now: Instant) -> Attempt | None:

@@ -32,7 +32,7 @@ class CarriedJobs:
 
     def __init__(self) -> None:
         self._carried: Mapping[str, Carried] = {}
-        self._terms: dict[tuple[str, timedelta | None], Terms] = {}
+        self._terms: dict[str, tuple[timedelta | None, Terms]] = {}
         self.specs: Specs = {}
         self.shortest_lease = LONGEST_LEASE
         self.code: Code = {}
@@ -69,11 +69,10 @@ class CarriedJobs:
         job = self.job(slot.job)
         if slot.request or job.jitter is not None:
             return self._made(slot)
-        place = (slot.job, job.gap_after(slot.at))
-        terms = self._terms.get(place)
-        if terms is None:
-            terms = self._terms[place] = self._made(slot)
-        return terms
+        gap, known = job.gap_after(slot.at), self._terms.get(slot.job)
+        if known is None or known[0] != gap:
+            known = self._terms[slot.job] = gap, self._made(slot)
+        return known[1]
 
     def _made(self, slot: Slot) -> Terms:
         terms = self.job(slot.job).terms(slot, inferred=False)

@@ -130,15 +130,13 @@ class Waitlist:
         most = min(most, AT_ONCE - len(late))
         turns = list(islice(self._with_a_turn(now, taken), max(most, 0)))
         chosen = [*late, *turns]
-        gone = {one.cell for one in chosen}
-        free = (one for cell, one in self._ready.items() if cell not in gone)
-        chosen += islice(free, max(most - len(turns), 0))
         for candidate in chosen:
             queue = self._queue_of(candidate)
             del queue[candidate.cell]
             if not queue and queue is not self._ready:
                 del self._for_turns[candidate.slot.job]
-        return chosen
+        free = list(islice(self._ready, max(most - len(turns), 0)))
+        return chosen + [self._ready.pop(cell) for cell in free]
 
     def _too_late(self, now: Instant) -> Iterator[Candidate]:
         """Of each line, as far as they stand at its head: they came in the order of time."""
