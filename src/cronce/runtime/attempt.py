@@ -25,7 +25,7 @@ from cronce.value import NamedTuple
 
 EXIT: Final = "the body raised GeneratorExit"
 
-AT_ONCE: Final = timedelta(seconds=1)
+PROMPT_END: Final = timedelta(seconds=1)
 """What is said later than that says when it was."""
 
 
@@ -193,7 +193,7 @@ class Attempt:
     @property
     def ended_before(self) -> Instant | None:
         """When its job function ended, if that was a while ago; most are said at once, many in one breath."""
-        late = self._ended and self._keeper.desk.ledger.know.now() - self._ended > AT_ONCE
+        late = self._ended and self._keeper.desk.ledger.know.now() - self._ended > PROMPT_END
         return self._ended if late else None
 
     def _returned(self, result: Any) -> End:
