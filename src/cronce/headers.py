@@ -15,7 +15,7 @@ from cronce.value import NamedTuple
 
 KEY: Final = "Idempotency-Key"
 FENCE: Final = "Cronce-Fence"
-LONGEST: Final = 3000
+MAX_HEADER: Final = 3000
 """Characters of a header: the longest key of ours in percent, and well within what servers take."""
 
 _SCOPE: Final = "; scope="
@@ -59,9 +59,9 @@ def _fence(value: str) -> tuple[Fence, str]:
 
 
 def _plain(name: str, value: str) -> str:
-    if not 0 < len(value) <= LONGEST or not all("!" <= letter <= "~" for letter in value):
+    if not 0 < len(value) <= MAX_HEADER or not all("!" <= letter <= "~" for letter in value):
         raise BadInput(
-            f"{name} is 1 to {LONGEST:,} printable ASCII characters without a space, and this is {value!r:.60}"
+            f"{name} is 1 to {MAX_HEADER:,} printable ASCII characters without a space, and this is {value!r:.60}"
         )
     return value
 

@@ -27,7 +27,7 @@ from cronce.telling.documents import LEADERS, LOCKS
 from cronce.telling.words import iso
 from cronce.value import NamedTuple
 
-MOST: Final = 10_000
+MAX_RUNS: Final = 10_000
 """So many runs are told of at most."""
 
 SLOTS_SHOWN: Final = 3
@@ -137,8 +137,8 @@ class Look:
         """The latest runs of a job, or of all; `by="slot"` orders them by their slots. As `cronce runs --json`."""
         if state is not None and state not in WANTED:
             raise BadInput(f"{state[:60]!r} is no state and no outcome; say one of {', '.join(WANTED)}")
-        if not 1 <= limit <= MOST:
-            raise BadInput(f"limit is 1 to {MOST:,}, and this is {limit}")
+        if not 1 <= limit <= MAX_RUNS:
+            raise BadInput(f"limit is 1 to {MAX_RUNS:,}, and this is {limit}")
         desk = self._desk()
         if job is not None:
             queries.refuse_unknown(job, desk.do(queries.job_names()))

@@ -123,7 +123,7 @@ def test_a_store_that_is_gone_for_good_is_no_verdict(tmp_path: Path, monkeypatch
 
         def gone() -> None:
             server.kill()
-            monkeypatch.setattr(harness, "PATIENCE", 0.5)
+            monkeypatch.setattr(harness, "SETTLE_TIMEOUT", 0.5)
 
         torture = Torture(TortureSettings(server.url, 2, processes=2, seed=quiet, restart=gone), tmp_path)
         with pytest.raises(StoreUnavailable) as stopped:

@@ -58,7 +58,7 @@ def test_in_a_pod_who_cannot_tell_whether_another_still_runs_asks_to_be_asked_ag
     tmp_path: Path, monkeypatch: Any
 ) -> None:
     """With 0 its Job would be complete; with the code of a slot that failed it would be started no more."""
-    monkeypatch.setattr(cronce.runtime.call, "PATIENCE", timedelta(0))
+    monkeypatch.setattr(cronce.runtime.call, "LONGEST_TAKEOVER_WAIT", timedelta(0))
     store, clock, said = SqliteStore(tmp_path / "cronce.db"), SystemClock(), list[str]()
     job = declare("sync", overlap="wait", lease="1s")
     dead, begun = Ledger(store.traits, clock, "gone:1"), clock.boot()

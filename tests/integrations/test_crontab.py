@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cronce.errors import BadInput
 from cronce.integrations.crontab import (
-    LONGEST,
+    MAX_LINE_BYTES,
     CronHost,
     above,
     blocks,
@@ -78,14 +78,14 @@ def test_what_is_guarded_already_is_seen(command: str, guard: str) -> None:
         ("0~59 * * * * x", "cannot read the schedule"),
         ("hello world", "five fields and a command"),
         ("* * * * * x\0y", "a zero byte"),
-        (f"* * * * * {'x' * (LONGEST + 1)}", "999 bytes, and cron takes 998 at most"),
-        (f"* * * * * {'é' * (LONGEST // 2)}x", "999 bytes"),
+        (f"* * * * * {'x' * (MAX_LINE_BYTES + 1)}", "999 bytes, and cron takes 998 at most"),
+        (f"* * * * * {'é' * (MAX_LINE_BYTES // 2)}x", "999 bytes"),
     ],
 )
 def test_what_cron_could_not_read_is_refused(line: str, says: str) -> None:
     with pytest.raises(BadInput, match=says):
         check(f"# fine\n{line}\n", system=False)
-    check(f"A=b\n\n@reboot x\n* * * * * {'x' * LONGEST}\n", system=False)
+    check(f"A=b\n\n@reboot x\n* * * * * {'x' * MAX_LINE_BYTES}\n", system=False)
 
 
 @pytest.mark.parametrize(

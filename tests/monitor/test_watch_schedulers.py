@@ -10,7 +10,7 @@ from cronce.monitor.settings import Settings
 from cronce.protocol.notices import Holder, Machine, encode_notice
 from cronce.protocol.record import decode_job
 from cronce.runtime.declare import declare
-from cronce.runtime.process_notes import REMEMBERED
+from cronce.runtime.process_notes import NOTES_TTL
 from cronce.runtime.queries import HolderSeen
 from cronce.runtime.stored_jobs import add, remove
 from cronce.telling.words import fate
@@ -351,7 +351,7 @@ def test_versions_of_the_time_zone_database_that_differ_are_told_of(town: Town) 
 def test_a_machine_that_only_calls_exec_says_its_version_for_a_day(town: Town) -> None:
     town.beat(WEB, every("1h"), tzdata="2026a")
     note = encode_notice(Machine("boot", (), "cron-7", "2025b"))
-    write = Write("machine/boot", ABSENT, note, Mark.FREE, ttl=REMEMBERED)
+    write = Write("machine/boot", ABSENT, note, Mark.FREE, ttl=NOTES_TTL)
     town.store.swap([write], town.store.load([]).epoch.seen)
     assert town.the(Kind.TZDATA).text == (
         "machines have different versions of the time zone database: 2025b (on cron-7), 2026a (web-1:1:a)."

@@ -378,7 +378,7 @@ def test_without_the_store_nothing_is_handed_on(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cronce.runtime.effects.idempotent.PATIENCE", 0.0)  # it is asked for 10 s otherwise
+    monkeypatch.setattr("cronce.runtime.effects.idempotent.BEGUN_TIMEOUT", 0.0)  # it is asked for 10 s otherwise
     troubled.trouble = StoreUnavailable("postgresql://app:***@db: no answer")
     with Cronce(store=troubled) as cron:
         app = Once(service, cron, name="payments")

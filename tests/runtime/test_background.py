@@ -97,7 +97,9 @@ def cron(tmp_path: Path) -> Iterator[Cronce]:
 def test_a_heartbeat_from_python_is_on_record_when_it_returns(
     cron: Cronce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cronce.runtime.background.PATIENCE", 60.0)  # on a busy machine a write may take a second
+    monkeypatch.setattr(
+        "cronce.runtime.background.SIGN_OF_LIFE_TIMEOUT", 60.0
+    )  # on a busy machine a write may take a second
     for _ in range(2):
         cron.heartbeat("beat-1", every="5m")
     with closing(open_store(f"sqlite:///{tmp_path}/cronce.db")) as store:

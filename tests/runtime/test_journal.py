@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_read_is_left_where_it_is(office: Office, folder: 
 
 
 def test_of_calls_no_more_than_so_many_files_are_kept(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cronce.runtime.journal.MOST", 3)
+    monkeypatch.setattr("cronce.runtime.journal.MAX_FILES", 3)
     journal = Journal(folder)
     for number in range(5):
         journal.write([UnaskedCall(SLOT.key, "no answer", "web-1", START + timedelta(seconds=number))])

@@ -23,7 +23,7 @@ from cronce.errors import BadInput, BadPolicy, StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import Mark, Write, observed_cell
 from cronce.protocol.notices import Beaten, Doubled, Observed, decode_observed, encode_notice
-from cronce.runtime.background import MOST, BackgroundWriter, write_notes
+from cronce.runtime.background import MAX_PENDING_WRITES, BackgroundWriter, write_notes
 from cronce.runtime.flow import drive
 from cronce.runtime.observe import CALLS, RECENT, Observation, doubles, observations
 from cronce.stores import open_store
@@ -335,11 +335,11 @@ def test_no_more_wait_to_be_written_than_so_many() -> None:
     store = Shut(waits=True)
     cron = Cronce(store=store)
     sync = cron.observe("sync", window="1h")(lambda: None)
-    for _ in range(MOST + 50):
+    for _ in range(MAX_PENDING_WRITES + 50):
         sync()
     assert store.asked.acquire(timeout=60)
     store.open.set()
-    wait_until(lambda: noted(store).times == MOST)
+    wait_until(lambda: noted(store).times == MAX_PENDING_WRITES)
     cron.close()
 
 

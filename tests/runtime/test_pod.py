@@ -216,7 +216,7 @@ def test_of_a_pod_that_is_gone_the_next_waits_and_does_as_on_lost_says(store: Wi
 
 def test_who_cannot_tell_whether_another_still_runs_does_not_end_well(store: Wire, monkeypatch: Any) -> None:
     """Its process is new, and has not watched the store's clock for as long as an earlier run's lease."""
-    monkeypatch.setattr(cronce.runtime.call, "PATIENCE", timedelta(0))
+    monkeypatch.setattr(cronce.runtime.call, "LONGEST_TAKEOVER_WAIT", timedelta(0))
     first, second = Office(store), Office(store)
     earlier = Slot("billing", START)
     (grant,) = first.desk.do(

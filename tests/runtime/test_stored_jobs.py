@@ -17,7 +17,7 @@ from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow, Request, Swap, Timed
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.operations import Operator
-from cronce.runtime.stored_jobs import LONGEST, add, definitions, edit, listed, parsed, remove, spelled
+from cronce.runtime.stored_jobs import MAX_DEFINITION, add, definitions, edit, listed, parsed, remove, spelled
 from cronce.schedule import Cron, Every, Window
 from tests.runtime.shelf import SLOT, START, Desk, Wire, claim, terms
 
@@ -180,7 +180,7 @@ def test_what_python_can_say_is_kept_as_text(ada: Person, store: Wire) -> None:
         ({"every": "15m", "function": 7}, "is no function"),
         ({"every": ["15m"], "function": "a:b"}, "not a duration"),
         ({"every": "15m", "function": "a:b", "tz": ["UTC"]}, "."),
-        ({"every": "15m", "command": ["a", "x" * LONGEST]}, "characters"),
+        ({"every": "15m", "command": ["a", "x" * MAX_DEFINITION]}, "characters"),
     ],
     ids=lambda value: str(value)[:60],
 )

@@ -24,7 +24,7 @@ from cronce.runtime.flow import drive
 from cronce.runtime.processes.bodies import Bodies
 from cronce.runtime.queries import holders, read_all
 from cronce.runtime.steps import take, take_async
-from cronce.runtime.stored_jobs import LONGEST, Allowed, Carried, StoredJob, allows, parsed, spelled
+from cronce.runtime.stored_jobs import MAX_DEFINITION, Allowed, Carried, StoredJob, allows, parsed, spelled
 from cronce.stores import open_store
 from cronce.stores.base import Page, Scan
 from cronce.stores.sqlite import SqliteStore
@@ -218,7 +218,7 @@ NOT_RUN = {
     "another JSON": ('["tasks:mail"]', "is no definition"),
     "deep": ("[" * 50_000, "is no definition"),
     "1 MB": (json.dumps({"every": "15m", "function": "tasks:mail", "payload": "x" * 2**20}), "characters"),
-    "at most": (" " * LONGEST, "is no definition"),
+    "at most": (" " * MAX_DEFINITION, "is no definition"),
     "another word": ('{"every":"15m","function":"tasks:mail","colour":"blue"}', "there is no 'colour' here"),
     "another type": ('{"every":"15m","function":["tasks:mail"]}', "is no function"),
     "number": ('{"schedule":5,"function":"tasks:mail"}', "."),

@@ -17,7 +17,7 @@ from cronce.model import Epoch, Origin, Refusal
 from cronce.stores import open_store
 from cronce.stores.base import Store, Swapped
 from cronce.stores.postgres import PostgresStore, init
-from cronce.stores.postgres.server import PATIENCE, locate
+from cronce.stores.postgres.server import ANSWER_TIMEOUT, locate
 from cronce.testing.contract import claim, load, refusals, swap, win
 from tests.house.wait import wait_until
 from tests.servers.patience import until_it_answers
@@ -135,7 +135,10 @@ def test_a_server_that_stands_still_is_waited_for_no_longer_than_the_timeout(ser
         connected = time.monotonic() - began - asked
     finally:
         server.resume()
-    assert (asked < PATIENCE, connected < PATIENCE) == (True, True)  # libpq gives a connection two seconds at least
+    assert (asked < ANSWER_TIMEOUT, connected < ANSWER_TIMEOUT) == (
+        True,
+        True,
+    )  # libpq gives a connection two seconds at least
     assert until_it_answers(lambda: refusals(swap(hasty, claim("a")))) == [Refusal.VERSION]
     hasty.close()
     store.close()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cronce.torture.plan import AGAIN, DEPLOYS, LIFE, NETWORK, SIGNALS, Kind, plan
+from cronce.torture.plan import DEPLOYS, KILL_AGAIN_AFTER, LIFE, NETWORK, SIGNALS, Kind, plan
 
 ALL: tuple[Kind, ...] = (*SIGNALS, *NETWORK, "lock")
 
@@ -47,7 +47,9 @@ def test_all_are_killed_again_soon_after_they_came_back(seed: int) -> None:
     out = [fault for fault in plan(seed, 60, 2.5, (*SIGNALS, *LIFE)) if fault.kind == "blackout"]
     pairs = list(zip(out[::2], out[1::2], strict=True))
     assert pairs
-    assert all(AGAIN[0] <= second.at - first.at - first.lasts <= AGAIN[1] for first, second in pairs)
+    assert all(
+        KILL_AGAIN_AFTER[0] <= second.at - first.at - first.lasts <= KILL_AGAIN_AFTER[1] for first, second in pairs
+    )
 
 
 def test_deploys_may_be_all_there_is() -> None:

@@ -101,7 +101,7 @@ def test_whoever_looked_on_for_as_long_as_a_lease_may_say_what_came_of_its_effec
 
 
 def test_a_crowd_has_bounds_and_is_all_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MOST", 20)
+    monkeypatch.setattr(live, "MAX_STREAMS", 20)
     busy = Busy()
     with served(busy.app) as port, ExitStack() as crowd:
         streams = [crowd.enter_context(Stream(port)) for _ in range(20)]
@@ -130,7 +130,7 @@ def test_all_streams_end_with_the_server_and_at_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else the server would wait for them, and then say that it waits no longer."""
-    monkeypatch.setattr(server, "GRACE", round(PATIENCE / 2))
+    monkeypatch.setattr(server, "SHUTDOWN_GRACE", round(PATIENCE / 2))
     busy = Busy()
     with ExitStack() as crowd, caplog.at_level(logging.ERROR, "uvicorn.error"):
         with served(busy.app) as port:

@@ -24,7 +24,7 @@ def test_half_a_question_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks in full is given time, however busy this machine is."""
     patient = partial(monkeypatch.setattr, server, "SLOW")
     monkeypatch.setattr(requests, "SLOW", 0.3)
-    monkeypatch.setattr(server, "MOST", 4)
+    monkeypatch.setattr(server, "MAX_REQUESTS", 4)
     with served(Busy().app) as port, ExitStack() as open_ones:
         slow = []
         patient(PATIENCE)

@@ -25,7 +25,7 @@ MARKS: Final[dict[Verdict, Toned]] = {
     "cannot tell": Toned("?", "odd"),
     "not relevant": Toned("–", "dim"),
 }
-MOST: Final = 3
+EVIDENCE_SHOWN: Final = 3
 """Pieces of evidence that are shown; JSON has all."""
 
 
@@ -222,9 +222,9 @@ def _head(point: Answered, on: Screen) -> str:
 
 
 def _why(answer: Answer, on: Screen) -> Iterator[str]:
-    for one in answer.evidence[:MOST]:
+    for one in answer.evidence[:EVIDENCE_SHOWN]:
         yield from told(f"{one.place}: {one.text}" if one.place else one.text, on, "dim")
-    if len(answer.evidence) > MOST:
-        yield from told(f"and {len(answer.evidence) - MOST} more", on, "dim")
+    if len(answer.evidence) > EVIDENCE_SHOWN:
+        yield from told(f"and {len(answer.evidence) - EVIDENCE_SHOWN} more", on, "dim")
     if answer.shows:
         yield from told(f"What would show it: {answer.shows}", on)

@@ -51,7 +51,7 @@ fi
 complete -c cronce -a '(cronce completion words -- (commandline -opc)[2..] 2>/dev/null)'
 """,
 }
-PATIENCE: Final = 2
+COMPLETION_TIMEOUT: Final = 2
 """Seconds that a store has to name its jobs: somebody waits at a prompt."""
 
 
@@ -96,7 +96,7 @@ def _job_names() -> Iterator[str]:
     from cronce.runtime.queries import job_names  # noqa: PLC0415
 
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
-    signal.alarm(PATIENCE)
+    signal.alarm(COMPLETION_TIMEOUT)
     with suppress(CronceError), looking(argparse.Namespace(store=None)) as desk:
         yield from desk.do(job_names())
     signal.alarm(0)

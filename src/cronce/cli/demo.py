@@ -25,7 +25,7 @@ from cronce.errors import BadInput
 from cronce.telling.words import Tone
 
 FEWEST: Final = 8
-MOST: Final = 300
+MAX_SLOTS: Final = 300
 
 INTRO: Final = """\
 Three processes call the same job every second. One will be killed in the middle of a run, and one paused. On the left \
@@ -83,7 +83,7 @@ def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    refuse_outside("--seconds", options.seconds, MOST, FEWEST)
+    refuse_outside("--seconds", options.seconds, MAX_SLOTS, FEWEST)
     audience = audience_at(sys.stdout, quiet=options.json)
     with ended_like_ctrl_c(), folder(options.save) as place:
         audience.open()

@@ -23,7 +23,7 @@ from cronce.telling.documents import effect_document, run_document
 from cronce.telling.story import said_before, tell_doubts
 from cronce.telling.words import safe
 
-MOST: Final = 10_000
+MAX_EFFECTS: Final = 10_000
 EFFECTS_EPILOG = """
 An effect is what a job does once for a slot (run.once) or for a thing (run.on), or a function that is idempotent for a
 key. It is in doubt when it was begun, and whoever was at it is gone or failed: it may have happened or not. `cronce
@@ -83,7 +83,7 @@ def add_effects_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_effects(options: argparse.Namespace) -> None:
-    refuse_outside("-n", options.n, MOST)
+    refuse_outside("-n", options.n, MAX_EFFECTS)
     if options.adopt is not None:
         _adopt(options)
         return

@@ -197,7 +197,7 @@ def _mark(mark: Mark) -> dict[str, object]:
 
 # --- rows of a table --------------------------------------------------------------------------------------------------
 
-MOST: Final = 10_000
+MAX_KEYS: Final = 10_000
 DUPES_EPILOG = """
 examples:
   cronce audit dupes postgresql://shop@db/shop --table orders --key order_id --at created_at --since 30m
@@ -257,7 +257,7 @@ def _asked(options: argparse.Namespace) -> DuplicatesQuery:
     keys = [key.strip() for key in options.key.split(",")]
     if not all(keys):
         raise BadInput(f"--key {options.key!r} has an empty name in it; write order_id,kind")
-    refuse_outside("--limit", options.limit, MOST)
+    refuse_outside("--limit", options.limit, MAX_KEYS)
     within = None if options.within is None else parse_duration(options.within)
     return DuplicatesQuery(options.table, keys, options.at, parse_duration(options.since), within, options.limit)
 

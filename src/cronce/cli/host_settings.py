@@ -209,7 +209,7 @@ def _can_be_made(path: str) -> bool:
 # --- crontabs: a user's behind the `crontab` program, the system's in files -------------------------------------------
 
 LOOKS: Final = 200
-LOOK: Final = 0.1
+FILE_LOCK_POLL: Final = 0.1
 """Seconds between two looks at the lock; whoever holds it only writes a file."""
 
 
@@ -342,9 +342,11 @@ def _locked(path: str) -> Iterator[None]:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                time.sleep(LOOK)
+                time.sleep(FILE_LOCK_POLL)
         else:
-            raise CronceError(f"another process changes crontabs, and has held {path} for {LOOKS * LOOK:.0f} s")
+            raise CronceError(
+                f"another process changes crontabs, and has held {path} for {LOOKS * FILE_LOCK_POLL:.0f} s"
+            )
         yield
     finally:
         os.close(descriptor)

@@ -16,7 +16,7 @@ from cronce.cli.terminal import bar, show
 from cronce.errors import BadInput, CronceError
 from cronce.model import Slot, job_cell
 from cronce.protocol.commands import Asked, Closed
-from cronce.runtime.backfill import AT_ONCE, MOST_BACKFILLED, Stretch, ask, parts, survey
+from cronce.runtime.backfill import BACKFILL_BATCH, MOST_BACKFILLED, Stretch, ask, parts, survey
 from cronce.runtime.effects.liveness import RetryRefused
 from cronce.runtime.operations import AskedFor, Stands, drain_cell
 from cronce.runtime.queries import HolderSeen, RunSeen, carried, holders, load, runs, seen_job, slot_named
@@ -157,7 +157,7 @@ def _nobody(holder: str, live: list[HolderSeen]) -> str:
     return f"no scheduler that is alive is called {holder[:60]!r}; there are: {names}"
 
 
-LOOK: Final = 0.25
+WAIT_POLL: Final = 0.25
 """Seconds between two looks at what is waited for."""
 
 ASK_EVERY: Final = 8
@@ -218,7 +218,7 @@ def wait_for(actor: Actor, slots: Sequence[Slot], look: Callable[[Sequence[RunSe
     runs were seen, and how many are over."""
     left, over, looks = deque(slots), list[RunSeen](), count()
     while left:
-        part = [left.popleft() for _ in range(min(AT_ONCE, len(left)))]
+        part = [left.popleft() for _ in range(min(BACKFILL_BATCH, len(left)))]
         found = [one for one in actor.desk.do(actor.hand.look(part)) if one is not None]
         over += [one for one in found if _is_over(one)]
         going_on = [one for one in found if not _is_over(one)]
@@ -229,7 +229,7 @@ def wait_for(actor: Actor, slots: Sequence[Slot], look: Callable[[Sequence[RunSe
         obstacle = _obstacle(actor, left[0].job, len(left)) if asks else ""
         if obstacle:
             return Waited(over, len(left), obstacle)
-        time.sleep(LOOK if going_on else 0)
+        time.sleep(WAIT_POLL if going_on else 0)
     return Waited(over)
 
 

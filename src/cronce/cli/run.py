@@ -44,7 +44,7 @@ from cronce.value import NamedTuple
 if TYPE_CHECKING:
     from cronce.cli.health import ProcessHealth
 
-MOST: Final = 1_000
+MAX_PROCESSES: Final = 1_000
 
 RUN_DESCRIPTION: Final = """\
 Run the jobs of an application: cronce run app:cron, for `cron = Cronce(…)` in app.py. Start it wherever and as often as
@@ -99,7 +99,7 @@ def _run(options: argparse.Namespace) -> int:
     grace = parse_duration(options.grace).total_seconds()
     if options.number == 1 and os.getpid() != 1 and options.health is None and options.ui is None:
         return _work(options, None, Orders(), 0)
-    refuse_outside("-n", options.number, MOST)
+    refuse_outside("-n", options.number, MAX_PROCESSES)
     servers, health = list[HttpProcess](), None
     if options.ui is not None:
         servers.append(PageProcess(options))
@@ -195,7 +195,7 @@ UNHURT: Final = (0, -signal.SIGTERM, -signal.SIGINT)
 PAUSE: Final = 0.5
 """Seconds before one that died is started again; twice as long each time that the next dies young, too."""
 
-LONGEST: Final = 30.0
+LONGEST_RESTART_DELAY: Final = 30.0
 GROWN: Final = 60.0
 """Seconds after which a process did not die young."""
 
@@ -337,7 +337,7 @@ class Foreman:
     def _replace(self, place: ProcessPlace, how: str) -> None:
         """Later each time that one in its place dies young."""
         young = place.young + 1 if self._boot() - place.at < GROWN else 1
-        pause = min(PAUSE * 2 ** (young - 1), LONGEST)
+        pause = min(PAUSE * 2 ** (young - 1), LONGEST_RESTART_DELAY)
         self._starts.append(ProcessPlace(place.of, self._boot() + pause, young))
         say("run", f"{how}; another starts in {pause:g} s")
 

@@ -10,7 +10,7 @@ from cronce.cli import refuse_outside
 from cronce.cli.session import acting, add_store, looking, nothing, show_table
 from cronce.cli.terminal import Text, Toned, paint, screen, show, table, toned
 from cronce.clock import SystemClock
-from cronce.look import MOST, find_why
+from cronce.look import MAX_RUNS, find_why
 from cronce.model import Instant, check_name, spell
 from cronce.monitor.read_jobs import JobView, job_view
 from cronce.protocol.notices import Stored
@@ -161,7 +161,7 @@ def add_runs_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_runs(options: argparse.Namespace) -> None:
-    refuse_outside("-n", options.n, MOST)
+    refuse_outside("-n", options.n, MAX_RUNS)
     with looking(options) as desk:
         if options.job is not None:
             queries.refuse_unknown(options.job, desk.do(queries.job_names()))

@@ -16,7 +16,7 @@ from cronce.schedule.slots import following
 from cronce.schedule.zone import find_zone
 from cronce.telling.words import away, iso, wall
 
-MOST = 10_000
+MAX_FIRINGS = 10_000
 NEXT_EPILOG = """
 examples:
   cronce explain next '0 9 * * MON-FRI' --tz Europe/Berlin
@@ -40,7 +40,7 @@ def add_next_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_next(options: argparse.Namespace) -> None:
-    refuse_outside("-n", options.n, MOST)
+    refuse_outside("-n", options.n, MAX_FIRINGS)
     schedule, since = _read_schedule(options)
     slots = following(schedule, since, options.n)
     show(options, {"fires": [iso(slot) for slot in slots]}, _upcoming(schedule, slots, since))

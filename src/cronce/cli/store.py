@@ -243,7 +243,7 @@ def _masked(url: str | None) -> str | None:
 
 # --- purging ----------------------------------------------------------------------------------------------------------
 
-LOOK: Final = 0.5
+PURGE_POLL: Final = 0.5
 
 PURGE_EPILOG: Final = """
 A slot whose run was deleted never runs again: the job's floor rises first, and the runs go a minute later, when no
@@ -315,7 +315,7 @@ def _purge(desk: Desk, found: Mapping[str, int], keep: Keep) -> dict[str, int]:
             gone[name] += desk.do(desk.ledger.jobs.purge(name, keep))
         left = {name for name in left if _excess(desk, name, keep)}
         bar("purging", min(sum(gone.values()), whole) if left else whole, whole)
-        time.sleep(LOOK if left else 0)
+        time.sleep(PURGE_POLL if left else 0)
     return gone
 
 
@@ -325,5 +325,5 @@ def _sweep(desk: Desk) -> int:
     while desk.do(desk.ledger.jobs.left_behind()):
         swept = desk.do(desk.ledger.jobs.sweep())
         gone += swept
-        time.sleep(0 if swept else LOOK)
+        time.sleep(0 if swept else PURGE_POLL)
     return gone

@@ -34,7 +34,7 @@ LOOK_VARIABLE: Final = "CRONCE_UI_LOOK_TOKEN"
 _TAKEN: Final[dict[str, str]] = {}
 """The tokens that were in the environment."""
 
-LOOK: Final = 0.5
+FILE_POLL: Final = 0.5
 """Seconds between two looks for a file that is not there yet."""
 
 UI_DESCRIPTION: Final = f"""\
@@ -109,7 +109,7 @@ class Empty(MemoryStore):
 def _begin_again(chosen: Chosen) -> NoReturn:
     """As soon as there is a store, by the same words: then the page is that of the store."""
     while missing(chosen):
-        time.sleep(LOOK)
+        time.sleep(FILE_POLL)
     os.execve(sys.executable, sys.orig_argv, {**os.environ, **_TAKEN})  # noqa: S606  ourselves
 
 

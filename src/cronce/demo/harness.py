@@ -28,10 +28,10 @@ from cronce.testing.ledger_file import LedgerLine
 
 T = TypeVar("T")
 
-LOOK: Final = 0.02
+DEMO_POLL: Final = 0.02
 """Seconds between two looks at the ledgers."""
 
-PATIENCE: Final = 60.0
+DEMO_TIMEOUT: Final = 60.0
 """Seconds that a slow machine may take beyond the slots themselves; then the verdict is on what is there."""
 
 LONGEST_PAUSE: Final = 15.0
@@ -52,7 +52,7 @@ class DemoHarness:
         self._count, self._clock, self._show = slots, clock, show
         self._path = folder / "cronce.db"
         self._store = open_store(url_of(self._path))
-        self._limit = clock.boot() + PATIENCE
+        self._limit = clock.boot() + DEMO_TIMEOUT
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -82,7 +82,7 @@ class DemoHarness:
         self._until(lambda: all(side.all_said("ready") for side in self.sides))
         first = self._clock.wall().replace(microsecond=0) + timedelta(seconds=2)
         self.slots = [Slot(JOB, first + timedelta(seconds=number)) for number in range(self._count)]
-        self._limit = self._clock.boot() + self._count + PATIENCE
+        self._limit = self._clock.boot() + self._count + DEMO_TIMEOUT
         held = self.slots[self._count // 4].at, self.slots[self._count // 2].at
         self._tell(DemoPlan(tuple(slot.at for slot in self.slots), held).written())
 
@@ -129,7 +129,7 @@ class DemoHarness:
             self._look()
             if found := condition():
                 return found
-            threading.Event().wait(LOOK)
+            threading.Event().wait(DEMO_POLL)
         return None
 
     def _look(self) -> None:
@@ -182,7 +182,7 @@ class DemoHarness:
             if not self._locked():
                 return
             self.guarded.go_on(who)
-            threading.Event().wait(LOOK)
+            threading.Event().wait(DEMO_POLL)
             self.guarded.stop(who)
 
     def _locked(self) -> bool:

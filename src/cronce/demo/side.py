@@ -9,7 +9,7 @@ from cronce.testing.child_processes import Crew
 from cronce.testing.ledger_file import LedgerLine, LedgerTail, What
 
 NAMES: Final = ("web-1", "web-2", "web-3")
-GRACE: Final = 10.0
+DEMO_GRACE: Final = 10.0
 """Seconds that a process has to close what it opened, when all is over."""
 
 
@@ -59,7 +59,7 @@ class Side:
         self._crew.go_on(name)
 
     def end(self) -> None:
-        self._crew.end(GRACE)
+        self._crew.end(DEMO_GRACE)
 
     def clear(self) -> None:
         self._crew.clear()

@@ -86,7 +86,7 @@ sys.modules[f"{__name__}.triggers"] = sys.modules[__name__]
 THEIRS: Final = ("every", "at", "tz", "gap", "fold", "start", "end", "missed", "jitter", "start_within")
 """Policies that say when a job fires: here its trigger, coalesce and misfire_grace_time do."""
 
-GRACE: Final = 10
+LATE_GRACE: Final = 10
 """Many a pause of a process or of a database is longer than fewer seconds than this."""
 
 _MADE_UP: Final = re.compile(r"[0-9a-f]{32}")
@@ -202,7 +202,7 @@ def _places(scheduler: Any, job_id: str) -> set[str]:
 
 
 def _of_grace(grace: int | None) -> str:
-    if grace is None or grace >= GRACE:
+    if grace is None or grace >= LATE_GRACE:
         return ""
     return (
         f"misfire_grace_time={grace} passes over a slot for which every scheduler is more than {grace} s late, as after"
@@ -343,10 +343,10 @@ def shortest_gap(trigger: Any) -> timedelta | None:
 
 # --- any executor of APScheduler, with a guard before each body -------------------------------------------------------
 
-PATIENCE: Final = 60.0
+OUTAGE_TIMEOUT: Final = 60.0
 """Seconds for which a body that is never too late waits for a store that does not answer."""
 
-AGAIN: Final = 0.25
+OUTAGE_RETRY: Final = 0.25
 """Seconds until a store that did not answer is asked again; a job store then twice as long each time: APScheduler waits
 for ten, and by then most of its jobs are later than they may be."""
 
@@ -561,7 +561,7 @@ class PatientCall:
     def __init__(self, firing: Firing, call: Call) -> None:
         self._firing, self._call, self.desk = firing, call, call.desk
         grace = firing.misfire_grace_time
-        self._give_up = self.desk.clock.boot() + (PATIENCE if grace is None else grace)
+        self._give_up = self.desk.clock.boot() + (OUTAGE_TIMEOUT if grace is None else grace)
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         while True:
@@ -573,12 +573,12 @@ class PatientCall:
             except StoreUnavailable:
                 if self._firing.began or self._firing.guarded_by.ending or self.desk.clock.boot() > self._give_up:
                     raise
-            yield Nap(AGAIN)
+            yield Nap(OUTAGE_RETRY)
 
 
 # --- the line that makes a scheduler one of many ----------------------------------------------------------------------
 
-LOOK: Final = 2.0
+TAKEOVER_POLL: Final = 2.0
 """Seconds between two looks for what others left."""
 
 PASSED: Final = 1000
@@ -615,7 +615,7 @@ class Protection:
         self._older: dict[Slot, Any] = {}
         self._awaited = set(guards.single)
         self._settled: Boot | None = None
-        self._pause = AGAIN
+        self._pause = OUTAGE_RETRY
         self._round_at: Boot | None = None
         self._said = -inf
         self._beat = Beat("cronce-apscheduler", self._look, SystemClock())
@@ -668,7 +668,7 @@ class Protection:
 
     def _round(self, process: Callable[[], float | None]) -> float | None:
         """For how long to sleep, in seconds. What cannot be done now is due in the next round."""
-        self._beat.wake(SystemClock().boot() + LOOK)
+        self._beat.wake(SystemClock().boot() + TAKEOVER_POLL)
         try:
             self._dress()
             if self._scheduler.state == STATE_RUNNING:  # else it is paused
@@ -707,7 +707,7 @@ class Protection:
         except Exception:
             self._ask_soon()
             raise
-        self._pause = AGAIN
+        self._pause = OUTAGE_RETRY
         return due
 
     def _ask_soon(self) -> float:
@@ -731,7 +731,7 @@ class Protection:
             LOGGER.debug("could not look for what others left: %s", error)
         if self._older or self._is_asked_for():
             self._scheduler.wakeup()
-        return min(SystemClock().boot() + LOOK, self._round_at or inf)
+        return min(SystemClock().boot() + TAKEOVER_POLL, self._round_at or inf)
 
     def _is_asked_for(self) -> bool:
         """Whether it is time to ask a job store again that failed."""
@@ -743,7 +743,7 @@ class Protection:
     def _tell_awaited(self) -> None:
         """Once, and not before others had a moment to add their jobs: many start a scheduler first."""
         now = SystemClock().boot()
-        self._settled = self._settled or now + LOOK
+        self._settled = self._settled or now + TAKEOVER_POLL
         if self._awaited and now >= self._settled:
             ids = {job.id for job in self._scheduler.get_jobs()}
             _warn(of_names(self._awaited - ids, ids))

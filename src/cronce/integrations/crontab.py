@@ -26,7 +26,7 @@ NOTHING: Final[Mapping[str, str]] = {}
 
 Guard = Literal["cronce", "flock", ""]
 
-LONGEST: Final = 998
+MAX_LINE_BYTES: Final = 998
 """Bytes of what follows the schedule. With a longer one Debian's cron refuses the whole crontab."""
 
 _ENTRY: Final = r"[ \t]*(?P<when>@\S+|(?:[^\s#]\S*)(?:[ \t]+\S+){4})[ \t]+(?P<rest>\S.*)"
@@ -133,8 +133,8 @@ def _check_entry(entry: Entry, shown: str) -> None:
     why = cron_of(entry, "UTC")
     if isinstance(why, str) and entry.schedule != "@reboot":
         raise BadInput(f"{shown}: cannot read the schedule {entry.schedule!r}: {why}")
-    if (size := len(bytes_of(entry.command))) > LONGEST:
-        raise BadInput(f"{shown}: the command has {size} bytes, and cron takes {LONGEST} at most")
+    if (size := len(bytes_of(entry.command))) > MAX_LINE_BYTES:
+        raise BadInput(f"{shown}: the command has {size} bytes, and cron takes {MAX_LINE_BYTES} at most")
 
 
 def is_readable(schedule: str) -> bool:
@@ -356,8 +356,8 @@ def _guarded(entry: Entry, name: str, host: CronHost) -> str | Left:
     tz = "" if cron.tz == "UTC" else f" --tz {cron.tz}"
     words = _words(command, entry.settings.get("SHELL") or "/bin/sh")
     line = f"{host.cronce} exec {name} --schedule {shlex.quote(entry.schedule)}{tz} -- {words}{given}"
-    if (size := len(bytes_of(line))) > LONGEST:
-        return Left(entry, f"guarded it would have {size} bytes, and cron takes {LONGEST} at most")
+    if (size := len(bytes_of(line))) > MAX_LINE_BYTES:
+        return Left(entry, f"guarded it would have {size} bytes, and cron takes {MAX_LINE_BYTES} at most")
     return line
 
 

@@ -25,7 +25,7 @@ Restart = Literal["Never", "OnFailure"]
 
 LONGEST_CRONJOB: Final = 52
 """Its Jobs have 11 characters more, and a Job's name becomes a label of 63 at most."""
-LONGEST: Final = 63
+MAX_LABEL: Final = 63
 LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 SUBDOMAIN: Final = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
 MOST_PODS: Final = 2**31 - 1
@@ -111,7 +111,7 @@ def cronjob(
 
 def deployment(name: str, words: Sequence[str], place: PodSettings, *, replicas: int, grace: timedelta) -> Manifest:
     """`words` are the whole command, from `cronce run` on, less where its health is asked for."""
-    check_name(name, LONGEST)
+    check_name(name, MAX_LABEL)
     if replicas < 0:
         raise BadInput(f"--replicas is 0 or more, and this is {replicas}")
     container = _container(name, [*words, "--health", f"0.0.0.0:{PORT}"], place) | {
@@ -134,8 +134,8 @@ def deployment(name: str, words: Sequence[str], place: PodSettings, *, replicas:
 
 def rbac(name: str, namespace: str) -> list[Manifest]:
     """What the `kubernetes://` store needs, and nothing else; other stores need no rights in the cluster at all."""
-    check_name(name, LONGEST)
-    check_label(namespace, LONGEST, "a namespace")
+    check_name(name, MAX_LABEL)
+    check_label(namespace, MAX_LABEL, "a namespace")
     metadata = _metadata(name, namespace)
     group = "rbac.authorization.k8s.io"
     rule: Value = {
@@ -304,7 +304,7 @@ def _container(name: str, words: Sequence[str], place: PodSettings) -> Manifest:
 def _env(place: PodSettings) -> list[Value]:
     if place.store:
         return [{"name": "CRONCE_URL", "value": place.store}]
-    check_name(place.secret, LONGEST, "a secret")
+    check_name(place.secret, MAX_LABEL, "a secret")
     secret: Value = {"secretKeyRef": {"name": place.secret, "key": "url"}}
     made = f"kubectl create secret generic {place.secret} --from-literal=url=postgresql://…"
     return [Noted({"name": "CRONCE_URL", "valueFrom": secret}, made)]
@@ -323,7 +323,7 @@ def _pod(container: Manifest, place: PodSettings, grace: timedelta) -> Manifest:
         "containers": [container],
         "volumes": [{"name": "tmp", "emptyDir": {}}],
     }
-    return {"serviceAccountName": check_name(place.account, LONGEST), **pod} if place.account else pod
+    return {"serviceAccountName": check_name(place.account, MAX_LABEL), **pod} if place.account else pod
 
 
 def _probe(path: str, **seconds: int) -> Value:
@@ -331,7 +331,7 @@ def _probe(path: str, **seconds: int) -> Value:
 
 
 def _metadata(name: str, namespace: str) -> Value:
-    where: Manifest = {"namespace": check_label(namespace, LONGEST, "a namespace")} if namespace else {}
+    where: Manifest = {"namespace": check_label(namespace, MAX_LABEL, "a namespace")} if namespace else {}
     return {"name": name, **where, "labels": _labels(name)}
 
 

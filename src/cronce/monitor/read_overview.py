@@ -22,7 +22,7 @@ from cronce.value import NamedTuple
 HOLDERS: Final = 200
 """So many schedulers are told of, the latest heard of first."""
 
-REMEMBERED: Final = timedelta(hours=1)
+GONE_SHOWN_FOR: Final = timedelta(hours=1)
 """For so long one that is gone is told of."""
 
 OPEN: Final = 200
@@ -172,7 +172,7 @@ def guests_of(
     said = [guest for _, guest in all_readable(cells, decode_guest)]
     ran: dict[str, list[RunSeen]] = {}
     for run in runs:
-        if run.record and run.record.started and now - run.record.started < REMEMBERED:
+        if run.record and run.record.started and now - run.record.started < GONE_SHOWN_FOR:
             ran.setdefault(run.record.holder, []).append(run)
     for guest in sorted(said, key=lambda guest: (guest.kind, guest.holder)):
         yield GuestSeen(guest.holder, guest.kind, guest.jobs, _last(ran.pop(guest.holder, ())))
@@ -205,7 +205,7 @@ def holders() -> Flow[tuple[Instant, tuple[HolderSeen, ...]]]:
 
 
 def _remembered(seen: Sequence[HolderSeen], now: Instant) -> tuple[HolderSeen, ...]:
-    dead = [one for one in seen if one.life(now) == "dead" and one.until >= now - REMEMBERED]
+    dead = [one for one in seen if one.life(now) == "dead" and one.until >= now - GONE_SHOWN_FOR]
     live = sorted((one for one in seen if one.life(now) != "dead"), key=lambda one: one.holder.holder)
     return (*live, *dead)
 

@@ -17,7 +17,7 @@ from cronce.monitor.incidents import TOUCHED, with_causes
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Memory, Survey
 from cronce.monitor.watch_schedulers import gone, host, of_schedulers
-from cronce.monitor.watcher_state import REMEMBERED, SLICE
+from cronce.monitor.watcher_state import MISSED_TTL, SLICE
 from cronce.protocol.notices import Alert, Beaten, Beats, Observed
 from cronce.protocol.record import RELEASED, Past
 from cronce.protocol.specs import is_floor_ahead
@@ -28,7 +28,7 @@ from cronce.telling.words import counted, listed, safe, short, times
 
 FLAPPING_WITHIN: Final = timedelta(minutes=10)
 
-GRACE: Final = 2
+SILENT_INTERVALS: Final = 2
 """After so many intervals without a beat a scheduler is silent."""
 
 SETTLED: Final = 5
@@ -48,7 +48,7 @@ def judge(survey: Survey, memory: Memory, settings: Settings) -> tuple[list[Aler
     return sorted(standing, key=worst_first), memory._replace(since={one.id: one.since for one in standing})
 
 
-AT_ONCE: Final = (Kind.GONE, Kind.LOST, Kind.UNKNOWN, Kind.STUCK, Kind.IN_DOUBT)
+BY_ONE_LOOK: Final = (Kind.GONE, Kind.LOST, Kind.UNKNOWN, Kind.STUCK, Kind.IN_DOUBT)
 """What can be judged by one look, without a memory."""
 
 
@@ -59,7 +59,7 @@ def at_once(survey: Survey, stored: Iterable[Alert]) -> list[Alert]:
     runs = watch_runs.first_of_each(watch_runs.stuck(survey))
     found = [*gone(survey, soon=True), *watch_runs.doubtful(survey), *runs, *in_doubt(survey)]
     now = [_as_stored(one, known.get(one.id)) for one in found]
-    others = [one for one in known.values() if one.kind not in AT_ONCE]
+    others = [one for one in known.values() if one.kind not in BY_ONE_LOOK]
     return with_causes([*now, *others])
 
 
@@ -89,9 +89,9 @@ def is_over(alert: Alert, survey: Survey, memory: Memory, settings: Settings) ->
         case Kind.NO_PROGRESS:
             return watched >= settings.no_progress or not any(job in (run.slot.job, MORE) for run in survey.open)
         case Kind.MISSED:
-            return watched >= REMEMBERED or (job != MORE and watch_runs.is_paused(survey, job))
+            return watched >= MISSED_TTL or (job != MORE and watch_runs.is_paused(survey, job))
         case Kind.LAPSING | Kind.AMNESIA:
-            return watched >= REMEMBERED
+            return watched >= MISSED_TTL
         case Kind.FAILED:
             return job in survey.ended or job not in survey.jobs
         case _:
@@ -163,8 +163,8 @@ def _is_far(one: RunSeen | HeldSeen, survey: Survey) -> bool:
 
 def amnesia(survey: Survey, memory: Memory) -> Iterator[Alert]:
     epoch, now = survey.epoch, survey.now
-    forgot = epoch.forgot and now - epoch.born < REMEMBERED
-    if not forgot and (memory.reborn is None or now - memory.reborn >= REMEMBERED):
+    forgot = epoch.forgot and now - epoch.born < MISSED_TTL
+    if not forgot and (memory.reborn is None or now - memory.reborn >= MISSED_TTL):
         return
     born = spell(epoch.born)
     if epoch.origin is Origin.FOUND and memory.reborn is None and not _was_before(survey):
@@ -216,7 +216,7 @@ def _broke_off(past: Past, now: Instant) -> bool:
 def state(beats: Beats, now: Instant) -> Literal["silent", "doubled", "alive"]:
     """How another scheduler is, by its last beats. Silent: two of them are overdue."""
     last = max(beats.recent, default=None)
-    if last is not None and now - last.at > GRACE * beats.every:
+    if last is not None and now - last.at > SILENT_INTERVALS * beats.every:
         return "silent"
     lately = [window for window in (*_often(beats), *_in_one(beats)) if now - window[-1].at < SETTLED * beats.every]
     return "doubled" if lately else "alive"
@@ -234,7 +234,9 @@ def _silent(name: str, beats: Beats, now: Instant) -> Alert:
     last = max(beats.recent)
     text = f"{name} last beat {short(now - last.at)} ago, on {host(last.by)}, and should every {short(beats.every)}."
     remedy = f"See whether that scheduler is alive: each of its rounds should call `cronce beat {name}`."
-    return Alert(Kind.BEAT_SILENT, name, "critical", safe(text), last.at + GRACE * beats.every, remedy=remedy)
+    return Alert(
+        Kind.BEAT_SILENT, name, "critical", safe(text), last.at + SILENT_INTERVALS * beats.every, remedy=remedy
+    )
 
 
 def _double(name: str, beats: Beats, now: Instant) -> Alert:
@@ -275,7 +277,7 @@ def _windows(beats: Beats, number: int, intervals: float) -> list[Sequence[Beate
 
 
 def doubled(name: str, observed: Observed, now: Instant) -> Iterator[Alert]:
-    recent = [one for one in observed.recent if now - one.at < REMEMBERED]
+    recent = [one for one in observed.recent if now - one.at < MISSED_TTL]
     if not recent:
         return
     callers = " and ".join(dict.fromkeys(call.by for call in observed.calls[-2:])) or recent[-1].by

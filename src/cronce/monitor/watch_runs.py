@@ -11,7 +11,7 @@ from cronce.monitor.alerts import Kind, Severity
 from cronce.monitor.incidents import STORE, TOUCHED, host_cause
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import LONG, Memory, Survey, began, is_near, policy_span, timeout
-from cronce.monitor.watcher_state import REMEMBERED, SLICE, UNCLAIMED, is_too_late, watched_rule
+from cronce.monitor.watcher_state import MISSED_TTL, SLICE, UNCLAIMED, is_too_late, watched_rule
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import FORGOTTEN, LAPSED, Outcome, Record, Span, effects_key
 from cronce.protocol.table import NOTHING_RAN
@@ -69,7 +69,7 @@ def missed(survey: Survey, memory: Memory, settings: Settings) -> Mapping[str, S
         left = [
             (at, when)
             for at, when in sorted(slots.items())
-            if Slot(job, at) in standing or (survey.now - when < REMEMBERED and Slot(job, at) not in ran)
+            if Slot(job, at) in standing or (survey.now - when < MISSED_TTL and Slot(job, at) not in ran)
         ]
         told = [(at, when) for at, when in left if not _is_passed_over(survey.jobs.get(job), at)]
         if told and not is_paused(survey, job):
@@ -178,10 +178,10 @@ def is_recent(span: Span, seen: JobSeen, survey: Survey) -> bool:
     within that hour: at most the latest slot lies between, which was run instead."""
     if span.reason not in PASSED_OVER:
         return False
-    if survey.now - span.end < REMEMBERED:
+    if survey.now - span.end < MISSED_TTL:
         return True
     since = min((one.holder.since for one in survey.live if seen.name in survey.carried_by(one.holder)), default=None)
-    if since is None or seen.schedule is None or survey.now - since >= REMEMBERED:
+    if since is None or seen.schedule is None or survey.now - since >= MISSED_TTL:
         return False
     return span.end <= since and seen.schedule.count(span.end, since) <= 1
 
@@ -214,7 +214,7 @@ def _late_run(run: RunSeen, survey: Survey, settings: Settings) -> Iterator[Aler
     if start is None and not run.record.is_closed and survey.now - due > settings.late:
         fact = f"was due {short(survey.now - due)} ago, and is still {run.record.state}"
         yield _late(run.slot, due + settings.late, fact)
-    elif start is not None and start[0] - due > settings.late and survey.now - start[0] < REMEMBERED:
+    elif start is not None and start[0] - due > settings.late and survey.now - start[0] < MISSED_TTL:
         yield _late(run.slot, start[0], f"started {short(start[0] - due)} late, on {start[1]}")
 
 
@@ -390,7 +390,7 @@ def lapses(survey: Survey, memory: Memory) -> Mapping[str, Sequence[tuple[Instan
     for run in (*survey.looked, *survey.open, *survey.attention):
         for lapse in _lapsed(run):
             found.setdefault(run.slot.job, set()).add(lapse)
-    recent = {job: [one for one in sorted(known) if survey.now - one[0] < REMEMBERED] for job, known in found.items()}
+    recent = {job: [one for one in sorted(known) if survey.now - one[0] < MISSED_TTL] for job, known in found.items()}
     return {job: known[-LAPSES:] for job, known in recent.items() if known}
 
 

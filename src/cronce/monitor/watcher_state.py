@@ -30,7 +30,7 @@ SLOTS: Final = 20_000
 UNCLAIMED: Final = 20
 """Slots of a job that nobody has claimed, so many are watched."""
 
-REMEMBERED: Final = timedelta(hours=1)
+MISSED_TTL: Final = timedelta(hours=1)
 """For so long it matters that a slot was missed, once newer ones run."""
 
 FEW: Final = SLICE
@@ -230,7 +230,7 @@ class WatcherState:
 
     def too_late(self, now: Instant) -> list[Slot]:
         """Slots that were too late to start, for as long as that matters: a backfill may make up for them."""
-        matter = [slot for slot, when in self._too_late.items() if now - when < REMEMBERED or self._is_newest(slot)]
+        matter = [slot for slot, when in self._too_late.items() if now - when < MISSED_TTL or self._is_newest(slot)]
         self._too_late = {slot: self._too_late[slot] for slot in matter[-SLICE:]}
         return list(self._too_late)
 
@@ -243,7 +243,7 @@ class WatcherState:
             return False
         if seen.job.paused or seen.row_of(slot, None, now, self.epoch, self._traits) is Row.BELOW:
             return False
-        return newest is None or newest.slot.at < slot.at or now - slot.at <= REMEMBERED
+        return newest is None or newest.slot.at < slot.at or now - slot.at <= MISSED_TTL
 
     def unclaimed(self) -> list[Slot]:
         """Of each job the oldest that nobody has claimed: those are missed first. The others are not watched."""

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Protocol
 from cronce.errors import BadInput
 from cronce.model import Fence, read_fence
 
-LONGEST: Final = 1000
+MAX_SCOPE_BYTES: Final = 1000
 """Bytes of a key or a scope. A MySQL that is not strict would cut a longer one short, and take it for another."""
 
 Columns = Mapping[str, object]
@@ -191,6 +191,6 @@ def _row(key: Columns, values: Columns, fence: Fence | str) -> dict[str, object]
 
 
 def _text(what: str, value: str) -> str:
-    if not isinstance(value, str) or not 0 < len(value.encode()) <= LONGEST:
-        raise BadInput(f"a {what} is a text of 1 to {LONGEST:,} bytes, not {value!r:.60}")
+    if not isinstance(value, str) or not 0 < len(value.encode()) <= MAX_SCOPE_BYTES:
+        raise BadInput(f"a {what} is a text of 1 to {MAX_SCOPE_BYTES:,} bytes, not {value!r:.60}")
     return value

@@ -25,7 +25,7 @@ from cronce.value import NamedTuple
 
 EXIT: Final = "the body raised GeneratorExit"
 
-AT_ONCE: Final = 1.0
+PROMPT_END: Final = 1.0
 """Seconds: what is said later than that says when it was."""
 
 
@@ -196,7 +196,7 @@ class Attempt:
         """When its job function ended, if that was a while ago; most are said at once, many in one breath."""
         desk = self._keeper.desk
         ago = 0.0 if self._ended is None else desk.clock.boot() - self._ended
-        return desk.ledger.know.now() - timedelta(seconds=ago) if ago > AT_ONCE else None
+        return desk.ledger.know.now() - timedelta(seconds=ago) if ago > PROMPT_END else None
 
     def _returned(self, result: Any) -> End:
         self.run.close()

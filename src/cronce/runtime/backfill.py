@@ -26,7 +26,7 @@ from cronce.stores.base import Position, Scan
 from cronce.value import NamedTuple
 
 MOST_BACKFILLED: Final = 10_000
-AT_ONCE: Final = 500
+BACKFILL_BATCH: Final = 500
 
 
 class Stretch(NamedTuple):
@@ -74,7 +74,7 @@ def backfill(operator: Operator, name: str, start: datetime | str, end: datetime
 
 def parts(slots: Sequence[Slot]) -> Iterator[Sequence[Slot]]:
     """As many as are asked for in one go."""
-    return (slots[place : place + AT_ONCE] for place in range(0, len(slots), AT_ONCE))
+    return (slots[place : place + BACKFILL_BATCH] for place in range(0, len(slots), BACKFILL_BATCH))
 
 
 def ask(operator: Operator, slots: Sequence[Slot]) -> Flow[list[Slot]]:

@@ -29,16 +29,16 @@ from cronce.runtime.log import LOGGER
 from cronce.schedule import format_duration, parse_duration
 from cronce.value import NamedTuple
 
-PATIENCE: Final = 1.0
+SIGN_OF_LIFE_TIMEOUT: Final = 1.0
 """Seconds for which a scheduler that says it is alive waits for the store at most."""
 
 FAREWELL: Final = 3.0
 """Seconds for which the end of a process, or whoever closes, waits for what is still to be written."""
 
-MOST: Final = 200
+MAX_PENDING_WRITES: Final = 200
 """So many wait to be written at most."""
 
-AGAIN: Final = 5.0
+STORE_RETRY: Final = 5.0
 """Seconds until a store that did not answer is asked again, unless there is something new to write."""
 
 WARN_EVERY: Final = 60.0
@@ -126,7 +126,7 @@ class BackgroundWriter:
     def add(self, note: Note) -> None:
         with self._lock:
             self._not_before = 0.0
-            room = len(self._pending) < MOST
+            room = len(self._pending) < MAX_PENDING_WRITES
             if room:
                 self._pending.append(note)
             else:
@@ -141,7 +141,7 @@ class BackgroundWriter:
 
     def wait(self, note: Note) -> None:
         """For a moment. Nobody waits again for a store that did not answer in time."""
-        patience = PATIENCE if self._answers and os.getpid() == self._process else 0.0
+        patience = SIGN_OF_LIFE_TIMEOUT if self._answers and os.getpid() == self._process else 0.0
         self._answers = note.tried.wait(patience) and self._answers
 
     def play(self, part: Part) -> None:
@@ -150,10 +150,10 @@ class BackgroundWriter:
         with self._lock:
             boot = self._clock.boot()
             spared = not self._answers and boot < self._asks_again
-            full = len(self._parts) >= MOST
+            full = len(self._parts) >= MAX_PENDING_WRITES
             self._dropped += full
             if not spared:
-                self._asks_again = boot + AGAIN
+                self._asks_again = boot + STORE_RETRY
             if not (spared or full):
                 before = [*self._playing, *(one for one, _ in self._parts)]
                 self._parts.append((part, [one for one in before if one.name == part.name and one.over.is_set()]))
@@ -253,7 +253,7 @@ class BackgroundWriter:
                 note.tried.set()
             with self._lock:
                 if len(self._pending) <= len(notes):  # else there is news, and news is tried at once
-                    self._not_before = self._clock.boot() + AGAIN
+                    self._not_before = self._clock.boot() + STORE_RETRY
                 return self._not_before
         except Exception as error:  # a store that needs a person, or a bug: to try again would not help
             self.failed(error)

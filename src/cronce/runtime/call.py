@@ -62,7 +62,7 @@ from cronce.stores import discreet
 if TYPE_CHECKING:
     from cronce.runtime.standby import Standby
 
-LOOK: Final = 1.0
+SLOT_POLL: Final = 1.0
 """Seconds between two looks at a slot that another has, at most."""
 
 OLDER: Final = 20
@@ -71,7 +71,7 @@ OLDER: Final = 20
 MANY: Final = 1000
 """How many a call looks through that cannot run them, for those whose holder is gone."""
 
-PATIENCE: Final = 2 * LONGEST_LEASE
+LONGEST_TAKEOVER_WAIT: Final = 2 * LONGEST_LEASE
 """For how long a call waits at most until it may act on what has lapsed."""
 
 TOO_SLOW: Final = 5
@@ -168,12 +168,12 @@ class Call:
     def _wait_for_clock(self) -> Steps[None]:
         """Until the store's clock is believed."""
         know, clock = self.desk.ledger.know, self.desk.clock
-        give_up = clock.boot() + PATIENCE.total_seconds()
+        give_up = clock.boot() + LONGEST_TAKEOVER_WAIT.total_seconds()
         while know.doubt is not None:
             if clock.boot() >= give_up:
                 self._refused(self.slot, know.doubt.words, self.keeper)
                 raise StoreUnavailable(f"{self.slot.key} was not run: {know.doubt.words}")
-            yield Nap(LOOK)
+            yield Nap(SLOT_POLL)
             yield Do(self.desk.ledger.client.load([]))
 
     @property
@@ -208,7 +208,7 @@ class Call:
             return ahead.grant
         if ahead is not None:  # the store was away while it waited
             yield Do(self.desk.ledger.release([ahead.grant]))
-        known, too_slow, give_up = ahead is not None, 0, self.desk.clock.boot() + PATIENCE.total_seconds()
+        known, too_slow, give_up = ahead is not None, 0, self.desk.clock.boot() + LONGEST_TAKEOVER_WAIT.total_seconds()
         while True:
             (answer,) = yield Do(self.desk.ledger.claim([Wanted(slot, terms, known)]))
             pause = self._pause(answer, patient=self.desk.clock.boot() < give_up)
@@ -231,13 +231,13 @@ class Call:
             case Busy(_, until) if not patient and self._has_lapsed(until):
                 return None
             case Busy(_, until) | Held(_, until) if patient and self._has_lapsed(until):
-                return LOOK
+                return SLOT_POLL
             case Queued() | Busy():
-                return LOOK / 4
+                return SLOT_POLL / 4
             case Held(_, until) if self._stand_by:
-                return max(self._until(until), LOOK / 10)
+                return max(self._until(until), SLOT_POLL / 10)
             case Expired():
-                return LOOK / 4
+                return SLOT_POLL / 4
             case _:
                 return None
 
@@ -246,8 +246,8 @@ class Call:
         return until is not None and until <= self.desk.ledger.know.now()
 
     def _until(self, until: Instant | None) -> float:
-        left = (until - self.desk.ledger.know.now()).total_seconds() if until else LOOK
-        return min(max(left, 0.001), LOOK)
+        left = (until - self.desk.ledger.know.now()).total_seconds() if until else SLOT_POLL
+        return min(max(left, 0.001), SLOT_POLL)
 
     def _look_after_older(self, own: Slot) -> Steps[None]:
         """What nobody can make sense of is passed over: it must not keep the job from running."""
@@ -284,9 +284,9 @@ class Call:
         unheard = [lease for lease in leases if know.contact.heard(know.guess(), lease) < hearing(lease)]
         lapsed = [lease for lease in unheard if know.even(know.guess(), tolerance(lease)) >= lease]
         until = know.now() + max(map(hearing, lapsed), default=timedelta(0))
-        while lapsed and know.now() <= until + timedelta(seconds=LOOK / 2):
+        while lapsed and know.now() <= until + timedelta(seconds=SLOT_POLL / 2):
             yield Do(client.probe())
-            yield Nap(LOOK / 2)
+            yield Nap(SLOT_POLL / 2)
 
     def run_older(self, grant: Grant) -> Steps[None]:
         """How an older slot ends is on record; the caller asked for another."""

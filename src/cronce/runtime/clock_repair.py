@@ -24,7 +24,7 @@ from cronce.value import NamedTuple
 HELD: Final = ("run/", "lock/", "leader/", "once/")
 """Where leases are."""
 
-MOST: Final = 1000
+MAX_LEASES_READ: Final = 1000
 """Leases of each kind that are looked at: those that lie furthest ahead."""
 
 
@@ -51,7 +51,7 @@ def find_ahead() -> Flow[Ahead]:
 
 
 def _far(prefix: str) -> Flow[list[Cell]]:
-    page = yield from read_page(Scan(prefix, "until", Mark.OPEN, newest_first=True, limit=MOST))
+    page = yield from read_page(Scan(prefix, "until", Mark.OPEN, newest_first=True, limit=MAX_LEASES_READ))
     return [cell for cell in page.cells if cell.until is not None and is_ahead(cell.until, page.now)]
 
 

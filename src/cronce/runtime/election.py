@@ -45,7 +45,7 @@ from cronce.value import NamedTuple
 ASK: Final = 1.0
 """Seconds: so soon is a resignation noticed."""
 
-LOOK: Final = 0.05
+LEADER_POLL: Final = 0.05
 """Seconds between two looks of a block that waits at whether its process leads. The store is not asked for it."""
 
 RESIGNED: Final = Over("asked", "it resigned")
@@ -201,7 +201,7 @@ class Leader:
         """A block's place under the term, if there is one."""
         with self._news:
             term = self.term
-            return LockTaken(self.refused, LOOK) if term is None else Seat(term, gate)
+            return LockTaken(self.refused, LEADER_POLL) if term is None else Seat(term, gate)
 
     # --- as a keeper, and as a desk ---
 

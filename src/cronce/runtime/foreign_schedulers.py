@@ -16,7 +16,7 @@ SAID_EVERY: Final = 20.0
 TTL: Final = timedelta(seconds=60)
 """Without a sign for so long it is gone."""
 
-MOST: Final = 50
+MAX_JOBS_TOLD: Final = 50
 """Of so many of its jobs it says when they are due: the next ones."""
 
 
@@ -24,6 +24,6 @@ def say_there(ledger: Ledger, kind: str, jobs: Sequence[GuestJob]) -> Flow[None]
     """A guest is there, with these jobs, the next first."""
     if not ledger.client.traits.history:  # no room for it
         return
-    guest = Guest(ledger.client.holder, kind, tuple(jobs[:MOST]))
+    guest = Guest(ledger.client.holder, kind, tuple(jobs[:MAX_JOBS_TOLD]))
     write = Write(guest_cell(guest.holder), FREE, encode_notice(guest), Mark.FREE, ttl=TTL)
     yield from ledger.client.swap([write], ledger.know.epoch.seen)

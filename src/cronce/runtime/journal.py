@@ -29,7 +29,7 @@ from cronce.stores.default import Chosen, journal_directory, make_way, pinned
 from cronce.value import NamedTuple
 
 VERSION: Final = 1
-MOST: Final = 1000
+MAX_FILES: Final = 1000
 """So many files are kept for a store: of calls that come while there are more, nothing is written down."""
 
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -85,7 +85,7 @@ class Journal:
             mine = set[Fence]().union(*self._mine.values())
             entries = [entry for entry in entries if not (isinstance(entry, UnsaidEnd) and entry.word.fence in mine)]
             ends = {entry.word.fence for entry in entries if isinstance(entry, UnsaidEnd)}
-            if not entries or (not ends and len(self._names()) >= MOST):
+            if not entries or (not ends and len(self._names()) >= MAX_FILES):
                 return
             if ends:
                 self._mine[name] = ends

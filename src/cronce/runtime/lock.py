@@ -25,7 +25,7 @@ from cronce.runtime.steps import Do, Nap, Steps, take, take_async
 from cronce.schedule import parse_duration
 from cronce.value import NamedTuple
 
-LOOK: Final = 0.25
+LOCK_POLL: Final = 0.25
 """Seconds between two tries of whoever waits, at most."""
 
 Gate = ThreadGate | TaskGate
@@ -253,7 +253,7 @@ class Lock(Block):
             return self._lease(answer, desk, gate)
         error = refusal(answer, partial(LockHeld, self.name, final=self._limits.final), f"for the lock {self.name}")
         left = seconds_left(answer, desk)
-        return LockTaken(error, min(max(left, 0.01), LOOK))
+        return LockTaken(error, min(max(left, 0.01), LOCK_POLL))
 
     def _undo(self, lease: Lease, desk: Desk) -> Steps[None]:
         yield Do(desk.ledger.release([lease.grant]))

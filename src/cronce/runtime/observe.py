@@ -34,7 +34,7 @@ from cronce.runtime.guard import dressed, is_async, refuse_generators
 from cronce.runtime.keeper import Keeper, Over
 from cronce.runtime.log import LOGGER
 from cronce.runtime.pod import JOB_NAME, fired_at
-from cronce.runtime.process_notes import REMEMBERED
+from cronce.runtime.process_notes import NOTES_TTL
 from cronce.runtime.queries import load, read_all
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import Body, take
@@ -91,7 +91,7 @@ class Observation(Note):
         recent = (*known.recent, *doubled)[-RECENT:]
         value = encode_notice(Observed(self._window, tuple(kept), times, count, recent))
         events = [_event(one, cell.key, holder, count, times) for one in doubled]
-        return NoteWrite(Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED), events)
+        return NoteWrite(Write(cell.key, cell.version, value, Mark.FREE, ttl=NOTES_TTL), events)
 
     def call(self, known: Iterable[Beaten], beside: Iterable[Note], holder: str) -> Beaten:
         """As it is on record. Two threads may call at one moment, and are two."""

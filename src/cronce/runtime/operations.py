@@ -49,7 +49,7 @@ from cronce.value import NamedTuple
 
 LONGEST_TEXT: Final = 500
 LONGEST_ID: Final = 64
-REMEMBERED: Final = timedelta(days=30)
+TRIGGER_ID_TTL: Final = timedelta(days=30)
 """For how long the id of a trigger means the same run."""
 
 Verdict = Literal["done", "retry"]
@@ -154,7 +154,7 @@ class Operator:
 
     def _first_asked(self, slot: Slot, job: Job | None) -> Flow[AskedFor]:
         """The slot under which the id was asked for first. Above the floor nothing is purged."""
-        stands = yield from self._order(asked_cell(slot.job, slot.request), at=slot.at, ttl=REMEMBERED)
+        stands = yield from self._order(asked_cell(slot.job, slot.request), at=slot.at, ttl=TRIGGER_ID_TTL)
         if stands.new:
             return AskedFor(slot, new=True)
         first = slot._replace(at=_when(stands.act))
@@ -195,7 +195,7 @@ class Operator:
         asked = going_on.slot if going_on is not None else base._replace(request=f"{prefix}{number}")
         new = going_on is None
         if request:  # of two who ask at once by one id, the first names the run
-            stands = yield from self._order(_rerun_cell(base, request), asked.request, ttl=REMEMBERED)
+            stands = yield from self._order(_rerun_cell(base, request), asked.request, ttl=TRIGGER_ID_TTL)
             asked, new = base._replace(request=stands.act.reason), new and stands.new
         if going_on is not None:
             return AskedFor(asked, new=False)

@@ -43,7 +43,7 @@ JOBS_AT_ONCE: Final = 100
 UNASKED: Final = "could not ask the store: "
 """So begins why a call came to nothing that the store never heard of."""
 
-REMEMBERED: Final = timedelta(days=30)
+NOTES_TTL: Final = timedelta(days=30)
 """For how long what a machine left behind is of use to anybody."""
 
 SPACING: Final = timedelta(seconds=15)
@@ -111,7 +111,7 @@ def _noted(new: Iterable[Refused], cell: Cell) -> Write | None:
     if len(recent) == len(known.recent):
         return None
     value = encode_notice(Refusals(known.times + len(recent) - len(known.recent), recent[-RECENT:]))
-    return Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)
+    return Write(cell.key, cell.version, value, Mark.FREE, ttl=NOTES_TTL)
 
 
 def own_cell() -> str:
@@ -151,7 +151,7 @@ def clock_note(ledger: Ledger) -> list[Write]:
         known = readable(cell, decode_machine)
     said = (known.host, known.tzdata) if known else (host_name() if tzdata else "", tzdata)
     value = encode_notice(Machine(boot_id(), ledger.know.remembered(SPACING, SAMPLES), *said))
-    return [] if value == cell.value else [Write(cell.key, cell.version, value, Mark.FREE, ttl=REMEMBERED)]
+    return [] if value == cell.value else [Write(cell.key, cell.version, value, Mark.FREE, ttl=NOTES_TTL)]
 
 
 def leave_clock(ledger: Ledger) -> Flow[None]:

@@ -35,7 +35,7 @@ from cronce.protocol.store_clock import is_ahead
 from cronce.protocol.table import Row, row
 from cronce.protocol.view import KnownJob, View
 from cronce.runtime.flow import Flow, Load, Timed
-from cronce.runtime.process_notes import REMEMBERED
+from cronce.runtime.process_notes import NOTES_TTL
 from cronce.runtime.scheduling.roster import HOLDER_TTL, NO_JOBS, joined
 from cronce.schedule import Schedule, parse_instant, parse_schedule
 from cronce.schedule.instant import RESOLUTION
@@ -544,5 +544,5 @@ def mixed_tzdata(live: Iterable[Holder], machines: Mapping[str, str]) -> dict[st
 def machines_tzdata() -> Flow[dict[str, str]]:
     """Which version each machine has, as processes like `cronce exec` left word of within a day."""
     page = yield from read_page(Scan("machine/", "until", Mark.FREE, newest_first=True, limit=MACHINES))
-    lately = [cell for cell in page.cells if cell.until and cell.until > page.now + REMEMBERED - LATELY]
+    lately = [cell for cell in page.cells if cell.until and cell.until > page.now + NOTES_TTL - LATELY]
     return {one.host: one.tzdata for _, one in all_readable(lately, decode_machine) if one.tzdata}

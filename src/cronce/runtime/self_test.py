@@ -28,7 +28,7 @@ from cronce.stores.checks import Check, error, ok
 CLAIMANTS: Final = 16
 ROUNDS: Final = 5
 
-PATIENCE: Final = 10.0
+CLAIMANT_TIMEOUT: Final = 10.0
 """Seconds to wait for the slowest claimant."""
 
 MOMENT: Final = timedelta(milliseconds=20)
@@ -51,7 +51,7 @@ class WriteBarrier:
         if not self._open:
             self._open = True
             with suppress(threading.BrokenBarrierError):
-                self._all_here.wait(PATIENCE)
+                self._all_here.wait(CLAIMANT_TIMEOUT)
         return self._swap(writes, seen)
 
 

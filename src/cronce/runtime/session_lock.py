@@ -20,7 +20,7 @@ from cronce.errors import BadInput, BadPolicy, LeaseLost, LockHeld, StoreUnavail
 from cronce.model import Boot, Fence
 from cronce.runtime.desk import holder_name
 from cronce.runtime.keeper import Beat, Over, Tie
-from cronce.runtime.lock import LOOK, Block, Gate, Holding, Limits, LockTaken
+from cronce.runtime.lock import LOCK_POLL, Block, Gate, Holding, Limits, LockTaken
 from cronce.runtime.steps import Do, Steps
 from cronce.stores import mask, scheme_of
 from cronce.stores.postgres.session import AdvisorySession, key_of
@@ -160,10 +160,10 @@ class SessionKeeper:
         """Wait for a moment, see that the session is there, tell those whom it concerns; when to look again?"""
         session = self._session
         if session is not None and not session.lost:
-            if session.stirs(LOOK) or self.clock.boot() >= session.proven + BEAT:
+            if session.stirs(LOCK_POLL) or self.clock.boot() >= session.proven + BEAT:
                 self.prove(session)
         else:
-            threading.Event().wait(LOOK)
+            threading.Event().wait(LOCK_POLL)
         boot = self.clock.boot()
         for tie in self._held():
             if tie.over is not None:
@@ -205,7 +205,7 @@ class SessionLock(Block):
 
     def _try(self, desk: SessionKeeper, gate: Gate) -> Steps[SessionTie | LockTaken]:
         answer = yield Do(partial(desk.acquire, self.name, self._key, lambda _over: gate.stop()))
-        return answer if isinstance(answer, SessionTie) else LockTaken(LockHeld(self.name, answer, None), LOOK)
+        return answer if isinstance(answer, SessionTie) else LockTaken(LockHeld(self.name, answer, None), LOCK_POLL)
 
     def _release(self, tie: SessionTie, desk: SessionKeeper) -> Steps[None]:
         yield Do(partial(desk.release, tie))

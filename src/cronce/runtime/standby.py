@@ -29,7 +29,7 @@ from cronce.runtime.steps import Steps, take, take_async
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-MOST: Final = 1000
+MAX_STANDBY_RUNS: Final = 1000
 """How many runs a process stands by for."""
 
 NEAR: Final = 0.7
@@ -73,7 +73,7 @@ class Standby:
         waiting.put_off(held.until, self._clock.boot())
         waiting.at = max(waiting.at, self._clock.boot() + ASKED_AGAIN)
         with self._lock:
-            if len(self._waiting) < MOST:
+            if len(self._waiting) < MAX_STANDBY_RUNS:
                 self._waiting[call.slot.cell] = waiting
         self._beat.wake(waiting.at)
 

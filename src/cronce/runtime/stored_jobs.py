@@ -37,7 +37,7 @@ from cronce.schedule.instant import shown
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple
 
-LONGEST: Final = 65_536
+MAX_DEFINITION: Final = 65_536
 """Characters of a definition. Every process reads all of them."""
 
 # --- definitions ----------------------------------------------------------------------------------------------------
@@ -118,8 +118,10 @@ def parsed(name: str, text: str) -> Definition:
 
 
 def read_words(name: str, text: str) -> dict[str, Any]:
-    if len(text) > LONGEST:
-        raise BadInput(f"the definition of {name} has {len(text):,} characters, and {LONGEST:,} at most are kept")
+    if len(text) > MAX_DEFINITION:
+        raise BadInput(
+            f"the definition of {name} has {len(text):,} characters, and {MAX_DEFINITION:,} at most are kept"
+        )
     try:
         words = json.loads(text)
     except (ValueError, RecursionError):

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 
 from cronce.model import Instant
 from cronce.schedule.schedules import Schedule
-from cronce.schedule.slots import GRACE
+from cronce.schedule.slots import MISSED_GRACE
 from cronce.value import NamedTuple
 
 
@@ -64,7 +64,7 @@ class Agenda:
         """All that is due by now. Each name goes on at its next instant by itself; but one whose slot is older than the
         grace was missed, and how many of those shall run is for a policy to say (`slots.due`)."""
         popped = Popped([], [])
-        missed = now - GRACE
+        missed = now - MISSED_GRACE
         while (instant := self.next_at()) is not None and instant <= now:
             heappop(self._heap)
             names = self._filed.pop(instant)

@@ -160,7 +160,7 @@ T = TypeVar("T")
 
 FIVE = "minute hour day-of-month month day-of-week"
 
-LONGEST = 1_000  # all values of all six fields, written out one by one, take about half of it
+MAX_EXPRESSION = 1_000  # all values of all six fields, written out one by one, take about half of it
 
 NICKNAMES = {
     "@yearly": "0 0 1 1 *",
@@ -215,7 +215,7 @@ class _Word(NamedTuple):
         return BadSchedule(_pointed(self.expression, start, length, f"{self.field.name}: {reason}"))
 
 
-def tidy(text: str, longest: int = LONGEST) -> str:
+def tidy(text: str, longest: int = MAX_EXPRESSION) -> str:
     """`text` with single spaces, and a nickname written out; refused when it is no line of plain text at all."""
     if not isinstance(text, str):
         raise BadSchedule(f"a schedule is text, and this is {shown(text)}")

@@ -52,7 +52,7 @@ def shown(value: object, most: int = 60) -> str:
 
 # --- durations ------------------------------------------------------------------------------------------------------
 
-LONGEST = timedelta(days=36_525)  # a century: more is a slip of the keyboard
+LONGEST_DURATION = timedelta(days=36_525)  # a century: more is a slip of the keyboard
 UNITS = {
     "w": timedelta(weeks=1),
     "d": timedelta(days=1),
@@ -70,8 +70,8 @@ def parse_duration(duration: timedelta | str) -> timedelta:
     parsed = duration if isinstance(duration, timedelta) else _read_duration(duration)
     if parsed < timedelta(0):
         raise BadInput(f"a duration cannot be negative: {parsed}")
-    if parsed > LONGEST:
-        raise BadInput(f"a duration is at most a century: {parsed.days:,} days are more than {LONGEST.days:,}")
+    if parsed > LONGEST_DURATION:
+        raise BadInput(f"a duration is at most a century: {parsed.days:,} days are more than {LONGEST_DURATION.days:,}")
     return parsed
 
 

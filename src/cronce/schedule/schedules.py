@@ -12,10 +12,10 @@ from cronce.schedule.expression import tidy
 from cronce.schedule.instant import RESOLUTION, SECOND, format_duration, parse_duration, parse_instant, shown
 from cronce.value import Value
 
-MOST = 1_000
+MAX_INSTANTS = 1_000
 """A job's schedule is stored and read as a whole; what has more instants than this is data, not a schedule."""
 
-_LONGEST = MOST * 32  # an instant is written in at most 25 characters
+_LONGEST = MAX_INSTANTS * 32  # an instant is written in at most 25 characters
 _EVER: Final = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
@@ -67,8 +67,8 @@ class At(Value):
     instants: tuple[datetime, ...]
 
     def __init__(self, *instants: datetime | str) -> None:
-        if not 1 <= len(instants) <= MOST:
-            raise BadSchedule(f"at: name 1 to {MOST:,} instants, not {len(instants):,}")
+        if not 1 <= len(instants) <= MAX_INSTANTS:
+            raise BadSchedule(f"at: name 1 to {MAX_INSTANTS:,} instants, not {len(instants):,}")
         self._fill(tuple(sorted({parse_instant(instant) for instant in instants})))
 
     @property

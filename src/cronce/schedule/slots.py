@@ -11,7 +11,7 @@ from cronce.schedule.instant import RESOLUTION, SECOND, shown, whole
 from cronce.schedule.schedules import Schedule, rule_of
 from cronce.value import Value
 
-GRACE = timedelta(minutes=1)
+MISSED_GRACE = timedelta(minutes=1)
 """Up to here a slot is late, not missed."""
 
 CAP = 1_000
@@ -46,7 +46,7 @@ def due(
     now: datetime,
     missed: Missed,
     *,
-    grace: timedelta = GRACE,
+    grace: timedelta = MISSED_GRACE,
     cap: int = CAP,
 ) -> Due:
     """The slots after `since`, up to and including `now`, that the policy lets run.

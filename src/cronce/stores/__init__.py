@@ -81,7 +81,7 @@ def _opener(url: str) -> "Opener":
 
 # --- what all URLs have in common -----------------------------------------------------------------------------------
 
-LONGEST: Final = 3600.0
+LONGEST_TIMEOUT: Final = 3600.0
 SHORTEST: Final = 0.001
 """Seconds. Of a system that is asked to wait for nothing at all, some wait for ever."""
 
@@ -97,9 +97,9 @@ def seconds(shown: str, text: str) -> float:
         number = float(text)
     except ValueError:
         number = 0.0
-    if not SHORTEST <= number <= LONGEST:
+    if not SHORTEST <= number <= LONGEST_TIMEOUT:
         raise BadInput(
-            f"{shown!r}: timeout={text} is not a number of seconds up to {LONGEST:g}; write it like timeout=2.5"
+            f"{shown!r}: timeout={text} is not a number of seconds up to {LONGEST_TIMEOUT:g}; write it like timeout=2.5"
         )
     return number
 

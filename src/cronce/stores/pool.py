@@ -23,14 +23,16 @@ class PooledConnection(Protocol):
 
 L = TypeVar("L", bound=PooledConnection)
 
-MOST: Final = 8
+MAX_CONNECTIONS: Final = 8
 """Lines that one process has open at most; a call on top of them waits for one."""
 
 
 class ConnectionPool(Generic[L]):
     """`connect` opens a line, `socket` is the number of its file. Within `patience` seconds one must come back."""
 
-    def __init__(self, connect: Callable[[], L], socket: Callable[[L], int], patience: float, most: int = MOST) -> None:
+    def __init__(
+        self, connect: Callable[[], L], socket: Callable[[L], int], patience: float, most: int = MAX_CONNECTIONS
+    ) -> None:
         self._connect = connect
         self._socket = socket
         self._patience = patience

@@ -32,7 +32,7 @@ from cronce.testing.database import ModelDatabase
 from cronce.testing.held_leases import HeldLeases, HeldRun
 from cronce.testing.receivers import Way
 from cronce.testing.simulated_effects import TROUBLE, Deeds, Habit, handle
-from cronce.testing.takeovers import LOOK
+from cronce.testing.takeovers import LOOK_THREAD
 from cronce.testing.world import Play, Sleep, Thread
 
 BEAT = timedelta(seconds=8)
@@ -156,7 +156,7 @@ class SimulatedNode(HeldLeases):
         for tick in self._ticks(0.5, 1.0):
             yield tick
             with suppress(StoreUnavailable):
-                yield from self.asks(LOOK, self._claim_overdue())
+                yield from self.asks(LOOK_THREAD, self._claim_overdue())
 
     def _claim_overdue(self) -> Play[None]:
         cells = yield from self.ledger.overdue(limit=20)

@@ -24,7 +24,7 @@ from cronce.testing.world import Dump, How, Process, SimulatedMachine, Simulated
 BUSY: Final = 70.0
 """Seconds of faults; the length of the quiet while after them depends on the longest lease."""
 
-PATIENCE: Final = 40
+BACKLOG_LEASES: Final = 40
 """How many leases a backlog may take to be worked off in the quiet while."""
 
 TICK: Final = 1.0
@@ -385,7 +385,7 @@ def _play_out(scene: ChaosWorld) -> None:
     world.last_slot = world.store_now()
     longest = max(plan.terms.lease.total_seconds() for plan in scene.plans.values())
     world.run(world.real + 4 * longest + 60)
-    for _ in range(PATIENCE):
+    for _ in range(BACKLOG_LEASES):
         if scene.referee.all_closed():
             break
         world.run(world.real + longest)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from cronce.errors import DatabaseUnavailable
 from cronce.model import Fence
 from cronce.runtime.transactions import drivers, fencing
-from cronce.runtime.transactions.connection import IDLE, LOOK, POSTGRESQL, READ, WAIT, Driver, Row, Talk
+from cronce.runtime.transactions.connection import IDLE, POSTGRESQL, READ, SELECT_STEPS, WAIT, Driver, Row, Talk
 from cronce.runtime.transactions.fencing import Committed, FencingRow, short
 from cronce.testing.receivers import ReceivedEffect
 from cronce.testing.world import Answer, Play, Post, Process, Sleep, World
@@ -20,7 +20,7 @@ from cronce.testing.world import Answer, Play, Post, Process, Sleep, World
 COMMIT: Final = "COMMIT"
 ROLLBACK: Final = "ROLLBACK"
 CHARGE: Final = "INSERT INTO charges (item) VALUES (:item)"
-PATIENCE: Final = WAIT + 5.0
+SIMULATED_TIMEOUT: Final = WAIT + 5.0
 """Seconds for an answer of a server, which itself waits for a lock."""
 
 Key = tuple[str, str]
@@ -136,7 +136,7 @@ class SimulatedDatabase:
             session.charges.append(values["item"])
         elif statement == POSTGRESQL.limits:
             session.limited = True
-        elif statement == LOOK:
+        elif statement == SELECT_STEPS:
             rows = {(values["slot"], ""), (values["of"], values["step"])}
             return [(row[1], *line) for row in rows if (line := self._line(session, row))]
         elif statement.startswith(READ):
@@ -215,7 +215,7 @@ class Connection:
         post = Post(
             lambda answer: self._server.hear(self.session, statement, values, answer),
             Error("no answer from the server"),
-            PATIENCE,
+            SIMULATED_TIMEOUT,
             risk=0.3,
         )
         yield from self._peril()

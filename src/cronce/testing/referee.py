@@ -22,7 +22,7 @@ from cronce.testing.simulated_effects import DONE_TO_THINGS, TTL, Habit
 from cronce.testing.takeovers import RENEWAL, Takeovers
 from cronce.testing.world import TIMEOUT, Process, World
 
-PATIENCE: Final = 2 * FACTS_AGE.total_seconds() + TIMEOUT
+STALE_FACTS_LIMIT: Final = 2 * FACTS_AGE.total_seconds() + TIMEOUT
 """How long a claim may rest on facts that have changed: their age, and as much again for a clock that steps back."""
 
 
@@ -231,7 +231,7 @@ class Referee:
         if key in self.purged:
             self.broken("a purged slot stays closed", key)
         for raised, floor in self.floors[slot.job]:
-            if slot.at <= floor and self.world.real - raised > PATIENCE:
+            if slot.at <= floor and self.world.real - raised > STALE_FACTS_LIMIT:
                 self.broken("floors hold", f"{key} was granted, the floor {floor} stood since {raised:.1f} s")
 
     def _check_version(self, key: str, slot: Slot, record: Record) -> None:
@@ -240,7 +240,7 @@ class Referee:
         fired = self.firing[slot.job]
         ends = [*(real for real, _ in fired[1:]), self.world.real]
         pairs = zip(fired, ends, strict=True)
-        recent = sorted({firing for (_, firing), end in pairs if self.world.real - end <= PATIENCE})
+        recent = sorted({firing for (_, firing), end in pairs if self.world.real - end <= STALE_FACTS_LIMIT})
         if digest and not any(self._alike(slot.job, digest, firing) for firing in recent):
             self.broken("the newest live version fires", f"{key} by {record.holder} with {digest}, firing {recent}")
 

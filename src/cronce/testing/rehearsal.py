@@ -29,7 +29,7 @@ from cronce.testing.child_processes import Crew
 from cronce.testing.ledger_file import Book, LedgerLine, LedgerTail
 from cronce.value import NamedTuple
 
-PATIENCE: Final = 30.0
+REHEARSAL_TIMEOUT: Final = 30.0
 """Seconds that the processes have to come up, and to end."""
 
 
@@ -67,13 +67,13 @@ def _rehearsed(app: str, processes: int, seconds: float, url: str, place: Path) 
     try:
         for number in range(1, processes + 1):
             crew.start(f"process-{number}", app, url, str(place / "book"), f"process-{number}")
-        _poll(crew, PATIENCE, lambda: _ready(tail, lines) == processes)
+        _poll(crew, REHEARSAL_TIMEOUT, lambda: _ready(tail, lines) == processes)
         began = _now(url)
         _poll(crew, seconds, lambda: False)
         ended = _now(url)
-        _poll(crew, PATIENCE, lambda: not _not_on_record(url, began, ended))  # some may be late
+        _poll(crew, REHEARSAL_TIMEOUT, lambda: not _not_on_record(url, began, ended))  # some may be late
     finally:
-        crew.end(PATIENCE)
+        crew.end(REHEARSAL_TIMEOUT)
     lines += tail.new()
     return _counted(lines, _not_on_record(url, began, ended))
 

@@ -20,7 +20,7 @@ NOTICED: Final = 2.5
 """Seconds that the store must be away for others to notice."""
 
 RENEWAL: Final = "renewal"
-LOOK: Final = "look"
+LOOK_THREAD: Final = "look"
 """Threads that speak up for what a process holds, and look after what others left."""
 
 SOON: Final = 3.0
@@ -106,7 +106,7 @@ class Takeovers:
         know, process, key, fence = other.ledger.know, other.process, cell.key, cell.fence
         if fence is None or fence in know.own or know.doubt is not None:
             return
-        if self._world.real - other.able_since(LOOK) < ABLE:
+        if self._world.real - other.able_since(LOOK_THREAD) < ABLE:
             return
         if know.even(know.guess(), tolerance(record.lease)) < record.lease:
             return
@@ -117,7 +117,7 @@ class Takeovers:
             self._broken("the dead are taken over soon", f"{key} of {record.holder}, but not by {process.name}")
 
     def _in_contact(self, other: HolderSeenByReferee) -> bool:
-        return self._world.real - other.hung_until(LOOK) > ABLE + PIECE + SOON
+        return self._world.real - other.hung_until(LOOK_THREAD) > ABLE + PIECE + SOON
 
     def _check_sum(self, cell: Cell, record: Record, other: HolderSeenByReferee, seconds: float) -> None:
         """What was heard adds up over the pieces of contact: once it is enough, whoever looks acts."""

@@ -48,14 +48,14 @@ GUARDS: Final = "cronce.torture.worker"
 SCHEDULERS: Final = "cronce.torture.scheduling"
 """What is run as a process."""
 
-LOOK: Final = 0.02
+TORTURE_POLL: Final = 0.02
 BEFORE: Final = 2
 REGISTERED: Final = (4, 30)
 """Seconds from when all processes have started to the first slot, at least and at most. Schedulers must have registered
 the job by then: a job begins when it is registered, and slots before that would count as missed. On a busy machine that
 takes longer, as the start of the processes did."""
 
-PATIENCE: Final = 60.0
+SETTLE_TIMEOUT: Final = 60.0
 """Seconds that a slow machine may take beyond the slots themselves; then the verdict is on what is there."""
 
 AFTER: Final = 1.5
@@ -70,7 +70,7 @@ READ: Final = 0.2
 NOTE: Final = 1.0
 """Seconds between two looks at which version fires."""
 
-GRACE: Final = 10.0
+TORTURE_GRACE: Final = 10.0
 
 
 class TortureSettings(NamedTuple):
@@ -232,7 +232,7 @@ class Torture:
         began = self._clock.boot()
         for name in self._names:
             self._start(name)
-        self._until(lambda: all(self._is_ready(name) for name in self._names), self._clock.boot() + PATIENCE)
+        self._until(lambda: all(self._is_ready(name) for name in self._names), self._clock.boot() + SETTLE_TIMEOUT)
         self._begin(registered(self._clock.boot() - began) if self.settings.scheduler else BEFORE)
         try:
             return self._play()
@@ -241,12 +241,14 @@ class Torture:
 
     def _play(self) -> TortureResult:
         last = self._begun + self.settings.seconds
-        self._until(lambda: self._clock.boot() >= last and not self._faults.left, last + PATIENCE)
+        self._until(lambda: self._clock.boot() >= last and not self._faults.left, last + SETTLE_TIMEOUT)
         self._faults.end_all()
         self._moved = self._clock.boot()
-        while not self._settled() and self._clock.boot() < self._moved + PATIENCE:  # however slow, while it goes on
+        while (
+            not self._settled() and self._clock.boot() < self._moved + SETTLE_TIMEOUT
+        ):  # however slow, while it goes on
             self._until(self._settled, self._clock.boot() + 1)
-        self._crew.end(GRACE)
+        self._crew.end(TORTURE_GRACE)
         return self._result()
 
     def _stopped_answering(self, error: StoreUnavailable) -> str:
@@ -324,7 +326,7 @@ class Torture:
             self._look()
             if condition():
                 return
-            threading.Event().wait(LOOK)
+            threading.Event().wait(TORTURE_POLL)
 
     def _look(self) -> None:
         new = self._ledger.new()

@@ -22,7 +22,7 @@ from cronce.torture.worker import TortureTask
 if TYPE_CHECKING:
     from cronce.runtime.app import Cronce
 
-MOST: Final = 20
+MAX_OWN_JOBS: Final = 20
 """Jobs that are tortured at once, at most: each is a thread in each process."""
 
 
@@ -34,8 +34,8 @@ def tasks_of(app: str, mark: str, lease: float, slots: int, now: Instant) -> tup
     found = [name for name, instants in past.items() if instants]
     if not found:
         raise BadInput(f"{app} has no job with a slot in the past, so there is nothing to torture")
-    if len(found) > MOST:
-        raise BadInput(f"{app} has {len(found)} jobs, and at most {MOST} can be tortured at once")
+    if len(found) > MAX_OWN_JOBS:
+        raise BadInput(f"{app} has {len(found)} jobs, and at most {MAX_OWN_JOBS} can be tortured at once")
     return tuple(
         TortureTask(
             name_from(f"torture-{mark}-{name}"), job.on_lost, job.overlap, lease, job.missed, job.turns, name,

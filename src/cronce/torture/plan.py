@@ -51,7 +51,7 @@ _ONCE: Final[dict[Kind, float]] = {"deploy": 0.1, "restart": 0.4, "rollback": 0.
 GAP: Final = (1.0, 3.0)
 """Seconds from one fault to the next."""
 
-AGAIN: Final = (0.2, 2.0)
+KILL_AGAIN_AFTER: Final = (0.2, 2.0)
 """Seconds from when all are back to when all are killed again: in the middle of catching up, or right after it."""
 
 
@@ -79,7 +79,7 @@ def plan(seed: int, seconds: float, lease: float, kinds: Collection[Kind]) -> li
         fault = Fault(kind, at, lease * dice.uniform(*_LENGTHS[kind]), dice.random())
         faults.append(fault)
         if kind == "blackout":
-            at += fault.lasts + dice.uniform(*AGAIN)
+            at += fault.lasts + dice.uniform(*KILL_AGAIN_AFTER)
             faults.append(fault._replace(at=at))
         at += dice.uniform(*GAP)
     return sorted(faults, key=lambda fault: fault.at)

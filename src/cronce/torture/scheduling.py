@@ -19,7 +19,7 @@ from typing import Final
 from cronce.runtime.log import LOGGER
 from cronce.torture.worker import BUG, TortureWorker, main
 
-GRACE: Final = "1s"
+SCHEDULER_GRACE: Final = "1s"
 """Shorter than the longest bodies: some are cut short."""
 
 LABEL: Final = "torture"
@@ -47,7 +47,7 @@ class Scheduling(TortureWorker):
         for task in self.order.tasks if self.first else ():
             self.guarded(task, LIMIT + timedelta(seconds=self.order.version))
         threading.Thread(target=self._end_with, args=(told,), daemon=True).start()
-        self.cron.run(workers=self.order.workers, grace=GRACE, labels={LABEL: self.order.label})
+        self.cron.run(workers=self.order.workers, grace=SCHEDULER_GRACE, labels={LABEL: self.order.label})
 
     def _end_with(self, told: Iterator[str]) -> None:
         for _ in told:

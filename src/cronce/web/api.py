@@ -59,7 +59,7 @@ class Endpoint(NamedTuple):
 
 # --- parameters -------------------------------------------------------------------------------------------------------
 
-MOST: Final = 1_000
+MAX_PER_PAGE: Final = 1_000
 
 
 def _read(schema: Schema, text: str) -> Any:
@@ -72,8 +72,8 @@ def _read(schema: Schema, text: str) -> Any:
                 raise BadInput("it is true or false")
             return text == "true"
         case {"type": "integer"}:
-            if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= MOST):
-                raise BadInput(f"it is a number from 1 to {MOST:,}")
+            if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= MAX_PER_PAGE):
+                raise BadInput(f"it is a number from 1 to {MAX_PER_PAGE:,}")
             return int(text)
         case {"enum": [*words]} if text not in words:
             raise BadInput(f"it is one of {', '.join(words)}")
@@ -174,7 +174,7 @@ HOUR: Final = timedelta(hours=1)
 # --- what may be asked ------------------------------------------------------------------------------------------------
 
 NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}$"
-LIMIT: Final = ActionField("limit", "how many at most", {"type": "integer", "minimum": 1, "maximum": MOST})
+LIMIT: Final = ActionField("limit", "how many at most", {"type": "integer", "minimum": 1, "maximum": MAX_PER_PAGE})
 AFTER: Final = ActionField("after", "where to go on: the `next` of the answer before", TEXT)
 JOB: Final = ActionField("job", "of this job only", {"type": "string", "pattern": NAME})
 STATE: Final = ActionField("state", "in this state, or with this outcome", one_of(*WANTED))

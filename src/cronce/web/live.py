@@ -41,7 +41,7 @@ HEARTBEAT: Final = 10.0
 LASTS: Final = 25.0
 """Seconds after which a stream ends, and whoever still listens comes back."""
 
-MOST: Final = 100
+MAX_STREAMS: Final = 100
 """Streams at once."""
 
 
@@ -70,8 +70,10 @@ class Live:
 
     def listen(self) -> AsyncIterator[str]:
         """A stream of the latest news, for a while."""
-        if self._listening >= MOST:
-            raise Problem(503, f"{MOST} look on already; close a page that nobody needs", {"Retry-After": RETRY_AFTER})
+        if self._listening >= MAX_STREAMS:
+            raise Problem(
+                503, f"{MAX_STREAMS} look on already; close a page that nobody needs", {"Retry-After": RETRY_AFTER}
+            )
         self._listening += 1
         if self._looking is None or self._looking.done():
             self._latest, self._came = None, asyncio.Event()

@@ -110,7 +110,7 @@ async def on_http(request: Request, error: Exception) -> Response:
 # --- what comes with a request ----------------------------------------------------------------------------------------
 
 
-LONGEST: Final = 256 * 1024
+MAX_BODY_BYTES: Final = 256 * 1024
 """Bytes. A payload is up to 64 KB of JSON, and a form spells some of its signs as three."""
 
 FIELDS: Final = 20
@@ -159,8 +159,8 @@ async def _body(request: Request) -> bytes:
         async with asyncio.timeout(SLOW):
             async for part in request.stream():
                 body += part
-                if len(body) > LONGEST:
-                    raise Problem(413, f"a body has {LONGEST:,} bytes at most", {"Connection": "close"})
+                if len(body) > MAX_BODY_BYTES:
+                    raise Problem(413, f"a body has {MAX_BODY_BYTES:,} bytes at most", {"Connection": "close"})
     except TimeoutError:
         raise Problem(408, f"the body did not come in {SLOW:g} s", {"Connection": "close"}) from None
     return bytes(body)

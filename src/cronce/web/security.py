@@ -157,7 +157,7 @@ TRIES: Final = 10
 PER: Final = 60.0
 """So many wrong tokens from one address in so many seconds."""
 
-REMEMBERED: Final = 1_000
+CLIENTS_REMEMBERED: Final = 1_000
 
 
 class Guesses:
@@ -174,5 +174,5 @@ class Guesses:
 
     def wrong(self, address: str, now: Boot) -> None:
         self._wrong[address] = [*self._wrong.pop(address, [])[1 - TRIES :], now]
-        while len(self._wrong) > REMEMBERED:
+        while len(self._wrong) > CLIENTS_REMEMBERED:
             self._wrong.popitem(last=False)

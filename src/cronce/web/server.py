@@ -15,10 +15,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cronce.web.live import Live
 
-GRACE: Final = 1
+SHUTDOWN_GRACE: Final = 1
 """Seconds for requests that are under way when it is told to end."""
 
-MOST: Final = 500
+MAX_REQUESTS: Final = 500
 """Requests and connections at once."""
 
 SLOW: Final = 10.0
@@ -46,8 +46,8 @@ class PageServer(Server):
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=MOST,
-            timeout_graceful_shutdown=GRACE,
+            limit_concurrency=MAX_REQUESTS,
+            timeout_graceful_shutdown=SHUTDOWN_GRACE,
         )
         super().__init__(config)
         self._live: Live = app.state.live

@@ -41,7 +41,7 @@ T = TypeVar("T")
 READERS: Final = 8
 """Threads that read at once: as many as a store has lines."""
 
-PATIENCE: Final = 10.0
+STORE_TIMEOUT: Final = 10.0
 """Seconds after which a page says that the store does not answer."""
 
 CAME: Final = "cronce_came"
@@ -148,9 +148,9 @@ class Site:
     async def do(self, work: Callable[[], T]) -> T:
         waiting = asyncio.get_running_loop().run_in_executor(self._readers, work)
         try:
-            return await asyncio.wait_for(waiting, PATIENCE)
+            return await asyncio.wait_for(waiting, STORE_TIMEOUT)
         except TimeoutError:
-            raise StoreUnavailable(f"{self.place} has not answered for {PATIENCE:g} s") from None
+            raise StoreUnavailable(f"{self.place} has not answered for {STORE_TIMEOUT:g} s") from None
 
     def close(self) -> None:
         """Hang up; the next who asks opens another line."""

@@ -877,7 +877,7 @@ def test_policies_for_a_job_that_there_is_not_are_said(
     def said() -> list[str]:
         return [message for message in caplog.messages if message.startswith("jobs= names")]
 
-    monkeypatch.setattr(protection, "LOOK", 1.0)
+    monkeypatch.setattr(protection, "TAKEOVER_POLL", 1.0)
     monkeypatch.setattr(protection.Protection, "_tell_awaited", waits)
     scheduler = BackgroundScheduler(timezone=UTC, job_defaults={"misfire_grace_time": None})
     if is_started:

@@ -9,7 +9,7 @@ import pytest
 
 from cronce.model import ABSENT, Instant, Mark, Write, alert_cell
 from cronce.monitor.alerts import Kind
-from cronce.monitor.watch import AT_ONCE
+from cronce.monitor.watch import BY_ONE_LOOK
 from cronce.protocol.notices import Alert, Delivery, encode_notice
 from cronce.web.pages.incidents import told_of
 from tests.web.house import Browser, Busy
@@ -68,7 +68,7 @@ def test_every_alert_has_a_card_also_when_it_is_over() -> None:
     for one in alerts:
         page = paper(Browser(town.app), f"/alerts/{quote(one.id)}")
         assert one.id in page.text
-        assert ("It is over" in page.text) == bool(one.cleared or one.kind in AT_ONCE)
+        assert ("It is over" in page.text) == bool(one.cleared or one.kind in BY_ONE_LOOK)
     assert "No scheduler is alive" in paper(Browser(town.app), "/alerts/lost/billing").text
     assert Browser(town.app).get("/alerts/nothing/there").status_code == 404
     assert Browser(town.app).get("/alerts/<b>").status_code == 404

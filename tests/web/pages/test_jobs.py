@@ -72,7 +72,7 @@ def test_what_jobs_cannot_be_asked_for_is_said(visitor: Browser, query: str) -> 
 
 
 def test_a_long_list_of_jobs_comes_part_by_part(monkeypatch: pytest.MonkeyPatch, visitor: Browser) -> None:
-    monkeypatch.setattr("cronce.web.pages.jobs.AT_ONCE", 4)
+    monkeypatch.setattr("cronce.web.pages.jobs.JOBS_PER_PAGE", 4)
     seen, way = [], "/jobs?sort=name"
     while way:
         one = paper(visitor, way)

@@ -43,7 +43,7 @@ from cronce.runtime.steps import Nap, sleep
 from cronce.runtime.stored_jobs import Carried
 from cronce.schedule import At, Cron, Every, Schedule
 from cronce.schedule.instant import SECOND
-from cronce.schedule.schedules import MOST
+from cronce.schedule.schedules import MAX_INSTANTS
 
 App = Any
 """Celery has no types of its own."""
@@ -57,13 +57,13 @@ SLOT: Final = "cronce_slot"
 SENDERS: Final = 8
 """Threads that send at most; Celery has ten connections for them, unless broker_pool_limit says otherwise."""
 
-LOOK: Final = 5.0
+ENTRIES_POLL: Final = 5.0
 """Seconds between two looks whether the entries changed."""
 
 PAUSE: Final = 1.0
 """Seconds until a broker that did not answer is tried again."""
 
-GRACE: Final = 10.0
+BEAT_GRACE: Final = 10.0
 """Seconds that messages have to be sent when beat is told to stop."""
 
 BEFORE: Final = timedelta(minutes=1)
@@ -113,7 +113,7 @@ class OncePerSlot:
             self._carry()
         if self._running is None:
             self._start()
-        return min(self.max_interval, LOOK)
+        return min(self.max_interval, ENTRIES_POLL)
 
     def close(self) -> None:
         """Celery calls it in its signal handler, and once more at the end."""
@@ -136,7 +136,9 @@ class OncePerSlot:
             self._is_silent("the store", error)
             return
         self._answers("the store")
-        self._running = Running(keeper, lambda: self._book, SchedulerSettings(workers=SENDERS), grace=GRACE).start()
+        self._running = Running(
+            keeper, lambda: self._book, SchedulerSettings(workers=SENDERS), grace=BEAT_GRACE
+        ).start()
 
     def _carry(self) -> None:
         """What cannot be given slots is not sent: it is said, once, and keeps none of the others from it."""
@@ -353,10 +355,10 @@ def _listed(schedule: Any, year: int) -> At:
     at, end = datetime(year, 1, 1, tzinfo=UTC) - BEFORE, datetime(year + 2, 1, 1, tzinfo=UTC)
     found: list[datetime] = []
     while (upcoming := _after(asked, at)) < end:
-        if upcoming <= at or len(found) == MOST:
+        if upcoming <= at or len(found) == MAX_INSTANTS:
             raise BadSchedule(
                 f"{schedule!r:.80} does not go on after {at}" if upcoming <= at else
-                f"{schedule!r:.80} has more than {MOST:,} slots in two years; say it with crontab or a timedelta"
+                f"{schedule!r:.80} has more than {MAX_INSTANTS:,} slots in two years; use crontab or a timedelta"
             )  # fmt: skip
         found.append(at := upcoming)
     if not found:

@@ -20,7 +20,7 @@ from cronce.schedule import format_duration
 from cronce.schedule.describe import describe
 from cronce.stores import mask_all
 
-MOST: Final = 100
+RUNS_PER_PAGE: Final = 100
 """Runs on a page."""
 
 Row = Sequence[str]
@@ -95,7 +95,7 @@ class RunPage(AdminPage):
         desk = cron.at_work().desk
         if job is not None:
             refuse_unknown(job, desk.do(job_names()))
-        return [_run_row(one) for one in desk.do(runs(job, None, MOST))]
+        return [_run_row(one) for one in desk.do(runs(job, None, RUNS_PER_PAGE))]
 
 
 def _run_row(one: RunSeen) -> Row:

@@ -22,7 +22,7 @@ from cronce.runtime.scheduling.roster import chunks
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple
 
-AT_ONCE: Final = 100
+ADOPTED_PER_CALL: Final = 100
 
 
 class Adoption(NamedTuple):
@@ -79,7 +79,7 @@ def _adoption(target: Target, steps: Iterable[EffectSeen]) -> Adoption | None:
 
 def _without_known(adoptions: Sequence[Adoption]) -> Flow[list[Adoption]]:
     seen: list[Adoption] = []
-    for part in chunks(adoptions, AT_ONCE):
+    for part in chunks(adoptions, ADOPTED_PER_CALL):
         loaded = yield from load([one.target.cell for one in part])
         found = yield from look_at([cell for cell in loaded.cells if cell.version], loaded.now)
         known = {one.cell.key: one.state for one in found}
@@ -94,7 +94,7 @@ def _known(one: Adoption, state: EffectState) -> Adoption:
 def adopt(operator: Operator, adoptions: Sequence[Adoption]) -> Flow[None]:
     """Put them on record. Each is begun and ended at once; one that is begun and not ended is in doubt, and safe."""
     ledger = operator.ledger
-    for part in chunks([one for one in adoptions if not one.hindrance], AT_ONCE):
+    for part in chunks([one for one in adoptions if not one.hindrance], ADOPTED_PER_CALL):
         begins = [Begin(one.target.cell, ledger.nonce(), keep=one.target.keep, sent=one.step.name) for one in part]
         _, begun = yield from ledger.exchange_effects((), begins)
         granted = [(one, each.answer) for one, each in zip(part, begun, strict=True) if isinstance(each.answer, Grant)]

@@ -31,7 +31,7 @@ from cronce.stores.base import Store
 SWEPT: Final = 1000
 """At one key of so many, whoever has done it looks for those that are known for long enough."""
 
-PATIENCE: Final = 10.0
+BEGUN_TIMEOUT: Final = 10.0
 """Seconds for which a store that does not answer is asked whether the key was begun."""
 
 P = ParamSpec("P")
@@ -49,7 +49,7 @@ class UnderKey:
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
-        self._patient_until = keeper.desk.clock.boot() + PATIENCE
+        self._patient_until = keeper.desk.clock.boot() + BEGUN_TIMEOUT
         self._lease: Lease | None = None
         self._body: Body | None = None
         run = current_run()

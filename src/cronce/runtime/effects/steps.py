@@ -54,7 +54,7 @@ from cronce.value import NamedTuple
 
 T = TypeVar("T")
 
-AT_ONCE: Final = 100
+STEPS_PER_CALL: Final = 100
 """How many steps are begun, and said to be done, in one call of the store."""
 
 UNSAID: Final = 1.0
@@ -208,7 +208,7 @@ class _Batches:
         results: list[Any] = []
         left = iter(targets)
         try:
-            while batch := list(islice(left, AT_ONCE)):
+            while batch := list(islice(left, STEPS_PER_CALL)):
                 self._under.check()
                 begun = yield from self._begin([self._under.begin(target) for target, _ in batch])
                 results += yield from self._do(batch, begun)

@@ -35,7 +35,7 @@ from typing import Final, Protocol
 from cronce.clock import Clock
 from cronce.runtime.processes.output import Stream, Tail
 from cronce.runtime.processes.process_group import (
-    LOOK,
+    BOOT_CLOCK_POLL,
     NOWHERE,
     PROBE,
     FileAction,
@@ -100,7 +100,7 @@ class BackgroundChild:
     block, is woken by other threads, by the child's end, and now and then by nothing at all, since what is thrown into
     a thread arrives when it next runs Python."""
 
-    longest = LOOK
+    longest = BOOT_CLOCK_POLL
     """Seconds to wait at most."""
     stdin: Sequence[FileAction] = NOWHERE[:1]
     """Who reads from a terminal in the background is stopped for ever."""

@@ -92,7 +92,9 @@ def hold_standard_streams() -> None:
 
 # --- a group that runs ----------------------------------------------------------------------------------------------
 
-LOOK: Final = 1.0  # poll's timeout stands still in suspend, the boot clock does not: look again at least this often
+BOOT_CLOCK_POLL: Final = (
+    1.0  # poll's timeout stands still in suspend, the boot clock does not: look again at least this often
+)
 PROBE: Final = 0.02  # how often to look whether the rest of a group is gone: nobody tells us
 
 
@@ -123,7 +125,7 @@ def ready(interest: Mapping[int, int], seconds: float) -> set[int]:
     poller = select.poll()
     for fd, events in interest.items():
         poller.register(fd, events)
-    limit = None if seconds == math.inf else max(0, math.ceil(min(seconds, LOOK) * 1_000))
+    limit = None if seconds == math.inf else max(0, math.ceil(min(seconds, BOOT_CLOCK_POLL) * 1_000))
     return {fd for fd, _ in poller.poll(limit)}
 
 
@@ -259,7 +261,7 @@ def _watch(pipe: int, clock: Clock, grace: float) -> None:
 
 
 def _next_look(guarded: Guarded, clock: Clock) -> float:
-    return min(min(guarded.values()) - clock.boot(), LOOK) if guarded else math.inf
+    return min(min(guarded.values()) - clock.boot(), BOOT_CLOCK_POLL) if guarded else math.inf
 
 
 def _heed(record: tuple[Any, ...], guarded: Guarded) -> None:

@@ -34,10 +34,10 @@ from cronce.runtime.jobs import Edit
 from cronce.runtime.ledger import Ledger
 from cronce.runtime.scheduling.roster import Roster, chunks
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
-from cronce.runtime.scheduling.waitlist import AT_ONCE, Candidate, Waitlist, job_of
+from cronce.runtime.scheduling.waitlist import CLAIMS_PER_SWAP, Candidate, Waitlist, job_of
 from cronce.schedule import due
 from cronce.schedule.agenda import Agenda
-from cronce.schedule.slots import CAP, GRACE, Due, Span
+from cronce.schedule.slots import CAP, MISSED_GRACE, Due, Span
 from cronce.stores.base import Page, Position, Scan
 from cronce.value import NamedTuple
 
@@ -185,7 +185,7 @@ class DueSlots:
         if wants_all(self._jobs.job(name).missed):
             return floor
         before = self._roster.looked_after(name) or self._desk.do(newest_run(self._ledger, name)) or floor
-        return max(floor, min(before - GRACE, latest - timedelta(seconds=1)))
+        return max(floor, min(before - MISSED_GRACE, latest - timedelta(seconds=1)))
 
     # --- standing in line ---
 
@@ -196,7 +196,9 @@ class DueSlots:
         self._try_missed(gaps, now)
         for gap in gaps:
             self._agenda.skip_to(gap.job.name, now)
-        for _ in range(min(len(self._due), AT_ONCE)):  # of many, the first need not wait for the last to stand in line
+        for _ in range(
+            min(len(self._due), CLAIMS_PER_SWAP)
+        ):  # of many, the first need not wait for the last to stand in line
             name, at = self._due.popleft()
             if name in self._jobs:
                 self._stand(Slot(name, at), now)

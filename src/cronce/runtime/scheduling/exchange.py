@@ -37,8 +37,8 @@ from cronce.runtime.log import LOGGER
 from cronce.runtime.prevented import is_prevented
 from cronce.runtime.run import Current
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
-from cronce.runtime.scheduling.settings import IDLE_LOOK, LOOK, SchedulerSettings
-from cronce.runtime.scheduling.waitlist import AT_ONCE, MOMENT, Candidate, Waitlist
+from cronce.runtime.scheduling.settings import IDLE_LOOK, SCHEDULER_POLL, SchedulerSettings
+from cronce.runtime.scheduling.waitlist import CLAIMS_PER_SWAP, MOMENT, Candidate, Waitlist
 from cronce.value import NamedTuple
 
 PUT_OFF: Final = 0.1
@@ -218,7 +218,7 @@ class Exchange:
 
     @property
     def _free(self) -> int:
-        return self._settings.workers - len(self._runs) if self._settings.works else AT_ONCE
+        return self._settings.workers - len(self._runs) if self._settings.works else CLAIMS_PER_SWAP
 
     def write_down(self) -> None:
         """The store did not answer: what has ended is written down here."""
@@ -313,9 +313,9 @@ class Exchange:
             case Queued(True) | Busy():
                 self._line.found_busy(candidate.slot.job, now)
                 if isinstance(answer, Busy) and not candidate.known:  # it is on record nowhere, so no look finds it
-                    self._line.put_off(candidate, now + LOOK)
-            case Paused() if now - candidate.due < 2 * LOOK:  # by facts up to a look old: it may be resumed
-                self._line.put_off(candidate, now + LOOK)
+                    self._line.put_off(candidate, now + SCHEDULER_POLL)
+            case Paused() if now - candidate.due < 2 * SCHEDULER_POLL:  # by facts up to a look old: it may be resumed
+                self._line.put_off(candidate, now + SCHEDULER_POLL)
             case Superseded():
                 self._superseded(candidate, now)
             case Held() | Closed():
@@ -324,9 +324,9 @@ class Exchange:
 
     def _superseded(self, candidate: Candidate, now: Instant) -> None:
         """By facts that may be old: it may be ours in a moment."""
-        if now - candidate.due < 4 * LOOK:
+        if now - candidate.due < 4 * SCHEDULER_POLL:
             self._ledger.know.forget_job(candidate.slot.job)
-            self._line.put_off(candidate, now + LOOK)
+            self._line.put_off(candidate, now + SCHEDULER_POLL)
         else:
             self._warn(candidate.slot.job, "is fired by another version of it, which another process carries")
 

@@ -36,7 +36,7 @@ AWAKE: Final = 1.0
 Python runs handlers nowhere else."""
 
 LEAVING: Final = 3.0
-AGAIN: Final = 0.2
+LEAVE_RETRY: Final = 0.2
 """Seconds for which a process that ends tries to say so, and between two tries."""
 
 LAST: Final = 5.0
@@ -286,7 +286,7 @@ class Scheduler:
             with suppress(StoreError):
                 self.engine.leave()
                 return
-            self._gone.wait(AGAIN)
+            self._gone.wait(LEAVE_RETRY)
 
     def _stepped(self) -> float:
         try:

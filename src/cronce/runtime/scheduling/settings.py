@@ -14,7 +14,7 @@ Role = Literal["both", "schedule", "work"]
 
 MOST_WORKERS: Final = 10_000
 
-LOOK: Final = timedelta(seconds=1.4)
+SCHEDULER_POLL: Final = timedelta(seconds=1.4)
 """Between two looks. Two calls each, and the beat: less than two calls a second, and a change is seen within two."""
 
 IDLE_LOOK: Final = timedelta(seconds=10)
@@ -43,7 +43,7 @@ class SchedulerSettings(NamedTuple):
 
 
 class Pace(NamedTuple):
-    look: timedelta = LOOK
+    look: timedelta = SCHEDULER_POLL
     idle: timedelta = IDLE_LOOK
     beat: timedelta = BEAT
 

@@ -20,7 +20,7 @@ from cronce.value import NamedTuple
 MOMENT: Final = timedelta(milliseconds=60)
 """When the second in the order tries: after the first had time to, and before anybody minds."""
 
-AT_ONCE: Final = 250
+CLAIMS_PER_SWAP: Final = 250
 """Claims in one swap: more would make the first of them wait for the last."""
 
 BUSY: Final = timedelta(seconds=1)
@@ -126,8 +126,8 @@ class Waitlist:
         """The first ones, as many as there are workers. A slot that would wait for a turn of its job, and cannot have
         one yet, does not ask: `taken` says how many turns of a job runs of this process have. One that is too late to
         start needs no worker: it is put on record."""
-        late = list(islice(self._too_late(now), AT_ONCE))
-        most = min(most, AT_ONCE - len(late))
+        late = list(islice(self._too_late(now), CLAIMS_PER_SWAP))
+        most = min(most, CLAIMS_PER_SWAP - len(late))
         turns = list(islice(self._with_a_turn(now, taken), max(most, 0)))
         chosen = [*late, *turns]
         for candidate in chosen:

@@ -31,7 +31,7 @@ ROLLBACK_TO: Final = "ROLLBACK TO SAVEPOINT cronce_transaction"
 RELEASE: Final = "RELEASE SAVEPOINT cronce_transaction"
 
 PROBE: Final = "SELECT slot FROM cronce_effects WHERE slot = '' AND step = ''"
-LOOK: Final = """SELECT step, fence, done IS NOT NULL FROM cronce_effects
+SELECT_STEPS: Final = """SELECT step, fence, done IS NOT NULL FROM cronce_effects
     WHERE (slot = :slot AND step = '') OR (slot = :of AND step = :step)"""
 READ: Final = "SELECT fence, done IS NOT NULL FROM cronce_effects WHERE slot = :slot AND step = ''"
 DONE: Final = "UPDATE cronce_effects SET done = {now} WHERE slot = :slot AND step = ''"

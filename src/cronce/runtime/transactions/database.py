@@ -178,7 +178,7 @@ def read_database(value: object, store: str = "") -> Database:
 
 # --- what a job may declare by `transaction=`; nothing is opened here -------------------------------------------------
 
-PATIENCE: Final = WAIT + 5
+USER_DATABASE_TIMEOUT: Final = WAIT + 5
 """Seconds for an answer of a server, which itself waits for a lock."""
 
 ACCEPTED: Final = (
@@ -254,7 +254,7 @@ def _postgresql(url: str) -> Source:
     place = locate(url)
     if place.schema != "public":
         raise BadPolicy(f"transaction={mask(url)!r}: for a schema write ?options=-csearch_path%3D{place.schema}")
-    return mask(url), lambda: dial(place._replace(patience=PATIENCE))
+    return mask(url), lambda: dial(place._replace(patience=USER_DATABASE_TIMEOUT))
 
 
 def _mysql(url: str) -> Source:
@@ -275,8 +275,8 @@ def _mysql(url: str) -> Source:
             charset="utf8mb4",
             autocommit=True,
             connect_timeout=place.timeout,
-            read_timeout=PATIENCE,
-            write_timeout=PATIENCE,
+            read_timeout=USER_DATABASE_TIMEOUT,
+            write_timeout=USER_DATABASE_TIMEOUT,
             ssl=tls(place),
         )
 

@@ -58,10 +58,21 @@ from typing import Final
 
 from cronce.errors import AlreadyDone, BadInput, CronceError, LeaseLost
 from cronce.model import Fence, Instant, spell
-from cronce.runtime.transactions.connection import LOOK, PROBE, PURGE, RELEASE, Driver, T, Talk, leave, limit, undo
+from cronce.runtime.transactions.connection import (
+    PROBE,
+    PURGE,
+    RELEASE,
+    SELECT_STEPS,
+    Driver,
+    T,
+    Talk,
+    leave,
+    limit,
+    undo,
+)
 from cronce.value import NamedTuple
 
-LONGEST: Final = 1000
+MAX_STEP_BYTES: Final = 1000
 """Bytes of a step's name; MySQL has room for 3,072 in an index."""
 
 
@@ -141,7 +152,7 @@ def settled(driver: Driver, key: str, committed: Committed) -> Talk[FencingRow]:
 
 
 def look(driver: Driver, key: str, committed: Committed) -> Talk[FencingRow]:
-    rows = yield from driver.ask(LOOK, slot=key, of=committed.of, step=committed.step)
+    rows = yield from driver.ask(SELECT_STEPS, slot=key, of=committed.of, step=committed.step)
     steps = {_text(name): (_text(fence), bool(done)) for name, fence, done in rows}
     fence, done = steps.pop("", ("", False))
     step_fence, _ = steps.get(committed.step, ("", True))
@@ -171,8 +182,8 @@ class Elsewhere(BadInput):
 
 
 def check_step(step: str) -> None:
-    if not isinstance(step, str) or "\0" in step or len(step.encode(errors="replace")) > LONGEST:
-        raise BadInput(f"step={step!r:.60} cannot be the name of a step: give a text of at most {LONGEST} bytes")
+    if not isinstance(step, str) or "\0" in step or len(step.encode(errors="replace")) > MAX_STEP_BYTES:
+        raise BadInput(f"step={step!r:.60} cannot be the name of a step: give a text of at most {MAX_STEP_BYTES} bytes")
 
 
 def open_joint(driver: Driver) -> Talk[None]:

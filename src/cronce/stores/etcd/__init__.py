@@ -87,7 +87,7 @@ BYTES: Final = 1_000_000
 
 READS: Final = 2000
 
-REMEMBERED: Final = 10_000
+CELLS_REMEMBERED: Final = 10_000
 """Cells that a process remembers, without their values; when there are more it begins anew."""
 
 
@@ -244,7 +244,7 @@ class EtcdStore:
         return None if self._life is None else EtcdCells(self._life, keys, cells, sure=False)
 
     def _remember(self, keys: Iterable[str], cells: dict[str, Kept]) -> None:
-        if len(self._remembered) > REMEMBERED:
+        if len(self._remembered) > CELLS_REMEMBERED:
             self._remembered = {}
         for key in keys:
             self._remembered.pop(key, None)

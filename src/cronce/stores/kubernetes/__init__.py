@@ -75,10 +75,10 @@ NOT_KEPT: Final = {
 }
 """By the first word of a key: what there is no room for."""
 
-AT_ONCE: Final = 1.0
+LIST_CACHE_SECONDS: Final = 1.0
 """Seconds for which a list of all Leases answers what is read in one block."""
 
-REMEMBERED: Final = 1000
+LEASES_REMEMBERED: Final = 1000
 """Leases that a process remembers; when there are more it begins anew."""
 
 
@@ -296,7 +296,7 @@ class KubernetesStore:
         return until
 
     def _take_in(self, home: LeaseOfCell, lease: Json) -> LeaseCells:
-        if len(self._sighted) > REMEMBERED:
+        if len(self._sighted) > LEASES_REMEMBERED:
             self._remembered, self._sighted = {}, {}
         revision = lease["metadata"]["resourceVersion"]
         sighted = self._sighted.get(home)
@@ -336,7 +336,7 @@ class KubernetesStore:
         else:
             found[STORE] = self._look(deadline)
         if block.inside:
-            block.shelves, block.until = found, began + AT_ONCE
+            block.shelves, block.until = found, began + LIST_CACHE_SECONDS
         return found
 
     def _listed(self, deadline: Boot) -> Iterator[LeaseCells]:

@@ -30,7 +30,16 @@ from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, to_us
 from cronce.stores import sql
 from cronce.stores.base import By, Loaded, Page, Scan, Swapped, closed_on_error, first_page, judge, life_of, loaded, us
 from cronce.stores.checks import Check
-from cronce.stores.mysql.schema import LONGEST, NOW, SELECT_META, TABLES, MySqlState, prepare, read_state, replace_life
+from cronce.stores.mysql.schema import (
+    MAX_KEY_BYTES,
+    NOW,
+    SELECT_META,
+    TABLES,
+    MySqlState,
+    prepare,
+    read_state,
+    replace_life,
+)
 from cronce.stores.mysql.server import MySqlAddress, MySqlConnection, Problem, checks, explained, locate, tls
 from cronce.stores.pool import ConnectionPool
 from cronce.value import NamedTuple
@@ -232,8 +241,8 @@ def named(wanted: Iterable[tuple[str, int]]) -> str:
     """Keys and versions as `WANTED` reads them."""
     pairs = list(wanted)
     for key, _ in pairs:
-        if len(key) * 4 > LONGEST and (size := len(key.encode(errors="surrogatepass"))) > LONGEST:
-            raise BadInput(f"a key has at most {LONGEST} bytes here, not {size}: {key[:60]!r}…")
+        if len(key) * 4 > MAX_KEY_BYTES and (size := len(key.encode(errors="surrogatepass"))) > MAX_KEY_BYTES:
+            raise BadInput(f"a key has at most {MAX_KEY_BYTES} bytes here, not {size}: {key[:60]!r}…")
     return _encode(pairs)
 
 

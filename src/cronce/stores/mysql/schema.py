@@ -14,7 +14,7 @@ from cronce.stores.base import first_life, next_life
 from cronce.stores.mysql.server import NO_SUCH_TABLE, MySqlAddress, MySqlConnection, Problem, code_of, is_on
 from cronce.value import NamedTuple
 
-LONGEST: Final = 1000
+MAX_KEY_BYTES: Final = 1000
 """Bytes of a key. InnoDB has room for 3,072 in an index, where a key stands beside a mark and an instant."""
 
 # --- the tables -----------------------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ SIZE: Final = """
     LEFT JOIN LATERAL (SELECT pg_relation_size(c.oid) / current_setting('block_size')::bigint AS now) AS pages ON true
 """
 
-MOST: Final = 1_000_000
+MAX_WRITES_PER_STATEMENT: Final = 1_000_000
 """Writes that go in one statement, unless the server cancels it."""
 
 BEGIN: Final = "SELECT {schema}.cronce_begin(%s, %s, %s, %s)"
@@ -127,7 +127,7 @@ class PostgresStore:
         self.place: Final = place
         self._lock = threading.Lock()
         self._known = (0, 0)
-        self._most = MOST
+        self._most = MAX_WRITES_PER_STATEMENT
         self._said = cache(partial(place.say, bound=True))
         self._told = cache(lambda statement: place.say(statement).encode())
         self._patience_ms = place.patience_ms
@@ -195,7 +195,7 @@ class PostgresStore:
         self._pool.close()
 
     def checks(self) -> Iterator[Check]:
-        (look,) = self.ask(LOOK, [])
+        (look,) = self.ask(SELECT_SETTINGS, [])
         major, version, fsync, full_pages, commit, standbys, replicas, idle, autovacuum, schemas, limit = look
         yield _version(major, version)
         yield _durable(fsync, full_pages, commit)
@@ -346,7 +346,7 @@ class Channel:
 OLDEST: Final = 13
 """The oldest PostgreSQL that the statements are known to work on."""
 
-LOOK: Final = """
+SELECT_SETTINGS: Final = """
     SELECT current_setting('server_version_num')::integer / 10000, current_setting('server_version'),
            current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
            current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),

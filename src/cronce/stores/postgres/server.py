@@ -41,7 +41,7 @@ except ImportError as missing:
 SCHEMA: Final = 1
 """The version of what schema.sql makes. An older one is brought up to it, a newer one refused."""
 
-PATIENCE: Final = 5.0
+ANSWER_TIMEOUT: Final = 5.0
 PATIENCE_TO_CONNECT: Final = 2
 """Seconds. PostgreSQL's own library never waits less for a connection."""
 
@@ -148,7 +148,7 @@ def locate(url: str) -> PostgresAddress:
         raise BadInput(_unreadable(url, str(error))) from None
     if not str(given.get("port", "")).replace(",", "").isdigit() and "port" in given:
         raise BadInput(_unreadable(url, ""))
-    patience = seconds(mask(url), ours["timeout"]) if "timeout" in ours else PATIENCE
+    patience = seconds(mask(url), ours["timeout"]) if "timeout" in ours else ANSWER_TIMEOUT
     hosts = str(given.get("host") or given.get("hostaddr") or "").count(",") + 1
     given.setdefault("connect_timeout", max(PATIENCE_TO_CONNECT, ceil(patience / hosts)))
     given.setdefault("fallback_application_name", "cronce")
@@ -198,7 +198,7 @@ class NoAnswer(psycopg.OperationalError):
 class PostgresConnection(psycopg.Connection[Any]):
     """One connection. Whoever asks over it waits for an answer as long as `patience` says, and no longer."""
 
-    patience: float = PATIENCE
+    patience: float = ANSWER_TIMEOUT
     server: PostgresServer
 
     def wait(self, gen: Any, *_: Any, **__: Any) -> Any:

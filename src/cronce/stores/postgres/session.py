@@ -28,7 +28,7 @@ from cronce.stores.postgres.server import PostgresAddress, dial, explained, loca
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-PATIENCE: Final = 5.0
+SESSION_TIMEOUT: Final = 5.0
 """Seconds. Longer than this no question waits for its answer, whatever ?timeout says."""
 
 GONE: Final = 30
@@ -87,7 +87,7 @@ class AdvisorySession:
         """Why its locks are gone, or cannot be shown to be held; "" while they are."""
         self.proven: Boot = 0.0
         """When a question began that was answered: the locks were held then."""
-        self._place = place._replace(conninfo=_dressed(place, holder), patience=min(place.patience, PATIENCE))
+        self._place = place._replace(conninfo=_dressed(place, holder), patience=min(place.patience, SESSION_TIMEOUT))
         self._boot = SystemClock().boot
         self._line = dial(self._place)
         with closed_on_error(self):

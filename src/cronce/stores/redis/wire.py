@@ -21,7 +21,7 @@ from cronce.value import NamedTuple
 BATCH: Final = 1000
 """Groups that one call of the script judges at most: while it does, the server does nothing else."""
 
-MOST: Final = 3000
+MAX_WRITES_PER_CALL: Final = 3000
 """Writes in one call at most: what Lua hands to Redis at once has to fit on its stack."""
 
 BASE: Final = 1 << 50
@@ -44,7 +44,7 @@ FEW: Final = 4
 """Up to so many are handled one by one, more of them column by column."""
 
 MICROSECOND: Final = timedelta(microseconds=1)
-LONGEST: Final = timedelta(days=36_525)
+LONGEST_TTL: Final = timedelta(days=36_525)
 """A ttl, so that no sum with it is more than a number of Lua holds."""
 
 
@@ -57,9 +57,11 @@ def in_batches(writes: Sequence[Write]) -> Iterator[Sequence[Write]]:
     begins = [place for place, (last, group) in enumerate(pairwise(numbers), 1) if group is None or group != last]
     start, count = 0, 0
     for begin, end in pairwise((0, *begins, len(writes))):
-        if end - begin > MOST:
-            raise BadInput(f"a group of {end - begin:,} writes; at most {MOST:,} can land together on Redis")
-        if count == BATCH or end - start > MOST:
+        if end - begin > MAX_WRITES_PER_CALL:
+            raise BadInput(
+                f"a group of {end - begin:,} writes; at most {MAX_WRITES_PER_CALL:,} can land together on Redis"
+            )
+        if count == BATCH or end - start > MAX_WRITES_PER_CALL:
             yield writes[start:begin]
             start, count = begin, 0
         count += 1
@@ -110,8 +112,8 @@ def in_range() -> Iterator[None]:
 
 @lru_cache(maxsize=64)
 def _shape(mark: Mark, grant: bool, ttl: timedelta | None, start: int, end: Instant | None) -> bytes:
-    if ttl is not None and not timedelta(0) <= ttl <= LONGEST:
-        raise BadInput(f"a ttl of {ttl} is not one that Redis keeps: from 0 to {LONGEST.days:,} days")
+    if ttl is not None and not timedelta(0) <= ttl <= LONGEST_TTL:
+        raise BadInput(f"a ttl of {ttl} is not one that Redis keeps: from 0 to {LONGEST_TTL.days:,} days")
     span = 0 if ttl is None else ttl // MICROSECOND + 1
     return SHAPE(mark, grant, span, start, _number(end))
 

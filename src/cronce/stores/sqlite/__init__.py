@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 
 TRAITS: Final = Traits("sqlite", survives_failover=False, notifies=True, own_clock=True, step=timedelta(milliseconds=1))
 
-PATIENCE: Final = timedelta(seconds=10)
+FILE_LOCK_TIMEOUT: Final = timedelta(seconds=10)
 """How long a call waits for a lock that another process holds; a transaction holds it for one flush to disk."""
 
 WATCH: Final = 0.05
@@ -102,7 +102,7 @@ class SqliteStore:
         self,
         path: str | os.PathLike[str],
         *,
-        timeout: timedelta = PATIENCE,
+        timeout: timedelta = FILE_LOCK_TIMEOUT,
         adopt: bool = False,
         mount_table: str | None = None,
     ) -> None:
@@ -380,7 +380,7 @@ def _named(url: str) -> tuple[str, timedelta]:
     if scheme_of(url) != "sqlite" or not rest.startswith("///"):
         raise BadInput(f"{mask(url)!r}: write sqlite:///relative.db, or sqlite:////absolute/path.db with four slashes")
     path, _, query = rest[3:].partition("?")
-    timeout = _patience(url, query) if query else PATIENCE
+    timeout = _patience(url, query) if query else FILE_LOCK_TIMEOUT
     if "%" in path:
         from urllib.parse import unquote  # noqa: PLC0415  as below
 
@@ -390,7 +390,7 @@ def _named(url: str) -> tuple[str, timedelta]:
 
 def _patience(url: str, query: str) -> timedelta:
     timeout = options(mask(url), query, ["timeout"]).get("timeout")
-    return PATIENCE if timeout is None else timedelta(seconds=seconds(mask(url), timeout))
+    return FILE_LOCK_TIMEOUT if timeout is None else timedelta(seconds=seconds(mask(url), timeout))
 
 
 def init(url: str) -> Epoch:
@@ -412,7 +412,9 @@ def adopt(url: str) -> Epoch:
     return adopt_file(path, timeout=timeout)
 
 
-def adopt_file(path: str | os.PathLike[str], *, timeout: timedelta = PATIENCE, mount_table: str | None = None) -> Epoch:
+def adopt_file(
+    path: str | os.PathLike[str], *, timeout: timedelta = FILE_LOCK_TIMEOUT, mount_table: str | None = None
+) -> Epoch:
     """Accept a copy, or a file on a network file system, as the store from now on; the life that begins with it.
 
     A copy may be behind its original, so what is open in it counts as unknown. On a network file system there may be no

@@ -31,7 +31,7 @@ from cronce.web.plot import duration_svg, throughput_svg
 from cronce.web.site import PageFrame, Shown, missing, open_alerts, path, root_of, site_of
 from cronce.web.timeline import picture
 
-AT_ONCE: Final = 50
+JOBS_PER_PAGE: Final = 50
 SPARKS: Final = 12
 """Of so many runs of a job the outcomes are shown."""
 
@@ -75,7 +75,7 @@ def jobs_page(request: Request) -> Flow[Shown]:
     served = yield from carried()
     names, stopped = yield from _wanted(asked, index, now, served)
     start = _start(asked, names)
-    part = names[start : start + AT_ONCE]
+    part = names[start : start + JOBS_PER_PAGE]
     now, lines = yield from lines_alone(part)
     rows: list[Shown] = []
     for line in lines:
@@ -87,7 +87,7 @@ def jobs_page(request: Request) -> Flow[Shown]:
         "found": len(names),
         "stopped": stopped,
         "total": len(index),
-        "next": part[-1] if start + AT_ONCE < len(names) else None,
+        "next": part[-1] if start + JOBS_PER_PAGE < len(names) else None,
         "stands": get_args(Stand),
     }
 

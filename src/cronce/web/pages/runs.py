@@ -22,7 +22,7 @@ from cronce.web.actions import ACTIONS, Action
 from cronce.web.markup import icon_of
 from cronce.web.site import Shown, missing, path, root_of, site_of
 
-AT_ONCE: Final = 50
+RUNS_SHOWN: Final = 50
 
 REMARK: Final = 500
 """Characters of it in a table: the page of the run has more."""
@@ -61,7 +61,7 @@ _UNREADABLE: Final = {"holder": "", "started": None, "took": None, "progress": N
 
 def runs_page(request: Request) -> Flow[Shown]:
     job, state, after = (request.query_params.get(name) or None for name in ("job", "state", "after"))
-    found = yield from newest_runs(job, state, after, AT_ONCE)
+    found = yield from newest_runs(job, state, after, RUNS_SHOWN)
     runs = yield from with_hosts(found.runs)
     return {
         "now": found.now,

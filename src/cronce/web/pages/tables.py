@@ -19,7 +19,7 @@ from cronce.web.site import Shown, site_of
 
 # --- effects: what is in doubt comes first, with what to say of it ----------------------------------------------------
 
-AT_ONCE: Final = 100
+ROWS_PER_PAGE: Final = 100
 
 
 def effects_table(request: Request) -> Flow[Shown]:
@@ -30,7 +30,7 @@ def effects_table(request: Request) -> Flow[Shown]:
         one = yield from effect(effect_named(what))
         found = EffectsPage((one,) if one else (), None)
     else:
-        found = yield from effects_page(what, after, AT_ONCE, everything=everything)
+        found = yield from effects_page(what, after, ROWS_PER_PAGE, everything=everything)
     return {
         "rows": [_effect_row(one) for one in found.effects],
         "next": found.next,
