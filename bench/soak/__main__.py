@@ -52,6 +52,7 @@ runs of one of the jobs. Nothing younger than an hour is deleted, so {aged} olde
   worked. Then one of them went back to the older release before a round, and came back before the next. The older
   release cannot read the records of the newer: it says *upgrade cronce*, and leaves those jobs to the other. So after
   an upgrade, roll back only while a newer process is left.
+- A server that crashes by itself is started again after the round. Crashes: {crashes}.
 - **old runs**: of those {aged}, how many are left.
 - **memory** (MB), **threads** and **files** of the scheduler that stayed up: {warm:.0f} seconds after its start, at
   half time and at the end. Memory grows with the first faults (code that is loaded, buffers that the allocator keeps);
@@ -121,7 +122,7 @@ class Standing(ExitStack):
         self.ledger = folder / "ledger"
         self.rounds: list[tuple[int, str]] = []
         self.faults: Counter[str] = Counter()
-        self.switches = 0
+        self.switches = self.crashes = 0
         self.codes: list[int] = []
         self._purges: list[subprocess.Popen[bytes]] = []
         self._versions = {"a": "old", "b": "old"}
@@ -181,6 +182,14 @@ class Standing(ExitStack):
         wait_until(lambda: any(line[0] == "up" for line in self._lines()[before:]))
         self.switches += 1
 
+    def supervise(self) -> None:
+        """A server that crashed is started again, as any supervisor does: etcd 3.5.1, which the tests have, crashes now
+        and then when a client is killed."""
+        if self.server is not None and not self.server.processes():
+            self.server.kill()
+            self.server.start()
+            self.crashes += 1
+
     def purge(self) -> None:
         """By hand, while all goes on: by itself it happens about once an hour. It takes a minute."""
         words = [sys.executable, "-m", "cronce", "purge", PURGED, "--keep", str(KEEP), "--store", self.url]
@@ -233,6 +242,7 @@ class Standing(ExitStack):
             "faults": dict(sorted(self.faults.items())),
             "broken": [told for _, told in self.rounds if told.startswith("broken")],
             "not_judged": [told for _, told in self.rounds if told.startswith("not judged")], "switches": self.switches,
+            "crashes": self.crashes,
             **{name: figures[int(part * (len(figures) - 1))]._asdict() for name, part in LOOKS.items()},
             "samples": len(figures),
             "exit_codes": sorted(set(self.codes)), "purges": purges.count(0),
@@ -300,6 +310,7 @@ def soak(minutes: float, stores: Sequence[str]) -> list[dict[str, Any]]:
             one.switch()
             one.purge()
             one.torture(dice.randrange(1_000_000), scheduler=number // len(standing) % 2 == 1)
+            one.supervise()
             print(f"round {number + 1}, {one.store}: {one.rounds[-1][1]}", file=sys.stderr, flush=True)
             number += 1
         over.set()
@@ -314,7 +325,8 @@ def _sample(standing: Sequence[Standing], over: threading.Event) -> None:
 
 def page(document: dict[str, Any]) -> Iterator[str]:
     """For the docs."""
-    yield HEAD.format(jobs=STEADY, warm=WARM, aged=AGED, **document)
+    crashes = ", ".join(f"{told['crashes']} of {told['store']}" for told in document["stores"] if told.get("crashes"))
+    yield HEAD.format(jobs=STEADY, warm=WARM, aged=AGED, crashes=crashes or "none", **document)
     yield "\n| store | slots | extra | missed | rounds | faults | switches | old runs | memory | threads | files |\n"
     yield "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
     for told in document["stores"]:
