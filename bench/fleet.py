@@ -10,10 +10,22 @@ from datetime import timedelta
 from itertools import islice
 from typing import Final
 
-from cronce.model import ABSENT, Instant, Mark, Slot, Write, holder_cell, job_cell, refusals_cell, turn_cell
+from cronce.model import (
+    ABSENT,
+    Instant,
+    Mark,
+    Slot,
+    Write,
+    bundle_cells,
+    holder_cell,
+    job_cell,
+    refusals_cell,
+    turn_cell,
+)
 from cronce.protocol.notices import Bundle, Holder, Refusals, Refused, encode_bundle, encode_holder, encode_notice
 from cronce.protocol.record import Job, Outcome, Record, Spec, State, Turn, encode, encode_job, encode_turn
 from cronce.runtime.declare import declare
+from cronce.runtime.scheduling.roster import digest_of
 from cronce.stores.base import Store
 
 BATCH: Final = 2000
@@ -140,10 +152,12 @@ def _refusals(fleet: Fleet, now: Instant) -> Iterator[Write]:
 
 def _schedulers(digests: dict[str, str], now: Instant) -> Iterator[Write]:
     """Three of them, for a day; a bundle is spread over cells of a thousand jobs."""
-    names = sorted(digests)
+    names, bundle = sorted(digests), digest_of({name: (digest, "") for name, digest in digests.items()})
     for number, start in enumerate(range(0, len(names), 1000)):
         part = {name: digests[name] for name in names[start : start + 1000]}
-        yield Write(f"bundle/fleet/{number:03}", ABSENT, encode_bundle(Bundle(part)), Mark.FREE, ttl=timedelta(days=30))
+        yield Write(
+            f"{bundle_cells(bundle)}{number:03}", ABSENT, encode_bundle(Bundle(part)), Mark.FREE, ttl=timedelta(days=30)
+        )
     for host in HOSTS:
-        holder = Holder(f"{host}:4242:1a2b3c4d5e", "fleet", "both", 8, {}, now, "1.0")
+        holder = Holder(f"{host}:4242:1a2b3c4d5e", bundle, "both", 8, {}, now, "1.0")
         yield Write(holder_cell(holder.holder), ABSENT, encode_holder(holder), Mark.OPEN, ttl=timedelta(days=1))

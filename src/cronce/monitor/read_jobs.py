@@ -12,8 +12,8 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from heapq import nsmallest
-from typing import Final, TypeVar
+from heapq import nlargest, nsmallest
+from typing import Final
 
 from cronce.model import (
     BOARD_JOBS,
@@ -31,12 +31,25 @@ from cronce.model import (
     stored_cell,
 )
 from cronce.monitor.figures import Figures, figures
-from cronce.monitor.read_lists import COUNTED, RunList, RunsPage, by_key, counted_runs, first_of, newest_runs
+from cronce.monitor.read_lists import (
+    COUNTED,
+    RunList,
+    RunsPage,
+    beside,
+    by_key,
+    counted_runs,
+    latest_of,
+    newest_runs,
+    open_alerts,
+    part_of,
+    read_ahead,
+    read_cursor,
+)
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Observed, Prevented, Refusals, Stored, decode_observed, decode_refusals
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.effects.review import NONE, EffectsSurvey, doubts, of_job
-from cronce.runtime.flow import Flow, Load, Timed
+from cronce.runtime.flow import Flow, Load
 from cronce.runtime.prevented import PARTS, prevented_in
 from cronce.runtime.queries import (
     HolderSeen,
@@ -44,8 +57,10 @@ from cronce.runtime.queries import (
     JobSeen,
     RunSeen,
     by_beats,
+    by_hand_lately,
     is_carried,
     load,
+    ran_at,
     read_all,
     read_page,
     seen_job,
@@ -57,8 +72,6 @@ from cronce.schedule import Schedule
 from cronce.stores.base import Loaded, Page, Scan, page_of
 from cronce.telling.words import as_written
 from cronce.value import NamedTuple
-
-T = TypeVar("T")
 
 SLICE: Final = 500
 """Cells that are read at once."""
@@ -242,13 +255,10 @@ class Soon:
 # --- a part of their list ---------------------------------------------------------------------------------------------
 
 NEWEST: Final = 200
-"""So many runs of a job are read at once: those that are listed, timed and drawn are among them."""
+"""So many runs of a job its figures are of."""
 
 TIMED: Final = 100
 """Of so many runs it is told how long they took."""
-
-NEEDED: Final = 400
-"""So many cells that need attention are read at once, of all jobs."""
 
 HOSTS: Final = 200
 """Of so many hosts it is told what they were refused."""
@@ -262,15 +272,20 @@ def job_lines(
     yield from index.keep_up()
     found = index.search(matching, after, limit)
     _, lines = yield from lines_alone(found.names)
-    shown: list[JobLine] = []
-    for line in lines:
-        shown += [line._replace(last=(yield from last_run(line.seen.name)))]
-    return found, shown
+    latest = yield from latest_runs([line.seen.name for line in lines], 1)
+    return found, [line._replace(last=next(iter(latest[line.seen.name]), None)) for line in lines]
 
 
-def last_run(name: str) -> Flow[RunSeen | None]:
-    page = yield from read_page(Scan(f"run/{name}/", newest_first=True, limit=1))
-    return next(iter(seen_runs(page.cells, page.now)), None)
+def latest_runs(names: Iterable[str], limit: int) -> Flow[dict[str, list[RunSeen]]]:
+    """The latest runs of each job. Of those by hand, such as are among the latest of all jobs: it is one request more,
+    however many jobs there are."""
+    by_hand = yield from by_hand_lately()
+    found = {}
+    for name in names:
+        page = yield from read_page(Scan(f"run/{name}/", newest_first=True, limit=limit))
+        cells = {cell.key: cell for cell in (*page.cells, *by_hand.get(name, ()))}
+        found[name] = nlargest(limit, seen_runs(cells.values(), page.now), key=ran_at)
+    return found
 
 
 def lines_alone(names: Sequence[str]) -> Flow[tuple[Instant, tuple[JobLine, ...]]]:
@@ -344,13 +359,20 @@ class JobView(NamedTuple):
     """Of its newest runs."""
     doubtful: EffectsSurvey
     """Its effects of which nobody knows whether they happened."""
+    alerts: int
+    """How many are open, of all jobs, up to a hundred."""
 
 
 def job_view(name: str, runs: int = 50, after: str | None = None, *, with_doubts: bool = False) -> Flow[JobView | None]:
-    """None: there is no such job. `with_doubts`: also which of its effects are in doubt."""
+    """None: there is no such job. `with_doubts`: also which of its effects are in doubt, and the alerts."""
+    marks = (Mark.OPEN, Mark.ATTENTION) if with_doubts else ()
+    return (yield from beside(_job_view(name, runs, after, with_doubts=with_doubts), (yield from read_ahead(*marks))))
+
+
+def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> Flow[JobView | None]:
     cells = [job_cell(check_name(name)), stored_cell(name), SWITCH, observed_cell(name)]
     counts = [prevented_cell(name, part) for part in range(PARTS)]
-    _, holders = yield from read_all(Scan("holder/"))
+    _, holders = yield from read_all(Scan("holder/", mark=Mark.OPEN))
     timed, everybody = yield from told(holders, [*cells, *counts])
     loaded = timed.reply
     assert isinstance(loaded, Loaded)
@@ -358,13 +380,16 @@ def job_view(name: str, runs: int = 50, after: str | None = None, *, with_doubts
     line = _line(name, job, stored, loaded.now)
     if line is None:
         return None
-    has_scheduler = yield from _is_carried(name, [one for one in everybody if one.until > loaded.now])
-    newest = yield from read_page(Scan(f"run/{name}/", newest_first=True, limit=NEWEST))
-    found = by_beats(seen_runs(newest.cells, newest.now), everybody, newest.now)
-    page = (yield from newest_runs(name, after=after, limit=runs)) if after else first_of(found, newest, runs)
+    has_scheduler = yield from is_carried(name, [one for one in everybody if one.until > loaded.now])
+    newest, latest = yield from latest_of(name)
+    found = by_beats(latest[:NEWEST], everybody, newest.now)
+    place = read_cursor(after, f"run/{name}/") if after else None
+    if place and not place.us:
+        page = yield from newest_runs(name, after=after, limit=runs)
+    else:
+        page = part_of(newest, latest, place, runs)
     still_open = yield from _marked(Mark.OPEN, name, newest)
-    needed = (yield from read_page(Scan("", mark=Mark.ATTENTION, limit=NEEDED))) if with_doubts else None
-    attention = yield from beside(_marked(Mark.ATTENTION, name, newest), needed)
+    attention = yield from _marked(Mark.ATTENTION, name, newest)
     refused = yield from read_page(refusals(f"refusals/{name}/"))
     return JobView(
         loaded.now,
@@ -375,7 +400,7 @@ def job_view(name: str, runs: int = 50, after: str | None = None, *, with_doubts
         line.next,
         has_scheduler,
         readable(observed, decode_observed),
-        page,
+        page._replace(runs=tuple(by_beats(page.runs, everybody, page.now))),
         _with_hosts(counted_runs(still_open), everybody, loaded.now),
         counted_runs(attention),
         hosts_refused(refused.cells),
@@ -384,39 +409,9 @@ def job_view(name: str, runs: int = 50, after: str | None = None, *, with_doubts
         tuple(everybody),
         prevented_in(others[:PARTS]).get(name, Prevented(0, {})),
         figures(found, newest.now),
-        (yield from beside(doubts(of_job(name)), needed)) if with_doubts else NONE,
+        (yield from doubts(of_job(name))) if with_doubts else NONE,
+        (yield from open_alerts()) if with_doubts else 0,
     )
-
-
-def beside(flow: Flow[T], needed: Page | None) -> Flow[T]:
-    """A flow, without its scans for what needs attention: those are answered by what was read of all that does. If that
-    is not all of it, they are made."""
-    try:
-        request = next(flow)
-        while True:
-            if isinstance(request, Scan) and request.mark is Mark.ATTENTION and needed and needed.next is None:
-                page = page_of(needed.cells, request, needed.now, needed.epoch)
-                request = flow.send(Timed(page, 0.0, 0.0))
-            else:
-                request = flow.send((yield request))
-    except StopIteration as ended:
-        found: T = ended.value
-        return found
-
-
-_CARRIED: Final[set[tuple[str, str]]] = set()
-"""Bundles and jobs that are in them: what a bundle holds never changes."""
-
-
-def _is_carried(name: str, live: Sequence[HolderSeen]) -> Flow[bool]:
-    claiming = [one for one in live if one.claims and one.holder.role != "schedule"]
-    if any((one.holder.bundle, name) in _CARRIED for one in claiming):
-        return True
-    for one in claiming:
-        if (yield from is_carried(name, [one])):
-            _CARRIED.add((one.holder.bundle, name))
-            return True
-    return False
 
 
 def _with_hosts(found: RunList, holders: Sequence[HolderSeen], now: Instant) -> RunList:

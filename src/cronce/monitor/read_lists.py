@@ -6,30 +6,50 @@ number of cells, whatever the store holds, and says where there is more. A cell 
 left out.
 
 Across jobs the order is that of `at`, which a run by hand has of when it was asked for. What is open has no such order
-that every store keeps at hand, so of that a fixed number is read, whichever it is, and put in order here.
+that every store keeps at hand, so of that a fixed number is read, whichever it is, and put in order here. So it is with
+the runs of one job, which are told in the order they ran.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from heapq import nlargest
-from typing import Final
+from typing import Final, TypeVar
 
 from cronce.errors import BadInput
-from cronce.model import Cell, Instant, Mark, check_name
+from cronce.model import Cell, Instant, Mark, check_name, to_us
 from cronce.monitor.survey import named
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import Alert, Beats, Observed, decode_alert, decode_beats, decode_observed
 from cronce.runtime.effects.review import EffectSeen, Spot, Where, effects, places
-from cronce.runtime.flow import Flow
-from cronce.runtime.queries import MARKS, WANTED, HeldSeen, RunSeen, matches, read_page, seen_held, seen_runs
-from cronce.stores.base import By, Page, Position, Scan, position
+from cronce.runtime.flow import Flow, Timed
+from cronce.runtime.queries import (
+    MARKS,
+    WANTED,
+    HeldSeen,
+    RunSeen,
+    by_hand_lately,
+    matches,
+    ran_at,
+    read_page,
+    seen_held,
+    seen_runs,
+)
+from cronce.stores.base import By, Page, Position, Scan, page_of, position
 from cronce.value import NamedTuple
+
+T = TypeVar("T")
 
 COUNTED: Final = 1000
 """So many of a kind are counted; what is more is said to be more."""
 
 LOOKED: Final = 2000
 """So many runs are looked at for a list of those that are wanted; where that is too few, the list goes on."""
+
+OF_A_JOB: Final = 1000
+"""So many runs of a job are put in order, those of its newest slots: as many as are kept unless somebody says more."""
+
+AHEAD: Final = {Mark.OPEN: 200, Mark.ATTENTION: 400}
+"""So many cells of a mark are read at once, whatever they are."""
 
 _RUNS: Final = "run/"
 _OPEN: Final = Scan(_RUNS, mark=Mark.OPEN, newest_first=True, limit=COUNTED)
@@ -49,6 +69,45 @@ class RunsPage(NamedTuple):
     now: Instant
     runs: tuple[RunSeen, ...]
     next: str | None
+
+
+# --- one request for several ------------------------------------------------------------------------------------------
+
+
+class Ahead(NamedTuple):
+    """The first cells of a mark, by key, whatever they are: few stores have many that are open or need attention."""
+
+    mark: Mark
+    timed: Timed
+
+    def answer(self, asked: Scan) -> Timed | None:
+        """What a scan would find; None: there may be more of it than was read."""
+        page = self.timed.reply
+        assert isinstance(page, Page)
+        last = page.cells[-1].key if page.next else None
+        whole = last is None or (last > asked.prefix and not last.startswith(asked.prefix))
+        if asked.mark is not self.mark or not whole:
+            return None
+        return self.timed._replace(reply=page_of(page.cells, asked, page.now, page.epoch))
+
+
+def read_ahead(*marks: Mark) -> Flow[list[Ahead]]:
+    found = []
+    for mark in marks:
+        found += [Ahead(mark, (yield Scan("", mark=mark, limit=AHEAD[mark])))]
+    return found
+
+
+def beside(flow: Flow[T], ahead: Sequence[Ahead]) -> Flow[T]:
+    """A flow, without the scans that are answered by what was read ahead."""
+    try:
+        request = next(flow)
+        while True:
+            known = (one.answer(request) for one in ahead if isinstance(request, Scan))
+            request = flow.send(next(filter(None, known), None) or (yield request))
+    except StopIteration as ended:
+        found: T = ended.value
+        return found
 
 
 # --- by their mark ---------------------------------------------------------------------------------------------------
@@ -92,20 +151,49 @@ def newest_runs(
     mark = MARKS.get(wanted or "")
     prefix = f"{_RUNS}{check_name(job)}/" if job is not None else _RUNS
     place = read_cursor(after, prefix) if after else None
+    if job is not None and place and not place.us:  # past those that are put in order, by slot
+        shown = {cell.key for cell in (yield from by_hand_lately()).get(job, ())}
+        page = yield from _sifted(Scan(prefix, "key", mark, None, place, limit, newest_first=True), wanted, limit)
+        return page._replace(runs=tuple(run for run in page.runs if run.cell.key not in shown))
     if job is not None:
-        return (yield from _sifted(Scan(prefix, "key", mark, None, place, limit, newest_first=True), wanted, limit))
+        found, runs = yield from latest_of(job, mark)
+        return part_of(found, [run for run in runs if wanted is None or matches(run, wanted)], place, limit)
     if mark in (Mark.CLOSED, Mark.ATTENTION):
         return (yield from _sifted(final_runs(mark, limit, place), wanted, limit))
     if mark is Mark.OPEN:
-        page = yield from read_page(_OPEN)
-        found = [run.cell for run in seen_runs(page.cells, page.now) if matches(run, wanted or "")]
-        return _cut(page.now, found, place, limit)
+        opened = yield from read_page(_OPEN)
+        matching = [run.cell for run in seen_runs(opened.cells, opened.now) if matches(run, wanted or "")]
+        return _cut(opened.now, matching, place, limit)
     return (yield from _across(place, limit, with_open=wanted is None))
 
 
+def latest_of(job: str, mark: Mark | None = None) -> Flow[tuple[Page, list[RunSeen]]]:
+    """The runs of a job in the order they ran, the latest first. Where it has more than are put in order, those by hand
+    are among them that are among the latest of all jobs, and the rest is the page's next, by slot."""
+    page = yield from read_page(Scan(f"{_RUNS}{job}/", mark=mark, newest_first=True, limit=OF_A_JOB))
+    cells = {cell.key: cell for cell in page.cells}
+    if page.next is not None:
+        by_hand = (yield from by_hand_lately()).get(job, ())
+        cells |= {cell.key: cell for cell in by_hand if mark in (None, cell.mark)}
+    page = page._replace(cells=list(cells.values()))
+    return page, sorted(seen_runs(page.cells, page.now), key=ran_at, reverse=True)
+
+
+def part_of(page: Page, runs: Sequence[RunSeen], after: Position | None, limit: int) -> RunsPage:
+    """A part of what `latest_of` found."""
+    left = [run for run in runs if after is None or _ran(run) < after]
+    goes_on = _ran(left[limit - 1]) if len(left) > limit else page.next
+    return RunsPage(page.now, tuple(left[:limit]), spell_cursor(goes_on) if goes_on else None)
+
+
+def _ran(run: RunSeen) -> Position:
+    at, key = ran_at(run)
+    return Position(to_us(at), key)
+
+
 def newest_of(runs: Iterable[RunSeen], limit: int) -> tuple[RunSeen, ...]:
-    """The newest of some that have an instant, in their order."""
-    return tuple(nlargest(limit, runs, key=lambda run: _place(run.cell)))
+    """The newest of some that have an instant, in the order they ran."""
+    return tuple(sorted(nlargest(limit, runs, key=lambda run: _place(run.cell)), key=ran_at, reverse=True))
 
 
 def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[RunsPage]:
@@ -117,11 +205,11 @@ def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[RunsPage]:
         looked += len(page.cells)
         found += [run for run in seen_runs(page.cells, page.now) if wanted is None or matches(run, wanted)]
         if page.next is None or len(found) >= limit or looked >= LOOKED:
-            return first_of(found, page, limit, scan.by)
+            return _first_of(found, page, limit, scan.by)
         scan = scan._replace(after=page.next, limit=min(2 * scan.limit, COUNTED, LOOKED - looked))
 
 
-def first_of(found: Sequence[RunSeen], page: Page, limit: int, by: By = "key") -> RunsPage:
+def _first_of(found: Sequence[RunSeen], page: Page, limit: int, by: By) -> RunsPage:
     """So many of those that were found up to the end of a page."""
     if len(found) > limit:
         return RunsPage(page.now, tuple(found[:limit]), _cursor(found[limit - 1].cell, by))
@@ -238,6 +326,15 @@ def alerts(*, open: bool = True) -> Flow[AlertsPage]:  # noqa: A002  it is what 
     page = yield from read_page(Scan("alert/", mark=Mark.OPEN if open else Mark.FREE, limit=SHOWN))
     told = tuple(alert for _, alert in all_readable(page.cells, decode_alert))
     return AlertsPage(page.now, told, page.next is not None, len(page.cells))
+
+
+ALERTS: Final = 100
+"""Open alerts are counted up to this: nobody needs to know how many more there are."""
+
+
+def open_alerts() -> Flow[int]:
+    """How many there are, those too that cannot be read."""
+    return len((yield from read_page(Scan("alert/", mark=Mark.OPEN, limit=ALERTS))).cells)
 
 
 def beats() -> Flow[dict[str, Beats]]:

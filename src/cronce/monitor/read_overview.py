@@ -1,21 +1,59 @@
 """The whole at a glance: what is wrong, who is there, what runs, what came of the latest. And a stretch of time: the
 runs whose slots fall into it, what is open, and what was refused."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
 from cronce.errors import BadInput
-from cronce.model import BOARD_JOBS, EPOCH, GUESTS, SWITCH, Cell, Epoch, Instant, Mark, check_name, spell, unspell
+from cronce.model import (
+    BOARD_JOBS,
+    EPOCH,
+    GUESTS,
+    SWITCH,
+    Cell,
+    Epoch,
+    Instant,
+    Mark,
+    check_name,
+    refusals_cell,
+    spell,
+    unspell,
+)
 from cronce.monitor import read_jobs, survey
 from cronce.monitor.read_jobs import BoardVersion, HostRefused, JobIndex, JobView
-from cronce.monitor.read_lists import COUNTED, AlertsPage, RunList, alerts, by_key, counted_runs, final_runs, newest_of
+from cronce.monitor.read_lists import (
+    COUNTED,
+    AlertsPage,
+    RunList,
+    alerts,
+    beside,
+    by_key,
+    counted_runs,
+    final_runs,
+    latest_of,
+    newest_of,
+    read_ahead,
+)
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import GuestJob, Refused, decode_guest
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.effects.review import EffectSeen
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import HolderSeen, JobLine, RunSeen, by_beats, read_page, seen_runs, told, with_hosts
+from cronce.runtime.queries import (
+    HolderSeen,
+    JobLine,
+    RunSeen,
+    by_beats,
+    filed,
+    load,
+    read_page,
+    seen_runs,
+    slot_named,
+    told,
+    with_hosts,
+)
 from cronce.stores.base import Loaded, Page, Position, Scan, page_of
 from cronce.value import NamedTuple
 
@@ -30,6 +68,9 @@ OPEN: Final = 200
 
 DOUBTS: Final = 200
 """So many runs and effects in doubt are counted: whoever sees that many does not go by the number."""
+
+TOUCHED: Final = 50
+"""So many slots that open alerts name are read."""
 
 UPCOMING: Final = 6
 """So many jobs that are due next are told of."""
@@ -67,6 +108,8 @@ class Overview(NamedTuple):
     """Who calls, besides our schedulers."""
     upcoming: tuple[JobLine, ...]
     """The jobs that are due next, the soonest first, without their runs."""
+    touched: tuple[RunSeen, ...]
+    """The runs that open alerts name: they are shown however many came after."""
 
     def survey(self) -> survey.Survey:
         """What a watcher would have seen of it, for what can be judged by one look."""
@@ -84,21 +127,30 @@ class Overview(NamedTuple):
 def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) -> Flow[Overview]:
     """With its `recent` runs and, by an `index`, the jobs that are due next. If it is `drawn`, so many of each kind are
     read and told, and no more counted: then `stretch_of` needs no other."""
+    ahead = yield from read_ahead(Mark.OPEN, Mark.ATTENTION)
+    return (yield from beside(_overview(recent, drawn, index), ahead))
+
+
+def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]:
     page = yield from read_page(_LATEST)
+    raised = yield from alerts()
     names = [] if index is None else index.due(UPCOMING, page.now)
-    timed, present = yield from told(page.cells, [SWITCH, BOARD_JOBS, *read_jobs.cells_of(names)])
+    lines_at = read_jobs.cells_of(names)
+    touched = _touched(raised)
+    timed, present = yield from told(page.cells, [SWITCH, BOARD_JOBS, *lines_at, *touched])
     loaded = timed.reply
     assert isinstance(loaded, Loaded)
     switch, board, *cells = loaded.cells
     lines = read_jobs.lines_in(names, cells, loaded.now)
+    found = [cell for cell in cells[len(lines_at) : len(lines_at) + len(touched)] if cell.version]
     if index is not None:
         yield from index.keep_up(BoardVersion(board.version, timed.ended))
         if (due := index.due(UPCOMING, loaded.now)) != names:
             _, lines = yield from read_jobs.lines_alone(due)
-    raised = yield from alerts()
     still_open = counted_runs((yield from read_page(by_key(Mark.OPEN, "", drawn or COUNTED))), drawn or OPEN)
     still_open = still_open._replace(runs=tuple(by_beats(still_open.runs, present, loaded.now)))
-    lost, steps = yield from _in_need()
+    lost = yield from read_page(final_runs(Mark.ATTENTION, DOUBTS))
+    steps = yield from read_page(survey.steps_in_doubt(DOUBTS))
     *keys, present_guests, refused = yield from _keys_and_refusals(loaded.now)
     attention = counted_runs(lost, drawn or max(recent, 50))
     closed = counted_runs((yield from read_page(final_runs(Mark.CLOSED, drawn or recent))), drawn or recent)
@@ -119,17 +171,17 @@ def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) ->
         refused,
         tuple(guests_of(present_guests.cells, (*closed.runs, *still_open.runs), present, loaded.now)),
         tuple(sorted((line for line in lines if line.next), key=lambda line: (line.next, line.seen.name))),
+        tuple(by_beats(seen_runs(found, loaded.now), present, loaded.now)),
     )
 
 
-def _in_need() -> Flow[tuple[Page, Page]]:
-    """Runs and steps that wait for a person: in one request, unless there are more of them than are counted."""
-    scans = final_runs(Mark.ATTENTION, DOUBTS), survey.steps_in_doubt(DOUBTS)
-    both = yield from read_page(Scan("", "at", Mark.ATTENTION, newest_first=True, limit=2 * DOUBTS))
-    if both.next is not None:
-        return (yield from read_page(scans[0])), (yield from read_page(scans[1]))
-    runs, steps = (page_of(both.cells, scan, both.now, both.epoch) for scan in scans)
-    return runs, steps
+def _touched(raised: AlertsPage) -> list[str]:
+    """The cells of slots that alerts name."""
+    keys: dict[str, None] = {}
+    for text in (slot for alert in raised.alerts for slot in alert.slots):
+        with suppress(BadInput):
+            keys[slot_named(text).cell] = None
+    return list(keys)[:TOUCHED]
 
 
 def _keys_and_refusals(now: Instant) -> Flow[list[Page]]:
@@ -194,7 +246,7 @@ def _last(runs: Iterable[RunSeen]) -> Instant | None:
 
 # --- who is there ---------------------------------------------------------------------------------------------------
 
-_LATEST: Final = Scan("holder/", "until", newest_first=True, limit=HOLDERS)
+_LATEST: Final = Scan("holder/", "until", Mark.OPEN, newest_first=True, limit=HOLDERS)
 
 
 def holders() -> Flow[tuple[Instant, tuple[HolderSeen, ...]]]:
@@ -222,8 +274,6 @@ JOBS, FEW_JOBS = 20, 5
 """Of so many jobs it is told what was refused, where hosts were refused much; of few, where little is drawn."""
 
 _MICROSECOND: Final = timedelta(microseconds=1)
-
-When = Callable[[Cell], Instant]
 
 
 class Ghost(NamedTuple):
@@ -267,34 +317,31 @@ class _Part(NamedTuple):
 def stretch(
     start: Instant, end: Instant, job: str | None = None, limit: int = 2000, seen: JobView | None = None
 ) -> Flow[TimeSpan]:
-    """By slot; across jobs, a run by hand falls where it was asked for. What the view of the job has `seen` is not read
-    again: runs are read only where its newest do not go back so far."""
-    when = _filed_at if job is None else _slot_at
-    parts: list[_Part] = []
-    for scan in _scans(end, job, min(FIRST, limit + 1)):
-        first = _before(scan, seen.pages.newest) if seen else (yield from read_page(scan))
-        parts += [(yield from _back_to(start, scan, limit, when, first))]
+    """By slot; a run by hand falls where it was asked for. What the view of the job has `seen` is not read again: runs
+    are read only where its newest do not go back so far."""
+    if job is None:
+        parts = []
+        for mark in (Mark.CLOSED, Mark.ATTENTION):
+            scan = final_runs(mark, min(FIRST, limit + 1))._replace(upto=end - _MICROSECOND)
+            parts += [(yield from _back_to(start, scan, limit))]
+    else:
+        parts = [(yield from _of_job(start, end, job, limit, seen.pages.newest if seen else None))]
     opened = by_key(Mark.OPEN, job or "", min(OPEN_THEN, limit))
     known = seen.pages.open if seen else None
     still_open = page_of(known.cells, opened, known.now, known.epoch) if known else (yield from read_page(opened))
-    kept = [cell for cell in still_open.cells if cell.at and when(cell) < end]
+    kept = [cell for cell in still_open.cells if cell.at and cell.at < end]
     kept += parts[1].cells if job is None else []
-    chosen = _chosen(parts, kept, limit, when)
+    chosen = _chosen(parts, kept, limit)
     now = seen.now if seen else still_open.now
     runs = seen_runs(chosen.cells, now)
     runs = by_beats(runs, seen.present, now) if seen else (yield from with_hosts(runs))
     scan = read_jobs.refusals(f"refusals/{job}/" if job else "refusals/")
     refused = seen.pages.refused if seen else (yield from read_page(scan))
     if job is None:
-        ghosts, more = yield from _ghosts(start, end, refused, runs, JOBS)
+        ghosts, more = yield from _ghosts(start, end, refused, runs)
     else:
         ghosts, more = _told(start, end, refused.cells), refused.next is not None
     return TimeSpan(now, start, end, tuple(runs), ghosts, chosen.whole_from, still_open.next is not None, more)
-
-
-def _before(scan: Scan, newest: Page) -> Page:
-    """What a scan would find first, out of the newest."""
-    return newest._replace(cells=[cell for cell in newest.cells if scan.after and cell.key < scan.after.key])
 
 
 def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow[TimeSpan]:
@@ -302,12 +349,14 @@ def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow
     is read, of a few."""
     parts = [_part(runs, start, end) for runs in (seen.closed, seen.attention)]
     kept = [run.cell for run in seen.open.runs if _filed_at(run.cell) < end]
-    kept += parts[1].cells  # however many came after: those are what somebody looks for
-    chosen = _chosen(parts, kept, limit, _filed_at)
-    known = {run.cell.key: run for runs in (seen.closed, seen.attention, seen.open) for run in runs.runs}
+    touched = [run.cell for run in seen.touched if start <= _filed_at(run.cell) < end]
+    kept += [*parts[1].cells, *touched]  # however many came after: those are what somebody looks for
+    chosen = _chosen(parts, kept, limit)
+    every = (*seen.touched, *seen.closed.runs, *seen.attention.runs, *seen.open.runs)
+    known = {run.cell.key: run for run in every}
     runs = tuple(known[cell.key] for cell in chosen.cells)
-    ghosts, more = yield from _ghosts(start, end, seen.refused, runs, FEW_JOBS)
-    return TimeSpan(seen.now, start, end, runs, ghosts, chosen.whole_from, seen.open.more, more)
+    refused, more = yield from _few_ghosts(seen, runs)
+    return TimeSpan(seen.now, start, end, runs, _told(start, end, refused), chosen.whole_from, seen.open.more, more)
 
 
 def _part(found: RunList, start: Instant, end: Instant) -> _Part:
@@ -317,45 +366,48 @@ def _part(found: RunList, start: Instant, end: Instant) -> _Part:
     return _Part(within, max(start, at[-1][0] + _MICROSECOND) if found.more and at else start)
 
 
-def _chosen(parts: Sequence[_Part], kept: Iterable[Cell], limit: int, when: When) -> _Part:
+def _chosen(parts: Sequence[_Part], kept: Iterable[Cell], limit: int) -> _Part:
     """The newest of them and those that are kept, such as all that are open; newest first."""
-    found = _newest((cell for part in parts for cell in part.cells), when)
+    found = _newest(cell for part in parts for cell in part.cells)
     whole = [part.whole_from for part in parts]
     if len(found) > limit:
-        whole.append(when(found[limit - 1]) + _MICROSECOND)
-    return _Part(_newest((*found[:limit], *kept), when), max(whole))
+        whole.append(_filed_at(found[limit - 1]) + _MICROSECOND)
+    return _Part(_newest((*found[:limit], *kept)), max(whole))
 
 
-def _scans(end: Instant, job: str | None, size: int) -> list[Scan]:
-    """Newest first, what is due before the end: of a job its keys are in the order of its slots."""
-    if job is None:
-        return [final_runs(mark, size)._replace(upto=end - _MICROSECOND) for mark in (Mark.CLOSED, Mark.ATTENTION)]
-    prefix = f"run/{check_name(job)}/"
-    whole = end if end.microsecond == 0 else end.replace(microsecond=0) + timedelta(seconds=1)
-    return [Scan(prefix, after=Position(0, prefix + spell(whole)), newest_first=True, limit=size)]
+def _of_job(start: Instant, end: Instant, job: str, limit: int, latest: Page | None) -> Flow[_Part]:
+    """Out of its latest; those before them are found by their slots, from the end on."""
+    page = latest or (yield from latest_of(check_name(job)))[0]
+    cells = [cell for cell in page.cells if start <= _filed_at(cell) < end]
+    prefix = f"run/{job}/"
+    behind = Position(0, prefix + spell(end.replace(microsecond=0) + timedelta(seconds=bool(end.microsecond))))
+    while page.next is not None and _slot_at(page.next.key) >= start and len(cells) <= limit:
+        page = yield from read_page(Scan(prefix, after=min(page.next, behind), limit=AT_ONCE, newest_first=True))
+        cells += [cell for cell in page.cells if start <= _filed_at(cell) < end]
+    return _Part(cells, max(start, _slot_at(page.next.key) + _MICROSECOND) if page.next else start)
 
 
-def _back_to(start: Instant, scan: Scan, limit: int, when: When, page: Page) -> Flow[_Part]:
+def _back_to(start: Instant, scan: Scan, limit: int) -> Flow[_Part]:
     cells: list[Cell] = []
     while True:
-        within = [cell for cell in page.cells if when(cell) >= start]
+        page = yield from read_page(scan)
+        within = [cell for cell in page.cells if _filed_at(cell) >= start]
         cells += within
         ends = page.next is None or len(within) < len(page.cells)
         if ends or len(cells) > limit:
-            return _Part(cells, start if ends else when(cells[-1]) + _MICROSECOND)
-        page = yield from read_page(scan._replace(after=page.next, limit=min(AT_ONCE, limit + 1 - len(cells))))
+            return _Part(cells, start if ends else _filed_at(cells[-1]) + _MICROSECOND)
+        scan = scan._replace(after=page.next, limit=min(AT_ONCE, limit + 1 - len(cells)))
 
 
-def _newest(cells: Iterable[Cell], when: When) -> list[Cell]:
-    """In that order, each once: what is open may have been found by its slot, too."""
-    once = {cell.key: cell for cell in cells}
-    return sorted(once.values(), key=lambda cell: (when(cell), cell.key), reverse=True)
+def _newest(cells: Iterable[Cell]) -> list[Cell]:
+    """In their order, each once: what is open may have been found by its slot, too."""
+    return sorted({cell.key: cell for cell in cells}.values(), key=filed, reverse=True)
 
 
-def _slot_at(cell: Cell) -> Instant:
+def _slot_at(key: str) -> Instant:
     """By its key; one that is no slot's is older than any."""
     try:
-        return unspell(cell.key.rpartition("/")[2].partition("#")[0])
+        return unspell(key.rpartition("/")[2].partition("#")[0])
     except BadInput:
         return EPOCH
 
@@ -367,17 +419,31 @@ def _filed_at(cell: Cell) -> Instant:
 # --- what was refused -----------------------------------------------------------------------------------------------
 
 
-def _ghosts(
-    start: Instant, end: Instant, page: Page, runs: Iterable[RunSeen], most: int
-) -> Flow[tuple[tuple[Ghost, ...], bool]]:
+def _ghosts(start: Instant, end: Instant, page: Page, runs: Iterable[RunSeen]) -> Flow[tuple[tuple[Ghost, ...], bool]]:
     """All that hosts remember of all jobs, if that is little; else of the jobs that are shown, and of so many."""
-    cells, more = page.cells, page.next is not None
-    if more:
-        jobs = list(dict.fromkeys(run.slot.job for run in runs))
-        cells, more = (), len(jobs) > most
-        for name in jobs[:most]:
-            cells = (*cells, *(yield from read_page(read_jobs.refusals(f"refusals/{name}/"))).cells)
-    return _told(start, end, cells), more
+    if page.next is None:
+        return _told(start, end, page.cells), False
+    jobs = _jobs_of(runs)
+    cells: list[Cell] = []
+    for name in jobs[:JOBS]:
+        cells += (yield from read_page(read_jobs.refusals(f"refusals/{name}/"))).cells
+    return _told(start, end, cells), len(jobs) > JOBS
+
+
+def _few_ghosts(seen: Overview, runs: Sequence[RunSeen]) -> Flow[tuple[Sequence[Cell], bool]]:
+    """The same of few jobs, and of the hosts that are known by now: in one request."""
+    if seen.refused.next is None:
+        return seen.refused.cells, False
+    jobs, holders = _jobs_of(runs), [one.holder.holder for one in seen.holders]
+    holders += [run.record.holder for run in runs if run.record]
+    hosts = dict.fromkeys(holder.partition(":")[0] for holder in holders)
+    hosts |= dict.fromkeys(one.host for one in read_jobs.hosts_refused(seen.refused.cells))
+    loaded = yield from load([refusals_cell(name, host) for name in jobs[:FEW_JOBS] for host in hosts if host])
+    return [cell for cell in loaded.cells if cell.version], len(jobs) > FEW_JOBS
+
+
+def _jobs_of(runs: Iterable[RunSeen]) -> list[str]:
+    return list(dict.fromkeys(run.slot.job for run in runs))
 
 
 def _told(start: Instant, end: Instant, cells: Iterable[Cell]) -> tuple[Ghost, ...]:

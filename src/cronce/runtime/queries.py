@@ -3,7 +3,7 @@
 Facts, no words: whoever shows them to a person says them in theirs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import timedelta
 from types import MappingProxyType
@@ -36,7 +36,7 @@ from cronce.protocol.table import Row, row
 from cronce.protocol.view import KnownJob, View
 from cronce.runtime.flow import Flow, Load, Timed
 from cronce.runtime.process_notes import NOTES_TTL
-from cronce.runtime.scheduling.roster import HOLDER_TTL, NO_JOBS, joined
+from cronce.runtime.scheduling.roster import HOLDER_TTL, NO_JOBS, digest_of, joined
 from cronce.schedule import Schedule, parse_instant, parse_schedule
 from cronce.schedule.instant import RESOLUTION
 from cronce.stores.base import Loaded, Page, Scan
@@ -168,22 +168,22 @@ def refuse_unknown(job: str, names: Iterable[str]) -> None:
 def jobs() -> Flow[tuple[Instant, list[JobLine]]]:
     now, cells = yield from read_all(Scan("job/"))
     lines = []
-    by_hand = yield from _by_hand_lately()
+    by_hand = yield from by_hand_lately()
     for cell in cells:
         seen = seen_job(cell)
         page = yield from read_page(Scan(f"run/{seen.name}/", newest_first=True, limit=1))
-        newest = max((*page.cells, *by_hand.get(seen.name, ())), key=_filed, default=None)
-        lines.append(JobLine(seen, seen.next(now), seen_run(newest, page.now) if newest else None))
+        latest = seen_runs((*page.cells, *by_hand.get(seen.name, ())), page.now)
+        lines.append(JobLine(seen, seen.next(now), max(latest, key=ran_at, default=None)))
     return now, lines
 
 
-def _by_hand_lately() -> Flow[dict[str, list[Cell]]]:
-    """Among the latest runs of all jobs the newest of each that was asked for by hand: its slot may be an old one, and
-    its key stands among those."""
+def by_hand_lately() -> Flow[dict[str, list[Cell]]]:
+    """Of each job those among the latest runs of all jobs that were asked for by hand: their slots may be old ones, and
+    their keys stand among those."""
     found: dict[str, list[Cell]] = {}
     for cell in (yield from read_page(Scan("run/", "at", newest_first=True))).cells:
         if "#" in cell.key:
-            found.setdefault(cell.key.split("/")[1], [cell])
+            found.setdefault(cell.key.split("/")[1], []).append(cell)
     return found
 
 
@@ -328,8 +328,8 @@ def runs(job: str | None, wanted: str | None, limit: int, by: Order = "ran") -> 
         found = yield from _sifted(Scan("run/", "at", newest_first=True), wanted, limit)
     else:
         found = yield from _sifted(Scan(f"run/{job}/", newest_first=True), wanted, KEPT)
-        found = sorted(found, key=lambda run: _filed(run.cell), reverse=True)[:limit]
-    ordered = found if by == "slot" else sorted(found, key=_ran, reverse=True)
+        found = sorted(found, key=lambda run: filed(run.cell), reverse=True)[:limit]
+    ordered = found if by == "slot" else sorted(found, key=ran_at, reverse=True)
     return (yield from with_hosts(ordered))
 
 
@@ -337,15 +337,15 @@ KEPT: Final = 10_000
 """So many runs of a job are put in the order they ran: ten times as many as are kept unless somebody says otherwise."""
 
 
-def _filed(cell: Cell) -> tuple[Instant, str]:
+def filed(cell: Cell) -> tuple[Instant, str]:
+    """When it was due or asked for."""
     return cell.at or EPOCH, cell.key
 
 
-def _ran(run: RunSeen) -> tuple[Instant, Instant, str]:
+def ran_at(run: RunSeen) -> tuple[Instant, str]:
     """When it started; one that never did, when it was closed, or else was due or asked for."""
     ran = run.record and (run.record.started or run.record.finished)
-    filed, key = _filed(run.cell)
-    return ran or filed, filed, key
+    return ran or run.cell.at or EPOCH, run.cell.key
 
 
 def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
@@ -505,7 +505,7 @@ def carried() -> Flow[set[str]]:
 
 def is_carried(job: str, by: Iterable[HolderSeen]) -> Flow[bool]:
     """Whether one of these would run what is due of a job."""
-    for bundle in _claimed(by):
+    for bundle in sorted(_claimed(by), key=lambda bundle: bundle not in _WHOLE):
         if job in (yield from _jobs_of(bundle)):
             return True
     return False
@@ -516,8 +516,22 @@ def _claimed(by: Iterable[HolderSeen]) -> list[str]:
     return sorted({one.holder.bundle for one in by if one.claims and one.holder.role != "schedule"})
 
 
-def _jobs_of(bundle: str) -> Flow[set[str]]:
-    return set((yield from read_bundle(bundle)).specs)
+_WHOLE: Final[dict[str, Set[str]]] = {}
+"""The jobs of the bundles that were read last: a bundle is named by the digest of all it says, so it never changes."""
+
+_BUNDLES: Final = 20
+"""So many are remembered."""
+
+
+def _jobs_of(bundle: str) -> Flow[Set[str]]:
+    if bundle in _WHOLE:
+        return _WHOLE[bundle]
+    found = yield from read_bundle(bundle)
+    if digest_of({job: (digest, "") for job, digest in found.specs.items()}, found.code) == bundle:
+        while len(_WHOLE) >= _BUNDLES:
+            _WHOLE.pop(next(iter(_WHOLE)), None)
+        _WHOLE[bundle] = frozenset(found.specs)
+    return found.specs.keys()
 
 
 def read_bundle(bundle: str) -> Flow[Bundle]:

@@ -18,19 +18,19 @@ from starlette.responses import HTMLResponse, Response
 from cronce import __version__
 from cronce.clock import SystemClock
 from cronce.errors import CronceError, StoreUnavailable
-from cronce.model import SWITCH, Instant, Mark, spell
+from cronce.model import SWITCH, Instant, spell
 from cronce.monitor.figures import PreventedTotals
 from cronce.monitor.metrics.metrics import Metrics
 from cronce.monitor.read_jobs import JobIndex
+from cronce.monitor.read_lists import open_alerts
 from cronce.protocol.notices import Prevented
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.app import Cronce
 from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow
 from cronce.runtime.operations import Operator
-from cronce.runtime.queries import load, read_page
+from cronce.runtime.queries import load
 from cronce.stores import mask_all
-from cronce.stores.base import Scan
 from cronce.telling.words import ago, away, by_whom, fine, iso, moment, safe, short, tone
 from cronce.value import NamedTuple
 from cronce.web.markup import brief, coded, icon_of
@@ -263,9 +263,6 @@ def _templates() -> Environment:
 # --- around every page: how many alerts are open, and whether somebody stopped everything -----------------------------
 
 
-COUNTED: Final = 100
-"""Open alerts, at most: nobody needs to know how many more there are."""
-
 NEAR: Final = 5
 """So many names are told that may have been meant."""
 
@@ -277,11 +274,6 @@ class PageFrame(NamedTuple):
     alerts: int
     halted: Act | None
     """Who stopped everything."""
-
-
-def open_alerts() -> Flow[int]:
-    page = yield from read_page(Scan("alert/", mark=Mark.OPEN, limit=COUNTED))
-    return len(page.cells)
 
 
 async def show(request: Request, template: str, flow: Callable[[Request], Flow[Shown]]) -> Response:

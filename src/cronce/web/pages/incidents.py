@@ -13,7 +13,7 @@ from cronce.errors import BadInput
 from cronce.model import Instant, Slot
 from cronce.monitor.alerts import Kind, key_of
 from cronce.monitor.incidents import SCHEDULERS, Incident, incident_of, incidents
-from cronce.monitor.read_lists import alerts
+from cronce.monitor.read_lists import ALERTS, alerts
 from cronce.monitor.read_overview import Overview, overview
 from cronce.monitor.watch import at_once
 from cronce.protocol.codec import readable
@@ -24,7 +24,7 @@ from cronce.runtime.why import why
 from cronce.telling.story import counted, headline, tell_doubts
 from cronce.telling.words import safe
 from cronce.value import NamedTuple
-from cronce.web.site import COUNTED, Missing, PageFrame, Shown, site_of
+from cronce.web.site import Missing, PageFrame, Shown, site_of
 from cronce.web.timeline import MOST_DRAWN
 
 STEPS: Final = 3
@@ -160,7 +160,7 @@ def incident_page(request: Request) -> Flow[Shown]:
             (story,) = known.stories
             effects, doubts = counted(story.effects), list(tell_doubts(story.effects))
             stories.append({"key": slot.key, "headline": headline(story, known), "effects": effects, "doubts": doubts})
-    card, frame = card_of(found, seen.now), PageFrame(min(seen.alerts.number, COUNTED), seen.halted)
+    card, frame = card_of(found, seen.now), PageFrame(min(seen.alerts.number, ALERTS), seen.halted)
     return {"now": seen.now, "card": card, "over": over, "stories": stories, "told_of": told_of, "frame": frame}
 
 
@@ -224,5 +224,5 @@ def alerts_table(_request: Request) -> Flow[Shown]:
         "cleared": sorted(cleared.alerts, key=lambda one: one.cleared or one.since, reverse=True),
         "more": seen.alerts.more,
         "told_of": told_of,
-        "frame": PageFrame(min(seen.alerts.number, COUNTED), seen.halted),
+        "frame": PageFrame(min(seen.alerts.number, ALERTS), seen.halted),
     }

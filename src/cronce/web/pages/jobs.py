@@ -10,25 +10,24 @@ from starlette.requests import Request
 
 from cronce.errors import BadInput
 from cronce.model import Instant, check_name
-from cronce.monitor.read_jobs import JobIndex, JobView, job_view, last_run, lines_alone
+from cronce.monitor.read_jobs import JobIndex, JobView, job_view, latest_runs, lines_alone
 from cronce.monitor.read_lists import newest_runs
 from cronce.monitor.survey import attempts, policy_span, timeout
 from cronce.policy import OnLost
 from cronce.protocol.specs import read_spec
 from cronce.protocol.terms import lease_for
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import JobLine, JobSeen, RunSeen, carried, load, read_page, seen_runs
+from cronce.runtime.queries import JobLine, JobSeen, RunSeen, carried, load
 from cronce.schedule import Cron, Schedule, parse_schedule, rule_of
 from cronce.schedule.describe import ClockChange, changes, describe, describe_change
 from cronce.schedule.slots import following
 from cronce.schedule.zone import find_zone
-from cronce.stores.base import Scan
 from cronce.telling.words import as_written, wall
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS
 from cronce.web.pages.runs import rows_of
 from cronce.web.plot import duration_svg, throughput_svg
-from cronce.web.site import PageFrame, Shown, missing, open_alerts, path, root_of, site_of
+from cronce.web.site import PageFrame, Shown, missing, path, root_of, site_of
 from cronce.web.timeline import picture
 
 JOBS_PER_PAGE: Final = 50
@@ -77,12 +76,10 @@ def jobs_page(request: Request) -> Flow[Shown]:
     start = _start(asked, names)
     part = names[start : start + JOBS_PER_PAGE]
     now, lines = yield from lines_alone(part)
-    rows: list[Shown] = []
-    for line in lines:
-        rows += [(yield from _row(line, served))]
+    latest = yield from latest_runs([line.seen.name for line in lines], SPARKS)
     return {
         "now": now,
-        "rows": rows,
+        "rows": [_row(line, served, latest[line.seen.name]) for line in lines],
         "asked": asked,
         "found": len(names),
         "stopped": stopped,
@@ -105,9 +102,7 @@ def _start(asked: JobsQuery, names: Sequence[str]) -> int:
     return names.index(asked.after) + 1 if asked.after in names else 0
 
 
-def _row(line: JobLine, served: Collection[str]) -> Flow[Shown]:
-    page = yield from read_page(Scan(f"run/{line.seen.name}/", newest_first=True, limit=SPARKS))
-    runs = seen_runs(page.cells, page.now)
+def _row(line: JobLine, served: Collection[str], runs: Sequence[RunSeen]) -> Shown:
     return {
         "line": line,
         "schedule": "; ".join(map(as_written, line.seen.schedules)),
@@ -172,11 +167,8 @@ def _failing() -> Flow[Standing]:
         found = yield from newest_runs(wanted=word, limit=FAILING)
         suspects |= {run.slot.job for run in found.runs}
         more += [word] if found.next else []
-    wrong = set()
-    for name in sorted(suspects):
-        last = yield from last_run(name)
-        wrong |= {name} if last is not None and last.shown in WRONG else set()
-    return wrong, _stopped(FAILING, more)
+    latest = yield from latest_runs(sorted(suspects), 1)
+    return {name for name, runs in latest.items() if runs and runs[0].shown in WRONG}, _stopped(FAILING, more)
 
 
 def _stopped(most: int, words: Sequence[str]) -> str:
@@ -226,7 +218,7 @@ def job_page(request: Request) -> Flow[Shown]:
         "doubtful": view.doubtful,
         "picture": None if after else (yield from picture(root, view)),
         "after": after,
-        "frame": PageFrame((yield from open_alerts()), view.halted),
+        "frame": PageFrame(view.alerts, view.halted),
     }
 
 

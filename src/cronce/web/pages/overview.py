@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from cronce.model import Instant
 from cronce.monitor.figures import figures
+from cronce.monitor.read_lists import ALERTS
 from cronce.monitor.read_overview import CALLS, GuestSeen, Overview, holders, overview
 from cronce.monitor.settings import Settings
 from cronce.monitor.watch_schedulers import missed
@@ -20,7 +21,7 @@ from cronce.value import NamedTuple
 from cronce.web.markup import brief
 from cronce.web.pages.incidents import Card, cards
 from cronce.web.pages.runs import rows_of
-from cronce.web.site import COUNTED, PageFrame, Shown, root_of, site_of
+from cronce.web.site import PageFrame, Shown, root_of, site_of
 from cronce.web.timeline import MOST_DRAWN, picture
 
 RECENT: Final = 12
@@ -55,7 +56,7 @@ def overview_page(request: Request) -> Flow[Shown]:
         "recent": rows_of(seen.newest, now),
         "jobs": len(index),
         "picture": drawn,
-        "frame": PageFrame(min(seen.alerts.number, COUNTED), seen.halted),
+        "frame": PageFrame(min(seen.alerts.number, ALERTS), seen.halted),
     }
 
 
