@@ -42,6 +42,11 @@ class Scheduled:
     """A condition stands on it, or a switch in it, that may hold in one instance only."""
     leans_on: tuple[str, ...]
     """Classes that its class uses: a lock may be in them."""
+    has_zone: bool = False
+    overlaps: bool = False
+    """`@Async` stands on it too: a run does not wait for the last one."""
+    sends: tuple[str, int] | None = None
+    """The call in its body that hands work to a broker, as written, and its line."""
 
 
 Switch = Literal["scheduling", "locks", "application"]
@@ -221,8 +226,22 @@ def _method(source: Source, method: "Node", imports: Imports) -> Iterator[Schedu
                 owner is None or ":-}" in text(mark) or _is_guarded(method, owner, imports),
                 owner is not None and _is_unclear(method, owner),
                 tuple(sorted(set(_types(owner)))) if owner else (),
+                "zone" in told,
+                any(name_of(one) == "Async" for one in marks),
+                _sent(text(method), line(method)),
             )
             return
+
+
+_SENDS: Final = re.compile(
+    r"\b\w*(?:[rR]abbit|[aA]mqp|[kK]afka|[jJ]ms|[sS]qs|[qQ]ueue|[rR]ocketMQ|[rR]ocketMq|[pP]roducer|[sS]treamBridge)\w*"
+    r"\.(?:convertAndSend|send|syncSend|asyncSend|publish|enqueue)\w*(?=\()"
+)
+
+
+def _sent(body: str, first: int) -> tuple[str, int] | None:
+    found = _SENDS.search(body)
+    return (found[0], first + body.count("\n", 0, found.start())) if found else None
 
 
 _KOTLIN: Final = re.compile(r"@Scheduled\((?P<told>(?:[^()]|\([^()]*\))*)\)(?P<marks>[^{}]*?)\bfun\s+(?P<name>\w+)")
@@ -248,6 +267,9 @@ def _of_kotlin(source: Source) -> Iterator[Scheduled]:
             ":-}" in found["told"] or bool(_ANY_LOCK.search(marks + body)) or _speaks_of_lock(body),
             bool(_SWITCH.search(body)),
             tuple(sorted(set(re.findall(r":\s*([A-Z]\w+)", owner)))),
+            "zone" in found["told"],
+            "@Async" in marks,
+            _sent(body, source.text.count("\n", 0, found.end()) + 1),
         )
 
 

@@ -106,7 +106,6 @@ def _in_every_instance(facts: Facts) -> Iterator[Found]:
     confidence=Confidence.MEDIUM,
 )
 def _without_lock(facts: Facts) -> Iterator[Found]:
-    """A warning where others have one: whoever wrote them expects several instances."""
     locked = [job for job in facts.of(Scheduled) if job.lock]
     for job in facts.conclude(unlocked):
         if _is_unclear(job, facts):
@@ -120,7 +119,7 @@ def _without_lock(facts: Facts) -> Iterator[Found]:
         said = f"`{job.name}` runs once only as long as there is one instance: no lock is seen"
         if locked and job.cron is not None:
             said = f"{said}, and {len(locked)} of the scheduled methods here have one (`{locked[0].name}`)"
-        yield Found(job.place, said, severity=Severity.WARNING if locked and job.cron is not None else None)
+        yield Found(job.place, said)
 
 
 _LOOK: Final = (
@@ -242,7 +241,7 @@ def schedulers(facts: Facts) -> Sequence[Scheduler]:
 
 @rule(
     "CR811 quartz-not-clustered",
-    Severity.WARNING,
+    Severity.INFO,
     "set `org.quartz.jobStore.isClustered = true` and `org.quartz.scheduler.instanceId = AUTO`, with a store in "
     "a database that all instances share",
 )

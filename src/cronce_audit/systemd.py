@@ -308,7 +308,7 @@ def _together(first: Sequence[Elapse], second: Sequence[Elapse], year: int) -> E
 
 @rule(
     "CR654 time-that-clocks-pass-over",
-    Severity.WARNING,
+    Severity.INFO,
     "write the time in UTC (`OnCalendar=*-*-* 01:30 UTC`), or choose an hour that no change of clocks touches",
 )
 def time_that_clocks_pass_over(facts: Facts) -> Iterator[Found]:

@@ -10,7 +10,7 @@ GROUPS = {
     "CR0": "The auditor itself",
     "CR1": "APScheduler",
     "CR2": "Processes, web servers, Celery and other schedulers of Python",
-    "CR3": "Locks made by hand",
+    "CR3": "Locks made by hand; hours, overlaps and messages, in any language",
     "CR4": "Crontabs, scripts and Task Scheduler",
     "CR5": "Kubernetes and Helm",
     "CR6": "Dockerfile, compose, Procfile and systemd",
@@ -24,8 +24,9 @@ INTRO = """\
 What [`cronce audit`](audit.md) looks for. Each rule has a page with bad and good samples, which are tests of the rule;
 `cronce audit explain CR101` shows it in the terminal. *Severity* is how bad it is if it is so: an **error** will run
 twice or be lost in the ordinary life of the deployment, a **warning** can at an event that does happen (a restart, a
-deploy, a crash, a change of clocks), **info** is worth knowing. *Confidence* is how sure it is that it is so. Of a
-single finding both may differ from its rule, where the files say more, or less.
+deploy, a crash), and the files show that more than one process runs it, or that it does harm; **info** is worth
+knowing. *Confidence* is how sure it is that it is so. Of a single finding both may differ from its rule, where the
+files say more, or less.
 """
 
 

@@ -126,7 +126,11 @@ def planned(facts: Facts) -> list[Planned]:
             for one in facts.of(Timer)
             if one.elapses and (service := service_of(one, facts))
         ),
-        *(Planned(one.library, one.pattern, "", one.place) for one in facts.of(javascript.Job) if one.pattern),
+        *(
+            Planned(one.library, one.pattern, "", one.place)
+            for one in facts.of(javascript.Job)
+            if one.pattern and " " in one.pattern
+        ),
     ]
 
 

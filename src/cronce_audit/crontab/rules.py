@@ -72,7 +72,7 @@ def _each_minute(schedule: str, what: str, place: Place) -> Iterator[Found]:
 
 @rule(
     "CR405 no-lock-on-a-frequent-job",
-    Severity.WARNING,
+    Severity.INFO,
     "put `flock -n /run/lock/NAME.lock` before the command, or `cronce exec NAME --schedule '…' --` where more"
     " than one machine has this line",
     confidence=Confidence.MEDIUM,
@@ -105,14 +105,14 @@ def _unlocked(line: Line, minutes: int, run: Sequence[Script], *, is_long: bool)
     if not is_long and not run:
         if minutes == 1:
             said = "no lock is seen; if it ever takes longer, the next one starts beside it"
-            yield Found(line.place, f"`{shown(line.command)}` starts every {every}, and {said}", severity=Severity.INFO)
+            yield Found(line.place, f"`{shown(line.command)}` starts every {every}, and {said}")
         return
     where = f" ({run[0].path} takes none)" if run else ""
     yield Found(
         line.place,
         f"`{shown(line.command)}` starts every {every} without a lock{where}: when it takes longer, the next one starts"
         " beside it",
-        severity=Severity.WARNING if minutes == 1 else Severity.INFO,
+        severity=Severity.WARNING if minutes == 1 and is_long else None,
     )
 
 
@@ -149,7 +149,6 @@ def _by_the_clocks(line: Line, home: Home, zone: str, found: Disputed) -> Found:
             line.place,
             f"{seen}; busybox's cron runs it as often as the clock shows it",
             Confidence.HIGH,
-            Severity.WARNING,
         )
     return Found(
         line.place,

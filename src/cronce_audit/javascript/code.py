@@ -73,7 +73,7 @@ class Job:
     what: str
     """What is run, in a word for people: `sendReports`, `the job of 0 3 * * *`."""
     pattern: str | None
-    """The cron expression, where it is spelled out."""
+    """The cron expression, or the name that Nest has for it, where it is spelled out."""
     place: Place
     is_guarded: bool
     """A lock or a condition was seen around it, or it cannot be seen whether there is one."""
@@ -83,6 +83,14 @@ class Job:
     """Modules, as imported, that its body uses: a lock may be in them."""
     starters: tuple[str, ...]
     """The functions of its file that register it; none where that happens when the file is loaded."""
+    every: int | None = None
+    """Milliseconds between two runs of a timer, where they are spelled out."""
+    has_zone: bool = False
+    """A time zone is given with it."""
+    overlaps: bool = False
+    """Its body waits for something, and nothing is seen that keeps the next run from starting meanwhile."""
+    sends: tuple[str, int] | None = None
+    """The call in its body that hands work to a queue, as written, and its line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class Draft(NamedTuple):
     body: "Node | None"
     options: "Node | None" = None
     is_started: bool = True
+    every: "Node | None" = None
 
 
 def jobs(code: Code) -> Iterator[Job]:
@@ -50,7 +51,7 @@ def jobs(code: Code) -> Iterator[Job]:
         for call in code.calls.get(TIMER, ()):
             told = arguments(call)
             if len(told) == 2 and _is_job(code, call, told):
-                yield from _job(code, call, Draft(None, told[0]), told[0], TIMER)
+                yield from _job(code, call, Draft(None, told[0], every=told[1]), told[0], TIMER)
 
 
 def _is_job(code: Code, call: "Node", told: "list[Node]") -> bool:
@@ -166,7 +167,43 @@ def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> 
         "distributed" in entries(draft.options) or takes_lock(code, bodies, [*starts, *_callers(code, starts)]),
         tuple(uses),
         tuple(starters(code, call)),
+        None if draft.every is None else _milliseconds(text(draft.every)),
+        _has_zone(call, draft),
+        _overlaps(bodies, draft),
+        next(_sent(bodies), None),
     )
+
+
+_ZONES: Final = re.compile(r"(?i)\btime_?zone\b|\btz\b|\butcOffset\b")
+_WAITS: Final = frozenset({"noOverlap", "waitForCompletion", "protect", "preventOverrun"})
+_AT_WORK: Final = re.compile(
+    r"(?i)_?(?:is|in|already|currently|still)?_?(?:running|processing|busy|progress|flight|executing|locked)"
+)
+_SENDS: Final = re.compile(
+    r"(?i)queue\w*\.(?:add|addBulk|enqueue|send\w*|publish)$|\.(?:sendToQueue|lpush|rpush|xadd|enqueue)$|producer\w*\.send\w*$"
+    r"|\bagenda\.now$"
+)
+
+
+def _has_zone(call: "Node", draft: Draft) -> bool:
+    """By name, or as the fifth argument of `new CronJob`; what is not spelled out may hold one."""
+    told = [one for one in arguments(call) if one != draft.body]
+    opaque = any(one.type in ("identifier", "member_expression", "spread_element") for one in told[1:])
+    return opaque or any(_ZONES.search(text(one)) for one in told) or len(told) > 3
+
+
+def _overlaps(bodies: "list[Node]", draft: Draft) -> bool:
+    waits = any(True for one in bodies for _ in within(one, "await_expression"))
+    flagged = any(_AT_WORK.fullmatch(word) for one in bodies for word in words(one))
+    return waits and not flagged and is_plain(draft.options) and not _WAITS & set(entries(draft.options))
+
+
+def _sent(bodies: "list[Node]") -> "Iterator[tuple[str, int]]":
+    for one in bodies:
+        for call in within(one, "call_expression"):
+            called = text(call.child_by_field_name("function"))
+            if _SENDS.search(called) and "\n" not in called:
+                yield called, line(call)
 
 
 def _is_guarded(code: Code, draft: Draft, bodies: "list[Node]", starts: "list[Node]") -> bool:
@@ -232,6 +269,9 @@ def _starts(code: Code, call: "Node") -> "list[Node]":
 
 
 def _pattern(code: Code, when: "Node") -> str | None:
+    """Of Nest's CronExpression, the name."""
+    if text(when).startswith("CronExpression."):
+        return text(when).rpartition(".")[2]
     return None if _is_rule(code, when) else code.literal(entries(when).get("rule", when))
 
 

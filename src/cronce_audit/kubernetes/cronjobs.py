@@ -42,7 +42,7 @@ def as_cron(text: str) -> str:
 
 @rule(
     "CR509 fixed-time-when-clocks-change",
-    Severity.WARNING,
+    Severity.INFO,
     "take a time that the change of clocks leaves alone, or `timeZone: Etc/UTC`; or claim each slot with cronce",
 )
 def _clocks(facts: Facts) -> Iterator[Found]:
@@ -104,6 +104,8 @@ def _schedules(facts: Facts) -> Iterator[tuple[CronJob, Field]]:
 
 
 SHORT: Final = timedelta(hours=1)
+"""Up to here a late run that takes as long as it may is nothing unusual."""
+OFTEN: Final = timedelta(minutes=5)
 """Up to here a run that takes as long as the interval is nothing unusual: one slow query, one full queue."""
 SOONEST: Final = 10
 """Seconds between two looks of the controller, up to Kubernetes 1.20."""
@@ -141,7 +143,7 @@ def _joined(job: CronJob) -> tuple[str, Severity]:
         late = f"starts more than {format_duration(left)} late, and takes the {deadline.number} s it may,"
         return late if left <= SHORT else "", Severity.INFO
     is_open = deadline is not None and deadline.number is None
-    severity = Severity.WARNING if gap < SHORT and not is_open else Severity.INFO
+    severity = Severity.WARNING if gap <= OFTEN and not is_open else Severity.INFO
     return f"takes longer than {format_duration(gap)}", severity
 
 
@@ -206,7 +208,7 @@ for _title, _field, _effect, _remedy in _MISSING:
 
 @rule(
     "CR513 several-pods-per-run",
-    Severity.WARNING,
+    Severity.INFO,
     "leave both at 1; or `completionMode: Indexed`, and let each pod take its share by JOB_COMPLETION_INDEX",
     confidence=Confidence.MEDIUM,
 )

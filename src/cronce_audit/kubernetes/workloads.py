@@ -153,7 +153,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-@rule("CR521 two-schedulers-during-a-rollout", Severity.WARNING, f"{_RECREATE}; or {_AGREEING}")
+@rule("CR521 two-schedulers-during-a-rollout", Severity.INFO, f"{_RECREATE}; or {_AGREEING}")
 def _rollout(facts: Facts) -> Iterator[Found]:
     for workload, what, sure, agreeing in facts.conclude(schedulers):
         strategy = workload["strategy"]
@@ -164,7 +164,8 @@ def _rollout(facts: Facts) -> Iterator[Found]:
                 f"{_capital(workload.called)} runs {what}, and {how} starts the "
                 "new pod before the old one stops: until then both fire what is due",
                 sure,
-                remedy=f"{_RECREATE}; or {agreeing}",
+                Severity.WARNING if strategy else None,
+                f"{_RECREATE}; or {agreeing}",
             )
 
 

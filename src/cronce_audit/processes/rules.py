@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from cronce_audit.guards import guards
-from cronce_audit.model import Check, Confidence, Facts, Found, Severity, rule
+from cronce_audit.model import Check, Confidence, Facts, Found, Severity, is_of_process, rule
 from cronce_audit.processes.argv import ONE, Count
 from cronce_audit.processes.commands import Running, Serving, runnings
 from cronce_audit.processes.reach import Reach, reach
@@ -158,7 +158,9 @@ def _fitting(launch: Launch, facts: Facts) -> str:
         open_ = several or (_is_web(launch, facts) and not _is_one(launch, facts))
         return "CR206" if launch.start.kind == "scheduler" and open_ else ""
     if launch.start.kind != "scheduler":
-        return "CR207" if several and not _is_reloaded(launch) else ""
+        seldom = launch.start.kind == "timer" or launch.start.every >= _SELDOM
+        alone = not _is_web(launch, facts) or _is_decided(launch) or _is_one(launch, facts)
+        return "CR207" if (several and not _is_reloaded(launch)) or (seldom and not alone) else ""
     if several and not _is_reloaded(launch) and store_of(launch.start.scheduler):
         return "CR208"
     if launch.per_process.is_several and not _is_reloaded(launch):
@@ -173,15 +175,18 @@ def _fitting(launch: Launch, facts: Facts) -> str:
 
 
 def _is_one(launch: Launch, facts: Facts) -> bool:
-    """What deploys the app starts one process of it. Not where a lock that all machines see says that somebody expects
-    more; nor by a Procfile, whose platforms set WEB_CONCURRENCY, or in a cluster, which starts the next one first."""
-    serving = launch.by if isinstance(launch.by, Serving) else None
-    if serving is None or serving.by is None or serving.workers != ONE:
-        return False
-    origin = serving.by.command.origin
-    told = origin == "dockerfile" or (origin not in ("procfile", "kubernetes") and serving.copies == ONE)
+    """What deploys the app starts one process of it: a service of compose or a unit of systemd. An image alone may be
+    started anywhere; a Procfile's platform sets WEB_CONCURRENCY, and a cluster starts the next pod first. Not where a
+    lock that all machines see says that somebody expects more."""
+    of_it = [each.by for each in facts.conclude(every_launch) if each.start == launch.start]
+    alone = [(by, by.by.command.origin) for by in of_it if isinstance(by, Serving) and by.by and by.workers == ONE]
+    told = any(origin not in ("dockerfile", "procfile", "kubernetes") and by.copies == ONE for by, origin in alone)
     expected = any(guard.across_hosts for guard in facts.conclude(guards).values())
-    return serving.decided or (told and not expected)
+    return any(by.decided for by, _ in alone) or (told and not expected)
+
+
+_SELDOM: Final = 600
+"""Seconds. A loop that sleeps for as long has work to do, and does not wait for something."""
 
 
 def _is_web(launch: Launch, facts: Facts) -> bool:
@@ -214,7 +219,7 @@ def _check_of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
                 sure = None if launch.confidence is Confidence.HIGH else launch.confidence
                 in_ready = rule_id == "CR206" and launch.occasion.when == "ready" and not launch.doubts
                 seen = in_ready and launch.total.is_several and launch.by and launch.by.by
-                loud = Severity.INFO if launch.start.kind == "loop" else Severity.WARNING if seen else None
+                loud = Severity.INFO if _is_mild(launch, rule_id, facts) else Severity.WARNING if seen else None
                 yield Found(
                     launch.start.place,
                     message(launch, facts),
@@ -224,6 +229,16 @@ def _check_of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
                 )
 
     return check
+
+
+def _is_mild(launch: Launch, rule_id: str, facts: Facts) -> bool:
+    """A loop may be about its process, and so may jobs by their names; a reloader that nothing deploys is for whoever
+    works on the code."""
+    added = [job for job in facts.conclude(jobs) if job.scheduler == launch.start.scheduler]
+    own = bool(added) and all(is_of_process(job.place.path, job.full_name or job.function) for job in added)
+    local = rule_id == "CR203" and not (launch.by and launch.by.by)
+    alone = rule_id == "CR207" and not launch.total.is_several
+    return launch.start.kind == "loop" or own or local or alone
 
 
 _COMMAND: Final = (
@@ -329,6 +344,11 @@ def _in_app(launch: Launch, facts: Facts) -> str:
 
 
 def _looped(launch: Launch, _: Facts) -> str:
+    if not launch.total.is_several:
+        return (
+            f"{launch.start.what} starts {_when(launch.occasion)}, in each process of the web app: one today, as far "
+            "as is seen; a second worker or replica does its work once more"
+        )
     times = f"its work is done {_times(launch)} per interval"
     return f"{launch.start.what} starts {_when(launch.occasion)}, in {_by(launch)}: {times}"
 
@@ -406,7 +426,6 @@ def _let_go(facts: Facts) -> Iterator[Found]:
                 job.place,
                 f"{job.function} runs under a lock ({guard.kind}, {guard.place}) that is released when it ends: it "
                 "keeps two runs apart, but does not make a slot run once; whoever comes after a short run repeats it",
-                severity=Severity.WARNING if job.scheduler in several else None,
             )
 
 

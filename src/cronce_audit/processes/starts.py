@@ -5,6 +5,7 @@ to the occasion: the import of a module, the start-up of a web app, Django's `re
 itself. Where no occasion is seen, nothing is said.
 """
 
+import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from cronce_audit.model import Facts, Place
 from cronce_audit.processes.reach import reach
 from cronce_audit.processes.servers import servings
 from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, Hold, World, doubts, hold, is_done
-from cronce_audit.python.facts import Call, Called, Const, Function, Items, Name, Scope, Value, last
+from cronce_audit.python.facts import Call, Called, Const, Function, Items, Member, Name, Scope, Value, last
 from cronce_audit.python.names import Names, names
 from cronce_audit.python.schedulers import Scheduler, Store, schedulers
 
@@ -34,6 +35,8 @@ class Start:
     scope: Scope
     scheduler: Scheduler | None = None
     """Of APScheduler."""
+    every: float = 0
+    """Seconds that a loop sleeps; of one that works out the time of its next run, a day."""
 
 
 class Occasion(NamedTuple):
@@ -140,13 +143,30 @@ def _repeated(facts: Facts) -> Iterator[Start]:
 def _loops(known: Names, told: set[str]) -> Iterator[Start]:
     """`while True: …; sleep(3600)`, in a function that others run in a thread or as a task."""
     seen = {"", *told}
+    planned = {call.scope.function for call in known.calls("replace") if call.called.keyword("hour") is not None}
     for call in known.calls("sleep"):
-        endless = call.scope.loop and Const(value=True) in call.scope.tests
+        endless = call.scope.loop and any(map(_is_endless, call.scope.tests))
         if endless and call.scope.function not in seen and call.called.function in _SLEEPS:
             span = known.constant(next(iter(call.called.args), None), call.scope.module)
-            if isinstance(span, int | float) and span >= _LONG:
+            by_hour = call.scope.function in planned
+            if by_hour or (isinstance(span, int | float) and span >= _LONG):
                 seen.add(call.scope.function)
-                yield Start("loop", f"a loop that sleeps {span} s", call.place, call.scope._replace(tests=()))
+                what = "a loop that waits for an hour of the day" if by_hour else f"a loop that sleeps {span} s"
+                every = _DAY if by_hour or not isinstance(span, int | float) else span
+                function = known.function(call.scope.function)
+                place = function.place if function else call.place
+                yield Start("loop", what, place, call.scope._replace(tests=()), every=every)
+
+
+_DAY: Final = 86_400
+
+
+def _is_endless(test: Value) -> bool:
+    """`while True`, and `while self.running`: until somebody stops it."""
+    return test == Const(value=True) or (isinstance(test, Name | Member) and bool(_GOES_ON.search(last(test))))
+
+
+_GOES_ON: Final = re.compile(r"(?i)running|active|alive|enabled")
 
 
 def occasions(facts: Facts) -> "Occasions":

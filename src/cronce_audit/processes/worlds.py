@@ -31,6 +31,11 @@ _RELOADING: Final = frozenset({"WERKZEUG_RUN_MAIN", "RUN_MAIN"})
 _ASKS_ENVIRONMENT: Final = frozenset({Name("os.environ.get"), Name("os.getenv")})
 _IN_ENVIRONMENT: Final = frozenset(f"os.environ[{name}]" for name in _RELOADING)
 _STATE: Final = frozenset({"running", "_running", "is_running", "started", "_started", "state"})
+_OWN_STATE: Final = re.compile(
+    r"_*(?:is_|has_|was_|already_|scheduler_|jobs_|_)*(?:running|started|initiali[sz]ed|stopped|shut_?down)"
+    r"|_*(?:\w+_)?(?:task|thread|scheduler|timer)"
+)
+"""Names of what a process remembers of itself, whatever object they are of."""
 _OWN: Final = object()
 """What a condition on the scheduler itself is worth, `if scheduler is None`, `if not scheduler.running`: it holds back
 a second start in this process, and says nothing of the others."""
@@ -303,7 +308,7 @@ def _named(value: Name | Member, at: _At) -> object:
     if isinstance(value, Name) and value.dotted in _IN_ENVIRONMENT:
         return "true" if at.world.reloaded else None
     of = Name(value.dotted.rpartition(".")[0]) if isinstance(value, Name) else value.of
-    if _is_scheduler(of if word in _STATE else value, at):
+    if _OWN_STATE.fullmatch(word) or _is_scheduler(of if word in _STATE else value, at):
         return _OWN
     origin = at.names.origin(value, at.near)
     if isinstance(origin, Operation | Called):

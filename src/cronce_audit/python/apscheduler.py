@@ -8,7 +8,7 @@ from typing import Final
 from cronce_audit.clocks import disputed, is_zone, season
 from cronce_audit.guards import guards
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
-from cronce_audit.python.facts import Call, Called, Const, Member, Name, Unknown, Value
+from cronce_audit.python.facts import Call, Called, Const, Function, Member, Name, Unknown, Value, last
 from cronce_audit.python.jobs import Job, expression, is_rare, jobs, machine_zone, named_days, zone, zone_name
 from cronce_audit.python.names import Names, names
 from cronce_audit.python.schedulers import CRON, FLASK_KINDS, Options, Scheduler, Store, is_false, number, schedulers
@@ -49,7 +49,7 @@ def _conflicts(facts: Facts) -> Iterator[Found]:
 
 @rule(
     "CR105 a-second-late-is-lost",
-    Severity.WARNING,
+    Severity.INFO,
     'say how late a run may be: `job_defaults={"misfire_grace_time": 3600, "coalesce": True}`; None means however late',
 )
 def _lost(facts: Facts) -> Iterator[Found]:
@@ -67,7 +67,6 @@ def _lost(facts: Facts) -> Iterator[Found]:
                 scheduler.place,
                 f"misfire_grace_time is left at its default of one second: a run of {_several(late)} that starts later "
                 "than that, because all threads are busy, is dropped",
-                severity=Severity.INFO,
             )
 
 
@@ -185,13 +184,13 @@ def _in_a_row(place: Place, said: str, *, is_kept: bool) -> Found:
     """It takes a store that remembers, and a long grace, for an outage to end in a burst."""
     if is_kept:
         message = f"{said}: after an outage all runs that were missed are made up for, one right after the other"
-        return Found(place, message, severity=Severity.WARNING)
+        return Found(place, message)
     return Found(place, f"{said}: runs that are late come right after each other, not one for all of them")
 
 
 @rule(
     "CR104 runs-of-one-job-may-overlap",
-    Severity.WARNING,
+    Severity.INFO,
     "leave max_instances at 1, or make the job safe to run beside itself",
 )
 def _overlap(facts: Facts) -> Iterator[Found]:
@@ -200,18 +199,80 @@ def _overlap(facts: Facts) -> Iterator[Found]:
         several = _instances(scheduler.defaults)
         if several and _is_in_force("max_instances", scheduler, facts):
             said = f"the job defaults say max_instances={several:g}: {_JOINED}"
-            yield Found(scheduler.place, said, severity=Severity.INFO)
+            yield Found(scheduler.place, said)
     for job in facts.conclude(jobs):
         several = _instances(job.options)
         if several and job.trigger != "date" and job.full_name not in guarded:
             said = f"{job.function} is added with max_instances={several:g}: {_JOINED}"
-            yield Found(job.place, said, severity=Severity.INFO if is_rare(job) else None)
+            yield Found(job.place, said)
 
 
 def _instances(options: Options) -> float:
     """0 where it is one at a time, or not said."""
     given = number(options.get("max_instances"))
     return given if given is not None and given > 1 else 0
+
+
+_THREADED: Final = frozenset({"BackgroundScheduler", "BlockingScheduler", "APScheduler"})
+
+
+@rule(
+    "CR113 coroutine-that-nobody-awaits",
+    Severity.ERROR,
+    "use AsyncIOScheduler inside the running loop, or let the job call `asyncio.run(…)`",
+)
+def _never_awaited(facts: Facts) -> Iterator[Found]:
+    """A thread pool calls the function, gets a coroutine, and drops it."""
+    known = facts.conclude(names)
+    for job in facts.conclude(jobs):
+        function = known.function(job.full_name) if job.full_name else None
+        plain = function is not None and function.is_async and not function.yields and _is_bare(job, function)
+        own = job.scheduler.options.below("executors") if job.scheduler.options.get("executors") else None
+        if plain and job.scheduler.kind in _THREADED and own is None and job.options.get("executor") is None:
+            yield Found(
+                job.place,
+                f"{job.function} is `async`, and {job.scheduler.kind} calls it in a thread: what it returns is never "
+                "awaited, so the job does nothing, and says so only in a RuntimeWarning",
+            )
+
+
+def _is_bare(job: Job, function: Function) -> bool:
+    """No decorator but the scheduler's own is on it: another may make it an ordinary function."""
+    return all(isinstance(one, Called) and one.place == job.place for one in function.decorators)
+
+
+_ASKED: Final = frozenset({
+    "route", "get", "post", "put", "patch", "delete", "api_view", "action", "api_route", "message", "callback_query",
+    "message_handler", "callback_query_handler", "command", "on_message", "websocket",
+})  # fmt: skip
+
+
+@rule(
+    "CR114 asked-for-jobs-live-in-memory",
+    Severity.INFO,
+    "keep them in a job store that outlives the process (`SQLAlchemyJobStore`, with an id and replace_existing=True), "
+    "or write them down and add them again at each start",
+)
+def _in_memory(facts: Facts) -> Iterator[Found]:
+    known = facts.conclude(names)
+    every = facts.conclude(jobs)
+    for job in every:
+        store = job.store
+        if store is None or store.is_persistent or job.start or not job.scope.function:
+            continue
+        function = known.function(job.scope.function)
+        callers = known.callers(function) if function else []
+        around = [function, *(known.function(call.scope.function) for call in callers)]
+        if any(one is not None and any(map(_is_asked, one.decorators)) for one in around):
+            yield Found(
+                job.place,
+                f"{job.function} is added when somebody asks for it, to a job store in memory: the next restart or "
+                "deploy forgets it, and it never runs",
+            )
+
+
+def _is_asked(decorator: Value) -> bool:
+    return last(decorator.function if isinstance(decorator, Called) else decorator) in _ASKED
 
 
 _NETWORK: Final = ("/mnt/", "/nfs", "/net/", "/efs", "//", "\\\\", "/shared/")
@@ -245,7 +306,7 @@ _UTC_REMEDY: Final = (
 )
 
 
-@rule("CR107 runs-twice-when-the-clocks-go-back", Severity.WARNING, _UTC_REMEDY)
+@rule("CR107 runs-twice-when-the-clocks-go-back", Severity.INFO, _UTC_REMEDY)
 def _twice(facts: Facts) -> Iterator[Found]:
     for job, spelled, where in _in_zones(facts):
         found = disputed(spelled, where, facts.year)
@@ -281,13 +342,23 @@ def _weekdays(facts: Facts) -> Iterator[Found]:
         first = call.called.args[0] if call.called.args else call.called.keyword("expr")
         text = known.constant(first, call.scope.module)
         fields = text.split() if isinstance(text, str) else []
-        if len(fields) == 5 and _is_shifted(fields[4]) and known.target(call) == f"{CRON}.from_crontab":
+        if known.target(call) != f"{CRON}.from_crontab":
+            continue
+        if len(fields) == 5 and _is_shifted(fields[4]):
             yield Found(call.place, _shifted(fields[4]))
+        elif not isinstance(text, str):
+            yield Found(call.place, _TYPED, Confidence.MEDIUM, Severity.INFO)
     for job in facts.conclude(jobs):
         days = job.trigger_options.get("day_of_week") if job.trigger == "cron" else None
         field = days.value if isinstance(days, Const) else None
         if isinstance(field, str) and field.replace(" ", "") in _IDIOMS:
             yield Found(job.place, _shifted(field).replace("from_crontab", "APScheduler"), Confidence.MEDIUM)
+
+
+_TYPED: Final = (
+    "what is read here counts the days of the week from Monday, which is 0: whoever writes `1` as in a crontab gets "
+    "Tuesday, and `1-5` is Tuesday to Saturday"
+)
 
 
 def _is_shifted(field: str) -> bool:
@@ -331,6 +402,26 @@ def _own_zone(facts: Facts) -> Iterator[Found]:
                 f"the trigger of {job.function} is made by itself and has no timezone: it runs by the clocks of "
                 f"the machine, not in the zone of its scheduler ({job.scheduler.place})",
             )
+        elif job.own_trigger and _is_by_hour(job, facts):
+            yield Found(
+                job.place,
+                f"the trigger of {job.function} has no timezone: its hour is that of whichever machine it is on, "
+                "whatever timezone the scheduler is given",
+            )
+
+
+def _is_by_hour(job: Job, facts: Facts) -> bool:
+    spelled = expression(job)
+    no_zone = job.trigger_options.get("timezone") in (None, Const(None))
+    unsaid = job.scheduler.options.get("timezone") in (None, Const(None))
+    return (
+        job.scheduler.version == 3
+        and no_zone
+        and unsaid
+        and spelled is not None
+        and spelled.split()[1][:1].isdigit()
+        and facts.conclude(machine_zone) is None
+    )
 
 
 def _misses_the_zone(job: Job, facts: Facts) -> bool:

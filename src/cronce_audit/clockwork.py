@@ -1,0 +1,187 @@
+"""What can go wrong with one job in one process, in any language: its hour is the machine's, a run meets the next one,
+or all it does is to send a message."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from cronce_audit import java
+from cronce_audit.javascript.code import Job as JavaScriptJob
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
+from cronce_audit.processes.starts import starts
+from cronce_audit.python.facts import Call, Called, Const, Member, Name, Value
+from cronce_audit.python.jobs import jobs, machine_zone
+from cronce_audit.python.names import names
+
+_NAMED: Final = re.compile(
+    r"@(?:daily|midnight|weekly|monthly|yearly|annually)|\w*_AT_\w+|EVERY_(?:WEEK|WEEKDAY|WEEKEND|QUARTER|YEAR)"
+)
+"""Names for times of day, among them those of Nest's CronExpression."""
+_OFTEN: Final = re.compile(r"EVERY_(?:\d+_)?SECONDS?|EVERY_MINUTE|EVERY_5_MINUTES")
+_FREQUENT: Final = 300
+"""Seconds. A job that comes more seldom is hardly still at work when the next is due."""
+
+
+def hour_of(pattern: str | None) -> bool:
+    """Whether a cron expression, of five or six fields, or its name, is about an hour of the day."""
+    if pattern is None or " " not in pattern.strip():
+        return bool(pattern and _NAMED.fullmatch(pattern))
+    fields = pattern.split()
+    return len(fields) in (5, 6) and fields[-4][:1].isdigit()
+
+
+def is_frequent(pattern: str | None) -> bool:
+    """Whether it comes every five minutes or more often."""
+    fields = (pattern or "").split()
+    if len(fields) not in (5, 6):
+        return bool(_OFTEN.fullmatch(pattern or ""))
+    step = re.fullmatch(r"\*(?:/(\d+))?", fields[-5])
+    often = step is not None and int(step[1] or 1) * 60 <= _FREQUENT
+    return often or (len(fields) == 6 and fields[0].startswith("*"))
+
+
+class _Timed(NamedTuple):
+    place: Place
+    what: str
+    by: str
+    """What goes by the machine's clock: `node-cron`."""
+
+
+@rule(
+    "CR320 hour-of-the-machine",
+    Severity.INFO,
+    'name the zone beside the time: `{ timezone: \'Etc/UTC\' }`, `zone = "UTC"`, `.at("10:30", "UTC")`; or set TZ '
+    "where the program is started",
+    confidence=Confidence.MEDIUM,
+)
+def _local(facts: Facts) -> Iterator[Found]:
+    if facts.conclude(machine_zone) is not None:
+        return
+    for place, what, by in (*_of_javascript(facts), *_of_java(facts), *_of_python(facts)):
+        yield Found(
+            place,
+            f"{what} is due at an hour of the machine's clock, for {by} is given no time zone: another machine, or a "
+            "container in UTC, runs it at another time, and where clocks change, an hour comes twice or not at all",
+        )
+
+
+def _of_javascript(facts: Facts) -> Iterator[_Timed]:
+    for job in facts.of(JavaScriptJob):
+        if hour_of(job.pattern) and not job.has_zone and not is_of_process(job.place.path, job.what):
+            yield _Timed(job.place, job.what, job.library)
+
+
+def _of_java(facts: Facts) -> Iterator[_Timed]:
+    for job in facts.of(java.Scheduled):
+        if hour_of(job.cron) and not job.has_zone and not is_of_process(job.place.path, job.name):
+            yield _Timed(job.place, f"`{job.name}`", "`@Scheduled`")
+
+
+def _of_python(facts: Facts) -> Iterator[_Timed]:
+    known = facts.conclude(names)
+    for call in known.calls("at"):
+        if len(call.called.args) == 1 and not call.called.keywords and _is_of_schedule(call.called):
+            yield _Timed(call.place, "this job of `schedule`", "it")
+    for call in known.calls("crontab"):
+        spelled = known.constant(next(iter(call.called.args), None), call.scope.module)
+        by_hour = isinstance(spelled, str) and hour_of(spelled) and call.called.keyword("tz") is None
+        if by_hour and call.called.function == Name("aiocron.crontab"):
+            yield _Timed(call.place, f"the job `{spelled}`", "aiocron")
+    sleeping = {call.scope.function for call in known.calls("sleep") if call.scope.loop}
+    planned = {
+        call.scope.function
+        for call in known.calls("replace")
+        if isinstance(call.called.keyword("hour"), Const) and call.called.keyword("tzinfo") is None
+    }
+    told: set[str] = set()
+    for call in known.calls("now", "today"):
+        function = call.scope.function
+        if function in sleeping & planned and function not in told and _is_naive(call):
+            told.add(function)
+            yield _Timed(call.place, f"the loop in `{function.rpartition('.')[2]}`", "`datetime.now()`")
+
+
+def _is_naive(call: Call) -> bool:
+    full = call.called.function
+    bare = not call.called.args and not call.called.keywords
+    return bare and isinstance(full, Name) and full.dotted.startswith("datetime.")
+
+
+def _is_of_schedule(value: Value) -> bool:
+    """`schedule.every().day.at(…)`: what the chain begins with."""
+    while isinstance(value, Called | Member):
+        value = value.function if isinstance(value, Called) else value.of
+        if value == Name("schedule.every"):
+            return True
+    return False
+
+
+@rule(
+    "CR321 next-run-does-not-wait",
+    Severity.INFO,
+    "let the next run wait or be skipped: `noOverlap: true` (node-cron), `waitForCompletion: true` (cron, Nest), "
+    "`protect: true` (croner), a flag around the body; without `@Async` Spring waits by itself",
+    confidence=Confidence.MEDIUM,
+)
+def _joined(facts: Facts) -> Iterator[Found]:
+    for job in facts.of(JavaScriptJob):
+        often = job.every <= _FREQUENT * 1000 if job.every is not None else is_frequent(job.pattern)
+        if often and job.overlaps and not job.is_locked and not is_of_process(job.place.path, job.what):
+            yield Found(
+                job.place,
+                f"{job.what} starts again while the last run still waits for something: {job.library} does not look, "
+                "and two runs at once do the same work twice",
+            )
+    for one in facts.of(java.Scheduled):
+        if one.overlaps and not one.lock and not one.is_guarded:
+            yield Found(
+                one.place,
+                f"`{one.name}` is `@Async`: each run has a thread of its own, and the next one starts though the last "
+                "is still at work",
+            )
+
+
+_SENDS: Final = (
+    "delay", "apply_async", "send_task", "enqueue", "enqueue_in", "enqueue_at", "enqueue_job", "kiq", "basic_publish",
+    "lpush", "rpush", "xadd", "async_task",
+)  # fmt: skip
+
+
+@rule(
+    "CR322 slot-ends-with-a-message",
+    Severity.INFO,
+    "give the message an id made of the job and its slot, so that a second one is dropped, and look in the store, not "
+    "in the scheduler, whether the slot was done; `@cron.job(…)` of cronce keeps that record",
+    confidence=Confidence.MEDIUM,
+)
+def _sent(facts: Facts) -> Iterator[Found]:
+    for what, called, place in facts.conclude(_messages):
+        yield Found(
+            place,
+            f"{what} does its work by a message (`{called}`): if this process dies before, the slot is lost, and "
+            "nothing sends it again; if it is sent twice, the work is done twice",
+        )
+
+
+def _messages(facts: Facts) -> Sequence[tuple[str, str, Place]]:
+    """Who sends, by which call, and where that stands; each job once."""
+    known = facts.conclude(names)
+    found = [
+        (what, sends[0], Place(place.path, sends[1]))
+        for what, place, sends in (
+            *((one.what, one.place, one.sends) for one in facts.of(JavaScriptJob)),
+            *((f"`{one.name}`", one.place, one.sends) for one in facts.of(java.Scheduled)),
+        )
+        if sends
+    ]
+    due = {job.full_name: job.function for job in facts.conclude(jobs) if job.full_name}
+    due |= {
+        start.scope.function: f"`{start.scope.function.rpartition('.')[2]}`"
+        for start in facts.conclude(starts)
+        if start.kind != "scheduler" and start.scope.function
+    }
+    for call in known.calls(*_SENDS):
+        what = due.pop(call.scope.function, None)
+        if what is not None:
+            found.append((what, call.method, call.place))
+    return found
