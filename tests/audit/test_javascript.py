@@ -122,7 +122,7 @@ def test_a_guard_is_respected(tmp_path: Path, code: str) -> None:
     ],
 )
 def test_a_guard_that_cannot_be_judged_is_information_to_look_at(tmp_path: Path, code: str) -> None:
-    told = report_on(tmp_path, {**CLUSTER, "app.js": HEAD + code}).findings
+    told = [one for one in report_on(tmp_path, {**CLUSTER, "app.js": HEAD + code}).findings if one.rule != "CR320"]
     assert [(one.rule, one.severity, one.confidence) for one in told] == [("CR702", Severity.INFO, Confidence.LOW)]
 
 
@@ -148,7 +148,7 @@ def test_a_condition_in_another_file_that_asks_for_a_test_is_none(tmp_path: Path
     ],
 )
 def test_a_timer_whose_names_say_that_it_is_a_job_is_one(tmp_path: Path, path: str, code: str, found: bool) -> None:
-    told = report_on(tmp_path, {path: code}).findings
+    told = [one for one in report_on(tmp_path, {path: code}).findings if one.rule != "CR321"]
     assert [(one.rule, one.severity) for one in told] == [("CR702", Severity.INFO)] * found
 
 
@@ -251,7 +251,7 @@ def test_a_lock_on_another_method_that_is_called_is_respected(tmp_path: Path) ->
 
 def test_where_nothing_says_that_there_are_several_it_is_information(tmp_path: Path) -> None:
     report = report_on(tmp_path, {"app.js": HEAD + "cron.schedule('0 3 * * *', () => work());\n"})
-    assert [(one.rule, one.severity) for one in report.findings] == [("CR702", Severity.INFO)]
+    assert [(one.rule, one.severity) for one in report.findings] == [("CR320", Severity.INFO), ("CR702", Severity.INFO)]
 
 
 def test_a_program_that_runs_once_beside_one_that_runs_often_is_told_apart(tmp_path: Path) -> None:
@@ -424,5 +424,5 @@ def test_code_that_was_packed_is_not_read(tmp_path: Path) -> None:
 def test_code_that_is_nested_too_deeply_is_reported(tmp_path: Path) -> None:
     deep = HEAD + "if (x) {\n" * 1100 + JOB + "}\n" * 1100
     report = report_on(tmp_path, {"app.js": deep, "other.js": HEAD + JOB})
-    assert [str(one.place) for one in report.findings] == ["other.js:2"]
+    assert {str(one.place) for one in report.findings} == {"other.js:2"}
     assert [(one.place.path, one.why) for one in report.unparsed] == [("app.js", "javascript: it is nested too deeply")]

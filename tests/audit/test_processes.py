@@ -632,7 +632,7 @@ def test_jobs_that_take_a_lock_themselves_may_be_in_every_worker(
     assert [one[:5] for one in ours(tmp_path, tree)] == (["CR201"] if found else [])
     released = [one for one in report_on(tmp_path, tree).findings if one.rule == "CR307"]
     assert {(one.severity, one.snippet.split("(")[1].split(",")[0]) for one in released} == {
-        (Severity.WARNING, job) for job in jobs if job != "remind"
+        (Severity.INFO, job) for job in jobs if job != "remind"
     }  # the lock is let go when the job ends: it does not make a slot run once
 
 
@@ -883,8 +883,10 @@ def test_repeat_every_and_tasks_are_in_every_worker(tmp_path: Path) -> None:
             asyncio.create_task(hourly())
         """
     tree = {"app.py": app, "Procfile": "web: uvicorn --workers 2 app:app\n"}
-    assert ours(tmp_path, tree) == ["CR207 app.py:8", "CR207 app.py:14"]
-    assert ours(tmp_path, {**tree, "Procfile": "web: uvicorn app:app\n"}) == []
+    assert ours(tmp_path, tree) == ["CR207 app.py:8", "CR207 app.py:12"]
+    one = report_on(tmp_path, {**tree, "Procfile": "web: uvicorn app:app\n"}).findings
+    assert [(each.rule, each.severity.word) for each in one] == [("CR207", "info")] * 2
+    assert ours(tmp_path, {**tree, "Procfile": "web: uvicorn --workers 1 app:app\n"}) == []
 
 
 def test_aiocron_starts_where_it_is_written(tmp_path: Path) -> None:
@@ -1154,7 +1156,8 @@ _ONE_UVICORN = "uvicorn app:app --host 0.0.0.0"
 @pytest.mark.parametrize(
     ("deployed", "found"),
     [
-        ({"Dockerfile": f"FROM python\nCMD {_ONE_UVICORN}\n"}, []),
+        ({"Dockerfile": f"FROM python\nCMD {_ONE_UVICORN}\n"}, ["CR206 jobs.py:5"]),
+        ({"Dockerfile": f"FROM python\nCMD {_ONE_UVICORN} --workers 1\n"}, []),
         ({"compose.yaml": f"services:\n  web:\n    image: shop\n    command: {_ONE_UVICORN}\n"}, []),
         ({"web.service": f"[Service]\nExecStart=/usr/bin/{_ONE_UVICORN}\n"}, []),
         ({"Procfile": f"web: {_ONE_UVICORN}\n"}, ["CR206 jobs.py:5"]),
@@ -1219,6 +1222,6 @@ def test_what_cannot_be_told_is_no_warning_about_a_rollout(tmp_path: Path, guard
         "from ap", "import settings\nfrom ap", 1
     )
     tree = {"app.py": FLASK, "jobs.py": jobs, "k8s/web.yaml": deployment}
-    loud = [one.rule for one in report_on(tmp_path, tree).findings if one.severity >= Severity.WARNING]
+    loud = [one.rule for one in report_on(tmp_path, tree).findings if one.rule == "CR521"]
     assert loud == found
     assert doubtful(tmp_path, tree) == ([] if found else ["jobs.py:6"])

@@ -1,0 +1,163 @@
+"""One job in one process, in any language: whose hour it is, whether the next run waits, what it sends."""
+
+from pathlib import Path
+
+import pytest
+
+from cronce_audit.clockwork import hour_of, is_frequent
+from cronce_audit.model import Severity
+from tests.audit.trees import findings_in, report_on
+
+CRON = "const cron = require('node-cron');\n"
+NEST = "import { Cron, CronExpression } from '@nestjs/schedule';\nexport class Jobs {\n"
+SPRING = "import org.springframework.scheduling.annotation.*;\nclass Jobs {\n"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_hour"),
+    [
+        ("0 9 * * *", True),
+        ("0 0 9 * * MON-FRI", True),
+        ("0 9-17 * * *", True),
+        ("EVERY_DAY_AT_MIDNIGHT", True),
+        ("EVERY_WEEK", True),
+        ("@daily", True),
+        ("0 * * * *", False),
+        ("*/5 * * * *", False),
+        ("0 0 */6 * * *", False),
+        ("EVERY_HOUR", False),
+        ("@hourly", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_a_schedule_is_about_an_hour_of_the_day(pattern: str | None, is_hour: bool) -> None:
+    assert hour_of(pattern) == is_hour
+
+
+@pytest.mark.parametrize(
+    ("pattern", "often"),
+    [
+        ("* * * * *", True),
+        ("*/5 * * * *", True),
+        ("*/30 * * * * *", True),
+        ("0 */2 * * * *", True),
+        ("EVERY_30_SECONDS", True),
+        ("EVERY_MINUTE", True),
+        ("*/10 * * * *", False),
+        ("0 9 * * *", False),
+        ("EVERY_10_MINUTES", False),
+        (None, False),
+    ],
+)
+def test_a_schedule_comes_often(pattern: str | None, often: bool) -> None:
+    assert is_frequent(pattern) == often
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "line"),
+    [
+        ("app.js", CRON + "cron.schedule('0 9 * * *', () => work());\n", 2),
+        ("app.js", "const { CronJob } = require('cron');\nnew CronJob('0 0 9 * * *', work, null, true);\n", 2),
+        ("jobs.ts", NEST + "  @Cron(CronExpression.EVERY_DAY_AT_2AM)\n  async run() {}\n}\n", 3),
+        ("Jobs.java", SPRING + '@Scheduled(cron = "0 30 2 * * *") void run() {}\n}\n', 3),
+        ("Jobs.kt", SPRING.replace(";", "") + '@Scheduled(cron = "0 30 2 * * *")\nfun run() {}\n}\n', 3),
+        ("jobs.py", "import schedule\nschedule.every().monday.at('10:30').do(print)\n", 2),
+        ("jobs.py", "import aiocron\n\n@aiocron.crontab('0 9 * * *')\nasync def run():\n    ...\n", 3),
+    ],
+)
+def test_an_hour_without_a_zone_is_the_machines(tmp_path: Path, path: str, code: str, line: int) -> None:
+    assert findings_in(tmp_path, {path: code}, "CR320") == [f"CR320 {path}:{line}"]
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("app.js", CRON + "cron.schedule('0 9 * * *', () => work(), { timezone: 'Asia/Seoul' });\n"),
+        ("app.js", CRON + "cron.schedule('0 9 * * *', () => work(), options);\n"),
+        ("app.js", CRON + "cron.schedule('0 * * * *', () => work());\n"),
+        (
+            "app.js",
+            "const { CronJob } = require('cron');\nnew CronJob('0 0 9 * * *', work, null, true, 'Asia/Seoul');\n",
+        ),
+        ("jobs.ts", NEST + "  @Cron('0 9 * * *', { timeZone: 'UTC' })\n  async run() {}\n}\n"),
+        ("Jobs.java", SPRING + '@Scheduled(cron = "0 30 2 * * *", zone = "UTC") void run() {}\n}\n'),
+        ("jobs.py", "import schedule\nschedule.every().monday.at('10:30', 'UTC').do(print)\n"),
+        ("jobs.py", "import aiocron\n\n@aiocron.crontab('0 9 * * *', tz=UTC)\nasync def run():\n    ...\n"),
+    ],
+)
+def test_an_hour_whose_zone_is_given_or_does_not_matter_is_silent(tmp_path: Path, path: str, code: str) -> None:
+    assert findings_in(tmp_path, {path: code}, "CR320") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("cron.schedule('* * * * *', async () => { await work(); });\n", True),
+        ("cron.schedule('* * * * *', run);\nasync function run() { await work(); }\n", True),
+        ("cron.schedule('* * * * *', () => work());\n", False),
+        ("cron.schedule('0 * * * *', async () => { await work(); });\n", False),
+        ("cron.schedule('* * * * *', async () => { await work(); }, { noOverlap: true });\n", False),
+        ("cron.schedule('* * * * *', async () => { if (busy) return; busy = true; await work(); });\n", False),
+        ("cron.schedule('* * * * *', async () => { if (await client.set('l', 1, 'NX')) await work(); });\n", False),
+    ],
+)
+def test_a_frequent_run_that_waits_is_joined_by_the_next(tmp_path: Path, code: str, found: bool) -> None:
+    assert findings_in(tmp_path, {"app.js": CRON + code}, "CR321") == ["CR321 app.js:2"] * found
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("task.delay()", True),
+        ("queue.enqueue(work)", True),
+        ("app.send_task('x')", True),
+        ("client.lpush('q', 1)", True),
+        ("work()", False),
+    ],
+)
+def test_a_job_that_only_sends_is_told_where_it_sends(tmp_path: Path, body: str, found: bool) -> None:
+    code = (
+        "from apscheduler.schedulers.blocking import BlockingScheduler\n"
+        f"def job():\n    {body}\ns = BlockingScheduler(timezone='UTC')\ns.add_job(job, 'interval', hours=1)\n"
+    )
+    assert findings_in(tmp_path, {"app.py": code}, "CR322") == ["CR322 app.py:3"] * found
+
+
+def test_a_broker_of_java_is_one(tmp_path: Path) -> None:
+    code = SPRING + "@Scheduled(fixedRate = 60000)\nvoid run() {\n  kafkaTemplate.send(TOPIC, 1);\n}\n}\n"
+    assert findings_in(tmp_path, {"Jobs.java": code}, "CR322") == ["CR322 Jobs.java:5"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "made", "job", "found"),
+    [
+        ("background.BackgroundScheduler", "", "async def job(): ...", True),
+        ("blocking.BlockingScheduler", "", "async def job(): ...", True),
+        ("background.BackgroundScheduler", "", "def job(): ...", False),
+        ("background.BackgroundScheduler", "", "@wrapped\nasync def job(): ...", False),
+        ("background.BackgroundScheduler", "executors={'default': own}", "async def job(): ...", False),
+        ("asyncio.AsyncIOScheduler", "", "async def job(): ...", False),
+    ],
+)
+def test_a_coroutine_in_a_thread_is_never_awaited(tmp_path: Path, kind: str, made: str, job: str, found: bool) -> None:
+    module, name = kind.split(".")
+    code = f"from apscheduler.schedulers.{module} import {name}\n{job}\ns = {name}({made})\n"
+    report = report_on(tmp_path, {"app.py": f"{code}s.add_job(job, 'interval', hours=1)\n"})
+    assert [one.severity for one in report.findings if one.rule == "CR113"] == [Severity.ERROR] * found
+
+
+@pytest.mark.parametrize(
+    ("handler", "found"),
+    [
+        ("@app.post('/x')\ndef ask():\n", True),
+        ("@bot.message_handler(commands=['x'])\ndef ask(m):\n", True),
+        ("def begin():\n    s.start()\n", False),
+    ],
+)
+def test_what_somebody_asks_for_is_lost_with_the_process(tmp_path: Path, handler: str, found: bool) -> None:
+    code = (
+        "from apscheduler.schedulers.background import BackgroundScheduler\ns = BackgroundScheduler(timezone='UTC')\n"
+        f"{handler}    s.add_job(print, 'date', run_date=when)\n"
+    )
+    assert len(findings_in(tmp_path, {"app.py": code}, "CR114")) == found
