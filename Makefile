@@ -25,6 +25,7 @@ $(CORE): pyproject.toml
 $(STAMP): $(CORE) constraints.txt
 	@echo "setting up what the tests need, once: one to three minutes"
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true  # pytest compiles the tests here once, not four times in the first run
 	@touch $@
 
 demo: $(CORE) ## three processes, one killed in mid-run, with and without the guard: 20 seconds, and some to set up the first time

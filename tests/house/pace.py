@@ -18,6 +18,13 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return tmp_path_factory.mktemp(f"{name}{next(_numbers)}", numbered=False)
 
 
+@pytest.fixture(scope="module")
+def settled_heap() -> None:
+    """For modules whose tests have garbage collected many times: what other tests loaded since is walked once more."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """What is loaded here stays: the collector neither walks it while it grows nor ever again."""

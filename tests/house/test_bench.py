@@ -50,8 +50,8 @@ class Odometer:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def frozen_heap() -> Iterator[None]:
-    """It is frozen since the tests were collected: where the whole suite is loaded, each walk of it takes a second."""
+def frozen_heap(settled_heap: None) -> Iterator[None]:
+    """It is frozen once: where the whole suite is loaded, each walk of it takes a second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(harness, "_frozen_heap", nullcontext)
         yield

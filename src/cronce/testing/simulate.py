@@ -121,15 +121,17 @@ def _played(seed: int) -> Played:
 @contextmanager
 def _collected_between() -> Iterator[Callable[[], object]]:
     """Garbage is collected between histories, not in the middle of one: that is a quarter of the time, and what is left
-    of the threads of an earlier world ends when no other is at work."""
-    was_on = gc.isenabled()
+    of the threads of an earlier world ends when no other is at work. A heap that was frozen before stays frozen."""
+    was_on, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
     gc.collect()
-    gc.freeze()
+    if not was_frozen:
+        gc.freeze()
     gc.disable()
     try:
         yield gc.collect
     finally:
-        gc.unfreeze()
+        if not was_frozen:
+            gc.unfreeze()
         if was_on:
             gc.enable()
 

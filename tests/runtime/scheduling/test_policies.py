@@ -307,9 +307,9 @@ def gives_up(_season: Season, _run: Run) -> None:
 
 def test_retries_come_to_an_end(season: Season) -> None:
     """After how long each comes is shown on a clock that is turned by hand (`testing/test_manual.py`)."""
-    assert [ran.attempt for ran in season.attempts("gives_up")] == [1, 2, 3]
-    assert season.outcomes("gives_up") == {0: ("failed", "ValueError: no printer")}
     record = season.records[season.slot("gives_up", 0)]
+    found = [ran.attempt for ran in season.attempts("gives_up")], season.outcomes("gives_up")
+    assert found == ([1, 2, 3], {0: ("failed", "ValueError: no printer")}), record
     assert [past.end for past in record.past] == ["failed: ValueError: no printer"] * 2
     assert season.events("gives_up", What.RETRYING, What.MISSED) == [("retrying", "0")] * 2
 
