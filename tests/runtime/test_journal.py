@@ -46,6 +46,17 @@ def test_an_end_reads_as_it_was_written(office: Office, store: ReadOnly, folder:
     assert end.at == START
 
 
+def test_what_is_said_together_is_taken_off_together(folder: str) -> None:
+    ends = [UnsaidEnd(SLOT.cell, Release(Fence(1, number)), "me", START) for number in range(4)]
+    journal = Journal(folder)
+    journal.write(ends[:3])
+    journal.write(ends[3:])
+    journal.said([Fence(1, 0), Fence(1, 1), Fence(1, 3)])
+    assert journal.all() == ends[:3]  # a file goes when all of it is said
+    journal.said([Fence(1, 2), Fence(1, 7)])
+    assert journal.all() == []
+
+
 def test_a_disk_that_takes_nothing_is_told_of_once_and_stops_nobody(
     store: ReadOnly, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

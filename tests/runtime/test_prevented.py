@@ -21,7 +21,6 @@ from cronce.runtime.prevented import (
     counted,
     is_prevented,
     prevented_in,
-    prevented_of,
     prevented_of_all,
 )
 from cronce.runtime.process_notes import Notebook
@@ -45,7 +44,6 @@ def test_four_workers_and_five_hundred_slots_are_counted_as_the_workers_count(tm
         found = desk.do(prevented_of_all(desk.ledger.client))
         assert {name: one.total for name, one in found.items()} == {"sync": 1500}
         assert sum(found["sync"].days.values()) == 1500
-        assert desk.do(prevented_of(desk.ledger.client, ["sync", "another"])) == found
 
 
 def refuse(office: Office, notebook: Notebook, times: int) -> None:

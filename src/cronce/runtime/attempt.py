@@ -118,11 +118,12 @@ class Attempt:
 
     def steps(self) -> Steps[End]:
         """Never raises what the body raised: that is part of the end."""
-        boot, wants = self._keeper.desk.clock.boot, self._keeper.desk.ledger.client.wants
+        desk, fence = self._keeper.desk, self.lease.grant.fence
+        boot, wants, know = desk.clock.boot, desk.ledger.client.wants, desk.ledger.know
         began = boot()
         try:
             self._keeper.keep(self.lease)
-            self._keeper.desk.ledger.know.own.add(self.lease.grant.fence)
+            know.own.add(fence)
             self.lease.check()  # it may have waited for a thread
             if self.job.database is not None and (yield Do(committed_before(self.job.database, self.lease.grant))):
                 end = End(Ending(Outcome.SUCCEEDED, COMMITTED))
@@ -143,7 +144,7 @@ class Attempt:
         try:
             end = self._in_view_of_effects(end if self.job.database is None else (yield from self._sealed(end)))
         finally:
-            self._keeper.desk.ledger.know.ended[self.lease.grant.fence] = self.lease.grant.key
+            know.ended[fence] = self.lease.grant.key
             self._keeper.drop(self.lease, unsaid=True)
         if end.open:
             self._let_go()

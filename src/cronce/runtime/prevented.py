@@ -7,7 +7,7 @@ stands in the cell, so that nothing is counted twice.
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from cronce.model import Cell, Instant, Mark, Write, prevented_cell
@@ -86,12 +86,6 @@ def counted(write_id: str, days: Mapping[str, int], cell: Cell) -> Write | None:
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
-
-
-def prevented_of(client: Client, jobs: Sequence[str]) -> Flow[dict[str, Prevented]]:
-    """Of these jobs, in one request. A job without any is left out."""
-    loaded, _ = yield from client.load([prevented_cell(job, part) for job in jobs for part in range(PARTS)])
-    return prevented_in(loaded.cells)
 
 
 def prevented_of_all(client: Client) -> Flow[dict[str, Prevented]]:
