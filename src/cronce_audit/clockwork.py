@@ -1,5 +1,5 @@
 """What can go wrong with one job in one process, in any language: its hour is the machine's, a run meets the next one,
-or all it does is to send a message."""
+all it does is to send a message, or a restart forgets it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,11 +7,12 @@ from typing import Final, NamedTuple
 
 from cronce_audit import java
 from cronce_audit.javascript.code import Job as JavaScriptJob
+from cronce_audit.javascript.code import Volatile
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
 from cronce_audit.processes.starts import starts
-from cronce_audit.python.facts import Call, Called, Const, Member, Name, Value
-from cronce_audit.python.jobs import jobs, machine_zone
-from cronce_audit.python.names import names
+from cronce_audit.python.facts import Call, Called, Const, Member, Name, Value, last
+from cronce_audit.python.jobs import jobs, machine_zone, seconds_between
+from cronce_audit.python.names import Names, names
 
 _NAMED: Final = re.compile(
     r"@(?:daily|midnight|weekly|monthly|yearly|annually)|\w*_AT_\w+|EVERY_(?:WEEK|WEEKDAY|WEEKEND|QUARTER|YEAR)"
@@ -185,3 +186,78 @@ def _messages(facts: Facts) -> Sequence[tuple[str, str, Place]]:
         if what is not None:
             found.append((what, call.method, call.place))
     return found
+
+
+_ASKED: Final = frozenset({
+    "route", "get", "post", "put", "patch", "delete", "api_view", "action", "api_route", "message", "callback_query",
+    "message_handler", "callback_query_handler", "command", "on_message", "websocket",
+})  # fmt: skip
+_LONG: Final = 12 * 3600
+"""Seconds. Whoever deploys once a day starts such an interval anew before it is over."""
+
+
+@rule(
+    "CR323 plan-that-dies-with-the-process",
+    Severity.INFO,
+    "write down what is due, in a table or a job store that outlives the process, and read it at each start; for a "
+    "long interval name a time of day instead",
+    confidence=Confidence.MEDIUM,
+)
+def _forgotten(facts: Facts) -> Iterator[Found]:
+    for place, what in (*_asked_for(facts), *((one.place, f"this job of {one.library}") for one in facts.of(Volatile))):
+        yield Found(
+            place,
+            f"{what} is planned when somebody asks for it, in the memory of the process: the next restart or deploy "
+            "forgets it, and it never runs",
+        )
+    for place, what, every in _counted_anew(facts):
+        yield Found(
+            place,
+            f"{what} is due every {every / 3600:g} h, counted from the start of the process, and nothing remembers the "
+            "last run: where the process is started more often than that, it never runs",
+        )
+
+
+def _asked_for(facts: Facts) -> Iterator[tuple[Place, str]]:
+    """Jobs that a request or a message adds to a scheduler in memory, and that no start adds again."""
+    known = facts.conclude(names)
+    for job in facts.conclude(jobs):
+        store = job.store
+        if store and not store.is_persistent and not job.start and _is_asked(job.scope.function, known):
+            yield job.place, job.function
+    for call in known.calls("do"):
+        if _is_of_schedule(call.called) and _is_asked(call.scope.function, known):
+            yield call.place, "this job of `schedule`"
+
+
+def _is_asked(name: str, known: Names) -> bool:
+    """Whether a function, or one that calls it, answers a request or a message."""
+    waiting, seen = [name] if name else [], {name}
+    for one in waiting:
+        function = known.function(one)
+        if function is not None and any(map(_answers, function.decorators)):
+            return True
+        callers = known.callers(function) if function and len(seen) < _MOST else []
+        fresh = {call.scope.function for call in callers} - seen - {""}
+        seen |= fresh
+        waiting += sorted(fresh)
+    return False
+
+
+_MOST: Final = 20
+"""Functions that are asked on the way up."""
+
+
+def _answers(decorator: Value) -> bool:
+    return last(decorator.function if isinstance(decorator, Called) else decorator) in _ASKED
+
+
+def _counted_anew(facts: Facts) -> Iterator[tuple[Place, str, float]]:
+    for job in facts.conclude(jobs):
+        store, every = job.store, seconds_between(job) or 0
+        told = job.trigger_options.get("start_date") or job.options.get("next_run_time")
+        if every >= _LONG and store and not store.is_persistent and told is None:
+            yield job.place, job.function, every
+    for one in facts.of(JavaScriptJob):
+        if one.every is not None and one.every >= _LONG * 1000:
+            yield one.place, one.what, one.every / 1000

@@ -147,17 +147,75 @@ def test_a_coroutine_in_a_thread_is_never_awaited(tmp_path: Path, kind: str, mad
     assert [one.severity for one in report.findings if one.rule == "CR113"] == [Severity.ERROR] * found
 
 
+ASKING = "from apscheduler.schedulers.background import BackgroundScheduler\ns = BackgroundScheduler(timezone='UTC')\n"
+ADDED = "    s.add_job(print, 'date', run_date=when)\n"
+
+
 @pytest.mark.parametrize(
-    ("handler", "found"),
+    ("code", "found"),
     [
-        ("@app.post('/x')\ndef ask():\n", True),
-        ("@bot.message_handler(commands=['x'])\ndef ask(m):\n", True),
-        ("def begin():\n    s.start()\n", False),
+        (f"{ASKING}@app.post('/x')\ndef ask():\n{ADDED}", True),
+        (f"{ASKING}@bot.message_handler(commands=['x'])\ndef ask(m):\n{ADDED}", True),
+        (f"{ASKING}def plan():\n{ADDED}def two():\n    plan()\n@app.get('/x')\ndef ask():\n    two()\n", True),
+        (f"{ASKING}def begin():\n    s.start()\n{ADDED}", False),
+        (f"{ASKING}@app.post('/x')\ndef ask():\n    ...\ndef other():\n{ADDED}", False),
+        ("import schedule\n@bot.message(x)\nasync def ask(m):\n    schedule.every(2).hours.do(print)\n", True),
+        ("import schedule\nschedule.every(2).hours.do(print)\n", False),
+        (f"{ASKING}s.add_job(print, 'interval', hours=24)\ns.start()\n", True),
+        (f"{ASKING}s.add_job(print, 'interval', days=1, next_run_time=now)\ns.start()\n", False),
+        (f"{ASKING}s.add_job(print, 'interval', hours=1)\ns.start()\n", False),
     ],
 )
-def test_what_somebody_asks_for_is_lost_with_the_process(tmp_path: Path, handler: str, found: bool) -> None:
+def test_a_plan_in_memory_is_lost_with_the_process(tmp_path: Path, code: str, found: bool) -> None:
+    assert len(findings_in(tmp_path, {"app.py": code}, "CR323")) == found
+
+
+SCHEDULE = "const schedule = require('node-schedule');\n"
+REGISTRY = (
+    "import { SchedulerRegistry } from '@nestjs/schedule';\nexport class Plans {\n"
+    "  constructor(private registry: SchedulerRegistry) {}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "found"),
+    [
+        ("a.js", SCHEDULE + "function ask(date) { schedule.scheduleJob(date, () => work()); }\n", True),
+        ("a.js", SCHEDULE + "function ask(id) { schedule.scheduleJob(id, new Date(0), () => work()); }\n", True),
+        ("a.js", SCHEDULE + "schedule.scheduleJob(new Date(0), () => work());\n", False),
+        ("a.js", SCHEDULE + "function begin(app) { schedule.scheduleJob('0 * * * *', () => work()); }\n", False),
+        ("a.ts", REGISTRY + "  add(name: string, job) { this.registry.addCronJob(name, job); }\n}\n", True),
+        ("a.ts", REGISTRY + "  add() { this.registry.addCronJob('a', this.job); }\n}\n", False),
+        ("jobs/a.js", "setInterval(() => sendReminders(), 24 * 60 * 60 * 1000);\n", True),
+        ("jobs/a.js", "setInterval(() => sendReminders(), 60 * 60 * 1000);\n", False),
+    ],
+)
+def test_a_plan_in_the_memory_of_node_is_lost_with_it(tmp_path: Path, path: str, code: str, found: bool) -> None:
+    assert len(findings_in(tmp_path, {path: code}, "CR323")) == found
+
+
+def test_a_scheduler_is_known_from_a_module_that_only_imports_it(tmp_path: Path) -> None:
+    code = "from apscheduler.schedulers.background import BlockingScheduler\ns = BlockingScheduler()\n"
+    added = "s.add_job(print, 'cron', hour=9)\ns.start()\n"
+    assert findings_in(tmp_path, {"app.py": code + added}, "CR110") == ["CR110 app.py:2"]
+
+
+@pytest.mark.parametrize(
+    ("made", "found"), [("misfire_grace_time=60", True), ("job_defaults={'coalesce': True}", False)]
+)
+def test_options_of_jobs_mean_nothing_to_a_scheduler(tmp_path: Path, made: str, found: bool) -> None:
+    code = f"from apscheduler.schedulers.background import BackgroundScheduler\ns = BackgroundScheduler({made})\n"
+    assert len(findings_in(tmp_path, {"app.py": code}, "CR105")) == found
+
+
+@pytest.mark.parametrize(
+    "state", ["self._running", "self.is_running", "_started", "self._task is not None", "SCHEDULER_STARTED.started"]
+)
+def test_what_a_process_remembers_of_itself_is_no_guard(tmp_path: Path, state: str) -> None:
     code = (
-        "from apscheduler.schedulers.background import BackgroundScheduler\ns = BackgroundScheduler(timezone='UTC')\n"
-        f"{handler}    s.add_job(print, 'date', run_date=when)\n"
+        "from apscheduler.schedulers.background import BackgroundScheduler\nfrom fastapi import FastAPI\n"
+        "s = BackgroundScheduler(timezone='UTC')\napp = FastAPI()\n\n@app.on_event('startup')\ndef begin(self):\n"
+        f"    if {state}:\n        return\n    s.start()\n"
     )
-    assert len(findings_in(tmp_path, {"app.py": code}, "CR114")) == found
+    tree = {"app.py": code, "Procfile": "web: uvicorn --workers 4 app:app\n"}
+    assert findings_in(tmp_path, tree, "CR201", "CR206") == ["CR201 app.py:10"]

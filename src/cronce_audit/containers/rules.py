@@ -41,7 +41,7 @@ def _shell(facts: Facts) -> Iterator[Found]:
         seen.add(run.place)
         if run.lingers:
             message = f"`{run.program.name}` runs behind a shell that stays process 1 of {run.container.name}: {_DEAF}"
-            yield Found(run.place, message, _sureness(run), remedy=_heard(run, _AS_LIST))
+            yield Found(run.place, message, _sureness(run), _harm(run), _heard(run, _AS_LIST))
         elif run.lingers is None:
             yield Found(
                 run.place,
@@ -77,6 +77,11 @@ def _is_cron(run: Run) -> bool:
     return run.program.name in ("cron", "crond")
 
 
+def _harm(run: Run) -> Severity | None:
+    """A beat only sends: when it is killed, no work is torn apart."""
+    return Severity.INFO if run.program.name == "celery beat" else None
+
+
 def _sureness(run: Run) -> Confidence:
     return Confidence.HIGH if run.program.sure else Confidence.MEDIUM
 
@@ -102,7 +107,7 @@ def _entrypoint(facts: Facts) -> Iterator[Found]:
                 f"`{run.program.name}` is started without `exec` by a script that is process 1 of {run.container.name} "
                 f"({run.container.start.place}): {_DEAF}"
             )
-            yield Found(run.place, message, _sureness(run), remedy=_heard(run, _WITH_EXEC))
+            yield Found(run.place, message, _sureness(run), _harm(run), _heard(run, _WITH_EXEC))
 
 
 @rule(

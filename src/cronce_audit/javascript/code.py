@@ -93,6 +93,14 @@ class Job:
     """The call in its body that hands work to a queue, as written, and its line."""
 
 
+class Volatile(NamedTuple):
+    """A call in a function that plans something for later, once or by a name of its own, in the memory of the process:
+    `scheduleJob(date, …)`, `schedulerRegistry.addCronJob(…)`."""
+
+    library: str
+    place: Place
+
+
 @dataclass(frozen=True, slots=True)
 class Pm2App:
     """An entry of an ecosystem file of pm2."""

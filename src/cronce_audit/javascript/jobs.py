@@ -11,7 +11,18 @@ from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cronce_audit.grammars import above, column, line, text, within, words
-from cronce_audit.javascript.code import FUNCTIONS, MADE, Code, Job, Origin, arguments, entries, is_own, is_plain
+from cronce_audit.javascript.code import (
+    FUNCTIONS,
+    MADE,
+    Code,
+    Job,
+    Origin,
+    Volatile,
+    arguments,
+    entries,
+    is_own,
+    is_plain,
+)
 from cronce_audit.javascript.guards import closure, is_conditional, is_locked, starters, takes_lock
 from cronce_audit.model import Place, Source
 
@@ -40,9 +51,11 @@ class Draft(NamedTuple):
     every: "Node | None" = None
 
 
-def jobs(code: Code) -> Iterator[Job]:
+def jobs(code: Code) -> Iterator[Job | Volatile]:
     for call in within(code.root, "call_expression", "new_expression"):
         origin = code.origin(call.child_by_field_name("function") or call.child_by_field_name("constructor"))
+        if origin and _is_volatile(code, call, origin):
+            yield Volatile(origin.module, _place(code.source, call))
         draft = _draft(code, call, origin) if origin else None
         if origin and draft and draft.body is not None:
             library = TIMER if origin == _INTERVAL else origin.module
@@ -52,6 +65,28 @@ def jobs(code: Code) -> Iterator[Job]:
             told = arguments(call)
             if len(told) == 2 and _is_job(code, call, told):
                 yield from _job(code, call, Draft(None, told[0], every=told[1]), told[0], TIMER)
+
+
+_ONCE: Final = Origin("node-schedule", ("scheduleJob",))
+_REGISTRY: Final = frozenset(
+    Origin("@nestjs/schedule", ("SchedulerRegistry", MADE, name))
+    for name in ("addCronJob", "addTimeout", "addInterval")
+)
+_DATE: Final = re.compile(r"(?i)date|time\b|when|\bat\b|moment")
+
+
+def _is_volatile(code: Code, call: "Node", origin: Origin) -> bool:
+    """In a function that is given something to plan; not when the file is loaded."""
+    given = any(
+        text(outer.child_by_field_name("parameters") or outer.child_by_field_name("parameter")).strip("()")
+        for outer in above(call)
+        if outer.type in FUNCTIONS
+    )
+    if origin in _REGISTRY:
+        return given
+    told = [one for one in arguments(call) if one.type not in FUNCTIONS]
+    once = origin == _ONCE and _node_schedule(code, arguments(call)) is None
+    return once and given and any(_DATE.search(text(one)) for one in told)
 
 
 def _is_job(code: Code, call: "Node", told: "list[Node]") -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cronce_audit.grammars import column, line, text, within
 from cronce_audit.javascript import guards as locks
 from cronce_audit.javascript import jobs
-from cronce_audit.javascript.code import Code, Job, Module, Package, Pm2App, entries, is_own, is_packed, wants
+from cronce_audit.javascript.code import Code, Job, Module, Package, Pm2App, Volatile, entries, is_own, is_packed, wants
 from cronce_audit.javascript.guards import speaks_of_lock, surely_locks
 from cronce_audit.model import LockCall, Place, Source, Unreadable, reader
 
@@ -149,7 +149,7 @@ def _read_json(source: Source) -> Iterator[Pm2App]:
 
 
 @reader("javascript", wants)
-def _read(source: Source) -> Iterator[Job | LockCall | Pm2App]:
+def _read(source: Source) -> Iterator[Job | LockCall | Pm2App | Volatile]:
     has_jobs = jobs.MENTIONS.search(source.text)
     has_locks = locks.MENTIONS.search(source.text)
     of_pm2 = is_ecosystem(PurePosixPath(source.path))

@@ -8,7 +8,7 @@ from typing import Final
 from cronce_audit.clocks import disputed, is_zone, season
 from cronce_audit.guards import guards
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
-from cronce_audit.python.facts import Call, Called, Const, Function, Member, Name, Unknown, Value, last
+from cronce_audit.python.facts import Call, Called, Const, Function, Member, Name, Unknown, Value
 from cronce_audit.python.jobs import Job, expression, is_rare, jobs, machine_zone, named_days, zone, zone_name
 from cronce_audit.python.names import Names, names
 from cronce_audit.python.schedulers import CRON, FLASK_KINDS, Options, Scheduler, Store, is_false, number, schedulers
@@ -54,6 +54,14 @@ def _conflicts(facts: Facts) -> Iterator[Found]:
 )
 def _lost(facts: Facts) -> Iterator[Found]:
     for scheduler in facts.conclude(schedulers).all:
+        stray = [key for key, _ in scheduler.options.pairs if key in _OF_JOBS]
+        if stray and scheduler.version == 3 and scheduler.kind not in FLASK_KINDS:
+            yield Found(
+                scheduler.place,
+                f"{' and '.join(stray)} given to the scheduler itself mean nothing to it, and are ignored: its jobs "
+                "have the defaults, one second of grace among them",
+                remedy='put them into the job defaults: `job_defaults={"misfire_grace_time": 3600, "coalesce": True}`',
+            )
         late = [job for job in facts.conclude(jobs) if job.scheduler == scheduler and _is_dropped_when_late(job)]
         kept = [job for job in late if not job.start and job.replaces in _NOT_REPLACED]
         if kept:
@@ -70,6 +78,7 @@ def _lost(facts: Facts) -> Iterator[Found]:
             )
 
 
+_OF_JOBS: Final = ("misfire_grace_time", "coalesce", "max_instances")
 _NOT_REPLACED: Final = (None, Const(value=False))
 
 
@@ -239,40 +248,6 @@ def _never_awaited(facts: Facts) -> Iterator[Found]:
 def _is_bare(job: Job, function: Function) -> bool:
     """No decorator but the scheduler's own is on it: another may make it an ordinary function."""
     return all(isinstance(one, Called) and one.place == job.place for one in function.decorators)
-
-
-_ASKED: Final = frozenset({
-    "route", "get", "post", "put", "patch", "delete", "api_view", "action", "api_route", "message", "callback_query",
-    "message_handler", "callback_query_handler", "command", "on_message", "websocket",
-})  # fmt: skip
-
-
-@rule(
-    "CR114 asked-for-jobs-live-in-memory",
-    Severity.INFO,
-    "keep them in a job store that outlives the process (`SQLAlchemyJobStore`, with an id and replace_existing=True), "
-    "or write them down and add them again at each start",
-)
-def _in_memory(facts: Facts) -> Iterator[Found]:
-    known = facts.conclude(names)
-    every = facts.conclude(jobs)
-    for job in every:
-        store = job.store
-        if store is None or store.is_persistent or job.start or not job.scope.function:
-            continue
-        function = known.function(job.scope.function)
-        callers = known.callers(function) if function else []
-        around = [function, *(known.function(call.scope.function) for call in callers)]
-        if any(one is not None and any(map(_is_asked, one.decorators)) for one in around):
-            yield Found(
-                job.place,
-                f"{job.function} is added when somebody asks for it, to a job store in memory: the next restart or "
-                "deploy forgets it, and it never runs",
-            )
-
-
-def _is_asked(decorator: Value) -> bool:
-    return last(decorator.function if isinstance(decorator, Called) else decorator) in _ASKED
 
 
 _NETWORK: Final = ("/mnt/", "/nfs", "/net/", "/efs", "//", "\\\\", "/shared/")

@@ -9,16 +9,15 @@ from cronce_audit.model import Facts, Place
 from cronce_audit.python.facts import UNKNOWN, Bound, Call, Called, Class, Const, Member, Name, Table, Typed, Value
 from cronce_audit.python.names import Names, names
 
-SCHEDULERS_3: Final = frozenset({
-    *(
-        f"apscheduler.schedulers.{module}.{name}Scheduler"
-        for module, name in (
-            ("base", "Base"), ("background", "Background"), ("blocking", "Blocking"), ("asyncio", "AsyncIO"),
-            ("gevent", "Gevent"), ("tornado", "Tornado"), ("twisted", "Twisted"), ("qt", "Qt"),
-        )
-    ),
-    "apscheduler.scheduler.Scheduler",
-})  # fmt: skip
+_KINDS: Final = ("Base", "Background", "Blocking", "AsyncIO", "Gevent", "Tornado", "Twisted", "Qt")
+SCHEDULERS_3: Final = frozenset(
+    {
+        *(f"apscheduler.schedulers.{module.lower()}.{name}Scheduler" for module in _KINDS for name in _KINDS),
+        "apscheduler.scheduler.Scheduler",
+    }
+)
+"""Each from its module, or from another that imports it: `from apscheduler.schedulers.background import
+BlockingScheduler` works."""
 FLASK: Final = frozenset({"flask_apscheduler.APScheduler", "flask_apscheduler.scheduler.APScheduler"})
 FLASK_KINDS: Final = frozenset(name.rpartition(".")[2] for name in FLASK)
 """As a Scheduler calls its kind."""
