@@ -4,7 +4,6 @@ The documents are those of the command line, key by key: instants are ISO 8601 t
 """
 
 from collections.abc import Callable, Sequence
-from datetime import date, timedelta
 from typing import Any, Final, TypedDict, cast
 
 from cronce.errors import BadInput
@@ -15,13 +14,11 @@ from cronce.monitor.read_jobs import JobIndex, hosts_refused
 from cronce.monitor.read_overview import Overview, overview
 from cronce.runtime import queries
 from cronce.runtime.clock_repair import clock_doubt
-from cronce.runtime.declare import instant_of, zone_of
 from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Journal
 from cronce.runtime.queries import WANTED, HolderSeen, Order
-from cronce.runtime.why import Why, why
-from cronce.schedule.instant import RESOLUTION
+from cronce.runtime.why import Why, slot_meant, why
 from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCKS
 from cronce.telling.words import iso
@@ -29,9 +26,6 @@ from cronce.value import NamedTuple
 
 MAX_RUNS: Final = 10_000
 """So many runs are told of at most."""
-
-SLOTS_SHOWN: Final = 3
-"""So many slots of a day are named to whoever has to choose."""
 
 
 class ActDocument(TypedDict):
@@ -159,7 +153,7 @@ class Look:
 
 def find_why(desk: Desk, what: str, journal: Journal) -> Why:
     """What is known of a job, or of the slot that is named."""
-    slot = _slot(desk, what) if "@" in what else None
+    slot = desk.do(slot_meant(what, desk.store.traits)) if "@" in what else None
     job = slot.job if slot else check_name(what)
     doubt = desk.do(clock_doubt(desk.ledger))
     found = desk.do(why(job, slot, desk.store.traits))
@@ -167,33 +161,6 @@ def find_why(desk: Desk, what: str, journal: Journal) -> Why:
         queries.refuse_unknown(job, desk.do(queries.job_names()))
     assert found is not None
     return found._replace(journal=tuple(journal.all()), doubt=doubt.words if doubt else "")
-
-
-def _slot(desk: Desk, what: str) -> Slot:
-    """The slot that is named, or the only one on the day that is. A day begins where the job lives."""
-    job, _, text = what.partition("@")
-    try:
-        day = date.fromisoformat(text)
-        morrow = day + timedelta(days=1)
-    except (ValueError, OverflowError):
-        return queries.slot_named(what)
-    found = desk.do(why(check_name(job), None, desk.store.traits))
-    if found is None or found.job.schedule is None:
-        queries.refuse_unknown(job, desk.do(queries.job_names()))
-        return queries.slot_named(what)
-    start, end = (instant_of(one, zone_of(found.job.schedule)) for one in (day, morrow))
-    slots, at = list[Slot](), found.job.after(start - RESOLUTION)
-    while at is not None and at < end and len(slots) < SLOTS_SHOWN:
-        slots.append(Slot(job, at))
-        at = found.job.after(at)
-    if len(slots) == 1:
-        return slots[0]
-    if not slots:
-        raise BadInput(
-            f"{job} has no slot on {day}" + (f"; the next is\n  cronce why {Slot(job, at).key}" if at else "")
-        )
-    listed = "".join(f"\n  cronce why {one.key}" for one in slots)
-    raise BadInput(f"{job} has several slots on {day}; name one:{listed}")
 
 
 class Status(NamedTuple):
@@ -239,7 +206,13 @@ def status_document(found: Status, place: str) -> StatusDocument:
         "in_doubt": {"count": seen.in_doubt.number, "more": seen.in_doubt.more},
         "holders": [_holder_document(one, seen) for one in seen.holders],
         "guests": [
-            {"name": one.name, "kind": one.kind, "jobs": [job.name for job in one.jobs], "last": iso(one.last)}
+            {
+                "name": one.name,
+                "kind": one.kind,
+                "jobs": [job.name for job in one.jobs],
+                "next": [{"job": job.name, "schedule": job.schedule, "next": iso(job.next)} for job in one.jobs],
+                "last": iso(one.last),
+            }
             for one in seen.guests
         ],
         "open": _counted(seen.open),

@@ -58,7 +58,9 @@ def test_one_screen_has_what_is_wrong_alive_running_next_and_last(
     parts = said(capsys, url, "status").rstrip().split("\n\n")
     assert parts[0].startswith(f"{url}, 1 job, 0 duplicates prevented, 20")
     assert (parts[1], parts[3]) == ("wrong  nothing needs attention", "running  nothing")
-    assert re.fullmatch(r"alive\n  \S+ +a process: sync  ran (just now|\S+ ago)", parts[2])
+    assert re.fullmatch(
+        r"alive\n  \S+ +a process: sync \(\*/15 \* \* \* \*\)  ran (just now|\S+ ago), next in .+", parts[2]
+    )
     assert re.fullmatch(r"next\n  sync  20\S+Z  in \S+.*", parts[4])
     assert re.fullmatch(r"last(\n  sync@2026-03-29T01:(30|15|00):00Z  succeeded  \S+ +\S+){3}", parts[5])
     assert len(parts) == 6

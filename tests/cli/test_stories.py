@@ -79,7 +79,10 @@ def test_crontabs_on_two_hosts(terminal: Terminal, postgres: Postgres) -> None:
     assert re.search(r"was not run here: it is closed: failed, exit code 3; `cronce why \S+` says more", said)
     assert (terminal.folder / "synced").read_text() == "synced\n"
     shown, _ = terminal.type("cronce status")
-    assert re.search(r"alive\n  \S+ +a process: sync.sh-\w+ +ran (just now|\S+ ago)", shown)
+    who = r"a process: sync.sh-\w+ \(\*/15 \* \* \* \*\) +ran (just now|\S+ ago), next in "
+    assert re.search(rf"alive\n  \S+ +{who}", shown)
+    (guest,) = json.loads(terminal.type("cronce status --json")[0])["guests"]
+    assert [one["schedule"] for one in guest["next"]] == ["*/15 * * * *"]
     assert ", 1 duplicate prevented, " in shown
     (job,) = json.loads(terminal.type("cronce jobs --json")[0])["jobs"]
     assert "prevented  1 duplicate run" in terminal.type(f"cronce show {job['job']}")[0]

@@ -15,9 +15,9 @@ import pytest
 
 from cronce.cli import main
 from cronce.clock import SystemClock
-from cronce.model import Mark, Write, holder_cell
+from cronce.model import Mark, Write, alert_cell, holder_cell
 from cronce.monitor import monitor
-from cronce.protocol.notices import Holder, encode_holder
+from cronce.protocol.notices import Alert, Holder, decode_alert, encode_holder, encode_notice
 from cronce.stores import open_store
 from tests.house.wait import wait_until
 from tests.monitor.receiver import receiving
@@ -45,6 +45,34 @@ def die(url: str, holder: str = HOLDER) -> None:
 def bury(url: str) -> None:
     store = open_store(url)
     store.purge(store.load([holder_cell(HOLDER)]).cells)
+    store.close()
+
+
+# --- an open alert ---
+
+
+def test_an_alert_is_acknowledged_or_snoozed_at_the_terminal_for_all_of_its_incident(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page had buttons for who is logged in, and nothing to type for who is not."""
+    now = SystemClock().wall()
+    store = open_store(url)
+    alerts = [Alert(kind, "billing", "critical", "it is so", now, cause="host web-9") for kind in ("lost", "unknown")]
+    writes = [Write(alert_cell(one.kind, "billing"), 0, encode_notice(one), Mark.OPEN) for one in alerts]
+    store.swap(writes, store.load([]).epoch.seen)
+    assert main(["watch", "--acknowledge", "lost/billing", "--by", "ada", "--reason", "on it", "--store", url]) == 0
+    assert capsys.readouterr().out == "lost/billing is acknowledged by ada\n"
+    cells = store.load([write.key for write in writes]).cells
+    handled = [decode_alert(cell.value, cell.key).handled for cell in cells]
+    assert [(one.by, one.reason, one.until) for one in handled if one] == [("ada", "on it", None)] * 2
+    words = ["--for", "1h", "--by", "ada", "--json", "--store", url]
+    assert main(["watch", "--acknowledge", "unknown/billing", *words]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["alerts"], said["handled"]["by"]) == (["lost/billing", "unknown/billing"], "ada")
+    assert said["handled"]["until"] is not None
+    assert main(["watch", "--acknowledge", "lost/nothing", "--store", url]) == 1
+    assert "no alert lost/nothing is open" in capsys.readouterr().err
+    assert main(["watch", "--for", "1h", "--store", url]) == 2
     store.close()
 
 

@@ -602,7 +602,7 @@ def test_what_is_open_or_lost_of_a_job_is_told_however_many_runs_came_since(
     assert [run.slot for run in (*view.attention.runs, *view.open.runs)] == slots[-2:]
 
 
-@pytest.mark.parametrize(("steps", "more"), [(DOUBTS - 2, 0), (DOUBTS + 3, 1)])
+@pytest.mark.parametrize(("steps", "more"), [(DOUBTS - 2, 0), (DOUBTS + 3, 1), (3 * DOUBTS, 1)])
 def test_runs_and_steps_that_wait_for_a_person_are_read_together_unless_there_are_many(
     steps: int, more: int, read: Reader
 ) -> None:

@@ -177,3 +177,14 @@ def test_the_api_answers_in_json_whoever_asks(busy: Busy) -> None:
     wrong = browser.send("DELETE", f"{BASE}/jobs")
     assert (wrong.status_code, set(wrong.json())) == (405, {"error"})
     assert sorted(wrong.headers["Allow"].split(", ")) == ["GET", "HEAD"]
+
+
+def test_a_day_names_the_slot_where_there_is_one(program: Api) -> None:
+    """The command line took a day, and neither the API nor the page did."""
+    day = program.ask("/why/billing")["slots"][0]["slot"][: len("billing@2026-03-29")]
+    slot = program.ask(f"/why/{day}")["slots"][0]["slot"]
+    assert slot.startswith(day)
+    assert slot in program.get(f"/runs/{day}").text
+    several = program.get(f"/api/v1/why/{day.replace('billing', 'probe')}")
+    assert (several.status_code, "has several slots on" in several.text) == (404, True)
+    assert program.get("/api/v1/why/nobody@2026-03-29").status_code == 404

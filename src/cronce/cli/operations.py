@@ -399,6 +399,8 @@ def _run_backfill(options: argparse.Namespace) -> int:
         print(json.dumps(_document(job, stretch, asked, waited)))
     elif waited is not None:
         print("\n".join(map(safe, _ended(waited, stretch))))
+    if waited is not None and waited.obstacle.startswith(NEXT_CALL):
+        waited = waited._replace(obstacle="")
     return 1 if waited is not None and (waited.code or stretch.ended) else 0
 
 

@@ -196,7 +196,8 @@ def remark(one: RunSeen, record: Record) -> str:
 
 
 def add_why_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", metavar="JOB|SLOT", help="a job, or a slot such as order-sync@2026-03-29T01:00:00Z")
+    what = "a job, or a slot such as order-sync@2026-03-29T01:00:00Z; a day will do where the job has one slot on it"
+    parser.add_argument("what", metavar="JOB|SLOT", help=what)
     add_store(parser)
 
 

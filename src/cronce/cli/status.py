@@ -108,9 +108,11 @@ def _alive(one: HolderSeen, now: Instant) -> list[Text]:
 
 
 def _guest(one: GuestSeen, now: Instant) -> list[Text]:
-    """Another scheduler, or a host whose crontab calls."""
-    jobs = ", ".join(job.name for job in one.jobs)
-    return [one.name, f"{one.kind}: {jobs}" if jobs else one.kind, f"ran {ago(one.last, now)}" if one.last else ""]
+    """Another scheduler, or a host whose crontab calls: with its jobs, their schedules, and the next slot."""
+    jobs = ", ".join(f"{job.name} ({job.schedule})" if job.schedule else job.name for job in one.jobs)
+    last = [f"ran {ago(one.last, now)}"] if one.last else []
+    slot = [f"next {away(one.jobs[0].next, now)}"] if one.jobs and one.jobs[0].next else []
+    return [one.name, f"{one.kind}: {jobs}" if jobs else one.kind, ", ".join((*last, *slot))]
 
 
 def _nobody(found: Status) -> str:

@@ -18,13 +18,14 @@ from datetime import timedelta
 from typing import Any, Final
 
 from cronce.cli import on_signals
-from cronce.cli.session import add_store, looking, nothing
+from cronce.cli.session import acting, add_store, looking, nothing
 from cronce.cli.terminal import Screen, Text, Toned, paint, screen, show, table, toned
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import spell
 from cronce.monitor.alerts import SEVERITIES, gathered
 from cronce.monitor.destinations import CommandDestination, Destination, Webhook, reaches
+from cronce.monitor.incidents import handle
 from cronce.monitor.monitor import Monitor
 from cronce.monitor.pings import Pinger, check_ping
 from cronce.monitor.settings import Settings, check_settings
@@ -190,6 +191,8 @@ examples:
   cronce watch --alert-command './page.sh on-call' --schedulers 3
   cronce watch --once --threshold critical
   cronce watch --json
+  cronce watch --acknowledge lost/billing --reason 'on it'
+  cronce watch --acknowledge lost/billing --for 1h
 """
 
 ENDS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -205,11 +208,29 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
     add("--threshold", choices=SEVERITIES, default="warning", help=threshold)
     add_settings(parser)
     add_alerts(parser)
+    said = parser.add_argument_group("an open alert")
+    said.add_argument("--acknowledge", metavar="ALERT", help="record that you are on it: nothing more is sent of it")
+    said.add_argument("--for", dest="span", metavar="SPAN", help="snooze it: it is sent again if it is open after that")
+    said.add_argument("--reason", default="", metavar="TEXT", help="why, for the record")
+    said.add_argument("--by", metavar="NAME", help="who acts, for the record (default: user@host)")
 
 
 def run_watch(options: argparse.Namespace) -> int:
+    if options.acknowledge:
+        return _acknowledge(options)
+    if options.span:
+        raise BadInput("--for says for how long an alert can wait: name it with --acknowledge ALERT")
     given = told(options)
     return _once(options, given) if options.once else _watch(options, given)
+
+
+def _acknowledge(options: argparse.Namespace) -> int:
+    span = parse_duration(options.span) if options.span else None
+    with acting(options) as actor:
+        done = actor.desk.do(handle(actor.hand.ledger.client, options.acknowledge, actor.hand.by, options.reason, span))
+    what = f"snoozed for {short(span)}" if span else "acknowledged"
+    show(options, done, f"{options.acknowledge} is {what} by {actor.hand.by}")
+    return 0
 
 
 # --- once -------------------------------------------------------------------------------------------------------------

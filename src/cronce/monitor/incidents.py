@@ -1,5 +1,5 @@
 """Incidents: alerts of one cause are one thing to a person. A host that dies with three runs is one message and one
-card, and not seven. Pure.
+card, and not seven. Pure, but for the flow that puts a person's word on record.
 
 *A cause* is a text that the folds give to each finding: the host that died, the job, the store. Alerts of one cause
 that began within a quarter of an hour of each other are one incident; what begins later is news again.
@@ -9,9 +9,13 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
+from cronce.errors import NotOnRecord
 from cronce.model import Instant
-from cronce.monitor.alerts import Kind, is_snoozed, rank, worst_first
+from cronce.monitor.alerts import Alerts, Kind, is_snoozed, key_of, rank, worst_first
+from cronce.monitor.read_lists import alerts
 from cronce.protocol.notices import Alert, Delivery, Handled
+from cronce.runtime.client import Client
+from cronce.runtime.flow import Flow
 from cronce.telling.documents import handled_document
 from cronce.telling.words import iso
 from cronce.value import NamedTuple
@@ -107,6 +111,19 @@ def incident_document(one: Incident) -> dict[str, object]:
         "effects": list(one.effects),
         "handled": handled_document(one.handled),
     }
+
+
+def handle(client: Client, name: str, by: str, reason: str, span: timedelta | None = None) -> Flow[dict[str, object]]:
+    """Put on record that somebody is on it or, for a span, that it can wait: of all alerts of the incident."""
+    standing = [one for one in (yield from alerts()).alerts if one.cleared is None]
+    wanted = next((one for one in standing if one.id == name), None)
+    if wanted is None:
+        raise NotOnRecord(f"no alert {name[:80]} is open")
+    incident, handled = incident_of(wanted, standing), None
+    for one in incident.alerts:
+        done = yield from Alerts(client).handle(key_of(one.kind, one.subject), by, reason, span)
+        handled = done.handled if done else handled
+    return {"id": name, "alerts": [one.id for one in incident.alerts], "handled": handled_document(handled)}
 
 
 # --- who is told ------------------------------------------------------------------------------------------------------

@@ -217,6 +217,11 @@ class JobIndex:
         """The jobs that are paused, each by itself."""
         return {name for name, entry in self._entries.items() if entry.paused}
 
+    def schedules(self, name: str) -> tuple[Schedule, ...]:
+        """Those of a job; none, if it is paused or not known."""
+        entry = self._entries.get(name)
+        return entry.rules if entry and not entry.paused else ()
+
     def due(self, limit: int, now: Instant) -> list[str]:
         """The jobs that are due next."""
         return list(dict.fromkeys(name for _, name in self.soonest(limit, now)))

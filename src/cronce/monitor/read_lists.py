@@ -81,14 +81,17 @@ class Ahead(NamedTuple):
     timed: Timed
 
     def answer(self, asked: Scan) -> Timed | None:
-        """What a scan would find; None: there may be more of it than was read."""
+        """What a scan would find; None: there may be more of it than was read. The first by key are whole if more were
+        read than are wanted."""
         page = self.timed.reply
         assert isinstance(page, Page)
+        if asked.mark is not self.mark:
+            return None
+        found = page_of(page.cells, asked, page.now, page.epoch)
         last = page.cells[-1].key if page.next else None
         whole = last is None or (last > asked.prefix and not last.startswith(asked.prefix))
-        if asked.mark is not self.mark or not whole:
-            return None
-        return self.timed._replace(reply=page_of(page.cells, asked, page.now, page.epoch))
+        first = asked.by == "key" and not asked.newest_first and found.next is not None
+        return self.timed._replace(reply=found) if whole or first else None
 
 
 def read_ahead(*marks: Mark) -> Flow[list[Ahead]]:

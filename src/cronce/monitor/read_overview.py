@@ -55,6 +55,7 @@ from cronce.runtime.queries import (
     with_hosts,
 )
 from cronce.stores.base import Loaded, Page, Position, Scan, page_of
+from cronce.telling.words import as_written
 from cronce.value import NamedTuple
 
 HOLDERS: Final = 200
@@ -169,7 +170,10 @@ def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]
         newest_of((*still_open.runs, *attention.runs, *closed.runs), recent),
         closed,
         refused,
-        tuple(guests_of(present_guests.cells, (*closed.runs, *still_open.runs), present, loaded.now)),
+        tuple(
+            _with_schedules(one, index, loaded.now)
+            for one in guests_of(present_guests.cells, (*closed.runs, *still_open.runs), present, loaded.now)
+        ),
         tuple(sorted((line for line in lines if line.next), key=lambda line: (line.next, line.seen.name))),
         tuple(by_beats(seen_runs(found, loaded.now), present, loaded.now)),
     )
@@ -238,6 +242,18 @@ def guests_of(
         names = dict.fromkeys(run.slot.job for run in calls)
         jobs = tuple(GuestJob(name, "", None) for name in sorted(names))
         yield GuestSeen(host, CALLS[len(found) == 1], jobs, _last(calls))
+
+
+def _with_schedules(one: GuestSeen, index: JobIndex | None, now: Instant) -> GuestSeen:
+    """The same; of jobs whose schedule the guest has not named, the one that its calls brought. The next come first."""
+    if index is None or all(job.schedule for job in one.jobs):
+        return one
+    jobs = []
+    for job in one.jobs:
+        rules = () if job.schedule else index.schedules(job.name)
+        slot = min((slot for rule in rules if (slot := rule.next(now)) is not None), default=job.next)
+        jobs.append(job._replace(schedule=job.schedule or "; ".join(map(as_written, rules)), next=slot))
+    return one._replace(jobs=tuple(sorted(jobs, key=lambda job: (job.next is None, job.next or now, job.name))))
 
 
 def _last(runs: Iterable[RunSeen]) -> Instant | None:

@@ -5,16 +5,18 @@ Facts, no words: whoever shows them to a person says them in theirs.
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import date, timedelta
 from enum import StrEnum
 from typing import Final
 
 from cronce.errors import BadInput
-from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, job_cell, slot_of_cell, stored_cell
+from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, check_name, job_cell, slot_of_cell, stored_cell
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Refusals, Refused, decode_refusals
 from cronce.protocol.record import STILL_RAN, TOO_LATE, Act, Outcome, Span, decode_turn
 from cronce.protocol.specs import after_forgetting
 from cronce.protocol.table import Row
+from cronce.runtime.declare import instant_of, zone_of
 from cronce.runtime.effects.review import NONE, EffectsSurvey, doubts, of_job, of_slot, survey
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Entry
@@ -24,15 +26,18 @@ from cronce.runtime.queries import (
     RunSeen,
     carried,
     halted,
+    job_names,
     load,
     read_all,
     read_page,
+    refuse_unknown,
     seen_job,
     seen_run,
     slot_named,
     with_hosts,
 )
 from cronce.runtime.stored_jobs import seen_stored
+from cronce.schedule.instant import RESOLUTION
 from cronce.stores.base import Loaded, Scan
 from cronce.value import NamedTuple
 
@@ -129,6 +134,37 @@ class Why(NamedTuple):
     def abandoned(self) -> bool:
         """Schedulers run it, and none that lives does."""
         return self.job.is_scheduled and not self.carried
+
+
+SLOTS_SHOWN: Final = 3
+"""So many slots of a day are named to whoever has to choose."""
+
+
+def slot_meant(text: str, traits: Traits) -> Flow[Slot]:
+    """The slot that is named, or the only one on the day that is. A day begins where the job lives."""
+    job, _, when = text.partition("@")
+    try:
+        day = date.fromisoformat(when)
+        morrow = day + timedelta(days=1)
+    except (ValueError, OverflowError):
+        return slot_named(text)
+    found = yield from why(check_name(job), None, traits)
+    if found is None or found.job.schedule is None:
+        refuse_unknown(job, (yield from job_names()))
+        return slot_named(text)
+    start, end = (instant_of(one, zone_of(found.job.schedule)) for one in (day, morrow))
+    slots, at = list[Slot](), found.job.after(start - RESOLUTION)
+    while at is not None and at < end and len(slots) < SLOTS_SHOWN:
+        slots.append(Slot(job, at))
+        at = found.job.after(at)
+    if len(slots) == 1:
+        return slots[0]
+    if not slots:
+        raise BadInput(
+            f"{job} has no slot on {day}" + (f"; the next is\n  cronce why {Slot(job, at).key}" if at else "")
+        )
+    listed = "".join(f"\n  cronce why {one.key}" for one in slots)
+    raise BadInput(f"{job} has several slots on {day}; name one:{listed}")
 
 
 def why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:

@@ -6,7 +6,6 @@ did it and by which way. Whatever is refused is refused by the same flows as on 
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from functools import partial
 from secrets import token_hex
 from shlex import quote
@@ -18,8 +17,7 @@ from starlette.routing import Route
 
 from cronce.errors import BadInput, CronceError, NotOnRecord, StoreError
 from cronce.model import check_name
-from cronce.monitor.alerts import Alerts, key_of
-from cronce.monitor.incidents import incident_of
+from cronce.monitor.incidents import handle
 from cronce.monitor.read_lists import alerts
 from cronce.protocol.commands import Queued
 from cronce.protocol.record import Record
@@ -32,7 +30,6 @@ from cronce.schedule import parse_duration
 from cronce.telling.documents import (
     cancelled_document,
     effect_document,
-    handled_document,
     paused_document,
     resumed_document,
 )
@@ -163,26 +160,12 @@ def _resolve_effect(hand: Operator, name: str, given: Given) -> Flow[Document]:
 
 
 def _acknowledge(hand: Operator, alert: str, given: Given) -> Flow[Document]:
-    return (yield from _handle(hand, alert, given, None))
+    return (yield from handle(hand.ledger.client, alert, hand.by, given.get("reason", "")))
 
 
 def _snooze(hand: Operator, alert: str, given: Given) -> Flow[Document]:
-    return (yield from _handle(hand, alert, given, parse_duration(given["span"])))
-
-
-def _handle(hand: Operator, name: str, given: Given, span: timedelta | None) -> Flow[Document]:
-    """Of all alerts of the incident: they are one thing to a person."""
-    standing = (yield from alerts()).alerts
-    wanted = next((one for one in standing if one.id == name and one.cleared is None), None)
-    if wanted is None:
-        raise NotOnRecord(f"no alert {name[:80]} is open")
-    shelf, reason = Alerts(hand.ledger.client), given.get("reason", "")
-    incident = incident_of(wanted, (one for one in standing if one.cleared is None))
-    handled = None
-    for one in incident.alerts:
-        done = yield from shelf.handle(key_of(one.kind, one.subject), hand.by, reason, span)
-        handled = done.handled if done else handled
-    return {"id": name, "alerts": [one.id for one in incident.alerts], "handled": handled_document(handled)}
+    span = parse_duration(given["span"])
+    return (yield from handle(hand.ledger.client, alert, hand.by, given.get("reason", ""), span))
 
 
 # --- what came of it --------------------------------------------------------------------------------------------------

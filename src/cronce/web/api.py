@@ -23,7 +23,7 @@ from cronce.monitor.read_lists import effects_page
 from cronce.runtime.effects.review import names_effect
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import WANTED, HolderSeen, JobLine, RunSeen, carried, job_names, refuse_unknown, slot_named
-from cronce.runtime.why import Case, why
+from cronce.runtime.why import Case, slot_meant, why
 from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCKS, Leases
 from cronce.telling.words import iso
@@ -257,10 +257,13 @@ def run(asked: ApiQuery) -> Flow[Document]:
 
 
 def why_it(asked: ApiQuery) -> Flow[Document]:
-    """A slot, on record or not, or those of a job that matter."""
+    """A slot, on record or not, the one of a day, or those of a job that matter."""
     is_slot = "@" in asked.subject
-    subject = named("runs" if is_slot else "jobs", asked.subject)
-    slot = slot_named(subject) if is_slot else None
+    subject = asked.subject if is_slot else named("jobs", asked.subject)
+    try:
+        slot = (yield from slot_meant(subject, asked.site.desk.store.traits)) if is_slot else None
+    except BadInput as error:
+        raise Problem(404, str(error)) from None
     name = slot.job if slot else subject
     found = yield from why(name, slot, asked.site.desk.store.traits)
     if found is None:
@@ -370,7 +373,15 @@ READS: Final = (
     ),
     Endpoint("/runs", "runs", "Runs, newest first", "Runs", runs, (JOB, STATE, LIMIT, AFTER)),
     Endpoint("/runs/{subject}", "run", "A slot that is on record", "RunView", run, (), "a slot"),
-    Endpoint("/why/{subject}", "why", "Why a slot ran or did not", "Why", why_it, (), "a slot, or a job"),
+    Endpoint(
+        "/why/{subject}",
+        "why",
+        "Why a slot ran or did not",
+        "Why",
+        why_it,
+        (),
+        "a slot, or a job",
+    ),
     Endpoint("/timeline", "timeline", "The runs of a stretch of time", "Timeline", timeline, (START, END, JOB, LIMIT)),
     Endpoint("/holders", "holders", "Schedulers that live, or did lately", "Holders", holders),
     Endpoint("/locks", "locks", "Who holds which lock", "Locks", partial(leases, kind=LOCKS), (LIMIT, AFTER)),

@@ -1,5 +1,6 @@
 """Who calls is seen, though no scheduler of ours is there: schedulers of other kinds, and what a crontab starts."""
 
+import re
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 
@@ -57,3 +58,12 @@ def test_a_host_that_calls_is_shown_with_when_it_last_did(pids: tuple[int, int],
         shown = paper(Browser(application(cron, private=False)), "/").text
     assert f"web-1 {kind} · last call 1m 13s ago" in shown
     assert "All is well: 0 jobs, calls from 1 host, the last run started 1m 13s ago." in shown
+
+
+def test_a_host_whose_crontab_calls_is_shown_with_the_schedule_and_the_next_slot() -> None:
+    """Its calls bring their schedule: it was on record, and shown nowhere near who calls."""
+    with closing(Cronce(store=MemoryStore())) as cron:
+        cron.job("17 4 1 1 *", name="backup")(work)()
+        cron.job("0 0 1 1 *", name="archive")(work)()
+        shown = paper(Browser(application(cron, private=False)), "/").text
+    assert re.search(r"a process · 2 jobs · next archive 0 0 1 1 \* in \d+d.* · last call ", shown)

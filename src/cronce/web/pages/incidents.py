@@ -95,6 +95,11 @@ class Card(NamedTuple):
         """Whether a watcher raised it: then one can say something of it."""
         return self.incident.lead.times > 0 and self.incident.lead.cleared is None
 
+    @property
+    def acknowledge(self) -> str:
+        """The command for who is not logged in; with `--for 1h` it snoozes."""
+        return f"cronce watch --acknowledge {quote(safe(self.incident.lead.id))}"
+
 
 def cards(seen: Overview) -> list[Card]:
     """The worst first; those that can wait come last."""

@@ -7,14 +7,14 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from cronce.errors import BadInput
+from cronce.errors import BadInput, NotOnRecord
 from cronce.model import Instant, check_name, rerun_of
 from cronce.monitor.read_jobs import JobIndex
 from cronce.monitor.read_lists import newest_runs
 from cronce.monitor.survey import attempts
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import HOST_GONE, WANTED, RunSeen, slot_named, with_hosts
-from cronce.runtime.why import Story, Why, why
+from cronce.runtime.why import Story, Why, slot_meant, why
 from cronce.telling.story import counted, events, headline, tell_doubts
 from cronce.telling.words import fate, how_long, moment, overdue, safe, tone
 from cronce.value import NamedTuple
@@ -103,8 +103,8 @@ class RunStep(NamedTuple):
 def run_page(request: Request) -> Flow[Shown]:
     key, site = request.path_params["slot"], site_of(request)
     try:
-        slot = slot_named(key)
-    except BadInput as error:
+        slot = yield from slot_meant(key, site.desk.store.traits)
+    except (BadInput, NotOnRecord) as error:
         raise (yield from missing(str(error), key, key.partition("@")[0], site.index)) from None
     found = yield from why(slot.job, slot, site.desk.store.traits)
     if found is None:
