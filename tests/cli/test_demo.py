@@ -44,8 +44,8 @@ def test_with_the_guard_every_slot_runs_once_and_without_it_they_do_not(tmp_path
 INTERRUPTIBLE = """
 import signal, sys
 from cronce.cli import main
-from cronce.demo.harness import Stage
-Stage._pause = lambda stage, _slot: stage._until(lambda: False)  # after the kill all are there for as long as one looks
+from cronce.demo.harness import DemoHarness
+DemoHarness._pause = lambda stage, _slot: stage._until(lambda: False)  # after the kill all are there for as long as one looks
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs tests in the background has it ignored
 sys.exit(main(["demo", "--seconds", "8"]))  # the kill comes the sooner, the fewer slots there are
 """
