@@ -48,7 +48,7 @@ LEAST: Final = 1.0
 SAME: Final = 0.1
 """Seconds within which the same signal twice is one: `timeout` sends it to a process, and then to the group."""
 
-UNCOLLECTED: Final = 1.0
+UNCOLLECTED: Final = 0.5
 """Seconds of a burst for which no garbage is collected."""
 
 SAYING: Final = 0.3
