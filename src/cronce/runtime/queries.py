@@ -329,7 +329,7 @@ def runs(job: str | None, wanted: str | None, limit: int, by: Order = "ran") -> 
     else:
         found = yield from _sifted(Scan(f"run/{job}/", newest_first=True), wanted, KEPT)
         found = sorted(found, key=lambda run: filed(run.cell), reverse=True)[:limit]
-    ordered = found if by == "slot" else sorted(found, key=ran_at, reverse=True)
+    ordered = found if by == "slot" else sorted(found, key=lambda run: (ran_at(run)[0], filed(run.cell)), reverse=True)
     return (yield from with_hosts(ordered))
 
 
