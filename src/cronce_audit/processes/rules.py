@@ -138,7 +138,7 @@ def _reaching(serving: Serving, occasion: Occasion, facts: Facts) -> Count | Non
 
 _ONE: Final = (
     "start the scheduler in a process of its own that exists once (`python -m app.scheduler`), and not in the web app; "
-    "or let each run be claimed once, whoever starts it: `protect(scheduler, Cronce(…))` of "
+    "or let each run be claimed once, in whichever process it starts: `protect(scheduler, Cronce(…))` of "
     "cronce.integrations.apscheduler"
 )
 _ROUTES: Final = frozenset({"route", "get", "post", "put", "patch", "delete", "api_view", "websocket", "api_route"})
@@ -173,7 +173,7 @@ def _fitting(launch: Launch, facts: Facts) -> str:
 
 
 def _is_one(launch: Launch, facts: Facts) -> bool:
-    """What deploys the app starts one process of it. Not where a lock that all machines see says that somebody expects
+    """What deploys the app starts one process of it. Not where a lock that all machines see says that a person expects
     more; nor by a Procfile, whose platforms set WEB_CONCURRENCY, or in a cluster, which starts the next one first."""
     serving = launch.by if isinstance(launch.by, Serving) else None
     if serving is None or serving.by is None or serving.workers != ONE:
@@ -405,7 +405,8 @@ def _let_go(facts: Facts) -> Iterator[Found]:
             yield Found(
                 job.place,
                 f"{job.function} runs under a lock ({guard.kind}, {guard.place}) that is released when it ends: it "
-                "keeps two runs apart, but does not make a slot run once; whoever comes after a short run repeats it",
+                "keeps two runs apart, but does not make a slot run once; a process that starts after a short run"
+                " repeats it",
                 severity=Severity.WARNING if job.scheduler in several else None,
             )
 
