@@ -95,7 +95,7 @@ def test_what_makes_no_sense_is_refused(cron: Cronce) -> None:
         cron.look.runs("snyc")
     with pytest.raises(CronceError, match="no job is called 'snyc'; did you mean 'sync'"):
         cron.look.why("snyc")
-    with pytest.raises(BadInput, match="'fine' is no state and no outcome"):
+    with pytest.raises(BadInput, match="'fine' is not a state or an outcome"):
         cron.look.runs(state="fine")
     with pytest.raises(BadInput, match="limit is 1 to 10,000, and this is 0"):
         cron.look.runs(limit=0)

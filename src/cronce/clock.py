@@ -29,7 +29,7 @@ class Clock(Protocol):
         ...
 
     def synchronised(self) -> bool:
-        """Whether the kernel says that somebody keeps the wall clock right."""
+        """Whether the kernel says that a person keeps the wall clock right."""
         ...
 
 

@@ -22,7 +22,7 @@
     ├── LockHeld                              another has the lock: who, and until when
     │   └── NotElected                        another leads
     ├── InProgress                            another is at this effect just now
-    ├── InDoubt                               an effect that was begun, and nobody knows whether it happened
+    ├── InDoubt                               an effect that was begun, and may have happened
     ├── DatabaseUnavailable                   the database that a run's transactions are in: no answer
     ├── AlreadyDone                           a step that was committed before: its transaction is not begun
     ├── LeaseLost                             a run or a lock that is no longer ours: stop
@@ -124,7 +124,7 @@ class LockHeld(CronceError):
     held, rests = "the lock {name} is held by {by}", "the lock {name} rests"
 
     def __init__(self, name: str, by: str, until: datetime | None, final: bool = False) -> None:
-        goes_on = " unless it goes on" if by and not final else ""
+        goes_on = " unless it is renewed" if by and not final else ""
         when = f" until {until:%Y-%m-%d %H:%M:%S} UTC{goes_on}" if until else ""
         super().__init__((self.held if by else self.rests).format(name=name, by=by) + when)
         self.name, self.by, self.until, self._final = name, by, until, final
@@ -136,7 +136,7 @@ class LockHeld(CronceError):
 class NotElected(LockHeld):
     """Another leads the group `name`: `by` is who, if anybody, `until` when its lease ends unless it is renewed."""
 
-    held, rests = "{by} leads {name}", "nobody leads {name}"
+    held, rests = "{by} leads {name}", "{name} has no leader"
 
 
 class InProgress(CronceError):
@@ -144,7 +144,7 @@ class InProgress(CronceError):
     not acknowledge its message."""
 
     def __init__(self, name: str, by: str = "", until: datetime | None = None) -> None:
-        when = f", until {until:%Y-%m-%d %H:%M:%S} UTC unless it goes on" if until else ""
+        when = f", until {until:%Y-%m-%d %H:%M:%S} UTC unless it is renewed" if until else ""
         super().__init__(f"{name} is in progress{f' at {by}' if by else ''}{when}")
         self.name, self.by, self.until = name, by, until
 
@@ -153,11 +153,12 @@ class InProgress(CronceError):
 
 
 NOBODY_KNOWS = "nobody knows whether "
-"""How a record begins that tells of a doubt."""
+"""How a record begins that tells of a doubt: a format that other versions read, so its words stay."""
 
 
 class InDoubt(CronceError):
-    """An effect was begun, and nobody knows whether it happened: it is not done again before a person has looked."""
+    """An effect was begun, and cronce does not know whether it happened. It is not done again before a person has
+    checked."""
 
     def __init__(self, name: str, why: str) -> None:
         from shlex import quote  # noqa: PLC0415  a key may be anything, and the line is there to be pasted

@@ -43,7 +43,7 @@ def read_headers(pairs: Iterable[tuple[str, str]]) -> Sent:
     found: dict[str, str] = {}
     for name, value in pairs:
         if found.setdefault(name.lower(), value) != value and name.lower() in (KEY.lower(), FENCE.lower()):
-            raise BadInput(f"{name} is there twice, and they differ")
+            raise BadInput(f"{name} is given twice, with different values")
     key, fence = found.get(KEY.lower()), found.get(FENCE.lower())
     return Sent(None if key is None else _plain(KEY, key), *(() if fence is None else _fence(fence)))
 

@@ -130,7 +130,7 @@ class Look:
     ) -> list[RunDocument]:
         """The latest runs of a job, or of all; `by="slot"` orders them by their slots. As `cronce runs --json`."""
         if state is not None and state not in WANTED:
-            raise BadInput(f"{state[:60]!r} is no state and no outcome; say one of {', '.join(WANTED)}")
+            raise BadInput(f"{state[:60]!r} is not a state or an outcome; use one of {', '.join(WANTED)}")
         if not 1 <= limit <= MAX_RUNS:
             raise BadInput(f"limit is 1 to {MAX_RUNS:,}, and this is {limit}")
         desk = self._desk()

@@ -12,7 +12,7 @@ Fold = Literal["first", "second", "both"]
 """A fixed time that comes twice: at its first coming, its second, or both."""
 
 Missed = Literal["skip", "latest", "all"]
-"""Slots that passed while nobody looked: none of them, the latest one, or every one."""
+"""Slots that fell due while no scheduler ran: none of them, the latest one, or every one."""
 
 OnLost = Literal["skip", "rerun"]
 """A slot whose holder died: close it as lost, or let another take it over."""
@@ -44,8 +44,8 @@ Mode = Literal["guard", "observe"]
 """Whether the guard decides, or only notes what it would have refused: then the body runs as before."""
 
 WhenUnsure = Literal["raise", "retry", "skip"]
-"""An effect that was begun, and nobody knows whether it happened: a person looks, or it is done again (the other side
-knows its key), or it is passed over."""
+"""An effect that was begun, and cronce does not know whether it happened: a person checks, or it is done again (the
+other side knows its key), or it is skipped."""
 
 
 def check_choice(name: str, value: object, choices: Any) -> None:

@@ -162,7 +162,7 @@ def _ignored(value: Any) -> Mapping[str, str]:
         raise BadInput('each rule has a reason, so write { CR105 = "why this is all right here" }')
     for named, reason in value.items():
         if not isinstance(reason, str) or not reason.strip():
-            raise BadInput(f"{named} has no reason; whoever reads it next year must know why")
+            raise BadInput(f"{named} has no reason; add one, so that a later reader knows why")
     return {rule.id: reason.strip() for named, reason in value.items() for rule in rules_named([named])}
 
 

@@ -57,7 +57,7 @@ class MachineClock:
     """What keeps this machine's time, and by which zone it is shown."""
 
     in_step: bool | None
-    """Whether the kernel says that somebody keeps the clock in step; None where it cannot be asked."""
+    """Whether the kernel says that a person keeps the clock in step; None where it cannot be asked."""
     zone: str
     place: Place
 
@@ -336,7 +336,8 @@ def _out_of_step(facts: Facts) -> Iterator[Found]:
         if clock.in_step is False:
             yield Found(
                 clock.place,
-                "the kernel says that nobody keeps this machine's clock in step: it fires earlier or later than others",
+                "the kernel reports that this machine's clock is not synchronised: it fires earlier or later than"
+                " others",
             )
 
 

@@ -257,12 +257,13 @@ _CLIENTS: Final = ("redis.", "valkey.", "aioredis.", "fakeredis.", "coredis.")
 _TEXTS: Final[Mapping[LockAct, str]] = {
     "free after get": "is read, compared and deleted in separate steps: when it runs out in between, another's lock is "
     "deleted",
-    "free unasked": "is deleted whoever holds it: when it has run out meanwhile, another's lock is deleted, and a "
-    "third gets in",
-    "take for ever": "never runs out: after a crash nobody gets it again, and the job is lost",
+    "free unasked": "is deleted without a check of its holder: if it expired meanwhile, this deletes another"
+    " process's lock, and a third gets in",
+    "take for ever": "never expires: after a crash no process gets it again, and the job stops running",
     "take in two steps": "gets its time to live by a second command: a crash in between leaves it for ever",
     "renew after get": "is extended after a separate look: one that lost it keeps another's alive, and goes on",
-    "renew unasked": "is extended whoever holds it: one that lost it keeps another's alive, and goes on",
+    "renew unasked": "is extended without a check of its holder: a process that lost it extends another's lock, and"
+    " goes on",
 }
 
 
@@ -319,7 +320,7 @@ def _for_ever(facts: Facts) -> Iterator[Found]:
         if _is_clients_lock(call, known) and not _has_timeout(call.called):
             yield Found(
                 call.place,
-                "this lock has no timeout: after a crash nobody gets it again, and the job is lost",
+                "this lock has no timeout: after a crash no process gets it again, and the job stops running",
                 remedy="`client.lock(name, timeout=seconds)`, renewed by `lock.reacquire()` while the job works",
             )
 

@@ -75,7 +75,7 @@ def test_where_no_file_is_of_a_known_kind_there_is_nothing_to_audit(capsys: pyte
     Path("photo.jpeg").write_bytes(b"\xff\xd8")
     assert main(["audit"]) == 3
     out, err = capsys.readouterr()
-    assert (out, err.split(";")[0]) == ("", "cronce audit: nothing to audit: no file there is of a kind that is known")
+    assert (out, err.split(";")[0]) == ("", "cronce audit: nothing to audit: there is no file of a known kind")
 
 
 def test_the_document_names_rule_path_and_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -360,7 +360,7 @@ def test_this_machine_is_looked_at_and_no_path_with_it(capsys: pytest.CaptureFix
     assert document["files"] > 0
     assert {one["rule"] for one in document["findings"]} <= {"CR901"}
     assert main(["audit", "--live", "."]) == 2
-    assert "--live looks at this machine" in capsys.readouterr().err
+    assert "--live checks this machine" in capsys.readouterr().err
 
 
 class Terminal(io.StringIO):

@@ -64,7 +64,7 @@ def test_the_verdict_counts_by_severity_and_says_what_explains_the_worst() -> No
     found = [finding("x", 1, severity) for severity in (Severity.INFO, Severity.INFO, Severity.WARNING)]
     assert list(verdict(Outcome(found, [], [], [], 1200, {}), Screen(), "1,200 files read")) == [
         "1 warning, 2 info; 1,200 files read",
-        "`cronce audit explain CR101` tells more",
+        "`cronce audit explain CR101` has the details",
     ]
 
 

@@ -28,7 +28,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("--checklist", "--write-baseline", "b.json"), "--checklist answers points, and a baseline knows findings"),
         (("--checklist", "--format", "sarif"), "--checklist is for people, or --json: sarif knows findings only"),
         (("--checklist", "--live"), "--checklist is about a repository"),
-        (("--live", "."), "--live looks at this machine, and at no path"),
+        (("--live", "."), "--live checks this machine; leave out the path"),
         (("explian", "CR101"), "there is no file or folder explian; did you mean `cronce audit explain`?"),
         (("rule",), "did you mean `cronce audit rules`?"),
         (("nowhere",), "nowhere: there is no such file or directory"),

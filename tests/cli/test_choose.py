@@ -68,7 +68,7 @@ def test_who_ends_the_questions_is_told_that_nothing_was_changed(
     ("words", "says"),
     [
         (["--jobs", "many"], "'many' is no number"),
-        (["--every", "0s"], "more than nothing"),
+        (["--every", "0s"], "more than zero"),
         (["--stores", "postgres,oracle"], "known: postgres, mysql, redis, etcd, none"),
     ],
 )

@@ -120,14 +120,14 @@ def test_what_another_wrote_at_the_same_moment_is_noticed(
     program.chmod(0o755)
     tab.touch()
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert "is not what was written: somebody changed it" in said(capsys, "install", "@daily ours", code=1)
+    assert "is not what was written: another program changed it" in said(capsys, "install", "@daily ours", code=1)
     assert tab.read_text().endswith("@daily ours\n# END cronce default\n@daily theirs\n")
 
 
 def test_guarding_shows_the_lines_first_and_says_where_slots_will_be_kept(host: Machine) -> None:
     mine = "@reboot a\n0 9 * * * /bin/x\n0 9 * * * /bin/x\n"
     host.run("crontab", "-", given=mine)
-    assert "say --yes to write this" in host.cronce("wrap", code=2)
+    assert "add --yes to write this" in host.cronce("wrap", code=2)
     assert host.bytes == mine.encode()
     said = host.cronce("wrap", "--yes", env={"CRONCE_URL": "postgresql://ada:S3CRET@db/x"})
     assert "line 1 is left: @reboot" in said
@@ -244,7 +244,7 @@ def test_a_name_that_cron_passes_over_is_said(tmp_path: Path, capsys: pytest.Cap
 def test_what_stands_above_a_block_is_said_and_counts_for_it(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text("SHELL=/bin/bash\nPATH=/bin\n")
     out = said(capsys, "install", f"@daily {ME} x >y", "--wrap", "--file", str(file), "--tz", "UTC")
-    assert "what stands above holds for the block, too: SHELL=…, PATH=…" in out
+    assert "settings above the block apply to it, too: SHELL=…, PATH=…" in out
     assert "/bin/bash -c 'x >y'" in file.read_text()
     assert "not all of it is guarded" in said(capsys, "install", "@daily root x", "--file", str(file))
 
@@ -316,7 +316,7 @@ def test_a_line_whose_user_could_not_run_it_guarded_is_left(
         case "program":
             monkeypatch.setattr(facts, "program", lambda: [str(home)])
             home.chmod(0o700)
-            says = f"nobody may not read {home}; install cronce where that user may"
+            says = f"nobody may not read {home}; install cronce where that user can read it"
         case "home":
             home = Path("/no/such/home")
             says = f"nobody cannot make {home}/.local/state/cronce/cronce.db"
@@ -353,7 +353,7 @@ def test_where_slots_are_kept_is_said_right_before_the_question_and_the_way_back
     file.write_text(f"@daily {ME} /bin/x\n")
     lines = said(capsys, "wrap", "--file", str(file), "--tz", "UTC").splitlines()
     assert lines[-2].startswith("this host only: ")
-    copy = Path(lines[-1].partition("written; what it was is kept in ")[2])
+    copy = Path(lines[-1].partition("written; the old version is kept in ")[2])
     assert copy.read_text() == f"@daily {ME} /bin/x\n"
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
 

@@ -65,7 +65,7 @@ def test_both_files_are_printed_or_written(tmp_path: Path, capsys: pytest.Captur
         ([*CALL, "--", "./sync.sh"], "write the full path of ./sync.sh"),
         (
             [*CALL, "--store", "redis://:S3CRET@h", "--", "/x"],
-            "this URL holds a password; put it into /etc/cronce.toml",
+            "this URL has a password in it; put the URL into /etc/cronce.toml",
         ),
         (["systemd", "x", "--schedule", "every 15m", "--", "/y"], "is no cron expression"),
         (["systemd", "a b", "--schedule", "@daily", "--", "/y"], "cannot be a name"),

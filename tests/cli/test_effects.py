@@ -104,7 +104,10 @@ def test_what_is_in_doubt_is_listed_with_who_and_why(url: str, say: Said) -> Non
         (step("charge:8"), done('{"id":8}'), Mark.CLOSED),
         ("once/order-mail/42", doubtful("its holder web-1 did not renew its lease"), Mark.ATTENTION),
     )
-    hint = "what is in doubt may have happened or not: find out, then say `cronce resolve EFFECT done` or `retry`"
+    hint = (
+        "each of these may have happened or not: find out, then run `cronce resolve EFFECT done` or `cronce"
+        " resolve EFFECT retry`"
+    )
     assert (
         say("effects")
         == f"""\
@@ -219,7 +222,7 @@ def test_an_effect_is_resolved_by_its_name(url: str, say: Said) -> None:
         "rerun": None,
     }
     say("resolve", name, "done", code=1)
-    assert 'with the result {"id":7}: nothing is to be resolved' in say.err
+    assert 'with the result {"id":7}: there is nothing to resolve' in say.err
     assert (
         say("resolve", f"{SLOT.key}/charge:8", "retry")
         == f"{SLOT.key}/charge:8 is marked as not done; the next run will do it\n"
@@ -285,7 +288,7 @@ def test_a_slot_that_a_step_stopped_says_so_and_goes_on_when_somebody_has_looked
         story = say("why", SLOT.key).splitlines()
         assert story[0].startswith(f"{SLOT.key} was stopped at ")
         assert (
-            f"and is unknown until somebody has looked: nobody knows whether {name} happened: ConnectionError: no"
+            f"and is unknown until a person has checked it: nobody knows whether {name} happened: ConnectionError: no"
             in story[0]
         )
         assert story[3] == "  its effects: 1 in doubt, 1 done"

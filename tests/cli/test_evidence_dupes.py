@@ -122,7 +122,7 @@ def test_the_url_may_come_from_the_environment(shop: SqliteShop, monkeypatch: py
         (["sqlite:///gone.db", *ASKED], "'sqlite:///gone.db': there is no file "),
         (["sqlite:///x", *ASKED, "--key", "a,,b"], "--key 'a,,b' has an empty name in it; write order_id,kind"),
         (["sqlite:///x", *ASKED, "--limit", "0"], "--limit is 1 to 10,000, and this is 0"),
-        (["sqlite:///x", *ASKED, "--timeout", "0s"], "--timeout is more than nothing: 30s"),
+        (["sqlite:///x", *ASKED, "--timeout", "0s"], "--timeout must be more than zero, such as 30s"),
         (["sqlite:///x", *ASKED, "--since", "30"], "'30' is not a duration: say which unit, '30s' or '30m'"),
     ],
 )

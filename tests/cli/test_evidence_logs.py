@@ -98,7 +98,7 @@ def test_no_start_at_all_is_3_and_says_what_was_looked_for(log: Path, capsys: Sa
     [
         (["gone.log"], "gone.log cannot be read (No such file or directory)"),
         (["app.log", "--start", "("], "--start '(' is not a regular expression: "),
-        (["app.log", "--end", "x"], "--end alone finds no start; say --start, too"),
+        (["app.log", "--end", "x"], "--end alone finds no start; give --start, too"),
         (["app.log", "--expected", "soon"], "'soon' is not a duration"),
         (["app.log", "--tz", "Berlin"], "'Berlin' is not a time zone: did you mean 'Europe/Berlin'?"),
         (["app.log", "--limit", "0"], "--limit is 1 at least, and this is 0"),

@@ -45,9 +45,9 @@ NOBODY = Vitals(0.0, 0.0, joined=False, claims=False)
         (
             [WELL, WELL._replace(no_worker=True)],
             "",
-            "no worker is left: each is taken by a run that was told to stop, and still runs",
+            "no worker is left: each is busy with a run that was told to stop and still runs",
         ),
-        ([WELL, WELL._replace(doubts=True)], "", "the store's clock is not believed"),
+        ([WELL, WELL._replace(doubts=True)], "", "the store's clock is not trusted"),
         ([WELL, NOBODY], "", "a process is gone, and about to be replaced"),
         ([NOBODY._replace(ticked=1010.0)], "", "not registered yet"),
         ([NOBODY._replace(ticked=949.0)], "1 of 1 hang, for 61 s", "1 of 1 hang, for 61 s"),
@@ -125,7 +125,7 @@ def door(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     while line := process.stdout.readline():
         if found := re.fullmatch(
-            r"cronce run: (http://\S+)/healthz and /readyz tell how they are, /metrics .*\n", line
+            r"cronce run: (http://\S+)/healthz and /readyz report their health, /metrics .*\n", line
         ):
             return found[1]
     raise AssertionError("it never said")

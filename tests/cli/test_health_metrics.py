@@ -102,7 +102,7 @@ def lived(folders: pytest.TempPathFactory, long: timedelta) -> Iterator[Life]:
         with log.open("w") as stream, text.open("w") as other:
             foreman = town.run("-n", "2", "--health", "0", "--log-json", stdout=stream, stderr=stream)
             alone.run(stdout=other, stderr=other)
-        wait_until(lambda: "tell how they are" in log.read_text())
+        wait_until(lambda: "report their health" in log.read_text())
         url = re.findall(r"http://\S+(?=/healthz)", log.read_text())[0]
         wait_until(lambda: datetime.now(UTC) > end and is_over(town, end, 2) and is_over(alone, end, 1))
         wait_until(lambda: is_logged(town, log) and is_logged(alone, text))
@@ -196,7 +196,7 @@ def test_who_cannot_count_still_says_that_it_lives(
         scheduler = cron.start()
         begin(scheduler)
         wait_until(lambda: health.read()[0].joined)
-    assert "what was counted here cannot be told" in caplog.text
+    assert "the metrics of this process cannot be read" in caplog.text
 
 
 def test_what_it_counted_is_noted_at_its_end_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,7 +190,7 @@ def test_of_several_jobs_none_is_touched_if_one_is_unknown(say: Say) -> None:
 
 @pytest.mark.parametrize("words", [["pause"], ["resume"], ["pause", "billing", "--all"]])
 def test_which_jobs_has_to_be_said(say: Say, words: list[str]) -> None:
-    assert "name the jobs that are meant, or say --all" in say(*words, code=2)
+    assert "name one or more jobs, or give --all" in say(*words, code=2)
 
 
 # --- trigger and rerun ---
@@ -304,10 +304,11 @@ def test_a_job_that_no_live_scheduler_carries_is_said_to_be_run_by_nobody(url: s
         (job,) = json.loads(say.look("jobs", "--json"))["jobs"]
         why = say.look("why", "billing")
         return [
-            ", nobody runs it" in say.look("jobs"),
+            ", no scheduler runs it" in say.look("jobs"),
             not job["carried"],
-            "No live scheduler carries it, so nobody will run it; `cronce holders` says who is alive." in why,
-            "and nobody has claimed it: no live scheduler carries it." in say.look("why", ago(0).key),
+            "No live scheduler carries it, so it will not run; `cronce status holders` lists the processes that are"
+            " alive." in why,
+            "and no process has claimed it: no live scheduler carries it." in say.look("why", ago(0).key),
         ]
 
     ran(url, ago(1))
@@ -326,7 +327,7 @@ def test_what_is_asked_for_of_a_paused_job_waits_until_it_is_resumed(url: str, s
     key, told = say("trigger", "billing").splitlines()
     assert told.startswith("cronce trigger: it will not start yet: billing is paused by ada at ")
     assert say.look("why", key).splitlines()[0] == (
-        f"{key} is due, and nobody has it; it waits until billing is resumed."
+        f"{key} is due, and no process has claimed it; it waits until billing is resumed."
     )
     say("pause", "--all")
     assert "; it waits until everything is resumed." in say.look("why", key)
@@ -472,7 +473,7 @@ def test_draining_names_those_whom_it_concerns(url: str, say: Say) -> None:
     unknown = "no scheduler that is alive is called 'web-9'; there are: web-1:1:a, web-2:2:b"
     assert unknown in say("pause", "--scheduler", "web-9", code=1)
     for words in ([], ["billing", "--all"], ["billing", "--scheduler", "web-9"], ["--all", "--label", "colour=red"]):
-        assert "name the jobs that are meant, or say --all; or name a scheduler" in say("pause", *words, code=2)
+        assert "name one or more jobs, or give --all; or name a scheduler" in say("pause", *words, code=2)
 
 
 def test_draining_for_programs(url: str, say: Say) -> None:
@@ -501,5 +502,5 @@ def test_draining_for_programs(url: str, say: Say) -> None:
 
 @pytest.mark.parametrize("by", ["", "a\x1b[31mb"])
 def test_a_name_that_cannot_be_one_is_refused(say: Say, by: str) -> None:
-    assert "who acts is said in" in say("pause", "billing", code=2, by=by)
+    assert "who acts must have" in say("pause", "billing", code=2, by=by)
     assert "paused" not in say.look("jobs")

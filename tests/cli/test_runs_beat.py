@@ -44,7 +44,7 @@ def test_its_json_is_a_contract(url: str, capsys: pytest.CaptureFixture[str]) ->
 
 def test_who_is_taken_down_on_purpose_is_not_expected_any_more(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["beat", "web-1", "--store", url])
-    for words in ("web-1 is not expected any more\n", "nothing was expected of web-1\n"):
+    for words in ("web-1 is not expected any more\n", "no sign of life was expected of web-1\n"):
         assert main(["beat", "web-1", "--remove", "--store", url]) == 0
         assert capsys.readouterr().out == words
 

@@ -218,7 +218,7 @@ def test_a_slot_that_was_lost_says_so_and_that_it_does_not_run_again(
         told(store)
         == """\
 billing@2026-03-29T12:00:00Z is lost: web-1 was granted it at 12:00:00Z and did not renew its lease, as was\
- seen at 12:00:11Z. Nobody can tell how much of its work it did; on_lost="skip" does not run it again.
+ seen at 12:00:11Z. It is not known how much of its work it did; on_lost="skip" does not run it again.
   12:00:00Z  granted to web-1
   12:00:11Z  lost: its holder web-1 did not renew its lease"""
     )
@@ -245,8 +245,8 @@ def test_a_slot_that_ten_in_a_row_have_died_with_says_so_and_waits_for_a_person(
         told(store)
         .splitlines()[0]
         .endswith(
-            "Nobody can tell how much of its work it did; 10 holders before it ended like this: find out why before you"
-            " have it retried."
+            "It is not known how much of its work it did; 10 holders before it ended like this: find out why before"
+            " you have it retried."
         )
     )
     assert told(store).splitlines()[-1].endswith("did not renew its lease, nor did those before it")
@@ -375,13 +375,13 @@ billing@2026-03-29T12:00:00Z was skipped at 12:00:00Z: a person skipped it.
 
 def test_a_slot_that_is_due_says_who_had_it(desk: Desk, store: Wire) -> None:
     desk.do(desk.ledger.put({later(0): Queue(first=SLOT.at)}))
-    assert told(store) == "billing@2026-03-29T12:00:00Z is due, and nobody has it; it may be claimed now."
+    assert told(store) == "billing@2026-03-29T12:00:00Z is due, and no process has claimed it; it may be claimed now."
     desk.do(desk.ledger.release([granted(desk)], rest=timedelta(seconds=30)))
     assert (
         told(store)
         == """\
-billing@2026-03-29T12:00:00Z is due, and nobody has it, web-1 had it last (given back, never started); it may be\
- claimed from 12:00:30Z on (in 30s).
+billing@2026-03-29T12:00:00Z is due, and no process has claimed it, web-1 had it last (given back, never started); it may\
+ be claimed from 12:00:30Z on (in 30s).
   12:00:00Z  granted to web-1
   12:00:00Z  given back, never started"""
     )
@@ -409,7 +409,7 @@ def test_a_slot_of_a_paused_job_says_so(desk: Desk, store: Wire, clock: HandCloc
     ("reason", "says"),
     [
         ("edited", "the schedule was edited at 12:05:01Z, and an edit never fires for the past"),
-        ("purged", "what closed up to 12:05:01Z was purged, so nobody can tell whether it ran"),
+        ("purged", "what closed up to 12:05:01Z was purged, so there is no record of whether it ran"),
         ("registered", "billing was registered at 12:05:01Z, and slots before that do not run"),
         ("superseded", "slots from 11:59:59Z to 12:05:01Z were passed over (superseded)"),
     ],
@@ -450,17 +450,17 @@ def test_after_the_store_forgot_nobody_can_tell(desk: Desk, store: Wire, clock: 
     clock.turn(301)
     store._epoch = next_life(to_us(clock.wall()), store._epoch.seen, store._epoch, store._last_write)
     assert told(store, later(5)) == (
-        "billing@2026-03-29T12:05:00Z has no record and will not run: the store forgot what was before 12:05:01Z, so"
-        " nobody can tell whether it ran."
+        "billing@2026-03-29T12:05:00Z has no record and will not run: the store lost its records from before 12:05:01Z,"
+        " so there is no record of whether it ran."
     )
     assert told(store).startswith(
-        "billing@2026-03-29T12:00:00Z was open when the store forgot, at 12:05:01Z: nobody can tell whether it ran. Who"
-        " looks next closes it as unknown.\n"
+        "billing@2026-03-29T12:00:00Z was open when the store forgot, at 12:05:01Z: there is no record of whether it"
+        " ran. The next process that reads it closes it as unknown.\n"
     )
     claim(Desk(store, "web-3"))
     assert told(store).startswith(
-        "billing@2026-03-29T12:00:00Z is unknown since 12:05:01Z: the store forgot what became of it. Nobody can tell"
-        " whether it ran.\n"
+        "billing@2026-03-29T12:00:00Z is unknown since 12:05:01Z: the store forgot what became of it. The store has"
+        " no record of whether it ran.\n"
     )
 
 
@@ -494,7 +494,7 @@ def test_a_slot_that_nobody_claimed_says_how_long_ago_it_fell_due(desk: Desk, st
     assert (
         told(store, later(5))
         == """\
-billing@2026-03-29T12:05:00Z fell due 1m 40s ago, and nobody has claimed it.
+billing@2026-03-29T12:05:00Z fell due 1m 40s ago, and no process has claimed it.
   12:05:01Z  refused to web-2: the store gave no answer"""
     )
 
@@ -535,7 +535,9 @@ def test_a_slot_without_a_record_names_its_backfill(desk: Desk, store: Wire, clo
     )
     backfill = SLOT._replace(request="backfill")
     desk.do(desk.ledger.put({backfill: Queue(by="ada", key=SLOT.key)}))
-    assert told(store) == f"{SLOT.key} was backfilled: {backfill.key} is due, and nobody has it; it may be claimed now."
+    assert told(store) == (
+        f"{SLOT.key} was backfilled: {backfill.key} is due, and no process has claimed it; it may be claimed now."
+    )
     grant = granted(desk, backfill)
     clock.turn(4)
     finish(desk, grant)
@@ -553,8 +555,7 @@ def test_a_run_by_hand_that_nobody_asked_for_is_on_no_record(desk: Desk, store: 
     declare(desk, "*/5 * * * *")
     again = SLOT._replace(request="again")
     assert told(store, again) == (
-        "billing@2026-03-29T12:00:00Z#again does not exist: there is no record of it, and nobody asked for this run by"
-        " hand."
+        "billing@2026-03-29T12:00:00Z#again does not exist: it has no record, and no run was requested for it by hand."
     )
     desk.do(desk.ledger.put({again: Queue(by="ada", payload='{"month":3}', key=SLOT.key)}))
     finish(desk, granted(desk, again))
@@ -583,7 +584,7 @@ Its next slot is 2026-03-29T12:10:00Z (in 3m 20s).
 Refused so far: web-2 17 times, web-3 once."""
     )
     due, retrying = (tell(story, found).partition("\n")[0] for story in found.stories)
-    assert due == "billing@2026-03-29T12:05:00Z fell due 1m 40s ago, and nobody has claimed it."
+    assert due == "billing@2026-03-29T12:05:00Z fell due 1m 40s ago, and no process has claimed it."
     assert retrying.startswith(
         "billing@2026-03-29T12:00:00Z is retrying: attempt 1 of 2 failed: boom; it may be claimed"
     )
@@ -596,7 +597,7 @@ def test_a_job_that_is_paused_says_so_instead_of_its_next_slot(desk: Desk, store
         about(asked(store, None))
         == """\
 billing runs at 09:00 every day (0 9 * * *).
-It is paused by ada at 2026-03-29T12:00:00Z (moving): none of its slots is granted until it is resumed."""
+It is paused by ada at 2026-03-29T12:00:00Z (moving): its slots do not run until it is resumed."""
     )
 
 
@@ -615,8 +616,8 @@ def test_a_job_without_a_schedule_or_a_slot_says_so(desk: Desk, store: Wire) -> 
     assert (
         about(asked(store, None))
         == """\
-billing has no schedule on record: whoever calls it names the slot.
-None of its slots is on record."""
+billing has no schedule on record: each call has to name its slot.
+It has no runs on record."""
     )
 
 

@@ -121,7 +121,9 @@ def test_explain_names_the_day_when_clocks_jump_over_midnight(capsys: pytest.Cap
 def test_explain_says_where_no_clock_changes(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "explain", "@daily").startswith("at 00:00 every day, UTC\n")
     assert said(capsys, "explain", "@daily").endswith("\nthe clocks of UTC do not change in the coming year\n")
-    assert said(capsys, "explain", "every 15m").endswith("\nit is real time: no change of clocks concerns it\n")
+    assert said(capsys, "explain", "every 15m").endswith(
+        "\nit follows real time: changes of the clocks do not affect it\n"
+    )
 
 
 def test_explain_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,7 +65,7 @@ def test_jobs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     ((header, row),) = [said(capsys, "jobs", "--store", url).splitlines()]
     assert header.split("  ")[0] == "job"
     assert row.startswith("billing  every 1d  ")
-    assert "nobody runs it" not in row  # it is called from outside, and needs no scheduler
+    assert "no scheduler runs it" not in row  # it is called from outside, and needs no scheduler
     (job,) = told(capsys, "jobs", "--store", url)["jobs"]
     upcoming = Every("1d").next(NOW)
     assert upcoming is not None

@@ -54,7 +54,7 @@ def test_a_line_for_each_check_and_a_verdict_at_the_end(url: str, capsys: Said) 
     assert main(["doctor", url]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[2] == f"✓ store         {url}"
-    assert "✓ claim         of 16 claims of one slot at once one was granted, in each of 5 rounds" in said
+    assert "✓ claim         of 16 claims of one slot at the same time one was granted, in each of 5 rounds" in said
     assert said[-3:] == ["✓ tidy          the 18 cells that this wrote are removed", "", "all is well"]
     assert {line[0] for line in said[:-2]} == {"✓"}
 
@@ -126,7 +126,7 @@ def test_a_dead_store_is_a_line_and_an_exit_code_of_its_own(capsys: Said) -> Non
     assert found["all"]["url"] == "postgresql://me:***@127.0.0.1:1/cronce"
     assert found["reach"]["verdict"] == "error"
     assert "refused" in found["reach"]["says"]
-    assert found["reach"]["remedy"] == "see that it runs, and that this machine may reach it"
+    assert found["reach"]["remedy"] == "check that it runs, and that this machine can reach it"
     assert main(["doctor", "postgresql://me:secret@127.0.0.1:1/cronce"]) == 75
     said = capsys.readouterr()
     assert "secret" not in said.out + said.err

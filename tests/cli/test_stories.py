@@ -177,7 +177,7 @@ def test_an_alert_at_night(terminal: Terminal) -> None:
     command = next(line for line in shown.splitlines() if slot.key in line).split("  ")[-1].strip()
     assert command == f"cronce why {slot.key}"
     terminal.type(command)
-    assert "say what you found out: `cronce resolve" in terminal.type(f"cronce resolve {slot.key}", 2)[1]
+    assert "add what you found out: `cronce resolve" in terminal.type(f"cronce resolve {slot.key}", 2)[1]
     terminal.type(f"cronce resolve {slot.key} done --reason 'all mails are there'")
     assert "wrong  nothing needs attention" in terminal.type("cronce status")[0]
     assert "nothing is in doubt in " in terminal.type("cronce resolve")[0]

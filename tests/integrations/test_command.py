@@ -74,6 +74,6 @@ def test_in_a_pod_who_cannot_tell_whether_another_still_runs_asks_to_be_asked_ag
         assert command.run(store, clock) == 75
     assert not (tmp_path / "ran").exists()
     assert [line.partition(" may still run")[2] for line in said] == [
-        ", though its lease is over: nobody here could watch for long enough to tell False"
+        ": its lease expired, but this process has not watched the store's clock long enough to take over False"
     ]
     store.close()

@@ -323,7 +323,7 @@ def test_standard_streams_that_our_caller_closed_are_not_mistaken_for_pipes(star
         ("./no-such", 127, "there is no file ./no-such to run; write its full path"),
         ("/no/such", 127, "there is no file /no/such to run"),
         ("/etc", 127, "there is no file /etc to run"),
-        ("/etc/passwd", 126, "/etc/passwd may not be executed; chmod +x would allow it"),
+        ("/etc/passwd", 126, "/etc/passwd is not executable; run chmod +x on it"),
     ],
 )
 def test_a_command_that_cannot_be_started_is_refused_and_nothing_is_left(

@@ -329,7 +329,7 @@ def test_what_cannot_be_meant_is_refused(cron: Cronce) -> None:
     def body(run: Run) -> None:
         with pytest.raises(BadInput, match="no tool of LangChain; make it one by @tool"):
             once(print, run, per="slot")  # type: ignore[type-var]
-        with pytest.raises(BadInput, match="under a run, which a job's body is given"):
+        with pytest.raises(BadInput, match="under a run, which a job function gets"):
             once(odd, "night")  # type: ignore[arg-type]
 
     attempts(cron, body, 1)

@@ -268,7 +268,7 @@ def test_a_list_goes_on_only_where_it_said(after: str, fleet: Reader) -> None:
 
 
 def test_what_is_wanted_is_a_state_or_an_outcome(fleet: Reader) -> None:
-    with pytest.raises(BadInput, match="no state and no outcome; say one of due, waiting"):
+    with pytest.raises(BadInput, match="not a state or an outcome; use one of due, waiting"):
         fleet(read_lists.newest_runs(wanted="<b>"))
 
 

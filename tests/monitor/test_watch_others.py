@@ -50,7 +50,8 @@ def test_effects_in_doubt_are_told_of_until_a_person_has_said_something(town: To
     finding = town.the(Kind.IN_DOUBT)
     assert (finding.subject, finding.severity, finding.since) == ("mail", "critical", START)
     assert finding.text == (
-        "mail@2026-03-29T12:00:00Z/charge:8 was begun, and nobody knows whether it happened; 2 effects of mail in all."
+        "mail@2026-03-29T12:00:00Z/charge:8 was begun, and cronce does not know whether it happened; 2 effects of"
+        " mail in all."
     )
     assert "`cronce resolve mail@2026-03-29T12:00:00Z/charge:8 done`" in finding.remedy
     for key in ("charge:7", "charge:8"):

@@ -409,7 +409,7 @@ def test_the_newest_slot_is_the_one_that_is_late() -> None:
         town.pass_time(20 * SECOND)
         town.beat(WEB)
         town.look()
-    assert "T12:20:00Z was due 1m 40s ago, and nobody has claimed it yet" in town.the(Kind.LATE).text
+    assert "T12:20:00Z was due 1m 40s ago, and no process has claimed it yet" in town.the(Kind.LATE).text
     town.desk().do(town.hand.pause_all())
     assert town.kinds() == []
 

@@ -41,7 +41,7 @@ def test_another_rule_gives_another_drawing(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys.modules[rule.__module__], "TABLE", changed)
     after = diagram.drawings()
     assert after["what one says of its own"] == before["what one says of its own"]
-    assert after["what anybody may say"] != before["what anybody may say"]
+    assert after["what any process may say"] != before["what any process may say"]
     assert "queue, skip, resolve once it lapsed" in after["states"]
 
 

@@ -76,7 +76,7 @@ def test_paused_goes_before_superseded() -> None:
 
 def test_a_claim_never_makes_what_people_ask_for() -> None:
     view = claimable(slot=BY_HAND, run=Cell(BY_HAND.cell))
-    assert answered(view, CLAIM) == Closed(Outcome.TOO_OLD, "nobody asks for it any more")
+    assert answered(view, CLAIM) == Closed(Outcome.TOO_OLD, "the request for it was withdrawn")
     assert not isinstance(answered(view, Queue(by="ann")), Closed)
 
 

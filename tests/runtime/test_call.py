@@ -121,7 +121,7 @@ def test_a_slot_that_cannot_be_meant_is_refused(office: Office, bodies: Bodies, 
 
 def test_a_job_without_a_schedule_has_to_be_told_its_slot(office: Office, bodies: Bodies) -> None:
     loose = declare("billing")
-    with pytest.raises(BadInput, match=r"has no schedule, so each call has to say its slot: billing\(slot=…\)"):
+    with pytest.raises(BadInput, match=r"has no schedule, so each call has to name its slot: billing\(slot=…\)"):
         office.call(loose, bodies)
     office.call(loose, bodies, when=START)
     assert bodies.ran == [NOON.key]
@@ -384,7 +384,7 @@ def test_a_check_in_the_body_says_why_it_must_stop(office: Office, clock: HandCl
         run.check()
 
     bodies.act = careful
-    with pytest.raises(LeaseLost, match=r"12:00:00Z is no longer ours: it could not be renewed in time"):
+    with pytest.raises(LeaseLost, match=r"12:00:00Z lost its lease: it could not be renewed in time"):
         office.call(job(lease="30s"), bodies)
 
 
@@ -398,11 +398,11 @@ def test_a_body_that_asks_before_it_is_told_was_stopped_and_did_not_fail_by_itse
         clock.turn(29)
         run.check()
 
-    with pytest.raises(LeaseLost, match=r"12:00:00Z is no longer ours: it could not be renewed in time"):
+    with pytest.raises(LeaseLost, match=r"12:00:00Z lost its lease: it could not be renewed in time"):
         office.call(job(on_lost=on_lost, lease="30s"), body)
     record = office.record(NOON)
     assert record.state is (State.CLOSED if on_lost == "skip" else State.RETRYING)
-    assert (record.reason or record.past[-1].end).endswith("is no longer ours: it could not be renewed in time")
+    assert (record.reason or record.past[-1].end).endswith("lost its lease: it could not be renewed in time")
 
 
 def test_a_lock_that_a_body_lost_is_a_failure_of_its_own(office: Office) -> None:

@@ -70,7 +70,7 @@ def all_of(store: Store) -> dict[str, Check]:
             warn(
                 "round trip",
                 "1,250 ms for a question and its answer (the median of 3)",
-                "a claim takes as long; put the store nearer to those who use it",
+                "a claim takes as long; put the store closer to the machines that use it",
             ),
         ),
     ],
@@ -80,7 +80,7 @@ def test_the_round_trip_is_the_median(took: float, says: Check) -> None:
 
 
 KEEP = "keep both clocks right, with chrony or systemd-timesyncd"
-FAR = f"{KEEP}; a machine that is a minute off runs nothing"
+FAR = f"{KEEP}; a machine whose clock is a minute off runs nothing"
 
 
 @pytest.mark.parametrize(
@@ -202,14 +202,14 @@ HOSTS = "the host's clock, which this container shares,"
         (
             KernelClock(False, 16.0),
             False,
-            warn("ntp", "nobody keeps this machine's clock right", "run chrony or systemd-timesyncd here"),
+            warn("ntp", "no NTP service keeps this machine's clock right", "run chrony or systemd-timesyncd here"),
         ),
         (
             KernelClock(False, 16.0),
             True,
-            warn("ntp", f"nobody keeps {HOSTS} right", "run chrony or systemd-timesyncd on the host"),
+            warn("ntp", f"no NTP service keeps {HOSTS} right", "run chrony or systemd-timesyncd on the host"),
         ),
-        (None, False, ok("ntp", "whether anybody keeps this machine's clock right cannot be asked here")),
+        (None, False, ok("ntp", "whether NTP keeps this machine's clock right cannot be checked here")),
     ],
 )
 def test_whether_anybody_keeps_the_clock_right(kept: KernelClock | None, container: bool, says: Check) -> None:
@@ -298,9 +298,9 @@ def test_a_store_that_is_well(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert found[0].says.startswith(f"{__version__}, on Python 3.")
     assert [check for check in found if check.verdict != "ok" and check.name != "ntp"] == []
     assert found[-5:] == [
-        ok("claim", "of 16 claims of one slot at once one was granted, in each of 5 rounds"),
+        ok("claim", "of 16 claims of one slot at the same time one was granted, in each of 5 rounds"),
         ok("lease", "a lease is renewed"),
-        ok("fence", "who speaks with an old fence is not heard"),
+        ok("fence", "a write with an old fence is refused"),
         ok("closed", "a slot that was finished is not granted again"),
         ok("tidy", "the 18 cells that this wrote are removed"),
     ]
@@ -355,7 +355,7 @@ def test_a_store_that_stops_answering_in_the_middle_is_an_error_and_no_surprise(
 
     found = all_of(Dying())
     assert found["proof"] == error(
-        "proof", "the store failed in the middle of it: no answer", "see to the store, then try again"
+        "proof", "the store failed in the middle of it: no answer", "fix the store, then try again"
     )
     assert found["tidy"].verdict == "error"
     assert found["tidy"].says.startswith("what this wrote is still there, below doctor-")
@@ -418,7 +418,7 @@ class Hoarding(MemoryStore):
     ("store", "name", "says"),
     [
         (Careless, "claim", "of 16 claims of one slot at once 16 were granted"),
-        (Forgiving, "fence", "who was granted a slot before could still close it: Finished("),
+        (Forgiving, "fence", "a process with an older grant could still close the slot: Finished("),
         (Stingy, "lease", "a renewed lease does not last longer: "),
         (Hoarding, "tidy", "18 of 18 cells below doctor-"),
     ],

@@ -158,7 +158,7 @@ def test_who_resigns_is_followed_within_a_second_by_another_term(
     assert term is not None
     assert second.leader.term is not None
     assert second.leader.term.fence > term.fence
-    with pytest.raises(LeaseLost, match="leader/indexer is no longer ours: it resigned"):
+    with pytest.raises(LeaseLost, match="leader/indexer lost its lease: it resigned"):
         term.check()
     assert first.history == ["elected", "over"]
     assert [past.end for past in town.record().past] == ["released"]
@@ -238,7 +238,7 @@ def test_who_cannot_read_who_leads_says_so_once_and_does_not_lead_until_it_can(
         town.go(30)
         assert town.leaders() == []
         assert str(second.leader.refused) == f"the cell 'leader/indexer' {why}"
-        said = f"nobody here leads indexer: the cell 'leader/indexer' {why}"
+        said = f"this process does not lead indexer: the cell 'leader/indexer' {why}"
         assert caplog.record_tuples == [("cronce", logging.WARNING, said)] * times
         write(readable)
         town.until(lambda: second.leader.is_leader)
@@ -674,7 +674,11 @@ def test_a_block_stands_for_election_and_resigns_behind_it(cron: Cronce, other: 
     leader, second = cron.leader("indexer"), other.leader("indexer")
     with leader.elected() as term:
         assert leader.term is term
-        with pytest.raises(NotElected, match=r"\S+ leads indexer until [-0-9]+ [:0-9]+ UTC unless it goes on") as held:
+        with pytest.raises(
+            NotElected,
+            match=r"\S+ leads indexer until [-0-9]+ [:0-9]+ UTC unless it is"
+            r" renewed",
+        ) as held:
             second.elected().__enter__()
         assert isinstance(held.value, LockHeld)
     assert not leader.is_leader

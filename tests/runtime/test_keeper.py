@@ -87,7 +87,7 @@ def test_trust_ends_before_the_lease_and_its_holder_is_told_once(office: Office,
     office.keeper.watch()
     office.keeper.watch()
     assert told == [NOT_RENEWED]
-    with pytest.raises(LeaseLost, match="billing@2026-03-29T12:00:00Z is no longer ours: it could not be renewed in"):
+    with pytest.raises(LeaseLost, match="billing@2026-03-29T12:00:00Z lost its lease: it could not be renewed in"):
         lease.check()
 
 

@@ -615,7 +615,7 @@ def test_a_run_by_hand_is_purged_like_others_and_never_run_again_by_a_late_claim
     assert claim(desk, by_hand) == Closed(Outcome.SUCCEEDED, "")
     clock.turn(61)
     assert desk.do(desk.ledger.jobs.purge("billing", NONE)) == 1
-    assert claim(desk, by_hand) == Closed(Outcome.TOO_OLD, "nobody asks for it any more")
+    assert claim(desk, by_hand) == Closed(Outcome.TOO_OLD, "the request for it was withdrawn")
 
 
 @pytest.mark.parametrize("overlap", ["skip", "wait", "replace"])

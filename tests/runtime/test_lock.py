@@ -189,8 +189,8 @@ def test_at_least_keeps_the_lock_after_release(cron: Cronce) -> None:
 @pytest.mark.parametrize(
     ("at_most", "says"),
     [
-        (None, "UTC unless it goes on"),
-        ("10m", "UTC unless it goes on"),
+        (None, "UTC unless it is renewed"),
+        ("10m", "UTC unless it is renewed"),
         ("20s", "UTC"),  # it ends then: no renewal goes past the limit
     ],
 )

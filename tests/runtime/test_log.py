@@ -24,7 +24,7 @@ from tests.runtime.shelf import START
             What.MISSED,
             "job/tick",
             "8 slots up to 2026-03-29T12:00:00Z: superseded",
-            "tick missed: 8 slots up to 2026-03-29T12:00:00Z passed while nobody looked",
+            "tick missed: 8 slots up to 2026-03-29T12:00:00Z fell due while no scheduler ran",
         ),
         (What.DRAINED, "holder/web-1:1:a", "by ada", "web-1:1:a claims no more: by ada"),
         (What.DEPOSED, "leader/indexer", "its lease passed", "leader indexer deposed: its lease passed"),
@@ -58,4 +58,4 @@ def test_who_meets_an_empty_store_that_can_forget_is_told_why_nothing_runs(caplo
     assert said[True] == []
     (told,) = said[False]
     assert told.startswith("the store may have forgotten: it was found empty at ")
-    assert told.endswith("if it is a new store, `cronce store init` says so")
+    assert told.endswith("If the store is new, run `cronce store init`")

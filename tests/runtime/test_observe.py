@@ -215,7 +215,7 @@ def test_a_key_that_cannot_be_told_is_no_reason_not_to_run(
     assert (sent({}), sent({"id": 1}), sent({"id": 2.5})) == ("sent {}", "sent {'id': 1}", "sent {'id': 2.5}")
     cron.close()
     assert noted(url, "mail").times == 1
-    assert caplog.text.count("the key of a call of mail is unknown, and it is not written down: KeyError: 'id'") == 1
+    assert caplog.text.count("the key of a call of mail is unknown, so the call is not recorded: KeyError: 'id'") == 1
 
 
 def test_the_record_does_not_grow(cron: Cronce, url: str) -> None:
@@ -262,7 +262,7 @@ def test_a_forked_child_observes_for_itself(cron: Cronce, url: str) -> None:
     [
         ({"name": len}, "write @cron.observe('order_sync', window='10s')"),
         ({"name": "a/b"}, "cannot be a name"),
-        ({"window": "0s"}, "window is within what time two calls are one: more than nothing"),
+        ({"window": "0s"}, "window is the time within which two calls count as one: more than zero"),
         ({"window": "10"}, "say which unit"),
         ({"key": "order"}, "key is a function of the call's arguments"),
     ],

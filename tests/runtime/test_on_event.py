@@ -67,4 +67,4 @@ def test_who_cannot_take_it_in_keeps_nothing_from_running(cron: Cronce, caplog: 
     with cron:
         assert good.at(SLOT)() == "done"
     assert [one.what for one in heard if one.what in (What.STARTED, What.ENDED)] == [What.STARTED, What.ENDED]
-    assert f"cannot take in that run/good/{SLOT} started" in caplog.text
+    assert f"failed on event: run/good/{SLOT} started" in caplog.text

@@ -624,7 +624,7 @@ def test_a_slot_that_failed_is_due_again_when_somebody_says_so(desk: Desk, store
     granted(desk)
     verdicts: tuple[Literal["done", "retry"], ...] = ("done", "retry")
     for verdict in verdicts:
-        with pytest.raises(CronceError, match="is running on web-1: nothing is to be resolved yet"):
+        with pytest.raises(CronceError, match="is running on web-1: there is nothing to resolve yet"):
             desk.do(hand(desk).resolve(SLOT, verdict))
 
 
@@ -767,7 +767,7 @@ def test_a_day_begins_where_the_job_lives(desk: Desk, tz: str, midnight: str) ->
 
 @pytest.mark.parametrize("by", ["", " ", "a\nb", "\x1b[31m", "x" * 501])
 def test_who_acts_is_said_in_plain_words(desk: Desk, by: str) -> None:
-    with pytest.raises(BadInput, match="who acts is said in 1 to 500 printable characters"):
+    with pytest.raises(BadInput, match="who acts must have 1 to 500 printable characters"):
         hand(desk, by)
 
 

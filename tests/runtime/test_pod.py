@@ -224,5 +224,5 @@ def test_who_cannot_tell_whether_another_still_runs_does_not_end_well(store: Wir
     )
     assert isinstance(grant, Grant)
     store.clock.turn(15 * 60)
-    with pytest.raises(SlotFailed, match="may still run, though its lease is over"):
+    with pytest.raises(SlotFailed, match="may still run: its lease expired"):
         in_pod(second, named_after(START + timedelta(minutes=15)), job(overlap="wait"))

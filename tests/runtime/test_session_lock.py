@@ -371,7 +371,7 @@ def test_a_check_of_a_lost_lock_says_why(cron: Cronce, admin: Admin, name: str) 
     words: list[str] = []
     with pytest.raises(LeaseLost):
         lost()
-    assert all("is no longer ours: postgresql://" in word for word in words)
+    assert all("was lost: postgresql://" in word for word in words)
 
 
 # --- other processes ------------------------------------------------------------------------------------------------

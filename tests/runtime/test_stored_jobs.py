@@ -119,7 +119,11 @@ def test_to_add_the_same_again_changes_nothing_however_it_is_written(ada: Person
 def test_to_add_another_of_the_same_name_is_refused(ada: Person, bob: Person, store: Wire) -> None:
     ada.add()
     before = cell(store)
-    with pytest.raises(BadInput, match=r"a job mail in the store already, with another definition; edit changes it"):
+    with pytest.raises(
+        BadInput,
+        match=r"a job mail in the store already, with another definition; use `cronce jobs"
+        r" edit` to change it",
+    ):
         bob.add(every="15m", function="tasks:post")
     assert cell(store) == before
 
@@ -156,15 +160,15 @@ def test_what_python_can_say_is_kept_as_text(ada: Person, store: Wire) -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"every": "15m"}, "what shall run"),
-        ({"every": "15m", "function": "a:b", "command": ["c"]}, "Give one of"),
+        ({"every": "15m"}, "give what to run"),
+        ({"every": "15m", "function": "a:b", "command": ["c"]}, "give what to run"),
         ({"function": "tasks:mail"}, "when shall it run"),
         ({"every": "15m", "schedule": "@hourly", "function": "a:b"}, "one schedule"),
         ({"schedule": "* * *", "function": "a:b"}, "field"),
         ({"every": "15m", "function": "a:b", "retry": 3}, "did you mean retries"),
         ({"every": "15m", "function": "a:b", "turns": 10**9}, "turns"),
         ({"every": "15m", "function": "a:b", "name": "other"}, "cannot be meant"),
-        ({"every": "15m", "function": "a:b", "payload": {1, 2}}, "nothing that JSON can say"),
+        ({"every": "15m", "function": "a:b", "payload": {1, 2}}, "cannot be written as JSON"),
         ({"every": "15m", "function": "a:b", "payload": float("nan")}, "cannot be kept"),
         ({"every": "15m", "function": "a:b", "isolate": "yes"}, "isolate is true or false"),
         ({"every": "15m", "command": ["a"], "isolate": True}, "isolate is true or false"),
@@ -259,7 +263,7 @@ def test_an_edit_that_cannot_be_meant_is_refused(ada: Person, store: Wire) -> No
     before = cell(store)
     with pytest.raises(BadInput, match="retries"):
         ada.edit(retries=-1)
-    with pytest.raises(BadInput, match="what shall run"):
+    with pytest.raises(BadInput, match="give what to run"):
         ada.edit(function=None)
     assert cell(store) == before
 
@@ -300,7 +304,7 @@ def test_what_is_not_there_cannot_be_changed_and_the_close_one_is_named(ada: Per
         with pytest.raises(CronceError, match="no job is called 'mailin'; did you mean 'mailing'"):
             change("mailin")
     claim(desk)
-    with pytest.raises(CronceError, match="billing does not live in the store, but in the code"):
+    with pytest.raises(CronceError, match="billing is declared in code, not in the store"):
         ada.remove("billing")
 
 

@@ -233,7 +233,7 @@ NOT_RUN = {
     "no function": ('{"every":"15m","function":"tasks:nothing"}', "there is no function nothing in tasks"),
     "no callable": ('{"every":"15m","function":"tasks:number"}', "there is no function number in tasks"),
     "a class": ('{"every":"15m","function":"tasks:Mail"}', "there is no function Mail in tasks"),
-    "imported": ('{"every":"15m","function":"tasks:getcwd"}', "getcwd in tasks comes from posix: name it there"),
+    "imported": ('{"every":"15m","function":"tasks:getcwd"}', "getcwd in tasks comes from posix: use that name"),
     "through it": ('{"every":"15m","function":"tasks:pathlib.os"}', "is no function"),
     "arguments": ('{"every":"15m","function":"tasks:needs"}', "tasks:needs cannot be called without arguments"),
     "generator": ('{"every":"15m","function":"tasks:many"}', "many is a generator"),

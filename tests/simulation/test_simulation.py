@@ -60,7 +60,7 @@ CATCHES = {
     "the next slot ignores the doubt": 60,
     "unknown expires": 85,
     "known from when it was begun": 44,
-    "a cursor for everybody": 171,
+    "one cursor for all jobs": 171,
     "no fence at the receiver": 30,
     "a fence that is read and not locked": 177,
     "no check before the commit": 1994,

@@ -96,7 +96,7 @@ def test_a_standby_is_refused() -> None:
     if server.demoted:
         os.chown(server.data / "standby.signal", 65534, 65534)
     server._answers = lambda server: not psycopg.connect(server.url, connect_timeout=5).close()  # type: ignore[func-returns-value]
-    refused = pytest.raises(StoreReadOnly, match="is a standby: a lock there keeps nobody out who asks the primary")
+    refused = pytest.raises(StoreReadOnly, match="is a standby: a lock on it does not exclude clients of the primary")
     with server, refused:
         AdvisorySession(server.url, "web-1")
 

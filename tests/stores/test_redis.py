@@ -536,7 +536,7 @@ def test_a_busy_server(server: Valkey) -> None:
         hog = threading.Thread(target=_hog, args=(server,))
         hog.start()
         try:
-            wait_until(lambda: _said(store.load, []) == "StoreUnavailable: somebody's script keeps it busy")
+            wait_until(lambda: _said(store.load, []) == "StoreUnavailable: another client's script keeps it busy")
         finally:
             server.cli("SCRIPT", "KILL")
             hog.join()
@@ -553,7 +553,7 @@ def test_a_script_that_somebody_ended(name: str, monkeypatch: pytest.MonkeyPatch
         caller.start()
         wait_until(lambda: _ended(server))
         caller.join()
-        assert said == ["StoreUnavailable: somebody ended the script"]
+        assert said == ["StoreUnavailable: the script was killed"]
         monkeypatch.undo()
         assert store.load([]).epoch.tally == 0
 

@@ -210,7 +210,7 @@ def test_the_page_alone_says_where_it_is_shows_acts_and_ends_at_once(town: Town,
     open_store(town.url).close()
     host = "127.0.0.2"
     page = town.start(sys.executable, "-c", PATIENT, "--listen", f"{host}:0", "--token-file", str(token_file))
-    port = int(line_of(page, r"cronce ui: http://127\.0\.0\.2:(\d+) shows sqlite:///.*; the token lets one act\n")[1])
+    port = int(line_of(page, r"cronce ui: http://127\.0\.0\.2:(\d+) shows sqlite:///.*; the token allows acting\n")[1])
     assert ask(port, "/healthz", host=host) == (200, "ok\n")
     assert ask(port, "/readyz", host=host) == (200, "ok\n")
     status, numbers = ask(port, "/metrics", host=host)

@@ -43,18 +43,18 @@ FORMATS: Final = ("people", "json", "sarif", "github")
 
 def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = USAGE
-    parser.set_defaults(hint="paths stand together, with the options before or behind them")
+    parser.set_defaults(hint="give all paths together, with the options before or after them")
     add = parser.add_argument
     add("paths", nargs="*", metavar="PATH", help="files and folders (default: the working directory)")
     add("--live", action="store_true", help="look at this machine instead: its crontabs, timers, processes and clock")
     add("--format", choices=FORMATS, default="people", help="for people, or for programs (default: people)")
     add("--json", action="store_const", dest="format", const="json", help="print one JSON document")
-    add("--output", type=Path, metavar="FILE", help="write it there; what people read is still printed")
+    add("--output", type=Path, metavar="FILE", help="write it to this file; the report for people is still printed")
     add("--checklist", action="store_true", help="answer checklists for scheduled jobs instead, point by point")
     add("--statistics", action="store_true", help="count what is found by rule instead")
-    add("--fix", action="store_true", help="mend what is certain (CR102, CR103, CR501), and tell the rest")
+    add("--fix", action="store_true", help="fix what is certain (CR102, CR103, CR501), and report the rest")
     add("--all", action="store_true", help="show every info, also several at one place")
-    add("--suppressed", action="store_true", help="tell also what is suppressed or in the baseline, and why")
+    add("--suppressed", action="store_true", help="also list what is suppressed or in the baseline, and why")
     add("--no-progress", action="store_true", help="draw no bar; there is one on a terminal only")
     what = parser.add_argument_group("what is looked for").add_argument
     what("--select", action="append", default=[], metavar="RULE", help="only these: CR101,CR2; repeatable")
@@ -63,11 +63,15 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     what("--tests", action="store_true", help="read tests, too")
     what("--zone", metavar="NAME", help="the time zone of the machines, where no file says it")
     fails = parser.add_argument_group("what is a failure").add_argument
-    fails("--fail-on", choices=("error", "warning", "info", "never"), help="the least that is one (default: warning)")
-    fails("--min-confidence", choices=("low", "medium", "high"), help="leave out what is less sure")
+    fails(
+        "--fail-on",
+        choices=("error", "warning", "info", "never"),
+        help="the lowest severity that fails the audit (default: warning)",
+    )
+    fails("--min-confidence", choices=("low", "medium", "high"), help="leave out findings that are less certain")
     fails("--strict", action="store_true", help="exit with 4 where something could not be read")
-    fails("--baseline", type=Path, metavar="FILE", help="what is known already is none")
-    fails("--write-baseline", type=Path, metavar="FILE", help="write what is found now, and exit with 0")
+    fails("--baseline", type=Path, metavar="FILE", help="findings listed in this file do not fail the audit")
+    fails("--write-baseline", type=Path, metavar="FILE", help="write the findings of now to this file, and exit with 0")
 
 
 def run_audit(options: argparse.Namespace) -> int:

@@ -143,7 +143,7 @@ def verdict(outcome: Outcome, on: Screen, read: str) -> Iterator[str]:
         yield f"{len(outcome.gone):,} of the baseline {are} gone: write it again with --write-baseline"
     if outcome.findings:
         worst = max(outcome.findings, key=lambda one: (one.severity, one.confidence))
-        yield paint(Toned(f"`cronce audit explain {worst.rule}` tells more", "dim"), on)
+        yield paint(Toned(f"`cronce audit explain {worst.rule}` has the details", "dim"), on)
 
 
 def number(count: int, one: str, many: str | None = None) -> str:

@@ -40,7 +40,7 @@ from cronce_audit.page import page
 
 ACTIONS: Final = ("rules", "explain")
 NO_FILE: Final = (
-    "no file there is of a kind that is known; vendored folders, tests and what .gitignore leaves out are read only"
+    "there is no file of a known kind; vendored folders, tests and what .gitignore leaves out are read only"
     " if they are named"
 )
 NO_KIND: Final = (
@@ -102,7 +102,7 @@ def audit_paths(paths: Sequence[Path], options: argparse.Namespace) -> int:
 def _refuse(paths: Sequence[Path], options: argparse.Namespace) -> None:
     """What cannot be meant together."""
     if options.live and paths:
-        raise BadInput("--live looks at this machine, and at no path")
+        raise BadInput("--live checks this machine; leave out the path")
     if options.fix and options.live:
         raise BadInput("--fix changes files of a repository; --live is about a machine")
     if options.checklist and options.live:

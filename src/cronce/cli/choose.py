@@ -38,7 +38,7 @@ QUESTIONS: Final = (
     GuideQuestion(
         "stores", f"Which do you run already? ({', '.join(get_args(Server))}, none)", "which stores you run already"
     ),
-    GuideQuestion("provider", "Where do the machines stand?", "where the machines stand", get_args(Provider)),
+    GuideQuestion("provider", "Where do the machines run?", "where the machines run", get_args(Provider)),
     GuideQuestion("machines", "On how many machines can a job start?", "on how many machines a job can start"),
     GuideQuestion("jobs", "How many jobs are there?", "how many jobs there are"),
     GuideQuestion("every", "How often does the most frequent one fire? (30s, 5m, 1d)", "how often one fires, at most"),
@@ -118,7 +118,7 @@ def _count(text: str) -> int:
 def _span(text: str) -> Any:
     span = parse_duration(text)
     if not span:
-        raise BadInput("how often or how long is more than nothing: write it like 30s, 5m or 1d")
+        raise BadInput("this must be more than zero: write it like 30s, 5m or 1d")
     return span
 
 

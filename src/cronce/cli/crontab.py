@@ -52,9 +52,9 @@ def _add_options(one: argparse.ArgumentParser, action: str) -> None:
     if action in ("install", "remove"):
         one.add_argument("--name", default="default", metavar="BLOCK", help="which block: one for each application")
     if action in ("install", "wrap", "list"):
-        one.add_argument("--tz", metavar="ZONE", help="by whose clocks cron fires (default: the machine's, or CRON_TZ)")
+        one.add_argument("--tz", metavar="ZONE", help="the time zone cron uses (default: the machine's, or CRON_TZ)")
     place = one.add_mutually_exclusive_group()
-    place.add_argument("--user", metavar="USER", help="whose crontab (default: one's own)")
+    place.add_argument("--user", metavar="USER", help="whose crontab (default: yours)")
     place.add_argument("--file", metavar="PATH", help="a file like /etc/cron.d/shop, with a user in each line")
     if action == "list":
         one.add_argument("--json", action="store_true", help="print one JSON document")
@@ -98,9 +98,9 @@ def _apply(
     with place.lock():
         now = place.read()
         if asked and now != before:
-            raise CronceError(f"{place} was changed in the meantime; look at it again")
+            raise CronceError(f"{place} was changed in the meantime; check it again")
         after = edit(now)
-        copy = f"; what it was is kept in {host_settings.keep(now)}" if "yes" in options and after != now else ""
+        copy = f"; the old version is kept in {host_settings.keep(now)}" if "yes" in options and after != now else ""
         if after != now:
             place.write(after)
     print(f"{place}: written{copy}")
@@ -113,7 +113,7 @@ def _diff(before: str, after: str, name: str) -> str:
 
 def _agreed(place: host_settings.Crontab) -> bool:
     if not sys.stdin.isatty():
-        raise BadInput("nobody is here to be asked; say --yes to write this, or --dry-run to only see it")
+        raise BadInput("there is no terminal to ask on; add --yes to write this, or --dry-run to only see it")
     return ask(f"write this to {place}? [y/N] ") in ("y", "yes")
 
 
@@ -122,11 +122,11 @@ def _install(options: argparse.Namespace, place: host_settings.Crontab) -> None:
     text.check(body, system=system)
     _refuse_strangers(body, place)
     if options.file and Path(options.file).parent.name == "cron.d" and "." in Path(options.file).name:
-        print(f"Debian's cron passes over {options.file}: there is a dot in its name")
+        print(f"Debian's cron ignores {options.file}: there is a dot in its name")
     before = place.read()
     above = text.above(before, name)
     if above:
-        print(f"what stands above holds for the block, too: {', '.join(f'{word}=…' for word in above)}")
+        print(f"settings above the block apply to it, too: {', '.join(f'{word}=…' for word in above)}")
     if options.wrap:
         beside = [entry for entry in text.entries(before, system=system) if entry.block != name]
         body, done, left = text.wrap(body, _host(options), system=system, settings=above, beside=beside)

@@ -58,7 +58,7 @@ def _add_cronjob(parser: argparse.ArgumentParser) -> None:
     add_policies(parser)
     restart = "restartPolicy: a new pod for each attempt, or not"
     parser.add_argument("--restart", choices=get_args(Restart), default="Never", help=restart)
-    parser.add_argument("--suspend", action="store_true", help="make it, and let it fire nothing yet")
+    parser.add_argument("--suspend", action="store_true", help="create it suspended: it fires nothing yet")
 
 
 def _add_deployment(parser: argparse.ArgumentParser) -> None:
@@ -71,13 +71,13 @@ def _add_deployment(parser: argparse.ArgumentParser) -> None:
 
 def _add_pod(parser: argparse.ArgumentParser) -> None:
     add, usual = parser.add_argument, PodSettings("")
-    add("--image", required=True, metavar="IMAGE", help="an image with cronce and your code in it")
+    add("--image", required=True, metavar="IMAGE", help="an image that has cronce and your code")
     add("--namespace", default="", metavar="NAME", help="(default: that of `kubectl apply`)")
     add("--secret", default=usual.secret, metavar="NAME", help="whose key `url` is the store's (default: cronce)")
     add("--store", default="", metavar="URL", help="kubernetes://NAMESPACE, instead of a secret")
     add("--account", default="", metavar="NAME", help="the service account (default: none; of kubernetes://: cronce)")
-    add("--cpu", default=usual.cpu, metavar="QUANTITY", help=f"that it asks for (default: {usual.cpu})")
-    add("--memory", default=usual.memory, metavar="QUANTITY", help=f"that it has at most (default: {usual.memory})")
+    add("--cpu", default=usual.cpu, metavar="QUANTITY", help=f"what the pod requests (default: {usual.cpu})")
+    add("--memory", default=usual.memory, metavar="QUANTITY", help=f"the pod's limit (default: {usual.memory})")
 
 
 def run_k8s(options: argparse.Namespace) -> None:
@@ -106,15 +106,15 @@ def _deployment(options: argparse.Namespace) -> Sequence[Manifest]:
 
 def _rbac(options: argparse.Namespace) -> Sequence[Manifest]:
     if options.command:
-        raise BadInput("rights run nothing: leave out what stands behind the two dashes")
+        raise BadInput("`rbac` starts no command: leave out what follows the two dashes")
     return rbac(options.name, options.namespace)
 
 
 def _pod(options: argparse.Namespace) -> PodSettings:
     if options.store and not options.store.startswith("kubernetes://"):
         raise BadInput(
-            "a URL may hold a password, and a manifest is no place for one: put it into a secret, and name that with"
-            " --secret"
+            "a URL may have a password in it, which does not belong in a manifest: put it into a secret, and name"
+            " that with --secret"
         )
     leases, pods = options.store.partition("://")[2].partition("?")[0].strip("/"), options.namespace
     if leases and pods and leases != pods:
@@ -181,7 +181,9 @@ def _refuse(options: argparse.Namespace) -> None:
             f"systemd starts its services in /, with a PATH of its own: write the full path of {options.command[0]}"
         )
     if options.store and mask(options.store) != options.store:
-        raise BadInput("everybody may read a unit, and this URL holds a password; put it into /etc/cronce.toml")
+        raise BadInput(
+            "any user can read a unit file, and this URL has a password in it; put the URL into /etc/cronce.toml"
+        )
 
 
 def _show(made: Units, options: argparse.Namespace) -> None:

@@ -26,11 +26,11 @@ from cronce.telling.words import safe
 MAX_EFFECTS: Final = 10_000
 EFFECTS_EPILOG = """
 An effect is what a job does once for a slot (run.once) or for a thing (run.on), or a function that is idempotent for a
-key. It is in doubt when it was begun, and whoever was at it is gone or failed: it may have happened or not. `cronce
-resolve` says which.
+key. It is in doubt when the process that began it died or failed: it may have happened or not. Find out, and record it
+with `cronce resolve`.
 
---adopt turns steps that are on record for a slot into effects on things, each with the key that was sent for it: then
-what a job did before it used run.on is not done again.
+--adopt turns the recorded steps of a slot into effects on things, each with the key it was sent with. Work that a job
+did before it used run.on is then not done again.
 
 examples:
   cronce status effects
@@ -52,13 +52,13 @@ resolve records what you found out; it runs nothing. rerun runs a slot once more
 An effect that is in doubt: resolve it first. done: it happened, and a repeated call gets the result. retry: it did
 not; the next run will do it. Then `cronce rerun SLOT` goes on with each slot that it stopped.
 
-A slot that failed, was lost or is unknown, with no effect in doubt. done: somebody made sure of its work, and it counts
+A slot that failed, was lost or is unknown, with no effect in doubt. done: a person checked its work, and it counts
 as succeeded. retry: the slot itself is due again, with all its attempts. To run it beside its record, use rerun.
 
-A word may be taken back by the other one: done by retry, and retry by done as long as no run has begun it since.
+You can change your mind: retry undoes done, and done undoes retry as long as no run has started since.
 
-retry is refused, with what to check, while the process that was at it may be alive: one that is only paused goes on
-where it was. --force is for who has looked.
+retry is refused while the process that began the work may be alive: a paused process would go on where it was. The
+message says what to check. When you have checked, use --force.
 
 examples:
   cronce resolve                                             what is in doubt
@@ -123,7 +123,10 @@ def _page(found: Listed) -> Iterator[str]:
     if found.more:
         yield f"and more; these are {len(found.effects):,}, and -n shows others"
     if any(one.state == "in doubt" for one in found.effects):
-        yield "\nwhat is in doubt may have happened or not: find out, then say `cronce resolve EFFECT done` or `retry`"
+        yield (
+            "\neach of these may have happened or not: find out, then run `cronce resolve EFFECT done` or `cronce"
+            " resolve EFFECT retry`"
+        )
 
 
 def _row(one: EffectSeen) -> list[Text]:
@@ -137,8 +140,8 @@ def _row(one: EffectSeen) -> list[Text]:
 def add_resolve_arguments(parser: argparse.ArgumentParser) -> None:
     what = "such as billing@2026-03-29T01:00:00Z, or an effect: charge/invoice:7; without one, list what is in doubt"
     parser.add_argument("what", nargs="?", metavar="SLOT|EFFECT", help=what)
-    parser.add_argument("verdict", nargs="?", choices=("done", "retry"), help="it is done, or shall be tried again")
-    parser.add_argument("--result", metavar="JSON", help="what came of an effect that is done (default null)")
+    parser.add_argument("verdict", nargs="?", choices=("done", "retry"), help="it is done, or must be tried again")
+    parser.add_argument("--result", metavar="JSON", help="the result of an effect that is done (default null)")
     force = "retry though its holder may be alive, or an effect of the slot is in doubt: you have looked"
     parser.add_argument("--force", action="store_true", help=force)
     add_act(parser)
@@ -149,7 +152,7 @@ def run_resolve(options: argparse.Namespace) -> None:
         _list_doubts(options)
         return
     if options.verdict is None:
-        raise BadInput(f"say what you found out: `cronce resolve {options.what[:80]} done`, or `retry`")
+        raise BadInput(f"add what you found out: `cronce resolve {options.what[:80]} done`, or `retry`")
     try:
         (_resolve_effect if review.names_effect(options.what) else _resolve_slot)(options)
     except RetryRefused as error:

@@ -51,8 +51,8 @@ def add_logs_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help="logs, also compressed ones; - is stdin")
     add("--expected", metavar="SPAN", help="how long a run may take, such as 20m")
-    add("--within", default="2s", metavar="SPAN", help="starts as near as this are one (default 2s)")
-    add("--tz", metavar="ZONE", help="by whose clocks stamps without an offset are (UTC, unless it is said)")
+    add("--within", default="2s", metavar="SPAN", help="starts closer together than this count as one (default 2s)")
+    add("--tz", metavar="ZONE", help="the time zone of times without an offset (default: UTC)")
     add("--start", metavar="REGEX", help="what a start looks like; (?P<job>…) and (?P<run>…) say which")
     add("--end", metavar="REGEX", help="what an end looks like")
     add("--certain", action="store_true", help="leave out what is only possible")
@@ -88,7 +88,7 @@ def _own(start: str | None, end: str | None) -> Own | None:
     if start is None and end is None:
         return None
     if start is None:
-        raise BadInput("--end alone finds no start; say --start, too")
+        raise BadInput("--end alone finds no start; give --start, too")
     return Own(_pattern("--start", start), None if end is None else _pattern("--end", end))
 
 
@@ -215,11 +215,11 @@ def add_dupes_arguments(parser: argparse.ArgumentParser) -> None:
     add("url", nargs="?", metavar="URL", help="postgresql://…, mysql://… or sqlite:///FILE")
     add("--url-from-env", metavar="NAME", help="the variable that holds the URL, and its password")
     add("--table", required=True, metavar="NAME", help="orders, or shop.orders")
-    add("--key", required=True, metavar="COLUMNS", help="what is the same: order_id, or order_id,kind")
-    add("--at", required=True, metavar="COLUMN", help="when a row was made")
+    add("--key", required=True, metavar="COLUMNS", help="the columns that repeat: order_id, or order_id,kind")
+    add("--at", required=True, metavar="COLUMN", help="the column with the time a row was created")
     add("--since", required=True, metavar="SPAN", help="how far to look back, by the database's clock")
-    add("--within", metavar="SPAN", help="only rows that were made as near to each other as this")
-    add("--tz", default="UTC", metavar="ZONE", help="by whose clocks the column is, if it names no zone (default UTC)")
+    add("--within", metavar="SPAN", help="only rows created this close together")
+    add("--tz", default="UTC", metavar="ZONE", help="the time zone of that column, if it has none (default UTC)")
     add("--limit", type=int, default=50, metavar="N", help="show the N newest (default 50)")
     add("--timeout", default="30s", metavar="SPAN", help="give up after this (default 30s)")
     add("--json", action="store_true", help="print one JSON document")
@@ -229,7 +229,7 @@ def run_dupes(options: argparse.Namespace) -> int:
     url, asked, zone = _url(options), _asked(options), find_zone(options.tz)
     patience = parse_duration(options.timeout)
     if not patience:
-        raise BadInput("--timeout is more than nothing: 30s")
+        raise BadInput("--timeout must be more than zero, such as 30s")
     with closing(connect(url, patience)) as database:
         found = look(database, asked, zone)
     if options.json:

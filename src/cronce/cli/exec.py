@@ -59,7 +59,11 @@ def add_exec_arguments(parser: argparse.ArgumentParser) -> None:
 def add_manners(parser: argparse.ArgumentParser) -> None:
     """What can be said of the call."""
     add = parser.add_argument
-    add("--observe", action="store_true", help="run it as before, also where it would be refused, and only note that")
+    add(
+        "--observe",
+        action="store_true",
+        help="always run the command, and only record where cronce would have refused it",
+    )
     add("--wait", action="store_true", help="while another runs it, wait for its outcome (default under rerun)")
     add("--store", metavar="URL", help="where slots are kept (default: $CRONCE_URL, a config file, one local file)")
     add("--ping", metavar="URL", help="ping it when the command succeeded, or URL/fail (default: $CRONCE_PING)")
@@ -76,7 +80,7 @@ def add_policies(parser: argparse.ArgumentParser, schedules: str = CRON) -> None
 def add_job_policies(parser: argparse.ArgumentParser) -> None:
     """What can be said of any job."""
     add = parser.add_argument
-    add("--tz", default="UTC", metavar="ZONE", help="the zone the schedule is meant in (default: UTC)")
+    add("--tz", default="UTC", metavar="ZONE", help="the time zone of the schedule (default: UTC)")
     for option, policy, default, text in CHOICES:
         add(option, choices=get_args(policy), default=default, help=text)
     add("--start-within", metavar="SPAN", help="too late to start after this (default: until the next slot)")

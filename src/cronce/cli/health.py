@@ -103,7 +103,7 @@ class ProcessHealth:
         try:
             self._slates.write(place, Snapshot(_boot(), metrics.read()))
         except Exception:
-            LOGGER.exception("what was counted here cannot be told")
+            LOGGER.exception("the metrics of this process cannot be read")
 
     def metrics(self) -> str:
         """What all of them count together, as Prometheus reads it."""
@@ -140,9 +140,9 @@ def _obstacle(one: Vitals, now: Boot) -> str:
     if not one.claims:
         return "takes no new work"
     if one.no_worker:
-        return "no worker is left: each is taken by a run that was told to stop, and still runs"
+        return "no worker is left: each is busy with a run that was told to stop and still runs"
     if one.doubts:
-        return "the store's clock is not believed"
+        return "the store's clock is not trusted"
     return f"the store has not answered for {now - one.answered:.0f} s" if now - one.answered > LATELY else ""
 
 
@@ -151,7 +151,7 @@ def _obstacle(one: Vitals, now: Boot) -> str:
 
 class ProbeProcess(HttpProcess):
     def __init__(self, address: str, health: ProcessHealth) -> None:
-        offers = "/healthz and /readyz tell how they are, /metrics what they count"
+        offers = "/healthz and /readyz report their health, /metrics their counters"
         super().__init__(listening(*read_address(address)), offers)
         self._health = health
 

@@ -46,8 +46,8 @@ def machine_zone(root: Path = Path("/"), environ: Mapping[str, str] = os.environ
     says something else, only a person knows."""
     zone, shell = system_zone(root), shell_zone(environ)
     if not zone or shell not in ("", zone):
-        known = f"this machine's is {zone}, TZ={shell}" if zone else "/etc/localtime does not tell"
-        raise BadInput(f"in which zone does cron fire? {known}; say --tz")
+        known = f"this machine's is {zone}, TZ={shell}" if zone else "/etc/localtime does not name a zone"
+        raise BadInput(f"cron's time zone is not known: {known}; say --tz")
     return zone
 
 
@@ -120,7 +120,7 @@ def rights_of(user: str) -> Iterator[None]:
 
 def refuse_windows(verb: str) -> None:
     if sys.platform == "win32":
-        raise BadInput(f"Windows has no {verb}; cronce runs where there are POSIX processes: Linux, macOS, WSL")
+        raise BadInput(f"Windows has no {verb}; cronce needs POSIX processes: Linux, macOS or WSL")
 
 
 # --- where slots will be kept -----------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def _chosen(user: str, settings: Mapping[str, str]) -> Chosen | str:
         return f"{user!r} is no user of this machine"
     with rights_of(user):
         if shut := _shut(user):  # before anything else is loaded with these rights
-            return f"{user} may not read {shut}; install cronce where that user may"
+            return f"{user} may not read {shut}; install cronce where that user can read it"
         try:
             chosen = choose(None, {**settings, "HOME": settings.get("HOME") or home})
         except StoreError as error:
@@ -242,7 +242,9 @@ class UserCrontab:
         if done.returncode:
             raise CronceError(f"`crontab` refused it, and nothing was changed: {_said(done)}")
         if self.read() != text:
-            raise CronceError(f"{self} is not what was written: somebody changed it at the same moment; look at it")
+            raise CronceError(
+                f"{self} is not what was written: another program changed it at the same moment; check it"
+            )
 
     def lock(self) -> AbstractContextManager[None]:
         """The program itself is the lock: whoever may use it can open it, and nobody has to make a file for it."""

@@ -93,7 +93,7 @@ class HttpProcess(ABC):
         try:
             self.answer()
         except CronceError as error:
-            say("run", f"nobody answers at {self.url}: {error}")
+            say("run", f"no server answers at {self.url}: {error}")
         except BaseException as error:
             tell(traceback_of(error))
         finally:  # also where nobody takes these words: it must not come back as another foreman

@@ -111,7 +111,7 @@ def _add_subjects(parser: argparse.ArgumentParser) -> None:
 def _means_scheduler(options: argparse.Namespace) -> bool:
     said = bool(options.job), bool(options.all), bool(options.scheduler or options.label)
     if sum(said) != 1:
-        raise BadInput("name the jobs that are meant, or say --all; or name a scheduler by --scheduler or --label")
+        raise BadInput("name one or more jobs, or give --all; or name a scheduler with --scheduler or --label")
     return said[2]
 
 
@@ -264,7 +264,7 @@ NEXT_CALL: Final = "the next call"
 def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", help="which job")
     parser.add_argument("--payload", metavar="JSON", help="what the run is given: JSON of up to 64 KB")
-    parser.add_argument("--id", default="", metavar="ID", help="a name for the run: one run, however often it is said")
+    parser.add_argument("--id", default="", metavar="ID", help="an id for the run: the same id starts only one run")
     _add_wait(parser)
     add_act(parser, reason=False)
 

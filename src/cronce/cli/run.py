@@ -69,18 +69,20 @@ examples:
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("app", metavar="MODULE:OBJECT", help="where the Cronce is: app:cron, shop.jobs:cron")
-    add("-n", type=int, default=1, metavar="N", dest="number", help="so many processes; one that dies is replaced")
+    add(
+        "-n", type=int, default=1, metavar="N", dest="number", help="the number of processes; one that dies is replaced"
+    )
     add("--role", choices=get_args(Role), default="both", help="find what is due, run it, or both (the default)")
-    add("--workers", type=int, default=10, metavar="N", help="bodies that run at once, in each process (default: 10)")
+    add("--workers", type=int, default=10, metavar="N", help="how many runs at once, in each process (default: 10)")
     add("--grace", default="30s", metavar="SPAN", help="from TERM to the end, at most (default: 30s)")
     add("--label", action="append", default=[], metavar="NAME=VALUE", help="for `cronce pause --label`; repeatable")
     add("--allow", action="append", default=[], metavar="PATTERN", help="what jobs in the store may run; repeatable")
     add("--health", metavar="ADDR", help="answer /healthz, /readyz and /metrics: 8080 (loopback only), 0.0.0.0:8080")
     add("--ui", metavar="ADDR", help="show the page there: 8080 (loopback only); elsewhere it needs a token")
-    acting = "a file with the token that lets one act on the page (or $CRONCE_UI_TOKEN)"
+    acting = "a file with the token for acting on the page (or $CRONCE_UI_TOKEN)"
     add("--ui-token-file", metavar="FILE", help=acting)
-    add("--ui-name", action="append", default=[], metavar="HOST", help="a name that the page goes by; repeatable")
-    add("--store", metavar="URL", help="another store than the application names")
+    add("--ui-name", action="append", default=[], metavar="HOST", help="a host name the page is reached by; repeatable")
+    add("--store", metavar="URL", help="use this store instead of the application's")
     add("--log-json", action="store_true", help="log one JSON object a line")
     add("-v", "--verbose", action="store_true", help="log every claim")
     add_alerts(parser)
@@ -316,7 +318,7 @@ class Foreman:
 
     def _ended(self, place: ProcessPlace, code: int, how: str) -> None:
         if isinstance(place.of, HttpProcess):
-            how += f", and nobody answers at {place.of.url}"
+            how += f", and no server answers at {place.of.url}"
             if self._told:
                 place.of.shut()
                 say("run", f"{how} any more")

@@ -56,7 +56,7 @@ def _job_row(line: JobLine, now: Instant, served: set[str]) -> list[Text]:
         return [seen.name, Toned(seen.trouble, "bad"), "", "", ""]
     upcoming: Text = f"{spell(line.next)} ({away(line.next, now)})" if line.next else ""
     if upcoming and seen.is_scheduled and seen.name not in served:
-        upcoming = Toned(f"{upcoming}, nobody runs it", "bad")
+        upcoming = Toned(f"{upcoming}, no scheduler runs it", "bad")
     return [
         seen.name,
         _schedules(seen.schedules),
@@ -155,7 +155,7 @@ def add_runs_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", nargs="?", metavar="JOB", help="of this job only")
     parser.add_argument("--state", choices=WANTED, metavar="STATE", help=f"only these: {', '.join(WANTED)}")
     parser.add_argument("-n", type=int, default=20, metavar="N", help="how many (default 20)")
-    order = "the order they ran in, the last first (default), or that of their slots"
+    order = "newest run first (default), or by slot"
     parser.add_argument("--by", choices=get_args(queries.Order), default="ran", help=order)
     add_store(parser)
 
@@ -224,9 +224,9 @@ examples:
 
 
 def add_beat_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the scheduler's name, the same at each beat")
-    parser.add_argument("--every", default="1m", metavar="SPAN", help="how often it beats (default: 1m)")
-    parser.add_argument("--remove", action="store_true", help="expect no more of it")
+    parser.add_argument("name", metavar="NAME", help="the scheduler's name, the same each time")
+    parser.add_argument("--every", default="1m", metavar="SPAN", help="how often it sends a sign of life (default: 1m)")
+    parser.add_argument("--remove", action="store_true", help="stop expecting it")
     add_store(parser)
     parser.set_defaults(by=None)
 
@@ -240,7 +240,11 @@ def run_beat(options: argparse.Namespace) -> None:
         client = actor.desk.ledger.client
         if options.remove:
             known = actor.desk.do(forget_beats(client, options.name))
-            text = f"{options.name} is not expected any more" if known else f"nothing was expected of {options.name}"
+            text = (
+                f"{options.name} is not expected any more"
+                if known
+                else (f"no sign of life was expected of {options.name}")
+            )
             show(options, {"removed": known}, text)
             return
         actor.desk.do(write_notes(client, [beat], clock.boot))

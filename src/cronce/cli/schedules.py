@@ -91,7 +91,7 @@ def _page(schedule: Schedule, slots: list[datetime], found: list[ClockChange], s
     elif isinstance(schedule, Cron):
         parts.append(f"the clocks of {schedule.tz} do not change in the coming year")
     else:
-        parts.append("it is real time: no change of clocks concerns it")
+        parts.append("it follows real time: changes of the clocks do not affect it")
     return "\n\n".join(parts)
 
 
@@ -117,7 +117,7 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
     """What every verb about a schedule takes."""
     add = parser.add_argument
     add("schedule", metavar="EXPR", help="'*/15 9-17 * * MON-FRI', '@daily', 'every 15m' or 'at …Z'")
-    add("--tz", default="UTC", metavar="ZONE", help="whose clocks a cron expression goes by (default UTC)")
+    add("--tz", default="UTC", metavar="ZONE", help="the time zone of a cron expression (default UTC)")
     gap = "a fixed time that clocks jump over: right after it (default), or not at all"
     add("--gap", choices=get_args(Gap), default="run", help=gap)
     fold = "a fixed time that clocks show twice: when it runs (default first)"

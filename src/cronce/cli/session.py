@@ -100,7 +100,9 @@ def _making(options: argparse.Namespace) -> Iterator[Desk]:
     chosen = choose(options.store)
     with closing(open_chosen(chosen)) as store:
         if not store.traits.shared:
-            raise BadInput(f"{mask(chosen.url)} ends with this process: nobody else would see it; name a file")
+            raise BadInput(
+                f"{mask(chosen.url)} is in memory and ends with this process; name a file that other processes can open"
+            )
         yield desk_at(store)
 
 

@@ -31,11 +31,11 @@ from cronce.stores.default import VARIABLE, Chosen, choose, open_chosen
 STORE_ACTIONS: Final = {
     "init": "initialise a store: it is empty because it is new, not because it lost its data",
     "adopt": "accept a copied, restored or network store; slots up to now that it does not know stay closed",
-    "sql": "print the SQL that creates the tables, for a database where somebody else creates them",
+    "sql": "print the SQL that creates the tables, for a database where an administrator creates them",
     "clock": "confirm that the store's clock is right after it jumped, and repair what it dated in the future",
 }
 WHY_NOT: Final = {
-    "init": "this kind of store cannot be begun on purpose",
+    "init": "this kind of store cannot be initialised",
     "adopt": "a copy of this kind of store cannot be told from the original, so there is nothing to adopt",
     "sql": "no SQL makes this store; `cronce store sql` is for postgresql://, mysql:// and sqlite://",
 }
@@ -68,7 +68,11 @@ def _set_clock(url: str) -> str:
     brought = [
         (len(ahead.jobs), "job begins again from now on", "jobs begin again from now on"),
         (len(ahead.leases), "lease lasts for its own length again", "leases last for their own length again"),
-        (len(ahead.holders), "scheduler has to say again that it lives", "schedulers have to say again that they live"),
+        (
+            len(ahead.holders),
+            "scheduler has to say again that it is alive",
+            "schedulers have to say again that they are alive",
+        ),
     ]
     said = [f"{count:,} {one if count == 1 else many}" for count, one, many in brought if count]
     brought_back = ", ".join(said) or "nothing is dated in the future"
@@ -81,7 +85,7 @@ def _begun(action: str, epoch: Epoch) -> str:
         return f"a new life since {born}; slots up to then that it does not know stay closed"
     if epoch.origin is Origin.MADE:
         return f"begun on {born}"
-    return f"it holds something since {born}, when it was found empty or restored, and stays as it is"
+    return f"it has records since {born}, when it was found empty or restored, and stays as it is"
 
 
 # --- the doctor -------------------------------------------------------------------------------------------------------
@@ -246,15 +250,15 @@ def _masked(url: str | None) -> str | None:
 PURGE_POLL: Final = 0.5
 
 PURGE_EPILOG: Final = """
-A slot whose run was deleted never runs again: the job's floor rises first, and the runs go a minute later, when no
-claim can rest on what was known before. Processes at work do this by themselves about once an hour; this command is for
-whoever does not want to wait, or wants to keep less. It may be interrupted, and then goes on the next time.
+A slot whose run was deleted never runs again: cronce closes it first, by the job's floor, and deletes the run a minute
+later. Running schedulers purge by themselves about once an hour; use this command to purge now, or to keep less. You
+can interrupt it: the next purge goes on.
 
-Without JOB it also deletes what processes, locks and keys (@cron.idempotent, workers of queues) have left, a day after
-it was last of use. The store's clock is watched for half a minute before that.
+Without JOB it also deletes records of processes, locks and keys (@cron.idempotent, workers of queues) a day after they
+were last needed. For that it first watches the store's clock for half a minute.
 
 examples:
-  cronce store purge --dry-run                                what would go
+  cronce store purge --dry-run                                what would be deleted
   cronce store purge                                          by the default: 30 days, and at most 1,000 of each job
   cronce store purge billing --keep 100                       the newest 100 of each outcome
   cronce store purge --keep succeeded=50 --keep failed=90d    by outcome; what is not named is kept for 30 days
@@ -264,8 +268,8 @@ examples:
 def add_purge_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("job", nargs="?", metavar="JOB", help="this job (default: all)")
-    add("--keep", action="append", default=[], metavar="[OUTCOME=]KEPT", help="how many of the newest, or for how long")
-    add("--dry-run", action="store_true", help="only say what would go")
+    add("--keep", action="append", default=[], metavar="[OUTCOME=]KEPT", help="how many runs to keep, or for how long")
+    add("--dry-run", action="store_true", help="only list what would be deleted")
     add_store(parser)
 
 
@@ -295,7 +299,7 @@ def _keep(given: list[str]) -> Keep | None:
     for text in given:
         outcome, equals, kept = text.partition("=")
         if not equals and len(given) > 1:
-            raise BadInput(f"--keep {text}: say of which outcome, as in --keep succeeded={text}")
+            raise BadInput(f"--keep {text}: name the outcome, as in --keep succeeded={text}")
         if not equals:
             return read_keep(text)
         by_outcome[outcome] = kept

@@ -50,7 +50,7 @@ def add_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_add(options: argparse.Namespace) -> None:
-    words, as_it_was = _given(options), "there already, as it should be"
+    words, as_it_was = _given(options), "is in the store already; nothing to change"
     # to add a job may be the first that is done to a store
     _changed(options, lambda hand: add(hand, options.name, words), "added", as_it_was, make=True)
 
@@ -74,7 +74,7 @@ def add_edit_arguments(parser: argparse.ArgumentParser) -> None:
 def run_edit(options: argparse.Namespace) -> None:
     changes = {**dict.fromkeys(options.unset), **_given(options)}
     if not changes:
-        raise BadInput(f"what shall change? As in: cronce jobs edit {options.name} --schedule '0 * * * *'")
+        raise BadInput(f"nothing to change was given; try: cronce jobs edit {options.name} --schedule '0 * * * *'")
     _changed(options, lambda hand: edit(hand, options.name, changes), "changed", "as it was")
 
 
@@ -99,10 +99,14 @@ def _add_definition(parser: argparse.ArgumentParser) -> None:
     add("--end", metavar="INSTANT", help="no slot after this instant")
     add("--function", metavar="MODULE:NAME", help="an importable function, which the processes allow")
     add("--isolate", action=argparse.BooleanOptionalAction, help="run the function in a process of its own")
-    add("--payload", metavar="JSON", help="what each run is given")
+    add("--payload", metavar="JSON", help="the payload of each run")
     add_job_policies(parser)
-    add("--missed", choices=get_args(Missed), help="slots that passed while nobody looked: skip, latest, all")
-    add("--turns", type=int, metavar="N", help="how many runs may go on at once (default: 1)")
+    add(
+        "--missed",
+        choices=get_args(Missed),
+        help="what to do with slots that fell due while no scheduler ran: skip, latest, all",
+    )
+    add("--turns", type=int, metavar="N", help="how many runs may run at the same time (default: 1)")
     parser.set_defaults(**dict.fromkeys(WORDS))  # what is not said is left to the job
     add_act(parser, reason=False)
 

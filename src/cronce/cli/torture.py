@@ -65,7 +65,7 @@ def add_torture_arguments(parser: argparse.ArgumentParser) -> None:
     add("--processes", type=int, default=6, metavar="N", help="how many there are (default 6)")
     add("--scheduler", action="store_true", help="torture schedulers, cron.run(), instead of calls of guarded jobs")
     add("--on-lost", choices=get_args(OnLost), help="torture a job with this policy only (default: one of each)")
-    add("--really", action="store_true", help="run the functions of your app; otherwise a counter stands in for them")
+    add("--really", action="store_true", help="run the functions of your app (default: a counter in their place)")
     add("--beside-live", action="store_true", help="torture your app also on a store that schedulers are working on")
     add("--seed", type=int, metavar="N", help="repeat the plan of an earlier torture (default: a new one)")
     add("--restart", metavar="COMMAND", help="restarts the store, in the middle: 'systemctl restart postgresql'")
@@ -296,7 +296,7 @@ def _fault_counts(result: Simulation, kinds: Sequence[str]) -> list[str]:
 def _report(result: Simulation) -> str:
     played = result.played
     lines = [
-        f"{played.seeds:,} histories, {played.calls:,} store calls, {played.starts:,} bodies started",
+        f"{played.seeds:,} histories, {played.calls:,} store calls, {played.starts:,} job functions started",
         "what went wrong in them, on purpose:",
         *_fault_counts(result, FAULTS),
         "and what they were about:",

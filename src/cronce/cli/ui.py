@@ -40,10 +40,9 @@ FILE_POLL: Final = 0.5
 UI_DESCRIPTION: Final = f"""\
 Show the page: what runs, what ran, what needs attention, and why. It reads the store, and needs no application.
 
-Without a token it only shows. With one (--token-file, or ${VARIABLE}) whoever logs in may pause, resume, trigger,
-rerun, cancel and resolve, and each act is on record with who did it. It listens on this machine alone, unless it is
-told otherwise, by --listen or by a --name of other machines': then it needs the token for everything, and HTTPS in
-front of it.
+Without a token the page is read-only. With one (--token-file, or ${VARIABLE}) people who log in may pause, resume,
+trigger, rerun, cancel and resolve; cronce records who did what. By default only this machine can reach the page. With
+--listen or a --name that other machines use, the page needs the token even for reading, and HTTPS in front of it.
 
 TERM or Ctrl-C ends it."""
 
@@ -59,9 +58,9 @@ examples:
 def add_ui_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--listen", default="8080", metavar="ADDR", help="8080 (loopback only, the default), 0.0.0.0:8080, [::]:8080")
-    add("--token-file", metavar="FILE", help=f"a file with the token that lets one act (or ${VARIABLE})")
-    add("--look-token-file", metavar="FILE", help=f"a file with a token that only lets one look (or ${LOOK_VARIABLE})")
-    add("--name", action="append", default=[], metavar="HOST", help="a name that it goes by; repeatable")
+    add("--token-file", metavar="FILE", help=f"a file with the token for acting (or ${VARIABLE})")
+    add("--look-token-file", metavar="FILE", help=f"a file with a token for reading only (or ${LOOK_VARIABLE})")
+    add("--name", action="append", default=[], metavar="HOST", help="a host name the page is reached by; repeatable")
     proxy = "take a caller's address from X-Forwarded-For of this proxy, an address or a network; repeatable"
     add("--trusted-proxy", action="append", default=[], metavar="ADDR", help=proxy)
     add("--report", metavar="FILE", help="what `cronce audit --json` printed, to be shown, too")
@@ -85,7 +84,7 @@ def run_ui(options: argparse.Namespace) -> int:
         with monitored(cron, alerted._replace(settings=_linking(alerted.settings, url_of(listener)))):
             if not is_missing:
                 _reach(cron)
-            may = "only shows" if given.token is None else "the token lets one act"
+            may = "only shows" if given.token is None else "the token allows acting"
             print(f"cronce ui: {url_of(listener)} shows {cron.place}; {may}", flush=True)
             if is_missing:
                 say("ui", f"there is no file {is_missing} yet; the page says how to begin, and shows what runs then")
@@ -123,7 +122,7 @@ def _reach(cron: Cronce) -> None:
     try:
         store = cron.at_work().desk.store
     except StoreUnavailable as error:
-        say("ui", f"{error}; the page says so until it answers")
+        say("ui", f"{error}; the page shows this until it answers")
         return
     if not store.traits.shared:
         raise BadInput(f"{cron.place} ends with its process, and there is nothing in it to see; name another store")

@@ -110,12 +110,17 @@ def monitored(cron: Cronce, given: AlertTargets, *, log: bool = True) -> Iterato
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """What is wrong, and from when on. Whoever leads judges by its own, so that most put them into the config."""
     usual, add = Settings(), parser.add_argument
-    add("--schedulers", type=int, metavar="N", help="there should be so many schedulers at most")
-    add("--late", metavar="SPAN", help="a slot is late when it starts so long after its instant (default: 60s)")
-    add("--skew", metavar="SPAN", help="a clock may be off by so much (default: 1s)")
-    add("--no-progress", metavar="SPAN", help="a run should come further within so long (default: 15m)")
-    add("--flapping", type=int, metavar="N", help=f"a leadership that ends so often flaps (default: {usual.flapping})")
-    add("--superseded", metavar="SPAN", help="an old version of a job may live on for so long (default: 10m)")
+    add("--schedulers", type=int, metavar="N", help="the highest number of schedulers there should be")
+    add("--late", metavar="SPAN", help="a slot that starts later than this is late (default: 60s)")
+    add("--skew", metavar="SPAN", help="how far a clock may be off (default: 1s)")
+    add("--no-progress", metavar="SPAN", help="a run without progress for this long is stalled (default: 15m)")
+    add(
+        "--flapping",
+        type=int,
+        metavar="N",
+        help=f"a leader that changes this often is unstable (default: {usual.flapping})",
+    )
+    add("--superseded", metavar="SPAN", help="how long an old version of a job may keep running (default: 10m)")
 
 
 def _settings(options: argparse.Namespace, config: Mapping[str, Any]) -> Settings:
@@ -174,13 +179,13 @@ def _startable(words: list[str]) -> list[str]:
 # --- watching ---------------------------------------------------------------------------------------------------------
 
 WATCH_DESCRIPTION: Final = """\
-Watch the store and tell of what is wrong: schedulers that fell silent, slots that were missed, runs that are lost, late
-or too long, clocks that are off, copies of a store, and more. It goes on until TERM or Ctrl-C, prints each alert when
-it is raised and when it is over, and sends it to whoever is named. Each `cronce run` and `cronce ui` watches, too: one
-of them all leads, and each alert is sent once.
+Watch the store and report what is wrong: silent schedulers, missed slots, runs that are lost, late or too long, clocks
+that are off, copies of a store, and more. It runs until TERM or Ctrl-C. It prints each alert when it is raised and when
+it clears, and sends it to the destinations you name. Each `cronce run` and `cronce ui` watches, too: one of them leads,
+so each alert is sent once.
 
-With --once it looks once, prints what is wrong and ends: for a monitoring system to call. It remembers nothing, and so
-sees of each job the latest slot or two, and of no run that it comes no further: for those let a watcher stay.
+With --once it checks once, prints what is wrong and exits: for a monitoring system to call. A single check sees only
+the last one or two slots of each job and cannot spot a stalled run; keep `cronce watch` running for that.
 
 exit codes with --once: 0 nothing is as bad as --threshold; 1 something is; 75 the store cannot be reached; 78 the store
 needs a person."""

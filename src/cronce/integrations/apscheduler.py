@@ -114,11 +114,11 @@ def name_of(job: Any, *, private: bool) -> str:
         return name_from(job.id)
     remedy = f"give {job.name} an id: add_job(…, id='{name_from(job.name)}')"
     if job.func_ref is None or (ismethod(job.func) and not isclass(job.func.__self__)):
-        raise BadInput(f"nobody can tell in another process which job this is; {remedy}")
+        raise BadInput(f"another process cannot tell which job this is; {remedy}")
     try:
         given = json.dumps([list(job.args), dict(job.kwargs)], sort_keys=True)
     except TypeError:
-        raise BadInput(f"nobody can tell in another process which job this is by its arguments; {remedy}") from None
+        raise BadInput(f"another process cannot tell from its arguments which job this is; {remedy}") from None
     return name_from(f"{job.func_ref} {given}" if job.args or job.kwargs else job.func_ref)
 
 
@@ -659,8 +659,8 @@ class Protection:
             others = filter(_goes_by_function, self._scheduler._jobstores[alias].get_all_jobs())
             if any(name_of(other, private=True) == name and other.id != job.id for other in others):
                 raise BadInput(
-                    f"two jobs without an id call {job.name} with the same arguments, and nobody can tell in another"
-                    " process which is which; give each an id: add_job(…, id='…')"
+                    f"two jobs without an id call {job.name} with the same arguments, and another process cannot tell"
+                    " them apart; give each an id: add_job(…, id='…')"
                 )
         _warn(remarks(self._scheduler, job, alias))
 

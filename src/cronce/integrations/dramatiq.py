@@ -83,7 +83,7 @@ def dispatch(
     run: Run, key: object, message: Message[Any], *, delay: int | None = None, broker: Broker | None = None
 ) -> str:
     """Send a message for the run's slot, once per key: its id. `dispatch(run, "report", report.message(customer))`."""
-    how = "dispatch(run, key, actor.message(...)), with the run that a job's body is given"
+    how = "dispatch(run, key, actor.message(...)), with the run that a job function gets"
     check_is(run, Run, how)
     check_is(message, Message, how)
     to = broker or get_broker()

@@ -202,15 +202,15 @@ RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
         GuideRule(
             "skip",
             {"store": "kubernetes"},
-            "a run whose machine died is closed as lost, and told: nobody repeats it behind your back",
-            "somebody has to look (`cronce why`), and to do by hand what is left: `cronce rerun` needs a store with"
-            " a history",
+            "a run whose machine died is closed as lost and raises an alert; cronce does not repeat it",
+            "a person has to check it (`cronce why`) and do the rest by hand: `cronce rerun` needs a store with a"
+            " history",
         ),
         GuideRule(
             "skip",
             {},
-            "a run whose machine died is closed as lost, and told: nobody repeats it behind your back",
-            "somebody has to look (`cronce why`), and to run it again if that is right (`cronce rerun`)",
+            "a run whose machine died is closed as lost and raises an alert; cronce does not repeat it",
+            "a person has to check it (`cronce why`), and run it again if that is right (`cronce rerun`)",
         ),
     ),
     "overlap": (

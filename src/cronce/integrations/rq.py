@@ -29,7 +29,7 @@ except ImportError as missing:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_IN_HAND: Final[ContextVar[str]] = ContextVar("the id of the job whose body is at work", default="")
+_IN_HAND: Final[ContextVar[str]] = ContextVar("the id of the job that runs now", default="")
 
 
 def once(
@@ -56,7 +56,7 @@ def once(
 
 def dispatch(run: Run, key: object, queue: Queue, fn: Any, /, *args: Any, **named: Any) -> str:
     """Queue a call for the run's slot, once per key: the id of its job. Takes what `queue.enqueue` takes."""
-    how = "dispatch(run, key, queue, function, ...), with the run that a job's body is given"
+    how = "dispatch(run, key, queue, function, ...), with the run that a job function gets"
     check_is(run, Run, how)
     check_is(queue, Queue, how)
 

@@ -2,7 +2,7 @@
 
 *An index, kept in the process*: a page that lists or finds ten thousand jobs reads only those it shows. What stands in
 it is what a search goes by: names, schedules, whether a job is paused. It is filled by walking over the cells of jobs,
-as far as a moment allows, and walked again when the board of jobs says that somebody changed one, or after a minute. A
+as far as a moment allows, and walked again when the board of jobs says that a person changed one, or after a minute. A
 job whose cell has not changed is not read anew. Whatever is shown of a job comes from the store when it is shown.
 
 The next slots are kept per schedule, not per job: many jobs share one, and it is asked once for all of them.

@@ -150,7 +150,7 @@ def newest_runs(
 ) -> Flow[RunsPage]:
     """The newest runs of a job, or of all; only those in a state or with an outcome that is `wanted` (`WANTED`)."""
     if wanted is not None and wanted not in WANTED:
-        raise BadInput(f"{wanted[:60]!r} is no state and no outcome; say one of {', '.join(WANTED)}")
+        raise BadInput(f"{wanted[:60]!r} is not a state or an outcome; use one of {', '.join(WANTED)}")
     mark = MARKS.get(wanted or "")
     prefix = f"{_RUNS}{check_name(job)}/" if job is not None else _RUNS
     place = read_cursor(after, prefix) if after else None

@@ -126,7 +126,7 @@ def in_doubt(survey: Survey) -> Iterator[Alert]:
         more = len(survey.doubts) >= SLICE
         count = f"; {counted(len(effects), 'effect', more=more)} of {subject} in all" if len(effects) > 1 else ""
         since = min((begun for one in effects if (begun := _begun(one))), default=survey.now)
-        text = safe(f"{newest.name} was begun, and nobody knows whether it happened{count}.")
+        text = safe(f"{newest.name} was begun, and cronce does not know whether it happened{count}.")
         named = quote(safe(newest.name))
         remedy = f"Find out, then `cronce resolve {named} done`, or retry; `cronce effects {subject}` lists them."
         names = tuple(one.name for one in effects[:TOUCHED])

@@ -196,7 +196,7 @@ def late(survey: Survey, settings: Settings) -> Iterator[Alert]:
         due = expected(slot, survey.jobs.get(job))
         due_by = deadline(slot, survey.jobs.get(job), settings)
         if due + settings.late < survey.now <= due_by and not is_paused(survey, job):
-            fact = f"was due {short(survey.now - due)} ago, and nobody has claimed it yet"
+            fact = f"was due {short(survey.now - due)} ago, and no process has claimed it yet"
             yield _late(slot, due + settings.late, fact)
     for job, run in survey.began.items():
         if (job not in newest or newest[job].at < run.slot.at) and _has_hours(survey, job):
@@ -379,7 +379,7 @@ def stuck(survey: Survey) -> Iterator[Alert]:
             then = "closed as lost" if record.closes_as_lost else "taken over"
             ended = f"its lease ended {short(survey.now - until)} ago, and no scheduler has acted on that"
             text = f"{run.slot.key} was granted to {record.holder}: {ended}."
-            remedy = f"Start a scheduler, by which it is {then}; `cronce why {run.slot.key}` tells more."
+            remedy = f"Start a scheduler, by which it is {then}; `cronce why {run.slot.key}` has the details."
             cause, slots = host_cause(record.holder), (run.slot.key,)
             yield Alert(Kind.STUCK, run.slot.job, "critical", text, until, remedy=remedy, cause=cause, slots=slots)
 
@@ -429,7 +429,7 @@ def unsaid(journal: Iterable[Entry], now: Instant) -> Iterator[Alert]:
 
 _DOUBTS: Final = {
     Outcome.LOST: (Kind.LOST, "lost: its host was gone and its lease expired; how much was done is not known"),
-    Outcome.UNKNOWN: (Kind.UNKNOWN, "unknown: nobody can tell whether it ran"),
+    Outcome.UNKNOWN: (Kind.UNKNOWN, "unknown: the store has no record of whether it ran"),
 }
 
 
@@ -454,7 +454,7 @@ def doubtful(survey: Survey) -> Iterator[Alert]:
         own = [effect.name for effect in in_doubt]
         if own:
             unsure = f"; how much was done is not known, nor whether {own[0]} happened" if kind is Kind.LOST else ""
-            told = unsure or f" is unknown: nobody knows whether {own[0]} happened"
+            told = unsure or f" is unknown: cronce does not know whether {own[0]} happened"
             lost = " is lost: its host was gone and its lease expired" if kind is Kind.LOST else ""
             text = safe(f"{key}{lost}{told}{count}.")
             others = f" (`cronce effects {key}` lists its others)" if len(own) > 1 else ""

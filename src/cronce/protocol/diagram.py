@@ -1,4 +1,4 @@
-"""The protocol, drawn from the code: the decision table and the diagram of states in docs/explain/decision-table.md.
+"""The protocol, drawn from the code: the decision table and the table of states in docs/explain/decision-table.md.
 
     python -m cronce.protocol.diagram            prints them
     python -m cronce.protocol.diagram --write    puts them in their place on the page
@@ -269,6 +269,9 @@ _WHEN: Final = {
 }
 
 
+NO_RECORD: Final = "no record"
+
+
 class Edge(NamedTuple):
     start: str
     end: str
@@ -277,15 +280,15 @@ class Edge(NamedTuple):
 
 
 def states() -> str:
-    """The record's states as a Mermaid diagram; the commands that write something are its edges."""
+    """From which state of a record to which other, and by which commands: those that write something."""
     edges = set(_edges())
-    order = ("[*]", *State)
+    order = (NO_RECORD, *State)
     lines = (
-        f"    {start} --> {end} : {label}"
+        f"| {start} | {end} | {label} |"
         for start, end in product(order, order)
         if (label := _label([edge for edge in edges if (edge.start, edge.end) == (start, end)]))
     )
-    return "\n".join(("stateDiagram-v2", *lines))
+    return "\n".join(("| from | to | by |", "|---|---|---|", *lines))
 
 
 def _edges() -> Iterator[Edge]:
@@ -297,7 +300,7 @@ def _edges() -> Iterator[Edge]:
 
 
 def _state(record: Record | None) -> str:
-    return record.state if record else "[*]"
+    return record.state if record else NO_RECORD
 
 
 def _label(edges: Sequence[Edge]) -> str:
@@ -319,8 +322,8 @@ def drawings() -> dict[str, str]:
     return {
         "gates": gates(),
         "what one says of its own": table(ONES_OWN),
-        "what anybody may say": table(ANYBODYS),
-        "states": f"```mermaid\n{states()}\n```",
+        "what any process may say": table(ANYBODYS),
+        "states": states(),
     }
 
 

@@ -93,7 +93,10 @@ def asked_before_forgetting(view: View, _command: Command) -> Answer | None:
     """A person asked for a run, got no answer, and the store forgot meanwhile: nothing tells whether it ran. The answer
     is *unsure*."""
     if view.slot and view.slot.request and view.unheard_in not in (0, view.epoch.birth):
-        return Unsure("the store forgot while it was asked: it may have been asked for, and run; ask again")
+        return Unsure(
+            "the store lost data during the request: the run may have been requested and done already;"
+            " check, then ask again"
+        )
     return None
 
 
@@ -112,7 +115,7 @@ def superseded(view: View, command: Command) -> Answer | None:
 def unasked(view: View, command: Command) -> Answer | None:
     """What a person asks for is on record from then on: a claim never makes it. Without a record it was purged."""
     if isinstance(command, Claim) and view.slot and view.slot.request and view.run.version == ABSENT:
-        return Closed(Outcome.TOO_OLD, "nobody asks for it any more")
+        return Closed(Outcome.TOO_OLD, "the request for it was withdrawn")
     return None
 
 

@@ -75,7 +75,7 @@ class Host(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """Why the store's clock is not believed."""
+    """Why the store's clock is not trusted."""
 
     why: str
     """What is wrong with it: *jumped 20s ahead*."""

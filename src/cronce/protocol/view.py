@@ -63,7 +63,7 @@ class View(NamedTuple):
     even: Even = nothing_yet
     heard: Heard = nothing_yet
     doubt: Doubt | None = None
-    """Why the store's clock is not believed."""
+    """Why the store's clock is not trusted."""
     reserved: Collection[str] = ()
     """Turns that are taken by earlier decisions of the same batch, whose writes have not landed yet."""
     beside: Mapping[str, bool] = {}

@@ -89,7 +89,7 @@ class Once:
             raise RefusedRequest(400, "unreadable", str(problem)) from None
         caller = self._caller(scope) if sent != Sent() else ""
         if sent.fence is not None and not await self._admits(_told(caller, sent.scope), sent.fence):
-            detail = "a later run was here: whoever sends this has been taken over, and shall stop"
+            detail = "a later run has used this already: the run that sends this was taken over and must stop"
             raise RefusedRequest(412, "overtaken", detail, scope=sent.scope, fence=str(sent.fence))
         if sent.key is None:
             return None
@@ -264,10 +264,12 @@ class RefusedRequest(Exception):
 def _refusal(error: Exception) -> RefusedRequest:
     match error:
         case InProgress():
-            return RefusedRequest(409, "in progress", "the same is at work just now: ask again", retry_after=1)
+            return RefusedRequest(
+                409, "in progress", "another request with this Idempotency-Key is in progress: try again", retry_after=1
+            )
         case InDoubt(name=name):
             LOGGER.warning("%s", error)
-            detail = "it was begun, and nobody knows whether it was done: a person has to look"
+            detail = "an earlier request began this and did not report its end: a person has to check"
             return RefusedRequest(409, "in doubt", detail, effect=name)
         case StoreError():
             LOGGER.warning("%s", error)

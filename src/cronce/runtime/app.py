@@ -246,7 +246,9 @@ class Cronce:
         from cronce.runtime.observe import ObservedCall, observed_job  # noqa: PLC0415  most have none
 
         if isolate:
-            raise BadPolicy("mode='observe' leaves a body as it is: leave out isolate, which gives it another process")
+            raise BadPolicy(
+                "mode='observe' runs the job function as before: leave out isolate, which moves it to another process"
+            )
         made = lambda when: ObservedCall(job, when, self._in_background(), self.at_work, self._clock, **how)  # noqa: E731
         return observed_job(job, fn, slot, made)
 
@@ -468,7 +470,7 @@ class Cronce:
         force: bool = False,
         by: str | None = None,
     ) -> None:
-        """Say of a slot that failed, was lost or is unknown that it is done, or shall be tried again; or the same of an
+        """Say of a slot that failed, was lost or is unknown that it is done, or must be tried again; or the same of an
         effect that is in doubt, such as "billing@2026-03-29T01:00:00Z/charge:7". One that is done has a `result`, for
         whoever repeats it. A retry is refused while the process that was at it may be alive, unless you `force` it."""
         from cronce.runtime.effects.review import Unwatched, names_effect, resolve_effect  # noqa: PLC0415
@@ -476,7 +478,7 @@ class Cronce:
         if names_effect(what):
             said = lambda operator: resolve_effect(operator, str(what), verdict, reason, result, force=force)  # noqa: E731
             if isinstance(answer := self._by_hand(by, said), Unwatched):
-                raise CronceError(f"{answer}: say it again later")
+                raise CronceError(f"{answer}: try again later")
         elif result is not None:
             raise BadInput("only an effect has a result, such as a step: billing@2026-03-29T01:00:00Z/charge:7")
         else:
@@ -557,12 +559,12 @@ class Cronce:
 
         settings, length = check_settings(role, workers, labels), parse_duration(grace).total_seconds()
         if self.scheduler is not None:
-            raise BadInput("the scheduler runs already in this process; stop it first")
+            raise BadInput("a scheduler is already running in this process; stop it first")
         if observed := [name for name, job in self.jobs.items() if job.mode == "observe"]:
             raise BadInput(
                 f"{', '.join(observed[:5])}: mode='observe' is for what another scheduler calls, and this one would run"
-                " it a second time. Leave the word out to have it run here, once for each slot; or give what is only"
-                " observed a Cronce of its own"
+                " it a second time. Leave out mode= to run it here, once per slot; or use another Cronce for"
+                " what is only observed"
             )
         keeper = self.at_work()
         for name in self.works:
@@ -586,7 +588,7 @@ class Cronce:
         )
 
         for name in self.jobs.keys() - self.works.keys():
-            LOGGER.warning("%s needs arguments, so the scheduler cannot run it; call it yourself", name)
+            LOGGER.warning("%s needs arguments, so the scheduler cannot run it; call it from your own code", name)
         for said in filter(None, self._remarks.values()):
             LOGGER.warning("%s", said)
         own = {name: Carried(self.jobs[name], work) for name, work in self.works.items()}

@@ -23,7 +23,7 @@ from cronce.schedule import format_duration
 from cronce.stores import discreet
 from cronce.value import NamedTuple
 
-EXIT: Final = "the body raised GeneratorExit"
+EXIT: Final = "the job function raised GeneratorExit"
 
 PROMPT_END: Final = 1.0
 """Seconds: what is said later than that says when it was."""
@@ -176,7 +176,9 @@ class Attempt:
         try:
             self.run.committed = yield Do(sealed(self.job.database, self.lease.grant))
         except DatabaseUnavailable as trouble:
-            LOGGER.error("%s failed, and whether it was committed nobody knows yet: %s", self.lease.name, trouble)
+            LOGGER.error(
+                "%s failed, and it is not known yet whether its transaction was committed: %s", self.lease.name, trouble
+            )
             return end._replace(ending=None, open=True)
         return end
 

@@ -391,8 +391,8 @@ def why_not(slot: Slot, answer: Refused) -> Skipped:
         case Held(by, until):
             return Skipped("held", f"{by} runs it" + (f", until {spell(until)} at least" if until else ""), slot.key)
         case Busy(run):
-            still = f"{slot_of_cell(run).key} may still run, though its lease is over: nobody here could watch for long"
-            return Skipped("held", f"{still} enough to tell", slot.key)
+            words = "its lease expired, but this process has not watched the store's clock long enough to take over"
+            return Skipped("held", f"{slot_of_cell(run).key} may still run: {words}", slot.key)
         case Closed(Outcome.TOO_OLD, reason):
             return Skipped("too old", f"it is too old: {reason}", slot.key)
         case Closed(outcome, reason):
@@ -404,4 +404,4 @@ def why_not(slot: Slot, answer: Refused) -> Skipped:
         case Unsure(why):
             raise StoreUnavailable(f"{slot.key} was not run: {why}")
         case _:
-            raise AssertionError(f"{answer} is no reason not to run {slot.key}")
+            raise AssertionError(f"{answer} is not a known reason to skip {slot.key}")

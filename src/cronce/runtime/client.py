@@ -145,7 +145,7 @@ class Knowledge:
 
     @property
     def doubt(self) -> Doubt | None:
-        """Why the store's clock is not believed just now."""
+        """Why the store's clock is not trusted just now."""
         return self._believed.doubt
 
     @property
@@ -307,8 +307,9 @@ class Client:
         if self.know.now() - epoch.born < LONGEST_LEASE:
             found = "empty" if epoch.origin is Origin.FOUND else "set back"
             why = (
-                f"it was found {found} at {spell(epoch.born)}, so a job does not start until a run that nobody"
-                " remembers would be over, one lease later; if it is a new store, `cronce store init` says so"
+                f"it was found {found} at {spell(epoch.born)}: it is new, or has lost data. Jobs wait one lease, in"
+                " case a"
+                " run it no longer knows of is still alive. If the store is new, run `cronce store init`"
             )
             self.report(Event(What.DOUBTED, "meta", self.holder, self.know.now(), detail=why))
 
@@ -323,7 +324,7 @@ class Client:
             if epoch.seen >= known.seen or (self.traits.durable and epoch.birth == known.birth):
                 return timed.reply, timed
             yield from self.swap([], known.seen)
-        raise StoreUnavailable("the store answers with less than it knew before, and does not notice")
+        raise StoreUnavailable("the store answers with older data than before and reports no loss")
 
     def _ask_in_doubt(self, keys: Sequence[str]) -> Flow[Timed]:
         """A person may have said that the store's clock is right."""

@@ -69,7 +69,7 @@ def set_clock(ledger: Ledger, by: str, wall: Instant) -> Flow[tuple[Instant, Ahe
     if abs(off) > CLOCK_OFF:
         raise ClockOff(
             f"the store's clock says {spell(loaded.now)}, and this machine's {spell(wall)}: one of them is wrong, by"
-            f" {format_duration(timedelta(seconds=round(abs(off).total_seconds())))}. Set that one right first"
+            f" {format_duration(timedelta(seconds=round(abs(off).total_seconds())))}. Correct it first"
         )
     said = Write(CLOCK, FREE, encode_act(Act(by, loaded.now)), Mark.FREE)
     yield from ledger.client.swap([said, NEWS], loaded.epoch.seen)

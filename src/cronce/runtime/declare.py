@@ -163,7 +163,7 @@ class Declaration(NamedTuple):
         """The slot that a trigger means which fired at that moment of its host's clock."""
         if self.schedule is None:
             raise BadInput(
-                f"the job {self.name} has no schedule, so each call has to say its slot: {self.name}(slot=…)"
+                f"the job {self.name} has no schedule, so each call has to name its slot: {self.name}(slot=…)"
             )
         return Slot(self.name, slot_of(self.schedule, fired))
 
@@ -171,7 +171,7 @@ class Declaration(NamedTuple):
         """The slot that a caller names."""
         if isinstance(when, Slot):
             if when.job != self.name:
-                raise BadInput(f"{when.key} is a slot of another job than {self.name}")
+                raise BadInput(f"{when.key} is a slot of another job, not of {self.name}")
             return when
         return slot(self.name, instant_of(when, self.tz))
 
@@ -285,7 +285,7 @@ def _check_numbers(overlap: Overlap, turns: int, retries: int, backoff: Duration
         raise BadPolicy(f"retries is 0 or more, and this is {retries!r:.60}")
     if backoff is not None and not retries:
         raise BadPolicy(
-            "backoff is how long to wait before a retry, and there are none: say retries=3, or leave it out"
+            "backoff is how long to wait before a retry, and there are no retries: give retries=3, or leave it out"
         )
     if type(turns) is not int:
         raise BadPolicy(f"turns is 1 or more, and this is {turns!r:.60}")

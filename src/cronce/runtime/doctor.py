@@ -65,7 +65,7 @@ def examine(url: str | None, clock: Clock, connect: Open = open_chosen) -> Itera
         yield unusable(trouble)
         raise
     except StoreUnavailable as trouble:
-        yield error("reach", str(trouble), "see that it runs, and that this machine may reach it")
+        yield error("reach", str(trouble), "check that it runs, and that this machine can reach it")
         raise
     except StoreError as trouble:
         yield error("use", str(trouble), "")
@@ -183,7 +183,7 @@ def round_trip(samples: Sequence[ClockReading]) -> Check:
     typical = timedelta(seconds=median(sample.took.total_seconds() for sample in samples))
     says = f"{_ms(typical)} for a question and its answer (the median of {len(samples)})"
     if typical >= SLOW:
-        return warn("round trip", says, "a claim takes as long; put the store nearer to those who use it")
+        return warn("round trip", says, "a claim takes as long; put the store closer to the machines that use it")
     return ok("round trip", says)
 
 
@@ -199,7 +199,7 @@ def skew(samples: Sequence[ClockReading], traits: Traits) -> Check:
     says += f" store's, known to ±{_ms(doubt)}"
     remedy = "keep both clocks right, with chrony or systemd-timesyncd"
     if surely >= FAR_OFF:
-        return error("clocks", says, f"{remedy}; a machine that is a minute off runs nothing")
+        return error("clocks", says, f"{remedy}; a machine whose clock is a minute off runs nothing")
     return warn("clocks", says, remedy) if surely >= OFF else ok("clocks", says)
 
 
@@ -207,10 +207,10 @@ def kept_right(kept: KernelClock | None, *, container: bool) -> Check:
     whose = "the host's clock, which this container shares," if container else "this machine's clock"
     where = "on the host" if container else "here"
     if kept is None:
-        return ok("ntp", f"whether anybody keeps {whose} right cannot be asked here")
+        return ok("ntp", f"whether NTP keeps {whose} right cannot be checked here")
     if kept.synchronised:
         return ok("ntp", f"{whose} is kept right, to {_ms(timedelta(seconds=kept.error))}")
-    return warn("ntp", f"nobody keeps {whose} right", f"run chrony or systemd-timesyncd {where}")
+    return warn("ntp", f"no NTP service keeps {whose} right", f"run chrony or systemd-timesyncd {where}")
 
 
 def _ms(span: timedelta) -> str:

@@ -281,7 +281,7 @@ class Leader:
         """Of a newer cronce, or damaged: the store answers, and perhaps another leads. Said once until it can be read,
         since a person has to act."""
         if not self._unreadable:
-            LOGGER.warning("nobody here leads %s: %s", self.group, error)
+            LOGGER.warning("this process does not lead %s: %s", self.group, error)
         self._unreadable, self.refused = True, error
 
     def _until(self, answer: Refused, keeper: Keeper) -> float:

@@ -174,7 +174,9 @@ class CommandGuard:
 
 def refuse_generators(fn: Function) -> None:
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-        raise BadInput(f"{fn.__name__} is a generator: calling it runs nothing of it. Guard what uses it up")
+        raise BadInput(
+            f"{fn.__name__} is a generator: calling it runs no code. Guard the function that iterates over it"
+        )
 
 
 def _needs_nothing(plain: inspect.Signature) -> bool:
@@ -257,7 +259,7 @@ def on_event_loop() -> bool:
 
 def check_callable(fn: object) -> None:
     if not callable(fn):
-        raise BadInput(f"give the function, and not what it returned: {fn!r:.60} cannot be called")
+        raise BadInput(f"give the function, not its result: {fn!r:.60} cannot be called")
 
 
 def check_call(fn: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
@@ -286,5 +288,8 @@ def has_run(result: Any, what: str = "the body") -> Any:
     if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         if not inspect.isasyncgen(result):
             result.close()
-        raise NothingRan(f"{what} returned {result!r:.80}, of which nothing has run: make it `async def`, or use it up")
+        raise NothingRan(
+            f"{what} returned {result!r:.80}, and none of it has run: make the function `async def`, or"
+            " iterate over it inside"
+        )
     return result

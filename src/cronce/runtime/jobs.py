@@ -79,7 +79,7 @@ class Jobs:
             yield from self._edit_once({name: edits[name] for name in sorted(edits.keys() - done.keys())}, done)
             if len(done) == len(edits):
                 return done
-        raise StoreUnavailable(f"could not write jobs: others were faster {ROUNDS} times in a row")
+        raise StoreUnavailable(f"could not write jobs: other processes wrote first {ROUNDS} times in a row")
 
     def _edit_once(self, edits: Mapping[str, Edit], done: dict[str, Job | BadRecord | None]) -> Flow[None]:
         know = self._client.know

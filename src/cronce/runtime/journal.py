@@ -200,7 +200,7 @@ def _entry(fields: dict[str, Any]) -> Entry:
     if fields.pop("v") != VERSION:
         raise ValueError("another version of cronce wrote it")
     if not all(isinstance(fields.get(name, ""), str) for name in ("slot", "why", "holder", "run")):
-        raise ValueError("its texts are none")
+        raise ValueError("its texts cannot be read")
     fields["at"] = from_us(fields["at"])
     if "slot" in fields:
         start_by = fields.get("start_by")

@@ -189,7 +189,7 @@ class Lease(Tie):
             words = f"{self.name} was granted to the process that forked this one, which may not act on it"
             raise LeaseLost(words, name=self.name, fence=self.grant.fence, why="this is a forked child")
         why = (self.over or NOT_RENEWED).why
-        raise LeaseLost(f"{self.name} is no longer ours: {why}", name=self.name, fence=self.grant.fence, why=why)
+        raise LeaseLost(f"{self.name} lost its lease: {why}", name=self.name, fence=self.grant.fence, why=why)
 
     @property
     def held_on(self) -> bool:

@@ -81,15 +81,15 @@ def find(place: FunctionLocation) -> Any:
             found: Any = _program(place) if place.file else import_module(place.module)
     except Enough:
         raise BadInput(
-            f"the module {place.module} begins to work when it is imported; put that under `if __name__ == '__main__':`"
+            f"the module {place.module} starts work when it is imported; put that under `if __name__ == '__main__':`"
         ) from None
     for name in place.qualname.split("."):
         found = getattr(found, name, None)
     if found is None:
         where = place.file or place.module
         raise BadInput(
-            f"{place.qualname} is not to be found in {where} by a process that loads it; define it at the top level,"
-            " before the program begins to work"
+            f"{place.qualname} cannot be found in {where} by the process that loads it; define it at the top level,"
+            " before the program starts its work"
         )
     return found
 

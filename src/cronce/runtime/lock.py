@@ -203,7 +203,7 @@ class Block(ABC):
     def _leave(self, who: object) -> tuple[Tie, Gate, Keeps]:
         held = self._holdings.get(who)
         if not held:
-            raise BadInput(f"{self.noun} {self.name} is left by the thread or task that took it, and by no other")
+            raise BadInput(f"{self.noun} {self.name} must be released by the thread or task that took it")
         lease, gate, keeper = held.pop()
         if not held:
             del self._holdings[who]

@@ -167,7 +167,7 @@ def _detail(event: Event) -> str:
         case What.REGISTERED | What.EDITED:  # by which version, which has no name for people
             return ""
         case What.MISSED:  # and why, in the words of the schedule
-            return f"{event.detail.rpartition(': ')[0]} passed while nobody looked"
+            return f"{event.detail.rpartition(': ')[0]} fell due while no scheduler ran"
         case _:
             return event.detail
 
@@ -189,7 +189,7 @@ class Listeners:
             try:
                 hear(event)
             except Exception:
-                LOGGER.exception("%s cannot take in that %s %s", hear, event.key, event.what)
+                LOGGER.exception("listener %s failed on event: %s %s", hear, event.key, event.what)
 
     def wants(self, what: What) -> bool:
         """Whether anybody hears of such an event: the log may pass over it, and be alone."""
@@ -200,7 +200,7 @@ class Listeners:
             try:
                 hear(request, seconds)
             except Exception:
-                LOGGER.exception("%s cannot take in that the store answered", hear)
+                LOGGER.exception("listener %s failed when the store answered again", hear)
 
     def around(self, run: "Run") -> AbstractContextManager[object]:
         """What a body runs within."""

@@ -159,7 +159,7 @@ def observer(
     check_name(name)
     span = parse_duration(window)
     if span <= timedelta(0):
-        raise BadInput("window is within what time two calls are one: more than nothing, such as '10s'")
+        raise BadInput("window is the time within which two calls count as one: more than zero, such as '10s'")
 
     def begin(_when: None, args: tuple[Any, ...], named: Mapping[str, Any]) -> Block:
         """Whatever cannot be noted is no reason not to run."""
@@ -167,7 +167,7 @@ def observer(
         try:
             told = "" if key is None else _digest(key(*args, **named))
         except Exception as error:
-            why = f"the key of a call of {name} is unknown, and it is not written down: {describe(error)}"
+            why = f"the key of a call of {name} is unknown, so the call is not recorded: {describe(error)}"
             background().warn(name, why)
         else:
             background().add(Observation(name, began, span, key=told))

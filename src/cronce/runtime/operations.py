@@ -134,8 +134,8 @@ class Operator:
         hand itself, after the slot was closed for it."""
         if not self.ledger.client.traits.history:
             raise StoreUnusable(
-                "this store has room for the last slots of a job, and for no runs by hand (trigger, rerun, backfill, a"
-                " Job made by hand); name a database for those, such as postgresql://"
+                "this store keeps only the last slots of a job, and no runs by hand (trigger, rerun, backfill, a Job"
+                " created by hand); use a database for those, such as postgresql://"
             )
 
     def trigger(self, name: str, payload: Any = None, request: str = "") -> Flow[AskedFor]:
@@ -167,7 +167,7 @@ class Operator:
         purge's delay of asking, whoever asked may not be done.)"""
         (seen,) = yield from self.look([slot])
         if seen is None and self.ledger.know.now() - _when(asked) > PURGE_DELAY:
-            raise CronceError(f"{slot.key} was asked for by {asked.by}, and its run is gone: give another id")
+            raise CronceError(f"{slot.key} was requested by {asked.by}, and its run is gone: give another id")
         return seen is not None
 
     def rerun(self, slot: Slot, *, fresh: bool = False, request: str = "", force: bool = False) -> Flow[AskedFor]:
@@ -190,7 +190,9 @@ class Operator:
         if going_on is None and not force:
             self._refuse_beside(base, [record, *(one.record for one in reruns if one.record)])
         if going_on is not None and fresh and going_on.record and going_on.record.key == effects_key(record, base):
-            raise CronceError(f"{going_on.slot.key} is open, and goes by the slot's effects: afresh when it is over")
+            raise CronceError(
+                f"{going_on.slot.key} is open, and uses the slot's effect keys: use --fresh when it has ended"
+            )
         number = 1 + max((int(one.slot.request.removeprefix(prefix)) for one in reruns), default=0)
         asked = going_on.slot if going_on is not None else base._replace(request=f"{prefix}{number}")
         new = going_on is None
@@ -263,7 +265,7 @@ class Operator:
         raise StoreUnavailable(f"could not cancel {slot.key}: it changed {ROUNDS} times meanwhile")
 
     def resolve(self, slot: Slot, verdict: Verdict, reason: str = "", *, force: bool = False) -> Flow[Closed | Queued]:
-        """A person's word on a slot that failed, was lost or is unknown: it is done, or shall be tried again. That is
+        """A person's word on a slot that failed, was lost or is unknown: it is done, or must be tried again. That is
         refused while its holder may be alive or an effect of it is in doubt, unless somebody has looked (`force`)."""
         from cronce.runtime.effects.review import refuse_retry  # noqa: PLC0415  it needs an operator itself
 
@@ -284,12 +286,12 @@ class Operator:
         record = yield from self._record(slot)
         if verdict == "retry" and not record.is_running:
             return Queued(waiting=False)  # somebody wanted that before
-        raise CronceError(f"{slot.key} is {record.state}{_on(record)}: nothing is to be resolved yet")
+        raise CronceError(f"{slot.key} is {record.state}{_on(record)}: there is nothing to resolve yet")
 
     def word(self, verdict: Verdict, reason: str) -> str:
         """What goes on record with a verdict: whose it is, and why."""
         if verdict not in get_args(Verdict):
-            raise BadInput(f"what is in doubt is resolved as done, or by a retry, not as {verdict!r:.60}")
+            raise BadInput(f"resolve takes done or retry, not {verdict!r:.60}")
         return f"by {self.by}" + (f": {check_reason(reason)}" if reason else "")
 
     # --- reading ---
@@ -390,7 +392,7 @@ def who() -> str:
 
 def check_text(what: str, text: str) -> str:
     if not isinstance(text, str) or not text.strip() or not text.isprintable() or len(text) > LONGEST_TEXT:
-        raise BadInput(f"{what} is said in 1 to {LONGEST_TEXT} printable characters, and this is {text!r:.60}")
+        raise BadInput(f"{what} must have 1 to {LONGEST_TEXT} printable characters; this is {text!r:.60}")
     return text
 
 
@@ -403,7 +405,7 @@ def _check_id(request: str) -> None:
     if len(request) > LONGEST_ID:
         raise BadInput(f"an id is at most {LONGEST_ID} characters long, and this has {len(request)}")
     if request == BACKFILL or request.startswith("rerun-") or ":" in request:
-        raise BadInput(f"{request!r} is how cronce itself names runs; give another id")
+        raise BadInput(f"{request!r} is reserved for cronce's own runs; give another id")
 
 
 def drain_cell(holder: str | None = None, label: str | None = None) -> str:

@@ -128,7 +128,7 @@ class Run:
     def check(self) -> None:
         """Raise `LeaseLost` unless the body may still act."""
         if self._closed:
-            raise LeaseLost(f"{self.key} is over: its body has ended", name=self.key, fence=self.fence)
+            raise LeaseLost(f"{self.key} is over: its job function has ended", name=self.key, fence=self.fence)
         self._lease.check()
 
     def close(self) -> None:
@@ -293,7 +293,9 @@ class Run:
         if not is_async(fn):
             return take(steps, self._means.desk())
         if not on_event_loop():
-            raise BadInput(f"{call} of a coroutine function is awaited: make the body `async def`, and await it there")
+            raise BadInput(
+                f"{call} of a coroutine function is awaited: make the job function `async def`, and await it there"
+            )
         self.unawaited.append(call)
         return self._awaited(call, steps)
 

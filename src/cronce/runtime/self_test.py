@@ -33,7 +33,7 @@ CLAIMANT_TIMEOUT: Final = 10.0
 
 MOMENT: Final = timedelta(milliseconds=20)
 
-NOT_A_STORE: Final = "do not use this store: slots would run more than once. Tell its author, and whoever runs it"
+NOT_A_STORE: Final = "do not use this store: slots would run more than once. Tell its author and its administrator"
 
 Answer = Grant | Refused | StoreError
 
@@ -70,7 +70,7 @@ class SelfTest:
         try:
             yield from self._made()
         except StoreError as trouble:
-            yield error("proof", f"the store failed in the middle of it: {trouble}", "see to the store, then try again")
+            yield error("proof", f"the store failed in the middle of it: {trouble}", "fix the store, then try again")
         finally:  # also when nobody wants to hear more
             tidy = self._tidied()
             self._close()
@@ -99,8 +99,12 @@ class SelfTest:
                     raise answer
             winners = sum(isinstance(answer, Grant) for answer in answers)
             if winners != 1:
-                return error("claim", f"of {CLAIMANTS} claims of one slot at once {winners} were granted", NOT_A_STORE)
-        return ok("claim", f"of {CLAIMANTS} claims of one slot at once one was granted, in each of {ROUNDS} rounds")
+                return error(
+                    "claim", f"of {CLAIMANTS} claims of one slot at the same time {winners} were granted", NOT_A_STORE
+                )
+        return ok(
+            "claim", f"of {CLAIMANTS} claims of one slot at the same time one was granted, in each of {ROUNDS} rounds"
+        )
 
     def _race(self, place: Slot) -> list[Answer]:
         all_here = threading.Barrier(CLAIMANTS)
@@ -128,7 +132,7 @@ class SelfTest:
         first, second = self._desks[:2]
         old = self._claim(first, place)
         if not isinstance(old, Grant) or first.do(first.ledger.release([old])) != [Released()]:
-            yield error("fence", f"a slot that nobody holds was not granted and given back: {old}", NOT_A_STORE)
+            yield error("fence", f"a free slot was not granted and given back: {old}", NOT_A_STORE)
             return
         new = self._claim_soon(second, place)
         if not isinstance(new, Grant) or new.fence <= old.fence:
@@ -149,8 +153,8 @@ class SelfTest:
     def _stale(self, desk: Desk, old: Grant) -> Check:
         answer = desk.do(desk.ledger.finish(old, Outcome.FAILED))
         if not isinstance(answer, Stale):
-            return error("fence", f"who was granted a slot before could still close it: {answer}", NOT_A_STORE)
-        return ok("fence", "who speaks with an old fence is not heard")
+            return error("fence", f"a process with an older grant could still close the slot: {answer}", NOT_A_STORE)
+        return ok("fence", "a write with an old fence is refused")
 
     def _closed(self, first: Desk, second: Desk, new: Grant) -> Check:
         finished = second.do(second.ledger.finish(new, Outcome.SUCCEEDED))

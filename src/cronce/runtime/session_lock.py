@@ -55,7 +55,7 @@ class SessionTie(Tie):
         if not self.trusted:
             self.keeper.prove(self.session)
         if why := self.over.why if self.over else self.session.lost:
-            raise LeaseLost(f"the lock {self.name} is no longer ours: {why}", name=self.name, why=why)
+            raise LeaseLost(f"the lock {self.name} was lost: {why}", name=self.name, why=why)
 
 
 class SessionHolding(Holding):
@@ -214,8 +214,8 @@ class SessionLock(Block):
 def _refuse_limits(limits: Limits) -> None:
     if limits.at_most is not None or limits.at_least:
         raise BadPolicy(
-            "a session lock has no at_most and no at_least: nobody counts its time, it is held until its block ends or"
-            " its session does. Leave out session=… for a lock that has them"
+            "a session lock has no at_most and no at_least: it is held until its block or its session ends. Leave out"
+            " session=… for a lock that has them"
         )
 
 

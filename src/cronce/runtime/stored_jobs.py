@@ -76,10 +76,10 @@ def define(name: str, words: Words) -> Definition:
             f"{name}: mode is for jobs that another scheduler calls; what lives in the store cronce runs itself"
         )
     if bool(function) == bool(command):
-        raise BadInput(f"{name}: what shall run? Give one of function='package.module:name' and command=['./sync.sh']")
+        raise BadInput(f"{name}: give what to run: function='package.module:name' or command=['./sync.sh']")
     job = declare(name, **policies)._replace(payload=json_text("a payload", payload))
     if job.schedule is None:
-        raise BadInput(f"{name}: when shall it run? Give a schedule, every=… or at=…")
+        raise BadInput(f"{name}: give when to run it: a schedule, every=… or at=…")
     if isolate not in (True, False) or (isolate and command):
         raise BadInput(f"{name}: isolate is true or false, of a function; a command has a process of its own anyway")
     if command:
@@ -114,7 +114,7 @@ def parsed(name: str, text: str) -> Definition:
     except BadInput:
         raise
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError) as error:
-        raise BadInput(f"the definition of {name} cannot be meant: {error}") from error
+        raise BadInput(f"the definition of {name} is not valid: {error}") from error
 
 
 def read_words(name: str, text: str) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def read_words(name: str, text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         words = None
     if not isinstance(words, dict):
-        raise BadInput(f"the definition of {name} is no definition: {text[:60]!r}")
+        raise BadInput(f"the definition of {name} cannot be read: {text[:60]!r}")
     return words
 
 
@@ -146,7 +146,7 @@ def _plain(value: object) -> str:
         case datetime():
             return spell(parse_instant(value))
         case _:
-            raise TypeError(f"{value!r:.60} is nothing that JSON can say")
+            raise TypeError(f"{value!r:.60} cannot be written as JSON")
 
 
 # --- changing them --------------------------------------------------------------------------------------------------
@@ -162,7 +162,10 @@ def add(operator: Operator, name: str, words: Words) -> Flow[Stored | None]:
 
     def added(stored: Stored | None) -> str:
         if stored is not None and stored.definition is not None and not _same(name, stored.definition, text):
-            raise BadInput(f"there is a job {name} in the store already, with another definition; edit changes it")
+            raise BadInput(
+                f"there is a job {name} in the store already, with another definition; use `cronce jobs"
+                " edit` to change it"
+            )
         return text
 
     return (yield from _change(operator, name, added))
@@ -192,7 +195,7 @@ def _present(name: str, stored: Stored | None) -> str:
     """Its definition; what is not there cannot be changed."""
     if stored is None or stored.definition is None:
         how = f"was removed from the store by {stored.by} at {spell(stored.at)}" if stored else "is gone from the store"
-        raise CronceError(f"{name} {how}; add makes it anew")
+        raise CronceError(f"{name} {how}; `cronce jobs add` creates it again")
     return stored.definition
 
 
@@ -230,9 +233,7 @@ def _refuse_missing(client: Client, name: str) -> Flow[None]:
     if stored.version:
         return
     if job.version:
-        raise CronceError(
-            f"{name} does not live in the store, but in the code that declares or calls it: change it there"
-        )
+        raise CronceError(f"{name} is declared in code, not in the store: change it there")
     refuse_unknown(name, [one.name for one in (yield from definitions())])
 
 
@@ -368,7 +369,8 @@ class Allowed:
             self._told = True
             others = f" (and {len(stored) - 1} more)" if len(stored) > 1 else ""
             LOGGER.warning(
-                "the stored job %s%s is not run by this process, which allows none: see --allow, cron.run(allow=[…])",
+                "the stored job %s%s is not run by this process, which allows no stored jobs: see --allow,"
+                " cron.run(allow=[…])",
                 shown(stored[0].name),
                 others,
             )
@@ -407,7 +409,7 @@ class Allowed:
 
 
 def _uncalled(*_call: object) -> Never:
-    raise AssertionError("nobody has the guard of a stored job in hand")
+    raise AssertionError("a stored job has no guard to call")
 
 
 def _patterns(allow: Sequence[str]) -> tuple[str, ...]:
@@ -438,5 +440,5 @@ def _function(path: str) -> Callable[..., Any]:
     if not callable(fn) or isinstance(fn, type):
         raise BadInput(f"there is no function {name} in {module}")
     if fn.__module__ != module:
-        raise BadInput(f"{name} in {module} comes from {fn.__module__}: name it there")
+        raise BadInput(f"{name} in {module} comes from {fn.__module__}: use that name")
     return cast(Callable[..., Any], fn)

@@ -128,7 +128,7 @@ class Why(NamedTuple):
     journal: tuple[Entry, ...] = ()
     """What the machine of whoever asks could not tell the store yet."""
     doubt: str = ""
-    """Why the store's clock is not believed by whoever asks."""
+    """Why the store's clock is not trusted by whoever asks."""
 
     @property
     def abandoned(self) -> bool:

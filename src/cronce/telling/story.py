@@ -39,7 +39,7 @@ def _about(found: Why) -> Iterator[str]:
         return
     upcoming = seen.next(now)
     if seen.schedule is None:
-        yield f"{seen.name} has no schedule on record: whoever calls it names the slot."
+        yield f"{seen.name} has no schedule on record: each call has to name its slot."
     elif len(seen.schedules) > 1:
         listed = "; ".join(map(as_written, seen.schedules))
         yield f"{seen.name} is called with {len(seen.schedules)} schedules: {listed}."
@@ -49,11 +49,14 @@ def _about(found: Why) -> Iterator[str]:
     if seen.job.paused:
         whom = "Everything" if found.halted else "It"
         paused = f"{whom} is paused {by_whom(seen.job.paused)}".rstrip()
-        yield safe(f"{paused}: none of its slots is granted until it is resumed.")
+        yield safe(f"{paused}: its slots do not run until it is resumed.")
     elif upcoming is not None:
         yield f"Its next slot is {spell(upcoming)} ({away(upcoming, now)})."
     if found.abandoned:
-        yield f"{_NOBODY[0].upper()}{_NOBODY[1:]}, so nobody will run it; `cronce holders` says who is alive."
+        yield (
+            f"{_NOBODY[0].upper()}{_NOBODY[1:]}, so it will not run; `cronce status holders` lists the processes"
+            " that are alive."
+        )
     if found.refusals:
         counts = (f"{host} {'once' if times == 1 else f'{times:,} times'}" for host, times in found.refusals.items())
         yield f"Refused so far: {', '.join(sorted(counts))}."
@@ -61,7 +64,7 @@ def _about(found: Why) -> Iterator[str]:
         many = counted(found.effects._replace(counts={"in doubt": found.effects.counts["in doubt"]}))
         yield f"Of its effects {many}: `cronce effects {seen.name}` says which."
     if not found.stories:
-        yield "None of its slots is on record."
+        yield "It has no runs on record."
 
 
 def warnings(found: Why) -> Iterator[str]:
@@ -118,12 +121,12 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
             return (
                 f"is lost: {record.holder} was granted it at {say(record.started)} and did not renew its"
                 f" lease, as was seen at {finished}."
-                f" Nobody can tell how much of its work it did; {_why_lost(record)}"
+                f" It is not known how much of its work it did; {_why_lost(record)}"
             )
         case Case.UNKNOWN if record.reason.startswith(NOBODY_KNOWS):
-            return f"was stopped at {finished}, and is unknown until somebody has looked: {record.reason}."
+            return f"was stopped at {finished}, and is unknown until a person has checked it: {record.reason}."
         case Case.UNKNOWN:
-            return f"is unknown since {finished}: {record.reason}. Nobody can tell whether it ran."
+            return f"is unknown since {finished}: {record.reason}. The store has no record of whether it ran."
         case Case.TOO_LATE:
             return f"was skipped at {finished}: by then it was too late to start{_within(found.job)}."
         case Case.OVERLAP:
@@ -184,12 +187,12 @@ def _open(story: Story, record: Record, found: Why, say: "_Clock") -> str:
             return f"is waiting for the job's turn{_blocked(found, say)}."
         case Case.FORGOTTEN:
             return (
-                f"was open when the store forgot, at {say(found.epoch.born)}: nobody can tell whether it ran. Who looks"
-                " next closes it as unknown."
+                f"was open when the store forgot, at {say(found.epoch.born)}: there is no record of whether it ran."
+                " The next process that reads it closes it as unknown."
             )
         case _:
             had = f", {record.past[-1].holder} had it last ({_end(record.past[-1].end)})" if record.past else ""
-            return f"is due, and nobody has it{had}; {_again(until, found, say)}."
+            return f"is due, and no process has claimed it{had}; {_again(until, found, say)}."
 
 
 def _never(story: Story, found: Why) -> str:
@@ -200,7 +203,7 @@ def _never(story: Story, found: Why) -> str:
         return f"was backfilled: {headline(story.backfill, found)}"
     match story.case:
         case Case.NO_REQUEST:
-            return "does not exist: there is no record of it, and nobody asked for this run by hand."
+            return "does not exist: it has no record, and no run was requested for it by hand."
         case Case.NO_SLOT:
             rules = "; or ".join(f"{describe(rule)} ({as_written(rule)})" for rule in job.schedules)
             return f"is no slot: {job.name} runs {rules or 'by no schedule any more'}.{_nearest(job, at)}"
@@ -217,7 +220,7 @@ def _never(story: Story, found: Why) -> str:
             return f"fell due {away(at, found.now)}: it was called for, but the store could not be asked."
         case _:
             nobody = f": {_NOBODY}" if found.abandoned else ""
-            return f"fell due {away(at, found.now)}, and nobody has claimed it{nobody}."
+            return f"fell due {away(at, found.now)}, and no process has claimed it{nobody}."
 
 
 def _request(record: Record) -> Iterator[str]:
@@ -271,7 +274,7 @@ def _attempt(record: Record) -> str:
 def _failed_so_far(record: Record) -> str:
     why = record.past[-1].end.removeprefix("failed").removeprefix(": ") if record.past else ""
     if not record.failures:
-        return f"it was cut short ({why or 'nobody said why'}), which uses up no attempt"
+        return f"it was cut short ({why or 'no reason was given'}), which uses up no attempt"
     return f"attempt {record.failures} of {record.attempts} failed{': ' if why else ''}{why}"
 
 
@@ -326,11 +329,11 @@ def _passed_over(span: Span | None, seen: JobSeen, say: _Clock) -> str:
         case reason if reason.startswith(f"{written.PAUSED} by "):
             return f"{job} was {safe(reason)} at {when}, and what fell due meanwhile does not run"
         case written.PURGED:
-            return f"what closed up to {when} was purged, so nobody can tell whether it ran"
+            return f"what closed up to {when} was purged, so there is no record of whether it ran"
         case written.REGISTERED:
             return f"{job} was registered at {when}, and slots before that do not run"
         case written.FORGOTTEN:
-            return f"the store forgot what was before {when}, so nobody can tell whether it ran"
+            return f"the store lost its records from before {when}, so there is no record of whether it ran"
         case reason:
             return f"slots from {say(span.start)} to {when} were passed over ({safe(reason)})"
 

@@ -270,7 +270,7 @@ EFFECT_MUTANTS = {
     "the next slot ignores the doubt": the_next_slot_ignores_the_doubt,
     "unknown expires": unknown_expires,
     "known from when it was begun": kept_from_the_beginning,
-    "a cursor for everybody": a_cursor_for_everybody,
+    "one cursor for all jobs": a_cursor_for_everybody,
     "no fence at the receiver": no_fence_at_the_receiver,
     "a fence that is read and not locked": the_fence_is_read_and_not_locked,
     "no check before the commit": no_check_before_the_commit,

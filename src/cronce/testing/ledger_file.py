@@ -61,7 +61,7 @@ class LedgerTail:
 
 
 def by_slot(slots: Iterable[str], lines: Iterable[LedgerLine]) -> tuple[dict[str, list[LedgerLine]], int]:
-    """What was written about each slot, and how many bodies started for none that anybody asked for."""
+    """What was written about each slot, and how many job functions started for none that anybody asked for."""
     found: dict[str, list[LedgerLine]] = {slot: [] for slot in slots}
     astray = 0
     for line in lines:

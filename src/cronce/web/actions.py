@@ -260,7 +260,8 @@ ACTIONS: Final = (
         "resolve",
         "runs",
         "Resolve",
-        "Done: somebody made sure of its work, and it counts as succeeded. Retry: the slot is due again, with all its"
+        "Done: a person checked that its work is complete, and it counts as succeeded. Retry: the slot is due again,"
+        " with all its"
         " attempts.",
         (_VERDICT, _FORCE, _REASON),
         _resolve,
@@ -269,8 +270,8 @@ ACTIONS: Final = (
         "resolve",
         "effects",
         "Resolve",
-        "Done: it happened, and whoever repeats it gets the result. Retry: it did not happen; the next run will do it.",
-        (_VERDICT, _FORCE, _REASON, ActionField("result", "What came of it, as JSON", ANY)),
+        "Done: it happened, and a repeated call gets the result. Retry: it did not happen; the next run will do it.",
+        (_VERDICT, _FORCE, _REASON, ActionField("result", "Its result, as JSON", ANY)),
         _resolve_effect,
     ),
     Action(

@@ -269,7 +269,7 @@ def why_it(asked: ApiQuery) -> Flow[Document]:
     if found is None:
         raise (yield from _unknown(name))
     if any(story.case in (Case.NO_SLOT, Case.NO_REQUEST) for story in found.stories):
-        raise NotOnRecord(f"{subject} is no slot of that job, and nobody asked for it")
+        raise NotOnRecord(f"{subject} is not a slot of that job, and no run was requested for it by hand")
     return told.why_document(found)
 
 

@@ -57,8 +57,8 @@ def application(
     is mounted in."""
     if private and token is None and look_token is None:
         raise BadInput(
-            "the page is private, and needs a token: application(cron, token=…); or say that whoever reaches it may"
-            " look: application(cron, private=False)"
+            "the page is private and needs a token: application(cron, token=…). To let everyone who reaches it read"
+            " it: application(cron, private=False)"
         )
     if token is not None and token == look_token:
         raise BadInput("the token that lets one act and the one that only looks are the same: make another")
@@ -128,7 +128,7 @@ async def readyz(request: Request) -> Response:
     except CronceError:
         return PlainTextResponse("the store does not answer\n", 503)
     if doubt is not None:
-        return PlainTextResponse("the store's clock is not believed\n", 503)
+        return PlainTextResponse("the store's clock is not trusted\n", 503)
     return PlainTextResponse("ok\n")
 
 

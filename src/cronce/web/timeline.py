@@ -336,7 +336,7 @@ def _label(lane: Lane, by: By) -> str:
     if lane.name == layout.OTHERS:
         return f"{lane.members:,} others"
     if not lane.name:
-        return "nobody (not run, or not yet)"
+        return "no process (not run, or not yet)"
     if by == "job":
         return lane.name
     return brief(lane.name) + (f" ({lane.members:,} processes)" if lane.members > 1 else "")

@@ -23,7 +23,7 @@ _DEAF: Final = (
 )
 
 _UNTOLD: Final = (
-    "nobody tells it or its jobs that the container stops (they are killed with it), and nobody notices when it dies"
+    "it and its jobs get no signal when the container stops (they are killed with it), and its death goes unnoticed"
 )
 
 

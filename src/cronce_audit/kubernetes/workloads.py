@@ -30,7 +30,7 @@ _ONCE: Final = "run it once, as a Deployment with `replicas: 1` and `strategy: {
 _RECREATE: Final = "write `strategy: {type: Recreate}`: the old one ends before the new one starts"
 _AGREEING: Final = "take one of which several agree (`celery beat -S cronce`, RedBeat)"
 _CLAIMING: Final = (
-    "let each run be claimed once, whoever starts it: `protect(scheduler, Cronce(…))` of "
+    "let each run be claimed once, in whichever process it starts: `protect(scheduler, Cronce(…))` of "
     "cronce.integrations.apscheduler"
 )
 

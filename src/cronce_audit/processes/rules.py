@@ -138,7 +138,7 @@ def _reaching(serving: Serving, occasion: Occasion, facts: Facts) -> Count | Non
 
 _ONE: Final = (
     "start the scheduler in a process of its own that exists once (`python -m app.scheduler`), and not in the web app; "
-    "or let each run be claimed once, whoever starts it: `protect(scheduler, Cronce(…))` of "
+    "or let each run be claimed once, in whichever process it starts: `protect(scheduler, Cronce(…))` of "
     "cronce.integrations.apscheduler"
 )
 _ROUTES: Final = frozenset({"route", "get", "post", "put", "patch", "delete", "api_view", "websocket", "api_route"})
@@ -177,7 +177,7 @@ def _fitting(launch: Launch, facts: Facts) -> str:
 def _is_one(launch: Launch, facts: Facts) -> bool:
     """What deploys the app starts one process of it: a service of compose or a unit of systemd. An image alone may be
     started anywhere; a Procfile's platform sets WEB_CONCURRENCY, and a cluster starts the next pod first. Not where a
-    lock that all machines see says that somebody expects more."""
+    lock that all machines see says that a person expects more."""
     of_it = [each.by for each in facts.conclude(every_launch) if each.start == launch.start]
     alone = [(by, by.by.command.origin) for by in of_it if isinstance(by, Serving) and by.by and by.workers == ONE]
     told = any(origin not in ("dockerfile", "procfile", "kubernetes") and by.copies == ONE for by, origin in alone)
@@ -425,7 +425,8 @@ def _let_go(facts: Facts) -> Iterator[Found]:
             yield Found(
                 job.place,
                 f"{job.function} runs under a lock ({guard.kind}, {guard.place}) that is released when it ends: it "
-                "keeps two runs apart, but does not make a slot run once; whoever comes after a short run repeats it",
+                "keeps two runs apart, but does not make a slot run once; a process that starts after a short run"
+                " repeats it",
             )
 
 

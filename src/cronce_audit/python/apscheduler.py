@@ -270,7 +270,7 @@ def _sqlite(facts: Facts) -> Iterator[Found]:
                 message += "its locks do not hold there"
                 yield Found(store.place, message, confidence=Confidence.MEDIUM, severity=Severity.WARNING)
             else:
-                message = f"the job store is an SQLite file ({path}): whoever copies the directory, or starts a second "
+                message = f"the job store is an SQLite file ({path}): a copy of the directory, or a second "
                 message += "container from the image, has a second store with the same jobs"
                 yield Found(store.place, message)
 

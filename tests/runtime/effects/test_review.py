@@ -431,18 +431,18 @@ def test_a_word_whose_reply_was_lost_is_said_again(desk: Desk, store: Wire, fate
 def test_what_was_done_by_its_run_is_not_a_persons_to_resolve(desk: Desk) -> None:
     end(desk, begin(desk, granted(desk)))
     for verdict in ("done", "retry"):
-        with pytest.raises(CronceError, match=r"was done at 2026-03-29T12:00:00Z: nothing is to be resolved"):
+        with pytest.raises(CronceError, match=r"was done at 2026-03-29T12:00:00Z: there is nothing to resolve"):
             resolve(desk, CHARGE, verdict)
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("perhaps",), "is resolved as done, or by a retry, not as 'perhaps'"),
+        (("perhaps",), "resolve takes done or retry, not 'perhaps'"),
         (("retry", "", 7), "has no result yet"),
         (("done", "", "x" * 65_535), "a result is at most 64 KB of JSON, and this is 65,537 bytes"),
         (("done", "", float("nan")), "a result is what JSON can say"),
-        (("done", "a\nb"), "the reason is said in 1 to 500 printable characters"),
+        (("done", "a\nb"), "the reason must have 1 to 500 printable characters"),
     ],
 )
 def test_a_word_that_makes_no_sense_is_refused_and_changes_nothing(
@@ -469,7 +469,7 @@ def test_programs_say_it_by_the_same_name(desk: Desk, store: Wire, clock: HandCl
         assert seen(store)[-1] == ("charge:7", "done", "resolved: by ada: I looked")
         with pytest.raises(BadInput, match="only an effect has a result"):
             cron.resolve(SLOT, "done", result=7)
-        with pytest.raises(CronceError, match=r"store's clock for 30s before accepting: say it again later$"):
+        with pytest.raises(CronceError, match=r"store's clock for 30s before accepting: try again later$"):
             cron.resolve(MAIL, "retry", force=True)
         clock.turn(31)
         cron.resolve(MAIL, "retry", by="ada", force=True)

@@ -220,7 +220,7 @@ def test_once_has_the_type_of_what_its_function_returns(office: Office) -> None:
 def test_a_generator_or_coroutine_that_nobody_runs_is_refused(office: Office) -> None:
     async def later() -> None: ...
 
-    with pytest.raises(BadInput, match="of which nothing has run"):
+    with pytest.raises(BadInput, match="and none of it has run"):
         office.call(job(), lambda run: run.once("k", lambda: later(), per="slot"))  # noqa: PLW0108
     assert office.record(NOON).outcome is Outcome.FAILED
 
@@ -316,7 +316,7 @@ def test_a_run_that_is_over_makes_no_more_effects(office: Office, receiver: Rece
     office.call(job(), kept.append)
     (run,) = kept
     for act in (run.check, lambda: run.once("k", receiver, "x", per="slot"), lambda: run.cursor.set(1), run.cursor.get):
-        with pytest.raises(LeaseLost, match="is over: its body has ended"):
+        with pytest.raises(LeaseLost, match="is over: its job function has ended"):
             act()
     assert (run.trusted, receiver.done) == (False, {})
 
@@ -732,7 +732,7 @@ def test_a_coroutine_function_in_a_plain_body_is_refused(office: Office, receive
     async def send(what: str) -> Any:
         return receiver(what)
 
-    with pytest.raises(BadInput, match="make the body `async def`, and await it there"):
+    with pytest.raises(BadInput, match="make the job function `async def`, and await it there"):
         office.call(job(), lambda run: run.once("mail", send, "mail", per="slot"))
     assert receiver.done == {}
 

@@ -70,7 +70,7 @@ def test_a_run_that_was_taken_over_does_not_set_it_back(store: Wire) -> None:
         lease.check = lambda: None  # type: ignore[method-assign]  # it was paused right after it had asked
         run.cursor.set(50)
 
-    with pytest.raises(LeaseLost, match="was taken over, and does not move the cursor"):
+    with pytest.raises(LeaseLost, match="was taken over, so it does not move the cursor"):
         paused.call(job(**RERUN), body)
     other.hand.turn(15 * 60)
     assert other.call(job(**RERUN), lambda run: run.cursor.get()) == 100

@@ -168,7 +168,7 @@ def test_a_result_that_json_cannot_say_is_no_failure(place: Place) -> None:
 
 def test_a_result_that_is_too_long_is_the_caller_s_trouble_and_no_failure(place: Place) -> None:
     assert place.job(tasks.repeats, name="most")(65_534) == "r" * 65_534
-    with pytest.raises(BadInput, match="job@2026-03-29T12:00:00Z succeeded, but its result is 65,537 bytes of JSON,"):
+    with pytest.raises(BadInput, match="job@2026-03-29T12:00:00Z succeeded, but its result is 65,537 bytes of JSON;"):
         place.job(tasks.repeats)(65_535)
     assert place.record().outcome is Outcome.SUCCEEDED
 
@@ -297,7 +297,7 @@ def test_a_body_can_see_that_it_was_told_to_stop(place: Place) -> None:
     place.end(Over("asked", "asked to stop: by ann"))
     with pytest.raises(LeaseLost, match="was stopped: asked to stop: by ann"):
         call.result()
-    assert "is no longer ours: asked to stop: by ann" in place.record().output
+    assert "lost its lease: asked to stop: by ann" in place.record().output
     assert place.record().state is State.CLOSED
 
 
@@ -505,7 +505,7 @@ def test_a_module_that_begins_to_work_when_it_is_imported_says_so(place: Place) 
     (place.folder / "busy.py").write_text(PROGRAM + "report(slot='2026-03-29T12:00:00Z')")
     command = [sys.executable, "-c", "import busy", place.url]
     done = subprocess.run(command, cwd=place.folder, capture_output=True, text=True, check=False)
-    assert "BadInput: the module busy begins to work when it is imported; put that under `if __name__" in done.stderr
+    assert "BadInput: the module busy starts work when it is imported; put that under `if __name__" in done.stderr
 
 
 def test_a_function_is_found_under_other_decorators_and_in_classes(place: Place) -> None:

@@ -122,7 +122,7 @@ def test_what_cannot_be_stopped_keeps_its_turn_without_trust_and_is_reported(
         reasons = {name: record_of(one, key).reason for name, key in keys.items()}
     went_on = r"(?:stopped: )?{}, and went on for \d+s: isolate=True runs it where it can be killed"
     assert all(re.fullmatch(went_on.format(re.escape(STUCK[name])), reason) for name, reason in reasons.items())
-    assert refused == {name: f"{key} is no longer ours: {STUCK[name]}" for name, key in keys.items()}
+    assert refused == {name: f"{key} lost its lease: {STUCK[name]}" for name, key in keys.items()}
     assert sum("is overdue, still running" in message for message in caplog.messages) == 2
 
 

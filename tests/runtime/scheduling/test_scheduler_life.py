@@ -706,7 +706,7 @@ def test_a_scheduler_in_the_foreground_ends_with_whoever_stops_it() -> None:
 
 def test_one_process_has_one_scheduler_and_may_start_another_after_it() -> None:
     with Cronce("memory://") as cron:
-        with cron.start(), pytest.raises(BadInput, match="runs already in this process; stop it first"):
+        with cron.start(), pytest.raises(BadInput, match="is already running in this process; stop it first"):
             cron.start()
         cron.start().stop()
 

@@ -115,7 +115,7 @@ class Number(Exception):
 RAISED = {
     Mute: "Mute",
     Number: "Number",
-    GeneratorExit: "RuntimeError: the body raised GeneratorExit",
+    GeneratorExit: "RuntimeError: the job function raised GeneratorExit",
     SystemExit: "SystemExit",
     KeyboardInterrupt: "KeyboardInterrupt",
     StopIteration: "StopIteration",
@@ -151,12 +151,12 @@ def test_a_guard_whose_body_raises_what_closes_a_generator_is_on_record_as_faile
     def bad() -> None:
         raise GeneratorExit
 
-    with pytest.raises(RuntimeError, match="the body raised GeneratorExit"):
+    with pytest.raises(RuntimeError, match="the job function raised GeneratorExit"):
         bad()
     store = cron.at_work().desk.store
     (cell,) = store.scan(Scan("run/bad/")).cells
     record = decode(cell.value, cell.key)
-    assert (record.outcome, record.reason) == (Outcome.FAILED, "RuntimeError: the body raised GeneratorExit")
+    assert (record.outcome, record.reason) == (Outcome.FAILED, "RuntimeError: the job function raised GeneratorExit")
 
 
 # --- what they do to the loop -----------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def test_what_the_loop_refuses_is_given_back(office: Office, pool: "Watched", ca
     pool.ends(1)
     pool.submit([second])
     assert pool.ends(2)[second].ending is None
-    assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be begun, and is given back"]
+    assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be started, and is given back"]
 
 
 # --- what cannot be begun ---------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def test_what_cannot_be_begun_is_given_back_for_a_while_and_the_others_begin(
     pool.submit([later])
     ends = pool.ends(4)
     assert [attempt for attempt, end in ends.items() if end.ending is None] == [function]
-    assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be begun, and is given back"]
+    assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be started, and is given back"]
     word = EndedAttempt(function, ends[function]).word[1]
     assert word == Release(function.lease.grant.fence, timedelta(seconds=10))
 
@@ -396,7 +396,7 @@ def test_whatever_fails_while_it_stops_it_is_gone_in_the_end(cron: Cronce, caplo
     scheduler.when_gone(lambda _scheduler: told.append("gone"))
     assert not scheduler.stop()
     assert told == ["gone"]
-    assert caplog.messages == ["the scheduler met something unexpected while it stopped, and goes on"]
+    assert caplog.messages == ["the scheduler hit an unexpected error while stopping, and goes on"]
 
 
 TIDIES = "trap 'sleep 1; touch clean; exit' TERM; touch begun; while :; do sleep 0.01; done"
@@ -432,4 +432,4 @@ def test_the_thread_that_everything_hangs_on_does_not_die(caplog: pytest.LogCapt
     store = Interrupted()
     with Cronce(store=store) as cron:
         assert cron.start().wait_ready(60)
-    assert (store.times, caplog.messages) == (0, ["the scheduler met something unexpected, and goes on"])
+    assert (store.times, caplog.messages) == (0, ["the scheduler hit an unexpected error, and goes on"])

@@ -509,7 +509,7 @@ def test_a_connection_to_another_database_is_refused_and_nothing_is_written(
 
 
 def test_one_connection_is_no_database(books: Books) -> None:
-    with pytest.raises(BadPolicy, match="is one connection, and many are needed; give a URL"):
+    with pytest.raises(BadPolicy, match="is a single connection, and several are needed; give a URL"):
         job(transaction=books.conn)
 
 

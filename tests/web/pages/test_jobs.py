@@ -112,7 +112,7 @@ def test_a_job_shows_its_pictures(papers: dict[str, Paper]) -> None:
 def test_a_job_says_which_version_fires(papers: dict[str, Paper]) -> None:
     text = papers[f"/jobs/{ABANDONED}"].text
     assert re.search(r"0 \* \* \* \* 20d ago fires .* 30 \* \* \* \* 30d ago superseded", text)
-    assert "No live scheduler carries it, so nobody will run it. Nor can it be run from here." in text
+    assert "No live scheduler has this job, so it will not run. Nor can it be run from here." in text
 
 
 def test_a_job_that_is_paused_says_by_whom_and_offers_to_resume_it(busy: Busy) -> None:
@@ -152,7 +152,7 @@ def test_a_job_that_is_only_observed_says_how_many_duplicates_ran(observer: Brow
     one = paper(observer, "/jobs/export")
     assert "only observed 1,482 calls 2 duplicates ran" in one.text
     assert "nobody tried to run one twice" not in one.text
-    assert "cannot be run from here: whoever calls it runs it, and it is only observed." in one.text
+    assert "cannot be run from here: it runs when it is called, and it is only observed." in one.text
     assert [link for link in one.links if link.startswith("/jobs/export/")] == ["/jobs/export/pause"]
 
 

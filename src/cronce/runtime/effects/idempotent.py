@@ -98,7 +98,7 @@ def read_lease(lease: Duration) -> timedelta:
 def read_ttl(ttl: Duration) -> timedelta:
     length = parse_duration(ttl)
     if length <= timedelta(0):
-        raise BadInput("ttl is for how long it is known that a key was done: more than nothing, such as '1d'")
+        raise BadInput("ttl is how long a key is remembered as done: more than zero, such as '1d'")
     return length
 
 

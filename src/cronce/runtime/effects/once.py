@@ -282,7 +282,7 @@ def failed(
         raise error
     if how.unsure == "raise":
         raise doubt from error
-    LOGGER.warning("%s is passed over, and nobody knows whether it happened: %s", name, why)
+    LOGGER.warning("%s is skipped, and it is not known whether it happened: %s", name, why)
 
 
 def say(name: str, words: Sequence[Word], under: Holds) -> Steps[None]:
@@ -311,7 +311,7 @@ def heard(name: str, words: Sequence[Word], answers: Sequence[Any], *, patient: 
                 raise NotRecorded(f"{name} is over, but that could not be recorded: {why}")
             case _:
                 raise LeaseLost(
-                    f"{name} is over, but was put on record as in doubt before that could be said", name=name
+                    f"{name} is over, but was recorded as in doubt before that could be recorded", name=name
                 )
     return unsure
 

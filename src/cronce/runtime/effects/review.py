@@ -397,7 +397,7 @@ def resolve_effect(
     refused while the process that was at it may be alive, unless somebody has looked (`force`)."""
     named, text = effect_named(name), json_text("a result", result)
     if verdict == "retry" and text:
-        raise BadInput("what is to be done again has no result yet: that is said with done")
+        raise BadInput("--result goes with done: an effect that will be done again has no result yet")
     command = Resolve(verdict, operator.word(verdict, reason), text)
     yield from recall_once(operator.ledger)
     before = (yield from effect(named)) if verdict == "retry" and not force else None
@@ -430,7 +430,7 @@ def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | Un
     if seen.state == "in progress":
         since = f" since {spell(seen.record.started)}" if seen.record.started else ""
         raise CronceError(
-            f"{named.name} is in progress: {seen.record.holder} has been at it{since}; nothing is to be resolved yet"
+            f"{named.name} is in progress: {seen.record.holder} is doing it{since}; there is nothing to resolve yet"
         )
     maker = seen.record.under
     if maker is None:
@@ -460,4 +460,4 @@ def _refusal(named: Target, seen: EffectSeen | None) -> CronceError:
     if seen.record.resolved:
         when = f", {seen.record.reason},{when}"
     result = f", with the result {seen.record.result[:100]}" if seen.record.result else ""
-    return CronceError(f"{named.name} was done{when}{result}: nothing is to be resolved")
+    return CronceError(f"{named.name} was done{when}{result}: there is nothing to resolve")

@@ -190,7 +190,7 @@ def _targets(items: Iterable[Any], target: Callable[[Any], Target]) -> Iterable[
         one = target(item)
         if one.cell in seen:
             raise BadInput(
-                f"two items have the key {one.name!r:.80}, so one of them would not be done; each has its own"
+                f"two items have the key {one.name!r:.80}, so one of them would not be done; give each item its own key"
             )
         seen.add(one.cell)
         yield one, item
@@ -325,7 +325,7 @@ class Cursor:
         until, value = grant.cells[0].until, Position(grant.fence, text)
         if not (yield Do(_moved(self._under.ledger.client, cursor_cell(self._job), value, until))):
             name = self._lease.name
-            raise LeaseLost(f"{name} was taken over, and does not move the cursor", name=name, fence=grant.fence)
+            raise LeaseLost(f"{name} was taken over, so it does not move the cursor", name=name, fence=grant.fence)
 
     @remembered
     def _spelled(self, position: Any) -> str:
@@ -358,7 +358,7 @@ class Passing(Generic[T]):
     @remembered
     def _at_hand(self) -> Iterable[T]:
         if not isinstance(self._items, Iterable):
-            raise BadInput("these items come asynchronously: write `async for`, or hand over a list")
+            raise BadInput("these items are asynchronous: use `async for`, or pass a list")
         return self._items
 
     @remembered
@@ -366,8 +366,8 @@ class Passing(Generic[T]):
         position, last = self._at(item), self._last
         if last is not None and not position > last:
             raise BadInput(
-                f"the cursor was at {last!r:.60}, and the next item is at {position!r:.60}: the next run would"
-                " skip items; let them come in the order of their positions, no two at the same"
+                f"the cursor was at {last!r:.60}, and the next item is at {position!r:.60}: the next run would skip"
+                " items; sort them by position, and give no two the same position"
             )
         self._last = position
         return position

@@ -211,8 +211,9 @@ class Isolated(Command):
             raise BodyFailed(f"{self._run.key} failed: {why}")
         if size := self._told.get("too_long"):
             raise BadInput(
-                f"{self._run.key} succeeded, but its result is {size:,} bytes of JSON, and of a body in another process"
-                f" at most {LONGEST:,} come back; let it put the result somewhere, and return where"
+                f"{self._run.key} succeeded, but its result is {size:,} bytes of JSON; a job function in another"
+                " process"
+                f" can return at most {LONGEST:,}; store the result elsewhere, and return its location"
             )
         return self._told["returned"]
 
@@ -276,7 +277,7 @@ class ParentLine:
             seen = len(self._unread)
             self._read(0)
             if self.hung_up:
-                sys.exit("cronce: whoever started this is gone")
+                sys.exit("cronce: the process that started this one is gone")
         line = self._unread[:end]
         del self._unread[: end + 1]
         return json.loads(line)
@@ -420,7 +421,9 @@ def _lived(key: str, until: int) -> Cell:
 def _desk(url: str | None, clock: Clock) -> Desk:
     """A connection of its own, for a body that has steps."""
     if url is None:
-        raise BadInput("the store is an object of the process that started this one; an isolated body needs its URL")
+        raise BadInput(
+            "the store is an object of the process that started this one; an isolated job function needs its URL"
+        )
     return Desk(open_store(url), clock, lambda: open_store(url), log)
 
 

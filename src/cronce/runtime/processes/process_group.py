@@ -36,7 +36,7 @@ def find_command(name: str, env: Mapping[str, str]) -> str:
         if os.access(path, os.X_OK):
             return path
     if found:
-        raise CannotStart(126, f"{found[0]} may not be executed; chmod +x would allow it")
+        raise CannotStart(126, f"{found[0]} is not executable; run chmod +x on it")
     if "/" in name:
         raise CannotStart(127, f"there is no file {name} to run{'' if name[0] == '/' else '; write its full path'}")
     searched = ":".join(os.get_exec_path(env))

@@ -153,7 +153,7 @@ class Engine:
         return max(self._next(), self._again_at)
 
     def _in_doubt(self) -> bool:
-        """Whether the store's clock is not believed: then nothing falls due, and nobody says that it looks after it."""
+        """Whether the store's clock is not trusted: then nothing falls due, and nobody says that it looks after it."""
         if self._know.doubt is not None:
             self._desk.do(self._ledger.client.load([]))
         self._desk.do(recall_once(self._ledger))

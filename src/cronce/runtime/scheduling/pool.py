@@ -87,7 +87,7 @@ class WorkerPool:
                 self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _give_back(self, attempt: Attempt, error: Exception) -> None:
-        LOGGER.error("%s could not be begun, and is given back", attempt.lease.name, exc_info=error)
+        LOGGER.error("%s could not be started, and is given back", attempt.lease.name, exc_info=error)
         self._done(attempt, attempt.broken(error))
 
     def _over(self, attempt: Attempt, end: End) -> None:
@@ -190,7 +190,7 @@ class WorkerPool:
             try:
                 loop.run_forever()
             except BaseException:
-                LOGGER.exception("a task that a body began broke through the event loop, which goes on")
+                LOGGER.exception("a task that a job function started failed outside of it; the event loop goes on")
                 self._closed.wait(MOMENT)
         loop.close()
 

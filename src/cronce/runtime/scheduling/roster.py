@@ -98,7 +98,7 @@ class Roster:
             self._bundles[me.bundle] = Bundle({job: digest for job, (digest, _) in specs.items()}, code)
         swapped, _ = yield from client.swap(writes, client.know.epoch.seen)
         if swapped.verdicts[0].refused is Refusal.EPOCH:
-            raise StoreUnavailable("the store began another life: beat again")
+            raise StoreUnavailable("the store was reset: send a sign of life again")
         if publishes:
             self._published, self._published_in = boot, life
         yield from self._learn_bundles({one.holder.bundle for one in seen if one.live or not self.live})

@@ -167,7 +167,7 @@ class Scheduler:
                 try:
                     part()
                 except Exception:
-                    LOGGER.exception("the scheduler met something unexpected while it stopped, and goes on")
+                    LOGGER.exception("the scheduler hit an unexpected error while stopping, and goes on")
                     self.recorded = False
 
     def _wind_down(self, grace: float) -> None:
@@ -292,7 +292,7 @@ class Scheduler:
         try:
             return self.engine.step()
         except BaseException:  # without this thread nothing runs any more in a process that looks alive
-            LOGGER.exception("the scheduler met something unexpected, and goes on")
+            LOGGER.exception("the scheduler hit an unexpected error, and goes on")
             return self._keeper.desk.clock.boot() + 1.0
 
     def submit(self, attempts: Sequence[Attempt]) -> None:

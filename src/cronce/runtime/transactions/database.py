@@ -198,7 +198,9 @@ def _source(value: Any, store: str) -> Source:
     if {"django.utils.connection.ConnectionProxy", "django.db.backends.base.base.BaseDatabaseWrapper"} & {*names}:
         return _of_django(value.alias)
     if is_connection(value):
-        raise BadPolicy(f"transaction=<{type(value).__name__}> is one connection, and many are needed; give {ACCEPTED}")
+        raise BadPolicy(
+            f"transaction=<{type(value).__name__}> is a single connection, and several are needed; give {ACCEPTED}"
+        )
     if callable(value):
         return getattr(value, "__qualname__", repr(value)), value
     raise BadPolicy(f"transaction={value!r:.60} is no database; give {ACCEPTED}")

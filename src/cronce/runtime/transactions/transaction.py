@@ -190,8 +190,9 @@ class Transaction(Generic[C]):
             found = yield from self._asked(self._database.settled)
         except DatabaseUnavailable as silence:
             raise DatabaseUnavailable(
-                f"{self._what} may have been committed, or not: the connection was lost meanwhile ({error}), and to ask"
-                f" again failed too ({silence}). The next run finds out, and repeats nothing that was"
+                f"{self._what} may have been committed, or not: the connection was lost meanwhile ({error}), and"
+                f" asking again failed, too ({silence}). The next run checks that, and repeats nothing that was"
+                " committed"
             ) from error
         if found.is_by(self._fence, self._committed.step):
             return _of_a_database(error)
@@ -217,7 +218,7 @@ def _driver(conn: Any, key: str, *, asynchronous: bool) -> Driver:
     driver = driver_of(conn)
     if driver.asynchronous != asynchronous:
         word = "async with" if driver.asynchronous else "with"
-        raise BadInput(f"this connection ({type(conn).__name__}) is joined by `{word} run.transaction(…)`")
+        raise BadInput(f"this connection ({type(conn).__name__}) needs `{word} run.transaction(…)`")
     if obstacle := driver.obstacle():
         raise BadInput(
             f"the connection for {key} {obstacle}: its commit would not be the one that checks the fence."

@@ -389,7 +389,7 @@ _CERTIFICATES: Final = {
 _NO_RIGHT: Final = "bind a role with that right to the service account: `cronce k8s rbac` prints it"
 _REFUSALS: Final[Sequence[tuple[int, str, type[StoreError], str]]] = (
     (401, "", StoreUnusable, "the API server does not know who asks: the token is wrong, or too old"),
-    (403, "(?i)quota", StoreFull, "raise the namespace's ResourceQuota on leases, or delete Leases that nobody uses"),
+    (403, "(?i)quota", StoreFull, "raise the namespace's ResourceQuota on leases, or delete Leases that are not used"),
     (403, "(?i)terminat", StoreUnusable, "the namespace is being deleted: name another, or make it anew"),
     (403, "", StoreUnusable, _NO_RIGHT),
     (404, "", StoreUnusable, "is there such a namespace, and is this the API server of a Kubernetes?"),

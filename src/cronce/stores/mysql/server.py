@@ -325,7 +325,7 @@ def _writable(line: MySqlConnection, *, read_only: bool) -> Check:
             continue
         if rows:
             return error("writable", "this server is a replica", "name the server that it replicates")
-        return ok("writable", "read_only is off, and it is nobody's replica")
+        return ok("writable", "read_only is off, and it is not a replica")
     return ok("writable", "read_only is off; whether it is a replica, this user may not ask")
 
 

@@ -425,7 +425,7 @@ _VERIFIED: Final = {
 def _pooler(line: PostgresConnection) -> Check:
     if line.server.pooled:
         says = "a pooler such as PgBouncer is in between; in any of its modes the store needs no session"
-        return ok("pooler", f"{says}, but nobody is woken: requests by hand are seen a moment later")
+        return ok("pooler", f"{says}, but it sends no notifications: requests by hand are seen a moment later")
     return ok("pooler", "none: each connection has a session of its own")
 
 

@@ -330,7 +330,7 @@ def _not_connected(error: psycopg.Error, place: PostgresAddress) -> CronceError:
             )
         return _read_only(place)
     if any(phrase in words for phrase in _FOR_A_PERSON):
-        return StoreUnusable(f"{place.named} lets nobody in: {words}")
+        return StoreUnusable(f"{place.named} refuses connections: {words}")
     return StoreUnavailable(f"{place.named} cannot be reached: {words}")
 
 

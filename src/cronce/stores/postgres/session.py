@@ -102,7 +102,8 @@ class AdvisorySession:
             )
         if standby:
             raise StoreReadOnly(
-                f"{self._place.named} is a standby: a lock there keeps nobody out who asks the primary; name that"
+                f"{self._place.named} is a standby: a lock on it does not exclude clients of the primary; name the"
+                " primary"
             )
         import json  # noqa: PLC0415  the server takes the settings as one parameter
 

@@ -133,7 +133,7 @@ def _failover(line: RedisConnection, place: RedisAddress) -> Check:
         return ok("failover", "one server: nothing takes its place by itself")
     return warn(
         "failover",
-        "replicas get writes after they were answered: a failover can lose the last ones, and nobody can see which",
+        "replicas get writes after they were answered: a failover can lose the last ones without a trace",
         "add min_replicas=1 to the URL of every process",
     )
 

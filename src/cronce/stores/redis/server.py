@@ -340,8 +340,8 @@ _MEANS: Final[Mapping[str, tuple[type[StoreError], str]]] = {
     "NOPERM": (Unusable, "this user may not do that; it needs +@read +@write +@scripting +@connection +info +time"),
     "OOM": (StoreFull, "it has reached its maxmemory, and nothing was written; raise maxmemory"),
     "LOADING": (StoreUnavailable, "it is still loading its data; nothing was done, and it goes on by itself"),
-    "BUSY": (StoreUnavailable, "somebody's script keeps it busy; nothing was done. `SCRIPT KILL` ends that script"),
-    "UNKILLABLE": (StoreUnavailable, "somebody's script keeps it busy, and has written already; nothing was done"),
+    "BUSY": (StoreUnavailable, "another client's script keeps it busy; nothing was done. Run `SCRIPT KILL`"),
+    "UNKILLABLE": (StoreUnavailable, "another client's script keeps it busy and has written; nothing was done"),
     "MISCONF": (Unusable, "it cannot save to its disk, and refuses to write; see its log and make room"),
     "NOREPLICAS": (StoreUnavailable, "it has fewer replicas than its min-replicas-to-write; nothing was written"),
     "CLUSTERDOWN": (StoreUnavailable, "the Cluster is down, or this part of it; nothing was written"),
@@ -366,7 +366,7 @@ def explained(error: Exception, place: RedisAddress) -> StoreError:
     if "max number of clients" in str(error):
         return StoreUnavailable(f"{place.url}: all connections that the server allows are taken: {error}")
     if "killed by user" in str(error):  # the server ends no script that has written
-        return StoreUnavailable(f"{place.url}: somebody ended the script; nothing was written ({error})")
+        return StoreUnavailable(f"{place.url}: the script was killed; nothing was written ({error})")
     if code in ("MOVED", "ASK") and not place.cluster:
         return Unusable(f"{place.url}: this is a node of a Cluster; add cluster=true to the URL")
     kind, means = _MEANS.get(code, (Unusable, "the server refused"))

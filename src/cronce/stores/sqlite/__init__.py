@@ -210,8 +210,8 @@ class SqliteStore:
             return
         if found[0] == self._line.files[0]:
             raise StoreForgot(
-                f"the -wal or -shm file beside {self.path} was removed while this process used it, so that its writes"
-                " reach nobody; restart this process, and never remove those files while one is running"
+                f"the -wal or -shm file beside {self.path} was removed while this process used it, so no other process"
+                " sees its writes; restart this process, and never remove those files while one is running"
             )
         self._hang_up()
         raise StoreForgot(

@@ -32,7 +32,7 @@ class Promise(StrEnum):
     FENCES_RISE = "fences rise"
     OLD_FENCE = "an old fence changes nothing"
     CLOSED_ONCE = "closed once"
-    CLOSED_TRUE = "nobody believes it closed before it is"
+    CLOSED_TRUE = "no process takes it for closed before it is"
     FORGOTTEN = "what the store forgot is not granted again"
     WITHIN_REACH = "closed is always within reach"
 

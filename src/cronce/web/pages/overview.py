@@ -89,7 +89,7 @@ def beating(line: HolderSeen, now: Instant) -> Beating:
     elif state == "alive" and why:
         state = "draining"
     elif state == "dead":
-        why = "it stopped beating, and said no goodbye"
+        why = "it stopped sending heartbeats without shutting down"
     skewed = abs(holder.skew) > Settings().skew
     return Beating(safe(holder.holder), state, line, safe(why), _offset(holder.skew), skewed)
 
