@@ -45,7 +45,7 @@ INTERRUPTIBLE = """
 import signal, sys
 from cronce.cli import main
 from cronce.demo.harness import DemoHarness
-DemoHarness._pause = lambda demo, _slot: demo._until(lambda: False)  # after the kill all stay, however long one looks
+DemoHarness._pause = lambda demo, _slot: demo._until(lambda: False)  # after the kill all stay while one looks
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs tests in the background has it ignored
 sys.exit(main(["demo", "--seconds", "8"]))  # the kill comes the sooner, the fewer slots there are
 """
