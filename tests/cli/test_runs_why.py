@@ -380,8 +380,8 @@ def test_a_slot_that_is_due_says_who_had_it(desk: Desk, store: Wire) -> None:
     assert (
         told(store)
         == """\
-billing@2026-03-29T12:00:00Z is due, and no process has claimed it, web-1 had it last (given back, never started); it may be\
- claimed from 12:00:30Z on (in 30s).
+billing@2026-03-29T12:00:00Z is due, and no process has claimed it, web-1 had it last (given back, never started); it\
+ may be claimed from 12:00:30Z on (in 30s).
   12:00:00Z  granted to web-1
   12:00:00Z  given back, never started"""
     )
