@@ -291,7 +291,9 @@ def test_what_was_removed_is_on_record_and_its_revision_rises_when_it_comes_back
     assert cell(store, BOARD_JOBS).version > board
     assert desk.do(definitions()) == []
     for again in (ada.remove, ada.edit):
-        with pytest.raises(CronceError, match="mail was removed from the store by bob at 2026-03-29T12:00:00Z; `cronce jobs add`"):
+        with pytest.raises(
+            CronceError, match="mail was removed from the store by bob at 2026-03-29T12:00:00Z; `cronce jobs add`"
+        ):
             again()
     ada.add()
     assert stored(store)[::2] == (3, "ada")
