@@ -138,7 +138,7 @@ def _joined(facts: Facts) -> Iterator[Found]:
             yield Found(
                 one.place,
                 f"`{one.name}` is `@Async`: each run has a thread of its own, and the next one starts though the last "
-                "is still at work",
+                "one still runs",
             )
 
 
@@ -207,7 +207,7 @@ def _forgotten(facts: Facts) -> Iterator[Found]:
     for place, what in (*_asked_for(facts), *((one.place, f"this job of {one.library}") for one in facts.of(Volatile))):
         yield Found(
             place,
-            f"{what} is planned when somebody asks for it, in the memory of the process: the next restart or deploy "
+            f"{what} is planned on request, in the memory of the process: the next restart or deploy "
             "forgets it, and it never runs",
         )
     for place, what, every in _counted_anew(facts):

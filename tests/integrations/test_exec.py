@@ -235,7 +235,7 @@ def test_a_slot_that_is_none_of_the_schedule_is_refused(desk: Desk) -> None:
     ("options", "words"),
     [
         (["--jitter", "2h"], "jitter=2h may start a slot of 'every 1h' after the next one, 1h later"),
-        (["--backoff", "5s"], "backoff is how long to wait before a retry, and there are none"),
+        (["--backoff", "5s"], "backoff is how long to wait before a retry, and there are no retries"),
     ],
 )
 def test_policies_that_cannot_be_meant_are_refused_before_anything_runs(

@@ -262,12 +262,12 @@ def test_what_becomes_of_an_eviction_is_noted(
         ((*CRONJOB[:4], "--schedule", "0 9 * * MON/2", "--", "x"), "and a range has an end (1-6/2)"),
         ((*CRONJOB[:4], "--schedule", "0 9 */2 * MON", "--", "x"), "Kubernetes those that are either"),
         ((*CRONJOB, "--start-within", "5s", "--", "x"), "Kubernetes looks every 10 s which Jobs are due"),
-        ((*CRONJOB, "--store", "postgresql://me:secret@db", "--", "x"), "a URL may hold a password"),
+        ((*CRONJOB, "--store", "postgresql://me:secret@db", "--", "x"), "a URL may have a password in it"),
         ((*CRONJOB[:2], "--image", "", *CRONJOB[4:], "--", "x"), "--image is the name of an image with cronce in it"),
         (("deployment", "s", "app", *DEPLOYMENT[3:]), "write MODULE:OBJECT"),
         ((*DEPLOYMENT, "--", "--health", "80"), "leave out --health"),
         ((*DEPLOYMENT, "--replicas", "-1"), "--replicas is 0 or more"),
-        (("rbac", "--", "x"), "rights run nothing"),
+        (("rbac", "--", "x"), "`rbac` starts no command"),
     ],
 )
 def test_what_kubernetes_would_refuse_or_misread_is_refused(

@@ -41,7 +41,7 @@ def test_where_runs_by_hand_are_refused_nothing_is_written(
             capsys.readouterr()
             assert main([*words, "--store", url]) == 78
             said = capsys.readouterr()
-            assert "and for no runs by hand (trigger, rerun, backfill, a Job made by hand)" in said.err
+            assert "and no runs by hand (trigger, rerun, backfill, a Job created by hand)" in said.err
             assert (said.out, kubernetes.leases) == ("", before)
         following = Slot("report", now - MINUTE)
         assert report.at(following)() == following.key

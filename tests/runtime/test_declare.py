@@ -182,7 +182,7 @@ def test_the_last_slot_before_the_end_has_a_deadline() -> None:
         ({"every": "1h", "overlap": "allow", "turns": 2}, "overlap='allow' sets no limit, and turns=2 is one"),
         ({"every": "1h", "turns": "2"}, "turns is 1 or more, and this is '2'"),
         ({"every": "1h", "turns": True}, "turns is 1 or more, and this is True"),
-        ({"every": "1h", "backoff": "5s"}, "backoff is how long to wait before a retry, and there are none"),
+        ({"every": "1h", "backoff": "5s"}, "backoff is how long to wait before a retry, and there are no retries"),
         ({"every": "1h", "retries": 1, "backoff": "0s"}, "backoff is 1ms or more"),
         ({"every": "1h", "jitter": "0s"}, "jitter is 1ms or more"),
         ({"every": "1h", "on_lost": ""}, "on_lost is one of 'skip', 'rerun', and this is ''"),

@@ -412,7 +412,7 @@ def test_an_id_whose_run_was_purged_runs_nothing_again(desk: Desk, store: Wire, 
     desk.do(desk.ledger.jobs.purge("billing", NONE))
     clock.turn(61)
     assert desk.do(desk.ledger.jobs.purge("billing", NONE)) == 1
-    with pytest.raises(CronceError, match="#march was asked for by ada, and its run is gone: give another id"):
+    with pytest.raises(CronceError, match="#march was requested by ada, and its run is gone: give another id"):
         desk.do(hand(desk, "bob").trigger("billing", None, "march"))
     assert runs(store) == {}
 
@@ -635,7 +635,7 @@ def test_what_cannot_be_resolved_says_so(desk: Desk) -> None:
     close(desk, outcome=Outcome.SKIPPED)
     with pytest.raises(CronceError, match="was skipped, and only"):
         desk.do(hand(desk).resolve(SLOT, "done"))
-    with pytest.raises(BadInput, match="not as 'perhaps'"):
+    with pytest.raises(BadInput, match="not 'perhaps'"):
         desk.do(hand(desk).resolve(SLOT, "perhaps"))  # type: ignore[arg-type]
 
 

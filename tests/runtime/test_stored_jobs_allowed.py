@@ -154,7 +154,7 @@ def test_without_a_pattern_nothing_is_run_imported_or_parsed_and_one_line_says_s
         assert shelf.carry([job(), job("post"), StoredJob("pack", 1, "garbage")]) == {}
     (line,) = caplog.messages
     assert line.startswith(
-        "the stored job 'mail' (and 2 more) is not run by this process, which allows none: see --allow"
+        "the stored job 'mail' (and 2 more) is not run by this process, which allows no stored jobs: see --allow"
     )
     assert imported.read_text() == ""
 
@@ -214,17 +214,17 @@ def test_what_is_no_pattern_is_refused(bodies: Bodies, allow: Sequence[str]) -> 
 # --- what cannot be run is left to the others -----------------------------------------------------------------------
 
 NOT_RUN = {
-    "no JSON": ("", "is no definition"),
-    "another JSON": ('["tasks:mail"]', "is no definition"),
-    "deep": ("[" * 50_000, "is no definition"),
+    "no JSON": ("", "cannot be read"),
+    "another JSON": ('["tasks:mail"]', "cannot be read"),
+    "deep": ("[" * 50_000, "cannot be read"),
     "1 MB": (json.dumps({"every": "15m", "function": "tasks:mail", "payload": "x" * 2**20}), "characters"),
-    "at most": (" " * MAX_DEFINITION, "is no definition"),
+    "at most": (" " * MAX_DEFINITION, "cannot be read"),
     "another word": ('{"every":"15m","function":"tasks:mail","colour":"blue"}', "there is no 'colour' here"),
     "another type": ('{"every":"15m","function":["tasks:mail"]}', "is no function"),
     "number": ('{"schedule":5,"function":"tasks:mail"}', "."),
     "a billion turns": ('{"every":"15m","function":"tasks:mail","turns":1000000000}', "turns"),
     "endless": ('{"every":"15m","function":"tasks:mail","timeout":"' + "9" * 99 + 'd"}', "."),
-    "another name": ('{"every":"15m","function":"tasks:mail","name":"post"}', "cannot be meant"),
+    "another name": ('{"every":"15m","function":"tasks:mail","name":"post"}', "is not valid"),
     "no module": ('{"every":"15m","function":"nowhere:mail"}', "nowhere cannot be imported: ModuleNotFoundError"),
     "broken": ('{"every":"15m","function":"broken:mail"}', "broken cannot be imported: ModuleNotFoundError"),
     "exits": ('{"every":"15m","function":"leaves:mail"}', "leaves cannot be imported: SystemExit: 3"),

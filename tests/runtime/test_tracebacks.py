@@ -65,7 +65,7 @@ def test_what_was_stopped_says_where_it_was(office: Office, clock: HandClock) ->
         clock.turn(100)
         run.check()
 
-    with pytest.raises(Exception, match="no longer ours"):
+    with pytest.raises(Exception, match="lost its lease"):
         office.call(job(lease="30s"), body)
     assert ", in body" in office.record(SLOT).output
 

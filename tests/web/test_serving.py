@@ -251,7 +251,7 @@ def test_the_page_of_a_run_lives_as_long_as_the_run(town: Town) -> None:
 def test_whoever_dies_at_a_door_is_replaced_and_nobody_else_holds_it_open(town: Town) -> None:
     foreman = town.run("--ui", "0", "--health", "0", "--grace", "60s")
     page = int(line_of(foreman, r"cronce run: http://127\.0\.0\.1:(\d+) is the page\n")[1])
-    door = int(line_of(foreman, r"cronce run: http://127\.0\.0\.1:(\d+)/healthz and /readyz tell .*\n")[1])
+    door = int(line_of(foreman, r"cronce run: http://127\.0\.0\.1:(\d+)/healthz and /readyz report .*\n")[1])
     town.wait_for("start")
     usher_pid, doorkeeper, member = children(foreman.pid)
     beside = {page: usher_pid, door: doorkeeper}
@@ -261,7 +261,7 @@ def test_whoever_dies_at_a_door_is_replaced_and_nobody_else_holds_it_open(town: 
         os.kill(beside[port], signal.SIGKILL)
         line_of(
             foreman,
-            rf"cronce run: process {beside[port]} ended \(SIGKILL\), and nobody answers at"
+            rf"cronce run: process {beside[port]} ended \(SIGKILL\), and no server answers at"
             rf" http://127\.0\.0\.1:{port}; another starts in {pause} s\n",
         )
         wait_until(lambda port=port: answers(port))  # type: ignore[misc]
@@ -295,7 +295,7 @@ def test_who_died_when_all_are_told_to_end_is_not_replaced(town: Town) -> None:
     foreman.send_signal(signal.SIGTERM)
     wait_until(lambda: not holders(page))
     os.kill(usher_pid, signal.SIGKILL)
-    line_of(foreman, rf"cronce run: process {usher_pid} ended \(SIGKILL\), and nobody answers at .* any more\n")
+    line_of(foreman, rf"cronce run: process {usher_pid} ended \(SIGKILL\), and no server answers at .* any more\n")
     with pytest.raises(ConnectionRefusedError):
         ask(page, "/healthz")
     town.release.touch()

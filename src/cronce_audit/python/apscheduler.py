@@ -226,7 +226,7 @@ _THREADED: Final = frozenset({"BackgroundScheduler", "BlockingScheduler", "APSch
 
 
 @rule(
-    "CR113 coroutine-that-nobody-awaits",
+    "CR113 coroutine-that-is-never-awaited",
     Severity.ERROR,
     "use AsyncIOScheduler inside the running loop, or let the job call `asyncio.run(…)`",
 )
@@ -331,8 +331,8 @@ def _weekdays(facts: Facts) -> Iterator[Found]:
 
 
 _TYPED: Final = (
-    "what is read here counts the days of the week from Monday, which is 0: whoever writes `1` as in a crontab gets "
-    "Tuesday, and `1-5` is Tuesday to Saturday"
+    "what is read here counts the days of the week from Monday, which is 0: a `1`, as in a crontab, is Tuesday, "
+    "and `1-5` is Tuesday to Saturday"
 )
 
 

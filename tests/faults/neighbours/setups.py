@@ -55,5 +55,7 @@ SETUPS = {
     "celery": Setup("Celery beat in 3 processes", "`celery beat -S cronce`, `base=Once`", celery),
     "gunicorn": Setup("gunicorn `-w 4`, a scheduler in the app", "`protect(scheduler, cron)`", gunicorn),
     "uvicorn": Setup("uvicorn `--workers 4`, a scheduler in the app", "`protect(scheduler, cron)`", uvicorn),
-    "crontab": Setup("crontab on 3 hosts, clocks 400 ms apart each", "`cronce crontab wrap`", crontab.start, period=60),
+    "crontab": Setup(
+        "crontab on 3 hosts, clocks 400 ms apart each", "`cronce deploy crontab wrap`", crontab.start, period=60
+    ),
 }

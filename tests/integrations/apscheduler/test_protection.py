@@ -325,7 +325,7 @@ def test_two_jobs_that_nobody_could_tell_apart_are_refused(machines: list[Machin
         scheduler.add_job(mail, "interval", minutes=5, args=["bob"])
     with pytest.raises(BadInput, match="add_job"):
         scheduler.add_job(lambda: None, "interval", minutes=5)
-    with pytest.raises(BadInput, match="by its arguments"):
+    with pytest.raises(BadInput, match="from its arguments which job this is"):
         scheduler.add_job(mail, "interval", minutes=5, args=[object()])
 
 

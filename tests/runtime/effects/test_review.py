@@ -216,7 +216,7 @@ def test_a_step_whose_run_has_lapsed_is_in_doubt_and_resolved_by_who_has_watched
     begin(desk, granted(desk, on_lost="rerun"))
     clock.turn(9)
     person = Desk(store, "a person")
-    with pytest.raises(CronceError, match=r"is in progress: web-1 has been at it since 2026-03-29T12:00:00Z"):
+    with pytest.raises(CronceError, match=r"is in progress: web-1 has been working on it since 2026-03-29T12:00:00Z"):
         resolve(person, CHARGE, "retry")
     clock.turn(1)
     why = f"the lease of its run passed at {spell(START + timedelta(seconds=10))}"
@@ -267,7 +267,7 @@ def test_a_key_is_in_progress_then_in_doubt_when_its_lease_has_passed(
 ) -> None:
     begin_key(desk)
     assert seen(store) == [(MAIL, "in progress", "")]
-    with pytest.raises(CronceError, match=f"{MAIL} is in progress: web-1 has been at it since"):
+    with pytest.raises(CronceError, match=f"{MAIL} is in progress: web-1 has been working on it since"):
         resolve(desk, MAIL, "done")
     clock.turn(30)
     assert seen(store) == [(MAIL, "in doubt", "its lease passed at 2026-03-29T12:00:30Z")]

@@ -400,7 +400,7 @@ def test_a_run_whose_lease_has_lapsed_begins_no_step(store: Wire, receiver: Rece
         watch(other, 12)
         run.once("pay", receiver, "pay", per="slot")
 
-    with pytest.raises(LeaseLost, match="no longer ours"):
+    with pytest.raises(LeaseLost, match="lost its lease"):
         paused.call(job(**RERUN), body, when=NOON)
     assert receiver.done == {}
 

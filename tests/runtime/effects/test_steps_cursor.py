@@ -285,7 +285,7 @@ def test_in_an_async_for(office: Office) -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "at", "words"), [([1], "id", "at='id' is no function of an item"), (_stream(), str, "write `async for`")]
+    ("items", "at", "words"), [([1], "id", "at='id' is no function of an item"), (_stream(), str, "use `async for`")]
 )
 def test_what_cannot_be_passed_over_is_refused(office: Office, items: Any, at: Any, words: str) -> None:
     with pytest.raises(BadInput, match=words):

@@ -430,7 +430,8 @@ def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | Un
     if seen.state == "in progress":
         since = f" since {spell(seen.record.started)}" if seen.record.started else ""
         raise CronceError(
-            f"{named.name} is in progress: {seen.record.holder} is doing it{since}; there is nothing to resolve yet"
+            f"{named.name} is in progress: {seen.record.holder} has been working on it{since};"
+            " there is nothing to resolve yet"
         )
     maker = seen.record.under
     if maker is None:
