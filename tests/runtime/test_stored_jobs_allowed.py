@@ -219,7 +219,7 @@ NOT_RUN = {
     "deep": ("[" * 50_000, "is no definition"),
     "1 MB": (json.dumps({"every": "15m", "function": "tasks:mail", "payload": "x" * 2**20}), "characters"),
     "at most": (" " * MAX_DEFINITION, "is no definition"),
-    "another word": ('{"every":"15m","function":"tasks:mail","colour":"blue"}', "there is no 'colour' here"),
+    "another word": ('{"every":"15m","function":"tasks:mail","colour":"blue"}', "there is no option 'colour'"),
     "another type": ('{"every":"15m","function":["tasks:mail"]}', "is no function"),
     "number": ('{"schedule":5,"function":"tasks:mail"}', "."),
     "a billion turns": ('{"every":"15m","function":"tasks:mail","turns":1000000000}', "turns"),
