@@ -417,7 +417,7 @@ class Hoarding(MemoryStore):
 @pytest.mark.parametrize(
     ("store", "name", "says"),
     [
-        (Careless, "claim", "of 16 claims of one slot at once 16 were granted"),
+        (Careless, "claim", "of 16 claims of one slot at the same time 16 were granted"),
         (Forgiving, "fence", "a process with an older grant could still close the slot: Finished("),
         (Stingy, "lease", "a renewed lease does not last longer: "),
         (Hoarding, "tidy", "18 of 18 cells below doctor-"),
@@ -433,7 +433,7 @@ def test_a_store_that_breaks_a_promise_fails_the_proof(store: Callable[[], Memor
 def test_a_store_that_each_machine_has_for_itself_fails_the_proof() -> None:
     """As a file on a network without locks, or a replica that takes writes."""
     checks = list(SelfTest(MemoryStore(traits=SHARED), lambda: MemoryStore(traits=SHARED), CLOCK).checks())
-    assert checks[0] == error("claim", "of 16 claims of one slot at once 16 were granted", NOT_A_STORE)
+    assert checks[0] == error("claim", "of 16 claims of one slot at the same time 16 were granted", NOT_A_STORE)
 
 
 def test_a_store_that_grants_twice_now_and_then_fails_the_proof() -> None:
