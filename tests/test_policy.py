@@ -43,7 +43,7 @@ def test_no_word_of_ours_is_taken_for_a_foreign_one() -> None:
 def test_a_foreign_word_is_answered_with_ours(word: str) -> None:
     with pytest.raises(BadPolicy) as error:
         refuse_foreign([word], ["overlap"])
-    assert str(error.value) == f"there is no {word!r} here; here it is {FOREIGN[word]}"
+    assert str(error.value) == f"there is no option {word!r}; here it is {FOREIGN[word]}"
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_case_and_underscores_do_not_matter(word: str) -> None:
 def test_a_foreign_value_is_answered_with_ours(name: str, value: object, choices: object, hint: str) -> None:
     with pytest.raises(BadPolicy) as error:
         check_choice(name, value, choices)
-    assert str(error.value).endswith(f", and this is {value!r}{hint}")
+    assert str(error.value).endswith(f", not {value!r}{hint}")

@@ -49,5 +49,5 @@ def picture(lines: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    shown = sys.stdin.read().split("\nNow yours.")[0].rstrip().splitlines()
+    shown = sys.stdin.read().split("\nTo guard a job of yours,")[0].rstrip().splitlines()
     sys.stdout.write(picture(["$ cronce demo", *shown]))

@@ -121,7 +121,7 @@ class NotOnRecord(CronceError):
 class LockHeld(CronceError):
     """Another has the lock. `by` is the holder, `until` when its lease ends: unless it is renewed, or `final`."""
 
-    held, rests = "the lock {name} is held by {by}", "the lock {name} rests"
+    held, rests = "the lock {name} is held by {by}", "the lock {name} cannot be taken"
 
     def __init__(self, name: str, by: str, until: datetime | None, final: bool = False) -> None:
         goes_on = " unless it is renewed" if by and not final else ""
@@ -164,7 +164,7 @@ class InDoubt(CronceError):
         from shlex import quote  # noqa: PLC0415  a key may be anything, and the line is there to be pasted
 
         self.brief = f"{NOBODY_KNOWS}{name} happened: {why}"
-        super().__init__(f"{self.brief}. Find out, then say `cronce resolve {quote(name)} done` or `retry`")
+        super().__init__(f"{self.brief}. Find out, then run `cronce resolve {quote(name)} done` or `retry`")
         self.name, self.why = name, why
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -197,9 +197,11 @@ def check_key(key: object) -> str:
     try:
         size = len(key.encode())
     except UnicodeEncodeError:
-        raise BadName(f"{key!r:.60} cannot be the key of an effect: it is no text that can be stored") from None
+        raise BadName(f"{key!r:.60} cannot be the key of an effect: this text cannot be stored") from None
     if size > LONGEST_KEY:
-        raise BadName(f"{key!r:.60} is {size:,} bytes, and an effect's key has {LONGEST_KEY} at most: use an id")
+        raise BadName(
+            f"{key!r:.60} has {size:,} bytes, and the key of an effect may have {LONGEST_KEY} at most: use an id"
+        )
     if not key.isprintable():
         raise BadName(f"{key!r:.60} cannot be the key of an effect: it has characters that cannot be printed")
     return key

@@ -56,7 +56,7 @@ def check_choice(name: str, value: object, choices: Any) -> None:
     alike = [repr(choice) for choice in known if _folded(choice) == _folded(str(value))]
     meant = alike[0] if alike else _translated(value)
     hint = f"; here it is {meant}" if meant else ""
-    raise BadPolicy(f"{name} is one of {', '.join(map(repr, known))}, and this is {value!r:.60}{hint}")
+    raise BadPolicy(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r:.60}{hint}")
 
 
 FOREIGN = {
@@ -155,7 +155,7 @@ def refuse_foreign(words: Iterable[str], ours: Iterable[str]) -> None:
     """Refuse a keyword that is none of ours, with the one that is meant."""
     known = list(ours)
     for word in words:
-        raise BadPolicy(f"there is no {word!r:.60} here; {_meant(word, known)}")
+        raise BadPolicy(f"there is no option {word!r:.60}; {_meant(word, known)}")
 
 
 def _meant(word: str, ours: list[str]) -> str:
@@ -164,7 +164,7 @@ def _meant(word: str, ours: list[str]) -> str:
     if translated := _translated(word):
         return f"here it is {translated}"
     close = get_close_matches(word.lower(), ours, n=1)
-    return f"did you mean {close[0]}?" if close else f"known are {', '.join(ours)}"
+    return f"did you mean {close[0]}?" if close else f"known: {', '.join(ours)}"
 
 
 def _translated(word: object) -> str | None:

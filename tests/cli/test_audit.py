@@ -75,7 +75,7 @@ def test_where_no_file_is_of_a_known_kind_there_is_nothing_to_audit(capsys: pyte
     Path("photo.jpeg").write_bytes(b"\xff\xd8")
     assert main(["audit"]) == 3
     out, err = capsys.readouterr()
-    assert (out, err.split(";")[0]) == ("", "cronce audit: nothing to audit: there is no file of a known kind")
+    assert (out, err.split(";")[0]) == ("", "cronce audit: nothing to audit: no file of a known kind was found")
 
 
 def test_the_document_names_rule_path_and_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,7 +172,7 @@ def test_with_a_baseline_only_what_is_new_fails_and_what_is_mended_is_told(capsy
     write(app=BAD, other=BAD)
     assert main(["audit", "--write-baseline", "base.json"]) == 0
     assert capsys.readouterr().out == (
-        "base.json: 2 findings written; only others fail from now on, with --baseline base.json\n"
+        "base.json: 2 findings written; from now on only other findings fail the audit, with --baseline base.json\n"
     )
     Path("cronce.toml").write_text('[audit]\nbaseline = "base.json"\n')
     assert main(["audit"]) == 0
@@ -182,14 +182,16 @@ def test_with_a_baseline_only_what_is_new_fails_and_what_is_mended_is_told(capsy
     assert main(["audit", "app.py"]) == 0  # it has moved; and nobody asked about the other
     assert capsys.readouterr().out == "nothing new; 1 in the baseline; 1 file read\n"
     assert main(["audit"]) == 0
-    assert "1 of the baseline is gone: write it again with --write-baseline\n" in capsys.readouterr().out
+    assert (
+        "1 of the baseline is no longer found: write a new baseline with --write-baseline\n" in capsys.readouterr().out
+    )
 
     write(app=f"{BAD}{BAD}")
     assert main(["audit"]) == 1
     assert "1 error; 1 in the baseline; 2 files read" in capsys.readouterr().out
     capsys.readouterr()
     assert main(["audit", "--write-baseline", "base.json"]) == 0
-    assert capsys.readouterr().out == "base.json: 2 findings written; only others fail from now on\n"
+    assert capsys.readouterr().out == "base.json: 2 findings written; from now on only other findings fail the audit\n"
     assert main(["audit"]) == 0
 
     Path("app.py").write_bytes(b"\xff")

@@ -25,7 +25,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--checklist", "--write-baseline", "b.json"), "--checklist answers points, and a baseline knows findings"),
+        (("--checklist", "--write-baseline", "b.json"), "a baseline holds findings, and --checklist prints points"),
         (("--checklist", "--format", "sarif"), "--checklist is for people, or --json: sarif knows findings only"),
         (("--checklist", "--live"), "--checklist is about a repository"),
         (("--live", "."), "--live checks this machine; leave out the path"),
@@ -60,7 +60,7 @@ def test_of_a_file_whose_name_says_nothing_it_is_told_which_names_do(capsys: pyt
     Path("uc").write_text("*/5 * * * * /opt/sync.sh\n")
     assert main(["audit", "uc"]) == 3
     assert capsys.readouterr().err == (
-        "cronce audit: nothing to audit: uc: its name does not say what kind of file it is;"
+        "cronce audit: nothing to audit: uc: cronce does not know this kind of file by its name;"
         " a crontab is called crontab, *.crontab or *.cron, or is in cron.d\n"
     )
 

@@ -50,7 +50,7 @@ def test_a_person_is_asked_until_it_makes_sense(
     monkeypatch.setattr(sys, "stdin", Person(answers))
     assert main(["choose"]) == 0
     out = capsys.readouterr().out
-    for said in ("no store here is called 'oracle'", "one of own, aws", "'0' is no number", "is not a duration"):
+    for said in ("there is no store 'oracle'", "one of own, aws", "'0' is not a number", "is not a duration"):
         assert said in out
     assert "stores redis, provider kubernetes, machines 2, jobs 10, every 5m, runs for 1m, failure costs trouble" in out
     assert "store: redis" in out
@@ -67,7 +67,7 @@ def test_who_ends_the_questions_is_told_that_nothing_was_changed(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--jobs", "many"], "'many' is no number"),
+        (["--jobs", "many"], "'many' is not a number"),
         (["--every", "0s"], "more than zero"),
         (["--stores", "postgres,oracle"], "known: postgres, mysql, redis, etcd, none"),
     ],

@@ -130,7 +130,7 @@ def test_guarding_shows_the_lines_first_and_says_where_slots_will_be_kept(host: 
     assert "add --yes to write this" in host.cronce("wrap", code=2)
     assert host.bytes == mine.encode()
     said = host.cronce("wrap", "--yes", env={"CRONCE_URL": "postgresql://ada:S3CRET@db/x"})
-    assert "line 1 is left: @reboot" in said
+    assert "line 1 stays as it is: @reboot" in said
     assert "\n-0 9 * * * /bin/x\n" in said
     assert said.count("this host only: slots are kept in /") == 1
     assert "CRONCE_URL is set here, and cron will not see it" in said
@@ -285,7 +285,7 @@ def test_a_line_of_nobody_here_is_refused_for_its_first_word_may_be_the_command(
 ) -> None:
     file.write_text(before := "# jobs\n" if action[0] == "install" else f"*/15 * * * * {user} hi\n")
     text = said(capsys, *(word.format(user=user) for word in action), "--file", str(file), code=2)
-    assert f"line 1: '{user}' is no user of this machine; in a --file each line names one" in text
+    assert f"line 1: '{user}' is not a user of this machine; in a --file each line names a user" in text
     assert file.read_text() == before
 
 
@@ -319,7 +319,7 @@ def test_a_line_whose_user_could_not_run_it_guarded_is_left(
             says = f"nobody may not read {home}; install cronce where that user can read it"
         case "home":
             home = Path("/no/such/home")
-            says = f"nobody cannot make {home}/.local/state/cronce/cronce.db"
+            says = f"nobody cannot create {home}/.local/state/cronce/cronce.db"
         case _:
             assert tomllib  # loaded: with these rights this Python may not be there to load from
             toml.write_text('url = "postgresql://db/x"')
@@ -329,7 +329,7 @@ def test_a_line_whose_user_could_not_run_it_guarded_is_left(
         monkeypatch.setattr(facts, "_shut", lambda _user: "")
     file.write_text(f"HOME={home}\n@daily nobody /bin/x\n@daily root /bin/y\n")
     shown = said(capsys, "wrap", "--yes", "--file", str(file), "--tz", "UTC")
-    assert f"line 2 is left: as cron will run it, cronce will refuse: {says}" in shown
+    assert f"line 2 stays as it is: when cron runs it, cronce will refuse it: {says}" in shown
     assert "\n@daily nobody /bin/x\n" in file.read_text()
     assert " exec y-" in file.read_text()
     assert (os.geteuid(), os.getegid()) == (0, 0)
@@ -339,11 +339,9 @@ def test_where_there_is_no_such_file_or_block_that_is_said(file: Path, capsys: p
     for action in ("wrap", "list", "dedupe"):
         assert said(capsys, action, "--file", str(file), code=2).endswith(f"there is no file {file}\n")
     said(capsys, "install", "@daily root /bin/x", "--name", "shop", "--file", str(file))
-    assert "there is no block nosuch; there is shop\n" in said(
-        capsys, "remove", "--name", "nosuch", "--file", str(file)
-    )
+    assert "there is no block nosuch; known: shop\n" in said(capsys, "remove", "--name", "nosuch", "--file", str(file))
     said(capsys, "remove", "--name", "shop", "--file", str(file))
-    assert "there is no block shop; there is none\n" in said(capsys, "remove", "--name", "shop", "--file", str(file))
+    assert "there is no block shop; known: none\n" in said(capsys, "remove", "--name", "shop", "--file", str(file))
 
 
 def test_where_slots_are_kept_is_said_right_before_the_question_and_the_way_back_after_it(
@@ -453,5 +451,5 @@ def test_cron_fires_by_the_machines_zone(
 
 @pytest.mark.parametrize(("link", "tz"), [("/usr/share/zoneinfo/Europe/Berlin", "Asia/Tokyo"), ("/dev/null", "")])
 def test_where_the_zone_is_not_sure_it_has_to_be_said(link: str, tz: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="say --tz"):
+    with pytest.raises(BadInput, match="give --tz"):
         zone(tmp_path, link, None, tz)

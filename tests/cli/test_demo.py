@@ -89,13 +89,13 @@ def test_an_interrupt_leaves_no_process_and_no_file_behind(number: signal.Signal
 @pytest.mark.parametrize("words", [["--seconds", "7"], ["--seconds", "301"]])
 def test_too_few_slots_and_too_many_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", *words]) == 2
-    assert capsys.readouterr().err == f"cronce demo: --seconds is 8 to 300, and this is {words[1]}\n"
+    assert capsys.readouterr().err == f"cronce demo: --seconds must be from 8 to 300, not {words[1]}\n"
 
 
 def test_files_are_not_kept_among_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine").touch()
     assert main(["demo", "--save", str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"cronce demo: --save {tmp_path}: there are files in it; name a new directory\n"
+    assert capsys.readouterr().err == f"cronce demo: --save {tmp_path}: this directory is not empty; name a new one\n"
     assert main(["demo", "--save", str(tmp_path / "mine")]) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 

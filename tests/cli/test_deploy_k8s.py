@@ -21,4 +21,4 @@ def test_an_account_in_another_namespace_than_its_rights_is_told(
 def test_options_of_run_go_behind_two_dashes(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["k8s", "deployment", "scheduler", "app:cron", "--image", "shop:1", "--workers", "20"])
-    assert "--workers 20; options of the command, and of `cronce run`, go behind two dashes" in capsys.readouterr().err
+    assert "--workers 20; options of the command, and of `cronce run`, go after two dashes" in capsys.readouterr().err

@@ -60,7 +60,7 @@ def test_both_files_are_printed_or_written(tmp_path: Path, capsys: pytest.Captur
     ("words", "says"),
     [
         ([*CALL], "the command is missing"),
-        (["systemd", "x", "--", "/y"], "when? Give --schedule '*/15 * * * *'"),
+        (["systemd", "x", "--", "/y"], "the schedule is missing; give --schedule '*/15 * * * *'"),
         ([*CALL, "--", "sync.sh"], "write the full path of sync.sh"),
         ([*CALL, "--", "./sync.sh"], "write the full path of ./sync.sh"),
         (

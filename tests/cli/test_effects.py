@@ -177,7 +177,7 @@ def test_where_nothing_is_in_doubt_that_is_said(url: str, say: Said) -> None:
         (("order-mail/",), 2, "is not an effect, which is written like billing@2026"),
         (("billing@noon",), 2, "is not a slot"),
         (("a b",), 2, "cannot be a name"),
-        (("-n", "0"), 2, "-n is 1 to 10,000, and this is 0"),
+        (("-n", "0"), 2, "-n must be from 1 to 10,000, not 0"),
     ],
 )
 def test_what_nobody_can_mean_is_refused(url: str, say: Said, words: tuple[str, ...], code: int, why: str) -> None:
@@ -234,8 +234,8 @@ def test_an_effect_is_resolved_by_its_name(url: str, say: Said) -> None:
     [
         ((SLOT.key, "done", "--result", "7"), "only an effect has a result"),
         ((f"{SLOT.key}/charge:7", "retry", "--result", "7"), "has no result yet"),
-        ((f"{SLOT.key}/charge:7", "done", "--result", "NaN"), "--result is JSON, and 'NaN' is none"),
-        ((f"{SLOT.key}/charge:7", "done", "--result", "{"), "--result is JSON, and '{' is none"),
+        ((f"{SLOT.key}/charge:7", "done", "--result", "NaN"), "--result must be JSON, and 'NaN' is not"),
+        ((f"{SLOT.key}/charge:7", "done", "--result", "{"), "--result must be JSON, and '{' is not"),
         ((f"{SLOT.key}/charge:7", "done", "--result", f'"{"x" * 65_535}"'), "at most 64 KB of JSON"),
         ((f"{SLOT.key}/", "done"), "is not an effect"),
     ],
@@ -317,12 +317,12 @@ def test_a_slot_that_a_step_stopped_says_so_and_goes_on_when_somebody_has_looked
         assert f"{SLOT.key} is kept in doubt by an effect: resolve the effect first." in say.err
         assert f"if it did not, `cronce resolve '{name}' retry`. Then `cronce rerun {SLOT.key}` goes on" in say.err
         assert say("resolve", SLOT.key, "retry", "--force") == f"{SLOT.key} is due again\n"
-        assert say.err.splitlines()[0] == "cronce resolve: some of its effects are in doubt, and stay so:"
+        assert say.err.splitlines()[0] == "cronce resolve: some of its effects are still in doubt:"
         with pytest.raises(InDoubt):  # as it said
             billing.at(NOON)()
         assert called == ["a", "b"]
         assert say("resolve", name, "retry") == (
-            f"{name} is marked as not done; the next run will do it; `cronce rerun {SLOT.key}` goes on with its slot\n"
+            f"{name} is marked as not done; the next run will do it; `cronce rerun {SLOT.key}` continues its slot\n"
         )
         assert say.json("resolve", name, "retry")["rerun"] == SLOT.key
         assert "  its effects: 1 not done, 1 done; none is in doubt any more\n" in f"{say('why', SLOT.key)}\n"
@@ -378,7 +378,7 @@ def test_a_clock_that_does_not_run_evenly_is_not_watched_for_ever(
 
     store.lose = step
     assert main(["resolve", "order-mail/42", "retry", "--force"]) == 1
-    assert "and it did not run evenly; `cronce doctor` checks the clocks" in capsys.readouterr().err
+    assert "and it did not run steadily; `cronce doctor` checks the clocks" in capsys.readouterr().err
     assert sum(watched) == 60.5  # twice the lease, and a look
 
 
@@ -432,9 +432,9 @@ def test_a_word_is_taken_back_by_the_other_and_who_said_the_first_is_named(url: 
     again = say("resolve", "charge/invoice:7", "retry", "--by", "bob")
     assert "; already resolved by ada at 20" in again
     done_after_all = say("resolve", "charge/invoice:7", "done", "--by", "bob", "--reason", "it is in the books")
-    assert done_after_all.startswith("charge/invoice:7 counts as done; before, retry was said by ada at 20")
+    assert done_after_all.startswith("charge/invoice:7 counts as done; it was resolved as retry before, by ada at 20")
     taken_back = say("resolve", "charge/invoice:7", "retry", "--by", "cay")
-    assert "; before, done was said by bob: it is in the books at 20" in taken_back
+    assert "; it was resolved as done before, by bob: it is in the books at 20" in taken_back
     (effect,) = say.json("effects", "charge/invoice:7")["effects"]
     words = "unknown, retried: by ada, resolved: by bob: it is in the books, retried: by cay"
     assert (effect["state"], effect["reason"]) == ("not done", words)
@@ -446,7 +446,7 @@ def test_done_by_a_persons_word_is_retried_only_if_the_holder_is_known_to_be_dea
     say("resolve", "charge/invoice:7", "done", "--by", "ada")
     say("resolve", "charge/invoice:7", "retry", "--by", "bob", code=1)
     assert "Check on web-7" in say.err
-    assert "before, done was said by ada" in say("resolve", "charge/invoice:7", "retry", "--force")
+    assert "it was resolved as done before, by ada" in say("resolve", "charge/invoice:7", "retry", "--force")
 
 
 def test_slots_that_met_the_doubt_of_another_name_the_effect_and_are_offered_for_a_rerun(url: str, say: Said) -> None:
@@ -467,7 +467,7 @@ def test_slots_that_met_the_doubt_of_another_name_the_effect_and_are_offered_for
     assert "resolve the effect first" in say.err
     assert "`cronce resolve forward/order:2 done`" in say.err
     lines = say("resolve", "forward/order:2", "done").splitlines()
-    assert lines[0].endswith("counts as done. It stopped 3 slots; to go on with them:")
+    assert lines[0].endswith("counts as done. It stopped 3 slots; to continue them:")
     assert lines[1:] == [f"  cronce rerun {slot.key}" for slot in met]
     assert say.json("resolve", "forward/order:2", "done")["stopped"] == [slot.key for slot in met]
     assert "is due again" in say("resolve", met[2].key, "retry")  # the effect does not keep it any more
@@ -487,7 +487,7 @@ def test_a_slot_that_met_several_doubts_lists_them_all_and_is_retried_only_when_
         say("resolve", SLOT.key, "retry", code=1)
         assert f"resolve the effect first. If it happened, run `cronce resolve {quote(name)} done`" in say.err
         assert (f"`cronce effects {SLOT.key}` lists the others" in say.err) == others
-        assert f"`cronce rerun {SLOT.key}` goes on with its slot" in say("resolve", name, "done")
+        assert f"`cronce rerun {SLOT.key}` continues its slot" in say("resolve", name, "done")
     assert "is due again" in say("resolve", SLOT.key, "retry")
 
 
@@ -628,7 +628,7 @@ def test_what_a_killed_process_left_in_doubt_is_charged_once_or_again_as_somebod
             words = ["--result", '"as ada says"'] if verdict == "done" else []
             said = "counts as done" if verdict == "done" else "is marked as not done; the next run will do it"
             assert say("resolve", f"{slot}/charge", verdict, *words) == (
-                f"{slot}/charge {said}; `cronce rerun {slot}` goes on with its slot\n"
+                f"{slot}/charge {said}; `cronce rerun {slot}` continues its slot\n"
             )
             assert say("rerun", slot, "--wait") == f"{slot}#rerun-1\nsucceeded\n"
         for order in ORDERS:

@@ -88,7 +88,7 @@ def test_nothing_to_look_at_is_3_unless_the_table_is_empty(tmp_path: Path, capsy
     shop.take("order_id text, kind text, made text", "'2026-10-01 12:00:00'", [("1", "a", 0), ("1", "b", 0)])
     assert main(["dupes", shop.url, *ASKED]) == 3
     summary = capsys.readouterr().out.splitlines()[-1]
-    assert summary.startswith("nothing to look at: no row in orders since ")
+    assert summary.startswith("nothing to check: no row in orders since ")
     assert summary.endswith(
         " (30m); the newest is of 2026-10-01T12:00:00Z (--tz says by whose clocks, --since how far to look back)"
     )
@@ -97,9 +97,7 @@ def test_nothing_to_look_at_is_3_unless_the_table_is_empty(tmp_path: Path, capsy
     assert (document["looked_at"], document["newest"]) == (0, "2026-10-01T12:00:00Z")
     shop.take("order_id text, kind text, made text", "NULL", [("1", "a", 0), ("1", "b", 0)])
     assert main(["dupes", shop.url, *ASKED]) == 3
-    assert (
-        capsys.readouterr().out.splitlines()[-1] == "nothing to look at: no row in orders has a time in made and a key"
-    )
+    assert capsys.readouterr().out.splitlines()[-1] == "nothing to check: no row in orders has a time in made and a key"
 
 
 def test_the_url_may_come_from_the_environment(shop: SqliteShop, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
@@ -121,7 +119,7 @@ def test_the_url_may_come_from_the_environment(shop: SqliteShop, monkeypatch: py
         (["s3cret@db", *ASKED], "'…@db' is not the URL of a database: sqlite:///shop.db"),
         (["sqlite:///gone.db", *ASKED], "'sqlite:///gone.db': there is no file "),
         (["sqlite:///x", *ASKED, "--key", "a,,b"], "--key 'a,,b' has an empty name in it; write order_id,kind"),
-        (["sqlite:///x", *ASKED, "--limit", "0"], "--limit is 1 to 10,000, and this is 0"),
+        (["sqlite:///x", *ASKED, "--limit", "0"], "--limit must be from 1 to 10,000, not 0"),
         (["sqlite:///x", *ASKED, "--timeout", "0s"], "--timeout must be more than zero, such as 30s"),
         (["sqlite:///x", *ASKED, "--since", "30"], "'30' is not a duration: say which unit, '30s' or '30m'"),
     ],

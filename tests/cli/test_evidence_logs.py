@@ -101,7 +101,7 @@ def test_no_start_at_all_is_3_and_says_what_was_looked_for(log: Path, capsys: Sa
         (["app.log", "--end", "x"], "--end alone finds no start; give --start, too"),
         (["app.log", "--expected", "soon"], "'soon' is not a duration"),
         (["app.log", "--tz", "Berlin"], "'Berlin' is not a time zone: did you mean 'Europe/Berlin'?"),
-        (["app.log", "--limit", "0"], "--limit is 1 at least, and this is 0"),
+        (["app.log", "--limit", "0"], "--limit must be 1 or more, not 0"),
     ],
 )
 def test_a_call_that_makes_no_sense_is_2(log: Path, capsys: Said, words: list[str], error: str) -> None:

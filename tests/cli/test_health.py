@@ -37,7 +37,11 @@ NOBODY = Vitals(0.0, 0.0, joined=False, claims=False)
     [
         ([WELL], "", ""),
         ([WELL._replace(ticked=1010.0 - STUCK)], "", ""),
-        ([WELL, WELL._replace(ticked=1009.0 - STUCK)], "1 of 2 hang, for 61 s", "1 of 2 hang, for 61 s"),
+        (
+            [WELL, WELL._replace(ticked=1009.0 - STUCK)],
+            "1 of 2 processes have hung, for 61 s",
+            "1 of 2 processes have hung, for 61 s",
+        ),
         ([WELL._replace(answered=1010.0 - LATELY)], "", ""),
         ([WELL, WELL._replace(answered=1009.0 - LATELY)], "", "the store has not answered for 16 s"),
         ([WELL, WELL._replace(joined=False)], "", "not registered yet"),
@@ -45,12 +49,16 @@ NOBODY = Vitals(0.0, 0.0, joined=False, claims=False)
         (
             [WELL, WELL._replace(no_worker=True)],
             "",
-            "no worker is left: each is busy with a run that was told to stop and still runs",
+            "no worker is free: each is busy with a run that was told to stop and still runs",
         ),
         ([WELL, WELL._replace(doubts=True)], "", "the store's clock is not trusted"),
-        ([WELL, NOBODY], "", "a process is gone, and about to be replaced"),
+        ([WELL, NOBODY], "", "a process has died, and will be replaced"),
         ([NOBODY._replace(ticked=1010.0)], "", "not registered yet"),
-        ([NOBODY._replace(ticked=949.0)], "1 of 1 hang, for 61 s", "1 of 1 hang, for 61 s"),
+        (
+            [NOBODY._replace(ticked=949.0)],
+            "1 of 1 processes have hung, for 61 s",
+            "1 of 1 processes have hung, for 61 s",
+        ),
     ],
 )
 def test_what_is_alive_and_what_is_ready(crew: Sequence[Vitals], alive: str, ready: str) -> None:
@@ -148,7 +156,7 @@ def test_the_foreman_answers_for_all_from_the_start_to_the_end(town: Town) -> No
     wait_until(lambda: ask(url, "/readyz") == (200, "ok\n"))
     assert [ask(url, "/readyz", "HEAD"), ask(url, "/"), ask(url, "/readyz", "POST")[0]] == [
         (200, ""),
-        (404, "there are /healthz, /readyz and /metrics\n"),
+        (404, "not found; try /healthz, /readyz or /metrics\n"),
         501,
     ]
     (working,) = {line.pid for line in town.wait_for("start")}
@@ -167,7 +175,7 @@ def test_the_foreman_answers_for_all_from_the_start_to_the_end(town: Town) -> No
         assert ask(url, "/healthz") == (200, "ok\n")
         wait_until(lambda: is_ready() and len(children(foreman.pid)) == 3)
 
-    while "a process is gone, and about to be replaced\n" not in said:  # for half a second, then a second, then two …
+    while "a process has died, and will be replaced\n" not in said:  # for half a second, then a second, then two …
         have_one_replaced()
     os.killpg(foreman.pid, signal.SIGTERM)  # as systemd stops a service: all of them hear it
     wait_until(lambda: ask(url, "/readyz")[0] == 503)

@@ -33,10 +33,10 @@ def test_without_a_verb_it_shows_all_of_them_in_their_groups(capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("verb", "says"),
     [
-        ("rnus", "there is no verb 'rnus'; did you mean 'runs'? `cronce --help` lists them"),
-        ("JOBS", "there is no verb 'JOBS'; did you mean 'jobs'? `cronce --help` lists them"),
-        ("start", "there is no verb 'start'; did you mean 'run'? `cronce --help` lists them"),
-        ("frobnicate", "there is no verb 'frobnicate'; `cronce --help` lists them"),
+        ("rnus", "there is no command 'rnus'; did you mean 'runs'? `cronce --help` lists all commands"),
+        ("JOBS", "there is no command 'JOBS'; did you mean 'jobs'? `cronce --help` lists all commands"),
+        ("start", "there is no command 'start'; did you mean 'run'? `cronce --help` lists all commands"),
+        ("frobnicate", "there is no command 'frobnicate'; `cronce --help` lists all commands"),
     ],
 )
 def test_an_unknown_verb_is_told_from_the_one_that_was_meant(
@@ -77,7 +77,7 @@ def test_a_copied_store_is_adopted_on_purpose(tmp_path: Path, capsys: pytest.Cap
     open_store(f"sqlite:///{original}").close()
     shutil.copy(original, copy)
     assert main(["store", "adopt", f"sqlite:///{copy}"]) == 0
-    assert capsys.readouterr().out.startswith(f"sqlite:///{copy}: a new life since ")
+    assert capsys.readouterr().out.startswith(f"sqlite:///{copy}: a new store since ")
     open_store(f"sqlite:///{copy}").close()
 
 
@@ -104,7 +104,7 @@ def test_a_store_is_begun_on_a_network_file_system_by_the_command_that_its_refus
         open_store(url)
     (command,) = re.findall("`cronce (.*)`", str(refused.value))
     assert main(command.split()) == 0
-    assert re.fullmatch(rf"{url}: begun on [-0-9]+ [:0-9]+ UTC\n", capsys.readouterr().out)
+    assert re.fullmatch(rf"{url}: initialised on [-0-9]+ [:0-9]+ UTC\n", capsys.readouterr().out)
     open_store(url).close()
 
 

@@ -141,7 +141,7 @@ def test_pausing_says_by_whom_and_what_goes_on(url: str, say: Say) -> None:
     assert told[0].startswith("billing is paused by ada at 20")
     assert told[0].endswith("Z (moving)")
     assert told[1:] == [f"  {ago(1).key} goes on; `cronce cancel {ago(1).key}` stops it"]
-    assert say("pause", "billing", by="bob").startswith("billing was paused before, by ada at ")
+    assert say("pause", "billing", by="bob").startswith("billing was already paused by ada at ")
     assert " paused by ada at " in say.look("jobs").splitlines()[1]
     assert "It is paused by ada at" in say.look("why", "billing")
     assert say("resume", "billing", by="bob").startswith("billing is resumed; it was paused by ada at ")
@@ -151,7 +151,7 @@ def test_pausing_says_by_whom_and_what_goes_on(url: str, say: Say) -> None:
 
 def test_everything_is_paused_and_resumed(say: Say) -> None:
     assert say("pause", "--all", "--reason", "fire").startswith("everything is paused by ada at ")
-    assert say("pause", "--all").startswith("everything was paused before, by ada at ")
+    assert say("pause", "--all").startswith("everything was already paused by ada at ")
     assert say.look("jobs").startswith("everything is paused by ada at ")
     assert "Everything is paused by ada at" in say.look("why", "billing")
     assert say("resume", "--all").startswith("everything is resumed; it was paused by ada at ")
@@ -199,12 +199,12 @@ def test_which_jobs_has_to_be_said(say: Say, words: list[str]) -> None:
 def test_a_trigger_prints_the_key_of_its_run(url: str, say: Say) -> None:
     key, told = say("trigger", "billing", "--payload", '{"month": "2026-03"}', "--id", "march").splitlines()
     assert key.endswith("#march")
-    assert told == "cronce trigger: it will not start yet: no scheduler that is alive runs billing; start `cronce run`"
+    assert told == "cronce trigger: it will not start yet: no live scheduler runs billing; start `cronce run`"
     assert (record(url, key).by, record(url, key).payload) == ("ada", '{"month":"2026-03"}')
     with worker(url):
         wait_until(lambda: record(url, key).outcome is Outcome.SUCCEEDED)
         assert say("trigger", "billing").startswith("billing@")
-    assert say("trigger", "billing", "--id", "march") == f"{key}\ncronce trigger: it was asked for before\n"
+    assert say("trigger", "billing", "--id", "march") == f"{key}\ncronce trigger: it was already requested\n"
     assert say.json("trigger", "billing", "--id", "march") == {"key": key, "new": False, "by": "ada", "run": None}
     assert "asked for by ada" in say.look("runs", "billing")
     assert '  asked for by ada, with {"month":"2026-03"}' in say.look("why", key).splitlines()
@@ -229,7 +229,7 @@ def test_waiting_for_a_run_ends_with_its_outcome(url: str, say: Say) -> None:
 def test_nobody_is_waited_for_who_does_not_live_or_may_not_run_it(url: str, say: Say) -> None:
     why = "it has not started: "
     (_, told) = say("trigger", "billing", "--wait", code=1).splitlines()
-    assert told == f"{why}no scheduler that is alive runs billing; start `cronce run`"
+    assert told == f"{why}no live scheduler runs billing; start `cronce run`"
     say("pause", "billing")
     (_, told) = say("trigger", "billing", "--wait", code=1).splitlines()
     assert told.startswith(f"{why}billing is paused by ada at ")
@@ -276,10 +276,10 @@ def test_whoever_waits_sees_how_far_it_has_come(
 
 def test_a_rerun_prints_the_key_of_its_run(url: str, say: Say) -> None:
     ran(url, ago(1))
-    nobody = "cronce rerun: it will not start yet: no scheduler that is alive runs billing; start `cronce run`\n"
+    nobody = "cronce rerun: it will not start yet: no live scheduler runs billing; start `cronce run`\n"
     assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\n{nobody}"
     assert record(url, f"{ago(1).key}#rerun-1").key == ago(1).key
-    assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\ncronce rerun: it was asked for before\n{nobody}"
+    assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\ncronce rerun: it was already requested\n{nobody}"
     assert "there is no record of " in say("rerun", ago(2).key, code=1)
 
 
@@ -306,9 +306,9 @@ def test_a_job_that_no_live_scheduler_carries_is_said_to_be_run_by_nobody(url: s
         return [
             ", no scheduler runs it" in say.look("jobs"),
             not job["carried"],
-            "No live scheduler carries it, so it will not run; `cronce status holders` lists the processes that are"
+            "No live scheduler has this job, so it will not run; `cronce status holders` lists the processes that are"
             " alive." in why,
-            "and no process has claimed it: no live scheduler carries it." in say.look("why", ago(0).key),
+            "and no process has claimed it: no live scheduler has this job." in say.look("why", ago(0).key),
         ]
 
     ran(url, ago(1))
@@ -341,7 +341,7 @@ def test_cancelling_says_what_became_of_it(url: str, say: Say) -> None:
     ran(url, ago(2))
     due, *_ = say("trigger", "billing").splitlines()
     assert say("cancel", ago(1).key, ago(2).key, due, "--reason", "wrong").splitlines() == [
-        f"{ago(1).key} runs; its holder is asked to stop",
+        f"{ago(1).key} is running; its holder is asked to stop it",
         f"{ago(2).key} is closed: succeeded",
         f"{due} is closed: skipped, cancelled by ada: wrong",
     ]
@@ -408,7 +408,7 @@ def test_a_backfill_for_programs(url: str, say: Say, monkeypatch: pytest.MonkeyP
     assert say.json(*BACKFILL, "--dry-run") == told
     assert say.json(*BACKFILL, "--no-wait") == {**told, "asked": keys}
     counts = {"wanted": 0, "succeeded": 0, "open": 4, "ended": 0}
-    nobody = "no scheduler that is alive runs billing; start `cronce run`"
+    nobody = "no live scheduler runs billing; start `cronce run`"
     assert say.json(*BACKFILL, code=1) == {**told, "slots": counts, "runs": [], "obstacle": nobody}
     begin = threading.Event()
 
@@ -424,7 +424,7 @@ def test_a_backfill_for_programs(url: str, say: Say, monkeypatch: pytest.MonkeyP
 
 def test_a_backfill_that_nobody_runs_says_so_and_can_be_called_off(url: str, say: Say) -> None:
     told = say(*BACKFILL, code=1).splitlines()
-    assert told[1:] == ["4 have not started: no scheduler that is alive runs billing; start `cronce run`"]
+    assert told[1:] == ["4 have not started: no live scheduler runs billing; start `cronce run`"]
     assert "4 are open" in say(*BACKFILL, "--cancel")
     assert [record(url, ago(minutes, "backfill").key).reason for minutes in (4, 3, 2, 1)] == ["cancelled by ada"] * 4
 
@@ -445,7 +445,7 @@ def test_an_interrupt_leaves_the_rest_to_be_run(url: str) -> None:
             out, err = process.communicate(timeout=60)
         assert process.returncode == 130, (out, err)
         assert out.startswith("billing: 4 slots")
-        assert "the runs stay due; the same command goes on watching, and --cancel drops them" in err
+        assert "the runs stay due; the same command waits for them again, and --cancel drops them" in err
         assert len(desk.store.scan(Scan("run/", mark=Mark.OPEN)).cells) == 4
 
 
@@ -460,7 +460,7 @@ def test_draining_names_those_whom_it_concerns(url: str, say: Say) -> None:
     told = say("pause", "--label", "colour=blue", "--reason", "green takes over").splitlines()
     assert told[0].startswith("colour=blue takes no new work: paused by ada at ")
     assert told[1:] == ["  web-1:1:a"]
-    again = "colour=blue takes no new work: it was paused before, by ada at "
+    again = "colour=blue takes no new work: it was already paused by ada at "
     assert say("pause", "--label", "colour=blue").startswith(again)
     header, blue, green = say.look("holders").splitlines()
     assert header.split() == ["holder", "role", "workers", "labels", "since", "version", "last", "beat", "state"]
@@ -469,8 +469,8 @@ def test_draining_names_those_whom_it_concerns(url: str, say: Say) -> None:
     assert green.endswith("alive")
     assert say("resume", "--label", "colour=blue").startswith("colour=blue takes new work again; it was paused by ada")
     assert say("resume", "--label", "colour=blue") == "colour=blue was not paused\n  web-1:1:a\n"
-    assert say("pause", "--label", "colour=red").splitlines()[1:] == ["  no scheduler that is alive"]
-    unknown = "no scheduler that is alive is called 'web-9'; there are: web-1:1:a, web-2:2:b"
+    assert say("pause", "--label", "colour=red").splitlines()[1:] == ["  no live scheduler"]
+    unknown = "no live scheduler is called 'web-9'; there are: web-1:1:a, web-2:2:b"
     assert unknown in say("pause", "--scheduler", "web-9", code=1)
     for words in ([], ["billing", "--all"], ["billing", "--scheduler", "web-9"], ["--all", "--label", "colour=red"]):
         assert "name one or more jobs, or give --all; or name a scheduler" in say("pause", *words, code=2)

@@ -44,7 +44,7 @@ def test_its_json_is_a_contract(url: str, capsys: pytest.CaptureFixture[str]) ->
 
 def test_who_is_taken_down_on_purpose_is_not_expected_any_more(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["beat", "web-1", "--store", url])
-    for words in ("web-1 is not expected any more\n", "no sign of life was expected of web-1\n"):
+    for words in ("heartbeats of web-1 are not expected any more\n", "no heartbeats of web-1 were expected\n"):
         assert main(["beat", "web-1", "--remove", "--store", url]) == 0
         assert capsys.readouterr().out == words
 
@@ -56,7 +56,7 @@ def test_who_is_taken_down_on_purpose_is_not_expected_any_more(url: str, capsys:
         (["web-1", "--every", "0s"], 2, "every is how often it beats: 1s or more"),
         (["web-1", "--every", "often"], 2, "'often' is not a duration"),
         (["web-1", "--remove", "--store", "sqlite:///nowhere/cronce.db"], 1, "nothing has run yet"),
-        (["web-1", "--store", "memory:"], 2, "ends with this process"),
+        (["web-1", "--store", "memory:"], 2, "exists only in this process"),
         (["web-1", "--store", "redis://127.0.0.1:1/0"], 75, "cannot be reached"),
     ],
 )

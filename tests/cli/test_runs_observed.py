@@ -91,7 +91,7 @@ def test_what_nobody_can_read_is_not_clean(url: str, capsys: pytest.CaptureFixtu
     ("words", "code", "message"),
     [
         (["newsletter"], 1, "nothing is on record of newsletter"),
-        (["--cost", "cheap"], 2, "--cost is what one call costs, such as 0.12, and this is 'cheap'"),
+        (["--cost", "cheap"], 2, "--cost must be the cost of one call, such as 0.12, not 'cheap'"),
         (["--cost=-1"], 2, "--cost is what one call costs"),
         (["--since", "soon"], 2, "'soon' is not a duration"),
         (["a b"], 2, "cannot be a name"),

@@ -120,7 +120,7 @@ def test_a_slot_that_is_running_says_since_when_and_who_was_refused(desk: Desk, 
         told(store)
         == """\
 billing@2026-03-29T12:00:00Z is running: web-1 has had it since 12:00:00Z (1s). It is closed as lost\
- if nothing is heard of it until 12:00:10Z. It was asked to stop: a person wants it to stop.
+ if its lease is not renewed by 12:00:10Z. It was asked to stop: a person wants it to stop.
   12:00:00Z  granted to web-1
   12:00:01Z  refused to web-2: held by web-1"""
     )
@@ -133,8 +133,8 @@ def test_a_run_that_does_not_stop_is_overdue_still_running(desk: Desk, store: Wi
     desk.do(desk.ledger.renew([grant], overdue={grant.fence: "timed out after 5s"}))
     assert told(store).splitlines()[0] == (
         "billing@2026-03-29T12:00:00Z is overdue, still running: web-1 has had it since 12:00:00Z (7s), and was told to"
-        " stop (timed out after 5s). Its effects are refused, and it keeps its turn until it has ended; isolate=True"
-        " runs it where it can be killed."
+        " stop (timed out after 5s). Its effects are refused, and it keeps its turn until it has ended. A job"
+        " with isolate=True can be killed."
     )
 
 
@@ -157,7 +157,7 @@ def test_a_slot_for_which_the_store_could_not_be_asked_says_so(desk: Desk, store
     refuse(store, "web-1", [(SLOT, START + SECOND, "web-1:7:a: could not ask the store: connection refused")], 1)
     clock.turn(60)
     assert told(store).splitlines() == [
-        "billing@2026-03-29T12:00:00Z fell due 1m ago: it was called for, but the store could not be asked.",
+        "billing@2026-03-29T12:00:00Z fell due 1m ago: a process called for it, but could not reach the store.",
         "  12:00:01Z  called by web-1:7:a: could not ask the store: connection refused",
     ]
 
@@ -171,8 +171,8 @@ def test_a_slot_whose_lease_passed_says_what_will_become_of_it(
     assert (
         told(store)
         == f"""\
-billing@2026-03-29T12:00:00Z was granted to web-1 at 12:00:00Z, until 12:00:10Z: its lease has ended; the next\
- scheduler that looks {then}.
+billing@2026-03-29T12:00:00Z was granted to web-1 at 12:00:00Z, until 12:00:10Z: its lease has expired; the next\
+ scheduler to check it {then}.
   12:00:00Z  granted to web-1"""
     )
 
@@ -182,9 +182,9 @@ def test_a_rerun_that_was_asked_to_stop_is_told_to_be_closed_and_is(
 ) -> None:
     granted(desk, on_lost="rerun")
     desk.do(desk.ledger.ask(SLOT, "enough"))
-    assert "It is closed as lost if nothing is heard of it until 12:00:10Z." in told(store)
+    assert "It is closed as lost if its lease is not renewed by 12:00:10Z." in told(store)
     watch(clock, other, 11)
-    assert "the next scheduler that looks closes it as lost." in told(store)
+    assert "the next scheduler to check it closes it as lost." in told(store)
     answer = claim(other, on_lost="rerun")
     assert isinstance(answer, Closed)
     assert answer.outcome is Outcome.LOST
@@ -202,7 +202,7 @@ def test_a_takeover_is_told_in_its_order(desk: Desk, other: Desk, store: Wire, c
         == """\
 billing@2026-03-29T12:00:00Z succeeded: web-2 ran it from 12:00:11Z to 2026-03-30T12:00:11Z (1d).
   12:00:00Z             granted to web-1
-  12:00:11Z             lapsed: its lease passed unrenewed
+  12:00:11Z             lapsed: its lease was not renewed
   12:00:11Z             taken over by web-2
   2026-03-30T12:00:11Z  succeeded"""
     )
@@ -217,8 +217,8 @@ def test_a_slot_that_was_lost_says_so_and_that_it_does_not_run_again(
     assert (
         told(store)
         == """\
-billing@2026-03-29T12:00:00Z is lost: web-1 was granted it at 12:00:00Z and did not renew its lease, as was\
- seen at 12:00:11Z. It is not known how much of its work it did; on_lost="skip" does not run it again.
+billing@2026-03-29T12:00:00Z is lost: web-1 was granted it at 12:00:00Z and did not renew its lease, which\
+ was noticed at 12:00:11Z. There is no record of how much of its work is done; on_lost="skip" does not run it again.
   12:00:00Z  granted to web-1
   12:00:11Z  lost: its holder web-1 did not renew its lease"""
     )
@@ -245,8 +245,8 @@ def test_a_slot_that_ten_in_a_row_have_died_with_says_so_and_waits_for_a_person(
         told(store)
         .splitlines()[0]
         .endswith(
-            "It is not known how much of its work it did; 10 holders before it ended like this: find out why before"
-            " you have it retried."
+            "There is no record of how much of its work is done; 10 holders before it ended like this: find out why"
+            " before you retry it."
         )
     )
     assert told(store).splitlines()[-1].endswith("did not renew its lease, nor did those before it")
@@ -299,8 +299,8 @@ def test_a_run_that_was_cut_short_used_up_no_attempt(desk: Desk, store: Wire) ->
     assert (
         told(store)
         == """\
-billing@2026-03-29T12:00:00Z is retrying: it was cut short (the machine goes down), which uses up no attempt; it may be\
- claimed now.
+billing@2026-03-29T12:00:00Z is retrying: it was stopped early (the machine goes down), which does not count as\
+ an attempt; it may be claimed now.
   12:00:00Z  granted to web-1
   12:00:00Z  failed: the machine goes down"""
     )
@@ -345,7 +345,7 @@ def test_a_slot_that_overlap_skipped_names_the_run_that_still_ran(
         told(store, after)
         == """\
 billing@2026-03-29T12:00:01Z was skipped at 12:00:02Z: billing@2026-03-29T12:00:00Z had not ended, and overlap="skip"\
- lets it pass.
+ skips it then.
   12:00:02Z  skipped: billing@2026-03-29T12:00:00Z had not ended"""
     )
 
@@ -360,7 +360,7 @@ def test_a_slot_that_waits_names_the_run_that_has_the_turn(
     waiting = "billing@2026-03-29T12:00:01Z is waiting for the job's turn"
     assert told(store, after) == f"{waiting}: billing@2026-03-29T12:00:00Z has it until 12:00:10Z at least."
     finish(desk, grant)
-    assert told(store, after) == f"{waiting}, and no other run has it: the next claim gets it."
+    assert told(store, after) == f"{waiting}, and no other run has the turn: the next claim gets it."
 
 
 def test_a_slot_that_somebody_skipped_says_why(desk: Desk, store: Wire) -> None:
@@ -395,13 +395,13 @@ def test_a_slot_of_a_paused_job_says_so(desk: Desk, store: Wire, clock: HandCloc
     desk.do(desk.ledger.jobs.pause("billing"))
     clock.turn(301)
     assert told(store, later(5)) == (
-        "billing@2026-03-29T12:05:00Z has not run: billing is paused, and what falls due until it is resumed does not"
-        " run."
+        "billing@2026-03-29T12:05:00Z has not run: billing is paused, and slots that fall due until it is resumed do"
+        " not run."
     )
     desk.do(desk.ledger.jobs.resume("billing"))
     assert told(store, later(5)) == (
-        "billing@2026-03-29T12:05:00Z has no record and will not run: billing was paused until 12:05:01Z, and what fell"
-        " due meanwhile does not run."
+        "billing@2026-03-29T12:05:00Z has no record and will not run: billing was paused until 12:05:01Z, and slots"
+        " that fell due meanwhile do not run."
     )
 
 
@@ -409,7 +409,7 @@ def test_a_slot_of_a_paused_job_says_so(desk: Desk, store: Wire, clock: HandCloc
     ("reason", "says"),
     [
         ("edited", "the schedule was edited at 12:05:01Z, and an edit never fires for the past"),
-        ("purged", "what closed up to 12:05:01Z was purged, so there is no record of whether it ran"),
+        ("purged", "runs that closed until 12:05:01Z were purged, so there is no record of whether it ran"),
         ("registered", "billing was registered at 12:05:01Z, and slots before that do not run"),
         ("superseded", "slots from 11:59:59Z to 12:05:01Z were passed over (superseded)"),
     ],
@@ -454,8 +454,8 @@ def test_after_the_store_forgot_nobody_can_tell(desk: Desk, store: Wire, clock: 
         " so there is no record of whether it ran."
     )
     assert told(store).startswith(
-        "billing@2026-03-29T12:00:00Z was open when the store forgot, at 12:05:01Z: there is no record of whether it"
-        " ran. The next process that reads it closes it as unknown.\n"
+        "billing@2026-03-29T12:00:00Z was open when the store lost its records, at 12:05:01Z: there is no"
+        " record of whether it ran. The next process that reads it closes it as unknown.\n"
     )
     claim(Desk(store, "web-3"))
     assert told(store).startswith(
@@ -507,12 +507,12 @@ def test_a_slot_to_come_says_when(desk: Desk, store: Wire) -> None:
 def test_what_is_no_slot_is_told_from_the_nearest_that_are(desk: Desk, store: Wire) -> None:
     declare(desk, "*/5 * * * *")
     assert told(store, later(7)) == (
-        "billing@2026-03-29T12:07:00Z is no slot: billing runs every 5 minutes (*/5 * * * *). The nearest are"
+        "billing@2026-03-29T12:07:00Z is not a slot: billing runs every 5 minutes (*/5 * * * *). The nearest are"
         " 2026-03-29T12:05:00Z and 2026-03-29T12:10:00Z."
     )
     declare(desk, "at 2026-03-29T12:00:00Z")
     assert told(store, later(7)) == (
-        "billing@2026-03-29T12:07:00Z is no slot: billing runs once, at 2026-03-29 12:00:00 UTC"
+        "billing@2026-03-29T12:07:00Z is not a slot: billing runs once, at 2026-03-29 12:00:00 UTC"
         " (at 2026-03-29T12:00:00Z). The nearest is 2026-03-29T12:00:00Z."
     )
 
@@ -561,7 +561,7 @@ def test_a_run_by_hand_that_nobody_asked_for_is_on_no_record(desk: Desk, store: 
     finish(desk, granted(desk, again))
     assert told(store, again).splitlines()[1:3] == [
         '  asked for by ada, with {"month":3}',
-        "  its effects go by billing@2026-03-29T12:00:00Z",
+        "  its effects use the key billing@2026-03-29T12:00:00Z",
     ]
     assert told(store, again).startswith("billing@2026-03-29T12:00:00Z#again succeeded: web-1 ran it")
 

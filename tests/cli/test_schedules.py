@@ -76,7 +76,7 @@ def test_next_counts_from_now(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "says"),
     [
         (["* * * *"], "cannot read this schedule"),
-        (["* * * * *", "-n", "0"], "-n is 1 to 10,000, and this is 0"),
+        (["* * * * *", "-n", "0"], "-n must be from 1 to 10,000, not 0"),
         (["* * * * *", "--tz", "Berlin"], "did you mean 'Europe/Berlin'?"),
         (["* * * * *", "--from", "tomorrow"], "'tomorrow' is not an instant"),
         (["* * * * *", "--from", "2026-03-29T01:00:00"], "does not say in which zone"),
@@ -94,7 +94,7 @@ def test_explain_says_it_in_words_and_what_happens_when_the_clocks_change(capsys
     assert (
         said(capsys, "explain", "30 1,2 * * *", *NEW_YORK, "--from", "2026-03-01T00:00:00Z")
         == """\
-at 01:30 and 02:30 every day, by the clocks of America/New_York
+at 01:30 and 02:30 every day, local time in America/New_York
 
 slot                  America/New_York             away
 2026-03-01T06:30:00Z  Sun 2026-03-01 01:30:00 EST  in 6h 30m
@@ -120,10 +120,8 @@ def test_explain_names_the_day_when_clocks_jump_over_midnight(capsys: pytest.Cap
 
 def test_explain_says_where_no_clock_changes(capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "explain", "@daily").startswith("at 00:00 every day, UTC\n")
-    assert said(capsys, "explain", "@daily").endswith("\nthe clocks of UTC do not change in the coming year\n")
-    assert said(capsys, "explain", "every 15m").endswith(
-        "\nit follows real time: changes of the clocks do not affect it\n"
-    )
+    assert said(capsys, "explain", "@daily").endswith("\nthe clocks in UTC do not change in the coming year\n")
+    assert said(capsys, "explain", "every 15m").endswith("\nclock changes do not affect this schedule\n")
 
 
 def test_explain_as_json(capsys: pytest.CaptureFixture[str]) -> None:

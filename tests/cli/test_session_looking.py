@@ -161,7 +161,7 @@ def test_locks(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert list(past) == ["holder", "fence", "started", "ended", "end"]
     assert (past["holder"], past["end"]) == ("web-1", "released")
     assert (held["state"], held["holder"], held["history"]) == ("held", "web-1", [])
-    assert "nobody ever held a lock 'other'" in said(capsys, "locks", "other", "--store", url, code=1)
+    assert "there was never a lock 'other'" in said(capsys, "locks", "other", "--store", url, code=1)
 
 
 def test_why_a_slot(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -239,7 +239,7 @@ def test_a_job_that_is_like_no_other(url: str, tmp_path: Path, capsys: pytest.Ca
         "'xyz'; there are none yet, and `cronce jobs` says in which store\n"
     )
     assert said(capsys, "jobs", "--store", empty) == f"no job is known yet in {empty}; {ELSEWHERE}\n"
-    assert said(capsys, "locks", "--store", empty) == f"nobody ever held a lock in {empty}; {ELSEWHERE}\n"
+    assert said(capsys, "locks", "--store", empty) == f"there was never a lock in {empty}; {ELSEWHERE}\n"
     assert said(capsys, "holders", "--store", empty) == f"no scheduler is alive in {empty}; {ELSEWHERE}\n"
 
 

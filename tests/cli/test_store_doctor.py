@@ -248,8 +248,8 @@ def test_a_file_that_is_not_there_is_not_made(path: str, tmp_path: Path, capsys:
     url = f"sqlite:///{tmp_path}/{path}"
     checks = told(capsys, url, code=1)
     assert checks["use"]["says"] == (
-        f"there is no file {tmp_path}/{path}, and none was made; if the store is new, `cronce store init {url}` makes"
-        " it; else check the path"
+        f"there is no file {tmp_path}/{path}, and cronce did not create one; if the store is new,"
+        f" `cronce store init {url}` creates it; else check the path"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -295,14 +295,14 @@ def test_a_crontab_of_the_system_names_users(shell: str, tmp_path: Path, capsys:
     file = tmp_path / "cron.d" / "shop"
     file.write_text(f"CRONCE_URL={shell}\n@hourly nobody-here {EXEC}\n")
     checks = told(capsys, "--crontab", str(file), code=1)
-    refused = "line 2: as cron will run it, cronce will refuse: 'nobody-here' is no user of this machine"
+    refused = "line 2: when cron runs it, cronce will refuse it: 'nobody-here' is not a user of this machine"
     assert checks["crontab"]["says"] == refused
 
 
 def test_a_crontab_without_us_is_refused(tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "crontab.txt").write_text("@daily /bin/other\n")
     assert main(["doctor", "--crontab", str(tmp_path / "crontab.txt")]) == 2
-    assert "runs `cronce exec`; `cronce deploy crontab wrap` puts them under it" in capsys.readouterr().err
+    assert "runs `cronce exec`; `cronce deploy crontab wrap` wraps its lines in it" in capsys.readouterr().err
     assert main(["doctor", "--crontab", str(tmp_path / "none"), "--unit", "x"]) == 2
     assert "the store is named twice" in capsys.readouterr().err
 

@@ -53,7 +53,7 @@ def test_a_purge_waits_until_it_may_and_says_what_went(url: str, capsys: pytest.
 
 def test_a_dry_run_changes_nothing(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["purge", "--keep", "1", "--dry-run", "--store", url]) == 0
-    assert capsys.readouterr().out == "billing: 6 would go\n"
+    assert capsys.readouterr().out == "billing: 6 would be purged\n"
     assert left(url) == [2, 3, 4, 5, 6, 7, 8, 9]
 
 
@@ -82,7 +82,7 @@ def test_keys_that_are_long_past_their_time_go_when_the_clock_was_watched(
     assert all(cell.version for cell in store.load(list(keys.values())).cells)
     store.purge(store.load([job_cell("billing")]).cells)
     assert main(["purge", "--store", url]) == 0
-    assert capsys.readouterr().out == "2 old keys, locks and processes swept\n"
+    assert capsys.readouterr().out == "2 old records of keys, locks and processes deleted\n"
     assert [bool(cell.version) for cell in store.load(list(keys.values())).cells] == [True, True, False, False]
 
     store.swap([Write("holder/gone", 0, "", Mark.OPEN, ttl=-99 * HOUR)], store.load([]).epoch.seen)

@@ -47,7 +47,7 @@ def line(url: str, capsys: pytest.CaptureFixture[str]) -> Line:
 def test_a_job_is_added_changed_and_removed(line: Line) -> None:
     add = ["add", "sync", "--every", "2h", "--timeout", "10m", "--by", "ada", "--", "./sync.sh", "--every", "--all"]
     assert line(*add) == "sync is added, revision 1\n"
-    assert line(*add) == "sync is is in the store already; nothing to change\n"
+    assert line(*add) == "sync is in the store already; nothing to change\n"
     (job,) = line.told("jobs")["jobs"]
     assert job["stored"].pop("at").startswith("20")
     definition = {"every": "2h", "timeout": "10m", "command": ["./sync.sh", "--every", "--all"]}
@@ -87,10 +87,10 @@ def test_a_job_that_no_process_has_carried_yet_is_known_to_all_who_look_and_act(
     line("runs", "sync")
     told = line("why", "sync").splitlines()
     assert told[0] == "sync runs every 2 hours, counted from 00:00 UTC (every 2h)."
-    assert told[2].startswith("No live scheduler carries it")
+    assert told[2].startswith("No live scheduler has this job")
     assert " was due before sync was registered, and such slots do not run." in "".join(told)
     key = line("trigger", "sync").strip()
-    assert line("why", key).startswith(f"{key} is due, and no process has claimed it; no live scheduler carries it.")
+    assert line("why", key).startswith(f"{key} is due, and no process has claimed it; no live scheduler has this job.")
     assert line("pause", "sync", "--by", "ada").startswith("sync is paused by ada")
     listed = line("jobs").splitlines()[1]
     assert listed.startswith("sync  every 2h  paused by ada")
@@ -137,7 +137,7 @@ def test_what_makes_no_sense_is_refused(line: Line, words: list[str], why: str) 
 
 def test_a_store_that_ends_with_the_process_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["add", "mail", "@hourly", "--store", "memory://", "--", "true"]) == 2
-    assert "memory:// is in memory and ends with this process" in capsys.readouterr().err
+    assert "memory:// exists only in this process" in capsys.readouterr().err
 
 
 def test_to_change_what_is_not_there_makes_no_store(line: Line, tmp_path: Path) -> None:

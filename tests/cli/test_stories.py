@@ -68,7 +68,10 @@ def test_crontabs_on_two_hosts(terminal: Terminal, postgres: Postgres) -> None:
     (terminal.folder / "sync.sh").write_text("#!/bin/sh\necho synced >> synced\nexit 3\n")
     (terminal.folder / "sync.sh").chmod(0o755)
     told, _ = terminal.type("cronce deploy crontab wrap --tz UTC --yes --file cron.d/shop")
-    assert "line 2 is left: run-parts --report /etc/cron.hourly looks after this host, and has to run on each" in told
+    assert (
+        "line 2 stays as it is: run-parts --report /etc/cron.hourly looks after this host, and has to run on each"
+        in told
+    )
     line = crontab.read_text().splitlines()[2].split("root ", 1)[1]
     found, _ = terminal.type("cronce doctor --crontab cron.d/shop", url="sqlite:///elsewhere.db")
     assert re.search(r"crontab +line 3 uses postgresql://", found)
@@ -87,7 +90,7 @@ def test_crontabs_on_two_hosts(terminal: Terminal, postgres: Postgres) -> None:
     (job,) = json.loads(terminal.type("cronce jobs --json")[0])["jobs"]
     assert "prevented  1 duplicate run" in terminal.type(f"cronce show {job['job']}")[0]
     forgot = terminal.type("cronce exec sync --schedule @daily echo hi", 2)[1]
-    assert "the command goes behind two dashes" in forgot
+    assert "the command goes after two dashes" in forgot
 
 
 APSCHEDULER = """
@@ -154,7 +157,7 @@ def test_a_cluster_with_a_backfill(terminal: Terminal) -> None:
         assert paused.startswith("colour=blue takes no new work: paused by ")
         key, obstacle = terminal.type("cronce trigger billing")
         assert obstacle == (
-            "cronce trigger: it will not start yet: no scheduler that is alive runs billing; start `cronce run`\n"
+            "cronce trigger: it will not start yet: no live scheduler runs billing; start `cronce run`\n"
         )
         terminal.type("cronce resume --label colour=blue")
         wait_until(lambda: '"succeeded"' in terminal.type(f"cronce why {key.strip()} --json")[0])
@@ -179,5 +182,5 @@ def test_an_alert_at_night(terminal: Terminal) -> None:
     terminal.type(command)
     assert "add what you found out: `cronce resolve" in terminal.type(f"cronce resolve {slot.key}", 2)[1]
     terminal.type(f"cronce resolve {slot.key} done --reason 'all mails are there'")
-    assert "wrong  nothing needs attention" in terminal.type("cronce status")[0]
+    assert "wrong  no alert is open; `cronce watch --once` looks for missed slots" in terminal.type("cronce status")[0]
     assert "nothing is in doubt in " in terminal.type("cronce resolve")[0]

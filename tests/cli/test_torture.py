@@ -40,9 +40,9 @@ def test_what_is_asked_for_is_done() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--seconds", "4"], "--seconds is 5 to 3,600, and this is 4"),
-        (["--processes", "1"], "--processes is 2 to 32, and this is 1"),
-        (["--seed", "-1"], "--seed is 0 to 999,999, and this is -1"),
+        (["--seconds", "4"], "--seconds must be from 5 to 3,600, not 4"),
+        (["--processes", "1"], "--processes must be from 2 to 32, not 1"),
+        (["--seed", "-1"], "--seed must be from 0 to 999,999, not -1"),
         (["--restart", "sh -c 'x"], "--restart sh -c 'x: No closing quotation"),
         (["--restart", " "], "--restart needs a command"),
         (
@@ -53,7 +53,7 @@ def test_what_is_asked_for_is_done() -> None:
             ["app:cron", "--scheduler"],
             "the jobs of an app have policies of their own: leave out --scheduler and --on-lost",
         ),
-        (["--really"], "--really is about the functions of an app: cronce torture app:cron --really"),
+        (["--really"], "--really runs the functions of an app, so name one: cronce torture app:cron --really"),
         (["--picture", "p.png"], "--picture p.png: name a file that ends in .html or .svg"),
         (["--picture", "/no/such/p.svg"], "--picture /no/such/p.svg: No such file or directory"),
     ],
@@ -175,7 +175,7 @@ def test_kept_promises_and_a_store_that_forgot_are_told() -> None:
     good = (TortureVerdict(5, 4, unknown=1), TortureVerdict(5, 4, unknown=1, on_lost="rerun"))
     told = torture._words(result(verdicts=good, forgot=True), parsed(), Screen())
     assert told[-3:] == [
-        "The store forgot what it knew, and says so: those slots are unknown.",
+        "The store lost records and reports that: those slots are unknown.",
         "",
         "Every promise was kept.",
     ]

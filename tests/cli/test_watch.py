@@ -93,7 +93,7 @@ def test_what_is_wrong_is_a_table_and_exit_code_1(url: str, capsys: pytest.Captu
     assert last == f"the commands above need `--store {url}`, too"
     assert header.split() == ["severity", "what", "since", "why"]
     assert line.startswith("warning   gone  20")
-    assert f"{HOLDER} stopped beating" in line
+    assert f"{HOLDER} stopped sending heartbeats" in line
 
 
 def test_for_programs_it_is_one_document(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +110,7 @@ def test_what_is_not_as_bad_as_the_threshold_is_shown_and_no_reason_to_fail(
 ) -> None:
     die(url)
     assert main(["watch", "--once", "--threshold", "critical", "--store", url]) == 0
-    assert f"{HOLDER} stopped beating" in capsys.readouterr().out
+    assert f"{HOLDER} stopped sending heartbeats" in capsys.readouterr().out
 
 
 def test_options_say_what_is_wrong(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,11 +136,11 @@ def test_options_say_what_is_wrong(url: str, capsys: pytest.CaptureFixture[str])
     [
         (["--late", "soon"], "soon"),
         (["--schedulers", "0"], "schedulers is 1 or more"),
-        (["--alert", "ftp://hush"], "goes to a URL such as https://host/path"),
+        (["--alert", "ftp://hush"], "needs a URL such as https://host/path"),
         (["--alert", "hooks.slack.com/hush"], "and what was given does not begin with https://"),
         (["--alert", "https://h/a b/hush"], "has a blank in it"),
         (["--alert", "https:///hush"], "names no host"),
-        (["--alert-command", "./nix.sh hush"], "'./nix.sh' is no program that can be started"),
+        (["--alert-command", "./nix.sh hush"], "'./nix.sh' cannot be started"),
         (["--alert-command", "'"], "cannot be read as words"),
         (["--alert-command", " "], "is empty"),
         (["--ping", "https://h/{slot}"], "{job}"),
@@ -186,7 +186,7 @@ class Onlooker(threading.Thread):
                 os.kill(os.getpid(), signal.SIGTERM)
 
     def _lines(self) -> int:
-        return self._out.getvalue().count("stopped beating")
+        return self._out.getvalue().count("stopped sending heartbeats")
 
 
 def watch(
@@ -210,8 +210,8 @@ def test_each_alert_is_a_line_when_it_is_raised_and_when_it_is_over(
     banner, elsewhere, raised, over = watch(url, monkeypatch)
     assert banner == f"cronce watch: on {url}"
     assert elsewhere == f"the commands that it names need `--store {url}`, too"
-    assert f"Z warning gone: {HOLDER} stopped beating" in raised
-    assert re.search(rf"Z over gone, after 1m( \d+s)?: {HOLDER} stopped beating", over)
+    assert f"Z warning gone: {HOLDER} stopped sending heartbeats" in raised
+    assert re.search(rf"Z over gone, after 1m( \d+s)?: {HOLDER} stopped sending heartbeats", over)
     assert capsys.readouterr().err == ""
 
 

@@ -28,8 +28,8 @@ FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
 OPTIONS_INTRO: Final = """\
 # Command-line options of every cronce command
 
-Made of the code: what `cronce VERB --help` lists. [Commands](commands.md) says what each command does, its exit codes,
-and the keys of its `--json` output.
+Made of the code: what `cronce COMMAND --help` lists. [Commands](commands.md) says what each command does, its exit
+codes, and the keys of its `--json` output.
 """
 
 

@@ -188,7 +188,7 @@ def test_what_cannot_be_meant_is_refused_where_it_is_written() -> None:
         with pytest.raises(BadPolicy, match="on_lost"):
             Once(cron, on_lost="again")  # type: ignore[arg-type]
         broker = StubBroker(middleware=[Once(cron)])
-        with pytest.raises(BadPolicy, match=r"^the actor note: on_lost is one of 'skip', 'rerun', and this is 'reurn'"):
+        with pytest.raises(BadPolicy, match=r"^the actor note: on_lost must be one of 'skip', 'rerun', not 'reurn'"):
             dramatiq.actor(actor_name="note", broker=broker, on_lost="reurn")(print)
         assert broker.get_declared_actors() == set()
 

@@ -91,7 +91,7 @@ def test_a_command_without_dashes_is_told_what_is_missing(capsys: pytest.Capture
     with pytest.raises(SystemExit) as end:
         main(["exec", "sync", "--schedule", "@daily", "echo", "hi"])
     assert end.value.code == 2
-    missing = "unrecognized arguments: echo hi; the command goes behind two dashes: cronce exec NAME --schedule …"
+    missing = "unrecognized arguments: echo hi; the command goes after two dashes: cronce exec NAME --schedule …"
     assert capsys.readouterr().err.endswith(f"{missing} -- COMMAND\n")
 
 

@@ -184,7 +184,13 @@ def test_a_clock_that_keeps_being_set_is_told_once_until_it_goes_evenly_again(ca
         boot, ahead = boot + 20.0, ahead + sets
         return evenly.goes(START + timedelta(seconds=boot) + ahead, boot)
 
-    told = [("cronce", logging.WARNING, "the store's clock keeps being set, and nothing is judged meanwhile")]
+    told = [
+        (
+            "cronce",
+            logging.WARNING,
+            "the store's clock changes again and again; the monitor waits until it runs steadily",
+        )
+    ]
     for times in (1, 2):
         assert look()
         assert [look(sets=MINUTE) for _ in range(4)] == [False] * 4  # for twice as long as it takes to settle

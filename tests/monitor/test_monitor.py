@@ -460,7 +460,7 @@ def test_the_log_is_told_too(caplog: pytest.LogCaptureFixture) -> None:
     store = Line()
     store.swap([dead_holder("web-9:1:a", 60)], store.load([]).epoch.seen)
     with watched(store):
-        wait_until(lambda: "web-9:1:a stopped beating" in caplog.text)
+        wait_until(lambda: "web-9:1:a stopped sending heartbeats" in caplog.text)
     assert len([line for line in caplog.records if "alert" in line.__dict__]) == 1
 
 

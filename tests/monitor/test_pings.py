@@ -159,7 +159,7 @@ def test_no_body_waits_for_a_receiver_that_hangs_and_the_oldest_go(
     said = [one.body.decode().rpartition(" ")[2] for one in receiver.heard[1:]]
     assert said == ["15", "16", "17", "18", "19"]
     assert [line.getMessage() for line in caplog.records if "ping" in line.getMessage()] == [
-        "15 pings were not sent: their receiver is away, or too slow"
+        "15 pings were not sent: their receiver does not answer, or is too slow"
     ]
 
 
@@ -171,7 +171,7 @@ def test_a_ping_that_is_not_heard_is_a_line_in_the_log_without_the_url(
     pinger.hear(event(What.STARTED))
     pinger.close(PATIENCE)
     assert [(line.levelno, line.getMessage()) for line in caplog.records if "ping" in line.getMessage()] == [
-        (logging.WARNING, "a ping for billing was not heard: http://127.0.0.1 answered 500")
+        (logging.WARNING, "a ping for billing failed: http://127.0.0.1 answered 500")
     ]
 
 
@@ -223,7 +223,7 @@ def test_exec_pings_when_the_command_is_over(receiver: Receiver, tmp_path: Path)
     assert (code, said.startswith("cronce exec: ")) == (78, True)
     receiver.answer = lambda _heard: 500
     code, said = run("2026-03-29T04:00:00Z", "true", ping="/hush")
-    assert (code, said) == (0, "cronce exec: the ping was not heard: http://127.0.0.1 answered 500\n")
+    assert (code, said) == (0, "cronce exec: the ping failed: http://127.0.0.1 answered 500\n")
     heard = [(one.path.partition("?")[0], bool(one.path.partition("rid=")[2])) for one in receiver.heard]
     assert heard == [
         ("/ping/sync", True), ("/ping/sync/fail", True), ("/ping/sync/fail", False), ("/ping/sync", False),

@@ -263,7 +263,7 @@ def test_a_list_goes_on_only_where_it_said(after: str, fleet: Reader) -> None:
     if not after:
         assert fleet(read_lists.newest_runs(after=after, limit=1)).runs
         return
-    with pytest.raises(BadInput, match="is not where a list goes on"):
+    with pytest.raises(BadInput, match="is not a place in this list"):
         fleet(read_lists.newest_runs(after=after))
 
 

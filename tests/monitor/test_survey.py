@@ -196,7 +196,7 @@ def test_a_job_that_nobody_runs_is_watched_for_some_of_its_slots() -> None:
     assert len(town.memory.missed["busy"]) == watcher_state.UNCLAIMED
     (missed,) = [one for one in town.look() if one.kind == "missed"]
     assert missed.text == "busy: 20 or more slots fell due and did not run, the first at 2026-03-29T12:00:09Z."
-    assert missed.remedy.endswith("--to 2026-03-29T12:03:20Z` runs what did not run.")
+    assert missed.remedy.endswith("--to 2026-03-29T12:03:20Z` runs the slots that did not run.")
 
 
 def test_of_very_many_slots_one_of_each_job_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,8 +71,8 @@ def test_a_run_that_an_effect_stopped_names_it_and_is_not_critical_once_that_is_
     assert f"`cronce resolve {name} done`" in finding.remedy
     desk.do(resolve_effect(town.hand, name, "done", ""))
     finding = town.the(Kind.UNKNOWN)
-    assert (finding.severity, f"was stopped by {name}, which is resolved since." in finding.text) == ("warning", True)
-    assert "`cronce rerun mail@2026-03-29T12:00:00Z` goes on with it" in finding.remedy
+    assert (finding.severity, f"was stopped by {name}, which has been resolved." in finding.text) == ("warning", True)
+    assert "`cronce rerun mail@2026-03-29T12:00:00Z` continues it" in finding.remedy
 
 
 def test_a_run_that_two_effects_stopped_is_critical_until_both_are_resolved(town: Town) -> None:
@@ -122,7 +122,7 @@ def test_a_store_that_forgot_is_told_of_for_an_hour() -> None:
     town.pass_time(MINUTE)
     town.store = type(lost)(town.clock, FORGETFUL, on_purpose=False)
     finding = town.the(Kind.AMNESIA)
-    assert finding.text == "the store was found empty at 2026-03-29T12:01:00Z: what stood there before is forgotten."
+    assert finding.text == "the store was found empty at 2026-03-29T12:01:00Z: its earlier records are lost."
     assert (finding.subject, finding.severity) == ("", "critical")
     town.pass_time(HOUR - MICROSECOND)
     assert town.kinds() == ["amnesia/"]
@@ -137,7 +137,7 @@ def test_a_store_that_was_found_empty_and_that_nobody_knew_before_may_be_new() -
     town.beat(WEB, JOB)
     finding = town.the(Kind.AMNESIA)
     assert (finding.severity, finding.text) == ("info", "the store was found empty at 2026-03-29T12:00:00Z.")
-    assert finding.remedy.startswith("If it is new, `cronce store init` says so;")
+    assert finding.remedy.startswith("If it is new, run `cronce store init`.")
     town.beat("web-2:1:a", JOB, since=START - SECOND)  # it was there before the store was
     finding = town.the(Kind.AMNESIA)
     assert finding.severity == "critical"
@@ -152,7 +152,7 @@ def test_a_store_that_was_set_back_says_what_is_gone(town: Town) -> None:
     town.store.swap([], (epoch.birth, epoch.tally + 1000))  # somebody who saw more than the store knows
     text = town.the(Kind.AMNESIA).text
     assert text == (
-        "the store was set back: what was written between 2026-03-29T12:01:00Z and 2026-03-29T12:01:00Z is gone."
+        "the store was set back: records written between 2026-03-29T12:01:00Z and 2026-03-29T12:01:00Z are lost."
     )
 
 
@@ -160,7 +160,7 @@ def test_another_store_in_the_place_of_the_one_before_is_told_of(town: Town) -> 
     assert town.kinds() == []
     town.pass_time(MINUTE)
     town.store = type(town.store)(town.clock)
-    assert town.the(Kind.AMNESIA).text.startswith("this is another store than before, made at 2026-03-29T12:01:00Z")
+    assert town.the(Kind.AMNESIA).text.startswith("this is another store than before, created at 2026-03-29T12:01:00Z")
     assert town.fresh() == []  # who comes later cannot know
     town.pass_time(HOUR)
     assert town.kinds() == []
@@ -238,7 +238,7 @@ def test_a_beat_is_overdue_after_two_intervals() -> None:
     assert list(beating("cron", beats(0, 60), last + 2 * MINUTE)) == []
     (finding,) = beating("cron", beats(0, 60), last + 2 * MINUTE + MICROSECOND)
     assert finding.kind is Kind.BEAT_SILENT
-    assert finding.text == "cron last beat 2m ago, on host-1, and should every 1m."
+    assert finding.text == "cron sent its last heartbeat 2m ago, on host-1; it should send one every 1m."
     assert finding.since == last + 2 * MINUTE
 
 
@@ -298,8 +298,8 @@ def test_beats_that_came_too_often_are_over_after_five_intervals() -> None:
     end = START + 120 * SECOND + 5 * MINUTE
     (finding,) = beating("cron", told, end - MICROSECOND)
     assert finding.text == (
-        "cron should beat once every 1m, and beat 5 times within 2m (3 times on host-0, twice on host-1): more than one"
-        " scheduler beats under this name."
+        "cron should send one heartbeat every 1m, and sent 5 within 2m (3 times on host-0, twice on host-1): more than"
+        " one scheduler uses this name."
     )
     assert list(beating("cron", told, end)) == []
 
@@ -348,11 +348,11 @@ def test_calls_that_ran_twice_are_told_of_for_an_hour() -> None:
     told = observed(0, 10)
     (finding,) = doubled("mail", told, START + 10 * SECOND + HOUR - MICROSECOND)
     assert finding.text == (
-        "mail was called twice for mail@12:00, and ran both times (web-1 runs it). Of 40 calls so far 2 were"
+        "mail was called twice for mail@12:00, and ran both times (web-1 runs it). Of 40 calls until now, 2 were"
         " duplicates; the last came from web-1 and web-2."
     )
     (one,) = doubled("mail", observed(0)._replace(calls=(Beaten(START, "web-1"), Beaten(START, "web-1"))), START)
-    assert one.text.endswith("Of 40 calls so far 1 was a duplicate; the last came from web-1.")
+    assert one.text.endswith("Of 40 calls until now, 1 was a duplicate; the last came from web-1.")
     assert list(doubled("mail", told, START + 10 * SECOND + HOUR)) == []
     assert list(doubled("mail", observed(), START)) == []
 
@@ -374,7 +374,7 @@ def test_of_very_many_some_stand_for_themselves_and_the_rest_is_one(town: Town) 
     town.beat(WEB)
     found = gathered(town.look())
     assert [one.subject for one in found] == ["*", *(f"cron-{number:03}" for number in range(EACH))]
-    assert found[0].text.startswith("beat-silent: and 2 more, such as cron-010: cron-010 last beat ")
+    assert found[0].text.startswith("beat-silent: and 2 more, such as cron-010: cron-010 sent its last heartbeat ")
 
 
 def test_the_worst_comes_first_and_a_finding_stands_since_it_came(town: Town) -> None:

@@ -61,7 +61,7 @@ def test_a_run_overruns_that_takes_three_times_as_long_as_the_longest_before() -
     assert found(town, Kind.OVERRUN) == []
     town.pass_time(MICROSECOND)
     (finding,) = found(town, Kind.OVERRUN)
-    text = f"billing@2026-03-29T13:00:00Z runs for 1m 30s on {WEB}, and the longest of the last 5 took 30s."
+    text = f"billing@2026-03-29T13:00:00Z has been running for 1m 30s on {WEB}, and the longest of the last 5 took 30s."
     assert (finding.text, finding.severity) == (text, "warning")
     assert finding.since == START + HOUR + 90 * SECOND
 
@@ -151,7 +151,7 @@ def test_what_ended_here_and_is_not_on_record_is_told_after_ten_seconds() -> Non
 def test_a_job_whose_runs_come_near_its_timeout_is_told_of() -> None:
     town = after(10, 10, 10, 81, 81, job=LIMITED)
     (finding,) = found(town, Kind.OVERRUN)
-    text = "billing comes near its timeout of 1m 40s: of the last 5 runs 95 % took up to 1m 21s."
+    text = "billing is close to its timeout of 1m 40s: 95 % of the last 5 runs took up to 1m 21s."
     assert (finding.text, finding.severity) == (text, "warning")
     town.run(LIMITED, START + HOUR)
     town.pass_time(MINUTE)
@@ -242,7 +242,7 @@ def test_a_lease_that_nobody_acts_on_is_stuck_until_somebody_does(lease: timedel
     town.pass_time(MICROSECOND)
     (finding,) = found(town, Kind.STUCK)
     assert (finding.subject, finding.severity, finding.since) == ("billing", "critical", START + HOUR + lease)
-    assert "by which it is closed as lost" in finding.remedy
+    assert "then it is closed as lost" in finding.remedy
     town.watch_clock(lease + MINUTE)
     desk = town.desk()
     desk.do(desk.ledger.settle(desk.do(desk.ledger.overdue())))
@@ -255,7 +255,7 @@ def test_a_stuck_rerun_that_was_asked_to_stop_will_be_closed() -> None:
     town.desk().do(town.desk().ledger.ask(Slot("billing", START + HOUR), "enough"))
     town.pass_time(HOUR)
     (finding,) = found(town, Kind.STUCK)
-    assert "by which it is closed as lost" in finding.remedy
+    assert "then it is closed as lost" in finding.remedy
 
 
 def test_leases_that_lapse_again_and_again_are_told_of_for_an_hour() -> None:
@@ -267,7 +267,7 @@ def test_leases_that_lapse_again_and_again_are_told_of_for_an_hour() -> None:
         town.watch_clock(12 * SECOND)
         town.run(JOB, START + HOUR, outcome, by=by, on_lost="rerun")
     (finding,) = found(town, Kind.LAPSING)
-    assert finding.text == f"3 leases of billing lapsed within the last hour, of {WEB}, web-2:1:a."
+    assert finding.text == f"3 leases of billing expired within the last hour; they were held by {WEB}, web-2:1:a."
     town.pass_time(finding.since + HOUR - town.now - MICROSECOND)
     assert len(found(town, Kind.LAPSING)) == 1
     town.pass_time(MICROSECOND)

@@ -61,8 +61,8 @@ def test_a_slot_that_nobody_runs_is_missed_after_a_minute_until_it_runs(town: To
     assert (finding.severity, finding.since) == ("critical", START + 11 * MINUTE)
     assert finding.text == "billing: 1 slot fell due and did not run, at 2026-03-29T12:10:00Z."
     assert finding.remedy == (
-        "`cronce why billing@2026-03-29T12:10:00Z` says why; `cronce backfill billing --from 2026-03-29T12:10:00Z"
-        " --to 2026-03-29T12:10:01Z` runs what did not run."
+        "`cronce why billing@2026-03-29T12:10:00Z` shows why; `cronce backfill billing --from 2026-03-29T12:10:00Z"
+        " --to 2026-03-29T12:10:01Z` runs the slots that did not run."
     )
     town.run(JOB, at(10).at)
     assert town.kinds() == ["late/billing"]
@@ -209,10 +209,8 @@ def test_more_than_are_run_at_once_should_have_run(town: Town) -> None:
     town.pass_time(45 * MINUTE)
     passed_over(town, 4000, "capped", 40)
     finding = town.the(Kind.MISSED)
-    assert (finding.severity, finding.text) == (
-        "critical",
-        "billing: 4,000 slots up to 2026-03-29T12:40:00Z were passed over: more fell due than are run at once.",
-    )
+    text = "billing: 4,000 slots up to 2026-03-29T12:40:00Z were passed over: more fell due than cronce runs at once."
+    assert (finding.severity, finding.text) == ("critical", text)
 
 
 def test_a_slot_that_was_too_late_is_made_up_for_by_its_backfill_once_that_succeeded(town: Town) -> None:
@@ -299,8 +297,8 @@ def test_no_backfill_is_advised_where_the_store_would_refuse_it() -> None:
     town.name(JOB)
     assert to(town, 11, MICROSECOND) == ["missed/billing"]
     assert town.the(Kind.MISSED).remedy == (
-        "`cronce why billing@2026-03-29T12:10:00Z` says why; this store keeps no history, so no backfill runs it: if it"
-        " is still wanted, start its command by hand. If what calls it was switched off on purpose (a CronJob that was"
+        "`cronce why billing@2026-03-29T12:10:00Z` shows why; this store keeps no history, so no backfill is possible:"
+        " if you need it, start its command by hand. If what calls it was switched off on purpose (a CronJob that was"
         " suspended or deleted), `cronce pause billing` ends this alert."
     )
 
@@ -311,9 +309,9 @@ def test_a_job_that_is_called_from_outside_may_have_been_switched_off_on_purpose
     town.name(JOB)
     assert to(town, 11, MICROSECOND) == ["missed/billing"]
     assert town.the(Kind.MISSED).remedy == (
-        "`cronce why billing@2026-03-29T12:10:00Z` says why; `cronce backfill billing --from 2026-03-29T12:10:00Z --to"
-        " 2026-03-29T12:10:01Z` runs what did not run. If what calls it was switched off on purpose (a CronJob that was"
-        " suspended or deleted), `cronce pause billing` ends this alert."
+        "`cronce why billing@2026-03-29T12:10:00Z` shows why; `cronce backfill billing --from 2026-03-29T12:10:00Z --to"
+        " 2026-03-29T12:10:01Z` runs the slots that did not run. If what calls it was switched off on purpose"
+        " (a CronJob that was suspended or deleted), `cronce pause billing` ends this alert."
     )
     town.desk().do(town.hand.pause(JOB.name))
     assert town.kinds() == []
@@ -450,16 +448,16 @@ def test_a_job_whose_last_run_failed_has_failed_until_one_succeeds(town: Town) -
 @pytest.mark.parametrize(
     ("reason", "output", "last"),
     [
-        ("exit code 3", "one\ntwo\n\npsql: no route\n  to host\n", " It last said: two / psql: no route / to host"),
+        ("exit code 3", "one\ntwo\n\npsql: no route\n  to host\n", " Its last output: two / psql: no route / to host"),
         (
             "ValueError: 7",
             (
                 'Traceback (most recent call last):\n  File "shop.py", line 3, in charge\n    int("x")\n    ~~~^^^^^\n'
                 "ValueError: 7\n"
             ),
-            ' It last said: File "shop.py", line 3, in charge / int("x")',
+            ' Its last output: File "shop.py", line 3, in charge / int("x")',
         ),
-        ("exit code 3", "\x1b[2J\n", " It last said: \\x1b[2J"),
+        ("exit code 3", "\x1b[2J\n", " Its last output: \\x1b[2J"),
     ],
     ids=["command", "traceback", "odd"],
 )

@@ -42,12 +42,12 @@ def test_a_job_that_no_live_scheduler_carries_is_silent_until_one_does(town: Tow
     town.pass_time(timedelta(microseconds=1))
     finding = town.the(Kind.SILENT)
     assert (finding.subject, finding.severity) == ("billing", "critical")
-    assert finding.text == "billing is scheduled, and no live scheduler carries it: web-2:1:a does not."
+    assert finding.text == "billing is scheduled, and no live scheduler has this job: web-2:1:a does not."
     town.beat("web-3:1:a", every("1h"))
     assert town.kinds() == []
 
 
-REMOVED = "Was it removed or renamed? `cronce pause billing` ends this; if not, start a process that carries it."
+REMOVED = "Was it removed or renamed? Then `cronce pause billing` ends this alert; if not, start a process that has it."
 
 
 @pytest.mark.parametrize("name", ["web-1:2:a", "web-2:1:a"])
@@ -97,7 +97,7 @@ def test_where_nobody_is_alive_that_is_one_finding(town: Town) -> None:
     assert town.kinds() == []
     town.pass_time(timedelta(microseconds=1))
     assert town.kinds() == [f"gone/{WEB}", "silent/"]
-    text = "no scheduler is alive that runs 5 scheduled jobs: job-0, job-1, job-2 and 2 more."
+    text = "no live scheduler runs 5 scheduled jobs: job-0, job-1, job-2 and 2 more."
     assert town.the(Kind.SILENT).text == text
 
 
@@ -163,7 +163,7 @@ def test_a_scheduler_that_died_is_gone_until_another_takes_its_place(town: Town)
     town.pass_time(timedelta(microseconds=1))
     finding = town.the(Kind.GONE)
     assert (finding.subject, finding.severity, finding.since) == (WEB, "warning", START + 30 * SECOND)
-    assert "with 2 runs under way" in finding.text
+    assert "with 2 runs in progress" in finding.text
     town.beat("web-1:9:b", every("1h"))
     assert town.kinds() == []
 
@@ -292,7 +292,7 @@ def test_an_old_version_that_lives_on_beside_the_new_is_superseded(town: Town) -
     town.beat("web-2:1:a", since=since)
     finding = town.the(Kind.SUPERSEDED)
     assert (finding.subject, finding.since) == (WEB, since)
-    assert f"{WEB} carries another version of 1 job than the one that fires (billing), for 10m 20s" in finding.text
+    assert f"{WEB} has had another version of 1 job than the one that fires (billing) for 10m 20s" in finding.text
     town.beat(WEB, gone=True)
     town.beat("web-2:1:a", since=since)
     assert Kind.SUPERSEDED not in [one.kind for one in town.look()]
@@ -372,6 +372,6 @@ def test_who_is_gone_is_told_of_with_what_becomes_of_its_runs(town: Town) -> Non
     town.beat("web-2:1:a")
     town.pass_time(2 * SECOND)
     (run,) = town.survey().open
-    fate_told = "its host is gone (not heard of for 31s); the lease ends in 4m 29s; then it is closed as lost"
+    fate_told = "its host is gone (no heartbeat for 31s); the lease ends in 4m 29s; then it is closed as lost"
     assert (run.shown, fate(run)) == ("host gone", fate_told)
     assert town.the(Kind.GONE).text.endswith(f" billing@2026-03-29T13:00:00Z: {fate_told}.")

@@ -439,7 +439,7 @@ def test_a_block_that_sits_down_when_the_term_has_just_ended_is_told(town: Town)
         ({"lease": "999ms"}, "1s or more"),
         ({"lease": "15s", "renew": "8s"}, "at most half of the lease, so that one may fail: not 8s of 15s"),
         ({"renew": "0s"}, "more than nothing"),
-        ({"ttl": 30}, "there is no 'ttl' here; here it is lease"),
+        ({"ttl": 30}, "there is no option 'ttl'; here it is lease"),
         ({"on_electd": print}, "did you mean on_elected"),
     ],
 )
@@ -841,4 +841,4 @@ def test_leaders_are_shown_with_their_terms_and_who_led_before(
     assert main(["leaders", "--store", url]) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["indexer", "vacant"]
     assert main(["leaders", "other", "--store", url]) == 1
-    assert "nobody ever led a group 'other'" in capsys.readouterr().err
+    assert "there was never a group 'other'" in capsys.readouterr().err

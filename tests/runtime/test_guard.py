@@ -195,7 +195,7 @@ def test_irregular_triggers_of_a_day_run_it_once(cron: Cronce) -> None:
         ({"schedule": "@daily", "max_instances": 3}, BadPolicy, "turns=2"),
         ({"schedule": "@daily", "misfire_grace_time": 3}, BadPolicy, "start_within='5m'"),
         ({"schedule": "@daily", "lockAtMostFor": "3m"}, BadPolicy, "at_most='10m'"),
-        ({"schedule": "@daily", "colour": "blue"}, BadPolicy, "known are every, at, tz"),
+        ({"schedule": "@daily", "colour": "blue"}, BadPolicy, "known: every, at, tz"),
         ({"schedule": "@daily", "onlost": "rerun"}, BadPolicy, "did you mean on_lost?"),
     ],
 )  # fmt: skip

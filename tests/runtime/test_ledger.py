@@ -644,8 +644,8 @@ def test_a_purge_never_closes_the_future(desk: Desk, clock: HandClock) -> None:
     ("wrong", "says"),
     [
         ({"turns": 0}, "turns is 1 or more"),
-        ({"on_lost": "rerunn"}, "on_lost is one of 'skip', 'rerun', and this is 'rerunn'"),
-        ({"overlap": "alow"}, "overlap is one of 'skip', 'wait', 'replace', 'allow', and this is 'alow'"),
+        ({"on_lost": "rerunn"}, "on_lost must be one of 'skip', 'rerun', not 'rerunn'"),
+        ({"overlap": "alow"}, "overlap must be one of 'skip', 'wait', 'replace', 'allow', not 'alow'"),
         ({"attempts": 0}, "attempts is 1 or more"),
         ({"lease": timedelta(0)}, "a lease is more than nothing and at most 5m"),
         ({"lease": timedelta(minutes=6)}, "a lease is more than nothing and at most 5m"),

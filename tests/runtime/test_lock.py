@@ -181,7 +181,7 @@ def test_a_task_cancelled_while_it_acquires_leaves_no_lock_behind(cron: Cronce) 
 def test_at_least_keeps_the_lock_after_release(cron: Cronce) -> None:
     with cron.lock("reindex", at_least="1m"):
         pass
-    with pytest.raises(LockHeld, match=r"the lock reindex rests until [-0-9]+ [:0-9]+ UTC") as rests:
+    with pytest.raises(LockHeld, match=r"the lock reindex cannot be taken until [-0-9]+ [:0-9]+ UTC") as rests:
         cron.lock("reindex").__enter__()
     assert (rests.value.by, rests.value.name) == ("", "reindex")
 
@@ -220,7 +220,7 @@ def test_the_block_is_stopped_a_fifth_before_its_limit_as_the_page_says(
         ({"at_most": "999ms"}, "at_most is 1s or more"),
         ({"at_most": "1s", "at_least": "1m"}, "at_least .1m. is more than at_most .1s."),
         ({"at_most": "soon"}, "'soon' is not a duration"),
-        ({"ttl": 30}, "there is no 'ttl' here; here it is lease"),
+        ({"ttl": 30}, "there is no option 'ttl'; here it is lease"),
         ({"blocking_timeout": 3}, "wait='5s'"),
     ],
 )

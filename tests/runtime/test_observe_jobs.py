@@ -301,7 +301,7 @@ def test_a_scheduler_of_ours_refuses_what_another_one_calls(cron: Cronce) -> Non
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"mode": "watch"}, "mode is one of 'guard', 'observe', and this is 'watch'"),
+        ({"mode": "watch"}, "mode must be one of 'guard', 'observe', not 'watch'"),
         ({"mode": "observe", "isolate": True}, "leave out isolate"),
         ({"mode": "observe", "transaction": "sqlite:///x.db"}, "leave out transaction"),
     ],

@@ -230,9 +230,9 @@ def test_a_zone_where_it_would_do_nothing_is_refused() -> None:
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ({"gap": "jump"}, "gap is one of 'run', 'skip', and this is 'jump'"),
-        ({"fold": "twice"}, "fold is one of 'first', 'second', 'both', and this is 'twice'"),
-        ({"fold": 1}, "fold is one of 'first', 'second', 'both', and this is 1"),
+        ({"gap": "jump"}, "gap must be one of 'run', 'skip', not 'jump'"),
+        ({"fold": "twice"}, "fold must be one of 'first', 'second', 'both', not 'twice'"),
+        ({"fold": 1}, "fold must be one of 'first', 'second', 'both', not 1"),
     ],
 )
 def test_a_policy_that_does_not_exist_is_refused(policy: dict[str, Gap], message: str) -> None:

@@ -109,7 +109,7 @@ def test_a_policy_that_does_not_exist_is_refused_even_when_nothing_is_due() -> N
     with pytest.raises(BadPolicy) as error:
         due(HOURLY, hour(9), hour(9), "coalesce")  # type: ignore[arg-type]
     assert str(error.value) == (
-        "missed is one of 'skip', 'latest', 'all', and this is 'coalesce';"
+        "missed must be one of 'skip', 'latest', 'all', not 'coalesce';"
         " here it is missed='latest' (or 'all', or 'skip')"
     )
 

@@ -164,7 +164,7 @@ def test_a_seed_always_counts_the_same() -> None:
 @pytest.mark.slow
 def test_the_command_prints_a_line_for_each_way(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--seeds", "1", "--no-mutants", "--workers", "1"]) == 0
-    _, _, lines = capsys.readouterr().out.partition("what became of effects, by how they were guarded:\n")
+    _, _, lines = capsys.readouterr().out.partition("what happened to effects, by how they were guarded:\n")
     head, *rows = lines.splitlines()[: 1 + len(Way)]
     assert head.split("  ")[-1].strip() == "in doubt"
     assert [row.rpartition("  ")[2] for row in rows] == list(Way)

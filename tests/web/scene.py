@@ -75,7 +75,7 @@ JOBS: Final[Mapping[str, Declaration]] = {
     )
 }
 ABANDONED: Final = "ledger-export"
-"""No live scheduler carries it."""
+"""No live scheduler has this job."""
 
 
 class Scene:

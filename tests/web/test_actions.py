@@ -21,7 +21,7 @@ def test_a_get_shows_what_would_happen_and_how_it_stands_and_does_nothing(town: 
     before = town.store.load([]).epoch.tally
     scene = town.scene
     pages = {
-        way("jobs", "billing", "pause"): "None of its slots is granted until it is resumed",
+        way("jobs", "billing", "pause"): "Its slots do not run until it is resumed",
         way("jobs", "cleanup", "resume"): "the disk is full",
         way("jobs", "billing", "trigger"): "beside the schedule",
         way("runs", scene.failed.key, "rerun"): "SMTPAuthenticationError",

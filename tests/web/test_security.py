@@ -104,7 +104,7 @@ def test_the_second_token_shows_and_does_nothing() -> None:
     assert visitor.get("/jobs").status_code == 303
     assert visitor.log_in(token=LOOK).status_code == 303
     shown = visitor.get("/jobs/billing")
-    assert (shown.status_code, "you may look" in shown.text) == (200, True)
+    assert (shown.status_code, "you may read" in shown.text) == (200, True)
     assert "Log in to do it" in visitor.get(PAUSE).text
     refused = visitor.post(PAUSE, {"csrf": visitor.csrf("/login")})
     assert refused.status_code == 403

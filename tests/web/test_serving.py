@@ -113,7 +113,7 @@ def test_without_its_packages_it_says_which_extra_is_missing(
     ("words", "said"),
     [
         (["--listen", "here"], "--listen is a port, or HOST:PORT"),
-        (["--store", "memory:"], "ends with its process"),
+        (["--store", "memory:"], "exists only in this process"),
         (["--store", "nix://x:secret@y"], "no store is called 'nix'"),
         (["--report", "/nonexistent"], "is not what `cronce audit --json` prints"),
     ],
@@ -131,7 +131,7 @@ def test_a_store_that_is_not_there_yet_is_shown_as_empty_and_not_made(town: Town
     port = listener.getsockname()[1]
     listener.close()
     page = town.start(sys.executable, "-m", "cronce", "ui", "--listen", str(port))
-    line_of(page, r"cronce ui: http://127\.0\.0\.1:\d+ shows sqlite:///.*; only shows\n")
+    line_of(page, r"cronce ui: http://127\.0\.0\.1:\d+ shows sqlite:///.*; read-only\n")
     line_of(
         page, r"cronce ui: there is no file .*cronce.db yet; the page says how to begin, and shows what runs then\n"
     )
@@ -140,7 +140,7 @@ def test_a_store_that_is_not_there_yet_is_shown_as_empty_and_not_made(town: Town
     assert not (town.folder / "cronce.db").exists()
     with Cronce(town.url) as cron:
         cron.job("@daily", name="report")(lambda: None)()
-    line_of(page, r"cronce ui: http://127\.0\.0\.1:\d+ shows sqlite:///.*; only shows\n")
+    line_of(page, r"cronce ui: http://127\.0\.0\.1:\d+ shows sqlite:///.*; read-only\n")
     assert "report" in ask(port, "/jobs")[1]
     page.send_signal(signal.SIGTERM)
     assert ended(page) == (0, "")

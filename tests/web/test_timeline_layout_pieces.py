@@ -33,7 +33,7 @@ def test_a_run_is_a_bar_from_its_start_to_its_end_and_knows_how_late_it_was() ->
 def test_what_runs_is_drawn_up_to_now_and_its_lease_beyond() -> None:
     piece = only(facts(runs("sync", 60, A, started=60, until=-20)))
     assert (piece.look, piece.end, piece.until) == ("running", NOW, ago(-20))
-    assert piece.told.endswith("its lease is until 2026-03-29T12:00:20Z")
+    assert piece.told.endswith("its lease ends at 2026-03-29T12:00:20Z")
 
 
 def test_what_lapsed_ends_where_its_lease_did_though_nobody_acted_on_it() -> None:

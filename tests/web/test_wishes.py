@@ -43,10 +43,10 @@ def test_a_rerun_that_is_sent_again_is_the_same_run_also_when_it_is_over(town: B
     path = way("runs", slot, "rerun")
     form = form_at(ada, path, fresh="yes")
     first, told = sent(ada, path, form)
-    assert told == "It is asked for."
+    assert told == "The run is requested."
     skip_open(town, f"{slot}#rerun-1")
     for _ in range(2):
-        assert sent(ada, path, form) == (first, "It was asked for before: nothing changed.")
+        assert sent(ada, path, form) == (first, "The run was already requested: nothing changed.")
     assert first == f"/runs/{quote(slot, safe='@:')}%23rerun-1"
     assert sent(ada, path, form_at(ada, path))[0].endswith("rerun-2")
 
@@ -96,7 +96,7 @@ def test_an_order_that_was_undone_is_not_given_again_by_the_same_form(
     form = form_at(ada, path)
     sent(ada, path, form)
     done(api, *undo)
-    assert sent(ada, path, form)[1] == "This form was sent before: nothing changed."
+    assert sent(ada, path, form)[1] == "This form was already sent: nothing changed."
     assert not still(api)
 
 
@@ -106,15 +106,15 @@ def test_a_verdict_and_a_cancelling_count_once(town: Busy, ada: Browser) -> None
     retry, stop = form_at(ada, resolve, verdict="retry", force="yes"), form_at(ada, cancel)
     assert sent(ada, resolve, retry)[1] == "It is due again."
     assert sent(ada, cancel, stop)[1] == "It is closed as skipped."
-    assert sent(ada, resolve, retry)[1] == "This form was sent before: nothing changed."
-    assert sent(ada, cancel, stop)[1] == "This form was sent before: nothing changed."
+    assert sent(ada, resolve, retry)[1] == "This form was already sent: nothing changed."
+    assert sent(ada, cancel, stop)[1] == "This form was already sent: nothing changed."
     assert api.ask(f"/runs/{slot}")["run"]["outcome"] == "skipped"
 
 
 def test_an_act_that_changes_nothing_says_so(town: Busy, ada: Browser) -> None:
     scene = town.scene
     said = {
-        ("jobs", "billing", "pause"): ("It is paused.", "It was paused before, by ada (page) at"),
+        ("jobs", "billing", "pause"): ("It is paused.", "It was already paused by ada (page) at"),
         ("jobs", "billing", "resume"): ("It is resumed.", "It was not paused: nothing changed."),
         ("runs", scene.running.key, "cancel"): ("It is asked to stop.", "It was asked to stop before: nothing"),
         ("runs", scene.failed.key, "cancel"): ("It was closed before, as failed: nothing changed.",) * 2,
@@ -127,7 +127,7 @@ def test_an_act_that_changes_nothing_says_so(town: Busy, ada: Browser) -> None:
         path = way(of, subject, "resolve")
         tellings = [sent(ada, path, form_at(ada, path, verdict="done"))[1] for _ in range(2)]
         assert tellings[0].startswith("It counts as done.")
-        assert tellings[1].startswith("It counted as done before: nothing changed. (already resolved by ada (page)")
+        assert tellings[1].startswith("It already counted as done: nothing changed. (already resolved by ada (page)")
 
 
 def test_nobody_else_can_have_the_page_say_something(town: Busy, ada: Browser) -> None:

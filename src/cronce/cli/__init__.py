@@ -37,7 +37,7 @@ GROUPS: Final = {
     "run": {
         "run": "run the jobs of an application, in as many processes as you like",
         "exec": "run a command once per slot: the wrapper for crontab lines",
-        "beat": "record a sign of life of another scheduler, so that `watch` notices when it stops",
+        "beat": "record a heartbeat of another scheduler, so that `watch` notices when it stops",
     },
     "look": {
         "status": "one screen: the store, who is alive, what runs, what is next, what is wrong",
@@ -51,17 +51,17 @@ GROUPS: Final = {
     },
     "act": {
         "pause": "pause a job, or all jobs, until resumed; or stop a scheduler from taking new work",
-        "resume": "let a job, all jobs or a scheduler go on",
+        "resume": "resume a job, all jobs or a scheduler",
         "trigger": "run a job now, with a payload if you like",
         "rerun": "run a closed slot again, or backfill the slots of a time range",
-        "cancel": "stop a run, or drop what waits to be run",
+        "cancel": "stop a run, or drop one that has not started",
         "resolve": "list what is in doubt; mark a slot or an effect as done, or retry it",
     },
     "check": {
         "doctor": "check the store and this machine, and prove that a slot is claimed once",
-        "store": "initialise a store, accept a restored copy, print its SQL, set its clock right, purge old runs",
+        "store": "initialise a store, accept a restored copy, print its SQL, confirm its clock, purge old runs",
         "audit": "find where a scheduled job can run twice, be lost or overlap: in code, logs and tables",
-        "torture": "kill, stop and cut off processes on your own store, and count broken promises",
+        "torture": "kill, pause and disconnect processes on your own store, and count broken promises",
     },
     "deploy": {
         "deploy": "choose a store; write crontabs, systemd units, Kubernetes manifests, shell completion",
@@ -73,7 +73,7 @@ UNDER: Final = {
         "holders": "the schedulers that are alive",
         "locks": "who holds which lock, and who held it before",
         "leaders": "who leads which group, in which term, and who led it before",
-        "observed": "duplicate runs of what is only observed, and what they cost",
+        "observed": "duplicate runs of jobs that are only observed, and what they cost",
         "effects": "the effects that are in doubt, and those in progress",
     },
     "jobs": {
@@ -88,13 +88,13 @@ UNDER: Final = {
         "dupes": "find duplicate rows in a table",
     },
     "torture": {
-        "simulate": "play the protocol under crashes, pauses, lost replies and bad clocks, and count broken promises",
+        "simulate": "run the protocol under crashes, pauses, lost replies and bad clocks, and count broken promises",
     },
     "deploy": {
         "choose": "which store, which trigger and which guard suit you, and why",
         "crontab": "install, list, dedupe and guard the lines of a crontab",
         "systemd": "print a service and a timer that are safe on many hosts",
-        "k8s": "print Kubernetes manifests: a CronJob, a Deployment of schedulers, least RBAC",
+        "k8s": "print Kubernetes manifests: a CronJob, a Deployment of schedulers, minimal RBAC",
         "completion": "print the script that lets bash, zsh or fish complete these commands",
     },
 }
@@ -107,7 +107,7 @@ CODES: Final = ((BadInput, 2), (StoreUnavailable, 75), (StoreUnusable, 78))
 LISTED: Final = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 VERBS: Final = {
     **{verb: text for verbs in UNDER.values() for verb, text in verbs.items()},
-    "drain": "stop schedulers from taking new work: `cronce pause --scheduler`, as it was spelled before",
+    "drain": "stop schedulers from taking new work: the old name of `cronce pause --scheduler`",
     **LISTED,
 }
 """All that have a parser, whether they are listed or not."""
@@ -235,7 +235,7 @@ def on_signals(numbers: Iterable[int], handler: Callable[[int, FrameType | None]
 
 def refuse_outside(option: str, number: int, most: int, least: int = 1) -> None:
     if not least <= number <= most:
-        raise BadInput(f"{option} is {least} to {most:,}, and this is {number}")
+        raise BadInput(f"{option} must be from {least} to {most:,}, not {number}")
 
 
 class Parser(argparse.ArgumentParser):
@@ -325,9 +325,9 @@ def _overview(given: Sequence[str]) -> int:
     """`cronce --help`; called with nothing at all, the same text, and the code of a call that makes no sense."""
     parser = Parser(
         prog="cronce",
-        usage="cronce VERB [options]",
+        usage="cronce COMMAND [options]",
         description=f"cron, once: each slot of a schedule runs once across any number of machines.\n\n{_listed()}",
-        epilog="`cronce VERB --help` explains one.",
+        epilog="`cronce COMMAND --help` explains a command.",
         formatter_class=_formatter,
     )
     parser.add_argument("--version", action="version", version=f"cronce {__version__}")
@@ -350,4 +350,4 @@ def _unknown(verb: str) -> str:
 
     close = [_MEANT[verb]] if verb in _MEANT else get_close_matches(verb.lower(), [*LISTED, *VERBS, *ALIASES], n=1)
     remedy = f"did you mean {close[0]!r}? " if close else ""
-    return f"there is no verb {verb[:40]!r}; {remedy}`cronce --help` lists them"
+    return f"there is no command {verb[:40]!r}; {remedy}`cronce --help` lists all commands"

@@ -27,7 +27,7 @@ AUDIT_EPILOG: Final = """
 exit codes:
   0 clean
   1 there are findings at or above --fail-on
-  2 the call or the config makes no sense
+  2 the options or the config are wrong
   3 there is nothing to audit
   4 with --strict, something could not be read
 
@@ -49,20 +49,31 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     add("--live", action="store_true", help="look at this machine instead: its crontabs, timers, processes and clock")
     add("--format", choices=FORMATS, default="people", help="for people, or for programs (default: people)")
     add("--json", action="store_const", dest="format", const="json", help="print one JSON document")
-    add("--output", type=Path, metavar="FILE", help="write it to this file; the report for people is still printed")
-    add("--checklist", action="store_true", help="answer checklists for scheduled jobs instead, point by point")
-    add("--statistics", action="store_true", help="count what is found by rule instead")
+    add(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the report to this file; the report for people is still printed",
+    )
+    add("--checklist", action="store_true", help="check the points of checklists for scheduled jobs instead")
+    add("--statistics", action="store_true", help="print the number of findings of each rule instead")
     add("--fix", action="store_true", help="fix what is certain (CR102, CR103, CR501), and report the rest")
-    add("--all", action="store_true", help="show every info, also several at one place")
+    add("--all", action="store_true", help="show every finding of severity info, even several at one place")
     add("--suppressed", action="store_true", help="also list what is suppressed or in the baseline, and why")
-    add("--no-progress", action="store_true", help="draw no bar; there is one on a terminal only")
+    add("--no-progress", action="store_true", help="draw no progress bar (there is one only on a terminal)")
     what = parser.add_argument_group("what is looked for").add_argument
-    what("--select", action="append", default=[], metavar="RULE", help="only these: CR101,CR2; repeatable")
-    what("--ignore", action="append", default=[], metavar="RULE", help="all but these; repeatable")
-    what("--exclude", action="append", default=[], metavar="GLOB", help="as in .gitignore; repeatable")
-    what("--tests", action="store_true", help="read tests, too")
-    what("--zone", metavar="NAME", help="the time zone of the machines, where no file says it")
-    fails = parser.add_argument_group("what is a failure").add_argument
+    what("--select", action="append", default=[], metavar="RULE", help="only these rules: CR101,CR2; repeatable")
+    what("--ignore", action="append", default=[], metavar="RULE", help="all rules but these; repeatable")
+    what(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="leave out these files, written as in .gitignore; repeatable",
+    )
+    what("--tests", action="store_true", help="also read tests")
+    what("--zone", metavar="NAME", help="the time zone of the machines, if no file names it")
+    fails = parser.add_argument_group("what counts as a failure").add_argument
     fails(
         "--fail-on",
         choices=("error", "warning", "info", "never"),
@@ -71,7 +82,9 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     fails("--min-confidence", choices=("low", "medium", "high"), help="leave out findings that are less certain")
     fails("--strict", action="store_true", help="exit with 4 where something could not be read")
     fails("--baseline", type=Path, metavar="FILE", help="findings listed in this file do not fail the audit")
-    fails("--write-baseline", type=Path, metavar="FILE", help="write the findings of now to this file, and exit with 0")
+    fails(
+        "--write-baseline", type=Path, metavar="FILE", help="write the current findings to this file, and exit with 0"
+    )
 
 
 def run_audit(options: argparse.Namespace) -> int:

@@ -140,7 +140,7 @@ def verdict(outcome: Outcome, on: Screen, read: str) -> Iterator[str]:
     yield "; ".join([head, *said, read])
     if outcome.gone:
         are = "is" if len(outcome.gone) == 1 else "are"
-        yield f"{len(outcome.gone):,} of the baseline {are} gone: write it again with --write-baseline"
+        yield f"{len(outcome.gone):,} of the baseline {are} no longer found: write a new baseline with --write-baseline"
     if outcome.findings:
         worst = max(outcome.findings, key=lambda one: (one.severity, one.confidence))
         yield paint(Toned(f"`cronce audit explain {worst.rule}` has the details", "dim"), on)
@@ -227,4 +227,4 @@ def _why(answer: Answer, on: Screen) -> Iterator[str]:
     if len(answer.evidence) > EVIDENCE_SHOWN:
         yield from told(f"and {len(answer.evidence) - EVIDENCE_SHOWN} more", on, "dim")
     if answer.shows:
-        yield from told(f"What would show it: {answer.shows}", on)
+        yield from told(f"What would answer it: {answer.shows}", on)

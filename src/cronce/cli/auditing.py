@@ -40,11 +40,12 @@ from cronce_audit.page import page
 
 ACTIONS: Final = ("rules", "explain")
 NO_FILE: Final = (
-    "there is no file of a known kind; vendored folders, tests and what .gitignore leaves out are read only"
-    " if they are named"
+    "no file of a known kind was found; vendored folders, tests and files that .gitignore leaves out are read only"
+    " if you name them"
 )
 NO_KIND: Final = (
-    "its name does not say what kind of file it is; a crontab is called crontab, *.crontab or *.cron, or is in cron.d"
+    "cronce does not know this kind of file by its name; a crontab must be called crontab, *.crontab or *.cron, or be"
+    " in cron.d"
 )
 NOTHING: Final = 3
 UNREAD: Final = 4
@@ -104,13 +105,15 @@ def _refuse(paths: Sequence[Path], options: argparse.Namespace) -> None:
     if options.live and paths:
         raise BadInput("--live checks this machine; leave out the path")
     if options.fix and options.live:
-        raise BadInput("--fix changes files of a repository; --live is about a machine")
+        raise BadInput("--fix changes files of a repository, and --live checks this machine: use one of them")
     if options.checklist and options.live:
-        raise BadInput("--checklist is about a repository, with its pipeline and manifests; --live is about a machine")
+        raise BadInput("--checklist checks a repository, and --live checks this machine: use one of them")
     if options.checklist and options.write_baseline:
-        raise BadInput("--checklist answers points, and a baseline knows findings only: write it without --checklist")
+        raise BadInput(
+            "a baseline holds findings, and --checklist prints points: write the baseline without --checklist"
+        )
     if options.checklist and options.format not in ("people", "json"):
-        raise BadInput(f"--checklist is for people, or --json: {options.format} knows findings only")
+        raise BadInput(f"--checklist prints text, or JSON with --json: {options.format} can hold findings only")
     if paths and _is_gone(paths[0]):
         for meant in get_close_matches(str(paths[0]), ACTIONS, n=1):
             raise BadInput(f"there is no file or folder {paths[0]}; did you mean `cronce audit {meant}`?")
@@ -199,7 +202,7 @@ def _masked(report: Report) -> Report:
 def _write_baseline(path: Path, outcome: Outcome, configured: Path | None) -> int:
     written = baselines.write(path, outcome.entries())
     how = "" if configured and configured.resolve() == path.resolve() else f", with --baseline {path}"
-    print(f"{path}: {number(written, 'finding')} written; only others fail from now on{how}")
+    print(f"{path}: {number(written, 'finding')} written; from now on only other findings fail the audit{how}")
     return 0
 
 

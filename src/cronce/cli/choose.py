@@ -41,13 +41,20 @@ QUESTIONS: Final = (
     GuideQuestion("provider", "Where do the machines run?", "where the machines run", get_args(Provider)),
     GuideQuestion("machines", "On how many machines can a job start?", "on how many machines a job can start"),
     GuideQuestion("jobs", "How many jobs are there?", "how many jobs there are"),
-    GuideQuestion("every", "How often does the most frequent one fire? (30s, 5m, 1d)", "how often one fires, at most"),
+    GuideQuestion(
+        "every", "How often does the most frequent one fire? (30s, 5m, 1d)", "how often the most frequent job fires"
+    ),
     GuideQuestion("runs_for", "How long does the longest run take?", "how long the longest run takes"),
     GuideQuestion(
-        "failure_costs", "What does a run too many or too few cost?", "what a wrong number costs", get_args(Cost)
+        "failure_costs",
+        "What does one run too many or too few cost?",
+        "what one run too many or too few costs",
+        get_args(Cost),
     ),
     GuideQuestion("idempotent", "May a run be repeated without harm?", "whether runs may be repeated", _YES_NO),
-    GuideQuestion("add_server", "Is one more server to operate acceptable?", "whether one more is acceptable", _YES_NO),
+    GuideQuestion(
+        "add_server", "Is one more server to operate acceptable?", "whether one more server is acceptable", _YES_NO
+    ),
 )
 
 
@@ -55,7 +62,10 @@ def add_choose_arguments(parser: argparse.ArgumentParser) -> None:
     for one in QUESTIONS:
         metavar = None if one.choices else {"stores": "LIST", "every": "SPAN", "runs_for": "SPAN"}.get(one.name, "N")
         parser.add_argument(
-            one.flag, choices=one.choices or None, metavar=metavar, help=f"{one.help} (else asked, or {_assumed(one)})"
+            one.flag,
+            choices=one.choices or None,
+            metavar=metavar,
+            help=f"{one.help} (if left out: asked, or {_assumed(one)})",
         )
     parser.add_argument("--json", action="store_true", help="print one JSON document, and ask nothing")
 
@@ -105,13 +115,13 @@ def _servers(text: str) -> frozenset[str]:
     known = {"postgresql": "postgres", "mariadb": "mysql", "valkey": "redis"}
     meant = {known.get(word, word) for word in named}
     if odd := sorted(meant - set(get_args(Server))):
-        raise BadInput(f"no store here is called {odd[0]!r}; known: {', '.join(get_args(Server))}, none")
+        raise BadInput(f"there is no store {odd[0]!r}; known: {', '.join(get_args(Server))}, none")
     return frozenset(meant)
 
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= 10_000_000:
-        raise BadInput(f"{text[:40]!r} is no number from 1 to 10,000,000")
+        raise BadInput(f"{text[:40]!r} is not a number from 1 to 10,000,000")
     return int(text)
 
 

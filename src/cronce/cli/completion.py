@@ -12,7 +12,7 @@ from cronce.cli import LISTED, UNDER, parser_of, verb_of
 from cronce.errors import CronceError
 
 COMPLETION_EPILOG = """
-to have it in every shell:
+to have completion in every new shell:
   bash   cronce deploy completion bash > ~/.local/share/bash-completion/completions/cronce
   zsh    cronce deploy completion zsh > ~/.zfunc/_cronce      (a directory of your $fpath)
   fish   cronce deploy completion fish > ~/.config/fish/completions/cronce.fish
@@ -56,7 +56,7 @@ COMPLETION_TIMEOUT: Final = 2
 
 
 def add_completion_arguments(parser: argparse.ArgumentParser) -> None:
-    words = "which shell; `words -- WORD …` is what the scripts ask"
+    words = "which shell (`words -- WORD …` is for the scripts)"
     parser.add_argument("shell", choices=(*SCRIPTS, "words"), help=words)
 
 

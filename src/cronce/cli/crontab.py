@@ -26,10 +26,10 @@ from cronce.telling.words import iso, safe
 
 ACTIONS: Final = {
     "install": "write lines into a marked block of the crontab; doing it again changes nothing",
-    "remove": "take that block away",
-    "list": "what the crontab fires: schedule, zone, next time, guarded or not",
-    "dedupe": "remove lines that fire the same command by the same schedule as another",
-    "wrap": "put the lines under `cronce exec`, so that each slot runs once across machines",
+    "remove": "remove that block",
+    "list": "list what the crontab starts: schedule, zone, next time, guarded or not",
+    "dedupe": "remove lines that start the same command on the same schedule as another line",
+    "wrap": "wrap the lines in `cronce exec`, so that each slot runs once across machines",
 }
 CRONTAB_EPILOG = """
 examples:
@@ -48,9 +48,11 @@ def add_crontab_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_options(one: argparse.ArgumentParser, action: str) -> None:
     if action == "install":
         one.add_argument("source", metavar="FILE|LINE", help="a file with crontab lines (- is stdin), or one such line")
-        one.add_argument("--wrap", action="store_true", help="put its lines under `cronce exec`")
+        one.add_argument("--wrap", action="store_true", help="wrap its lines in `cronce exec`")
     if action in ("install", "remove"):
-        one.add_argument("--name", default="default", metavar="BLOCK", help="which block: one for each application")
+        one.add_argument(
+            "--name", default="default", metavar="BLOCK", help="the name of the block: one for each application"
+        )
     if action in ("install", "wrap", "list"):
         one.add_argument("--tz", metavar="ZONE", help="the time zone cron uses (default: the machine's, or CRON_TZ)")
     place = one.add_mutually_exclusive_group()
@@ -132,7 +134,7 @@ def _install(options: argparse.Namespace, place: host_settings.Crontab) -> None:
         body, done, left = text.wrap(body, _host(options), system=system, settings=above, beside=beside)
         _tell(done, left)
     elif any(not entry.guard and entry.schedule != "@reboot" for entry in text.entries(body, system=system)):
-        print("not all of it is guarded; --wrap puts it under `cronce exec`")
+        print("some lines are not guarded; --wrap wraps them in `cronce exec`")
     lines = text.entries(body, system=system, settings=above)
     _apply(options, place, lambda before: text.install(before, name, body), _places(lines, options))
 
@@ -140,7 +142,7 @@ def _install(options: argparse.Namespace, place: host_settings.Crontab) -> None:
 def _remove(options: argparse.Namespace, place: host_settings.Crontab) -> None:
     name, known = check_name(options.name), text.blocks(place.read())
     if name not in known:
-        print(f"there is no block {name}; there is {', '.join(known) or 'none'}")
+        print(f"there is no block {name}; known: {', '.join(known) or 'none'}")
     _apply(options, place, lambda before: text.remove(before, name))
 
 
@@ -155,8 +157,8 @@ def _refuse_strangers(body: str, place: host_settings.Crontab) -> None:
     for entry in text.entries(body, system=True):
         if host_settings.home_of(entry.user) is None:
             raise BadInput(
-                f"line {entry.number}: {mask_all(entry.user)[:60]!r} is no user of this machine; in a --file each line"
-                " names one (for a crontab without users: `cronce deploy crontab install FILE --wrap`)"
+                f"line {entry.number}: {mask_all(entry.user)[:60]!r} is not a user of this machine; in a --file each"
+                " line names a user (for a crontab without users: `cronce deploy crontab install FILE --wrap`)"
             )
 
 
@@ -171,7 +173,7 @@ def _body(source: str) -> str:
     except OSError as error:
         raise BadInput(f"{source} cannot be read ({error.strerror})") from None
     if len(source.split()) == 1:
-        raise BadInput(f"there is no file {source}, and it is no crontab line")
+        raise BadInput(f"{source} is neither a file nor a crontab line")
     return source
 
 
@@ -205,10 +207,10 @@ def _whose(options: argparse.Namespace) -> str:
 def _tell(done: Sequence[text.Wrapped], left: Sequence[text.Left]) -> None:
     for one in left:
         if one.entry.guard != "cronce":
-            print(f"line {one.entry.number} is left: {safe(one.why)}")
+            print(f"line {one.entry.number} stays as it is: {safe(one.why)}")
     for name, lines in text.twins(done):
         numbers = ", ".join(str(entry.number) for entry in lines)
-        print(f"lines {numbers} are one job, {name}, with several schedules: an instant that they share runs once")
+        print(f"lines {numbers} are one job, {name}, with several schedules: a slot that they share runs once")
 
 
 def _places(lines: Sequence[text.Entry], options: argparse.Namespace) -> list[str]:

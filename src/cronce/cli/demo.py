@@ -51,12 +51,12 @@ GAP: Final = 2
 DEMO_DESCRIPTION: Final = """\
 Three processes call one job every second, on one SQLite file. One of them is killed in the middle of a run, one is
 paused there for longer than its lease. Beside them the same three do the same without cronce. At the end the ledger
-files that the bodies wrote are counted.
+files that the job functions wrote are counted.
 
-exit codes: 0 every slot ran once with the guard, and some ran more than once without it; 1 it is not so."""
+exit codes: 0 every slot ran once with the guard, and some ran more than once without it; 1 otherwise."""
 
 NEXT: Final = """\
-Now yours. In every crontab that shares the store:
+To guard a job of yours, write in every crontab that shares the store:
 
   */15 * * * *  cronce exec order-sync --schedule '*/15 * * * *' -- ./sync.sh
 
@@ -78,7 +78,7 @@ last line, or
 def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--seconds", type=int, default=14, metavar="N", help=f"how many slots, at least {FEWEST} (default 14)")
-    add("--save", type=Path, metavar="DIR", help="keep the store and the ledger files there")
+    add("--save", type=Path, metavar="DIR", help="keep the store and the ledger files in this directory")
     add("--json", action="store_true", help="print one JSON document")
 
 
@@ -111,7 +111,7 @@ def _document(verdict: DemoVerdict, side: Side) -> dict[str, int]:
 def _words(guarded: DemoVerdict, unguarded: DemoVerdict, on: Screen) -> list[str]:
     lines = ["", _counted("guarded:", guarded, on), _counted("without:", unguarded, on), ""]
     if not _passed(guarded, unguarded):
-        return [*lines, *filled("This is not as it should be. Run it with --save DIR, and send us the files.", on)]
+        return [*lines, *filled("The result is wrong. Run the demo again with --save DIR, and send us the files.", on)]
     sentence = "Every slot ran once, though one process was killed in the middle of a run and another was paused."
     prevented = f"cronce prevented {unguarded.extra} duplicate runs."
     return [*lines, *filled(f"{sentence} {prevented}", on), "", NEXT]
@@ -255,7 +255,7 @@ def folder(saved: Path | None) -> Iterator[Path]:
     except OSError as error:
         raise BadInput(f"--save {saved}: {error.strerror}") from None
     if used:
-        raise BadInput(f"--save {saved}: there are files in it; name a new directory")
+        raise BadInput(f"--save {saved}: this directory is not empty; name a new one")
     yield saved.resolve()
 
 

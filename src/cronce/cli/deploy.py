@@ -20,7 +20,7 @@ from cronce.stores import mask
 from cronce.telling.words import safe
 
 K8S_DESCRIPTION: Final = """\
-Print manifests to look through, and to pipe into `kubectl apply -f -`. Nothing is asked of a cluster.
+Print manifests, to check and to pipe into `kubectl apply -f -`. This command does not contact a cluster.
 
   cronce deploy k8s cronjob NAME --image IMAGE --schedule SCHEDULE [options] -- COMMAND [argument ...]
   cronce deploy k8s deployment NAME MODULE:OBJECT --image IMAGE [options] [-- options of `cronce run`]
@@ -34,21 +34,25 @@ examples:
 """
 
 ACTIONS: Final = {
-    "cronjob": "a CronJob around a command: each slot runs once, whatever Kubernetes starts twice",
+    "cronjob": "a CronJob around a command: each slot runs once, even if Kubernetes starts it twice",
     "deployment": "schedulers: as many pods as you like, with probes",
     "rbac": "the rights that the kubernetes:// store needs, and nothing else",
 }
 
 
 def add_k8s_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(hint="options of the command, and of `cronce run`, go behind two dashes: … -- --workers 20")
+    parser.set_defaults(hint="options of the command, and of `cronce run`, go after two dashes: … -- --workers 20")
     made = add_actions(parser, ACTIONS)
     _add_cronjob(made["cronjob"])
     _add_deployment(made["deployment"])
     made["rbac"].add_argument(
-        "name", nargs="?", default="cronce", metavar="NAME", help="of all three (default: cronce)"
+        "name",
+        nargs="?",
+        default="cronce",
+        metavar="NAME",
+        help="the name of the account, the role and the binding (default: cronce)",
     )
-    made["rbac"].add_argument("--namespace", default="default", metavar="NAME", help="where (default: default)")
+    made["rbac"].add_argument("--namespace", default="default", metavar="NAME", help="the namespace (default: default)")
 
 
 def _add_cronjob(parser: argparse.ArgumentParser) -> None:
@@ -58,13 +62,13 @@ def _add_cronjob(parser: argparse.ArgumentParser) -> None:
     add_policies(parser)
     restart = "restartPolicy: a new pod for each attempt, or not"
     parser.add_argument("--restart", choices=get_args(Restart), default="Never", help=restart)
-    parser.add_argument("--suspend", action="store_true", help="create it suspended: it fires nothing yet")
+    parser.add_argument("--suspend", action="store_true", help="create it suspended: it starts nothing yet")
 
 
 def _add_deployment(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} NAME MODULE:OBJECT --image IMAGE [options] [-- options of `cronce run`]"
     parser.add_argument("name", metavar="NAME", help="the Deployment's name")
-    parser.add_argument("app", metavar="MODULE:OBJECT", help="where the Cronce is, in the image: app:cron")
+    parser.add_argument("app", metavar="MODULE:OBJECT", help="the Cronce object in the image: app:cron")
     _add_pod(parser)
     parser.add_argument("--replicas", type=int, default=1, metavar="N", help="pods (default: 1)")
 
@@ -72,10 +76,15 @@ def _add_deployment(parser: argparse.ArgumentParser) -> None:
 def _add_pod(parser: argparse.ArgumentParser) -> None:
     add, usual = parser.add_argument, PodSettings("")
     add("--image", required=True, metavar="IMAGE", help="an image that has cronce and your code")
-    add("--namespace", default="", metavar="NAME", help="(default: that of `kubectl apply`)")
-    add("--secret", default=usual.secret, metavar="NAME", help="whose key `url` is the store's (default: cronce)")
+    add("--namespace", default="", metavar="NAME", help="the namespace (default: that of `kubectl apply`)")
+    add(
+        "--secret",
+        default=usual.secret,
+        metavar="NAME",
+        help="a secret whose key `url` is the store's URL (default: cronce)",
+    )
     add("--store", default="", metavar="URL", help="kubernetes://NAMESPACE, instead of a secret")
-    add("--account", default="", metavar="NAME", help="the service account (default: none; of kubernetes://: cronce)")
+    add("--account", default="", metavar="NAME", help="the service account (default: none; with kubernetes://: cronce)")
     add("--cpu", default=usual.cpu, metavar="QUANTITY", help=f"what the pod requests (default: {usual.cpu})")
     add("--memory", default=usual.memory, metavar="QUANTITY", help=f"the pod's limit (default: {usual.memory})")
 
@@ -98,7 +107,7 @@ def _deployment(options: argparse.Namespace) -> Sequence[Manifest]:
     more = list(options.command)
     meant = parser_of("run").parse_args([options.app, *more])
     if meant.health is not None:
-        raise BadInput("leave out --health: the probes ask for it, and it is there")
+        raise BadInput("leave out --health: the manifest sets it already, for the probes")
     words = ["cronce", "run", options.app, *more]
     grace = parse_duration(meant.grace)
     return [deployment(options.name, words, _pod(options), replicas=options.replicas, grace=grace)]
@@ -113,15 +122,15 @@ def _rbac(options: argparse.Namespace) -> Sequence[Manifest]:
 def _pod(options: argparse.Namespace) -> PodSettings:
     if options.store and not options.store.startswith("kubernetes://"):
         raise BadInput(
-            "a URL may have a password in it, which does not belong in a manifest: put it into a secret, and name"
-            " that with --secret"
+            "the URL of a store may contain a password, which does not belong in a manifest: put the URL into a"
+            " secret, and name the secret with --secret"
         )
     leases, pods = options.store.partition("://")[2].partition("?")[0].strip("/"), options.namespace
     if leases and pods and leases != pods:
         say(
             "k8s",
-            f"the pods are in {pods}, and slots in {leases}: `cronce deploy k8s rbac` makes account and rights in one"
-            f" namespace. Use kubernetes://{pods}, or bind {pods}'s account to the role in {leases} yourself",
+            f"the pods are in {pods}, and slots in {leases}: `cronce deploy k8s rbac` creates the account and its role"
+            f" in one namespace. Use kubernetes://{pods}, or bind {pods}'s account to the role in {leases} yourself",
         )
     account = options.account or ("cronce" if options.store else "")
     return PodSettings(
@@ -137,14 +146,14 @@ Print a service and a timer that are safe on many hosts: enable them on every on
   cronce deploy systemd order-sync --schedule '*/15 * * * *' --directory /etc/systemd/system -- /opt/shop/sync.sh
   systemctl daemon-reload && systemctl enable --now cronce-order-sync.timer
 
-The options of `cronce exec` are taken, and stand in the service. Where slots will be kept is said on stderr."""
+It takes the options of `cronce exec` and writes them into the service. It prints on stderr where slots will be kept."""
 
 
 def add_systemd_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the job's name, the same on every machine")
     _add_options(parser)
     parser.usage = f"{parser.prog} NAME --schedule SCHEDULE [options] -- COMMAND [argument ...]"
-    parser.add_argument("--user", default="", metavar="USER", help="who runs it (default: root)")
+    parser.add_argument("--user", default="", metavar="USER", help="the user that runs it (default: root)")
     parser.add_argument("--directory", metavar="DIR", help="write both files there instead of printing them")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -160,7 +169,7 @@ def run_systemd(options: argparse.Namespace) -> None:
     _refuse(options)
     job = declared(options)
     if not isinstance(job.schedule, Cron):
-        raise BadInput(f"{options.schedule!r} is no cron expression, and systemd's calendar knows nothing like it")
+        raise BadInput(f"{options.schedule!r} is not a cron expression, and systemd's calendar cannot express it")
     words = [*program(), "exec", job.name, *said(options, _add_options), "--", *options.command]
     made = units(
         options.name, job.schedule, words, parse_duration(options.grace),
@@ -173,9 +182,9 @@ def run_systemd(options: argparse.Namespace) -> None:
 
 def _refuse(options: argparse.Namespace) -> None:
     if not options.command:
-        raise BadInput("the command is missing; put it behind two dashes: … systemd NAME --schedule … -- COMMAND")
+        raise BadInput("the command is missing; put it after two dashes: … systemd NAME --schedule … -- COMMAND")
     if options.schedule is None:
-        raise BadInput("when? Give --schedule '*/15 * * * *'")
+        raise BadInput("the schedule is missing; give --schedule '*/15 * * * *'")
     if not options.command[0].startswith("/"):
         raise BadInput(
             f"systemd starts its services in /, with a PATH of its own: write the full path of {options.command[0]}"

@@ -26,8 +26,8 @@ from cronce.telling.words import safe
 MAX_EFFECTS: Final = 10_000
 EFFECTS_EPILOG = """
 An effect is what a job does once for a slot (run.once) or for a thing (run.on), or a function that is idempotent for a
-key. It is in doubt when the process that began it died or failed: it may have happened or not. Find out, and record it
-with `cronce resolve`.
+key. It is in doubt when the process that began it died or failed: it may have happened or not. Find out, and record the
+answer with `cronce resolve`.
 
 --adopt turns the recorded steps of a slot into effects on things, each with the key it was sent with. Work that a job
 did before it used run.on is then not done again.
@@ -50,15 +50,16 @@ RESOLVE_EPILOG = """
 resolve records what you found out; it runs nothing. rerun runs a slot once more, and skips what is done.
 
 An effect that is in doubt: resolve it first. done: it happened, and a repeated call gets the result. retry: it did
-not; the next run will do it. Then `cronce rerun SLOT` goes on with each slot that it stopped.
+not; the next run will do it. Then `cronce rerun SLOT` continues each slot that it stopped.
 
 A slot that failed, was lost or is unknown, with no effect in doubt. done: a person checked its work, and it counts
-as succeeded. retry: the slot itself is due again, with all its attempts. To run it beside its record, use rerun.
+as succeeded. retry: the slot itself is due again, with all its attempts. To run it again and keep its
+record, use rerun.
 
 You can change your mind: retry undoes done, and done undoes retry as long as no run has started since.
 
-retry is refused while the process that began the work may be alive: a paused process would go on where it was. The
-message says what to check. When you have checked, use --force.
+retry is refused while the process that began the work may be alive: a paused process would continue its work. The
+message names what to check. After you have checked it, use --force.
 
 examples:
   cronce resolve                                             what is in doubt
@@ -69,15 +70,17 @@ examples:
 
 
 def add_effects_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "of this job or slot, or of what is done to things by this name only; or one effect"
+    what = "only effects of this job or slot, or effects on things with this name; or one effect"
     parser.add_argument("what", nargs="?", metavar="JOB|SLOT|NAME", help=what)
     adopt = "turn the job's steps with such keys into effects on things; * is the id of the thing"
     parser.add_argument("--adopt", metavar="KEY", help=adopt)
     parser.add_argument("--on", metavar="KIND", help="with --adopt: what kind of thing it is, as in run.on(KIND, id)")
     parser.add_argument("--what", dest="done", metavar="NAME", help="with --adopt: what is done, as in .once(NAME, …)")
-    parser.add_argument("--dry-run", action="store_true", help="with --adopt: only say what would be adopted")
+    parser.add_argument("--dry-run", action="store_true", help="with --adopt: only show what would be adopted")
     parser.add_argument("--by", metavar="NAME", help="with --adopt: who acts, for the record (default: user@host)")
-    parser.add_argument("--all", action="store_true", help="also what is done, and what the next run will do")
+    parser.add_argument(
+        "--all", action="store_true", help="also list effects that are done, and those that the next run will do"
+    )
     parser.add_argument("-n", type=int, default=100, metavar="N", help="how many (default 100)")
     add_store(parser)
 
@@ -101,7 +104,7 @@ def _found(what: str | None, limit: int, *, everything: bool) -> Flow[Listed]:
         named = review.effect_named(what)
         one = yield from review.effect(named)
         if one is None:
-            raise CronceError(f"nothing is known of {named.name}; `cronce status effects --all` lists what is")
+            raise CronceError(f"there is no record of {named.name}; `cronce status effects --all` lists all effects")
         return Listed((one,), more=False)
     wheres = yield from review.places(what)
     found = yield from review.effects(wheres, limit, everything=everything)
@@ -113,15 +116,15 @@ def _found(what: str | None, limit: int, *, everything: bool) -> Flow[Listed]:
 def _refuse_unknown(name: str) -> Flow[None]:
     if not (yield from review.any_effect((yield from review.places(name)))) and name not in (yield from job_names()):
         raise CronceError(
-            f"no job is called {name[:60]!r}, and nothing is done by this name of which anything is on record; `cronce"
-            " effects --all` lists what is"
+            f"no job is called {name[:60]!r}, and there is no record of an effect with this name; `cronce effects"
+            " --all` lists all effects"
         )
 
 
 def _page(found: Listed) -> Iterator[str]:
     yield table(["effect", "state", "since", "holder", "why"], [_row(one) for one in found.effects], screen())
     if found.more:
-        yield f"and more; these are {len(found.effects):,}, and -n shows others"
+        yield f"there are more than these {len(found.effects):,}; a higher -n shows them"
     if any(one.state == "in doubt" for one in found.effects):
         yield (
             "\neach of these may have happened or not: find out, then run `cronce resolve EFFECT done` or `cronce"
@@ -142,7 +145,7 @@ def add_resolve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", nargs="?", metavar="SLOT|EFFECT", help=what)
     parser.add_argument("verdict", nargs="?", choices=("done", "retry"), help="it is done, or must be tried again")
     parser.add_argument("--result", metavar="JSON", help="the result of an effect that is done (default null)")
-    force = "retry though its holder may be alive, or an effect of the slot is in doubt: you have looked"
+    force = "retry although its holder may be alive, or an effect of the slot is in doubt; check first"
     parser.add_argument("--force", action="store_true", help=force)
     add_act(parser)
 
@@ -190,9 +193,9 @@ def _resolve_slot(options: argparse.Namespace) -> None:
         reruns = actor.desk.do(actor.hand.open_reruns(slot))
     if survey.doubtful:
         lines = [f"  {line}" for line in tell_doubts(survey)]
-        say("resolve", "\n".join(["some of its effects are in doubt, and stay so:", *lines]))
+        say("resolve", "\n".join(["some of its effects are still in doubt:", *lines]))
     for rerun in reruns:
-        say("resolve", f"{rerun.key} is still to run, or runs: `cronce cancel {rerun.key}` stops it")
+        say("resolve", f"{rerun.key} is still due or running: `cronce cancel {rerun.key}` stops it")
     outcome = None if isinstance(reply, Queued) else reply.outcome
     text = f"{slot.key} counts as {outcome}" if outcome else f"{slot.key} is due again"
     document = {"slot": slot.key, "due": outcome is None, "outcome": outcome, "reruns": [one.key for one in reruns]}
@@ -217,8 +220,8 @@ def _resolve_effect(options: argparse.Namespace) -> None:
 
 def _then(stopped: Sequence[str]) -> str:
     if len(stopped) > 1:
-        return f". It stopped {len(stopped):,} slots; to go on with them:"
-    return f"; `cronce rerun {stopped[0]}` goes on with its slot" if stopped else ""
+        return f". It stopped {len(stopped):,} slots; to continue them:"
+    return f"; `cronce rerun {stopped[0]}` continues its slot" if stopped else ""
 
 
 def _reruns(stopped: Sequence[str]) -> Iterator[str]:
@@ -226,7 +229,7 @@ def _reruns(stopped: Sequence[str]) -> Iterator[str]:
         return
     yield from (f"  cronce rerun {key}" for key in stopped[-RERUNS_SHOWN:])
     if len(stopped) > RERUNS_SHOWN:
-        yield f"  and {len(stopped) - RERUNS_SHOWN:,} before these: --json names all"
+        yield f"  and {len(stopped) - RERUNS_SHOWN:,} earlier slots: --json lists all"
 
 
 def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectSeen:
@@ -242,7 +245,7 @@ def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectS
             say("resolve", safe(str(answer)))
             patience = now + 2 * answer.lease.total_seconds()
         if now > patience:
-            raise CronceError(f"{answer}, and it did not run evenly; `cronce doctor` checks the clocks")
+            raise CronceError(f"{answer}, and it did not run steadily; `cronce doctor` checks the clocks")
         time.sleep(WATCH)
 
 

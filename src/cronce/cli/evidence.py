@@ -49,13 +49,13 @@ recognised.
 
 def add_logs_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="logs, also compressed ones; - is stdin")
+    add("files", nargs="+", metavar="FILE", help="log files, also compressed; - is stdin")
     add("--expected", metavar="SPAN", help="how long a run may take, such as 20m")
     add("--within", default="2s", metavar="SPAN", help="starts closer together than this count as one (default 2s)")
     add("--tz", metavar="ZONE", help="the time zone of times without an offset (default: UTC)")
-    add("--start", metavar="REGEX", help="what a start looks like; (?P<job>…) and (?P<run>…) say which")
-    add("--end", metavar="REGEX", help="what an end looks like")
-    add("--certain", action="store_true", help="leave out what is only possible")
+    add("--start", metavar="REGEX", help="a line that starts a run; (?P<job>…) and (?P<run>…) name the job and the run")
+    add("--end", metavar="REGEX", help="a line that ends a run")
+    add("--certain", action="store_true", help="leave out findings that are not certain")
     add("--limit", type=int, default=100, metavar="N", help="show N of each kind (default 100)")
     add("--json", action="store_true", help="print one JSON document")
 
@@ -65,7 +65,7 @@ def run_logs(options: argparse.Namespace) -> int:
         None if options.expected is None else parse_duration(options.expected), parse_duration(options.within)
     )
     if options.limit < 1:
-        raise BadInput(f"--limit is 1 at least, and this is {options.limit}")
+        raise BadInput(f"--limit must be 1 or more, not {options.limit}")
     own = _own(options.start, options.end)
     zone = None if options.tz is None else find_zone(options.tz)
     with ExitStack() as kept:
@@ -205,8 +205,8 @@ examples:
   cronce audit dupes sqlite:///shop.db --table orders --key order_id --at created_at --since 30m --json
 
 The database is only read. It exits with 0 when there is no duplicate, 1 when there is one, 2 when a table or a column
-is not there, 3 when there is no row to look at though the table has some, 75 when the database cannot be reached or is
-not done in time, 78 when it does not let us in.
+does not exist, 3 when the table has rows but none to check, 75 when the database cannot be reached or does not answer
+in time, 78 when it refuses the login.
 """
 
 
@@ -215,7 +215,7 @@ def add_dupes_arguments(parser: argparse.ArgumentParser) -> None:
     add("url", nargs="?", metavar="URL", help="postgresql://…, mysql://… or sqlite:///FILE")
     add("--url-from-env", metavar="NAME", help="the variable that holds the URL, and its password")
     add("--table", required=True, metavar="NAME", help="orders, or shop.orders")
-    add("--key", required=True, metavar="COLUMNS", help="the columns that repeat: order_id, or order_id,kind")
+    add("--key", required=True, metavar="COLUMNS", help="the columns that should be unique: order_id, or order_id,kind")
     add("--at", required=True, metavar="COLUMN", help="the column with the time a row was created")
     add("--since", required=True, metavar="SPAN", help="how far to look back, by the database's clock")
     add("--within", metavar="SPAN", help="only rows created this close together")
@@ -302,9 +302,9 @@ def _nothing(found: DuplicatesFound, asked: DuplicatesQuery) -> Toned:
     if found.extent.is_empty:
         return Toned(f"{found.table} is empty", "good")
     if found.extent.newest is None:
-        return Toned(f"nothing to look at: no row in {found.table} has a time in {asked.at} and a key", "odd")
-    newest = f"the newest is of {fine(found.extent.newest)} (--tz says by whose clocks, --since how far to look back)"
-    return Toned(f"nothing to look at: no row {_where(found, asked)}; {newest}", "odd")
+        return Toned(f"nothing to check: no row in {found.table} has a time in {asked.at} and a key", "odd")
+    newest = f"the newest is of {fine(found.extent.newest)} (--tz sets its time zone, --since how far to look back)"
+    return Toned(f"nothing to check: no row {_where(found, asked)}; {newest}", "odd")
 
 
 def _where(found: DuplicatesFound, asked: DuplicatesQuery) -> str:

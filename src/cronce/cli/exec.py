@@ -30,12 +30,13 @@ Put it before the command of a crontab line, in every crontab that shares the st
 
   */15 * * * *  cronce exec order-sync --schedule '*/15 * * * *' -- ./sync.sh
 
-The command runs once for each slot of the schedule. Who comes second exits with 0 and says nothing. The command finds
-its slot in CRONCE_SLOT, a key for idempotent effects in CRONCE_KEY and the fence of its grant in CRONCE_FENCE.
+The command runs once for each slot of the schedule. A process that comes second exits with 0 and prints nothing. The
+command finds its slot in CRONCE_SLOT, a key for idempotent effects in CRONCE_KEY and the fence of its grant in
+CRONCE_FENCE.
 
-exit codes: the command's own; 0 it succeeded, or another runs it; 75 the store cannot be reached, nothing was run;
-76 the slot is closed as failed, lost or unknown, or this run lost it; 78 the store needs a person; 124 --timeout;
-126 and 127 the command cannot be started; 2 the call makes no sense."""
+exit codes: the command's own; 0 it succeeded, or another process runs it; 75 the store cannot be reached, and nothing
+ran; 76 the slot is closed as failed, lost or unknown, or this run lost it; 78 the store needs a person; 124 --timeout;
+126 and 127 the command cannot be started; 2 the options are wrong."""
 
 CRON: Final = "as in the crontab: '*/15 * * * *'"
 CHOICES: Final = (
@@ -47,11 +48,11 @@ CHOICES: Final = (
 
 
 def add_exec_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(hint="the command goes behind two dashes: cronce exec NAME --schedule … -- COMMAND")
+    parser.set_defaults(hint="the command goes after two dashes: cronce exec NAME --schedule … -- COMMAND")
     parser.usage = "cronce exec NAME --schedule SCHEDULE [options] -- COMMAND [argument ...]"
     parser.add_argument("name", metavar="NAME", help="the job's name, the same on every machine")
     add_policies(parser, f"{CRON}; also 'every 15m', 'at 2026-…'")
-    outright = "the slot outright, instead of the latest one of the schedule"
+    outright = "run this slot, instead of the latest slot of the schedule"
     parser.add_argument("--slot", metavar="INSTANT", help=outright)
     add_manners(parser)
 
@@ -64,17 +65,17 @@ def add_manners(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="always run the command, and only record where cronce would have refused it",
     )
-    add("--wait", action="store_true", help="while another runs it, wait for its outcome (default under rerun)")
+    add("--wait", action="store_true", help="if another process runs it, wait for its outcome (default with rerun)")
     add("--store", metavar="URL", help="where slots are kept (default: $CRONCE_URL, a config file, one local file)")
-    add("--ping", metavar="URL", help="ping it when the command succeeded, or URL/fail (default: $CRONCE_PING)")
-    add("-v", "--verbose", action="store_true", help="say why the command was not run")
+    add("--ping", metavar="URL", help="ping this URL after success, URL/fail after failure (default: $CRONCE_PING)")
+    add("-v", "--verbose", action="store_true", help="print why the command was not run")
 
 
 def add_policies(parser: argparse.ArgumentParser, schedules: str = CRON) -> None:
     """What can be said of the job, and of the command that it is."""
     parser.add_argument("--schedule", metavar="SCHEDULE", help=schedules)
     add_job_policies(parser)
-    parser.add_argument("--grace", default="10s", metavar="SPAN", help="from TERM to KILL (default: 10s)")
+    parser.add_argument("--grace", default="10s", metavar="SPAN", help="the time between TERM and KILL (default: 10s)")
 
 
 def add_job_policies(parser: argparse.ArgumentParser) -> None:
@@ -83,12 +84,16 @@ def add_job_policies(parser: argparse.ArgumentParser) -> None:
     add("--tz", default="UTC", metavar="ZONE", help="the time zone of the schedule (default: UTC)")
     for option, policy, default, text in CHOICES:
         add(option, choices=get_args(policy), default=default, help=text)
-    add("--start-within", metavar="SPAN", help="too late to start after this (default: until the next slot)")
-    add("--jitter", metavar="SPAN", help="delay each start by less than this, by hash: the same on every machine")
+    add(
+        "--start-within",
+        metavar="SPAN",
+        help="skip a slot that cannot start within this (default: until the next slot)",
+    )
+    add("--jitter", metavar="SPAN", help="delay each start by less than this, by a hash: the same on every machine")
     add("--retries", type=int, default=0, metavar="N", help="try again after a failure, up to N times (default: 0)")
     add("--backoff", metavar="SPAN", help="wait this long after the first failure, then twice as long (default: 1s)")
-    add("--timeout", metavar="SPAN", help="stop it after this long; a command by TERM, then KILL")
-    add("--lease", metavar="SPAN", help="how long a dead run blocks its slot (default: 30s under rerun, else 5m)")
+    add("--timeout", metavar="SPAN", help="stop a run after this time; a command by TERM, then KILL")
+    add("--lease", metavar="SPAN", help="how long a dead run blocks its slot (default: 30s with rerun, else 5m)")
     add("--keep", metavar="KEPT", help="runs to keep of each outcome: 100, or 30d (default: 30d, at most 1,000 in all)")
 
 
@@ -115,7 +120,7 @@ def declared(options: argparse.Namespace) -> Declaration:
 
 def run_exec(options: argparse.Namespace) -> int:
     if not options.command:
-        raise BadInput("the command is missing; put it behind two dashes: cronce exec NAME --schedule … -- COMMAND")
+        raise BadInput("the command is missing; put it after two dashes: cronce exec NAME --schedule … -- COMMAND")
     if options.schedule is None and options.slot is None:
         raise BadInput("give --schedule '*/15 * * * *', as in the crontab, or a slot: --slot 2026-03-29T01:00:00Z")
     ping, heard = options.ping or os.environ.get("CRONCE_PING"), list[Event]()
@@ -181,7 +186,7 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
             raise
         if not store.traits.shared:
             raise BadInput(
-                f"{mask(chosen.url)} ends with this process, so every start would run everything; name a file"
+                f"{mask(chosen.url)} exists only in this process, so every start would run every slot; name a file"
             )
         try:
             return command.run(store, clock, options.slot)
@@ -216,7 +221,7 @@ def _refuse_off_schedule(job: Declaration, when: str | None) -> None:
     at = job.slot_named(when).at
     if job.schedule.next(at - SECOND) != at:
         near = [spell(one) for one in (job.schedule.previous(at), job.schedule.next(at)) if one]
-        raise BadInput(f"{when} is no slot of {job.schedule.text!r}; the nearest: {' and '.join(near)}")
+        raise BadInput(f"{when} is not a slot of {job.schedule.text!r}; the nearest: {' and '.join(near)}")
 
 
 def _doubt_zone(schedule: Schedule | None, now: Instant) -> None:
@@ -231,8 +236,8 @@ def _doubt_zone(schedule: Schedule | None, now: Instant) -> None:
 
         say(
             "exec",
-            f"it is {local:%H:%M} here, when {schedule.text!r} is due, but {now:%H:%M} in UTC, in which it"
-            f" is meant; did you mean --tz {shell_zone() or system_zone() or f'{local:%Z}'}?",
+            f"{schedule.text!r} is due at {local:%H:%M}, the time here, but cronce reads it as UTC, where it is"
+            f" {now:%H:%M}; did you mean --tz {shell_zone() or system_zone() or f'{local:%Z}'}?",
         )
 
 

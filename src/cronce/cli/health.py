@@ -124,7 +124,7 @@ class ProcessHealth:
 def hangs(crew: Sequence[Vitals], now: Boot) -> str:
     """Why it is not alive; empty: it is."""
     stuck = [now - one.ticked for one in crew if one.ticked and now - one.ticked > STUCK]
-    return f"{len(stuck)} of {len(crew)} hang, for {max(stuck):.0f} s" if stuck else ""
+    return f"{len(stuck)} of {len(crew)} processes have hung, for {max(stuck):.0f} s" if stuck else ""
 
 
 def not_ready(crew: Sequence[Vitals], now: Boot) -> str:
@@ -134,13 +134,13 @@ def not_ready(crew: Sequence[Vitals], now: Boot) -> str:
 
 def _obstacle(one: Vitals, now: Boot) -> str:
     if not one.ticked:
-        return "a process is gone, and about to be replaced"
+        return "a process has died, and will be replaced"
     if not one.joined:
         return "not registered yet"
     if not one.claims:
         return "takes no new work"
     if one.no_worker:
-        return "no worker is left: each is busy with a run that was told to stop and still runs"
+        return "no worker is free: each is busy with a run that was told to stop and still runs"
     if one.doubts:
         return "the store's clock is not trusted"
     return f"the store has not answered for {now - one.answered:.0f} s" if now - one.answered > LATELY else ""
@@ -183,7 +183,7 @@ class _Answer(BaseHTTPRequestHandler):
             case "/metrics":
                 self._say(HTTPStatus.OK, health.metrics(), CONTENT_TYPE)
             case _:
-                self._say(HTTPStatus.NOT_FOUND, "there are /healthz, /readyz and /metrics\n")
+                self._say(HTTPStatus.NOT_FOUND, "not found; try /healthz, /readyz or /metrics\n")
 
     do_HEAD = do_GET  # noqa: N815
 

@@ -47,7 +47,7 @@ def machine_zone(root: Path = Path("/"), environ: Mapping[str, str] = os.environ
     zone, shell = system_zone(root), shell_zone(environ)
     if not zone or shell not in ("", zone):
         known = f"this machine's is {zone}, TZ={shell}" if zone else "/etc/localtime does not name a zone"
-        raise BadInput(f"cron's time zone is not known: {known}; say --tz")
+        raise BadInput(f"cron's time zone is not known: {known}; give --tz")
     return zone
 
 
@@ -171,14 +171,14 @@ def refusal(user: str, settings: Mapping[str, str], starter: Starter = "cron") -
 
 
 def _refuses(why: str, starter: Starter) -> str:
-    return f"as {starter} will run it, cronce will refuse: {why}"
+    return f"when {starter} runs it, cronce will refuse it: {why}"
 
 
 def _chosen(user: str, settings: Mapping[str, str]) -> Chosen | str:
     """The store, found with that user's rights, so far as this process may have them; or why there is none."""
     home = home_of(user)
     if home is None:
-        return f"{user!r} is no user of this machine"
+        return f"{user!r} is not a user of this machine"
     with rights_of(user):
         if shut := _shut(user):  # before anything else is loaded with these rights
             return f"{user} may not read {shut}; install cronce where that user can read it"
@@ -187,7 +187,7 @@ def _chosen(user: str, settings: Mapping[str, str]) -> Chosen | str:
         except StoreError as error:
             return str(error)
         if chosen.is_default and may_act_as(user) and not _can_be_made(chosen.file):
-            return f'{user} cannot make {chosen.file}; put url = "…" into /etc/cronce.toml'
+            return f'{user} cannot create {chosen.file}; put url = "…" into /etc/cronce.toml'
     return chosen
 
 
@@ -243,7 +243,7 @@ class UserCrontab:
             raise CronceError(f"`crontab` refused it, and nothing was changed: {_said(done)}")
         if self.read() != text:
             raise CronceError(
-                f"{self} is not what was written: another program changed it at the same moment; check it"
+                f"{self} is not as cronce wrote it: another program changed it at the same moment; check it"
             )
 
     def lock(self) -> AbstractContextManager[None]:
@@ -261,8 +261,8 @@ def _refuse_returns(text: str) -> None:
     for number, line in enumerate(text.split("\n"), start=1):
         if line.endswith("\\r"):
             raise BadInput(
-                f"line {number} ends in \\r, which is how `crontab -l` shows a carriage return, and would not stay one;"
-                " mend that line with `crontab -e` first"
+                f"line {number} ends in \\r: so `crontab -l` shows a carriage return, and cronce cannot write it back;"
+                " correct that line with `crontab -e` first"
             )
 
 
@@ -325,7 +325,7 @@ def keep(text: str) -> Path:
         with os.fdopen(descriptor, "wb") as file:
             file.write(_encode(text))
     except OSError as error:
-        raise CronceError(f"no copy can be kept in {folder} ({error.strerror}); nothing was changed") from None
+        raise CronceError(f"cronce cannot keep a copy in {folder} ({error.strerror}); nothing was changed") from None
     return Path(name)
 
 
@@ -347,7 +347,7 @@ def _locked(path: str) -> Iterator[None]:
                 time.sleep(FILE_LOCK_POLL)
         else:
             raise CronceError(
-                f"another process changes crontabs, and has held {path} for {LOOKS * FILE_LOCK_POLL:.0f} s"
+                f"another process is changing crontabs, and has locked {path} for {LOOKS * FILE_LOCK_POLL:.0f} s"
             )
         yield
     finally:

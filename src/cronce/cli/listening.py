@@ -28,7 +28,7 @@ def read_address(text: str, option: str = "--health") -> tuple[str, int]:
     """`8080` is this machine's own, `0.0.0.0:8080` everybody's."""
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found["port"]) > 65_535:
-        raise BadInput(f"{option} is a port, or HOST:PORT (8080, 0.0.0.0:8080, [::]:8080), and this is {text!r:.60}")
+        raise BadInput(f"{option} must be a port or HOST:PORT (8080, 0.0.0.0:8080, [::]:8080), not {text!r:.60}")
     return found["six"] or found["host"] or "127.0.0.1", int(found["port"])
 
 

@@ -26,8 +26,8 @@ from cronce.telling.words import by_whom, safe
 PAUSE_EPILOG = """
 Runs in progress go on: `cronce cancel SLOT` stops one. Slots that fall due during the pause do not run afterwards.
 
---scheduler stops a process from taking new work: what it runs goes on to its end, and the process stays alive. --label
-does so for all schedulers with this label, also for those that start later.
+--scheduler stops a process from taking new work: its runs go on to their end, and the process stays alive. --label
+does this for all schedulers with this label, also for those that start later.
 
 examples:
   cronce pause order-sync --reason 'the shop is being moved'
@@ -36,8 +36,8 @@ examples:
   cronce pause --label colour=blue --reason 'green takes over'
 """
 RESUME_EPILOG = """
-Slots that fell due during the pause do not run now; `cronce rerun JOB --from … --to …` runs them after all. Jobs that
-were paused one by one stay paused under --all.
+Slots that fell due during the pause do not run now; `cronce rerun JOB --from … --to …` runs them. --all does
+not resume jobs that were paused one by one.
 
 examples:
   cronce resume order-sync
@@ -70,7 +70,7 @@ def _paused(name: str | None, stands: Stands, actor: Actor) -> list[str]:
     """That it is paused, and what runs of it all the same."""
     whom = name or "everything"
     if not stands.new:
-        return [f"{whom} was paused before, {by_whom(stands.act)}"]
+        return [f"{whom} was already paused {by_whom(stands.act)}"]
     running = [one.slot.key for one in actor.desk.do(runs(name, "running", SHOWN))]
     return [
         f"{whom} is paused {by_whom(stands.act)}",
@@ -144,17 +144,17 @@ def run_drain(options: argparse.Namespace) -> None:
     drained = act_document(stands.act) if stands else None
     changed = stands.new if stands else was is not None
     if stands:
-        told = f"takes no new work: {'paused' if stands.new else 'it was paused before,'} {by_whom(stands.act)}"
+        told = f"takes no new work: {'paused' if stands.new else 'it was already paused'} {by_whom(stands.act)}"
     else:
         told = f"takes new work again; it was paused {by_whom(was)}" if was else "was not paused"
     lines = [f"{options.scheduler or options.label} {told}"]
-    lines += [f"  {name}" for name in concerned or ["no scheduler that is alive"]]
+    lines += [f"  {name}" for name in concerned or ["no live scheduler"]]
     show(options, {"drained": drained, "changed": changed, "holders": concerned}, "\n".join(map(safe, lines)))
 
 
 def _nobody(holder: str, live: list[HolderSeen]) -> str:
     names = ", ".join(one.holder.holder for one in live) or "none"
-    return f"no scheduler that is alive is called {holder[:60]!r}; there are: {names}"
+    return f"no live scheduler is called {holder[:60]!r}; live: {names}"
 
 
 WAIT_POLL: Final = 0.25
@@ -164,20 +164,22 @@ ASK_EVERY: Final = 8
 """At each so many looks it is asked who would run it."""
 
 TRIGGER_EPILOG = """
-Prints the key of the run, which schedulers begin within two seconds. It waits for its turn, and is never too late.
+Prints the key of the run; a scheduler starts it within two seconds. The run waits for its turn, and is never too late.
 
 examples:
   cronce trigger billing --payload '{"month": "2026-03"}' --wait
-  cronce trigger billing --id march        asking again for the same id is asking once
+  cronce trigger billing --id march        the same id starts only one run
 """
 RERUN_EPILOG = """
-A slot: prints the key of the new run. Its effects go by the slot's key, so that what was done before is not done again;
-with --fresh those of the slot are done anew, and those on things are not. While a rerun of the slot is open, asking
-again is asking once. A lost slot is rerun when its process is known to be dead; --force is for who has checked that.
+A slot: prints the key of the new run. Its effects use the slot's key, so effects that are done are not repeated. With
+--fresh the effects of the slot are repeated; those on things are not. While a rerun of the slot is open, a second
+request starts nothing. A lost slot runs again when its process is known to be dead; if you have checked that, use
+--force.
 
 A job with --from and --to: a backfill. Each slot from --from until before --to gets one run, however often this is
-repeated, unless it has succeeded or is open. It waits for the runs to end. Ctrl-C leaves them to be run: the same
-command goes on watching, --cancel drops those that have not begun. A day begins at midnight in the job's time zone.
+repeated, unless it has succeeded or is open. The command waits for the runs to end. Ctrl-C ends only the waiting, and
+the runs stay due: the same command waits again, --cancel drops those that have not started. A day begins at midnight
+in the job's time zone.
 
 examples:
   cronce rerun billing@2026-03-29T01:00:00Z
@@ -186,8 +188,8 @@ examples:
   cronce rerun billing --from 2026-03-01T00:00:00Z --to 2026-03-01T06:00:00Z
 """
 CANCEL_EPILOG = """
-A run is asked to stop: its holder learns so within seconds, stops it as far as it can be stopped, and does not try it
-again. What is due, waiting or retrying is closed as skipped. What is closed stays as it is.
+A slot that is running: its holder gets the request within seconds, stops the run if it can, and does not retry it. A
+slot that is due, waiting or retrying is closed as skipped. A closed slot stays as it is.
 
 examples:
   cronce cancel billing@2026-03-29T01:00:00Z --reason 'wrong month'
@@ -249,7 +251,7 @@ def _obstacle(actor: Actor, name: str, many: int = 1) -> str:
         return ""
     (cell,) = actor.desk.do(load([job_cell(name)])).cells
     if not cell.version or seen_job(cell).is_scheduled:
-        return f"no scheduler that is alive runs {name}; start `cronce run`"
+        return f"no live scheduler runs {name}; start `cronce run`"
     calls, run = ("", "runs it") if many == 1 else ("s", "run them")
     return f"{NEXT_CALL}{calls} of `cronce exec {name}` {run}"
 
@@ -278,9 +280,9 @@ def run_trigger(options: argparse.Namespace) -> int:
 def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
     slot = "a slot such as billing@2026-03-29T01:00:00Z; or a job, with --from and --to"
     parser.add_argument("slot", metavar="SLOT|JOB", help=slot)
-    fresh = "do the effects of the slot again (not those on things), by a new key"
+    fresh = "repeat the effects of the slot (not those on things), with a new key"
     parser.add_argument("--fresh", action="store_true", help=fresh)
-    force = "rerun though the process that ran the slot may be alive: you have looked"
+    force = "rerun although the process that ran the slot may be alive; check first"
     parser.add_argument("--force", action="store_true", help=force)
     _add_wait(parser)
     _add_backfill(parser.add_argument_group("a backfill of many slots"))
@@ -300,7 +302,7 @@ def run_rerun(options: argparse.Namespace) -> int:
 
 
 def _add_wait(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--wait", action="store_true", help="wait for its end: exit 0 if it succeeded, else 1")
+    parser.add_argument("--wait", action="store_true", help="wait until the run ends: exit 0 if it succeeded, else 1")
 
 
 def _tell_request(actor: Actor, request: AskedFor, options: argparse.Namespace) -> int:
@@ -309,7 +311,7 @@ def _tell_request(actor: Actor, request: AskedFor, options: argparse.Namespace) 
     if not options.json:
         print(key, flush=True)
         if not request.new:
-            say(options.verb, "it was asked for before")
+            say(options.verb, "it was already requested")
     waited = wait_for(actor, [request.slot], _show_progress) if options.wait else None
     if not options.wait and (obstacle := _before(actor, request.slot)):
         say(options.verb, obstacle if obstacle.startswith(NEXT_CALL) else f"it will not start yet: {obstacle}")
@@ -356,25 +358,31 @@ def run_cancel(options: argparse.Namespace) -> None:
 
 def _cancelled(reply: Asked | Closed) -> str:
     if isinstance(reply, Asked):
-        return "runs; its holder is asked to stop"
+        return "is running; its holder is asked to stop it"
     return f"is closed: {reply.outcome}{f', {reply.reason}' if reply.reason else ''}"
 
 
 # --- a backfill -------------------------------------------------------------------------------------------------------
 
 SHOWN = 5
-LEFT = "the runs stay due; the same command goes on watching, and --cancel drops them"
+LEFT = "the runs stay due; the same command waits for them again, and --cancel drops them"
 
 
 def _add_backfill(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    add("--from", dest="start", metavar="WHEN", help="slots from that instant, or day, on")
-    add("--to", dest="end", metavar="WHEN", help="slots before it")
-    add("--most", type=int, default=MOST_BACKFILLED, metavar="N", help=f"slots at most (default {MOST_BACKFILLED:,})")
+    add("--from", dest="start", metavar="WHEN", help="the first instant or day")
+    add("--to", dest="end", metavar="WHEN", help="the instant or day to stop before")
+    add(
+        "--most",
+        type=int,
+        default=MOST_BACKFILLED,
+        metavar="N",
+        help=f"at most this many slots (default {MOST_BACKFILLED:,})",
+    )
     how = group.add_mutually_exclusive_group()
     how.add_argument("--dry-run", action="store_true", help="only show what would be run")
     how.add_argument("--no-wait", action="store_true", help="do not wait for the runs to end")
-    how.add_argument("--cancel", action="store_true", help="drop what an earlier backfill asked for")
+    how.add_argument("--cancel", action="store_true", help="drop runs of an earlier backfill that have not started")
 
 
 def _run_backfill(options: argparse.Namespace) -> int:
@@ -382,10 +390,10 @@ def _run_backfill(options: argparse.Namespace) -> int:
     if not (options.start and options.end) or "@" in job:
         raise BadInput(
             f"to rerun one slot, name it: {job.partition('@')[0][:60]}@2026-03-29T01:00:00Z (`cronce runs` lists them);"
-            f" to backfill many, name the job and say --from WHEN --to WHEN"
+            f" to backfill many, name the job and give --from WHEN --to WHEN"
         )
     if options.most < 1:
-        raise BadInput(f"--most is 1 or more, and this is {options.most}")
+        raise BadInput(f"--most must be 1 or more, not {options.most}")
     with acting(options) as actor:
         stretch = actor.desk.do(survey(actor.hand, job, options.start, options.end, options.most))
         if not options.json:

@@ -48,35 +48,48 @@ MAX_PROCESSES: Final = 1_000
 
 RUN_DESCRIPTION: Final = """\
 Run the jobs of an application: cronce run app:cron, for `cron = Cronce(…)` in app.py. Start it wherever and as often as
-you like: each slot runs once, and the work spreads over the processes that are there.
+you like: each slot runs once, and the work is shared by all processes.
 
-TERM or Ctrl-C ends it: it takes no new work, and waits for what runs. What still runs near the end of --grace is
-stopped: closed as failed, or under on_lost="rerun" taken over by another process at once. A second signal stops it now.
+TERM or Ctrl-C ends it: it takes no new work, and waits for its runs. A run that has not ended near the end of --grace
+is stopped: it is closed as failed, or with on_lost="rerun" taken over by another process at once. A second signal stops
+all runs at once.
 
-exit codes: 0 all that ran is on record; 1 something could not be recorded, or stopped; 2 the call makes no sense; 75
-the store cannot be reached; 78 the store needs a person."""
+exit codes: 0 all runs are recorded; 1 a run could not be recorded, or not be stopped; 2 the options are wrong; 75 the
+store cannot be reached; 78 the store needs a person."""
 
 RUN_EPILOG: Final = """
 examples:
   cronce run app:cron
   cronce run shop.jobs:cron -n 3 --workers 20
-  cronce run app:cron --role schedule     finds what is due, and leaves it to others …
-  cronce run app:cron --role work         … that run it
+  cronce run app:cron --role schedule     finds what is due, and leaves it to processes …
+  cronce run app:cron --role work         … with this role, which run it
   cronce run app:cron --label colour=blue
 """
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("app", metavar="MODULE:OBJECT", help="where the Cronce is: app:cron, shop.jobs:cron")
+    add("app", metavar="MODULE:OBJECT", help="the Cronce object: app:cron, shop.jobs:cron")
     add(
         "-n", type=int, default=1, metavar="N", dest="number", help="the number of processes; one that dies is replaced"
     )
     add("--role", choices=get_args(Role), default="both", help="find what is due, run it, or both (the default)")
     add("--workers", type=int, default=10, metavar="N", help="how many runs at once, in each process (default: 10)")
-    add("--grace", default="30s", metavar="SPAN", help="from TERM to the end, at most (default: 30s)")
-    add("--label", action="append", default=[], metavar="NAME=VALUE", help="for `cronce pause --label`; repeatable")
-    add("--allow", action="append", default=[], metavar="PATTERN", help="what jobs in the store may run; repeatable")
+    add("--grace", default="30s", metavar="SPAN", help="the longest time from TERM to the end (default: 30s)")
+    add(
+        "--label",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a label for `cronce pause --label`; repeatable",
+    )
+    add(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="which functions and commands jobs in the store may run; repeatable",
+    )
     add("--health", metavar="ADDR", help="answer /healthz, /readyz and /metrics: 8080 (loopback only), 0.0.0.0:8080")
     add("--ui", metavar="ADDR", help="show the page there: 8080 (loopback only); elsewhere it needs a token")
     acting = "a file with the token for acting on the page (or $CRONCE_UI_TOKEN)"
@@ -141,10 +154,12 @@ def _refuse_private(cron: Cronce, scheduler: Scheduler, options: argparse.Namesp
         return
     if options.number > 1:
         raise BadInput(
-            f"{cron.place} ends with its process, so each of {options.number} would run everything; name another"
+            f"{cron.place} exists only in one process, so each of {options.number} would run everything; name another"
         )
     if options.ui is not None:
-        raise BadInput(f"{cron.place} ends with its process, so the page of --ui would not see it; name another")
+        raise BadInput(
+            f"{cron.place} exists only in one process, so the page of --ui would not see it; name another store"
+        )
 
 
 def _described(cron: Cronce, scheduler: Scheduler, options: argparse.Namespace) -> str:
@@ -179,7 +194,9 @@ def _leave() -> NoReturn:
 def labels(given: list[str]) -> dict[str, str]:
     pairs = {name: value for name, equals, value in (one.partition("=") for one in given) if equals}
     if len(pairs) < len(given):
-        raise BadInput(f"a label is NAME=VALUE, each name once: --label colour=blue, and not {', '.join(given)}")
+        raise BadInput(
+            f"a label must be NAME=VALUE, each name once, such as --label colour=blue, not {', '.join(given)}"
+        )
     return pairs
 
 
@@ -361,7 +378,7 @@ class Foreman:
     def _kill(self) -> None:
         self._kill_at, self._code = inf, 1
         for pid in self._crew:
-            say("run", f"process {pid} does not end; it is killed")
+            say("run", f"process {pid} did not end in time, and is killed")
             os.kill(pid, signal.SIGKILL)
 
 

@@ -196,7 +196,7 @@ def remark(one: RunSeen, record: Record) -> str:
 
 
 def add_why_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "a job, or a slot such as order-sync@2026-03-29T01:00:00Z; a day will do where the job has one slot on it"
+    what = "a job, or a slot such as order-sync@2026-03-29T01:00:00Z; a day is enough if the job has one slot on it"
     parser.add_argument("what", metavar="JOB|SLOT", help=what)
     add_store(parser)
 
@@ -213,20 +213,20 @@ def run_why(options: argparse.Namespace) -> int:
 # --- a sign of life ---------------------------------------------------------------------------------------------------
 
 BEAT_EPILOG = """
-Let the scheduler that is to be watched start it at every interval, beside its jobs. Who watches (`cronce watch`) raises
-an alert when it was silent for two intervals, and when it beats more than twice within one: there are two of it.
+Let the scheduler that you want to watch run this command at every interval, beside its jobs. `cronce watch` raises an
+alert when no heartbeat came for two intervals, and when more than two came within one: two schedulers use the name.
 
 examples:
   * * * * *  cronce beat web-1-cron                  a line of its own in the crontab
   */5 * * * *  cronce beat nightly --every 5m        by its own schedule
-  cronce beat web-1-cron --remove                    it was taken down on purpose
+  cronce beat web-1-cron --remove                    it was shut down on purpose
 """
 
 
 def add_beat_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the scheduler's name, the same each time")
-    parser.add_argument("--every", default="1m", metavar="SPAN", help="how often it sends a sign of life (default: 1m)")
-    parser.add_argument("--remove", action="store_true", help="stop expecting it")
+    parser.add_argument("--every", default="1m", metavar="SPAN", help="how often it sends a heartbeat (default: 1m)")
+    parser.add_argument("--remove", action="store_true", help="expect no more heartbeats of it")
     add_store(parser)
     parser.set_defaults(by=None)
 
@@ -241,9 +241,9 @@ def run_beat(options: argparse.Namespace) -> None:
         if options.remove:
             known = actor.desk.do(forget_beats(client, options.name))
             text = (
-                f"{options.name} is not expected any more"
+                f"heartbeats of {options.name} are not expected any more"
                 if known
-                else (f"no sign of life was expected of {options.name}")
+                else (f"no heartbeats of {options.name} were expected")
             )
             show(options, {"removed": known}, text)
             return

@@ -89,16 +89,16 @@ def _page(schedule: Schedule, slots: list[datetime], found: list[ClockChange], s
     if found:
         parts.append("\n".join(["when the clocks change:", *map(_day, found)]))
     elif isinstance(schedule, Cron):
-        parts.append(f"the clocks of {schedule.tz} do not change in the coming year")
+        parts.append(f"the clocks in {schedule.tz} do not change in the coming year")
     else:
-        parts.append("it follows real time: changes of the clocks do not affect it")
+        parts.append("clock changes do not affect this schedule")
     return "\n\n".join(parts)
 
 
 def _zone(schedule: Schedule) -> str:
     if not isinstance(schedule, Cron):
         return ""
-    return f", by the clocks of {schedule.tz}" if schedule.tz != "UTC" else ", UTC"
+    return f", local time in {schedule.tz}" if schedule.tz != "UTC" else ", UTC"
 
 
 def _day(change: ClockChange) -> str:

@@ -15,7 +15,7 @@ from cronce.stores.base import Store
 from cronce.stores.default import Chosen, choose, open_chosen
 from cronce.telling.words import read_json
 
-ELSEWHERE: Final = "set CRONCE_URL or --store if another store is meant"
+ELSEWHERE: Final = "to use another store, set CRONCE_URL or --store"
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
@@ -100,9 +100,7 @@ def _making(options: argparse.Namespace) -> Iterator[Desk]:
     chosen = choose(options.store)
     with closing(open_chosen(chosen)) as store:
         if not store.traits.shared:
-            raise BadInput(
-                f"{mask(chosen.url)} is in memory and ends with this process; name a file that other processes can open"
-            )
+            raise BadInput(f"{mask(chosen.url)} exists only in this process; name a file that other processes can open")
         yield desk_at(store)
 
 
@@ -111,4 +109,4 @@ def read_option(option: str, text: str) -> Any:
     try:
         return read_json(text)
     except ValueError as error:
-        raise BadInput(f"{option} is JSON, and {text[:60]!r} is none: {error}") from None
+        raise BadInput(f"{option} must be JSON, and {text[:60]!r} is not: {error}") from None

@@ -58,7 +58,7 @@ def _screen(found: Status, place: str) -> Iterator[str]:
     waiting = [run for run in seen.open.runs if run not in running]
     over = [run for run in seen.newest if run.record and run.record.is_closed]
     yield f"{place}, {counted(found.jobs, 'job')}, {counted(found.prevented, 'duplicate')} prevented, {spell(now)}"
-    yield _part("wrong", list(_wrong(found)), "nothing needs attention")
+    yield _part("wrong", list(_wrong(found)), "no alert is open; `cronce watch --once` looks for missed slots")
     alive = [*(_alive(one, now) for one in seen.holders), *(_guest(one, now) for one in seen.guests)]
     yield _part("alive", alive, _nobody(found))
     yield _part("running", [_run_line(run, now) for run in running], "nothing")
@@ -147,7 +147,7 @@ OBSERVED_EPILOG = """
 Functions under @cron.observe, jobs with mode="observe" and commands of `cronce exec --observe` run as before. This
 shows how often they were called, how many of the calls were duplicates, and who made the last one.
 
-exit codes: 1 there were duplicates (with --since: as recently as that), else 0.
+exit codes: 1 there were duplicates (with --since: within that time), else 0.
 
 examples:
   cronce status observed
@@ -159,7 +159,7 @@ examples:
 def add_observed_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="of this function or job only")
     parser.add_argument("--cost", metavar="AMOUNT", help="what one call costs, in any currency")
-    parser.add_argument("--since", metavar="SPAN", help="exit with 1 only for what is as recent")
+    parser.add_argument("--since", metavar="SPAN", help="exit with 1 only for duplicates within this time")
     add_store(parser)
 
 
@@ -169,7 +169,7 @@ def run_observed(options: argparse.Namespace) -> int:
     with looking(options) as desk:
         now, seen = desk.do(observations(options.name))
     if options.name is not None and not seen:
-        raise CronceError(f"nothing is on record of {options.name}; `cronce status observed` lists what is")
+        raise CronceError(f"there is no record of {options.name}; `cronce status observed` lists all")
     headers = ["name", "calls", "duplicates", *(["cost"] if cost is not None else []), "last duplicate"]
     document = {"observed": [_observed_document(one, cost) for one in seen]}
     show_table(options, document, headers, [_observed_row(one, now, cost) for one in seen], "nothing was observed")
@@ -194,7 +194,7 @@ def _cost(text: str) -> float:
     except ValueError:
         cost = -1.0
     if not 0 <= cost < float("inf"):
-        raise BadInput(f"--cost is what one call costs, such as 0.12, and this is {text[:40]!r}")
+        raise BadInput(f"--cost must be the cost of one call, such as 0.12, not {text[:40]!r}")
     return cost
 
 
@@ -258,11 +258,11 @@ def _add_arguments(parser: argparse.ArgumentParser, kind: Leases) -> None:
 def _run(options: argparse.Namespace, kind: Leases) -> None:
     with looking(options) as desk:
         found = desk.do(queries.locks() if kind is LOCKS else queries.leaders())
-    never = f"nobody ever {kind.says('held')} a {kind.noun}"
+    never = f"there was never a {kind.noun}"
     if options.name is not None:
         found = [one for one in found if one.name == options.name]
         if not found:
-            raise CronceError(f"{never} {options.name[:60]!r}; `cronce status {kind.way}` lists those that there were")
+            raise CronceError(f"{never} {options.name[:60]!r}; `cronce status {kind.way}` lists all")
     page = _page(found, kind, with_history=options.name is not None) if found else nothing(never, options)
     show(options, {kind.way: [told.held_document(one, kind) for one in found]}, page)
 

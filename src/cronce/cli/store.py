@@ -30,21 +30,21 @@ from cronce.stores.default import VARIABLE, Chosen, choose, open_chosen
 
 STORE_ACTIONS: Final = {
     "init": "initialise a store: it is empty because it is new, not because it lost its data",
-    "adopt": "accept a copied, restored or network store; slots up to now that it does not know stay closed",
+    "adopt": "accept a copied, restored or network store; slots until now that it has no record of stay closed",
     "sql": "print the SQL that creates the tables, for a database where an administrator creates them",
-    "clock": "confirm that the store's clock is right after it jumped, and repair what it dated in the future",
+    "clock": "confirm that the store's clock is right after it jumped, and repair records dated in the future",
 }
 WHY_NOT: Final = {
     "init": "this kind of store cannot be initialised",
-    "adopt": "a copy of this kind of store cannot be told from the original, so there is nothing to adopt",
-    "sql": "no SQL makes this store; `cronce store sql` is for postgresql://, mysql:// and sqlite://",
+    "adopt": "this kind of store cannot detect that it was copied, so there is nothing to adopt",
+    "sql": "this kind of store needs no SQL; `cronce store sql` is for postgresql://, mysql:// and sqlite://",
 }
 
 
 def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     for one in add_actions(parser, STORE_ACTIONS).values():
         one.add_argument("url", nargs="?", metavar="URL", help="the store (default: $CRONCE_URL, then the config)")
-        one.add_argument("--store", metavar="URL", help="the same, as everywhere else")
+        one.add_argument("--store", metavar="URL", help="the same as URL")
 
 
 def run_store(options: argparse.Namespace) -> None:
@@ -66,33 +66,33 @@ def _set_clock(url: str) -> str:
     with looking(argparse.Namespace(store=url)) as desk:
         now, ahead = desk.do(set_clock(desk.ledger, who(), desk.clock.wall()))
     brought = [
-        (len(ahead.jobs), "job begins again from now on", "jobs begin again from now on"),
-        (len(ahead.leases), "lease lasts for its own length again", "leases last for their own length again"),
+        (len(ahead.jobs), "job starts again from now on", "jobs start again from now on"),
+        (len(ahead.leases), "lease has its usual length again", "leases have their usual length again"),
         (
             len(ahead.holders),
-            "scheduler has to say again that it is alive",
-            "schedulers have to say again that they are alive",
+            "scheduler must register again",
+            "schedulers must register again",
         ),
     ]
     said = [f"{count:,} {one if count == 1 else many}" for count, one, many in brought if count]
     brought_back = ", ".join(said) or "nothing is dated in the future"
-    return f"its clock says {now:%Y-%m-%d %H:%M:%S} UTC, and is right; {brought_back}"
+    return f"its clock says {now:%Y-%m-%d %H:%M:%S} UTC and is confirmed as right; {brought_back}"
 
 
 def _begun(action: str, epoch: Epoch) -> str:
     born = f"{epoch.born:%Y-%m-%d %H:%M:%S} UTC"
     if action == "adopt" and epoch.forgot:
-        return f"a new life since {born}; slots up to then that it does not know stay closed"
+        return f"a new store since {born}; slots until then that it has no record of stay closed"
     if epoch.origin is Origin.MADE:
-        return f"begun on {born}"
-    return f"it has records since {born}, when it was found empty or restored, and stays as it is"
+        return f"initialised on {born}"
+    return f"it has held records since {born}, when it was found empty or was restored; nothing was changed"
 
 
 # --- the doctor -------------------------------------------------------------------------------------------------------
 
 DOCTOR_EPILOG = """
-It writes a few cells to prove that a slot is claimed once, and removes them. An SQLite file that is not there is an
-error, and is not made, unless it is the default one: the path may be misspelled.
+It writes a few cells to prove that a slot is claimed once, and removes them. A missing SQLite file is an
+error and is not created, because its path may be misspelled; only the default file is created.
 
 Cron and systemd start commands with an environment of their own, so they may use another store than this shell does.
 --crontab and --unit check the store that they use.
@@ -152,8 +152,8 @@ def _open(chosen: Chosen) -> Store:
     """The default file is made where it is missing; another that is missing may be misspelled."""
     path = "" if chosen.is_default else missing(chosen)
     if path:
-        new = f"if the store is new, `cronce store init {mask(chosen.url)}` makes it; else check the path"
-        raise StoreError(f"there is no file {path}, and none was made; {new}")
+        new = f"if the store is new, `cronce store init {mask(chosen.url)}` creates it; else check the path"
+        raise StoreError(f"there is no file {path}, and cronce did not create one; {new}")
     return open_chosen(chosen)
 
 
@@ -175,7 +175,7 @@ def _urls(options: argparse.Namespace, tell: Callable[[Check], None]) -> list[st
         tell(_used(name, url, callers))
     if len(used) > 1:
         remedy = f"name one store for all: {VARIABLE}=… at its top, or url in /etc/cronce.toml"
-        tell(error(name, f"it uses {len(used)} stores, and a slot is claimed once in each", remedy))
+        tell(error(name, f"it uses {len(used)} stores, so a slot can run once in each", remedy))
     if (own := _masked(None)) not in [mask(url) for url in used]:
         tell(warn("shell", f"this shell uses another store, {own}: `cronce runs` shows that", f"export {VARIABLE}=…"))
     return list(used)
@@ -200,7 +200,7 @@ def _callers(options: argparse.Namespace) -> Iterator[tuple[str, Chosen | str]]:
     system = path.parent.name == "cron.d" or path == Path("/etc/crontab")
     found = [one for one in entries(place.read(), system=system) if one.guard == "cronce"]
     if not found:
-        raise BadInput(f"no line of {place} runs `cronce exec`; `cronce deploy crontab wrap` puts them under it")
+        raise BadInput(f"no line of {place} runs `cronce exec`; `cronce deploy crontab wrap` wraps its lines in it")
     for one in found:
         yield (
             f"line {one.number}",
@@ -285,10 +285,10 @@ def run_purge(options: argparse.Namespace) -> None:
         swept = 0 if options.dry_run or options.job else _sweep(desk)
     jobs = [{"job": name, "found": found[name], "purged": gone[name]} for name in found]
     if options.dry_run:
-        lines = [f"{name}: {count:,} would go" for name, count in found.items()]
+        lines = [f"{name}: {count:,} would be purged" for name, count in found.items()]
     else:
         lines = [f"{name}: {count:,} purged" for name, count in gone.items()]
-    lines += [f"{swept:,} old keys, locks and processes swept"] if swept else []
+    lines += [f"{swept:,} old records of keys, locks and processes deleted"] if swept else []
     show(options, {"jobs": jobs, "swept": swept}, "\n".join(lines) or "nothing to purge")
 
 

@@ -20,8 +20,8 @@ WORDS: Final = (
 )  # fmt: skip
 
 ADD_EPILOG: Final = """
-The processes that were started with an --allow that covers it run the job from now on: they notice within two seconds.
-To add the same again changes nothing; `cronce jobs edit` changes a job, `cronce jobs remove` ends it.
+Processes whose --allow covers the job run it from now on; they notice it within two seconds. Adding the same job again
+changes nothing; `cronce jobs edit` changes a job, `cronce jobs remove` removes it.
 
 examples:
   cronce jobs add mail '*/15 * * * *' --function myapp.tasks:mail --on-lost rerun
@@ -29,14 +29,14 @@ examples:
 """
 EDIT_EPILOG: Final = """
 Options that are left out stay as they are. A new schedule never fires for the past. A new kind of schedule, function
-or command replaces the old one. --unset goes back to a default.
+or command replaces the old one. --unset sets an option back to its default.
 
 examples:
   cronce jobs edit mail --schedule '0 * * * *' --tz Europe/Berlin
   cronce jobs edit sync --unset timeout -- ./scripts/sync.sh --some
 """
 REMOVE_EPILOG: Final = """
-No slot of it fires any more; a run in progress is not stopped (`cronce cancel` does that). Its history stays, and so
+The job does not fire any more; a run in progress is not stopped (`cronce cancel` does that). Its history stays, and so
 does the record of who removed it and when. To stop it for a while, use `cronce pause`.
 """
 
@@ -44,13 +44,13 @@ does the record of who removed it and when. To stop it for a while, use `cronce 
 def add_add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} NAME 'SCHEDULE' [options] (--function MODULE:NAME | -- COMMAND [argument ...])"
     parser.add_argument("name", metavar="NAME", help="the job's name")
-    schedule = "'*/15 * * * *', 'every 15m' or 'at 2026-…'; or say --every"
+    schedule = "'*/15 * * * *', 'every 15m' or 'at 2026-…'; or give --every"
     parser.add_argument("schedule", nargs="?", metavar="SCHEDULE", help=schedule)
     _add_definition(parser)
 
 
 def run_add(options: argparse.Namespace) -> None:
-    words, as_it_was = _given(options), "is in the store already; nothing to change"
+    words, as_it_was = _given(options), "in the store already; nothing to change"
     # to add a job may be the first that is done to a store
     _changed(options, lambda hand: add(hand, options.name, words), "added", as_it_was, make=True)
 
@@ -67,7 +67,7 @@ def add_edit_arguments(parser: argparse.ArgumentParser) -> None:
         type=lambda word: word.replace("-", "_"),
         choices=WORDS,
         metavar="OPTION",
-        help="leave this to its default, as in --unset timeout",
+        help="set this option back to its default, as in --unset timeout",
     )
 
 
@@ -97,7 +97,7 @@ def _add_definition(parser: argparse.ArgumentParser) -> None:
     add("--at", metavar="INSTANT", help="once, at this instant")
     add("--start", metavar="INSTANT", help="no slot before this instant")
     add("--end", metavar="INSTANT", help="no slot after this instant")
-    add("--function", metavar="MODULE:NAME", help="an importable function, which the processes allow")
+    add("--function", metavar="MODULE:NAME", help="an importable function that --allow of the processes covers")
     add("--isolate", action=argparse.BooleanOptionalAction, help="run the function in a process of its own")
     add("--payload", metavar="JSON", help="the payload of each run")
     add_job_policies(parser)

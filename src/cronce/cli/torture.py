@@ -44,33 +44,35 @@ AROUND: Final = 6
 """Seconds that it takes to begin, and to settle what is still open at the end, most often."""
 
 TORTURE_DESCRIPTION: Final = """\
-Processes whose clocks are up to five seconds wrong call two jobs every second, on your own store. They are killed and
-stopped, lose replies to writes that landed, get theirs late, and are cut off: one of them, and all. The bodies write a
-ledger file that knows nothing of cronce; at the end it is held against what the store has on record. All of it happens
-under job names of its own, and is removed from the store afterwards. With --scheduler the processes are schedulers:
-they are also restarted one by one, drained by colour, killed all at once, and given a newer version of the jobs that is
-rolled back later. With MODULE:OBJECT the jobs are yours: the last slots of each of your schedules, under your policies,
-one a second. A counter stands in for your functions; --really runs them.
+Processes whose clocks are up to five seconds wrong call two jobs every second, on your own store. They are killed,
+paused and disconnected, one of them or all; replies to their writes are lost or late. The job functions write a ledger
+file of their own; at the end it is compared with the records in the store. The jobs have names of their own, and their
+records are removed from the store afterwards.
 
-exit codes: 0 every promise was kept; 1 one was broken; 2 the call makes no sense, the store refuses what it is asked
-for, or the command of --restart failed; 75 the store cannot be reached, or stopped answering; 78 the store needs a
-person. With any but 0 and 1 nothing was judged."""
+With --scheduler the processes are schedulers: they are also restarted one by one, drained by colour, killed all at
+once, and given a newer version of the jobs that is rolled back later. With MODULE:OBJECT the jobs are yours: the last
+slots of each of your schedules, with your policies, one each second. A counter replaces your functions; --really runs
+them.
+
+exit codes: 0 every promise was kept; 1 one was broken; 2 the options are wrong, the store refused a request, or the
+command of --restart failed; 75 the store cannot be reached, or stopped answering; 78 the store needs a person. With any
+other code than 0 and 1 nothing was judged."""
 
 
 def add_torture_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("app", nargs="?", default="", metavar="MODULE:OBJECT", help="torture the jobs of your app: app:cron")
-    add("--store", "--url", dest="url", metavar="URL", help="the store (default: as everywhere, $CRONCE_URL first)")
+    add("--store", "--url", dest="url", metavar="URL", help="the store (default: $CRONCE_URL, then the config)")
     add("--seconds", type=int, default=60, metavar="N", help="how many slots each job has (default 60)")
-    add("--processes", type=int, default=6, metavar="N", help="how many there are (default 6)")
+    add("--processes", type=int, default=6, metavar="N", help="how many processes (default 6)")
     add("--scheduler", action="store_true", help="torture schedulers, cron.run(), instead of calls of guarded jobs")
     add("--on-lost", choices=get_args(OnLost), help="torture a job with this policy only (default: one of each)")
     add("--really", action="store_true", help="run the functions of your app (default: a counter in their place)")
-    add("--beside-live", action="store_true", help="torture your app also on a store that schedulers are working on")
+    add("--beside-live", action="store_true", help="torture your app even if live schedulers use the store")
     add("--seed", type=int, metavar="N", help="repeat the plan of an earlier torture (default: a new one)")
-    add("--restart", metavar="COMMAND", help="restarts the store, in the middle: 'systemctl restart postgresql'")
+    add("--restart", metavar="COMMAND", help="a command that restarts the store: 'systemctl restart postgresql'")
     add("--picture", type=Path, metavar="FILE", help="draw what happened: FILE.html or FILE.svg")
-    add("--save", type=Path, metavar="DIR", help="keep the cells in the store, and the ledger files there")
+    add("--save", type=Path, metavar="DIR", help="keep the cells in the store, and the ledger files in this directory")
     add("--json", action="store_true", help="print one JSON document")
 
 
@@ -120,7 +122,7 @@ def _refuse_mixed(options: argparse.Namespace) -> None:
     if options.app and (options.scheduler or options.on_lost):
         raise BadInput("the jobs of an app have policies of their own: leave out --scheduler and --on-lost")
     if options.really and not options.app:
-        raise BadInput("--really is about the functions of an app: cronce torture app:cron --really")
+        raise BadInput("--really runs the functions of an app, so name one: cronce torture app:cron --really")
 
 
 def _url(options: argparse.Namespace) -> str:
@@ -143,7 +145,7 @@ def _restart(command: str | None) -> Hook | None:
     if not words:
         raise BadInput("--restart needs a command")
     if shutil.which(words[0]) is None:
-        raise BadInput(f"--restart {command}: there is no program {words[0]} that can be run; no shell is asked")
+        raise BadInput(f"--restart {command}: there is no program {words[0]} that can be run (cronce uses no shell)")
     return partial(_run_restart, words)
 
 
@@ -154,7 +156,7 @@ def _run_restart(words: Sequence[str]) -> None:
         if trouble:
             file.seek(0)
             said = safe(" ".join(file.read().decode(errors="replace").split())[-SAID:])
-            told = f"said: {said}" if said else "said nothing"
+            told = f"printed: {said}" if said else "printed nothing"
             raise BadInput(f"--restart: {shlex.join(words)} {trouble} and {told}; nothing was judged")
 
 
@@ -222,7 +224,7 @@ def _words(result: TortureResult, options: argparse.Namespace, on: Screen) -> li
         label = paint(Toned(f"{own or verdict.on_lost}:", "good" if good else "bad"), on)
         lines.append(f"{label} {counted(verdict)}")
     if result.forgot:
-        lines.append("The store forgot what it knew, and says so: those slots are unknown.")
+        lines.append("The store lost records and reports that: those slots are unknown.")
     if options.picture is not None:
         lines.append(f"The picture is {options.picture}.")
     if result.passed:
@@ -235,8 +237,8 @@ def _words(result: TortureResult, options: argparse.Namespace, on: Screen) -> li
 
 
 def add_simulate_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seeds", type=int, default=400, help="how many histories to play (default 400)")
-    mutants = "leave out the wrong versions that must be caught; they are played until caught, a minute or two"
+    parser.add_argument("--seeds", type=int, default=400, help="how many histories to simulate (default 400)")
+    mutants = "do not also simulate versions with a safeguard missing, to see them fail (a minute or two)"
     parser.add_argument("--no-mutants", action="store_true", help=mutants)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
     parser.add_argument("--seed", type=int, help="replay one history and show what happened in it")
@@ -246,13 +248,13 @@ def add_simulate_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_simulate(options: argparse.Namespace) -> int:
     if options.seeds < 1 or options.workers < 1:
-        raise BadInput("--seeds and --workers are at least 1")
+        raise BadInput("--seeds and --workers must be 1 or more")
     if options.mutant and options.mutant not in MUTANTS:
         raise BadInput(f"there is no mutant {options.mutant!r}; there are:\n  " + "\n  ".join(MUTANTS))
     if options.mutant and options.seed is None:
-        raise BadInput("--mutant goes with --seed: which history shall be replayed without that safeguard?")
+        raise BadInput("--mutant needs --seed N: the history to replay without that safeguard")
     if options.seed is not None and options.json:
-        raise BadInput("--json does not go with --seed: a replay is a text")
+        raise BadInput("--json cannot be used with --seed: a replay is text")
     if options.seed is not None:
         return _replay(options.seed, options.mutant)
     result = simulate(options.seeds, mutants=not options.no_mutants, workers=options.workers, progress=bar)
@@ -297,16 +299,16 @@ def _report(result: Simulation) -> str:
     played = result.played
     lines = [
         f"{played.seeds:,} histories, {played.calls:,} store calls, {played.starts:,} job functions started",
-        "what went wrong in them, on purpose:",
+        "faults that were injected:",
         *_fault_counts(result, FAULTS),
-        "and what they were about:",
+        "situations that occurred:",
         *_fault_counts(result, SITUATIONS),
     ]
-    lines += ["what became of effects, by how they were guarded:", *printed(by_way(played.effects))]
+    lines += ["what happened to effects, by how they were guarded:", *printed(by_way(played.effects))]
     if result.unseen:
-        lines.append(f"never happened in so few histories: {', '.join(result.unseen)}")
+        lines.append(f"did not occur in so few histories: {', '.join(result.unseen)}")
     if result.mutants:
-        lines.append("safeguards taken away, and how many histories it took to notice:")
+        lines.append("safeguards removed, and after how many histories that was noticed:")
         lines += [f"  {needed or 'NOT CAUGHT':>10}  {name}" for name, needed in result.mutants.items()]
     lines.append(f"promises broken: {len(played.violations)}")
     for seed, promise in sorted(played.violations.items()):

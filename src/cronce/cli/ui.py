@@ -61,9 +61,9 @@ def add_ui_arguments(parser: argparse.ArgumentParser) -> None:
     add("--token-file", metavar="FILE", help=f"a file with the token for acting (or ${VARIABLE})")
     add("--look-token-file", metavar="FILE", help=f"a file with a token for reading only (or ${LOOK_VARIABLE})")
     add("--name", action="append", default=[], metavar="HOST", help="a host name the page is reached by; repeatable")
-    proxy = "take a caller's address from X-Forwarded-For of this proxy, an address or a network; repeatable"
+    proxy = "trust X-Forwarded-For from this proxy, an address or a network; repeatable"
     add("--trusted-proxy", action="append", default=[], metavar="ADDR", help=proxy)
-    add("--report", metavar="FILE", help="what `cronce audit --json` printed, to be shown, too")
+    add("--report", metavar="FILE", help="a file with the output of `cronce audit --json`, to show too")
     add("--store", metavar="URL", help="where slots are kept (default: $CRONCE_URL, then the config)")
     add_alerts(parser)
 
@@ -84,10 +84,13 @@ def run_ui(options: argparse.Namespace) -> int:
         with monitored(cron, alerted._replace(settings=_linking(alerted.settings, url_of(listener)))):
             if not is_missing:
                 _reach(cron)
-            may = "only shows" if given.token is None else "the token allows acting"
+            may = "read-only" if given.token is None else "the token allows acting"
             print(f"cronce ui: {url_of(listener)} shows {cron.place}; {may}", flush=True)
             if is_missing:
-                say("ui", f"there is no file {is_missing} yet; the page says how to begin, and shows what runs then")
+                say(
+                    "ui",
+                    f"there is no file {is_missing} yet; the page explains how to begin, and then shows what runs",
+                )
                 threading.Thread(target=_begin_again, args=[choose(options.store)], daemon=True).start()
             serve(app, listener)
         let_go()
@@ -122,10 +125,10 @@ def _reach(cron: Cronce) -> None:
     try:
         store = cron.at_work().desk.store
     except StoreUnavailable as error:
-        say("ui", f"{error}; the page shows this until it answers")
+        say("ui", f"{error}; the page shows this until the store answers")
         return
     if not store.traits.shared:
-        raise BadInput(f"{cron.place} ends with its process, and there is nothing in it to see; name another store")
+        raise BadInput(f"{cron.place} exists only in this process, so it is empty; name another store")
 
 
 # --- on which terms ---------------------------------------------------------------------------------------------------
@@ -158,7 +161,7 @@ def terms(host: str, token_file: str | None, report: str | None, names: Sequence
     who goes by a name of theirs, since a proxy on this machine makes all of them come from here."""
     under = "--ui-" if option == "--ui" else "--"
     token = _token(token_file, f"{under}token-file")
-    wanted = f"give {under}token-file a file with one, or set ${VARIABLE}"
+    wanted = f"give a file with a token by {under}token-file, or set ${VARIABLE}"
     local, foreign = is_loopback(host), [name for name in names if not _is_ours(name)]
     if not local and token is None:
         raise BadInput(
@@ -198,7 +201,7 @@ def _token(file: str | None, option: str, variable: str = VARIABLE) -> str | Non
     except OSError as error:
         raise BadInput(f"{option} {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise BadInput(f"{option} {path} is no text") from None
+        raise BadInput(f"{option} {path} is not a text file") from None
     return _checked(token, f"{option} {path}")
 
 

@@ -64,10 +64,16 @@ class AlertTargets(NamedTuple):
 
 def add_alerts(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--alert", action="append", default=[], metavar="URL", help=f"POST alerts there; repeatable (or ${ALERT})")
+    add(
+        "--alert", action="append", default=[], metavar="URL", help=f"POST alerts to this URL; repeatable (or ${ALERT})"
+    )
     add("--alert-command", action="append", default=[], metavar="WORDS", help="run this for each alert; repeatable")
     add("--page", metavar="URL", help=f"where the page is: alerts link to it (or ${PAGE})")
-    add("--ping", metavar="URL", help=f"ping it when a run starts, succeeds, fails; {{job}} is its job (or ${PING})")
+    add(
+        "--ping",
+        metavar="URL",
+        help=f"ping it when a run starts, succeeds or fails; {{job}} is the job's name (or ${PING})",
+    )
 
 
 def told(
@@ -110,7 +116,7 @@ def monitored(cron: Cronce, given: AlertTargets, *, log: bool = True) -> Iterato
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """What is wrong, and from when on. Whoever leads judges by its own, so that most put them into the config."""
     usual, add = Settings(), parser.add_argument
-    add("--schedulers", type=int, metavar="N", help="the highest number of schedulers there should be")
+    add("--schedulers", type=int, metavar="N", help="the highest number of schedulers to expect")
     add("--late", metavar="SPAN", help="a slot that starts later than this is late (default: 60s)")
     add("--skew", metavar="SPAN", help="how far a clock may be off (default: 1s)")
     add("--no-progress", metavar="SPAN", help="a run without progress for this long is stalled (default: 15m)")
@@ -140,17 +146,17 @@ def _settings(options: argparse.Namespace, config: Mapping[str, Any]) -> Setting
 def _checked(table: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(table.keys() - set(KNOWN))
     if unknown:
-        raise BadInput(f"{', '.join(unknown)} is not known; there are {', '.join(KNOWN)}")
+        raise BadInput(f"{', '.join(unknown)} is not known; known: {', '.join(KNOWN)}")
     hooks, command, ping = table.get("webhook", []), table.get("command", []), table.get("ping", "")
     hooks = [hooks] if isinstance(hooks, str) else hooks
     if not _are_texts(hooks):
-        raise BadInput('webhook is a URL, or a list of them: webhook = "https://…"')
+        raise BadInput('webhook must be a URL, or a list of them: webhook = "https://…"')
     if not _are_texts(command):
-        raise BadInput('command is a list of words: command = ["./page.sh", "on-call"]')
+        raise BadInput('command must be a list of words: command = ["./page.sh", "on-call"]')
     if not isinstance(ping, str):
-        raise BadInput('ping is a URL: ping = "https://…/{job}"')
+        raise BadInput('ping must be a URL: ping = "https://…/{job}"')
     if table.get("threshold", "warning") not in SEVERITIES:
-        raise BadInput(f"threshold is one of {', '.join(SEVERITIES)}")
+        raise BadInput(f"threshold must be one of {', '.join(SEVERITIES)}")
     return {**table, "webhook": hooks, "command": [command] if command else []}
 
 
@@ -164,15 +170,15 @@ def _words(text: str) -> list[str]:
     except ValueError as error:
         raise BadInput(f"--alert-command {text!r:.60} cannot be read as words: {error}") from None
     if not words:
-        raise BadInput("--alert-command is empty; give a program, and what it is given")
+        raise BadInput("--alert-command is empty; give a program and its arguments")
     return words
 
 
 def _startable(words: list[str]) -> list[str]:
     """Whoever is to be called at night is looked for now."""
     if words[0] and shutil.which(words[0]) is None:
-        where = "is no program that can be started" if os.sep in words[0] else "is not on the PATH"
-        raise BadInput(f"an alert's command is a program and what it is given, and {words[0]!r:.60} {where}")
+        where = "cannot be started" if os.sep in words[0] else "is not on the PATH"
+        raise BadInput(f"an alert's command is a program and its arguments, and {words[0]!r:.60} {where}")
     return words
 
 
@@ -208,14 +214,16 @@ PEEK: Final = 0.5
 def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
     add_store(parser)
     add = parser.add_argument
-    add("--once", action="store_true", help="look once, print what is wrong, and end")
-    threshold = "from which severity on it counts (default: warning)"
+    add("--once", action="store_true", help="check once, print what is wrong, and exit")
+    threshold = "the lowest severity that counts (default: warning)"
     add("--threshold", choices=SEVERITIES, default="warning", help=threshold)
     add_settings(parser)
     add_alerts(parser)
     said = parser.add_argument_group("an open alert")
-    said.add_argument("--acknowledge", metavar="ALERT", help="record that you are on it: nothing more is sent of it")
-    said.add_argument("--for", dest="span", metavar="SPAN", help="snooze it: it is sent again if it is open after that")
+    said.add_argument(
+        "--acknowledge", metavar="ALERT", help="record that you work on it: nothing more is sent about it"
+    )
+    said.add_argument("--for", dest="span", metavar="SPAN", help="snooze it: it is sent again if it is still open then")
     said.add_argument("--reason", default="", metavar="TEXT", help="why, for the record")
     said.add_argument("--by", metavar="NAME", help="who acts, for the record (default: user@host)")
 
@@ -224,7 +232,7 @@ def run_watch(options: argparse.Namespace) -> int:
     if options.acknowledge:
         return _acknowledge(options)
     if options.span:
-        raise BadInput("--for says for how long an alert can wait: name it with --acknowledge ALERT")
+        raise BadInput("--for snoozes an alert: name the alert with --acknowledge ALERT")
     given = told(options)
     return _once(options, given) if options.once else _watch(options, given)
 
@@ -283,7 +291,7 @@ def _watch(options: argparse.Namespace, given: AlertTargets) -> int:
         if not options.json:
             _say(f"cronce watch: on {cron.place}")
             if options.store:
-                _say(_elsewhere(options.store, "that it names"))
+                _say(_elsewhere(options.store, "in the alerts"))
         while not stopped.wait(PEEK):
             now = [one for one in (*monitor.standing, *monitor.own) if reaches(one.severity, options.threshold)]
             for state, alert in _news(shown, now):

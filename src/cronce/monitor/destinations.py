@@ -163,7 +163,7 @@ class CommandDestination:
 
     def __init__(self, words: Sequence[str], threshold: Severity = "warning") -> None:
         if isinstance(words, str) or not words or not all(isinstance(word, str) and word for word in words):
-            raise BadInput("an alert's command is a list of words: the program, and what it is given")
+            raise BadInput("an alert's command must be a list of words: the program and its arguments")
         self._words = list(words)
         self.shown = os.path.basename(words[0])  # noqa: PTH119  it need not be a path
         self.digest, self.threshold = _digest("command", *words), threshold
@@ -228,7 +228,7 @@ def destination(given: Given) -> Destination:
         return given
     if callable(given):
         return Callback(given)
-    raise BadInput(f"an alert goes to a URL, the words of a command or a function, and not to {given!r:.60}")
+    raise BadInput(f"an alert can go to a URL, a command (a list of words) or a function, not to {given!r:.60}")
 
 
 def _digest(*parts: str) -> str:
@@ -240,17 +240,17 @@ def _digest(*parts: str) -> str:
 
 def read_url(what: str, url: str) -> SplitResult:
     """A URL to send something to, checked. No part of it that may be secret is in the error."""
-    trouble = "has a blank in it, or what cannot be printed" if not url.isprintable() or " " in url else ""
+    trouble = "has a space or an unprintable character in it" if not url.isprintable() or " " in url else ""
     try:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or "://" not in url:
             trouble = "does not begin with https://"
         elif not parts.hostname or parts.port == 0:
-            trouble = "names no host, or no port that there is"
+            trouble = "has no host, or a wrong port"
     except ValueError:
         trouble = "cannot be read"
     if trouble:
-        raise BadInput(f"{what} goes to a URL such as https://host/path, and what was given {trouble}")
+        raise BadInput(f"{what} needs a URL such as https://host/path, and the given one {trouble}")
     return parts
 
 
@@ -330,7 +330,7 @@ def _answered(request: Request, deadline: _Deadline) -> str:
             answer.read(1)
     except HTTPError as error:
         error.close()
-        elsewhere = ", elsewhere, which is not followed" if 300 <= error.code < 400 else ""
+        elsewhere = ", a redirect, which is not followed" if 300 <= error.code < 400 else ""
         return f"answered {error.code}{elsewhere}"
     except TimeoutError:
         return f"did not answer within {ANSWER:g} s"
@@ -349,7 +349,7 @@ def _reason(error: BaseException) -> str:
 
 Do = Callable[[Flow[Any]], Any]
 
-DIED: Final = "it did not come back in time"
+DIED: Final = "it did not return in time"
 
 
 class Sending(threading.Thread):
@@ -404,7 +404,7 @@ class Sender:
                 self._do(self._alerts.conclude(claim, to, sent=not sending.trouble))
                 del self._under_way[to]
                 if sending.trouble:
-                    LOGGER.warning("an alert could not be told, and will be tried again: %s", sending.trouble)
+                    LOGGER.warning("an alert could not be sent, and will be retried: %s", sending.trouble)
         seen: Standing = self._do(self._alerts.standing())
         for to, destination in self._destinations.items():
             if to not in self._under_way:
@@ -419,7 +419,7 @@ class Sender:
         for sending in sendings:
             sending.join(max(until - self._boot(), 0.0))
             if sending.ended and sending.trouble:
-                LOGGER.warning("an alert could not be told: %s", sending.trouble)
+                LOGGER.warning("an alert could not be sent: %s", sending.trouble)
 
     def _send_next(self, to: str, destination: Destination, seen: Standing) -> None:
         """One message for each incident, and one when all of it is over. Those that go out with another's are noted

@@ -190,7 +190,7 @@ class Monitor:
         except BadInput as error:  # no such store can be meant: whoever started this is told so, too
             LOGGER.debug("%s", mask_all(str(error)))
         except Exception:
-            LOGGER.exception("the monitor could not look, and will try again")
+            LOGGER.exception("the monitor could not read the store, and will try again")
         leads = self._leader is not None and self._leader.is_leader
         quiet = not self.standing and self._heard >= began and not leads
         self._quiet_looks = self._quiet_looks + 1 if quiet else 0
@@ -299,7 +299,7 @@ class Monitor:
         try:
             self._glance()
         except Exception:
-            LOGGER.exception("the monitor could not tell of the store, and will try again")
+            LOGGER.exception("the monitor could not report on the store, and will try again")
         return self._clock.boot() + GLANCE
 
     def _glance(self) -> None:
@@ -336,7 +336,7 @@ class Monitor:
         if silent < SILENCE:
             return None
         text = f"{self._place} has not answered {self._host} for {short(timedelta(seconds=round(silent)))}: {words}"
-        remedy = "What runs goes on while its lease can be trusted; nothing new is started here."
+        remedy = "Runs in progress go on while their leases can be trusted; this process starts nothing new."
         return Alert(Kind.UNREACHABLE, self._host, "critical", text, since, remedy=remedy)
 
     # --- on either ---
@@ -390,5 +390,5 @@ class Evenly:
         elif self._tell_at is None:
             self._tell_at = boot + 2 * SETTLED.total_seconds()
         elif boot > self._tell_at:
-            LOGGER.warning("the store's clock keeps being set, and nothing is judged meanwhile")
+            LOGGER.warning("the store's clock changes again and again; the monitor waits until it runs steadily")
             self._tell_at = inf

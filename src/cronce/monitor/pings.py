@@ -69,7 +69,7 @@ def check_ping(template: str) -> str:
 
     read_url("a ping", template.replace("{job}", "job"))
     if "{" in template.replace("{job}", ""):
-        raise BadInput("the URL for pings knows {job}, the name of the job, and nothing else in braces")
+        raise BadInput("the URL for pings may have {job}, the name of the job, and nothing else in braces")
     return template
 
 
@@ -95,7 +95,7 @@ def ping_after(template: str, job: str, events: Sequence[Event], trouble: str, *
         for last in pings[-1:]:
             send_ping(template, last)
     except Undelivered as error:
-        return f"the ping was not heard: {error}"
+        return f"the ping failed: {error}"
     return ""
 
 
@@ -150,7 +150,7 @@ class Pinger:
             try:
                 send_ping(self._template, ping)
             except Undelivered as error:
-                LOGGER.warning("a ping for %s was not heard: %s", ping.job, error)
+                LOGGER.warning("a ping for %s failed: %s", ping.job, error)
             except Exception:
                 LOGGER.exception("a ping for %s could not be sent", ping.job)
 
@@ -161,6 +161,6 @@ class Pinger:
         with self._news:
             dropped, self._dropped = self._dropped, 0
             if dropped:
-                LOGGER.warning("%d pings were not sent: their receiver is away, or too slow", dropped)
+                LOGGER.warning("%d pings were not sent: their receiver does not answer, or is too slow", dropped)
             self._news.wait_for(lambda: self._line or self._closing)
             return self._line.popleft() if self._line else None

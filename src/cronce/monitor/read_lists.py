@@ -264,7 +264,7 @@ def read_cursor(text: str, prefix: str) -> Position:
     us, _, key = text.partition("@")
     written = _NUMBER.fullmatch(us) and key.startswith(prefix) and len(key) <= _LONGEST and key.isprintable()
     if not written:
-        raise BadInput(f"{text[:60]!r} is not where a list goes on; take the text that came with its last part")
+        raise BadInput(f"{text[:60]!r} is not a place in this list; use the `next` of the answer before")
     return Position(int(us), key)
 
 
@@ -295,7 +295,7 @@ def _read(after: str, wheres: list[Where]) -> Spot:
     of_this = next((prefix for prefix in prefixes if behind.startswith(prefix)), prefixes[0])
     mark, key = read_cursor(after, of_this)
     if mark not in set(Mark):
-        raise BadInput(f"{after[:60]!r} is not where a list of effects goes on")
+        raise BadInput(f"{after[:60]!r} is not a place in a list of effects; use the `next` of the answer before")
     return Spot(Mark(mark), key)
 
 

@@ -33,11 +33,11 @@ def check_settings(settings: Settings) -> Settings:
     for name in ("schedulers", "flapping"):
         number = getattr(settings, name)
         if number is not None and (type(number) is not int or number < 1):
-            raise BadInput(f"{name} is 1 or more, and this is {number!r:.40}")
+            raise BadInput(f"{name} must be 1 or more, not {number!r:.40}")
     for name in ("late", "skew", "no_progress", "superseded"):
         span = getattr(settings, name)
         if not isinstance(span, timedelta) or span < LEAST:
-            raise BadInput(f"{name} is a timedelta of {format_duration(LEAST)} or more, and this is {span!r:.60}")
+            raise BadInput(f"{name} must be a timedelta of {format_duration(LEAST)} or more, not {span!r:.60}")
     if not isinstance(settings.page, str) or not settings.page.isprintable() or " " in settings.page:
-        raise BadInput(f"page is the address of the page, and this is {settings.page!r:.60}")
+        raise BadInput(f"page must be the address of the page, not {settings.page!r:.60}")
     return settings

@@ -128,7 +128,7 @@ def in_doubt(survey: Survey) -> Iterator[Alert]:
         since = min((begun for one in effects if (begun := _begun(one))), default=survey.now)
         text = safe(f"{newest.name} was begun, and cronce does not know whether it happened{count}.")
         named = quote(safe(newest.name))
-        remedy = f"Find out, then `cronce resolve {named} done`, or retry; `cronce effects {subject}` lists them."
+        remedy = f"Find out, then run `cronce resolve {named} done`, or retry; `cronce effects {subject}` lists them."
         names = tuple(one.name for one in effects[:TOUCHED])
         yield Alert(Kind.IN_DOUBT, subject, "critical", text, since, remedy=remedy, effects=names)
 
@@ -168,20 +168,20 @@ def amnesia(survey: Survey, memory: Memory) -> Iterator[Alert]:
         return
     born = spell(epoch.born)
     if epoch.origin is Origin.FOUND and memory.reborn is None and not _was_before(survey):
-        remedy = "If it is new, `cronce store init` says so; if not, see why it is empty: slots up to then do not run."
+        remedy = "If it is new, run `cronce store init`. If not, find out why it is empty: slots until then do not run."
         yield Alert(Kind.AMNESIA, "", "info", f"the store was found empty at {born}.", epoch.born, remedy=remedy)
         return
     match epoch.origin:
         case Origin.RESTORED:
             since = spell(epoch.since) if epoch.since else "its last write"
-            text = f"the store was set back: what was written between {since} and {born} is gone."
+            text = f"the store was set back: records written between {since} and {born} are lost."
         case Origin.FOUND:
-            text = f"the store was found empty at {born}: what stood there before is forgotten."
+            text = f"the store was found empty at {born}: its earlier records are lost."
         case Origin.MADE:
-            text = f"this is another store than before, made at {born}: what stood in the old one is not known here."
+            text = f"this is another store than before, created at {born}: it has no records of the old one."
     remedy = (
-        "See why; slots up to then do not run by themselves: `cronce runs --state unknown` lists what is in doubt."
-        " Begin a store that is meant to be new with `cronce store init`."
+        "Find out why. Slots until then do not run by themselves; `cronce runs --state unknown` lists those that may"
+        " have run. If the store is meant to be new, run `cronce store init`."
     )
     yield Alert(Kind.AMNESIA, "", "critical", text, epoch.born, remedy=remedy)
 
@@ -202,7 +202,7 @@ def flapping(survey: Survey, settings: Settings) -> Iterator[Alert]:
             continue
         whose = listed(sorted({past.holder for past in ended}))
         text = f"{one.name} lost its leader {times(len(ended))} within {short(FLAPPING_WITHIN)}: {whose}."
-        remedy = "Their processes die, hang or lose the store: see their logs, and `cronce leaders`."
+        remedy = "Their processes die, hang or lose the store: check their logs, and `cronce leaders`."
         yield Alert(Kind.FLAPPING, one.name, "warning", text, ended[0].ended or survey.now, remedy=remedy)
 
 
@@ -232,8 +232,11 @@ def beating(name: str, beats: Beats, now: Instant) -> Iterator[Alert]:
 
 def _silent(name: str, beats: Beats, now: Instant) -> Alert:
     last = max(beats.recent)
-    text = f"{name} last beat {short(now - last.at)} ago, on {host(last.by)}, and should every {short(beats.every)}."
-    remedy = f"See whether that scheduler is alive: each of its rounds should call `cronce beat {name}`."
+    text = (
+        f"{name} sent its last heartbeat {short(now - last.at)} ago, on {host(last.by)}; it should send one every"
+        f" {short(beats.every)}."
+    )
+    remedy = f"Check whether that scheduler is alive: it should run `cronce beat {name}` at every interval."
     return Alert(
         Kind.BEAT_SILENT, name, "critical", safe(text), last.at + SILENT_INTERVALS * beats.every, remedy=remedy
     )
@@ -248,11 +251,11 @@ def _double(name: str, beats: Beats, now: Instant) -> Alert:
     hosts = Counter(host(one.by) for one in window)  # a beat may come from a process of its own
     whose = listed(f"{times(count)} on {place}" for place, count in sorted(hosts.items()))
     text = (
-        f"{name} should beat once every {short(beats.every)}, and beat {times(len(window))} within"
-        f" {short(window[-1].at - window[0].at)} ({whose}): more than one scheduler beats under this name"
-        f"{'' if sure else ', or it was started again and again'}."
+        f"{name} should send one heartbeat every {short(beats.every)}, and sent {len(window)} within"
+        f" {short(window[-1].at - window[0].at)} ({whose}): more than one scheduler uses this name"
+        f"{'' if sure else ', or it was restarted several times'}."
     )
-    remedy = f"Stop all but one scheduler that beats as {name}."
+    remedy = f"Stop all but one of the schedulers that use the name {name}."
     severity: Severity = "critical" if sure else "warning"
     return Alert(Kind.BEAT_DOUBLE, name, severity, safe(text), often[0][-1].at, remedy=remedy)
 
@@ -284,7 +287,7 @@ def doubled(name: str, observed: Observed, now: Instant) -> Iterator[Alert]:
     were = "was a duplicate" if observed.doubled == 1 else "were duplicates"
     text = (
         f"{name} was called twice for {recent[-1].slot}, and ran both times ({recent[-1].why}). Of"
-        f" {counted(observed.times, 'call')} so far {observed.doubled:,} {were}; the last came from {callers}."
+        f" {counted(observed.times, 'call')} until now, {observed.doubled:,} {were}; the last came from {callers}."
     )
-    remedy = "It is only observed: guard it, and the second call is refused."
+    remedy = "It is only observed. If you guard it, the second call is refused."
     yield Alert(Kind.DOUBLED, name, "critical", safe(text), recent[0].at, remedy=remedy)

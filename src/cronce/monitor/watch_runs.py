@@ -126,7 +126,7 @@ def _missed(seen: JobSeen, slots: Sequence[tuple[Instant, Instant]], survey: Sur
     since = min([*(when for _, when in slots), *(span.end for span in told)])
     start = min([*(at for at, _ in slots), *(_first(span, seen) for span in told)])
     end = survey.now if len(slots) >= UNCLAIMED else max(ends) + SECOND
-    remedy = f"`cronce why {Slot(seen.name, max(ends)).key}` says why; {_made_up_for(seen.name, start, end, survey)}"
+    remedy = f"`cronce why {Slot(seen.name, max(ends)).key}` shows why; {_made_up_for(seen.name, start, end, survey)}"
     if not seen.is_scheduled:
         remedy += (
             " If what calls it was switched off on purpose (a CronJob that was suspended or deleted),"
@@ -141,8 +141,8 @@ def _missed(seen: JobSeen, slots: Sequence[tuple[Instant, Instant]], survey: Sur
 def _made_up_for(job: str, start: Instant, end: Instant, survey: Survey) -> str:
     """Only what the store lets a person do."""
     if not survey.history:
-        return "this store keeps no history, so no backfill runs it: if it is still wanted, start its command by hand."
-    return f"`cronce backfill {job} --from {spell(start)} --to {spell(end)}` runs what did not run."
+        return "this store keeps no history, so no backfill is possible: if you need it, start its command by hand."
+    return f"`cronce backfill {job} --from {spell(start)} --to {spell(end)}` runs the slots that did not run."
 
 
 def _did_not_run(slots: Sequence[tuple[Instant, Instant]]) -> Iterator[str]:
@@ -156,7 +156,7 @@ def _passed_over(span: Span) -> str:
     was = "was" if span.slots == 1 else "were"
     if span.reason in BY_POLICY:
         return f"{count} up to {spell(span.end)} {was} passed over by its policy, {BY_POLICY[span.reason]}"
-    return f"{count} up to {spell(span.end)} {was} passed over: more fell due than are run at once"
+    return f"{count} up to {spell(span.end)} {was} passed over: more fell due than cronce runs at once"
 
 
 def _first(span: Span, seen: JobSeen) -> Instant:
@@ -227,7 +227,7 @@ def first_start(record: Record) -> tuple[Instant, str] | None:
 
 
 def _late(slot: Slot, since: Instant, fact: str) -> Alert:
-    remedy = f"`cronce why {slot.key}` says what it waits for; `cronce holders` says who is alive."
+    remedy = f"`cronce why {slot.key}` shows what it waits for; `cronce holders` lists who is alive."
     text = f"{slot.key} {fact}."
     return Alert(Kind.LATE, slot.job, "warning", text, since, remedy=remedy, slots=(slot.key,))
 
@@ -245,7 +245,7 @@ def failed(run: RunSeen) -> Iterator[Alert]:
     tries = f" after {counted(record.failures, 'attempt')}" if record.failures > 1 else ""
     why = f": {safe(record.reason)}" if record.reason else ""
     text = f"{run.slot.key} failed on {record.holder}{tries}{why}.{_last_words(record)}"
-    remedy = f"See its log and `cronce why {run.slot.key}`; then `cronce resolve {run.slot.key} retry`, or done."
+    remedy = f"Check its log and `cronce why {run.slot.key}`; then run `cronce resolve {run.slot.key} retry`, or done."
     since, slots = record.finished or run.slot.at, (run.slot.key,)
     yield Alert(Kind.FAILED, run.slot.job, severity, text, since, remedy=remedy, slots=slots)
 
@@ -259,7 +259,7 @@ def _last_words(record: Record) -> str:
     lines = [line for line in lines if line != "Traceback (most recent call last):"]
     if lines and record.reason and lines[-1].endswith(safe(record.reason)):  # that is said already
         lines = lines[:-1]
-    return f" It last said: {' / '.join(lines[-LAST:])}" if lines else ""
+    return f" Its last output: {' / '.join(lines[-LAST:])}" if lines else ""
 
 
 ENOUGH: Final = 5
@@ -299,8 +299,8 @@ def overrun(survey: Survey) -> Iterator[Alert]:
             continue
         for limit, what in _limits(run, survey):
             if survey.now - since > limit:
-                text = f"{run.slot.key} runs for {short(survey.now - since)} on {_holder(run)}, {what}."
-                remedy = f"See what it does; `cronce cancel {run.slot.key}` stops it."
+                text = f"{run.slot.key} has been running for {short(survey.now - since)} on {_holder(run)}, {what}."
+                remedy = f"Check what it does; `cronce cancel {run.slot.key}` stops it."
                 yield Alert(
                     Kind.OVERRUN, run.slot.job, "warning", text, since + limit, remedy=remedy, slots=(run.slot.key,)
                 )
@@ -311,7 +311,7 @@ def _overdue(run: RunSeen, why: str, since: Instant) -> Alert:
         f"{run.slot.key} is overdue, still running on {_holder(run)}: it was told to stop ({why}). Its effects are"
         " refused, and it keeps its turn and its worker."
     )
-    remedy = "See what it waits for, or restart that process; isolate=True runs a job where it can be killed."
+    remedy = "Check what it waits for, or restart that process. A job with isolate=True can be killed."
     return Alert(Kind.OVERRUN, run.slot.job, "critical", text, since, remedy=remedy, slots=(run.slot.key,))
 
 
@@ -332,10 +332,10 @@ def near_timeout(survey: Survey) -> Iterator[Alert]:
         if limit is None or len(took) < ENOUGH or job in overrunning or not is_near(nearly_all(took), limit):
             continue
         text = (
-            f"{job} comes near its timeout of {short(limit)}: of the last {len(took)} runs 95 % took up to"
+            f"{job} is close to its timeout of {short(limit)}: 95 % of the last {len(took)} runs took up to"
             f" {short(nearly_all(took))}."
         )
-        remedy = f"Give it a longer timeout, or less to do; `cronce runs {job}` lists them."
+        remedy = f"Give it a longer timeout, or less work; `cronce runs {job}` lists its runs."
         yield Alert(Kind.OVERRUN, job, "warning", text, survey.now, remedy=remedy)
 
 
@@ -363,7 +363,7 @@ def no_progress(survey: Survey, memory: Memory, settings: Settings) -> Iterator[
             continue
         (done, total), since = known
         text = f"{run.slot.key} has been at {done:,} of {total:,} for {short(survey.now - since)}, on {_holder(run)}."
-        remedy = f"See what it waits for; `cronce cancel {run.slot.key}` stops it."
+        remedy = f"Check what it waits for; `cronce cancel {run.slot.key}` stops it."
         yield Alert(Kind.NO_PROGRESS, run.slot.job, "warning", text, since, remedy=remedy, slots=(run.slot.key,))
 
 
@@ -377,9 +377,9 @@ def stuck(survey: Survey) -> Iterator[Alert]:
             continue
         if survey.now - until > max(record.lease, NOBODY):
             then = "closed as lost" if record.closes_as_lost else "taken over"
-            ended = f"its lease ended {short(survey.now - until)} ago, and no scheduler has acted on that"
+            ended = f"its lease expired {short(survey.now - until)} ago, and no scheduler has acted on that"
             text = f"{run.slot.key} was granted to {record.holder}: {ended}."
-            remedy = f"Start a scheduler, by which it is {then}; `cronce why {run.slot.key}` has the details."
+            remedy = f"Start a scheduler: then it is {then}. `cronce why {run.slot.key}` has the details."
             cause, slots = host_cause(record.holder), (run.slot.key,)
             yield Alert(Kind.STUCK, run.slot.job, "critical", text, until, remedy=remedy, cause=cause, slots=slots)
 
@@ -409,8 +409,8 @@ def lapsing(memory: Memory, settings: Settings) -> Iterator[Alert]:
     for job, known in memory.lapses.items():
         if len(known) >= settings.flapping:
             whose = listed(sorted({holder for _, holder in known}))
-            text = f"{counted(len(known), 'lease')} of {job} lapsed within the last hour, of {whose}."
-            remedy = f"Their processes died, hung or lost the store: see their logs, and `cronce why {job}`."
+            text = f"{counted(len(known), 'lease')} of {job} expired within the last hour; they were held by {whose}."
+            remedy = f"Their processes died, hung or lost the store: check their logs, and `cronce why {job}`."
             cause = host_cause(known[-1][1])
             yield Alert(Kind.LAPSING, job, "warning", text, known[0][0], remedy=remedy, cause=cause)
 
@@ -421,14 +421,14 @@ def unsaid(journal: Iterable[Entry], now: Instant) -> Iterator[Alert]:
         if isinstance(entry, UnsaidEnd) and now - entry.at >= SOON:
             slot = slot_of_cell(entry.run)
             text = f"{slot.key}: {entry.what} at {spell(entry.at)} on {entry.holder}, which could not be recorded yet."
-            remedy = "It is recorded once the store takes writes, by any cronce process of this machine."
+            remedy = "Any cronce process of this machine records it as soon as the store accepts writes."
             yield Alert(Kind.UNSAID, slot.job, "warning", text, entry.at, remedy=remedy)
 
 
 # --- in doubt ---
 
 _DOUBTS: Final = {
-    Outcome.LOST: (Kind.LOST, "lost: its host was gone and its lease expired; how much was done is not known"),
+    Outcome.LOST: (Kind.LOST, "lost: its process was gone and its lease expired; how much was done is not known"),
     Outcome.UNKNOWN: (Kind.UNKNOWN, "unknown: the store has no record of whether it ran"),
 }
 
@@ -455,17 +455,19 @@ def doubtful(survey: Survey) -> Iterator[Alert]:
         if own:
             unsure = f"; how much was done is not known, nor whether {own[0]} happened" if kind is Kind.LOST else ""
             told = unsure or f" is unknown: cronce does not know whether {own[0]} happened"
-            lost = " is lost: its host was gone and its lease expired" if kind is Kind.LOST else ""
+            lost = " is lost: its process was gone and its lease expired" if kind is Kind.LOST else ""
             text = safe(f"{key}{lost}{told}{count}.")
-            others = f" (`cronce effects {key}` lists its others)" if len(own) > 1 else ""
-            first = f"Find out, then `cronce resolve {quote(safe(own[0]))} done`, or retry{others}"
-            remedy = f"{first}; then `cronce resolve {key} retry` goes on, and repeats nothing that is done; {listing}."
+            others = f" (`cronce effects {key}` lists its other effects)" if len(own) > 1 else ""
+            first = f"Find out, then run `cronce resolve {quote(safe(own[0]))} done`, or retry{others}"
+            remedy = (
+                f"{first}; then `cronce resolve {key} retry` continues it, and repeats nothing that is done; {listing}."
+            )
         elif waiting:
             text = f"{key} is {what}{count}."
-            remedy = f"See what it did, then `cronce resolve {key} done`, or retry; {listing}."
+            remedy = f"Check what it did, then run `cronce resolve {key} done`, or retry; {listing}."
         else:
-            text = safe(f"{key} was stopped by {doubts_of(newest.record)[0].name}, which is resolved since{count}.")
-            remedy = f"`cronce rerun {key}` goes on with it; {listing}."
+            text = safe(f"{key} was stopped by {doubts_of(newest.record)[0].name}, which has been resolved{count}.")
+            remedy = f"`cronce rerun {key}` continues it; {listing}."
         yield Alert(
             kind,
             job,

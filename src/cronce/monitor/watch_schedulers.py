@@ -42,7 +42,7 @@ def silent(survey: Survey) -> Iterator[Alert]:
     carried = set().union(*(survey.carried_by(one.holder) for one in carriers))
     idle = sorted(name for name, seen in survey.jobs.items() if name not in carried and _is_expected(seen, survey.now))
     if idle and not carriers:
-        text = f"no scheduler is alive that runs {counted(len(idle), 'scheduled job')}: {listed(idle)}."
+        text = f"no live scheduler runs {counted(len(idle), 'scheduled job')}: {listed(idle)}."
         yield Alert(Kind.SILENT, "", "critical", text, survey.now, remedy="Start one: `cronce run`.")
         return
     for name in idle:
@@ -52,15 +52,15 @@ def silent(survey: Survey) -> Iterator[Alert]:
 def _silent_job(name: str, survey: Survey) -> Iterator[Alert]:
     """Whoever carried it died, was stopped or is drained; or lives on in a version that does not carry it: then most
     likely it was taken out of the code, and a deploy that is under way has its time."""
-    text = f"{name} is scheduled, and no live scheduler carries it: {_alive(survey)}."
+    text = f"{name} is scheduled, and no live scheduler has this job: {_alive(survey)}."
     before = [one for one in survey.holders if name in survey.carried_by(one.holder)]
     if "revision" in survey.jobs[name].policies or not all(_is_replaced(one, survey) for one in before):
-        remedy = f"Start a process that carries it (`cronce holders`), or say that it is over: `cronce pause {name}`."
+        remedy = f"Start a process that has it (`cronce holders` lists all), or end this alert: `cronce pause {name}`."
         yield Alert(Kind.SILENT, name, "critical", text, survey.now, remedy=remedy)
         return
     since = max((one.until + DEPLOY for one in before), default=survey.now)
     if survey.now >= since:
-        ends = f"`cronce pause {name}` ends this; if not, start a process that carries it."
+        ends = f"Then `cronce pause {name}` ends this alert; if not, start a process that has it."
         yield Alert(Kind.SILENT, name, "warning", text, since, remedy=f"Was it removed or renamed? {ends}")
 
 
@@ -100,13 +100,13 @@ def gone(survey: Survey, *, soon: bool = False) -> Iterator[Alert]:
     left_runs = {run.record.holder for run in survey.open if run.record and run.gone}
     silent = [one for one in survey.holders if soon and one.until > survey.now and one.holder.holder in left_runs]
     for one in (*missed(survey.holders, survey.now), *silent):
-        had = f" with {counted(one.holder.running, 'run')} under way" if one.holder.running else ""
-        heard = f"it was last heard of {short(survey.now - one.beat)} ago"
-        dead = heard if one in silent else f"it counts as dead since {spell(one.until)}"
+        had = f" with {counted(one.holder.running, 'run')} in progress" if one.holder.running else ""
+        heard = f"its last heartbeat came {short(survey.now - one.beat)} ago"
+        dead = heard if one in silent else f"it has counted as dead since {spell(one.until)}"
         runs = [run for run in survey.open if run.record and run.record.holder == one.holder.holder and fate(run)]
         left = "".join(f" {run.slot.key}: {fate(run)}." for run in runs[:LISTED])
-        text = f"{one.holder.holder} stopped beating{had} and did not say goodbye: {dead}.{left}"
-        remedy = "See why it died, in its log, and start it again; `cronce holders` says who is alive."
+        text = f"{one.holder.holder} stopped sending heartbeats{had}, without shutting down: {dead}.{left}"
+        remedy = "Find in its log why it died, and start it again; `cronce holders` lists who is alive."
         since = min(one.until, survey.now)
         cause, slots = host_cause(one.holder.holder), tuple(run.slot.key for run in runs[:TOUCHED])
         yield Alert(Kind.GONE, one.holder.holder, "warning", text, since, remedy=remedy, cause=cause, slots=slots)
@@ -137,7 +137,7 @@ def crowded(survey: Survey, settings: Settings) -> Iterator[Alert]:
     if settings.schedulers is None or len(live) <= settings.schedulers:
         return
     text = f"{counted(len(live), 'scheduler')} are alive, and {settings.schedulers} expected: {listed(live)}."
-    remedy = "Stop those that should not be there, or expect more; `cronce holders` says where they are."
+    remedy = "Stop those that should not run, or expect more; `cronce holders` lists where they are."
     yield Alert(Kind.CROWDED, "", "warning", text, survey.now, remedy=remedy)
 
 
@@ -151,7 +151,7 @@ def skew(survey: Survey, settings: Settings) -> Iterator[Alert]:
     for place, holder in off.items():
         way = "ahead of" if holder.skew > timedelta(0) else "behind"
         text = f"the clock of {place} is {short(holder.skew)} {way} the store's."
-        remedy = f"Let NTP run on {place}; until then what is called there from outside may be for another slot."
+        remedy = f"Run NTP on {place}. Until then, a job that cron calls there may run for another slot."
         yield Alert(Kind.SKEW, place, "warning", text, survey.now, remedy=remedy)
 
 
@@ -168,10 +168,10 @@ def superseded(survey: Survey, settings: Settings) -> Iterator[Alert]:
         if long:
             first = min(since[job] for job in long)
             text = (
-                f"{one.holder.holder} carries another version of {counted(len(long), 'job')} than the one that fires"
-                f" ({listed(long)}), for {short(survey.now - first)}."
+                f"{one.holder.holder} has had another version of {counted(len(long), 'job')} than the one that fires"
+                f" ({listed(long)}) for {short(survey.now - first)}."
             )
-            remedy = "Restart it with the new version, or `cronce why` one of them to see which fires."
+            remedy = "Restart it with the new version; `cronce why JOB` shows which version fires."
             yield Alert(Kind.SUPERSEDED, one.holder.holder, "warning", text, first, remedy=remedy)
 
 
@@ -194,8 +194,8 @@ def shared(survey: Survey) -> Iterator[Alert]:
         where = listed([f"{code} ({holder})" for code, holder in found.items()])
         text = f"{job} is more than one function: {where}. Each slot runs only one of them."
         remedy = (
-            "Give one of them another name, or each application a namespace of its own. If the code moved, this is over"
-            " when the last process of the old deploy is gone."
+            "Give one of them another name, or each application a namespace of its own. If the code moved, this alert"
+            " ends when the last process of the old deploy is gone."
         )
         yield Alert(Kind.SHARED_NAME, job, "warning", text, survey.now, remedy=remedy)
 
@@ -206,5 +206,5 @@ def mixed(survey: Survey) -> Iterator[Alert]:
     if found:
         where = listed([f"{version} ({place})" for version, place in found.items()])
         text = f"machines have different versions of the time zone database: {where}."
-        remedy = "Update tzdata on all of them. Until then, what is called from outside may run at another instant."
+        remedy = "Update tzdata on all of them. Until then, a job that cron calls may run at another instant."
         yield Alert(Kind.TZDATA, "", "warning", text, survey.now, remedy=remedy)

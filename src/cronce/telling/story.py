@@ -18,7 +18,7 @@ from cronce.runtime.why import ONCE_STILL_RAN, Case, Story, Why
 from cronce.schedule.describe import describe
 from cronce.telling.words import as_written, away, by_whom, fate, how_long, moment, safe
 
-_NOBODY = "no live scheduler carries it"
+_NOBODY = "no live scheduler has this job"
 """How the reason of a slot begins that was stopped because of a step."""
 
 PAYLOAD_SHOWN = 200
@@ -62,7 +62,7 @@ def _about(found: Why) -> Iterator[str]:
         yield f"Refused so far: {', '.join(sorted(counts))}."
     if found.effects and found.effects.counts.get("in doubt"):
         many = counted(found.effects._replace(counts={"in doubt": found.effects.counts["in doubt"]}))
-        yield f"Of its effects {many}: `cronce effects {seen.name}` says which."
+        yield f"Of its effects {many}: `cronce effects {seen.name}` lists them."
     if not found.stories:
         yield "It has no runs on record."
 
@@ -120,8 +120,8 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
         case Case.LOST:
             return (
                 f"is lost: {record.holder} was granted it at {say(record.started)} and did not renew its"
-                f" lease, as was seen at {finished}."
-                f" It is not known how much of its work it did; {_why_lost(record)}"
+                f" lease, which was noticed at {finished}."
+                f" There is no record of how much of its work is done; {_why_lost(record)}"
             )
         case Case.UNKNOWN if record.reason.startswith(NOBODY_KNOWS):
             return f"was stopped at {finished}, and is unknown until a person has checked it: {record.reason}."
@@ -131,7 +131,7 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
             return f"was skipped at {finished}: by then it was too late to start{_within(found.job)}."
         case Case.OVERLAP:
             reason = record.reason.replace(ONCE_STILL_RAN, written.STILL_RAN)
-            return f'was skipped at {finished}: {reason}{_since_then(story)}, and overlap="skip" lets it pass.'
+            return f'was skipped at {finished}: {reason}{_since_then(story)}, and overlap="skip" skips it then.'
         case Case.SKIPPED:
             return f"was skipped at {finished}: {record.reason}."
         case _:
@@ -152,7 +152,7 @@ def _since_then(story: Story) -> str:
 
 def _why_lost(record: Record) -> str:
     if len(record.past) >= MOST_LAPSED and record.past[-1].end == LAPSED:
-        return f"{MOST_LAPSED} holders before it ended like this: find out why before you have it retried."
+        return f"{MOST_LAPSED} holders before it ended like this: find out why before you retry it."
     if record.closes_as_lost:
         return 'on_lost="skip" does not run it again.'
     return "it was asked to stop, so it does not run again."
@@ -169,14 +169,14 @@ def _open(story: Story, record: Record, found: Why, say: "_Clock") -> str:
             if record.overdue:
                 return (
                     f"is overdue, still running: {record.holder} has had it since {since}, and was told to stop"
-                    f" ({record.overdue}). Its effects are refused, and it keeps its turn until it has ended;"
-                    " isolate=True runs it where it can be killed."
+                    f" ({record.overdue}). Its effects are refused, and it keeps its turn until it has ended."
+                    " A job with isolate=True can be killed."
                 )
             if story.run.gone:
                 return f"is on record as running on {record.holder} since {since}, but {fate(story.run)}.{asked}"
             gone = "closed as lost" if record.closes_as_lost else "taken over"
             return (
-                f"is running: {record.holder} has had it since {since}. It is {gone} if nothing is heard of it until"
+                f"is running: {record.holder} has had it since {since}. It is {gone} if its lease is not renewed by"
                 f" {say(until)}.{asked}"
             )
         case Case.LAPSED:
@@ -187,8 +187,8 @@ def _open(story: Story, record: Record, found: Why, say: "_Clock") -> str:
             return f"is waiting for the job's turn{_blocked(found, say)}."
         case Case.FORGOTTEN:
             return (
-                f"was open when the store forgot, at {say(found.epoch.born)}: there is no record of whether it ran."
-                " The next process that reads it closes it as unknown."
+                f"was open when the store lost its records, at {say(found.epoch.born)}: there is no record of"
+                " whether it ran. The next process that reads it closes it as unknown."
             )
         case _:
             had = f", {record.past[-1].holder} had it last ({_end(record.past[-1].end)})" if record.past else ""
@@ -206,18 +206,18 @@ def _never(story: Story, found: Why) -> str:
             return "does not exist: it has no record, and no run was requested for it by hand."
         case Case.NO_SLOT:
             rules = "; or ".join(f"{describe(rule)} ({as_written(rule)})" for rule in job.schedules)
-            return f"is no slot: {job.name} runs {rules or 'by no schedule any more'}.{_nearest(job, at)}"
+            return f"is not a slot: {job.name} runs {rules or 'by no schedule any more'}.{_nearest(job, at)}"
         case Case.FUTURE:
             return f"is not due yet: it is {away(at, found.now)}."
         case Case.PAUSED:
-            return f"has not run: {job.name} is paused, and what falls due until it is resumed does not run."
+            return f"has not run: {job.name} is paused, and slots that fall due until it is resumed do not run."
         case Case.TOO_OLD:
             assert job.job is not None
             return f"has no record and will not run: {_passed_over(story.span, job, say)}."
         case Case.UNREADABLE:
             return f"has no record, and the job cannot be read: {safe(job.trouble)}."
         case _ if any(UNASKED in one.refused.why for one in story.refused):
-            return f"fell due {away(at, found.now)}: it was called for, but the store could not be asked."
+            return f"fell due {away(at, found.now)}: a process called for it, but could not reach the store."
         case _:
             nobody = f": {_NOBODY}" if found.abandoned else ""
             return f"fell due {away(at, found.now)}, and no process has claimed it{nobody}."
@@ -228,7 +228,7 @@ def _request(record: Record) -> Iterator[str]:
     if record.by:
         yield f"asked for by {record.by}{f', with {record.payload[:PAYLOAD_SHOWN]}' if record.payload else ''}"
     if record.key:
-        yield f"its effects go by {record.key}"
+        yield f"its effects use the key {record.key}"
     if record.progress:
         done, total = record.progress
         yield f"{done:,} of {total:,} done"
@@ -274,7 +274,7 @@ def _attempt(record: Record) -> str:
 def _failed_so_far(record: Record) -> str:
     why = record.past[-1].end.removeprefix("failed").removeprefix(": ") if record.past else ""
     if not record.failures:
-        return f"it was cut short ({why or 'no reason was given'}), which uses up no attempt"
+        return f"it was stopped early ({why or 'no reason was given'}), which does not count as an attempt"
     return f"attempt {record.failures} of {record.attempts} failed{': ' if why else ''}{why}"
 
 
@@ -291,7 +291,7 @@ def _again(until: Instant | None, found: Why, say: _Clock) -> str:
 
 def _blocked(found: Why, say: _Clock) -> str:
     if not found.blockers:
-        return ", and no other run has it: the next claim gets it"
+        return ", and no other run has the turn: the next claim gets it"
     return ": " + ", ".join(f"{_key(run)} has it until {say(until)} at least" for run, until in found.blockers)
 
 
@@ -325,11 +325,11 @@ def _passed_over(span: Span | None, seen: JobSeen, say: _Clock) -> str:
             edit = f" ({safe(what)})" if what else ""
             return f"the schedule was edited at {when}{edit}, and an edit never fires for the past"
         case written.PAUSED:
-            return f"{job} was paused until {when}, and what fell due meanwhile does not run"
+            return f"{job} was paused until {when}, and slots that fell due meanwhile do not run"
         case reason if reason.startswith(f"{written.PAUSED} by "):
-            return f"{job} was {safe(reason)} at {when}, and what fell due meanwhile does not run"
+            return f"{job} was {safe(reason)} at {when}, and slots that fell due meanwhile do not run"
         case written.PURGED:
-            return f"what closed up to {when} was purged, so there is no record of whether it ran"
+            return f"runs that closed until {when} were purged, so there is no record of whether it ran"
         case written.REGISTERED:
             return f"{job} was registered at {when}, and slots before that do not run"
         case written.FORGOTTEN:
@@ -392,7 +392,7 @@ def _grants(record: Record, fence: Fence | None) -> Iterator[tuple[Instant, str]
 def _end(end: str) -> str:
     match end:
         case written.LAPSED:
-            return "lapsed: its lease passed unrenewed"
+            return "lapsed: its lease was not renewed"
         case written.RELEASED:
             return "given back, never started"
         case _:
@@ -423,7 +423,9 @@ def said_before(record: Record | None, verdict: str) -> str:
     else:
         return ""
     when = f" at {spell(at)}" if at else ""
-    return f"; already resolved {by}{when}" if before == verdict else f"; before, {before} was said {by}{when}"
+    return (
+        f"; already resolved {by}{when}" if before == verdict else f"; it was resolved as {before} before, {by}{when}"
+    )
 
 
 def tell_doubts(survey: EffectsSurvey) -> Iterator[str]:

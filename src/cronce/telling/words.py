@@ -118,11 +118,11 @@ def fate(run: "RunSeen") -> str:
     record = run.record
     if record is None or not (run.gone or run.lapsed):
         return ""
-    gone = f"its host is gone (not heard of for {short(run.gone.unheard)}); " if run.gone else ""
+    gone = f"its host is gone (no heartbeat for {short(run.gone.unheard)}); " if run.gone else ""
     lost = record.closes_as_lost
     if run.gone is None or run.lapsed:
         then = "closes it as lost" if lost else "takes it over"
-        return f"{gone}its lease has ended; the next scheduler that looks {then}"
+        return f"{gone}its lease has expired; the next scheduler to check it {then}"
     return f"{gone}the lease ends in {short(run.gone.left)}; then it is {'closed as lost' if lost else 'taken over'}"
 
 
@@ -158,7 +158,7 @@ def read_json(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_finite, parse_float=_finite)
     except RecursionError:
-        raise ValueError("it is too deep") from None
+        raise ValueError("it is nested too deeply") from None
 
 
 def _finite(word: str) -> float:

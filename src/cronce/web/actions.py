@@ -125,7 +125,7 @@ def _resolve(hand: Operator, key: str, given: Given) -> Flow[Document]:
     outcome = None if isinstance(reply, Queued) else reply.outcome
     after = yield from _record(hand, key)
     reruns = yield from hand.open_reruns(slot_named(key))
-    still = "".join(f"; {one.key} is still to run, or runs" for one in reruns)
+    still = "".join(f"; {one.key} is still due or running" for one in reruns)
     note = f"{said_before(before, given['verdict'])}{still}".removeprefix("; ") or None
     return {"slot": key, "due": outcome is None, "outcome": outcome, "changed": before != after, "note": note}
 
@@ -149,7 +149,7 @@ def _resolve_effect(hand: Operator, name: str, given: Given) -> Flow[Document]:
     before = yield from effect(effect_named(name))
     seen = yield from resolve_effect(hand, name, verdict, reason, result, force=force)
     if isinstance(seen, Unwatched):
-        raise Problem(409, f"{seen}: say it again then")
+        raise Problem(409, f"{seen}: try again then")
     changed = before is None or before.cell.version != seen.cell.version
     stopped = "".join(f"; {slot.key} was stopped by it, and can be run again" for slot in (yield from stopped_by(seen)))
     note = f"{said_before(before.record if before else None, verdict)}{stopped}".removeprefix("; ") or None
@@ -178,23 +178,23 @@ def told(action: str, done: Document) -> str:
         case "acknowledge":
             return "It is acknowledged."
         case "snooze":
-            return "It is snoozed: it is told again if it is still open then."
+            return "It is snoozed: it is sent again if it is still open then."
         case "pause":
-            return "It is paused." if changed else f"It was paused before, {_by_whom(done['paused'])}: nothing changed."
+            return "It is paused." if changed else f"It was already paused {_by_whom(done['paused'])}: nothing changed."
         case "resume":
             return "It is resumed." if changed else "It was not paused: nothing changed."
         case "trigger" | "rerun":
-            return "It is asked for." if changed else "It was asked for before: nothing changed."
+            return "The run is requested." if changed else "The run was already requested: nothing changed."
         case "cancel" if done["asked"]:
-            return "It is asked to stop." if changed else "It was asked to stop before: nothing changed."
+            return "It is asked to stop." if changed else "It was already asked to stop: nothing changed."
         case "cancel":
             outcome = done["outcome"]
-            return f"It is closed as {outcome}." if changed else f"It was closed before, as {outcome}: nothing changed."
+            return f"It is closed as {outcome}." if changed else f"It was already closed as {outcome}: nothing changed."
         case _ if "done" in (done.get("state"), "done" if done.get("outcome") else ""):
-            return ("It counts as done." if changed else "It counted as done before: nothing changed.") + _note(done)
+            return ("It counts as done." if changed else "It already counted as done: nothing changed.") + _note(done)
         case _:
             again = "due again" if "due" in done else "marked as not done; the next run will do it"
-            return (f"It is {again}." if changed else f"It was {again} before: nothing changed.") + _note(done)
+            return (f"It is {again}." if changed else f"It was already {again}: nothing changed.") + _note(done)
 
 
 def _note(done: Document) -> str:
@@ -209,28 +209,29 @@ def _by_whom(act: Any) -> str:
 # --- the table --------------------------------------------------------------------------------------------------------
 
 _REASON: Final = ActionField("reason", "Why, for the record", short_text(LONGEST_TEXT))
-_ID: Final = ActionField("id", "A name for it: one run, however often it is asked for", short_text(LONGEST_ID))
-_FORCE: Final = ActionField("force", "I have made sure that the process that was at it is not alive", YES)
+_ID: Final = ActionField("id", "An id for the run: the same id starts only one run", short_text(LONGEST_ID))
+_FORCE: Final = ActionField("force", "I have checked that the process that ran it is not alive", YES)
 SNOOZES: Final = ("1h", "8h", "1d", "7d")
-_VERDICT: Final = ActionField("verdict", "It is done, or shall be tried again", one_of("done", "retry"))
+_VERDICT: Final = ActionField("verdict", "Is it done, or must it be tried again?", one_of("done", "retry"))
 
 ACTIONS: Final = (
     Action(
         "pause",
         "jobs",
         "Pause",
-        "None of its slots is granted until it is resumed. What runs goes on. What falls due meanwhile is not run"
-        " later.",
+        "Its slots do not run until it is resumed. Runs in progress go on. Slots that fall due during the pause do not"
+        " run afterwards.",
         (_REASON,),
         _pause,
     ),
-    Action("resume", "jobs", "Resume", "Its slots are granted again. What fell due meanwhile is not run.", (), _resume),
+    Action(
+        "resume", "jobs", "Resume", "Its slots run again. Those that fell due during the pause do not run.", (), _resume
+    ),
     Action(
         "trigger",
         "jobs",
         "Run now:",
-        "A run of its own begins within seconds, with a key of its own: beside the schedule, and whether or not a slot"
-        " of now has run.",
+        "A new run with its own key starts within seconds. The schedule does not change: its slots run as before.",
         (ActionField("payload", "What the run is given, as JSON", ANY), _ID),
         _trigger,
     ),
@@ -238,10 +239,10 @@ ACTIONS: Final = (
         "rerun",
         "runs",
         "Run again:",
-        "The slot is run once more. What its effects did before is not done again, unless they shall be done afresh."
-        " A slot that was lost is run again when its process is known to be dead.",
+        "The slot runs once more. Effects that are done are not repeated, unless you choose that below."
+        " A lost slot runs again when its process is known to be dead.",
         (
-            ActionField("fresh", "Do the effects of the slot again (not those on things), by a new key", YES),
+            ActionField("fresh", "Repeat the effects of the slot (not those on things), with a new key", YES),
             _FORCE,
             _ID,
         ),
@@ -251,8 +252,8 @@ ACTIONS: Final = (
         "cancel",
         "runs",
         "Cancel",
-        "A run is asked to stop, and is not tried again; what waits to be run is closed as skipped. What is closed"
-        " stays as it is.",
+        "A slot that is running is asked to stop, and is not retried. A slot that has not started is closed as skipped."
+        " A closed slot stays as it is.",
         (_REASON,),
         _cancel,
     ),
@@ -278,7 +279,7 @@ ACTIONS: Final = (
         "acknowledge",
         "alerts",
         "Acknowledge",
-        "Recorded: you are on it. Nothing more is sent of this incident, unless it gets worse or comes back.",
+        "Records that you work on it. Nothing more is sent about this incident, unless it gets worse or comes back.",
         (_REASON,),
         _acknowledge,
     ),
@@ -286,7 +287,7 @@ ACTIONS: Final = (
         "snooze",
         "alerts",
         "Snooze",
-        "Nothing is sent of this incident for so long, unless it gets worse. If it is still open then, it is sent"
+        "Nothing is sent about this incident for this time, unless it gets worse. If it is still open then, it is sent"
         " again.",
         (ActionField("span", "For how long", one_of(*SNOOZES)), _REASON),
         _snooze,
@@ -311,7 +312,7 @@ def named(of: Subject, subject: str) -> str:
 
 _NONCE: Final = re.compile("[0-9a-f]{16}")
 
-SENT_BEFORE: Final = "This form was sent before: nothing changed."
+SENT_BEFORE: Final = "This form was already sent: nothing changed."
 
 
 async def confirm(request: Request, action: Action) -> Response:
@@ -374,13 +375,13 @@ def _stands(site: Site, of: Subject, subject: str) -> Flow[str]:
     if of == "effects":
         one = yield from effect(effect_named(subject))
         if one is None:
-            raise NotOnRecord(f"nothing is known of {subject}")
+            raise NotOnRecord(f"there is no record of {subject}")
         return f"{one.name} is {one.state}" + (f": {one.why}" if one.why else "")
     slot = slot_named(subject) if of == "runs" else None
     found = yield from why(slot.job if slot else subject, slot, site.desk.store.traits)
     if found is None:
         refuse_unknown(slot.job if slot else subject, (yield from job_names()))
-        raise NotOnRecord(f"nothing is known of {subject}")
+        raise NotOnRecord(f"there is no record of {subject}")
     return tell(found.stories[0], found) if slot else about(found)
 
 
@@ -390,7 +391,7 @@ def _said(action: Action, given: Mapping[str, str]) -> dict[str, Any]:
     for field in action.fields:
         words, filled_in = field.schema.get("enum"), given.get(field.name, "")
         if words and filled_in not in words:
-            raise Problem(422, f"{field.label}: say one of {', '.join(words)}")
+            raise Problem(422, f"{field.label}: choose one of {', '.join(words)}")
         if filled_in:
             said[field.name] = _read(field, filled_in)
     return said

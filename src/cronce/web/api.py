@@ -69,14 +69,14 @@ def _read(schema: Schema, text: str) -> Any:
             return read_instant(text)
         case {"type": "boolean"}:
             if text not in ("true", "false"):
-                raise BadInput("it is true or false")
+                raise BadInput("must be true or false")
             return text == "true"
         case {"type": "integer"}:
             if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= MAX_PER_PAGE):
-                raise BadInput(f"it is a number from 1 to {MAX_PER_PAGE:,}")
+                raise BadInput(f"must be a number from 1 to {MAX_PER_PAGE:,}")
             return int(text)
         case {"enum": [*words]} if text not in words:
-            raise BadInput(f"it is one of {', '.join(words)}")
+            raise BadInput(f"must be one of {', '.join(words)}")
     return text
 
 
@@ -94,7 +94,7 @@ def _given(request: Request, parameters: tuple[ActionField, ...]) -> dict[str, A
     for name, text in request.query_params.multi_items():
         if name not in known:
             listed = ", ".join(known) or "none"
-            raise Problem(400, f"there is no parameter {name[:60]!r} here; there are: {listed}")
+            raise Problem(400, f"there is no parameter {name[:60]!r}; known: {listed}")
         if name in given:
             raise Problem(400, f"{name} is given twice")
         try:
@@ -122,9 +122,9 @@ def _refuse_without_token(request: Request, site: Site) -> None:
     """A browser's session is no token: it would come along with a request that another site made."""
     session = site.session(request)
     if site.keys is None:
-        raise Problem(403, "this API only tells: it was started without a token (--token-file, or $CRONCE_UI_TOKEN)")
+        raise Problem(403, "this API is read-only: it was started without a token (--token-file, or $CRONCE_UI_TOKEN)")
     if session is None and (known := site.known(request)) and not known.word:
-        raise Problem(403, "this token only lets one look")
+        raise Problem(403, "this token is for reading only")
     if session is None or session.word:
         raise Problem(401, "this needs the token: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"})
 
@@ -146,12 +146,12 @@ def _checked(action: Action, body: dict[str, Any]) -> dict[str, Any]:
     fields = {field.name: field for field in (*action.fields, BY)}
     for name, value in body.items():
         if name not in fields:
-            raise Problem(422, f"there is no {name[:60]!r} to say here; there are: {', '.join(fields)}")
+            raise Problem(422, f"there is no field {name[:60]!r}; known: {', '.join(fields)}")
         if not _fits(fields[name].schema, value):
-            raise Problem(422, f"{name}: {value!r:.60} is not what it can be")
+            raise Problem(422, f"{name}: {value!r:.60} is not a possible value")
     for field in fields.values():
         if "enum" in field.schema and field.name not in body:
-            raise Problem(422, f"{field.name} is to be said: {' or '.join(field.schema['enum'])}")
+            raise Problem(422, f"{field.name} is missing; give {' or '.join(field.schema['enum'])}")
     return body
 
 
@@ -175,15 +175,15 @@ HOUR: Final = timedelta(hours=1)
 
 NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}$"
 LIMIT: Final = ActionField("limit", "how many at most", {"type": "integer", "minimum": 1, "maximum": MAX_PER_PAGE})
-AFTER: Final = ActionField("after", "where to go on: the `next` of the answer before", TEXT)
+AFTER: Final = ActionField("after", "where the list continues: the `next` of the answer before", TEXT)
 JOB: Final = ActionField("job", "of this job only", {"type": "string", "pattern": NAME})
 STATE: Final = ActionField("state", "in this state, or with this outcome", one_of(*WANTED))
 MATCHING: Final = ActionField("matching", "whose name or schedule contains this", TEXT)
 WHAT: Final = ActionField("what", "of this job, slot or idempotent function only", TEXT)
-EVERYTHING: Final = ActionField("all", "also what is done, or not done and to be done by the next run", YES)
-OPEN: Final = ActionField("open", "true: those that stand (as without it); false: those that were cleared", YES)
-START: Final = ActionField("start", "from then on (without it: the hour before the end)", INSTANT)
-END: Final = ActionField("end", "up to then (without it: now)", INSTANT)
+EVERYTHING: Final = ActionField("all", "also effects that are done, and those that the next run will do", YES)
+OPEN: Final = ActionField("open", "true: open alerts (the default); false: cleared alerts", YES)
+START: Final = ActionField("start", "from this instant (default: one hour before the end)", INSTANT)
+END: Final = ActionField("end", "until this instant (default: now)", INSTANT)
 
 # --- the whole --------------------------------------------------------------------------------------------------------
 
@@ -278,7 +278,7 @@ def timeline(asked: ApiQuery) -> Flow[Document]:
     end = given.get("end", asked.site.now)
     start = given.get("start", end - HOUR)
     if start >= end:
-        raise Problem(400, "the end comes after the start")
+        raise Problem(400, "the end must be after the start")
     found = yield from read_overview.stretch(start, end, given.get("job"), given.get("limit", 1000))
     return {
         "now": iso(found.now),
@@ -307,7 +307,7 @@ def effects(asked: ApiQuery) -> Flow[Document]:
     given = asked.given
     what = given.get("what")
     if what is not None and names_effect(what):
-        raise Problem(400, "`what` is a job, a slot or an idempotent function, and no single effect")
+        raise Problem(400, "`what` must be a job, a slot or an idempotent function, not a single effect")
     limit, everything = given.get("limit", SHOWN), given.get("all", False)
     page = yield from effects_page(what, given.get("after"), limit, everything=everything)
     return {"effects": [told.effect_document(one) for one in page.effects], "next": page.next}
@@ -359,9 +359,9 @@ def _holder(one: HolderSeen, now: Instant) -> Document:
 
 
 READS: Final = (
-    Endpoint("/overview", "overview", "The whole at a glance", "Overview", overview),
+    Endpoint("/overview", "overview", "Overview of everything", "Overview", overview),
     Endpoint("/jobs", "jobs", "Jobs, by name", "Jobs", jobs, (LIMIT, AFTER, MATCHING)),
-    Endpoint("/jobs/{subject}", "job", "All that there is to see of a job", "JobView", job, (), "a job"),
+    Endpoint("/jobs/{subject}", "job", "One job with all its details", "JobView", job, (), "a job"),
     Endpoint(
         "/jobs/{subject}/runs",
         "runsOfJob",
@@ -382,16 +382,16 @@ READS: Final = (
         (),
         "a slot, or a job",
     ),
-    Endpoint("/timeline", "timeline", "The runs of a stretch of time", "Timeline", timeline, (START, END, JOB, LIMIT)),
-    Endpoint("/holders", "holders", "Schedulers that live, or did lately", "Holders", holders),
+    Endpoint("/timeline", "timeline", "The runs within a time range", "Timeline", timeline, (START, END, JOB, LIMIT)),
+    Endpoint("/holders", "holders", "Schedulers that are alive, or were lately", "Holders", holders),
     Endpoint("/locks", "locks", "Who holds which lock", "Locks", partial(leases, kind=LOCKS), (LIMIT, AFTER)),
     Endpoint("/leaders", "leaders", "Who leads which group", "Leaders", partial(leases, kind=LEADERS), (LIMIT, AFTER)),
     Endpoint(
         "/effects", "effects", "Effects in doubt, and in progress", "Effects", effects, (WHAT, EVERYTHING, LIMIT, AFTER)
     ),
-    Endpoint("/alerts", "alerts", "Alerts that stand, or were cleared", "Alerts", alerts, (OPEN,)),
+    Endpoint("/alerts", "alerts", "Open alerts, or cleared alerts", "Alerts", alerts, (OPEN,)),
     Endpoint("/observed", "observed", "Calls that were only observed", "Observed", observed),
-    Endpoint("/beats", "beats", "Signs of life of other schedulers", "Beats", beats),
+    Endpoint("/beats", "beats", "Heartbeats of other schedulers", "Beats", beats),
 )
 
 
@@ -466,7 +466,7 @@ def _parameter(one: ActionField) -> dict[str, Any]:
 
 
 def _responses(answer: str, errors: tuple[int, ...]) -> dict[str, Any]:
-    done = {"description": "so it is", "content": _json(ref(answer))}
+    done = {"description": "success", "content": _json(ref(answer))}
     refused = {str(code): {"description": STATUSES[code][1], "content": _json(ref("Error"))} for code in sorted(errors)}
     return {"200": done, **refused}
 

@@ -61,7 +61,7 @@ def application(
             " it: application(cron, private=False)"
         )
     if token is not None and token == look_token:
-        raise BadInput("the token that lets one act and the one that only looks are the same: make another")
+        raise BadInput("the token for acting and the token for reading are the same: use two different ones")
     site = Site(
         Cronce(cron) if isinstance(cron, str) else cron,
         None if token is None else Keys(token),
@@ -106,7 +106,7 @@ def _findings(report: Path) -> dict[str, Any]:
         if not isinstance(found, dict) or not isinstance(found.get("findings"), list):
             raise ValueError("there is no list of findings in it")
         if not all(isinstance(one, dict) and "rule" in one for one in found["findings"]):
-            raise ValueError("a finding in it is of no rule")
+            raise ValueError("a finding in it has no rule")
     except (OSError, ValueError, RecursionError) as error:
         raise BadInput(f"{report} is not what `cronce audit --json` prints: {error}") from None
     return found

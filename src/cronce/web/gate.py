@@ -73,20 +73,20 @@ class Gate:
             if begun:
                 raise
             LOGGER.error("the page could not answer %s %s", scope["method"], here(request), exc_info=error)
-            bug = problem(request, 500, "that is a bug, and the log of the page has more of it")
+            bug = problem(request, 500, "this is a bug in cronce; the log of the page has the details")
             await bug(scope, receive, sending)
 
     def _malformed(self, request: HTTPConnection) -> Response | None:
         """What nobody sends who means well."""
         scope = request.scope
         if strange_host(request.headers.get("host", ""), self._site.names):
-            return problem(request, 421, "this page does not go by that name; `cronce ui --name HOST` adds one")
+            return problem(request, 421, "the page does not allow this host name; `cronce ui --name HOST` adds one")
         if len(scope["path"]) + len(scope.get("query_string", b"")) > LONGEST_URL:
-            return problem(request, 414, f"an address has {LONGEST_URL:,} characters at most")
+            return problem(request, 414, f"an address may have {LONGEST_URL:,} characters at most")
         if sum(len(name) + len(value) for name, value in scope["headers"]) > LONGEST_HEADERS:
-            return problem(request, 431, f"headers have {LONGEST_HEADERS:,} bytes at most")
+            return problem(request, 431, f"headers may have {LONGEST_HEADERS:,} bytes at most")
         if not scope["path"].startswith("/") or not scope["path"].isprintable() or "\\" in scope["path"]:
-            return problem(request, 400, "that is no address of a page")
+            return problem(request, 400, "that is not the address of a page")
         return None
 
     def _refused(self, request: HTTPConnection) -> Response | None:
@@ -135,12 +135,12 @@ def from_elsewhere(headers: Mapping[str, str], names: Collection[str]) -> str:
     """Why a browser's request that would change something is not from a page of ours; empty: it may be."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site != "same-origin":
-        return f"the browser says that it comes from elsewhere ({site[:20]!r})"
+        return f"this request came from another site ({site[:20]!r})"
     if origin is None:
         return ""
     place = origin.partition("://")[2].lower()
     ours = place == headers.get("host", "").lower() or host_of(place) in {name.lower() for name in names}
-    return "" if place and ours else f"it comes from {origin[:60]!r}"
+    return "" if place and ours else f"this request came from {origin[:60]!r}"
 
 
 _AUTHORITY: Final = re.compile(r"(?a)(?:\[(?P<six>[0-9a-f:.]+)\]|(?P<host>[a-z0-9._-]+))(?::\d{1,5})?")
@@ -177,7 +177,7 @@ async def _log_in(request: Request, site: Site) -> Response:
     given = await form(request)
     after, by = given.get("next", "/"), given.get("by", "").strip()
     if not by or not by.isprintable() or len(by) > LONGEST_NAME:
-        wrong = f"say who you are, in up to {LONGEST_NAME} characters: what you do goes on record under that name"
+        wrong = f"give your name, in up to {LONGEST_NAME} characters: what you do is recorded under it"
         return _page(request, site, after, wrong, status=422)
     opened = open_door(request, site, given.get("token", "").strip())
     if isinstance(opened, Problem):
@@ -212,21 +212,21 @@ async def signed_form(request: Request, site: Site, *, looking: bool = False) ->
     refuse_foreign(request, site)
     session = site.known(request) if looking else site.session(request)
     if session is None and site.known(request):
-        raise Problem(403, "you may only look: log in with the token that lets one act")
+        raise Problem(403, "you can only read: log in with the token for acting")
     if session is None:
         raise Problem(401, "log in first: this needs the token" if site.keys else _READ_ONLY)
     given = await form(request)
     if not same_word(session, given.pop("csrf", "")):
-        raise Problem(403, "this form is not of your session; go back, load the page again, and repeat it")
+        raise Problem(403, "this form does not belong to your session; go back, load the page again, and repeat it")
     return given
 
 
 def refuse_foreign(request: Request, site: Site) -> None:
     if elsewhere := from_elsewhere(request.headers, site.names or ()):
-        raise Problem(403, f"only pages of this site may ask for that, and {elsewhere}")
+        raise Problem(403, f"only pages of this site may do this, and {elsewhere}")
 
 
-_READ_ONLY: Final = "this page only shows: it was started without a token (--token-file, or $CRONCE_UI_TOKEN)"
+_READ_ONLY: Final = "this page is read-only: it was started without a token (--token-file, or $CRONCE_UI_TOKEN)"
 
 
 def _site(request: Request) -> Site:

@@ -72,7 +72,9 @@ class Live:
         """A stream of the latest news, for a while."""
         if self._listening >= MAX_STREAMS:
             raise Problem(
-                503, f"{MAX_STREAMS} pages are open already; close one that is not needed", {"Retry-After": RETRY_AFTER}
+                503,
+                f"{MAX_STREAMS} pages are already open; close one that you do not need",
+                {"Retry-After": RETRY_AFTER},
             )
         self._listening += 1
         if self._looking is None or self._looking.done():

@@ -24,21 +24,21 @@ RETRY_AFTER: Final = "2"
 """Seconds after which to ask again for what the store did not answer."""
 
 STATUSES: Final = {
-    400: ("That cannot be read", "it cannot be read"),
-    401: ("The token is needed", "the token is needed, or wrong"),
-    403: ("Not from here", "it was started without a token, and only tells"),
-    404: ("There is no such thing", "there is no such thing"),
-    405: ("Not in this way", "not by this method"),
-    408: ("Too slow", "the body came too slowly"),
-    409: ("Not as things stand", "not as things stand"),
-    413: ("Too much", "too much"),
-    414: ("Too long", "too long an address"),
-    415: ("In another form, please", "not JSON"),
-    421: ("Another name", "not by this name"),
-    422: ("That makes no sense", "it makes no sense"),
-    429: ("Slower, please", "too many wrong tokens"),
-    431: ("Too much", "too long headers"),
-    500: ("A bug of ours", "a bug of ours"),
+    400: ("Bad request", "the request cannot be read"),
+    401: ("The token is needed", "the token is missing or wrong"),
+    403: ("Not allowed", "not allowed: it is read-only, or the token is for reading"),
+    404: ("Not found", "not found"),
+    405: ("Method not allowed", "method not allowed"),
+    408: ("Too slow", "the request body came too slowly"),
+    409: ("Not possible now", "not possible in the present state"),
+    413: ("Too large", "the request body is too large"),
+    414: ("Address too long", "the address is too long"),
+    415: ("Wrong content type", "not JSON"),
+    421: ("Wrong host name", "the host name is not allowed"),
+    422: ("Wrong input", "a value is wrong or missing"),
+    429: ("Too many requests", "too many wrong tokens"),
+    431: ("Headers too large", "the headers are too large"),
+    500: ("A bug in cronce", "a bug in cronce"),
     503: ("The store does not answer", "the store does not answer"),
 }
 """The title of the page that says so, and how the API describes it."""
@@ -102,7 +102,7 @@ async def on_http(request: Request, error: Exception) -> Response:
     """What is refused by us, or by the routes."""
     assert isinstance(error, HTTPException)
     place = here(request)[:200]
-    said = {404: f"there is nothing at {place}", 405: f"{request.method} is not for {place}"}
+    said = {404: f"there is nothing at {place}", 405: f"{request.method} is not allowed for {place}"}
     text = error.detail if isinstance(error, Problem) else said.get(error.status_code, error.detail)
     return problem(request, error.status_code, text, error.headers)
 
@@ -128,7 +128,7 @@ async def form(request: Request) -> dict[str, str]:
     try:
         return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS))
     except ValueError:
-        raise Problem(400, "that is no form of ours") from None
+        raise Problem(400, "that is not a form of this page") from None
 
 
 async def document(request: Request) -> dict[str, Any]:
@@ -140,16 +140,16 @@ async def document(request: Request) -> dict[str, Any]:
     try:
         found = read_json(body.decode())
     except ValueError as error:
-        raise Problem(400, f"the body is no JSON: {error}") from None
+        raise Problem(400, f"the request body is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise Problem(422, "the body is a JSON object")
+        raise Problem(422, "the request body must be a JSON object")
     return found
 
 
 def _expect(request: Request, kind: str) -> None:
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != kind:
-        raise Problem(415, f"the body comes as {kind}")
+        raise Problem(415, f"the request body must be sent as {kind}")
 
 
 async def _body(request: Request) -> bytes:
@@ -160,9 +160,11 @@ async def _body(request: Request) -> bytes:
             async for part in request.stream():
                 body += part
                 if len(body) > MAX_BODY_BYTES:
-                    raise Problem(413, f"a body has {MAX_BODY_BYTES:,} bytes at most", {"Connection": "close"})
+                    raise Problem(
+                        413, f"a request body may have {MAX_BODY_BYTES:,} bytes at most", {"Connection": "close"}
+                    )
     except TimeoutError:
-        raise Problem(408, f"the body did not come in {SLOW:g} s", {"Connection": "close"}) from None
+        raise Problem(408, f"the request body did not arrive within {SLOW:g} s", {"Connection": "close"}) from None
     return bytes(body)
 
 
@@ -170,5 +172,5 @@ def read_instant(text: str) -> Instant:
     """A time that one can reckon with, also a span before it and after."""
     found = parse_instant(text)
     if not EPOCH <= found <= _FAR:
-        raise BadInput("it is a time from 1970 on, and not too far from today")
+        raise BadInput("the time must be after 1970, and not too far from today")
     return found

@@ -143,7 +143,7 @@ class Site:
         try:
             return await self.do(lambda: self.desk.do(act(Operator(self.desk.ledger, by, self.cron.jobs))))
         except StoreUnavailable as error:
-            raise StoreUnavailable(f"{error}. It may be done all the same: look before you repeat it") from None
+            raise StoreUnavailable(f"{error}. It may have been done anyway: check before you repeat it") from None
 
     async def do(self, work: Callable[[], T]) -> T:
         waiting = asyncio.get_running_loop().run_in_executor(self._readers, work)
@@ -282,7 +282,7 @@ async def show(request: Request, template: str, flow: Callable[[Request], Flow[S
     try:
         shown = await site.ask(_framed(flow(request)))
     except Missing as error:
-        said = {"title": "There is no such thing", "text": safe(str(error)), "near": error.near}
+        said = {"title": "Not found", "text": safe(str(error)), "near": error.near}
         return site.render(request, "trouble.html", 404, status=404, **said)
     page = site.render(request, template, **shown)
     page.headers["X-Now"] = str(iso(shown["now"]))

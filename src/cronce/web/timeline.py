@@ -99,20 +99,20 @@ def read_view(query: Mapping[str, str]) -> TimelineView:
     given = {name: value.strip() for name, value in query.items() if value.strip()}
     by = given.get("by", "holder")
     if by not in ("holder", "job"):
-        raise BadInput(f"by={by[:20]!r} is no way to draw lanes: say holder, or job")
+        raise BadInput(f"by={by[:20]!r} is not possible: use holder or job")
     job, tz = given.get("job"), given.get("tz", "UTC")
     find_zone(tz)
     view = TimelineView("job" if by == "job" else "holder", check_name(job) if job else None, tz)
     if "from" not in given and "to" not in given:
         span = given.get("span", "10m")
         if span not in SPANS:
-            raise BadInput(f"span={span[:20]!r} is none of {', '.join(SPANS)}; another one has a from and a to")
+            raise BadInput(f"span={span[:20]!r} is not one of {', '.join(SPANS)}; for another span, give from and to")
         return view._replace(length=SPANS[span])
     if "from" not in given or "to" not in given:
         raise BadInput("a span needs both of its ends: from=2026-03-29T01:00:00Z&to=2026-03-29T02:00:00Z")
     start, end = read_instant(given["from"]), read_instant(given["to"])
     if not LEAST <= end - start <= MOST:
-        raise BadInput(f"a timeline shows from {LEAST.seconds} s to {MOST.days} days; that is {end - start}")
+        raise BadInput(f"a timeline can show from {LEAST.seconds} s to {MOST.days} days, not {end - start}")
     return view._replace(start=start, length=end - start)
 
 
@@ -336,7 +336,7 @@ def _label(lane: Lane, by: By) -> str:
     if lane.name == layout.OTHERS:
         return f"{lane.members:,} others"
     if not lane.name:
-        return "no process (not run, or not yet)"
+        return "no process (did not run, or not yet)"
     if by == "job":
         return lane.name
     return brief(lane.name) + (f" ({lane.members:,} processes)" if lane.members > 1 else "")

@@ -131,7 +131,7 @@ def _latest(run: RunSeen, record: Record, started: Instant, now: Instant) -> Pie
     elif run.gone:
         end, said = max(now - run.gone.unheard, started), fate(run)
     elif record.is_running:
-        end, said = max(now, started), f"its lease is until {fine(until)}" if until else ""
+        end, said = max(now, started), f"its lease ends at {fine(until)}" if until else ""
     else:
         end, said = record.finished or started, record.reason
     piece = _bar(run.slot, look, record.holder, started, end)

@@ -211,7 +211,7 @@ def test_a_setting_that_is_misspelt_keeps_beat_from_starting() -> None:
     beside = SimpleNamespace(CELERY_CRONCE_MISED="all", CRONCE_ADMINS="another's")
     prefixed.config_from_object(beside, namespace="CELERY")
     for app in (plain, prefixed):
-        with pytest.raises(BadPolicy, match=r"there is no 'cronce_mised' here; did you mean cronce_missed\?"):
+        with pytest.raises(BadPolicy, match=r"there is no option 'cronce_mised'; did you mean cronce_missed\?"):
             Scheduler(app)
 
 

@@ -183,7 +183,7 @@ def nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"on_lost": "reurn"}, "on_lost is one of 'skip', 'rerun', and this is 'reurn'"),
+        ({"on_lost": "reurn"}, "on_lost must be one of 'skip', 'rerun', not 'reurn'"),
         ({"lease": "30"}, "lease: '30' is not a duration"),
         ({"lease": "1d"}, "lease is how long"),
         ({"ttl": "1x"}, "ttl: '1x' is not a duration"),
@@ -215,5 +215,5 @@ def test_a_worker_with_a_misspelt_setting_does_not_start() -> None:
     app = Celery("office", set_as_current=False)
     app.conf.cronce_ur = "redis://localhost"
     app.task(name="run", base=Once, shared=False)(nothing)
-    with pytest.raises(BadPolicy, match=r"there is no 'cronce_ur' here; did you mean cronce_url\?"):
+    with pytest.raises(BadPolicy, match=r"there is no option 'cronce_ur'; did you mean cronce_url\?"):
         app.finalize()

@@ -200,9 +200,12 @@ def _take_terminal() -> None:
         (["run", "tests.no_such:cron"], "there is no module tests.no_such, neither in "),
         (["run", "tests.house.wait:cron"], "tests.house.wait has no 'cron'; cron = Cronce(…) would make one"),
         (["run", "tests.house.wait:PATIENCE"], "tests.house.wait has a float as 'PATIENCE'; cron = "),
-        (["run", "tests:cron", "--label", "blue"], "a label is NAME=VALUE, each name once: --label colour=blue"),
+        (
+            ["run", "tests:cron", "--label", "blue"],
+            "a label must be NAME=VALUE, each name once, such as --label colour=blue",
+        ),
         (["run", "tests:cron", "--grace", "soon"], "soon"),
-        (["run", "tests:cron", "-n", "0"], "-n is 1 to 1,000, and this is 0"),
+        (["run", "tests:cron", "-n", "0"], "-n must be from 1 to 1,000, not 0"),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_a_reason(
@@ -242,7 +245,7 @@ def test_a_store_that_nobody_shares_is_not_for_several_processes(found: Found) -
     """And what makes no sense in one of them is not started again."""
     code, out = ended(found("memory://").run("-n", "2"))
     assert code == 2
-    assert "memory:// ends with its process, so each of 2 would run everything; name another" in out
+    assert "memory:// exists only in one process, so each of 2 would run everything; name another" in out
 
 
 def test_a_store_that_cannot_be_reached_is_an_exit_code_of_its_own(found: Found) -> None:

@@ -37,7 +37,7 @@ def death(cluster: Cluster, browser: Browser) -> Death:
         expect(row).to_contain_text("alive")
         kill(holder)
         expect(row).to_contain_text(re.compile("late|dead"))
-        expect(overview.locator(".health")).to_contain_text("stopped beating")
+        expect(overview.locator(".health")).to_contain_text("stopped sending heartbeats")
         return Death(holder, all(page.evaluate("window.untouched") for page in (overview, holders)))
 
 

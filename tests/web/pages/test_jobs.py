@@ -50,11 +50,11 @@ def test_where_looking_for_jobs_stops_is_said(monkeypatch: pytest.MonkeyPatch) -
             write = Write(f"{slot.cell}{mark}", ABSENT, encode(state), mark, slot.at, ttl=timedelta(hours=1))
             busy.store.swap([write], busy.store.load([]).epoch.seen)
     visitor = Browser(busy.app)
-    told = "were looked at: there may be more jobs like that."
+    told = "were searched: there may be more such jobs."
     for stand, most, words in (("failing", "FAILING", "lost"), ("running", "RUNNING", "running")):
         assert told not in paper(visitor, f"/jobs?state={stand}").text
         monkeypatch.setattr(f"cronce.web.pages.jobs.{most}", 2)
-        assert f"Up to 2 of the newest runs that are {words} {told}" in paper(visitor, f"/jobs?state={stand}").text
+        assert f"Only the newest 2 runs that are {words} {told}" in paper(visitor, f"/jobs?state={stand}").text
 
 
 def test_jobs_are_sorted_by_what_is_due_next_those_that_are_paused_last(visitor: Browser, busy: Busy) -> None:
@@ -68,7 +68,7 @@ def test_jobs_are_sorted_by_what_is_due_next_those_that_are_paused_last(visitor:
 
 @pytest.mark.parametrize("query", ["?state=happy", "?sort=size"])
 def test_what_jobs_cannot_be_asked_for_is_said(visitor: Browser, query: str) -> None:
-    assert "is none of" in paper(visitor, f"/jobs{query}", 400).text
+    assert "is not one of" in paper(visitor, f"/jobs{query}", 400).text
 
 
 def test_a_long_list_of_jobs_comes_part_by_part(monkeypatch: pytest.MonkeyPatch, visitor: Browser) -> None:
@@ -96,7 +96,7 @@ def test_a_job_says_when_it_runs_and_what_was_kept_from_running_twice(papers: di
     assert "Runs every 15 minutes, counted from 00:00 UTC every 15m" in text
     assert f"duplicates prevented {sum(REFUSED.values())} extra runs prevented, 0 today" in text
     assert "success rate 100.0 % 11 of 11 runs started late 180ms median; 95 % within 1s took 1m 25s median" in text
-    assert "scheduled invocations 13 of the 12 slots below completions 11 never two of a slot" in text
+    assert "scheduled invocations 13 of the 12 slots below completions 11 at most one for each slot" in text
     assert "timeout 10m" in text
     twice = [one["title"] for one in papers["/jobs/order-sync"].all("span", **{"class": "label"})]
     assert twice == ["scheduled invocations: 2, completions: 1"]
@@ -197,5 +197,5 @@ def test_the_page_of_a_job_marks_where_clocks_change(papers: dict[str, Paper]) -
 
 def test_a_job_that_is_not_there_is_near_another(visitor: Browser) -> None:
     one = paper(visitor, "/jobs/ordersync", 404)
-    assert "no job is called so: ordersync" in one.text
+    assert "there is no job with this name: ordersync" in one.text
     assert [link for link in one.links if link.startswith("/jobs/")] == ["/jobs/order-sync"]

@@ -48,7 +48,7 @@ class Watched(ManualCluster):
         self.clock.turn_to(now / 1000)
         row = self._page.get("/holders").text.partition(f'data-holder="{WEB_1}"')[2]
         told = self._page.get("/").text
-        silent = "Scheduler web-1:1 stopped beating" in told or "Host web-1 is gone" in told
+        silent = "Scheduler web-1:1 stopped sending heartbeats" in told or "Host web-1 is gone" in told
         return row.partition('data-state="')[2].partition('"')[0], silent
 
 

@@ -98,7 +98,9 @@ def test_a_part_of_a_page_is_its_main_and_nothing_else(visitor: Browser) -> None
 
 
 def test_the_overview_says_in_one_sentence_how_things_stand(papers: dict[str, Paper]) -> None:
-    assert "Scheduler web-3:90 stopped beating; 5 items need attention, 4 of them critical." in papers["/"].text
+    assert (
+        "Scheduler web-3:90 stopped sending heartbeats; 5 items need attention, 4 of them critical." in papers["/"].text
+    )
 
 
 def test_the_overview_has_on_top_what_needs_attention_with_what_to_do(papers: dict[str, Paper], busy: Busy) -> None:
@@ -171,7 +173,7 @@ def test_all_is_well_when_it_is() -> None:
     ("holders", "told"),
     [
         ([], ("bad", "No scheduler is alive.")),
-        ([(WEB_1, 1), (WEB_2, 25)], ("odd", "Scheduler web-2:812 stopped beating.")),
+        ([(WEB_1, 1), (WEB_2, 25)], ("odd", "Scheduler web-2:812 stopped sending heartbeats.")),
         ([(WEB_1, 1), (WEB_2, 55)], ("bad", "Host web-2 is gone.")),
         ([(WEB_1, 1), (WEB_2, 55), (WEB_3, 99)], ("bad", "2 items need attention.")),
     ],

@@ -22,7 +22,7 @@ def test_a_run_that_was_taken_over_tells_its_whole_story(papers: dict[str, Paper
     told = (f"granted to {WEB_2}", f"refused to {WEB_3}: held by {WEB_1}", "lapsed:", f"taken over by {WEB_1}")
     places = [text.index(one) for one in told]
     assert places == sorted(places)
-    assert "scheduled invocations 2 times its work was begun completions 1" in text
+    assert "scheduled invocations 2 times its work was started completions 1" in text
     assert "refused 2 duplicates that did not run" in text
 
 

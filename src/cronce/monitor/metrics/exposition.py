@@ -43,30 +43,34 @@ _METRICS: Final = (
     Metric("cronce_takeovers_total", "Slots taken over from a holder that was gone.", JOB),
     Metric(
         "cronce_lock_claims_total",
-        "Claims of locks and of leaderships that were answered: won, or lost because another has it.",
+        "Claims of locks and leaderships that were answered: won, or lost because another process has it.",
         ("kind", "result"),
     ),
     Metric("cronce_runs_started_total", "Job functions that started.", JOB),
     Metric("cronce_runs_ended_total", "Job functions that ended, by outcome.", ("job", "outcome")),
     Metric(
         "cronce_slot_to_start_seconds",
-        "From the instant of a slot to its first start; without runs by hand.",
+        "From the instant of a slot to its first start; manual runs do not count.",
         JOB,
         PROMPT,
     ),
     Metric("cronce_run_duration_seconds", "From the start of a job function to its end.", JOB, LONG),
     Metric("cronce_slots_missed_total", "Slots that no scheduler started in time.", JOB),
     Metric("cronce_slots_lost_total", "Slots closed as lost: their holder died.", JOB),
-    Metric("cronce_slots_unknown_total", "Slots closed as unknown: a person has to look.", JOB),
+    Metric("cronce_slots_unknown_total", "Slots closed as unknown: a person has to check them.", JOB),
     Metric("cronce_late_total", "Slots that started more than 5 seconds after they were due.", JOB),
-    Metric("cronce_overrun_total", "Runs that went on beyond the next slot of their job.", JOB),
-    Metric("cronce_doubled_total", "Duplicates of calls that are only observed: they ran.", JOB),
-    Metric("cronce_stale_total", "Words refused because their fence was old: another had been granted."),
+    Metric("cronce_overrun_total", "Runs that were still running at the next slot of their job.", JOB),
+    Metric("cronce_doubled_total", "Duplicate calls of jobs that are only observed: they ran.", JOB),
+    Metric(
+        "cronce_stale_total", "Writes refused because their fence was old: another process had been granted the slot."
+    ),
     Metric("cronce_leases_held", "Leases held here.", ("kind",)),
-    Metric("cronce_lease_age_seconds", "Since when the oldest lease here is held; 0: none is.", ("kind",), merge="max"),
+    Metric(
+        "cronce_lease_age_seconds", "Age of the oldest lease held here; 0 if there is none.", ("kind",), merge="max"
+    ),
     Metric(
         "cronce_lease_left_ratio",
-        "What is left of the lease nearest to its end, as a part of it; renewed in time, it stays above 0.4.",
+        "The part that is left of the lease that ends first; above 0.4 while leases are renewed in time.",
         ("kind",),
         merge="min",
     ),
@@ -75,12 +79,12 @@ _METRICS: Final = (
     Metric("cronce_store_silent_total", "Outages: how often the store stopped answering."),
     Metric(
         "cronce_clock_skew_seconds",
-        "This machine's clock less the store's; of several processes the one furthest off.",
+        "This machine's clock minus the store's; of several processes, the largest difference.",
         merge="widest",
     ),
     Metric("cronce_schedulers_live", "Schedulers alive on the store, on all machines.", merge="max"),
     Metric("cronce_cells", "Cells in the store, as it estimates them.", merge="max"),
-    Metric("cronce_build_info", "1; the label says which version this is.", ("version",), merge="max"),
+    Metric("cronce_build_info", "Always 1; the label is the version of cronce.", ("version",), merge="max"),
 )
 METRICS: Final = MappingProxyType({metric.name: metric for metric in _METRICS})
 

@@ -45,15 +45,15 @@ _TITLES: Final = {
     Kind.UNKNOWN: "{} may or may not have run",
     Kind.IN_DOUBT: "{}: effects in doubt",
     Kind.CLOCK: "The store's clock jumped",
-    Kind.AMNESIA: "The store forgot",
-    Kind.BEAT_SILENT: "{} stopped beating",
+    Kind.AMNESIA: "The store lost records",
+    Kind.BEAT_SILENT: "{} stopped sending heartbeats",
 }
 
 _CERTAIN: Final = {
-    Kind.GONE: "It stopped beating.",
+    Kind.GONE: "It stopped sending heartbeats.",
     Kind.LOST: "The lease expired, and no process runs the slot now.",
-    Kind.UNKNOWN: "No process runs the slot now, and what is done is not repeated.",
-    Kind.STUCK: "The lease ended, and no process runs the slot now.",
+    Kind.UNKNOWN: "No process runs the slot now, and effects that are done are not repeated.",
+    Kind.STUCK: "The lease expired, and no process runs the slot now.",
     Kind.FAILED: "The run ended, and its failure is on record.",
     Kind.MISSED: "The slot did not run.",
 }
@@ -187,7 +187,7 @@ def _stored(wanted: str) -> Flow[Alert]:
 
 
 _KIND: Final = re.compile("[a-z-]{1,40}")
-_NO_ALERT: Final = "no alert is called so, or it was over more than a week ago"
+_NO_ALERT: Final = "there is no alert with this id, or it ended more than a week ago"
 
 
 # --- to whom it was sent ----------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def jobs_page(request: Request) -> Flow[Shown]:
 
 def _one_of(choices: Any, given: str | None) -> Any:
     if given and given not in get_args(choices):
-        raise BadInput(f"{given[:40]!r} is none of {', '.join(get_args(choices))}")
+        raise BadInput(f"{given[:40]!r} is not one of {', '.join(get_args(choices))}")
     return given or None
 
 
@@ -172,7 +172,7 @@ def _failing() -> Flow[Standing]:
 
 
 def _stopped(most: int, words: Sequence[str]) -> str:
-    return f"Up to {most} of the newest runs that are {' or '.join(words)} were looked at" if words else ""
+    return f"Only the newest {most} runs that are {' or '.join(words)} were searched" if words else ""
 
 
 FIRES: Final = 10
@@ -206,7 +206,7 @@ def job_page(request: Request) -> Flow[Shown]:
             raise
         view = None
     if view is None:
-        raise (yield from missing("no job is called so", name, name, site_of(request).index))
+        raise (yield from missing("there is no job with this name", name, name, site_of(request).index))
     root = root_of(request)
     return {
         **_told_of(view),

@@ -85,7 +85,7 @@ def beating(line: HolderSeen, now: Instant) -> Beating:
     why = f"drained {by_whom(line.drained)}" if line.drained else "draining" if holder.draining else ""
     state: str = line.life(now)
     if holder.gone:
-        state, why = "left", "it left on purpose"
+        state, why = "left", "it was shut down"
     elif state == "alive" and why:
         state = "draining"
     elif state == "dead":
@@ -132,9 +132,9 @@ def _guests(guests: Sequence[GuestSeen]) -> Iterator[str]:
 
 def _silent(silent: Sequence[Beating]) -> Iterator[str]:
     if len(silent) == 1:
-        yield f"scheduler {brief(silent[0].name)} stopped beating"
+        yield f"scheduler {brief(silent[0].name)} stopped sending heartbeats"
     elif silent:
-        yield f"{len(silent)} schedulers stopped beating"
+        yield f"{len(silent)} schedulers stopped sending heartbeats"
 
 
 def _needed(urgent: Sequence[Card]) -> Iterator[str]:

@@ -108,7 +108,7 @@ def run_page(request: Request) -> Flow[Shown]:
         raise (yield from missing(str(error), key, key.partition("@")[0], site.index)) from None
     found = yield from why(slot.job, slot, site.desk.store.traits)
     if found is None:
-        raise (yield from missing("no job is called so", slot.job, slot.job, site.index))
+        raise (yield from missing("there is no job with this name", slot.job, slot.job, site.index))
     (story,) = found.stories
     record = story.run.record if story.run else None
     begun, completed = attempts(record) if record else (0, 0)
