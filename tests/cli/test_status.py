@@ -57,7 +57,10 @@ def test_one_screen_has_what_is_wrong_alive_running_next_and_last(
 ) -> None:
     parts = said(capsys, url, "status").rstrip().split("\n\n")
     assert parts[0].startswith(f"{url}, 1 job, 0 duplicates prevented, 20")
-    assert (parts[1], parts[3]) == ("wrong  no alert is open; `cronce watch --once` looks for missed slots", "running  nothing")
+    assert (parts[1], parts[3]) == (
+        "wrong  no alert is open; `cronce watch --once` looks for missed slots",
+        "running  nothing",
+    )
     assert re.fullmatch(
         r"alive\n  \S+ +a process: sync \(\*/15 \* \* \* \*\)  ran (just now|\S+ ago), next in .+", parts[2]
     )
@@ -94,7 +97,10 @@ def test_a_job_whose_last_run_failed_is_wrong_until_it_ran_well(
     assert said(capsys, url, "status").split("\n\n")[1] == f"wrong\n  {key}  failed  cronce why {key}"
     with Cronce(url) as other:
         other.job("*/15 * * * *", name="sync", start_within="3650d")(lambda: None).at("2026-03-29T02:00:00Z")()
-    assert said(capsys, url, "status").split("\n\n")[1] == "wrong  no alert is open; `cronce watch --once` looks for missed slots"
+    assert (
+        said(capsys, url, "status").split("\n\n")[1]
+        == "wrong  no alert is open; `cronce watch --once` looks for missed slots"
+    )
 
 
 def test_what_runs_is_told_from_what_waits_whatever_became_of_its_host(
