@@ -229,7 +229,9 @@ def test_lines_come_from_a_file_from_stdin_or_from_the_call(
     monkeypatch.setattr(sys, "stdin", io.StringIO("@daily root a\n"))
     said(capsys, "install", "-", "--file", str(file))
     assert "\n@daily root a\n" in file.read_text()
-    assert "there is no file crontab.txt" in said(capsys, "install", "crontab.txt", "--file", str(file), code=2)
+    assert "crontab.txt is neither a file nor a crontab line" in said(
+        capsys, "install", "crontab.txt", "--file", str(file), code=2
+    )
     assert "a user and a command" in said(capsys, "install", "@daily /bin/x", "--file", str(file), code=2)
     assert "cannot be a name" in said(capsys, "remove", "--name", "a b", "--file", str(file), code=2)
 
