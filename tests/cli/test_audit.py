@@ -262,7 +262,7 @@ def test_paths_on_both_sides_of_an_option_are_told_what_to_do(capsys: pytest.Cap
     with pytest.raises(SystemExit) as end:
         main(["audit", "a", "--json", "b"])
     assert end.value.code == 2
-    assert "paths stand together" in capsys.readouterr().err
+    assert "give all paths together" in capsys.readouterr().err
 
 
 def test_it_tells_the_same_whatever_the_hash_seed() -> None:

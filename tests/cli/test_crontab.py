@@ -120,7 +120,7 @@ def test_what_another_wrote_at_the_same_moment_is_noticed(
     program.chmod(0o755)
     tab.touch()
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert "is not what was written: another program changed it" in said(capsys, "install", "@daily ours", code=1)
+    assert "is not as cronce wrote it: another program changed it" in said(capsys, "install", "@daily ours", code=1)
     assert tab.read_text().endswith("@daily ours\n# END cronce default\n@daily theirs\n")
 
 
@@ -248,7 +248,7 @@ def test_what_stands_above_a_block_is_said_and_counts_for_it(file: Path, capsys:
     out = said(capsys, "install", f"@daily {ME} x >y", "--wrap", "--file", str(file), "--tz", "UTC")
     assert "settings above the block apply to it, too: SHELL=…, PATH=…" in out
     assert "/bin/bash -c 'x >y'" in file.read_text()
-    assert "not all of it is guarded" in said(capsys, "install", "@daily root x", "--file", str(file))
+    assert "some lines are not guarded" in said(capsys, "install", "@daily root x", "--file", str(file))
 
 
 def test_what_is_shown_does_nothing_to_the_terminal(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -406,7 +406,7 @@ def test_one_that_holds_the_lock_is_waited_for(
 ) -> None:
     monkeypatch.setattr(facts, "LOOKS", 2)
     with facts.SystemCrontab(str(file)).lock():
-        assert "another process changes crontabs" in said(
+        assert "another process is changing crontabs" in said(
             capsys, "install", "@daily root x", "--file", str(file), code=1
         )
     assert not file.exists()

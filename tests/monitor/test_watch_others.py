@@ -67,7 +67,7 @@ def test_a_run_that_an_effect_stopped_names_it_and_is_not_critical_once_that_is_
     desk.do(desk.ledger.exchange_effects([(step, Finish(step.fence, Outcome.UNKNOWN, "timed out"))]))
     desk.do(desk.ledger.finish(run, Outcome.UNKNOWN, f"nobody knows whether {name} happened: timed out"))
     finding = town.the(Kind.UNKNOWN)
-    assert (finding.severity, f"nobody knows whether {name} happened." in finding.text) == ("critical", True)
+    assert (finding.severity, f"cronce does not know whether {name} happened." in finding.text) == ("critical", True)
     assert f"`cronce resolve {name} done`" in finding.remedy
     desk.do(resolve_effect(town.hand, name, "done", ""))
     finding = town.the(Kind.UNKNOWN)
@@ -86,9 +86,12 @@ def test_a_run_that_two_effects_stopped_is_critical_until_both_are_resolved(town
     desk.do(desk.ledger.finish(run, Outcome.UNKNOWN, reason))
     for name in names:
         finding = town.the(Kind.UNKNOWN)
-        assert (finding.severity, f"nobody knows whether {name} happened." in finding.text) == ("critical", True)
+        assert (finding.severity, f"cronce does not know whether {name} happened." in finding.text) == (
+            "critical",
+            True,
+        )
         assert f"`cronce resolve {name} done`, or retry" in finding.remedy
-        assert (f"(`cronce effects {slot}` lists its others)" in finding.remedy) == (name == names[0])
+        assert (f"(`cronce effects {slot}` lists its other effects)" in finding.remedy) == (name == names[0])
         desk.do(resolve_effect(town.hand, name, "done", ""))
     assert town.the(Kind.UNKNOWN).severity == "warning"
 
