@@ -26,8 +26,11 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("words", "says"),
     [
         (("--checklist", "--write-baseline", "b.json"), "a baseline holds findings, and --checklist prints points"),
-        (("--checklist", "--format", "sarif"), "--checklist is for people, or --json: sarif knows findings only"),
-        (("--checklist", "--live"), "--checklist is about a repository"),
+        (
+            ("--checklist", "--format", "sarif"),
+            "--checklist prints text, or JSON with --json: sarif can hold findings only",
+        ),
+        (("--checklist", "--live"), "--checklist checks a repository"),
         (("--live", "."), "--live checks this machine; leave out the path"),
         (("explian", "CR101"), "there is no file or folder explian; did you mean `cronce audit explain`?"),
         (("rule",), "did you mean `cronce audit rules`?"),
@@ -61,7 +64,7 @@ def test_of_a_file_whose_name_says_nothing_it_is_told_which_names_do(capsys: pyt
     assert main(["audit", "uc"]) == 3
     assert capsys.readouterr().err == (
         "cronce audit: nothing to audit: uc: cronce does not know this kind of file by its name;"
-        " a crontab is called crontab, *.crontab or *.cron, or is in cron.d\n"
+        " a crontab must be called crontab, *.crontab or *.cron, or be in cron.d\n"
     )
 
 

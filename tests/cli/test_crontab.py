@@ -120,7 +120,7 @@ def test_what_another_wrote_at_the_same_moment_is_noticed(
     program.chmod(0o755)
     tab.touch()
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert "is not what was written: another program changed it" in said(capsys, "install", "@daily ours", code=1)
+    assert "is not as cronce wrote it: another program changed it" in said(capsys, "install", "@daily ours", code=1)
     assert tab.read_text().endswith("@daily ours\n# END cronce default\n@daily theirs\n")
 
 
@@ -229,7 +229,9 @@ def test_lines_come_from_a_file_from_stdin_or_from_the_call(
     monkeypatch.setattr(sys, "stdin", io.StringIO("@daily root a\n"))
     said(capsys, "install", "-", "--file", str(file))
     assert "\n@daily root a\n" in file.read_text()
-    assert "there is no file crontab.txt" in said(capsys, "install", "crontab.txt", "--file", str(file), code=2)
+    assert "crontab.txt is neither a file nor a crontab line" in said(
+        capsys, "install", "crontab.txt", "--file", str(file), code=2
+    )
     assert "a user and a command" in said(capsys, "install", "@daily /bin/x", "--file", str(file), code=2)
     assert "cannot be a name" in said(capsys, "remove", "--name", "a b", "--file", str(file), code=2)
 
@@ -246,7 +248,7 @@ def test_what_stands_above_a_block_is_said_and_counts_for_it(file: Path, capsys:
     out = said(capsys, "install", f"@daily {ME} x >y", "--wrap", "--file", str(file), "--tz", "UTC")
     assert "settings above the block apply to it, too: SHELL=…, PATH=…" in out
     assert "/bin/bash -c 'x >y'" in file.read_text()
-    assert "not all of it is guarded" in said(capsys, "install", "@daily root x", "--file", str(file))
+    assert "some lines are not guarded" in said(capsys, "install", "@daily root x", "--file", str(file))
 
 
 def test_what_is_shown_does_nothing_to_the_terminal(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -404,7 +406,7 @@ def test_one_that_holds_the_lock_is_waited_for(
 ) -> None:
     monkeypatch.setattr(facts, "LOOKS", 2)
     with facts.SystemCrontab(str(file)).lock():
-        assert "another process changes crontabs" in said(
+        assert "another process is changing crontabs" in said(
             capsys, "install", "@daily root x", "--file", str(file), code=1
         )
     assert not file.exists()

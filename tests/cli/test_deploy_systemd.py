@@ -67,7 +67,7 @@ def test_both_files_are_printed_or_written(tmp_path: Path, capsys: pytest.Captur
             [*CALL, "--store", "redis://:S3CRET@h", "--", "/x"],
             "this URL has a password in it; put the URL into /etc/cronce.toml",
         ),
-        (["systemd", "x", "--schedule", "every 15m", "--", "/y"], "is no cron expression"),
+        (["systemd", "x", "--schedule", "every 15m", "--", "/y"], "is not a cron expression"),
         (["systemd", "a b", "--schedule", "@daily", "--", "/y"], "cannot be a name"),
         (["systemd", "x", "--schedule", "30 2 * * *", "--tz", "Europe/Berlin", "--", "/y"], "--gap skip"),
     ],

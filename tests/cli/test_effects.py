@@ -123,7 +123,7 @@ order-mail/42                          in doubt  2026-03-29T12:00:00Z  web-1   i
         "billing@2026-03-29T12:00:00Z/charge:8  done      2026-03-29T12:00:00Z  web-2"
     )
     assert say("effects", f"{SLOT.key}/charge:8").splitlines()[1].split()[1] == "done"
-    assert say("effects", "-n", "1").splitlines()[2] == "and more; these are 1, and -n shows others"
+    assert say("effects", "-n", "1").splitlines()[2] == "there are more; a higher -n shows them"
 
 
 def test_effects_as_json(url: str, say: Said) -> None:
@@ -170,10 +170,10 @@ def test_where_nothing_is_in_doubt_that_is_said(url: str, say: Said) -> None:
         (
             ("bilingg",),
             1,
-            "no job is called 'bilingg', and nothing is done by this name of which anything is on record",
+            "no job is called 'bilingg', and there is no record of an effect with this name",
         ),
         (("bilingg@2026-03-29T12:00:00Z",), 1, "no job is called 'bilingg'"),
-        (("order-mail/43",), 1, "nothing is known of order-mail/43"),
+        (("order-mail/43",), 1, "there is no record of order-mail/43"),
         (("order-mail/",), 2, "is not an effect, which is written like billing@2026"),
         (("billing@noon",), 2, "is not a slot"),
         (("a b",), 2, "cannot be a name"),
@@ -301,7 +301,7 @@ def test_a_slot_that_a_step_stopped_says_so_and_goes_on_when_somebody_has_looked
         ]
         assert story[8] == "    | Traceback (most recent call last):"
         assert 'raise ConnectionError("no answer")' in "\n".join(story[9:])
-        assert "Of its effects 1 in doubt: `cronce effects billing` says which." in say("why", "billing")
+        assert "Of its effects 1 in doubt: `cronce effects billing` lists them." in say("why", "billing")
         document = say.json("why", SLOT.key)
         (slot,) = document["slots"]
         assert (document["effects"], say.json("why", "billing")["effects"]["counts"]["in doubt"]) == (None, 1)

@@ -90,7 +90,7 @@ def test_nothing_to_look_at_is_3_unless_the_table_is_empty(tmp_path: Path, capsy
     summary = capsys.readouterr().out.splitlines()[-1]
     assert summary.startswith("nothing to check: no row in orders since ")
     assert summary.endswith(
-        " (30m); the newest is of 2026-10-01T12:00:00Z (--tz says by whose clocks, --since how far to look back)"
+        " (30m); the newest is of 2026-10-01T12:00:00Z (--tz sets its time zone, --since how far to look back)"
     )
     assert main(["dupes", shop.url, *ASKED, "--json"]) == 3
     document = json.loads(capsys.readouterr().out)
@@ -148,4 +148,4 @@ def test_a_database_that_does_not_let_us_in_is_78(postgres: Postgres, mysql_url:
         assert "s3cret" not in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["dupes", "--help"])
-    assert "78 when it does not let us in" in capsys.readouterr().out
+    assert "78 when it refuses the login" in capsys.readouterr().out

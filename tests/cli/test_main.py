@@ -84,7 +84,7 @@ def test_a_copied_store_is_adopted_on_purpose(tmp_path: Path, capsys: pytest.Cap
 def test_what_cannot_be_adopted_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["store", "adopt", "redis://:secret@host/0"]) == 2
     assert capsys.readouterr().err == (
-        "cronce store: redis://:***@host/0: a copy of this kind of store cannot be told from the original, so there is"
+        "cronce store: redis://:***@host/0: this kind of store cannot detect that it was copied, so there is"
         " nothing to adopt\n"
     )
     assert main(["store", "adopt", f"sqlite:///{tmp_path}/nothing.db"]) == 2
@@ -115,7 +115,7 @@ def test_an_empty_file_that_is_adopted_lets_no_past_slot_run(
     (tmp_path / "emptied.db").touch()
     url = f"sqlite:///{tmp_path}/emptied.db"
     assert main(["store", "adopt", url]) == 0
-    assert capsys.readouterr().out.endswith("UTC; slots up to then that it does not know stay closed\n")
+    assert capsys.readouterr().out.endswith("UTC; slots until then that it has no record of stay closed\n")
     cron = Cronce(url)
     ran = cron.job(every="1h", name="tick")(lambda: "ran").at("2026-01-01T00:00:00Z")()
     assert isinstance(ran, Skipped)

@@ -290,7 +290,7 @@ def test_a_job_is_no_slot(say: Say) -> None:
     )
     wanted = (
         "to rerun one slot, name it: billing@2026-03-29T01:00:00Z (`cronce runs` lists them); to backfill many, name"
-        " the job and say --from WHEN --to WHEN\n"
+        " the job and give --from WHEN --to WHEN\n"
     )
     for words in (["billing"], ["billing", "--from", "2026-03-01"], [ago(2).key, "--to", "2026-03-01"]):
         assert say("rerun", *words, code=2) == f"cronce rerun: {wanted}"
@@ -431,7 +431,7 @@ def test_a_backfill_that_nobody_runs_says_so_and_can_be_called_off(url: str, say
 
 def test_how_many_are_meant_has_to_be_said(say: Say) -> None:
     assert "more than 3 slots" in say(*BACKFILL, "--most", "3", code=2)
-    assert "--most is 1 or more" in say(*BACKFILL, "--most", "0", code=2)
+    assert "--most must be 1 or more" in say(*BACKFILL, "--most", "0", code=2)
     assert say(*BACKFILL, "--most", "4", "--dry-run").startswith("billing: 4 slots")
 
 
@@ -470,7 +470,7 @@ def test_draining_names_those_whom_it_concerns(url: str, say: Say) -> None:
     assert say("resume", "--label", "colour=blue").startswith("colour=blue takes new work again; it was paused by ada")
     assert say("resume", "--label", "colour=blue") == "colour=blue was not paused\n  web-1:1:a\n"
     assert say("pause", "--label", "colour=red").splitlines()[1:] == ["  no live scheduler"]
-    unknown = "no live scheduler is called 'web-9'; there are: web-1:1:a, web-2:2:b"
+    unknown = "no live scheduler is called 'web-9'; live: web-1:1:a, web-2:2:b"
     assert unknown in say("pause", "--scheduler", "web-9", code=1)
     for words in ([], ["billing", "--all"], ["billing", "--scheduler", "web-9"], ["--all", "--label", "colour=red"]):
         assert "name one or more jobs, or give --all; or name a scheduler" in say("pause", *words, code=2)

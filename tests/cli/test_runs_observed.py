@@ -90,9 +90,9 @@ def test_what_nobody_can_read_is_not_clean(url: str, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["newsletter"], 1, "nothing is on record of newsletter"),
+        (["newsletter"], 1, "there is no record of newsletter"),
         (["--cost", "cheap"], 2, "--cost must be the cost of one call, such as 0.12, not 'cheap'"),
-        (["--cost=-1"], 2, "--cost is what one call costs"),
+        (["--cost=-1"], 2, "--cost must be the cost of one call"),
         (["--since", "soon"], 2, "'soon' is not a duration"),
         (["a b"], 2, "cannot be a name"),
     ],
@@ -116,7 +116,9 @@ def test_whoever_watches_hears_of_it(url: str, capsys: pytest.CaptureFixture[str
 def test_where_nothing_was_observed_it_says_of_which_store(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with closing(open_store(url)):
         pass
-    assert told(capsys, "--store", url).startswith(f"nothing was observed in {url}; set CRONCE_URL")
+    assert told(capsys, "--store", url).startswith(
+        f"nothing was observed in {url}; to use another store, set CRONCE_URL"
+    )
 
 
 # --- exec --observe -------------------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def test_why_a_job(url: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_why_a_slot_that_is_none_is_no_success(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "billing@2030-01-01T00:00:01Z", "--store", url]) == 1
-    assert "is no slot" in capsys.readouterr().out
+    assert "is not a slot" in capsys.readouterr().out
     assert main(["why", "billing@2030-01-01T00:00:00Z", "--store", url]) == 0
     assert "is not due yet" in capsys.readouterr().out
 
@@ -251,7 +251,7 @@ def test_what_can_be_neither_a_job_nor_a_slot_is_refused(
 
 
 def test_n_is_within_reason(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "-n is 1 to 10,000" in said(capsys, "runs", "-n", "0", "--store", url, code=2)
+    assert "-n must be from 1 to 10,000" in said(capsys, "runs", "-n", "0", "--store", url, code=2)
 
 
 # --- looking makes nothing ---

@@ -286,7 +286,7 @@ def test_a_crontab_of_two_stores_is_an_error(shell: str, url: str, tmp_path: Pat
     file = tmp_path / "crontab.txt"
     file.write_text(f"CRONCE_URL={shell}\n@hourly {EXEC}\n@daily {EXEC.replace(' --', f' --store {url} --', 1)}\n")
     checks = told(capsys, "--crontab", str(file), code=1)
-    assert checks["crontab"]["says"] == "it uses 2 stores, and a slot is claimed once in each"
+    assert checks["crontab"]["says"] == "it uses 2 stores, so a slot can run once in each"
     assert "shell" not in checks
 
 

@@ -125,7 +125,7 @@ def test_every_policy_is_an_option(line: Line) -> None:
         (["add", "mail", "--function", "tasks:mail"], "give when to run it"),
         (["add", "mail", "@hourly", "--function", "tasks:mail", "--", "./mail.sh"], "give what to run"),
         (["add", "mail", "* * *", "--", "./mail.sh"], "field"),
-        (["add", "mail", "@hourly", "--payload", "{", "--", "./mail.sh"], "--payload is JSON"),
+        (["add", "mail", "@hourly", "--payload", "{", "--", "./mail.sh"], "--payload must be JSON"),
         (["add", "mail", "@hourly", "--payload", "NaN", "--", "./mail.sh"], "NaN is no JSON"),
         (["add", "mail", "@hourly", "--by", "", "--", "./mail.sh"], "who acts"),
         (["edit", "mail"], "nothing to change was given"),

@@ -47,7 +47,7 @@ def test_what_is_asked_for_is_done() -> None:
         (["--restart", " "], "--restart needs a command"),
         (
             ["--restart", "/no/such/program now"],
-            "--restart /no/such/program now: there is no program /no/such/program that can be run; no shell is asked",
+            "--restart /no/such/program now: there is no program /no/such/program that can be run (cronce uses no shell)",
         ),
         (
             ["app:cron", "--scheduler"],

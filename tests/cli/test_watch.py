@@ -135,11 +135,11 @@ def test_options_say_what_is_wrong(url: str, capsys: pytest.CaptureFixture[str])
     ("options", "says"),
     [
         (["--late", "soon"], "soon"),
-        (["--schedulers", "0"], "schedulers is 1 or more"),
+        (["--schedulers", "0"], "schedulers must be 1 or more"),
         (["--alert", "ftp://hush"], "needs a URL such as https://host/path"),
-        (["--alert", "hooks.slack.com/hush"], "and what was given does not begin with https://"),
-        (["--alert", "https://h/a b/hush"], "has a blank in it"),
-        (["--alert", "https:///hush"], "names no host"),
+        (["--alert", "hooks.slack.com/hush"], "and the given one does not begin with https://"),
+        (["--alert", "https://h/a b/hush"], "has a space or an unprintable character in it"),
+        (["--alert", "https:///hush"], "has no host"),
         (["--alert-command", "./nix.sh hush"], "'./nix.sh' cannot be started"),
         (["--alert-command", "'"], "cannot be read as words"),
         (["--alert-command", " "], "is empty"),
@@ -209,7 +209,7 @@ def test_each_alert_is_a_line_when_it_is_raised_and_when_it_is_over(
 ) -> None:
     banner, elsewhere, raised, over = watch(url, monkeypatch)
     assert banner == f"cronce watch: on {url}"
-    assert elsewhere == f"the commands that it names need `--store {url}`, too"
+    assert elsewhere == f"the commands in the alerts need `--store {url}`, too"
     assert f"Z warning gone: {HOLDER} stopped sending heartbeats" in raised
     assert re.search(rf"Z over gone, after 1m( \d+s)?: {HOLDER} stopped sending heartbeats", over)
     assert capsys.readouterr().err == ""

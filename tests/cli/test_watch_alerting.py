@@ -111,10 +111,10 @@ def test_a_config_that_others_may_read_is_refused(machine: Machine, mode: int) -
         ("command = ['./nix.sh', 'hush']", "'./nix.sh' cannot be started"),
         ("command = ['no-such-pager']", "'no-such-pager' is not on the PATH"),
         ("command = 'hush now'", "command must be a list of words"),
-        ("ping = 3", "ping is a URL"),
+        ("ping = 3", "ping must be a URL"),
         ("threshold = 'hush'", "threshold must be one of critical, warning, info"),
         ("late = 'hushly'", "hushly"),
-        ("schedulers = 'three'", "schedulers is 1 or more"),
+        ("schedulers = 'three'", "schedulers must be 1 or more"),
     ],
 )
 def test_a_slip_in_the_config_is_refused(machine: Machine, line: str, says: str) -> None:

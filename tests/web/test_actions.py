@@ -23,12 +23,12 @@ def test_a_get_shows_what_would_happen_and_how_it_stands_and_does_nothing(town: 
     pages = {
         way("jobs", "billing", "pause"): "Its slots do not run until it is resumed",
         way("jobs", "cleanup", "resume"): "the disk is full",
-        way("jobs", "billing", "trigger"): "beside the schedule",
+        way("jobs", "billing", "trigger"): "The schedule does not change",
         way("runs", scene.failed.key, "rerun"): "SMTPAuthenticationError",
         way("runs", scene.running.key, "cancel"): "412 of 1,000",
         way("runs", scene.lost.key, "resolve"): "is lost",
         way("effects", scene.doubt, "resolve"): "is in doubt",
-        "/alerts/failed/invoice-mail/acknowledge": "you are on it",
+        "/alerts/failed/invoice-mail/acknowledge": "you work on it",
         "/alerts/failed/invoice-mail/snooze": "it is sent again",
     }
     for path, said in pages.items():

@@ -26,7 +26,7 @@ def test_a_page_says_that_the_store_is_away_and_comes_back() -> None:
         page = visitor.get(path)
         assert (page.status_code, page.headers["Retry-After"]) == (503, "2"), path
         assert "gives no answer" in page.text
-        assert ("data-trouble" in page.text, "This page looks again by itself." in page.text) == (True, True)
+        assert ("data-trouble" in page.text, "This page tries again by itself." in page.text) == (True, True)
         assert "hunter2" not in page.text
     answer = program.get("/api/v1/jobs")
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")

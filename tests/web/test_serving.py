@@ -97,7 +97,7 @@ def test_what_others_could_reach_without_a_token_is_not_started(
 ) -> None:
     assert main(words) == 2
     option = "--token-file" if words[0] == "ui" else "--ui-token-file"
-    assert f"there is no token: give {option} a file with one, or set ${VARIABLE}, or" in capsys.readouterr().err
+    assert f"there is no token: give a file with a token by {option}, or set ${VARIABLE}, or" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["ui", "--listen", "0"], ["run", "nosuch:app", "--ui", "0"]])
@@ -112,7 +112,7 @@ def test_without_its_packages_it_says_which_extra_is_missing(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--listen", "here"], "--listen is a port, or HOST:PORT"),
+        (["--listen", "here"], "--listen must be a port or HOST:PORT"),
         (["--store", "memory:"], "exists only in this process"),
         (["--store", "nix://x:secret@y"], "no store is called 'nix'"),
         (["--report", "/nonexistent"], "is not what `cronce audit --json` prints"),
@@ -133,7 +133,7 @@ def test_a_store_that_is_not_there_yet_is_shown_as_empty_and_not_made(town: Town
     page = town.start(sys.executable, "-m", "cronce", "ui", "--listen", str(port))
     line_of(page, r"cronce ui: http://127\.0\.0\.1:\d+ shows sqlite:///.*; read-only\n")
     line_of(
-        page, r"cronce ui: there is no file .*cronce.db yet; the page says how to begin, and shows what runs then\n"
+        page, r"cronce ui: there is no file .*cronce.db yet; the page explains how to begin, and then shows what runs\n"
     )
     status, shown = ask(port, "/")
     assert (status, "This store is empty." in shown, town.url in shown) == (200, True, True)

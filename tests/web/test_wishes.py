@@ -116,8 +116,8 @@ def test_an_act_that_changes_nothing_says_so(town: Busy, ada: Browser) -> None:
     said = {
         ("jobs", "billing", "pause"): ("It is paused.", "It was already paused by ada (page) at"),
         ("jobs", "billing", "resume"): ("It is resumed.", "It was not paused: nothing changed."),
-        ("runs", scene.running.key, "cancel"): ("It is asked to stop.", "It was asked to stop before: nothing"),
-        ("runs", scene.failed.key, "cancel"): ("It was closed before, as failed: nothing changed.",) * 2,
+        ("runs", scene.running.key, "cancel"): ("It is asked to stop.", "It was already asked to stop: nothing"),
+        ("runs", scene.failed.key, "cancel"): ("It was already closed as failed: nothing changed.",) * 2,
     }
     for act, twice in said.items():
         for expected in twice:

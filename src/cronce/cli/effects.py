@@ -124,7 +124,7 @@ def _refuse_unknown(name: str) -> Flow[None]:
 def _page(found: Listed) -> Iterator[str]:
     yield table(["effect", "state", "since", "holder", "why"], [_row(one) for one in found.effects], screen())
     if found.more:
-        yield f"there are more than these {len(found.effects):,}; a higher -n shows them"
+        yield "there are more; a higher -n shows them"
     if any(one.state == "in doubt" for one in found.effects):
         yield (
             "\neach of these may have happened or not: find out, then run `cronce resolve EFFECT done` or `cronce"
