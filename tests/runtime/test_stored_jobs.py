@@ -121,7 +121,7 @@ def test_to_add_another_of_the_same_name_is_refused(ada: Person, bob: Person, st
     before = cell(store)
     with pytest.raises(
         BadInput,
-        match=r"a job mail in the store already, with another definition; use `cronce jobs"
+        match=r"a job mail with another definition; use `cronce jobs"
         r" edit` to change it",
     ):
         bob.add(every="15m", function="tasks:post")
@@ -162,26 +162,26 @@ def test_what_python_can_say_is_kept_as_text(ada: Person, store: Wire) -> None:
     [
         ({"every": "15m"}, "give what to run"),
         ({"every": "15m", "function": "a:b", "command": ["c"]}, "give what to run"),
-        ({"function": "tasks:mail"}, "when shall it run"),
+        ({"function": "tasks:mail"}, "give when to run it"),
         ({"every": "15m", "schedule": "@hourly", "function": "a:b"}, "one schedule"),
         ({"schedule": "* * *", "function": "a:b"}, "field"),
         ({"every": "15m", "function": "a:b", "retry": 3}, "did you mean retries"),
         ({"every": "15m", "function": "a:b", "turns": 10**9}, "turns"),
-        ({"every": "15m", "function": "a:b", "name": "other"}, "cannot be meant"),
+        ({"every": "15m", "function": "a:b", "name": "other"}, "is not valid"),
         ({"every": "15m", "function": "a:b", "payload": {1, 2}}, "cannot be written as JSON"),
         ({"every": "15m", "function": "a:b", "payload": float("nan")}, "cannot be kept"),
-        ({"every": "15m", "function": "a:b", "isolate": "yes"}, "isolate is true or false"),
-        ({"every": "15m", "command": ["a"], "isolate": True}, "isolate is true or false"),
+        ({"every": "15m", "function": "a:b", "isolate": "yes"}, "isolate must be true or false"),
+        ({"every": "15m", "command": ["a"], "isolate": True}, "isolate must be true or false"),
         ({"every": "15m", "command": "sync.sh --all"}, "a list of words"),
         ({"every": "15m", "command": ["a", 7]}, "every word"),
         ({"every": "15m", "command": ["a\0b"]}, "every word"),
         ({"every": "15m", "command": [""]}, "a list of words"),
-        ({"every": "15m", "function": "tasks"}, "is no function"),
-        ({"every": "15m", "function": "tasks:os.system"}, "is no function"),
-        ({"every": "15m", "function": "..tasks:mail"}, "is no function"),
-        ({"every": "15m", "function": "tasks:mail:more"}, "is no function"),
-        ({"every": "15m", "function": "os;x:mail"}, "is no function"),
-        ({"every": "15m", "function": 7}, "is no function"),
+        ({"every": "15m", "function": "tasks"}, "is not a function"),
+        ({"every": "15m", "function": "tasks:os.system"}, "is not a function"),
+        ({"every": "15m", "function": "..tasks:mail"}, "is not a function"),
+        ({"every": "15m", "function": "tasks:mail:more"}, "is not a function"),
+        ({"every": "15m", "function": "os;x:mail"}, "is not a function"),
+        ({"every": "15m", "function": 7}, "is not a function"),
         ({"every": ["15m"], "function": "a:b"}, "not a duration"),
         ({"every": "15m", "function": "a:b", "tz": ["UTC"]}, "."),
         ({"every": "15m", "command": ["a", "x" * MAX_DEFINITION]}, "characters"),
@@ -291,7 +291,9 @@ def test_what_was_removed_is_on_record_and_its_revision_rises_when_it_comes_back
     assert cell(store, BOARD_JOBS).version > board
     assert desk.do(definitions()) == []
     for again in (ada.remove, ada.edit):
-        with pytest.raises(CronceError, match="mail was removed from the store by bob at 2026-03-29T12:00:00Z; add"):
+        with pytest.raises(
+            CronceError, match="mail was removed from the store by bob at 2026-03-29T12:00:00Z; `cronce jobs add`"
+        ):
             again()
     ada.add()
     assert stored(store)[::2] == (3, "ada")

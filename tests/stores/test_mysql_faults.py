@@ -259,7 +259,7 @@ def test_tables_without_transactions_are_refused(server: MariaDb, url: str, tabl
     open_store(url).close()
     with administrator(url) as sql:
         sql.execute(f"ALTER TABLE {locate(url).database}.{table} ENGINE = Aria")
-        with pytest.raises(StoreUnusable, match=f"{table} is of the engine Aria, .*; run ALTER TABLE") as refused:
+        with pytest.raises(StoreUnusable, match=f"{table} uses the engine Aria, .*; run ALTER TABLE") as refused:
             open_store(url)
         sql.execute(str(refused.value).partition("; run ")[2])
     open_store(url).close()
