@@ -68,7 +68,9 @@ def test_crontabs_on_two_hosts(terminal: Terminal, postgres: Postgres) -> None:
     (terminal.folder / "sync.sh").write_text("#!/bin/sh\necho synced >> synced\nexit 3\n")
     (terminal.folder / "sync.sh").chmod(0o755)
     told, _ = terminal.type("cronce deploy crontab wrap --tz UTC --yes --file cron.d/shop")
-    assert "line 2 is left: run-parts --report /etc/cron.hourly looks after this host, and has to run on each" in told
+    assert (
+        "line 2 is left: run-parts --report /etc/cron.hourly maintains one host, so it must run on every host" in told
+    )
     line = crontab.read_text().splitlines()[2].split("root ", 1)[1]
     found, _ = terminal.type("cronce doctor --crontab cron.d/shop", url="sqlite:///elsewhere.db")
     assert re.search(r"crontab +line 3 uses postgresql://", found)

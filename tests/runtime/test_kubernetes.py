@@ -285,7 +285,9 @@ def test_runs_side_by_side_are_refused_by_the_guard_and_by_the_scheduler(cron: C
         raise AssertionError
 
     for begin in (billing, cron.start):
-        with pytest.raises(BadPolicy, match="kubernetes keeps the last slots of a job alone, so its runs follow each"):
+        with pytest.raises(
+            BadPolicy, match="kubernetes keeps only the last slots of a job, so its runs cannot overlap"
+        ):
             begin()
 
 

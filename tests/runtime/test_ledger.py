@@ -643,7 +643,7 @@ def test_a_purge_never_closes_the_future(desk: Desk, clock: HandClock) -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"turns": 0}, "turns is 1 or more"),
+        ({"turns": 0}, "turns must be 1 or more"),
         ({"on_lost": "rerunn"}, "on_lost is one of 'skip', 'rerun', and this is 'rerunn'"),
         ({"overlap": "alow"}, "overlap is one of 'skip', 'wait', 'replace', 'allow', and this is 'alow'"),
         ({"attempts": 0}, "attempts is 1 or more"),

@@ -263,7 +263,7 @@ def test_a_forked_child_observes_for_itself(cron: Cronce, url: str) -> None:
         ({"name": len}, "write @cron.observe('order_sync', window='10s')"),
         ({"name": "a/b"}, "cannot be a name"),
         ({"window": "0s"}, "window is the time within which two calls count as one: more than zero"),
-        ({"window": "10"}, "say which unit"),
+        ({"window": "10"}, "add the unit"),
         ({"key": "order"}, "key is a function of the call's arguments"),
     ],
 )

@@ -220,7 +220,7 @@ def test_what_a_newer_cronce_wrote_is_not_guessed_at(kubernetes: Kubernetes, sto
 
 
 def test_what_does_not_fit_into_a_lease_is_refused(store: Store) -> None:
-    with pytest.raises(StoreFull, match="room for 256 KiB"):
+    with pytest.raises(StoreFull, match="at most 256 KiB"):
         swap(store, claim("lock/a", "x" * (256 << 10)))
     assert cell_of(store, "lock/a") == Cell("lock/a")
 

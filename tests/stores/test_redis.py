@@ -135,7 +135,7 @@ def test_hosts_sockets_and_databases(url: str, addresses: tuple[Any, ...], db: i
         ("redis://host/?speed=high", "redis knows no speed; it knows cluster, db"),
         ("redis://host/?socket_timeout=1&protocol=3", "redis knows no protocol, socket_timeout; it knows cluster, db"),
         ("redis://host/?socket_connect_timeout=1", "socket_connect_timeout: timeout=SECONDS is for both"),
-        ("redis://host/?decode_responses=true", "decode_responses: leave it out: cronce speaks to the server itself"),
+        ("redis://host/?decode_responses=true", "decode_responses: leave it out: cronce takes care of that"),
         ("rediss://host/?ssl_check_hostname=false", "ssl_check_hostname: ssl_ca_certs=FILE says whom to trust"),
         ("redis://u:hush@host/?timeout=soon", r"u:\*\*\*@host.*timeout=soon is not a number of seconds"),
         ("redis://host/?timeout=-1", "timeout=-1 is not a number of seconds"),
