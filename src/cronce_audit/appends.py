@@ -77,7 +77,7 @@ def appends(source: Source, root: "Node") -> Iterator[Append | Installed]:
             yield Installed(PurePosixPath(command.bare[-1]).name)
     for to, node in (*_by_pipeline(commands), *_by_redirection(root, commands)):
         if any(parent.type == "ERROR" for parent in above(node)):
-            raise Unreadable(line(node), "what stands around this was not understood")
+            raise Unreadable(line(node), "cronce did not understand the lines around this")
         added = _added(node)
         if added != "" and not _is_asked(node) and not _is_new(to, node, commands):
             yield Append(source.place(line(node)), to, added is not None and _is_entry(added))
@@ -360,13 +360,13 @@ def crontab_grows_with_each_run(facts: Facts) -> Iterator[Found]:
         when = "each start of the container" if name in started else "each run of this script"
         yield Found(
             append.place,
-            f"{when} adds the line to {to} once more, for nothing here looks whether it is there",
+            f"{when} adds the line to {to} again, because nothing here checks whether it is already there",
             Confidence.HIGH if append.literal else Confidence.MEDIUM,
         )
     for task in facts.of(NamelessCron):
         yield Found(
             task.place,
-            "`cron:` has no `name`: Ansible before 2.12 adds the line once more with each play, later ones refuse",
+            "`cron:` has no `name`: Ansible before 2.12 adds the line again with each play; later versions refuse it",
             Confidence.HIGH,
             remedy="give the task's `cron:` a `name:`, by which Ansible finds the line again",
         )

@@ -170,7 +170,7 @@ def runs_do_not_overlap(seen: Seen) -> Answer:
         return met("every job is under a lock")
     if policy.verdict == "met" and len(_cronjobs(seen.facts)) == len(seen.facts.conclude(scheduled)):
         return policy
-    return cannot_tell("a lock around each job, or how long the jobs take: `cronce logs` tells it from their logs")
+    return cannot_tell("a lock around each job, or how long the jobs take: `cronce logs` shows it from their logs")
 
 
 def failures_are_retried(seen: Seen) -> Answer:
@@ -181,7 +181,7 @@ def failures_are_retried(seen: Seen) -> Answer:
     if _cronjobs(seen.facts) and not others:
         return met("Kubernetes retries a failed Job six times, unless backoffLimit says otherwise")
     if told := seen.mentioned("retries"):
-        return cannot_tell("retries of each job; these are seen", *told)
+        return cannot_tell("retries of each job; cronce sees only these", *told)
     if not others:
         return not_relevant(NOTHING)
     return cannot_tell(
@@ -314,7 +314,7 @@ def skew_does_no_harm(seen: Seen) -> Answer:
         return not_met(*found)
     if all_guarded(seen.facts) and not _others(seen):
         return met("the slot comes from the schedule, and time from the store", *_cronces(seen))
-    return cannot_tell("clocks in step: `cronce audit --live` on each machine")
+    return cannot_tell("clocks that are synchronised: `cronce audit --live` on each machine")
 
 
 class Point(NamedTuple):
@@ -333,7 +333,7 @@ CHECKLISTS: Final[dict[str, Sequence[Point]]] = {
     "schedulers": (
         Point("Every job that is added replaces the one that is there", jobs_replace),
         Point("The scheduler's time zone is set, to UTC", zone_is_utc),
-        Point("Missed runs are one run, and one instance runs at a time", defaults_are_safe),
+        Point("Missed runs become one run, and one instance runs at a time", defaults_are_safe),
         Point("The misfire grace time is set, not left at one second", grace_is_set),
         Point("The job store is a server, not a file that machines share", store_is_a_server),
         Point("The deployment runs one scheduler at any time", one_process),
@@ -342,23 +342,23 @@ CHECKLISTS: Final[dict[str, Sequence[Point]]] = {
         Point("Servers, containers and schedules are in UTC", zones_are_utc),
         Point("The pipeline runs this audit", ci_audits),
         Point("A silent and a doubled scheduler raise an alert", silence_and_doubles_alert),
-        Point("Every CronJob forbids or replaces a run beside another", policy_is_stated),
+        Point("Every CronJob forbids or replaces overlapping runs", policy_is_stated),
         Point("The old scheduler is stopped before the new one starts", old_stops_first),
         Point("After a deploy, duplicates are looked for within 30 minutes", duplicates_are_looked_for),
         Point("Runs that start and never end are looked for", unended_runs_are_looked_for),
     ),
     "cron jobs": (
         Point("Several instances do not run the same job: there is a lock, or a leader", entry_is_locked),
-        Point("A run that takes longer than its interval is not joined by the next", runs_do_not_overlap),
+        Point("The next run does not start while a long one still runs", runs_do_not_overlap),
         Point("A run that fails is retried", failures_are_retried),
         Point("A run that does not finish is stopped", runs_are_bounded),
-        Point("The lock of one that crashed comes free", locks_run_out),
+        Point("The lock of a process that crashed is released", locks_run_out),
     ),
     "locks": (
         Point("A lock lasts as long as the longest run, or is renewed", locks_last),
-        Point("The lock's store is replicated, and keeps what it is told", store_is_safe),
+        Point("The lock's store is replicated and durable", store_is_safe),
         Point("Connections are given back", connections_are_given_back),
-        Point("Locks that are not got and runs that take too long raise an alert", durations_alert),
+        Point("Locks that cannot be taken and runs that take too long raise an alert", durations_alert),
     ),
     "causes": (
         Point("Several nodes with one schedule are kept apart by a lock", entry_is_locked),

@@ -61,8 +61,9 @@ def _local(facts: Facts) -> Iterator[Found]:
     for place, what, by in (*_of_javascript(facts), *_of_java(facts), *_of_python(facts)):
         yield Found(
             place,
-            f"{what} is due at an hour of the machine's clock, for {by} is given no time zone: another machine, or a "
-            "container in UTC, runs it at another time, and where clocks change, an hour comes twice or not at all",
+            f"{what} is due at an hour of the machine's local time, because {by} is given no time zone: another"
+            " machine, or a container in UTC, runs it at another time, and when clocks change, an hour comes"
+            " twice or not at all",
         )
 
 
@@ -130,15 +131,15 @@ def _joined(facts: Facts) -> Iterator[Found]:
         if often and job.overlaps and not job.is_locked and not is_of_process(job.place.path, job.what):
             yield Found(
                 job.place,
-                f"{job.what} starts again while the last run still waits for something: {job.library} does not look, "
-                "and two runs at once do the same work twice",
+                f"{job.what} starts again while the last run still waits for something: {job.library} does not"
+                " check that, and two runs at once do the same work twice",
             )
     for one in facts.of(java.Scheduled):
         if one.overlaps and not one.lock and not one.is_guarded:
             yield Found(
                 one.place,
-                f"`{one.name}` is `@Async`: each run has a thread of its own, and the next one starts though the last "
-                "one still runs",
+                f"`{one.name}` is `@Async`: each run has its own thread, and the next one starts while the last is"
+                " still running",
             )
 
 
@@ -159,8 +160,8 @@ def _sent(facts: Facts) -> Iterator[Found]:
     for what, called, place in facts.conclude(_messages):
         yield Found(
             place,
-            f"{what} does its work by a message (`{called}`): if this process dies before, the slot is lost, and "
-            "nothing sends it again; if it is sent twice, the work is done twice",
+            f"{what} does its work by a message (`{called}`): if this process dies before it sends the message,"
+            " the slot is lost; if the message is sent twice, the work is done twice",
         )
 
 
@@ -199,16 +200,16 @@ _LONG: Final = 12 * 3600
 @rule(
     "CR323 plan-that-dies-with-the-process",
     Severity.INFO,
-    "write down what is due, in a table or a job store that outlives the process, and read it at each start; for a "
-    "long interval name a time of day instead",
+    "store what is due, in a table or a job store that outlives the process, and read it at each start; for a"
+    " long interval name a time of day instead",
     confidence=Confidence.MEDIUM,
 )
 def _forgotten(facts: Facts) -> Iterator[Found]:
     for place, what in (*_asked_for(facts), *((one.place, f"this job of {one.library}") for one in facts.of(Volatile))):
         yield Found(
             place,
-            f"{what} is planned on request, in the memory of the process: the next restart or deploy "
-            "forgets it, and it never runs",
+            f"{what} is planned by a request, in the memory of the process: after a restart or deploy it is"
+            " forgotten, and never runs",
         )
     for place, what, every in _counted_anew(facts):
         yield Found(

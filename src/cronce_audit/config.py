@@ -141,19 +141,19 @@ def _settings(said: Mapping[str, Any], folder: Path, where: str) -> Settings:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise BadInput("a text is wanted")
+        raise BadInput("this must be a text")
     return value
 
 
 def _flag(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise BadInput("true or false is wanted")
+        raise BadInput("this must be true or false")
     return value
 
 
 def _patterns(value: Any) -> Sequence[str]:
     if not isinstance(value, list):
-        raise BadInput('a list of patterns is wanted, such as ["legacy/"]')
+        raise BadInput('this must be a list of patterns, such as ["legacy/"]')
     return tuple(map(_text, value))
 
 
@@ -186,7 +186,7 @@ E = TypeVar("E", Severity, Confidence)
 def _choice(kind: type[E], value: Any, *more: str) -> E:
     words: dict[str, E] = {one.word: one for one in kind}
     if not isinstance(value, str) or value not in words:
-        raise BadInput(f"{value!r} is none of {', '.join([*words, *more])}")
+        raise BadInput(f"{value!r} is not one of {', '.join([*words, *more])}")
     return words[value]
 
 
@@ -211,7 +211,7 @@ def gone(words: Iterable[str]) -> Sequence[str]:
     """A note on each rule of before."""
     parts = [part.strip().upper() for word in words for part in word.split(",")]
     return tuple(
-        f"{one} is now part of {GONE[one]}" if GONE[one] else f"{one} is gone: nothing looks for it any more"
+        f"{one} is now part of {GONE[one]}" if GONE[one] else f"{one} was removed: cronce no longer checks this"
         for one in dict.fromkeys(parts)
         if one in GONE
     )

@@ -64,7 +64,7 @@ def files(
         return
     leave_out = VENDORED if tests else VENDORED | TESTS
     if wrong := [pattern for pattern in exclude if not _can_be_meant(pattern)]:
-        raise BadInput(f"exclude: {wrong[0]!r} cannot be meant; write it as in a .gitignore: /old, *.yaml, docs/")
+        raise BadInput(f"exclude: {wrong[0]!r} is not a pattern; write it as in a .gitignore: /old, *.yaml, docs/")
     excluded = [_spec(exclude, HERE)] if exclude else []
     walk = _Walk(root, leave_out, tests, [] if unread is None else unread)
     yield from walk.below(below, [*excluded, *_from_above(root, below)])
@@ -170,7 +170,7 @@ ALONE: Final = 2_000_000
 BATCH: Final = 64
 """Files that are handed to a process at a time."""
 NO_TEXT: Final = "it is not UTF-8 text"
-BUG: Final = "cronce cannot cope with this file, which is a bug of cronce"
+BUG: Final = "cronce failed on this file; that is a bug in cronce"
 
 
 class Read(NamedTuple):

@@ -126,8 +126,8 @@ def _without_lock(facts: Facts) -> Iterator[Found]:
 
 
 _LOOK: Final = (
-    "look whether it runs in one instance at most; if so, say it: `// cronce: ignore[CR802] …`; or put "
-    "`@SchedulerLock` on the method"
+    "check whether it runs in one instance at most; if so, write `// cronce: ignore[CR802] …`; or put"
+    " `@SchedulerLock` on the method"
 )
 
 
@@ -148,7 +148,7 @@ def _let_go_too_soon(facts: Facts) -> Iterator[Found]:
                 if job.cron is not None
                 else "each instance counts its intervals from its own start, and runs it once in each of them"
             )
-            yield Found(job.lock.place, f"the lock of `{job.name}` ends with its body: {again}")
+            yield Found(job.lock.place, f"the lock of `{job.name}` is released when the method returns: {again}")
 
 
 @rule(
@@ -302,8 +302,8 @@ def _share_an_id(facts: Facts) -> Iterator[Found]:
         said = f"instanceId is `{given[0][0]}`" if given else "instanceId is not set, which means NON_CLUSTERED"
         yield Found(
             given[0][1] if given else clustered,
-            f"Quartz is clustered and {said} in every instance: each takes the others' running jobs for its own, left "
-            "over from a crash, and recovers them",
+            f"Quartz is clustered and {said} in every instance: each takes the jobs that run in the others for its"
+            " own jobs from before a crash, and recovers them",
             severity=Severity.ERROR,
             remedy="set `org.quartz.scheduler.instanceId = AUTO`",
         )

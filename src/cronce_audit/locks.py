@@ -255,13 +255,13 @@ _CLIENTS: Final = ("redis.", "valkey.", "aioredis.", "fakeredis.", "coredis.")
 
 
 _TEXTS: Final[Mapping[LockAct, str]] = {
-    "free after get": "is read, compared and deleted in separate steps: when it runs out in between, another's lock is "
-    "deleted",
+    "free after get": "is read, compared and deleted in separate steps: if it expires in between, this deletes another"
+    " process's lock",
     "free unasked": "is deleted without a check of its holder: if it expired meanwhile, this deletes another"
     " process's lock, and a third gets in",
     "take for ever": "never expires: after a crash no process gets it again, and the job stops running",
     "take in two steps": "gets its time to live by a second command: a crash in between leaves it for ever",
-    "renew after get": "is extended after a separate look: one that lost it keeps another's alive, and goes on",
+    "renew after get": "is extended after a separate check: a process that lost it extends another's lock, and goes on",
     "renew unasked": "is extended without a check of its holder: a process that lost it extends another's lock, and"
     " goes on",
 }
@@ -300,8 +300,8 @@ def _told(facts: Facts, word: str) -> Iterator[Found]:
 @rule(
     "CR301 lock-released-by-anyone",
     Severity.WARNING,
-    "compare and delete in one step, with a value of one's own: a script by `eval`, or redis-py's `client.lock(name, "
-    "timeout=…)`; or `cron.lock(name)` of cronce, whose release names the fence",
+    "compare and delete in one step, with a value that only this process has: a script by `eval`, or redis-py's"
+    " `client.lock(name, timeout=…)`; or `cron.lock(name)` of cronce, whose release names the fence",
 )
 def _released(facts: Facts) -> Iterator[Found]:
     yield from _told(facts, "free")
@@ -328,8 +328,8 @@ def _for_ever(facts: Facts) -> Iterator[Found]:
 @rule(
     "CR304 lock-renewed-by-anyone",
     Severity.WARNING,
-    "renew only what is still one's own, in one step: a script by `eval`, or redis-py's `lock.reacquire()`; cronce "
-    "renews under the run's fence, and stops the run when it is lost",
+    "check that the lock is still yours and renew it, in one step: a script by `eval`, or redis-py's"
+    " `lock.reacquire()`; cronce renews under the run's fence, and stops the run when it is lost",
 )
 def _renewed(facts: Facts) -> Iterator[Found]:
     yield from _told(facts, "renew")
@@ -360,7 +360,7 @@ def _from_now(facts: Facts) -> Iterator[Found]:
 @rule(
     "CR306 lock-outlives-the-interval",
     Severity.INFO,
-    "let it live for a little less than the interval, or, better, shortly, and renew it while the job works",
+    "let it expire a little before the next run; or better, make it short and renew it while the job works",
 )
 def _outlives(facts: Facts) -> Iterator[Found]:
     lives = _lives(facts)

@@ -66,13 +66,13 @@ def read(path: Path) -> Sequence[Entry]:
     except OSError as error:
         raise BadInput(f"the baseline {path} cannot be read: {error.strerror}") from None
     except ValueError:
-        raise BadInput(f"the baseline {path} is damaged: it is no JSON; {_AGAIN}") from None
+        raise BadInput(f"the baseline {path} is damaged: it is not JSON; {_AGAIN}") from None
     if isinstance(told, dict) and told.get("version") not in (None, VERSION):
         raise BadInput(f"the baseline {path} is of another version of cronce; {_AGAIN}")
     try:
         return sorted(Entry(*(_text(one[key]) for key in Entry._fields)) for one in told["findings"])
     except (TypeError, KeyError):
-        raise BadInput(f"the baseline {path} is damaged: it is no list of findings; {_AGAIN}") from None
+        raise BadInput(f"the baseline {path} is damaged: it is not a list of findings; {_AGAIN}") from None
 
 
 _AGAIN: Final = "write it again with --write-baseline"

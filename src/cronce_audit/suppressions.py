@@ -104,7 +104,7 @@ def _remedy(suppression: Suppression) -> str:
     """The comment as it was probably meant."""
     meant = [_meant_rule(named) for named in suppression.rules]
     if None in meant:
-        return "name one that there is; `cronce audit rules` lists them"
+        return "name a rule that exists; `cronce audit rules` lists them"
     reason = suppression.reason or "why this is all right here"
     how = "ignore-file" if suppression.line is None else "ignore"
     return f"write `cronce: {how}[{','.join(filter(None, meant))}] {reason}`; it suppresses nothing until then"
@@ -117,9 +117,7 @@ def _meant_rule(named: str) -> str | None:
     return next((by_name[close] for close in get_close_matches(named.lower(), by_name, n=1)), None)
 
 
-@rule(
-    "CR002 suppression-of-nothing", Severity.INFO, "take it out; it would hide the next one that comes to stand there"
-)
+@rule("CR002 suppression-of-nothing", Severity.INFO, "remove it; it would hide the next problem on this line")
 def IDLE(_: Facts) -> Iterator[Found]:  # noqa: N802  a decorator makes it a rule, and the engine names it
     """Facts alone do not tell: `idle` is asked when the others have spoken."""
     yield from ()
@@ -136,6 +134,6 @@ def idle(suppressions: Sequence[Suppression], findings: Sequence[Finding], asked
     for suppression in suppressions:
         for named in suppression.rules if suppression.is_whole else ():
             if named in GONE:
-                yield Found(suppression.place, f"{named} is gone: nothing looks for it any more")
+                yield Found(suppression.place, f"{named} was removed: cronce no longer checks this")
             elif named in asked and (suppression.place, named) not in covered:
                 yield Found(suppression.place, f"{named} finds nothing here, so this comment suppresses nothing")

@@ -103,7 +103,7 @@ def _leaves(text: str) -> list[tuple[tuple[str, ...], str, int]]:
     try:
         parser.Parse(text.encode(), True)  # noqa: FBT003  its only form: this is all of it
     except ExpatError as error:
-        raise Unreadable(error.lineno, "this is no well-formed XML") from error
+        raise Unreadable(error.lineno, "this is not well-formed XML") from error
     return found.leaves
 
 

@@ -63,12 +63,12 @@ def test_an_empty_baseline_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "it is no JSON"),
-        ("[]", "it is no list of findings"),
-        ("{}", "it is no list of findings"),
-        ('{"version": 1, "findings": 3}', "it is no list of findings"),
-        ('{"version": 1, "findings": [3]}', "it is no list of findings"),
-        ('{"version": 1, "findings": [{"path": "a", "rule": 3, "fingerprint": "x"}]}', "it is no list of findings"),
+        ("{", "it is not JSON"),
+        ("[]", "it is not a list of findings"),
+        ("{}", "it is not a list of findings"),
+        ('{"version": 1, "findings": 3}', "it is not a list of findings"),
+        ('{"version": 1, "findings": [3]}', "it is not a list of findings"),
+        ('{"version": 1, "findings": [{"path": "a", "rule": 3, "fingerprint": "x"}]}', "it is not a list of findings"),
         ('{"version": 2, "findings": []}', "of another version"),
     ],
 )
@@ -86,5 +86,5 @@ def test_a_baseline_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> N
     with pytest.raises(BadInput, match="cannot be written: Is a directory"):
         baseline.write(tmp_path, [])
     (tmp_path / "base.json").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(BadInput, match="no JSON"):
+    with pytest.raises(BadInput, match="not JSON"):
         baseline.read(tmp_path / "base.json")

@@ -328,8 +328,8 @@ def test_a_fixed_time_that_the_zone_in_force_disputes_is_told(tmp_path: Path, tr
 def test_the_days_of_the_change_are_named(tmp_path: Path) -> None:
     report = report_on(tmp_path, {"crontab": "CRON_TZ=Europe/Berlin\n30 2 * * * /x\n"})
     (found,) = [one for one in report.findings if one.rule == "CR406"]
-    assert "each year (in 2026 on 25 October) 02:30 shows twice and " in found.message
-    assert " and each year (in 2026 on 29 March) 02:30 does not show at all" in found.message
+    assert "each year (in 2026 on 25 October) 02:30 occurs twice and " in found.message
+    assert " and each year (in 2026 on 29 March) 02:30 does not exist" in found.message
 
 
 # --- CR408 ------------------------------------------------------------------------------------------------------------
@@ -399,10 +399,10 @@ def test_dedupe_is_recommended_for_what_it_takes_away_and_for_nothing_else(tmp_p
     """Before, a line that differs in where its output goes was to be dropped, and dedupe kept it."""
     text = "0 3 * * * /app/sync\n0 3 * * * /app/sync >> /var/log/sync.log 2>&1\n0 3 * * * /app/sync\n"
     found = [one for one in report_on(tmp_path, {"crontab": text}).findings if one.rule == "CR404"]
-    takes_away = {one.place.line for one in found if "dedupe` takes away" in one.remedy}
+    takes_away = {one.place.line for one in found if "dedupe` removes duplicate" in one.remedy}
     lines = text.splitlines(keepends=True)
     kept = dedupe(text)
     assert takes_away == {3}
     assert kept == "".join(lines[:2])
     [left] = [one for one in found if one.place.line == 2]
-    assert "dedupe` leaves lines that differ" in left.remedy
+    assert "dedupe` removes only lines that are" in left.remedy

@@ -63,7 +63,7 @@ def test_a_run_that_is_ended_in_time_meets_the_next_only_if_it_starts_late(tmp_p
     text = without(CRONJOB, "Policy: Forbid")
     (found,) = report_on(tmp_path, {"job.yaml": text}).findings
     assert found.message.endswith(
-        "a run that starts more than 1m late, and takes the 240 s it may, is joined by the next"
+        "when a run starts more than 1m late, and takes the 240 s it may, the next one starts beside it"
     )
 
 

@@ -95,7 +95,7 @@ def test_a_comment_that_says_too_little_is_an_error(comment: str, says: str, tmp
             "ignore-file[CR404,supression-of-nothing] old",
             "write `cronce: ignore-file[CR404,CR002] old`; it suppresses nothing until then",
         ),
-        ("ignore[CR99] why", "name one that there is; `cronce audit rules` lists them"),
+        ("ignore[CR99] why", "name a rule that exists; `cronce audit rules` lists them"),
     ],
 )
 def test_the_fix_is_the_comment_that_was_meant(comment: str, remedy: str, tmp_path: Path) -> None:
@@ -128,4 +128,4 @@ def test_a_comment_about_a_rule_that_moved_holds_and_one_about_a_rule_that_is_go
     assert findings_in(tmp_path, {"a.py": lock}) == []
     gone = {"a.py": lock, "b.py": "x = 1  # cronce: ignore[CR512] looked at\n"}
     [found] = report_on(tmp_path, gone).findings
-    assert (found.rule, found.message) == ("CR002", "CR512 is gone: nothing looks for it any more")
+    assert (found.rule, found.message) == ("CR002", "CR512 was removed: cronce no longer checks this")

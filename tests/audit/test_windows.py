@@ -108,4 +108,4 @@ def test_utf_16_as_windows_exports_it_is_read(tmp_path: Path) -> None:
 def test_a_broken_export_is_told_and_other_xml_is_not(tmp_path: Path) -> None:
     broken = task().replace("</Task>", "")
     report = report_on(tmp_path, {"a.xml": broken, "b.xml": "<x", "c.xml": f"<!DOCTYPE x [<!ENTITY a 'b'>]>{task()}"})
-    assert [(str(one.place), one.why) for one in report.unparsed] == [("a.xml:23", "task: this is no well-formed XML")]
+    assert [(str(one.place), one.why) for one in report.unparsed] == [("a.xml:23", "task: this is not well-formed XML")]

@@ -326,7 +326,7 @@ def test_a_line_whose_user_could_not_run_it_guarded_is_left(
             assert tomllib  # loaded: with these rights this Python may not be there to load from
             toml.write_text('url = "postgresql://db/x"')
             toml.chmod(0o640)
-            says = f"{toml} names the store, and this user cannot read it"
+            says = f"{toml} names the store, but this user cannot read it"
     if obstacle != "program":
         monkeypatch.setattr(facts, "_shut", lambda _user: "")
     file.write_text(f"HOME={home}\n@daily nobody /bin/x\n@daily root /bin/y\n")

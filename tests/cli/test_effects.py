@@ -315,7 +315,7 @@ def test_a_slot_that_a_step_stopped_says_so_and_goes_on_when_somebody_has_looked
         assert [one["effect"] for one in slot["effects"]["in_doubt"]] == [name]
         say("resolve", SLOT.key, "retry", code=1)
         assert f"{SLOT.key} is kept in doubt by an effect: resolve the effect first." in say.err
-        assert f"if it did not, `cronce resolve '{name}' retry`. Then `cronce rerun {SLOT.key}` goes on" in say.err
+        assert f"if it did not, `cronce resolve '{name}' retry`. Then `cronce rerun {SLOT.key}` continues" in say.err
         assert say("resolve", SLOT.key, "retry", "--force") == f"{SLOT.key} is due again\n"
         assert say.err.splitlines()[0] == "cronce resolve: some of its effects are still in doubt:"
         with pytest.raises(InDoubt):  # as it said
@@ -360,8 +360,8 @@ def test_a_lease_that_has_passed_is_believed_of_a_clock_that_was_watched(
     out, err = capsys.readouterr()
     assert out == "order-mail/42 counts as done\n"
     assert err == (
-        "cronce resolve: order-mail/42 was begun, and the run's lease expired at 2026-03-29T12:00:30Z; checking the"
-        " store's clock for 30s before accepting\n"
+        "cronce resolve: order-mail/42 was begun, and the run's lease expired at 2026-03-29T12:00:30Z; cronce watches"
+        " the store's clock for 30s before it accepts this\n"
     )
     assert sum(watched) == 30
 
@@ -409,9 +409,12 @@ def test_a_slot_that_was_lost_on_another_machine_is_rerun_when_somebody_has_look
     for words in (("rerun", SLOT.key), ("resolve", SLOT.key, "retry")):
         say(*words, code=1)
         assert f"{SLOT.key} may still be in progress. web-7:12:f4240 did not renew its lease" in say.err
-        assert "it is dead cannot be seen from here. Check on web-7: `ps -o pid,stat,lstart,cmd -p 12`" in say.err
-        assert "or run this command there. If it goes on beside a new run, its work is done twice." in say.err
-        assert f"When you are sure that it does not: `cronce {' '.join(words)} --force`" in say.err
+        assert (
+            "cronce cannot see from here whether it is dead. Check on web-7: `ps -o pid,stat,lstart,cmd -p 12`"
+            in say.err
+        )
+        assert "or run this command there. If it continues next to a new run, its work is done twice." in say.err
+        assert f"When you are sure that it has ended: `cronce {' '.join(words)} --force`" in say.err
     assert say("rerun", SLOT.key, "--force") == f"{SLOT.key}#rerun-1\n"
 
 

@@ -48,7 +48,7 @@ def test_a_job_that_is_not_known_is_refused(url: str, say: Said) -> None:
         (("--adopt", "charge:*"), "write cronce status effects JOB --adopt 'charge:*' --on invoice --what charge"),
         (("--on", "invoice"), "--on, --what and --dry-run are for --adopt"),
         (("--dry-run",), "--on, --what and --dry-run are for --adopt"),
-        (("--adopt", "charge", "--on", "i", "--what", "w"), "'charge' has to have one *"),
+        (("--adopt", "charge", "--on", "i", "--what", "w"), "'charge' must have one *"),
         (("--adopt", "charge:*", "--on", "a:b", "--what", "w"), "'a:b' cannot be a kind of thing"),
     ],
 )

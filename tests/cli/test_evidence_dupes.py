@@ -121,7 +121,7 @@ def test_the_url_may_come_from_the_environment(shop: SqliteShop, monkeypatch: py
         (["sqlite:///x", *ASKED, "--key", "a,,b"], "--key 'a,,b' has an empty name in it; write order_id,kind"),
         (["sqlite:///x", *ASKED, "--limit", "0"], "--limit must be from 1 to 10,000, not 0"),
         (["sqlite:///x", *ASKED, "--timeout", "0s"], "--timeout must be more than zero, such as 30s"),
-        (["sqlite:///x", *ASKED, "--since", "30"], "'30' is not a duration: say which unit, '30s' or '30m'"),
+        (["sqlite:///x", *ASKED, "--since", "30"], "'30' is not a duration: add the unit, '30s' or '30m'"),
     ],
 )
 def test_a_call_that_makes_no_sense_is_2(capsys: Said, words: list[str], error: str) -> None:

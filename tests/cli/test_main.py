@@ -90,7 +90,7 @@ def test_what_cannot_be_adopted_is_named(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["store", "adopt", f"sqlite:///{tmp_path}/nothing.db"]) == 2
     assert capsys.readouterr().err == f"cronce store: there is no file {tmp_path}/nothing.db; nothing was adopted\n"
     assert list(tmp_path.iterdir()) == []
-    (tmp_path / "text").write_text("this is no database, and it is longer than a header of a hundred bytes" * 4)
+    (tmp_path / "text").write_text("this is not a database, and it is longer than a header of a hundred bytes" * 4)
     assert main(["store", "adopt", f"sqlite:///{tmp_path}/text"]) == 78
 
 

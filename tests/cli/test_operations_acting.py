@@ -285,8 +285,8 @@ def test_a_rerun_prints_the_key_of_its_run(url: str, say: Say) -> None:
 
 def test_a_job_is_no_slot(say: Say) -> None:
     assert say("cancel", "billing", code=2) == (
-        "cronce cancel: 'billing' is not a slot, which is written like billing@2026-03-29T01:00:00Z;"
-        " `cronce runs JOB` lists those of a job\n"
+        "cronce cancel: 'billing' is not a slot; a slot is written like billing@2026-03-29T01:00:00Z;"
+        " `cronce runs JOB` lists the slots of a job\n"
     )
     wanted = (
         "to rerun one slot, name it: billing@2026-03-29T01:00:00Z (`cronce runs` lists them); to backfill many, name"
@@ -366,7 +366,7 @@ def test_resolving_says_what_it_counts_as(url: str, say: Say) -> None:
     assert "; already resolved by ada: I looked at 20" in say("resolve", ago(1).key, "done")
     assert "resolved: by ada: I looked" in say.look("why", ago(1).key)
     ran(url, ago(2))
-    assert "was succeeded, and only" in say("resolve", ago(2).key, "retry", code=1)
+    assert "was succeeded; only" in say("resolve", ago(2).key, "retry", code=1)
 
 
 def test_resolving_a_slot_names_the_rerun_of_it_that_will_run_all_the_same(url: str, say: Say) -> None:

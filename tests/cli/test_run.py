@@ -23,7 +23,7 @@ from cronce.runtime.log import LOGGER
 def test_whoever_names_a_file_is_told_its_module(app: str, meant: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", app]) == 2
     file = app.partition(":")[0]
-    assert capsys.readouterr().err == f"cronce run: {file} is a file, and its module is meant: write {meant}\n"
+    assert capsys.readouterr().err == f"cronce run: {file} is a file; name its module: {meant}\n"
 
 
 def test_a_banner_is_one_write_so_that_those_of_several_processes_do_not_mix(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_a_command_runs_as_before_and_who_would_have_been_refused_is_on_record(
     ]
     assert (first.stderr, second.stderr) == ("oops\n", "oops\n")
     assert "though it is closed: failed, exit code 3, by " in third.stderr
-    assert "too many so far: 2 of 3 calls" in third.stderr
+    assert "extra runs so far: 2 of 3 calls" in third.stderr
     one = seen(url, capsys, code=1)
     assert (one["calls"], one["duplicates"], one["window"]) == (3, 2, None)
     assert {it["slot"] for it in one["recent"]} == {f"sync@{SLOT}"}
@@ -161,7 +161,7 @@ def test_without_a_store_a_command_runs_and_a_line_says_why_it_is_not_noted() ->
     done = run("redis://127.0.0.1:1/0", command="echo ran; exit 3")
     assert (done.returncode, done.stdout) == (3, "ran\n")
     (line,) = done.stderr.splitlines()
-    assert line.startswith("observed calls and signs of life cannot be written down: redis at 127.0.0.1:1 cannot be")
+    assert line.startswith("observed calls and signs of life cannot be recorded: redis at 127.0.0.1:1 cannot be")
 
 
 def test_a_command_that_cannot_be_started_is_told_as_ever(url: str) -> None:

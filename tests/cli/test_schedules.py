@@ -80,7 +80,7 @@ def test_next_counts_from_now(capsys: pytest.CaptureFixture[str]) -> None:
         (["* * * * *", "--tz", "Berlin"], "did you mean 'Europe/Berlin'?"),
         (["* * * * *", "--from", "tomorrow"], "'tomorrow' is not an instant"),
         (["* * * * *", "--from", "2026-03-29T01:00:00"], "does not say in which zone"),
-        (["every 5m", "--tz", "Europe/Berlin"], "is real time, without a wall clock"),
+        (["every 5m", "--tz", "Europe/Berlin"], "counts real time, not local time"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:

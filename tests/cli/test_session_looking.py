@@ -214,7 +214,7 @@ def test_why_a_day_is_its_one_slot_or_says_which_there_are(url: str, capsys: pyt
         "  cronce why often@2030-01-02T09:30:00Z\n"
     )
     assert said(capsys, "why", "firsts@2030-01-02", "--store", url, code=2) == (
-        "cronce why: firsts has no slot on 2030-01-02; the next is\n  cronce why firsts@2030-02-01T00:00:00Z\n"
+        "cronce why: firsts has no slot on 2030-01-02; the next slot:\n  cronce why firsts@2030-02-01T00:00:00Z\n"
     )
     for odd in ("firsts@9999-12-31", "firsts@2030-02-30", "firsts@2030-1-002"):
         assert "is not a slot" in said(capsys, "why", odd, "--store", url, code=2)
@@ -236,7 +236,7 @@ def test_a_job_that_is_like_no_other(url: str, tmp_path: Path, capsys: pytest.Ca
     empty = f"sqlite:///{tmp_path}/empty.db"
     open_store(empty).close()
     assert said(capsys, "why", "xyz", "--store", empty, code=1).endswith(
-        "'xyz'; there are none yet, and `cronce jobs` says in which store\n"
+        "'xyz'; there are no jobs yet; `cronce jobs` shows which store this is\n"
     )
     assert said(capsys, "jobs", "--store", empty) == f"no job is known yet in {empty}; {ELSEWHERE}\n"
     assert said(capsys, "locks", "--store", empty) == f"there was never a lock in {empty}; {ELSEWHERE}\n"

@@ -55,7 +55,7 @@ def test_a_line_for_each_check_and_a_verdict_at_the_end(url: str, capsys: Said) 
     said = capsys.readouterr().out.splitlines()
     assert said[2] == f"✓ store         {url}"
     assert "✓ claim         of 16 claims of one slot at the same time one was granted, in each of 5 rounds" in said
-    assert said[-3:] == ["✓ tidy          the 18 cells that this wrote are removed", "", "all is well"]
+    assert said[-3:] == ["✓ tidy          the 18 cells that the test wrote are removed", "", "all is well"]
     assert {line[0] for line in said[:-2]} == {"✓"}
 
 
@@ -117,7 +117,7 @@ def test_a_store_that_would_be_private_is_an_error(
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     found = told(capsys, code=1)
     assert found["use"]["verdict"] == "error"
-    assert found["use"]["says"].startswith("inside Kubernetes no store is the default")
+    assert found["use"]["says"].startswith("inside Kubernetes there is no default store")
     assert found["all"]["url"] is None
 
 
@@ -179,8 +179,8 @@ def test_a_redis_that_was_found_empty_and_one_that_was_begun_on_purpose(valkey: 
     url = f"{valkey.url}?namespace=doctor-life-{os.getpid()}"
     found = told(capsys, url, code=1)["life"]
     assert found["verdict"] == "warn"
-    assert found["says"].startswith("it was found empty at 20")
-    assert found["says"].endswith(" UTC, and may have forgotten: slots up to then stay closed")
+    assert found["says"].startswith("it was empty at 20")
+    assert found["says"].endswith(" UTC and may have lost data: slots up to then stay closed")
     assert found["remedy"] == "if it is new, run `cronce store init URL` before the first job"
     assert main(["store", "init", url]) == 0
     capsys.readouterr()

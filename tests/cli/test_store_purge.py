@@ -114,7 +114,7 @@ def test_by_default_nothing_of_this_is_too_much(url: str, capsys: pytest.Capture
     ("arguments", "says"),
     [
         (["--keep", "5", "--keep", "6"], "--keep 5: name the outcome, as in --keep succeeded=5"),
-        (["--keep", "sucess=5"], "keep: 'sucess' is no outcome of a run"),
+        (["--keep", "sucess=5"], "keep: 'sucess' is not an outcome of a run"),
         (["biling"], "no job is called 'biling'; did you mean 'billing'?"),
     ],
 )

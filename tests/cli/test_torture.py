@@ -65,7 +65,7 @@ def test_what_makes_no_sense_is_refused_before_anything_begins(words: list[str],
 
 
 def test_a_store_of_one_process_is_refused() -> None:
-    with pytest.raises(BadInput, match="memory:// is a store of one process only, and this takes several"):
+    with pytest.raises(BadInput, match="memory:// works in one process only, and a torture run needs several"):
         torture.run_torture(parsed("--url", "memory://"))
 
 
@@ -83,7 +83,7 @@ def test_a_store_that_was_gone_before_the_first_slot_is_not_told_of_in_negative_
     stopped = Torture(TortureSettings("sqlite:////x.db"), tmp_path)
     stopped._begun = stopped._clock.boot()
     stopped._answered = stopped._begun - 2
-    assert "UTC (0 s after the first slot), and nothing was judged: gone" in stopped._stopped_answering(
+    assert "UTC (0 s after the first slot), so there is no result: gone" in stopped._stopped_answering(
         StoreUnavailable("gone")
     )
 

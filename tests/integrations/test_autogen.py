@@ -174,7 +174,7 @@ def test_the_state_of_a_tool_is_saved_and_loaded(cron: Cronce) -> None:
 
 def test_what_is_no_tool_is_refused(cron: Cronce) -> None:
     def body(run: Run) -> None:
-        with pytest.raises(BadInput, match="no tool of AutoGen; make it one by FunctionTool"):
+        with pytest.raises(BadInput, match="not an AutoGen tool; wrap it in FunctionTool"):
             once(print, run, per="slot")  # type: ignore[arg-type]
 
     attempts(cron, body, 1)

@@ -73,7 +73,7 @@ def test_in_a_pod_who_cannot_tell_whether_another_still_runs_asks_to_be_asked_ag
         command = Exec(job, ["touch", str(tmp_path / "ran")], supervisor, job_name="by-hand", say=say)
         assert command.run(store, clock) == 75
     assert not (tmp_path / "ran").exists()
-    assert [line.partition(" may still run")[2] for line in said] == [
+    assert [line.partition(" may still be running")[2] for line in said] == [
         ": its lease expired, but this process has not watched the store's clock long enough to take over False"
     ]
     store.close()

@@ -78,7 +78,7 @@ def test_what_is_guarded_already_is_seen(command: str, guard: str) -> None:
         ("0~59 * * * * x", "cannot read the schedule"),
         ("hello world", "five fields and a command"),
         ("* * * * * x\0y", "a zero byte"),
-        (f"* * * * * {'x' * (MAX_LINE_BYTES + 1)}", "999 bytes, and cron takes 998 at most"),
+        (f"* * * * * {'x' * (MAX_LINE_BYTES + 1)}", "999 bytes, and cron accepts at most 998"),
         (f"* * * * * {'é' * (MAX_LINE_BYTES // 2)}x", "999 bytes"),
     ],
 )
@@ -303,12 +303,12 @@ def test_whatever_the_command_the_shell_under_the_guard_gets_what_the_shell_got(
         ("@reboot x", "@reboot is when a machine starts"),
         ("@daily cronce exec x --schedule @daily -- y", "it is guarded"),
         ("@daily flock -n l x", "this host only"),
-        ("0~30 * * * * x", "each machine would make its own"),
+        ("0~30 * * * * x", "each machine would choose its own"),
         ("SHELL=/usr/bin/fish\n@daily x", "SHELL=/usr/bin/fish"),
         ("SHELL=/opt/a\\b/sh\n@daily x", "SHELL=/opt/a"),
         ("@daily x\r", "carriage return"),
-        (f"@daily {'x' * 960}", "and cron takes 998 at most"),
-        ("CRON_TZ=Asia/Tokyo\n@daily x", "CRON_TZ=Asia/Tokyo stands above it"),
+        (f"@daily {'x' * 960}", "and cron accepts at most 998"),
+        ("CRON_TZ=Asia/Tokyo\n@daily x", "CRON_TZ=Asia/Tokyo is set above it"),
         ("# BEGIN cronce shop\n@daily x\n# END cronce shop", "the block shop"),
     ],
 )
@@ -322,7 +322,7 @@ def test_what_cannot_be_guarded_is_left_as_it_is_and_said(line: str, why: str) -
 @pytest.mark.parametrize("command", ["a" * 5_000 + "!", "a " * 2_500 + "!", "\\%" * 2_500 + "!", "\\" * 5_000])
 def test_a_long_line_is_read_at_once(command: str) -> None:
     _, done, (left,) = wrap(f"@daily {command}\n", HOST)
-    assert (done, "bytes, and cron takes 998 at most" in left.why) == ([], True)
+    assert (done, "bytes, and cron accepts at most 998" in left.why) == ([], True)
 
 
 def test_guarding_twice_is_guarding_once() -> None:
@@ -421,7 +421,7 @@ def test_what_looks_after_its_own_host_is_left_and_told_why(command: str, what: 
     line = f"17 * * * * {command}\n"
     text, done, left = wrap(line, HOST)
     assert (text, done) == (line, [])
-    said = f"{what} looks after this host, and has to run on each; put `cronce exec` before it if not"
+    said = f"{what} maintains one host, so it must run on every host; if not, put `cronce exec` before it"
     assert [one.why for one in left] == [said]
 
 

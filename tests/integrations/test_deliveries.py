@@ -91,7 +91,7 @@ def test_a_body_that_is_done_while_the_store_is_away_is_done(
         return "sent"
 
     assert kept(cron, lease="1s")(body) == "sent"
-    assert "reports.send message-1 is done, but that is not on record" in caplog.text
+    assert "reports.send message-1 is done, but that could not be recorded" in caplog.text
 
 
 def test_a_body_that_is_done_after_its_lease_was_lost_is_done(
@@ -102,7 +102,7 @@ def test_a_body_that_is_done_after_its_lease_was_lost_is_done(
         return "sent"
 
     assert kept(cron)(body) == "sent"
-    assert "reports.send message-1 is done, but that is not on record" in caplog.text
+    assert "reports.send message-1 is done, but that could not be recorded" in caplog.text
 
 
 def test_what_cannot_be_meant_is_refused_where_it_is_written(cron: Cronce) -> None:

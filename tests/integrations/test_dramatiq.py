@@ -194,11 +194,11 @@ def test_what_cannot_be_meant_is_refused_where_it_is_written() -> None:
 
 
 def test_what_is_passed_in_the_place_of_something_else_is_named() -> None:
-    with pytest.raises(BadInput, match=r"^this is no Cronce, but of type str: write Once\(Cronce\(url\)\)$"):
+    with pytest.raises(BadInput, match=r"^this is not a Cronce but of type str: write Once\(Cronce\(url\)\)$"):
         Once("redis://:secret@localhost")  # type: ignore[arg-type]
     broker = StubBroker(middleware=[])
     note: Any = dramatiq.actor(actor_name="note", broker=broker)(print)
-    with pytest.raises(BadInput, match=r"^this is no Run, but of type StubBroker: write dispatch\(run, key, "):
+    with pytest.raises(BadInput, match=r"^this is not a Run but of type StubBroker: write dispatch\(run, key, "):
         dispatch(broker, "key", note.message())  # type: ignore[arg-type]
 
     with Cronce(store=MemoryStore()) as cron:
@@ -207,5 +207,7 @@ def test_what_is_passed_in_the_place_of_something_else_is_named() -> None:
         def nightly(run: Run) -> None:
             dispatch(run, "key", note, broker=broker)
 
-        with pytest.raises(BadInput, match=r"^this is no Message, but of type Actor: write .*actor.message\(\.\.\.\)"):
+        with pytest.raises(
+            BadInput, match=r"^this is not a Message but of type Actor: write .*actor.message\(\.\.\.\)"
+        ):
             nightly.at(datetime(2026, 3, 29, 1, tzinfo=UTC))()

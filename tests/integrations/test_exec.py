@@ -120,7 +120,7 @@ def test_an_empty_store_that_may_have_forgotten_is_not_passed_over_in_silence(de
     code, _out, said = ended(desk.exec("--schedule", "@daily"))
     assert (code, desk.lines()) == (NOT_DONE, [])
     assert " was not run: the store was found empty at " in said
-    assert said.endswith("If the store is new, begin it with `cronce store init`\n")
+    assert said.endswith("If the store is new, run `cronce store init`\n")
     desk.url = f"{valkey.url}?namespace=begun"
     assert main(["store", "init", "--store", desk.url]) == 0
     desk.let_go()
@@ -144,7 +144,7 @@ def test_a_store_that_needs_a_person_is_78(desk: Desk) -> None:
         (("--slot", "noon"), "'noon' is not an instant"),
         ((*AT, "--on-lost", "retry"), "argument --on-lost: invalid choice: 'retry'"),
         ((*AT, "--timeout", "soon"), "timeout: 'soon' is not a duration"),
-        ((*AT, "--retries", "-1"), "retries is 0 or more"),
+        ((*AT, "--retries", "-1"), "retries must be 0 or more"),
         ((*AT, "--store", "memory:"), "every start would run everything"),
         ((*AT, "--store", "nosuch://user:secret@host"), "no store is called 'nosuch'"),
     ],
@@ -219,7 +219,7 @@ def expected(env: dict[str, str]) -> list[tuple[int, str, str]]:
 def test_a_slot_that_is_to_come_is_refused_and_closes_nothing(desk: Desk) -> None:
     code, out, err = ended(desk.exec("--slot", "2999-01-01T00:00:00Z"))
     assert (code, out) == (2, "")
-    assert "sync@2999-01-01T00:00:00Z is not due before" in err
+    assert "sync@2999-01-01T00:00:00Z is due in" in err
     desk.let_go()
     assert ended(desk.exec(*AT)) == (0, "", "")
     assert len(desk.lines("done")) == 1
@@ -234,8 +234,8 @@ def test_a_slot_that_is_none_of_the_schedule_is_refused(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--jitter", "2h"], "jitter=2h may start a slot of 'every 1h' after the next one, 1h later"),
-        (["--backoff", "5s"], "backoff is how long to wait before a retry, and there are no retries"),
+        (["--jitter", "2h"], "jitter=2h may delay a slot of 'every 1h' past the next one, which is due 1h later"),
+        (["--backoff", "5s"], "backoff is how long to wait before a retry, but this job has no retries"),
     ],
 )
 def test_policies_that_cannot_be_meant_are_refused_before_anything_runs(

@@ -313,7 +313,7 @@ def test_arguments_that_are_no_json_are_a_refusal_that_its_run_remembers(cron: C
         return "done"
 
     def body(run: Run) -> None:
-        with pytest.raises(BadInput, match=r"the arguments of odd are no JSON .*: give key="):
+        with pytest.raises(BadInput, match=r"the arguments of odd are not JSON .*: give key="):
             once(odd, run, per="slot").invoke({"anything": object()})
 
     with pytest.raises(SlotFailed, match="a call of odd that was refused is not done: BadInput: the arguments of odd"):
@@ -327,7 +327,7 @@ def test_what_cannot_be_meant_is_refused(cron: Cronce) -> None:
         return "done"
 
     def body(run: Run) -> None:
-        with pytest.raises(BadInput, match="no tool of LangChain; make it one by @tool"):
+        with pytest.raises(BadInput, match="not a LangChain tool; make it one with @tool"):
             once(print, run, per="slot")  # type: ignore[type-var]
         with pytest.raises(BadInput, match="under a run, which a job function gets"):
             once(odd, "night")  # type: ignore[arg-type]

@@ -164,12 +164,14 @@ def test_a_slot_queues_its_work_once_though_its_process_died_right_after(
     ("given", "kind"), [("redis://:secret@localhost", "str"), (print, "builtin_function_or_method")]
 )
 def test_a_guard_without_its_cronce_says_how_to_write_it(given: object, kind: str) -> None:
-    with pytest.raises(BadInput, match=rf"^this is no Cronce, but of type {kind}: write @once\(Cronce\(url\)\), above"):
+    with pytest.raises(
+        BadInput, match=rf"^this is not a Cronce but of type {kind}: write @once\(Cronce\(url\)\), above"
+    ):
         once(given)  # type: ignore[arg-type]
 
 
 def test_a_dispatch_without_its_run_or_its_queue_says_how_to_write_it(office: Office) -> None:
-    with pytest.raises(BadInput, match=r"^this is no Run, but of type Queue: write dispatch\(run, key, queue, "):
+    with pytest.raises(BadInput, match=r"^this is not a Run but of type Queue: write dispatch\(run, key, queue, "):
         dispatch(office.queue, "key", office.queue, print)  # type: ignore[arg-type]
 
     with Cronce(store=MemoryStore()) as cron:
@@ -178,5 +180,5 @@ def test_a_dispatch_without_its_run_or_its_queue_says_how_to_write_it(office: Of
         def nightly(run: Run) -> None:
             dispatch(run, office.queue, "key", print)  # type: ignore[arg-type]
 
-        with pytest.raises(BadInput, match=r"^this is no Queue, but of type str: write dispatch\(run, key, queue, "):
+        with pytest.raises(BadInput, match=r"^this is not a Queue but of type str: write dispatch\(run, key, queue, "):
             nightly.at(datetime(2026, 3, 29, 1, tzinfo=UTC))()

@@ -108,16 +108,16 @@ def test_what_goes_round_the_clock_is_said_in_utc_where_clocks_change() -> None:
 @pytest.mark.parametrize(
     ("cron", "why"),
     [
-        (Cron("30 2 * * *", "Europe/Berlin"), "say --gap skip"),
-        (Cron("30 2 * * *", "Europe/Berlin", gap="skip", fold="both"), "a time shows twice"),
+        (Cron("30 2 * * *", "Europe/Berlin"), "add --gap skip"),
+        (Cron("30 2 * * *", "Europe/Berlin", gap="skip", fold="both"), "a time occurs twice"),
         (Cron("30 2 * * *", "Europe/Berlin", gap="skip", fold="second"), "--fold first"),
-        (Cron("*/30 0-6 * * *", "Europe/Berlin"), "a time shows twice"),
-        (Cron("*/20 * * * *", "Australia/Lord_Howe"), "a time shows twice"),
+        (Cron("*/30 0-6 * * *", "Europe/Berlin"), "a time occurs twice"),
+        (Cron("*/20 * * * *", "Australia/Lord_Howe"), "a time occurs twice"),
         (Cron("0 0 */2 * MONL"), "from the start and from the end of the month"),
-        (Cron("0 0-2 * * 0L", "Europe/Berlin", gap="skip"), "which of the two systemd takes is not sure"),
-        (Cron("30 0 1 11 *", "America/Havana"), "which of the two systemd takes is not sure"),
-        (Cron("45 1,2 * * *", "Europe/Dublin", gap="skip"), "the rest of that day or later ones"),
-        (Cron("0 1,2 * * *", "Europe/Dublin"), "the rest of that day or later ones"),
+        (Cron("0 0-2 * * 0L", "Europe/Berlin", gap="skip"), "it is not certain which one systemd takes"),
+        (Cron("30 0 1 11 *", "America/Havana"), "it is not certain which one systemd takes"),
+        (Cron("45 1,2 * * *", "Europe/Dublin", gap="skip"), "the rest of that day or later days"),
+        (Cron("0 1,2 * * *", "Europe/Dublin"), "the rest of that day or later days"),
     ],
 )
 def test_what_systemd_would_do_otherwise_is_refused(cron: Cron, why: str) -> None:

@@ -107,10 +107,13 @@ def test_counting_goes_on_over_pages() -> None:
 @pytest.mark.parametrize(
     ("kept", "why"),
     [
-        (-1, "keep is how many runs, or for how long, and this is -1"),
+        (-1, "keep is how many runs, or for how long, not -1"),
         ("soon", "keep is how many runs, or for how long: 'soon' is not a duration"),
-        ("30m", "keep is 1h or more: a slot that starts late must still find its record"),
-        ({"sucess": 1}, "keep: 'sucess' is no outcome of a run; they are succeeded, failed, skipped, lost, unknown"),
+        ("30m", "keep must be 1h or more: a slot that starts late must still find its record"),
+        (
+            {"sucess": 1},
+            "keep: 'sucess' is not an outcome of a run; the outcomes are succeeded, failed, skipped, lost, unknown",
+        ),
         ({"failed": None}, "keep is how many runs, or for how long: NoneType None is not a duration"),
         (True, "keep is how many runs, or for how long: bool True is not a duration"),
     ],
@@ -167,6 +170,6 @@ def test_a_run_that_may_have_been_is_closed_and_a_later_one_absent() -> None:
     cell = stand_in(run.key, run.at)
     assert (cell.key, cell.version, cell.at, cell.mark) == (run.key, 1, run.at, Mark.CLOSED)
     assert decode(cell.value).outcome is Outcome.TOO_OLD
-    assert decode(cell.value).reason == "its Lease keeps no slot up to 2026-03-29T10:00:00Z"
+    assert decode(cell.value).reason == "its Lease has no record of slots up to 2026-03-29T10:00:00Z"
     assert stand_in(next_run.key, run.at) == Cell(next_run.key)
     assert stand_in(run.key, None) == Cell(run.key)

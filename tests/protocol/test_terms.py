@@ -57,10 +57,10 @@ def test_terms_that_cannot_be_meant_are_refused(terms: Terms) -> None:
 
 def test_what_a_store_cannot_keep_is_refused() -> None:
     check_lease(LEASE, Traits("model"))
-    with pytest.raises(BadPolicy, match="give it 1m or more"):
+    with pytest.raises(BadPolicy, match="use 1m or more"):
         check_lease(LEASE, Traits("model", skew=LEASE))
     last_slots = Traits("model", history=False)
     check_terms(Terms(LEASE), last_slots)
     for terms in (Terms(LEASE, overlap="allow"), Terms(LEASE, turns=2)):
-        with pytest.raises(BadPolicy, match="keeps the last slots of a job alone"):
+        with pytest.raises(BadPolicy, match="keeps only the last slots of a job"):
             check_terms(terms, last_slots)

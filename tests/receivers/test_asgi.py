@@ -414,7 +414,7 @@ def test_an_answer_that_cannot_be_put_on_record_is_given_and_a_repeat_is_refused
 
 
 def test_a_store_that_cannot_be_opened_is_no_different(service: Service, tmp_path: Path) -> None:
-    (tmp_path / "receiver.db").write_bytes(b"this is no database, but it is long enough to be taken for one" * 100)
+    (tmp_path / "receiver.db").write_bytes(b"this is not a database, but it is long enough to be taken for one" * 100)
     with Cronce(f"sqlite:///{tmp_path}/receiver.db") as cron:
         (refused,) = ask(Once(service, cron, name="payments"), {"headers": KEY})
     assert said(refused) == (503, "unavailable")

@@ -309,7 +309,7 @@ def test_what_is_no_fence_is_refused_before_it_is_written(base: Database, fence:
 
 @pytest.mark.parametrize("base", ["sqlite"], indirect=True)
 def test_the_fence_is_not_given_twice(base: Database) -> None:
-    with base.transaction() as cursor, pytest.raises(BadInput, match="by itself"):
+    with base.transaction() as cursor, pytest.raises(BadInput, match="as its own argument"):
         base.receiver.put(cursor, "accounts", {"id": 7}, {"fence": "x"}, NEW)
 
 

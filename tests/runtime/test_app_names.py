@@ -91,5 +91,5 @@ def test_a_guard_whose_name_is_another_function_elsewhere_warns_once(
     (said,) = caplog.messages
     assert said == (
         "report is stock:report here and sales:report elsewhere: if these are two jobs, each slot runs only one of"
-        " them. Give one another name, or each application a namespace of its own"
+        " them. Give one of them another name, or each application its own namespace"
     )

@@ -116,7 +116,7 @@ def test_a_store_that_is_away_takes_no_scheduler_down(caplog: pytest.LogCaptureF
     assert SystemClock().boot() - began < 30
     (line,) = caplog.messages
     assert line.startswith(
-        "observed calls and signs of life cannot be written down: redis at 127.0.0.1:1 cannot be reached"
+        "observed calls and signs of life cannot be recorded: redis at 127.0.0.1:1 cannot be reached"
     )
 
 

@@ -113,8 +113,8 @@ def test_why_says_that_slots_to_come_are_closed_and_when_the_next_one_runs(store
     seen = Desk(store).do(why("mail", None, store.traits))
     assert seen is not None
     text = about(seen._replace(doubt="the store's clock jumped"))
-    assert "The store's clock was far ahead once, and closed slots up to 2027-05-03" in text
-    assert "`cronce store clock` brings that back." in text
+    assert "The store's clock was far ahead at some time, which closed slots up to 2027-05-03" in text
+    assert "then run `cronce store clock` to repair that." in text
     assert "The store's clock jumped." in text
     assert "Its next slot is 2027-05-03" in text
 

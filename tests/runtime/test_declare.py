@@ -149,7 +149,7 @@ def test_a_backoff_longer_than_an_hour_stays_as_it_is() -> None:
 def test_retries_without_a_word_about_crashes_are_remarked_on(policies: Policies, remarked: bool) -> None:
     said = remark("billing", policies)
     assert bool(said) == remarked
-    assert not said or ("billing: retries=3 is about failures" in said and "on_lost='rerun'" in said)
+    assert not said or ("billing: retries=3 covers runs that fail" in said and "on_lost='rerun'" in said)
 
 
 # --- start and end --------------------------------------------------------------------------------------------------
@@ -179,20 +179,20 @@ def test_the_last_slot_before_the_end_has_a_deadline() -> None:
 @pytest.mark.parametrize(
     ("policies", "words"),
     [
-        ({"every": "1h", "overlap": "allow", "turns": 2}, "overlap='allow' sets no limit, and turns=2 is one"),
-        ({"every": "1h", "turns": "2"}, "turns is 1 or more, and this is '2'"),
-        ({"every": "1h", "turns": True}, "turns is 1 or more, and this is True"),
-        ({"every": "1h", "backoff": "5s"}, "backoff is how long to wait before a retry, and there are no retries"),
-        ({"every": "1h", "retries": 1, "backoff": "0s"}, "backoff is 1ms or more"),
-        ({"every": "1h", "jitter": "0s"}, "jitter is 1ms or more"),
-        ({"every": "1h", "on_lost": ""}, "on_lost must be one of 'skip', 'rerun', not ''"),
-        ({"jitter": "5s"}, "jitter delays the slots of a schedule, and this job has none"),
-        ({"start": NOON}, "start and end are bounds of a schedule, and this job has none"),
+        ({"every": "1h", "overlap": "allow", "turns": 2}, "overlap='allow' sets no limit, but turns=2 sets one"),
+        ({"every": "1h", "turns": "2"}, "turns must be 1 or more, not '2'"),
+        ({"every": "1h", "turns": True}, "turns must be 1 or more, not True"),
+        ({"every": "1h", "backoff": "5s"}, "backoff is how long to wait before a retry, but this job has no retries"),
+        ({"every": "1h", "retries": 1, "backoff": "0s"}, "backoff must be 1ms or more"),
+        ({"every": "1h", "jitter": "0s"}, "jitter must be 1ms or more"),
+        ({"every": "1h", "on_lost": ""}, "on_lost is one of 'skip', 'rerun', and this is ''"),
+        ({"jitter": "5s"}, "jitter delays the slots of a schedule, but this job has no schedule"),
+        ({"start": NOON}, "start and end limit a schedule, but this job has no schedule"),
         ({"every": "1h", "start": NOON, "end": NOON - HOUR}, "it would end before it starts"),
         ({"every": "1h", "jitter": "5m", "start_within": "5m"}, "may start a slot later than start_within=5m allows"),
-        ({"every": "1h", "jitter": "61m"}, "jitter=1h1m may start a slot of 'every 1h' after the next one, 1h later"),
-        ({"schedule": "*/7 * * * *", "jitter": "5m"}, "after the next one, 4m later"),
-        ({"schedule": "0 9,10 1 * *", "jitter": "2h"}, "after the next one, 1h later"),
+        ({"every": "1h", "jitter": "61m"}, "may delay a slot of 'every 1h' past the next one, which is due 1h later"),
+        ({"schedule": "*/7 * * * *", "jitter": "5m"}, "past the next one, which is due 4m later"),
+        ({"schedule": "0 9,10 1 * *", "jitter": "2h"}, "past the next one, which is due 1h later"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused(policies: dict[str, Any], words: str) -> None:

@@ -16,7 +16,7 @@ def told(office: Office) -> list[tuple[What, str]]:
     return [(event.what, event.detail) for event in office.events if event.what in TOLD]
 
 
-SILENT = (What.SILENT, "the call was lost; what runs here goes on while its lease can be trusted")
+SILENT = (What.SILENT, "the call was lost; runs of this process continue while their leases can be trusted")
 
 
 def test_renewals_that_fail_are_one_outage(office: Office, store: Wire, clock: HandClock) -> None:

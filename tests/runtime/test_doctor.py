@@ -40,7 +40,7 @@ from cronce.stores.sqlite.checks import checks as sqlite_checks
 from tests.runtime.shelf import START, Desk, HandClock, Wire
 
 MS = timedelta(milliseconds=1)
-ANOTHER = "name another store: CRONCE_URL=postgresql://USER:PASSWORD@HOST/DATABASE"
+ANOTHER = "use another store: CRONCE_URL=postgresql://USER:PASSWORD@HOST/DATABASE"
 SHARED = Traits("test")
 CLOCK = SystemClock()
 
@@ -62,15 +62,15 @@ def all_of(store: Store) -> dict[str, Check]:
 @pytest.mark.parametrize(
     ("took", "says"),
     [
-        (0.25, ok("round trip", "0.25 ms for a question and its answer (the median of 3)")),
-        (12.4, ok("round trip", "12 ms for a question and its answer (the median of 3)")),
-        (249.0, ok("round trip", "249 ms for a question and its answer (the median of 3)")),
+        (0.25, ok("round trip", "0.25 ms for a round trip (the median of 3)")),
+        (12.4, ok("round trip", "12 ms for a round trip (the median of 3)")),
+        (249.0, ok("round trip", "249 ms for a round trip (the median of 3)")),
         (
             1250.0,
             warn(
                 "round trip",
-                "1,250 ms for a question and its answer (the median of 3)",
-                "a claim takes as long; put the store closer to the machines that use it",
+                "1,250 ms for a round trip (the median of 3)",
+                "each claim takes at least as long; put the store closer to the machines that use it",
             ),
         ),
     ],
@@ -103,7 +103,7 @@ def test_skew_is_judged_by_what_is_sure_of_it(ahead: int, took: int, says: Check
 @pytest.mark.parametrize(
     ("ahead", "says"),
     [
-        (250, ok("clocks", "the store's clock is not known better than 250 ms, and this machine's is within that")),
+        (250, ok("clocks", "the store's clock is known only to 250 ms, and this machine's clock is within that")),
         (-300, ok("clocks", "this machine's clock is 300 ms ahead of the store's, known to ±250 ms")),
         (351, warn("clocks", "this machine's clock is 351 ms behind the store's, known to ±250 ms", KEEP)),
     ],
@@ -133,7 +133,7 @@ def test_only_a_life_that_was_found_empty_is_told() -> None:
     born = datetime(2026, 3, 29, 8, 17, 5, 900_000, tzinfo=UTC)
     (found,) = life(Epoch(to_us(born), origin=Origin.FOUND))
     assert found.says == (
-        "it was found empty at 2026-03-29 08:17:05 UTC, and may have forgotten: slots up to then stay closed"
+        "it was empty at 2026-03-29 08:17:05 UTC and may have lost data: slots up to then stay closed"
     )
     assert [*life(Epoch(to_us(born))), *life(Epoch(to_us(born), origin=Origin.RESTORED))] == []
 
@@ -157,19 +157,19 @@ def test_which_store_it_is_and_who_named_it(chosen: Chosen, says: str) -> None:
 @pytest.mark.parametrize(
     ("lacks", "says"),
     [
-        ((), ok("promises", "each slot is claimed once, also over a crash of the store and the loss of its machine")),
+        ((), ok("promises", "each slot is claimed once, even if the store crashes or loses its machine")),
         (
             ("survives_failover",),
             ok(
                 "promises",
-                "each slot is claimed once, also over a crash of the store; the loss of its machine may lose writes",
+                "each slot is claimed once, even if the store crashes; the loss of its machine may lose writes",
             ),
         ),
         (
             ("survives_failover", "durable"),
             warn(
                 "promises",
-                "each slot is claimed once, as long as the store forgets nothing: a crash may lose its last writes",
+                "each slot is claimed once, unless the store loses data: a crash may lose its last writes",
                 "make it durable; slots that were lost are closed as unknown, not run again",
             ),
         ),
@@ -181,7 +181,7 @@ def test_which_store_it_is_and_who_named_it(chosen: Chosen, says: str) -> None:
             ("linearizable",),
             warn(
                 "promises",
-                "a write that won may be lost in a failover, or unseen by a later read: a slot may be claimed twice",
+                "a failover may lose an accepted write, or a later read may not see it: a slot may be claimed twice",
                 f"make it wait for its replicas, or {ANOTHER}",
             ),
         ),
@@ -197,19 +197,19 @@ HOSTS = "the host's clock, which this container shares,"
 @pytest.mark.parametrize(
     ("kept", "container", "says"),
     [
-        (KernelClock(True, 0.0123), False, ok("ntp", "this machine's clock is kept right, to 12 ms")),
-        (KernelClock(True, 0.0123), True, ok("ntp", f"{HOSTS} is kept right, to 12 ms")),
+        (KernelClock(True, 0.0123), False, ok("ntp", "this machine's clock is synchronised, to 12 ms")),
+        (KernelClock(True, 0.0123), True, ok("ntp", f"{HOSTS} is synchronised, to 12 ms")),
         (
             KernelClock(False, 16.0),
             False,
-            warn("ntp", "no NTP service keeps this machine's clock right", "run chrony or systemd-timesyncd here"),
+            warn("ntp", "no NTP service synchronises this machine's clock", "run chrony or systemd-timesyncd here"),
         ),
         (
             KernelClock(False, 16.0),
             True,
-            warn("ntp", f"no NTP service keeps {HOSTS} right", "run chrony or systemd-timesyncd on the host"),
+            warn("ntp", f"no NTP service synchronises {HOSTS}", "run chrony or systemd-timesyncd on the host"),
         ),
-        (None, False, ok("ntp", "whether NTP keeps this machine's clock right cannot be checked here")),
+        (None, False, ok("ntp", "cannot check here whether NTP synchronises this machine's clock")),
     ],
 )
 def test_whether_anybody_keeps_the_clock_right(kept: KernelClock | None, container: bool, says: Check) -> None:
@@ -269,12 +269,12 @@ def test_an_sqlite_file_by_another_name_that_others_may_read(file: Path) -> None
     link.symlink_to(file)
     file.chmod(0o644)
     found = {check.name: check for check in sqlite_checks(str(link), "")}
-    assert found["file"].says == f"{link} leads to {file}, which is the original and has no other name"
+    assert found["file"].says == f"{link} points to {file}, which is the original and has no other name"
     assert found["disk"].verdict == "ok"
     assert found["readers"] == warn(
         "readers",
         "other users of this machine may open it (644), and what jobs printed is in it",
-        f"unless that is meant: chmod 600 {file}",
+        f"if you do not want that: chmod 600 {file}",
     )
 
 
@@ -302,7 +302,7 @@ def test_a_store_that_is_well(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ok("lease", "a lease is renewed"),
         ok("fence", "a write with an old fence is refused"),
         ok("closed", "a slot that was finished is not granted again"),
-        ok("tidy", "the 18 cells that this wrote are removed"),
+        ok("tidy", "the 18 cells that the test wrote are removed"),
     ]
     store = open_store(f"sqlite:///{file}")
     assert store.scan(Scan("")).cells == []
@@ -355,10 +355,10 @@ def test_a_store_that_stops_answering_in_the_middle_is_an_error_and_no_surprise(
 
     found = all_of(Dying())
     assert found["proof"] == error(
-        "proof", "the store failed in the middle of it: no answer", "fix the store, then try again"
+        "proof", "the store failed during the test: no answer", "fix the store, then try again"
     )
     assert found["tidy"].verdict == "error"
-    assert found["tidy"].says.startswith("what this wrote is still there, below doctor-")
+    assert found["tidy"].says.startswith("what the test wrote is still there, below doctor-")
 
 
 # --- stores that must not pass --------------------------------------------------------------------------------------
@@ -493,9 +493,10 @@ def test_one_name_for_two_functions_and_mixed_time_zone_databases_are_told() -> 
     assert drive(together(), store, clock) == [
         warn(
             "names",
-            "billing is more than one function: ledger:billing (web-2:1:a) and shop:billing (web-1:1:a); each slot runs"
-            " only one of them",
-            "give one another name, or each application a namespace; if the code moved, stop the old processes",
+            "billing is the name of more than one function: ledger:billing (web-2:1:a) and shop:billing (web-1:1:a);"
+            " each slot runs only one of them",
+            "give one of them another name, or each application its own namespace; if the code moved, stop the old"
+            " processes",
         ),
         warn(
             "time zones",

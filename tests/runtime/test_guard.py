@@ -180,16 +180,16 @@ def test_irregular_triggers_of_a_day_run_it_once(cron: Cronce) -> None:
         ({"schedule": "61 * * * *"}, BadSchedule, "minute"),
         ({"every": "0s"}, BadSchedule, "every"),
         ({"schedule": "@daily", "every": "1h"}, BadPolicy, "one schedule"),
-        ({"every": "1h", "tz": "Europe/Berlin"}, BadPolicy, "tz, gap and fold go with a cron expression"),
+        ({"every": "1h", "tz": "Europe/Berlin"}, BadPolicy, "tz, gap and fold need a cron expression"),
         ({"schedule": "@daily", "on_lost": "retry"}, BadPolicy, "on_lost is one of 'skip', 'rerun'"),
         ({"schedule": "@daily", "missed": "some"}, BadPolicy, "missed is one of"),
-        ({"schedule": "@daily", "retries": -1}, BadPolicy, "retries is 0 or more"),
-        ({"schedule": "@daily", "retries": True}, BadPolicy, "retries is 0 or more"),
-        ({"schedule": "@daily", "timeout": "0s"}, BadPolicy, "timeout is 1ms or more, not 0s"),
+        ({"schedule": "@daily", "retries": -1}, BadPolicy, "retries must be 0 or more"),
+        ({"schedule": "@daily", "retries": True}, BadPolicy, "retries must be 0 or more"),
+        ({"schedule": "@daily", "timeout": "0s"}, BadPolicy, "timeout must be 1ms or more, not 0s"),
         ({"schedule": "@daily", "timeout": "soon"}, BadPolicy, "timeout: 'soon' is not a duration"),
         ({"schedule": "@daily", "lease": "1h"}, BadPolicy, "at most 5m"),
-        ({"schedule": "@daily", "lease": "999ms"}, BadPolicy, "lease is 1s or more, not 999ms"),
-        ({"schedule": "@daily", "turns": 0}, BadPolicy, "turns is 1 or more"),
+        ({"schedule": "@daily", "lease": "999ms"}, BadPolicy, "lease must be 1s or more, not 999ms"),
+        ({"schedule": "@daily", "turns": 0}, BadPolicy, "turns must be 1 or more"),
         ({"schedule": "@daily", "name": "a b"}, BadInput, "cannot be a name"),
         ({"schedule": "@daily", "coalesce": True}, BadPolicy, "'coalesce' here; here it is missed='latest'"),
         ({"schedule": "@daily", "max_instances": 3}, BadPolicy, "turns=2"),
@@ -227,7 +227,7 @@ def test_two_jobs_of_one_name_are_refused(cron: Cronce) -> None:
     cron.job("@daily", name="report")(report)
     cron.job("@daily", name="report")(report)  # the same again: a module that is loaded twice
     cron.job("@daily", name="report", on_lost="skip")(report)  # to say what is the default is to say the same
-    with pytest.raises(BadInput, match="there is a job report already"):
+    with pytest.raises(BadInput, match="the job report is declared twice"):
         cron.job("@hourly", name="report")(report)
 
 
@@ -235,7 +235,7 @@ def test_a_store_that_cannot_be_reached_means_that_the_body_does_not_run(tmp_pat
     ran: list[int] = []
     lost = Cronce(f"sqlite:///{tmp_path}/no/such/place/cronce.db")
     job = lost.job("@daily", name="report")(lambda: ran.append(1))
-    with pytest.raises(StoreError, match=r"no/such/place does not exist, nor does .*; make it first"):
+    with pytest.raises(StoreError, match=r"no/such/place does not exist, and neither does .*; create it first"):
         job()
     assert ran == []
 

@@ -258,7 +258,7 @@ def test_a_lock_is_never_renewed_past_its_limit(
         (cell,) = store.load([lock_cell("reindex")]).cells
         assert cell.until is not None
         assert cell.until <= START + at_most
-    assert told == [Over("lost", "it was held for at_most")]
+    assert told == [Over("lost", "it reached its at_most")]
     assert at_most.total_seconds() - 7 <= clock.seconds <= at_most.total_seconds()
 
 

@@ -51,5 +51,7 @@ def test_a_process_without_real_threads_holds_nothing_and_may_ask_for_a_run(kind
     *told, asked = lines("")
     assert asked.partition("@")[0] == "report"
     assert told == [told[0]] * 4
-    assert told[0].startswith(f"{kind} has replaced this process's threads, so a job function that computes would keep")
+    assert told[0].startswith(
+        f"{kind} has replaced this process's threads: while a job function computes, cronce could"
+    )
     assert told[0].endswith("monkey_patch(thread=False)" if kind == "eventlet" else "monkey.patch_all(thread=False)")

@@ -181,7 +181,9 @@ def test_a_slot_that_is_not_kept_any_more_is_too_old(namespace: Namespace) -> No
         grant = claim(office, minute)
         office.desk.do(office.desk.ledger.finish(grant, Outcome.SUCCEEDED))
         namespace.hand.turn(60)
-    assert claim(namespace.office()) == Closed(Outcome.TOO_OLD, "its Lease keeps no slot up to 2026-03-29T12:01:00Z")
+    assert claim(namespace.office()) == Closed(
+        Outcome.TOO_OLD, "its Lease has no record of slots up to 2026-03-29T12:01:00Z"
+    )
 
 
 def test_who_knew_a_store_that_was_deleted_runs_nothing_again(namespace: Namespace) -> None:
@@ -283,13 +285,15 @@ def test_runs_side_by_side_are_refused_by_the_guard_and_by_the_scheduler(cron: C
         raise AssertionError
 
     for begin in (billing, cron.start):
-        with pytest.raises(BadPolicy, match="kubernetes keeps the last slots of a job alone, so its runs follow each"):
+        with pytest.raises(
+            BadPolicy, match="kubernetes keeps only the last slots of a job, so its runs cannot overlap"
+        ):
             begin()
 
 
 def test_a_lease_that_is_too_short_for_the_store_is_refused_before_the_scheduler_starts(cron: Cronce) -> None:
     cron.job("* * * * *", name="billing", lease="2s")(lambda: None)
-    with pytest.raises(BadPolicy, match="a lease of 2s is over before it can be trusted on kubernetes"):
+    with pytest.raises(BadPolicy, match="a lease of 2s is too short for kubernetes"):
         cron.start()
 
 

@@ -643,12 +643,12 @@ def test_a_purge_never_closes_the_future(desk: Desk, clock: HandClock) -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"turns": 0}, "turns is 1 or more"),
+        ({"turns": 0}, "turns must be 1 or more"),
         ({"on_lost": "rerunn"}, "on_lost must be one of 'skip', 'rerun', not 'rerunn'"),
         ({"overlap": "alow"}, "overlap must be one of 'skip', 'wait', 'replace', 'allow', not 'alow'"),
         ({"attempts": 0}, "attempts is 1 or more"),
-        ({"lease": timedelta(0)}, "a lease is more than nothing and at most 5m"),
-        ({"lease": timedelta(minutes=6)}, "a lease is more than nothing and at most 5m"),
+        ({"lease": timedelta(0)}, "a lease must be more than zero and at most 5m"),
+        ({"lease": timedelta(minutes=6)}, "a lease must be more than zero and at most 5m"),
     ],
 )
 def test_terms_that_cannot_be_meant_are_refused(desk: Desk, wrong: dict[str, object], says: str) -> None:
@@ -659,7 +659,7 @@ def test_terms_that_cannot_be_meant_are_refused(desk: Desk, wrong: dict[str, obj
 def test_a_lease_that_is_over_before_it_can_be_trusted_is_refused(clock: HandClock) -> None:
     """By a clock that is known to a second and three quarters, two seconds leave nothing."""
     vague = Desk(Wire(clock, Traits("vague", skew=timedelta(seconds=0.75), step=timedelta(seconds=1))))
-    says = "a lease of 2s is over before it can be trusted on vague, whose clock is only known to 1s750ms; give it 3s5"
+    says = "a lease of 2s is too short for vague, whose clock is only known to 1s750ms; give it 3s5"
     with pytest.raises(BadPolicy, match=says):
         claim(vague, lease=timedelta(seconds=2))
     with pytest.raises(BadPolicy, match=says):
@@ -668,7 +668,7 @@ def test_a_lease_that_is_over_before_it_can_be_trusted_is_refused(clock: HandClo
 
 
 def test_a_lock_is_not_promised_for_longer_than_after_forgetting_one_waits(desk: Desk) -> None:
-    with pytest.raises(BadPolicy, match="a lock's lease is more than nothing and at most 30s"):
+    with pytest.raises(BadPolicy, match="a lock's lease must be more than zero and at most 30s"):
         desk.do(desk.ledger.acquire(lock_cell("reindex"), timedelta(minutes=2)))
 
 

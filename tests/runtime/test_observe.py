@@ -189,7 +189,7 @@ def test_a_duplicate_is_warned_of_with_the_count_and_both_callers(url: str, capl
     (line,) = (record for record in caplog.records if record.levelno >= logging.WARNING)
     gap = noted(url).recent[0].why.partition(" after ")[0]
     assert line.getMessage() == (
-        f"sync doubled: {second} ran it, {gap} after a call by {first}; too many so far: 1 of 2 calls"
+        f"sync doubled: {second} ran it, {gap} after a call by {first}; extra runs so far: 1 of 2 calls"
     )
 
 
@@ -263,7 +263,7 @@ def test_a_forked_child_observes_for_itself(cron: Cronce, url: str) -> None:
         ({"name": len}, "write @cron.observe('order_sync', window='10s')"),
         ({"name": "a/b"}, "cannot be a name"),
         ({"window": "0s"}, "window is the time within which two calls count as one: more than zero"),
-        ({"window": "10"}, "say which unit"),
+        ({"window": "10"}, "add the unit"),
         ({"key": "order"}, "key is a function of the call's arguments"),
     ],
 )
@@ -283,7 +283,7 @@ def test_without_a_store_the_body_runs_and_one_warning_says_why(caplog: pytest.L
         sync = cron.observe("sync")(lambda number: number)
         assert [sync(number) for number in range(5)] == [0, 1, 2, 3, 4]
     (line,) = caplog.records
-    assert line.getMessage().startswith("observed calls and signs of life cannot be written down: redis at 127.0.0.1")
+    assert line.getMessage().startswith("observed calls and signs of life cannot be recorded: redis at 127.0.0.1")
 
 
 def test_on_a_store_that_was_copied_the_body_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

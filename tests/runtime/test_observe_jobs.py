@@ -217,7 +217,7 @@ def test_without_a_store_it_runs_at_once_and_one_warning_says_why(caplog: pytest
         assert [sync(number) for number in range(5)] == [0, 1, 2, 3, 4]
         wait_until(lambda: caplog.records)
     (line,) = caplog.records
-    assert "cannot be written down: redis at 127.0.0.1:1 cannot be reached" in line.getMessage()
+    assert "cannot be recorded: redis at 127.0.0.1:1 cannot be reached" in line.getMessage()
 
 
 def test_where_there_can_be_no_more_threads_it_runs(
@@ -232,7 +232,7 @@ def test_where_there_can_be_no_more_threads_it_runs(
         assert (job(), function()) == ("ran", "ran")
         cron.heartbeat("beat")
     (line,) = caplog.messages
-    assert line.endswith("cannot be written down: can't start new thread")
+    assert line.endswith("cannot be recorded: can't start new thread")
 
 
 def test_a_call_that_means_no_slot_runs_and_is_warned_of(cron: Cronce, caplog: pytest.LogCaptureFixture) -> None:
@@ -294,7 +294,7 @@ def test_one_guards_and_another_observes_the_same_job(url: str) -> None:
 def test_a_scheduler_of_ours_refuses_what_another_one_calls(cron: Cronce) -> None:
     observed(cron, lambda: None)
     for start in (cron.start, cron.run):
-        with pytest.raises(BadInput, match="sync: mode='observe' is for what another scheduler calls"):
+        with pytest.raises(BadInput, match="sync: mode='observe' is for functions that another scheduler calls"):
             start()
 
 
@@ -315,7 +315,7 @@ def test_a_body_that_asks_for_its_run_is_refused(cron: Cronce) -> None:
     def body(run: Run) -> None:
         raise AssertionError(run)
 
-    with pytest.raises(BadInput, match="sync asks for its run"):
+    with pytest.raises(BadInput, match="sync takes a run as its argument"):
         observed(cron, body)
 
 

@@ -121,7 +121,7 @@ def test_to_add_another_of_the_same_name_is_refused(ada: Person, bob: Person, st
     before = cell(store)
     with pytest.raises(
         BadInput,
-        match=r"a job mail in the store already, with another definition; use `cronce jobs"
+        match=r"a job mail with another definition; use `cronce jobs"
         r" edit` to change it",
     ):
         bob.add(every="15m", function="tasks:post")
@@ -170,18 +170,18 @@ def test_what_python_can_say_is_kept_as_text(ada: Person, store: Wire) -> None:
         ({"every": "15m", "function": "a:b", "name": "other"}, "is not valid"),
         ({"every": "15m", "function": "a:b", "payload": {1, 2}}, "cannot be written as JSON"),
         ({"every": "15m", "function": "a:b", "payload": float("nan")}, "cannot be kept"),
-        ({"every": "15m", "function": "a:b", "isolate": "yes"}, "isolate is true or false"),
-        ({"every": "15m", "command": ["a"], "isolate": True}, "isolate is true or false"),
+        ({"every": "15m", "function": "a:b", "isolate": "yes"}, "isolate must be true or false"),
+        ({"every": "15m", "command": ["a"], "isolate": True}, "isolate must be true or false"),
         ({"every": "15m", "command": "sync.sh --all"}, "a list of words"),
         ({"every": "15m", "command": ["a", 7]}, "every word"),
         ({"every": "15m", "command": ["a\0b"]}, "every word"),
         ({"every": "15m", "command": [""]}, "a list of words"),
-        ({"every": "15m", "function": "tasks"}, "is no function"),
-        ({"every": "15m", "function": "tasks:os.system"}, "is no function"),
-        ({"every": "15m", "function": "..tasks:mail"}, "is no function"),
-        ({"every": "15m", "function": "tasks:mail:more"}, "is no function"),
-        ({"every": "15m", "function": "os;x:mail"}, "is no function"),
-        ({"every": "15m", "function": 7}, "is no function"),
+        ({"every": "15m", "function": "tasks"}, "is not a function"),
+        ({"every": "15m", "function": "tasks:os.system"}, "is not a function"),
+        ({"every": "15m", "function": "..tasks:mail"}, "is not a function"),
+        ({"every": "15m", "function": "tasks:mail:more"}, "is not a function"),
+        ({"every": "15m", "function": "os;x:mail"}, "is not a function"),
+        ({"every": "15m", "function": 7}, "is not a function"),
         ({"every": ["15m"], "function": "a:b"}, "not a duration"),
         ({"every": "15m", "function": "a:b", "tz": ["UTC"]}, "."),
         ({"every": "15m", "command": ["a", "x" * MAX_DEFINITION]}, "characters"),

@@ -34,6 +34,6 @@ def test_a_slot_that_ran_and_is_no_longer_kept_is_too_old(
 
     assert main(["why", slots[0].key, "--store", url]) == 0
     assert capsys.readouterr().out == (
-        f"{slots[0].key} is too old: its Lease keeps no slot up to {spell(slots[1].at)}. It may have run; it does not"
-        " run again.\n"
+        f"{slots[0].key} is too old: its Lease has no record of slots up to {spell(slots[1].at)}. It may have run;"
+        " it does not run again.\n"
     )

@@ -52,7 +52,7 @@ LIKE = "write it like '90s', '15m', '1h30m' or '2d', in whole numbers, the large
     ("span", "message"),
     [
         ("", f"'' is not a duration: {LIKE}"),
-        ("15", "'15' is not a duration: say which unit, '15s' or '15m'"),
+        ("15", "'15' is not a duration: add the unit, '15s' or '15m'"),
         ("1.5h", f"'1.5h' is not a duration: {LIKE}"),
         ("30m1h", f"'30m1h' is not a duration: {LIKE}"),
         ("5m5m", f"'5m5m' is not a duration: {LIKE}"),

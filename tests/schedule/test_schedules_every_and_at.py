@@ -53,11 +53,11 @@ def test_every_takes_text_or_a_timedelta() -> None:
 @pytest.mark.parametrize(
     ("span", "message"),
     [
-        ("500ms", "every: 0.5 seconds; slots are whole seconds, so write '1s' or more of them"),
-        (timedelta(seconds=1.5), "every: 1.5 seconds; slots are whole seconds, so write '1s' or more of them"),
-        ("0s", "every: 0 seconds; slots are whole seconds, so write '1s' or more of them"),
+        ("500ms", "every: 0.5 seconds; slots are whole seconds, so write '1s', '2s' and so on"),
+        (timedelta(seconds=1.5), "every: 1.5 seconds; slots are whole seconds, so write '1s', '2s' and so on"),
+        ("0s", "every: 0 seconds; slots are whole seconds, so write '1s', '2s' and so on"),
         (timedelta(seconds=-1), "every: a duration cannot be negative: -1 day, 23:59:59"),
-        ("5", "every: '5' is not a duration: say which unit, '5s' or '5m'"),
+        ("5", "every: '5' is not a duration: add the unit, '5s' or '5m'"),
         ("40000d", "every: a duration is at most a century: 40,000 days are more than 36,525"),
     ],
 )
@@ -96,7 +96,7 @@ def test_at_is_strict_on_both_sides_and_ends() -> None:
         (("２026-03-29T01:00:00Z",), "'２026-03-29T01:00:00Z' is not an instant; write it like '2026-03-29T01:00:00Z'"),
         (
             ("2026-03-29T01:00:00",),
-            "'2026-03-29T01:00:00' does not say in which zone; end it with Z, or with an offset such as +02:00",
+            "'2026-03-29T01:00:00' has no time zone; end it with Z, or with an offset such as +02:00",
         ),
         (("2026-03-29T01:00:00.5Z",), "'2026-03-29T01:00:00.5Z' is between two seconds; slots are whole seconds"),
         (("0001-01-01T00:00+01:00",), "'0001-01-01T00:00+01:00' is outside the years 1 to 9999 in UTC"),

@@ -75,8 +75,8 @@ POINTED = [
     ("61 0 0 * * *", "^^", "second: 61 is not in 0–59"),
     ("0,15,75 * * * *", "     ^^", "minute: 75 is not in 0–59"),
     ("1-1000000000 * * * *", "^^^^^^^^^^^^", "minute: 1000000000 is not in 0–59"),
-    ("*/0 * * * *", "^^^", "minute: a step of 0 leads nowhere; it is 1 or more"),
-    ("5/x * * * *", "^^^", "minute: a step of X leads nowhere; it is 1 or more"),
+    ("*/0 * * * *", "^^^", "minute: a step of 0 does not advance; use 1 or more"),
+    ("5/x * * * *", "^^^", "minute: a step of X does not advance; use 1 or more"),
     (
         "*/90 * * * *",
         "^^^^",
@@ -92,14 +92,14 @@ POINTED = [
     ),
     ("0 0 * * JAN", "        ^^^", "day-of-week: JAN is not a number or one of SUN MON TUE WED THU FRI SAT"),
     ("mon 9 * * *", "^^^", "minute: MON is not a number"),
-    ("1,,2 * * * *", "  ^", "minute: an empty item; take away the comma"),
-    ("0 9, * * *", "    ^", "hour: an empty item; take away the comma"),
+    ("1,,2 * * * *", "  ^", "minute: an empty item; remove the comma"),
+    ("0 9, * * *", "    ^", "hour: an empty item; remove the comma"),
     ("1- * * * *", "^^", f"minute: '1-' {LIKE}"),
     ("-5 * * * *", "^^", f"minute: '-5' {LIKE}"),
     ("1-2-3 * * * *", "^^^^^", f"minute: '1-2-3' {LIKE}"),
     ("** * * * *", "^^", f"minute: '**' {LIKE}"),
-    ("0 0 * * MON#6", "        ^^^^^", "day-of-week: #6 is not in #1–#5; a month has no more of any weekday"),
-    ("0 0 * * MON#0", "        ^^^^^", "day-of-week: #0 is not in #1–#5; a month has no more of any weekday"),
+    ("0 0 * * MON#6", "        ^^^^^", "day-of-week: #6 is not in #1–#5; a month has at most five of each weekday"),
+    ("0 0 * * MON#0", "        ^^^^^", "day-of-week: #0 is not in #1–#5; a month has at most five of each weekday"),
     ("0 0 * * 9#1", "        ^^^", "day-of-week: 9 is not in 0–7"),
     # never
     ("0 0 30 2 *", "    ^^", "day-of-month: none of its months has such a day, so this never fires"),
@@ -109,16 +109,16 @@ POINTED = [
     ("0 0 12 * * ?", "           ^", "day-of-week: '?' is Quartz's; write *"),
     ("0 0 12 * * ? 2026", "^^^^^^^^^^^^^^^^^", f"7 fields, {COUNT}"),
     ("0 9 * * * 2026", "          ^^^^", "day-of-week: 2026 is not in 0–7 (there is no year field)"),
-    ("H H * * *", "^", "minute: 'H' is Jenkins' choice by hash; choose a number"),
-    ("H(0-29)/10 * * * *", "^^^^^^^^^^", "minute: 'H' is Jenkins' choice by hash; choose a number"),
-    ("0~30 * * * *", "^^^^", "minute: '~' is a random choice, and each machine would make its own; choose a number"),
+    ("H H * * *", "^", "minute: 'H' is a number that Jenkins chooses; write a number"),
+    ("H(0-29)/10 * * * *", "^^^^^^^^^^", "minute: 'H' is a number that Jenkins chooses; write a number"),
+    ("0~30 * * * *", "^^^^", "minute: '~' is a random number, and each machine would choose its own; write a number"),
     ("0 0 * * Mon..Fri", "        ^^^^^^^^", "day-of-week: write MON-FRI"),
     (
         "0 0 15W * *",
         "    ^^^",
-        "day-of-month: the weekday nearest to a date is unknown here; LW is the last weekday of the month",
+        "day-of-month: the weekday nearest to a date is not supported; LW is the last weekday of the month",
     ),
-    ("0 0 L-3 * *", "    ^^^", "day-of-month: days before the last are unknown here; L is the last day of the month"),
+    ("0 0 L-3 * *", "    ^^^", "day-of-month: days before the last are not supported; L is the last day of the month"),
     (
         "0 0 L/2 * *",
         "    ^^^",
@@ -133,7 +133,7 @@ POINTED = [
     (
         "@reboot",
         "^^^^^^^",
-        "machines boot at different instants, and share no slot; call it at start-up",
+        "machines boot at different times, so they share no slot; call it at start-up",
     ),
     ("@fortnightly", "^^^^^^^^^^^^", "the known names are @yearly @annually @monthly @weekly @daily @midnight @hourly"),
     ("rate(5 minutes)", "^^^^^^^^^^^^^^^", "write 'every 5m'"),
@@ -153,7 +153,7 @@ POINTED = [
     ("every15m", "^^^^^^^^", "write 'every 15m'"),
     ("Mon *-*-* 09:00", "^^^^^^^^^^^^^^^", f"this is systemd's; write {FIVE}"),
     ("2026-03-29T01:00:00Z", "^^^^^^^^^^^^^^^^^^^^", "for a single instant write 'at 2026-03-29T01:00:00Z'"),
-    ("9", "^", f"1 field, {COUNT}; put it in quotes, or a shell tears it apart"),
+    ("9", "^", f"1 field, {COUNT}; put it in quotes, or the shell splits it"),
     ("* * * *", "^^^^^^^", f"4 fields, {COUNT}"),
     ("  0  9 *  *", "^^^^^^^", f"4 fields, {COUNT}"),
     ("0 9 * * * /usr/bin/backup", "          ^^^^^^^^^^^^^^^", f"day-of-week: '/USR/BIN/BACKUP' {LIKE}"),
@@ -172,14 +172,14 @@ def test_nonsense_is_refused_and_pointed_at(text: str, carets: str, reason: str)
     [
         ("", f"this schedule is empty; write {FIVE}, or '@daily', or 'every 15m'"),
         (" \t ", f"this schedule is empty; write {FIVE}, or '@daily', or 'every 15m'"),
-        ("0 9 * * *\n", "a schedule is one line of plain ASCII; character 10 is '\\n'"),
-        ("0 9\x00 * * *", "a schedule is one line of plain ASCII; character 4 is '\\x00'"),
-        ("0 9\x1f* * *", "a schedule is one line of plain ASCII; character 4 is '\\x1f'"),
-        ("٣ * * * *", "a schedule is one line of plain ASCII; character 1 is '٣'"),
-        ("0 9 * * ﬁ", "a schedule is one line of plain ASCII; character 9 is 'ﬁ'"),
-        ("every 5m\u00a0", "a schedule is one line of plain ASCII; character 9 is '\\xa0'"),
-        (None, "a schedule is text, and this is NoneType None"),
-        (b"0 9 * * *", "a schedule is text, and this is bytes b'0 9 * * *'"),
+        ("0 9 * * *\n", "a schedule must be one line of plain ASCII; character 10 is '\\n'"),
+        ("0 9\x00 * * *", "a schedule must be one line of plain ASCII; character 4 is '\\x00'"),
+        ("0 9\x1f* * *", "a schedule must be one line of plain ASCII; character 4 is '\\x1f'"),
+        ("٣ * * * *", "a schedule must be one line of plain ASCII; character 1 is '٣'"),
+        ("0 9 * * ﬁ", "a schedule must be one line of plain ASCII; character 9 is 'ﬁ'"),
+        ("every 5m\u00a0", "a schedule must be one line of plain ASCII; character 9 is '\\xa0'"),
+        (None, "a schedule must be text, not NoneType None"),
+        (b"0 9 * * *", "a schedule must be text, not bytes b'0 9 * * *'"),
         ("every five", f"every: 'five' is not a duration: {SPAN}"),
         ("at", "at: name 1 to 1,000 instants, not 0"),
     ],
@@ -219,11 +219,11 @@ def test_hostile_input_is_refused_quickly_and_briefly(text: str) -> None:
 
 
 def test_a_zone_where_it_would_do_nothing_is_refused() -> None:
-    message = "'every 1d' is real time, without a wall clock: leave out tz, gap and fold, or write cron"
+    message = "'every 1d' counts real time, not local time: leave out tz, gap and fold, or use a cron expression"
     with pytest.raises(BadSchedule) as error:
         parse_schedule("every 1d", tz="Europe/Berlin")
     assert str(error.value) == message
-    with pytest.raises(BadSchedule, match="is real time"):
+    with pytest.raises(BadSchedule, match="counts real time"):
         parse_schedule("at 2026-03-29T01:00:00Z", fold="both")
 
 

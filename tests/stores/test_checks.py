@@ -45,7 +45,7 @@ def test_the_doctor_says_whether_the_connection_to_postgresql_is_verified(postgr
         assert told(f"{url}&sslmode=require") == (
             "within this machine; encrypted, but not verified: another server could answer"
         )
-        assert told(f"{url}&sslmode=require&sslrootcert={ca}").endswith("is not asked (verify-ca)")
+        assert told(f"{url}&sslmode=require&sslrootcert={ca}").endswith("is not checked (verify-ca)")
         assert told(f"{url}&sslmode=verify-full&sslrootcert={ca}") == (
             "encrypted, and verified: its certificate is signed by sslrootcert, and names the host (verify-full)"
         )

@@ -60,5 +60,5 @@ def test_a_promise_that_was_not_made_is_skipped_by_the_name_of_its_trait(pyteste
 
 
 def test_the_contract_needs_a_way_to_open_the_store(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="give the contract a url or an open"):
+    with pytest.raises(AssertionError, match="the contract needs a method url or a method open"):
         StoreContract().open(tmp_path)

@@ -90,7 +90,7 @@ def test_without_a_home_the_password_database_knows_it(root: Path) -> None:
 
 def test_a_user_that_nobody_knows_is_told_what_to_set(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1_000_650_000)
-    with pytest.raises(StoreUnusable, match=r"no home to keep a store in; name another store: CRONCE_URL=sqlite:"):
+    with pytest.raises(StoreUnusable, match=r"no home directory for a store; use another store: CRONCE_URL=sqlite:"):
         choose(None, {}, root=root)
 
 
@@ -140,7 +140,7 @@ def test_a_config_that_cannot_be_meant_is_refused(home: Path, root: Path, text: 
 
 def test_a_config_that_this_user_cannot_read_is_not_passed_over(home: Path, root: Path) -> None:
     (home / ".config/cronce.toml").mkdir()
-    with pytest.raises(StoreUnusable, match=r"names the store, and this user cannot read it \(Is a directory\)"):
+    with pytest.raises(StoreUnusable, match=r"names the store, but this user cannot read it \(Is a directory\)"):
         choose(None, {"HOME": str(home)}, root=root)
 
 
@@ -166,23 +166,23 @@ def test_a_home_with_an_odd_name_is_found_again(tmp_path: Path, root: Path) -> N
 
 
 def test_a_way_that_a_user_spelled_is_not_made_whole(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnusable, match="nor does"):
+    with pytest.raises(StoreUnusable, match="neither does"):
         open_chosen(Chosen(f"sqlite:///{tmp_path}/a/b/c.db", GIVEN))
 
 
 def test_a_way_that_cannot_be_made_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreUnusable, match=r"/file cannot be made \(File exists\); make it first, or name"):
+    with pytest.raises(StoreUnusable, match=r"/file cannot be created \(File exists\); create it first, or use"):
         make_way(tmp_path / "file/a")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(StoreUnusable, match=r"/dangling cannot be made \(File exists\)"):
+    with pytest.raises(StoreUnusable, match=r"/dangling cannot be created \(File exists\)"):
         make_way(tmp_path / "dangling/a")
 
     def refuse(path: str, **_how: object) -> None:
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(os, "mkdir", refuse)
-    with pytest.raises(StoreReadOnly, match=r"/a cannot be made by this user; let them, or name another store: "):
+    with pytest.raises(StoreReadOnly, match=r"/a; give them permission, or use another store: "):
         make_way(tmp_path / "a")
 
 
@@ -247,7 +247,9 @@ def test_inside_kubernetes_there_is_no_default_not_even_on_a_volume(root: Path, 
     with pytest.raises(StorePrivate) as refused:
         choose(None, environ, root=root, mount_table=tables.DOCKER)
     said = str(refused.value)
-    assert said.startswith("inside Kubernetes no store is the default: /data/cronce/cronce.db would be this pod's own")
+    assert said.startswith(
+        "inside Kubernetes there is no default store: /data/cronce/cronce.db would be this pod's own"
+    )
     assert "three pods with three private files would each run everything" in said
     assert "CRONCE_URL=postgresql://USER:PASSWORD@HOST/DATABASE" in said
     assert "A file on a volume that all share is not enough" in said

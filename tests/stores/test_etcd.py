@@ -486,7 +486,7 @@ def test_from_a_member_without_a_leader_the_next_call_goes_to_another(proxy: Pro
     endpoints = f"127.0.0.1:{proxy.server_port},127.0.0.1:{etcd.port}"
     with closing(open_store(f"etcd://{endpoints}/?namespace={namespace}")) as store:
         proxy.leaderless = True
-        with pytest.raises(StoreUnavailable, match="no leader; a write may have landed"):
+        with pytest.raises(StoreUnavailable, match="no leader; a write may have succeeded"):
             store.load([])
         win(store, claim("a"))
 
@@ -554,7 +554,7 @@ def test_users_passwords_and_rights(own: Etcd) -> None:
         win(early, claim("b"))
         (found,) = [check for check in _checked(early) if check.name == "namespaces"]
         assert found.verdict == "warn"
-        assert "not looked at: " in found.says
+        assert "not checked: " in found.says
         assert "permission denied" in found.says
     assert "write etcd://USER:PASSWORD@HOST" in str(error(own.url))
     wrong = error(own.url.replace("//", "//app:wr0ng@"))

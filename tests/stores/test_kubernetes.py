@@ -220,7 +220,7 @@ def test_what_a_newer_cronce_wrote_is_not_guessed_at(kubernetes: Kubernetes, sto
 
 
 def test_what_does_not_fit_into_a_lease_is_refused(store: Store) -> None:
-    with pytest.raises(StoreFull, match="room for 256 KiB"):
+    with pytest.raises(StoreFull, match="at most 256 KiB"):
         swap(store, claim("lock/a", "x" * (256 << 10)))
     assert cell_of(store, "lock/a") == Cell("lock/a")
 
@@ -273,7 +273,7 @@ class TestOneJob(GroupContract, BatchContract):
 
 
 def test_a_group_of_two_leases_is_refused(store: Store) -> None:
-    with pytest.raises(StoreUnusable, match="lock/a and what shall land with it do not lie in one Lease"):
+    with pytest.raises(StoreUnusable, match="lock/a and the cells to write with it are not in one Lease"):
         swap(store, claim("lock/a", group=1), claim("lock/b", group=1))
     assert [cell.version for cell in store.load(["lock/a", "lock/b"]).cells] == [0, 0]
 
@@ -293,7 +293,7 @@ def test_a_slot_that_is_not_kept_any_more_is_closed_and_never_granted(store: Sto
     for minute in (-1, 0, 1):
         cell = cell_of(other, run(minute))
         assert (decode(cell.value).outcome, cell.mark) == (Outcome.TOO_OLD, Mark.CLOSED)
-        assert "its Lease keeps no slot up to 2026-03-29T12:01:00Z" in decode(cell.value).reason
+        assert "its Lease has no record of slots up to 2026-03-29T12:01:00Z" in decode(cell.value).reason
         for seen in (ABSENT, FREE):
             assert refusals(swap(other, *begin(minute, seen=seen))) == [Refusal.VERSION, Refusal.GROUP]
     assert cell_of(other, run(5)) == Cell(run(5))
@@ -421,7 +421,7 @@ def test_the_doctor_tells_of_a_job_whose_lease_was_deleted(
     healthy = [(check.name, check.verdict) for check in store.checks()]
     assert healthy == [("server", "ok"), ("rights", "ok"), ("deleted", "ok"), ("room", "ok")]
     kubernetes.delete(namespace, "cronce-job-billing")
-    says = "the Leases of billing were deleted: slots up to when they are made anew count as run"
+    says = "the Leases of billing were deleted: slots up to the time they are created again count as run"
     assert [check.says for check in store.checks() if check.verdict == "warn"] == [says]
 
 
@@ -510,7 +510,7 @@ def test_a_write_without_an_answer_may_have_landed_and_is_not_sent_again(
     seen, requests = store.load([]).epoch.seen, Requests(kubernetes)
     with (
         losing(kubernetes, lambda asked, _name: asked == verb),
-        pytest.raises(StoreUnavailable, match="may have landed"),
+        pytest.raises(StoreUnavailable, match="may have succeeded"),
     ):
         store.swap([claim("lock/a")], seen)
     assert requests()[verb] == 1

@@ -113,7 +113,7 @@ def test_a_kubeconfig_that_wants_a_program_says_what_to_do(
 @pytest.mark.parametrize("text", ["[]", "a: b: c", "\0"])
 def test_a_file_that_is_no_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "config").write_text(text)
-    with pytest.raises(BadInput, match="is no kubeconfig"):
+    with pytest.raises(BadInput, match="is not a kubeconfig"):
         read_url(f"kubernetes://a?kubeconfig={tmp_path / 'config'}")
 
 
@@ -226,12 +226,12 @@ def test_a_tunnel_is_checked_by_the_servers_own_name(own: Kubernetes, tmp_path: 
         config["clusters"][0]["cluster"]["server"] = "https://api.example:6443"
         (tmp_path / "config").write_text(yaml.safe_dump(config))
         open_store(f"{url}&via=localhost:{front}").close()
-    with pytest.raises(BadInput, match="via=nowhere is no place to connect to"):
+    with pytest.raises(BadInput, match="via=nowhere is not an address to connect to"):
         open_store(f"{url}&via=nowhere")
 
 
 def test_without_a_pod_or_a_kubeconfig_it_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"no pod with a service account.*automountServiceAccountToken"):
+    with pytest.raises(BadInput, match=r"not a pod with a service account.*automountServiceAccountToken"):
         read_url("kubernetes://jobs", {"HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path)
 
 
@@ -268,7 +268,7 @@ def test_a_token_that_cannot_be_read_is_said_to_be(own: Kubernetes, tmp_path: Pa
         open_store(f"kubernetes://a?kubeconfig={own.config(tmp_path / 'config', tokenFile='missing')}")
 
 
-# --- what is no Kubernetes ------------------------------------------------------------------------------------------
+# --- what is no Kubernetes -------------------------------------------------------------------------------------------
 
 
 def test_where_nobody_listens_it_says_so(own: Kubernetes, tmp_path: Path) -> None:
@@ -306,9 +306,9 @@ def answering(own: Kubernetes, config: Path, status: int, body: bytes, *, dated:
 
 
 @pytest.mark.parametrize(("body", "dated", "says"), [
-    (b"<p>", True, "is no Kubernetes"),
-    (b"[]", True, "is no Kubernetes"),
-    (b"{}", True, "is no Kubernetes"),
+    (b"<p>", True, "is not a Kubernetes API server"),
+    (b"[]", True, "is not a Kubernetes API server"),
+    (b"{}", True, "is not a Kubernetes API server"),
     (b"{}", False, "carry no Date"),
 ])  # fmt: skip
 def test_what_answers_otherwise_is_not_taken_for_one(

@@ -342,7 +342,7 @@ def test_a_loser_waits_for_no_lock_and_a_winner_not_for_ever(url: str, store: My
         sql.nextset()
         assert refusals(swap(store, claim("a"))) == [Refusal.VERSION]
         assert cell_of(store, "a") == cell
-        kept = "lock held by another for too long, and nothing was written"
+        kept = "locked by another client for too long, and nothing was written"
         wait_until(lambda: kept in unanswered(lambda: swap(hasty, claim("b"))))
         sql.execute("ROLLBACK")
         assert cell_of(store, "b") == Cell("b")
@@ -363,7 +363,7 @@ def test_a_swap_that_others_are_always_faster_than_gives_up_in_time(
     win(store, claim("held"))
     monkeypatch.setattr(server, "_boot", lambda: boots[-1])
     monkeypatch.setattr(MySqlConnection, "ask", outrun)
-    with pytest.raises(StoreUnavailable, match=r"not done within 5 s; too much goes on"):
+    with pytest.raises(StoreUnavailable, match=r"not done within 5 s; this process is too busy"):
         swap(store, claim("held"), claim("free"))
     assert len(boots) == 6
     assert cell_of(store, "free") == Cell("free")

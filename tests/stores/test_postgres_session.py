@@ -55,7 +55,7 @@ def test_every_bigint_is_a_key_and_the_server_knows_it_by_that_number(
         assert session.who_has(key) == f"web-1 (backend {process}, from 127.0.0.1)"
         assert session.unlock(key)
         assert not session.unlock(key), "what is not held is not given back"
-        assert session.who_has(key) == "a session that has just let it go"
+        assert session.who_has(key) == "a session that has just released it"
 
 
 def test_who_has_it_is_asked_of_this_database_only(postgres: Postgres, admin: Admin, key: int) -> None:
@@ -66,7 +66,7 @@ def test_who_has_it_is_asked_of_this_database_only(postgres: Postgres, admin: Ad
         closing(AdvisorySession(postgres.url, "web-1")) as session,
     ):
         neighbour.execute("SELECT pg_advisory_lock(%s)", (key,))
-        assert session.who_has(key) == "a session that has just let it go"
+        assert session.who_has(key) == "a session that has just released it"
         assert session.try_lock(key)
 
 

@@ -135,7 +135,7 @@ def test_hosts_sockets_and_databases(url: str, addresses: tuple[Any, ...], db: i
         ("redis://host/?speed=high", "redis knows no speed; it knows cluster, db"),
         ("redis://host/?socket_timeout=1&protocol=3", "redis knows no protocol, socket_timeout; it knows cluster, db"),
         ("redis://host/?socket_connect_timeout=1", "socket_connect_timeout: timeout=SECONDS is for both"),
-        ("redis://host/?decode_responses=true", "decode_responses: leave it out: cronce speaks to the server itself"),
+        ("redis://host/?decode_responses=true", "decode_responses: leave it out: cronce takes care of that"),
         ("rediss://host/?ssl_check_hostname=false", "ssl_check_hostname: ssl_ca_certs=FILE says whom to trust"),
         ("redis://u:hush@host/?timeout=soon", r"u:\*\*\*@host.*timeout=soon is not a number of seconds"),
         ("redis://host/?timeout=-1", "timeout=-1 is not a number of seconds"),
@@ -330,7 +330,7 @@ def test_an_index_that_was_deleted_is_made_anew_from_the_cells(server: Valkey, l
         (index,) = [check for check in store.checks() if check.name == "index"]
         assert (index.verdict, index.says[:59]) == (
             "warn",
-            "it was evicted or deleted, and made anew from the cells at ",
+            "it was evicted or deleted, and rebuilt from the cells at ",
         )
 
 
@@ -446,7 +446,7 @@ def test_a_silent_server_is_given_up_in_time_and_taken_up_again(server: Valkey) 
     with hasty(f"{server.url}?timeout=0.3") as store:
         server.pause()
         for ask in (lambda: store.swap([claim("b")], seen), lambda: store.load(["a"]), lambda: store.scan(Scan(""))):
-            with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.3 s; a write may have landed"):
+            with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.3 s; a write may have succeeded"):
                 ask()
             assert unanswered_within(float(TIMEOUT), ask, least=0.25)
         server.resume()
@@ -605,7 +605,7 @@ def test_passwords_and_rights(server: Valkey) -> None:
     with pytest.raises(StoreUnusable, match="this user may not do that"):
         open_store(f"redis://reader:secret@{host}")
     server.cli("CONFIG", "SET", "requirepass", "secret")
-    with pytest.raises(StoreUnusable, match="it wants a password"):
+    with pytest.raises(StoreUnusable, match="it needs a password"):
         open_store(f"redis://{host}")
     with opened(f"redis://:secret@{host}"):
         pass
@@ -667,7 +667,7 @@ def test_a_win_counts_once_it_is_on_a_replica(server: Valkey) -> None:
         assert replica.cli("HEXISTS", "{cronce:cronce}:cells", "a") == 1
         seen = until_it_answers(lambda: store.load([])).epoch.seen
         replica.pause()
-        with pytest.raises(StoreUnavailable, match="has reached 0 of 1 replicas in time; it may have landed"):
+        with pytest.raises(StoreUnavailable, match="has reached only 0 of 1 replicas in time; it may have succeeded"):
             store.swap([claim("b")], seen)
         with pytest.raises(StoreUnavailable, match="has reached 0 of 1 replicas"):
             store.load(["b"])  # what a failover may take back is not told as if it could not
@@ -682,7 +682,7 @@ def test_a_win_whose_answer_was_lost_counts_once_it_is_on_a_replica(server: Valk
         until_it_answers(lambda: store.load([]))
         replica.pause()
         server.pause()
-        with pytest.raises(StoreUnavailable, match="did not answer within 1 s; a write may have landed"):
+        with pytest.raises(StoreUnavailable, match="did not answer within 1 s; a write may have succeeded"):
             store.swap([claim("b")], seen)
         server.resume()
         wait_until(lambda: server.cli("HEXISTS", "{cronce:cronce}:cells", "b") == 1)

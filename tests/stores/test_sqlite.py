@@ -262,7 +262,7 @@ def test_the_last_directory_is_made_private(tmp_path: Path) -> None:
 
 
 def test_a_longer_missing_way_is_a_slip_of_the_pen(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnusable, match=r"no/such does not exist, nor does .*/no; make it first"):
+    with pytest.raises(StoreUnusable, match=r"no/such does not exist, and neither does .*/no; create it first"):
         SqliteStore(tmp_path / "no" / "such" / "store.db")
     assert names_in(tmp_path) == []
 
@@ -274,7 +274,7 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreUnusable, match=r"file cannot be made \(File exists\)"):
+    with pytest.raises(StoreUnusable, match=r"file cannot be created \(File exists\)"):
         SqliteStore(tmp_path / "file" / "store.db")
 
 
@@ -538,7 +538,7 @@ def test_a_deleted_file_is_noticed_by_every_call(store: SqliteStore, path: Path,
     path.unlink()
     with pytest.raises(StoreForgot, match=r"store\.db was deleted while this process used it"):
         use(store)
-    with pytest.raises(StoreForgot, match=r"store\.db does not exist any more"):
+    with pytest.raises(StoreForgot, match=r"store\.db no longer exists"):
         use(store)
     assert not path.exists()
 
@@ -672,7 +672,7 @@ def test_a_restored_dump_is_found_out_by_a_living_writer(store: SqliteStore, pat
     ],
 )
 def test_every_error_of_the_driver_is_one_of_ours(path: Path, code: int, kind: type[Exception]) -> None:
-    """What a failed flush leaves behind may come back after a crash: so a write may have landed."""
+    """What a failed flush leaves behind may come back after a crash: so a write may have succeeded."""
     error = sqlite3.OperationalError("the driver's words")
     error.sqlite_errorcode = code
     told = explained(error, path)

@@ -185,9 +185,9 @@ def test_the_app_is_as_it_was_afterwards(cron: Cronce) -> None:
 
 
 def test_what_makes_no_sense_is_refused(cron: Cronce) -> None:
-    with pytest.raises(BadInput, match="workers is 1 to"), manual(cron, workers=0):
+    with pytest.raises(BadInput, match="workers must be 1 to"), manual(cron, workers=0):
         pass
-    with pytest.raises(BadInput, match="processes is 1 or more"), manual(cron, processes=0):
+    with pytest.raises(BadInput, match="processes must be 1 or more"), manual(cron, processes=0):
         pass
     with manual(cron) as time, pytest.raises(BadInput, match="is not a duration"):
         time.advance("tomorrow")

@@ -54,5 +54,5 @@ def test_nothing_that_ran_is_no_success() -> None:
 def test_what_is_no_app_says_so(app: str) -> None:
     with pytest.raises(CronceError, match="rehearsed has no 'corn'; there is rehearsed:cron"):
         rehearse("rehearsed:corn")
-    with pytest.raises(BadInput, match="more than nothing"):
+    with pytest.raises(BadInput, match="more than zero"):
         rehearse(app, processes=0)

@@ -88,7 +88,7 @@ def test_what_happens_before_the_first_slot_and_after_the_last_is_within_the_gri
 
 
 def test_the_legend_says_which_bar_is_whose_and_what_stands_beside_a_process() -> None:
-    clock = "a process each, with what its clock is wrong by: +5 s is five seconds ahead of the store's"
+    clock = "one row for each process, with the error of its clock: +5 s is five seconds ahead of the store's"
     assert [text.text for text in placed(svg(result()), "text")][-1] == (
         f"{clock}; the upper bar is skip, the lower rerun"
     )

@@ -38,22 +38,25 @@ def test_the_api_server_of_a_kubeconfig_is_reached_by_tcp(tmp_path: Path, server
     url = f"kubernetes://jobs?kubeconfig={file}"
     assert address(url) == HostPort(host, port)
     assert through(url, 7) == f"{url}&via=127.0.0.1:7"
-    assert address(through(url, 7)) == "the option via leads past a proxy"
+    assert address(through(url, 7)) == "the option via bypasses a proxy"
 
 
 @pytest.mark.parametrize(
     ("url", "why"),
     [
         ("sqlite:///cronce.db", "a sqlite: store is not reached by TCP"),
-        ("rediss://cache", "the connection is encrypted, and checks whom it talks to"),
-        ("ETCDS://node", "the connection is encrypted, and checks whom it talks to"),
-        ("etcds://node", "the connection is encrypted, and checks whom it talks to"),
-        ("postgresql://db/app?sslmode=verify-full", "the connection is encrypted, and checks whom it talks to"),
-        ("mysql://db/app?ssl_ca=ca.pem", "the connection is encrypted, and checks whom it talks to"),
-        ("mysql://db/app?unix_socket=/run/my.sock", "the option unix_socket leads past a proxy"),
-        ("redis://a/0?sentinel=main", "the option sentinel leads past a proxy"),
-        ("redis://a/0?cluster=true", "the option cluster leads past a proxy"),
-        ("postgresql:///app?host=/run/postgresql", "the option host leads past a proxy"),
+        ("rediss://cache", "the connection is encrypted, and checks the identity of the server"),
+        ("ETCDS://node", "the connection is encrypted, and checks the identity of the server"),
+        ("etcds://node", "the connection is encrypted, and checks the identity of the server"),
+        (
+            "postgresql://db/app?sslmode=verify-full",
+            "the connection is encrypted, and checks the identity of the server",
+        ),
+        ("mysql://db/app?ssl_ca=ca.pem", "the connection is encrypted, and checks the identity of the server"),
+        ("mysql://db/app?unix_socket=/run/my.sock", "the option unix_socket bypasses a proxy"),
+        ("redis://a/0?sentinel=main", "the option sentinel bypasses a proxy"),
+        ("redis://a/0?cluster=true", "the option cluster bypasses a proxy"),
+        ("postgresql:///app?host=/run/postgresql", "the option host bypasses a proxy"),
         ("postgresql:///app", "the URL names no host"),
         ("postgresql://a,b/app", "the URL names several hosts"),
         ("etcd://a:2379,b:2379", "the URL names several hosts"),

@@ -94,7 +94,7 @@ def test_what_cannot_be_done_is_said_on_the_form_and_what_was_written_stays(town
     path = way("runs", town.scene.running.key, "rerun")
     refused = ada.post(path, {"csrf": ada.csrf(path)})
     assert refused.status_code == 409
-    assert "only what is closed can be run again" in refused.text
+    assert "only a closed slot can be run again" in refused.text
     trigger = "/jobs/billing/trigger"
     for said, status in (
         ({"payload": "{nope"}, 422),
@@ -140,7 +140,7 @@ def test_a_program_acts_and_says_for_whom(town: Busy) -> None:
 
 
 def test_half_a_character_in_a_payload_is_told_and_shown(town: Busy, ada: Browser) -> None:
-    """JSON can say it, and no encoding can."""
+    """JSON can hold it, and no encoding can."""
     how = {"content": b'{"payload": "\\ud800", "id": "half"}', "headers": {"Content-Type": "application/json"}}
     key = quote(Api(town.app).send("POST", "/api/v1/jobs/billing/trigger", **how).json()["key"])
     assert Api(town.app).ask(f"/runs/{key}")["run"]["payload"] == "\ud800"

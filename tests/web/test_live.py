@@ -97,7 +97,7 @@ def test_whoever_looked_on_for_as_long_as_a_lease_may_say_what_came_of_its_effec
         wait_until(for_long)
         assert resolved(busy).status_code == 200
     refused = resolved(unseen)
-    assert (refused.status_code, "checking the store's clock for" in refused.json()["error"]) == (409, True)
+    assert (refused.status_code, "cronce watches the store's clock for" in refused.json()["error"]) == (409, True)
 
 
 def test_a_crowd_has_bounds_and_is_all_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_a_rerun_that_is_gone_does_not_come_back_with_its_id(town: Busy) -> None
         assert not town.store.swap([Write(key, FREE, act, Mark.OPEN)], loaded.epoch.seen).verdicts[0].refused
     gone = api.act(f"{way('runs', slot)}/rerun", {"id": "long-ago"})
     assert gone.status_code == 409
-    assert "#rerun-7 was requested by eve, and its run is gone: give another id" in gone.json()["error"]
+    assert "#rerun-7 was already requested by eve, and its run is gone: use another id" in gone.json()["error"]
     asked = done(api, "runs", slot, "rerun", id="just-now")  # whoever asked first may not have come to it
     assert (asked["key"], asked["new"]) == (f"{slot}#rerun-7", False)
     assert api.ask(f"/runs/{quote(asked['key'])}")["run"]["state"] == "due"

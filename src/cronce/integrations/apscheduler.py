@@ -124,11 +124,13 @@ def name_of(job: Any, *, private: bool) -> str:
 
 def check_policies(policies: Mapping[str, Any]) -> None:
     for word in policies.keys() & set(THEIRS):
-        raise BadPolicy(f"{word} is not for protect: APScheduler says when a job fires, by its trigger and its options")
+        raise BadPolicy(
+            f"{word} cannot be used with protect: APScheduler decides when a job runs, by its trigger and its options"
+        )
     if declare("any", None, **policies).mode == "observe":
         raise BadPolicy(
-            "protect puts slots into a scheduler's jobs, and they do not run as before; to only observe one, leave out"
-            " protect and put @cron.observe('name') above its function"
+            "mode='observe' does not work with protect, which changes how jobs run; to only observe a job, leave"
+            " out protect and put @cron.observe('name') above its function"
         )
 
 
@@ -177,8 +179,12 @@ def of_names(names: Iterable[str], ids: Iterable[str]) -> Iterator[str]:
     """What is to be said of policies for jobs that there are not."""
     for name in sorted(names):
         close = get_close_matches(name, ids, n=1)
-        remedy = f"did you mean {close[0]!r}?" if close else "these policies hold for none, until one is added"
-        yield f"jobs= names {name!r:.60}, which is the id of no job here; {remedy}"
+        remedy = (
+            f"did you mean {close[0]!r}?"
+            if close
+            else ("these policies apply to no job until one with that id is added")
+        )
+        yield f"jobs= names {name!r:.60}, but no job here has that id; {remedy}"
 
 
 def remarks(scheduler: Any, job: Any, alias: str) -> Iterator[str]:
@@ -186,7 +192,10 @@ def remarks(scheduler: Any, job: Any, alias: str) -> Iterator[str]:
     yield from _of_id(job, private=is_private(scheduler, alias) or alias not in scheduler._jobstores)
     yield from _of_times(job)
     for other in sorted(_places(scheduler, job.id) - {alias}):
-        yield f"{job.id}: it is in the job stores {alias!r} and {other!r}, and one job in both; give one another id"
+        yield (
+            f"{job.id}: the job stores {alias!r} and {other!r} both have a job with this id, and cronce takes them"
+            " for one job; give one of them another id"
+        )
     usual = scheduler._job_defaults["misfire_grace_time"]
     grace = getattr(job, "misfire_grace_time", usual)
     if grace != usual and (remark := _of_grace(grace)):
@@ -205,35 +214,40 @@ def _of_grace(grace: int | None) -> str:
     if grace is None or grace >= LATE_GRACE:
         return ""
     return (
-        f"misfire_grace_time={grace} passes over a slot for which every scheduler is more than {grace} s late, as after"
-        " a short pause of a database; 60 is better"
+        f"with misfire_grace_time={grace}, APScheduler skips a slot for which every scheduler is more than {grace}"
+        " s late, such as after a short pause of a database; use 60"
     )
 
 
 def _of_id(job: Any, *, private: bool) -> Iterator[str]:
     if not is_unnamed(job):
         if is_errand(job, private=private):
-            yield f"{job.id}: its date was read off a clock: it runs in each process that adds it, once for each time"
+            yield (
+                f"{job.id}: its date comes from the current time, so it runs in each process that adds it,"
+                " once for each date"
+            )
     elif not private:
         yield (
             f"{job.name} has no id: each start of a program adds it to the job store once more; add it with an id and"
             " replace_existing=True"
         )
     elif is_errand(job, private=True):
-        yield f"{job.name} has no id, and a date: it runs in each process that adds it; an id makes it one job"
+        yield f"{job.name} has a date and no id: it runs in each process that adds it; with an id it is one job"
     else:
         name = name_of(job, private=True)
-        yield f"{job.name} has no id, and goes by {name}: by another name of the function it is another job"
+        yield f"{job.name} has no id, so cronce names it {name}: if the function is renamed, it becomes another job"
 
 
 def _of_times(job: Any) -> Iterator[str]:
     trigger, first = job.trigger, getattr(job, "next_run_time", None)
     if getattr(trigger, "jitter", None):
-        yield f"{job.id}: each process draws its own jitter, and has slots of its own by that; protect leaves it out"
+        yield (
+            f"{job.id}: each process would choose its own jitter, and so have its own slots; protect ignores the jitter"
+        )
     if isinstance(trigger, CalendarIntervalTrigger) and trigger.start_date == SystemClock().wall().astimezone().date():
-        yield f"{job.id}: it counts from today, and tomorrow's processes count from tomorrow; give it a start_date"
+        yield f"{job.id}: its days are counted from the day on which the process starts; give it a start_date"
     if first is not None and first.microsecond and not isinstance(trigger, DateTrigger | IntervalTrigger):
-        yield f"{job.id}: next_run_time was read off a clock, and each process has a first run of its own"
+        yield f"{job.id}: next_run_time comes from the current time, so each process has its own first run"
 
 
 # --- triggers that say the same in every process ----------------------------------------------------------------------
@@ -269,8 +283,8 @@ def agreed(trigger: Any) -> Any:
     if isinstance(trigger, BaseCombiningTrigger):
         if any(isinstance(one, IntervalTrigger) for one in trigger.triggers):
             raise BadInput(
-                f"{trigger}: an interval that is combined with other triggers counts from whatever fired last, which is"
-                " something else in each process; make it a job of its own, or write it as a cron trigger"
+                f"{trigger}: an interval that is combined with other triggers counts from what ran last, which"
+                " differs between processes; make it a job of its own, or write it as a cron trigger"
             )
         for one in trigger.triggers:
             agreed(one)
@@ -285,7 +299,7 @@ def unjittered(trigger: Any) -> Any:
         unjittered(one)
     if getattr(trigger, "jitter", None):
         LOGGER.warning(
-            "%s: its jitter of %ss is left out, as each process would draw another and run at a time of its own",
+            "%s: its jitter of %ss is ignored, because each process would choose another and run at its own time",
             trigger,
             trigger.jitter,
         )
@@ -297,7 +311,7 @@ def _on_grid(trigger: Any) -> None:
     """A start on a whole second was given, and is the same everywhere. Any other was read off a clock."""
     span: timedelta = trigger.interval
     if span % SECOND:
-        raise BadInput(f"{trigger}: slots are whole seconds, so an interval is one of whole seconds too")
+        raise BadInput(f"{trigger}: slots are whole seconds, so an interval must be in whole seconds, too")
     if trigger.start_date.microsecond:
         first = Every(span).next(trigger.start_date - span)
         assert first is not None
@@ -427,8 +441,8 @@ class GuardedExecutor(BaseExecutor):  # type: ignore[misc]
         super().__init__()
         if isinstance(executor, ProcessPoolExecutor):
             raise BadInput(
-                "a body in APScheduler's process pool cannot have a lease; run the job in a thread pool, and guard"
-                " its function by @cron.job(…, isolate=True) if it needs a process"
+                "a job function in APScheduler's process pool cannot have a lease; run the job in a thread pool,"
+                " and guard its function with @cron.job(…, isolate=True) if it needs a process"
             )
         self.executor, self.guards = executor, Guards(cron, policies, {})
         self.ending = False
@@ -601,9 +615,9 @@ def protect(
     guards = Guards(cron, policies, jobs)
     if not isinstance(scheduler, BaseScheduler):
         kind = type(scheduler).__name__
-        raise BadInput(f"this is no scheduler of APScheduler 3, but of type {kind}: write protect(scheduler, cron)")
+        raise BadInput(f"this is not a scheduler of APScheduler 3 but of type {kind}: write protect(scheduler, cron)")
     if hasattr(scheduler, "_cronce"):
-        raise BadInput("this scheduler is protected already; once is enough, with all policies")
+        raise BadInput("this scheduler is already protected; call protect once, with all policies")
     scheduler._cronce = Protection(scheduler, guards)
 
 
@@ -728,7 +742,7 @@ class Protection:
             self._older = self._left()
             self._say_there()
         except Exception as error:  # a store that is away is reported by those who need it
-            LOGGER.debug("could not look for what others left: %s", error)
+            LOGGER.debug("could not look for slots that other processes left: %s", error)
         if self._older or self._is_asked_for():
             self._scheduler.wakeup()
         return min(SystemClock().boot() + TAKEOVER_POLL, self._round_at or inf)

@@ -24,7 +24,7 @@ def once(tool: AnyTool, run: Run, **how: Unpack[ToolPolicies]) -> AnyTool:
     `key` is a function of the tool's arguments, `unsure` and `not_done` are as in `run.once`.
     """
     if not isinstance(tool, BaseTool):
-        raise BadInput(f"{tool!r:.60} is no tool of AutoGen; make it one by FunctionTool")
+        raise BadInput(f"{tool!r:.60} is not an AutoGen tool; wrap it in FunctionTool")
     return _Once(tool, Calls(run, tool.name, how))
 
 

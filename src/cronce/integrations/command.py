@@ -285,7 +285,10 @@ class Exec:
         """The slot, and whether somebody named it: then it is to run, and not only if the schedule lets it."""
         slot, at = desk.do(slot_meant(self._job_name, self._job, desk.ledger)), fired_at(self._job_name)
         if at is not None and at != slot.at:
-            self._say(f"{self._job_name} is of {spell(at)}, which is no slot of the schedule; {slot.key} is meant")
+            self._say(
+                f"{self._job_name} was started for {spell(at)}, which is not a slot of the schedule; it runs as"
+                f" {slot.key}"
+            )
         return slot, at is None
 
     def _code(self, keeper: Keeper, when: When | None, *, named: bool) -> int:
@@ -350,7 +353,7 @@ class Exec:
             how = "found empty" if epoch.origin is Origin.FOUND else "set back"
             self._say(
                 f"{skipped.slot} was not run: the store was {how} at {spell(epoch.born)}, and may have forgotten"
-                " that this slot ran; later slots run. If the store is new, begin it with `cronce store init`"
+                " that this slot ran; later slots run. If the store is new, run `cronce store init`"
             )
             return NOT_DONE
         going_on = skipped.kind == "held" or (skipped.outcome and Outcome(skipped.outcome).is_success)

@@ -106,7 +106,7 @@ def cron_of(entry: Entry, zone: str) -> Cron | str:
 def check(text: str, *, system: bool) -> None:
     """Refuse what cron would not read: in /etc/cron.d one such line silences the whole file."""
     if "\0" in text:
-        raise BadInput("there is a zero byte in it, at which cron would stop reading the line; this is no crontab")
+        raise BadInput("it has a zero byte, at which cron stops reading the line; this is not a crontab")
     known = {entry.number: entry for entry in entries(text, system=system)}
     for number, plain in saying(text):
         shown = f"line {number}, {mask_all(plain)[:60]!r}"
@@ -134,7 +134,7 @@ def _check_entry(entry: Entry, shown: str) -> None:
     if isinstance(why, str) and entry.schedule != "@reboot":
         raise BadInput(f"{shown}: cannot read the schedule {entry.schedule!r}: {why}")
     if (size := len(bytes_of(entry.command))) > MAX_LINE_BYTES:
-        raise BadInput(f"{shown}: the command has {size} bytes, and cron takes {MAX_LINE_BYTES} at most")
+        raise BadInput(f"{shown}: the command has {size} bytes, and cron accepts at most {MAX_LINE_BYTES}")
 
 
 def is_readable(schedule: str) -> bool:
@@ -176,9 +176,9 @@ def blocks(text: str) -> dict[str, range]:
         elif end and opened and end["name"] == opened[0]:
             found[opened[0]], opened = range(opened[1], index + 1), None
         elif begin or end:
-            raise BadInput(f"line {index + 1} of the crontab, {plain[:60]!r}, has no match; mend the marks by hand")
+            raise BadInput(f"line {index + 1} of the crontab, {plain[:60]!r}, has no match; fix the marks by hand")
     if opened:
-        raise BadInput(f"line {opened[1] + 1} of the crontab begins the block {opened[0]}, and nothing ends it")
+        raise BadInput(f"line {opened[1] + 1} of the crontab begins the block {opened[0]}, but nothing ends it")
     return found
 
 
@@ -186,9 +186,9 @@ def install(text: str, name: str, body: str) -> str:
     """The crontab with the block `name` holding `body`: where it stood, or else at the end."""
     plain = body.replace("\r\n", "\n").strip("\n")
     if not plain.strip():
-        raise BadInput("there is nothing to install; `cronce deploy crontab remove` takes a block away")
+        raise BadInput("there is nothing to install; `cronce deploy crontab remove` removes a block")
     if any(re.fullmatch(mark, line) for line in plain.split("\n") for mark in (_BEGIN, _END)):
-        raise BadInput("what is to be installed has marks of blocks in it; leave them out")
+        raise BadInput("the lines to install contain marks of blocks; remove them")
     begin = f"# BEGIN cronce {name} (written by `cronce crontab install`, which overwrites it)"
     block = f"{begin}\n{plain}\n# END cronce {name}\n"
     span = blocks(text).get(name)
@@ -357,7 +357,7 @@ def _guarded(entry: Entry, name: str, host: CronHost) -> str | Left:
     words = _words(command, entry.settings.get("SHELL") or "/bin/sh")
     line = f"{host.cronce} exec {name} --schedule {shlex.quote(entry.schedule)}{tz} -- {words}{given}"
     if (size := len(bytes_of(line))) > MAX_LINE_BYTES:
-        return Left(entry, f"guarded it would have {size} bytes, and cron takes {MAX_LINE_BYTES} at most")
+        return Left(entry, f"with the guard it would have {size} bytes, and cron accepts at most {MAX_LINE_BYTES}")
     return line
 
 
@@ -367,18 +367,18 @@ def _obstacles(entry: Entry, zone: str | None) -> Iterator[str]:
     if entry.guard == "flock":
         yield "flock guards it, on this host only; take flock out to have it guarded on all"
     if upkeep := re.search(_UPKEEP, entry.command):
-        yield f"{upkeep['what']} looks after this host, and has to run on each; put `cronce exec` before it if not"
+        yield f"{upkeep['what']} maintains one host, so it must run on every host; if not, put `cronce exec` before it"
     if entry.block:
         yield f"it is of the block {entry.block}, which the next install overwrites; install it with --wrap"
     if not entry.command:
         yield "it has no command"
     if "\r" in entry.command:
-        yield "it ends in a carriage return, which cron hands to the command; mend that first"
+        yield "it ends in a carriage return, which cron passes to the command; fix that first"
     shell = entry.settings.get("SHELL") or "/bin/sh"
     if shell.rpartition("/")[2] not in _SHELLS or "\\" in shell:
-        yield f"SHELL={shell} is none whose quotes are known here"
+        yield f"cronce does not know how SHELL={shell} reads quotes"
     if zone is None:
-        yield f"CRON_TZ={entry.settings['CRON_TZ']} stands above it, and only cronie is known to follow it; say --tz"
+        yield f"CRON_TZ={entry.settings['CRON_TZ']} is set above it, and only cronie is known to follow that; add --tz"
 
 
 def _split(command: str) -> tuple[str, str]:

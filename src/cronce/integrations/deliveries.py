@@ -52,7 +52,7 @@ def check_policies(on_lost: OnLost, ttl: Duration, lease: Duration) -> None:
 def check_is(given: object, kind: type, how: str) -> None:
     """Refuse what is passed in the place of something else; its value may be a URL with a password, and is not said."""
     if not isinstance(given, kind):
-        raise BadInput(f"this is no {kind.__name__}, but of type {type(given).__name__}: write {how}")
+        raise BadInput(f"this is not a {kind.__name__} but of type {type(given).__name__}: write {how}")
 
 
 class NotKept(CronceError):
@@ -101,7 +101,7 @@ class Deliveries:
         except (StoreError, LeaseLost) as trouble:
             if not results:
                 raise
-            LOGGER.error("%s %s is done, but that is not on record: %s", name, message, trouble)
+            LOGGER.error("%s %s is done, but that could not be recorded: %s", name, message, trouble)
         if results:
             return results[0]
         if recorded is None:

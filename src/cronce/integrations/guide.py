@@ -70,38 +70,41 @@ RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
             "sqlite",
             {"machines": "one"},
             "one machine: a file serves all its processes, and there is nothing to operate",
-            "a second machine needs a server, and then one word in the URL changes",
+            "a second machine needs a database server; then you change the URL",
         ),
         GuideRule(
             "redis",
             {"redis": "at hand", "rate": "high", "cost": "nothing"},
-            f"more than {FAST} slots a second, and none that costs anything: Redis claims them fastest",
-            "a failover may forget the last second, and a slot may then run twice; min_replicas narrows that",
+            f"more than {FAST} slots a second, and a duplicate costs nothing: Redis claims them fastest",
+            "a failover may lose the last second, and a slot may then run twice; min_replicas makes that less likely",
         ),
         GuideRule(
             "postgresql",
             {"postgres": "at hand"},
-            "PostgreSQL is at hand, and is durable: a claim that was answered is never forgotten",
+            "you have PostgreSQL, and it is durable: it never loses a claim that it confirmed",
         ),
-        GuideRule("mysql", {"mysql": "at hand"}, "MySQL or MariaDB is at hand, and is durable"),
+        GuideRule("mysql", {"mysql": "at hand"}, "you have MySQL or MariaDB, and it is durable"),
         GuideRule(
             "etcd",
             {"etcd": "at hand", "rate": "low"},
-            "etcd is at hand, and no failure of a minority of its members forgets a claim",
+            "you have etcd, and it loses no claim when a minority of its members fails",
             "it is made for small data: keep the history short with --keep",
         ),
         GuideRule(
             "redis",
             {"redis": "at hand"},
-            "Redis is at hand, and another server would be one more to operate",
-            "it must not forget: appendonly yes, no eviction, min_replicas; `cronce doctor` checks that. Even so a"
-            " failover may lose the last second",
+            "you have Redis, and another server would be one more to operate",
+            "it must not lose data: appendonly yes, no eviction, min_replicas; `cronce doctor` checks that. Even"
+            " so a failover may lose the last second",
         ),
         GuideRule(
             "etcd",
             {"etcd": "at hand", "add_server": "no"},
-            "etcd is at hand, and no other server may be added",
-            f"it is made for small data, and more than {FAST} slots a second are much for it: keep little with --keep",
+            "you have etcd, and no other server may be added",
+            (
+                f"it is made for small data, and more than {FAST} slots a second are a lot for it: keep the"
+                " history short with --keep"
+            ),
         ),
         GuideRule(
             "kubernetes",
@@ -112,14 +115,17 @@ RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
         GuideRule(
             "postgresql",
             {"add_server": "yes"},
-            "several machines need something they all reach, and a small PostgreSQL is the one that does everything",
+            "several machines need a store that all of them reach; a small PostgreSQL can do everything",
             "a server to operate, or to rent",
         ),
         GuideRule(
             "kubernetes",
             {"platform": "kubernetes"},
             "no server may be added, and the cluster's own Lease objects are there",
-            "one slot for each job at a time, and no history and no effects by key: what is called has to know the key",
+            (
+                "one slot for each job at a time, and no history and no effects by key: the system that the job"
+                " calls must support keys"
+            ),
         ),
         GuideRule(
             "sqlite",
@@ -132,7 +138,7 @@ RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
         GuideRule(
             "queue",
             {"load": "heavy", "store": "not kubernetes"},
-            f"more than {BUSY} runs at once on each machine: let few processes find what is due, and many do it",
+            f"more than {BUSY} runs at once on each machine: let a few processes schedule, and many run the jobs",
             "two kinds of processes to deploy; a queue that you have (Celery, RQ, Dramatiq) can be the second",
         ),
         GuideRule(
@@ -145,13 +151,13 @@ RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
         GuideRule(
             "crontab",
             {"times": "cron's", "jobs": "few", "platform": "machines"},
-            "few jobs, at times that cron can say: one line before the command guards what you have",
+            "few jobs, at times that cron can express: `cronce exec` before the command guards what you have",
             "what was missed while all machines were down is not caught up",
         ),
         GuideRule(
             "scheduler",
             {},
-            "many jobs, or times that cron cannot say: start the scheduler in as many processes as you like",
+            "many jobs, or times that cron cannot express: start the scheduler in as many processes as you like",
             "the jobs are Python, or live in the store (`cronce jobs add`)",
         ),
     ),
@@ -165,25 +171,31 @@ RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
             "key",
             {"store": "kubernetes"},
             "what the job calls gets the slot's key, CRONCE_KEY, and refuses a repeat",
-            "the other side has to know keys",
+            "the other side must support keys",
         ),
         GuideRule(
             "key",
             {"idempotent": "yes"},
-            "defence in depth: hand CRONCE_KEY (run.key) to what the job calls, and repeats are recognised there, too",
+            (
+                "a second protection: pass CRONCE_KEY (run.key) to what the job calls, and a repeat is recognised"
+                " there, too"
+            ),
         ),
         GuideRule(
             "key",
             {"runs": "commands"},
-            "the command finds the slot's key in CRONCE_KEY: hand it to what it calls, which then refuses a repeat",
-            "the key is another in the next slot, and the other side has to know keys; what must not happen twice to a"
-            " thing, such as an invoice, is a job in Python with run.on(...).once(...)",
+            (
+                "the command finds the slot's key in CRONCE_KEY: pass it to the system that it calls, which then"
+                " refuses a repeat"
+            ),
+            "the next slot has another key, and the other side must support keys; for an effect that must happen"
+            " once per thing, such as an invoice, write the job in Python with run.on(...).once(...)",
         ),
         GuideRule(
             "steps",
             {},
-            "not idempotent: run.on('invoice', id).once('charge', ...) charges an invoice once, in whichever slot",
-            "two writes to the store for each effect; one that is cut short is in doubt, and a person decides",
+            "not idempotent: run.on('invoice', id).once('charge', ...) charges an invoice once, in all slots together",
+            "two writes to the store for each effect; an interrupted effect is in doubt, and a person decides",
         ),
     ),
     "on_lost": (
@@ -196,8 +208,8 @@ RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
         GuideRule(
             "rerun",
             {"effects": "steps", "cost": "money"},
-            "a run whose machine died is taken over, and goes on behind the steps that were done",
-            "all that matters has to be in steps",
+            "a run whose machine died is taken over, and continues after the steps that were done",
+            "everything that matters must be in steps",
         ),
         GuideRule(
             "skip",
@@ -326,7 +338,7 @@ cronce deploy crontab install --dry-run "{cron} $command"
 """
 _NAMED: Final = """\
 export CRONCE_URL={url}
-# cron sees nothing of that: write the same into /etc/cronce.toml, as url = "…"
+# cron does not see this variable: write the same into /etc/cronce.toml, as url = "…"
 """
 _BEGUN: Final = "cronce store init  # once, before the first job\n"
 _CRONJOB: Final = """\

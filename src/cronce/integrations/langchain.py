@@ -26,7 +26,7 @@ def once(tool: T, run: Run, **how: Unpack[ToolPolicies]) -> T:
     `key` is a function of the arguments that the model gives, `unsure` and `not_done` are as in `run.once`.
     """
     if not isinstance(tool, BaseTool):
-        raise BadInput(f"{tool!r:.60} is no tool of LangChain; make it one by @tool")
+        raise BadInput(f"{tool!r:.60} is not a LangChain tool; make it one with @tool")
     calls, added = Calls(run, tool.name, how), _added(tool)
 
     def given(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

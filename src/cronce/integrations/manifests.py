@@ -113,7 +113,7 @@ def deployment(name: str, words: Sequence[str], place: PodSettings, *, replicas:
     """`words` are the whole command, from `cronce run` on, less where its health is asked for."""
     check_name(name, MAX_LABEL)
     if replicas < 0:
-        raise BadInput(f"--replicas is 0 or more, and this is {replicas}")
+        raise BadInput(f"--replicas must be 0 or more, not {replicas}")
     container = _container(name, [*words, "--health", f"0.0.0.0:{PORT}"], place) | {
         "ports": [{"name": "health", "containerPort": PORT}],
         "livenessProbe": _probe("/healthz", periodSeconds=10, timeoutSeconds=5, failureThreshold=3),
@@ -123,8 +123,9 @@ def deployment(name: str, words: Sequence[str], place: PodSettings, *, replicas:
         "replicas": Noted(replicas, "As many as you like: each slot runs once, whichever of them claims it."),
         "strategy": Noted(
             {"type": "Recreate"},
-            "The old ones are told to end before new ones start. No setting means never two: maxSurge: 0 does not\n"
-            "count a pod that is terminating, and a PodDisruptionBudget limits evictions only. Two at once are safe.",
+            "The old ones are told to end before new ones start. No setting guarantees that there are never two:"
+            " maxSurge: 0 does not\ncount a pod that is terminating, and a PodDisruptionBudget limits evictions"
+            " only. Two at once are safe.",
         ),
         "selector": {"matchLabels": _labels(name)},
         "template": {"metadata": {"labels": _labels(name)}, "spec": _pod(container, place, grace)},
@@ -194,7 +195,7 @@ def again(job: Declaration) -> int:
 
 def _why(job: Declaration) -> str:
     more = ", one for a pod that is killed" if is_rerun(job.on_lost) else ""
-    return f"--retries{more}, and {AWAY} for a store that is away. What is beyond the retries runs nothing, and fails."
+    return f"--retries{more}, and {AWAY} for a store that is away. Pods beyond the retries run nothing, and fail."
 
 
 def _failure_rules(job: Declaration) -> list[Value]:
@@ -230,7 +231,7 @@ def _starting_deadline(job: Declaration) -> int:
     within = job.start_within or shortest_gap(job.schedule, SOME_DAY) or timedelta(days=1)
     seconds = int(within.total_seconds())
     if seconds < SOONEST:
-        raise BadInput(f"Kubernetes looks every {SOONEST} s which Jobs are due: --start-within is that or more")
+        raise BadInput(f"Kubernetes checks every {SOONEST} s which Jobs are due: --start-within must be that or more")
     return seconds
 
 
@@ -252,7 +253,7 @@ def expression(job: Declaration) -> str:
         raise BadInput(f"{rule.text!r}: Kubernetes takes no number with a leading zero; write 7 for 07")
     if any("," in field and "*" in field for field in (day, weekday)):
         raise BadInput(
-            f"{rule.text!r}: in a list of days Kubernetes reads * otherwise than cron does; write it out, without the *"
+            f"{rule.text!r}: in a list of days Kubernetes reads * differently from cron; list the days without *"
         )
     if any(map(_reaches_7, weekday.split(","))):
         raise BadInput(
@@ -260,8 +261,8 @@ def expression(job: Declaration) -> str:
         )
     if "*" not in (day, weekday) and (day.startswith("*") or weekday.startswith("*")):
         raise BadInput(
-            f"{rule.text!r}: cron takes days that are both of {day} and of {weekday}, Kubernetes those that are either;"
-            " write one of the two fields out"
+            f"{rule.text!r}: cron runs on days that match both {day} and {weekday}, Kubernetes on days that match"
+            " either; write that field as a list, without *"
         )
     return rule.text
 
@@ -278,11 +279,11 @@ def _reaches_7(weekdays: str) -> bool:
 def _container(name: str, words: Sequence[str], place: PodSettings) -> Manifest:
     for option, quantity in (("--cpu", place.cpu), ("--memory", place.memory)):
         if not QUANTITY.fullmatch(quantity):
-            raise BadInput(f"{option} is a quantity such as 100m or 256Mi, and this is {quantity!r:.40}")
+            raise BadInput(f"{option} must be a quantity such as 100m or 256Mi, not {quantity!r:.40}")
     if place.memory.endswith("m"):
         raise BadInput(f"--memory {place.memory} is in thousandths of a byte; write {place.memory[:-1]}Mi")
     if not place.image or not place.image.isprintable() or " " in place.image:
-        raise BadInput(f"--image is the name of an image with cronce in it, and this is {place.image!r:.60}")
+        raise BadInput(f"--image must be the name of an image with cronce in it, not {place.image!r:.60}")
     return {
         "name": container_name(name),
         "image": place.image,
@@ -347,8 +348,8 @@ def container_name(name: str) -> str:
 def check_name(name: str, longest: int, what: str = "a name") -> str:
     if not SUBDOMAIN.fullmatch(name) or len(name) > longest:
         raise BadInput(
-            f"{name[:80]!r} cannot be {what} in Kubernetes: 1 to {longest} of a–z 0–9 - and ., and neither first nor"
-            " last a - or ."
+            f"{name[:80]!r} cannot be {what} in Kubernetes: use 1 to {longest} characters of a–z 0–9 - and ., with"
+            " no - or . at the start or the end"
         )
     return name
 
@@ -356,8 +357,8 @@ def check_name(name: str, longest: int, what: str = "a name") -> str:
 def check_label(name: str, longest: int, what: str = "a name") -> str:
     if not LABEL.fullmatch(name) or len(name) > longest:
         raise BadInput(
-            f"{name[:80]!r} cannot be {what} in Kubernetes: 1 to {longest} of a–z 0–9 and -, and neither first nor last"
-            " a -"
+            f"{name[:80]!r} cannot be {what} in Kubernetes: use 1 to {longest} characters of a–z 0–9 and -, with"
+            " no - at the start or the end"
         )
     return name
 

@@ -62,7 +62,7 @@ def units(name: str, cron: Cron, words: Sequence[str], grace: timedelta, *, sinc
     """`words` are the whole `cronce exec` line; `since` is from when on changes of clocks count."""
     lines = "\n".join(f"OnCalendar={line}" for line in calendar(cron, since))
     if user and not re.fullmatch(_USER, user):
-        raise BadInput(f"--user is the name of a user, of A–Z a–z 0–9 _ . and -, and this is {user[:60]!r}")
+        raise BadInput(f"--user must be the name of a user, of A–Z a–z 0–9 _ . and -, not {user[:60]!r}")
     whose = f"User={user}\n" if user else ""
     service = _SERVICE.format(
         name=name, whose=whose, line=" ".join(map(_quoted, words)), stop=int((grace + MARGIN).total_seconds())
@@ -198,25 +198,25 @@ def _trouble(change: ClockChange, cron: Cron, *, from_end: bool) -> str:
     match change.effect:
         case "moved" if not change.joins:
             return (
-                "systemd passes over what the gap swallows, and cronce runs it right after; say --gap skip if that is"
-                " what you want, or choose another hour, --tz UTC, or a crontab"
+                "systemd skips a time in the gap, and cronce would run it right after the gap; add --gap skip if"
+                " you want it skipped, or choose another hour, --tz UTC, or a crontab"
             )
         case "moved" | "skipped" if _leads_back(change.shift, find_zone(cron.tz)):
             return (
-                "systemd may pass over more than what the gap swallows, the rest of that day or later ones; choose"
+                "systemd may skip more than the times in the gap: the rest of that day or later days; choose"
                 " another hour, --tz UTC, or a crontab"
             )
         case "once" if cron.fold == "first":
             if not from_end and not _begins_a_month(change.shift):
                 return ""
             return (
-                "a time shows twice, and which of the two systemd takes is not sure where days are counted from the end"
-                " of the month, or a month begins; choose another hour, --tz UTC, or a crontab"
+                "a time occurs twice, and it is not certain which one systemd takes when days are counted from"
+                " the end of the month, or a month begins; choose another hour, --tz UTC, or a crontab"
             )
         case "once" | "twice":
             return (
-                "a time shows twice; systemd takes the first, and this schedule not that alone; choose another hour,"
-                " --fold first, --tz UTC, or a crontab"
+                "a time occurs twice; systemd takes only the first, and this schedule does not; choose another"
+                " hour, --fold first, --tz UTC, or a crontab"
             )
         case _:
             return ""

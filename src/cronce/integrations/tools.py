@@ -116,7 +116,7 @@ class Calls:
             plain = to_jsonable_python([*args, named] if args else named)
             said = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         except ValueError as error:
-            words = f"the arguments of {self._tool} are no JSON ({error}): give key=, a function of them"
+            words = f"the arguments of {self._tool} are not JSON ({error}): give key=, a function of them"
             raise BadInput(words) from None
         text = f"{self._tool}:{said}"
         return text if len(text) <= READABLE else f"{text[:READABLE]}... {sha256(said.encode()).hexdigest()[:16]}"

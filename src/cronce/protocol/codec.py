@@ -258,9 +258,9 @@ def json_text(what: str, value: Any) -> str:
     try:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput(f"{what} is what JSON can say: {error}") from None
+        raise BadInput(f"{what} must be a value that JSON can hold: {error}") from None
     if len(text) > LONGEST:
-        raise BadInput(f"{what} is at most {LONGEST // 1024} KB of JSON, and this is {len(text):,} bytes")
+        raise BadInput(f"{what} must be at most {LONGEST // 1024} KB of JSON, not {len(text):,} bytes")
     return text
 
 
@@ -277,14 +277,14 @@ def changed_by_json(value: Any, text: str) -> str:
     is."""
     if not text or json.loads(text) == value:
         return ""
-    return _changed(value) or "JSON gives it back as something else"
+    return _changed(value) or "JSON would change its type"
 
 
 def _changed(value: Any) -> str:
     if isinstance(value, tuple):
-        return "JSON gives a tuple back as a list, so return a list"
+        return "JSON turns a tuple into a list, so return a list"
     keys = [key for key in value if not isinstance(key, str)] if isinstance(value, dict) else []
     if keys:
-        return f"JSON gives the key {keys[0]!r:.40} back as a text, so return it as one"
+        return f"JSON turns the key {keys[0]!r:.40} into text, so use text as the key"
     parts: Iterable[Any] = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return next(filter(None, map(_changed, parts)), "")

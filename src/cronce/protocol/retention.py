@@ -68,21 +68,23 @@ def read_keep(keep: Kept | Mapping[str, Kept]) -> Keep:
         return Keep(dict.fromkeys(OUTCOMES, _limit(keep)))
     for outcome in keep:
         if outcome not in OUTCOMES:
-            raise BadPolicy(f"keep: {outcome!r:.60} is no outcome of a run; they are {', '.join(OUTCOMES)}")
+            raise BadPolicy(f"keep: {outcome!r:.60} is not an outcome of a run; the outcomes are {', '.join(OUTCOMES)}")
     return Keep({**dict.fromkeys(OUTCOMES, MONTH), **{outcome: _limit(kept) for outcome, kept in keep.items()}})
 
 
 def _limit(kept: Kept) -> Limit:
     if type(kept) is int or (isinstance(kept, str) and kept.isascii() and kept.isdigit()):
         if int(kept) < 0:
-            raise BadPolicy(f"keep is how many runs, or for how long, and this is {kept}")
+            raise BadPolicy(f"keep is how many runs, or for how long, not {kept}")
         return Limit(newest=int(kept))
     try:
         age = parse_duration(cast("str | timedelta", kept))  # it says so if it is neither
     except BadInput as error:
         raise BadPolicy(f"keep is how many runs, or for how long: {error}") from None
     if age < LEAST:
-        raise BadPolicy(f"keep is {format_duration(LEAST)} or more: a slot that starts late must still find its record")
+        raise BadPolicy(
+            f"keep must be {format_duration(LEAST)} or more: a slot that starts late must still find its record"
+        )
     return Limit(age=age)
 
 
@@ -145,7 +147,9 @@ def stand_in(key: str, passed: Instant | None) -> Cell:
     """What stands for a run without a cell: up to `passed` it may have run, and is closed."""
     if passed is None or (at := _slot_of(key)) > passed:
         return Cell(key)
-    record = Record(State.CLOSED, outcome=Outcome.TOO_OLD, reason=f"its Lease keeps no slot up to {spell(passed)}")
+    record = Record(
+        State.CLOSED, outcome=Outcome.TOO_OLD, reason=(f"its Lease has no record of slots up to {spell(passed)}")
+    )
     return Cell(key, PASSED, encode(record), at, Mark.CLOSED)
 
 

@@ -62,7 +62,7 @@ SAID: Final = timedelta(hours=1)
 """For so long after a person said so, by that very clock, it is right."""
 
 REMEDY: Final = "If the clock is right now, run `cronce store clock`"
-SET_CLOCK: Final = "Once the store's clock is right, `cronce store clock` brings that back"
+SET_CLOCK: Final = "Set the store's clock right, then run `cronce store clock` to repair that"
 
 
 class Host(NamedTuple):
@@ -163,11 +163,11 @@ def is_ahead(until: Instant, now: Instant) -> bool:
 
 def closed_ahead(slots: str) -> str:
     """Of a floor that a clock which leapt has raised: for people."""
-    return f"the store's clock was far ahead once, and closed {slots}"
+    return f"the store's clock was far ahead at some time, which closed {slots}"
 
 
 def dated_ahead(leases: str) -> str:
-    return f"the store's clock was far ahead once, and dated {leases} by that"
+    return f"the store's clock was far ahead at some time, so the dates of {leases} are wrong"
 
 
 def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: Instant = EPOCH) -> Believed:
@@ -191,7 +191,7 @@ def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: I
 def _wrong(last: Sample | None, sample: Sample, host: Host, tolerance: timedelta, born: Instant) -> str:
     """What is wrong with a reading, if anything is."""
     if sample.now < born - SMALL:
-        return f"says {spell(sample.now)}, and the store was made at {spell(born)}"
+        return f"says {spell(sample.now)}, but the store was created at {spell(born)}"
     if last is None:
         return _first(sample, host)
     if _fits(last, sample, tolerance):

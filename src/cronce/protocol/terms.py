@@ -110,8 +110,8 @@ def check_lease(lease: timedelta, traits: Traits) -> None:
     if lease <= margin(lease, traits):
         least = 2 * (traits.skew + traits.step)
         raise BadPolicy(
-            f"a lease of {format_duration(lease)} is over before it can be trusted on {traits.name}, whose clock is"
-            f" only known to {format_duration(traits.skew + traits.step)}; give it {format_duration(least)} or more"
+            f"a lease of {format_duration(lease)} is too short for {traits.name}, whose clock is only known to"
+            f" {format_duration(traits.skew + traits.step)}; use {format_duration(least)} or more"
         )
 
 
@@ -120,8 +120,8 @@ def check_terms(terms: Terms, traits: Traits) -> None:
     check_lease(terms.lease, traits)
     if not traits.history and terms.limit != 1:
         raise BadPolicy(
-            f"{traits.name} keeps the last slots of a job alone, so its runs follow each other: overlap='allow' and"
-            " more turns than one are not to be had there; leave them out, or name a database, such as postgresql://"
+            f"{traits.name} keeps only the last slots of a job, so its runs cannot overlap: overlap='allow' and"
+            " turns above 1 do not work there; leave them out, or use a database, such as postgresql://"
         )
 
 
@@ -130,11 +130,12 @@ def checked(terms: Terms) -> Terms:
     if not timedelta(0) < terms.lease <= LONGEST_LEASE:
         longest = format_duration(LONGEST_LEASE)
         raise BadPolicy(
-            f"a lease is more than nothing and at most {longest}, and renewed while the run works: not {terms.lease}"
+            f"a lease must be more than zero and at most {longest}; it is renewed while the run works; this is"
+            f" {terms.lease}"
         )
     for name, number in (("turns", terms.turns), ("attempts", terms.attempts)):
         if number < 1:
-            raise BadPolicy(f"{name} is 1 or more, and this is {number}")
+            raise BadPolicy(f"{name} must be 1 or more, not {number}")
     check_choice("on_lost", terms.on_lost, OnLost)
     check_choice("overlap", terms.overlap, Overlap)
     return terms

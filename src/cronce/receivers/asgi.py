@@ -208,7 +208,9 @@ async def _body_of(receive: Receive, longest: int) -> bytes:
             raise RefusedRequest(400, "cut short", "the request ended before its body did")
         body += message.get("body", b"")
         if len(body) > longest:
-            raise RefusedRequest(413, "too long", f"a request with an Idempotency-Key has {longest:,} bytes at most")
+            raise RefusedRequest(
+                413, "too long", (f"a request with an Idempotency-Key may have at most {longest:,} bytes")
+            )
         if not message.get("more_body", False):
             return bytes(body)
 
@@ -239,7 +241,7 @@ def _recorded(record: Any, fingerprint: str) -> Answer:
             return 204, [replayed], b""
         return 200, [(b"content-type", b"application/json"), replayed], json.dumps(record).encode()
     if record["print"] != fingerprint:
-        detail = "this Idempotency-Key came with another request before: another path, or another body"
+        detail = "this Idempotency-Key was used before with another request: another path, or another body"
         return RefusedRequest(422, "another request", detail).answer
     headers = [(name.encode(), value.encode("latin-1")) for name, value in record.get("headers", ())]
     headers.append(replayed)
@@ -273,7 +275,7 @@ def _refusal(error: Exception) -> RefusedRequest:
             return RefusedRequest(409, "in doubt", detail, effect=name)
         case StoreError():
             LOGGER.warning("%s", error)
-            detail = "it cannot be found out whether this was done before: ask again"
+            detail = "cannot check now whether this was done before: try again"
             return RefusedRequest(503, "unavailable", detail, retry_after=5)
         case _:
             raise error

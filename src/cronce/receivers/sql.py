@@ -63,7 +63,7 @@ class Receiver:
     def __init__(self, placeholder: str = "") -> None:
         self._mark = placeholder or self.placeholder
         if self._mark not in ("%s", "?"):
-            raise BadInput(f"a placeholder is %s or ?, and this is {placeholder!r:.60}")
+            raise BadInput(f"a placeholder must be %s or ?, not {placeholder!r:.60}")
         self.predicate = f"({self._name('fence')} IS NULL OR {self._name('fence')} <= {self._mark})"
         """For an UPDATE of your own that also sets the fence: true where nobody later has written."""
 
@@ -126,7 +126,7 @@ class Receiver:
         """A table or a column, with its schema if it has one, checked and quoted."""
         parts = name.split(".") if isinstance(name, str) else []
         if not 1 <= len(parts) <= 2 or not all(re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,62}", part) for part in parts):
-            raise BadInput(f"{name!r:.60} is not taken for a table or a column: use letters, digits and _")
+            raise BadInput(f"{name!r:.60} cannot be the name of a table or a column: use letters, digits and _")
         return ".".join(f"{self.quote}{part}{self.quote}" for part in parts)
 
 
@@ -186,7 +186,7 @@ class MySQL(Receiver):
 def _row(key: Columns, values: Columns, fence: Fence | str) -> dict[str, object]:
     """A fence that is none would refuse all others for ever, so it is read before it is written."""
     if "fence" in key or "fence" in values:
-        raise BadInput("the fence is given by itself, not among the columns")
+        raise BadInput("pass the fence as its own argument, not among the columns")
     return {**key, **values, "fence": str(read_fence(str(fence)))}
 
 

@@ -109,7 +109,7 @@ class Cronce:
 
     def _use(self, read_url: Callable[[], str | None]) -> None:
         if self.keeper is not None or self._session is not None:
-            raise BadInput(f"{self.place} is in use already; name the other store before anything is started")
+            raise BadInput(f"{self.place} is already in use; set the other store before you start anything")
         self._read_url, self._chosen, self._given = read_url, None, None
 
     @property
@@ -246,9 +246,7 @@ class Cronce:
         from cronce.runtime.observe import ObservedCall, observed_job  # noqa: PLC0415  most have none
 
         if isolate:
-            raise BadPolicy(
-                "mode='observe' runs the job function as before: leave out isolate, which moves it to another process"
-            )
+            raise BadPolicy("mode='observe' runs the job function as before, in this process: leave out isolate")
         made = lambda when: ObservedCall(job, when, self._in_background(), self.at_work, self._clock, **how)  # noqa: E731
         return observed_job(job, fn, slot, made)
 
@@ -269,7 +267,7 @@ class Cronce:
         before, at = self.jobs.setdefault(job.name, job), self._places.setdefault(job.name, place)
         if before._replace(code="") != job._replace(code=""):
             raise BadInput(
-                f"there is a job {job.name} already, with another schedule or policy ({at}, and now {place});"
+                f"the job {job.name} is declared twice, with different schedules or policies ({at} and {place});"
                 " give one of them name=…"
             )
         if at and place and at != place:
@@ -480,7 +478,7 @@ class Cronce:
             if isinstance(answer := self._by_hand(by, said), Unwatched):
                 raise CronceError(f"{answer}: try again later")
         elif result is not None:
-            raise BadInput("only an effect has a result, such as a step: billing@2026-03-29T01:00:00Z/charge:7")
+            raise BadInput("only an effect, such as a step, has a result: billing@2026-03-29T01:00:00Z/charge:7")
         else:
             self._by_hand(by, lambda operator: operator.resolve(_slot(what), verdict, reason, force=force))
 
@@ -562,9 +560,9 @@ class Cronce:
             raise BadInput("a scheduler is already running in this process; stop it first")
         if observed := [name for name, job in self.jobs.items() if job.mode == "observe"]:
             raise BadInput(
-                f"{', '.join(observed[:5])}: mode='observe' is for what another scheduler calls, and this one would run"
-                " it a second time. Leave out mode= to run it here, once per slot; or use another Cronce for"
-                " what is only observed"
+                f"{', '.join(observed[:5])}: mode='observe' is for functions that another scheduler calls; this"
+                " scheduler would run it a second time. Leave out mode= to run it here, once per slot; or use"
+                " another Cronce for functions that are only observed"
             )
         keeper = self.at_work()
         for name in self.works:
@@ -657,7 +655,7 @@ class Cronce:
     def _standing_in(self, store: Store, clock: Clock, keeper: Keeper) -> Iterator[None]:
         """For a while these are its store, its clock and what it holds: those of a test."""
         if self.scheduler is not None:
-            raise BadInput("its scheduler runs; stop it before its clock is turned by hand")
+            raise BadInput("its scheduler is running; stop it before you set its clock by hand")
         before = self._given, self._clock, self.keeper
         self._given, self._clock, self.keeper = store, clock, keeper
         try:

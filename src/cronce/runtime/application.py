@@ -29,7 +29,7 @@ def load(app: str) -> "Cronce":
     if not isinstance(found, Cronce):
         what = "has no" if found is None else f"has a {type(found).__name__} as"
         there = ", ".join(f"{name}:{key}" for key, value in vars(imported).items() if isinstance(value, Cronce))
-        instead = f"there is {there}" if there else "cron = Cronce(…) would make one"
+        instead = f"there is {there}" if there else "write cron = Cronce(…) to create one"
         raise BadInput(f"{name} {what} {place!r}; {instead}")
     return found
 
@@ -39,9 +39,9 @@ def module_and_object(app: str) -> tuple[str, str]:
     name, colon, place = app.partition(":")
     if place and (name.endswith(".py") or "/" in name):
         module = name.removesuffix(".py").strip("./").replace("/", ".")
-        raise BadInput(f"{name[:80]} is a file, and its module is meant: write {module[:80]}:{place[:80]}")
+        raise BadInput(f"{name[:80]} is a file; name its module: {module[:80]}:{place[:80]}")
     if not colon or not all(name.split(".")) or not place:
-        raise BadInput(f"write MODULE:OBJECT, such as app:cron for `cron = Cronce(…)` in app.py, and not {app[:80]!r}")
+        raise BadInput(f"write MODULE:OBJECT, such as app:cron for `cron = Cronce(…)` in app.py, not {app[:80]!r}")
     return name, place
 
 
@@ -59,7 +59,7 @@ def _imported(name: str) -> ModuleType:
         raise BadInput(f"{place.filename}:{place.lineno}: {error}") from None
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
-            raise BadInput(f"there is no module {error.name}, neither in {here} nor where Python looks") from None
+            raise BadInput(f"there is no module {error.name}, in {here} or on Python's path") from None
         tell(traceback_of(error, last=len(_frames(error))))
         raise BadInput(f"{name} cannot be imported") from None
 

@@ -218,8 +218,8 @@ class Attempt:
         if database is not None and not self.run.transactions and not database.told_unused:
             database.told_unused = True
             LOGGER.warning(
-                "%s: the job declares transaction=, but this run did not use run.transaction: what it wrote, if"
-                " anything, is not committed together with its completion, and a repeat writes it again",
+                "%s: the job declares transaction=, but this run did not use run.transaction. What it wrote was"
+                " not committed together with its completion; if the run is repeated, it is written again",
                 self.lease.name,
             )
 
@@ -239,7 +239,9 @@ class Attempt:
         if late < STUBBORN:
             return over
         went_on = format_duration(timedelta(seconds=round(late)))
-        return over._replace(why=f"{over.why}, and went on for {went_on}: isolate=True runs it where it can be killed")
+        return over._replace(
+            why=(f"{over.why}, but kept running for {went_on}: isolate=True runs it in a process that can be killed")
+        )
 
     def _in_view_of_effects(self, end: End) -> End:
         ending = end.ending
@@ -322,4 +324,4 @@ def finish_of(attempt: Attempt, ending: Ending) -> Finish:
 
 def too_late(lease: Lease, ending: Ending, by: str, me: str) -> str:
     """What to say when the word of a run no longer counts."""
-    return f"{lease.name} {ending.outcome}, but {whose(by, me)}: only fenced effects were refused"
+    return f"{lease.name} {ending.outcome}, but {whose(by, me)}; its effects with a fence were refused, others were not"

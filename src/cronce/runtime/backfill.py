@@ -55,11 +55,11 @@ def survey(
         raise CronceError(f"{name} has no schedule on record, so it has no slots to run")
     first, last = (instant_of(when, zone_of(seen.schedule)) for when in (start, end))
     if last < first:
-        raise BadInput(f"a backfill is from one instant to a later, and not from {spell(first)} to {spell(last)}")
+        raise BadInput(f"a backfill must end after it starts, not run from {spell(first)} to {spell(last)}")
     slots = list(islice(_slots(name, seen.schedule, first, last), most + 1))
     _refuse_too_many(slots, most)
     if slots and slots[-1].at > loaded.now:
-        raise BadInput(f"{slots[-1].key} is not due yet; a backfill is of slots that are, up to {spell(loaded.now)}")
+        raise BadInput(f"{slots[-1].key} is not due yet; a backfill runs slots that are due, up to {spell(loaded.now)}")
     runs = yield from _runs(name, first, last)
     return _sorted(slots, runs)
 
@@ -101,8 +101,8 @@ def _slots(name: str, rule: Schedule, start: Instant, end: Instant) -> Iterator[
 def _refuse_too_many(slots: Sequence[Slot], most: int) -> None:
     if len(slots) > most:
         raise BadInput(
-            f"these are more than {most:,} slots, the last of those {spell(slots[most - 1].at)}: take a part at a time,"
-            " or say that so many are meant (--most)"
+            f"these are more than {most:,} slots, the last of them at {spell(slots[most - 1].at)}: backfill a part"
+            " at a time, or raise the limit with --most"
         )
 
 

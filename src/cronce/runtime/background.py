@@ -201,8 +201,8 @@ class BackgroundWriter:
         self._answers = self._answers and not isinstance(error, StoreError)
         with self._lock:
             dropped = self._dropped
-        lost = f"; {dropped} of them were dropped so far" if dropped else ""
-        self.warn("the store", f"observed calls and signs of life cannot be written down: {error}{lost}")
+        lost = f"; {dropped} were dropped so far" if dropped else ""
+        self.warn("the store", f"observed calls and signs of life cannot be recorded: {error}{lost}")
 
     def warn(self, about: str, text: str) -> None:
         """Say so, now and then."""
@@ -320,7 +320,9 @@ class SignOfLife(Note):
 def read_every(every: Duration) -> timedelta:
     length = parse_duration(every)
     if length < SHORTEST:
-        raise BadInput(f"every is how often it beats: {format_duration(SHORTEST)} or more, such as '1m'")
+        raise BadInput(
+            f"every is the time between two signs of life: {format_duration(SHORTEST)} or more, such as '1m'"
+        )
     return length
 
 

@@ -187,8 +187,9 @@ class Call:
             way = "ahead of" if off > timedelta(0) else "behind"
             self._refused(self.slot, f"its clock was {format_duration(abs(off))} {way} the store's", self.keeper)
             raise ClockOff(
-                f"this machine's clock is {format_duration(abs(off))} {way} the store's, so it does not know which slot"
-                f" of {self.job.name} is due; nothing was run. Set the clock (is NTP running?), or name the slot"
+                f"this machine's clock is {format_duration(abs(off))} {way} the store's, so cronce does not know"
+                f" which slot of {self.job.name} is due; nothing was run. Set the clock (is NTP running?), or name"
+                " the slot"
             )
 
     def _check_due(self, slot: Slot) -> None:
@@ -196,8 +197,8 @@ class Call:
         early = slot.at - self.desk.ledger.know.now()
         if early > CLOCK_OFF:
             raise BadInput(
-                f"{slot.key} is not due before {format_duration(timedelta(seconds=early // timedelta(seconds=1)))} from"
-                " now, and no slot runs before its instant"
+                f"{slot.key} is due in {format_duration(timedelta(seconds=early // timedelta(seconds=1)))}; a slot"
+                " does not run before its time"
             )
 
     # --- claiming ---
@@ -392,7 +393,7 @@ def why_not(slot: Slot, answer: Refused) -> Skipped:
             return Skipped("held", f"{by} runs it" + (f", until {spell(until)} at least" if until else ""), slot.key)
         case Busy(run):
             words = "its lease expired, but this process has not watched the store's clock long enough to take over"
-            return Skipped("held", f"{slot_of_cell(run).key} may still run: {words}", slot.key)
+            return Skipped("held", f"{slot_of_cell(run).key} may still be running: {words}", slot.key)
         case Closed(Outcome.TOO_OLD, reason):
             return Skipped("too old", f"it is too old: {reason}", slot.key)
         case Closed(outcome, reason):
@@ -400,7 +401,7 @@ def why_not(slot: Slot, answer: Refused) -> Skipped:
         case Paused():
             return Skipped("paused", "the job is paused", slot.key)
         case Superseded(firing):
-            return Skipped("superseded", f"version {firing} of the job fires it", slot.key)
+            return Skipped("superseded", f"version {firing} of the job runs it", slot.key)
         case Unsure(why):
             raise StoreUnavailable(f"{slot.key} was not run: {why}")
         case _:

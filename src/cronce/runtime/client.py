@@ -394,4 +394,6 @@ class Client:
             if swapped.verdicts[0].refused is None:
                 return made
             lost = None
-        raise StoreUnavailable(f"could not write {key}: no write of {ROUNDS} in a row came first, or was answered")
+        raise StoreUnavailable(
+            f"could not write {key}: other writers came first, or the store did not answer, {ROUNDS} times in a row"
+        )

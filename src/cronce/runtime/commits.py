@@ -69,7 +69,7 @@ class Settling:
             try:
                 self._desk.do(settle_gone(self._desk.ledger, database, keys))
             except CronceError as error:
-                LOGGER.warning("%s: its holder is gone, and it stays open: %s", slot_of_cell(keys[0]).key, error)
+                LOGGER.warning("%s stays open, although its holder is gone: %s", slot_of_cell(keys[0]).key, error)
 
 
 def _sealed(database: "Database", gone: Iterable[Cell]) -> Iterable[Cell]:

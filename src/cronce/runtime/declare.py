@@ -275,26 +275,27 @@ def remark(name: str, policies: Policies) -> str:
     if not retries or policies.get("on_lost") is not None:
         return ""
     return (
-        f"{name}: retries={retries} is about failures; a run whose process dies is closed as lost. Say on_lost='rerun'"
-        " to have it run again, or on_lost='skip' if that is meant"
+        f"{name}: retries={retries} covers runs that fail; a run whose process dies is closed as lost. Set"
+        " on_lost='rerun' to run it again, or on_lost='skip' to leave it closed"
     )
 
 
 def _check_numbers(overlap: Overlap, turns: int, retries: int, backoff: Duration | None) -> None:
     if type(retries) is not int or retries < 0:
-        raise BadPolicy(f"retries is 0 or more, and this is {retries!r:.60}")
+        raise BadPolicy(f"retries must be 0 or more, not {retries!r:.60}")
     if backoff is not None and not retries:
         raise BadPolicy(
-            "backoff is how long to wait before a retry, and there are no retries: give retries=3, or leave it out"
+            "backoff is how long to wait before a retry, but this job has no retries: add retries=3, or leave"
+            " out backoff"
         )
     if type(turns) is not int:
-        raise BadPolicy(f"turns is 1 or more, and this is {turns!r:.60}")
+        raise BadPolicy(f"turns must be 1 or more, not {turns!r:.60}")
     if turns > MOST_TURNS:
-        raise BadPolicy(f"turns is {MOST_TURNS:,} at most, and this is {turns:,}; overlap='allow' sets no limit")
+        raise BadPolicy(f"turns must be at most {MOST_TURNS:,}, not {turns:,}; overlap='allow' sets no limit")
     if not is_limited(overlap) and turns != 1:
         raise BadPolicy(
-            f"overlap='allow' sets no limit, and turns={turns} is one: leave out overlap to skip what is more than"
-            " that, or say overlap='wait'"
+            f"overlap='allow' sets no limit, but turns={turns} sets one: leave out overlap to skip runs above the"
+            " limit, or use overlap='wait' to let them wait"
         )
 
 
@@ -304,15 +305,15 @@ def _check_jitter(job: Declaration) -> None:
         return
     jitter = format_duration(job.jitter)
     if job.schedule is None:
-        raise BadPolicy("jitter delays the slots of a schedule, and this job has none")
+        raise BadPolicy("jitter delays the slots of a schedule, but this job has no schedule")
     if job.start_within is not None and job.jitter >= job.start_within:
         within = format_duration(job.start_within)
         raise BadPolicy(f"jitter={jitter} may start a slot later than start_within={within} allows; make it shorter")
     gap = shortest_gap(job.schedule, SOME_DAY)
     if gap is not None and job.jitter > gap:
         raise BadPolicy(
-            f"jitter={jitter} may start a slot of {job.schedule.text!r:.60} after the next one, {format_duration(gap)}"
-            " later; make it shorter"
+            f"jitter={jitter} may delay a slot of {job.schedule.text!r:.60} past the next one, which is due"
+            f" {format_duration(gap)} later; make it shorter"
         )
 
 
@@ -326,7 +327,7 @@ def _scheduled(
         return parse_schedule(schedule, *zone)
     rule = Every(every) if every is not None else At(at) if at is not None else schedule
     if rule is not None and zone != ("UTC", "run", "first"):
-        raise BadPolicy("tz, gap and fold go with a cron expression given as text")
+        raise BadPolicy("tz, gap and fold need a cron expression given as text")
     return rule
 
 
@@ -334,14 +335,14 @@ def _within(rule: Schedule | None, start: str | datetime | None, end: str | date
     if rule is not None:
         return bounded(rule, start, end)
     if start is not None or end is not None:
-        raise BadPolicy("start and end are bounds of a schedule, and this job has none")
+        raise BadPolicy("start and end limit a schedule, but this job has no schedule")
     return None
 
 
 def instant_of(when: datetime | date | str, tz: str) -> Instant:
     """The instant that is meant, or the beginning of the day."""
     if not isinstance(when, datetime | date | str):
-        raise BadInput(f"{when!r:.60} is no slot; give an instant, a day, or either as text")
+        raise BadInput(f"{when!r:.60} is not a slot; give a datetime, a date, or one of them as text")
     try:
         return parse_instant(_midnight(when, tz))
     except OverflowError:
@@ -369,5 +370,5 @@ def _length(name: str, span: Duration, least: timedelta) -> timedelta:
     except BadInput as error:
         raise BadPolicy(f"{name}: {error}") from None
     if length < least:
-        raise BadPolicy(f"{name} is {format_duration(least)} or more, not {span}; leave it out for the default")
+        raise BadPolicy(f"{name} must be {format_duration(least)} or more, not {span}; leave it out for the default")
     return length

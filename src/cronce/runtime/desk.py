@@ -81,7 +81,7 @@ class Outage:
             if news:
                 self._since = began
         if news:
-            self._tell(What.SILENT, f"{why}; what runs here goes on while its lease can be trusted")
+            self._tell(What.SILENT, f"{why}; runs of this process continue while their leases can be trusted")
 
     @property
     def lasts(self) -> bool:

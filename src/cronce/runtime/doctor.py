@@ -108,14 +108,14 @@ def unusable(trouble: BadInput) -> Check:
 def life(epoch: Epoch) -> Iterator[Check]:
     """A store that can forget, and was empty when it was first seen, may be new; or not."""
     if epoch.origin is Origin.FOUND:
-        says = f"it was found empty at {epoch.born:%Y-%m-%d %H:%M:%S} UTC, and may have forgotten: slots up to then"
+        says = f"it was empty at {epoch.born:%Y-%m-%d %H:%M:%S} UTC and may have lost data: slots up to then"
         yield warn("life", f"{says} stay closed", "if it is new, run `cronce store init URL` before the first job")
 
 
 def lying_ahead(ahead: Ahead) -> Iterator[Check]:
     """What a clock that leapt has left behind."""
     if ahead.jobs:
-        yield error("ahead", closed_ahead(f"the slots to come of {listed(ahead.jobs)}"), SET_CLOCK)
+        yield error("ahead", closed_ahead(f"future slots of {listed(ahead.jobs)}"), SET_CLOCK)
     if ahead.leases or ahead.holders:
         names = listed([cell.key for cell in (*ahead.leases, *ahead.holders)])
         yield error("ahead", dated_ahead(names), SET_CLOCK)
@@ -129,15 +129,15 @@ def listed(names: Sequence[str]) -> str:
 def promises(traits: Traits) -> Check:
     """What the store says of itself."""
     if not traits.linearizable:
-        says = "a write that won may be lost in a failover, or unseen by a later read: a slot may be claimed twice"
-        return warn("promises", says, f"make it wait for its replicas, or name another store: {LINE}")
+        says = "a failover may lose an accepted write, or a later read may not see it: a slot may be claimed twice"
+        return warn("promises", says, f"make it wait for its replicas, or use another store: {LINE}")
     if not traits.shared:
-        return warn("promises", "each process has a store of its own: nothing is shared", f"name another store: {LINE}")
+        return warn("promises", "each process has a store of its own: nothing is shared", f"use another store: {LINE}")
     if not traits.durable:
-        says = "each slot is claimed once, as long as the store forgets nothing: a crash may lose its last writes"
+        says = "each slot is claimed once, unless the store loses data: a crash may lose its last writes"
         return warn("promises", says, "make it durable; slots that were lost are closed as unknown, not run again")
-    also = " and the loss of its machine" if traits.survives_failover else "; the loss of its machine may lose writes"
-    return ok("promises", f"each slot is claimed once, also over a crash of the store{also}")
+    also = " or loses its machine" if traits.survives_failover else "; the loss of its machine may lose writes"
+    return ok("promises", f"each slot is claimed once, even if the store crashes{also}")
 
 
 def together() -> Flow[list[Check]]:
@@ -153,8 +153,13 @@ def together() -> Flow[list[Check]]:
 def names(shared: Mapping[str, Mapping[str, str]]) -> Iterator[Check]:
     for job, found in shared.items():
         where = " and ".join(f"{code} ({holder})" for code, holder in found.items())
-        remedy = "give one another name, or each application a namespace; if the code moved, stop the old processes"
-        yield warn("names", f"{job} is more than one function: {where}; each slot runs only one of them", remedy)
+        remedy = (
+            "give one of them another name, or each application its own namespace; if the code moved, stop the"
+            " old processes"
+        )
+        yield warn(
+            "names", (f"{job} is the name of more than one function: {where}; each slot runs only one of them"), remedy
+        )
 
 
 def time_zones(mixed: Mapping[str, str]) -> Iterator[Check]:
@@ -181,9 +186,11 @@ def _sample(store: Store, clock: Clock) -> ClockReading:
 
 def round_trip(samples: Sequence[ClockReading]) -> Check:
     typical = timedelta(seconds=median(sample.took.total_seconds() for sample in samples))
-    says = f"{_ms(typical)} for a question and its answer (the median of {len(samples)})"
+    says = f"{_ms(typical)} for a round trip (the median of {len(samples)})"
     if typical >= SLOW:
-        return warn("round trip", says, "a claim takes as long; put the store closer to the machines that use it")
+        return warn(
+            "round trip", says, ("each claim takes at least as long; put the store closer to the machines that use it")
+        )
     return ok("round trip", says)
 
 
@@ -192,7 +199,7 @@ def skew(samples: Sequence[ClockReading], traits: Traits) -> Check:
     best = min(samples, key=lambda sample: sample.took)
     own = traits.step + traits.skew
     if OFF < own >= abs(best.ahead):
-        return ok("clocks", f"the store's clock is not known better than {_ms(own)}, and this machine's is within that")
+        return ok("clocks", f"the store's clock is known only to {_ms(own)}, and this machine's clock is within that")
     doubt = best.took / 2 + own
     surely = abs(best.ahead) - doubt
     says = f"this machine's clock is {_ms(abs(best.ahead))} {'behind' if best.ahead > timedelta(0) else 'ahead of'} the"
@@ -207,10 +214,10 @@ def kept_right(kept: KernelClock | None, *, container: bool) -> Check:
     whose = "the host's clock, which this container shares," if container else "this machine's clock"
     where = "on the host" if container else "here"
     if kept is None:
-        return ok("ntp", f"whether NTP keeps {whose} right cannot be checked here")
+        return ok("ntp", f"cannot check here whether NTP synchronises {whose}")
     if kept.synchronised:
-        return ok("ntp", f"{whose} is kept right, to {_ms(timedelta(seconds=kept.error))}")
-    return warn("ntp", f"no NTP service keeps {whose} right", f"run chrony or systemd-timesyncd {where}")
+        return ok("ntp", f"{whose} is synchronised, to {_ms(timedelta(seconds=kept.error))}")
+    return warn("ntp", f"no NTP service synchronises {whose}", f"run chrony or systemd-timesyncd {where}")
 
 
 def _ms(span: timedelta) -> str:

@@ -72,11 +72,12 @@ def candidacy(group: str, lease: Duration, renew: Duration | None) -> Candidacy:
     length = parse_duration(lease)
     if not SHORTEST <= length <= LOCK_LEASE:
         longest = format_duration(LOCK_LEASE)
-        raise BadPolicy(f"a leader's lease is 1s or more and at most {longest}, renewed while it leads: not {lease}")
+        raise BadPolicy(f"a leader's lease must be 1s to {longest}, not {lease}; it is renewed while the process leads")
     every = length / 3 if renew is None else parse_duration(renew)
     if not timedelta(0) < every <= length / 2:
         raise BadPolicy(
-            f"renew is more than nothing and at most half of the lease, so that one may fail: not {renew} of {lease}"
+            "renew must be more than zero and at most half of the lease, so that one renewal may fail; not"
+            f" {renew} of {lease}"
         )
     return Candidacy(check_name(group), length, every)
 

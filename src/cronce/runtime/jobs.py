@@ -144,7 +144,7 @@ class Jobs:
             self._compared.add((name, job.code))
             LOGGER.warning(
                 "%s is %s here and %s elsewhere: if these are two jobs, each slot runs only one of them. Give one"
-                " another name, or each application a namespace of its own",
+                " of them another name, or each application its own namespace",
                 name,
                 code,
                 job.code,

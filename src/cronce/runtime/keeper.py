@@ -406,7 +406,7 @@ class Keeper:
         boot = self._clock.boot()
         for lease in self._kept():
             if not lease.grant.trust.holds(boot):
-                self._end(lease, Over("lost", "it was held for at_most") if lease.at_limit else NOT_RENEWED)
+                self._end(lease, Over("lost", "it reached its at_most") if lease.at_limit else NOT_RENEWED)
             elif lease.ends is not None and lease.ends <= boot:
                 timeout = format_duration(lease.timeout or timedelta(0))
                 self._end(lease, Over("timed out", f"timed out after {timeout}"))
@@ -545,8 +545,8 @@ def refuse_patched_threads() -> None:
     if module != "_thread":
         name = module.partition(".")[0]
         raise BadInput(
-            f"{name} has replaced this process's threads, so a job function that computes would keep its own lease from"
-            " being renewed, and another process would run it too. Run the jobs in a process of their own (`cronce"
+            f"{name} has replaced this process's threads: while a job function computes, cronce could not renew"
+            " its lease, and another process would run it too. Run the jobs in a process of their own (`cronce"
             f" run`), or leave threads as they are: {_LEFT_ALONE.get(name, 'do not replace them')}"
         )
 
@@ -559,4 +559,4 @@ _LEFT_ALONE: Final = {
 
 def whose(by: str, me: str) -> str:
     """Whose something is that turned out to be no longer ours."""
-    return "it was closed while this process was out of touch" if by in ("", me) else f"{by} has it now"
+    return "it was closed while this process could not reach the store" if by in ("", me) else f"{by} has it now"

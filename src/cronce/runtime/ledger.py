@@ -380,7 +380,7 @@ class Ledger:
         nobody here can read what."""
         if not timedelta(0) < lease <= LOCK_LEASE:
             raise BadPolicy(
-                f"a lock's lease is more than nothing and at most {format_duration(LOCK_LEASE)}, not {lease}"
+                f"a lock's lease must be more than zero and at most {format_duration(LOCK_LEASE)}, not {lease}"
             )
         check_lease(lease, self.client.traits)
         command = Claim(self.nonce(), self.client.holder, lease, "rerun", least=least)

@@ -69,7 +69,8 @@ def place_of(fn: Any) -> FunctionLocation:
     file = getattr(program, "__file__", None)
     if not file or not os.path.isfile(file):  # noqa: PTH113
         raise BadInput(
-            f"isolate=True runs {qualname} in another process, which cannot find what was typed in; put it in a file"
+            f"isolate=True runs {qualname} in another process, which cannot find a function from an"
+            " interactive session; put it in a file"
         )
     return FunctionLocation(module, qualname, os.path.abspath(file), program.__package__ or "")  # noqa: PTH100
 

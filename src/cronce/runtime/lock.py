@@ -54,7 +54,7 @@ def limits(at_most: Duration | None, at_least: Duration, wait: Duration) -> Limi
         None if at_most is None else parse_duration(at_most), parse_duration(at_least), parse_duration(wait)
     )
     if checked.at_most is not None and checked.at_most < SHORTEST:
-        raise BadPolicy("at_most is 1s or more; leave it out to hold the lock for as long as the block runs")
+        raise BadPolicy("at_most must be 1s or more; leave it out to hold the lock for as long as the block runs")
     if checked.at_most is not None and checked.at_least > checked.at_most:
         raise BadPolicy(f"at_least ({at_least}) is more than at_most ({at_most}): a lock is not kept beyond its limit")
     return checked

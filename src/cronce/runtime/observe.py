@@ -132,7 +132,7 @@ def _fine(instant: Instant) -> str:
 
 
 def _event(one: Doubled, cell: str, holder: str, count: int, times: int) -> Event:
-    detail = f"{one.by} ran it, {one.why}; too many so far: {count} of {times} calls"
+    detail = f"{one.by} ran it, {one.why}; extra runs so far: {count} of {times} calls"
     return Event(What.DOUBLED, cell, holder, one.at, detail=detail)
 
 
@@ -408,13 +408,15 @@ def observed_job(
     """The function as it was, with a shadow to each of its calls. Keywords that it takes are its own: only where it
     takes no `slot`, that is the slot of the call."""
     if job.database is not None:
-        raise BadPolicy("mode='observe' runs what the guard would refuse, which cannot commit: leave out transaction")
+        raise BadPolicy(
+            "mode='observe' also runs calls that the guard would refuse, and those cannot commit: leave out transaction"
+        )
     refuse_generators(fn)
     plain = signature(fn)
     if "run" in plain.parameters:
         raise BadInput(
-            f"{job.name} asks for its run, and with mode='observe' it also runs where it has none: observe the function"
-            " as it was before it was guarded"
+            f"{job.name} takes a run as its argument, but with mode='observe' some calls have no run: observe the"
+            " function without that argument"
         )
     takes_slot = "slot" in plain.parameters
     pops_slot = not takes_slot and all(one.kind is not one.VAR_KEYWORD for one in plain.parameters.values())

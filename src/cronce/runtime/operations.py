@@ -167,7 +167,7 @@ class Operator:
         purge's delay of asking, whoever asked may not be done.)"""
         (seen,) = yield from self.look([slot])
         if seen is None and self.ledger.know.now() - _when(asked) > PURGE_DELAY:
-            raise CronceError(f"{slot.key} was requested by {asked.by}, and its run is gone: give another id")
+            raise CronceError(f"{slot.key} was already requested by {asked.by}, and its run is gone: use another id")
         return seen is not None
 
     def rerun(self, slot: Slot, *, fresh: bool = False, request: str = "", force: bool = False) -> Flow[AskedFor]:
@@ -184,7 +184,7 @@ class Operator:
                 return before
         record = yield from self._record(base)
         if not record.is_closed:
-            raise CronceError(f"{base.key} is {record.state}{_on(record)}: only what is closed can be run again")
+            raise CronceError(f"{base.key} is {record.state}{_on(record)}: only a closed slot can be run again")
         prefix, reruns = yield from self._reruns(base)
         going_on = next((one for one in reruns if one.cell.mark is Mark.OPEN), None)
         if going_on is None and not force:
@@ -281,7 +281,7 @@ class Operator:
             case Closed(outcome, why):
                 first = f" ({why})" if why.startswith(RESOLVED) else ""
                 raise CronceError(
-                    f"{slot.key} was {outcome}{first}, and only what failed, is lost or unknown can be resolved"
+                    f"{slot.key} was {outcome}{first}; only a slot that failed, is lost or is unknown can be resolved"
                 )
         record = yield from self._record(slot)
         if verdict == "retry" and not record.is_running:

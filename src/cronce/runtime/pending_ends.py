@@ -93,7 +93,7 @@ class Unsaid:
                 why = "it was closed or taken over before that could be recorded"
                 LOGGER.error("%s %s on %s, but %s", name, end.what, end.holder, why)
             else:
-                LOGGER.info("%s %s on %s: that is on record now", name, end.what, end.holder)
+                LOGGER.info("%s %s on %s; this is recorded now", name, end.what, end.holder)
             self.said([end.word.fence])
         return unsure
 

@@ -101,7 +101,7 @@ def note_refusals(
             cells = [verdict.cell for verdict in swapped.verdicts if verdict.refused]
         except StoreUnavailable:  # it may have landed
             cells = (yield from ledger.client.load([*left]))[0].cells
-    raise StoreUnavailable(f"could not note refusals: other processes wrote first {ROUNDS} times in a row")
+    raise StoreUnavailable(f"could not record refusals: other processes wrote first {ROUNDS} times in a row")
 
 
 def _noted(new: Iterable[Refused], cell: Cell) -> Write | None:

@@ -161,7 +161,7 @@ def refuse_unknown(job: str, names: Iterable[str]) -> None:
     from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
 
     close = get_close_matches(job, known, n=1)
-    listed = "`cronce jobs` lists them" if known else "there are none yet, and `cronce jobs` says in which store"
+    listed = "`cronce jobs` lists them" if known else "there are no jobs yet; `cronce jobs` shows which store this is"
     raise NotOnRecord(f"no job is called {job[:60]!r}; {f'did you mean {close[0]!r}?' if close else listed}")
 
 
@@ -235,18 +235,19 @@ _EXAMPLE: Final = "billing@2026-03-29T01:00:00Z"
 def slot_named(text: str) -> Slot:
     """The slot that a person names, by its key."""
     if not isinstance(text, str):
-        raise BadInput(f"{text!r:.60} is not a slot, which is written like {_EXAMPLE}")
+        raise BadInput(f"{text!r:.60} is not a slot; a slot is written like {_EXAMPLE}")
     job, at, rest = text.partition("@")
     if not at:
         raise BadInput(
-            f"{text[:80]!r} is not a slot, which is written like {_EXAMPLE}; `cronce runs JOB` lists those of a job"
+            f"{text[:80]!r} is not a slot; a slot is written like {_EXAMPLE}; `cronce runs JOB` lists the"
+            " slots of a job"
         )
     when, _, request = rest.partition("#")
     try:
         return slot(job, parse_instant(when), request)
     except BadInput as error:
         raise BadInput(
-            f"{text[:80]!r} is not a slot, which is written like {job[:60]}@2026-03-29T01:00:00Z: {error}"
+            f"{text[:80]!r} is not a slot; a slot is written like {job[:60]}@2026-03-29T01:00:00Z: {error}"
         ) from None
 
 

@@ -294,7 +294,7 @@ class Run:
             return take(steps, self._means.desk())
         if not on_event_loop():
             raise BadInput(
-                f"{call} of a coroutine function is awaited: make the job function `async def`, and await it there"
+                f"{call} of a coroutine function must be awaited: make the job function `async def`, and await it there"
             )
         self.unawaited.append(call)
         return self._awaited(call, steps)
@@ -327,7 +327,8 @@ class Run:
         database = self._means.database()
         if database is None:
             raise BadInput(
-                f"{self.job} does not say in which database its runs commit; declare it by @cron.job(…, transaction=…)"
+                f"{self.job} does not say in which database its runs commit; declare it with @cron.job(…,"
+                " transaction=…)"
             )
         self.transactions += 1
         return Transaction(database, self, conn, step, of)
@@ -362,8 +363,8 @@ class Run:
 
         if not self.exclusive:
             raise BadInput(
-                f"runs of {self.job} may go on at the same time, and would set one cursor against each other; let one"
-                " run at a time (no overlap='allow', no turns)"
+                f"runs of {self.job} may overlap, and would overwrite each other's cursor; allow one run at a time"
+                " (no overlap='allow', no turns)"
             )
         return Cursor(self.job, self._lease, self._under)
 

@@ -70,7 +70,7 @@ class SelfTest:
         try:
             yield from self._made()
         except StoreError as trouble:
-            yield error("proof", f"the store failed in the middle of it: {trouble}", "fix the store, then try again")
+            yield error("proof", f"the store failed during the test: {trouble}", "fix the store, then try again")
         finally:  # also when nobody wants to hear more
             tidy = self._tidied()
             self._close()
@@ -223,10 +223,12 @@ class SelfTest:
             gone = self._store.purge(there)
             left = sum(cell.version > 0 for cell in self._store.load(keys).cells)
         except StoreError as trouble:
-            return error("tidy", f"what this wrote is still there, below {self._name}: {trouble}", "see to the store")
+            return error(
+                "tidy", (f"what the test wrote is still there, below {self._name}: {trouble}"), "check the store"
+            )
         if left:
             return error("tidy", f"{left} of {gone + left} cells below {self._name} cannot be removed", NOT_A_STORE)
-        return ok("tidy", f"the {gone} cells that this wrote are removed")
+        return ok("tidy", f"the {gone} cells that the test wrote are removed")
 
     def _close(self) -> None:
         for desk in self._desks:

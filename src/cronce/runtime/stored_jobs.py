@@ -73,7 +73,7 @@ def define(name: str, words: Words) -> Definition:
         raise BadInput(f"{name}: a database is declared in code (@cron.job(transaction=…)): a URL may hold a password")
     if "mode" in policies:
         raise BadInput(
-            f"{name}: mode is for jobs that another scheduler calls; what lives in the store cronce runs itself"
+            f"{name}: mode is for jobs that another scheduler calls; cronce itself runs the jobs in the store"
         )
     if bool(function) == bool(command):
         raise BadInput(f"{name}: give what to run: function='package.module:name' or command=['./sync.sh']")
@@ -81,7 +81,9 @@ def define(name: str, words: Words) -> Definition:
     if job.schedule is None:
         raise BadInput(f"{name}: give when to run it: a schedule, every=… or at=…")
     if isolate not in (True, False) or (isolate and command):
-        raise BadInput(f"{name}: isolate is true or false, of a function; a command has a process of its own anyway")
+        raise BadInput(
+            f"{name}: isolate must be true or false, and only for a function; a command always has its own process"
+        )
     if command:
         return Definition(job, command=tuple(checked_words(command)))
     return Definition(job, _function_name(function), isolate=isolate)
@@ -91,7 +93,7 @@ def _function_name(text: object) -> str:
     """One plain name in one module: `tasks:os.system` would be a function of another."""
     module, colon, name = text.partition(":") if isinstance(text, str) else ("", "", "")
     if not colon or not all(part.isidentifier() for part in (*module.split("."), name)):
-        raise BadInput(f"{text!r:.80} is no function; write it like 'package.module:name'")
+        raise BadInput(f"{text!r:.80} is not a function; write it like 'package.module:name'")
     return f"{module}:{name}"
 
 
@@ -120,7 +122,7 @@ def parsed(name: str, text: str) -> Definition:
 def read_words(name: str, text: str) -> dict[str, Any]:
     if len(text) > MAX_DEFINITION:
         raise BadInput(
-            f"the definition of {name} has {len(text):,} characters, and {MAX_DEFINITION:,} at most are kept"
+            f"the definition of {name} has {len(text):,} characters; at most {MAX_DEFINITION:,} can be stored"
         )
     try:
         words = json.loads(text)
@@ -163,8 +165,7 @@ def add(operator: Operator, name: str, words: Words) -> Flow[Stored | None]:
     def added(stored: Stored | None) -> str:
         if stored is not None and stored.definition is not None and not _same(name, stored.definition, text):
             raise BadInput(
-                f"there is a job {name} in the store already, with another definition; use `cronce jobs"
-                " edit` to change it"
+                f"the store already has a job {name} with another definition; use `cronce jobs edit` to change it"
             )
         return text
 

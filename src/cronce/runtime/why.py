@@ -161,7 +161,7 @@ def slot_meant(text: str, traits: Traits) -> Flow[Slot]:
         return slots[0]
     if not slots:
         raise BadInput(
-            f"{job} has no slot on {day}" + (f"; the next is\n  cronce why {Slot(job, at).key}" if at else "")
+            f"{job} has no slot on {day}" + (f"; the next slot:\n  cronce why {Slot(job, at).key}" if at else "")
         )
     listed = "".join(f"\n  cronce why {one.key}" for one in slots)
     raise BadInput(f"{job} has several slots on {day}; name one:{listed}")

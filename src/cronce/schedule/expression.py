@@ -218,11 +218,11 @@ class _Word(NamedTuple):
 def tidy(text: str, longest: int = MAX_EXPRESSION) -> str:
     """`text` with single spaces, and a nickname written out; refused when it is no line of plain text at all."""
     if not isinstance(text, str):
-        raise BadSchedule(f"a schedule is text, and this is {shown(text)}")
+        raise BadSchedule(f"a schedule must be text, not {shown(text)}")
     if len(text) > longest:
-        raise BadSchedule(f"a schedule has at most {longest:,} characters, and this is {shown(text)}")
+        raise BadSchedule(f"a schedule may have at most {longest:,} characters, not {shown(text)}")
     if odd := re.search(r"[^\t -~]", text):
-        raise BadSchedule(f"a schedule is one line of plain ASCII; character {odd.start() + 1} is {odd[0]!r}")
+        raise BadSchedule(f"a schedule must be one line of plain ASCII; character {odd.start() + 1} is {odd[0]!r}")
     words = " ".join(text.split())
     if not words:
         raise BadSchedule(f"this schedule is empty; write {FIVE}, or '@daily', or 'every 15m'")
@@ -265,7 +265,7 @@ def _refuse_foreign(expression: str, fields: int) -> None:
     remedy = _remedy(expression.lower(), _FOREIGN_SCHEDULES)
     if remedy is None and fields not in (5, 6):
         expected = f"5 are expected ({FIVE}), or 6 with the second first; there is no year"
-        torn = "; put it in quotes, or a shell tears it apart" if fields == 1 or fields > 7 else ""
+        torn = "; put it in quotes, or the shell splits it" if fields == 1 or fields > 7 else ""
         remedy = f"{fields} field{'s' if fields > 1 else ''}, where {expected}{torn}"
     if remedy is not None:
         raise BadSchedule(_pointed(expression, 0, len(expression), remedy))
@@ -300,7 +300,7 @@ def _weekdays(field: Field, item: str) -> Iterable[Weekday]:
         return [(day % 7, EVERY) for day in _numbers(field, item)]
     nth = int(match["nth"]) if match["nth"] else LAST
     if nth not in (LAST, 1, 2, 3, 4, 5):
-        raise _ItemError(f"#{nth} is not in #1–#5; a month has no more of any weekday")
+        raise _ItemError(f"#{nth} is not in #1–#5; a month has at most five of each weekday")
     return [(_number(field, match["day"]) % 7, nth)]
 
 
@@ -333,7 +333,7 @@ def _step(field: Field, step: str) -> int:
     """A step may be as long as its field (`0 */24 * * *`); a longer one cannot do what it seems to say."""
     size = field.high - field.low + 1
     if not step.isdigit() or int(step) == 0:
-        raise _ItemError(f"a step of {step} leads nowhere; it is 1 or more")
+        raise _ItemError(f"a step of {step} does not advance; use 1 or more")
     if int(step) > size:
         instead = f"; for a longer period write 'every {step}{field.unit}'" if field.unit else ""
         raise _ItemError(f"a step of {step} is longer than the field, which has {size} values{instead}")
@@ -355,7 +355,7 @@ def _pointed(text: str, start: int, length: int, reason: str) -> str:
 
 # Whole schedules, in small letters. No pattern may try two ways through the same text: it may be hostile.
 _FOREIGN_SCHEDULES = (
-    (r"@reboot", "machines boot at different instants, and share no slot; call it at start-up"),
+    (r"@reboot", "machines boot at different times, so they share no slot; call it at start-up"),
     (r"@every +(.+)", r"write 'every \1'"),
     (r"@.*", "the known names are @yearly @annually @monthly @weekly @daily @midnight @hourly"),
     (r"rate\( *([0-9]+) +([smhdw])[a-z]* *\)", r"write 'every \1\2'"),
@@ -371,13 +371,13 @@ _FOREIGN_SCHEDULES = (
 
 # Single items of a field, in capitals. They are looked up only for items that are wrong where they stand.
 _FOREIGN_ITEMS = (
-    (r"", "an empty item; take away the comma"),
+    (r"", "an empty item; remove the comma"),
     (r"\?", "'?' is Quartz's; write *"),
-    (r"H(?:\(.*\))?(?:/.*)?", "'H' is Jenkins' choice by hash; choose a number"),
-    (r".*~.*", "'~' is a random choice, and each machine would make its own; choose a number"),
+    (r"H(?:\(.*\))?(?:/.*)?", "'H' is a number that Jenkins chooses; write a number"),
+    (r".*~.*", "'~' is a random number, and each machine would choose its own; write a number"),
     (r"(\w+)\.\.(\w+)", r"write \1-\2"),
-    (r"[0-9]+W", "the weekday nearest to a date is unknown here; LW is the last weekday of the month"),
-    (r"L-[0-9]+", "days before the last are unknown here; L is the last day of the month"),
+    (r"[0-9]+W", "the weekday nearest to a date is not supported; LW is the last weekday of the month"),
+    (r"L-[0-9]+", "days before the last are not supported; L is the last day of the month"),
     (r"LW?(?:/.*)?", "L and LW are for day-of-month, alone; the last Friday is FRIL"),
 )
 

@@ -23,9 +23,7 @@ def parse_instant(instant: datetime | str) -> datetime:
     """The instant that ISO 8601 text with a `Z` or an offset says, or that an aware datetime is; whole seconds only."""
     parsed = instant if isinstance(instant, datetime) else _read_instant(instant)
     if parsed.tzinfo is None:
-        raise BadSchedule(
-            f"{shown(instant)} does not say in which zone; end it with Z, or with an offset such as +02:00"
-        )
+        raise BadSchedule(f"{shown(instant)} has no time zone; end it with Z, or with an offset such as +02:00")
     if parsed.microsecond:
         raise BadSchedule(f"{shown(instant)} is between two seconds; slots are whole seconds")
     try:
@@ -97,5 +95,5 @@ def _read_duration(text: str) -> timedelta:
 
 def _remedy(text: str) -> str:
     if text.isdigit() and text.isascii() and len(text) < 10:
-        return f"say which unit, '{text}s' or '{text}m'"
+        return f"add the unit, '{text}s' or '{text}m'"
     return "write it like '90s', '15m', '1h30m' or '2d', in whole numbers, the largest unit first"

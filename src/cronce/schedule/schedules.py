@@ -57,7 +57,7 @@ def _period(span: timedelta | str) -> timedelta:
     except BadInput as error:
         raise BadSchedule(f"every: {error}") from None
     if period < SECOND or period % SECOND:
-        raise BadSchedule(f"every: {period / SECOND:g} seconds; slots are whole seconds, so write '1s' or more of them")
+        raise BadSchedule(f"every: {period / SECOND:g} seconds; slots are whole seconds, so write '1s', '2s' and so on")
     return period
 
 
@@ -208,5 +208,5 @@ def _refuse_policy(text: str, tz: str, gap: Gap, fold: Fold) -> None:
     """A zone here would be believed, and do nothing: `every 1d` does not begin at Berlin's midnight."""
     if (tz, gap, fold) != ("UTC", "run", "first"):
         raise BadSchedule(
-            f"{shown(text)} is real time, without a wall clock: leave out tz, gap and fold, or write cron"
+            f"{shown(text)} counts real time, not local time: leave out tz, gap and fold, or use a cron expression"
         )

@@ -373,15 +373,15 @@ def new_cells(writes: Sequence[Write], first: int, birth: int, now: Instant) -> 
 # --- what stores promise, as the table in the docs: made from their traits, so that it cannot say anything else -------
 
 PROMISES: Final = (
-    ("linearizable", "a write that won is seen by every later read"),
-    ("durable", "a write that won survives a crash of the store"),
+    ("linearizable", "an accepted write is seen by every later read"),
+    ("durable", "an accepted write survives a crash of the store"),
     ("survives_failover", "and the loss of its machine"),
-    ("groups", "several cells land together or not at all"),
+    ("groups", "several cells are written together or not at all"),
     ("notifies", "can wake a waiting process"),
     ("shared", "a second connection to the same URL sees the same cells"),
     ("in_memory", "every cell costs memory, so fewer are kept by default"),
     ("history", "keeps every slot and effect, not only a job's last slots"),
-    ("tally", "finds out by itself that it was put back to an earlier state"),
+    ("tally", "detects that it was restored to an earlier state"),
     ("one_clock", "one clock dates all leases"),
     ("own_clock", "its clock is this machine's"),
     ("skew", "two reads of its clock disagree by at most"),

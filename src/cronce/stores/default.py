@@ -30,7 +30,7 @@ DEFAULT: Final = "default"
 ALERTS: Final = "alerts"
 LINE: Final = f"{VARIABLE}=postgresql://USER:PASSWORD@HOST/DATABASE"
 
-_REMEDY: Final = f"name another store: {VARIABLE}=sqlite:////PATH/cronce.db"
+_REMEDY: Final = f"use another store: {VARIABLE}=sqlite:////PATH/cronce.db"
 
 _LAYERS: Final = frozenset(("overlay", "aufs", "fuse-overlayfs", "fuse.fuse-overlayfs", "btrfs", "zfs"))
 """What container engines build a container's own root of. Mounted elsewhere than at / they are somebody's volume."""
@@ -118,10 +118,10 @@ def make_way(directory: str | os.PathLike[str]) -> None:
     try:
         _make(os.fspath(directory))
     except PermissionError as error:
-        raise StoreReadOnly(f"{error.filename} cannot be made by this user; let them, or {_REMEDY}") from None
+        raise StoreReadOnly(f"this user may not create {error.filename}; give them permission, or {_REMEDY}") from None
     except OSError as error:
         raise StoreUnusable(
-            f"{error.filename} cannot be made ({error.strerror}); make it first, or {_REMEDY}"
+            f"{error.filename} cannot be created ({error.strerror}); create it first, or {_REMEDY}"
         ) from None
 
 
@@ -177,7 +177,7 @@ def _configs(environ: Mapping[str, str], home: str | None, root: str) -> list[st
 def _default(environ: Mapping[str, str], home: str | None) -> str:
     state = _below_home(environ, "XDG_STATE_HOME", home, ".local/state")
     if state is None:
-        raise StoreUnusable(f"this user has no home to keep a store in; {_REMEDY}")
+        raise StoreUnusable(f"this user has no home directory for a store; {_REMEDY}")
     return os.path.join(state, "cronce/cronce.db")
 
 
@@ -215,7 +215,8 @@ def _read(path: str) -> dict[str, object] | None:
         return None
     except OSError as error:
         raise StoreUnusable(
-            f"{path} names the store, and this user cannot read it ({error.strerror}); let them, or {_REMEDY}"
+            f"{path} names the store, but this user cannot read it ({error.strerror}); give them permission,"
+            f" or {_REMEDY}"
         ) from None
 
 
@@ -250,7 +251,8 @@ def _url_in(path: str, config: dict[str, object]) -> str | None:
         raise StoreUnusable(f'{path} names no store; write url = "postgresql://…" into it, or remove it')
     if scheme_of(url) == "sqlite" and not url.partition(":")[2].startswith("////"):
         raise StoreUnusable(
-            f"{path} names a file without its directory, which would be another in each; write sqlite:////PATH/cronce.db"
+            f"{path} names a file without its directory, which would be another file in each directory; write"
+            " sqlite:////PATH/cronce.db"
         )
     return url
 
@@ -261,9 +263,9 @@ def _url_in(path: str, config: dict[str, object]) -> str | None:
 def _refuse_private(path: str, environ: Mapping[str, str], root: str, mount_table: str | None) -> None:
     if "KUBERNETES_SERVICE_HOST" in environ or os.path.exists(os.path.join(root, "var/run/secrets/kubernetes.io")):
         raise StorePrivate(
-            f"inside Kubernetes no store is the default: {path} would be this pod's own, and three pods with three"
-            f" private files would each run everything. Name one that all of them reach: {LINE}. A file on a volume"
-            " that all share is not enough: its locks do not reach other machines"
+            f"inside Kubernetes there is no default store: {path} would be this pod's own, and three pods with"
+            f" three private files would each run everything. Name one that all of them reach: {LINE}. A file on a"
+            " volume that all share is not enough: its locks do not reach other machines"
         )
     if not in_container(environ, root):
         return
@@ -271,10 +273,11 @@ def _refuse_private(path: str, environ: Mapping[str, str], root: str, mount_tabl
     mount = mounts.mount_of(os.path.realpath(path), table)
     if mount is None or mount.kind in mounts.FLEETING or (mount.point == "/" and mount.kind in _LAYERS):
         raise StorePrivate(
-            f"in this container the default store, {path}, would be on no volume"
-            f" ({mount.kind if mount else 'no mount is known'}) and go with it; and three containers with three private"
-            f" files would each run everything. Name one that all of them reach: {LINE}. A file on a volume that all"
-            f" share, {VARIABLE}=sqlite:////VOLUME/cronce.db, is enough for one machine, and not for several"
+            f"the default store of this container, {path}, would be on no volume"
+            f" ({mount.kind if mount else 'no mount is known'}) and be deleted with the container; and three"
+            " containers with three private files would each run everything. Name one that all of them reach:"
+            f" {LINE}. A file on a volume that all share, {VARIABLE}=sqlite:////VOLUME/cronce.db, is enough for"
+            " one machine, and not for several"
         )
 
 

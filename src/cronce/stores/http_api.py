@@ -107,7 +107,7 @@ class HttpServer:
     def send(self, question: JsonRequest, deadline: Boot) -> Reply:
         """One request. A server that gives no answer, or 5xx, may do so for long: the next one goes elsewhere."""
         if self.boot() >= deadline:
-            raise StoreUnavailable(f"{self.shown}: not done within {self.timeout:g} s; too much goes on")
+            raise StoreUnavailable(f"{self.shown}: not done within {self.timeout:g} s; this process is too busy")
         with suppress(_Spent), self._pool.line() as line:
             began = self.boot()
             try:
@@ -129,7 +129,8 @@ class HttpServer:
             second = int(parsedate_to_datetime(reply.date or "").timestamp())
         except ValueError:
             raise StoreUnusable(
-                f"{self.shown}: the replies carry no Date, so the server's clock cannot be read; is a proxy before it?"
+                f"{self.shown}: the replies carry no Date, so the server's clock cannot be read; is there a"
+                " proxy in front of it?"
             ) from None
         self.clock.heard(Reading(member, second, reply.began, reply.ended))
 

@@ -88,7 +88,7 @@ _PARENTS: Final[list[object]] = []
 def refuse_others(process: int) -> None:
     """A listener is of use in the process that made it."""
     if process != os.getpid():
-        raise StoreUnavailable("this listener is of the process before the fork; listen again")
+        raise StoreUnavailable("this listener belongs to the process before the fork; listen again")
 
 
 def received(line: socket.socket) -> bytes | None:
@@ -98,7 +98,7 @@ def received(line: socket.socket) -> bytes | None:
     except (BlockingIOError, SSLWantReadError):
         return None
     if not data:
-        raise ConnectionResetError("the server hung up")
+        raise ConnectionResetError("the server closed the connection")
     return data
 
 
@@ -124,7 +124,7 @@ class HttpWatch:
         raise NotImplementedError
 
     def over(self, why: str) -> StoreUnavailable:
-        return StoreUnavailable(f"{self._shown}: its news broke off: {why}")
+        return StoreUnavailable(f"{self._shown}: its notifications stopped: {why}")
 
     def fileno(self) -> int:
         number: int = self._line.sock.fileno()
@@ -137,7 +137,7 @@ class HttpWatch:
             raise self.over(str(error)) from error
         news = [message for message in self._messages() if self.is_news(message)]
         if self._ended and not news:
-            raise self.over("it hung up")
+            raise self.over("it closed the connection")
         return bool(news)
 
     def close(self) -> None:

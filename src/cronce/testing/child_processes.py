@@ -43,7 +43,7 @@ class Crew:
         """A process that ended, and was not killed, is an error: there would be nothing to show."""
         for name, process in self._living.items():
             if process.poll() is not None and not (name in self._leaving and process.returncode == 0):
-                last = self._log(name).read_text().strip().splitlines()[-1:] or ["it said nothing"]
+                last = self._log(name).read_text().strip().splitlines()[-1:] or ["it printed nothing"]
                 if process.returncode == REFUSED:
                     raise BadInput(f"{name} was refused: {last[0]}")
                 raise CronceError(f"{name} ended by itself, with {process.returncode}: {last[0]}")

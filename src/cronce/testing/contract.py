@@ -127,7 +127,7 @@ class _Shelf:
     def open(self, place: Path) -> Store:
         """A new handle on the store of a place."""
         url = self.url(place)
-        assert url is not None, "give the contract a url or an open"
+        assert url is not None, "the contract needs a method url or a method open"
         return open_store(url)
 
     @pytest.fixture
@@ -840,7 +840,7 @@ class NewsContract(_Shelf):
 
 def listening(store: Store) -> Listener:
     listener = listen(store)
-    assert listener is not None, "a store whose trait notifies is True has a method listen"
+    assert listener is not None, "a store whose trait notifies is True must have a method listen"
     return listener
 
 

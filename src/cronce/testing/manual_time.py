@@ -121,7 +121,7 @@ class Manual:
                 break
             self.clock.turn_to(upcoming)
         else:
-            raise BadInput(f"{span} is too long to advance: more than {MOST_STEPS:,} things happen; take smaller steps")
+            raise BadInput(f"{span} is too long to advance: more than {MOST_STEPS:,} events happen; take smaller steps")
         if target > self.clock.boot():
             self.clock.turn_to(target)
         return self.ran[before:]
@@ -167,7 +167,7 @@ def manual(
     """The jobs of `cron` on a store in memory, and on a clock that begins at `start`. Within the block, calls of its
     guards and locks use that store and that clock, too."""
     if processes < 1:
-        raise BadInput(f"processes is 1 or more, and this is {processes}")
+        raise BadInput(f"processes must be 1 or more, not {processes}")
     time = Manual(cron, parse_instant(start), processes, check_settings("both", workers, {}))
     with cron._standing_in(time.store, time.clock, time._processes[0].keeper):
         time._step()

@@ -56,7 +56,7 @@ def rehearse(app: str, *, processes: int = 2, seconds: float = 5.0, url: str = "
     The module is found as `cronce run` finds it: in the current directory, or wherever Python looks.
     """
     if processes < 1 or not seconds > 0:
-        raise BadInput(f"processes and seconds are more than nothing, not {processes} and {seconds}")
+        raise BadInput(f"processes and seconds must be more than zero, not {processes} and {seconds}")
     with tempfile.TemporaryDirectory() as name:
         return _rehearsed(app, processes, seconds, url or f"sqlite:///{name}/store.db", Path(name))
 

@@ -174,7 +174,7 @@ class Torture:
     def __enter__(self) -> Self:
         self._store: Store = open_store(self.settings.url)
         if not self._store.traits.shared:
-            raise BadInput(f"{mask(self.settings.url)} is a store of one process only, and this takes several")
+            raise BadInput(f"{mask(self.settings.url)} works in one process only, and a torture run needs several")
         doubt = self._store.traits.skew + self._store.traits.step
         self._lease = max(LEASE, 4 * doubt.total_seconds())
         self._tasks = self._own_tasks() if self.settings.app else self._our_tasks()
@@ -256,8 +256,8 @@ class Torture:
         ago = timedelta(seconds=self._clock.boot() - self._answered)
         last, after = self._clock.wall() - ago, max(self._answered - self._begun, 0)
         return (
-            f"the store stopped answering in the middle, at {last:%H:%M:%S} UTC ({after:.0f} s after the first slot),"
-            f" and nothing was judged: {error}"
+            f"the store stopped answering in the middle, at {last:%H:%M:%S} UTC ({after:.0f} s after the first"
+            f" slot), so there is no result: {error}"
         )
 
     def _start(self, name: str) -> None:

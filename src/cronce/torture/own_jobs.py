@@ -58,7 +58,7 @@ def function_of(cron: "Cronce", name: str) -> Work:
     """What really runs; only functions that run in this process can be stopped and counted by the torture."""
     make = cron.works.get(name)
     if make is None:
-        raise BadInput(f"--really: the job {name} needs arguments, and a torture has none")
+        raise BadInput(f"--really: the job {name} needs arguments, and a torture run has none to give")
     work = make()
     if type(work) is not Work or work.is_async:
         raise BadInput(f"--really: {name} is not a plain function (it is async, isolated or a command)")
@@ -73,5 +73,5 @@ def refuse_live(store: Store, clock: Clock) -> None:
         more = f" and {len(live) - 3} more" if len(live) > 3 else ""
         raise BadInput(
             f"{len(live)} schedulers are alive on this store ({names}{more}); stop them, name another store with"
-            " --store, or say --beside-live"
+            " --store, or add --beside-live"
         )

@@ -292,4 +292,4 @@ def _rows(tasks: Sequence[TortureTask]) -> str:
     titles = ", ".join(task.own for task in tasks)
     several = f"the bars from above: {titles}" if tasks[0].own else "the upper bar is skip, the lower rerun"
     lanes = f"; {several}" if len(tasks) > 1 else ""
-    return f"a process each, with what its clock is wrong by: +5 s is five seconds ahead of the store's{lanes}"
+    return f"one row for each process, with the error of its clock: +5 s is five seconds ahead of the store's{lanes}"

@@ -27,15 +27,15 @@ def address(url: str) -> HostPort | str:
     parts = urlsplit(url)
     options = parse_qs(parts.query, keep_blank_values=True)
     if "via" in options:
-        return "the option via leads past a proxy"
+        return "the option via bypasses a proxy"
     if parts.scheme in SECURE or "ssl_ca" in options or "verify" in "".join(options.get("sslmode", ())):
-        return "the connection is encrypted, and checks whom it talks to"
+        return "the connection is encrypted, and checks the identity of the server"
     if parts.scheme == "kubernetes":
         return HostPort(*read_url(url).endpoint)
     if parts.scheme not in PORTS:
         return f"a {parts.scheme}: store is not reached by TCP"
     if elsewhere := [name for name in ELSEWHERE if name in options]:
-        return f"the option {elsewhere[0]} leads past a proxy"
+        return f"the option {elsewhere[0]} bypasses a proxy"
     if "," in parts.netloc:
         return "the URL names several hosts"
     if not parts.hostname:

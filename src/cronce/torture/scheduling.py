@@ -23,7 +23,7 @@ SCHEDULER_GRACE: Final = "1s"
 """Shorter than the longest bodies: some are cut short."""
 
 LABEL: Final = "torture"
-UNEXPECTED: Final = "the scheduler met something unexpected"
+UNEXPECTED: Final = "the scheduler hit an unexpected error"
 
 LIMIT: Final = timedelta(minutes=10)
 """Of a body; a second more makes another version of the job."""

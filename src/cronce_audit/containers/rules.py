@@ -18,8 +18,8 @@ from cronce_audit.processes.commands import is_agreed
 from cronce_audit.processes.rules import every_launch, is_claimed
 
 _DEAF: Final = (
-    "TERM does not reach it: it goes on, beside the copy that replaces it where that is already up, until it is killed "
-    "in the middle of what it does"
+    "TERM does not reach it: it keeps running, next to the new copy if that is already up, until it is killed in"
+    " the middle of its work"
 )
 
 _UNTOLD: Final = (
@@ -113,8 +113,8 @@ def _entrypoint(facts: Facts) -> Iterator[Found]:
 @rule(
     "CR604 cron-does-not-hear-the-stop",
     Severity.WARNING,
-    "run a cron that is made for containers as process 1 (supercronic waits for its jobs at TERM), or the jobs "
-    "under `cronce run`; `init: true` or tini before cron ends the overlap, but not the jobs in peace",
+    "run a cron that is made for containers as process 1 (supercronic waits for its jobs at TERM), or the jobs"
+    " under `cronce run`; `init: true` or tini before cron ends the overlap, but the jobs are still killed",
 )
 def _cron(facts: Facts) -> Iterator[Found]:
     seen = set()
@@ -133,8 +133,8 @@ def _why_deaf(run: Run, facts: Facts) -> str | None:
     name = run.container.name
     how = f"runs behind a shell that is process 1 of {name}" if run.lingers else f"as process 1 of {name} ignores TERM"
     return (
-        f"{how}: it goes on starting jobs, beside the copy that replaces it where that is already up, until it is "
-        "killed together with them"
+        f"{how}: it keeps starting jobs, next to the new copy if that is already up, until it is killed together"
+        " with them"
     )
 
 
@@ -209,7 +209,10 @@ def _all_guarded(facts: Facts, image: Image | None) -> bool:
 @rule(
     "CR611 new-copy-before-the-old-stops",
     Severity.WARNING,
-    "take `stop-first`, the default, for what must not run twice; or claim each run with cronce, and overlap",
+    (
+        "use `stop-first`, the default, for what must not run twice; or claim each run with cronce, then overlap"
+        " does no harm"
+    ),
 )
 def _order(facts: Facts) -> Iterator[Found]:
     yield from _started_first(facts)
@@ -253,7 +256,7 @@ def _fires_twice(run: Run, facts: Facts) -> bool:
 @rule(
     "CR620 container-not-in-utc",
     Severity.INFO,
-    "leave TZ out, so that the container is in UTC, and say the zone where the schedule stands, if it needs one",
+    "leave TZ out, so that the container is in UTC, and set the zone next to the schedule, if it needs one",
 )
 def _zone(facts: Facts) -> Iterator[Found]:
     found = {

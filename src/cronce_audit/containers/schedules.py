@@ -137,7 +137,7 @@ def planned(facts: Facts) -> list[Planned]:
 @rule(
     "CR414 job-in-two-schedulers",
     Severity.INFO,
-    "keep one of them, and say in the other's place where the job went; or claim each run with `cronce exec`",
+    "keep one of them, and write in the other's place where the job is now; or claim each run with `cronce exec`",
     confidence=Confidence.MEDIUM,
 )
 def _twice(facts: Facts) -> Iterator[Found]:
@@ -148,8 +148,8 @@ def _twice(facts: Facts) -> Iterator[Found]:
         if first is not None:
             yield Found(
                 one.place,
-                f"{one.by} starts at `{one.schedule}` what {first.by} starts, too ({first.place}): where both are "
-                "deployed, it runs twice",
+                f"{one.by} starts at `{one.schedule}` the same job as {first.by} ({first.place}): where both are"
+                " deployed, it runs twice",
             )
         seen.append(one)
     inside = [

@@ -122,7 +122,7 @@ def _unlocked(line: Line, minutes: int, run: Sequence[Script], *, is_long: bool)
 @rule(
     "CR406 time-that-clocks-show-twice-or-never",
     Severity.INFO,
-    "let cron go by UTC (TZ=UTC for the daemon, `CRON_TZ=UTC` where cron knows it), or choose an hour that no"
+    "let cron use UTC (TZ=UTC for the daemon, `CRON_TZ=UTC` where cron knows it), or choose an hour that no"
     " change of clocks touches, or guard the line with `cronce exec NAME --schedule '…' --tz ZONE --`",
     confidence=Confidence.MEDIUM,
 )
@@ -140,9 +140,9 @@ def time_that_clocks_show_twice_or_never(facts: Facts) -> Iterator[Found]:
 def _by_the_clocks(line: Line, home: Home, zone: str, found: Disputed) -> Found:
     says = []
     if found.twice:
-        says.append(f"{season(found.twice)} {found.twice:%H:%M} shows twice")
+        says.append(f"{season(found.twice)} {found.twice:%H:%M} occurs twice")
     if found.never:
-        says.append(f"{season(found.never)} {found.never:%H:%M} does not show at all")
+        says.append(f"{season(found.never)} {found.never:%H:%M} does not exist")
     seen = f"`{line.schedule}` in {zone}: {' and '.join(says)}"
     if home.engine == "busybox":
         return Found(
@@ -160,12 +160,12 @@ _MOST: Final = 40
 """Different schedules of one job that are compared with each other; equal ones are found among any number."""
 
 
-_BY_DEDUPE: Final = "keep one of the lines; `cronce crontab dedupe` takes away what stands there twice"
+_BY_DEDUPE: Final = "keep one of the lines; `cronce crontab dedupe` removes duplicate lines"
 
 
 _BY_HAND: Final = (
-    "keep one of the lines, the one whose output goes where you look for it; `cronce crontab dedupe` leaves lines that "
-    "differ in anything"
+    "keep the line whose output goes where you want it; `cronce crontab dedupe` removes only lines that are"
+    " exactly the same"
 )
 
 
@@ -212,7 +212,7 @@ def _twice(first: Line, second: Line, when: str) -> Found:
     is_copy = one_file and (first.schedule, first.command) == (second.schedule, second.command)
     return Found(
         second.place,
-        f"`{shown(second.command)}` stands at {first.place} too, and {when} both run it{unless}",
+        f"`{shown(second.command)}` is also at {first.place}; {when} both lines run it{unless}",
         Confidence.HIGH if one_file else Confidence.MEDIUM,
         Severity.ERROR if surely else Severity.WARNING,
         _BY_DEDUPE if is_copy else _BY_HAND if job_of(first.command) == job_of(second.command) else None,

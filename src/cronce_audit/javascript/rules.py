@@ -337,14 +337,14 @@ def _tied_to_one_process(facts: Facts) -> Iterator[Found]:
         if job.place.path not in kept:
             yield Found(
                 job.place,
-                f"{job.what} runs in every process that gets there ({job.library} knows of no other), and what stands "
-                "before it, a condition or something called a lock, does not say in how many that is",
+                f"{job.what} runs in every process that reaches it ({job.library} knows of no other process); the"
+                " condition or lock before it does not show how many processes that is",
                 Confidence.LOW,
                 remedy=_LOOK,
             )
 
 
 _LOOK: Final = (
-    "look whether it runs in one process at most, of all workers and machines; if so, say it: "
-    "`// cronce: ignore[CR702] …`"
+    "check whether it runs in at most one process, of all workers and machines; if so, write `// cronce:"
+    " ignore[CR702] …`"
 )

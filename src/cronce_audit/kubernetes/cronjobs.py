@@ -43,7 +43,7 @@ def as_cron(text: str) -> str:
 @rule(
     "CR509 fixed-time-when-clocks-change",
     Severity.INFO,
-    "take a time that the change of clocks leaves alone, or `timeZone: Etc/UTC`; or claim each slot with cronce",
+    "choose a time that the change of clocks does not touch, or `timeZone: Etc/UTC`; or claim each slot with cronce",
 )
 def _clocks(facts: Facts) -> Iterator[Found]:
     for job, schedule in _schedules(facts):
@@ -126,7 +126,7 @@ def _overlap(facts: Facts) -> Iterator[Found]:
             said = "has `concurrencyPolicy: Allow`" if policy else "has no concurrencyPolicy, and the default is Allow"
             yield Found(
                 policy.place if policy else job.place,
-                f"{job.called} {said}: a run that {joined} is joined by the next",
+                f"{job.called} {said}: when a run {joined} the next one starts beside it",
                 severity=severity,
             )
 
@@ -137,20 +137,20 @@ def _joined(job: CronJob) -> tuple[str, Severity]:
     schedule, deadline = job["schedule"], job["activeDeadlineSeconds"]
     gap = interval(schedule.text) if schedule and schedule.known else None
     if gap is None:
-        return "takes longer than until the next", Severity.INFO
+        return "takes longer than the time to the next slot,", Severity.INFO
     if deadline and deadline.number and deadline.number <= gap.total_seconds():
         left = gap - timedelta(seconds=deadline.number)
         late = f"starts more than {format_duration(left)} late, and takes the {deadline.number} s it may,"
         return late if left <= SHORT else "", Severity.INFO
     is_open = deadline is not None and deadline.number is None
     severity = Severity.WARNING if gap <= OFTEN and not is_open else Severity.INFO
-    return f"takes longer than {format_duration(gap)}", severity
+    return f"takes longer than {format_duration(gap)},", severity
 
 
 @rule(
     "CR502 starting-deadline-too-short",
     Severity.WARNING,
-    "give it as long as a late start is still of use, and a minute at least",
+    "set it to how late a start is still useful, and at least a minute",
 )
 def _too_short(facts: Facts) -> Iterator[Found]:
     for job in running(facts):
@@ -158,8 +158,8 @@ def _too_short(facts: Facts) -> Iterator[Found]:
         if deadline and deadline.number == 0:
             yield Found(
                 deadline.place,
-                f"{job.called} has `startingDeadlineSeconds: 0`: each slot is over before it can be started, so it "
-                "never runs",
+                f"{job.called} has `startingDeadlineSeconds: 0`: each slot expires before it can start, so it"
+                " never runs",
                 severity=Severity.ERROR,
             )
         elif deadline and deadline.number and 0 < deadline.number < SOONEST:
@@ -175,7 +175,7 @@ _MISSING: Final = (
         "CR503 no-starting-deadline",
         "startingDeadlineSeconds",
         "after an outage, or when it is no longer suspended, the newest missed slot starts at once, however late it is",
-        "write `startingDeadlineSeconds`: as long as a late start is still of use, the interval at most",
+        "write `startingDeadlineSeconds`: how late a start is still useful, at most the interval",
     ),
     (
         "CR504 run-without-end",
@@ -186,8 +186,8 @@ _MISSING: Final = (
     (
         "CR505 retries-by-default",
         "backoffLimit",
-        "the default is 6, and a run that fails half-way is made up to 7 times",
-        "write `backoffLimit`: 0 if half a run must not be repeated, else as many as you mean",
+        "the default is 6, and a run that fails half-way is started up to 7 times",
+        "write `backoffLimit`: 0 if half a run must not be repeated, else as many as you want",
     ),
 )
 """Fields that a CronJob is to have: the rule, the field, what happens without it, and the remedy."""

@@ -28,7 +28,7 @@ from cronce_audit.processes.rules import Launch, every_launch, is_claimed
 
 _ONCE: Final = "run it once, as a Deployment with `replicas: 1` and `strategy: {type: Recreate}`"
 _RECREATE: Final = "write `strategy: {type: Recreate}`: the old one ends before the new one starts"
-_AGREEING: Final = "take one of which several agree (`celery beat -S cronce`, RedBeat)"
+_AGREEING: Final = "use a scheduler that can run several times (`celery beat -S cronce`, RedBeat)"
 _CLAIMING: Final = (
     "let each run be claimed once, in whichever process it starts: `protect(scheduler, Cronce(…))` of "
     "cronce.integrations.apscheduler"
@@ -106,8 +106,8 @@ def _unexpanded(facts: Facts) -> Iterator[Found]:
         for field in container.unexpanded:
             yield Found(
                 field.place,
-                f"`{field.text}` is passed on as these very characters: Kubernetes replaces `$(NAME)` of a variable it "
-                "knows, and runs nothing",
+                f"`{field.text}` is passed on unchanged, as text: Kubernetes replaces `$(NAME)` of a variable it"
+                " knows, and runs nothing",
             )
 
 

@@ -109,7 +109,8 @@ OF_EACH_HOST: Final = {
 
 
 TWOFOLD: Final = (
-    "; it may be the hour that clocks show twice: --tz says whose they are, offsets in the stamps which hour it is"
+    "; it may be the hour that occurs twice when clocks go back: give the time zone with --tz, or write"
+    " offsets in the timestamps"
 )
 
 
@@ -222,7 +223,7 @@ def unsettled(pair: Pair, limits: Limits) -> Finding | None:
         return close(one, two)
     if two.at - one.at > limits.longest:
         return None
-    says = f"started {_after(one, two)}, of which no end is seen before"
+    says = f"started {_after(one, two)}; the log shows no end of that run before"
     return Finding(Kind.OVERLAPPING, POSSIBLE, two, one, says)
 
 

@@ -184,7 +184,9 @@ _SCHEDULER: Final = frozenset({"beat_scheduler", "celery_beat_scheduler", "celer
 SCHEDULE: Final = frozenset({"beat_schedule", "celery_beat_schedule", "celerybeat_schedule"})
 _TOGETHER: Final = frozenset({"compose", "procfile"})
 """What stands in one such file is started together."""
-_SAFE: Final = "give beat a scheduler that agrees with the others, and run as many as you like: `-S cronce`, or RedBeat"
+_SAFE: Final = (
+    "give beat a scheduler that several beats can share, and run as many as you like: `-S cronce`, or RedBeat"
+)
 
 
 def settings_called(facts: Facts, wanted: frozenset[str]) -> Iterator[tuple[str, Value, Place, str]]:

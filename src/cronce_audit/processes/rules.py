@@ -246,8 +246,8 @@ _COMMAND: Final = (
     "docs/how-to/django.md for jobs that run once however many processes there are"
 )
 _LOOK: Final = (
-    "look whether the condition holds in one process at most, of all workers and machines; if so, say it: "
-    "`# cronce: ignore[CR206] …`, or name the lock under `locks` in the config"
+    "check whether the condition is true in at most one process, of all workers and machines; if so, write `#"
+    " cronce: ignore[CR206] …`, or name the lock under `locks` in the config"
 )
 
 
@@ -447,8 +447,8 @@ def _forgotten(facts: Facts) -> Iterator[Found]:
             if job.full_name and job.full_name not in known:
                 yield Found(
                     job.place,
-                    f"{job.function} takes no lock, and {locked[0].function} ({locked[0].place}) of the same scheduler "
-                    "takes one that all machines see: where one of them must not run twice, the other runs twice",
+                    f"{job.function} takes no lock, and {locked[0].function} ({locked[0].place}) of the same"
+                    " scheduler takes one that all machines see: where that lock is needed, this job runs twice",
                 )
 
 

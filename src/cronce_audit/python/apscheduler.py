@@ -50,7 +50,7 @@ def _conflicts(facts: Facts) -> Iterator[Found]:
 @rule(
     "CR105 a-second-late-is-lost",
     Severity.INFO,
-    'say how late a run may be: `job_defaults={"misfire_grace_time": 3600, "coalesce": True}`; None means however late',
+    'set how late a run may be: `job_defaults={"misfire_grace_time": 3600, "coalesce": True}`; None means however late',
 )
 def _lost(facts: Facts) -> Iterator[Found]:
     for scheduler in facts.conclude(schedulers).all:
@@ -58,8 +58,8 @@ def _lost(facts: Facts) -> Iterator[Found]:
         if stray and scheduler.version == 3 and scheduler.kind not in FLASK_KINDS:
             yield Found(
                 scheduler.place,
-                f"{' and '.join(stray)} given to the scheduler itself mean nothing to it, and are ignored: its jobs "
-                "have the defaults, one second of grace among them",
+                f"{' and '.join(stray)} given to the scheduler itself are ignored: its jobs have the defaults, one"
+                " second of grace among them",
                 remedy='put them into the job defaults: `job_defaults={"misfire_grace_time": 3600, "coalesce": True}`',
             )
         late = [job for job in facts.conclude(jobs) if job.scheduler == scheduler and _is_dropped_when_late(job)]
@@ -153,7 +153,7 @@ def _several(late: list[Job]) -> str:
 _LONG: Final = 60
 """Seconds of grace from which on a restart leaves more than one run to be made up for."""
 _ALL: Final = "CoalescePolicy.all"
-_JOINED: Final = "a run that takes longer than its interval is joined by the next"
+_JOINED: Final = "when a run takes longer than its interval, the next one starts beside it"
 
 
 @rule(
@@ -192,9 +192,9 @@ def _may_be_late(grace: Value | None, scheduler: Scheduler) -> bool:
 def _in_a_row(place: Place, said: str, *, is_kept: bool) -> Found:
     """It takes a store that remembers, and a long grace, for an outage to end in a burst."""
     if is_kept:
-        message = f"{said}: after an outage all runs that were missed are made up for, one right after the other"
+        message = f"{said}: after an outage all missed runs are run, one right after the other"
         return Found(place, message)
-    return Found(place, f"{said}: runs that are late come right after each other, not one for all of them")
+    return Found(place, f"{said}: late runs start right after each other, not as one run")
 
 
 @rule(
@@ -288,8 +288,8 @@ def _twice(facts: Facts) -> Iterator[Found]:
         if found and (wall := found.twice):
             yield Found(
                 job.place,
-                f"{job.function} runs by the clocks of {where}: {season(wall)} they show {wall:%H:%M} twice, and "
-                "APScheduler runs it both times",
+                f"{job.function} runs in the local time of {where}: {season(wall)} the clocks show {wall:%H:%M}"
+                " twice, and APScheduler runs it both times",
             )
 
 
@@ -331,8 +331,8 @@ def _weekdays(facts: Facts) -> Iterator[Found]:
 
 
 _TYPED: Final = (
-    "what is read here counts the days of the week from Monday, which is 0: a `1`, as in a crontab, is Tuesday, "
-    "and `1-5` is Tuesday to Saturday"
+    "this setting counts the days of the week from Monday, which is 0: a `1` as in a crontab means Tuesday, and"
+    " `1-5` is Tuesday to Saturday"
 )
 
 
@@ -359,7 +359,10 @@ def _no_zone(facts: Facts) -> Iterator[Found]:
         if scheduler.version == 3 and by_clock and scheduler.options.get("timezone") in (None, Const(None)):
             yield Found(
                 scheduler.place,
-                f"this {scheduler.kind} has no timezone: its cron jobs run by the clocks of whichever machine it is on",
+                (
+                    f"this {scheduler.kind} has no timezone: its cron jobs run in the local time of the machine"
+                    " that it is on"
+                ),
                 remedy=_IN_FLASK if scheduler.kind in FLASK_KINDS else None,
             )
 
@@ -374,14 +377,14 @@ def _own_zone(facts: Facts) -> Iterator[Found]:
         if job.scheduler.version == 3 and job.own_trigger and _misses_the_zone(job, facts):
             yield Found(
                 job.place,
-                f"the trigger of {job.function} is made by itself and has no timezone: it runs by the clocks of "
-                f"the machine, not in the zone of its scheduler ({job.scheduler.place})",
+                f"the trigger of {job.function} is made by itself and has no timezone: it runs in the local time"
+                f" of the machine, not in the zone of its scheduler ({job.scheduler.place})",
             )
         elif job.own_trigger and _is_by_hour(job, facts):
             yield Found(
                 job.place,
-                f"the trigger of {job.function} has no timezone: its hour is that of whichever machine it is on, "
-                "whatever timezone the scheduler is given",
+                f"the trigger of {job.function} has no timezone: its hour is in the local time of the machine,"
+                " even if the scheduler has a timezone",
             )
 
 

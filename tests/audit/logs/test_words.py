@@ -264,7 +264,8 @@ NIGHT = "".join(f"Oct 25 0{hour}:17:01 h CRON[{pid}]: (root) CMD (hourly)\n" for
 def test_an_hour_that_clocks_show_twice_is_never_certain(zone: tzinfo | None) -> None:
     assert found(NIGHT, zone=zone) == [("twice-started", "possible", "root: hourly", "app.log:3")]
     assert says(NIGHT, zone=zone)[0].endswith(
-        "; it may be the hour that clocks show twice: --tz says whose they are, offsets in the stamps which hour it is"
+        "; it may be the hour that occurs twice when clocks go back: give the time zone with --tz, or write offsets"
+        " in the timestamps"
     )
     for certain in (NIGHT.replace("Oct 25", "Oct 24"), NIGHT.replace(" 02:", " 22:")):
         assert [one[1] for one in found(certain, zone=zone)] == ["certain"]

@@ -172,10 +172,10 @@ def test_what_is_not_safe_is_reported(cron: Cronce, caplog: pytest.LogCaptureFix
     scheduler.add_job(nothing, "cron", hour=3, id="now", next_run_time=datetime(2026, 1, 1, 1, 1, 1, 1, UTC))
     scheduler.add_job(nothing, "cron", hour=3, id="fine", misfire_grace_time=60)
     said = report(scheduler)
-    about = ["job_defaults", "jittered", "nothing has no id", "nothing has no id", "errand"]
+    about = ["job_defaults", "jittered", "nothing has no id", "nothing has a date and no id", "errand"]
     about += ["calendar", "calendar", "now"]
     assert [line.partition(":")[0].partition(",")[0] for line in said] == about
-    assert "goes by" in said[2]
+    assert "so cronce names it" in said[2]
     assert all("runs in each process that adds it" in line for line in said[3:5])
     protect(scheduler, cron)
     scheduler.start(paused=True)
@@ -203,7 +203,7 @@ def test_today_is_that_of_the_machine_as_apscheduler_has_it() -> None:
     scheduler = BackgroundScheduler(timezone=UTC, job_defaults={"misfire_grace_time": 60})
     scheduler.add_job(nothing, CalendarIntervalTrigger(days=2, timezone=UTC), id="calendar")
     (said,) = report(scheduler)
-    assert said.startswith("calendar: it counts from today")
+    assert said.startswith("calendar: its days are counted from the day on which")
 
 
 def test_one_id_in_two_job_stores_is_reported(cron: Cronce) -> None:
@@ -212,8 +212,9 @@ def test_one_id_in_two_job_stores_is_reported(cron: Cronce) -> None:
     for alias in ("default", "more"):
         scheduler.add_job(nothing, "cron", hour=3, id="twin", jobstore=alias)
     said = [
-        "twin: it is in the job stores 'default' and 'more', and one job in both; give one another id",
-        "twin: it is in the job stores 'more' and 'default', and one job in both; give one another id",
+        f"twin: the job stores {both} both have a job with this id, and cronce takes them for one job; give one of them"
+        " another id"
+        for both in ("'default' and 'more'", "'more' and 'default'")
     ]
     assert report(scheduler) == said
     protect(scheduler, cron)

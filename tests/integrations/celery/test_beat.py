@@ -149,7 +149,7 @@ def test_entries_come_and_go_while_it_runs_and_one_that_has_no_slots_is_named_on
     assert office.keys().count(asked) == 1
     assert sorted(record.message for record in caplog.records if record.levelno >= logging.ERROR) == [
         "the beat entry broken is not sent: ZeroDivisionError: no moon",
-        "the beat entry often is not sent: every: 0.5 seconds; slots are whole seconds, so write '1s' or more of them",
+        "the beat entry often is not sent: every: 0.5 seconds; slots are whole seconds, so write '1s', '2s' and so on",
     ]
 
 

@@ -129,7 +129,7 @@ def test_while_the_stores_url_is_wrong_nothing_runs_and_the_message_stays(
     office = Office(valkey, tmp_path.name, "reddis://localhost")
     assert office.deliver(office.task())[0] == "IGNORED"
     assert ([later["id"] for later in office.queued()], office.ran) == (["7"], [])
-    assert "7 is put off: 'reddis://localhost': no store is called 'reddis'" in caplog.text
+    assert "7 is postponed: 'reddis://localhost': no store is called 'reddis'" in caplog.text
     office.close()
 
 
@@ -161,7 +161,7 @@ def test_a_body_that_ended_while_the_store_was_away_has_its_result(
         office = Office(broker, tmp_path.name, store.url)
         task = office.task(body, lease="1s")
         assert (office.deliver(task), office.queued()) == (("SUCCESS", "done"), [])
-        assert "run 7:0:0 is done, but that is not on record" in caplog.text
+        assert "run 7:0:0 is done, but that could not be recorded" in caplog.text
         office.close()
 
 

@@ -152,7 +152,8 @@ def test_a_job_that_is_no_slot_of_the_schedule_says_so(cluster: Cluster) -> None
     name = f"report-{(later - EPOCH) // timedelta(minutes=1)}"
     code, said = ended(cluster.pod(name, exec_words()))
     assert (code, cluster.bodies()) == (0, [f"{KEY} 1"])
-    assert said == f"cronce exec: {name} is of {spell(later)}, which is no slot of the schedule; {KEY} is meant\n"
+    started = f"cronce exec: {name} was started for {spell(later)}"
+    assert said == f"{started}, which is not a slot of the schedule; it runs as {KEY}\n"
 
 
 # --- a script -------------------------------------------------------------------------------------------------------

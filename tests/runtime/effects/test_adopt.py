@@ -141,5 +141,5 @@ def test_what_surely_did_not_happen_is_nothing_to_adopt(office: Office) -> None:
 
 @pytest.mark.parametrize("pattern", ["charge:7", "*:*", ""])
 def test_a_pattern_without_one_place_for_the_id_is_refused(office: Office, pattern: str) -> None:
-    with pytest.raises(BadInput, match="has to have one"):
+    with pytest.raises(BadInput, match="must have one"):
         office.desk.do(adoptable("billing", pattern, "invoice", "charge"))

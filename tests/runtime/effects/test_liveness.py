@@ -60,7 +60,7 @@ def test_a_process_of_this_machine_is_seen_to_run_to_be_stopped_and_to_be_gone(
     process.send_signal(signal.SIGSTOP)
     wait_until(lambda: state(process.pid) == "T")
     assert whether_there(holder) == "stopped"
-    with pytest.raises(RetryRefused, match=f"Process {process.pid} on this machine is paused, not dead: if it"):
+    with pytest.raises(RetryRefused, match=f"Process {process.pid} on this machine is paused, not dead: when it"):
         refuse_unless_gone("charge/invoice:7", holder)
     process.send_signal(signal.SIGCONT)
     process.kill()
@@ -83,7 +83,7 @@ def test_of_another_machine_a_person_is_told_what_to_check() -> None:
         with pytest.raises(RetryRefused) as refused:
             refuse_unless_gone("charge/invoice:7", holder)
         assert where in (words := str(refused.value))
-        assert words.endswith("When you are sure that it does not: `cronce resolve charge/invoice:7 retry --force`")
+        assert words.endswith("When you are sure that it has ended: `cronce resolve charge/invoice:7 retry --force`")
 
 
 @pytest.mark.parametrize(

@@ -33,10 +33,10 @@ def harmless(code: str, why: str, *calls: str) -> Misuse:
     return Misuse(code, outcome="succeeded", calls=calls, harmless=why)
 
 
-BOTH = "does not say what may not happen twice"
+BOTH = "does not say what must happen only once"
 NAME = "cannot be the key of an effect"
 TABLE: Final = (
-    # --- what may not happen twice, and for how long? ---
+    # --- what must happen only once, and for how long? ---
     Misuse('run.once("charge:7", pay)', BOTH),
     Misuse('run.once("charge:7", pay, per="day")', BOTH),
     Misuse("run.once_each([7], key=str, fn=pay)", BOTH),
@@ -84,14 +84,17 @@ TABLE: Final = (
     Misuse('run.on("invoice", 7).once(pay)', "missing 1 required positional argument"),
     Misuse('run.on("invoice", 7).once("charge", pay())', "cannot be called", calls=("paid",)),
     Misuse('run.on("invoice", 7).once("charge", pay, 1, 2, 3)', "cannot be called"),
-    Misuse('run.on("invoice", 7).once("charge", coroutine)', "is awaited: make the job function `async def`"),
+    Misuse('run.on("invoice", 7).once("charge", coroutine)', "must be awaited: make the job function `async def`"),
     Misuse('run.on("invoice", 7).once("charge", lambda: coroutine())', "and none of it has run"),
     Misuse('run.on("invoice", 7).once("charge", generator)', "and none of it has run"),
     Misuse('run.once_each([7], on="invoice", key="id", what="charge", fn=pay)', "cannot be called"),
     Misuse('run.once_each(7, on="invoice", key=int, what="charge", fn=pay)', "is not iterable"),
     Misuse('run.on("invoice", 7).once("charge", pay, unsure="maybe")', "unsure"),
-    Misuse('run.on("invoice", 7).once("charge", pay, not_done="Timeout")', "not_done is an exception or some of them"),
-    Misuse('run.on("invoice", 7).once("charge", object)', "is done, but what it returned cannot be kept"),
+    Misuse(
+        'run.on("invoice", 7).once("charge", pay, not_done="Timeout")',
+        "not_done is an exception class or a tuple of them",
+    ),
+    Misuse('run.on("invoice", 7).once("charge", object)', "is done, but its result cannot be stored"),
     # --- errors that are swallowed ---
     Misuse(
         'with suppress(Exception): run.on("invoice", 7).once("charge", fails)', outcome="unknown", calls=("failed",)
@@ -118,7 +121,7 @@ TABLE: Final = (
     Misuse("with run.transaction(conn), run.transaction(conn): pass", "is in another transaction of a run"),
     Misuse(
         'conn.execute("insert into charges values (7)")\nwith run.transaction(conn): pass',
-        "has written, and that is not committed yet",
+        "has writes that are not committed yet",
     ),
     Misuse("with run.transaction(conn): conn.commit()", "did not last to the end of its block"),
     Misuse('with run.transaction("books.db"): pass', "cannot be joined"),
@@ -129,9 +132,9 @@ TABLE: Final = (
         outcome="succeeded",
     ),
     # --- the cursor ---
-    Misuse("run.cursor.set(object())", "a cursor is"),
+    Misuse("run.cursor.set(object())", "a cursor must be"),
     Misuse("for order in run.cursor.over([2, 1], at=lambda order: order): pass", "would skip items"),
-    Misuse('for order in run.cursor.over([1], at="id"): pass', "is no function of an item"),
+    Misuse('for order in run.cursor.over([1], at="id"): pass', "is not a function of an item"),
     # --- harmless ---
     harmless(
         'run.on("invoice", 7).once("charge", pay); run.on("invoice", 7).once("charge", pay)',
@@ -235,7 +238,7 @@ SWALLOWED: Final = [
     if misuse.error
     and misuse.outcome != "succeeded"  # it is committed, and stays so
     and not misuse.code.startswith('cron.idempotent("p"')  # it is declared, and nothing asked for
-    and misuse.error != "is done, but what it returned cannot be kept"
+    and misuse.error != "is done, but its result cannot be stored"
 ]
 
 

@@ -109,12 +109,12 @@ def test_an_instant_may_be_written_otherwise() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("billing", "is not an effect, which is written like billing@2026"),
+        ("billing", "is not an effect; an effect is written like billing@2026"),
         ("billing/", "is not an effect"),
         (f"{SLOT.key}/", "is not an effect"),
         ("/7", "cannot be a name"),
         ("a b/7", "cannot be a name"),
-        ("billing@noon/7", "is not a slot, which is written like"),
+        ("billing@noon/7", "is not a slot; a slot is written like"),
         ("@2026-03-29T12:00:00Z/7", "cannot be a name"),
         (f"{SLOT.key}/a\nb", "cannot be printed"),
         (f"order-mail/{'x' * 501}", "500 at most"),
@@ -219,7 +219,7 @@ def test_a_step_whose_run_has_lapsed_is_in_doubt_and_resolved_by_who_has_watched
     with pytest.raises(CronceError, match=r"is in progress: web-1 has been working on it since 2026-03-29T12:00:00Z"):
         resolve(person, CHARGE, "retry")
     clock.turn(1)
-    why = f"the lease of its run passed at {spell(START + timedelta(seconds=10))}"
+    why = f"the lease of its run expired at {spell(START + timedelta(seconds=10))}"
     assert seen(store, everything=False) == [("charge:7", "in doubt", why)]
     answer = resolve(person, CHARGE, "done")
     assert isinstance(answer, Unwatched)
@@ -270,7 +270,7 @@ def test_a_key_is_in_progress_then_in_doubt_when_its_lease_has_passed(
     with pytest.raises(CronceError, match=f"{MAIL} is in progress: web-1 has been working on it since"):
         resolve(desk, MAIL, "done")
     clock.turn(30)
-    assert seen(store) == [(MAIL, "in doubt", "its lease passed at 2026-03-29T12:00:30Z")]
+    assert seen(store) == [(MAIL, "in doubt", "its lease expired at 2026-03-29T12:00:30Z")]
     person = Desk(store, "a person")
     assert resolve(person, MAIL, "done", "", 42) == Unwatched(
         MAIL, START + timedelta(seconds=30), timedelta(seconds=30)
@@ -306,7 +306,7 @@ def test_what_was_done_and_kept_for_long_enough_is_not_shown_but_a_doubt_is(
     clock.turn(1)
     assert [state for _, state, _ in seen(store)] == ["in doubt"]
     for verdict in ("done", "retry"):
-        with pytest.raises(CronceError, match=f"nothing is known of {MAIL}"):
+        with pytest.raises(CronceError, match=f"there is no record of {MAIL}"):
             resolve(desk, MAIL, verdict)
 
 
@@ -440,8 +440,8 @@ def test_what_was_done_by_its_run_is_not_a_persons_to_resolve(desk: Desk) -> Non
     [
         (("perhaps",), "resolve takes done or retry, not 'perhaps'"),
         (("retry", "", 7), "has no result yet"),
-        (("done", "", "x" * 65_535), "a result is at most 64 KB of JSON, and this is 65,537 bytes"),
-        (("done", "", float("nan")), "a result is what JSON can say"),
+        (("done", "", "x" * 65_535), "a result must be at most 64 KB of JSON, not 65,537 bytes"),
+        (("done", "", float("nan")), "a result must be a value that JSON can hold"),
         (("done", "a\nb"), "the reason must have 1 to 500 printable characters"),
     ],
 )
@@ -455,7 +455,7 @@ def test_a_word_that_makes_no_sense_is_refused_and_changes_nothing(
 
 
 def test_nothing_is_resolved_that_is_not_on_record(desk: Desk) -> None:
-    with pytest.raises(CronceError, match=f"nothing is known of {CHARGE}; `cronce effects` lists what is in doubt"):
+    with pytest.raises(CronceError, match=f"there is no record of {CHARGE}; `cronce effects` lists what is in doubt"):
         resolve(desk, CHARGE, "done")
     assert desk.do(effect(effect_named(CHARGE))) is None
 
@@ -467,9 +467,9 @@ def test_programs_say_it_by_the_same_name(desk: Desk, store: Wire, clock: HandCl
     with Cronce(store=store, clock=clock) as cron:
         cron.resolve(CHARGE, "done", "I looked", result=[7], by="ada")
         assert seen(store)[-1] == ("charge:7", "done", "resolved: by ada: I looked")
-        with pytest.raises(BadInput, match="only an effect has a result"):
+        with pytest.raises(BadInput, match="only an effect, such as a step, has a result"):
             cron.resolve(SLOT, "done", result=7)
-        with pytest.raises(CronceError, match=r"store's clock for 30s before accepting: try again later$"):
+        with pytest.raises(CronceError, match=r"store's clock for 30s before it accepts this: try again later$"):
             cron.resolve(MAIL, "retry", force=True)
         clock.turn(31)
         cron.resolve(MAIL, "retry", by="ada", force=True)

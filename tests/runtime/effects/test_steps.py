@@ -155,9 +155,7 @@ def test_a_result_that_cannot_be_kept_is_an_error_each_time_and_done_once(office
         run.once("k", effect, per="slot")
 
     for _ in range(2):
-        with pytest.raises(
-            BadInput, match=r"billing@2026-03-29T12:00:00Z/k is done, but what it returned cannot be kept"
-        ):
+        with pytest.raises(BadInput, match=r"billing@2026-03-29T12:00:00Z/k is done, but its result cannot be stored"):
             office.call(job(retries=5, backoff="1ms"), body, when=NOON)
         office.hand.turn(1)
     assert calls == [1]
@@ -166,10 +164,10 @@ def test_a_result_that_cannot_be_kept_is_an_error_each_time_and_done_once(office
 @pytest.mark.parametrize(
     ("result", "instead"),
     [
-        (("ch_1", 400), "JSON gives a tuple back as a list, so return a list"),
-        ({"charges": [("ch_1", 400)]}, "JSON gives a tuple back as a list, so return a list"),
-        ({7: "ch_1"}, "JSON gives the key 7 back as a text, so return it as one"),
-        ([{None: 1}], "JSON gives the key None back as a text, so return it as one"),
+        (("ch_1", 400), "JSON turns a tuple into a list, so return a list"),
+        ({"charges": [("ch_1", 400)]}, "JSON turns a tuple into a list, so return a list"),
+        ({7: "ch_1"}, "JSON turns the key 7 into text, so use text as the key"),
+        ([{None: 1}], "JSON turns the key None into text, so use text as the key"),
     ],
     ids=str,
 )
@@ -179,7 +177,7 @@ def test_a_result_that_json_gives_back_as_something_else_is_an_error_each_time(
     """A tuple came back as a list, the first time too. What it was is on record for a person to see."""
     receiver.act = lambda _what: result
     for _ in range(2):
-        with pytest.raises(BadInput, match=f"cannot be kept for a repeat: {instead}"):
+        with pytest.raises(BadInput, match=f"cannot be stored for a retry: {instead}"):
             office.call(job(retries=5, backoff="1ms"), lambda run: run.once("k", receiver, "k", per="slot"), when=NOON)
         office.hand.turn(1)
     assert receiver.done == {"k": 1}

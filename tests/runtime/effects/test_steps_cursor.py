@@ -121,13 +121,13 @@ def test_a_lost_call_is_made_again(office: Office, call: str, fate: str) -> None
 
 @pytest.mark.parametrize("position", [object(), float("inf"), "x" * 70_000], ids=["object", "inf", "long"])
 def test_what_json_cannot_say_is_refused(office: Office, position: Any) -> None:
-    with pytest.raises(BadInput, match="a cursor is"):
+    with pytest.raises(BadInput, match="a cursor must be"):
         office.call(job(), lambda run: run.cursor.set(position))
 
 
 @pytest.mark.parametrize("policies", [{"overlap": "allow"}, {"turns": 2}])
 def test_runs_that_go_on_at_the_same_time_have_no_common_cursor(office: Office, policies: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match="would set one cursor against each other"):
+    with pytest.raises(BadInput, match="would overwrite each other's cursor"):
         office.call(job(**policies), lambda run: run.cursor.get())
 
 
@@ -285,7 +285,7 @@ def test_in_an_async_for(office: Office) -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "at", "words"), [([1], "id", "at='id' is no function of an item"), (_stream(), str, "use `async for`")]
+    ("items", "at", "words"), [([1], "id", "at='id' is not a function of an item"), (_stream(), str, "use `async for`")]
 )
 def test_what_cannot_be_passed_over_is_refused(office: Office, items: Any, at: Any, words: str) -> None:
     with pytest.raises(BadInput, match=words):

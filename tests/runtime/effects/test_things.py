@@ -468,7 +468,7 @@ def test_a_call_that_does_not_say_what_may_not_happen_twice_is_refused_with_both
     with pytest.raises(BadInput) as refused:
         office.call(job(), call)
     said = str(refused.value)
-    assert (thing in said, slot in said, "does not say what may not happen twice" in said) == (True, True, True)
+    assert (thing in said, slot in said, "does not say what must happen only once" in said) == (True, True, True)
     assert [key for key in office.store._cells if key.startswith(("effect/", "once/"))] == []
 
 

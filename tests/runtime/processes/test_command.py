@@ -133,8 +133,8 @@ def test_where_no_bell_rings_for_a_childs_end_it_is_looked_for(cron: Cronce, mon
         ("it's", r"\['./sync.sh', '--all'\]"),
         ([], "a command is a list of words"),
         ([""], "a command is a list of words"),
-        (None, "and this is None"),
-        (["sync", 3], "every word of a command is text, and 3 is not"),
+        (None, "not None"),
+        (["sync", 3], "every word of a command must be text; 3 is not"),
         (["sync", "a\0b"], "is not"),
     ],
 )

@@ -233,7 +233,7 @@ def test_many_at_once_each_have_an_output_of_their_own(place: Place) -> None:
     ("body", "args", "why", "output"),
     [
         (tasks.raises, (), "LookupError: no such customer: \ufffd ?", "LookupError: no such customer"),
-        (tasks.leaves, (0,), "exit code 0, but it had not returned", "half a li"),
+        (tasks.leaves, (0,), "the process ended with exit code 0 before the job function returned", "half a li"),
         (tasks.leaves, (7,), "exit code 7", "half a li"),
         (tasks.exits, (), "SystemExit: 0", "SystemExit: 0"),
         (tasks.crashes, (), "ended by SIGSEGV", ""),

@@ -120,10 +120,10 @@ def test_what_cannot_be_stopped_keeps_its_turn_without_trust_and_is_reported(
         release.set()
         wait_until(lambda: all(record_of(one, key).outcome is Outcome.FAILED for key in keys.values()))
         reasons = {name: record_of(one, key).reason for name, key in keys.items()}
-    went_on = r"(?:stopped: )?{}, and went on for \d+s: isolate=True runs it where it can be killed"
+    went_on = r"(?:stopped: )?{}, but kept running for \d+s: isolate=True runs it in a process that can be killed"
     assert all(re.fullmatch(went_on.format(re.escape(STUCK[name])), reason) for name, reason in reasons.items())
     assert refused == {name: f"{key} lost its lease: {STUCK[name]}" for name, key in keys.items()}
-    assert sum("is overdue, still running" in message for message in caplog.messages) == 2
+    assert sum("is overdue: it was told to stop" in message for message in caplog.messages) == 2
 
 
 def test_a_worker_whose_run_does_not_stop_does_not_count(tmp_path: Path) -> None:

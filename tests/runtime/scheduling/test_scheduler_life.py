@@ -195,15 +195,12 @@ def _take_terminal() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["run", "tests"], "write MODULE:OBJECT, such as app:cron for `cron = Cronce(…)` in app.py, and not 'tests'"),
-        (["run", "no_such:cron"], "there is no module no_such, neither in "),
-        (["run", "tests.no_such:cron"], "there is no module tests.no_such, neither in "),
-        (["run", "tests.house.wait:cron"], "tests.house.wait has no 'cron'; cron = Cronce(…) would make one"),
-        (["run", "tests.house.wait:PATIENCE"], "tests.house.wait has a float as 'PATIENCE'; cron = "),
-        (
-            ["run", "tests:cron", "--label", "blue"],
-            "a label must be NAME=VALUE, each name once, such as --label colour=blue",
-        ),
+        (["run", "tests"], "write MODULE:OBJECT, such as app:cron for `cron = Cronce(…)` in app.py, not 'tests'"),
+        (["run", "no_such:cron"], "there is no module no_such, in "),
+        (["run", "tests.no_such:cron"], "there is no module tests.no_such, in "),
+        (["run", "tests.house.wait:cron"], "tests.house.wait has no 'cron'; write cron = Cronce(…) to create one"),
+        (["run", "tests.house.wait:PATIENCE"], "tests.house.wait has a float as 'PATIENCE'; write cron = "),
+        (["run", "tests:cron", "--label", "blue"], "a label is NAME=VALUE, each name once: --label colour=blue"),
         (["run", "tests:cron", "--grace", "soon"], "soon"),
         (["run", "tests:cron", "-n", "0"], "-n must be from 1 to 1,000, not 0"),
     ],
@@ -374,7 +371,9 @@ def test_a_body_that_cannot_be_stopped_is_reported_and_lapses_and_the_process_en
     process.terminate()
     code, out = ended(process)
     assert (code, time.monotonic() - began < 30) == (1, True), out
-    assert f"{start.job}@{start.slot} still runs and cannot be stopped; its effects are refused, and it keeps" in out
+    assert (
+        f"{start.job}@{start.slot} is still running and cannot be stopped; its effects are refused, and it keeps" in out
+    )
     assert town.record(start).state is State.RUNNING
     if number == "2":
         return  # what becomes of it is the same

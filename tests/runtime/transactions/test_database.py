@@ -30,8 +30,8 @@ from tests.servers.postgres import Admin, Postgres
     ("value", "says"),
     [
         (7, "a URL"),
-        ("redis://localhost", "no database that can be joined"),
-        ("shop", "Django knows"),
+        ("redis://localhost", "cannot join transactions"),
+        ("shop", "Django has no such database; it has"),
         ("sqlite:///:memory:", "memory"),
         ("sqlite://shop.db", "three|four slashes|sqlite:///"),
         ("postgresql://ann:geheim@localhost:x/shop", "is not a URL"),
@@ -270,7 +270,7 @@ def test_who_may_not_make_the_table_is_shown_it(postgres: Postgres, admin: Admin
     with closing(read_database(url)) as database:
         with pytest.raises(DatabaseUnavailable, match=r"permission denied|does not exist") as caught:
             database.raise_fence(next_key(), next_fence())
-        table = str(caught.value).partition("made by:\n")[2]
+        table = str(caught.value).partition("DELETE on it:\n")[2]
         with psycopg.connect(url.replace("clerk", "postgres"), autocommit=True) as owner:
             owner.execute(table)
             owner.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON cronce_effects TO clerk")
@@ -282,5 +282,5 @@ def test_who_may_not_make_the_table_is_shown_it(postgres: Postgres, admin: Admin
 
 def test_where_nobody_answers_nothing_runs() -> None:
     for url in ("postgresql://127.0.0.1:1/shop", "mysql://root@127.0.0.1:1/shop", "sqlite:////nowhere/shop.db"):
-        with pytest.raises(DatabaseUnavailable, match="where the run commits, gave no answer"):
+        with pytest.raises(DatabaseUnavailable, match="in which the run commits, did not answer"):
             read_database(url).raise_fence(next_key(), next_fence())

@@ -214,7 +214,7 @@ def test_writes_that_are_pending_do_not_become_part_of_it(client: Client, reques
 def test_what_was_only_read_before_does_not_matter(client: Client, request: pytest.FixtureRequest) -> None:
     """asyncmy says of a transaction that it is open, and not whether it wrote: it is refused, with that reason."""
     run, unknown = Run.begun(client.database), "async session on mariadb" in request.node.name
-    with pytest.raises(BadInput, match="whether that has written cannot be known") if unknown else nullcontext():
+    with pytest.raises(BadInput, match="cronce cannot know whether it has written") if unknown else nullcontext():
         _before(client, run, "SELECT who FROM written", run.key)
     assert client.site.written(run.key) == ([] if unknown else [run.key])
 
@@ -227,7 +227,7 @@ def test_where_nobody_knows_whether_it_wrote_an_open_transaction_is_refused(mari
         conn.execute(text("SELECT 1"))
         driver = driver_of(conn)
         with patch.object(Alchemy, "_plain", _silent):
-            assert "whether that has written cannot be known" in drive(driver.pending())
+            assert "cronce cannot know whether it has written" in drive(driver.pending())
         with Transaction(database, Run.begun(database), conn):
             pass
 

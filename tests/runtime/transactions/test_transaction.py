@@ -362,7 +362,7 @@ def test_a_run_that_ended_itself_commits_no_further_step(postgres_site: Site, da
     run = Run.begun(database)
     with psycopg.connect(postgres_site.url) as conn:
         commit(database, run, conn, lambda _: None)
-        with pytest.raises(BadInput, match="has to be its last"):
+        with pytest.raises(BadInput, match="must be the last one"):
             enter(database, run, conn, "charge")
 
 

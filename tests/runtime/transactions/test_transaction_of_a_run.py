@@ -448,7 +448,7 @@ def test_a_database_that_does_not_answer_keeps_the_body_from_running_and_the_slo
 ) -> None:
     ran: list[str] = []
     declared = job(transaction=f"sqlite:///{tmp_path}/missing/books.db", retries=0, on_lost="skip")
-    with pytest.raises(DatabaseUnavailable, match=r"books\.db, where the run commits, gave no answer"):
+    with pytest.raises(DatabaseUnavailable, match=r"books\.db, in which the run commits, did not answer"):
         office.call(declared, lambda run: ran.append(run.key), when=NOON)
     assert (ran, office.record(NOON).state) == ([], State.DUE)
 
@@ -469,7 +469,7 @@ def test_a_database_that_does_not_answer_keeps_a_run_open_whose_holder_is_gone(
     away = job(transaction=books.url, on_lost="skip", **LEASE)
     assert away.database is not None
     Settling(other.desk).soon(away.database, NOON.cell)
-    wait_until(lambda: "it stays open" in caplog.text)
+    wait_until(lambda: "stays open, although its holder is gone" in caplog.text)
     assert other.record(NOON).state is State.RUNNING
 
 
@@ -490,7 +490,7 @@ def test_a_block_in_a_block_is_refused_and_nothing_is_committed(
 
 
 def test_a_transaction_needs_a_declared_database(office: Office, books: Books) -> None:
-    with pytest.raises(BadInput, match=r"declare it by @cron\.job"):
+    with pytest.raises(BadInput, match=r"declare it with @cron\.job"):
         office.call(job(), books.charge)
 
 
@@ -709,7 +709,7 @@ def test_writes_before_the_transaction_are_refused_and_named(
         books.conn.execute("insert into charges values (1)")
         books.charge(run, 2)
 
-    with pytest.raises(BadInput, match="has written, and that is not committed yet"):
+    with pytest.raises(BadInput, match="has writes that are not committed yet"):
         office.call(billing(), body, when=NOON)
     books.conn.rollback()
     assert books.charges == []

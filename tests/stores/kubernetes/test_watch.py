@@ -35,5 +35,5 @@ def test_news_breaks_off_when_the_stores_lease_is_deleted(own: Kubernetes) -> No
         assert listener
         with closing(listener):
             own.delete("jobs", "cronce-store")
-            with pytest.raises(StoreUnavailable, match="its news broke off"):
+            with pytest.raises(StoreUnavailable, match="its notifications stopped"):
                 wait_until(lambda: listener.wait(1))

@@ -342,7 +342,7 @@ def _field(said: Any, values: set[int], all_values: range) -> str:
 def _zone(zone: tzinfo) -> str:
     name = "UTC" if zone == UTC else getattr(zone, "key", None)
     if name is None:
-        raise BadInput(f"its zone, {zone!r:.60}, has no name that all beats know; say timezone = 'Europe/Berlin'")
+        raise BadInput(f"its zone, {zone!r:.60}, has no name that all beats know; set timezone = 'Europe/Berlin'")
     return str(name)
 
 
@@ -357,7 +357,7 @@ def _listed(schedule: Any, year: int) -> At:
     while (upcoming := _after(asked, at)) < end:
         if upcoming <= at or len(found) == MAX_INSTANTS:
             raise BadSchedule(
-                f"{schedule!r:.80} does not go on after {at}" if upcoming <= at else
+                f"{schedule!r:.80} has no slots after {at}" if upcoming <= at else
                 f"{schedule!r:.80} has more than {MAX_INSTANTS:,} slots in two years; use crontab or a timedelta"
             )  # fmt: skip
         found.append(at := upcoming)

@@ -80,7 +80,7 @@ class DatabaseScheduler(OncePerSlot, schedulers.DatabaseScheduler):  # type: ign
         try:
             self.cron.trigger(job_name(self.app, name), id=f"once-{moment:%Y%m%dT%H%M%SZ}", by="beat")
         except CronceError as trouble:
-            LOGGER.debug("%s cannot be asked for yet: %s", name, trouble)
+            LOGGER.debug("%s cannot be requested yet: %s", name, trouble)
         else:
             self._asked.add((name, moment))
 
@@ -113,7 +113,7 @@ class DatabaseScheduler(OncePerSlot, schedulers.DatabaseScheduler):  # type: ign
                 self._save(self.Model.objects.filter(pk=pk), sent, at if settings.USE_TZ else make_naive(at))
                 del self._unsaved[pk]
         except (DatabaseError, InterfaceError) as trouble:
-            LOGGER.warning("what was sent is not in the rows of the entries yet: %s", trouble)
+            LOGGER.warning("the rows of the entries do not show yet what was sent: %s", trouble)
 
     def _save(self, rows: Any, sent: int, at: datetime) -> None:
         """Others add to the same row."""

@@ -94,10 +94,10 @@ class Once(Task):  # type: ignore[misc]  # Celery has no types
         try:
             returned = self._deliveries().try_once(self.name, _message(request), body)
         except InProgress as busy:
-            LOGGER.debug("%s is put off: %s", request.id, busy)
+            LOGGER.debug("%s is postponed: %s", request.id, busy)
             self._look_again(parse_duration(self.lease).total_seconds())
         except (StoreError, LeaseLost) as trouble:
-            LOGGER.warning("%s is put off: %s", request.id, trouble)
+            LOGGER.warning("%s is postponed: %s", request.id, trouble)
             self._look_again(AWAY)
         except NotKept:
             self._drop()

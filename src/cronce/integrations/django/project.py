@@ -28,7 +28,7 @@ def store_url() -> str | None:
     """What settings say, just now: a test runner names other databases than the settings file does."""
     given = getattr(settings, "CRONCE", {})
     if not isinstance(given, dict) or given.keys() - {"store"} or not isinstance(given.get("store", ""), str):
-        raise BadInput(f"CRONCE is {{'store': …}}, an alias of DATABASES or a URL, and not {_shown(given)}")
+        raise BadInput(f"CRONCE must be {{'store': …}}, with an alias of DATABASES or a URL, not {_shown(given)}")
     store: str | None = given.get("store")
     if store is None or ":" in store:
         return store

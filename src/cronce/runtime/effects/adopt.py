@@ -52,7 +52,7 @@ def adoptable(job: str, pattern: str, kind: str, what: str) -> Flow[list[Adoptio
     """What there is to adopt: of the job's steps whose key is like `pattern`, in which * stands for the id."""
     before, star, after = pattern.partition("*")
     if not star or "*" in after:
-        raise BadInput(f"{pattern[:60]!r} has to have one *, in the place of the id, such as 'charge:*'")
+        raise BadInput(f"{pattern[:60]!r} must have one * in place of the id, such as 'charge:*'")
     found: dict[Target, list[EffectSeen]] = {}
     scan: Scan | None = Scan(f"effect/{check_name(job)}/")
     while scan is not None:
@@ -101,7 +101,7 @@ def adopt(operator: Operator, adoptions: Sequence[Adoption]) -> Flow[None]:
         said, _ = yield from ledger.exchange_effects([(grant, _word(one, grant)) for one, grant in granted])
         if len(granted) < len(part) or not all(isinstance(answer, Finished) for answer in said):
             raise StoreUnavailable(
-                "the store did not answer for all of them; run it again: what is on record is left alone"
+                "the store did not answer for all of them; run it again: it does not change what is already recorded"
             )
         for one, _grant in granted:
             for step in [step for step in one.steps if step.state == "in doubt"]:

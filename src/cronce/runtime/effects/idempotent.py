@@ -89,8 +89,8 @@ def read_lease(lease: Duration) -> timedelta:
     length = parse_duration(lease)
     if not SHORTEST <= length <= LOCK_LEASE:
         raise BadInput(
-            f"lease is how long a key whose process died counts as in progress: {format_duration(SHORTEST)} to"
-            f" {format_duration(LOCK_LEASE)}, and it is renewed while the function is at it"
+            f"lease is how long a key counts as in progress after its process died: {format_duration(SHORTEST)} to"
+            f" {format_duration(LOCK_LEASE)}; it is renewed while the function runs"
         )
     return length
 
@@ -177,7 +177,9 @@ def _named(key: object) -> str:
     if not isinstance(key, tuple):
         return check_key(key)
     if len(key) != 2:
-        raise BadInput(f"{key!r:.60} cannot be the key of an effect: a pair is a kind and an id, ('invoice', 7)")
+        raise BadInput(
+            f"{key!r:.60} cannot be the key of an effect: a pair must be a kind and an id, such as ('invoice', 7)"
+        )
     return thing_named(*key)
 
 

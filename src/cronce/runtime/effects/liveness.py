@@ -106,11 +106,15 @@ def refuse_unless_gone(what: str, holder: str, command: str = "") -> None:
     if process is None or there == "elsewhere":
         look = f"`ps -o pid,stat,lstart,cmd -p {process.pid}`, or run this command there" if process else ""
         where = f"on {process.host}: {look}" if process else f"where {holder} runs"
-        seen = f"{holder} did not renew its lease; whether it is dead cannot be seen from here. Check {where}"
+        seen = f"{holder} did not renew its lease; cronce cannot see from here whether it is dead. Check {where}"
     else:
-        state = "paused, not dead: if it wakes up, it goes on" if there == "stopped" else "still alive, and may go on"
+        state = (
+            "paused, not dead: when it is resumed, it continues"
+            if there == "stopped"
+            else ("still alive, and may continue")
+        )
         seen = f"Process {process.pid} on this machine is {state}. End it (`kill -9 {process.pid}`) or wait, then retry"
     raise RetryRefused(
-        f"{what} may still be in progress. {seen}. If it goes on beside a new run, its work is done twice. When you are"
-        f" sure that it does not: `{command or f'cronce resolve {quote(what)} retry'} --force`"
+        f"{what} may still be in progress. {seen}. If it continues next to a new run, its work is done twice. When you"
+        f" are sure that it has ended: `{command or f'cronce resolve {quote(what)} retry'} --force`"
     )

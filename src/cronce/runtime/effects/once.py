@@ -59,7 +59,9 @@ def checked_how(unsure: WhenUnsure, not_done: Any) -> How:
     check_choice("unsure", unsure, WhenUnsure)
     kinds = tuple(not_done) if isinstance(not_done, tuple | list | set) else (not_done,)
     if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
-        raise BadInput(f"not_done is an exception or some of them, such as (ConnectionRefusedError,), not {not_done!r}")
+        raise BadInput(
+            f"not_done is an exception class or a tuple of them, such as (ConnectionRefusedError,), not {not_done!r}"
+        )
     return How(unsure, kinds)
 
 
@@ -257,8 +259,8 @@ def returned(name: str, word: Finish | Record) -> Any:
     if word.reason.startswith(UNSAYABLE):
         why = word.reason.removeprefix(UNSAYABLE)
         raise ResultNotKept(
-            f"{name} is done, but what it returned cannot be kept for a repeat: {why}. Let it return something that"
-            " JSON can say, such as an id, or nothing"
+            f"{name} is done, but its result cannot be stored for a retry: {why}. Return a value that JSON can"
+            " hold, such as an id, or nothing"
         )
     return json.loads(word.result) if word.result else None
 
@@ -308,11 +310,9 @@ def heard(name: str, words: Sequence[Word], answers: Sequence[Any], *, patient: 
             case Unsure() if patient and answer.passing:
                 unsure.append(word)
             case Unsure(why):
-                raise NotRecorded(f"{name} is over, but that could not be recorded: {why}")
+                raise NotRecorded(f"{name} has ended, but that could not be recorded: {why}")
             case _:
-                raise LeaseLost(
-                    f"{name} is over, but was recorded as in doubt before that could be recorded", name=name
-                )
+                raise LeaseLost(f"{name} has ended, but it was already recorded as in doubt", name=name)
     return unsure
 
 

@@ -62,7 +62,7 @@ def effect_named(text: str) -> Target:
     """An effect as a person names it: of a slot, or on a thing or of a key."""
     of, slash, key = text.partition("/")
     if not slash or not key:
-        raise BadInput(f"{text[:80]!r} is not an effect, which is written like {_EXAMPLES}")
+        raise BadInput(f"{text[:80]!r} is not an effect; an effect is written like {_EXAMPLES}")
     if "@" not in of:
         return Target(once_cell(check_name(of), check_key(key)), text)
     return steps.of_slot(slot_named(of).key, key)
@@ -144,13 +144,13 @@ def _gone(cell: Cell, record: Record, now: Instant, runs: Mapping[str, Cell]) ->
     """Why nobody is at it any more, if so."""
     if record.under is None:
         passed = row_of(cell, record, now) is Row.LAPSED
-        return f"its lease passed at {spell(cell.until)}" if passed and cell.until else ""
+        return f"its lease expired at {spell(cell.until)}" if passed and cell.until else ""
     run = runs.get(record.under.run)
     match whereabouts(run, record.under, now) if run else "at it":
         case "over":
             return "its run is over"
         case "lapsed" if run and run.until:
-            return f"the lease of its run passed at {spell(run.until)}"
+            return f"the lease of its run expired at {spell(run.until)}"
         case _:
             return ""
 
@@ -367,8 +367,8 @@ class Unwatched(Value):
     def __str__(self) -> str:
         when = f" at {spell(self.until)}" if self.until else ""
         return (
-            f"{self.name} was begun, and the run's lease expired{when}; checking the store's clock for"
-            f" {format_duration(self.lease)} before accepting"
+            f"{self.name} was begun, and the run's lease expired{when}; cronce watches the store's clock for"
+            f" {format_duration(self.lease)} before it accepts this"
         )
 
 
@@ -385,8 +385,8 @@ def _effect_first(slot: Slot, found: EffectsSurvey) -> str:
     command = f"cronce resolve {quote(found.doubtful[0].name)}"
     others = f" (`cronce effects {quote(slot.key)}` lists the others)" if found.counts["in doubt"] > 1 else ""
     return (
-        f"{slot.key} is kept in doubt by an effect: resolve the effect first. If it happened, run `{command} done`; if"
-        f" it did not, `{command} retry`{others}. Then `cronce rerun {slot.key}` goes on with the slot"
+        f"{slot.key} is kept in doubt by an effect: resolve the effect first. If it happened, run `{command}"
+        f" done`; if it did not, `{command} retry`{others}. Then `cronce rerun {slot.key}` continues the slot"
     )
 
 
@@ -454,7 +454,7 @@ def _is_so(seen: EffectSeen, command: Resolve) -> bool:
 
 def _refusal(named: Target, seen: EffectSeen | None) -> CronceError:
     if seen is None or seen.record is None:
-        return NotOnRecord(f"nothing is known of {named.name}; `cronce effects` lists what is in doubt")
+        return NotOnRecord(f"there is no record of {named.name}; `cronce effects` lists what is in doubt")
     if seen.state == "not done":
         return CronceError(f"{named.name} is not done; the next run will do it: there is nothing to resolve")
     when = f" at {spell(seen.record.finished)}" if seen.record.finished else ""

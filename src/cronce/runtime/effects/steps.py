@@ -337,7 +337,7 @@ class Passing(Generic[T]):
 
     def __init__(self, cursor: Cursor, items: Iterable[T] | AsyncIterable[T], at: Callable[[T], Any]) -> None:
         if not callable(at):
-            raise BadInput(f"at={at!r:.60} is no function of an item, such as at=lambda order: order.id")
+            raise BadInput(f"at={at!r:.60} is not a function of an item, such as at=lambda order: order.id")
         self._cursor, self._items, self._at, self.unfinished = cursor, items, at, cursor.unfinished
         self._last: Any = None
 
@@ -366,8 +366,8 @@ class Passing(Generic[T]):
         position, last = self._at(item), self._last
         if last is not None and not position > last:
             raise BadInput(
-                f"the cursor was at {last!r:.60}, and the next item is at {position!r:.60}: the next run would skip"
-                " items; sort them by position, and give no two the same position"
+                f"the cursor was at {last!r:.60}, and the next item is at {position!r:.60}: the next run would"
+                " skip items; sort them by position, and give each item its own position"
             )
         self._last = position
         return position

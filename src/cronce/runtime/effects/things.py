@@ -105,8 +105,8 @@ def refuse_scope(call: str, key: object, per: object) -> None:
 
 def scope_unsaid(call: str, thing: str, slot: str) -> BadInput:
     return BadInput(
-        f"{call} does not say what may not happen twice. Once for a thing, such as an invoice,"
-        f" whichever slot reaches it: {thing}. Once for this slot, and again in the next: {slot}"
+        f"{call} does not say what must happen only once. Once per thing, such as an invoice, in all slots"
+        f" together: {thing}. Once per slot: {slot}"
     )
 
 

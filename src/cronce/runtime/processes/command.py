@@ -140,10 +140,10 @@ def checked_words(words: object) -> list[str]:
             f" *) call one: ['sh', '-c', {words!r:.60}]"
         )
     if not isinstance(words, Sequence) or not words or not all(isinstance(word, str) and word for word in words[:1]):
-        raise BadInput(f"a command is a list of words, ['./sync.sh', '--all'], and this is {words!r:.60}")
+        raise BadInput(f"a command is a list of words, such as ['./sync.sh', '--all'], not {words!r:.60}")
     for word in words:
         if not isinstance(word, str) or "\0" in word:
-            raise BadInput(f"every word of a command is text, and {word!r:.60} is not")
+            raise BadInput(f"every word of a command must be text; {word!r:.60} is not")
     return list(words)
 
 

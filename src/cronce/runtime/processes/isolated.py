@@ -223,7 +223,7 @@ class Isolated(Command):
             return str(self._told["raised"])
         if result.code:
             return in_words(result.code)
-        return "" if "returned" in self._told else "exit code 0, but it had not returned"
+        return "" if "returned" in self._told else "the process ended with exit code 0 before the job function returned"
 
 
 def _until(grant: Grant) -> int:
@@ -327,7 +327,7 @@ class FarLease(Lease):
                 case {"over": [cause, why]}:
                     self.end(Over(cause, why))
         if self._line.hung_up:
-            self.end(Over("lost", "the process that keeps its lease is gone"))
+            self.end(Over("lost", "the process that renews its lease is gone"))
 
 
 class Progress:
@@ -422,7 +422,8 @@ def _desk(url: str | None, clock: Clock) -> Desk:
     """A connection of its own, for a body that has steps."""
     if url is None:
         raise BadInput(
-            "the store is an object of the process that started this one; an isolated job function needs its URL"
+            "the store is an object in the process that started this one; an isolated job function needs a"
+            " store with a URL"
         )
     return Desk(open_store(url), clock, lambda: open_store(url), log)
 

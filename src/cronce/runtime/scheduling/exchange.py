@@ -328,7 +328,7 @@ class Exchange:
             self._ledger.know.forget_job(candidate.slot.job)
             self._line.put_off(candidate, now + SCHEDULER_POLL)
         else:
-            self._warn(candidate.slot.job, "is fired by another version of it, which another process runs")
+            self._warn(candidate.slot.job, "is run by another version of the job, in another process")
 
     def _beaten(self, candidate: Candidate, answer: Held | Closed) -> None:
         """Of a slot that was left behind it was known that others would try."""

@@ -117,7 +117,7 @@ class Roster:
         write = Write(cell.key, cell.version, encode_holder(me._replace(gone=True)), Mark.OPEN, ttl=timedelta(0))
         swapped, _ = yield from self._client.swap([write, NEWS], self._client.know.epoch.seen)
         if swapped.verdicts[0].refused is not None:
-            raise StoreUnavailable("a beat that was on its way came in between: leave again")
+            raise StoreUnavailable("a late sign of life arrived in between: leave again")
 
     def _remember(self, seen: Iterable["SchedulerSeen"]) -> None:
         for one in seen:

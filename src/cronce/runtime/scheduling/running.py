@@ -149,12 +149,13 @@ class LocalRuns:
         self._told = {one for one in self._told if one[0] in self._running}
         for key, attempt in self._running.items():
             if (gap := self._longer_than(attempt, now)) is not None and self._first(key, "overrun"):
-                self._tell(What.OVERRUN, key, f"runs for longer than the {format_duration(gap)} to the next slot")
+                self._tell(What.OVERRUN, key, f"has run for longer than the {format_duration(gap)} until the next slot")
             if (why := attempt.lease.overdue(boot)) and self._first(key, "overdue"):
                 LOGGER.warning(
-                    "%s is overdue, still running, though it was told to stop (%s): it is in a call that cannot be"
-                    " interrupted, or catches what stops it. Its effects are refused, and it keeps its turn and its"
-                    " worker until it ends; isolate=True runs it where it can be killed",
+                    "%s is overdue: it was told to stop (%s), but is still running. It is in a call that cannot"
+                    " be interrupted, or it catches the exception that stops it. Its effects are refused, and it"
+                    " keeps its turn and its worker until it ends; isolate=True runs it in a process that can be"
+                    " killed",
                     attempt.lease.name,
                     why,
                 )

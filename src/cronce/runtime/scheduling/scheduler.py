@@ -243,8 +243,8 @@ class Scheduler:
     def _report_left(self) -> None:
         for attempt in self.engine.running:
             LOGGER.error(
-                "%s still runs and cannot be stopped; its effects are refused, and it keeps its turn until this process"
-                " ends. isolate=True runs it where it can be killed",
+                "%s is still running and cannot be stopped; its effects are refused, and it keeps its turn until"
+                " this process ends. isolate=True runs it in a process that can be killed",
                 attempt.lease.name,
             )
 
@@ -399,7 +399,11 @@ def see_through(scheduler: Scheduler, orders: Orders) -> bool:
     """Do as ordered until the scheduler is gone, by whomever it was stopped; whether all that ran is on record."""
     scheduler.when_gone(lambda _scheduler: orders.give("gone"))
     while (order := orders.next()) != "gone":
-        LOGGER.info("takes no new work; a second signal stops what runs" if order == "drain" else "stops what runs")
+        LOGGER.info(
+            "takes no new work; a second signal stops the jobs that run"
+            if order == "drain"
+            else ("stops the jobs that run")
+        )
         if order == "stop now":
             scheduler.hurry()
         threading.Thread(target=scheduler.stop, name="cronce-stop", daemon=True).start()

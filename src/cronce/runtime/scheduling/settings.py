@@ -52,7 +52,7 @@ def check_settings(role: Role, workers: int, labels: Mapping[str, str]) -> Sched
     """The settings, if it can be meant."""
     check_choice("role", role, Role)
     if type(workers) is not int or not 1 <= workers <= MOST_WORKERS:
-        raise BadInput(f"workers is 1 to {MOST_WORKERS:,}, and this is {workers!r:.40}")
+        raise BadInput(f"workers must be 1 to {MOST_WORKERS:,}, not {workers!r:.40}")
     for label, value in labels.items():
         check_name(label)
         check_name(value)

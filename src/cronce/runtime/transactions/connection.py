@@ -174,9 +174,9 @@ class Driver(ABC):
             return ""
         written = yield from self.has_written()
         if written:
-            return "has written, and that is not committed yet"
+            return "has writes that are not committed yet"
         if written is None:
-            return "is in a transaction (a SELECT opens one as well), and whether that has written cannot be known"
+            return "is in a transaction (a SELECT opens one, too), and cronce cannot know whether it has written"
         yield from self.end_reading()
         return ""
 

@@ -139,14 +139,14 @@ class Database:
             drive(short(driver, driver.ask(driver.dialect.table)))
         if problem := _problem(driver):
             raise DatabaseUnavailable(
-                f"{self._name}: the table cronce_effects is not there, or this user may not use it"
-                f" ({mask_all(str(problem))}), nor make it. Let one that may grant it SELECT, INSERT, UPDATE and DELETE"
-                f" on the table, which is made by:\n{driver.dialect.table};"
+                f"{self._name}: the table cronce_effects does not exist, or this user may not use it"
+                f" ({mask_all(str(problem))}), and may not create it. Ask an administrator to create it and to grant"
+                f" this user SELECT, INSERT, UPDATE and DELETE on it:\n{driver.dialect.table};"
             ) from problem
 
     def _unavailable(self, error: Exception) -> DatabaseUnavailable:
         words = mask_all(str(error).strip().partition("\n")[0]) or type(error).__name__
-        return DatabaseUnavailable(f"{self._name}, where the run commits, gave no answer: {words}")
+        return DatabaseUnavailable(f"{self._name}, in which the run commits, did not answer: {words}")
 
 
 def _problem(driver: Driver) -> Exception | None:
@@ -203,7 +203,7 @@ def _source(value: Any, store: str) -> Source:
         )
     if callable(value):
         return getattr(value, "__qualname__", repr(value)), value
-    raise BadPolicy(f"transaction={value!r:.60} is no database; give {ACCEPTED}")
+    raise BadPolicy(f"transaction={value!r:.60} is not a database; give {ACCEPTED}")
 
 
 def _detached(engine: Any) -> Any:
@@ -215,11 +215,16 @@ def _detached(engine: Any) -> Any:
 
 def _of_django(alias: str) -> Source:
     if "django.db" not in sys.modules:
-        raise BadPolicy(f"transaction={alias!r:.60} is no URL, and Django is not here to know it; give {ACCEPTED}")
+        raise BadPolicy(
+            f"transaction={alias!r:.60} is not a URL, and Django is not loaded, so it cannot be an alias; give"
+            f" {ACCEPTED}"
+        )
     from django.db import connections  # noqa: PLC0415  not without its user
 
     if alias not in connections.settings:
-        raise BadPolicy(f"transaction={alias!r:.60}: Django knows {', '.join(connections.settings)}")
+        raise BadPolicy(
+            f"transaction={alias!r:.60}: Django has no such database; it has {', '.join(connections.settings)}"
+        )
 
     def connect() -> Any:
         wrapper = connections.create_connection(alias)
@@ -247,7 +252,7 @@ def _of_url(url: str, store: str) -> Source:
         raise
     except BadInput as error:
         raise BadPolicy(f"transaction=…: {error}") from None
-    raise BadPolicy(f"transaction={mask(url)!r}: no database that can be joined; give {ACCEPTED}")
+    raise BadPolicy(f"transaction={mask(url)!r}: cronce cannot join transactions of this database; give {ACCEPTED}")
 
 
 def _postgresql(url: str) -> Source:

@@ -219,9 +219,9 @@ def _release(driver: Driver, key: str) -> Talk[None]:
         yield from undo(driver)
         yield from driver.ask("SELECT 1")  # fails as well where not the transaction is gone, but the connection
         raise BadInput(
-            f"the transaction of {key} did not last to the end of its block ({error}): it was committed or rolled back"
-            " inside, or a statement in it failed and the error was swallowed. What was committed inside was not"
-            " checked. Leave the commit to run.transaction(), and on MySQL CREATE or ALTER nothing in it"
+            f"the transaction of {key} did not last to the end of its block ({error}): it was committed or rolled"
+            " back inside, or a statement in it failed and the error was swallowed. What was committed inside was"
+            " not checked. Leave the commit to run.transaction(), and on MySQL do not use CREATE or ALTER in it"
         ) from error
 
 
@@ -232,14 +232,16 @@ def verdict(found: FencingRow, key: str, fence: Fence, committed: Committed) -> 
     if found.step_fence:
         return AlreadyDone(f"{committed} was committed before")
     if found.done and committed.step:
-        return BadInput(f"{key} is done: a transaction without a step ended it, and has to be its last")
+        return BadInput(
+            f"{key} is done: a transaction without a step ended it; such a transaction must be the last one"
+        )
     if found.done:
         return AlreadyDone(f"{key} was committed before; several transactions in one run need names")
     return None
 
 
 def lease_lost(key: str, fence: Fence, found: str) -> LeaseLost:
-    why = f"the database has {found}" if found else "the database has none any more"
+    why = f"the database has {found}" if found else "the database no longer has one"
     return LeaseLost(
         f"{key} may not commit under its fence {fence}: {why}; another run took over, or this one was closed. What it"
         " wrote in this transaction is rolled back",

@@ -132,8 +132,9 @@ class Transaction(Generic[C]):
         self._driver = _driver(self._conn, self._run.key, asynchronous=asynchronous)
         if pending := (yield from self._driver.pending()):
             raise BadInput(
-                f"the connection for {self._run.key} {pending}: what was written before would be committed with the"
-                " run's own writes, and once more by a repeat. Commit it or roll it back before run.transaction()"
+                f"the connection for {self._run.key} {pending}: what was written before would be committed with"
+                " the run's own writes, and again if the run is repeated. Commit it or roll it back before"
+                " run.transaction()"
             )
         found = yield from self._asked(self._database.look)
         if refusal := verdict(found, self._run.key, self._fence, self._committed):
@@ -190,8 +191,8 @@ class Transaction(Generic[C]):
             found = yield from self._asked(self._database.settled)
         except DatabaseUnavailable as silence:
             raise DatabaseUnavailable(
-                f"{self._what} may have been committed, or not: the connection was lost meanwhile ({error}), and"
-                f" asking again failed, too ({silence}). The next run checks that, and repeats nothing that was"
+                f"{self._what} may have been committed, or not: the connection was lost meanwhile ({error}), and a"
+                f" second check failed, too ({silence}). The next run checks it, and does not repeat what was"
                 " committed"
             ) from error
         if found.is_by(self._fence, self._committed.step):

@@ -287,9 +287,9 @@ class EtcdStore:
         life = read_life(meta[0], tally[0], purged)
         if life.identity != self._cluster and not self._adopting:
             raise StoreCopied(
-                f"{self.api.address.shown} was written by another cluster: this is a restored snapshot or a copy, and"
-                " with its original in use both would run everything. If this one shall be the store from now on, see"
-                " that the other is used no more, then run `cronce store adopt URL`"
+                f"{self.api.address.shown} was written by another cluster: this is a restored snapshot or a copy,"
+                " and with its original in use both would run everything. To use this one as the store from now"
+                " on, make sure that the other is no longer used, then run `cronce store adopt URL`"
             )
         if self._life is not None and self._life.begun != life.begun:
             self._remembered = {}  # after a loss the same revision may stand for something else
@@ -301,8 +301,8 @@ class EtcdStore:
             raise StoreNewer(f"{self.api.address.shown} was written by a newer cronce; upgrade this one")
         if not tally:
             raise StoreCorrupt(
-                f"{self.api.address.shown} has lost the key {(self._prefix + TALLY).decode()}; restore it, or delete"
-                f" all keys below {self._prefix.decode()} and begin anew"
+                f"{self.api.address.shown} has lost the key {(self._prefix + TALLY).decode()}; restore it, or"
+                f" delete all keys below {self._prefix.decode()} and start again"
             )
 
     # --- lives ------------------------------------------------------------------------------------------------------

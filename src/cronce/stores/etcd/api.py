@@ -179,7 +179,7 @@ class EtcdApi:
         except NoConnection as error:
             raise self._unanswered(error) from error
         except NoAnswer as error:
-            raise StoreUnavailable(f"{self.address.shown}: cannot be listened to: {error}") from error
+            raise StoreUnavailable(f"{self.address.shown}: cannot be watched: {error}") from error
 
     def each(self) -> "Iterator[tuple[str, EtcdApi]]":
         """Every endpoint by itself."""
@@ -222,11 +222,11 @@ class EtcdApi:
             if not secure:
                 return StoreUnavailable(f"{why}?")
             return (StoreUnusable if isinstance(error.last, ssl.SSLError) else StoreUnavailable)(
-                f"{why}, with TLS? Name who signed its certificate with ?ca=FILE, or write etcd://"
+                f"{why}, with TLS? Give the CA of its certificate with ?ca=FILE, or write etcd://"
             )
         late = isinstance(error, TimeoutError)
         how = f"within {self.address.timeout:g} s" if late else f"({str(error) or type(error).__name__})"
-        maybe = "a write may have landed" if secure or self._answered else "if it speaks TLS, write etcds://"
+        maybe = "a write may have succeeded" if secure or self._answered else "if it speaks TLS, write etcds://"
         return StoreUnavailable(f"{shown}: no answer {how}; {maybe}")
 
 
@@ -250,7 +250,7 @@ _REFUSALS: Final[Sequence[tuple[str, type[StoreError], str]]] = (
     ("too large", StoreUnusable, "a value is longer than --max-request-bytes allows; raise that, or store less"),
     ("larger than max", StoreUnusable, "a value is longer than --max-request-bytes allows; raise that, or store less"),
     ("too many operations", StoreUnusable, "cronce needs --max-txn-ops=128, the default, or more"),
-    ("user name is empty", StoreUnusable, "it wants a user; write etcd://USER:PASSWORD@HOST"),
+    ("user name is empty", StoreUnusable, "it needs a user; write etcd://USER:PASSWORD@HOST"),
     ("authentication failed", StoreUnusable, "user or password is wrong"),
     ("permission denied", StoreUnusable, "grant the user's role readwrite on the prefix NAMESPACE/"),
 )
@@ -267,7 +267,7 @@ def refused(reply: Reply, shown: str) -> StoreError:
             f"{shown}: no v3 API in JSON is served there; start etcd with --enable-grpc-gateway=true, its default"
         )
     if status >= 500 or "too many requests" in said:
-        return StoreUnavailable(f"{shown}: {said}; a write may have landed")
+        return StoreUnavailable(f"{shown}: {said}; a write may have succeeded")
     return StoreUnusable(f"{shown}: etcd answered {status}: {said}")
 
 

@@ -33,7 +33,7 @@ def checks(api: EtcdApi) -> Iterator[Check]:
         yield _asked(name, check, api)
     yield _asked("namespaces", _namespaces, api)
     doubt = api.clock.doubt * 1000
-    yield ok("clock", f"known to {doubt:.0f} ms by this process, and to a second by one that has just begun")
+    yield ok("clock", f"known to {doubt:.0f} ms by this process, and to a second by a process that has just started")
 
 
 def _asked(name: str, check: Callable[[EtcdApi], Check], api: EtcdApi) -> Check:
@@ -41,7 +41,7 @@ def _asked(name: str, check: Callable[[EtcdApi], Check], api: EtcdApi) -> Check:
     try:
         return check(api)
     except StoreError as failure:
-        return warn(name, f"not looked at: {failure}", "ask once as a user who may, such as root")
+        return warn(name, f"not checked: {failure}", "run it once as a user with that permission, such as root")
 
 
 def _status(api: EtcdApi) -> EtcdAnswer | StoreError:
@@ -58,7 +58,7 @@ def _endpoints(statuses: dict[str, EtcdAnswer | StoreError]) -> Iterator[Check]:
         if isinstance(status, StoreError):
             yield warn("endpoint", f"{name}: {status}", "start it, or take it out of the URL")
         elif int(status.body.get("leader", 0)) == 0:
-            yield error("endpoint", f"{name} has no leader", "see that most members run and reach each other")
+            yield error("endpoint", f"{name} has no leader", "make sure that most members run and reach each other")
         else:
             yield ok("endpoint", f"{name} answers and has a leader")
 
@@ -100,7 +100,7 @@ def _alarms(api: EtcdApi) -> Check:
     alarms = api.ask("/v3/maintenance/alarm", {"action": "GET"}, api.deadline()).body.get("alarms", ())
     if alarms:
         kinds = ", ".join(sorted({str(alarm.get("alarm")) for alarm in alarms}))
-        return error("alarms", kinds, "mend what it names, then `etcdctl alarm disarm`")
+        return error("alarms", kinds, "fix what it names, then `etcdctl alarm disarm`")
     return ok("alarms", "none")
 
 

@@ -163,7 +163,7 @@ class KubernetesStore:
         try:
             shelves = list(self._listed(self.api.deadline()))
         except StoreError as failure:
-            yield error("rights", str(failure), "a Role with get, list, create, update and delete on leases does it")
+            yield error("rights", str(failure), "a Role with get, list, create, update and delete on leases is enough")
             return
         yield ok("rights", f"may list leases in {self.api.address.namespace}: {len(shelves)} of this store")
         yield _deleted(shelves)
@@ -391,7 +391,7 @@ def _by_home(writes: Sequence[Write]) -> dict[LeaseOfCell, list[int]]:
     """The places of the writes of each Lease. What shall land together lies in one."""
     for places in groups(writes):
         if len({home_of(writes[place].key) for place in places}) > 1:
-            raise StoreUnusable(f"{writes[places[0]].key} and what shall land with it do not lie in one Lease")
+            raise StoreUnusable(f"{writes[places[0]].key} and the cells to write with it are not in one Lease")
     found: dict[LeaseOfCell, list[int]] = {}
     for place, write in enumerate(writes):
         found.setdefault(home_of(write.key), []).append(place)
@@ -410,7 +410,7 @@ def _deleted(shelves: Sequence[LeaseCells]) -> Check:
     gone = sorted(job for shelf in shelves if shelf.home == STORE for job in shelf.jobs if job not in there)
     if not gone:
         return ok("deleted", "every job has its Lease")
-    says = f"the Leases of {', '.join(gone[:5])} were deleted: slots up to when they are made anew count as run"
+    says = f"the Leases of {', '.join(gone[:5])} were deleted: slots up to the time they are created again count as run"
     return warn("deleted", says, "delete no Lease of a job in use; `cronce purge` removes what is old")
 
 
@@ -419,7 +419,7 @@ def _room(shelves: Sequence[LeaseCells]) -> Check:
     name = max(sizes, key=lambda one: sizes[one], default="")
     says = f"the fullest Lease, {name}, has {sizes.get(name, 0) / 1024:.0f} KiB of {ROOM / 1024:.0f}"
     if sizes.get(name, 0) > 0.8 * ROOM:
-        return warn("room", says, "see to the runs of it that are still open: `cronce runs`")
+        return warn("room", says, "check its runs that are still open: `cronce runs`")
     return ok("room", says)
 
 

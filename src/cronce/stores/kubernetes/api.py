@@ -86,7 +86,7 @@ def _via(shown: str, text: str) -> tuple[str, int] | None:
         return None
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal():
-        raise BadInput(f"{shown!r}: via={text} is no place to connect to; write it like via=127.0.0.1:6443")
+        raise BadInput(f"{shown!r}: via={text} is not an address to connect to; write it like via=127.0.0.1:6443")
     return host.strip("[]"), int(port)
 
 
@@ -99,8 +99,9 @@ def _access(shown: str, file: str, context: str, env: Mapping[str, str], account
     found = [Path(name) for name in names.split(os.pathsep) if Path(name).is_file()]
     if not found:
         raise BadInput(
-            f"{shown!r}: this is no pod with a service account, and there is no kubeconfig at {names}; "
-            "name one with ?kubeconfig=FILE or $KUBECONFIG, or see that the pod's automountServiceAccountToken is true"
+            f"{shown!r}: this is not a pod with a service account, and there is no kubeconfig at {names}; name one"
+            " with ?kubeconfig=FILE or $KUBECONFIG, or make sure that the pod's automountServiceAccountToken is"
+            " true"
         )
     return _Config(shown, found).access(context)
 
@@ -202,7 +203,7 @@ def _parsed(file: Path) -> Json:
         found = yaml.safe_load(file.read_text(encoding="utf-8"))
         if isinstance(found, dict):
             return found
-    raise BadInput(f"{file} is no kubeconfig: see `kubectl config view`")
+    raise BadInput(f"{file} is not a kubeconfig: see `kubectl config view`")
 
 
 # --- asking ---------------------------------------------------------------------------------------------------------
@@ -332,7 +333,9 @@ class KubernetesApi:
             body = {"message": reply.text.strip()[:200]}
         if isinstance(body, dict) and (reply.status >= 400 or body.keys() & {"metadata", "gitVersion"}):
             return body
-        raise StoreUnusable(f"{self._shown}: what answers at {self.address.access.server} is no Kubernetes")
+        raise StoreUnusable(
+            f"{self._shown}: what answers at {self.address.access.server} is not a Kubernetes API server"
+        )
 
     # --- what it refuses ---
 
@@ -340,13 +343,15 @@ class KubernetesApi:
         where = self.address.access.server
         why = error.last if isinstance(error, NoConnection) else error
         if isinstance(why, TimeoutError):
-            late = f"no answer within {self.address.timeout:g} s; a write may have landed"
+            late = f"no answer within {self.address.timeout:g} s; a write may have succeeded"
             return StoreUnavailable(f"{self._shown}: {late}")
         if isinstance(why, ssl.SSLCertVerificationError):
             return StoreUnusable(f"{self._shown}: the certificate of {where} is refused: {self._why_refused(why)}")
         if isinstance(error, NoConnection):
             return StoreUnavailable(f"{self._shown}: no connection to {where} ({why}); is the API server there?")
-        return StoreUnavailable(f"{self._shown}: no answer ({str(why) or type(why).__name__}); a write may have landed")
+        return StoreUnavailable(
+            f"{self._shown}: no answer ({str(why) or type(why).__name__}); a write may have succeeded"
+        )
 
     def _why_refused(self, error: ssl.SSLCertVerificationError) -> str:
         """What OpenSSL found, and what to do about it."""
@@ -364,7 +369,7 @@ class KubernetesApi:
             wait = f", and asks to wait for {after} s" if after else ""
             return StoreUnavailable(f"{self._shown}: the API server answers {status}{wait}: {said}")
         if status == 422 and "Too long" in said:
-            return StoreFull(f"{self._shown}: {said}; a Lease has room for 256 KiB, and what is open stays in it")
+            return StoreFull(f"{self._shown}: {said}; a Lease holds at most 256 KiB, and open runs stay in it")
         return StoreUnusable(f"{self._shown}: the API server answers {status}: {said}")
 
 
@@ -390,11 +395,11 @@ _NO_RIGHT: Final = "bind a role with that right to the service account: `cronce 
 _REFUSALS: Final[Sequence[tuple[int, str, type[StoreError], str]]] = (
     (401, "", StoreUnusable, "the API server does not know who asks: the token is wrong, or too old"),
     (403, "(?i)quota", StoreFull, "raise the namespace's ResourceQuota on leases, or delete Leases that are not used"),
-    (403, "(?i)terminat", StoreUnusable, "the namespace is being deleted: name another, or make it anew"),
+    (403, "(?i)terminat", StoreUnusable, "the namespace is being deleted: use another, or create it again"),
     (403, "", StoreUnusable, _NO_RIGHT),
     (404, "", StoreUnusable, "is there such a namespace, and is this the API server of a Kubernetes?"),
-    (410, "", StoreUnavailable, "the list was too long for the time that it took; ask again"),
-    (413, "", StoreFull, "a Lease has room for 256 KiB, and what is open stays in it"),
+    (410, "", StoreUnavailable, "the list expired before all of it was read; try again"),
+    (413, "", StoreFull, "a Lease holds at most 256 KiB, and open runs stay in it"),
 )
 """By the status, and by what is said with it: a 403 is no matter of rights where a quota is used up, or the namespace
 is going away. The first that fits counts."""

@@ -335,7 +335,7 @@ def _swap(line: MySqlConnection, writes: Sequence[Write], seen: tuple[int, int])
             _settle(line, state)
             return swapped
         if state.read_only:
-            raise StoreReadOnly(f"{line.place.url} is read_only: a replica? Name the server that is written to")
+            raise StoreReadOnly(f"{line.place.url} is read_only: a replica? Use the server that accepts writes")
         if changed:
             hope = hope_for_same(writes, cells, swapped, meta.epoch)
         elif replace_life(line, meta, swapped.epoch, meta.identity):
@@ -349,7 +349,7 @@ def _settle(line: MySqlConnection, state: MySqlState) -> None:
     name = "cronce:{}:{}".format(*state.meta.epoch.seen)
     (((got,),),) = line.ask(SETTLE, name=name, wait=line.place.wait)
     if not got:
-        raise StoreUnavailable(f"{line.place.url} has not flushed its log for {line.place.wait} s; see its disk")
+        raise StoreUnavailable(f"{line.place.url} has not flushed its log for {line.place.wait} s; check its disk")
 
 
 # --- from a URL -------------------------------------------------------------------------------------------------------

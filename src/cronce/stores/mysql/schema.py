@@ -129,8 +129,8 @@ def check_engines(rows: Sequence[sql.Row], place: MySqlAddress) -> None:
     for table, engine in rows:
         if engine != "InnoDB":
             raise StoreUnusable(
-                f"{place.url}: the table {table} is of the engine {engine}, which knows no transactions; run"
-                f" ALTER TABLE `{place.database}`.{table} ENGINE = InnoDB"
+                f"{place.url}: the table {table} uses the engine {engine}, which has no transactions; run ALTER"
+                f" TABLE `{place.database}`.{table} ENGINE = InnoDB"
             )
 
 
@@ -167,9 +167,9 @@ def prepare(line: MySqlConnection, traits: Traits, *, on_purpose: bool, adopt: b
             raise StoreUnavailable(f"{line.place.url} was written to meanwhile, and is not adopted; try again")
     elif meta.identity != identity:
         raise StoreCopied(
-            f"{line.place.url} is a copy of the database {meta.identity!r}: with the original in use, both would run"
-            " everything. If this one shall be the store from now on, see that the other is used no more, then run"
-            f" `cronce store adopt {line.place.url}`"
+            f"{line.place.url} is a copy of the database {meta.identity!r}: with the original in use, both would"
+            " run everything. To use this one as the store from now on, make sure that the other is no longer"
+            f" used, then run `cronce store adopt {line.place.url}`"
         )
 
 

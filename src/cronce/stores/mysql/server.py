@@ -194,7 +194,9 @@ class MySqlConnection:
     def _limit(self) -> None:
         left = self.deadline - _boot()
         if left <= 0:
-            raise StoreUnavailable(f"{self.place.url}: not done within {self.place.timeout:g} s; too much goes on")
+            raise StoreUnavailable(
+                f"{self.place.url}: not done within {self.place.timeout:g} s; this process is too busy"
+            )
         self.connection._read_timeout = left  # type: ignore[attr-defined]
 
     def _check_size(self, size: int) -> None:
@@ -225,28 +227,37 @@ MEANING: Final[dict[int, tuple[type[StoreError], str]]] = {
     1045: (StoreUnusable, "refused the user or the password; check both in the URL (a special character as %XX)"),
     1698: (StoreUnusable, "refused the user or the password; this user may be let in through the unix_socket only"),
     1049: (StoreUnusable, "has no such database; run CREATE DATABASE `{place.database}` CHARACTER SET utf8mb4"),
-    1130: (StoreUnusable, "does not let this host in; let an administrator make the user for this host too"),
+    1130: (StoreUnusable, "does not accept this host; let an administrator create the user for this host, too"),
     1142: (
         StoreUnusable,
-        f"lacks a privilege; let an administrator run what `cronce store sql` prints, if that is not done, and {GRANT}",
+        (
+            "lacks a privilege; let an administrator run what `cronce store sql` prints, if this was not done"
+            f" yet, and {GRANT}"
+        ),
     ),
-    NO_SUCH_TABLE: (StoreForgot, "lost its tables while this process used it; restore them, or start it anew"),
+    NO_SUCH_TABLE: (
+        StoreForgot,
+        ("lost its tables while this process used it; restore them, or start again with an empty store"),
+    ),
     1054: (StoreCorrupt, "has tables that are not as cronce made them; restore a backup, or name another database"),
-    1665: (StoreUnusable, "has a binary log of statements; set binlog_format to ROW or MIXED"),
-    1205: (StoreUnavailable, "had its lock held by another for too long, and nothing was written"),
+    1665: (StoreUnusable, "writes statements to its binary log; set binlog_format to ROW or MIXED"),
+    1205: (StoreUnavailable, "was locked by another client for too long, and nothing was written"),
     1213: (StoreUnavailable, "met a deadlock with a transaction that is not cronce's, and nothing was written"),
     1040: (StoreUnavailable, "has no connection left; raise max_connections"),
     1203: (StoreUnavailable, "has no connection left for this user; raise max_user_connections"),
     **dict.fromkeys((1021, 1114, 3675), (StoreFull, "has no room on its disk, and nothing was written; make room")),
     **dict.fromkeys(
         (1290, 1792, 1836, 3989),
-        (StoreReadOnly, "can only be read: a replica, or closed for writing; name the server that is written to"),
+        (StoreReadOnly, "is read-only: a replica, or closed for writing; use the server that accepts writes"),
     ),
 }
-NO_ANSWER: Final = (StoreUnavailable, "gave no answer, and a write may have landed")
+NO_ANSWER: Final = (StoreUnavailable, "gave no answer, and a write may have succeeded")
 NOT_REACHED: Final = (StoreUnavailable, "cannot be reached; does the server run, and is this its address?")
-NOT_TRUSTED: Final = (StoreUnusable, "shows a certificate that does not fit; see ssl_ca and ssl_check_hostname")
-NOT_INNODB: Final = (StoreUnusable, "makes no tables of InnoDB, and cronce needs them; unset enforce_storage_engine")
+NOT_TRUSTED: Final = (StoreUnusable, "has a certificate that cannot be verified; check ssl_ca and ssl_check_hostname")
+NOT_INNODB: Final = (
+    StoreUnusable,
+    ("does not create InnoDB tables, and cronce needs them; unset enforce_storage_engine"),
+)
 
 
 def code_of(problem: Exception) -> int:
@@ -288,7 +299,11 @@ def checks(line: MySqlConnection) -> Iterator[Check]:
     yield _writable(line, read_only=is_on(read_only))
     yield _failover(line.server, semi)
     if any(value == "ON" for _, value in galera):
-        yield warn("cluster", "Galera: of two nodes that say yes, one takes it back", "let all name the same node")
+        yield warn(
+            "cluster",
+            "Galera: two nodes may both accept a write, and one of them is undone later",
+            ("let every process use the same node"),
+        )
     yield alone([str(name) for (name,) in others], "see that every process of a job names the same database")
     yield ok("isolation", f"{isolation}, which cronce sets for itself, whatever the server's default is")
     yield ok("time zone", f"{zone}; cronce asks for UTC, whatever it is")
@@ -298,7 +313,7 @@ def _connection(line: MySqlConnection) -> Check:
     ((cipher,),) = line.ask("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
     verified, context = "", line.context
     if context is not None:
-        host = "and names the host" if context.check_hostname else "which host it names is not asked"
+        host = "and names the host" if context.check_hostname else "the host name is not checked"
         verified = f"its certificate is signed by ssl_ca, {host}"
     remedy = "add ssl_ca=FILE to the URL, the authority that signed the server's certificate"
     host = "" if line.place.options.get("unix_socket") else line.place.host
@@ -310,32 +325,35 @@ def _durable(server: MySqlServer) -> Check:
     if server.log_bin:
         says += f", sync_binlog={server.sync_binlog}"
     if server.durable:
-        return ok("durable", f"{says}: a win is on disk before it is answered")
+        return ok("durable", f"{says}: a write is on disk before it is confirmed")
     remedy = "set innodb_flush_log_at_trx_commit=1 and sync_binlog=1"
-    return warn("durable", f"{says}: a crash can take back what was won", remedy)
+    return warn("durable", f"{says}: a crash can lose confirmed writes", remedy)
 
 
 def _writable(line: MySqlConnection, *, read_only: bool) -> Check:
     if read_only:
-        return error("writable", "read_only is on", "name the server that is written to")
+        return error("writable", "read_only is on", "use the server that accepts writes")
     for show in ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS"):
         try:
             (rows,) = line.ask(show)
         except Problem:  # not spoken here, or not allowed
             continue
         if rows:
-            return error("writable", "this server is a replica", "name the server that it replicates")
+            return error("writable", "this server is a replica", "use the server that it replicates")
         return ok("writable", "read_only is off, and it is not a replica")
-    return ok("writable", "read_only is off; whether it is a replica, this user may not ask")
+    return ok("writable", "read_only is off; this user may not ask whether it is a replica")
 
 
 def _failover(server: MySqlServer, semi: Sequence[sql.Row]) -> Check:
     if not server.log_bin:
-        return ok("failover", "no binary log, so no replica: with its machine, the store is gone")
+        return ok("failover", "no binary log, so no replica: if its machine is lost, the store is lost")
     if any(value == "ON" for name, value in semi if "source" in name or "master" in name):
-        return ok("failover", "semi-synchronous: a win is on a replica too, unless that took longer than its timeout")
+        return ok(
+            "failover",
+            ("semi-synchronous: a confirmed write is on a replica, too, unless that took longer than its timeout"),
+        )
     return warn(
         "failover",
-        "replicas, if any, follow asynchronously: a failover loses the last wins, and their slots may run again",
+        "replicas, if any, follow asynchronously: a failover loses the last writes, and their slots may run again",
         "turn on semi-synchronous replication (rpl_semi_sync_source_enabled, on MariaDB rpl_semi_sync_master_enabled)",
     )

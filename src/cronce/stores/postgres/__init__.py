@@ -369,7 +369,7 @@ SHORT: Final = 5000
 
 def _statements(limit: int) -> Check:
     if not limit or limit >= SHORT:
-        return ok("statements", "are given time" if limit else "are never cancelled for the time they take")
+        return ok("statements", "have enough time" if limit else "have no time limit")
     return warn(
         "statements",
         f"statement_timeout is {limit} ms: what takes longer is cancelled, and then sent again in smaller batches",
@@ -397,10 +397,10 @@ def _failover(standbys: str, replicas: int, commit: str) -> Check:
     if replicas or standbys:
         return warn(
             "failover",
-            "standbys follow asynchronously: a failover may forget the last wins, and a slot may run twice",
+            "standbys follow asynchronously: a failover may lose the last writes, and a slot may run twice",
             "set synchronous_standby_names, and synchronous_commit = on",
         )
-    return ok("failover", "no standby is connected: what is lost with this machine is lost")
+    return ok("failover", "no standby is connected: if this machine is lost, the store is lost")
 
 
 def _connected(place: PostgresAddress) -> Iterator[Check]:
@@ -418,13 +418,13 @@ def _connected(place: PostgresAddress) -> Iterator[Check]:
 
 _VERIFIED: Final = {
     "verify-full": "its certificate is signed by sslrootcert, and names the host (verify-full)",
-    "verify-ca": "its certificate is signed by sslrootcert; which host it names is not asked (verify-ca)",
+    "verify-ca": "its certificate is signed by sslrootcert; the host name is not checked (verify-ca)",
 }
 
 
 def _pooler(line: PostgresConnection) -> Check:
     if line.server.pooled:
-        says = "a pooler such as PgBouncer is in between; in any of its modes the store needs no session"
+        says = "a pooler such as PgBouncer is in between; the store works with all of its modes"
         return ok("pooler", f"{says}, but it sends no notifications: requests by hand are seen a moment later")
     return ok("pooler", "none: each connection has a session of its own")
 
@@ -436,7 +436,7 @@ def _namespaces(ours: str, schemas: list[str]) -> Check:
 
 def _vacuum(autovacuum: str) -> Check:
     if autovacuum == "off":
-        return warn("vacuum", "autovacuum is off: tables will swell, and scans become slow", "set autovacuum = on")
+        return warn("vacuum", "autovacuum is off: tables will grow, and scans become slow", "set autovacuum = on")
     return ok("vacuum", "autovacuum is on")
 
 

@@ -160,7 +160,10 @@ def _unreadable(url: str, words: str) -> str:
     """libpq names the option that it does not know; of anything else it may quote a piece, and that may be secret."""
     _, unknown, option = words.partition("invalid URI query parameter: ")
     if unknown:
-        return f"{mask(url)!r}: there is no option {option.strip()}; ours are schema and timeout, the others libpq's"
+        return (
+            f"{mask(url)!r}: there is no option {option.strip()}; cronce's options are schema and timeout, the"
+            " others are libpq's"
+        )
     return f"{mask(url)!r} is not a URL: write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with %40 for @ and so on"
 
 
@@ -276,9 +279,9 @@ def _make(line: PostgresConnection, place: PostgresAddress, *, made: bool) -> No
         line.execute(place.ddl(made=made))
     except errors.InsufficientPrivilege as error:
         raise StoreUnusable(
-            f"{place.named}: this role may not make cronce's tables in the schema {place.schema}: {_words(error)}; let"
-            f" one that may run the output of `cronce store sql {place.named}`, or name a schema of its own with"
-            " ?schema=NAME"
+            f"{place.named}: this role may not create cronce's tables in the schema {place.schema}:"
+            f" {_words(error)}; let an administrator run the output of `cronce store sql {place.named}`, or name a"
+            " schema of its own with ?schema=NAME"
         ) from error
     except psycopg.Error as error:
         raise explained(error, place) from error
@@ -345,7 +348,7 @@ def _read_only(place: PostgresAddress) -> StoreReadOnly:
 
 
 READ_ONLY: Final = (
-    "{place.named} cannot be written: it is a standby or read-only; name the primary, or all servers with"
+    "{place.named} cannot be written: it is a standby or read-only; use the primary, or all servers with"
     " ?target_session_attrs=read-write"
 )
 LOCKED: Final = (
@@ -362,7 +365,7 @@ _MEANINGS: Final[tuple[tuple[tuple[type[psycopg.Error], ...], type[CronceError],
     (
         (errors.InsufficientPrivilege,),
         StoreUnusable,
-        "{place.named}: {words}; what a role needs stands at the end of `cronce store sql {place.named}`",
+        "{place.named}: {words}; the end of the output of `cronce store sql {place.named}` shows what a role needs",
     ),
     ((errors.DiskFull,), StoreFull, "{place.named}: {words}; make room on the server"),
     ((errors.DataCorrupted, errors.IndexCorrupted), StoreCorrupt, "{place.named}: {words}; restore a backup"),

@@ -97,12 +97,13 @@ class AdvisorySession:
         process, standby = self._ask(WHO_ARE_YOU)
         if process != self._line.pgconn.backend_pid:
             raise StoreUnusable(
-                f"{self._place.named} is a pooler (PgBouncer or its like): an advisory lock belongs to a session, and a"
-                " pooler hands its sessions on. Give session locks the URL of the server itself, or leave out session=…"
+                f"{self._place.named} is a pooler (PgBouncer or its like): an advisory lock belongs to a session,"
+                " and a pooler shares its sessions between clients. Give session locks the URL of the server"
+                " itself, or leave out session=…"
             )
         if standby:
             raise StoreReadOnly(
-                f"{self._place.named} is a standby: a lock on it does not exclude clients of the primary; name the"
+                f"{self._place.named} is a standby: a lock on it does not exclude clients of the primary; use the"
                 " primary"
             )
         import json  # noqa: PLC0415  the server takes the settings as one parameter
@@ -134,7 +135,7 @@ class AdvisorySession:
         """Who has it, for people."""
         found = self._ask(WHO_HAS_IT, [key])
         if not found:
-            return "a session that has just let it go"
+            return "a session that has just released it"
         name, process, address = found
         return f"{name} (backend {process}{f', from {address}' if address else ''})"
 

@@ -200,7 +200,7 @@ class RedisStore:
             near = error.object[max(error.start - 30, 0) :][:60]
             raise BadInput(f"{near!r} is not text that can be stored") from None
         if reply[0] is None:
-            raise StoreUnavailable(f"{self.place.url}: the store is emptied faster than it can begin anew")
+            raise StoreUnavailable(f"{self.place.url}: the store is emptied again and again while it is initialised")
         return reply
 
     def _run(self, line: RedisConnection, words: Command, *, proven: bool = False) -> list[Reply]:
@@ -228,8 +228,8 @@ class RedisStore:
             raise explained(replicas, self.place)
         if replicas < self.place.min_replicas:
             raise StoreUnavailable(
-                f"{self.place.url}: a write has reached {replicas} of {self.place.min_replicas} replicas in time;"
-                " it may have landed, and a failover may lose it"
+                f"{self.place.url}: a write has reached only {replicas} of {self.place.min_replicas} replicas in"
+                " time; it may have succeeded, and a failover may lose it"
             )
 
 

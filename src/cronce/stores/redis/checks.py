@@ -66,7 +66,7 @@ def _settings(config: Mapping[str, str]) -> Check:
         return ok("settings", "can be read")
     return warn(
         "settings",
-        "this user may not ask for them, so the store counts as one that can forget",
+        "this user may not read them, so the store counts as one that can lose data",
         "allow it: ACL SETUSER NAME +config|get",
     )
 
@@ -94,7 +94,7 @@ def _durable(config: Mapping[str, str]) -> Check:
         )
     return error(
         "durable",
-        "nothing outlives a restart: what was claimed is forgotten, and slots around it are unknown",
+        "a restart loses everything: claims are lost, and slots around it are unknown",
         "CONFIG SET appendonly yes, then appendfsync always, and the same in its configuration file",
     )
 
@@ -115,8 +115,8 @@ def _index(line: RedisConnection, place: RedisAddress) -> Check:
     rebuilt = instant_at(reply[0][1:]) if reply else None
     if rebuilt is None:
         return ok("index", "lists every cell")
-    says = f"it was evicted or deleted, and made anew from the cells at {rebuilt:%Y-%m-%d %H:%M:%S} UTC"
-    return warn("index", says, "see who deletes keys here; the policy of maxmemory has to be noeviction")
+    says = f"it was evicted or deleted, and rebuilt from the cells at {rebuilt:%Y-%m-%d %H:%M:%S} UTC"
+    return warn("index", says, "find out what deletes keys here; maxmemory-policy must be noeviction")
 
 
 def _failover(line: RedisConnection, place: RedisAddress) -> Check:
@@ -128,9 +128,9 @@ def _failover(line: RedisConnection, place: RedisAddress) -> Check:
             "connect a replica, or lower min_replicas in the URL",
         )
     if wanted:
-        return ok("failover", f"every win is on {wanted} of {replicas} replicas before it counts")
+        return ok("failover", f"every write is on {wanted} of {replicas} replicas before it counts")
     if not replicas and not place.fails_over:
-        return ok("failover", "one server: nothing takes its place by itself")
+        return ok("failover", "one server: if it fails, no other takes over")
     return warn(
         "failover",
         "replicas get writes after they were answered: a failover can lose the last ones without a trace",
@@ -144,7 +144,7 @@ def _partition(config: Mapping[str, str]) -> Check:
         return ok("partition", f"a master with fewer than {least} replicas refuses to write")
     return warn(
         "partition",
-        "a master that is cut off goes on taking writes, which are lost when it comes back",
+        "a master that is cut off still accepts writes, which are lost when it comes back",
         "CONFIG SET min-replicas-to-write 1",
     )
 

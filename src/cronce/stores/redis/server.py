@@ -113,7 +113,7 @@ class RedisConnection:
         reply = self._reader.gets()
         while reply is False:
             if not (received := self._socket.recv(1 << 16)):
-                raise ConnectionResetError("the server hung up")
+                raise ConnectionResetError("the server closed the connection")
             self._reader.feed(received)
             reply = self._reader.gets()
             if reply is False:  # each part in time is not all of it in time
@@ -153,7 +153,7 @@ class RedisConnection:
             self._socket.close()
 
     def _silent(self, what: str, *, landed: bool) -> StoreUnavailable:
-        more = "; a write may have landed" if landed else ""
+        more = "; a write may have succeeded" if landed else ""
         return StoreUnavailable(f"redis at {shown(self.address)} {what}{more}")
 
     def _connected(self, tls: Tls | None) -> socket.socket:
@@ -335,14 +335,14 @@ _CODE: Final = re.compile(
 )
 
 _MEANS: Final[Mapping[str, tuple[type[StoreError], str]]] = {
-    "NOAUTH": (Unusable, "it wants a password: redis://user:password@host"),
+    "NOAUTH": (Unusable, "it needs a password: redis://user:password@host"),
     "WRONGPASS": (Unusable, "it does not accept this user and password"),
     "NOPERM": (Unusable, "this user may not do that; it needs +@read +@write +@scripting +@connection +info +time"),
     "OOM": (StoreFull, "it has reached its maxmemory, and nothing was written; raise maxmemory"),
-    "LOADING": (StoreUnavailable, "it is still loading its data; nothing was done, and it goes on by itself"),
+    "LOADING": (StoreUnavailable, "it is still loading its data; nothing was done, and cronce tries again"),
     "BUSY": (StoreUnavailable, "another client's script keeps it busy; nothing was done. Run `SCRIPT KILL`"),
     "UNKILLABLE": (StoreUnavailable, "another client's script keeps it busy and has written; nothing was done"),
-    "MISCONF": (Unusable, "it cannot save to its disk, and refuses to write; see its log and make room"),
+    "MISCONF": (Unusable, "it cannot save to its disk, and refuses to write; check its log and make room"),
     "NOREPLICAS": (StoreUnavailable, "it has fewer replicas than its min-replicas-to-write; nothing was written"),
     "CLUSTERDOWN": (StoreUnavailable, "the Cluster is down, or this part of it; nothing was written"),
     "TRYAGAIN": (StoreUnavailable, "the slot of this namespace is being moved to another node; nothing was written"),

@@ -41,7 +41,7 @@ INSTEAD: Final = {
             "legacy_responses", "lib_name", "lib_version", "max_connections", "protocol", "retry_on_error",
             "retry_on_timeout", "socket_keepalive", "socket_read_size", "socket_type", "single_connection_client",
         ),
-        "leave it out: cronce speaks to the server itself, and sees to that",
+        "leave it out: cronce takes care of that",
     ),
 }  # fmt: skip
 """Options of redis-py that people have in their URLs, and what to write here."""

@@ -59,7 +59,7 @@ def in_batches(writes: Sequence[Write]) -> Iterator[Sequence[Write]]:
     for begin, end in pairwise((0, *begins, len(writes))):
         if end - begin > MAX_WRITES_PER_CALL:
             raise BadInput(
-                f"a group of {end - begin:,} writes; at most {MAX_WRITES_PER_CALL:,} can land together on Redis"
+                f"a group of {end - begin:,} writes; at most {MAX_WRITES_PER_CALL:,} can be written together on Redis"
             )
         if count == BATCH or end - start > MAX_WRITES_PER_CALL:
             yield writes[start:begin]

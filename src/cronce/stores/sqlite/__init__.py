@@ -215,8 +215,9 @@ class SqliteStore:
             )
         self._hang_up()
         raise StoreForgot(
-            f"{self.path} was {'replaced by another file' if found[0] else 'deleted'} while this process used it, and"
-            " what it wrote last is lost; put the file back, or begin anew by starting another cronce process"
+            f"{self.path} was {'replaced by another file' if found[0] else 'deleted'} while this process used it,"
+            " and what it wrote last is lost; put the file back, or start another cronce process, which creates a"
+            " new store"
         )
 
     # --- forks, and the end of the process --------------------------------------------------------------------------

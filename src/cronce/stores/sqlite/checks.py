@@ -28,13 +28,13 @@ def checks(path: str, mount_table: str | None = None) -> Iterator[Check]:
 def _name(path: Path, real: Path) -> Check:
     """That it is the file it was made as, under its only name, was seen when it was opened."""
     if path != real:
-        return ok("file", f"{path} leads to {real}, which is the original and has no other name")
+        return ok("file", f"{path} points to {real}, which is the original and has no other name")
     return ok("file", f"{real} is the original and has no other name")
 
 
 def _disk(mount: mounts.Mount | None, real: Path) -> Check:
     if mount is None:
-        return ok("disk", "which kind of file system it is on cannot be told here; a network one will not do")
+        return ok("disk", "cannot find out the kind of its file system here; it must not be a network file system")
     if mount.kind in mounts.NETWORK:
         says = f"on a network file system ({mount.kind}), which was adopted: its locks do not reach other machines"
         return warn("disk", says, "use it from one machine only, or move it to a local disk or a database server")
@@ -54,5 +54,5 @@ def _readers(real: Path) -> Check:
     mode = real.stat().st_mode
     if mode & 0o077:
         says = f"other users of this machine may open it ({mode & 0o777:o}), and what jobs printed is in it"
-        return warn("readers", says, f"unless that is meant: chmod 600 {real}")
+        return warn("readers", says, f"if you do not want that: chmod 600 {real}")
     return ok("readers", "only its user may open it")

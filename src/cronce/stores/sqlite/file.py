@@ -130,7 +130,7 @@ def _look(path: str, network: str | None, *, make: bool, adopt: bool) -> bool:
     if mode:
         return True
     if not make:
-        raise StoreForgot(f"{path} does not exist any more; put it back, or begin anew with another process")
+        raise StoreForgot(f"{path} no longer exists; put it back, or start another process, which creates a new store")
     if network and not adopt:
         raise _on_network(path, network)
     _make_directory(os.path.dirname(path))
@@ -151,12 +151,12 @@ def _not_made(directory: str, error: OSError) -> StoreUnusable:
         case FileNotFoundError():
             above = os.path.dirname(directory)
             if os.path.isdir(above):  # such as /proc
-                return StoreUnusable(f"{directory} cannot be made: {above} takes no folders; name another place")
-            return StoreUnusable(f"{directory} does not exist, nor does {above}; make it first")
+                return StoreUnusable(f"{directory} cannot be created: {above} accepts no folders; use another path")
+            return StoreUnusable(f"{directory} does not exist, and neither does {above}; create it first")
         case PermissionError():
-            return StoreReadOnly(f"{directory} cannot be made by this user; make it first, writable by this user")
+            return StoreReadOnly(f"this user may not create {directory}; create it first, writable by this user")
         case _:
-            return StoreUnusable(f"{directory} cannot be made ({error.strerror}); name another place")
+            return StoreUnusable(f"{directory} cannot be created ({error.strerror}); use another path")
 
 
 def _is_empty(db: sqlite3.Connection, path: str) -> bool:
@@ -206,7 +206,7 @@ def _write_ahead(db: sqlite3.Connection, path: str) -> None:
     """Readers never wait for a writer, and a commit is one flush of one file: durable when it returns."""
     (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
-        raise StoreUnusable(f"{path} is where processes cannot share memory; move it to a local disk")
+        raise StoreUnusable(f"{path} is on a file system where processes cannot share memory; move it to a local disk")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA fullfsync = ON")  # macOS: through the disk's own cache
 
@@ -216,8 +216,9 @@ def _check(db: sqlite3.Connection, path: str, network: str | None) -> None:
     meta = read_meta(db, path)
     if meta.identity != str(inode(path)):
         raise StoreCopied(
-            f"{path} is a copy: with its original in use, both would run everything. If this one shall be the store"
-            f" from now on, see that the other is used no more, then run `cronce store adopt {url_of(path)}`"
+            f"{path} is a copy: with its original in use, both would run everything. To use this one as the store"
+            " from now on, make sure that the other is no longer used, then run `cronce store adopt"
+            f" {url_of(path)}`"
         )
     if os.stat(path).st_nlink > 1:
         raise StoreCopied(
@@ -273,7 +274,7 @@ MEANING: Final[dict[int, tuple[type[StoreError], str]]] = {
     sqlite3.SQLITE_NOTADB: (StoreCorrupt, "is not an SQLite database; name another file, or restore a backup"),
     sqlite3.SQLITE_ERROR: (StoreCorrupt, "is not as cronce left it; restore it from a backup"),
 }
-NO_ANSWER: Final = (StoreUnavailable, "gave no answer, and a write may have landed; look at the disk")
+NO_ANSWER: Final = (StoreUnavailable, "gave no answer, and a write may have succeeded; check the disk")
 
 
 def is_busy(error: sqlite3.Error) -> bool:
@@ -296,5 +297,5 @@ def _cannot_open(path: AnyPath) -> StoreError:
     if not os.access(os.path.dirname(path), os.W_OK) or (_mode(path) and not os.access(path, os.R_OK | os.W_OK)):
         return StoreReadOnly(f"{path} cannot be opened; let this user write the file and its directory")
     return StoreUnavailable(
-        f"{path} cannot be opened; its folder takes no files, its name is too long, or too many files are open"
+        f"{path} cannot be opened; its folder accepts no files, its name is too long, or too many files are open"
     )

@@ -19,7 +19,7 @@ CRON: Final = "cronce.integrations.django:cron"
 
 
 class Command(BaseCommand):  # type: ignore[misc]  # Django has no types
-    help = "cron, once: run the project's jobs, look at them, act on them"
+    help = "cron, once: run, inspect and control the project's jobs"
 
     def run_from_argv(self, argv: Sequence[str]) -> None:
         """All words are the verb's, and its exit code is ours."""
