@@ -79,7 +79,7 @@ def test_next_counts_from_now(capsys: pytest.CaptureFixture[str]) -> None:
         (["* * * * *", "-n", "0"], "-n must be from 1 to 10,000, not 0"),
         (["* * * * *", "--tz", "Berlin"], "did you mean 'Europe/Berlin'?"),
         (["* * * * *", "--from", "tomorrow"], "'tomorrow' is not an instant"),
-        (["* * * * *", "--from", "2026-03-29T01:00:00"], "does not say in which zone"),
+        (["* * * * *", "--from", "2026-03-29T01:00:00"], "has no time zone"),
         (["every 5m", "--tz", "Europe/Berlin"], "counts real time, not local time"),
     ],
 )

@@ -46,8 +46,8 @@ def test_what_is_asked_for_is_done() -> None:
         (["--restart", "sh -c 'x"], "--restart sh -c 'x: No closing quotation"),
         (["--restart", " "], "--restart needs a command"),
         (
-            ["--restart", "/no/such/program now"],
-            "--restart /no/such/program now: there is no program /no/such/program that can be run (cronce uses no shell)",
+            ["--restart", "/no/such/prog now"],
+            "--restart /no/such/prog now: there is no program /no/such/prog that can be run (cronce uses no shell)",
         ),
         (
             ["app:cron", "--scheduler"],
@@ -113,9 +113,9 @@ def test_a_restart_is_a_command_without_a_shell(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("false", "false ended with 1 and said nothing"),
+        ("false", "false ended with 1 and printed nothing"),
         ("sh -c 'echo no; echo such unit >&2; exit 3'", "sh -c 'echo no; echo such unit >&2; exit 3' ended with 3"),
-        ("sleep 60", "sleep 60 had not ended after 0.2 s and said nothing"),
+        ("sleep 60", "sleep 60 had not ended after 0.2 s and printed nothing"),
     ],
 )
 def test_a_restart_that_fails_is_no_verdict(command: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_a_restart_that_fails_is_no_verdict(command: str, says: str, monkeypatch
     assert hook is not None
     with pytest.raises(BadInput) as failed:
         hook()
-    said = " and said: no such unit" if "unit" in command else ""
+    said = " and printed: no such unit" if "unit" in command else ""
     assert str(failed.value) == f"--restart: {says}{said}; nothing was judged"
 
 

@@ -145,7 +145,7 @@ def test_a_store_that_needs_a_person_is_78(desk: Desk) -> None:
         ((*AT, "--on-lost", "retry"), "argument --on-lost: invalid choice: 'retry'"),
         ((*AT, "--timeout", "soon"), "timeout: 'soon' is not a duration"),
         ((*AT, "--retries", "-1"), "retries must be 0 or more"),
-        ((*AT, "--store", "memory:"), "every start would run everything"),
+        ((*AT, "--store", "memory:"), "every start would run every slot"),
         ((*AT, "--store", "nosuch://user:secret@host"), "no store is called 'nosuch'"),
     ],
 )

@@ -320,7 +320,7 @@ def test_one_name_for_two_functions_is_told_of_while_both_are_alive(town: Town) 
     finding = town.the(Kind.SHARED_NAME)
     assert (finding.subject, finding.severity) == ("billing", "warning")
     assert finding.text == (
-        "billing is the name of more than one function: ledger.jobs:billing (web-3:1:a), shop.jobs:billing (web-1:1:a)."
+        "billing is more than one function: ledger.jobs:billing (web-3:1:a), shop.jobs:billing (web-1:1:a)."
         " Each slot runs only one of them."
     )
     assert decode_job(town.store.load(["job/billing"]).cells[0].value).code == "shop.jobs:billing"

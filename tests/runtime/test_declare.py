@@ -185,7 +185,7 @@ def test_the_last_slot_before_the_end_has_a_deadline() -> None:
         ({"every": "1h", "backoff": "5s"}, "backoff is how long to wait before a retry, but this job has no retries"),
         ({"every": "1h", "retries": 1, "backoff": "0s"}, "backoff must be 1ms or more"),
         ({"every": "1h", "jitter": "0s"}, "jitter must be 1ms or more"),
-        ({"every": "1h", "on_lost": ""}, "on_lost is one of 'skip', 'rerun', and this is ''"),
+        ({"every": "1h", "on_lost": ""}, "on_lost must be one of 'skip', 'rerun', not ''"),
         ({"jitter": "5s"}, "jitter delays the slots of a schedule, but this job has no schedule"),
         ({"start": NOON}, "start and end limit a schedule, but this job has no schedule"),
         ({"every": "1h", "start": NOON, "end": NOON - HOUR}, "it would end before it starts"),

@@ -646,7 +646,7 @@ def test_a_purge_never_closes_the_future(desk: Desk, clock: HandClock) -> None:
         ({"turns": 0}, "turns must be 1 or more"),
         ({"on_lost": "rerunn"}, "on_lost must be one of 'skip', 'rerun', not 'rerunn'"),
         ({"overlap": "alow"}, "overlap must be one of 'skip', 'wait', 'replace', 'allow', not 'alow'"),
-        ({"attempts": 0}, "attempts is 1 or more"),
+        ({"attempts": 0}, "attempts must be 1 or more"),
         ({"lease": timedelta(0)}, "a lease must be more than zero and at most 5m"),
         ({"lease": timedelta(minutes=6)}, "a lease must be more than zero and at most 5m"),
     ],
@@ -659,7 +659,7 @@ def test_terms_that_cannot_be_meant_are_refused(desk: Desk, wrong: dict[str, obj
 def test_a_lease_that_is_over_before_it_can_be_trusted_is_refused(clock: HandClock) -> None:
     """By a clock that is known to a second and three quarters, two seconds leave nothing."""
     vague = Desk(Wire(clock, Traits("vague", skew=timedelta(seconds=0.75), step=timedelta(seconds=1))))
-    says = "a lease of 2s is too short for vague, whose clock is only known to 1s750ms; give it 3s5"
+    says = "a lease of 2s is too short for vague, whose clock is only known to 1s750ms; use 3s5"
     with pytest.raises(BadPolicy, match=says):
         claim(vague, lease=timedelta(seconds=2))
     with pytest.raises(BadPolicy, match=says):

@@ -857,7 +857,7 @@ def test_what_is_no_scheduler_and_what_is_no_cronce_are_refused(shelf: MemorySto
                 GuardedExecutor(wrong, ThreadPoolExecutor(1))
         with pytest.raises(BadInput, match="not a Cronce but of type BackgroundScheduler"):
             protect(cron, scheduler)
-        with pytest.raises(BadInput, match="no scheduler of APScheduler 3, but of type Cronce"):
+        with pytest.raises(BadInput, match="not a scheduler of APScheduler 3 but of type Cronce"):
             protect(cron, cron)
         protect(scheduler, cron)  # nothing was done to it
 

@@ -201,7 +201,7 @@ def test_policies_are_those_of_the_configuration_by_any_prefix_and_celerys_own_d
 def test_a_policy_that_cannot_be_meant_keeps_beat_from_starting(valkey: Valkey, store: str) -> None:
     app = Celery("office", broker=valkey.url, set_as_current=False)
     app.conf.update(cronce_url=store, cronce_missed="some")
-    with pytest.raises(BadPolicy, match=r"^in Celery's configuration: missed is one of"):
+    with pytest.raises(BadPolicy, match=r"^in Celery's configuration: missed must be one of"):
         Scheduler(app)
 
 
