@@ -71,9 +71,27 @@ def test_an_alert_is_acknowledged_or_snoozed_at_the_terminal_for_all_of_its_inci
     assert (said["alerts"], said["handled"]["by"]) == (["lost/billing", "unknown/billing"], "ada")
     assert said["handled"]["until"] is not None
     assert main(["watch", "--acknowledge", "lost/nothing", "--store", url]) == 1
-    assert "no alert lost/nothing is open" in capsys.readouterr().err
+    assert "no alert lost/nothing is open; open alerts: lost/billing, unknown/billing" in capsys.readouterr().err
     assert main(["watch", "--for", "1h", "--store", url]) == 2
+    assert main(["watch", "--acknowledge", "lost/billing", "--for", "0s", "--store", url]) == 2
+    assert main(["watch", "--acknowledge", "", "--store", url]) == 1
     store.close()
+
+
+def test_of_many_alerts_each_can_be_acknowledged_and_one_without_a_subject_by_its_kind(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of more than two hundred, those that came later were said not to be open."""
+    now = SystemClock().wall()
+    store = open_store(url)
+    alerts = [Alert("lost", f"job{number:03}", "critical", "it is so", now) for number in range(250)]
+    alerts += [Alert("silent", "", "critical", "it is so", now)]
+    writes = [Write(alert_cell(one.kind, one.subject), 0, encode_notice(one), Mark.OPEN) for one in alerts]
+    store.swap(writes, store.load([]).epoch.seen)
+    store.close()
+    for name in ("lost/job249", "silent/", "silent"):
+        assert main(["watch", "--acknowledge", name, "--by", "ada", "--store", url]) == 0
+        assert capsys.readouterr().out == f"{name} is acknowledged by ada\n"
 
 
 # --- once ---

@@ -74,6 +74,14 @@ def test_two_renewals_may_fail(office: Office, store: Wire, clock: HandClock) ->
     assert lease.trusted
 
 
+def test_without_trust_a_silent_store_is_asked_twice_a_second(office: Office, store: Wire, clock: HandClock) -> None:
+    """It was asked fifty times a second, for as long as it was away."""
+    held(office)
+    clock.turn(29)
+    store.lose_next("swap", "before", 99)
+    assert office.keeper.renew() == pytest.approx(clock.boot() + 0.5)
+
+
 def test_trust_ends_before_the_lease_and_its_holder_is_told_once(office: Office, store: Wire, clock: HandClock) -> None:
     told: list[Over] = []
     lease = held(office, told=told.append)

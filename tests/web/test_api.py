@@ -188,3 +188,5 @@ def test_a_day_names_the_slot_where_there_is_one(program: Api) -> None:
     several = program.get(f"/api/v1/why/{day.replace('billing', 'probe')}")
     assert (several.status_code, "has several slots on" in several.text) == (404, True)
     assert program.get("/api/v1/why/nobody@2026-03-29").status_code == 404
+    for edge in ("0001-01-01", "9999-12-31"):  # a day before or after it there is not
+        assert program.get(f"/api/v1/why/billing@{edge}").status_code == 404

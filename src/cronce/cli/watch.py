@@ -229,7 +229,7 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_watch(options: argparse.Namespace) -> int:
-    if options.acknowledge:
+    if options.acknowledge is not None:
         return _acknowledge(options)
     if options.span:
         raise BadInput("--for snoozes an alert: name the alert with --acknowledge ALERT")
@@ -238,7 +238,9 @@ def run_watch(options: argparse.Namespace) -> int:
 
 
 def _acknowledge(options: argparse.Namespace) -> int:
-    span = parse_duration(options.span) if options.span else None
+    span = parse_duration(options.span) if options.span is not None else None
+    if span is not None and not span:
+        raise BadInput("--for must be longer than 0s; without --for, the alert is acknowledged for good")
     with acting(options) as actor:
         done = actor.desk.do(handle(actor.hand.ledger.client, options.acknowledge, actor.hand.by, options.reason, span))
     what = f"snoozed for {short(span)}" if span else "acknowledged"

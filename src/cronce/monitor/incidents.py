@@ -10,14 +10,16 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.errors import NotOnRecord
-from cronce.model import Instant
+from cronce.model import Instant, Mark
 from cronce.monitor.alerts import Alerts, Kind, is_snoozed, key_of, rank, worst_first
-from cronce.monitor.read_lists import alerts
-from cronce.protocol.notices import Alert, Delivery, Handled
+from cronce.protocol.codec import all_readable
+from cronce.protocol.notices import Alert, Delivery, Handled, decode_alert
 from cronce.runtime.client import Client
 from cronce.runtime.flow import Flow
+from cronce.runtime.queries import read_all
+from cronce.stores.base import Scan
 from cronce.telling.documents import handled_document
-from cronce.telling.words import iso
+from cronce.telling.words import iso, safe
 from cronce.value import NamedTuple
 
 TOGETHER: Final = timedelta(minutes=15)
@@ -115,15 +117,17 @@ def incident_document(one: Incident) -> dict[str, object]:
 
 def handle(client: Client, name: str, by: str, reason: str, span: timedelta | None = None) -> Flow[dict[str, object]]:
     """Put on record that somebody is on it or, for a span, that it can wait: of all alerts of the incident."""
-    standing = [one for one in (yield from alerts()).alerts if one.cleared is None]
-    wanted = next((one for one in standing if one.id == name), None)
+    _, cells = yield from read_all(Scan("alert/", mark=Mark.OPEN))
+    standing = [one for _, one in all_readable(cells, decode_alert) if one.cleared is None]
+    wanted = next((one for one in standing if one.id in (name, f"{name}/")), None)
     if wanted is None:
-        raise NotOnRecord(f"no alert {name[:80]} is open")
+        known = ", ".join(one.id for one in standing[:5]) or "none"
+        raise NotOnRecord(safe(f"no alert {name[:80]} is open; open alerts: {known}"))
     incident, handled = incident_of(wanted, standing), None
     for one in incident.alerts:
         done = yield from Alerts(client).handle(key_of(one.kind, one.subject), by, reason, span)
         handled = done.handled if done else handled
-    return {"id": name, "alerts": [one.id for one in incident.alerts], "handled": handled_document(handled)}
+    return {"id": wanted.id, "alerts": [one.id for one in incident.alerts], "handled": handled_document(handled)}
 
 
 # --- who is told ------------------------------------------------------------------------------------------------------

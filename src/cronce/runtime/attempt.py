@@ -297,10 +297,14 @@ def _where(error: BaseException) -> str:
     return traceback_of(error)
 
 
+LONG_TEXT: Final = 10_000
+"""What is cut off a longer text is not looked through for secrets either: that takes a tenth of a second a megabyte."""
+
+
 def describe(error: BaseException) -> str:
     """What a record keeps of an exception: text that every database can show, and every person may read."""
     try:
-        text = discreet(str(error)).replace("\0", "\ufffd").encode(errors="replace").decode()
+        text = discreet(str(error)[:LONG_TEXT]).replace("\0", "\ufffd").encode(errors="replace").decode()
     except BaseException:  # some cannot even say what they are
         text = ""
     return f"{type(error).__name__}: {text}"[:REASON_KEPT] if text else type(error).__name__

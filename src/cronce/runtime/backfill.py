@@ -53,10 +53,13 @@ def survey(
     seen = seen_job(loaded.cells[0]) if loaded.cells[0].version else None
     if seen is None or seen.schedule is None:
         raise CronceError(f"{name} has no schedule on record, so it has no slots to run")
-    first, last = (instant_of(when, zone_of(seen.schedule)) for when in (start, end))
+    try:
+        first, last = (instant_of(when, zone_of(seen.schedule)) for when in (start, end))
+        slots = list(islice(_slots(name, seen.schedule, first, last), most + 1))
+    except OverflowError:
+        raise BadInput(f"{start} to {end} reaches the end of the calendar; give a shorter time") from None
     if last < first:
         raise BadInput(f"a backfill must end after it starts, not run from {spell(first)} to {spell(last)}")
-    slots = list(islice(_slots(name, seen.schedule, first, last), most + 1))
     _refuse_too_many(slots, most)
     if slots and slots[-1].at > loaded.now:
         raise BadInput(f"{slots[-1].key} is not due yet; a backfill runs slots that are due, up to {spell(loaded.now)}")

@@ -89,21 +89,6 @@ class Over(NamedTuple):
 NOT_RENEWED: Final = Over("lost", "it could not be renewed in time")
 
 
-class _Forks:
-    """How often this process was forked from another: to ask the kernel who one is takes longer, and each run asks
-    five times."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        os.register_at_fork(after_in_child=self._forked)
-
-    def _forked(self) -> None:
-        self.count += 1
-
-
-forks: Final = _Forks()
-
-
 def _nobody(_over: "Over") -> None:
     """Nobody is left to be told."""
 
@@ -117,12 +102,12 @@ class Tie:
 
     def __init__(self, told: Callable[[Over], None]) -> None:
         self._told = told
-        self._forks = forks.count
+        self._pid = os.getpid()
 
     @property
     def mine(self) -> bool:
         """A forked child has a copy of this, and none of the right."""
-        return forks.count == self._forks
+        return os.getpid() == self._pid
 
     def untie(self) -> None:
         """Nobody works under it any more. What it would tell holds on to it in turn: let go of both at once."""
@@ -490,8 +475,10 @@ class Keeper:
         desk.ledger.client.report(event)
 
     def _every(self, lease: Lease, boot: Boot) -> float:
-        """A third of the trust that is left, so that two renewals may fail; sooner where that is wanted."""
-        left = max((lease.grant.trust.end - boot) / 3, 0.02)
+        """A third of the trust that is left, so that two renewals may fail; sooner where that is wanted. Where none is
+        left, the store is asked now and then whether the lease stands all the same."""
+        end = lease.grant.trust.end
+        left = max((end - boot) / 3, 0.02) if end > boot else AGAIN
         if lease.renew is None and not lease.held_on:
             return left
         usual = (lease.renew or renew_every(lease.grant.lease, self.desk.store.traits)).total_seconds()

@@ -5,7 +5,7 @@ Facts, no words: whoever shows them to a person says them in theirs.
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import date, timedelta
+from datetime import MAXYEAR, MINYEAR, date, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -145,14 +145,15 @@ def slot_meant(text: str, traits: Traits) -> Flow[Slot]:
     job, _, when = text.partition("@")
     try:
         day = date.fromisoformat(when)
-        morrow = day + timedelta(days=1)
-    except (ValueError, OverflowError):
+    except ValueError:
         return slot_named(text)
+    if not MINYEAR < day.year < MAXYEAR:
+        raise BadInput(f"{job} has no slot on {day}")
     found = yield from why(check_name(job), None, traits)
     if found is None or found.job.schedule is None:
         refuse_unknown(job, (yield from job_names()))
         return slot_named(text)
-    start, end = (instant_of(one, zone_of(found.job.schedule)) for one in (day, morrow))
+    start, end = (instant_of(one, zone_of(found.job.schedule)) for one in (day, day + timedelta(days=1)))
     slots, at = list[Slot](), found.job.after(start - RESOLUTION)
     while at is not None and at < end and len(slots) < SLOTS_SHOWN:
         slots.append(Slot(job, at))
