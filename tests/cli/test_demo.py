@@ -119,7 +119,7 @@ def test_it_passes_only_if_the_guard_made_the_difference(
 ) -> None:
     assert demo._passed(guarded, unguarded) is passed
     text = "\n".join(demo._words(guarded, unguarded, Screen()))
-    assert ("Every slot ran once" in text, "not as it should be" in text) == (passed, not passed)
+    assert ("Every slot ran once" in text, "The result is wrong" in text) == (passed, not passed)
 
 
 def test_the_verdict_in_words() -> None:

@@ -174,7 +174,7 @@ def test_where_nothing_is_in_doubt_that_is_said(url: str, say: Said) -> None:
         ),
         (("bilingg@2026-03-29T12:00:00Z",), 1, "no job is called 'bilingg'"),
         (("order-mail/43",), 1, "there is no record of order-mail/43"),
-        (("order-mail/",), 2, "is not an effect, which is written like billing@2026"),
+        (("order-mail/",), 2, "is not an effect; an effect is written like billing@2026"),
         (("billing@noon",), 2, "is not a slot"),
         (("a b",), 2, "cannot be a name"),
         (("-n", "0"), 2, "-n must be from 1 to 10,000, not 0"),

@@ -26,7 +26,9 @@ def test_a_port_alone_is_this_machines_own(text: str, address: tuple[str, int]) 
 
 @pytest.mark.parametrize("text", ["", "here", "0.0.0.0", "0.0.0.0:http", "65536", "::1:80", "[::1:80", "80²", "-1"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(BadInput, match=re.escape("--health is a port, or HOST:PORT (8080, 0.0.0.0:8080, [::]:8080)")):
+    with pytest.raises(
+        BadInput, match=re.escape("--health must be a port or HOST:PORT (8080, 0.0.0.0:8080, [::]:8080)")
+    ):
         read_address(text)
 
 

@@ -69,7 +69,8 @@ def test_crontabs_on_two_hosts(terminal: Terminal, postgres: Postgres) -> None:
     (terminal.folder / "sync.sh").chmod(0o755)
     told, _ = terminal.type("cronce deploy crontab wrap --tz UTC --yes --file cron.d/shop")
     assert (
-        "line 2 is left: run-parts --report /etc/cron.hourly maintains one host, so it must run on every host" in told
+        "line 2 stays as it is: run-parts --report /etc/cron.hourly maintains one host, so it must run on every host"
+        in told
     )
     line = crontab.read_text().splitlines()[2].split("root ", 1)[1]
     found, _ = terminal.type("cronce doctor --crontab cron.d/shop", url="sqlite:///elsewhere.db")

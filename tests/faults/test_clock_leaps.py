@@ -137,6 +137,6 @@ def test_a_command_that_finds_its_slots_closed_by_a_leap_says_so_until_one_comma
     for words in (("doctor",), ("watch", "--once"), ("why", "tick")):
         assert "`cronce store clock`" in cronce(*words, "--store", url).stdout.replace("\n", " ")
     mended = cronce("store", "clock", url)
-    assert "and is right; 1 job starts again from now on" in mended.stdout
+    assert "and is confirmed as right; 1 job starts again from now on" in mended.stdout
     wait_until(lambda: cronce(*execute, "-v").returncode == 0)
     assert "cronce store clock" not in cronce("watch", "--once", "--store", url).stdout

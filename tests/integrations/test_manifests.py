@@ -262,7 +262,7 @@ def test_what_becomes_of_an_eviction_is_noted(
         ((*CRONJOB[:4], "--schedule", "0 9 * * MON/2", "--", "x"), "and a range has an end (1-6/2)"),
         ((*CRONJOB[:4], "--schedule", "0 9 */2 * MON", "--", "x"), "Kubernetes on days that match either"),
         ((*CRONJOB, "--start-within", "5s", "--", "x"), "Kubernetes checks every 10 s which Jobs are due"),
-        ((*CRONJOB, "--store", "postgresql://me:secret@db", "--", "x"), "a URL may have a password in it"),
+        ((*CRONJOB, "--store", "postgresql://me:secret@db", "--", "x"), "the URL of a store may contain a password"),
         (
             (*CRONJOB[:2], "--image", "", *CRONJOB[4:], "--", "x"),
             "--image must be the name of an image with cronce in it",

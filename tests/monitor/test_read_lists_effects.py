@@ -124,5 +124,5 @@ def test_what_ends_while_somebody_turns_the_page_is_not_left_out(desk: Desk, sto
     ],
 )
 def test_where_a_list_never_goes_on_is_refused(desk: Desk, what: str | None, after: str) -> None:
-    with pytest.raises(BadInput, match="is not where a list"):
+    with pytest.raises(BadInput, match="is not a place in"):
         desk.do(effects_page(what, after, 10))

@@ -439,7 +439,7 @@ def test_a_block_that_sits_down_when_the_term_has_just_ended_is_told(town: Town)
         ({"lease": "999ms"}, "must be 1s to 30s, not 999ms"),
         ({"lease": "15s", "renew": "8s"}, "at most half of the lease, so that one renewal may fail; not 8s of 15s"),
         ({"renew": "0s"}, "more than zero"),
-        ({"ttl": 30}, "there is no 'ttl' here; here it is lease"),
+        ({"ttl": 30}, "there is no option 'ttl'; here it is lease"),
         ({"on_electd": print}, "did you mean on_elected"),
     ],
 )

@@ -117,7 +117,7 @@ def test_a_member_that_has_lost_the_others_ends_what_is_listened_to(cluster: Etc
         with closing(listening(store)) as listener:
             for member in others:
                 member.kill()
-            with pytest.raises(StoreUnavailable, match="broke off"):
+            with pytest.raises(StoreUnavailable, match="notifications stopped"):
                 listener.wait(PATIENCE.total_seconds())
             with ThreadPoolExecutor(2) as pool:
                 list(pool.map(Etcd.start, others))

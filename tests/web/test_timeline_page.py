@@ -73,7 +73,7 @@ def test_a_view_is_what_its_link_says(query: str) -> None:
         ("from=2026-03-29T00:00:00Z", "needs both of its ends"),
         ("to=2026-03-29T00:00:00Z", "needs both of its ends"),
         ("from=yesterday&to=today", "yesterday"),
-        ("from=2026-03-29T00:00:00&to=2026-03-29T01:00:00", "in which zone"),
+        ("from=2026-03-29T00:00:00&to=2026-03-29T01:00:00", "has no time zone"),
         ("from=2026-03-29T00:00:00Z&to=2026-03-29T00:00:09Z", "from 10 s to 92 days"),
         ("from=2026-03-29T02:00:00Z&to=2026-03-29T01:00:00Z", "from 10 s to 92 days"),
         ("from=1970-01-01T00:00:00Z&to=2199-12-31T00:00:00Z", "from 10 s to 92 days"),

@@ -47,7 +47,7 @@ def test_a_crontab_is_in_the_zone_of_the_app() -> None:
 def test_a_zone_without_a_name_is_refused() -> None:
     schedule = made(crontab(0, 9))
     schedule.tz = timezone(timedelta(hours=1))
-    with pytest.raises(BadInput, match="say timezone = 'Europe/Berlin'"):
+    with pytest.raises(BadInput, match="set timezone = 'Europe/Berlin'"):
         rule_of(schedule, 2026)
 
 

@@ -76,7 +76,7 @@ TABLE: Final = (
     Misuse('cron.idempotent("charge", key=lambda order: ("order", order))(pay)(None)', NAME),
     Misuse('run.on("invoice", "").once("charge", pay)', NAME),
     Misuse('run.on("invoice", {"id": 7}).once("charge", pay)', NAME),
-    Misuse('run.on("invoice", "x" * 600).once("charge", pay)', "an effect's key has 500 at most"),
+    Misuse('run.on("invoice", "x" * 600).once("charge", pay)', "the key of an effect may have 500 at most"),
     Misuse('run.on("invoice", 7).once("charge/7", pay)', "cannot be a name"),
     Misuse('run.on("invoice", 7).once(7, pay)', "cannot be a name"),
     Misuse('run.on(7).once("charge", pay)', "missing 1 required positional argument"),

@@ -177,7 +177,7 @@ def test_who_is_superseded_says_so_once(caplog: pytest.LogCaptureFixture) -> Non
         me = Holder("newer", digest_of(specs), "both", 1, {}, time.now, "")
         desk.do(Roster(desk.ledger.client, desk.ledger.jobs).beat(me._replace(holder=desk.holder), specs, 0.0))
         assert time.advance("10m") == []
-    assert caplog.text.count("tick is fired by another version of it") == 1
+    assert caplog.text.count("tick is run by another version of the job") == 1
 
 
 def test_a_job_that_fires_again_is_settled_in_at_the_next_beat_if_the_store_fails(

@@ -200,7 +200,10 @@ def _take_terminal() -> None:
         (["run", "tests.no_such:cron"], "there is no module tests.no_such, in "),
         (["run", "tests.house.wait:cron"], "tests.house.wait has no 'cron'; write cron = Cronce(…) to create one"),
         (["run", "tests.house.wait:PATIENCE"], "tests.house.wait has a float as 'PATIENCE'; write cron = "),
-        (["run", "tests:cron", "--label", "blue"], "a label is NAME=VALUE, each name once: --label colour=blue"),
+        (
+            ["run", "tests:cron", "--label", "blue"],
+            "a label must be NAME=VALUE, each name once, such as --label colour=blue",
+        ),
         (["run", "tests:cron", "--grace", "soon"], "soon"),
         (["run", "tests:cron", "-n", "0"], "-n must be from 1 to 1,000, not 0"),
     ],

@@ -106,7 +106,7 @@ def test_without_the_token_nothing_can_be_done(cluster: Cluster, page: Page, eye
 def test_with_the_token_a_job_is_paused_after_a_question_and_on_record(cluster: Cluster, page: Page) -> None:
     page.goto(f"{cluster.url}/jobs/report")
     page.get_by_role("link", name="log in").click()
-    page.get_by_label(re.compile("who", re.I)).fill("ana <b>")
+    page.get_by_label(re.compile("your name", re.I)).fill("ana <b>")
     page.get_by_label(re.compile("token", re.I)).fill(TOKEN)
     page.get_by_role("button", name=re.compile("log in", re.I)).click()
     expect(page).to_have_url(f"{cluster.url}/jobs/report")

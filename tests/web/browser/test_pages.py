@@ -172,7 +172,7 @@ def test_without_scripts_everything_is_still_there(stage: Stage, browser: Browse
         page.goto(f"{stage.acting}/jobs/billing/pause")
         page.get_by_role("link", name="log in").first.click()
         page.get_by_label(re.compile("token", re.I)).fill(TOKEN)
-        page.get_by_label(re.compile("who", re.I)).fill("ben")
+        page.get_by_label(re.compile("your name", re.I)).fill("ben")
         page.get_by_role("button", name=re.compile("log in", re.I)).click()
         expect(page.get_by_role("button", name=re.compile("pause", re.I))).to_be_visible()
 

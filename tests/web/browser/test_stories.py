@@ -125,7 +125,7 @@ def test_an_alert_at_night_has_a_card_with_what_to_type_or_to_press(cluster: Clu
     expect(card).to_contain_text(f"cronce resolve {slot.key} done")
     assert card.locator("a.button").count() == 0
     page.goto(f"{cluster.url}/login?next=/")
-    page.get_by_label(re.compile("who", re.I)).fill("ada")
+    page.get_by_label(re.compile("your name", re.I)).fill("ada")
     page.get_by_label(re.compile("token", re.I)).fill(TOKEN)
     page.get_by_role("button", name=re.compile("log in", re.I)).click()
     card.get_by_role("link", name="Acknowledge").click()
