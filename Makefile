@@ -44,7 +44,7 @@ servers: ## MariaDB, PgBouncer, cron and Chromium for the tests, where this is D
 		{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
 			mariadb-server-core mariadb-client-core pgbouncer cron chromium; } >/dev/null || echo "that failed: what needs them will be skipped, loudly"; fi
 
-test: $(STAMP) servers ## lint and all tests, four test processes at once, since most tests wait: about nine minutes
+test: $(STAMP) servers ## lint and all tests, four test processes at once, since most tests wait: about eight minutes
 	@nice $(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & lint=$$!; \
 	$(BIN)/python -m pytest -n 4 --dist loadgroup; tests=$$?; \
 	wait $$lint; linted=$$?; cat $(VENV)/lint.log; exit $$((tests + linted))

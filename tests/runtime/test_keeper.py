@@ -1,5 +1,7 @@
 """The keeper: renewals in one batch, trust that ends in time, threads only while something is held."""
 
+import ctypes
+import os
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -71,6 +73,16 @@ def test_two_renewals_may_fail(office: Office, store: Wire, clock: HandClock) ->
     clock.turn(2.7)
     office.keeper.renew()
     clock.turn(20)
+    assert lease.trusted
+
+
+def test_the_child_of_a_fork_that_python_does_not_hear_of_may_not_act_on_it(office: Office) -> None:
+    """As a library in C forks: nothing that was to be called after a fork is called."""
+    lease = held(office)
+    pid = ctypes.PyDLL(None).fork()
+    if pid == 0:
+        os._exit(int(lease.trusted))
+    assert os.waitpid(pid, 0)[1] == 0
     assert lease.trusted
 
 
