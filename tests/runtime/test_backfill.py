@@ -4,6 +4,7 @@ and tests/cli/test_operations_acting.py."""
 from contextlib import closing
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +46,20 @@ def test_where_runs_by_hand_are_refused_nothing_is_written(
             assert (said.out, kubernetes.leases) == ("", before)
         following = Slot("report", now - MINUTE)
         assert report.at(following)() == following.key
+
+
+def test_a_stretch_that_reaches_the_end_of_the_calendar_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended in a traceback."""
+    url = f"sqlite:///{tmp_path}/cronce.db"
+    with closing(Cronce(url)) as cron:
+
+        @cron.job("0 9 * * *", name="report")
+        def report() -> None:
+            pass
+
+        report()
+    capsys.readouterr()
+    assert main(["rerun", "report", "--from", "0001-01-01", "--to", "9999-12-31", "--store", url]) == 2
+    assert "0001-01-01 to 9999-12-31 reaches the end of the calendar" in capsys.readouterr().err

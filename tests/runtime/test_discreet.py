@@ -18,6 +18,7 @@ from cronce.errors import BodyFailed, SlotFailed
 from cronce.events import Event, What
 from cronce.monitor.logs import JsonFormatter
 from cronce.protocol.record import REASON_KEPT
+from cronce.runtime import attempt
 from cronce.runtime.attempt import describe
 from cronce.runtime.log import LOGGER, log
 from cronce.stores import discreet
@@ -209,3 +210,20 @@ def test_an_application_that_cannot_be_imported_shows_where_and_no_password(tmp_
     assert f"OSError: {SHOWN}" in done.stderr
     assert "in connects" in done.stderr
     assert SECRET not in done.stderr
+
+
+def test_of_a_huge_text_only_the_beginning_is_looked_through_and_no_half_secret_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of 50 MB held up the whole process for seconds."""
+    looked: list[str] = []
+
+    def looking(text: str) -> str:
+        looked.append(text)
+        return discreet(text)
+
+    monkeypatch.setattr(attempt, "discreet", looking)
+    long = f"postgresql://ada:{'p' * (attempt.LONG_TEXT - 40)}@db"  # masked it is short
+    text = attempt.describe(ValueError(f"{long} then {URL} " + "x " * 1_000_000))
+    assert (len(looked), len(looked[0]) <= attempt.LONG_TEXT) == (1, True)
+    assert text == "ValueError: postgresql://ada:***@db then"

@@ -298,13 +298,16 @@ def _where(error: BaseException) -> str:
 
 
 LONG_TEXT: Final = 10_000
-"""What is cut off a longer text is not looked through for secrets either: that takes a tenth of a second a megabyte."""
+"""Only the beginning of a longer text is searched for secrets: that takes a tenth of a second a megabyte. The word
+that it ends in is left out, since half a secret may not look like one."""
 
 
 def describe(error: BaseException) -> str:
     """What a record keeps of an exception: text that every database can show, and every person may read."""
     try:
-        text = discreet(str(error)[:LONG_TEXT]).replace("\0", "\ufffd").encode(errors="replace").decode()
+        text = str(error)
+        text = text if len(text) <= LONG_TEXT else text[:LONG_TEXT].rpartition(" ")[0]
+        text = discreet(text).replace("\0", "\ufffd").encode(errors="replace").decode()
     except BaseException:  # some cannot even say what they are
         text = ""
     return f"{type(error).__name__}: {text}"[:REASON_KEPT] if text else type(error).__name__
