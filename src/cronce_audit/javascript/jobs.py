@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 MENTIONS: Final = re.compile(r"['\"](?:node-cron|node-schedule|cron|croner|@nestjs/schedule)['\"]|\bsetInterval\(")
 TIMER: Final = "setInterval"
-_TIMED: Final = re.compile(r"(?i)cron|sched|jobs?\b|remind|sweep|digest|recurr|overdue|invoice|newsletter|backup")
+_TIMED: Final = re.compile(
+    r"(?i)cron|sched|jobs?\b|remind|sweep|digest|recurr|overdue|invoice|newsletter|backup|imap|e?mails?\b|payout|billing"
+)
 _OF_PROCESS: Final = re.compile(
     r"(?i)heartbeat|keep_?alive|rate_?limit|cache|buffer|flush|metric|socket|\bmap\b|memory|lock"
 )
