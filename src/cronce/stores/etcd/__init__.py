@@ -87,7 +87,7 @@ BYTES: Final = 1_000_000
 
 READS: Final = 2000
 
-CELLS_REMEMBERED: Final = 10_000
+CELLS_REMEMBERED: Final = 2_000
 """Cells that a process remembers, without their values; when there are more it begins anew."""
 
 
