@@ -98,7 +98,7 @@ class End(NamedTuple):
 
 
 class Attempt:
-    """Its lease is kept from when its steps begin: what waits for a thread for too long lapses, and others have it."""
+    """Whoever has its steps taken keeps its lease before: they may have to wait for a thread."""
 
     _ended: Boot | None = None
 
@@ -120,9 +120,8 @@ class Attempt:
         """Never raises what the body raised: that is part of the end."""
         desk, fence = self._keeper.desk, self.lease.grant.fence
         boot, wants, know = desk.clock.boot, desk.ledger.client.wants, desk.ledger.know
-        began = boot()
+        began = self._keeper.begin(self.lease)
         try:
-            self._keeper.keep(self.lease)
             know.own.add(fence)
             self.lease.check()  # it may have waited for a thread
             if self.job.database is not None and (yield Do(committed_before(self.job.database, self.lease.grant))):
@@ -134,7 +133,7 @@ class Attempt:
                 result = yield self._body
                 end = self._returned(result)
         except GeneratorExit:  # nobody takes these steps any more, and nothing can be said
-            self._let_go()
+            self.let_go()
             raise
         except BaseException as error:
             end = self._raised(error)
@@ -147,12 +146,12 @@ class Attempt:
             know.ended[fence] = self.lease.grant.key
             self._keeper.drop(self.lease, unsaid=True)
         if end.open:
-            self._let_go()
+            self.let_go()
         if self._body.started and wants(What.ENDED):
             self._tell(What.ENDED, end.word, self._ended - began)
         return end
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
         """Nothing will be said of it: it lapses, for this process as for others."""
         self._keeper.drop(self.lease)
         self._keeper.desk.ledger.know.let_go([self.lease.grant.fence])
