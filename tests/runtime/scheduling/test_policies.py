@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from cronce.stores.redis import init
 from cronce.testing.manual_time import Manual, manual
 from tests.house.wait import wait_until
 from tests.runtime.scheduling.policies.season import AGO, SECOND, TELLING, Policy, Season, hold, telling
+from tests.servers.process import directory_for
 
 pytestmark = pytest.mark.xdist_group("the season is lived through once")
 
@@ -63,18 +65,18 @@ OLD = -AGO // SECOND
 
 
 @pytest.fixture(scope="module")
-def seasons(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, tuple[Season, Season]]]:
+def seasons(request: pytest.FixtureRequest) -> Iterator[dict[str, tuple[Season, Season]]]:
     """The same on three stores at once: most of it is waiting for the next second. On each there are two seasons, one
     of them for the job that comes to know the kill switch. If not all schedulers are there at zero, on a busy machine,
-    nothing is lived through yet: then it is begun anew, with more time until then."""
+    nothing is lived through yet: then it is begun anew, with more time until then. The SQLite file is where servers
+    keep theirs, in memory if there is enough: a disk that others keep busy can take longer for a flush than a lease."""
     others = {name: JOBS[name] for name in JOBS if name != "halted"}
     for patience in (3, 15):
         with ExitStack() as stack:
             events, both = stack.enter_context(telling()), dict[str, tuple[Season, Season]]()
             for store in STORES:
-                folder = tmp_path_factory.mktemp(store)
+                folder = directory_for(store)
+                stack.callback(rmtree, folder)
                 most = Season(place(store, folder / "most", request), folder, others, events)
                 stack.callback(most.close)
                 halted = Season(place(store, folder / "halted", request), folder, {"halted": JOBS["halted"]}, events)
