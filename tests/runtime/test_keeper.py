@@ -42,6 +42,7 @@ def held(
     assert isinstance(grant, Grant)
     kept = Lease(grant, office.node.clock, told, **more)  # type: ignore[arg-type]
     office.keeper.keep(kept)
+    office.keeper.begin(kept)
     return kept
 
 
