@@ -15,7 +15,7 @@ from cronce.model import Write
 from cronce.protocol.record import Outcome, decode
 from cronce.runtime.attempt import End
 from cronce.runtime.journal import Journal
-from cronce.runtime.keeper import Over
+from cronce.runtime.keeper import LeaseEnd
 from cronce.runtime.scheduling.exchange import PUT_OFF, SAID_AT_ONCE, SAID_BESIDE, EndedAttempt, Endings
 from cronce.stores.base import Scan, Swapped
 from tests.runtime.office import Office
@@ -223,7 +223,7 @@ def test_what_waits_for_a_thread_is_not_said_to_be_running(caplog: pytest.LogCap
     """It was told to stop, and there is nothing that could."""
     with Waiting(1) as cluster:
         (waiting,) = cluster.busy.engine.running
-        cluster.busy.keeper.end(waiting.lease, Over("drained", "the scheduler was stopped"))
+        cluster.busy.keeper.end(waiting.lease, LeaseEnd("drained", "the scheduler was stopped"))
         cluster.wait(10)
         (cell,) = cluster.store.scan(Scan("run/")).cells
         assert decode(cell.value).overdue == ""
