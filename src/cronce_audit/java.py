@@ -20,8 +20,8 @@ class ShedLock:
     """`@SchedulerLock` on a method."""
 
     place: Place
-    at_least: str | None
-    """None where it is not given; "" where it is, and not spelled out."""
+    has_least: bool
+    """There is a time that it is held at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,6 @@ class Scheduled:
     """`Billing.run`."""
     cron: str | None
     """The expression; "" where it is not spelled out; None where the method runs at a fixed rate or delay."""
-    rate: int | None
-    """Milliseconds of a fixed rate or delay that is spelled out."""
     place: Place
     lock: ShedLock | None
     is_guarded: bool
@@ -133,20 +131,6 @@ def string(node: "Node | None") -> str | None:
     return None if "${" in found or "#{" in found else found
 
 
-def number(node: "Node | None") -> int | None:
-    """`60_000L`, and products of such."""
-    factors = text(node).replace("_", "").split("*") if node is not None else []
-    plain = [re.fullmatch(r"\s*(\d+)[lL]?\s*", factor) for factor in factors]
-    if not plain:
-        return None
-    product = 1
-    for found in plain:
-        if found is None:
-            return None
-        product *= int(found[1])
-    return product
-
-
 _SPRING: Final = "org.springframework.scheduling.annotation"
 _SWITCHES: Final[dict[str, Switch]] = {
     "EnableScheduling": "scheduling",
@@ -220,7 +204,6 @@ def _method(source: Source, method: "Node", imports: Imports) -> Iterator[Schedu
             yield Scheduled(
                 name,
                 string(told["cron"]) or "" if "cron" in told else None,
-                number(told.get("fixedRate") or told.get("fixedDelay")),
                 source.place(line(mark), column(mark)),
                 lock,
                 owner is None or ":-}" in text(mark) or _is_guarded(method, owner, imports),
@@ -256,14 +239,12 @@ def _of_kotlin(source: Source) -> Iterator[Scheduled]:
         owner = before[max(before.rfind("class "), 0) :]
         named = re.match(r"class (\w+)", owner)
         cron = re.search(r'cron\s*=\s*"(?P<cron>[^"]*)"', found["told"])
-        least = re.search(r'lockAtLeastFor\w*\s*=\s*"(?P<least>[^"]*)"', marks)
         place = source.place(before.count("\n") + 1)
         yield Scheduled(
             f"{named[1] if named else ''}.{found['name']}",
             cron["cron"] if cron and "$" not in cron["cron"] else "" if "cron" in found["told"] else None,
-            None,
             place,
-            ShedLock(place, least["least"] if least else None) if "@SchedulerLock" in marks else None,
+            ShedLock(place, "lockAtLeastFor" in marks) if "@SchedulerLock" in marks else None,
             ":-}" in found["told"] or bool(_ANY_LOCK.search(marks + body)) or _speaks_of_lock(body),
             bool(_SWITCH.search(body)),
             tuple(sorted(set(re.findall(r":\s*([A-Z]\w+)", owner)))),
@@ -279,9 +260,8 @@ def _is_off(cron: "Node | None") -> bool:
 
 
 def _shedlock(source: Source, mark: "Node") -> ShedLock:
-    told = values(mark)
-    least = next((told[key] for key in ("lockAtLeastFor", "lockAtLeastForString") if key in told), None)
-    return ShedLock(source.place(line(mark), column(mark)), (string(least) or "") if least else None)
+    least = {"lockAtLeastFor", "lockAtLeastForString"} & set(values(mark))
+    return ShedLock(source.place(line(mark), column(mark)), bool(least))
 
 
 def _is_guarded(method: "Node", owner: "Node", imports: Imports) -> bool:

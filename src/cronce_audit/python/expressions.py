@@ -147,8 +147,8 @@ _DEEPEST: Final = 60
 
 
 @cache
-def _handler(kind: type[ast.expr]) -> str:
-    return f"_value_{kind.__name__.lower()}"
+def _handler(kind: str) -> str:
+    return f"_value_{kind.lower()}"
 
 
 class Expressions:
@@ -192,7 +192,7 @@ class Expressions:
                 self.value(child, frame, scope)
 
     def value(self, node: ast.expr, frame: Frame, scope: Scope) -> Value:
-        handler = getattr(self, _handler(type(node)), None)
+        handler = getattr(self, _handler(type(node).__name__), None)
         if self._depth == _DEEPEST:
             return UNKNOWN
         self._depth += 1
