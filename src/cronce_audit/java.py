@@ -28,9 +28,9 @@ class ShedLock:
 class Scheduled:
     """A method with Spring's `@Scheduled`."""
 
-    name: str
-    """`Billing.run`."""
-    cron: str | None
+    what: str
+    """For people: "`Billing.run`"."""
+    pattern: str | None
     """The expression; "" where it is not spelled out; None where the method runs at a fixed rate or delay."""
     place: Place
     lock: ShedLock | None
@@ -45,6 +45,7 @@ class Scheduled:
     """`@Async` stands on it too: a run does not wait for the last one."""
     sends: tuple[str, int] | None = None
     """The call in its body that hands work to a broker, as written, and its line."""
+    library: str = "`@Scheduled`"
 
 
 Switch = Literal["scheduling", "locks", "application"]
@@ -197,12 +198,12 @@ def _method(source: Source, method: "Node", imports: Imports) -> Iterator[Schedu
     marks = list(annotations(method))
     lock = next((_shedlock(source, mark) for mark in marks if name_of(mark).endswith("SchedulerLock")), None)
     owner = next((outer for outer in above(method) if outer.type in TYPES), None)
-    name = f"{text(owner.child_by_field_name('name')) if owner else ''}.{text(method.child_by_field_name('name'))}"
+    what = f"`{text(owner.child_by_field_name('name')) if owner else ''}.{text(method.child_by_field_name('name'))}`"
     for mark in marks:
         told = values(mark)
         if imports.means(name_of(mark), f"{_SPRING}.Scheduled") and not _is_off(told.get("cron")):
             yield Scheduled(
-                name,
+                what,
                 string(told["cron"]) or "" if "cron" in told else None,
                 source.place(line(mark), column(mark)),
                 lock,
@@ -241,7 +242,7 @@ def _of_kotlin(source: Source) -> Iterator[Scheduled]:
         cron = re.search(r'cron\s*=\s*"(?P<cron>[^"]*)"', found["told"])
         place = source.place(before.count("\n") + 1)
         yield Scheduled(
-            f"{named[1] if named else ''}.{found['name']}",
+            f"`{named[1] if named else ''}.{found['name']}`",
             cron["cron"] if cron and "$" not in cron["cron"] else "" if "cron" in found["told"] else None,
             place,
             ShedLock(place, "lockAtLeastFor" in marks) if "@SchedulerLock" in marks else None,

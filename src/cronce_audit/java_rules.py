@@ -68,7 +68,7 @@ def unlocked(facts: Facts) -> Sequence[Scheduled]:
     return [
         job
         for job in facts.of(Scheduled)
-        if not job.lock and not job.is_guarded and ALL not in locking and not is_of_process(job.place.path, job.name)
+        if not job.lock and not job.is_guarded and ALL not in locking and not is_of_process(job.place.path, job.what)
     ]
 
 
@@ -92,9 +92,9 @@ def _is_unclear(job: Scheduled, facts: Facts) -> bool:
 def _in_every_instance(facts: Facts) -> Iterator[Found]:
     for job in facts.conclude(unlocked):
         evidence = several(facts, job.place.path)
-        if job.cron is not None and evidence and not _is_unclear(job, facts):
-            message = f"`{job.name}` runs in every instance, and {evidence.how} ({evidence.place})"
-            yield Found(job.place, message, evidence.confidence if job.cron else Confidence.MEDIUM)
+        if job.pattern is not None and evidence and not _is_unclear(job, facts):
+            message = f"{job.what} runs in every instance, and {evidence.how} ({evidence.place})"
+            yield Found(job.place, message, evidence.confidence if job.pattern else Confidence.MEDIUM)
 
 
 @rule(
@@ -107,16 +107,14 @@ def _without_lock(facts: Facts) -> Iterator[Found]:
     locked = [job for job in facts.of(Scheduled) if job.lock]
     for job in facts.conclude(unlocked):
         if _is_unclear(job, facts):
-            said = (
-                f"`{job.name}` runs in every instance for which its condition holds; the files do not say in how many"
-            )
+            said = f"{job.what} runs in every instance for which its condition holds; the files do not say in how many"
             yield Found(job.place, said, Confidence.LOW, remedy=_LOOK)
             continue
-        if job.cron is not None and several(facts, job.place.path):
+        if job.pattern is not None and several(facts, job.place.path):
             continue  # told by CR801
-        said = f"`{job.name}` runs once only as long as there is one instance: no lock is seen"
-        if locked and job.cron is not None:
-            said = f"{said}, and {len(locked)} of the scheduled methods here have one (`{locked[0].name}`)"
+        said = f"{job.what} runs once only as long as there is one instance: no lock is seen"
+        if locked and job.pattern is not None:
+            said = f"{said}, and {len(locked)} of the scheduled methods here have one ({locked[0].what})"
         yield Found(job.place, said)
 
 
@@ -140,10 +138,10 @@ def _let_go_too_soon(facts: Facts) -> Iterator[Found]:
         if job.lock and not job.lock.has_least:
             again = (
                 "an instance whose clock is behind by more than that takes it again, and runs the same slot"
-                if job.cron is not None
+                if job.pattern is not None
                 else "each instance counts its intervals from its own start, and runs it once in each of them"
             )
-            yield Found(job.lock.place, f"the lock of `{job.name}` is released when the method returns: {again}")
+            yield Found(job.lock.place, f"the lock of {job.what} is released when the method returns: {again}")
 
 
 _JDBC: Final = ("JobStoreTX", "JobStoreCMT", "LocalDataSourceJobStore")
