@@ -14,13 +14,13 @@ from cronce.monitor.read_jobs import JobIndex, hosts_refused
 from cronce.monitor.read_overview import Overview, overview
 from cronce.runtime import queries
 from cronce.runtime.clock_repair import clock_doubt
-from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Journal
-from cronce.runtime.queries import WANTED, HolderSeen, Order
+from cronce.runtime.node import Node
+from cronce.runtime.queries import STATES_WANTED, HolderSeen, Order
 from cronce.runtime.why import Why, slot_meant, why
 from cronce.telling import documents as told
-from cronce.telling.documents import LEADERS, LOCKS
+from cronce.telling.documents import LEADERS, LOCK_LEASES
 from cronce.telling.words import iso
 from cronce.value import NamedTuple
 
@@ -122,43 +122,43 @@ class StatusDocument(TypedDict):
 class Look:
     """What `cron.look` is: reads the store, and changes nothing."""
 
-    def __init__(self, desk: Callable[[], Desk], place: str, journal: Journal) -> None:
-        self._desk, self._place, self._journal = desk, place, journal
+    def __init__(self, node: Callable[[], Node], place: str, journal: Journal) -> None:
+        self._node, self._place, self._journal = node, place, journal
 
     def runs(
         self, job: str | None = None, *, state: str | None = None, limit: int = 20, by: Order = "ran"
     ) -> list[RunDocument]:
         """The latest runs of a job, or of all; `by="slot"` orders them by their slots. As `cronce runs --json`."""
-        if state is not None and state not in WANTED:
-            raise BadInput(f"{state[:60]!r} is not a state or an outcome; use one of {', '.join(WANTED)}")
+        if state is not None and state not in STATES_WANTED:
+            raise BadInput(f"{state[:60]!r} is not a state or an outcome; use one of {', '.join(STATES_WANTED)}")
         if not 1 <= limit <= MAX_RUNS:
             raise BadInput(f"limit is 1 to {MAX_RUNS:,}, and this is {limit}")
-        desk = self._desk()
+        node = self._node()
         if job is not None:
-            queries.refuse_unknown(job, desk.do(queries.job_names()))
-        return [cast(RunDocument, told.run_document(one)) for one in desk.do(queries.runs(job, state, limit, by))]
+            queries.refuse_unknown(job, node.do(queries.job_names()))
+        return [cast(RunDocument, told.run_document(one)) for one in node.do(queries.runs(job, state, limit, by))]
 
     def why(self, what: str | Slot) -> WhyDocument:
         """Why a slot ran, runs or did not run, or how a job's latest slots stand. As `cronce why --json`."""
-        found = find_why(self._desk(), what.key if isinstance(what, Slot) else what, self._journal)
+        found = find_why(self._node(), what.key if isinstance(what, Slot) else what, self._journal)
         return cast(WhyDocument, told.why_document(found))
 
     def status(self) -> StatusDocument:
         """The store, who is alive, what runs, what is next, what is wrong. As `cronce status --json`."""
-        return status_document(self._desk().do(find_status()), self._place)
+        return status_document(self._node().do(find_status()), self._place)
 
 
 # --- for the command line, too ----------------------------------------------------------------------------------------
 
 
-def find_why(desk: Desk, what: str, journal: Journal) -> Why:
+def find_why(node: Node, what: str, journal: Journal) -> Why:
     """What is known of a job, or of the slot that is named."""
-    slot = desk.do(slot_meant(what, desk.store.traits)) if "@" in what else None
+    slot = node.do(slot_meant(what, node.store.traits)) if "@" in what else None
     job = slot.job if slot else check_name(what)
-    doubt = desk.do(clock_doubt(desk.ledger))
-    found = desk.do(why(job, slot, desk.store.traits))
+    doubt = node.do(clock_doubt(node.ledger))
+    found = node.do(why(job, slot, node.store.traits))
     if found is None:
-        queries.refuse_unknown(job, desk.do(queries.job_names()))
+        queries.refuse_unknown(job, node.do(queries.job_names()))
     assert found is not None
     return found._replace(journal=tuple(journal.all()), doubt=doubt.words if doubt else "")
 
@@ -181,7 +181,7 @@ def find_status() -> Flow[Status]:
     index = JobIndex()
     yield from index.keep_up()
     seen = yield from overview(index=index)
-    locks = (yield from read_lists.held(LOCKS.prefix)).held
+    locks = (yield from read_lists.held(LOCK_LEASES.prefix)).held
     leaders = (yield from read_lists.held(LEADERS.prefix)).held
     watched = (yield from read_lists.observed()).items()
     observed = [told.observed_document(name, one) for name, one in watched]
@@ -222,7 +222,7 @@ def status_document(found: Status, place: str) -> StatusDocument:
         ],
         "newest": [told.run_document(one) for one in seen.newest],
         "prevented": found.prevented,
-        "locks": [told.held_document(one, LOCKS) for one in found.locks],
+        "locks": [told.held_document(one, LOCK_LEASES) for one in found.locks],
         "leaders": [told.held_document(one, LEADERS) for one in found.leaders],
         "observed": list(found.observed),
     }

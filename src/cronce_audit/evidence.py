@@ -217,7 +217,7 @@ def _scheduled(facts: Facts) -> Iterator[Scheduled]:
         yield Scheduled(f"{timer.what}, by {timer.library}", timer.place, None if timer.is_guarded else False)
     for method in facts.of(java.Scheduled):
         guard = True if method.lock else None if method.is_guarded else False
-        yield Scheduled(f"{method.name}, by @Scheduled", method.place, guard, kept=bool(method.lock))
+        yield Scheduled(f"{method.what}, by @Scheduled", method.place, guard, kept=bool(method.lock))
 
 
 def _beats(facts: Facts) -> Iterator[Scheduled]:

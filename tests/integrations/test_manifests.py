@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cronce.cli import main, parser_of
 from cronce.cli.exec import declared
-from cronce.integrations.manifests import AWAY, Noted, dump
+from cronce.integrations.manifests import PODS_WITHOUT_STORE, AnnotatedValue, dump
 from cronce.runtime.declare import declare
 from tests.integrations.kubernetes.kubelet import BODY, Cluster, Status
 from tests.integrations.kubernetes.test_pods import JOB, KEY
@@ -85,7 +85,7 @@ values = st.recursive(
 @settings(max_examples=50)
 @given(st.dictionaries(st.text(), values))
 def test_any_reader_of_yaml_reads_what_was_meant(document: dict[str, Any]) -> None:
-    documents = [document, {"noted": [Noted(document, "a note: of two\nlines # and a mark")]}]
+    documents = [document, {"noted": [AnnotatedValue(document, "a note: of two\nlines # and a mark")]}]
     assert list(yaml.safe_load_all(dump(*documents))) == [document, {"noted": [document]}]
 
 
@@ -105,7 +105,7 @@ def test_a_cronjob_says_what_the_job_says(printed: Any) -> None:
         "successfulJobsHistoryLimit": 3,
         "failedJobsHistoryLimit": 3,
     }
-    assert job["backoffLimit"] == 2 + AWAY
+    assert job["backoffLimit"] == 2 + PODS_WITHOUT_STORE
     assert job["activeDeadlineSeconds"] == 3 * 610 + (10 + 20 + 40 + 80 + 160) + 300
     assert [rule["action"] for rule in job["podFailurePolicy"]["rules"]] == ["FailJob", "Ignore"]
     pod = job["template"]["spec"]
@@ -134,7 +134,7 @@ def test_a_cronjob_says_what_the_job_says(printed: Any) -> None:
         (["--suspend"], "suspend", True),
         ([], "timeZone", "Etc/UTC"),
         ([], "jobTemplate.spec.activeDeadlineSeconds", None),
-        (["--on-lost", "rerun"], "jobTemplate.spec.backoffLimit", 1 + AWAY),
+        (["--on-lost", "rerun"], "jobTemplate.spec.backoffLimit", 1 + PODS_WITHOUT_STORE),
         (["--restart", "OnFailure"], "jobTemplate.spec.podFailurePolicy", None),
         (["--restart", "OnFailure"], "jobTemplate.spec.template.spec.restartPolicy", "OnFailure"),
         (["--grace", "90s"], "jobTemplate.spec.template.spec.terminationGracePeriodSeconds", 95),

@@ -14,7 +14,16 @@ from cronce import Cronce, LockHeld, __version__
 from cronce.events import Event, What
 from cronce.model import Fence
 from cronce.monitor.metrics.exposition import METRICS, Key, Value, Values, exposition
-from cronce.monitor.metrics.metrics import HALF, JOBS, Metrics, Registry, Slates, Snapshot, merged, without_gauges
+from cronce.monitor.metrics.metrics import (
+    HALF,
+    JOB_LABELS,
+    Metrics,
+    ProcessSnapshots,
+    Registry,
+    Snapshot,
+    merged,
+    without_gauges,
+)
 from cronce.protocol.record import Outcome
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import PATIENCE, wait_until
@@ -191,12 +200,12 @@ def test_how_large_the_store_is_is_asked_once_a_minute_and_nobody_waits_for_it()
 
 def test_jobs_beyond_the_first_share_a_label_and_none_ever_changes_over() -> None:
     registry = Registry()
-    for number in range(JOBS + 50):
+    for number in range(JOB_LABELS + 50):
         registry.count("cronce_late_total", f"job{number}")
     registry.count("cronce_late_total", "job7")
-    registry.count("cronce_late_total", f"job{JOBS}")
+    registry.count("cronce_late_total", f"job{JOB_LABELS}")
     found = registry.read()
-    assert len(found) == JOBS + 1
+    assert len(found) == JOB_LABELS + 1
     assert (found["cronce_late_total", "job7"], found["cronce_late_total", "other"]) == (2, 51)
     successor = Registry(found)
     successor.count("cronce_late_total", "another")
@@ -207,7 +216,7 @@ def test_the_fullest_snapshot_fits_on_its_slate() -> None:
     """All metrics by job, of as many jobs as have a label, with the longest names there can be and large numbers."""
     words = ("succeeded", "failed", "skipped", "lost", "unknown", "given back", "not known yet")
     values: dict[Key, Value] = {}
-    for job in (f"{number:0>128}" for number in range(JOBS + 1)):
+    for job in (f"{number:0>128}" for number in range(JOB_LABELS + 1)):
         for metric in (metric for metric in METRICS.values() if metric.labels[:1] == ("job",)):
             if metric.kind == "histogram":
                 values[metric.name, job] = [1e12 / 3, *[10**12] * (len(metric.buckets) + 1)]
@@ -215,7 +224,7 @@ def test_the_fullest_snapshot_fits_on_its_slate() -> None:
                 values |= {
                     (metric.name, job, word): 10**12 for word in (words if len(metric.labels) > 1 else words[:1])
                 }
-    slates = Slates(1)
+    slates = ProcessSnapshots(1)
     slates.write(0, Snapshot(1e6 / 3, values))
     assert slates.read(0) == Snapshot(1e6 / 3, values)
 
@@ -288,7 +297,7 @@ def test_counters_and_histograms_add_up_and_gauges_go_by_their_rule() -> None:
 
 
 def test_a_writer_that_is_killed_in_the_middle_leaves_the_snapshot_before() -> None:
-    slates = Slates(2)
+    slates = ProcessSnapshots(2)
     assert slates.read(1) is None
     for number in (1, 2, 3):
         slates.write(1, Snapshot(float(number), {("cronce_stale_total",): number}))
@@ -304,7 +313,7 @@ def test_a_writer_that_is_killed_in_the_middle_leaves_the_snapshot_before() -> N
 
 def test_who_reads_while_another_writes_never_sees_half_of_it() -> None:
     """A process writes as fast as it can, snapshots of which every value is the same number; and is then killed."""
-    slates = Slates(1)
+    slates = ProcessSnapshots(1)
     pid = os.fork()
     if not pid:
         number = 0

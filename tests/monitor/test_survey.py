@@ -15,18 +15,18 @@ from cronce.model import BOARD_JOBS, Cell, Epoch, Fence, Mark, Origin, Slot, Wri
 from cronce.monitor import survey as surveying
 from cronce.monitor import watcher_state
 from cronce.monitor.settings import Settings, check_settings
-from cronce.monitor.survey import Memory, Survey, survey
+from cronce.monitor.survey import Survey, WatchMemory, survey
 from cronce.monitor.watch import judge
 from cronce.monitor.watcher_state import SLICE, WatcherState
-from cronce.protocol.notices import Alert, Beaten, Beats, Bundle, Doubled, Holder, Observed
-from cronce.protocol.record import TOO_LATE, Act, Outcome, Past, Record, Span, State, encode, encode_job
+from cronce.protocol.notices import Alert, Beats, Bundle, Doubled, Holder, LastBeat, Observed
+from cronce.protocol.record import TOO_LATE, Act, Outcome, Past, Record, SpanRecord, State, encode, encode_job
 from cronce.protocol.specs import respec
 from cronce.protocol.terms import Terms
 from cronce.runtime.effects.review import EffectSeen
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant, Ledger, Wanted
 from cronce.runtime.queries import HeldSeen, HolderSeen, JobSeen, RunSeen, seen_job
-from cronce.runtime.scheduling.roster import CHUNK
+from cronce.runtime.scheduling.roster import JOBS_PER_CELL
 from cronce.stores.base import Loaded, Page, Scan
 from cronce.stores.kubernetes import KubernetesStore
 from cronce.stores.kubernetes.api import read_url
@@ -122,7 +122,7 @@ def test_jobs_are_all_read_at_first_and_then_in_slices(small: Town) -> None:
 
 def test_slots_are_loaded_a_thousand_at_a_time() -> None:
     town = Town()
-    put_all(town, jobs(CHUNK + 1))
+    put_all(town, jobs(JOBS_PER_CELL + 1))
     town.look()
     town.pass_time(HOUR)
     assert looks(town) == Counter(QUIET) + Counter({"load": 2})
@@ -177,7 +177,7 @@ def test_of_more_open_runs_and_doubts_than_fit_the_newest_are_seen() -> None:
 
 
 def test_of_what_is_open_no_more_than_some_pages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surveying, "OPEN", 2 * SLICE)
+    monkeypatch.setattr(surveying, "OPEN_SURVEYED", 2 * SLICE)
     town = Town()
     running = encode(Record(State.RUNNING, grant=1, holder=WEB, started=START, lease=MINUTE))
     slots = [Slot("billing", START - number * SECOND).cell for number in range(2 * SLICE + 1)]
@@ -200,7 +200,7 @@ def test_a_job_that_nobody_runs_is_watched_for_some_of_its_slots() -> None:
 
 
 def test_of_very_many_slots_one_of_each_job_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watcher_state, "SLOTS", 25)
+    monkeypatch.setattr(watcher_state, "SLOTS_WATCHED", 25)
     town = Town()
     put_all(town, jobs(10))
     town.look()
@@ -259,7 +259,7 @@ def test_on_leases_there_is_less_to_see_and_nothing_goes_wrong() -> None:
                 (grant,) = drive(ledger.claim([Wanted(slot, terms)]), store, clock)
                 assert isinstance(grant, Grant)
                 drive(ledger.finish(grant, Outcome.FAILED, "boom"), store, clock)
-            found, _ = judge(drive(survey(WatcherState(), store.traits), store, clock), Memory(), Settings())
+            found, _ = judge(drive(survey(WatcherState(), store.traits), store, clock), WatchMemory(), Settings())
             assert [one.id for one in found] == ["failed/billing"]
 
 
@@ -313,11 +313,11 @@ CELLS = made(Cell, st.just("run/x"), st.integers(1, 9), st.just(""), MAYBE, MARK
 RUNS = made(RunSeen, SLOTS, CELLS, RECORDS, st.booleans())
 ACTS = st.none() | made(Act, NAMES, MAYBE)
 REASONS = st.sampled_from(["missed", "superseded", "capped", "edited"])
-PASSED = made(Span, INSTANTS, INSTANTS, st.none() | st.integers(0, 9), REASONS)
+PASSED = made(SpanRecord, INSTANTS, INSTANTS, st.none() | st.integers(0, 9), REASONS)
 
 
 def _job(
-    name: str, floor: Any, paused: Act | None, spans: list[Span], policies: dict[str, str], firing: bool
+    name: str, floor: Any, paused: Act | None, spans: list[SpanRecord], policies: dict[str, str], firing: bool
 ) -> JobSeen:
     job = respec(None, every("1h", name, **policies).spec, (), floor)
     job = job._replace(paused=paused, spans=tuple(spans), firing=job.firing if firing else "")
@@ -347,7 +347,7 @@ SEEN_HOLDERS = made(
     INSTANTS,
     ACTS,
 )
-BEATEN = made(Beaten, INSTANTS, HOLDERS)
+BEATEN = made(LastBeat, INSTANTS, HOLDERS)
 PLACES = st.dictionaries(NAMES, st.sampled_from(["app.py", "other.py"]))
 BUNDLES = made(Bundle, st.dictionaries(NAMES, st.sampled_from(["d1", "d2"])), PLACES)
 SURVEYS = made(
@@ -389,7 +389,7 @@ SURVEYS = made(
 @settings(max_examples=20, deadline=None)
 @given(st.lists(SURVEYS, min_size=1, max_size=2), st.integers(1, 3))
 def test_whatever_there_is_can_be_judged(surveys: list[Survey], schedulers: int) -> None:
-    memory = Memory()
+    memory = WatchMemory()
     for seen in surveys:
         found, memory = judge(seen, memory, Settings(schedulers=schedulers))
         assert len({one.id for one in found}) == len(found)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.runtime.office import Office
-from tests.runtime.shelf import Desk, HandClock, Wire
+from tests.runtime.shelf import HandClock, HandNode, Wire
 
 
 @pytest.fixture
@@ -17,13 +17,13 @@ def store(clock: HandClock) -> Wire:
 
 
 @pytest.fixture
-def desk(store: Wire) -> Desk:
-    return Desk(store)
+def node(store: Wire) -> HandNode:
+    return HandNode(store)
 
 
 @pytest.fixture
-def other(store: Wire) -> Desk:
-    return Desk(store, "web-2")
+def other(store: Wire) -> HandNode:
+    return HandNode(store, "web-2")
 
 
 @pytest.fixture
@@ -34,5 +34,5 @@ def office(store: Wire) -> Office:
 @pytest.fixture
 def patient_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is noted down is all on record after `close`, also where the machine is busy for seconds."""
-    monkeypatch.setattr("cronce.runtime.background.FAREWELL", 60.0)
-    monkeypatch.setattr("cronce.runtime.keeper.FAREWELL", 60.0)
+    monkeypatch.setattr("cronce.runtime.background.WRITER_CLOSE_WAIT", 60.0)
+    monkeypatch.setattr("cronce.runtime.keeper.KEEPER_CLOSE_WAIT", 60.0)

@@ -15,7 +15,7 @@ from cronce.model import Cell, Epoch, Origin, Traits, Write, to_us
 from cronce.protocol.notices import Holder
 from cronce.runtime.declare import declare
 from cronce.runtime.doctor import (
-    SAMPLES,
+    CLOCK_READINGS,
     ClockReading,
     examine,
     kept_right,
@@ -37,7 +37,7 @@ from cronce.stores.checks import Check, error, ok, warn
 from cronce.stores.default import Chosen
 from cronce.stores.memory import MemoryStore
 from cronce.stores.sqlite.checks import checks as sqlite_checks
-from tests.runtime.shelf import START, Desk, HandClock, Wire
+from tests.runtime.shelf import START, HandClock, HandNode, Wire
 
 MS = timedelta(milliseconds=1)
 ANOTHER = "use another store: CRONCE_URL=postgresql://USER:PASSWORD@HOST/DATABASE"
@@ -279,7 +279,7 @@ def test_an_sqlite_file_by_another_name_that_others_may_read(file: Path) -> None
 
 
 def test_an_sqlite_file_on_a_full_disk(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cronce.stores.sqlite.checks.ROOM", 1 << 62)
+    monkeypatch.setattr("cronce.stores.sqlite.checks.MIN_DISK_BYTES", 1 << 62)
     found = {check.name: check for check in sqlite_checks(str(file), "")}
     assert found["room"].verdict == "warn"
     assert found["room"].remedy == "make room: without it nothing can be claimed"
@@ -332,7 +332,7 @@ def test_the_store_is_asked_a_few_times() -> None:
             return super().load(keys)
 
     store = Counted()
-    assert len(measured(store, CLOCK)) == store.asked == SAMPLES
+    assert len(measured(store, CLOCK)) == store.asked == CLOCK_READINGS
 
 
 def test_what_a_store_knows_to_ask_of_itself_is_told() -> None:
@@ -345,7 +345,7 @@ def test_what_a_store_knows_to_ask_of_itself_is_told() -> None:
 
 def test_a_store_that_stops_answering_in_the_middle_is_an_error_and_no_surprise() -> None:
     class Dying(MemoryStore):
-        left = SAMPLES + 30
+        left = CLOCK_READINGS + 30
 
         def load(self, keys: Sequence[str]) -> Loaded:
             self.left -= 1
@@ -487,9 +487,9 @@ def test_one_name_for_two_functions_and_mixed_time_zone_databases_are_told() -> 
     store = Wire(clock)
     job = declare("billing", every="1h")
     for name, code, tzdata in (("web-1:1:a", "shop:billing", "2026a"), ("web-2:1:a", "ledger:billing", "2025b")):
-        desk, specs = Desk(store, name), {"billing": job.spec}
+        node, specs = HandNode(store, name), {"billing": job.spec}
         me = Holder(name, digest_of(specs, {"billing": code}), "both", 1, {}, START, "", tzdata=tzdata)
-        desk.do(Roster(desk.ledger.client, desk.ledger.jobs).beat(me, specs, 0.0, code={"billing": code}))
+        node.do(Roster(node.ledger.client, node.ledger.jobs).beat(me, specs, 0.0, code={"billing": code}))
     assert drive(together(), store, clock) == [
         warn(
             "names",

@@ -29,7 +29,7 @@ from cronce.errors import (
     StoreUnusable,
 )
 from cronce.model import Cell, Mark, Origin, Refusal, to_us
-from cronce.runtime.desk import host_name
+from cronce.runtime.node import host_name
 from cronce.stores import open_store, sql
 from cronce.stores.base import By, Scan
 from cronce.stores.sql import bounds
@@ -520,7 +520,7 @@ def test_a_symbolic_link_leads_to_the_same_store(store: SqliteStore, path: Path,
 @pytest.fixture
 def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks at the files with every call, not only when some time has passed."""
-    monkeypatch.setattr("cronce.stores.sqlite.WATCH", 0.0)
+    monkeypatch.setattr("cronce.stores.sqlite.FILES_CHECKED_EVERY", 0.0)
 
 
 USES: list[Callable[[SqliteStore], object]] = [

@@ -10,7 +10,7 @@ from cronce import __version__
 from cronce.errors import BadInput
 from cronce.web.app import application
 from cronce.web.gate import HEADERS, from_elsewhere, host_of, is_local_path, strange_host
-from cronce.web.security import LASTS, PER, TRIES, Guesses, Keys, same_word
+from cronce.web.security import PER, SESSION_LASTS, TOKEN_TRIES, PageTokens, WrongTokens, same_word
 from tests.web.house import BEARER, TOKEN, Api, Browser, Busy
 
 PAUSE = "/jobs/billing/pause"
@@ -57,7 +57,7 @@ def test_a_wrong_token_is_refused_wherever_it_is_sent(token: str | bytes) -> Non
 def test_whoever_guesses_is_made_to_wait_and_others_are_not() -> None:
     busy = Busy()
     visitor = Browser(busy.app)
-    for _ in range(TRIES):
+    for _ in range(TOKEN_TRIES):
         assert visitor.log_in(token="wrong").status_code == 401
     late = visitor.log_in(token="wrong")
     assert late.status_code == 429
@@ -69,7 +69,7 @@ def test_the_right_token_always_passes() -> None:
     """Ten wrong ones a minute locked everybody out behind a proxy, with the right token too."""
     busy = Busy()
     visitor = Browser(busy.app)
-    for _ in range(TRIES + 1):
+    for _ in range(TOKEN_TRIES + 1):
         visitor.log_in(token="wrong")
     assert visitor.log_in().status_code == 303
     assert Api(busy.app).act("/jobs/billing/pause").status_code == 200
@@ -79,7 +79,7 @@ def test_behind_a_trusted_proxy_whoever_guesses_is_told_from_others_and_elsewher
     proxied = Busy(trusted_proxies=["203.0.113.0/24"])
     wrong = {"by": "ada", "token": "wrong"}
     for app, others in ((proxied.app, 401), (Busy().app, 429)):
-        for _ in range(TRIES):
+        for _ in range(TOKEN_TRIES):
             Browser(app).post("/login", wrong, headers={"X-Forwarded-For": "198.51.100.4"})
         answers = [
             Browser(app).post("/login", wrong, headers={"X-Forwarded-For": said}).status_code
@@ -126,8 +126,8 @@ def test_a_mounted_page_is_private_unless_somebody_says_otherwise() -> None:
 
 
 def test_guesses_are_forgotten_in_time_and_never_too_many() -> None:
-    guesses = Guesses()
-    for second in range(TRIES):
+    guesses = WrongTokens()
+    for second in range(TOKEN_TRIES):
         guesses.wrong("a", float(second))
     assert guesses.wait("a", 10.0) == PER - 10.0
     assert guesses.wait("a", PER) == 0.0
@@ -139,7 +139,7 @@ def test_guesses_are_forgotten_in_time_and_never_too_many() -> None:
 def test_a_token_is_long_and_has_no_spaces() -> None:
     for token in ("", "short", "a" * 31, "with a space in it at all", "ünïcödé-ünïcödé-ünïcödé", "a\nb" * 10):
         with pytest.raises(BadInput, match="32 or more"):
-            Keys(token)
+            PageTokens(token)
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
@@ -176,17 +176,17 @@ def test_who_logs_in_says_who_they_are(busy: Busy, name: str) -> None:
 
 
 def test_a_session_ends_and_cannot_be_forged() -> None:
-    keys, other = Keys(TOKEN), Keys(TOKEN + "2")
+    keys, other = PageTokens(TOKEN), PageTokens(TOKEN + "2")
     now = Busy().scene.now
     cookie = keys.cookie("ada", now)
     session = keys.session(cookie, now)
     assert session is not None
     assert session.by == "ada"
-    assert keys.session(cookie, now + LASTS) is None
-    assert keys.session(cookie, now + LASTS - timedelta(seconds=1)) is not None
+    assert keys.session(cookie, now + SESSION_LASTS) is None
+    assert keys.session(cookie, now + SESSION_LASTS - timedelta(seconds=1)) is not None
     assert other.session(cookie, now) is None  # another token ends all sessions
     said, _, sign = cookie.partition(".")
-    forged = Keys("an-attackers-own-token-of-32-signs").cookie("root", now)
+    forged = PageTokens("an-attackers-own-token-of-32-signs").cookie("root", now)
     for wrong in (
         f"{forged.partition('.')[0]}.{sign}",
         f"{said}.{forged.partition('.')[2]}",
@@ -203,7 +203,7 @@ def test_a_session_ends_and_cannot_be_forged() -> None:
 
 
 def test_the_word_of_a_session_is_its_own() -> None:
-    keys, now = Keys(TOKEN), Busy().scene.now
+    keys, now = PageTokens(TOKEN), Busy().scene.now
     one, two = (keys.session(keys.cookie("ada", now), now) for _ in range(2))
     assert one is not None
     assert two is not None
@@ -213,7 +213,9 @@ def test_the_word_of_a_session_is_its_own() -> None:
 
 def test_a_forged_cookie_acts_for_nobody(busy: Busy) -> None:
     visitor = Browser(busy.app)
-    visitor.cookies.set("cronce_session", Keys("an-attackers-own-token-of-32-signs").cookie("root", busy.scene.now))
+    visitor.cookies.set(
+        "cronce_session", PageTokens("an-attackers-own-token-of-32-signs").cookie("root", busy.scene.now)
+    )
     assert visitor.post(PAUSE, {"reason": "x", "csrf": "x"}).status_code == 401
     assert not paused(busy)
 
@@ -234,7 +236,7 @@ def test_logging_out_ends_it(busy: Busy) -> None:
 
 
 def test_sessions_that_were_logged_out_of_are_forgotten_when_they_would_have_ended() -> None:
-    keys, now = Keys(TOKEN), Busy().scene.now
+    keys, now = PageTokens(TOKEN), Busy().scene.now
     for hours in range(30):
         keys.end(keys.cookie("ada", now + timedelta(hours=hours)), now + timedelta(hours=hours))
     keys.end("nonsense", now)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from cronce.cli import say
 from cronce.cli.audit_report import checked, counted, explained, listed, number, shown, verdict
 from cronce.cli.host_settings import system_zone
-from cronce.cli.terminal import Screen, Toned, bar, paint, screen
+from cronce.cli.terminal import ColouredText, Screen, bar, paint, screen
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.stores import mask_all
@@ -38,7 +38,7 @@ from cronce_audit.model import Facts, Finding, LockDeclared, Place, Unparsed, Zo
 from cronce_audit.outcome import Outcome, weigh
 from cronce_audit.page import page
 
-ACTIONS: Final = ("rules", "explain")
+AUDIT_ACTIONS: Final = ("rules", "explain")
 NO_FILE: Final = (
     "no file of a known kind was found; vendored folders, tests and files that .gitignore leaves out are read only"
     " if you name them"
@@ -47,7 +47,7 @@ NO_KIND: Final = (
     "cronce does not know this kind of file by its name; a crontab must be called crontab, *.crontab or *.cron, or be"
     " in cron.d"
 )
-NOTHING: Final = 3
+NOTHING_READ: Final = 3
 UNREAD: Final = 4
 
 
@@ -115,7 +115,7 @@ def _refuse(paths: Sequence[Path], options: argparse.Namespace) -> None:
     if options.checklist and options.format not in ("people", "json"):
         raise BadInput(f"--checklist prints text, or JSON with --json: {options.format} can hold findings only")
     if paths and _is_gone(paths[0]):
-        for meant in get_close_matches(str(paths[0]), ACTIONS, n=1):
+        for meant in get_close_matches(str(paths[0]), AUDIT_ACTIONS, n=1):
             raise BadInput(f"there is no file or folder {paths[0]}; did you mean `cronce audit {meant}`?")
 
 
@@ -240,7 +240,7 @@ def _people(audited: Audited, project: Project, on: Screen, options: argparse.Na
         words = ("file or process", "files and processes") if options.live else ("file", "files")
         read = f"{number(audited.outcome.files, *words)} read"
         yield from verdict(audited.outcome, on, f"{read} in {audited.seconds:.1f} s" if on.width else read)
-        yield from (paint(Toned(line, "dim"), on) for line in _from_where(project, options))
+        yield from (paint(ColouredText(line, "dim"), on) for line in _from_where(project, options))
 
 
 def _under(project: Project, options: argparse.Namespace) -> str:
@@ -283,5 +283,5 @@ def _code(outcome: Outcome, settings: Settings, options: argparse.Namespace) -> 
         files_named = [path for path in options.paths if Path(path).is_file()]
         why = f"{files_named[0]}: {NO_KIND}" if files_named else NO_FILE
         say("audit", f"nothing to audit: {why}")
-        return NOTHING
+        return NOTHING_READ
     return 1 if outcome.fails(settings.fail_on) else 0

@@ -14,7 +14,7 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.integrations.manifests import Manifest, PodSettings, Restart, cronjob, deployment, dump, rbac
 from cronce.integrations.systemd import Units, units
-from cronce.runtime.application import module_and_object
+from cronce.runtime.app_loading import module_and_object
 from cronce.schedule import Cron, parse_duration
 from cronce.stores import mask
 from cronce.telling.words import safe
@@ -33,7 +33,7 @@ examples:
   cronce deploy k8s rbac | kubectl apply -f -
 """
 
-ACTIONS: Final = {
+DEPLOY_ACTIONS: Final = {
     "cronjob": "a CronJob around a command: each slot runs once, even if Kubernetes starts it twice",
     "deployment": "schedulers: as many pods as you like, with probes",
     "rbac": "the rights that the kubernetes:// store needs, and nothing else",
@@ -42,7 +42,7 @@ ACTIONS: Final = {
 
 def add_k8s_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(hint="options of the command, and of `cronce run`, go after two dashes: … -- --workers 20")
-    made = add_actions(parser, ACTIONS)
+    made = add_actions(parser, DEPLOY_ACTIONS)
     _add_cronjob(made["cronjob"])
     _add_deployment(made["deployment"])
     made["rbac"].add_argument(

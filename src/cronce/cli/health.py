@@ -26,28 +26,28 @@ from cronce.cli.listening import HttpProcess, listening, read_address
 from cronce.clock import SystemClock
 from cronce.model import Boot
 from cronce.monitor.metrics.exposition import CONTENT_TYPE, Values, exposition
-from cronce.monitor.metrics.metrics import Metrics, Slates, Snapshot, merged, without_gauges
+from cronce.monitor.metrics.metrics import Metrics, ProcessSnapshots, Snapshot, merged, without_gauges
 from cronce.runtime.app import Cronce
 from cronce.runtime.log import LOGGER
-from cronce.runtime.scheduling.scheduler import Scheduler, Vitals
+from cronce.runtime.scheduling.scheduler import Scheduler, SchedulerHealth
 
 _boot: Final = SystemClock().boot
 
-STUCK: Final = 60.0
+STUCK_AFTER: Final = 60.0
 """Seconds without coming round after which a scheduler hangs. A store that gives no answer takes up half of it."""
 
-LATELY: Final = 15.0
+ANSWER_FRESH: Final = 15.0
 """Seconds for which an answer of the store is news. It is asked something every other second."""
 
 PULSE: Final = 1.0
 """Seconds between two notes."""
 
-SLOW: Final = 5.0
+PROBE_TIMEOUT: Final = 5.0
 """Seconds after which whoever asks has to have asked."""
 
 _NOTE: Final = struct.Struct("=dd????4x")
 
-_NOBODY: Final = Vitals(0.0, 0.0, joined=False, claims=False)
+_NO_SCHEDULER: Final = SchedulerHealth(0.0, 0.0, joined=False, claims=False)
 
 
 class ProcessHealth:
@@ -56,20 +56,20 @@ class ProcessHealth:
     def __init__(self, number: int) -> None:
         self.number = number
         self._memory = mmap.mmap(-1, number * _NOTE.size)
-        self._slates = Slates(number)
+        self._slates = ProcessSnapshots(number)
 
-    def note(self, place: int, vitals: Vitals) -> None:
+    def note(self, place: int, vitals: SchedulerHealth) -> None:
         _NOTE.pack_into(self._memory, place * _NOTE.size, *vitals)
 
     def begin(self, place: int) -> None:
         """A process is started, and has so long to come round for the first time."""
-        self.note(place, _NOBODY._replace(ticked=_boot()))
+        self.note(place, _NO_SCHEDULER._replace(ticked=_boot()))
 
     def clear(self, place: int) -> None:
-        self.note(place, _NOBODY)
+        self.note(place, _NO_SCHEDULER)
 
-    def read(self) -> list[Vitals]:
-        return [Vitals(*_NOTE.unpack_from(self._memory, place * _NOTE.size)) for place in range(self.number)]
+    def read(self) -> list[SchedulerHealth]:
+        return [SchedulerHealth(*_NOTE.unpack_from(self._memory, place * _NOTE.size)) for place in range(self.number)]
 
     def watch(self, place: int, cron: Cronce) -> Callable[[Scheduler], None]:
         """Count what an application does, on from where the one that had this place before stopped; noted beside how
@@ -114,25 +114,25 @@ class ProcessHealth:
         for place, one in enumerate(self.read()):
             snapshot = self._slates.read(place)
             if snapshot is not None:
-                here = one.joined and now - snapshot.at <= LATELY
+                here = one.joined and now - snapshot.at <= ANSWER_FRESH
                 yield snapshot.values if here else without_gauges(snapshot.values)
 
 
 # --- judged -----------------------------------------------------------------------------------------------------------
 
 
-def hangs(crew: Sequence[Vitals], now: Boot) -> str:
+def hangs(crew: Sequence[SchedulerHealth], now: Boot) -> str:
     """Why it is not alive; empty: it is."""
-    stuck = [now - one.ticked for one in crew if one.ticked and now - one.ticked > STUCK]
+    stuck = [now - one.ticked for one in crew if one.ticked and now - one.ticked > STUCK_AFTER]
     return f"{len(stuck)} of {len(crew)} processes have hung, for {max(stuck):.0f} s" if stuck else ""
 
 
-def not_ready(crew: Sequence[Vitals], now: Boot) -> str:
+def not_ready(crew: Sequence[SchedulerHealth], now: Boot) -> str:
     """Why it is not ready; empty: it is."""
     return hangs(crew, now) or next(filter(None, (_obstacle(one, now) for one in crew)), "")
 
 
-def _obstacle(one: Vitals, now: Boot) -> str:
+def _obstacle(one: SchedulerHealth, now: Boot) -> str:
     if not one.ticked:
         return "a process has died, and will be replaced"
     if not one.joined:
@@ -143,7 +143,7 @@ def _obstacle(one: Vitals, now: Boot) -> str:
         return "no worker is free: each is busy with a run that was told to stop and still runs"
     if one.doubts:
         return "the store's clock is not trusted"
-    return f"the store has not answered for {now - one.answered:.0f} s" if now - one.answered > LATELY else ""
+    return f"the store has not answered for {now - one.answered:.0f} s" if now - one.answered > ANSWER_FRESH else ""
 
 
 # --- told over HTTP ---------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class ProbeProcess(HttpProcess):
 
 class _Server(ThreadingHTTPServer):
     def __init__(self, listening: socket.socket, health: ProcessHealth) -> None:
-        super().__init__(("", 0), _Answer, bind_and_activate=False)
+        super().__init__(("", 0), _ProbeHandler, bind_and_activate=False)
         self.socket.close()
         self.socket, self.health = listening, health
 
@@ -169,9 +169,9 @@ class _Server(ThreadingHTTPServer):
         """Who asks may hang up."""
 
 
-class _Answer(BaseHTTPRequestHandler):
+class _ProbeHandler(BaseHTTPRequestHandler):
     server: _Server
-    timeout = SLOW
+    timeout = PROBE_TIMEOUT
 
     def do_GET(self) -> None:
         health = self.server.health

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from cronce.cli import on_signals
 from cronce.cli.session import acting, add_store, looking, nothing
-from cronce.cli.terminal import Screen, Text, Toned, paint, screen, show, table, toned
+from cronce.cli.terminal import ColouredText, Screen, Text, paint, screen, show, table, toned
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import spell
@@ -29,7 +29,7 @@ from cronce.monitor.incidents import handle
 from cronce.monitor.monitor import Monitor
 from cronce.monitor.pings import Pinger, check_ping
 from cronce.monitor.settings import Settings, check_settings
-from cronce.monitor.survey import Memory, survey
+from cronce.monitor.survey import WatchMemory, survey
 from cronce.monitor.watch import clock, judge
 from cronce.monitor.watch_runs import first_of_each, unsaid
 from cronce.monitor.watcher_state import WatcherState
@@ -46,8 +46,8 @@ from cronce.value import NamedTuple
 
 ALERT: Final = "CRONCE_ALERT"
 PING: Final = "CRONCE_PING"
-PAGE: Final = "CRONCE_PAGE"
-KNOWN: Final = ("webhook", "command", "ping", "threshold", *Settings._fields)
+PAGE_VARIABLE: Final = "CRONCE_PAGE"
+WATCH_KEYS: Final = ("webhook", "command", "ping", "threshold", *Settings._fields)
 AS_GIVEN: Final = ("schedulers", "flapping", "page")
 
 LAST_PINGS: Final = 5.0
@@ -68,7 +68,7 @@ def add_alerts(parser: argparse.ArgumentParser) -> None:
         "--alert", action="append", default=[], metavar="URL", help=f"POST alerts to this URL; repeatable (or ${ALERT})"
     )
     add("--alert-command", action="append", default=[], metavar="WORDS", help="run this for each alert; repeatable")
-    add("--page", metavar="URL", help=f"where the page is: alerts link to it (or ${PAGE})")
+    add("--page", metavar="URL", help=f"where the page is: alerts link to it (or ${PAGE_VARIABLE})")
     add(
         "--ping",
         metavar="URL",
@@ -91,7 +91,7 @@ def told(
     destinations: list[Destination] = [Webhook(url, threshold) for url in urls]
     destinations += [CommandDestination(_startable(words), threshold) for words in commands]
     settings = _settings(options, config)
-    settings = settings._replace(page=settings.page or environ.get(PAGE, ""))
+    settings = settings._replace(page=settings.page or environ.get(PAGE_VARIABLE, ""))
     return AlertTargets(tuple(destinations), ping and check_ping(ping), check_settings(settings))
 
 
@@ -144,9 +144,9 @@ def _settings(options: argparse.Namespace, config: Mapping[str, Any]) -> Setting
 
 
 def _checked(table: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = sorted(table.keys() - set(KNOWN))
+    unknown = sorted(table.keys() - set(WATCH_KEYS))
     if unknown:
-        raise BadInput(f"{', '.join(unknown)} is not known; known: {', '.join(KNOWN)}")
+        raise BadInput(f"{', '.join(unknown)} is not known; known: {', '.join(WATCH_KEYS)}")
     hooks, command, ping = table.get("webhook", []), table.get("command", []), table.get("ping", "")
     hooks = [hooks] if isinstance(hooks, str) else hooks
     if not _are_texts(hooks):
@@ -206,7 +206,7 @@ examples:
   cronce watch --acknowledge lost/billing --for 1h
 """
 
-ENDS: Final = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 PEEK: Final = 0.5
 """Seconds between two looks at whether there is news."""
 
@@ -242,7 +242,7 @@ def _acknowledge(options: argparse.Namespace) -> int:
     if span is not None and not span:
         raise BadInput("--for must be longer than 0s; without --for, the alert is acknowledged for good")
     with acting(options) as actor:
-        done = actor.desk.do(handle(actor.hand.ledger.client, options.acknowledge, actor.hand.by, options.reason, span))
+        done = actor.node.do(handle(actor.hand.ledger.client, options.acknowledge, actor.hand.by, options.reason, span))
     what = f"snoozed for {short(span)}" if span else "acknowledged"
     show(options, done, f"{options.acknowledge} is {what} by {actor.hand.by}")
     return 0
@@ -252,12 +252,12 @@ def _acknowledge(options: argparse.Namespace) -> int:
 
 
 def _once(options: argparse.Namespace, given: AlertTargets) -> int:
-    with looking(options) as desk:
-        doubt = desk.do(clock_doubt(desk.ledger))
+    with looking(options) as node:
+        doubt = node.do(clock_doubt(node.ledger))
         if doubt is not None:
-            found = [clock(doubt, desk.ledger.know.now())]
+            found = [clock(doubt, node.ledger.know.now())]
         else:
-            found, _ = judge(desk.do(survey(WatcherState(), desk.store.traits)), Memory(), given.settings)
+            found, _ = judge(node.do(survey(WatcherState(), node.store.traits)), WatchMemory(), given.settings)
     journal = own_journal(choose(options.store)).all()
     findings = gathered([*found, *first_of_each(unsaid(journal, SystemClock().wall()))])
     elsewhere = f"\n{_elsewhere(options.store)}" if options.store else ""
@@ -286,7 +286,7 @@ def _said(one: Alert) -> str:
 
 def _watch(options: argparse.Namespace, given: AlertTargets) -> int:
     shown: dict[tuple[str, str], Alert] = {}
-    on, stopped, ends = screen(), threading.Event(), on_signals(ENDS, lambda _number, _frame: stopped.set())
+    on, stopped, ends = screen(), threading.Event(), on_signals(STOP_SIGNALS, lambda _number, _frame: stopped.set())
     with Cronce(options.store) as cron, monitored(cron, given, log=False) as monitor, ends:
         with looking(options):  # a store that is not there, or cannot be used, is refused as ever
             pass
@@ -314,7 +314,7 @@ def _news(shown: dict[tuple[str, str], Alert], now: Sequence[Alert]) -> Iterator
 
 
 def _line(state: str, alert: Alert, on: Screen) -> str:
-    word = toned(alert.severity) if state == "raised" else Toned("over", "good")
+    word = toned(alert.severity) if state == "raised" else ColouredText("over", "good")
     now = SystemClock().wall()
     lasted = "" if state == "raised" else f", after {short(max(now - alert.since, timedelta(0)))}"
     said = _said(alert) if state == "raised" else alert.text

@@ -5,7 +5,7 @@
 It calls the job at each second of the plan, by its own clock, and rather late than never, as crond does after a
 hiccup. So each call says which second it means, and however slow the machine is, no slot is forgotten.
 
-The plan comes on standard input (`Cues`). Its end is the end: when the stage is gone, so is this process.
+The plan comes on standard input (`DemoOrders`). Its end is the end: when the stage is gone, so is this process.
 """
 
 import json
@@ -22,15 +22,15 @@ from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.model import Instant, Slot, spell, unspell
 from cronce.stores.sqlite.file import url_of
-from cronce.testing.ledger_file import NOTHING, Book, LedgerLine, What
+from cronce.testing.ledger_file import NO_VALUE, LedgerFile, LedgerLine, What
 from cronce.value import NamedTuple
 
 Kind = Literal["guarded", "unguarded"]
 Call = Callable[[Instant], What | None]
 """Call the job for a second: why it did not run through here, or None if it did."""
 
-JOB: Final = "report"
-LEASE: Final = timedelta(seconds=2)
+DEMO_JOB: Final = "report"
+DEMO_LEASE: Final = timedelta(seconds=2)
 WORK: Final = 0.3
 """Seconds that the body takes."""
 
@@ -50,14 +50,14 @@ def read_plan(text: str) -> DemoPlan:
     return DemoPlan(*(tuple(map(unspell, row)) for row in json.loads(text)))
 
 
-class Cues:
+class DemoOrders:
     """What the stage says: first the plan, then which of the held slots may go on."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
         self.over = threading.Event()
         self.plan = read_plan(next(self._lines, "[[], []]"))
-        self._words = {Slot(JOB, at).key: threading.Event() for at in self.plan.held}
+        self._words = {Slot(DEMO_JOB, at).key: threading.Event() for at in self.plan.held}
         self._ear = threading.Thread(target=self._listen, daemon=True)
         self._ear.start()
 
@@ -79,18 +79,18 @@ class DemoWorker:
     def __init__(self, kind: Kind, name: str, folder: Path) -> None:
         self._kind, self._name = kind, name
         self._clock = SystemClock()
-        self._ledger = Book(folder / f"{kind}.ledger")
-        self._calls = Book(folder / f"{kind}.calls")
+        self._ledger = LedgerFile(folder / f"{kind}.ledger")
+        self._calls = LedgerFile(folder / f"{kind}.calls")
         self._call = self._guarded(url_of(folder / "cronce.db")) if kind == "guarded" else self._plain
 
     def work(self, told: Iterable[str]) -> None:
         self._calls.write(LedgerLine("ready", self._name))
-        self._cues = cues = Cues(told)
+        self._cues = cues = DemoOrders(told)
         for at in cues.plan.slots:
             if self._over_by(at):
                 break
             if answer := self._fire(at):
-                self._calls.write(LedgerLine(answer, self._name, Slot(JOB, at).key))
+                self._calls.write(LedgerLine(answer, self._name, Slot(DEMO_JOB, at).key))
         self._calls.write(LedgerLine("through", self._name))
         self._linger(cues.plan.slots[-1:])
         cues.close()
@@ -121,7 +121,7 @@ class DemoWorker:
     def _guarded(self, url: str) -> Call:
         cron = Cronce(url)
 
-        @cron.job(every="1s", name=JOB, on_lost="rerun", overlap="allow", missed="all", lease=LEASE)
+        @cron.job(every="1s", name=DEMO_JOB, on_lost="rerun", overlap="allow", missed="all", lease=DEMO_LEASE)
         def report(run: Run) -> None:
             self._body(run.key, str(run.fence), run.attempt, run.check)
 
@@ -134,7 +134,7 @@ class DemoWorker:
         return call
 
     def _plain(self, at: Instant) -> None:
-        self._body(Slot(JOB, at).key, NOTHING, 1, lambda: None)
+        self._body(Slot(DEMO_JOB, at).key, NO_VALUE, 1, lambda: None)
 
     def _body(self, slot: str, fence: str, attempt: int, check: Callable[[], None]) -> None:
         """What must happen once. `check` raises when the run is no longer ours."""

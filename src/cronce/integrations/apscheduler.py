@@ -44,20 +44,20 @@ from cronce.integrations.deliveries import check_is
 from cronce.model import EPOCH, Boot, Instant, Slot, name_from, slot_of_cell
 from cronce.policy import Fold, Gap
 from cronce.protocol.commands import Queue, Skip, Unsure
-from cronce.protocol.notices import GuestJob
+from cronce.protocol.notices import ForeignJob
 from cronce.protocol.terms import lease_for
 from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import MOST_TURNS, SOME_DAY, Declaration, Policies, When, declare
-from cronce.runtime.foreign_schedulers import SAID_EVERY, say_there
+from cronce.runtime.foreign_schedulers import SIGN_EVERY, say_there
 from cronce.runtime.guard import guarded
-from cronce.runtime.keeper import Beat, Lease
+from cronce.runtime.keeper import Lease, RepeatingThread
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.log import LOGGER
-from cronce.runtime.process_notes import Notebook
+from cronce.runtime.process_notes import UnwrittenRefusals
 from cronce.runtime.run import Skipped
-from cronce.runtime.steps import Nap, Steps
+from cronce.runtime.steps import Steps, WaitStep
 from cronce.schedule import Every, Schedule, parse_schedule
 from cronce.schedule.instant import RESOLUTION, SECOND, whole
 
@@ -83,7 +83,7 @@ sys.modules[f"{__name__}.triggers"] = sys.modules[__name__]
 
 # --- what a job of APScheduler is to us: a name, terms, and slots -----------------------------------------------------
 
-THEIRS: Final = ("every", "at", "tz", "gap", "fold", "start", "end", "missed", "jitter", "start_within")
+TRIGGER_POLICIES: Final = ("every", "at", "tz", "gap", "fold", "start", "end", "missed", "jitter", "start_within")
 """Policies that say when a job fires: here its trigger, coalesce and misfire_grace_time do."""
 
 LATE_GRACE: Final = 10
@@ -123,7 +123,7 @@ def name_of(job: Any, *, private: bool) -> str:
 
 
 def check_policies(policies: Mapping[str, Any]) -> None:
-    for word in policies.keys() & set(THEIRS):
+    for word in policies.keys() & set(TRIGGER_POLICIES):
         raise BadPolicy(
             f"{word} cannot be used with protect: APScheduler decides when a job runs, by its trigger and its options"
         )
@@ -254,7 +254,7 @@ def _of_times(job: Any) -> Iterator[str]:
 
 # Triggers that say the same in every process.
 
-LOOKED_AT = 5
+RUN_TIMES_COMPARED = 5
 """How many run times of a trigger tell how close they are."""
 
 
@@ -348,7 +348,7 @@ def shortest_gap(trigger: Any) -> timedelta | None:
         return timedelta(seconds=trigger.interval_length)
     gaps: list[timedelta] = []
     before = trigger.get_next_fire_time(None, SOME_DAY)
-    while before is not None and len(gaps) < LOOKED_AT:
+    while before is not None and len(gaps) < RUN_TIMES_COMPARED:
         after = trigger.get_next_fire_time(before, before)
         gaps += [whole(after) - whole(before)] if after else []
         before = after
@@ -375,7 +375,7 @@ class Guards:
         self._policies, self.single = policies, {name: {**policies, **of_one} for name, of_one in single.items()}
         for words in (policies, *self.single.values()):
             check_policies(words)
-        self.cron, self.notebook = cron, Notebook()
+        self.cron, self.notebook = cron, UnwrittenRefusals()
         self._ahead: dict[Slot, Lease] = {}
 
     def declaration(self, job: Any) -> Declaration | None:
@@ -393,10 +393,10 @@ class Guards:
         if not wanted:
             return
         keeper = self.cron.at_work()
-        answers = keeper.desk.do(keeper.desk.ledger.claim(wanted))
+        answers = keeper.node.do(keeper.node.ledger.claim(wanted))
         for want, answer in zip(wanted, answers, strict=True):
             if isinstance(answer, Grant):
-                self._ahead[want.slot] = lease = Lease(answer, keeper.desk.clock, lambda _over: None)
+                self._ahead[want.slot] = lease = Lease(answer, keeper.node.clock, lambda _over: None)
                 keeper.keep(lease)
         for answer in answers:
             if isinstance(answer, Unsure) and answer.passing:
@@ -413,7 +413,7 @@ class Guards:
                     slots[slot] = Skip(f"APScheduler passed it over: {why}", first=slot.at)
         if slots:
             keeper = self.cron.at_work()
-            keeper.desk.do(keeper.desk.ledger.put(slots))
+            keeper.node.do(keeper.node.ledger.put(slots))
 
     def taken(self, slots: Iterable[Slot]) -> dict[Slot, Lease]:
         """What was claimed ahead of some slots, to be handed to an executor: from then on it is the body's."""
@@ -428,7 +428,7 @@ class Guards:
             for lease in leases.values():
                 keeper.drop(lease)
             with suppress(StoreError):
-                keeper.desk.do(keeper.desk.ledger.release([lease.grant for lease in leases.values()]))
+                keeper.node.do(keeper.node.ledger.release([lease.grant for lease in leases.values()]))
 
 
 class GuardedExecutor(BaseExecutor):  # type: ignore[misc]
@@ -573,9 +573,9 @@ class PatientCall:
     may be late; but not while its scheduler shuts down, which waits for it. What did not begin others see to."""
 
     def __init__(self, firing: Firing, call: Call) -> None:
-        self._firing, self._call, self.desk = firing, call, call.desk
+        self._firing, self._call, self.node = firing, call, call.node
         grace = firing.misfire_grace_time
-        self._give_up = self.desk.clock.boot() + (OUTAGE_TIMEOUT if grace is None else grace)
+        self._give_up = self.node.clock.boot() + (OUTAGE_TIMEOUT if grace is None else grace)
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         while True:
@@ -585,9 +585,9 @@ class PatientCall:
                     LOGGER.warning("%s was not run: %s", result.slot, result.reason)
                 return result
             except StoreUnavailable:
-                if self._firing.began or self._firing.guarded_by.ending or self.desk.clock.boot() > self._give_up:
+                if self._firing.began or self._firing.guarded_by.ending or self.node.clock.boot() > self._give_up:
                     raise
-            yield Nap(OUTAGE_RETRY)
+            yield WaitStep(OUTAGE_RETRY)
 
 
 # --- the line that makes a scheduler one of many ----------------------------------------------------------------------
@@ -595,7 +595,7 @@ class PatientCall:
 TAKEOVER_POLL: Final = 2.0
 """Seconds between two looks for what others left."""
 
-PASSED: Final = 1000
+PASSED_RECORDED: Final = 1000
 """Of the run times that a job passes over at once, so many are put on record: the newest."""
 
 
@@ -632,7 +632,7 @@ class Protection:
         self._pause = OUTAGE_RETRY
         self._round_at: Boot | None = None
         self._said = -inf
-        self._beat = Beat("cronce-apscheduler", self._look, SystemClock())
+        self._beat = RepeatingThread("cronce-apscheduler", self._look, SystemClock())
         self._dress()
         _warn(of_scheduler(scheduler))
         self._see_to_jobs()
@@ -766,24 +766,24 @@ class Protection:
     def _say_there(self) -> None:
         """For people who look: that it is there, and what it fires next."""
         now = SystemClock().boot()
-        if now < self._said + SAID_EVERY:
+        if now < self._said + SIGN_EVERY:
             return
         self._said = now
         private = {alias: is_private(self._scheduler, alias) for alias in self._scheduler._jobstores}
         jobs = [(job, private[job._jobstore_alias]) for job in self._scheduler.get_jobs() if job.next_run_time]
         told = [
-            GuestJob(name_of(job, private=own), str(job.trigger)[:200], job.next_run_time.astimezone(UTC))
+            ForeignJob(name_of(job, private=own), str(job.trigger)[:200], job.next_run_time.astimezone(UTC))
             for job, own in sorted(jobs, key=lambda one: one[0].next_run_time)
             if not is_errand(job, private=own)
         ]
-        desk = self._guards.cron.at_work().desk
-        desk.do(say_there(desk.ledger, "APScheduler", told))
+        node = self._guards.cron.at_work().node
+        node.do(say_there(node.ledger, "APScheduler", told))
 
     def _left(self) -> dict[Slot, Any]:
         """With the job of each. One without a next run time is paused. What is still before a job is handed on by the
         scheduler's own round; twice in a round would be one instance too many."""
-        desk = self._guards.cron.at_work().desk
-        slots = [slot_of_cell(cell.key) for cell in desk.do(desk.ledger.overdue())]
+        node = self._guards.cron.at_work().node
+        slots = [slot_of_cell(cell.key) for cell in node.do(node.ledger.overdue())]
         if not slots:
             return {}
         private = {alias: is_private(self._scheduler, alias) for alias in self._scheduler._jobstores}
@@ -814,7 +814,7 @@ def _is_behind(slot: Slot, job: Any) -> bool:
 def _passed_over(job: Any, now: datetime, wanted: Sequence[datetime]) -> list[datetime]:
     """The run times that are due, and that APScheduler hands on to nobody: coalesced, or later than its grace."""
     due: list[datetime] = job._get_run_times(now)
-    return [run_time for run_time in due[-PASSED:] if run_time not in wanted]
+    return [run_time for run_time in due[-PASSED_RECORDED:] if run_time not in wanted]
 
 
 def _in_time(job: Any, now: datetime) -> list[datetime]:

@@ -19,15 +19,15 @@ from cronce.runtime.pod import JOB_NAME
 from cronce.schedule import Cron, rule_of, shortest_gap
 from cronce.value import NamedTuple
 
-Value: TypeAlias = "str | int | Mapping[str, Value] | Sequence[Value] | Noted"
+Value: TypeAlias = "str | int | Mapping[str, Value] | Sequence[Value] | AnnotatedValue"
 Manifest = dict[str, Value]
 Restart = Literal["Never", "OnFailure"]
 
 LONGEST_CRONJOB: Final = 52
 """Its Jobs have 11 characters more, and a Job's name becomes a label of 63 at most."""
 MAX_LABEL: Final = 63
-LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
-SUBDOMAIN: Final = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
+DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+SUBDOMAIN: Final = re.compile(rf"{DNS_LABEL.pattern}(\.{DNS_LABEL.pattern})*")
 MOST_PODS: Final = 2**31 - 1
 """backoffLimit is a number of 32 bits."""
 QUANTITY: Final = re.compile(r"(?a)[0-9]+(\.[0-9]+)?(m|[kMGTPE]|[KMGTPE]i)?")
@@ -37,19 +37,19 @@ REFERENCE: Final = re.compile(r"\$(?=[$(])")
 
 USER: Final = 10001
 """That of our Dockerfile: a number, or nobody could tell that it is not root."""
-PORT: Final = 8080
-HISTORY: Final = 3
-SOONEST: Final = 10
+PROBE_PORT: Final = 8080
+JOBS_KEPT: Final = 3
+CONTROLLER_EVERY: Final = 10
 """Seconds between two looks of the CronJob controller: what has to start sooner may never be started."""
 
 STARTING: Final = 300
 """Seconds that a Job has for finding a node and pulling its image, beside its attempts."""
-AWAY: Final = 3
+PODS_WITHOUT_STORE: Final = 3
 """Pods that may find no store, and run nothing: after the pauses of Kubernetes that is more than a minute."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 10, 360
 """Seconds that Kubernetes waits before the second pod of a Job, twice as long before each later one, up to these."""
-FAREWELL: Final = 5
+RECORD_SECONDS: Final = 5
 """Seconds beyond the grace, to put on record how it ended."""
 
 FOR_GOOD: Final = (NOT_DONE, 78, 126, 127)
@@ -59,7 +59,7 @@ a person, the command cannot be started."""
 POLICIES: Final[Mapping[Overlap, str]] = {"skip": "Forbid", "wait": "Allow", "allow": "Allow", "replace": "Replace"}
 
 
-class Noted(NamedTuple):
+class AnnotatedValue(NamedTuple):
     """A value, and what whoever reads the manifest should know of it."""
 
     value: "Value"
@@ -96,14 +96,14 @@ def cronjob(
     spec: Manifest = {
         "schedule": expression(job),
         "timeZone": "Etc/UTC" if job.tz == "UTC" else job.tz,
-        "concurrencyPolicy": Noted(
+        "concurrencyPolicy": AnnotatedValue(
             POLICIES[job.overlap],
             "Only about overlap: Kubernetes may still start two pods for one slot. The slot is claimed in the pod.",
         ),
         "startingDeadlineSeconds": _starting_deadline(job),
         "suspend": suspend,
-        "successfulJobsHistoryLimit": HISTORY,
-        "failedJobsHistoryLimit": HISTORY,
+        "successfulJobsHistoryLimit": JOBS_KEPT,
+        "failedJobsHistoryLimit": JOBS_KEPT,
         "jobTemplate": {"spec": _job_spec(job, words, place, grace, restart)},
     }
     return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _metadata(job.name, place.namespace), "spec": spec}
@@ -114,14 +114,14 @@ def deployment(name: str, words: Sequence[str], place: PodSettings, *, replicas:
     check_name(name, MAX_LABEL)
     if replicas < 0:
         raise BadInput(f"--replicas must be 0 or more, not {replicas}")
-    container = _container(name, [*words, "--health", f"0.0.0.0:{PORT}"], place) | {
-        "ports": [{"name": "health", "containerPort": PORT}],
+    container = _container(name, [*words, "--health", f"0.0.0.0:{PROBE_PORT}"], place) | {
+        "ports": [{"name": "health", "containerPort": PROBE_PORT}],
         "livenessProbe": _probe("/healthz", periodSeconds=10, timeoutSeconds=5, failureThreshold=3),
         "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5),
     }
     spec: Manifest = {
-        "replicas": Noted(replicas, "As many as you like: each slot runs once, whichever of them claims it."),
-        "strategy": Noted(
+        "replicas": AnnotatedValue(replicas, "As many as you like: each slot runs once, whichever of them claims it."),
+        "strategy": AnnotatedValue(
             {"type": "Recreate"},
             "The old ones are told to end before new ones start. No setting guarantees that there are never two:"
             " maxSurge: 0 does not\ncount a pod that is terminating, and a PodDisruptionBudget limits evictions"
@@ -142,7 +142,7 @@ def rbac(name: str, namespace: str) -> list[Manifest]:
     rule: Value = {
         "apiGroups": ["coordination.k8s.io"],
         "resources": ["leases"],
-        "verbs": Noted(
+        "verbs": AnnotatedValue(
             ["get", "list", "watch", "create", "update", "delete"],
             "list and watch are for schedulers and for looking (`cronce jobs`), delete for `cronce purge`. No patch.",
         ),
@@ -168,17 +168,19 @@ def _job_spec(
 ) -> Manifest:
     container = _container(job.name, words, place)
     told: Value = {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/job-name']"}}
-    container["env"] = [*_env(place), Noted({"name": JOB_NAME, "valueFrom": told}, "Tells `exec` its slot.")]
-    if again(job) + AWAY > MOST_PODS:
-        raise BadInput(f"--retries {job.retries} are more than Kubernetes counts: at most {MOST_PODS - AWAY - 1:,}")
-    spec: Manifest = {"backoffLimit": Noted(again(job) + AWAY, _why(job))}
+    container["env"] = [*_env(place), AnnotatedValue({"name": JOB_NAME, "valueFrom": told}, "Tells `exec` its slot.")]
+    if again(job) + PODS_WITHOUT_STORE > MOST_PODS:
+        raise BadInput(
+            f"--retries {job.retries} are more than Kubernetes counts: at most {MOST_PODS - PODS_WITHOUT_STORE - 1:,}"
+        )
+    spec: Manifest = {"backoffLimit": AnnotatedValue(again(job) + PODS_WITHOUT_STORE, _why(job))}
     if job.timeout is not None:
         note = "The whole Job; each attempt has its own --timeout."
-        spec["activeDeadlineSeconds"] = Noted(_active_deadline(job.timeout + grace, again(job)), note)
+        spec["activeDeadlineSeconds"] = AnnotatedValue(_active_deadline(job.timeout + grace, again(job)), note)
     if restart == "Never":
         spec["podFailurePolicy"] = {"rules": _failure_rules(job)}
     pod = _pod(container, place, grace)
-    pod["restartPolicy"] = Noted(
+    pod["restartPolicy"] = AnnotatedValue(
         restart,
         "Each attempt is a pod of its own, on whichever node has room, and its log stays."
         if restart == "Never"
@@ -195,7 +197,8 @@ def again(job: Declaration) -> int:
 
 def _why(job: Declaration) -> str:
     more = ", one for a pod that is killed" if is_rerun(job.on_lost) else ""
-    return f"--retries{more}, and {AWAY} for a store that is away. Pods beyond the retries run nothing, and fail."
+    retries = f"--retries{more}, and {PODS_WITHOUT_STORE} for a store that is away"
+    return f"{retries}. Pods beyond the retries run nothing, and fail."
 
 
 def _failure_rules(job: Declaration) -> list[Value]:
@@ -205,8 +208,8 @@ def _failure_rules(job: Declaration) -> list[Value]:
         "No more pods: the slot is closed and did not succeed, the store needs a person, or no command can be started."
     )
     return [
-        Noted({"action": "FailJob", "onExitCodes": closed}, note),
-        Noted({"action": "Ignore", "onPodConditions": [evicted]}, _evicted(job)),
+        AnnotatedValue({"action": "FailJob", "onExitCodes": closed}, note),
+        AnnotatedValue({"action": "Ignore", "onPodConditions": [evicted]}, _evicted(job)),
     ]
 
 
@@ -221,7 +224,7 @@ def _evicted(job: Declaration) -> str:
 
 
 def _active_deadline(attempt: timedelta, more: int) -> int:
-    pauses = sum(min(FIRST_PAUSE << min(number, 10), LONGEST_PAUSE) for number in range(more + AWAY))
+    pauses = sum(min(FIRST_PAUSE << min(number, 10), LONGEST_PAUSE) for number in range(more + PODS_WITHOUT_STORE))
     return ceil(attempt.total_seconds()) * (more + 1) + pauses + STARTING
 
 
@@ -230,8 +233,10 @@ def _starting_deadline(job: Declaration) -> int:
     assert job.schedule is not None
     within = job.start_within or shortest_gap(job.schedule, SOME_DAY) or timedelta(days=1)
     seconds = int(within.total_seconds())
-    if seconds < SOONEST:
-        raise BadInput(f"Kubernetes checks every {SOONEST} s which Jobs are due: --start-within must be that or more")
+    if seconds < CONTROLLER_EVERY:
+        raise BadInput(
+            f"Kubernetes checks every {CONTROLLER_EVERY} s which Jobs are due: --start-within must be that or more"
+        )
     return seconds
 
 
@@ -308,12 +313,12 @@ def _env(place: PodSettings) -> list[Value]:
     check_name(place.secret, MAX_LABEL, "a secret")
     secret: Value = {"secretKeyRef": {"name": place.secret, "key": "url"}}
     made = f"kubectl create secret generic {place.secret} --from-literal=url=postgresql://…"
-    return [Noted({"name": "CRONCE_URL", "valueFrom": secret}, made)]
+    return [AnnotatedValue({"name": "CRONCE_URL", "valueFrom": secret}, made)]
 
 
 def _pod(container: Manifest, place: PodSettings, grace: timedelta) -> Manifest:
     pod: Manifest = {
-        "terminationGracePeriodSeconds": ceil(grace.total_seconds()) + FAREWELL,
+        "terminationGracePeriodSeconds": ceil(grace.total_seconds()) + RECORD_SECONDS,
         "automountServiceAccountToken": bool(place.account),
         "securityContext": {
             "runAsNonRoot": True,
@@ -355,7 +360,7 @@ def check_name(name: str, longest: int, what: str = "a name") -> str:
 
 
 def check_label(name: str, longest: int, what: str = "a name") -> str:
-    if not LABEL.fullmatch(name) or len(name) > longest:
+    if not DNS_LABEL.fullmatch(name) or len(name) > longest:
         raise BadInput(
             f"{name[:80]!r} cannot be {what} in Kubernetes: use 1 to {longest} characters of a–z 0–9 and -, with"
             " no - at the start or the end"
@@ -394,7 +399,7 @@ def _lines(value: Value) -> Iterator[str]:
 
 def _entry(mark: str, item: Value) -> Iterator[str]:
     """What stands behind a key, or behind the dash of a list."""
-    value, note = item if isinstance(item, Noted) else (item, "")
+    value, note = item if isinstance(item, AnnotatedValue) else (item, "")
     yield from (f"# {line}" for line in note.splitlines())
     first, *others = _lines(value)
     if mark == "-" or isinstance(value, str | int) or not value:

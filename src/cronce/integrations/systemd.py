@@ -26,18 +26,18 @@ from cronce.errors import BadInput
 from cronce.model import spell
 from cronce.schedule import Cron
 from cronce.schedule.describe import ClockChange, changes
-from cronce.schedule.expression import EVERY, LAST, Days, Pattern, Weekday, is_wildcard, parse_pattern
+from cronce.schedule.expression import EVERY, LAST, MatchingDays, Pattern, Weekday, is_wildcard, parse_pattern
 from cronce.schedule.instant import SECOND
-from cronce.schedule.zone import Shift, find_zone, offset_at, shifts
+from cronce.schedule.zone import OffsetChange, find_zone, offset_at, shifts
 
-AHEAD: Final = timedelta(days=3660)
+CLOCK_CHANGES_SEARCHED: Final = timedelta(days=3660)
 """So far ahead are changes of clocks looked at."""
 MARGIN: Final = timedelta(seconds=5)
 """To record how a run ended, after its command has."""
 
-_HOUR: Final = timedelta(hours=1)
-_USER: Final = r"(?a)\w[\w.-]*"
-_WEEKDAYS: Final = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
+_ONE_HOUR: Final = timedelta(hours=1)
+_USER_NAME: Final = r"(?a)\w[\w.-]*"
+_SYSTEMD_WEEKDAYS: Final = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
 _EVERY_DATE: Final = frozenset(range(1, 32))
 _EVERY_WEEKDAY: Final = frozenset(range(7))
 
@@ -61,16 +61,16 @@ class _Dates(NamedTuple):
 def units(name: str, cron: Cron, words: Sequence[str], grace: timedelta, *, since: datetime, user: str = "") -> Units:
     """`words` are the whole `cronce exec` line; `since` is from when on changes of clocks count."""
     lines = "\n".join(f"OnCalendar={line}" for line in calendar(cron, since))
-    if user and not re.fullmatch(_USER, user):
+    if user and not re.fullmatch(_USER_NAME, user):
         raise BadInput(f"--user must be the name of a user, of A–Z a–z 0–9 _ . and -, not {user[:60]!r}")
     whose = f"User={user}\n" if user else ""
-    service = _SERVICE.format(
+    service = _SERVICE_UNIT.format(
         name=name, whose=whose, line=" ".join(map(_quoted, words)), stop=int((grace + MARGIN).total_seconds())
     )
     return Units(f"cronce-{name}", service, _TIMER.format(name=name, schedule=cron.text, zone=cron.tz, lines=lines))
 
 
-_SERVICE: Final = """\
+_SERVICE_UNIT: Final = """\
 [Unit]
 Description=cronce: {name}, once for each slot
 Wants=network-online.target
@@ -131,7 +131,9 @@ def calendar(cron: Cron, since: datetime) -> list[str]:
 
 def _day(days: _Dates, months: str) -> str:
     weekdays = (
-        "" if days.weekdays == _EVERY_WEEKDAY else ",".join(_WEEKDAYS[day] for day in sorted(days.weekdays)) + " "
+        ""
+        if days.weekdays == _EVERY_WEEKDAY
+        else ",".join(_SYSTEMD_WEEKDAYS[day] for day in sorted(days.weekdays)) + " "
     )
     return f"{weekdays}*-{months}{'~' if days.from_end else '-'}{_listed(days.dates, 31)}"
 
@@ -141,7 +143,7 @@ def _listed(values: Iterable[int], size: int) -> str:
     return "*" if len(numbers) == size else ",".join(f"{number:02}" for number in numbers)
 
 
-def _dates(days: Days, cron: Cron) -> list[_Dates]:
+def _dates(days: MatchingDays, cron: Cron) -> list[_Dates]:
     """The days as a union; where cron joins the two fields by *and*, each part of one with each part of the other."""
     by_date, by_weekday = list(_by_date(days)), list(_by_weekday(days.weekdays))
     if not days.both:
@@ -160,7 +162,7 @@ def _and(one: _Dates, other: _Dates, cron: Cron) -> _Dates:
     return _Dates(one.weekdays & other.weekdays, dates, narrow.from_end)
 
 
-def _by_date(days: Days) -> Iterator[_Dates]:
+def _by_date(days: MatchingDays) -> Iterator[_Dates]:
     yield _Dates(dates=frozenset(date for date in days.dates if isinstance(date, int)))
     if "L" in days.dates:
         yield _Dates(dates=frozenset({1}), from_end=True)
@@ -185,7 +187,7 @@ def _by_weekday(weekdays: Iterable[Weekday]) -> Iterator[_Dates]:
 
 def _zone(cron: Cron, pattern: Pattern, since: datetime, *, from_end: bool) -> str:
     """The zone that systemd is told: the schedule's own, or UTC where the whole hours of both are the same."""
-    for change in changes(cron, since, since + AHEAD):
+    for change in changes(cron, since, since + CLOCK_CHANGES_SEARCHED):
         if why := _trouble(change, cron, from_end=from_end):
             if _says_the_same_in_utc(cron, pattern, since):
                 return "UTC"
@@ -222,12 +224,12 @@ def _trouble(change: ClockChange, cron: Cron, *, from_end: bool) -> str:
             return ""
 
 
-def _leads_back(gap: Shift, zone: tzinfo) -> bool:
+def _leads_back(gap: OffsetChange, zone: tzinfo) -> bool:
     """Whether the C library may take a time in the gap for an earlier one: unless summer time begins with it."""
     return bool((gap.at - SECOND).astimezone(zone).dst()) or not gap.at.astimezone(zone).dst()
 
 
-def _begins_a_month(shift: Shift) -> bool:
+def _begins_a_month(shift: OffsetChange) -> bool:
     """Whether the midnight that begins a month shows twice."""
     first = shift.high.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return shift.low <= first < shift.high
@@ -241,5 +243,5 @@ def _says_the_same_in_utc(cron: Cron, pattern: Pattern, since: datetime) -> bool
     if not every_day or len(days.months) < 12 or len(pattern._hours) < 24 or not is_wildcard(cron.expression):
         return False
     zone = find_zone(cron.tz)
-    offsets = {offset_at(since, zone), *(shift.after for shift in shifts(zone, since, since + AHEAD))}
-    return all(offset % _HOUR == timedelta(0) for offset in offsets)
+    offsets = {offset_at(since, zone), *(shift.after for shift in shifts(zone, since, since + CLOCK_CHANGES_SEARCHED))}
+    return all(offset % _ONE_HOUR == timedelta(0) for offset in offsets)

@@ -30,7 +30,7 @@ from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Reque
 from cronce import __version__
 from cronce.errors import BadInput, CronceError
 from cronce.model import Boot
-from cronce.monitor.alerts import SEVERITIES, Alerts, Claimed, IsOver, Severity, Standing, due, rank
+from cronce.monitor.alerts import SEVERITIES, Alerts, IsOver, NoticeClaim, OpenAlerts, Severity, due, rank
 from cronce.monitor.incidents import Incident, goes_on, incident_document, incidents, is_covered
 from cronce.protocol.notices import Alert
 from cronce.runtime.flow import Flow
@@ -45,13 +45,17 @@ ANSWER: Final = 5.0
 WHOLE: Final = 10.0
 """And for all of them together."""
 
-COMMAND: Final = 30.0
+COMMAND_TIMEOUT: Final = 30.0
 """Seconds after which a command is killed."""
 
 SPARE: Final = 20.0
 """Seconds that a claim lasts longer than sending may take: so that it is said that it was sent before another tries."""
 
-LEVELS: Final[Mapping[str, int]] = {"critical": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
+LEVEL_OF_SEVERITY: Final[Mapping[str, int]] = {
+    "critical": logging.ERROR,
+    "warning": logging.WARNING,
+    "info": logging.INFO,
+}
 
 Document = dict[str, Any]
 
@@ -139,7 +143,9 @@ class LogDestination:
 
     def send(self, document: Document) -> None:
         alert = document["alert"]
-        level = logging.INFO if alert["state"] == "cleared" else LEVELS.get(alert["severity"], logging.WARNING)
+        level = (
+            logging.INFO if alert["state"] == "cleared" else LEVEL_OF_SEVERITY.get(alert["severity"], logging.WARNING)
+        )
         LOGGER.log(level, "%s", sentence(alert), extra={"alert": alert})
 
 
@@ -159,7 +165,7 @@ class Webhook:
 class CommandDestination:
     """A program that is given the document on its standard input, and the facts in its environment."""
 
-    limit = COMMAND
+    limit = COMMAND_TIMEOUT
 
     def __init__(self, words: Sequence[str], threshold: Severity = "warning") -> None:
         if isinstance(words, str) or not words or not all(isinstance(word, str) and word for word in words):
@@ -188,11 +194,11 @@ class CommandDestination:
             start_new_session=True,
         ) as process:
             try:
-                process.communicate(given, COMMAND)
+                process.communicate(given, COMMAND_TIMEOUT)
             except subprocess.TimeoutExpired:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                raise Undelivered(f"{self.shown} did not end within {COMMAND:g} s, and was killed") from None
+                raise Undelivered(f"{self.shown} did not end within {COMMAND_TIMEOUT:g} s, and was killed") from None
             return process.returncode
 
 
@@ -203,7 +209,7 @@ def _in_line(fact: object) -> str:
 class Callback:
     """A function of the application, called with the document."""
 
-    limit = COMMAND
+    limit = COMMAND_TIMEOUT
 
     def __init__(self, fn: Callable[[Document], object], threshold: Severity = "warning") -> None:
         self._fn = fn
@@ -380,13 +386,13 @@ class Sender:
         destinations: Mapping[str, Destination],
         *,
         do: Do,
-        describe: Callable[[Claimed, Incident], Document],
+        describe: Callable[[NoticeClaim, Incident], Document],
         boot: Callable[[], Boot],
         wake: Callable[[], None],
     ) -> None:
         self._alerts, self._destinations, self._do = alerts, destinations, do
         self._describe, self._boot, self._wake = describe, boot, wake
-        self._under_way: dict[str, tuple[Claimed, Boot, Sending]] = {}
+        self._under_way: dict[str, tuple[NoticeClaim, Boot, Sending]] = {}
         """By destination; each with the time after which nobody waits for it any more."""
 
     @property
@@ -397,7 +403,7 @@ class Sender:
     def settle(self, findings: Iterable[Alert], is_over: IsOver, *, anew: bool = False) -> None:
         self._do(self._alerts.settle(findings, is_over, anew=anew))
 
-    def deliver(self) -> Standing:
+    def deliver(self) -> OpenAlerts:
         """Say what became of the notices that were sent, and send the next to whoever waits; which alerts there are."""
         for to, (claim, until, sending) in list(self._under_way.items()):
             if sending.ended or self._boot() >= until:
@@ -405,7 +411,7 @@ class Sender:
                 del self._under_way[to]
                 if sending.trouble:
                     LOGGER.warning("an alert could not be sent, and will be retried: %s", sending.trouble)
-        seen: Standing = self._do(self._alerts.standing())
+        seen: OpenAlerts = self._do(self._alerts.standing())
         for to, destination in self._destinations.items():
             if to not in self._under_way:
                 self._send_next(to, destination, seen)
@@ -421,7 +427,7 @@ class Sender:
             if sending.ended and sending.trouble:
                 LOGGER.warning("an alert could not be sent: %s", sending.trouble)
 
-    def _send_next(self, to: str, destination: Destination, seen: Standing) -> None:
+    def _send_next(self, to: str, destination: Destination, seen: OpenAlerts) -> None:
         """One message for each incident, and one when all of it is over. Those that go out with another's are noted
         first: once that one is over, nothing shows that it was told."""
         lasting = timedelta(seconds=destination.limit + SPARE)
@@ -433,7 +439,7 @@ class Sender:
                 self._do(self._alerts.cover(one.cell.key, to))
         for one in wanted:
             incident = of[one.alert.id]
-            claim: Claimed | None = None
+            claim: NoticeClaim | None = None
             if not is_covered(one.alert, incident, to):
                 claim = self._do(self._alerts.claim(one.cell.key, to, lasting))
             if claim is not None:

@@ -25,22 +25,22 @@ from cronce.errors import BadInput, CronceError, StoreCopied, StoreError, StoreF
 from cronce.events import Event, What
 from cronce.model import MONITOR, Boot, Instant, leader_cell, spell
 from cronce.monitor import watch_runs
-from cronce.monitor.alerts import Alerts, Claimed, Kind
+from cronce.monitor.alerts import AlertKind, Alerts, NoticeClaim
 from cronce.monitor.destinations import Document, Given, LogDestination, Sender, destination, document, told_apart
 from cronce.monitor.incidents import Incident
 from cronce.monitor.settings import Settings, check_settings
-from cronce.monitor.survey import Memory, survey
+from cronce.monitor.survey import WatchMemory, survey
 from cronce.monitor.watch import clock, is_over, judge
 from cronce.monitor.watch_runs import first_of_each
 from cronce.monitor.watcher_state import WatcherState
 from cronce.protocol.notices import Alert
 from cronce.runtime.app import Cronce
 from cronce.runtime.clock_repair import clock_doubt
-from cronce.runtime.desk import Desk, host_name
 from cronce.runtime.election import Leader, candidacy
 from cronce.runtime.flow import Flow, drive
-from cronce.runtime.keeper import Beat
+from cronce.runtime.keeper import RepeatingThread
 from cronce.runtime.log import LOGGER
+from cronce.runtime.node import Node, host_name
 from cronce.runtime.queries import load
 from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores import mask_all
@@ -48,10 +48,10 @@ from cronce.stores.base import Store, at_once
 from cronce.stores.memory import MemoryStore
 from cronce.telling.words import short
 
-LEASE: Final = "15s"
+WATCHER_LEASE: Final = "15s"
 """After so long another watches, if whoever did was killed."""
 
-EVERY: Final = 5.0
+SURVEY_EVERY: Final = 5.0
 """Seconds between two surveys."""
 
 SELDOM_LEASE: Final = "30s"
@@ -60,7 +60,7 @@ SELDOM_ASK: Final = 5.0
 """The same, and how often a candidate asks who leads, where a store has no place for alerts: an API server, which
 counts requests, and of which each process may make one in two seconds."""
 
-TICK: Final = 2.0
+NOTICES_EVERY: Final = 2.0
 """Seconds between two looks for what is to be told."""
 
 QUIET_TICK: Final = 10.0
@@ -80,7 +80,7 @@ ASLEEP: Final = 10.0
 
 LAST_WORDS: Final = 10.0
 LAST_WORD: Final = 2.0
-STOPPING: Final = 0.5
+STOP_WAIT: Final = 0.5
 """Seconds that somebody waits for it at most."""
 
 
@@ -89,26 +89,31 @@ class Monitor:
     or in a block."""
 
     def __init__(
-        self, cron: Cronce, destinations: Iterable[Given] = (), settings: Settings | None = None, *, log: bool = True
+        self,
+        cron: Cronce,
+        destinations: Iterable[Given] = (),
+        settings: Settings | None = None,
+        *,
+        log: bool = True,
     ) -> None:
         self._cron = cron
         self._settings = check_settings(settings or Settings())
         self._destinations = told_apart([*([LogDestination()] if log else []), *map(destination, destinations)])
         self._clock = SystemClock()
         self._host = host_name()
-        self._watching = Beat("cronce-monitor", self._watch, self._clock)
-        self._guarding = Beat("cronce-sentry", self._guard, self._clock)
+        self._watching = RepeatingThread("cronce-monitor", self._watch, self._clock)
+        self._guarding = RepeatingThread("cronce-sentry", self._guard, self._clock)
         self._leader: Leader | None = None
         self._process = 0
         self._stopping = threading.Event()
         self._stopped = [threading.Event(), threading.Event()]
         # Of the thread that talks to the store:
         self._store: Store | None = None
-        self._at_desk: Desk | None = None
+        self._at_node: Node | None = None
         self._sender: Sender | None = None
         self._known = WatcherState()
-        self._memory: Memory | None = None
-        self._evenly = Evenly()
+        self._memory: WatchMemory | None = None
+        self._evenly = SteadyClock()
         self._look_at = self._survey_at = 0.0
         self._quiet_looks = 0
         # Of both: when the store last answered, and what it last said instead.
@@ -151,8 +156,8 @@ class Monitor:
         self._stopping.set()
         self._watching.wake()
         self._guarding.wake()
-        until = self._clock.boot() + STOPPING
-        self._stopped[1].wait(LAST_WORD if self._unreachable else STOPPING)
+        until = self._clock.boot() + STOP_WAIT
+        self._stopped[1].wait(LAST_WORD if self._unreachable else STOP_WAIT)
         self._stopped[0].wait(max(until - self._clock.boot(), 0.0))
 
     def last_words(self, error: StoreUnusable) -> None:
@@ -194,7 +199,7 @@ class Monitor:
         leads = self._leader is not None and self._leader.is_leader
         quiet = not self.standing and self._heard >= began and not leads
         self._quiet_looks = self._quiet_looks + 1 if quiet else 0
-        again = self._clock.boot() + (QUIET_TICK if self._quiet_looks > SURE else TICK)
+        again = self._clock.boot() + (QUIET_TICK if self._quiet_looks > SURE else NOTICES_EVERY)
         self._look_at = min(self._look_at, again, self._survey_at if leads else again)
         return self._look_at
 
@@ -215,7 +220,7 @@ class Monitor:
 
     def _candidate(self) -> Leader:
         """Not one of cron's own: nobody who closes that waits for a store which hangs, until this one has resigned."""
-        usual = candidacy(MONITOR, LEASE, None)
+        usual = candidacy(MONITOR, WATCHER_LEASE, None)
         seldom = candidacy(MONITOR, SELDOM_LEASE, None)._replace(ask=SELDOM_ASK)
         return Leader(usual if self._has_shelf else seldom, self._cron.at_work, self._clock)
 
@@ -231,17 +236,17 @@ class Monitor:
         boot = self._clock.boot()
         if boot < self._survey_at:
             return
-        self._survey_at = boot + (EVERY if self._has_shelf else SELDOM_EVERY)
+        self._survey_at = boot + (SURVEY_EVERY if self._has_shelf else SELDOM_EVERY)
         assert self._store is not None
         with at_once(self._store):
             self._survey_now(sender, boot)
 
     def _survey_now(self, sender: Sender, boot: Boot) -> None:
-        anew, memory = self._memory is None, self._memory or Memory()
+        anew, memory = self._memory is None, self._memory or WatchMemory()
         self._known = WatcherState() if anew else self._known
         assert self._store is not None
-        assert self._at_desk is not None
-        ledger = self._at_desk.ledger
+        assert self._at_node is not None
+        ledger = self._at_node.ledger
         doubt = self._do(clock_doubt(ledger))
         if doubt is not None:  # what else is wrong, and what is over, nobody can tell
             sender.settle([clock(doubt, ledger.know.now())], lambda _alert: False, anew=anew)
@@ -257,8 +262,8 @@ class Monitor:
         """A connection of its own, and the shelf that alerts stand on. Where the store keeps no such thing it is one in
         memory, of whoever leads: another's means nothing any more."""
         if self._store is None:
-            desk = self._cron.at_work().desk
-            self._store, self._at_desk = desk.connect(), desk
+            node = self._cron.at_work().node
+            self._store, self._at_node = node.connect(), node
         if self._sender is None or not self._has_shelf:
             self._sender = self._sender_of(self._store if self._has_shelf else MemoryStore(), self._look_soon)
         return self._sender
@@ -273,7 +278,7 @@ class Monitor:
                 self._leader.stop()
         except CronceError as error:
             LOGGER.debug("%s", mask_all(str(error)))
-        if self._store is not None and self._at_desk is not None and self._store is not self._at_desk.store:
+        if self._store is not None and self._at_node is not None and self._store is not self._at_node.store:
             self._store.close()
 
     def _do(self, flow: Flow[Any]) -> Any:
@@ -284,9 +289,9 @@ class Monitor:
         return done
 
     def _sender_of(self, shelf: Store, wake: Callable[[], None]) -> Sender:
-        desk = Desk(shelf, self._clock, lambda: shelf, lambda _event: None)
-        do = self._do if shelf is self._store else desk.do
-        alerts, boot = Alerts(desk.ledger.client), self._clock.boot
+        node = Node(shelf, self._clock, lambda: shelf, lambda _event: None)
+        do = self._do if shelf is self._store else node.do
+        alerts, boot = Alerts(node.ledger.client), self._clock.boot
         return Sender(alerts, self._destinations, do=do, describe=self._describe, boot=boot, wake=wake)
 
     # --- on the thread that looks at the clock ---
@@ -323,21 +328,21 @@ class Monitor:
 
     @property
     def _unreachable(self) -> list[Alert]:
-        return [one for one in self.own if one.kind == Kind.UNREACHABLE and one.cleared is None]
+        return [one for one in self.own if one.kind == AlertKind.UNREACHABLE and one.cleared is None]
 
     def _own_finding(self, boot: Boot) -> Alert | None:
         trouble, silent = self._final or self._trouble, boot - self._heard
         since = self._clock.wall() - timedelta(seconds=silent)
         words = mask_all(str(trouble)) if trouble else "a call hangs"
         if isinstance(trouble, StoreUnusable):
-            kind = Kind.COPIED if isinstance(trouble, StoreCopied) else Kind.UNUSABLE
+            kind = AlertKind.COPIED if isinstance(trouble, StoreCopied) else AlertKind.UNUSABLE
             text = f"{self._host} cannot use its store, and runs nothing: {words}"
             return Alert(kind, self._host, "critical", text, since)
         if silent < SILENCE:
             return None
         text = f"{self._place} has not answered {self._host} for {short(timedelta(seconds=round(silent)))}: {words}"
         remedy = "Runs in progress go on while their leases can be trusted; this process starts nothing new."
-        return Alert(Kind.UNREACHABLE, self._host, "critical", text, since, remedy=remedy)
+        return Alert(AlertKind.UNREACHABLE, self._host, "critical", text, since, remedy=remedy)
 
     # --- on either ---
 
@@ -348,21 +353,21 @@ class Monitor:
         except CronceError:  # none is named that could be used
             return "the store"
 
-    def _describe(self, claim: Claimed, incident: Incident) -> Document:
+    def _describe(self, claim: NoticeClaim, incident: Incident) -> Document:
         facts = (claim.alert, claim.delivery.notice, self._place, self._host)
         return document(*facts, incident=incident, page=self._settings.page)
 
 
 # --- whether the store's clock can be held against anybody -----------------------------------------------------------
 
-SET: Final = HOLDER_TTL / 3
+CLOCK_SET_BY: Final = HOLDER_TTL / 3
 """By so much at least a clock was set that went otherwise than ours: with less nobody who lives seems to be dead."""
 
-SETTLED: Final = HOLDER_TTL
+STEADY_AFTER: Final = HOLDER_TTL
 """After so long everybody has."""
 
 
-class Evenly:
+class SteadyClock:
     """Asked at each look, by a clock of our own that nobody sets: not right after the store's was set.
 
     Where it goes an hour ahead, all schedulers seem to be dead for an hour, and all slots of that hour to be missed,
@@ -377,8 +382,8 @@ class Evenly:
 
     def goes(self, now: Instant, boot: Boot) -> bool:
         last, self._last = self._last, (now, boot)
-        if last is not None and abs(now - last[0] - timedelta(seconds=boot - last[1])) > SET:
-            self._from = boot + SETTLED.total_seconds()
+        if last is not None and abs(now - last[0] - timedelta(seconds=boot - last[1])) > CLOCK_SET_BY:
+            self._from = boot + STEADY_AFTER.total_seconds()
         even = boot >= self._from
         self._tell(boot, even=even)
         return even
@@ -388,7 +393,7 @@ class Evenly:
         if even:
             self._tell_at = None
         elif self._tell_at is None:
-            self._tell_at = boot + 2 * SETTLED.total_seconds()
+            self._tell_at = boot + 2 * STEADY_AFTER.total_seconds()
         elif boot > self._tell_at:
             LOGGER.warning("the store's clock changes again and again; the monitor waits until it runs steadily")
             self._tell_at = inf

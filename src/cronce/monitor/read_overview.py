@@ -11,6 +11,7 @@ from cronce.model import (
     BOARD_JOBS,
     EPOCH,
     GUESTS,
+    MICROSECOND,
     SWITCH,
     Cell,
     Epoch,
@@ -24,7 +25,7 @@ from cronce.model import (
 from cronce.monitor import read_jobs, survey
 from cronce.monitor.read_jobs import BoardVersion, HostRefused, JobIndex, JobView
 from cronce.monitor.read_lists import (
-    COUNTED,
+    LIST_COUNTED,
     AlertsPage,
     RunList,
     alerts,
@@ -37,7 +38,7 @@ from cronce.monitor.read_lists import (
     read_ahead,
 )
 from cronce.protocol.codec import all_readable
-from cronce.protocol.notices import GuestJob, Refused, decode_guest
+from cronce.protocol.notices import ForeignJob, Refused, decode_guest
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.effects.review import EffectSeen
 from cronce.runtime.flow import Flow
@@ -64,19 +65,19 @@ HOLDERS: Final = 200
 GONE_SHOWN_FOR: Final = timedelta(hours=1)
 """For so long one that is gone is told of."""
 
-OPEN: Final = 200
+OPEN_ON_OVERVIEW: Final = 200
 """So many that are open are told of."""
 
-DOUBTS: Final = 200
+DOUBTS_COUNTED: Final = 200
 """So many runs and effects in doubt are counted: whoever sees that many does not go by the number."""
 
-TOUCHED: Final = 50
+TOUCHED_READ: Final = 50
 """So many slots that open alerts name are read."""
 
 UPCOMING: Final = 6
 """So many jobs that are due next are told of."""
 
-LOOKED_AT: Final = 100
+STEPS_CHECKED: Final = 100
 """So many steps that are begun are looked at, whether somebody still is at them."""
 
 
@@ -105,7 +106,7 @@ class Overview(NamedTuple):
     closed: RunList
     refused: Page
     """What hosts were refused."""
-    guests: tuple["GuestSeen", ...]
+    guests: tuple["ForeignSchedulerSeen", ...]
     """Who calls, besides our schedulers."""
     upcoming: tuple[JobLine, ...]
     """The jobs that are due next, the soonest first, without their runs."""
@@ -133,7 +134,7 @@ def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) ->
 
 
 def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]:
-    page = yield from read_page(_LATEST)
+    page = yield from read_page(_LATEST_HOLDERS)
     raised = yield from alerts()
     names = [] if index is None else index.due(UPCOMING, page.now)
     lines_at = read_jobs.cells_of(names)
@@ -148,14 +149,16 @@ def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]
         yield from index.keep_up(BoardVersion(board.version, timed.ended))
         if (due := index.due(UPCOMING, loaded.now)) != names:
             _, lines = yield from read_jobs.lines_alone(due)
-    still_open = counted_runs((yield from read_page(by_key(Mark.OPEN, "", drawn or COUNTED))), drawn or OPEN)
+    still_open = counted_runs(
+        (yield from read_page(by_key(Mark.OPEN, "", drawn or LIST_COUNTED))), drawn or OPEN_ON_OVERVIEW
+    )
     still_open = still_open._replace(runs=tuple(by_beats(still_open.runs, present, loaded.now)))
-    lost = yield from read_page(final_runs(Mark.ATTENTION, DOUBTS))
-    steps = yield from read_page(survey.steps_in_doubt(DOUBTS))
+    lost = yield from read_page(final_runs(Mark.ATTENTION, DOUBTS_COUNTED))
+    steps = yield from read_page(survey.steps_in_doubt(DOUBTS_COUNTED))
     *keys, present_guests, refused = yield from _keys_and_refusals(loaded.now)
     attention = counted_runs(lost, drawn or max(recent, 50))
     closed = counted_runs((yield from read_page(final_runs(Mark.CLOSED, drawn or recent))), drawn or recent)
-    begun = yield from read_page(Scan("effect/", mark=Mark.OPEN, limit=LOOKED_AT))
+    begun = yield from read_page(Scan("effect/", mark=Mark.OPEN, limit=STEPS_CHECKED))
     doubtful = yield from survey.effects_in_doubt((steps, *keys, begun))
     return Overview(
         loaded.now,
@@ -185,13 +188,13 @@ def _touched(raised: AlertsPage) -> list[str]:
     for text in (slot for alert in raised.alerts for slot in alert.slots):
         with suppress(BadInput):
             keys[slot_named(text).cell] = None
-    return list(keys)[:TOUCHED]
+    return list(keys)[:TOUCHED_READ]
 
 
 def _keys_and_refusals(now: Instant) -> Flow[list[Page]]:
     """Keys that are in doubt, guests, and what hosts were refused: these cells are neighbours in the order of keys, and
     read in one request, unless there are many keys. With many refusals the page of those goes on."""
-    scans = (*survey.keys_in_doubt(DOUBTS, now), Scan(GUESTS, limit=HOLDERS), read_jobs.refusals("refusals/"))
+    scans = (*survey.keys_in_doubt(DOUBTS_COUNTED, now), Scan(GUESTS, limit=HOLDERS), read_jobs.refusals("refusals/"))
     both = yield from read_page(Scan("", after=Position(0, "once/"), limit=read_jobs.HOSTS))
     last = both.cells[-1].key if both.next else ""
     if last.startswith(("once/", GUESTS)):
@@ -206,24 +209,24 @@ def _keys_and_refusals(now: Instant) -> Flow[list[Page]]:
 # --- guests -----------------------------------------------------------------------------------------------------------
 
 
-CALLS: Final = ("calls", "a process")
+UNNAMED_KINDS: Final = ("calls", "a process")
 """The kinds of those that do not say of which they are: a process for each call, or one for all."""
 
 
-class GuestSeen(NamedTuple):
+class ForeignSchedulerSeen(NamedTuple):
     """Who calls, and is no scheduler of ours: a process that says of which kind it is and what it has to fire; or a
     host from which calls came within the last hour, each a process of its own, as a crontab makes them."""
 
     name: str
     kind: str
-    jobs: tuple[GuestJob, ...] = ()
+    jobs: tuple[ForeignJob, ...] = ()
     last: Instant | None = None
     """When it last ran something."""
 
 
 def guests_of(
     cells: Iterable[Cell], runs: Iterable[RunSeen], holders: Iterable[HolderSeen], now: Instant
-) -> Iterator[GuestSeen]:
+) -> Iterator[ForeignSchedulerSeen]:
     cells = [cell for cell in cells if cell.until and cell.until > now]
     said = [guest for _, guest in all_readable(cells, decode_guest)]
     ran: dict[str, list[RunSeen]] = {}
@@ -231,7 +234,7 @@ def guests_of(
         if run.record and run.record.started and now - run.record.started < GONE_SHOWN_FOR:
             ran.setdefault(run.record.holder, []).append(run)
     for guest in sorted(said, key=lambda guest: (guest.kind, guest.holder)):
-        yield GuestSeen(guest.holder, guest.kind, guest.jobs, _last(ran.pop(guest.holder, ())))
+        yield ForeignSchedulerSeen(guest.holder, guest.kind, guest.jobs, _last(ran.pop(guest.holder, ())))
     ours = {one.holder.holder for one in holders}
     by_host: dict[str, list[str]] = {}
     for holder in ran:
@@ -240,11 +243,11 @@ def guests_of(
     for host, found in sorted(by_host.items()):
         calls = [run for holder in found for run in ran[holder]]
         names = dict.fromkeys(run.slot.job for run in calls)
-        jobs = tuple(GuestJob(name, "", None) for name in sorted(names))
-        yield GuestSeen(host, CALLS[len(found) == 1], jobs, _last(calls))
+        jobs = tuple(ForeignJob(name, "", None) for name in sorted(names))
+        yield ForeignSchedulerSeen(host, UNNAMED_KINDS[len(found) == 1], jobs, _last(calls))
 
 
-def _with_schedules(one: GuestSeen, index: JobIndex | None, now: Instant) -> GuestSeen:
+def _with_schedules(one: ForeignSchedulerSeen, index: JobIndex | None, now: Instant) -> ForeignSchedulerSeen:
     """The same; of jobs whose schedule the guest has not named, the one that its calls brought. The next come first."""
     if index is None or all(job.schedule for job in one.jobs):
         return one
@@ -262,12 +265,12 @@ def _last(runs: Iterable[RunSeen]) -> Instant | None:
 
 # --- who is there ---------------------------------------------------------------------------------------------------
 
-_LATEST: Final = Scan("holder/", "until", Mark.OPEN, newest_first=True, limit=HOLDERS)
+_LATEST_HOLDERS: Final = Scan("holder/", "until", Mark.OPEN, newest_first=True, limit=HOLDERS)
 
 
 def holders() -> Flow[tuple[Instant, tuple[HolderSeen, ...]]]:
     """The live first, by name; then those that are gone, the latest first."""
-    page = yield from read_page(_LATEST)
+    page = yield from read_page(_LATEST_HOLDERS)
     _, seen = yield from told(page.cells)
     return page.now, _remembered(seen, page.now)
 
@@ -289,10 +292,8 @@ OPEN_THEN: Final = 300
 JOBS, FEW_JOBS = 20, 5
 """Of so many jobs it is told what was refused, where hosts were refused much; of few, where little is drawn."""
 
-_MICROSECOND: Final = timedelta(microseconds=1)
 
-
-class Ghost(NamedTuple):
+class LostClaim(NamedTuple):
     """A claim that a host lost: a run that would have been."""
 
     job: str
@@ -309,7 +310,7 @@ class TimeSpan(NamedTuple):
     runs: tuple[RunSeen, ...]
     """Newest first: those whose slots fall into it, and those from before that are still open. Earlier grants of a run
     stand in its record."""
-    ghosts: tuple[Ghost, ...]
+    ghosts: tuple[LostClaim, ...]
     """What was refused in that time, as far as hosts remember; the earliest first."""
     whole_from: Instant
     """From there on all runs are told of: later than the start where there are too many."""
@@ -323,7 +324,7 @@ class TimeSpan(NamedTuple):
         return self.whole_from > self.start
 
 
-class _Part(NamedTuple):
+class _RunsSince(NamedTuple):
     """Cells of runs, and from when on those are all."""
 
     cells: list[Cell]
@@ -338,7 +339,7 @@ def stretch(
     if job is None:
         parts = []
         for mark in (Mark.CLOSED, Mark.ATTENTION):
-            scan = final_runs(mark, min(FIRST, limit + 1))._replace(upto=end - _MICROSECOND)
+            scan = final_runs(mark, min(FIRST, limit + 1))._replace(upto=end - MICROSECOND)
             parts += [(yield from _back_to(start, scan, limit))]
     else:
         parts = [(yield from _of_job(start, end, job, limit, seen.pages.newest if seen else None))]
@@ -375,23 +376,23 @@ def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow
     return TimeSpan(seen.now, start, end, runs, _told(start, end, refused), chosen.whole_from, seen.open.more, more)
 
 
-def _part(found: RunList, start: Instant, end: Instant) -> _Part:
+def _part(found: RunList, start: Instant, end: Instant) -> _RunsSince:
     """What falls into it of the newest."""
     at = [(_filed_at(run.cell), run.cell) for run in found.runs]
     within = [cell for filed, cell in at if start <= filed < end]
-    return _Part(within, max(start, at[-1][0] + _MICROSECOND) if found.more and at else start)
+    return _RunsSince(within, max(start, at[-1][0] + MICROSECOND) if found.more and at else start)
 
 
-def _chosen(parts: Sequence[_Part], kept: Iterable[Cell], limit: int) -> _Part:
+def _chosen(parts: Sequence[_RunsSince], kept: Iterable[Cell], limit: int) -> _RunsSince:
     """The newest of them and those that are kept, such as all that are open; newest first."""
     found = _newest(cell for part in parts for cell in part.cells)
     whole = [part.whole_from for part in parts]
     if len(found) > limit:
-        whole.append(_filed_at(found[limit - 1]) + _MICROSECOND)
-    return _Part(_newest((*found[:limit], *kept)), max(whole))
+        whole.append(_filed_at(found[limit - 1]) + MICROSECOND)
+    return _RunsSince(_newest((*found[:limit], *kept)), max(whole))
 
 
-def _of_job(start: Instant, end: Instant, job: str, limit: int, latest: Page | None) -> Flow[_Part]:
+def _of_job(start: Instant, end: Instant, job: str, limit: int, latest: Page | None) -> Flow[_RunsSince]:
     """Out of its latest; those before them are found by their slots, from the end on."""
     page = latest or (yield from latest_of(check_name(job)))[0]
     cells = [cell for cell in page.cells if start <= _filed_at(cell) < end]
@@ -400,10 +401,10 @@ def _of_job(start: Instant, end: Instant, job: str, limit: int, latest: Page | N
     while page.next is not None and _slot_at(page.next.key) >= start and len(cells) <= limit:
         page = yield from read_page(Scan(prefix, after=min(page.next, behind), limit=AT_ONCE, newest_first=True))
         cells += [cell for cell in page.cells if start <= _filed_at(cell) < end]
-    return _Part(cells, max(start, _slot_at(page.next.key) + _MICROSECOND) if page.next else start)
+    return _RunsSince(cells, max(start, _slot_at(page.next.key) + MICROSECOND) if page.next else start)
 
 
-def _back_to(start: Instant, scan: Scan, limit: int) -> Flow[_Part]:
+def _back_to(start: Instant, scan: Scan, limit: int) -> Flow[_RunsSince]:
     cells: list[Cell] = []
     while True:
         page = yield from read_page(scan)
@@ -411,7 +412,7 @@ def _back_to(start: Instant, scan: Scan, limit: int) -> Flow[_Part]:
         cells += within
         ends = page.next is None or len(within) < len(page.cells)
         if ends or len(cells) > limit:
-            return _Part(cells, start if ends else _filed_at(cells[-1]) + _MICROSECOND)
+            return _RunsSince(cells, start if ends else _filed_at(cells[-1]) + MICROSECOND)
         scan = scan._replace(after=page.next, limit=min(AT_ONCE, limit + 1 - len(cells)))
 
 
@@ -435,7 +436,9 @@ def _filed_at(cell: Cell) -> Instant:
 # --- what was refused -----------------------------------------------------------------------------------------------
 
 
-def _ghosts(start: Instant, end: Instant, page: Page, runs: Iterable[RunSeen]) -> Flow[tuple[tuple[Ghost, ...], bool]]:
+def _ghosts(
+    start: Instant, end: Instant, page: Page, runs: Iterable[RunSeen]
+) -> Flow[tuple[tuple[LostClaim, ...], bool]]:
     """All that hosts remember of all jobs, if that is little; else of the jobs that are shown, and of so many."""
     if page.next is None:
         return _told(start, end, page.cells), False
@@ -462,12 +465,12 @@ def _jobs_of(runs: Iterable[RunSeen]) -> list[str]:
     return list(dict.fromkeys(run.slot.job for run in runs))
 
 
-def _told(start: Instant, end: Instant, cells: Iterable[Cell]) -> tuple[Ghost, ...]:
+def _told(start: Instant, end: Instant, cells: Iterable[Cell]) -> tuple[LostClaim, ...]:
     return tuple(sorted(_within(start, end, read_jobs.hosts_refused(cells)), key=lambda ghost: ghost.refused.at))
 
 
-def _within(start: Instant, end: Instant, told: Iterable[HostRefused]) -> Iterator[Ghost]:
+def _within(start: Instant, end: Instant, told: Iterable[HostRefused]) -> Iterator[LostClaim]:
     for one in told:
         for refused in one.refusals.recent:
             if start <= refused.at < end:
-                yield Ghost(one.job, one.host, refused)
+                yield LostClaim(one.job, one.host, refused)

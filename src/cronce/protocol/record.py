@@ -10,7 +10,7 @@ from cronce.model import Cell, Fence, Instant, Slot, read_fence, to_us
 from cronce.policy import OnLost
 from cronce.protocol.codec import (
     MICROSECOND,
-    VERSION,
+    RECORD_VERSION,
     Decoder,
     count,
     dumps,
@@ -199,7 +199,7 @@ class Turn(NamedTuple):
     run: str = ""
 
 
-class Span(NamedTuple):
+class SpanRecord(NamedTuple):
     """Slots that a policy, an edit or a forgetful store passed over: one record for all of them."""
 
     start: Instant
@@ -238,14 +238,14 @@ class Job(NamedTuple):
     paused: Act | None = None
     specs: tuple[Spec, ...] = ()
     firing: str = ""
-    spans: tuple[Span, ...] = ()
+    spans: tuple[SpanRecord, ...] = ()
     purging: Purging | None = None
     code: str = ""  # where its function is, as module:name
 
 
 # --- spelling -----------------------------------------------------------------------------------------------------
 
-_DEFAULT: Final = Record(State.DUE)
+_DUE_RECORD: Final = Record(State.DUE)
 _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("lease", "keep", "least"), lambda span: span // MICROSECOND),
     "under": str,
@@ -259,13 +259,13 @@ _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 _FIELDS: Final = tuple(
-    (name, default, _SPELL.get(name)) for name, default in zip(Record._fields[1:], _DEFAULT[1:], strict=True)
+    (name, default, _SPELL.get(name)) for name, default in zip(Record._fields[1:], _DUE_RECORD[1:], strict=True)
 )
 
 
 def encode(record: Record) -> str:
     """Only what differs from the defaults is written, so a record stays small."""
-    fields: dict[str, Any] = {"v": VERSION, "state": record.state.value}
+    fields: dict[str, Any] = {"v": RECORD_VERSION, "state": record.state.value}
     for (name, default, spell), value in zip(_FIELDS, record[1:], strict=True):
         if value is not default and value != default:
             fields[name] = spell(value) if spell else value
@@ -273,7 +273,7 @@ def encode(record: Record) -> str:
 
 
 def encode_turn(turn: Turn) -> str:
-    return f'{{"v":{VERSION},"run":{quoted(turn.run)}}}'
+    return f'{{"v":{RECORD_VERSION},"run":{quoted(turn.run)}}}'
 
 
 FREED: Final = encode_turn(Turn())
@@ -282,7 +282,7 @@ FREED: Final = encode_turn(Turn())
 def encode_job(job: Job) -> str:
     return dumps(
         {
-            "v": VERSION,
+            "v": RECORD_VERSION,
             "floor": to_us(job.floor),
             "paused": _spelled_act(job.paused),
             "specs": [[s.digest, to_us(s.first), s.text] for s in job.specs],
@@ -300,7 +300,7 @@ def _spelled_act(act: Act | None) -> list[Any] | None:
 
 def encode_act(act: Act | None) -> str:
     """An order that stands, or none."""
-    return dumps({"v": VERSION, "act": _spelled_act(act)})
+    return dumps({"v": RECORD_VERSION, "act": _spelled_act(act)})
 
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ decode_job: Final = Decoder(
     paused=maybe(_act),
     specs=each(Spec, text, instant, text),
     firing=text,
-    spans=each(Span, instant, instant, maybe(count), text),
+    spans=each(SpanRecord, instant, instant, maybe(count), text),
     purging=maybe(lambda pair: Purging(*map(instant, pair))),
     newer={"code": text},
 )

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from cronce.model import Epoch, Instant, Traits
 from cronce.protocol.lease import forgotten_floor
-from cronce.protocol.record import EDITED, FORGOTTEN, PAST_KEPT, REGISTERED, Job, Span, Spec
+from cronce.protocol.record import EDITED, FORGOTTEN, PAST_KEPT, REGISTERED, Job, SpanRecord, Spec
 
-AHEAD: Final = timedelta(minutes=1)
+MAX_FLOOR_AHEAD: Final = timedelta(minutes=1)
 """No right clock has raised a floor so far ahead of now."""
 
 SPECS_KEPT: Final = 50
@@ -79,7 +79,7 @@ def edit_of(old: str, new: str) -> str:
     """What of the schedule was edited between two versions, for people; nothing where it is the same."""
     was, now = _rule(old), _rule(new)
     names = sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
-    edits = [f"{_NAMES.get(name, name)} {was.get(name, 'none')} → {now.get(name, 'none')}" for name in names]
+    edits = [f"{_PUBLIC_NAMES.get(name, name)} {was.get(name, 'none')} → {now.get(name, 'none')}" for name in names]
     if not edits and not _same_zone(read_spec(old), read_spec(new)):
         edits = [f"what the time zone database says of {now.get('tz')}"]
     return ", ".join(edits)
@@ -93,7 +93,7 @@ def fires_alike(job: Job, digest: str) -> bool:
     return bool(one) and _which_runs(one) == _which_runs(other) and _same_zone(read_spec(one), read_spec(other))
 
 
-_NAMES: Final = {"text": "schedule"}
+_PUBLIC_NAMES: Final = {"text": "schedule"}
 
 
 def _rule(text: str) -> dict[str, Any]:
@@ -119,12 +119,12 @@ def raise_floor(job: Job, floor: Instant, slots: int | None, reason: str) -> Job
     """A floor never falls. The span that is passed over leaves one record."""
     if floor <= job.floor:
         return job
-    return job._replace(floor=floor, spans=_recorded(job.spans, Span(job.floor, floor, slots, reason)))
+    return job._replace(floor=floor, spans=_recorded(job.spans, SpanRecord(job.floor, floor, slots, reason)))
 
 
 def is_floor_ahead(job: Job | None, now: Instant) -> bool:
     """A floor closes what is passed; one that a clock which leapt has raised closes what is to come."""
-    return job is not None and job.floor > now + AHEAD
+    return job is not None and job.floor > now + MAX_FLOOR_AHEAD
 
 
 def brought_back(job: Job, now: Instant) -> Job:
@@ -135,7 +135,7 @@ def brought_back(job: Job, now: Instant) -> Job:
     return job._replace(floor=now, spans=spans, purging=None)
 
 
-def _recorded(spans: tuple[Span, ...], new: Span) -> tuple[Span, ...]:
+def _recorded(spans: tuple[SpanRecord, ...], new: SpanRecord) -> tuple[SpanRecord, ...]:
     """Spans side by side for the same reason are one; of too many, the oldest become one. No span is ever dropped."""
     if spans and spans[-1].reason == new.reason and spans[-1].end == new.start:
         return (*spans[:-1], _joined(spans[-1], new))
@@ -144,9 +144,9 @@ def _recorded(spans: tuple[Span, ...], new: Span) -> tuple[Span, ...]:
     return (*spans, new)
 
 
-def _joined(first: Span, second: Span) -> Span:
+def _joined(first: SpanRecord, second: SpanRecord) -> SpanRecord:
     slots = None if first.slots is None or second.slots is None else first.slots + second.slots
-    return Span(first.start, second.end, slots, _one_reason(first.reason, second.reason))
+    return SpanRecord(first.start, second.end, slots, _one_reason(first.reason, second.reason))
 
 
 def _one_reason(first: str, second: str) -> str:

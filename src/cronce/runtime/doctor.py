@@ -19,7 +19,7 @@ from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.model import Epoch, Instant, Origin, Traits
 from cronce.protocol.notices import Bundle
 from cronce.protocol.store_clock import SET_CLOCK, closed_ahead, dated_ahead
-from cronce.runtime.clock_repair import Ahead, find_ahead
+from cronce.runtime.clock_repair import FutureDated, find_ahead
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.queries import holders, machines_tzdata, mixed_tzdata, read_bundle, shared_names
 from cronce.runtime.self_test import SelfTest
@@ -29,9 +29,9 @@ from cronce.stores.checks import Check, error, ok, warn
 from cronce.stores.default import DEFAULT, GIVEN, LINE, Chosen, choose, in_container, open_chosen
 from cronce.value import NamedTuple
 
-SAMPLES: Final = 20
-SHOWN: Final = 3
-SLOW: Final = timedelta(milliseconds=250)
+CLOCK_READINGS: Final = 20
+PROBLEMS_SHOWN: Final = 3
+SLOW_ANSWER: Final = timedelta(milliseconds=250)
 OFF: Final = timedelta(milliseconds=100)
 FAR_OFF: Final = timedelta(seconds=5)
 
@@ -112,7 +112,7 @@ def life(epoch: Epoch) -> Iterator[Check]:
         yield warn("life", f"{says} stay closed", "if it is new, run `cronce store init URL` before the first job")
 
 
-def lying_ahead(ahead: Ahead) -> Iterator[Check]:
+def lying_ahead(ahead: FutureDated) -> Iterator[Check]:
     """What a clock that leapt has left behind."""
     if ahead.jobs:
         yield error("ahead", closed_ahead(f"future slots of {listed(ahead.jobs)}"), SET_CLOCK)
@@ -122,8 +122,8 @@ def lying_ahead(ahead: Ahead) -> Iterator[Check]:
 
 
 def listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return f"{', '.join(names[:SHOWN])}{more}"
+    more = f" and {len(names) - PROBLEMS_SHOWN:,} more" if len(names) > PROBLEMS_SHOWN else ""
+    return f"{', '.join(names[:PROBLEMS_SHOWN])}{more}"
 
 
 def promises(traits: Traits) -> Check:
@@ -173,7 +173,7 @@ def time_zones(mixed: Mapping[str, str]) -> Iterator[Check]:
 
 
 def measured(store: Store, clock: Clock) -> list[ClockReading]:
-    return [_sample(store, clock) for _ in range(SAMPLES)]
+    return [_sample(store, clock) for _ in range(CLOCK_READINGS)]
 
 
 def _sample(store: Store, clock: Clock) -> ClockReading:
@@ -187,7 +187,7 @@ def _sample(store: Store, clock: Clock) -> ClockReading:
 def round_trip(samples: Sequence[ClockReading]) -> Check:
     typical = timedelta(seconds=median(sample.took.total_seconds() for sample in samples))
     says = f"{_ms(typical)} for a round trip (the median of {len(samples)})"
-    if typical >= SLOW:
+    if typical >= SLOW_ANSWER:
         return warn(
             "round trip", says, ("each claim takes at least as long; put the store closer to the machines that use it")
         )

@@ -21,21 +21,19 @@ from itertools import count
 from typing import Any, Final
 
 from cronce.errors import StoreError
-from cronce.model import Fence, Instant, from_us, read_fence, to_us
+from cronce.model import MICROSECOND, Fence, Instant, from_us, read_fence, to_us
 from cronce.protocol.commands import Finish, Release
 from cronce.protocol.record import Outcome
 from cronce.runtime.log import LOGGER
 from cronce.stores.default import Chosen, journal_directory, make_way, pinned
 from cronce.value import NamedTuple
 
-VERSION: Final = 1
+JOURNAL_VERSION: Final = 1
 MAX_FILES: Final = 1000
 """So many files are kept for a store: of calls that come while there are more, nothing is written down."""
 
-_MICROSECOND: Final = timedelta(microseconds=1)
 
-
-class UnsaidEnd(NamedTuple):
+class PendingEnd(NamedTuple):
     """How a run ended, and when that was by this machine's clock."""
 
     run: str
@@ -62,7 +60,7 @@ class UnaskedCall(NamedTuple):
     wanted: bool = False
 
 
-Entry = UnsaidEnd | UnaskedCall
+Entry = PendingEnd | UnaskedCall
 
 
 class Journal:
@@ -83,8 +81,8 @@ class Journal:
         name = f"{os.getpid()}-{to_us(entries[0].at)}-{next(self._numbers)}.jsonl"
         with self._lock:
             mine = set[Fence]().union(*self._mine.values())
-            entries = [entry for entry in entries if not (isinstance(entry, UnsaidEnd) and entry.word.fence in mine)]
-            ends = {entry.word.fence for entry in entries if isinstance(entry, UnsaidEnd)}
+            entries = [entry for entry in entries if not (isinstance(entry, PendingEnd) and entry.word.fence in mine)]
+            ends = {entry.word.fence for entry in entries if isinstance(entry, PendingEnd)}
             if not entries or (not ends and len(self._names()) >= MAX_FILES):
                 return
             if ends:
@@ -187,17 +185,17 @@ def own_journal(chosen: Chosen) -> Journal:
 
 
 def _spelled(entry: Entry) -> dict[str, Any]:
-    fields: dict[str, Any] = {"v": VERSION, **entry._asdict(), "at": to_us(entry.at)}
+    fields: dict[str, Any] = {"v": JOURNAL_VERSION, **entry._asdict(), "at": to_us(entry.at)}
     if isinstance(entry, UnaskedCall):
         return fields | {"start_by": to_us(entry.start_by) if entry.start_by else None}
     word = entry.word._asdict()
-    spans = {name: one // _MICROSECOND for name, one in word.items() if isinstance(one, timedelta)}
+    spans = {name: one // MICROSECOND for name, one in word.items() if isinstance(one, timedelta)}
     instants = {name: to_us(one) for name, one in word.items() if isinstance(one, datetime)}
     return fields | {"word": {**word, **spans, **instants, "fence": str(entry.word.fence)}}
 
 
 def _entry(fields: dict[str, Any]) -> Entry:
-    if fields.pop("v") != VERSION:
+    if fields.pop("v") != JOURNAL_VERSION:
         raise ValueError("another version of cronce wrote it")
     if not all(isinstance(fields.get(name, ""), str) for name in ("slot", "why", "holder", "run")):
         raise ValueError("its texts cannot be read")
@@ -213,4 +211,4 @@ def _entry(fields: dict[str, Any]) -> Entry:
         read = {"backoff": timedelta(microseconds=word["backoff"]), "outcome": Outcome(word["outcome"])}
         ended = word.get("ended")  # earlier ones did not write it
         fields["word"] = Finish(**{**word, **read, "ended": from_us(ended) if ended else None})
-    return UnsaidEnd(**fields)
+    return PendingEnd(**fields)

@@ -26,13 +26,13 @@ from cronce.runtime.declare import Declaration, When
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Ledger
 from cronce.runtime.run import Skipped
-from cronce.runtime.steps import Do, Steps
+from cronce.runtime.steps import Steps, StoreStep
 
 JOB_NAME: Final = "CRONCE_JOB_NAME"
 """The variable that holds it."""
 
 FIRED: Final = r".+-([0-9]{8})"
-OLDEST: Final = 26_297_280
+MINUTE_OF_2020: Final = 26_297_280
 """Minutes from 1970 to 2020. Eight digits that say less are no minute of a CronJob, but a day: `report-20260729`."""
 
 
@@ -45,7 +45,7 @@ def fired_at(job_name: str) -> Instant | None:
     """The minute that a CronJob's controller made the Job for; None: somebody else made it."""
     found = re.fullmatch(FIRED, job_name)
     minutes = int(found[1]) if found else 0
-    return EPOCH + timedelta(minutes=minutes) if minutes >= OLDEST else None
+    return EPOCH + timedelta(minutes=minutes) if minutes >= MINUTE_OF_2020 else None
 
 
 def slot_meant(job_name: str, job: Declaration, ledger: Ledger) -> Flow[Slot]:
@@ -71,12 +71,12 @@ class PodCall:
 
     def __init__(self, job_name: str, call: Call) -> None:
         self._job_name, self._call = job_name, call
-        self.desk = call.desk
+        self.node = call.node
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         by_hand = when is None and fired_at(self._job_name) is None
         if when is None:
-            when = yield Do(slot_meant(self._job_name, self._call.job, self.desk.ledger))
+            when = yield StoreStep(slot_meant(self._job_name, self._call.job, self.node.ledger))
         result = yield from self._call.steps(when)
         if isinstance(result, Skipped) and _is_owed(result, by_hand=by_hand):
             raise SlotFailed(f"{result.slot} was not run here: {result.reason}")

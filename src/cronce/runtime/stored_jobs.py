@@ -3,7 +3,7 @@
 A definition says in JSON what `Cronce.job` is told in Python, and names its body: an importable function, or a command.
 Every change is a compare-and-swap on one cell, raises its revision, and writes on the board of jobs in the same swap:
 all processes look. What was removed leaves its cell behind, so that the revision goes on rising if it comes back. Which
-of them a process runs is its own choice (`Allowed`).
+of them a process runs is its own choice (`RunnableStoredJobs`).
 """
 
 import json
@@ -25,11 +25,11 @@ from cronce.runtime.attempt import Work, describe
 from cronce.runtime.client import NEWS, Client
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow
+from cronce.runtime.function_loading import place_of
 from cronce.runtime.guard import guarded
-from cronce.runtime.loading import place_of
 from cronce.runtime.log import LOGGER
 from cronce.runtime.operations import Operator
-from cronce.runtime.processes.bodies import Bodies
+from cronce.runtime.processes.bodies import BodyRunners
 from cronce.runtime.processes.command import checked_words
 from cronce.runtime.queries import JobLine, JobSeen, holders, jobs, read_all, read_bundle, refuse_unknown, seen_job
 from cronce.schedule import At, Cron, Every, Window, format_duration, parse_instant, spec_of
@@ -45,7 +45,7 @@ MAX_DEFINITION: Final = 65_536
 Words = Mapping[str, Any]
 """A definition as a user says it: the words of `Cronce.job`, and `function` or `command`, `payload`, `isolate`."""
 
-EITHER: Final[Mapping[str, Sequence[str]]] = {
+REPLACED_BY: Final[Mapping[str, Sequence[str]]] = {
     "schedule": ("every", "at"),
     "every": ("schedule", "at", "tz", "gap", "fold"),
     "at": ("schedule", "every", "tz", "gap", "fold"),
@@ -209,7 +209,7 @@ def _same(name: str, old: str, new: str) -> bool:
 
 
 def _merged(words: Words, changes: Words) -> dict[str, Any]:
-    replaced = {other for word in changes if changes[word] is not None for other in EITHER.get(word, ())}
+    replaced = {other for word in changes if changes[word] is not None for other in REPLACED_BY.get(word, ())}
     return {**{word: value for word, value in words.items() if word not in replaced}, **changes}
 
 
@@ -335,28 +335,28 @@ def seen_stored(name: str, seen: JobSeen | None, cell: Cell) -> JobSeen | None:
 # it was told to allow when it was started, by patterns; without any, nothing. A definition is matched against them
 # before anything of it is imported or looked up. What a process cannot run it says once, and leaves to the others.
 
-COMMAND: Final = "command:"
+COMMAND_PATTERN: Final = "command:"
 """What a pattern for commands begins with."""
 
 
-class Carried(NamedTuple):
+class RunnableJob(NamedTuple):
     """A stored job that this process runs, and what makes its body."""
 
     job: Declaration
     work: Callable[[], Work]
 
 
-class Allowed:
+class RunnableStoredJobs:
     """The stored jobs of one process. `declared` are those in its own code, which go before."""
 
-    def __init__(self, allow: Sequence[str], bodies: Bodies, declared: Container[str] = ()) -> None:
+    def __init__(self, allow: Sequence[str], bodies: BodyRunners, declared: Container[str] = ()) -> None:
         self._allow = _patterns(allow)
         self._bodies = bodies
         self._declared = declared
-        self._known: Mapping[str, tuple[StoredJob, Carried | None]] = MappingProxyType({})
+        self._known: Mapping[str, tuple[StoredJob, RunnableJob | None]] = MappingProxyType({})
         self._told = False
 
-    def carry(self, stored: Iterable[StoredJob]) -> dict[str, Carried]:
+    def carry(self, stored: Iterable[StoredJob]) -> dict[str, RunnableJob]:
         """Those that it allows and can run. What has not changed is neither imported nor reported again."""
         known = {}
         for one in stored if self._allow else self._ignored(list(stored)):
@@ -377,7 +377,7 @@ class Allowed:
             )
         return []
 
-    def _carried(self, one: StoredJob) -> Carried | None:
+    def _carried(self, one: StoredJob) -> RunnableJob | None:
         try:
             return self._resolved(one)
         except BaseException as error:  # whatever is wrong with one must not keep this process from the others
@@ -386,19 +386,19 @@ class Allowed:
             )
             return None
 
-    def _resolved(self, one: StoredJob) -> Carried:
+    def _resolved(self, one: StoredJob) -> RunnableJob:
         if one.trouble:
             raise BadRecord(one.trouble)
         if one.name in self._declared:
             raise BadInput("its own code has a job of that name")
         definition = parsed(one.name, one.definition)
         if not any(allows(pattern, definition) for pattern in self._allow):
-            target = f"{COMMAND}{definition.command[0]}" if definition.command else definition.function
+            target = f"{COMMAND_PATTERN}{definition.command[0]}" if definition.command else definition.function
             raise BadInput(f"it does not allow {target!r:.120}; see the option --allow")
         job = definition.job._replace(revision=one.revision)
         if definition.command:
-            return Carried(job, partial(self._bodies.command, definition.command))
-        return Carried(job, self._work(job.name, definition))
+            return RunnableJob(job, partial(self._bodies.command, definition.command))
+        return RunnableJob(job, self._work(job.name, definition))
 
     def _work(self, name: str, definition: Definition) -> Callable[[], Work]:
         fn = _function(definition.function)
@@ -414,7 +414,7 @@ def _uncalled(*_call: object) -> Never:
 
 
 def _patterns(allow: Sequence[str]) -> tuple[str, ...]:
-    if not all(one.startswith(COMMAND) or one.count(":") == 1 for one in allow):
+    if not all(one.startswith(COMMAND_PATTERN) or one.count(":") == 1 for one in allow):
         raise BadInput(f"allow is a list of patterns like 'myapp.tasks:*' or 'command:./scripts/*', not {allow!r:.80}")
     return tuple(allow)
 
@@ -422,11 +422,11 @@ def _patterns(allow: Sequence[str]) -> tuple[str, ...]:
 def allows(pattern: str, definition: Definition) -> bool:
     """A pattern for commands is none for functions, though a module may be called `command`. In a path a * stands for
     one part, and nothing leads out of it: `./scripts/*` is not `./scripts/../../bin/sh`."""
-    if pattern.startswith(COMMAND) != bool(definition.command):
+    if pattern.startswith(COMMAND_PATTERN) != bool(definition.command):
         return False
     if not definition.command:
         return fnmatchcase(definition.function, pattern)
-    wanted, parts = pattern.removeprefix(COMMAND).split("/"), definition.command[0].split("/")
+    wanted, parts = pattern.removeprefix(COMMAND_PATTERN).split("/"), definition.command[0].split("/")
     return ".." not in parts and len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 
 

@@ -13,11 +13,11 @@ from cronce.errors import BadInput
 from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, check_name, job_cell, slot_of_cell, stored_cell
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Refusals, Refused, decode_refusals
-from cronce.protocol.record import STILL_RAN, TOO_LATE, Act, Outcome, Span, decode_turn
+from cronce.protocol.record import STILL_RAN, TOO_LATE, Act, Outcome, SpanRecord, decode_turn
 from cronce.protocol.specs import after_forgetting
 from cronce.protocol.table import Row
 from cronce.runtime.declare import instant_of, zone_of
-from cronce.runtime.effects.review import NONE, EffectsSurvey, doubts, of_job, of_slot, survey
+from cronce.runtime.effects.review import EMPTY_SURVEY, EffectsSurvey, doubts, of_job, of_slot, survey
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Entry
 from cronce.runtime.operations import BACKFILL
@@ -74,11 +74,11 @@ class Case(StrEnum):
     UNCLAIMED = "unclaimed"
 
 
-_OPEN: Final = {Row.FORGOTTEN: Case.FORGOTTEN, Row.LAPSED: Case.LAPSED}
+_CASE_OF_ROW: Final = {Row.FORGOTTEN: Case.FORGOTTEN, Row.LAPSED: Case.LAPSED}
 """What there is to say about a slot that is not closed, where that is more than its state."""
 
 
-class Turned(NamedTuple):
+class RefusedHost(NamedTuple):
     """A claim that a host lost."""
 
     host: str
@@ -98,10 +98,10 @@ class Story(NamedTuple):
     slot: Slot
     case: Case
     run: RunSeen | None
-    refused: tuple[Turned, ...]
-    span: Span | None
+    refused: tuple[RefusedHost, ...]
+    span: SpanRecord | None
     """Of a slot that is too old: why its job's floor rose past it; None: it is older than the job."""
-    effects: EffectsSurvey = NONE
+    effects: EffectsSurvey = EMPTY_SURVEY
     """What its job function did once."""
     blocker: RunSeen | None = None
     """Of a slot that was skipped for a run that had not ended: that run, as it is now."""
@@ -223,7 +223,7 @@ def _blocker(run: RunSeen) -> Flow[RunSeen | None]:
 def _effects(slot: Slot, run: RunSeen | None) -> Flow[EffectsSurvey]:
     """By the key that the run goes by: a rerun makes the effects of its slot. And what it left in doubt on things."""
     if run is None or run.record is None:
-        return NONE
+        return EMPTY_SURVEY
     return (yield from survey(of_slot(slot, run.record)))
 
 
@@ -256,9 +256,9 @@ def _refusals(job: str) -> Flow[list[tuple[str, Refusals]]]:
     return [(cell.key.removeprefix(prefix), refusals) for cell, refusals in all_readable(cells, decode_refusals)]
 
 
-def _turned(slot: Slot, refusals: Iterable[tuple[str, Refusals]]) -> tuple[Turned, ...]:
+def _turned(slot: Slot, refusals: Iterable[tuple[str, Refusals]]) -> tuple[RefusedHost, ...]:
     refused = ((host, one) for host, told in refusals for one in told.recent)
-    return tuple(Turned(host, one) for host, one in refused if one.slot == slot.key)
+    return tuple(RefusedHost(host, one) for host, one in refused if one.slot == slot.key)
 
 
 def _case(run: RunSeen, at: Row) -> Case:
@@ -270,7 +270,7 @@ def _case(run: RunSeen, at: Row) -> Case:
         return _skipped(record.reason)
     if record.is_closed:
         return Case(record.outcome or Outcome.UNKNOWN)
-    return _OPEN.get(at, Case(record.state))
+    return _CASE_OF_ROW.get(at, Case(record.state))
 
 
 def _skipped(reason: str) -> Case:
@@ -294,7 +294,7 @@ def _absent(slot: Slot, seen: JobSeen, now: Instant, at: Row, *, is_slot: bool) 
     return Case.PAUSED if seen.job.paused else Case.UNCLAIMED
 
 
-def _span(slot: Slot, seen: JobSeen) -> Span | None:
+def _span(slot: Slot, seen: JobSeen) -> SpanRecord | None:
     """What passed the slot over: a span begins after its start, where the floor was before."""
     spans = seen.job.spans if seen.job else ()
     return next((span for span in reversed(spans) if span.start < slot.at <= span.end), None)

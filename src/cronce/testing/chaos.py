@@ -16,18 +16,18 @@ from cronce.protocol.terms import Terms
 from cronce.schedule import Every
 from cronce.testing.actors import JobVersion, SimulatedNode
 from cronce.testing.people import by_hand
-from cronce.testing.receivers import WAYS, Way
+from cronce.testing.receivers import WAYS, EffectGuard
 from cronce.testing.referee import TAKEOVERS, Referee, Rules
-from cronce.testing.simulated_effects import Habit
-from cronce.testing.world import Dump, How, Process, SimulatedMachine, SimulatedOutage, World
+from cronce.testing.simulated_effects import EffectPlan
+from cronce.testing.world import Dump, How, SimulatedMachine, SimulatedOutage, SimulatedProcess, World
 
-BUSY: Final = 70.0
+FAULT_SECONDS: Final = 70.0
 """Seconds of faults; the length of the quiet while after them depends on the longest lease."""
 
 BACKLOG_LEASES: Final = 40
 """How many leases a backlog may take to be worked off in the quiet while."""
 
-TICK: Final = 1.0
+REFEREE_EVERY: Final = 1.0
 """Seconds between two looks of the referee."""
 
 FORGETFUL: Final = Traits("model, can forget", durable=False, survives_failover=False)
@@ -48,7 +48,7 @@ SITUATIONS: Final = (
     "overlap=skip", "overlap=wait", "overlap=replace", "overlap=allow", "missed=skip", "missed=latest", "missed=all",
     "on_lost=skip", "on_lost=rerun", "by hand", "resolved", "key known", "lower fence refused", "lock waited for",
 )  # fmt: skip
-KINDS: Final = (*FAULTS, *SITUATIONS)
+FAULT_KINDS: Final = (*FAULTS, *SITUATIONS)
 
 
 @dataclass(eq=False)
@@ -73,7 +73,7 @@ class ChaosWorld:
 
     def spawn(self, machine: SimulatedMachine, plans: dict[str, JobVersion] | None = None) -> SimulatedNode:
         self.started += 1
-        process = Process(f"{machine.name}:{self.started}", machine, self.world)
+        process = SimulatedProcess(f"{machine.name}:{self.started}", machine, self.world)
         threads = self.world.random.choice([1, 1, 2])
         if threads == 2:
             self.world.faults["two threads"] += 1
@@ -269,8 +269,8 @@ class ChaosWorld:
 
     def tick(self) -> None:
         """The referee looks at who is left waiting for."""
-        self.referee.takeovers.look(self.alive(), TICK)
-        self.world.after(TICK, self.tick)
+        self.referee.takeovers.look(self.alive(), REFEREE_EVERY)
+        self.world.after(REFEREE_EVERY, self.tick)
 
     def calm_down(self) -> None:
         """No more faults: who is paused wakes in a while, and at least one process carries the latest version."""
@@ -310,24 +310,26 @@ def _plan(world: World, name: str) -> JobVersion:
         outside=outside,
     )
     habit = _habit(world, exclusive=terms.limit == 1)
-    terms = terms._replace(joined=habit.way is Way.JOINED)
+    terms = terms._replace(joined=habit.way is EffectGuard.JOINED)
     body = (0.1, period * 0.4) if queues else (0.1, period * dice.choice([0.5, 1.5, 2.5]))
     return JobVersion(name, schedule, terms, missed, body, dice.choice([0.0, 0.2]), outside, habit)
 
 
-def _habit(world: World, *, exclusive: bool) -> Habit:
+def _habit(world: World, *, exclusive: bool) -> EffectPlan:
     dice = world.random
-    way = dice.choice([way for way in WAYS if exclusive or way is not Way.FENCE])
-    return Habit(way, dice.choice([1, 1, 2, 3]), at_once=dice.random() < 0.5, cursor=exclusive and dice.random() < 0.3)
+    way = dice.choice([way for way in WAYS if exclusive or way is not EffectGuard.FENCE])
+    return EffectPlan(
+        way, dice.choice([1, 1, 2, 3]), at_once=dice.random() < 0.5, cursor=exclusive and dice.random() < 0.3
+    )
 
 
-EACH: Final = 20
+SLOTS_PER_JOB: Final = 20
 OF_THINGS: Final = 16
 """Of so many worlds this one is about things: all its jobs come by the same ones, slot after slot."""
 
 
 def _on_things(plan: JobVersion) -> JobVersion:
-    habit = Habit(Way.THING, max(2, plan.habit.number))
+    habit = EffectPlan(EffectGuard.THING, max(2, plan.habit.number))
     return replace(plan, habit=habit, terms=plan.terms._replace(joined=False))
 
 
@@ -336,7 +338,7 @@ def stage(seed: int) -> ChaosWorld:
     forgets = seed % 4 == 3
     world = World(seed, FORGETFUL if forgets else DURABLE)
     plans = {name: _plan(world, name) for name in ["a", "b"][: world.random.choice([1, 2])]}
-    if seed % EACH == OF_THINGS:
+    if seed % SLOTS_PER_JOB == OF_THINGS:
         plans = {name: _on_things(plan) for name, plan in plans.items()}
     rules = {
         name: Rules(plan.terms.limit, {} if plan.outside else {plan.terms.digest: plan.schedule}, plan.habit)
@@ -351,13 +353,13 @@ def stage(seed: int) -> ChaosWorld:
     for machine in machines:
         stage.spawn(machine)
     world.after(world.random.uniform(2, 8), stage.torment)
-    world.after(TICK, stage.tick)
+    world.after(REFEREE_EVERY, stage.tick)
     return stage
 
 
 def length(stage: ChaosWorld) -> float:
     """Purging takes a minute from announcing to deleting, so those worlds last longer."""
-    return BUSY + (70.0 if stage.purges else 0.0)
+    return FAULT_SECONDS + (70.0 if stage.purges else 0.0)
 
 
 def play(seed: int) -> ChaosWorld:

@@ -161,8 +161,8 @@ def _() -> Any:
 
 @_mutant("a clock that stops in suspend")
 def _() -> Any:
-    boot = world.Process.boot
-    return patch.object(world.Process, "boot", lambda self: boot(self) - self.machine.suspended)
+    boot = world.SimulatedProcess.boot
+    return patch.object(world.SimulatedProcess, "boot", lambda self: boot(self) - self.machine.suspended)
 
 
 @_mutant("no watch rule")
@@ -227,7 +227,7 @@ def _() -> Any:
 
 @_mutant("a renewal that hangs is waited for")
 def _() -> Any:
-    return patch.object(held_leases, "patience", lambda _lease: world.TIMEOUT)
+    return patch.object(held_leases, "patience", lambda _lease: world.WORLD_TIMEOUT)
 
 
 # --- a body that does not stop ---

@@ -12,24 +12,24 @@ from cronce.protocol.lease import FACTS_AGE, renew_every
 from cronce.protocol.notices import decode_position
 from cronce.protocol.record import LAPSED, Job, Outcome, Record, State, decode_job, effects_key
 from cronce.protocol.record import decode as decode_record
-from cronce.protocol.store_clock import SMALL
+from cronce.protocol.store_clock import HARMLESS_ERROR
 from cronce.runtime.ledger import Grant
 from cronce.schedule import Schedule
 from cronce.stores.base import Swapped
 from cronce.testing.database import SimulatedDatabase
-from cronce.testing.receivers import Figures, Receivers, Way
-from cronce.testing.simulated_effects import DONE_TO_THINGS, TTL, Habit
+from cronce.testing.receivers import EffectGuard, Figures, Receivers
+from cronce.testing.simulated_effects import DONE_TO_THINGS, MESSAGE_TTL, EffectPlan
 from cronce.testing.takeovers import RENEWAL, Takeovers
-from cronce.testing.world import TIMEOUT, Process, World
+from cronce.testing.world import WORLD_TIMEOUT, SimulatedProcess, World
 
-STALE_FACTS_LIMIT: Final = 2 * FACTS_AGE.total_seconds() + TIMEOUT
+STALE_FACTS_LIMIT: Final = 2 * FACTS_AGE.total_seconds() + WORLD_TIMEOUT
 """How long a claim may rest on facts that have changed: their age, and as much again for a clock that steps back."""
 
 
 decode = lru_cache(1000)(decode_record)
 """Whatever is written is read as the next one's past."""
 
-LEAP: Final = SMALL + timedelta(seconds=30)
+LEAP: Final = HARMLESS_ERROR + timedelta(seconds=30)
 """A clock that is off by more has leapt, and every process knows: also one that has just begun."""
 
 TAKEOVERS: Final = 5
@@ -44,7 +44,7 @@ class BodySeen:
     """A body that was started: while it trusts its grant it may act, unless it has ended or its process has died."""
 
     grant: Grant
-    process: Process
+    process: SimulatedProcess
     ended: bool = False
     making: str = ""  # the step that it is at
     stubborn: bool = False  # it was told to stop, and goes on
@@ -71,7 +71,7 @@ class Rules:
 
     turns: int
     schedules: dict[str, Schedule]  # by the digest of the version; empty when only outside triggers fire it
-    habit: Habit
+    habit: EffectPlan
 
 
 class Violation(AssertionError):
@@ -91,7 +91,7 @@ class Referee:
         self.floors: dict[str, list[tuple[float, Instant]]] = defaultdict(list)
         self.firing: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self.carries: dict[str, dict[str, str]] = {}
-        joined = any(rule.habit.way is Way.JOINED for rule in rules.values())
+        joined = any(rule.habit.way is EffectGuard.JOINED for rule in rules.values())
         self.takeovers = Takeovers(world, self.broken, asks_database=joined)
         self.succeeded: set[str] = set()
         self.forgot = False
@@ -155,7 +155,7 @@ class Referee:
     def _believable(self) -> timedelta:
         """By how much a process that has just begun may take the store's clock to be right, and be wrong."""
         leap = abs(self.world.store_leap)
-        return leap if leap < SMALL else timedelta(0)
+        return leap if leap < HARMLESS_ERROR else timedelta(0)
 
     def _saw_grant(self, old: Cell, new: Cell, record: Record, now: Instant) -> None:
         assert new.fence is not None
@@ -203,15 +203,15 @@ class Referee:
         """It may happen anew when it is known for long enough that it was done."""
         assert new.fence is not None
         done = self.handled.pop(new.key, None)
-        if done is not None and (now >= done.until or self._has_passed(TTL, done.real)):
+        if done is not None and (now >= done.until or self._has_passed(MESSAGE_TTL, done.real)):
             self.rounds[new.key] += 1
         self.messages[new.fence] = f"{new.key}, {self.lives}, {self.rounds[new.key]}"
 
     def _known_until(self, cell: Cell, now: Instant) -> Instant:
         """Until when it is known that it was done: for less, if the store's clock leapt back by little just before."""
-        if cell.until is None or not timedelta(0) < -self.world.store_leap < SMALL:
-            return now + TTL
-        return min(cell.until, now + TTL)
+        if cell.until is None or not timedelta(0) < -self.world.store_leap < HARMLESS_ERROR:
+            return now + MESSAGE_TTL
+        return min(cell.until, now + MESSAGE_TTL)
 
     def _has_passed(self, span: timedelta, since: float) -> bool:
         """Also if the clock was set back since."""
@@ -281,9 +281,9 @@ class Referee:
 
     # --- what the bodies did ---
 
-    def started(self, grant: Grant, process: Process) -> BodySeen:
+    def started(self, grant: Grant, process: SimulatedProcess) -> BodySeen:
         body = BodySeen(grant, process)
-        new = NUDGES if abs(self.world.store_leap) > SMALL else LEAP
+        new = NUDGES if abs(self.world.store_leap) > HARMLESS_ERROR else LEAP
         if grant.slot is not None and self.world.right_now() < grant.slot.at - new:
             self.broken("no slot starts before its instant", f"{grant.key} at {self.world.right_now()}")
         self._check_nobody_acts(grant.key, "one run trusts a slot at a time")
@@ -384,7 +384,7 @@ class Referee:
 
     def _check_steps(self) -> None:
         """Of no step that happened does the record say that it did not."""
-        done = self.receivers.ledgers[Way.STEP].times
+        done = self.receivers.ledgers[EffectGuard.STEP].times
         for cell in self.world.store.cells("effect/"):
             job, at, number = cell.key.removeprefix("effect/").split("/")
             item, record = f"{job}@{at}/{number}", decode(cell.value)
@@ -392,26 +392,26 @@ class Referee:
                 self.broken("no step that happened is on record as not done", f"{cell.key} is {record.state}")
         for cell in [cell for what in DONE_TO_THINGS for cell in self.world.store.cells(f"once/{what}/")]:
             item, state = cell.key.removeprefix("once/"), decode(cell.value).state
-            happened = self.receivers.ledgers[Way.THING].times[item] and item not in self.receivers.wanted_again
+            happened = self.receivers.ledgers[EffectGuard.THING].times[item] and item not in self.receivers.wanted_again
             if happened and state in (State.DUE, State.RETRYING):
                 self.broken("no step that happened is on record as not done", f"{cell.key} is {state}")
 
     def counted(self) -> Figures:
         """The figures of all ways to make an effect."""
-        lost: Counter[Way] = Counter()
+        lost: Counter[EffectGuard] = Counter()
         for key in self.succeeded:
             habit = self.rules[key.partition("@")[0]].habit
             lost[habit.way] += sum(not self.receivers.ledgers[habit.way].times[item] for item in habit.items(key))
-        lost[Way.JOINED] += 0 if self.forgot else len(self._committed() - self.succeeded)
+        lost[EffectGuard.JOINED] += 0 if self.forgot else len(self._committed() - self.succeeded)
         return self.receivers.counted(lost, self._in_doubt())
 
-    def _in_doubt(self) -> Counter[Way]:
+    def _in_doubt(self) -> Counter[EffectGuard]:
         """What waits for a person, by the record."""
-        found: Counter[Way] = Counter()
+        found: Counter[EffectGuard] = Counter()
         for cell in [*self.world.store.cells("effect/"), *self.world.store.cells("once/")]:
             if cell.mark is Mark.ATTENTION:
                 kind, name, _ = cell.key.split("/", 2)
-                keyed = Way.THING if name in DONE_TO_THINGS else Way.MESSAGE
+                keyed = EffectGuard.THING if name in DONE_TO_THINGS else EffectGuard.MESSAGE
                 found[self.rules[name].habit.way if kind == "effect" else keyed] += 1
         return found
 

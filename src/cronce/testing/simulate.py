@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Final, NamedTuple
 
-from cronce.testing.chaos import KINDS, play, play_out, stage
+from cronce.testing.chaos import FAULT_KINDS, play, play_out, stage
 from cronce.testing.mutants import MUTANTS, mutated
 from cronce.testing.receivers import Figures
 from cronce.testing.referee import Violation
 
-CHUNK: Final = 10
+SEEDS_PER_REPORT: Final = 10
 """Seeds that one process plays before it reports."""
 
 MUTANT_SEEDS: Final = 4000
 """A mutant that survives this many seeds counts as not caught."""
 
-KEPT: Final = (
+ONCE_FAILED_SEEDS: Final = (
     56,
     58,
     70,
@@ -79,7 +79,7 @@ KEPT: Final = (
 
 
 @dataclass
-class Played:
+class SeedResults:
     """What came of some seeds: the violations by seed, and how often each kind of fault happened."""
 
     seeds: int = 0
@@ -89,7 +89,7 @@ class Played:
     starts: int = 0
     effects: Figures = field(default_factory=Counter)
 
-    def add(self, other: "Played") -> None:
+    def add(self, other: "SeedResults") -> None:
         self.seeds += other.seeds
         self.violations.update(other.violations)
         self.faults.update(other.faults)
@@ -98,9 +98,9 @@ class Played:
         self.effects.update(other.effects)
 
 
-def play_seeds(seeds: Iterable[int], mutant: str = "") -> Played:
+def play_seeds(seeds: Iterable[int], mutant: str = "") -> SeedResults:
     """Play seeds one after the other, in this process."""
-    total = Played()
+    total = SeedResults()
     with mutated(mutant) if mutant else nullcontext(), _collected_between() as collect:
         for seed in seeds:
             total.add(_played(seed))
@@ -108,14 +108,14 @@ def play_seeds(seeds: Iterable[int], mutant: str = "") -> Played:
     return total
 
 
-def _played(seed: int) -> Played:
+def _played(seed: int) -> SeedResults:
     scene, broken = stage(seed), {}
     try:
         play_out(scene)
     except Violation as violation:
         broken = {seed: str(violation)}
     starts = sum(map(len, scene.referee.bodies.values()))
-    return Played(1, broken, scene.world.faults, scene.world.calls, starts, scene.referee.counted())
+    return SeedResults(1, broken, scene.world.faults, scene.world.calls, starts, scene.referee.counted())
 
 
 @contextmanager
@@ -152,13 +152,13 @@ def seeds_to_catch(mutant: str, hint: int | None = None) -> int | None:
 class Simulation(NamedTuple):
     """The result of a whole run."""
 
-    played: Played
+    played: SeedResults
     mutants: dict[str, int | None]
 
     @property
     def unseen(self) -> list[str]:
         """Kinds of fault that never happened: they prove nothing."""
-        return [kind for kind in KINDS if not self.played.faults[kind]]
+        return [kind for kind in FAULT_KINDS if not self.played.faults[kind]]
 
     @property
     def survivors(self) -> list[str]:
@@ -171,7 +171,7 @@ def simulate(
     """Play the kept seeds, then 0 to `seeds`, then every mutant until it is caught."""
     progress("seeds", 0, seeds)
     with get_context("spawn").Pool(workers, _leave_interrupts_to_the_parent) as pool:
-        played = Played()
+        played = SeedResults()
         for part in pool.imap(play_seeds, _chunks(seeds)):
             played.add(part)
             progress("seeds", played.seeds, seeds)
@@ -188,6 +188,8 @@ def _leave_interrupts_to_the_parent() -> None:
 
 
 def _chunks(seeds: int) -> Iterator[list[int]]:
-    order = [seed for seed in KEPT if seed < seeds] + [seed for seed in range(seeds) if seed not in KEPT]
-    for start in range(0, len(order), CHUNK):
-        yield order[start : start + CHUNK]
+    order = [seed for seed in ONCE_FAILED_SEEDS if seed < seeds] + [
+        seed for seed in range(seeds) if seed not in ONCE_FAILED_SEEDS
+    ]
+    for start in range(0, len(order), SEEDS_PER_REPORT):
+        yield order[start : start + SEEDS_PER_REPORT]

@@ -7,8 +7,8 @@ from typing import Final
 
 from cronce.clock import Clock
 from cronce.errors import CronceError
-from cronce.testing.child_processes import Crew
-from cronce.torture.plan import DEPLOYS, LIFE, NETWORK, SIGNALS, Fault, Kind
+from cronce.testing.child_processes import ChildProcesses
+from cronce.torture.plan import DEPLOYS, LIFE, NETWORK_FAULTS, SIGNALS, Fault, Kind
 from cronce.torture.proxy import Link
 from cronce.value import NamedTuple
 
@@ -23,13 +23,13 @@ LATEST: Final = 0.3
 CALM: Final = 0.2
 """Seconds after which what was on its way to the store has arrived."""
 
-ENDS: Final = 20.0
+ENDS_WITHIN: Final = 20.0
 """Seconds in which a process that is asked to end must have ended, whatever else goes wrong."""
 
 ENDINGS: Final[tuple[Kind, ...]] = ("roll", *DEPLOYS)
 
 
-class Deed(NamedTuple):
+class InjectedFault(NamedTuple):
     """A fault as it happened: to whom ("": to all; or a colour), and from when to when on the boot clock."""
 
     kind: Kind
@@ -50,10 +50,10 @@ class SchedulerOrders(NamedTuple):
     """Whether a process is there already: before that, whoever is asked to end is just killed."""
 
 
-class Props(NamedTuple):
+class FaultTools(NamedTuple):
     """What faults are made with."""
 
-    crew: Crew
+    crew: ChildProcesses
     links: Mapping[str, Link]
     """By the name of the process; empty where there is no proxy."""
     start: Callable[[str], None]
@@ -67,7 +67,7 @@ class Props(NamedTuple):
 
 
 class FaultActions:
-    def __init__(self, props: Props, clock: Clock) -> None:
+    def __init__(self, props: FaultTools, clock: Clock) -> None:
         self._props, self._clock = props, clock
         self._lock: sqlite3.Connection | None = None
         self._drained = False
@@ -76,7 +76,7 @@ class FaultActions:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """What can be done here."""
-        network = NETWORK if self._props.links else ()
+        network = NETWORK_FAULTS if self._props.links else ()
         lock: tuple[Kind, ...] = ("lock",) if self._props.file else ()
         life = (*LIFE, *DEPLOYS) if self._props.orders else ()
         return (*SIGNALS, *network, *lock, *self._props.hooks, *life)
@@ -96,15 +96,15 @@ class FaultActions:
                 self._signal(fault.kind, who)
         return True
 
-    def can_end(self, deed: Deed) -> bool:
+    def can_end(self, deed: InjectedFault) -> bool:
         """Whether what it waits for has happened."""
         if deed.kind in ENDINGS:
-            if self._clock.boot() > deed.began + ENDS:
-                raise CronceError(f"{deed.who} was asked to end {ENDS:.0f} s ago, and still runs")
+            if self._clock.boot() > deed.began + ENDS_WITHIN:
+                raise CronceError(f"{deed.who} was asked to end {ENDS_WITHIN:.0f} s ago, and still runs")
             return self._props.crew.has_ended(deed.who)
         return deed.kind != "drain" or self._undrain(deed.who)
 
-    def end(self, deed: Deed) -> None:
+    def end(self, deed: InjectedFault) -> None:
         match deed.kind:
             case "kill" | "roll" | "deploy" | "rollback":
                 self._props.start(deed.who)

@@ -21,9 +21,9 @@ from cronce.monitor.incidents import handle
 from cronce.monitor.read_lists import alerts
 from cronce.protocol.commands import Queued
 from cronce.protocol.record import Record
-from cronce.runtime.effects.review import Unwatched, effect, effect_named, resolve_effect, stopped_by
+from cronce.runtime.effects.review import LapsedUnwatched, effect, effect_named, resolve_effect, stopped_by
 from cronce.runtime.flow import Flow
-from cronce.runtime.operations import LONGEST_ID, LONGEST_TEXT, AskedFor, Operator, Verdict
+from cronce.runtime.operations import LONGEST_ID, LONGEST_TEXT, Operator, RequestedRun, Verdict
 from cronce.runtime.queries import job_names, refuse_unknown, slot_named
 from cronce.runtime.why import why
 from cronce.schedule import parse_duration
@@ -39,7 +39,7 @@ from cronce.value import NamedTuple
 from cronce.web.api_schemas import ANY, YES, Schema, one_of, short_text
 from cronce.web.gate import signed_form
 from cronce.web.requests import Problem, status_of
-from cronce.web.security import LASTS
+from cronce.web.security import SESSION_LASTS
 from cronce.web.site import Site, path, root_of, site_of
 
 Subject = Literal["jobs", "runs", "effects", "alerts"]
@@ -136,7 +136,7 @@ def _record(hand: Operator, key: str) -> Flow[Record | None]:
     return seen.record if seen else None
 
 
-def _asked(hand: Operator, asked: AskedFor) -> Document:
+def _asked(hand: Operator, asked: RequestedRun) -> Document:
     return {"key": asked.slot.key, "new": asked.new, "by": hand.by}
 
 
@@ -148,7 +148,7 @@ def _resolve_effect(hand: Operator, name: str, given: Given) -> Flow[Document]:
     reason, result, force = given.get("reason", ""), given.get("result"), given.get("force", False)
     before = yield from effect(effect_named(name))
     seen = yield from resolve_effect(hand, name, verdict, reason, result, force=force)
-    if isinstance(seen, Unwatched):
+    if isinstance(seen, LapsedUnwatched):
         raise Problem(409, f"{seen}: try again then")
     changed = before is None or before.cell.version != seen.cell.version
     stopped = "".join(f"; {slot.key} was stopped by it, and can be run again" for slot in (yield from stopped_by(seen)))
@@ -310,7 +310,7 @@ def named(of: Subject, subject: str) -> str:
 # --- the pages that stand before an act: what would happen, how things stand, and a button ----------------------------
 
 
-_NONCE: Final = re.compile("[0-9a-f]{16}")
+_NONCE_PATTERN: Final = re.compile("[0-9a-f]{16}")
 
 SENT_BEFORE: Final = "This form was already sent: nothing changed."
 
@@ -338,10 +338,10 @@ async def confirm(request: Request, action: Action) -> Response:
 def _wish(hand: Operator, action: Action, subject: str, said: dict[str, Any], once: str) -> Flow[Document | None]:
     """What comes of a form. One that is sent twice is one wish, whatever happened in between: what can be asked for by
     an id is asked for by the form's own, and anything else is not done again."""
-    if _NONCE.fullmatch(once):
+    if _NONCE_PATTERN.fullmatch(once):
         if action.takes_id:
             said.setdefault("id", f"page-{once}")
-        elif not (yield from hand.once(once, LASTS)):
+        elif not (yield from hand.once(once, SESSION_LASTS)):
             return None
     return (yield from action.act(hand, subject, said))
 
@@ -378,7 +378,7 @@ def _stands(site: Site, of: Subject, subject: str) -> Flow[str]:
             raise NotOnRecord(f"there is no record of {subject}")
         return f"{one.name} is {one.state}" + (f": {one.why}" if one.why else "")
     slot = slot_named(subject) if of == "runs" else None
-    found = yield from why(slot.job if slot else subject, slot, site.desk.store.traits)
+    found = yield from why(slot.job if slot else subject, slot, site.node.store.traits)
     if found is None:
         refuse_unknown(slot.job if slot else subject, (yield from job_names()))
         raise NotOnRecord(f"there is no record of {subject}")

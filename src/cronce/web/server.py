@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cronce.web.live import Live
+from cronce.web.live import LiveUpdates
 
 SHUTDOWN_GRACE: Final = 1
 """Seconds for requests that are under way when it is told to end."""
@@ -21,10 +21,10 @@ SHUTDOWN_GRACE: Final = 1
 MAX_REQUESTS: Final = 500
 """Requests and connections at once."""
 
-SLOW: Final = 10.0
+REQUEST_TIMEOUT: Final = 10.0
 """Seconds in which a question has to be asked. Who only begins to ask would take the place of somebody else."""
 
-_ENDS: Final = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def serve(app: Starlette, listener: socket, *, until_told: bool = True) -> None:
@@ -38,7 +38,7 @@ class PageServer(Server):
     def __init__(self, app: Starlette, *, until_told: bool) -> None:
         config = Config(
             app,
-            http=Impatient,
+            http=RequestTimeouts,
             ws="none",
             lifespan="on",
             log_config=None,
@@ -50,7 +50,7 @@ class PageServer(Server):
             timeout_graceful_shutdown=SHUTDOWN_GRACE,
         )
         super().__init__(config)
-        self._live: Live = app.state.live
+        self._live: LiveUpdates = app.state.live
         self._until_told = until_told
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
@@ -63,7 +63,7 @@ class PageServer(Server):
         if not self._until_told:
             yield
             return
-        before = {number: signal.signal(number, _spent) for number in _ENDS}
+        before = {number: signal.signal(number, _spent) for number in _STOP_SIGNALS}
         try:
             with super().capture_signals():
                 yield
@@ -72,21 +72,21 @@ class PageServer(Server):
                 signal.signal(number, handler)
 
 
-class Impatient(H11Protocol):
+class RequestTimeouts(H11Protocol):
     """Hangs up on whoever does not say what they want."""
 
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._deadline = self.loop.call_later(SLOW, transport.close)
+        self._deadline = self.loop.call_later(REQUEST_TIMEOUT, transport.close)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._have_heard()
         elif self._deadline is None:
-            self._deadline = self.loop.call_later(SLOW, self.transport.close)
+            self._deadline = self.loop.call_later(REQUEST_TIMEOUT, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._have_heard()

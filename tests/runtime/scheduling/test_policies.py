@@ -21,7 +21,7 @@ from cronce.events import What
 from cronce.model import Slot, slot_of_cell, spell
 from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.queries import read_all
-from cronce.runtime.scheduling.settings import Pace
+from cronce.runtime.scheduling.settings import SchedulerIntervals
 from cronce.schedule import At, Every, Schedule
 from cronce.schedule.schedules import Window
 from cronce.stores.base import Scan
@@ -391,7 +391,7 @@ class Deaf(Manual):
 def test_a_slot_that_comes_before_the_resume_is_known_of_runs_too(
     monkeypatch: pytest.MonkeyPatch, which: list[str]
 ) -> None:
-    monkeypatch.setattr("cronce.testing.manual_time.QUIET", Pace())
+    monkeypatch.setattr("cronce.testing.manual_time.QUIET_INTERVALS", SchedulerIntervals())
     monkeypatch.setattr("cronce.testing.manual_time.Manual", Deaf)
     cron = Cronce("memory:")
     cron.job(every="5s", name="sync")(lambda: None)
@@ -455,8 +455,8 @@ def test_a_thousand_jobs_of_the_same_second_run_once_each(
     url, ran = place(store, tmp_path / "many", request), list[Slot]()
     jobs = AT_ONCE if store == "sqlite" or "CRONCE_JOBS_AT_ONCE" in os.environ else 200
     with Cronce(url) as one, Cronce(url) as two:
-        desk = one.at_work().desk
-        begun = desk.store.load([]).now.replace(microsecond=0)
+        node = one.at_work().node
+        begun = node.store.load([]).now.replace(microsecond=0)
         seconds = At(*[begun + 2**power * SECOND for power in range(1, 7)])  # one of them comes when all are there
         for cron in (one, two):
             for number in range(jobs):
@@ -464,11 +464,11 @@ def test_a_thousand_jobs_of_the_same_second_run_once_each(
                 cron.job(seconds, **policies, name=f"job{number}")(lambda run: ran.append(run.slot))
         schedulers = [one.start(workers=50), two.start(workers=50)]
         assert all(scheduler.wait_ready(60) for scheduler in schedulers)
-        at = seconds.next(desk.store.load([]).now)
+        at = seconds.next(node.store.load([]).now)
         assert at is not None
         wait_until(lambda: sum(slot.at == at for slot in list(ran)) >= jobs)
         assert [scheduler.stop() for scheduler in schedulers] == [True, True]
-        _, cells = desk.do(read_all(Scan("run/")))
+        _, cells = node.do(read_all(Scan("run/")))
     slots = {Slot(f"job{number}", at) for number in range(jobs)}
     assert Counter(slot for slot in ran if slot.at == at) == dict.fromkeys(slots, 1)
     outcomes = Counter(decode(cell.value).outcome for cell in cells if slot_of_cell(cell.key) in slots)

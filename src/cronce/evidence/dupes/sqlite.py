@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, StoreUnavailable
-from cronce.evidence.dupes.model import DatabaseTable, Time, TimeKind
+from cronce.evidence.dupes.model import DatabaseTable, TimeColumn, TimeKind
 from cronce.evidence.dupes.statement import UNTIL, spelled
 from cronce.evidence.dupes.units import NO_TIME, unit_of
 from cronce.model import Instant
@@ -21,7 +21,7 @@ TABLES: Final = (
     "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 )
 COLUMNS: Final = "SELECT name, lower(type) FROM pragma_table_xinfo(:table) WHERE hidden <> 1"
-NEWEST: Final = """
+NEWEST_ROW: Final = """
     SELECT typeof(at), at, julianday(at) IS NOT NULL FROM (
         SELECT coalesce(max(CASE WHEN is_time THEN at END), max(at)) AS at
         FROM (
@@ -32,7 +32,7 @@ NEWEST: Final = """
     )
 """
 OFFSET: Final = re.compile(r"(?:Z|[+-]\d\d:\d\d)\s*$")
-STEPS: Final = 10_000
+INSTRUCTIONS_PER_LOOK: Final = 10_000
 """Instructions of SQLite between two looks at the clock."""
 
 
@@ -43,13 +43,13 @@ class SqliteDialect:
     def slot(self, name: str) -> str:
         return f":{name}"
 
-    def moment(self, time: Time) -> str:
+    def moment(self, time: TimeColumn) -> str:
         return time.column if time.kind is TimeKind.NUMBER else f"julianday({time.column})"
 
-    def edge(self, time: Time, name: str) -> str:
+    def edge(self, time: TimeColumn, name: str) -> str:
         return f"{{{name}}}" if time.kind is TimeKind.NUMBER else f"julianday({{{name}}})"
 
-    def seconds(self, time: Time, before: str, after: str) -> str:
+    def seconds(self, time: TimeColumn, before: str, after: str) -> str:
         unit = time.unit.total_seconds() if time.kind is TimeKind.NUMBER else 86_400
         return f"round(({after} - {before}) * {unit:g}, 3)"
 
@@ -61,7 +61,7 @@ class SqliteDatabase:
         self._file, self._name = file, name
         self._boot, self._patience = SystemClock().boot, patience.total_seconds()
         self._deadline = self._boot() + self._patience
-        file.set_progress_handler(lambda: self._boot() > self._deadline, STEPS)
+        file.set_progress_handler(lambda: self._boot() > self._deadline, INSTRUCTIONS_PER_LOOK)
         self._say("PRAGMA query_only = ON")
         self._say("BEGIN")
 
@@ -76,16 +76,16 @@ class SqliteDatabase:
     def columns(self, table: DatabaseTable) -> Mapping[str, str]:
         return dict(self._say(COLUMNS, {"table": table.name}))
 
-    def time(self, table: DatabaseTable, column: str, _declared: str) -> Time | None:
+    def time(self, table: DatabaseTable, column: str, _declared: str) -> TimeColumn | None:
         names = {"column": self.dialect.quoted(column), "table": spelled(table, self.dialect)}
-        ((kind, newest, is_date),) = self._say(NEWEST.format(**names, no_time=NO_TIME, until=f"{UNTIL:%Y-%m-%d}"))
+        ((kind, newest, is_date),) = self._say(NEWEST_ROW.format(**names, no_time=NO_TIME, until=f"{UNTIL:%Y-%m-%d}"))
         match kind:
             case "integer" | "real" if newest > 1e8:
-                return Time(column, TimeKind.NUMBER, unit_of(newest))
+                return TimeColumn(column, TimeKind.NUMBER, unit_of(newest))
             case "text" if is_date and len(newest) > len("2026-11-01"):
-                return Time(column, TimeKind.INSTANT if OFFSET.search(newest) else TimeKind.WALL, text=True)
+                return TimeColumn(column, TimeKind.INSTANT if OFFSET.search(newest) else TimeKind.WALL, text=True)
             case "null":  # no row has one, and there is nothing to find among them
-                return Time(column, TimeKind.WALL, text=True)
+                return TimeColumn(column, TimeKind.WALL, text=True)
             case _:
                 return None
 

@@ -22,7 +22,7 @@ from cronce.protocol.codec import all_readable, json_text, readable
 from cronce.protocol.commands import Closed, Held, Queued, Resolve
 from cronce.protocol.record import Maker, Record, decode, effects_key
 from cronce.protocol.table import Row
-from cronce.runtime.client import ROUNDS
+from cronce.runtime.client import MAX_ROUNDS
 from cronce.runtime.effects import steps
 from cronce.runtime.effects.liveness import RetryRefused, refuse_unless_gone, unsure_of, unsure_of_slot
 from cronce.runtime.effects.once import whereabouts
@@ -37,16 +37,16 @@ from cronce.schedule import format_duration
 from cronce.stores.base import Position, Scan
 from cronce.value import NamedTuple, Value
 
-COUNTED: Final = 1000
+EFFECTS_COUNTED: Final = 1000
 """Of each kind so many are counted, of a slot or a job; what is more is said to be more."""
 
-LOOKED: Final = 10_000
+CELLS_SEARCHED: Final = 10_000
 """So many cells are looked at for a list, whatever is wanted of them."""
 
 DOUBTS_SHOWN: Final = 20
 """Of a slot or a job, so many are told of."""
 
-_AT_ONCE: Final = 100
+_CELLS_AT_ONCE: Final = 100
 
 # --- names ----------------------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ def look_at(cells: Iterable[Cell], now: Instant) -> Flow[list[EffectSeen]]:
     may have been done, and its run have ended."""
     found = {cell.key: _seen(cell, now) for cell in cells}
     begun = [(key, run) for key, one in found.items() if one is not None and (run := _run_of(one))]
-    for part in map(dict, chunks(begun, _AT_ONCE)):
+    for part in map(dict, chunks(begun, _CELLS_AT_ONCE)):
         loaded = yield from load([*sorted(set(part.values())), *part])
         known = {cell.key: cell for cell in loaded.cells}
         found |= {key: _seen(known[key], loaded.now, known) for key in part}
@@ -158,19 +158,19 @@ def _gone(cell: Cell, record: Record, now: Instant, runs: Mapping[str, Cell]) ->
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-class Spot(NamedTuple):
+class ListPosition(NamedTuple):
     """Where a list goes on: behind this key, among the cells of this mark."""
 
     mark: Mark
     key: str
 
 
-class Listed(NamedTuple):
+class EffectList(NamedTuple):
     """Some effects, whether there may be more, and where."""
 
     effects: tuple[EffectSeen, ...]
     more: bool
-    next: Spot | None = None
+    next: ListPosition | None = None
 
 
 class EffectsSurvey(NamedTuple):
@@ -182,7 +182,7 @@ class EffectsSurvey(NamedTuple):
     doubtful: tuple[EffectSeen, ...]
 
 
-NONE: Final = EffectsSurvey(MappingProxyType({}), frozenset(), ())
+EMPTY_SURVEY: Final = EffectsSurvey(MappingProxyType({}), frozenset(), ())
 
 
 def effect(named: Target) -> Flow[EffectSeen | None]:
@@ -191,7 +191,7 @@ def effect(named: Target) -> Flow[EffectSeen | None]:
     return found[0] if found else None
 
 
-class Where(NamedTuple):
+class EffectCells(NamedTuple):
     """The cells that are meant: those with this prefix (or `only` the one) and, of what is not done, those on things
     that a run has made whose own cell begins so."""
 
@@ -219,23 +219,26 @@ _THINGS: Final = "once/"
 _NOT_DONE: Final = (Mark.ATTENTION, Mark.OPEN)
 
 
-def places(what: str | None) -> Flow[list[Where]]:
+def places(what: str | None) -> Flow[list[EffectCells]]:
     """Where the effects stand of a job, a slot, of what is done to things or by an idempotent function, or all."""
     if what is None:
-        return [Where("effect/"), Where(_THINGS)]
+        return [EffectCells("effect/"), EffectCells(_THINGS)]
     if "@" not in what:
         name = check_name(what)
-        return [Where(f"effect/{name}/"), Where(f"{_THINGS}{name}/", f"run/{name}/")]
+        return [EffectCells(f"effect/{name}/"), EffectCells(f"{_THINGS}{name}/", f"run/{name}/")]
     slot = slot_named(what)
     (run,) = (yield from load([slot.cell])).cells
     return of_slot(slot, readable(run, decode))
 
 
-def of_slot(slot: Slot, run: Record | None) -> list[Where]:
+def of_slot(slot: Slot, run: Record | None) -> list[EffectCells]:
     """Those of a slot and its reruns, by the key that its effects go by. And those that stopped it, whichever run left
     them in doubt."""
-    own = [Where(effect_cells(effects_key(run, slot))), Where(f"{_THINGS}@/", slot._replace(request="").cell)]
-    return [*own, *(Where(doubt.cell, only=True) for doubt in doubts_of(run))]
+    own = [
+        EffectCells(effect_cells(effects_key(run, slot))),
+        EffectCells(f"{_THINGS}@/", slot._replace(request="").cell),
+    ]
+    return [*own, *(EffectCells(doubt.cell, only=True) for doubt in doubts_of(run))]
 
 
 def doubts_of(run: Record | None) -> list[Target]:
@@ -258,9 +261,9 @@ def stopped_by(seen: EffectSeen) -> Flow[tuple[Slot, ...]]:
         (cell,) = (yield from load([made.cell])).cells
         run = readable(cell, decode) if cell.version else None
         found |= {made} if run and run.outcome and run.outcome.is_bad else set()
-    scan: Scan | None = Scan("run/", mark=Mark.ATTENTION, limit=COUNTED)
+    scan: Scan | None = Scan("run/", mark=Mark.ATTENTION, limit=EFFECTS_COUNTED)
     looked = 0
-    while scan is not None and looked < LOOKED:
+    while scan is not None and looked < CELLS_SEARCHED:
         page = yield from read_page(scan)
         looked += len(page.cells)
         for cell, run in all_readable(page.cells, decode):
@@ -270,11 +273,11 @@ def stopped_by(seen: EffectSeen) -> Flow[tuple[Slot, ...]]:
     return tuple(sorted(found, key=lambda slot: (slot.at, slot.key)))
 
 
-def of_job(name: str) -> list[Where]:
-    return [Where(f"effect/{name}/"), Where(f"{_THINGS}@/", f"run/{name}/")]
+def of_job(name: str) -> list[EffectCells]:
+    return [EffectCells(f"effect/{name}/"), EffectCells(f"{_THINGS}@/", f"run/{name}/")]
 
 
-def any_effect(wheres: Iterable[Where]) -> Flow[bool]:
+def any_effect(wheres: Iterable[EffectCells]) -> Flow[bool]:
     """Whether any effect is on record there, whatever came of it."""
     for where in wheres:
         page = yield from read_page(Scan(where.prefix, limit=1))
@@ -284,18 +287,20 @@ def any_effect(wheres: Iterable[Where]) -> Flow[bool]:
 
 
 def effects(
-    wheres: Sequence[Where], limit: int, *, everything: bool = False, after: Spot | None = None
-) -> Flow[Listed]:
+    wheres: Sequence[EffectCells], limit: int, *, everything: bool = False, after: ListPosition | None = None
+) -> Flow[EffectList]:
     """Those that are in doubt, and those that are in progress; with `everything`, all that is known."""
     wanted = STATES if everything else ("in doubt", "unreadable", "in progress")
     found: dict[str, EffectSeen] = {}  # by name: one may end while somebody looks, and be found twice
     looked = 0
     for start, where in _ways(wheres, after, everything=everything):
         spot = start
-        size = COUNTED if spot.mark is Mark.OPEN else min(limit + 1, COUNTED)  # of what is open, few may be wanted
+        size = (
+            EFFECTS_COUNTED if spot.mark is Mark.OPEN else min(limit + 1, EFFECTS_COUNTED)
+        )  # of what is open, few may be wanted
         scan: Scan | None = Scan(where.scanned(spot.mark), mark=spot.mark, after=Position(0, spot.key), limit=size)
         while scan is not None:
-            if looked >= LOOKED:
+            if looked >= CELLS_SEARCHED:
                 return _listed(found, spot)
             page = yield from read_page(scan)
             looked += len(page.cells)
@@ -311,10 +316,12 @@ def effects(
     return _listed(found, None)
 
 
-def _ways(wheres: Sequence[Where], after: Spot | None, *, everything: bool) -> Iterator[tuple[Spot, Where]]:
+def _ways(
+    wheres: Sequence[EffectCells], after: ListPosition | None, *, everything: bool
+) -> Iterator[tuple[ListPosition, EffectCells]]:
     """Where there is to look, one after the other, from `after` on."""
     marks = (*_NOT_DONE, *([Mark.FREE, Mark.CLOSED] if everything else []))
-    ways = [(Spot(mark, where.before(mark)), where) for mark in marks for where in wheres]
+    ways = [(ListPosition(mark, where.before(mark)), where) for mark in marks for where in wheres]
     if after is None:
         yield from ways
         return
@@ -326,18 +333,18 @@ def _ways(wheres: Sequence[Where], after: Spot | None, *, everything: bool) -> I
             yield (after if here else spot), where
 
 
-def _listed(found: Mapping[str, EffectSeen], spot: Spot | None) -> Listed:
+def _listed(found: Mapping[str, EffectSeen], spot: ListPosition | None) -> EffectList:
     """What a person should look at comes first."""
     ordered = sorted(found.values(), key=lambda one: (STATES.index(one.state), one.name))
-    return Listed(tuple(ordered), spot is not None, spot)
+    return EffectList(tuple(ordered), spot is not None, spot)
 
 
-def survey(wheres: Sequence[Where], marks: Iterable[Mark] = tuple(_OF_MARK)) -> Flow[EffectsSurvey]:
+def survey(wheres: Sequence[EffectCells], marks: Iterable[Mark] = tuple(_OF_MARK)) -> Flow[EffectsSurvey]:
     """What there is to say of the effects of a slot, or of a job."""
     found: dict[str, EffectSeen] = {}
     capped: set[EffectState] = set()
     for mark, where in product(marks, wheres):
-        page = yield from read_page(Scan(where.scanned(mark), mark=mark, limit=COUNTED))
+        page = yield from read_page(Scan(where.scanned(mark), mark=mark, limit=EFFECTS_COUNTED))
         found |= {one.name: one for one in (yield from look_at(page.cells, page.now)) if where.has(one)}
         capped |= set(_OF_MARK[mark]) if page.next else set()
     doubtful = [one for one in found.values() if one.state == "in doubt"]
@@ -345,7 +352,7 @@ def survey(wheres: Sequence[Where], marks: Iterable[Mark] = tuple(_OF_MARK)) -> 
     return EffectsSurvey(counts, frozenset(capped), tuple(doubtful[:DOUBTS_SHOWN]))
 
 
-def doubts(wheres: Sequence[Where]) -> Flow[EffectsSurvey]:
+def doubts(wheres: Sequence[EffectCells]) -> Flow[EffectsSurvey]:
     """The same without what is done, of which there may be much."""
     return (yield from survey(wheres, _NOT_DONE))
 
@@ -354,10 +361,10 @@ def doubts(wheres: Sequence[Where]) -> Flow[EffectsSurvey]:
 #
 # What was begun and never ended is closed as lost first, by the same rule as anywhere: only when whoever was at it is
 # known to be gone. Of a run that is over the store says so. That a lease has passed is believed of a clock that was
-# watched for as long as the lease: until then the answer is `Unwatched`, and asking again, later, brings it.
+# watched for as long as the lease: until then the answer is `LapsedUnwatched`, and asking again, later, brings it.
 
 
-class Unwatched(Value):
+class LapsedUnwatched(Value):
     """Whoever was at it seems gone: a lease passed at `until`, by a clock that was not watched for long enough."""
 
     name: str
@@ -392,7 +399,7 @@ def _effect_first(slot: Slot, found: EffectsSurvey) -> str:
 
 def resolve_effect(
     operator: Operator, name: str, verdict: Verdict, reason: str = "", result: Any = None, *, force: bool = False
-) -> Flow[EffectSeen | Unwatched]:
+) -> Flow[EffectSeen | LapsedUnwatched]:
     """The effect as it stands then: done, with this result for whoever repeats it, or free to be begun again. That is
     refused while the process that was at it may be alive, unless somebody has looked (`force`)."""
     named, text = effect_named(name), json_text("a result", result)
@@ -404,12 +411,12 @@ def resolve_effect(
     if before is not None and before.record is not None and (before.state == "in doubt" or before.record.resolved):
         refuse_unless_gone(named.name, (yield from unsure_of(before.record)))
     over: frozenset[Maker] = frozenset()
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         (reply,) = yield from operator.ledger.resolve_effects([named.cell], command, over)
         match sure(reply):
             case Held():
                 gone = yield from _gone_maker(operator, named)
-                if isinstance(gone, Unwatched):
+                if isinstance(gone, LapsedUnwatched):
                     return gone
                 over = gone
             case Closed(outcome) if outcome.is_doubt:
@@ -419,10 +426,10 @@ def resolve_effect(
                 if seen is None or not (isinstance(answer, Queued) or _is_so(seen, command)):
                     raise _refusal(named, seen)
                 return seen
-    raise StoreUnavailable(f"could not resolve {named.name}: it changed {ROUNDS} times meanwhile")
+    raise StoreUnavailable(f"could not resolve {named.name}: it changed {MAX_ROUNDS} times meanwhile")
 
 
-def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | Unwatched]:
+def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | LapsedUnwatched]:
     """The run that was at it, if that one is gone. Whoever is at it now is left alone."""
     seen = yield from effect(named)
     if seen is None or seen.record is None or not seen.record.is_running:
@@ -435,14 +442,14 @@ def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | Un
         )
     maker = seen.record.under
     if maker is None:
-        return Unwatched(named.name, seen.cell.until, seen.record.lease)
+        return LapsedUnwatched(named.name, seen.cell.until, seen.record.lease)
     loaded = yield from load([maker.run])
     (cell,) = loaded.cells
     if whereabouts(cell, maker, loaded.now) == "over" or (
         yield from operator.ledger.gone([maker.run], for_person=True)
     ):
         return frozenset({maker})
-    return Unwatched(named.name, cell.until, decode(cell.value, cell.key).lease)
+    return LapsedUnwatched(named.name, cell.until, decode(cell.value, cell.key).lease)
 
 
 def _is_so(seen: EffectSeen, command: Resolve) -> bool:

@@ -13,8 +13,8 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final
 
 from cronce.runtime.attempt import Attempt, End
-from cronce.runtime.desk import Desk
 from cronce.runtime.log import LOGGER
+from cronce.runtime.node import Node
 from cronce.runtime.steps import take, take_async
 
 if TYPE_CHECKING:
@@ -25,26 +25,26 @@ Done = Callable[[Attempt, End], None]
 MOST_AT_ONCE: Final = 32
 """Threads that are made in one go: each takes a tenth of a millisecond."""
 
-NOTICED: Final = 0.001
+QUEUE_NOTICED: Final = 0.001
 """Seconds until it is noticed that a queue does not empty."""
 
-MOMENT: Final = 0.1
+BROKEN_LOOP_REST: Final = 0.1
 """Seconds that a loop rests after it broke down: it may do so again at once."""
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     pool: "WorkerPool | None" = None
     """Whose thread this is."""
 
 
-_HERE: Final = _Here()
+_THREAD_STATE: Final = _ThreadState()
 
 
 class WorkerPool:
     """The threads are daemons: whoever ends the process has seen to it that nothing runs any more, or cannot help."""
 
-    def __init__(self, desk: Desk, done: Done) -> None:
-        self._desk, self._done = desk, done
+    def __init__(self, node: Node, done: Done) -> None:
+        self._node, self._done = node, done
         self._queue: deque[Attempt] = deque()
         self._threads = 0
         self._idle = 0  # of them, how many have nothing in hand
@@ -59,7 +59,7 @@ class WorkerPool:
     @property
     def is_here(self) -> bool:
         """Whether whoever asks is a body, which nobody may keep waiting for its own end."""
-        return _HERE.pool is self
+        return _THREAD_STATE.pool is self
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
         """Each begins at once, on a thread of its own or on the loop. What cannot is given back."""
@@ -115,7 +115,7 @@ class WorkerPool:
     def _start_more(self) -> None:
         number, taken = 1, 0
         while True:
-            threading.Event().wait(NOTICED)
+            threading.Event().wait(QUEUE_NOTICED)
             with self._lock:
                 if not self._queue:
                     self._starting = False
@@ -147,7 +147,7 @@ class WorkerPool:
             return self._queue.popleft() if self._queue else None
 
     def _work(self) -> None:
-        _HERE.pool = self
+        _THREAD_STATE.pool = self
         try:
             while (attempt := self._next()) is not None:
                 self._over(attempt, self._taken(attempt))
@@ -157,7 +157,7 @@ class WorkerPool:
 
     def _taken(self, attempt: Attempt) -> End:
         try:
-            return copy_context().run(take, attempt.steps(), self._desk)
+            return copy_context().run(take, attempt.steps(), self._node)
         except BaseException as error:
             return attempt.broken(error)
 
@@ -184,18 +184,18 @@ class WorkerPool:
         it begins again where it was."""
         import asyncio  # noqa: PLC0415
 
-        _HERE.pool = self
+        _THREAD_STATE.pool = self
         asyncio.set_event_loop(loop)
         while not self._closed.is_set():
             try:
                 loop.run_forever()
             except BaseException:
                 LOGGER.exception("a task that a job function started failed outside of it; the event loop goes on")
-                self._closed.wait(MOMENT)
+                self._closed.wait(BROKEN_LOOP_REST)
         loop.close()
 
     def _begin(self, loop: "asyncio.AbstractEventLoop", attempt: Attempt) -> None:
-        steps = take_async(attempt.steps(), self._desk)
+        steps = take_async(attempt.steps(), self._node)
         try:
             task = loop.create_task(steps)
         except Exception as error:

@@ -14,8 +14,8 @@ from cronce.runtime.transactions.connection import Driver, Talk, drive, drive_as
 from cronce.runtime.transactions.drivers import driver_of
 from cronce.runtime.transactions.fencing import (
     Committed,
-    Elsewhere,
     FencingRow,
+    NoFenceRow,
     check_step,
     close_joint,
     open_joint,
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 
-_LOCK: Final = Lock()
-_JOINED: Final[set[int]] = set()
+_IN_A_BLOCK_LOCK: Final = Lock()
+_IN_A_BLOCK: Final[set[int]] = set()
 """Connections of this process that are in a block just now."""
 
 
@@ -90,19 +90,19 @@ class Transaction(Generic[C]):
     def _alone(self) -> Iterator[None]:
         """A block in a block, or beside another on the same connection, would commit what that one has written."""
         self._run.unentered.remove(self)
-        with _LOCK:
-            if id(self._conn) in _JOINED:
+        with _IN_A_BLOCK_LOCK:
+            if id(self._conn) in _IN_A_BLOCK:
                 error = BadInput(
                     f"{self._run.key}: this connection is in another transaction of a run; let that block end before"
                     " the next begins, or give each a connection of its own"
                 )
                 self._run.unfinished.refuse(error)
                 raise error
-            _JOINED.add(id(self._conn))
+            _IN_A_BLOCK.add(id(self._conn))
         try:
             yield
         except BaseException:
-            _JOINED.discard(id(self._conn))
+            _IN_A_BLOCK.discard(id(self._conn))
             raise
 
     @contextmanager
@@ -110,7 +110,7 @@ class Transaction(Generic[C]):
         try:
             yield
         finally:
-            _JOINED.discard(id(self._conn))
+            _IN_A_BLOCK.discard(id(self._conn))
 
     # --- as conversations ---
 
@@ -159,7 +159,7 @@ class Transaction(Generic[C]):
             yield from close_joint(self._driver, self._run.key, self._fence, self._committed)
         except BaseException as error:
             yield from undo(self._driver)
-            if isinstance(error, Elsewhere) or not isinstance(error, CronceError):
+            if isinstance(error, NoFenceRow) or not isinstance(error, CronceError):
                 yield from self._explain(error)
             raise
         try:
@@ -182,7 +182,7 @@ class Transaction(Generic[C]):
         if refusal := verdict(found, self._run.key, self._fence, self._committed):
             raise refusal from error
         if "cronce_effects" in str(error):  # all is well where it should be: the table is missing where it is not
-            raise Elsewhere(self._run.key) from error
+            raise NoFenceRow(self._run.key) from error
 
     def _was_committed(self, error: Exception) -> Talk[bool]:
         """An error of the commit itself; it may have been carried out all the same. What is no error of a database

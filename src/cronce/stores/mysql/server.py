@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -37,8 +38,8 @@ Problem: Final = pymysql.Error
 
 # --- URLs -----------------------------------------------------------------------------------------------------------
 
-OPTIONS: Final = ("timeout", "unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname")
-TIMEOUT: Final = "5"
+MYSQL_OPTIONS: Final = ("timeout", "unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname")
+MYSQL_TIMEOUT: Final = "5"
 
 
 _boot: Final = SystemClock().boot
@@ -73,11 +74,11 @@ def locate(url: str) -> MySqlAddress:
         port = parts.port or 3306
     except ValueError as problem:
         raise BadInput(f"{shown!r}: {problem}") from None
-    found = options(shown, parts.query, OPTIONS)
+    found = options(shown, parts.query, MYSQL_OPTIONS)
     database = unquote(parts.path[1:])
     if not database or "/" in database:
         raise BadInput(f"{shown!r} names no database; write mysql://user:password@host:3306/database")
-    timeout = seconds(shown, found.pop("timeout", TIMEOUT))
+    timeout = seconds(shown, found.pop("timeout", MYSQL_TIMEOUT))
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return MySqlAddress(shown, parts.hostname or "localhost", port, user, password, database, timeout, found)
 
@@ -97,6 +98,17 @@ def tls(place: MySqlAddress) -> "ssl.SSLContext | None":
         raise BadInput(f"{place.url}: its certificates cannot be read ({problem})") from None
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # the certificates that MySQL makes for itself are not strict
     context.check_hostname = place.options.get("ssl_check_hostname", "true") not in ("false", "0", "off")
+    return context
+
+
+@cache
+def unverified() -> "ssl.SSLContext":
+    """It encrypts if the server can, and trusts whoever answers."""
+    import ssl  # noqa: PLC0415  as above
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return context
 
 
@@ -160,7 +172,12 @@ class MySqlConnection:
             read_timeout=place.timeout,
             write_timeout=place.timeout,
             ssl=context,
+            ssl_disabled=context is None,
+            defer_connect=True,
         )
+        if context is None:  # the driver would do the same, and read all authorities of the machine for each connection
+            vars(self.connection).update(ssl=True, ctx=unverified())
+        self.connection.connect()
         with closed_on_error(self):
             self.server: Final = self._set_up()
         self.packet = self.server.packet
@@ -220,10 +237,10 @@ class MySqlConnection:
 
 NO_SUCH_TABLE: Final = 1146
 CANNOT_CONNECT: Final = 2003
-GRANT: Final = "GRANT SELECT, INSERT, UPDATE, DELETE ON `{place.database}`.* TO this user"
+GRANT_STATEMENT: Final = "GRANT SELECT, INSERT, UPDATE, DELETE ON `{place.database}`.* TO this user"
 
-MEANING: Final[dict[int, tuple[type[StoreError], str]]] = {
-    1044: (StoreUnusable, f"may not be used by this user; let an administrator run {GRANT}"),
+MYSQL_ERRORS: Final[dict[int, tuple[type[StoreError], str]]] = {
+    1044: (StoreUnusable, f"may not be used by this user; let an administrator run {GRANT_STATEMENT}"),
     1045: (StoreUnusable, "refused the user or the password; check both in the URL (a special character as %XX)"),
     1698: (StoreUnusable, "refused the user or the password; this user may be let in through the unix_socket only"),
     1049: (StoreUnusable, "has no such database; run CREATE DATABASE `{place.database}` CHARACTER SET utf8mb4"),
@@ -232,7 +249,7 @@ MEANING: Final[dict[int, tuple[type[StoreError], str]]] = {
         StoreUnusable,
         (
             "lacks a privilege; let an administrator run what `cronce store sql` prints, if this was not done"
-            f" yet, and {GRANT}"
+            f" yet, and {GRANT_STATEMENT}"
         ),
     ),
     NO_SUCH_TABLE: (
@@ -267,7 +284,7 @@ def code_of(problem: Exception) -> int:
 
 def explained(problem: Exception, place: MySqlAddress) -> StoreError:
     code, text = code_of(problem), str(problem.args[-1]) if problem.args else ""
-    kind, meaning = MEANING.get(code, NO_ANSWER)
+    kind, meaning = MYSQL_ERRORS.get(code, NO_ANSWER)
     if code == CANNOT_CONNECT:
         kind, meaning = NOT_TRUSTED if "CERTIFICATE" in text else NOT_REACHED
     elif "NO_ENGINE_SUBSTITUTION" in text:  # its number is that of read_only too
