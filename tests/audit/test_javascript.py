@@ -140,7 +140,6 @@ def test_a_condition_in_another_file_that_asks_for_a_test_is_none(tmp_path: Path
         ("jobs/scheduler.js", "setInterval(async () => { await sender.run(); }, 60 * 1000);\n", True),
         ("server.js", "setInterval(() => { runFeeReminders(); }, 30 * 60 * 1000);\n", True),
         ("server.js", "setInterval(runFeeReminders, EVERY);\n", True),
-        ("services/imap.js", "setInterval(() => { pollInbox(); }, 5 * 60 * 1000);\n", True),
         ("server.js", "setInterval(() => { runFeeReminders(); }, 5_000);\n", False),
         ("server.js", "setInterval(() => { requests.clear(); }, 60_000);\n", False),
         ("jobs/lock.js", "setInterval(() => { this.heartbeat(); }, 60_000);\n", False),

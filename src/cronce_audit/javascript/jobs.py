@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 MENTIONS: Final = re.compile(r"['\"](?:node-cron|node-schedule|cron|croner|@nestjs/schedule)['\"]|\bsetInterval\(")
 TIMER: Final = "setInterval"
-_TIMED: Final = re.compile(
-    r"(?i)cron|sched|jobs?\b|remind|sweep|digest|recurr|overdue|invoice|newsletter|backup|imap|e?mails?\b|payout|billing"
-)
+_TIMED: Final = re.compile(r"(?i)cron|sched|jobs?\b|remind|sweep|digest|recurr|overdue|invoice|newsletter|backup")
 _OF_PROCESS: Final = re.compile(
     r"(?i)heartbeat|keep_?alive|rate_?limit|cache|buffer|flush|metric|socket|\bmap\b|memory|lock"
 )
