@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from cronce_audit.model import Facts, Found, Place, Source, is_of_process, reader
 
 
-class Library(NamedTuple):
+class JobLibrary(NamedTuple):
     """How a file shows that it uses a library, and adds a job."""
 
     name: str
@@ -27,8 +27,8 @@ class Library(NamedTuple):
     remedy: str | None = None
 
 
-_LIBRARIES: Final = (
-    Library(
+_JOB_LIBRARIES: Final = (
+    JobLibrary(
         "robfig/cron",
         ".go",
         re.compile(r'"github\.com/robfig/cron(?:/v\d)?"'),
@@ -36,7 +36,7 @@ _LIBRARIES: Final = (
         re.compile(r"(?!)"),
         "in every process of this program",
     ),
-    Library(
+    JobLibrary(
         "gocron",
         ".go",
         re.compile(r'"github\.com/(?:go-co-op|jasonlvhit)/gocron(?:/v\d)?"'),
@@ -44,7 +44,7 @@ _LIBRARIES: Final = (
         re.compile(r"(?!)"),
         "in every process of this program",
     ),
-    Library(
+    JobLibrary(
         "rufus-scheduler",
         ".rb",
         re.compile(r"Rufus::Scheduler"),
@@ -52,7 +52,7 @@ _LIBRARIES: Final = (
         re.compile(r"(?!)"),
         "in every process that loads this file: each worker of the web server, each console",
     ),
-    Library(
+    JobLibrary(
         "Laravel's scheduler",
         ".php",
         re.compile(r"Console\\Scheduling\\Schedule\b|Facades\\Schedule\b"),
@@ -62,24 +62,24 @@ _LIBRARIES: Final = (
         "add `->onOneServer()`, with a cache that all servers share, or let one server call `schedule:run`",
     ),
 )
-_COMMENTS: Final = {
+_COMMENTS_OF: Final = {
     ".go": re.compile(r"/\*.*?\*/|(?<![:\w\"'`])//[^\n]*", re.DOTALL),
     ".php": re.compile(r"/\*.*?\*/|(?<![:\w\"'])//[^\n]*|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE),
     ".rb": re.compile(r"^=begin.*?^=end|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE),
 }
-_LOCKS: Final = re.compile(
+_SHARED_LOCKS: Final = re.compile(
     r"(?i)redsync|redislock|WithDistributed(?:Locker|Elector)|leader_?election|NewElection|advisory_(?:xact_)?lock|"
     r"(?:try|acquire|obtain)_?lock\w*\(|distributed_?lock|with_advisory_lock|lockfile"
 )
 """Of a lock or a leader that other processes see."""
-_SERVES: Final = re.compile(
+_WEB_SERVERS: Final = re.compile(
     r"ListenAndServe|gin\.(?:New|Default)\(|echo\.New\(|fiber\.New\(|grpc\.NewServer\(|chi\.New"
 )
-_FREQUENT: Final = re.compile(r"->\s*every(?:\w*Seconds?|Minute|(?:Two|Three|Four|Five)Minutes)\(")
-_WAITS: Final = re.compile(r"->\s*withoutOverlapping\(")
+_EVERY_FEW_MINUTES: Final = re.compile(r"->\s*every(?:\w*Seconds?|Minute|(?:Two|Three|Four|Five)Minutes)\(")
+_WITHOUT_OVERLAP: Final = re.compile(r"->\s*withoutOverlapping\(")
 
 
-class Added(NamedTuple):
+class AddedJob(NamedTuple):
     """A job that a file adds."""
 
     library: str
@@ -89,7 +89,7 @@ class Added(NamedTuple):
     overlaps: bool
 
 
-class Seen(NamedTuple):
+class LanguageSeen(NamedTuple):
     """What a file of a language has, for the jobs of all its files."""
 
     suffix: str
@@ -97,27 +97,27 @@ class Seen(NamedTuple):
     serves: bool
 
 
-@reader("other languages", lambda path: path.suffix in _COMMENTS)
-def read(source: Source) -> Iterator[Added | Seen]:
-    locks, serves = bool(_LOCKS.search(source.text)), bool(_SERVES.search(source.text))
+@reader("other languages", lambda path: path.suffix in _COMMENTS_OF)
+def read(source: Source) -> Iterator[AddedJob | LanguageSeen]:
+    locks, serves = bool(_SHARED_LOCKS.search(source.text)), bool(_WEB_SERVERS.search(source.text))
     if locks or serves:
-        yield Seen(source.suffix, locks, serves)
-    for library in _LIBRARIES:
+        yield LanguageSeen(source.suffix, locks, serves)
+    for library in _JOB_LIBRARIES:
         if library.suffix == source.suffix and library.used.search(source.text):
             yield from _added(source, library)
 
 
-def _added(source: Source, library: Library) -> Iterator[Added]:
-    plain = _COMMENTS[source.suffix].sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
+def _added(source: Source, library: JobLibrary) -> Iterator[AddedJob]:
+    plain = _COMMENTS_OF[source.suffix].sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
     for found in library.adds.finditer(plain):
         told = _statement(plain, found.start())
         name = next((group for group in found.groups() if group), None)
-        yield Added(
+        yield AddedJob(
             library.name,
             f"`{name}`" if name else f"this job of {library.name}",
             source.place(plain.count("\n", 0, found.start()) + 1),
             bool(library.once.search(told)),
-            bool(_FREQUENT.search(told)) and not _WAITS.search(told),
+            bool(_EVERY_FEW_MINUTES.search(told)) and not _WITHOUT_OVERLAP.search(told),
         )
 
 
@@ -133,16 +133,16 @@ def _statement(text: str, start: int) -> str:
 
 def several(facts: Facts) -> Iterator[Found]:
     """The first job of each file that runs wherever its file does, and what is to say of it."""
-    locked = {one.suffix for one in facts.of(Seen) if one.locks}
-    serving = any(one.serves for one in facts.of(Seen))
-    found: dict[str, list[Added]] = {}
-    for one in facts.of(Added):
+    locked = {one.suffix for one in facts.of(LanguageSeen) if one.locks}
+    serving = any(one.serves for one in facts.of(LanguageSeen))
+    found: dict[str, list[AddedJob]] = {}
+    for one in facts.of(AddedJob):
         suffix = PurePosixPath(one.place.path).suffix
         is_bare = not one.is_once and suffix not in locked and not is_of_process(one.place.path, one.what)
         if is_bare and (serving or suffix != ".go"):
             found.setdefault(one.place.path, []).append(one)
     for first, *others in found.values():
-        library = next(one for one in _LIBRARIES if one.name == first.library)
+        library = next(one for one in _JOB_LIBRARIES if one.name == first.library)
         rest = f" and {len(others)} more in this file" if others else ""
         message = f"{first.what}{rest} fires {library.fires}, and no lock is seen"
         yield Found(first.place, message, remedy=library.remedy)
@@ -150,7 +150,7 @@ def several(facts: Facts) -> Iterator[Found]:
 
 def joined(facts: Facts) -> Iterator[Found]:
     """Frequent jobs whose next run does not wait."""
-    for one in facts.of(Added):
+    for one in facts.of(AddedJob):
         if one.overlaps and not is_of_process(one.place.path, one.what):
             message = f"{one.what} starts again while the last run still works: {one.library} does not check that"
             yield Found(one.place, message, remedy="add `->withoutOverlapping()`")

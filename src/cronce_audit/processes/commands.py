@@ -343,7 +343,7 @@ def _nested(groups: Mapping[tuple[str, str], Sequence[Celery]]) -> Iterator[Foun
     """Manifests in a folder, and in one below it: `kubectl apply -R` takes both, and a person may."""
     for (home, app), below in groups.items():
         for (outer, other), above in groups.items():
-            is_below = home.startswith(f"{outer}/") and not _VARIANT.search(home.removeprefix(outer))
+            is_below = home.startswith(f"{outer}/") and not _VARIANT_FOLDERS.search(home.removeprefix(outer))
             if is_below and app == other and {below[0].origin, above[0].origin} == {"kubernetes"}:
                 yield Found(
                     below[0].place,
@@ -355,7 +355,7 @@ def _nested(groups: Mapping[tuple[str, str], Sequence[Celery]]) -> Iterator[Foun
                 )
 
 
-_VARIANT: Final = re.compile(r"(?i)overlay|base|dev|stag|prod|test|local|example|old|legacy|archive")
+_VARIANT_FOLDERS: Final = re.compile(r"(?i)overlay|base|dev|stag|prod|test|local|example|old|legacy|archive")
 
 
 def _home(celery: Celery) -> str:
