@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from cronce.model import Fence, Instant, read_fence, to_us
+from cronce.model import MICROSECOND, Fence, Instant, read_fence, to_us
 from cronce.protocol.codec import (
-    MICROSECOND,
     RECORD_VERSION,
     Decoder,
     count,

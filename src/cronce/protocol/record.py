@@ -6,10 +6,9 @@ from enum import StrEnum
 from typing import Any, Final, get_args
 
 from cronce.errors import BadRecord
-from cronce.model import Cell, Fence, Instant, Slot, read_fence, to_us
+from cronce.model import MICROSECOND, Cell, Fence, Instant, Slot, read_fence, to_us
 from cronce.policy import OnLost
 from cronce.protocol.codec import (
-    MICROSECOND,
     RECORD_VERSION,
     Decoder,
     count,

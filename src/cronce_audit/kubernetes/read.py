@@ -225,7 +225,7 @@ _SPEC = "spec"
 _JOB = "spec.jobTemplate.spec"
 _POD = "spec.jobTemplate.spec.template.spec"
 _HOMES: Final = {
-    **dict.fromkeys(("schedule", "startingDeadlineSeconds", "concurrencyPolicy"), (_SPEC,)),
+    **dict.fromkeys(("schedule", "timeZone", "startingDeadlineSeconds", "concurrencyPolicy"), (_SPEC,)),
     "backoffLimit": (_JOB,),
     "activeDeadlineSeconds": (_JOB, _POD),
     "suspend": (_SPEC, _JOB),
