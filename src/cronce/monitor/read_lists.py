@@ -23,8 +23,8 @@ from cronce.protocol.notices import Alert, Beats, Observed, decode_alert, decode
 from cronce.runtime.effects.review import EffectCells, EffectSeen, ListPosition, effects, places
 from cronce.runtime.flow import Flow, Timed
 from cronce.runtime.queries import (
-    MARKS,
-    WANTED,
+    MARK_OF_STATE,
+    STATES_WANTED,
     HeldSeen,
     RunSeen,
     by_hand_lately,
@@ -39,20 +39,20 @@ from cronce.value import NamedTuple
 
 T = TypeVar("T")
 
-COUNTED: Final = 1000
+LIST_COUNTED: Final = 1000
 """So many of a kind are counted; what is more is said to be more."""
 
-LOOKED: Final = 2000
+RUNS_SEARCHED: Final = 2000
 """So many runs are looked at for a list of those that are wanted; where that is too few, the list goes on."""
 
 OF_A_JOB: Final = 1000
 """So many runs of a job are put in order, those of its newest slots: as many as are kept unless somebody says more."""
 
-AHEAD: Final = {Mark.OPEN: 200, Mark.ATTENTION: 400}
+CELLS_AT_ONCE: Final = {Mark.OPEN: 200, Mark.ATTENTION: 400}
 """So many cells of a mark are read at once, whatever they are."""
 
-_RUNS: Final = "run/"
-_OPEN: Final = Scan(_RUNS, mark=Mark.OPEN, newest_first=True, limit=COUNTED)
+_RUNS_PREFIX: Final = "run/"
+_OPEN_RUNS: Final = Scan(_RUNS_PREFIX, mark=Mark.OPEN, newest_first=True, limit=LIST_COUNTED)
 
 
 class RunList(NamedTuple):
@@ -97,7 +97,7 @@ class FirstCells(NamedTuple):
 def read_ahead(*marks: Mark) -> Flow[list[FirstCells]]:
     found = []
     for mark in marks:
-        found += [FirstCells(mark, (yield Scan("", mark=mark, limit=AHEAD[mark])))]
+        found += [FirstCells(mark, (yield Scan("", mark=mark, limit=CELLS_AT_ONCE[mark])))]
     return found
 
 
@@ -124,12 +124,12 @@ def counted_runs(page: Page, shown: int = 200) -> RunList:
 
 def by_key(mark: Mark, job: str, limit: int) -> Scan:
     """Of one job its newest; of all, whichever they are."""
-    return Scan(f"{_RUNS}{job}/" if job else _RUNS, mark=mark, newest_first=True, limit=limit)
+    return Scan(f"{_RUNS_PREFIX}{job}/" if job else _RUNS_PREFIX, mark=mark, newest_first=True, limit=limit)
 
 
 def final_runs(mark: Mark, limit: int, after: Position | None = None) -> Scan:
     """The newest across jobs that are closed, or that a person should look at."""
-    return Scan(_RUNS, "at", mark, after=after, limit=limit, newest_first=True)
+    return Scan(_RUNS_PREFIX, "at", mark, after=after, limit=limit, newest_first=True)
 
 
 def _by_at(cells: Iterable[Cell]) -> list[Cell]:
@@ -148,11 +148,11 @@ def _place(cell: Cell) -> Position:
 def newest_runs(
     job: str | None = None, wanted: str | None = None, after: str | None = None, limit: int = 50
 ) -> Flow[RunsPage]:
-    """The newest runs of a job, or of all; only those in a state or with an outcome that is `wanted` (`WANTED`)."""
-    if wanted is not None and wanted not in WANTED:
-        raise BadInput(f"{wanted[:60]!r} is not a state or an outcome; use one of {', '.join(WANTED)}")
-    mark = MARKS.get(wanted or "")
-    prefix = f"{_RUNS}{check_name(job)}/" if job is not None else _RUNS
+    """The newest runs of a job, or of all; only those with a state or outcome that is `wanted` (`STATES_WANTED`)."""
+    if wanted is not None and wanted not in STATES_WANTED:
+        raise BadInput(f"{wanted[:60]!r} is not a state or an outcome; use one of {', '.join(STATES_WANTED)}")
+    mark = MARK_OF_STATE.get(wanted or "")
+    prefix = f"{_RUNS_PREFIX}{check_name(job)}/" if job is not None else _RUNS_PREFIX
     place = read_cursor(after, prefix) if after else None
     if job is not None and place and not place.us:  # past those that are put in order, by slot
         shown = {cell.key for cell in (yield from by_hand_lately()).get(job, ())}
@@ -164,7 +164,7 @@ def newest_runs(
     if mark in (Mark.CLOSED, Mark.ATTENTION):
         return (yield from _sifted(final_runs(mark, limit, place), wanted, limit))
     if mark is Mark.OPEN:
-        opened = yield from read_page(_OPEN)
+        opened = yield from read_page(_OPEN_RUNS)
         matching = [run.cell for run in seen_runs(opened.cells, opened.now) if matches(run, wanted or "")]
         return _cut(opened.now, matching, place, limit)
     return (yield from _across(place, limit, with_open=wanted is None))
@@ -173,7 +173,7 @@ def newest_runs(
 def latest_of(job: str, mark: Mark | None = None) -> Flow[tuple[Page, list[RunSeen]]]:
     """The runs of a job in the order they ran, the latest first. Where it has more than are put in order, those by hand
     are among them that are among the latest of all jobs, and the rest is the page's next, by slot."""
-    page = yield from read_page(Scan(f"{_RUNS}{job}/", mark=mark, newest_first=True, limit=OF_A_JOB))
+    page = yield from read_page(Scan(f"{_RUNS_PREFIX}{job}/", mark=mark, newest_first=True, limit=OF_A_JOB))
     cells = {cell.key: cell for cell in page.cells}
     if page.next is not None:
         by_hand = (yield from by_hand_lately()).get(job, ())
@@ -207,9 +207,9 @@ def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[RunsPage]:
         page = yield from read_page(scan)
         looked += len(page.cells)
         found += [run for run in seen_runs(page.cells, page.now) if wanted is None or matches(run, wanted)]
-        if page.next is None or len(found) >= limit or looked >= LOOKED:
+        if page.next is None or len(found) >= limit or looked >= RUNS_SEARCHED:
             return _first_of(found, page, limit, scan.by)
-        scan = scan._replace(after=page.next, limit=min(2 * scan.limit, COUNTED, LOOKED - looked))
+        scan = scan._replace(after=page.next, limit=min(2 * scan.limit, LIST_COUNTED, RUNS_SEARCHED - looked))
 
 
 def _first_of(found: Sequence[RunSeen], page: Page, limit: int, by: By) -> RunsPage:
@@ -228,7 +228,7 @@ def _across(after: Position | None, limit: int, *, with_open: bool) -> Flow[Runs
         cells += page.cells
         more = more or page.next is not None
     if with_open:
-        page = yield from read_page(_OPEN)
+        page = yield from read_page(_OPEN_RUNS)
         cells += page.cells
     return _cut(page.now, cells, after, limit, more=more)
 
@@ -252,7 +252,7 @@ def _cursor(cell: Cell, by: By) -> str:
 _NUMBER: Final = re.compile("[0-9]{1,17}", re.ASCII)
 """Microseconds, up to a year that nobody will see."""
 
-_LONGEST: Final = 1000
+_LONGEST_TEXT: Final = 1000
 
 
 def spell_cursor(position: Position) -> str:
@@ -262,7 +262,7 @@ def spell_cursor(position: Position) -> str:
 def read_cursor(text: str, prefix: str) -> Position:
     """The position that a text names, of a list of cells whose keys begin so; it comes from outside."""
     us, _, key = text.partition("@")
-    written = _NUMBER.fullmatch(us) and key.startswith(prefix) and len(key) <= _LONGEST and key.isprintable()
+    written = _NUMBER.fullmatch(us) and key.startswith(prefix) and len(key) <= _LONGEST_TEXT and key.isprintable()
     if not written:
         raise BadInput(f"{text[:60]!r} is not a place in this list; use the `next` of the answer before")
     return Position(int(us), key)
@@ -302,7 +302,7 @@ def _read(after: str, wheres: list[EffectCells]) -> ListPosition:
 # --- what watchers left: alerts, the beats of other schedulers, calls that were only observed; and who holds what ----
 
 
-SHOWN: Final = 200
+LIST_SHOWN: Final = 200
 """So many of a kind are told of."""
 
 
@@ -326,29 +326,29 @@ class HeldPage(NamedTuple):
 
 def alerts(*, open: bool = True) -> Flow[AlertsPage]:  # noqa: A002  it is what they are
     """Those that stand, or those that were cleared."""
-    page = yield from read_page(Scan("alert/", mark=Mark.OPEN if open else Mark.FREE, limit=SHOWN))
+    page = yield from read_page(Scan("alert/", mark=Mark.OPEN if open else Mark.FREE, limit=LIST_SHOWN))
     told = tuple(alert for _, alert in all_readable(page.cells, decode_alert))
     return AlertsPage(page.now, told, page.next is not None, len(page.cells))
 
 
-ALERTS: Final = 100
+ALERTS_COUNTED: Final = 100
 """Open alerts are counted up to this: nobody needs to know how many more there are."""
 
 
 def open_alerts() -> Flow[int]:
     """How many there are, those too that cannot be read."""
-    return len((yield from read_page(Scan("alert/", mark=Mark.OPEN, limit=ALERTS))).cells)
+    return len((yield from read_page(Scan("alert/", mark=Mark.OPEN, limit=ALERTS_COUNTED))).cells)
 
 
 def beats() -> Flow[dict[str, Beats]]:
-    return named("beat/", decode_beats, SHOWN)
+    return named("beat/", decode_beats, LIST_SHOWN)
 
 
 def observed() -> Flow[dict[str, Observed]]:
-    return named("observed/", decode_observed, SHOWN)
+    return named("observed/", decode_observed, LIST_SHOWN)
 
 
-def held(prefix: str, after: str = "", limit: int = SHOWN) -> Flow[HeldPage]:
+def held(prefix: str, after: str = "", limit: int = LIST_SHOWN) -> Flow[HeldPage]:
     """Locks (`lock/`), or leaderships (`leader/`)."""
     place = Position(0, prefix + check_name(after)) if after else None
     page = yield from read_page(Scan(prefix, after=place, limit=limit))

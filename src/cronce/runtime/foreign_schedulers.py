@@ -10,10 +10,10 @@ from cronce.protocol.notices import ForeignJob, ForeignScheduler, encode_notice
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Ledger
 
-SAID_EVERY: Final = 20.0
+SIGN_EVERY: Final = 20.0
 """Seconds between two signs of a guest."""
 
-TTL: Final = timedelta(seconds=60)
+SIGN_TTL: Final = timedelta(seconds=60)
 """Without a sign for so long it is gone."""
 
 MAX_JOBS_TOLD: Final = 50
@@ -25,5 +25,5 @@ def say_there(ledger: Ledger, kind: str, jobs: Sequence[ForeignJob]) -> Flow[Non
     if not ledger.client.traits.history:  # no room for it
         return
     guest = ForeignScheduler(ledger.client.holder, kind, tuple(jobs[:MAX_JOBS_TOLD]))
-    write = Write(guest_cell(guest.holder), FREE, encode_notice(guest), Mark.FREE, ttl=TTL)
+    write = Write(guest_cell(guest.holder), FREE, encode_notice(guest), Mark.FREE, ttl=SIGN_TTL)
     yield from ledger.client.swap([write], ledger.know.epoch.seen)

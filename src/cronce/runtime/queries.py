@@ -45,7 +45,7 @@ from cronce.value import NamedTuple
 MACHINES: Final = 1000
 """So many machines are asked for what they left word of."""
 
-LATELY: Final = timedelta(days=1)
+ENDED_SHOWN: Final = timedelta(days=1)
 
 # --- reading --------------------------------------------------------------------------------------------------------
 
@@ -220,12 +220,12 @@ def _distinct(rules: Iterable[Schedule | None]) -> tuple[Schedule, ...]:
 
 # --- runs -----------------------------------------------------------------------------------------------------------
 
-MARKS: Final[dict[str, Mark]] = {
+MARK_OF_STATE: Final[dict[str, Mark]] = {
     **dict.fromkeys(("due", "waiting", "running", "retrying", "lapsed"), Mark.OPEN),
     **dict.fromkeys(("succeeded", "failed", "skipped"), Mark.CLOSED),
     **dict.fromkeys(("lost", "unknown"), Mark.ATTENTION),
 }
-WANTED: Final = (*MARKS, "closed")
+STATES_WANTED: Final = (*MARK_OF_STATE, "closed")
 """A state or an outcome to look for; lapsed is no state, but somebody may want to see it."""
 
 
@@ -328,13 +328,13 @@ def runs(job: str | None, wanted: str | None, limit: int, by: Order = "ran") -> 
     elif job is None:
         found = yield from _sifted(Scan("run/", "at", newest_first=True), wanted, limit)
     else:
-        found = yield from _sifted(Scan(f"run/{job}/", newest_first=True), wanted, KEPT)
+        found = yield from _sifted(Scan(f"run/{job}/", newest_first=True), wanted, RUNS_SORTED)
         found = sorted(found, key=lambda run: filed(run.cell), reverse=True)[:limit]
     ordered = found if by == "slot" else sorted(found, key=lambda run: (ran_at(run)[0], filed(run.cell)), reverse=True)
     return (yield from with_hosts(ordered))
 
 
-KEPT: Final = 10_000
+RUNS_SORTED: Final = 10_000
 """So many runs of a job are put in the order they ran: ten times as many as are kept unless somebody says otherwise."""
 
 
@@ -351,7 +351,7 @@ def ran_at(run: RunSeen) -> tuple[Instant, str]:
 
 def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
     """The first of a scan that are wanted."""
-    scan = scan._replace(mark=MARKS.get(wanted or ""), limit=min(limit, 1000))
+    scan = scan._replace(mark=MARK_OF_STATE.get(wanted or ""), limit=min(limit, 1000))
     found: list[RunSeen] = []
     while True:
         page = yield from read_page(scan)
@@ -559,5 +559,5 @@ def mixed_tzdata(live: Iterable[Holder], machines: Mapping[str, str]) -> dict[st
 def machines_tzdata() -> Flow[dict[str, str]]:
     """Which version each machine has, as processes like `cronce exec` left word of within a day."""
     page = yield from read_page(Scan("machine/", "until", Mark.FREE, newest_first=True, limit=MACHINES))
-    lately = [cell for cell in page.cells if cell.until and cell.until > page.now + NOTES_TTL - LATELY]
+    lately = [cell for cell in page.cells if cell.until and cell.until > page.now + NOTES_TTL - ENDED_SHOWN]
     return {one.host: one.tzdata for _, one in all_readable(lately, decode_machine) if one.tzdata}
