@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from cronce.errors import BadInput
 from cronce.model import ABSENT, Instant, Mark, Slot, Write, refusals_cell, to_us
 from cronce.protocol.commands import Closed, Finish, Queue, Resolve, Skip
 from cronce.protocol.notices import Refusals, Refused, encode_notice
@@ -13,7 +14,7 @@ from cronce.protocol.record import Act, Job, Outcome, Spec
 from cronce.protocol.specs import raise_floor
 from cronce.runtime.journal import UnaskedCall, UnsaidEnd
 from cronce.runtime.ledger import Grant
-from cronce.runtime.why import Case, Why, why
+from cronce.runtime.why import Case, Why, slot_meant, why
 from cronce.schedule import parse_schedule, spec_of
 from cronce.stores.base import next_life
 from cronce.telling.story import about, tell
@@ -172,7 +173,7 @@ def test_a_slot_whose_lease_passed_says_what_will_become_of_it(
         told(store)
         == f"""\
 billing@2026-03-29T12:00:00Z was granted to web-1 at 12:00:00Z, until 12:00:10Z: its lease has expired; the next\
- scheduler to check it {then}.
+ scheduler or call of this job {then}.
   12:00:00Z  granted to web-1"""
     )
 
@@ -184,7 +185,7 @@ def test_a_rerun_that_was_asked_to_stop_is_told_to_be_closed_and_is(
     desk.do(desk.ledger.ask(SLOT, "enough"))
     assert "It is closed as lost if its lease is not renewed by 12:00:10Z." in told(store)
     watch(clock, other, 11)
-    assert "the next scheduler to check it closes it as lost." in told(store)
+    assert "the next scheduler or call of this job closes it as lost." in told(store)
     answer = claim(other, on_lost="rerun")
     assert isinstance(answer, Closed)
     assert answer.outcome is Outcome.LOST
@@ -588,6 +589,33 @@ Refused so far: web-2 17 times, web-3 once."""
     assert retrying.startswith(
         "billing@2026-03-29T12:00:00Z is retrying: attempt 1 of 2 failed: boom; it may be claimed"
     )
+
+
+def test_a_job_tells_of_its_lost_slot_and_a_day_of_those_on_record(
+    desk: Desk, other: Desk, store: Wire, clock: HandClock
+) -> None:
+    """A lost slot was left out as soon as a later one had run; a day began before there was a job. How long a lost run
+    took is not known: it was the time until that was noticed."""
+    declare(desk, "*/5 * * * *")
+    granted(desk)
+    watch(clock, other, 320)
+    claim(other)
+    finish(other, granted(other, slot=later(5)))
+    assert [(story.slot, story.case) for story in asked(store, None).stories] == [
+        (later(5), Case.SUCCEEDED),
+        (SLOT, Case.LOST),
+    ]
+    (lost,) = asked(store).stories
+    assert lost.run
+    assert lost.run.record
+    assert lost.run.record.took() is None
+    with pytest.raises(BadInput) as refused:
+        desk.do(slot_meant("billing@2026-03-29", store.traits))
+    assert str(refused.value).splitlines() == [
+        "billing has several slots on 2026-03-29; name one, such as:",
+        f"  cronce why {later(5).key}",
+        f"  cronce why {SLOT.key}",
+    ]
 
 
 def test_a_job_that_is_paused_says_so_instead_of_its_next_slot(desk: Desk, store: Wire) -> None:

@@ -142,7 +142,7 @@ def test_a_store_that_needs_a_person_is_78(desk: Desk) -> None:
         ((), "give --schedule '*/15 * * * *', as in the crontab"),
         (("--schedule", "61 * * * *"), "minute"),
         (("--slot", "noon"), "'noon' is not an instant"),
-        ((*AT, "--on-lost", "retry"), "argument --on-lost: invalid choice: 'retry'"),
+        ((*AT, "--on-lost", "retry"), "argument --on-lost: 'retry' is not one of skip, rerun"),
         ((*AT, "--timeout", "soon"), "timeout: 'soon' is not a duration"),
         ((*AT, "--retries", "-1"), "retries must be 0 or more"),
         ((*AT, "--store", "memory:"), "every start would run every slot"),

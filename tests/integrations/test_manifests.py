@@ -253,7 +253,7 @@ def test_what_becomes_of_an_eviction_is_noted(
         ((*CRONJOB[:4], "--schedule", "0 9 * * */7,1-6/2", "--", "x"), "Kubernetes reads * differently from cron"),
         (CRONJOB, "the command or its schedule is missing"),
         ((*CRONJOB[:4], "--", "x"), "the command or its schedule is missing"),
-        ((*CRONJOB[:4], "--schedule", "every 90m", "--", "x"), "let cronce fire it: `cronce k8s deployment`"),
+        ((*CRONJOB[:4], "--schedule", "every 90m", "--", "x"), "let cronce fire it: `cronce deploy k8s deployment`"),
         ((*CRONJOB[:4], "--schedule", "0 0 9 * * *", "--", "x"), "has seconds, and a CronJob fires by the minute"),
         ((*CRONJOB[:4], "--schedule", "0 9 L * *", "--", "x"), "Kubernetes knows no L and no # in days"),
         ((*CRONJOB[:4], "--schedule", "0 9 * * MON#2", "--", "x"), "Kubernetes knows no L and no # in days"),

@@ -91,7 +91,7 @@ def test_a_run_that_two_effects_stopped_is_critical_until_both_are_resolved(town
             True,
         )
         assert f"`cronce resolve {name} done`, or retry" in finding.remedy
-        assert (f"(`cronce effects {slot}` lists its other effects)" in finding.remedy) == (name == names[0])
+        assert (f"(`cronce status effects {slot}` lists its other effects)" in finding.remedy) == (name == names[0])
         desk.do(resolve_effect(town.hand, name, "done", ""))
     assert town.the(Kind.UNKNOWN).severity == "warning"
 

@@ -61,7 +61,7 @@ def test_a_slot_that_nobody_runs_is_missed_after_a_minute_until_it_runs(town: To
     assert (finding.severity, finding.since) == ("critical", START + 11 * MINUTE)
     assert finding.text == "billing: 1 slot fell due and did not run, at 2026-03-29T12:10:00Z."
     assert finding.remedy == (
-        "`cronce why billing@2026-03-29T12:10:00Z` shows why; `cronce backfill billing --from 2026-03-29T12:10:00Z"
+        "`cronce why billing@2026-03-29T12:10:00Z` shows why; `cronce rerun billing --from 2026-03-29T12:10:00Z"
         " --to 2026-03-29T12:10:01Z` runs the slots that did not run."
     )
     town.run(JOB, at(10).at)
@@ -309,7 +309,7 @@ def test_a_job_that_is_called_from_outside_may_have_been_switched_off_on_purpose
     town.name(JOB)
     assert to(town, 11, MICROSECOND) == ["missed/billing"]
     assert town.the(Kind.MISSED).remedy == (
-        "`cronce why billing@2026-03-29T12:10:00Z` shows why; `cronce backfill billing --from 2026-03-29T12:10:00Z --to"
+        "`cronce why billing@2026-03-29T12:10:00Z` shows why; `cronce rerun billing --from 2026-03-29T12:10:00Z --to"
         " 2026-03-29T12:10:01Z` runs the slots that did not run. If what calls it was switched off on purpose"
         " (a CronJob that was suspended or deleted), `cronce pause billing` ends this alert."
     )

@@ -116,6 +116,18 @@ def test_an_unknown_scheme_is_refused_with_the_known_ones_and_without_its_passwo
         open_store("carrier://me:secret@pigeon")
 
 
+def test_a_misspelt_scheme_is_told_the_nearest() -> None:
+    with pytest.raises(BadInput, match=r"no store is called 'postgresq'; did you mean postgresql://\? known: etcd"):
+        open_store("postgresq://localhost/x")
+
+
+@pytest.mark.parametrize("url", ["", " "])
+def test_an_empty_url_is_said_to_be_empty(url: str) -> None:
+    """It was said to be none, and to write sqlite:/// for it."""
+    with pytest.raises(BadInput, match=r"^the URL of the store is empty; write one such as sqlite:///cronce.db, or"):
+        open_store(url)
+
+
 def test_a_path_is_told_how_to_be_a_url() -> None:
     with pytest.raises(BadInput, match=r"for a file write sqlite:///store\.db"):
         open_store("store.db")

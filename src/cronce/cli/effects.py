@@ -1,5 +1,5 @@
-"""cronce effects and resolve: what is in doubt or in progress, and a person's word on it, or on a slot that failed, was
-lost or is unknown."""
+"""cronce status effects and resolve: what is in doubt or in progress, and a person's word on it, or on a slot that
+failed, was lost or is unknown."""
 
 import argparse
 import time
@@ -116,8 +116,8 @@ def _found(what: str | None, limit: int, *, everything: bool) -> Flow[Listed]:
 def _refuse_unknown(name: str) -> Flow[None]:
     if not (yield from review.any_effect((yield from review.places(name)))) and name not in (yield from job_names()):
         raise CronceError(
-            f"no job is called {name[:60]!r}, and there is no record of an effect with this name; `cronce effects"
-            " --all` lists all effects"
+            f"no job is called {name[:60]!r}, and no effect of this name is on record; `cronce status effects --all`"
+            " lists all effects"
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
-from cronce.cli import say
+from cronce.cli import refuse_outside, say
 from cronce.cli.session import Actor, acting, add_act, read_option
 from cronce.cli.terminal import bar, show
 from cronce.errors import BadInput, CronceError
@@ -21,7 +21,7 @@ from cronce.runtime.effects.liveness import RetryRefused
 from cronce.runtime.operations import AskedFor, Stands, drain_cell
 from cronce.runtime.queries import HolderSeen, RunSeen, carried, holders, load, runs, seen_job, slot_named
 from cronce.telling.documents import act_document, cancelled_document, paused_document, resumed_document, run_document
-from cronce.telling.words import by_whom, safe
+from cronce.telling.words import by_whom, counted, safe
 
 PAUSE_EPILOG = """
 Runs in progress go on: `cronce cancel SLOT` stops one. Slots that fall due during the pause do not run afterwards.
@@ -365,6 +365,7 @@ def _cancelled(reply: Asked | Closed) -> str:
 # --- a backfill -------------------------------------------------------------------------------------------------------
 
 SHOWN = 5
+MAX_BACKFILLED: Final = 1_000_000
 LEFT = "the runs stay due; the same command waits for them again, and --cancel drops them"
 
 
@@ -380,8 +381,8 @@ def _add_backfill(group: argparse._ArgumentGroup) -> None:
         help=f"at most this many slots (default {MOST_BACKFILLED:,})",
     )
     how = group.add_mutually_exclusive_group()
-    how.add_argument("--dry-run", action="store_true", help="only show what would be run")
-    how.add_argument("--no-wait", action="store_true", help="do not wait for the runs to end")
+    how.add_argument("--dry-run", action="store_true", help="only show how many would run; request nothing")
+    how.add_argument("--no-wait", action="store_true", help="request the runs, and do not wait for them to end")
     how.add_argument("--cancel", action="store_true", help="drop runs of an earlier backfill that have not started")
 
 
@@ -392,8 +393,7 @@ def _run_backfill(options: argparse.Namespace) -> int:
             f"to rerun one slot, name it: {job.partition('@')[0][:60]}@2026-03-29T01:00:00Z (`cronce runs` lists them);"
             f" to backfill many, name the job and give --from WHEN --to WHEN"
         )
-    if options.most < 1:
-        raise BadInput(f"--most must be 1 or more, not {options.most}")
+    refuse_outside("--most", options.most, MAX_BACKFILLED)
     with acting(options) as actor:
         stretch = actor.desk.do(survey(actor.hand, job, options.start, options.end, options.most))
         if not options.json:
@@ -405,8 +405,8 @@ def _run_backfill(options: argparse.Namespace) -> int:
             return 130
     if options.json:
         print(json.dumps(_document(job, stretch, asked, waited)))
-    elif waited is not None:
-        print("\n".join(map(safe, _ended(waited, stretch))))
+    else:
+        print("\n".join(map(safe, _ended(waited, stretch) if waited else _not_waited(job, stretch, asked, options))))
     if waited is not None and waited.obstacle.startswith(NEXT_CALL):
         waited = waited._replace(obstacle="")
     return 1 if waited is not None and (waited.code or stretch.ended) else 0
@@ -455,6 +455,14 @@ def _surveyed(job: str, stretch: Stretch) -> str:
         f"{job}: {slots:,} slots; {stretch.succeeded:,} succeeded, {stretch.busy:,} are open,"
         f" {len(stretch.ended):,} failed in an earlier backfill; {len(stretch.wanted):,} to run"
     )
+
+
+def _not_waited(job: str, stretch: Stretch, asked: Sequence[Slot], options: argparse.Namespace) -> list[str]:
+    if options.dry_run:
+        return ["nothing was requested: this was a dry run"]
+    if options.cancel:
+        return [f"{counted(len(stretch.asked), 'run')} cancelled"]
+    return [f"{counted(len(asked), 'run')} requested; `cronce runs {job}` lists them"]
 
 
 def _ended(waited: Waited, stretch: Stretch) -> list[str]:

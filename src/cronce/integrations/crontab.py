@@ -189,7 +189,7 @@ def install(text: str, name: str, body: str) -> str:
         raise BadInput("there is nothing to install; `cronce deploy crontab remove` removes a block")
     if any(re.fullmatch(mark, line) for line in plain.split("\n") for mark in (_BEGIN, _END)):
         raise BadInput("the lines to install contain marks of blocks; remove them")
-    begin = f"# BEGIN cronce {name} (written by `cronce crontab install`, which overwrites it)"
+    begin = f"# BEGIN cronce {name} (written by `cronce deploy crontab install`, which overwrites it)"
     block = f"{begin}\n{plain}\n# END cronce {name}\n"
     span = blocks(text).get(name)
     if span is None:

@@ -144,7 +144,7 @@ def rbac(name: str, namespace: str) -> list[Manifest]:
         "resources": ["leases"],
         "verbs": Noted(
             ["get", "list", "watch", "create", "update", "delete"],
-            "list and watch are for schedulers and for looking (`cronce jobs`), delete for `cronce purge`. No patch.",
+            "list and watch are for schedulers and `cronce jobs`, delete is for `cronce store purge`. No patch.",
         ),
     }
     return [
@@ -241,7 +241,7 @@ def expression(job: Declaration) -> str:
     if not isinstance(rule, Cron):
         raise BadInput(
             "a CronJob fires by a cron expression: --schedule '*/15 * * * *'. For 'every 90m' and the like let cronce"
-            " fire it: `cronce k8s deployment`"
+            " fire it: `cronce deploy k8s deployment`"
         )
     fields = rule.text.split()
     day, weekday = fields[-3], fields[-1]

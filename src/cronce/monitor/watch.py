@@ -128,7 +128,9 @@ def in_doubt(survey: Survey) -> Iterator[Alert]:
         since = min((begun for one in effects if (begun := _begun(one))), default=survey.now)
         text = safe(f"{newest.name} was begun, and cronce does not know whether it happened{count}.")
         named = quote(safe(newest.name))
-        remedy = f"Find out, then run `cronce resolve {named} done`, or retry; `cronce effects {subject}` lists them."
+        remedy = (
+            f"Find out, then run `cronce resolve {named} done`, or retry; `cronce status effects {subject}` lists them."
+        )
         names = tuple(one.name for one in effects[:TOUCHED])
         yield Alert(Kind.IN_DOUBT, subject, "critical", text, since, remedy=remedy, effects=names)
 
@@ -202,7 +204,7 @@ def flapping(survey: Survey, settings: Settings) -> Iterator[Alert]:
             continue
         whose = listed(sorted({past.holder for past in ended}))
         text = f"{one.name} lost its leader {times(len(ended))} within {short(FLAPPING_WITHIN)}: {whose}."
-        remedy = "Their processes die, hang or lose the store: check their logs, and `cronce leaders`."
+        remedy = "Their processes die, hang or lose the store: check their logs, and `cronce status leaders`."
         yield Alert(Kind.FLAPPING, one.name, "warning", text, ended[0].ended or survey.now, remedy=remedy)
 
 

@@ -142,7 +142,7 @@ def _made_up_for(job: str, start: Instant, end: Instant, survey: Survey) -> str:
     """Only what the store lets a person do."""
     if not survey.history:
         return "this store keeps no history, so no backfill is possible: if you need it, start its command by hand."
-    return f"`cronce backfill {job} --from {spell(start)} --to {spell(end)}` runs the slots that did not run."
+    return f"`cronce rerun {job} --from {spell(start)} --to {spell(end)}` runs the slots that did not run."
 
 
 def _did_not_run(slots: Sequence[tuple[Instant, Instant]]) -> Iterator[str]:
@@ -227,7 +227,7 @@ def first_start(record: Record) -> tuple[Instant, str] | None:
 
 
 def _late(slot: Slot, since: Instant, fact: str) -> Alert:
-    remedy = f"`cronce why {slot.key}` shows what it waits for; `cronce holders` lists who is alive."
+    remedy = f"`cronce why {slot.key}` shows what it waits for; `cronce status holders` lists who is alive."
     text = f"{slot.key} {fact}."
     return Alert(Kind.LATE, slot.job, "warning", text, since, remedy=remedy, slots=(slot.key,))
 
@@ -457,7 +457,7 @@ def doubtful(survey: Survey) -> Iterator[Alert]:
             told = unsure or f" is unknown: cronce does not know whether {own[0]} happened"
             lost = " is lost: its process was gone and its lease expired" if kind is Kind.LOST else ""
             text = safe(f"{key}{lost}{told}{count}.")
-            others = f" (`cronce effects {key}` lists its other effects)" if len(own) > 1 else ""
+            others = f" (`cronce status effects {key}` lists its other effects)" if len(own) > 1 else ""
             first = f"Find out, then run `cronce resolve {quote(safe(own[0]))} done`, or retry{others}"
             remedy = (
                 f"{first}; then `cronce resolve {key} retry` continues it, and repeats nothing that is done; {listing}."

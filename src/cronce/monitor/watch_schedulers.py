@@ -55,7 +55,8 @@ def _silent_job(name: str, survey: Survey) -> Iterator[Alert]:
     text = f"{name} is scheduled, and no live scheduler has this job: {_alive(survey)}."
     before = [one for one in survey.holders if name in survey.carried_by(one.holder)]
     if "revision" in survey.jobs[name].policies or not all(_is_replaced(one, survey) for one in before):
-        remedy = f"Start a process that has it (`cronce holders` lists all), or end this alert: `cronce pause {name}`."
+        listed = "`cronce status holders` lists all processes"
+        remedy = f"Start a process that has it ({listed}), or end this alert: `cronce pause {name}`."
         yield Alert(Kind.SILENT, name, "critical", text, survey.now, remedy=remedy)
         return
     since = max((one.until + DEPLOY for one in before), default=survey.now)
@@ -106,7 +107,7 @@ def gone(survey: Survey, *, soon: bool = False) -> Iterator[Alert]:
         runs = [run for run in survey.open if run.record and run.record.holder == one.holder.holder and fate(run)]
         left = "".join(f" {run.slot.key}: {fate(run)}." for run in runs[:LISTED])
         text = f"{one.holder.holder} stopped sending heartbeats{had}, without shutting down: {dead}.{left}"
-        remedy = "Find in its log why it died, and start it again; `cronce holders` lists who is alive."
+        remedy = "Find in its log why it died, and start it again; `cronce status holders` lists who is alive."
         since = min(one.until, survey.now)
         cause, slots = host_cause(one.holder.holder), tuple(run.slot.key for run in runs[:TOUCHED])
         yield Alert(Kind.GONE, one.holder.holder, "warning", text, since, remedy=remedy, cause=cause, slots=slots)
@@ -137,7 +138,7 @@ def crowded(survey: Survey, settings: Settings) -> Iterator[Alert]:
     if settings.schedulers is None or len(live) <= settings.schedulers:
         return
     text = f"{counted(len(live), 'scheduler')} are alive, and {settings.schedulers} expected: {listed(live)}."
-    remedy = "Stop those that should not run, or expect more; `cronce holders` lists where they are."
+    remedy = "Stop those that should not run, or expect more; `cronce status holders` lists where they are."
     yield Alert(Kind.CROWDED, "", "warning", text, survey.now, remedy=remedy)
 
 

@@ -43,6 +43,10 @@ def open_store(url: str) -> "Store":
     """The store that a URL names: ``sqlite:///cronce.db``."""
     if not isinstance(url, str):
         raise BadInput(f"a store is named by a URL such as sqlite:///cronce.db, not by {url!r:.60}")
+    if not url.strip():
+        raise BadInput(
+            "the URL of the store is empty; write one such as sqlite:///cronce.db, or leave it out for the default"
+        )
     if ":" not in url:
         raise BadInput(f"{mask(url)!r} is not the URL of a store; for a file write sqlite:///{mask(url)}")
     _refuse_split(url)
@@ -74,8 +78,11 @@ def _opener(url: str) -> "Opener":
 
     others, scheme = entry_points(group=GROUP), scheme_of(url)
     if scheme not in others.names:
-        known = ", ".join(sorted({*OURS, *others.names}))
-        raise BadInput(f"{mask(url)!r}: no store is called {scheme!r}; known: {known}")
+        from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
+
+        known = sorted({*OURS, *others.names})
+        close = "".join(f"did you mean {name}://? " for name in get_close_matches(scheme, known, n=1, cutoff=0.75))
+        raise BadInput(f"{mask(url)!r}: no store is called {scheme!r}; {close}known: {', '.join(known)}")
     return cast("Opener", others[scheme].load())
 
 

@@ -62,7 +62,7 @@ def _about(found: Why) -> Iterator[str]:
         yield f"Refused so far: {', '.join(sorted(counts))}."
     if found.effects and found.effects.counts.get("in doubt"):
         many = counted(found.effects._replace(counts={"in doubt": found.effects.counts["in doubt"]}))
-        yield f"Of its effects {many}: `cronce effects {seen.name}` lists them."
+        yield f"Of its effects {many}: `cronce status effects {seen.name}` lists them."
     if not found.stories:
         yield "It has no runs on record."
 
@@ -437,7 +437,7 @@ def tell_doubts(survey: EffectsSurvey) -> Iterator[str]:
         yield from verdicts(one.name)
     left = survey.counts.get("in doubt", 0) - len(survey.doubtful)
     if left > 0:
-        yield f"and {left:,}{' or more' if 'in doubt' in survey.capped else ''}: `cronce effects` lists them"
+        yield f"and {left:,}{' or more' if 'in doubt' in survey.capped else ''}: `cronce status effects` lists them"
 
 
 def verdicts(name: str) -> Iterator[str]:

@@ -38,7 +38,7 @@ def table(effects: Effects, seeds: int) -> str:
     head = ["an effect", "by", *(column.replace("_", " ") for column in COLUMNS)]
     rows = [[str(way), HOW[way], *(_figure(way, column, effects) for column in COLUMNS)] for way in Way]
     lines = (f"| {' | '.join(cells)} |" for cells in (head, ["---", "---", *["---:"] * len(COLUMNS)], *rows))
-    return "\n".join([f"In {seeds:,} histories of `cronce simulate`:", "", *lines])
+    return "\n".join([f"In {seeds:,} histories of `cronce torture simulate`:", "", *lines])
 
 
 def _figure(way: Way, column: str, effects: Effects) -> str:

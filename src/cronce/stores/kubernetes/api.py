@@ -391,7 +391,7 @@ _CERTIFICATES: Final = {
 }
 """By OpenSSL's number of what is wrong with a certificate."""
 
-_NO_RIGHT: Final = "bind a role with that right to the service account: `cronce k8s rbac` prints it"
+_NO_RIGHT: Final = "bind a role with that right to the service account: `cronce deploy k8s rbac` prints it"
 _REFUSALS: Final[Sequence[tuple[int, str, type[StoreError], str]]] = (
     (401, "", StoreUnusable, "the API server does not know who asks: the token is wrong, or too old"),
     (403, "(?i)quota", StoreFull, "raise the namespace's ResourceQuota on leases, or delete Leases that are not used"),
