@@ -132,7 +132,7 @@ class Look:
         if state is not None and state not in WANTED:
             raise BadInput(f"{state[:60]!r} is not a state or an outcome; use one of {', '.join(WANTED)}")
         if not 1 <= limit <= MAX_RUNS:
-            raise BadInput(f"limit is 1 to {MAX_RUNS:,}, and this is {limit}")
+            raise BadInput(f"limit must be from 1 to {MAX_RUNS:,}, not {limit}")
         desk = self._desk()
         if job is not None:
             queries.refuse_unknown(job, desk.do(queries.job_names()))

@@ -170,7 +170,7 @@ def test_where_nothing_is_in_doubt_that_is_said(url: str, say: Said) -> None:
         (
             ("bilingg",),
             1,
-            "no job is called 'bilingg', and there is no record of an effect with this name",
+            "no job is called 'bilingg', and no effect of this name is on record",
         ),
         (("bilingg@2026-03-29T12:00:00Z",), 1, "no job is called 'bilingg'"),
         (("order-mail/43",), 1, "there is no record of order-mail/43"),

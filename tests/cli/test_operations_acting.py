@@ -459,7 +459,7 @@ def test_an_interrupt_leaves_the_rest_to_be_run(url: str) -> None:
             out, err = process.communicate(timeout=60)
         assert process.returncode == 130, (out, err)
         assert out.startswith("billing: 4 slots")
-        assert "the runs stay due; the same command waits for them again, and --cancel drops them" in err
+        assert "the runs stay requested: the same command waits for them again, --cancel drops them" in err
         assert len(desk.store.scan(Scan("run/", mark=Mark.OPEN)).cells) == 4
 
 

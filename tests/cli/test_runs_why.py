@@ -246,7 +246,7 @@ def test_a_slot_that_ten_in_a_row_have_died_with_says_so_and_waits_for_a_person(
         told(store)
         .splitlines()[0]
         .endswith(
-            "There is no record of how much of its work is done; 10 holders before it ended like this: find out why"
+            "There is no record of how much of its work is done; 10 runs before it ended the same way: find out why"
             " before you retry it."
         )
     )
@@ -409,7 +409,7 @@ def test_a_slot_of_a_paused_job_says_so(desk: Desk, store: Wire, clock: HandCloc
 @pytest.mark.parametrize(
     ("reason", "says"),
     [
-        ("edited", "the schedule was edited at 12:05:01Z, and an edit never fires for the past"),
+        ("edited", "the schedule was edited at 12:05:01Z, and a new schedule does not run slots of the past"),
         ("purged", "runs that closed until 12:05:01Z were purged, so there is no record of whether it ran"),
         ("registered", "billing was registered at 12:05:01Z, and slots before that do not run"),
         ("superseded", "slots from 11:59:59Z to 12:05:01Z were passed over (superseded)"),
@@ -432,7 +432,7 @@ def test_an_edit_by_a_newer_deploy_says_so(desk: Desk, other: Desk, store: Wire,
     clock.turn(1)
     assert told(store, later(5)) == (
         "billing@2026-03-29T12:05:00Z has no record and will not run: the schedule was edited at 12:05:01Z (schedule"
-        " every 5m → every 10m), and an edit never fires for the past."
+        " every 5m → every 10m), and a new schedule does not run slots of the past."
     )
     assert asked(store).job.schedules == (parse_schedule("every 10m"),)
 

@@ -79,7 +79,7 @@ def test_the_exit_code_is_the_commands_and_who_comes_later_learns_that_it_failed
     record = desk.record()
     assert (record.outcome, record.reason, record.output) == (Outcome.FAILED, "exit code 3", "trouble\n")
     why = "was not run here: it is closed: failed, exit code 3"
-    further = f"`cronce why sync@{SLOT}` says more, `cronce rerun sync@{SLOT}` runs it again"
+    further = f"`cronce why sync@{SLOT}` shows why, `cronce rerun sync@{SLOT}` runs it again"
     assert ended(desk.exec(*AT)) == (76, "", f"cronce exec: sync@{SLOT} {why}; {further}\n")
     assert ended(desk.exec("--schedule", "@monthly", command=sh("exit 3")))[0] == 3
     code, out, err = ended(desk.exec("--schedule", "@monthly"))

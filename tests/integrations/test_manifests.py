@@ -215,9 +215,9 @@ def test_a_name_with_dots_is_legal_but_for_a_container(printed: Any) -> None:
 
 
 @pytest.mark.parametrize(("options", "says"), [
-    ([], "that pod runs nothing: --on-lost rerun or --retries has it run again."),
-    (["--retries", "1"], "is started, and not counted. It runs the slot again."),
-    (["--on-lost", "rerun"], "is started, and not counted. It runs the slot again."),
+    ([], "that pod runs nothing; with --on-lost rerun or --retries it runs again."),
+    (["--retries", "1"], "Kubernetes starts another pod. It runs the slot again."),
+    (["--on-lost", "rerun"], "Kubernetes starts another pod. It runs the slot again."),
 ])  # fmt: skip
 def test_what_becomes_of_an_eviction_is_noted(
     options: list[str], says: str, capsys: pytest.CaptureFixture[str]

@@ -348,7 +348,7 @@ def test_calls_that_ran_twice_are_told_of_for_an_hour() -> None:
     told = observed(0, 10)
     (finding,) = doubled("mail", told, START + 10 * SECOND + HOUR - MICROSECOND)
     assert finding.text == (
-        "mail was called twice for mail@12:00, and ran both times (web-1 runs it). Of 40 calls until now, 2 were"
+        "mail was called twice for mail@12:00, and both calls ran (web-1 runs it). Of 40 calls until now, 2 were"
         " duplicates; the last came from web-1 and web-2."
     )
     (one,) = doubled("mail", observed(0)._replace(calls=(Beaten(START, "web-1"), Beaten(START, "web-1"))), START)

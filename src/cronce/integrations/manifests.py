@@ -120,7 +120,7 @@ def deployment(name: str, words: Sequence[str], place: PodSettings, *, replicas:
         "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5),
     }
     spec: Manifest = {
-        "replicas": Noted(replicas, "As many as you like: each slot runs once, whichever of them claims it."),
+        "replicas": Noted(replicas, "As many as you like: one of them claims each slot, and runs it."),
         "strategy": Noted(
             {"type": "Recreate"},
             "The old ones are told to end before new ones start. No setting guarantees that there are never two:"
@@ -168,7 +168,10 @@ def _job_spec(
 ) -> Manifest:
     container = _container(job.name, words, place)
     told: Value = {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/job-name']"}}
-    container["env"] = [*_env(place), Noted({"name": JOB_NAME, "valueFrom": told}, "Tells `exec` its slot.")]
+    container["env"] = [
+        *_env(place),
+        Noted({"name": JOB_NAME, "valueFrom": told}, "`cronce exec` finds its slot by this name."),
+    ]
     if again(job) + AWAY > MOST_PODS:
         raise BadInput(f"--retries {job.retries} are more than Kubernetes counts: at most {MOST_PODS - AWAY - 1:,}")
     spec: Manifest = {"backoffLimit": Noted(again(job) + AWAY, _why(job))}
@@ -180,9 +183,9 @@ def _job_spec(
     pod = _pod(container, place, grace)
     pod["restartPolicy"] = Noted(
         restart,
-        "Each attempt is a pod of its own, on whichever node has room, and its log stays."
+        "Each attempt is a new pod, on any node with room; all logs are kept."
         if restart == "Never"
-        else "Each attempt is in the same pod, on the same node; the logs of all but the last two are gone.",
+        else "Each attempt is in the same pod, on the same node; only the last two logs are kept.",
     )
     spec["template"] = {"metadata": {"labels": _labels(job.name)}, "spec": pod}
     return spec
@@ -211,12 +214,12 @@ def _failure_rules(job: Declaration) -> list[Value]:
 
 
 def _evicted(job: Declaration) -> str:
-    uncounted = "An eviction is no failure: another pod is started, and not counted."
+    uncounted = "An eviction does not count as a failure: Kubernetes starts another pod."
     if again(job):
         return f"{uncounted} It runs the slot again."
     return (
-        f"{uncounted} If the command had begun,\nthe slot is closed by then and that pod runs nothing:"
-        " --on-lost rerun or --retries has it run again."
+        f"{uncounted} If the command had started,\nthe slot is closed by then, and that pod runs nothing;"
+        " with --on-lost rerun or --retries it runs again."
     )
 
 

@@ -155,8 +155,8 @@ def _passed_over(span: Span) -> str:
     count = counted(span.slots, "slot") if span.slots is not None else "slots"
     was = "was" if span.slots == 1 else "were"
     if span.reason in BY_POLICY:
-        return f"{count} up to {spell(span.end)} {was} passed over by its policy, {BY_POLICY[span.reason]}"
-    return f"{count} up to {spell(span.end)} {was} passed over: more fell due than cronce runs at once"
+        return f"{count} up to {spell(span.end)} {was} skipped by the job's policy, {BY_POLICY[span.reason]}"
+    return f"{count} up to {spell(span.end)} {was} skipped: more fell due than cronce catches up on"
 
 
 def _first(span: Span, seen: JobSeen) -> Instant:
@@ -362,8 +362,9 @@ def no_progress(survey: Survey, memory: Memory, settings: Settings) -> Iterator[
         if known is None or run.gone or survey.now - known[1] < settings.no_progress:
             continue
         (done, total), since = known
-        text = f"{run.slot.key} has been at {done:,} of {total:,} for {short(survey.now - since)}, on {_holder(run)}."
-        remedy = f"Check what it waits for; `cronce cancel {run.slot.key}` stops it."
+        stalled = f"has made no progress for {short(survey.now - since)}"
+        text = f"{run.slot.key} {stalled}: {done:,} of {total:,} done, on {_holder(run)}."
+        remedy = f"Check what it is waiting for; `cronce cancel {run.slot.key}` stops it."
         yield Alert(Kind.NO_PROGRESS, run.slot.job, "warning", text, since, remedy=remedy, slots=(run.slot.key,))
 
 
@@ -377,9 +378,9 @@ def stuck(survey: Survey) -> Iterator[Alert]:
             continue
         if survey.now - until > max(record.lease, NOBODY):
             then = "closed as lost" if record.closes_as_lost else "taken over"
-            ended = f"its lease expired {short(survey.now - until)} ago, and no scheduler has acted on that"
+            ended = f"its lease expired {short(survey.now - until)} ago, and no process has acted on it"
             text = f"{run.slot.key} was granted to {record.holder}: {ended}."
-            remedy = f"Start a scheduler: then it is {then}. `cronce why {run.slot.key}` has the details."
+            remedy = f"Start a scheduler, or call the job: then it is {then}. `cronce why {run.slot.key}` shows more."
             cause, slots = host_cause(record.holder), (run.slot.key,)
             yield Alert(Kind.STUCK, run.slot.job, "critical", text, until, remedy=remedy, cause=cause, slots=slots)
 
@@ -410,7 +411,7 @@ def lapsing(memory: Memory, settings: Settings) -> Iterator[Alert]:
         if len(known) >= settings.flapping:
             whose = listed(sorted({holder for _, holder in known}))
             text = f"{counted(len(known), 'lease')} of {job} expired within the last hour; they were held by {whose}."
-            remedy = f"Their processes died, hung or lost the store: check their logs, and `cronce why {job}`."
+            remedy = f"Their processes crashed, hung or lost the store: check their logs, and `cronce why {job}`."
             cause = host_cause(known[-1][1])
             yield Alert(Kind.LAPSING, job, "warning", text, known[0][0], remedy=remedy, cause=cause)
 

@@ -152,7 +152,7 @@ def skew(survey: Survey, settings: Settings) -> Iterator[Alert]:
     for place, holder in off.items():
         way = "ahead of" if holder.skew > timedelta(0) else "behind"
         text = f"the clock of {place} is {short(holder.skew)} {way} the store's."
-        remedy = f"Run NTP on {place}. Until then, a job that cron calls there may run for another slot."
+        remedy = f"Run NTP on {place}. Until then, a job that cron calls there may run the wrong slot."
         yield Alert(Kind.SKEW, place, "warning", text, survey.now, remedy=remedy)
 
 
@@ -169,8 +169,8 @@ def superseded(survey: Survey, settings: Settings) -> Iterator[Alert]:
         if long:
             first = min(since[job] for job in long)
             text = (
-                f"{one.holder.holder} has had another version of {counted(len(long), 'job')} than the one that fires"
-                f" ({listed(long)}) for {short(survey.now - first)}."
+                f"for {short(survey.now - first)}, {one.holder.holder} has had an outdated version of"
+                f" {counted(len(long), 'job')}: {listed(long)}. Only the newest version runs."
             )
             remedy = "Restart it with the new version; `cronce why JOB` shows which version fires."
             yield Alert(Kind.SUPERSEDED, one.holder.holder, "warning", text, first, remedy=remedy)
@@ -193,7 +193,7 @@ def shared(survey: Survey) -> Iterator[Alert]:
     """One name, and code in two places: two applications share its slots, or the code moved in a deploy."""
     for job, found in shared_names((one.holder for one in survey.live), survey.bundles).items():
         where = listed([f"{code} ({holder})" for code, holder in found.items()])
-        text = f"{job} is more than one function: {where}. Each slot runs only one of them."
+        text = f"{job} is the name of more than one function: {where}. Each slot runs only one of them."
         remedy = (
             "Give one of them another name, or each application a namespace of its own. If the code moved, this alert"
             " ends when the last process of the old deploy is gone."
@@ -207,5 +207,5 @@ def mixed(survey: Survey) -> Iterator[Alert]:
     if found:
         where = listed([f"{version} ({place})" for version, place in found.items()])
         text = f"machines have different versions of the time zone database: {where}."
-        remedy = "Update tzdata on all of them. Until then, a job that cron calls may run at another instant."
+        remedy = "Update tzdata on all of them. Until then, a job that cron calls may run at the wrong time."
         yield Alert(Kind.TZDATA, "", "warning", text, survey.now, remedy=remedy)

@@ -56,7 +56,7 @@ def survey(
     try:
         first, last = (instant_of(when, zone_of(seen.schedule)) for when in (start, end))
         latest = seen.schedule.previous(last)
-        if latest is not None and latest > max(first, loaded.now):
+        if latest is not None and latest > max(first - RESOLUTION, loaded.now):
             _refuse_early(Slot(name, latest), loaded.now)
         slots = list(islice(_slots(name, seen.schedule, first, last), most + 1))
     except OverflowError:

@@ -152,7 +152,7 @@ def _since_then(story: Story) -> str:
 
 def _why_lost(record: Record) -> str:
     if len(record.past) >= MOST_LAPSED and record.past[-1].end == LAPSED:
-        return f"{MOST_LAPSED} holders before it ended like this: find out why before you retry it."
+        return f"{MOST_LAPSED} runs before it ended the same way: find out why before you retry it."
     if record.closes_as_lost:
         return 'on_lost="skip" does not run it again.'
     return "it was asked to stop, so it does not run again."
@@ -323,7 +323,7 @@ def _passed_over(span: Span | None, seen: JobSeen, say: _Clock) -> str:
         case reason if reason.startswith(written.EDITED):
             what = reason.removeprefix(written.EDITED).removeprefix(": ")
             edit = f" ({safe(what)})" if what else ""
-            return f"the schedule was edited at {when}{edit}, and an edit never fires for the past"
+            return f"the schedule was edited at {when}{edit}, and a new schedule does not run slots of the past"
         case written.PAUSED:
             return f"{job} was paused until {when}, and slots that fell due meanwhile do not run"
         case reason if reason.startswith(f"{written.PAUSED} by "):
