@@ -41,7 +41,7 @@ from cronce.runtime.scheduling import roster
 roster.HOLDER_TTL = timedelta(seconds={seconds})  # before anybody else reads it
 from cronce.monitor import destinations, monitor
 from cronce.runtime.scheduling import engine
-engine.Engine.__init__ = partialmethod(engine.Engine.__init__, pace=engine.Pace(beat=timedelta(seconds=1)))
+engine.Engine.__init__ = partialmethod(engine.Engine.__init__, pace=engine.SchedulerIntervals(beat=timedelta(seconds=1)))
 monitor.LEASE = "5s"
 # And no notice is repeated because somebody stood still on a busy machine.
 destinations.ANSWER = destinations.WHOLE = destinations.Webhook.limit = destinations.SPARE = 60.0
@@ -185,8 +185,8 @@ class Cluster:
             return None, Write(cell.key, cell.version, encode_notice(alert._replace(deliveries=told)), cell.mark)
 
         with Cronce(self.server.store) as cron:
-            desk = cron.at_work().desk
-            desk.do(desk.ledger.client.rewrite(alert_cell("gone", process.holder), make))
+            node = cron.at_work().node
+            node.do(node.ledger.client.rewrite(alert_cell("gone", process.holder), make))
 
     def is_raised(self, process: Process) -> bool:
         with closing(open_store(self.server.store)) as store:

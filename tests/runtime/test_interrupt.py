@@ -15,7 +15,7 @@ from cronce.clock import SystemClock
 from cronce.model import Write
 from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here, is_starting_another
 from cronce.runtime.keeper import NOT_RENEWED, Lease
-from cronce.runtime.steps import Body, Steps, take
+from cronce.runtime.steps import BodyStep, Steps, take
 from cronce.stores.base import Swapped
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import PATIENCE, wait_until
@@ -309,9 +309,9 @@ def test_a_lock_whose_trust_is_over_before_its_block_begins_is_an_error_and_is_g
     keeper = cron.at_work()
     keep = keeper.keep
 
-    def keep_and_end(lease: Lease) -> None:
-        keep(lease)
-        in_thread(lambda: keeper._end(lease, NOT_RENEWED))
+    def keep_and_end(*leases: Lease) -> None:
+        keep(*leases)
+        in_thread(lambda: keeper._end(leases[0], NOT_RENEWED))
 
     keeper.keep = keep_and_end  # type: ignore[method-assign]
     with pytest.raises(LeaseLost, match="the lock reindex ended before its block did"):
@@ -366,11 +366,11 @@ def test_a_cancellation_while_the_end_is_recorded_does_not_undo_it_and_is_not_lo
 
 
 def test_a_body_that_was_stopped_before_it_began_does_not_get_far(cron: Cronce) -> None:
-    body = Body(spin)
+    body = BodyStep(spin)
     body.stop()
 
     def steps() -> Steps[None]:
         yield body
 
     with pytest.raises(Interrupt):
-        take(steps(), cron.at_work().desk)
+        take(steps(), cron.at_work().node)

@@ -20,7 +20,7 @@ from cronce.model import Cell, Instant, Mark, check_name, to_us
 from cronce.monitor.survey import named
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import Alert, Beats, Observed, decode_alert, decode_beats, decode_observed
-from cronce.runtime.effects.review import EffectSeen, Spot, Where, effects, places
+from cronce.runtime.effects.review import EffectCells, EffectSeen, ListPosition, effects, places
 from cronce.runtime.flow import Flow, Timed
 from cronce.runtime.queries import (
     MARKS,
@@ -74,7 +74,7 @@ class RunsPage(NamedTuple):
 # --- one request for several ------------------------------------------------------------------------------------------
 
 
-class Ahead(NamedTuple):
+class FirstCells(NamedTuple):
     """The first cells of a mark, by key, whatever they are: few stores have many that are open or need attention."""
 
     mark: Mark
@@ -94,14 +94,14 @@ class Ahead(NamedTuple):
         return self.timed._replace(reply=found) if whole or first else None
 
 
-def read_ahead(*marks: Mark) -> Flow[list[Ahead]]:
+def read_ahead(*marks: Mark) -> Flow[list[FirstCells]]:
     found = []
     for mark in marks:
-        found += [Ahead(mark, (yield Scan("", mark=mark, limit=AHEAD[mark])))]
+        found += [FirstCells(mark, (yield Scan("", mark=mark, limit=AHEAD[mark])))]
     return found
 
 
-def beside(flow: Flow[T], ahead: Sequence[Ahead]) -> Flow[T]:
+def beside(flow: Flow[T], ahead: Sequence[FirstCells]) -> Flow[T]:
     """A flow, without the scans that are answered by what was read ahead."""
     try:
         request = next(flow)
@@ -287,7 +287,7 @@ def effects_page(what: str | None, after: str | None, limit: int, *, everything:
     return EffectsPage(found.effects, spell_cursor(goes_on) if goes_on else None)
 
 
-def _read(after: str, wheres: list[Where]) -> Spot:
+def _read(after: str, wheres: list[EffectCells]) -> ListPosition:
     """Comes from outside: it may be of another list."""
     number, _, behind = after.partition("@")
     known = Mark(int(number)) if number in {str(int(mark)) for mark in Mark} else Mark.CLOSED
@@ -296,7 +296,7 @@ def _read(after: str, wheres: list[Where]) -> Spot:
     mark, key = read_cursor(after, of_this)
     if mark not in set(Mark):
         raise BadInput(f"{after[:60]!r} is not a place in a list of effects; use the `next` of the answer before")
-    return Spot(Mark(mark), key)
+    return ListPosition(Mark(mark), key)
 
 
 # --- what watchers left: alerts, the beats of other schedulers, calls that were only observed; and who holds what ----
