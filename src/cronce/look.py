@@ -132,7 +132,7 @@ class Look:
         if state is not None and state not in STATES_WANTED:
             raise BadInput(f"{state[:60]!r} is not a state or an outcome; use one of {', '.join(STATES_WANTED)}")
         if not 1 <= limit <= MAX_RUNS:
-            raise BadInput(f"limit is 1 to {MAX_RUNS:,}, and this is {limit}")
+            raise BadInput(f"limit must be from 1 to {MAX_RUNS:,}, not {limit}")
         node = self._node()
         if job is not None:
             queries.refuse_unknown(job, node.do(queries.job_names()))

@@ -429,7 +429,7 @@ def test_all_of_a_job_is_told(read: Reader) -> None:
     assert [run.slot for run in view.runs.runs] == [*slots[:3], slots[3]._replace(request="again"), slots[3]]
     assert (view.open.number, view.attention.number, view.next) == (1, 1, NOW.replace(hour=13, minute=0))
     assert [(one.host, one.refusals.times) for one in view.refused] == [("web-2", 7)]
-    assert [took for _, took in view.durations] == [HOUR] * 99
+    assert [took for _, took in view.durations] == [HOUR] * 98  # how long the lost run took is not known
     more = read(read_jobs.job_view("billing", runs=5, after=view.runs.next))
     assert more is not None
     assert [run.slot for run in more.runs.runs] == slots[4:9]

@@ -157,7 +157,7 @@ examples:
 
 
 def add_observed_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="of this function or job only")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="only this function or job")
     parser.add_argument("--cost", metavar="AMOUNT", help="what one call costs, in any currency")
     parser.add_argument("--since", metavar="SPAN", help="exit with 1 only for duplicates within this time")
     add_store(parser)

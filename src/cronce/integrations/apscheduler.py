@@ -689,11 +689,11 @@ class Protection:
                 self._take_up()
             return process()
         except JobLookupError as error:
-            LOGGER.debug("another scheduler was faster: %s", error)
+            LOGGER.debug("another scheduler already updated the job store: %s", error)
             return 0.0
         except Exception as error:
             pause = self._ask_soon()
-            LOGGER.warning("the job store failed, and is asked again in %g s: %s", pause, error)
+            LOGGER.warning("the job store failed; the next try is in %g s: %s", pause, error)
             return pause
         finally:
             self._guards.give_back()

@@ -331,8 +331,7 @@ class Run:
         database = self._means.database()
         if database is None:
             raise BadInput(
-                f"{self.job} does not say in which database its runs commit; declare it with @cron.job(…,"
-                " transaction=…)"
+                f"the job {self.job} declares no database for run.transaction; add it: @cron.job(…, transaction=…)"
             )
         self.transactions += 1
         return Transaction(database, self, conn, step, of)

@@ -10,7 +10,19 @@ from enum import StrEnum
 from typing import Final
 
 from cronce.errors import BadInput
-from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, check_name, job_cell, slot_of_cell, stored_cell
+from cronce.model import (
+    Cell,
+    Epoch,
+    Instant,
+    Mark,
+    Slot,
+    Traits,
+    check_name,
+    job_cell,
+    slot_of_cell,
+    spell,
+    stored_cell,
+)
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Refusals, Refused, decode_refusals
 from cronce.protocol.record import STILL_RAN, TOO_LATE, Act, Outcome, SpanRecord, decode_turn
@@ -38,7 +50,7 @@ from cronce.runtime.queries import (
 )
 from cronce.runtime.stored_jobs import seen_stored
 from cronce.schedule.instant import RESOLUTION
-from cronce.stores.base import Loaded, Scan
+from cronce.stores.base import Loaded, Position, Scan
 from cronce.value import NamedTuple
 
 ONCE_STILL_RAN: Final = " still ran"
@@ -158,14 +170,24 @@ def slot_meant(text: str, traits: Traits) -> Flow[Slot]:
     while at is not None and at < end and len(slots) < SLOTS_SHOWN:
         slots.append(Slot(job, at))
         at = found.job.after(at)
-    if len(slots) == 1:
+    if len(slots) > 1:  # better those that are on record than those from before there was a job
+        slots = (yield from _on_record(job, start, end)) or slots
+    elif slots:
         return slots[0]
     if not slots:
         raise BadInput(
             f"{job} has no slot on {day}" + (f"; the next slot:\n  cronce why {Slot(job, at).key}" if at else "")
         )
     listed = "".join(f"\n  cronce why {one.key}" for one in slots)
-    raise BadInput(f"{job} has several slots on {day}; name one:{listed}")
+    raise BadInput(f"{job} has several slots on {day}; name one, such as:{listed}")
+
+
+def _on_record(job: str, start: Instant, end: Instant) -> Flow[list[Slot]]:
+    """The newest on record from `start` until before `end`."""
+    prefix = f"run/{job}/"
+    before = Position(0, prefix + spell(end).removesuffix("Z"))
+    page = yield from read_page(Scan(prefix, after=before, newest_first=True, limit=SLOTS_SHOWN))
+    return [slot for slot in (slot_of_cell(cell.key) for cell in page.cells) if slot.at >= start]
 
 
 def why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
@@ -236,7 +258,8 @@ def _that_matter(seen: JobSeen, now: Instant) -> Flow[list[Slot]]:
     prefix = f"run/{seen.name}/"
     last = yield from read_page(Scan(prefix, newest_first=True, limit=1))
     still_open = yield from read_page(Scan(prefix, mark=Mark.OPEN, newest_first=True, limit=OPEN_SHOWN))
-    slots = {slot_of_cell(cell.key) for cell in (*last.cells, *still_open.cells)}
+    in_doubt = yield from read_page(Scan(prefix, mark=Mark.ATTENTION, newest_first=True, limit=1))
+    slots = {slot_of_cell(cell.key) for cell in (*last.cells, *still_open.cells, *in_doubt.cells)}
     due = seen.latest(now)
     if due is not None:
         slots.add(Slot(seen.name, due))

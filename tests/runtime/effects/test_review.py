@@ -457,7 +457,7 @@ def test_a_word_that_makes_no_sense_is_refused_and_changes_nothing(
 
 
 def test_nothing_is_resolved_that_is_not_on_record(node: HandNode) -> None:
-    with pytest.raises(CronceError, match=f"there is no record of {CHARGE}; `cronce effects` lists what is in doubt"):
+    with pytest.raises(CronceError, match=f"no record of {CHARGE}; `cronce status effects` lists what is in doubt"):
         resolve(node, CHARGE, "done")
     assert node.do(effect(effect_named(CHARGE))) is None
 

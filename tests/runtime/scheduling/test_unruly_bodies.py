@@ -226,7 +226,7 @@ def test_what_the_loop_refuses_is_given_back(office: Office, pool: "Watched", ca
     pool.ends(1)
     pool.submit([second])
     assert pool.ends(2)[second].ending is None
-    assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be started, and is given back"]
+    assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be started; it was released for another process"]
 
 
 # --- what cannot be begun ---------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def test_what_cannot_be_begun_is_given_back_for_a_while_and_the_others_begin(
     pool.submit([later])
     ends = pool.ends(4)
     assert [attempt for attempt, end in ends.items() if end.ending is None] == [function]
-    assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be started, and is given back"]
+    assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be started; it was released for another process"]
     word = EndedAttempt(function, ends[function]).word[1]
     assert word == Release(function.lease.grant.fence, timedelta(seconds=10))
 

@@ -390,7 +390,7 @@ def refuse_retry(slot: Slot, run: Record) -> Flow[None]:
 
 def _effect_first(slot: Slot, found: EffectsSurvey) -> str:
     command = f"cronce resolve {quote(found.doubtful[0].name)}"
-    others = f" (`cronce effects {quote(slot.key)}` lists the others)" if found.counts["in doubt"] > 1 else ""
+    others = f" (`cronce status effects {quote(slot.key)}` lists the others)" if found.counts["in doubt"] > 1 else ""
     return (
         f"{slot.key} is kept in doubt by an effect: resolve the effect first. If it happened, run `{command}"
         f" done`; if it did not, `{command} retry`{others}. Then `cronce rerun {slot.key}` continues the slot"
@@ -461,7 +461,7 @@ def _is_so(seen: EffectSeen, command: Resolve) -> bool:
 
 def _refusal(named: Target, seen: EffectSeen | None) -> CronceError:
     if seen is None or seen.record is None:
-        return NotOnRecord(f"there is no record of {named.name}; `cronce effects` lists what is in doubt")
+        return NotOnRecord(f"there is no record of {named.name}; `cronce status effects` lists what is in doubt")
     if seen.state == "not done":
         return CronceError(f"{named.name} is not done; the next run will do it: there is nothing to resolve")
     when = f" at {spell(seen.record.finished)}" if seen.record.finished else ""

@@ -87,7 +87,7 @@ class WorkerPool:
                 self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _give_back(self, attempt: Attempt, error: Exception) -> None:
-        LOGGER.error("%s could not be started, and is given back", attempt.lease.name, exc_info=error)
+        LOGGER.error("%s could not be started; it was released for another process", attempt.lease.name, exc_info=error)
         self._done(attempt, attempt.broken(error))
 
     def _over(self, attempt: Attempt, end: End) -> None:
