@@ -177,9 +177,8 @@ class Record(NamedTuple):
     def took(self, now: Instant | None = None) -> timedelta | None:
         """How long it ran, or runs by now; None where nobody knows: a lost run is finished when that is noticed."""
         ended = now if self.is_running else self.finished
-        if self.resolved or self.outcome is Outcome.LOST:
-            return None
-        return ended - self.started if ended and self.started else None
+        told = not self.resolved and self.outcome is not Outcome.LOST
+        return ended - self.started if told and ended and self.started else None
 
     @property
     def closes_as_lost(self) -> bool:
