@@ -153,7 +153,7 @@ class Look:
 
 def find_why(desk: Desk, what: str, journal: Journal) -> Why:
     """What is known of a job, or of the slot that is named."""
-    slot = desk.do(slot_meant(what, desk.store.traits)) if "@" in what else None
+    slot = desk.do(slot_meant(what)) if "@" in what else None
     job = slot.job if slot else check_name(what)
     doubt = desk.do(clock_doubt(desk.ledger))
     found = desk.do(why(job, slot, desk.store.traits))
@@ -185,7 +185,7 @@ def find_status() -> Flow[Status]:
     leaders = (yield from read_lists.held(LEADERS.prefix)).held
     watched = (yield from read_lists.observed()).items()
     observed = [told.observed_document(name, one) for name, one in watched]
-    carried = yield from queries.carried()
+    carried = yield from queries.carried([one for one in seen.holders if one.until > seen.now])
     prevented = sum(one.refusals.times for one in hosts_refused(seen.refused.cells))
     return Status(seen, carried, len(index), prevented, _not_free(locks), _not_free(leaders), observed)
 

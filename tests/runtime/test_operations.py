@@ -25,7 +25,7 @@ from cronce.runtime.desk import Desk as RealDesk
 from cronce.runtime.flow import Flow, Timed, perform
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.operations import AskedFor, Operator, Stands, drain_cell, who
-from cronce.runtime.queries import carried, halted, holders
+from cronce.runtime.queries import halted_and_carried, holders
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.runtime.scheduling.scheduler import Scheduler
 from cronce.schedule import parse_schedule, spec_of
@@ -244,7 +244,7 @@ def scheduler(desk: Desk, role: str = "both", **labels: str) -> None:
 def test_who_lives_who_is_drained_and_what_would_be_run(desk: Desk, store: Wire, clock: HandClock) -> None:
     for name, role, colour in (("a", "both", "blue"), ("b", "work", "green"), ("c", "schedule", "green")):
         scheduler(Desk(store, name), role, colour=colour)
-    assert desk.do(carried()) == {"billing"}
+    assert desk.do(halted_and_carried())[1] == {"billing"}
     drained = desk.do(hand(desk).drain(drain_cell(label="colour=blue"))).act
     _, live = desk.do(holders())
     assert [(one.holder.holder, one.drained, one.claims) for one in live] == [
@@ -252,9 +252,9 @@ def test_who_lives_who_is_drained_and_what_would_be_run(desk: Desk, store: Wire,
         ("b", None, True),
         ("c", None, True),
     ]
-    assert desk.do(carried()) == {"billing"}
+    assert desk.do(halted_and_carried())[1] == {"billing"}
     desk.do(hand(desk).drain(drain_cell("b")))
-    assert desk.do(carried()) == set()
+    assert desk.do(halted_and_carried())[1] == set()
     clock.turn(31)
     assert desk.do(holders())[1] == []
 
@@ -263,7 +263,7 @@ def test_an_order_that_cannot_be_read_stands_all_the_same(desk: Desk, store: Wir
     scheduler(desk)
     newer = [Write(cell, ABSENT, '{"v":99}', Mark.OPEN) for cell in (SWITCH, drain_cell("web-1"))]
     store.swap(newer, store.load([]).epoch.seen)
-    ((_, (seen,)), everything) = desk.do(holders()), desk.do(halted())
+    ((_, (seen,)), everything) = desk.do(holders()), desk.do(halted_and_carried())[0]
     assert (seen.claims, everything is None) == (False, False)
     assert claim(Desk(store, "web-2")) == Paused()
 

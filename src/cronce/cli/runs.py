@@ -37,8 +37,7 @@ add_jobs_arguments = add_store
 def run_jobs(options: argparse.Namespace) -> None:
     with looking(options) as desk:
         now, lines = desk.do(listed())
-        everything = desk.do(queries.halted())
-        served = desk.do(queries.carried())
+        everything, served = desk.do(queries.halted_and_carried())
     if everything and not options.json:
         print(paint(Toned(f"everything is paused {by_whom(everything)}", "odd"), screen()))
     headers = ["job", "schedule", "next slot", "last run", "outcome"]

@@ -12,7 +12,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from heapq import nlargest, nsmallest
+from heapq import nsmallest
 from typing import Final
 
 from cronce.model import (
@@ -35,14 +35,12 @@ from cronce.monitor.read_lists import (
     COUNTED,
     RunList,
     RunsPage,
-    beside,
     by_key,
     counted_runs,
     latest_of,
     newest_runs,
     open_alerts,
     part_of,
-    read_ahead,
     read_cursor,
 )
 from cronce.protocol.codec import all_readable, readable
@@ -52,22 +50,23 @@ from cronce.runtime.effects.review import NONE, EffectsSurvey, doubts, of_job
 from cronce.runtime.flow import Flow, Load
 from cronce.runtime.prevented import PARTS, prevented_in
 from cronce.runtime.queries import (
+    HOLDERS,
+    READ_AHEAD,
     HolderSeen,
     JobLine,
     JobSeen,
     RunSeen,
     by_beats,
-    by_hand_lately,
     is_carried,
+    latest_runs,
     load,
-    ran_at,
     read_all,
     read_page,
     seen_job,
-    seen_runs,
+    sparing,
     told,
 )
-from cronce.runtime.stored_jobs import line_of, seen_stored
+from cronce.runtime.stored_jobs import line_of, lines_in, seen_stored
 from cronce.schedule import Schedule
 from cronce.stores.base import Loaded, Page, Scan, page_of
 from cronce.telling.words import as_written
@@ -277,43 +276,18 @@ def job_lines(
     yield from index.keep_up()
     found = index.search(matching, after, limit)
     _, lines = yield from lines_alone(found.names)
-    latest = yield from latest_runs([line.seen.name for line in lines], 1)
+    latest = yield from latest_runs([line.seen for line in lines], 1)
     return found, [line._replace(last=next(iter(latest[line.seen.name]), None)) for line in lines]
 
 
-def latest_runs(names: Iterable[str], limit: int) -> Flow[dict[str, list[RunSeen]]]:
-    """The latest runs of each job. Of those by hand, such as are among the latest of all jobs: it is one request more,
-    however many jobs there are."""
-    by_hand = yield from by_hand_lately()
-    found = {}
-    for name in names:
-        page = yield from read_page(Scan(f"run/{name}/", newest_first=True, limit=limit))
-        cells = {cell.key: cell for cell in (*page.cells, *by_hand.get(name, ()))}
-        found[name] = nlargest(limit, seen_runs(cells.values(), page.now), key=ran_at)
-    return found
-
-
-def lines_alone(names: Sequence[str]) -> Flow[tuple[Instant, tuple[JobLine, ...]]]:
+def lines_alone(names: Sequence[str]) -> Flow[tuple[Instant, list[JobLine]]]:
     """The same in one request, without a run: for who reads more of those than the newest."""
     loaded = yield from load(cells_of(names))
-    return loaded.now, lines_in(names, loaded.cells, loaded.now)
+    return loaded.now, lines_in(names, {cell.key: cell for cell in loaded.cells}, loaded.now)
 
 
 def cells_of(names: Sequence[str]) -> list[str]:
     return [*map(job_cell, names), *map(stored_cell, names)]
-
-
-def lines_in(names: Sequence[str], cells: Sequence[Cell], now: Instant) -> tuple[JobLine, ...]:
-    """What stands in those cells."""
-    read = zip(names, cells, cells[len(names) :], strict=False)
-    lines = (_line(name, job, stored, now) for name, job, stored in read)
-    return tuple(line for line in lines if line is not None)
-
-
-def _line(name: str, job: Cell, stored: Cell, now: Instant) -> JobLine | None:
-    seen = seen_job(job) if job.version else None
-    line = JobLine(seen, seen.next(now), None) if seen else None
-    return line_of(name, stored, line, now) if stored.version else line
 
 
 # --- one job --------------------------------------------------------------------------------------------------------
@@ -370,19 +344,20 @@ class JobView(NamedTuple):
 
 def job_view(name: str, runs: int = 50, after: str | None = None, *, with_doubts: bool = False) -> Flow[JobView | None]:
     """None: there is no such job. `with_doubts`: also which of its effects are in doubt, and the alerts."""
-    marks = (Mark.OPEN, Mark.ATTENTION) if with_doubts else ()
-    return (yield from beside(_job_view(name, runs, after, with_doubts=with_doubts), (yield from read_ahead(*marks))))
+    return (
+        yield from sparing(_job_view(name, runs, after, with_doubts=with_doubts), *(READ_AHEAD if with_doubts else ()))
+    )
 
 
 def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> Flow[JobView | None]:
     cells = [job_cell(check_name(name)), stored_cell(name), SWITCH, observed_cell(name)]
     counts = [prevented_cell(name, part) for part in range(PARTS)]
-    _, holders = yield from read_all(Scan("holder/", mark=Mark.OPEN))
+    _, holders = yield from read_all(HOLDERS)
     timed, everybody = yield from told(holders, [*cells, *counts])
     loaded = timed.reply
     assert isinstance(loaded, Loaded)
     job, stored, switch, observed, *others = loaded.cells
-    line = _line(name, job, stored, loaded.now)
+    line = line_of(name, job, stored, loaded.now)
     if line is None:
         return None
     has_scheduler = yield from is_carried(name, [one for one in everybody if one.until > loaded.now])

@@ -21,7 +21,7 @@ from cronce.monitor.survey import named
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import Alert, Beats, Observed, decode_alert, decode_beats, decode_observed
 from cronce.runtime.effects.review import EffectSeen, Spot, Where, effects, places
-from cronce.runtime.flow import Flow, Timed
+from cronce.runtime.flow import Flow
 from cronce.runtime.queries import (
     MARKS,
     WANTED,
@@ -34,7 +34,7 @@ from cronce.runtime.queries import (
     seen_held,
     seen_runs,
 )
-from cronce.stores.base import By, Page, Position, Scan, page_of, position
+from cronce.stores.base import By, Page, Position, Scan, position
 from cronce.value import NamedTuple
 
 T = TypeVar("T")
@@ -47,9 +47,6 @@ LOOKED: Final = 2000
 
 OF_A_JOB: Final = 1000
 """So many runs of a job are put in order, those of its newest slots: as many as are kept unless somebody says more."""
-
-AHEAD: Final = {Mark.OPEN: 200, Mark.ATTENTION: 400}
-"""So many cells of a mark are read at once, whatever they are."""
 
 _RUNS: Final = "run/"
 _OPEN: Final = Scan(_RUNS, mark=Mark.OPEN, newest_first=True, limit=COUNTED)
@@ -69,48 +66,6 @@ class RunsPage(NamedTuple):
     now: Instant
     runs: tuple[RunSeen, ...]
     next: str | None
-
-
-# --- one request for several ------------------------------------------------------------------------------------------
-
-
-class Ahead(NamedTuple):
-    """The first cells of a mark, by key, whatever they are: few stores have many that are open or need attention."""
-
-    mark: Mark
-    timed: Timed
-
-    def answer(self, asked: Scan) -> Timed | None:
-        """What a scan would find; None: there may be more of it than was read. The first by key are whole if more were
-        read than are wanted."""
-        page = self.timed.reply
-        assert isinstance(page, Page)
-        if asked.mark is not self.mark:
-            return None
-        found = page_of(page.cells, asked, page.now, page.epoch)
-        last = page.cells[-1].key if page.next else None
-        whole = last is None or (last > asked.prefix and not last.startswith(asked.prefix))
-        first = asked.by == "key" and not asked.newest_first and found.next is not None
-        return self.timed._replace(reply=found) if whole or first else None
-
-
-def read_ahead(*marks: Mark) -> Flow[list[Ahead]]:
-    found = []
-    for mark in marks:
-        found += [Ahead(mark, (yield Scan("", mark=mark, limit=AHEAD[mark])))]
-    return found
-
-
-def beside(flow: Flow[T], ahead: Sequence[Ahead]) -> Flow[T]:
-    """A flow, without the scans that are answered by what was read ahead."""
-    try:
-        request = next(flow)
-        while True:
-            known = (one.answer(request) for one in ahead if isinstance(request, Scan))
-            request = flow.send(next(filter(None, known), None) or (yield request))
-    except StopIteration as ended:
-        found: T = ended.value
-        return found
 
 
 # --- by their mark ---------------------------------------------------------------------------------------------------
@@ -155,7 +110,7 @@ def newest_runs(
     prefix = f"{_RUNS}{check_name(job)}/" if job is not None else _RUNS
     place = read_cursor(after, prefix) if after else None
     if job is not None and place and not place.us:  # past those that are put in order, by slot
-        shown = {cell.key for cell in (yield from by_hand_lately()).get(job, ())}
+        shown = {cell.key for cell in (yield from by_hand_lately(job))}
         page = yield from _sifted(Scan(prefix, "key", mark, None, place, limit, newest_first=True), wanted, limit)
         return page._replace(runs=tuple(run for run in page.runs if run.cell.key not in shown))
     if job is not None:
@@ -176,7 +131,7 @@ def latest_of(job: str, mark: Mark | None = None) -> Flow[tuple[Page, list[RunSe
     page = yield from read_page(Scan(f"{_RUNS}{job}/", mark=mark, newest_first=True, limit=OF_A_JOB))
     cells = {cell.key: cell for cell in page.cells}
     if page.next is not None:
-        by_hand = (yield from by_hand_lately()).get(job, ())
+        by_hand = yield from by_hand_lately(job)
         cells |= {cell.key: cell for cell in by_hand if mark in (None, cell.mark)}
     page = page._replace(cells=list(cells.values()))
     return page, sorted(seen_runs(page.cells, page.now), key=ran_at, reverse=True)

@@ -28,13 +28,11 @@ from cronce.monitor.read_lists import (
     AlertsPage,
     RunList,
     alerts,
-    beside,
     by_key,
     counted_runs,
     final_runs,
     latest_of,
     newest_of,
-    read_ahead,
 )
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import GuestJob, Refused, decode_guest
@@ -42,6 +40,7 @@ from cronce.protocol.record import Act, standing_act
 from cronce.runtime.effects.review import EffectSeen
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import (
+    READ_AHEAD,
     HolderSeen,
     JobLine,
     RunSeen,
@@ -51,9 +50,11 @@ from cronce.runtime.queries import (
     read_page,
     seen_runs,
     slot_named,
+    sparing,
     told,
     with_hosts,
 )
+from cronce.runtime.stored_jobs import lines_in
 from cronce.stores.base import Loaded, Page, Position, Scan, page_of
 from cronce.telling.words import as_written
 from cronce.value import NamedTuple
@@ -128,8 +129,7 @@ class Overview(NamedTuple):
 def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) -> Flow[Overview]:
     """With its `recent` runs and, by an `index`, the jobs that are due next. If it is `drawn`, so many of each kind are
     read and told, and no more counted: then `stretch_of` needs no other."""
-    ahead = yield from read_ahead(Mark.OPEN, Mark.ATTENTION)
-    return (yield from beside(_overview(recent, drawn, index), ahead))
+    return (yield from sparing(_overview(recent, drawn, index), *READ_AHEAD))
 
 
 def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]:
@@ -142,7 +142,7 @@ def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]
     loaded = timed.reply
     assert isinstance(loaded, Loaded)
     switch, board, *cells = loaded.cells
-    lines = read_jobs.lines_in(names, cells, loaded.now)
+    lines = lines_in(names, {cell.key: cell for cell in cells}, loaded.now)
     found = [cell for cell in cells[len(lines_at) : len(lines_at) + len(touched)] if cell.version]
     if index is not None:
         yield from index.keep_up(BoardVersion(board.version, timed.ended))
@@ -190,17 +190,12 @@ def _touched(raised: AlertsPage) -> list[str]:
 
 def _keys_and_refusals(now: Instant) -> Flow[list[Page]]:
     """Keys that are in doubt, guests, and what hosts were refused: these cells are neighbours in the order of keys, and
-    read in one request, unless there are many keys. With many refusals the page of those goes on."""
-    scans = (*survey.keys_in_doubt(DOUBTS, now), Scan(GUESTS, limit=HOLDERS), read_jobs.refusals("refusals/"))
-    both = yield from read_page(Scan("", after=Position(0, "once/"), limit=read_jobs.HOSTS))
-    last = both.cells[-1].key if both.next else ""
-    if last.startswith(("once/", GUESTS)):
-        pages = []
-        for scan in scans:
-            pages += [(yield from read_page(scan))]
-        return pages
-    *keys, refused = (page_of(both.cells, scan, both.now, both.epoch) for scan in scans)
-    return [*keys, refused._replace(next=both.next) if last.startswith("refusals/") else refused]
+    read in one request, unless there are many."""
+    yield from read_page(Scan("", after=Position(0, "once"), limit=2 * read_jobs.HOSTS))
+    pages = []
+    for scan in (*survey.keys_in_doubt(DOUBTS, now), Scan(GUESTS, limit=HOLDERS), read_jobs.refusals("refusals/")):
+        pages += [(yield from read_page(scan))]
+    return pages
 
 
 # --- guests -----------------------------------------------------------------------------------------------------------

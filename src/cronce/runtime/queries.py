@@ -3,11 +3,12 @@
 Facts, no words: whoever shows them to a person says them in theirs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import timedelta
+from heapq import nlargest
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from cronce.errors import BadInput, BadRecord, NotOnRecord
 from cronce.model import (
@@ -36,11 +37,13 @@ from cronce.protocol.table import Row, row
 from cronce.protocol.view import KnownJob, View
 from cronce.runtime.flow import Flow, Load, Timed
 from cronce.runtime.process_notes import NOTES_TTL
-from cronce.runtime.scheduling.roster import HOLDER_TTL, NO_JOBS, digest_of, joined
+from cronce.runtime.scheduling.roster import HOLDER_TTL, NO_JOBS, chunks, digest_of, joined
 from cronce.schedule import Schedule, parse_instant, parse_schedule
 from cronce.schedule.instant import RESOLUTION
-from cronce.stores.base import Loaded, Page, Scan
+from cronce.stores.base import Loaded, Page, Scan, page_of
 from cronce.value import NamedTuple
+
+T = TypeVar("T")
 
 MACHINES: Final = 1000
 """So many machines are asked for what they left word of."""
@@ -73,6 +76,48 @@ def read_all(scan: Scan) -> Flow[tuple[Instant, list[Cell]]]:
         scan = scan._replace(after=page.next)
 
 
+READ_AHEAD: Final = (Scan("", mark=Mark.OPEN, limit=200), Scan("", mark=Mark.ATTENTION, limit=400))
+"""Cells that are read at once, whatever they are: few stores have more that are open, or need attention."""
+
+
+def sparing(flow: Flow[T], *ahead: Scan) -> Flow[T]:
+    """A flow that only reads, without the scans that are answered by what it has read before, or by what is read
+    `ahead` of it."""
+    known: list[tuple[Scan, Timed]] = []
+    for scan in ahead:
+        known += [(scan, (yield scan))]
+    try:
+        request = next(flow)
+        while True:
+            answers = (_answer(request, *one) for one in known if isinstance(request, Scan))
+            timed = next(filter(None, answers), None)
+            if timed is None:
+                timed = yield request
+                known += [(request, timed)] if isinstance(request, Scan) else []
+            request = flow.send(timed)
+    except StopIteration as ended:
+        found: T = ended.value
+        return found
+
+
+def _answer(asked: Scan, known: Scan, timed: Timed) -> Timed | None:
+    """What a scan would find by a page of another, by key; None: there may be more of it than was read. The first by
+    key are whole if more were read than are wanted."""
+    page = timed.reply
+    assert isinstance(page, Page)
+    if asked == known:
+        return timed
+    is_part = asked.prefix.startswith(known.prefix) and known.mark in (None, asked.mark)
+    is_behind = known.after is None or asked.prefix > known.after.key
+    if known.by != "key" or known.newest_first or not (is_part and is_behind):
+        return None
+    found = page_of(page.cells, asked, page.now, page.epoch)
+    last = page.cells[-1].key if page.next else None
+    whole = last is None or (last > asked.prefix and not last.startswith(asked.prefix))
+    first = asked.by == "key" and not asked.newest_first and found.next is not None
+    return timed._replace(reply=found) if whole or first else None
+
+
 # --- where it stands ------------------------------------------------------------------------------------------------
 
 
@@ -89,6 +134,9 @@ def _view(cell: Cell, record: Record | None, now: Instant) -> View:
 
 
 # --- jobs -----------------------------------------------------------------------------------------------------------
+
+
+FEW_SCHEDULES: Final = 4
 
 
 class JobSeen(NamedTuple):
@@ -124,6 +172,16 @@ class JobSeen(NamedTuple):
         slots = (rule.previous(now + RESOLUTION) for rule in self.schedules)
         return max((slot for slot in slots if slot is not None), default=None)
 
+    def past(self, now: Instant, most: int) -> Iterator[Slot]:
+        """The latest slots of each schedule that it has or had; where calls bring ever new ones, that tells nothing."""
+        rules = (*self.schedules, *self.former)
+        for rule in rules if len(rules) <= FEW_SCHEDULES else ():
+            at = rule.previous(now + RESOLUTION)
+            for _ in range(most):
+                if at is not None:
+                    yield Slot(self.name, at)
+                    at = rule.previous(at)
+
     def fires_at(self, instant: Instant) -> bool:
         """Whether it is an instant of a schedule that the job has or had; of one without a schedule any instant is."""
         rules = (*self.schedules, *self.former)
@@ -141,7 +199,7 @@ class JobLine(NamedTuple):
 
     seen: JobSeen
     next: Instant | None
-    last: "RunSeen | None"
+    last: "RunSeen | None" = None
     stored: Stored | None = None
     """What the store has of a job that lives there."""
 
@@ -163,34 +221,6 @@ def refuse_unknown(job: str, names: Iterable[str]) -> None:
     close = get_close_matches(job, known, n=1)
     listed = "`cronce jobs` lists them" if known else "there are no jobs yet; `cronce jobs` shows which store this is"
     raise NotOnRecord(f"no job is called {job[:60]!r}; {f'did you mean {close[0]!r}?' if close else listed}")
-
-
-def jobs() -> Flow[tuple[Instant, list[JobLine]]]:
-    now, cells = yield from read_all(Scan("job/"))
-    lines = []
-    by_hand = yield from by_hand_lately()
-    for cell in cells:
-        seen = seen_job(cell)
-        page = yield from read_page(Scan(f"run/{seen.name}/", newest_first=True, limit=1))
-        latest = seen_runs((*page.cells, *by_hand.get(seen.name, ())), page.now)
-        lines.append(JobLine(seen, seen.next(now), max(latest, key=ran_at, default=None)))
-    return now, lines
-
-
-def by_hand_lately() -> Flow[dict[str, list[Cell]]]:
-    """Of each job those among the latest runs of all jobs that were asked for by hand: their slots may be old ones, and
-    their keys stand among those."""
-    found: dict[str, list[Cell]] = {}
-    for cell in (yield from read_page(Scan("run/", "at", newest_first=True))).cells:
-        if "#" in cell.key:
-            found.setdefault(cell.key.split("/")[1], []).append(cell)
-    return found
-
-
-def halted() -> Flow[Act | None]:
-    """Who stopped everything, if somebody did; what cannot be read stops everything, too."""
-    (cell,) = (yield from load([SWITCH])).cells
-    return standing_act(cell)
 
 
 def seen_job(cell: Cell) -> JobSeen:
@@ -383,6 +413,43 @@ def seen_runs(cells: Iterable[Cell], now: Instant) -> list[RunSeen]:
     return runs
 
 
+LATEST: Final = Scan("run/", "at", newest_first=True)
+"""The latest runs of all jobs."""
+
+UNCLAIMED: Final = 2
+"""So many of the slots that a schedule names may have no run: one that is just due, or was passed over."""
+
+
+def latest_runs(jobs: Sequence[JobSeen], limit: int) -> Flow[dict[str, list[RunSeen]]]:
+    """The latest runs of each job, the latest first: among the latest of all jobs, which are read at once; else by the
+    slots that its schedules name, of all such jobs at once; and only of a job that has fewer there, too, by its own
+    keys. So a run by hand, whose slot may be an old one, is found if it is among the latest of all."""
+    page = yield from read_page(LATEST)
+    found: dict[str, dict[str, Cell]] = {seen.name: {} for seen in jobs}
+
+    def short() -> list[JobSeen]:
+        return [seen for seen in jobs if page.next is not None and len(found[seen.name]) < limit]
+
+    def take(cells: Iterable[Cell]) -> None:
+        for cell in cells:
+            if cell.version and (name := cell.key.split("/")[1]) in found:
+                found[name][cell.key] = cell
+
+    take(page.cells)
+    for keys in chunks(one.cell for seen in short() for one in seen.past(page.now, limit + UNCLAIMED)):
+        take((yield from load(keys)).cells)
+    for seen in short():
+        take((yield from read_page(Scan(f"run/{seen.name}/", newest_first=True, limit=limit))).cells)
+    return {name: nlargest(limit, seen_runs(cells.values(), page.now), key=ran_at) for name, cells in found.items()}
+
+
+def by_hand_lately(job: str) -> Flow[list[Cell]]:
+    """Those among the latest runs of all jobs that were asked for by hand: their slots may be old ones, and their keys
+    stand among those."""
+    page = yield from read_page(LATEST)
+    return [cell for cell in page.cells if "#" in cell.key and cell.key.startswith(f"run/{job}/")]
+
+
 # --- locks and leaders ----------------------------------------------------------------------------------------------
 
 HeldState = Literal["held", "lapsed", "resting", "free", "unreadable"]
@@ -462,11 +529,14 @@ def holders() -> Flow[tuple[Instant, list[HolderSeen]]]:
     return now, [one for one in seen if one.until > now]
 
 
+HOLDERS: Final = Scan("holder/", mark=Mark.OPEN)
+
+
 def everybody() -> Flow[tuple[Instant, list[HolderSeen]]]:
     """Those that are dead, too, as long as they are remembered. One that a newer cronce wrote says nothing that we
     understand."""
     _, orders = yield from read_all(Scan("drain/"))
-    now, cells = yield from read_all(Scan("holder/"))
+    now, cells = yield from read_all(HOLDERS)
     return now, _seen(cells, orders)
 
 
@@ -479,9 +549,9 @@ def told(cells: Sequence[Cell], beside: Sequence[str] = ()) -> Flow[tuple[Timed,
     return timed, _seen(cells, timed.reply.cells[len(beside) :])
 
 
-def live(beside: Sequence[str] = ()) -> Flow[tuple[Timed, list[HolderSeen]]]:
+def live(beside: Sequence[str]) -> Flow[tuple[Timed, list[HolderSeen]]]:
     """Those that live, and what stands beside."""
-    now, cells = yield from read_all(Scan("holder/"))
+    now, cells = yield from read_all(HOLDERS)
     return (yield from told([cell for cell in cells if cell.until is not None and cell.until > now], beside))
 
 
@@ -495,11 +565,18 @@ def _seen(cells: Iterable[Cell], orders: Iterable[Cell]) -> list[HolderSeen]:
     return seen
 
 
-def carried() -> Flow[set[str]]:
-    """The jobs of which a live scheduler would run what is due."""
-    _, seen = yield from live()
+def halted_and_carried() -> Flow[tuple[Act | None, set[str]]]:
+    """Who stopped everything, if somebody did; what cannot be read stops everything, too. And the jobs of which a live
+    scheduler would run what is due."""
+    timed, seen = yield from live([SWITCH])
+    assert isinstance(timed.reply, Loaded)
+    return standing_act(timed.reply.cells[0]), (yield from carried(seen))
+
+
+def carried(by: Iterable[HolderSeen]) -> Flow[set[str]]:
+    """The jobs of which one of these schedulers would run what is due."""
     jobs: set[str] = set()
-    for bundle in _claimed(seen):
+    for bundle in _claimed(by):
         jobs |= yield from _jobs_of(bundle)
     return jobs
 

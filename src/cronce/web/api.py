@@ -22,7 +22,16 @@ from cronce.monitor.incidents import incident_document, incidents
 from cronce.monitor.read_lists import effects_page
 from cronce.runtime.effects.review import names_effect
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import WANTED, HolderSeen, JobLine, RunSeen, carried, job_names, refuse_unknown, slot_named
+from cronce.runtime.queries import (
+    WANTED,
+    HolderSeen,
+    JobLine,
+    RunSeen,
+    halted_and_carried,
+    job_names,
+    refuse_unknown,
+    slot_named,
+)
 from cronce.runtime.why import Case, slot_meant, why
 from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCKS, Leases
@@ -211,7 +220,7 @@ def jobs(asked: ApiQuery) -> Flow[Document]:
     after = check_name(given["after"]) if given.get("after") else ""
     limit, matching = given.get("limit", SHOWN), given.get("matching", "")
     found, lines = yield from read_jobs.job_lines(after, limit, matching, index=asked.site.index)
-    served = yield from carried()
+    _, served = yield from halted_and_carried()
     return {"jobs": [told.job_document(line, served) for line in lines], "total": found.total, "next": found.next}
 
 
@@ -261,7 +270,7 @@ def why_it(asked: ApiQuery) -> Flow[Document]:
     is_slot = "@" in asked.subject
     subject = asked.subject if is_slot else named("jobs", asked.subject)
     try:
-        slot = (yield from slot_meant(subject, asked.site.desk.store.traits)) if is_slot else None
+        slot = (yield from slot_meant(subject)) if is_slot else None
     except BadInput as error:
         raise Problem(404, str(error)) from None
     name = slot.job if slot else subject

@@ -345,13 +345,13 @@ DOUBTFUL = Record(State.CLOSED, outcome=Outcome.UNKNOWN, reason="Boom")
 def test_counts_are_capped_and_say_so(desk: Desk, store: Wire) -> None:
     fill(store, COUNTED, DONE, Mark.CLOSED)
     fill(store, 30, DOUBTFUL, Mark.ATTENTION)
-    found = desk.do(survey([Where(effect_cells(SLOT.key))]))
+    found = desk.do(survey(SLOT, DONE))
     assert (found.counts, found.capped) == ({"done": COUNTED, "in doubt": 30}, frozenset())
     assert len(found.doubtful) == DOUBTS_SHOWN
     store.swap(
         [Write(f"{effect_cells(SLOT.key)}one more", ABSENT, encode(DONE), Mark.CLOSED)], store.load([]).epoch.seen
     )
-    found = desk.do(survey([Where(effect_cells(SLOT.key))]))
+    found = desk.do(survey(SLOT, DONE))
     assert (found.counts, found.capped) == ({"done": COUNTED, "in doubt": 30}, frozenset({"done"}))
     assert desk.do(doubts(of_job("billing"))).counts == {"in doubt": 30}
 
@@ -549,7 +549,7 @@ def test_a_doubt_is_seen_and_resolved_on_every_store(kind: str, request: pytest.
                 (name, "in doubt", "ConnectionError: no answer"),
                 (MAIL, "in doubt", "ConnectionError: no answer"),
             ]
-            counts = desk.do(survey([Where(effect_cells(name.partition("/")[0]))])).counts
+            counts = desk.do(survey(slot_named(name.partition("/")[0]), DONE)).counts
             assert counts == {"done": 1, "in doubt": 1}
             cron.resolve(name, "done", result={"charged": "b"})
             cron.resolve(MAIL, "done", result=7)
