@@ -165,7 +165,8 @@ def slot_meant(text: str) -> Flow[Slot]:
     if not MINYEAR < day.year < MAXYEAR:
         raise BadInput(f"{job} has no slot on {day}")
     loaded = yield from load([job_cell(check_name(job)), stored_cell(job)])
-    line = line_of(job, *loaded.cells, loaded.now)
+    job_at, stored_at = loaded.cells
+    line = line_of(job, job_at, stored_at, loaded.now)
     if line is None or line.seen.schedule is None:
         refuse_unknown(job, (yield from job_names()))
         return slot_named(text)
