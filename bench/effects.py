@@ -22,7 +22,7 @@ from cronce.protocol.record import encode
 from cronce.protocol.terms import Terms
 from cronce.runtime.keeper import Lease
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.run import Means
+from cronce.runtime.run import RunResources
 from cronce.stores.base import Loaded, Swapped
 from cronce.stores.memory import MemoryStore
 
@@ -34,14 +34,14 @@ MANY: Final = 1000
 def running(cron: Cronce) -> Iterator[Run]:
     """A run that is kept while it is measured, as a body has it."""
     keeper = cron.at_work()
-    desk = keeper.desk
+    node = keeper.node
     wanted = Wanted(Slot("billing", START), Terms(timedelta(minutes=5), outside=True))
-    (grant,) = desk.do(desk.ledger.claim([wanted]))
+    (grant,) = node.do(node.ledger.claim([wanted]))
     assert isinstance(grant, Grant), grant
-    lease = Lease(grant, desk.clock, lambda _over: None)
+    lease = Lease(grant, node.clock, lambda _over: None)
     keeper.keep(lease)
     try:
-        yield Run(lease, Means(keeper.note_progress, lambda: desk, lambda: None))
+        yield Run(lease, RunResources(keeper.note_progress, lambda: node, lambda: None))
     finally:
         keeper.drop(lease)
 

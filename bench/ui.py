@@ -120,8 +120,8 @@ async def measure(url: str, fleet: Fleet) -> tuple[list[Figures], float]:
     """The figures of each page, and by how many megabytes the process grew over many requests."""
     app = application(url, private=False)
     site = app.state.site
-    desk = await site.opened()
-    counting = desk.store = Counting(desk.store)
+    node = await site.opened()
+    counting = node.store = Counting(node.store)
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
         asked = pages(fleet, counting.load([]).now)

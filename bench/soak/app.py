@@ -6,7 +6,7 @@ import threading
 
 from cronce import Cronce, Run
 
-STEADY = 3
+STEADY = 6
 """Jobs that are due every second."""
 
 KEEP = 20

@@ -21,7 +21,7 @@ MAX_HEADER: Final = 3000
 _SCOPE: Final = "; scope="
 
 
-class Sent(NamedTuple):
+class RequestHeaders(NamedTuple):
     """What a request says of itself."""
 
     key: str | None = None
@@ -38,14 +38,14 @@ def headers(key: str, fence: Fence, scope: str) -> dict[str, str]:
     return {KEY: _quoted(key), FENCE: f"{fence}{_SCOPE}{_quoted(scope)}"}
 
 
-def read_headers(pairs: Iterable[tuple[str, str]]) -> Sent:
+def read_headers(pairs: Iterable[tuple[str, str]]) -> RequestHeaders:
     """Of all headers of a request (`request.headers.items()`) those two. What cannot be read is `BadInput`: a 400."""
     found: dict[str, str] = {}
     for name, value in pairs:
         if found.setdefault(name.lower(), value) != value and name.lower() in (KEY.lower(), FENCE.lower()):
             raise BadInput(f"{name} is given twice, with different values")
     key, fence = found.get(KEY.lower()), found.get(FENCE.lower())
-    return Sent(None if key is None else _plain(KEY, key), *(() if fence is None else _fence(fence)))
+    return RequestHeaders(None if key is None else _plain(KEY, key), *(() if fence is None else _fence(fence)))
 
 
 def _fence(value: str) -> tuple[Fence, str]:

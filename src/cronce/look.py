@@ -14,9 +14,9 @@ from cronce.monitor.read_jobs import JobIndex, hosts_refused
 from cronce.monitor.read_overview import Overview, overview
 from cronce.runtime import queries
 from cronce.runtime.clock_repair import clock_doubt
-from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Journal
+from cronce.runtime.node import Node
 from cronce.runtime.queries import WANTED, HolderSeen, Order
 from cronce.runtime.why import Why, slot_meant, why
 from cronce.telling import documents as told
@@ -122,8 +122,8 @@ class StatusDocument(TypedDict):
 class Look:
     """What `cron.look` is: reads the store, and changes nothing."""
 
-    def __init__(self, desk: Callable[[], Desk], place: str, journal: Journal) -> None:
-        self._desk, self._place, self._journal = desk, place, journal
+    def __init__(self, node: Callable[[], Node], place: str, journal: Journal) -> None:
+        self._node, self._place, self._journal = node, place, journal
 
     def runs(
         self, job: str | None = None, *, state: str | None = None, limit: int = 20, by: Order = "ran"
@@ -133,32 +133,32 @@ class Look:
             raise BadInput(f"{state[:60]!r} is not a state or an outcome; use one of {', '.join(WANTED)}")
         if not 1 <= limit <= MAX_RUNS:
             raise BadInput(f"limit is 1 to {MAX_RUNS:,}, and this is {limit}")
-        desk = self._desk()
+        node = self._node()
         if job is not None:
-            queries.refuse_unknown(job, desk.do(queries.job_names()))
-        return [cast(RunDocument, told.run_document(one)) for one in desk.do(queries.runs(job, state, limit, by))]
+            queries.refuse_unknown(job, node.do(queries.job_names()))
+        return [cast(RunDocument, told.run_document(one)) for one in node.do(queries.runs(job, state, limit, by))]
 
     def why(self, what: str | Slot) -> WhyDocument:
         """Why a slot ran, runs or did not run, or how a job's latest slots stand. As `cronce why --json`."""
-        found = find_why(self._desk(), what.key if isinstance(what, Slot) else what, self._journal)
+        found = find_why(self._node(), what.key if isinstance(what, Slot) else what, self._journal)
         return cast(WhyDocument, told.why_document(found))
 
     def status(self) -> StatusDocument:
         """The store, who is alive, what runs, what is next, what is wrong. As `cronce status --json`."""
-        return status_document(self._desk().do(find_status()), self._place)
+        return status_document(self._node().do(find_status()), self._place)
 
 
 # --- for the command line, too ----------------------------------------------------------------------------------------
 
 
-def find_why(desk: Desk, what: str, journal: Journal) -> Why:
+def find_why(node: Node, what: str, journal: Journal) -> Why:
     """What is known of a job, or of the slot that is named."""
-    slot = desk.do(slot_meant(what)) if "@" in what else None
+    slot = node.do(slot_meant(what)) if "@" in what else None
     job = slot.job if slot else check_name(what)
-    doubt = desk.do(clock_doubt(desk.ledger))
-    found = desk.do(why(job, slot, desk.store.traits))
+    doubt = node.do(clock_doubt(node.ledger))
+    found = node.do(why(job, slot, node.store.traits))
     if found is None:
-        queries.refuse_unknown(job, desk.do(queries.job_names()))
+        queries.refuse_unknown(job, node.do(queries.job_names()))
     assert found is not None
     return found._replace(journal=tuple(journal.all()), doubt=doubt.words if doubt else "")
 

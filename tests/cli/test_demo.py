@@ -165,7 +165,7 @@ OPEN = "08:17:06             running"
 
 def test_a_file_gets_one_line_for_each_slot_when_it_is_settled(stage: DemoHarness) -> None:
     out = io.StringIO()
-    file = demo.File(out)
+    file = demo.DemoLines(out)
     file.show(stage)
     file.show(stage)
     assert out.getvalue().splitlines() == ["  web-1 is killed in the middle of 08:17:05", SETTLED]
@@ -176,7 +176,7 @@ def test_a_file_gets_one_line_for_each_slot_when_it_is_settled(stage: DemoHarnes
 def test_a_terminal_draws_the_table_in_place(stage: DemoHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     out = Tty()
-    terminal = demo.Terminal(out)
+    terminal = demo.DemoTable(out)
     terminal.show(stage)
     drawn = out.getvalue()
     assert drawn.splitlines()[1:] == [
@@ -195,11 +195,11 @@ def test_colours_are_for_terminals_that_welcome_them(stage: DemoHarness, monkeyp
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     out = Tty()
-    demo.Terminal(out).close(stage)
+    demo.DemoTable(out).close(stage)
     assert "\x1b[32mtook over\x1b[0m" in out.getvalue()
     monkeypatch.setenv("NO_COLOR", "1")
     out = Tty()
-    demo.Terminal(out).close(stage)
+    demo.DemoTable(out).close(stage)
     assert "\x1b" not in out.getvalue()
 
 
@@ -213,11 +213,11 @@ def test_no_line_is_wider_than_the_terminal(width: int, stage: DemoHarness) -> N
 
 def test_who_reads_from_a_dumb_terminal_or_a_pipe_gets_no_escape_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    assert isinstance(demo.audience_at(Tty(), quiet=False), demo.Terminal)
-    assert isinstance(demo.audience_at(io.StringIO(), quiet=False), demo.File)
-    assert type(demo.audience_at(Tty(), quiet=True)) is demo.Audience
+    assert isinstance(demo.audience_at(Tty(), quiet=False), demo.DemoTable)
+    assert isinstance(demo.audience_at(io.StringIO(), quiet=False), demo.DemoLines)
+    assert type(demo.audience_at(Tty(), quiet=True)) is demo.DemoOutput
     monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(demo.audience_at(Tty(), quiet=False), demo.File)
+    assert isinstance(demo.audience_at(Tty(), quiet=False), demo.DemoLines)
 
 
 def test_the_python_it_ends_with_runs(tmp_path: Path) -> None:

@@ -27,14 +27,14 @@ from cronce.model import ABSENT, Fence, Mark, Slot, Write, effect_cells, machine
 from cronce.protocol.lease import Sample
 from cronce.protocol.notices import Machine, encode_notice
 from cronce.protocol.record import Maker, Outcome, Record, State, decode, encode
-from cronce.runtime.desk import Desk as RealDesk
-from cronce.runtime.desk import host_name
 from cronce.runtime.ledger import Begin
+from cronce.runtime.node import Node as RealDesk
+from cronce.runtime.node import host_name
 from cronce.runtime.operations import Operator
 from cronce.runtime.queries import slot_named
 from cronce.stores import open_store
 from tests.house.wait import wait_until
-from tests.runtime.shelf import Desk, HandClock, Wire
+from tests.runtime.shelf import HandClock, HandNode, Wire
 
 CLOCK = SystemClock()
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
@@ -343,8 +343,8 @@ def watched(store: Wire, clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> l
 
     @contextmanager
     def acting(_options: object) -> Iterator[Actor]:
-        desk = RealDesk(store, clock, lambda: store, lambda _event: None)
-        yield Actor(desk, Operator(desk.ledger, "ada"))
+        node = RealDesk(store, clock, lambda: store, lambda _event: None)
+        yield Actor(node, Operator(node.ledger, "ada"))
 
     monkeypatch.setattr("cronce.cli.effects.acting", acting)
     monkeypatch.setattr("cronce.cli.effects.time.sleep", nap)
@@ -352,9 +352,9 @@ def watched(store: Wire, clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> l
 
 
 def test_a_lease_that_has_passed_is_believed_of_a_clock_that_was_watched(
-    desk: Desk, clock: HandClock, watched: list[float], capsys: pytest.CaptureFixture[str]
+    node: HandNode, clock: HandClock, watched: list[float], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    desk.do(desk.ledger.exchange_effects((), [Begin("once/order-mail/42", desk.ledger.nonce())]))
+    node.do(node.ledger.exchange_effects((), [Begin("once/order-mail/42", node.ledger.nonce())]))
     clock.turn(31)
     assert main(["resolve", "order-mail/42", "done"]) == 0
     out, err = capsys.readouterr()
@@ -367,9 +367,9 @@ def test_a_lease_that_has_passed_is_believed_of_a_clock_that_was_watched(
 
 
 def test_a_clock_that_does_not_run_evenly_is_not_watched_for_ever(
-    desk: Desk, clock: HandClock, watched: list[float], capsys: pytest.CaptureFixture[str], store: Wire
+    node: HandNode, clock: HandClock, watched: list[float], capsys: pytest.CaptureFixture[str], store: Wire
 ) -> None:
-    desk.do(desk.ledger.exchange_effects((), [Begin("once/order-mail/42", desk.ledger.nonce())]))
+    node.do(node.ledger.exchange_effects((), [Begin("once/order-mail/42", node.ledger.nonce())]))
     clock.turn(100)
 
     def step(_call: str) -> str:

@@ -18,7 +18,7 @@ import cronce.cli.health
 from cronce import Cronce
 from cronce.cli.health import LATELY, STUCK, ProcessHealth, hangs, not_ready
 from cronce.clock import SystemClock
-from cronce.runtime.scheduling.scheduler import Vitals
+from cronce.runtime.scheduling.scheduler import SchedulerHealth
 from cronce.stores.base import Loaded
 from cronce.stores.memory import MemoryStore
 from tests.house.needs import needs
@@ -26,8 +26,8 @@ from tests.house.wait import PATIENCE, wait_until
 from tests.integrations.execs import gone
 from tests.runtime.scheduling.life.town import Town, children, ended
 
-WELL = Vitals(1000.0, 1000.0, joined=True, claims=True)
-NOBODY = Vitals(0.0, 0.0, joined=False, claims=False)
+WELL = SchedulerHealth(1000.0, 1000.0, joined=True, claims=True)
+NOBODY = SchedulerHealth(0.0, 0.0, joined=False, claims=False)
 
 # --- what is judged -------------------------------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ NOBODY = Vitals(0.0, 0.0, joined=False, claims=False)
         ),
     ],
 )
-def test_what_is_alive_and_what_is_ready(crew: Sequence[Vitals], alive: str, ready: str) -> None:
+def test_what_is_alive_and_what_is_ready(crew: Sequence[SchedulerHealth], alive: str, ready: str) -> None:
     assert (hangs(crew, 1010.0), not_ready(crew, 1010.0)) == (alive, ready)
 
 

@@ -26,7 +26,7 @@ from cronce.cli.health import LATELY, ProcessHealth
 from cronce.clock import SystemClock
 from cronce.monitor.metrics.exposition import METRICS
 from cronce.monitor.metrics.metrics import Snapshot
-from cronce.runtime.scheduling.scheduler import Vitals
+from cronce.runtime.scheduling.scheduler import SchedulerHealth
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import PATIENCE, wait_until
 from tests.runtime.scheduling.life.town import Line, Town, children, ended
@@ -177,7 +177,7 @@ def test_of_one_that_is_gone_or_silent_only_what_it_counted_is_told() -> None:
         health._slates.write(place, Snapshot(boot(), {("cronce_stale_total",): 2, ("cronce_leases_held", "run"): 3}))
     both: Samples = {("cronce_stale_total",): 4}
     assert samples(health.metrics()) == both
-    health.note(0, Vitals(boot(), boot(), joined=True, claims=True))
+    health.note(0, SchedulerHealth(boot(), boot(), joined=True, claims=True))
     assert samples(health.metrics()) == {**both, ("cronce_leases_held", "run"): 3}
     health._slates.write(
         0, Snapshot(boot() - LATELY - 1, {("cronce_stale_total",): 3, ("cronce_leases_held", "run"): 3})

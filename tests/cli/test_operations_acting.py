@@ -20,8 +20,8 @@ from cronce.model import Mark, Slot, Write, slot_of_cell, spell
 from cronce.protocol.notices import Holder
 from cronce.protocol.record import Job, Outcome, Record, Spec, decode, encode
 from cronce.protocol.terms import Terms
-from cronce.runtime.desk import Desk
 from cronce.runtime.ledger import Grant, Wanted
+from cronce.runtime.node import Node
 from cronce.runtime.queries import slot_named
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.stores import open_store
@@ -43,9 +43,9 @@ def ago(minutes: int, request: str = "") -> Slot:
 
 
 @contextmanager
-def at(url: str, name: str = "web-1:1:a") -> Iterator[Desk]:
+def at(url: str, name: str = "web-1:1:a") -> Iterator[Node]:
     with closing(open_store(url)) as store:
-        yield Desk(store, CLOCK, lambda: store, lambda _event: None, name)
+        yield Node(store, CLOCK, lambda: store, lambda _event: None, name)
 
 
 @pytest.fixture
@@ -53,18 +53,18 @@ def url(tmp_path: Path) -> str:
     """A store with a job that runs every minute, and was registered an hour and a half ago."""
     url = f"sqlite:///{tmp_path}/cronce.db"
     job = Job(NOW - 90 * MINUTE, specs=(Spec("v1", NOW, TEXT),), firing="v1")
-    with at(url) as desk:
-        desk.do(desk.ledger.jobs.edit("billing", lambda _job, _now: job))
+    with at(url) as node:
+        node.do(node.ledger.jobs.edit("billing", lambda _job, _now: job))
     return url
 
 
 def ran(url: str, slot: Slot, outcome: Outcome | None = Outcome.SUCCEEDED, reason: str = "") -> None:
     """The slot, claimed and (with an outcome) closed."""
-    with at(url) as desk:
-        (grant,) = desk.do(desk.ledger.claim([Wanted(slot, TERMS)]))
+    with at(url) as node:
+        (grant,) = node.do(node.ledger.claim([Wanted(slot, TERMS)]))
         assert isinstance(grant, Grant), grant
         if outcome is not None:
-            desk.do(desk.ledger.finish(grant, outcome, reason))
+            node.do(node.ledger.finish(grant, outcome, reason))
 
 
 def record(url: str, key: str) -> Record:
@@ -72,9 +72,9 @@ def record(url: str, key: str) -> Record:
         return decode(store.load([slot_named(key).cell]).cells[0].value)
 
 
-def beat(desk: Desk, role: str = "both", **labels: str) -> None:
-    me = Holder(desk.holder, digest_of(SPECS), role, 4, labels, NOW, "1.0")
-    desk.do(Roster(desk.ledger.client, desk.ledger.jobs).beat(me, SPECS, 0.0, timedelta(hours=1)))
+def beat(node: Node, role: str = "both", **labels: str) -> None:
+    me = Holder(node.holder, digest_of(SPECS), role, 4, labels, NOW, "1.0")
+    node.do(Roster(node.ledger.client, node.ledger.jobs).beat(me, SPECS, 0.0, timedelta(hours=1)))
 
 
 @contextmanager
@@ -85,16 +85,16 @@ def worker(
     stop = threading.Event()
 
     def work() -> None:
-        with at(url, "web-2:2:b") as desk:
-            beat(desk)
+        with at(url, "web-2:2:b") as node:
+            beat(node)
             up.set()
             while not stop.wait(0.01):
                 if begin is not None and not begin.is_set():
                     continue
-                wanted = [Wanted(slot_of_cell(cell.key), TERMS, known=True) for cell in desk.do(desk.ledger.overdue())]
-                for grant in desk.do(desk.ledger.claim(wanted)) if wanted else []:
+                wanted = [Wanted(slot_of_cell(cell.key), TERMS, known=True) for cell in node.do(node.ledger.overdue())]
+                for grant in node.do(node.ledger.claim(wanted)) if wanted else []:
                     assert isinstance(grant, Grant), grant
-                    desk.do(desk.ledger.finish(grant, outcome, reason))
+                    node.do(node.ledger.finish(grant, outcome, reason))
 
     up = threading.Event()
     thread = threading.Thread(target=work)
@@ -240,8 +240,8 @@ def test_nobody_is_waited_for_who_does_not_live_or_may_not_run_it(url: str, say:
 
 def test_what_calls_from_outside_run_waits_for_the_next_call(url: str, say: Say) -> None:
     """Whoever has a crontab was told to start a scheduler."""
-    with at(url) as desk:
-        desk.do(desk.ledger.jobs.edit("billing", lambda job, _now: (job or Job(NOW))._replace(firing="")))
+    with at(url) as node:
+        node.do(node.ledger.jobs.edit("billing", lambda job, _now: (job or Job(NOW))._replace(firing="")))
     ran(url, ago(1))
     told = "the next call of `cronce exec billing` runs it"
     assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\ncronce rerun: {told}\n"
@@ -257,14 +257,14 @@ def test_whoever_waits_sees_how_far_it_has_come(
 ) -> None:
     key, *_ = say("trigger", "billing", "--id", "march").splitlines()
     slot = slot_named(key)
-    with at(url) as desk:
-        (grant,) = desk.do(desk.ledger.claim([Wanted(slot, TERMS)]))
+    with at(url) as node:
+        (grant,) = node.do(node.ledger.claim([Wanted(slot, TERMS)]))
         assert isinstance(grant, Grant)
         half = encode(grant.record._replace(progress=(30, 100)))
-        desk.store.swap([Write(slot.cell, grant.cells[0].version, half, Mark.OPEN)], desk.store.load([]).epoch.seen)
+        node.store.swap([Write(slot.cell, grant.cells[0].version, half, Mark.OPEN)], node.store.load([]).epoch.seen)
 
         def finish(_seconds: float) -> None:
-            desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED))
+            node.do(node.ledger.finish(grant, Outcome.SUCCEEDED))
 
         monkeypatch.setattr("cronce.cli.operations.time.sleep", finish)
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
@@ -313,10 +313,10 @@ def test_a_job_that_no_live_scheduler_carries_is_said_to_be_run_by_nobody(url: s
 
     ran(url, ago(1))
     assert looks() == [True] * 4
-    with at(url) as desk:
-        beat(desk, "schedule")
+    with at(url) as node:
+        beat(node, "schedule")
         assert looks() == [True] * 4
-        beat(desk)
+        beat(node)
         assert looks() == [False] * 4
         say("drain", "web-1:1:a")
         assert looks() == [True] * 4
@@ -436,17 +436,17 @@ def test_how_many_are_meant_has_to_be_said(say: Say) -> None:
 
 
 def test_an_interrupt_leaves_the_rest_to_be_run(url: str) -> None:
-    with at(url) as desk:
-        beat(desk)
+    with at(url) as node:
+        beat(node)
         command = [sys.executable, "-m", "cronce", *BACKFILL, "--store", url]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            wait_until(lambda: len(desk.store.scan(Scan("run/", mark=Mark.OPEN)).cells) == 4)
+            wait_until(lambda: len(node.store.scan(Scan("run/", mark=Mark.OPEN)).cells) == 4)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=60)
         assert process.returncode == 130, (out, err)
         assert out.startswith("billing: 4 slots")
         assert "the runs stay due; the same command waits for them again, and --cancel drops them" in err
-        assert len(desk.store.scan(Scan("run/", mark=Mark.OPEN)).cells) == 4
+        assert len(node.store.scan(Scan("run/", mark=Mark.OPEN)).cells) == 4
 
 
 # --- drain and holders ---
@@ -455,8 +455,8 @@ def test_an_interrupt_leaves_the_rest_to_be_run(url: str) -> None:
 def test_draining_names_those_whom_it_concerns(url: str, say: Say) -> None:
     assert say.look("holders").startswith("no scheduler is alive in sqlite:///")
     for name, colour in (("web-1:1:a", "blue"), ("web-2:2:b", "green")):
-        with at(url, name) as desk:
-            beat(desk, colour=colour)
+        with at(url, name) as node:
+            beat(node, colour=colour)
     told = say("pause", "--label", "colour=blue", "--reason", "green takes over").splitlines()
     assert told[0].startswith("colour=blue takes no new work: paused by ada at ")
     assert told[1:] == ["  web-1:1:a"]
@@ -477,9 +477,9 @@ def test_draining_names_those_whom_it_concerns(url: str, say: Say) -> None:
 
 
 def test_draining_for_programs(url: str, say: Say) -> None:
-    with at(url) as desk:
-        beat(desk, "work", colour="blue")
-        until = desk.store.scan(Scan("holder/")).cells[0].until
+    with at(url) as node:
+        beat(node, "work", colour="blue")
+        until = node.store.scan(Scan("holder/")).cells[0].until
     assert until is not None
     first = json.loads(json.dumps(say.json("drain", "web-1:1:a")))
     assert (first["changed"], first["holders"], first["drained"]["by"]) == (True, ["web-1:1:a"], "ada")

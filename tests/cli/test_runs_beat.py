@@ -13,7 +13,7 @@ from cronce.clock import SystemClock
 from cronce.model import Mark, beat_cell
 from cronce.protocol.notices import decode_beats
 from cronce.runtime.background import SignOfLife, write_notes
-from cronce.runtime.desk import Desk, host_name
+from cronce.runtime.node import Node, host_name
 from cronce.stores import open_store
 
 
@@ -75,10 +75,10 @@ def beaten(url: str, *seconds_ago: float) -> None:
     clock = SystemClock()
     now = clock.boot()
     with closing(open_store(url)) as store:
-        desk = Desk(store, clock, lambda: store, lambda _event: None)
+        node = Node(store, clock, lambda: store, lambda _event: None)
         for ago in seconds_ago:
             note = SignOfLife("web-1", "1m", now - ago)
-            desk.do(write_notes(desk.ledger.client, [note], clock.boot))
+            node.do(write_notes(node.ledger.client, [note], clock.boot))
 
 
 def watched(url: str, capsys: pytest.CaptureFixture[str]) -> list[str]:

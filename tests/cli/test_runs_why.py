@@ -11,35 +11,35 @@ from cronce.protocol.commands import Closed, Finish, Queue, Resolve, Skip
 from cronce.protocol.notices import Refusals, Refused, encode_notice
 from cronce.protocol.record import Act, Job, Outcome, Spec
 from cronce.protocol.specs import raise_floor
-from cronce.runtime.journal import UnaskedCall, UnsaidEnd
+from cronce.runtime.journal import PendingEnd, UnaskedCall
 from cronce.runtime.ledger import Grant
 from cronce.runtime.why import Case, Why, why
 from cronce.schedule import parse_schedule, spec_of
 from cronce.stores.base import next_life
 from cronce.telling.story import about, tell
-from tests.runtime.shelf import SLOT, START, Desk, HandClock, Wire, beat, claim, granted
+from tests.runtime.shelf import SLOT, START, HandClock, HandNode, Wire, beat, claim, granted
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 
 
-def finish(desk: Desk, grant: Grant, outcome: Outcome = Outcome.SUCCEEDED, reason: str = "", **how: object) -> None:
-    desk.do(desk.ledger.finish(grant, outcome, reason, **how))  # type: ignore[arg-type]
+def finish(node: HandNode, grant: Grant, outcome: Outcome = Outcome.SUCCEEDED, reason: str = "", **how: object) -> None:
+    node.do(node.ledger.finish(grant, outcome, reason, **how))  # type: ignore[arg-type]
 
 
-def watch(clock: HandClock, desk: Desk, seconds: int) -> None:
-    """Let time pass while the desk looks at the store's clock now and then."""
+def watch(clock: HandClock, node: HandNode, seconds: int) -> None:
+    """Let time pass while the node looks at the store's clock now and then."""
     for _ in range(seconds):
         clock.turn(1.0)
-        desk.do(desk.ledger.overdue())
-        desk.do(desk.ledger.client.probe())
+        node.do(node.ledger.overdue())
+        node.do(node.ledger.client.probe())
 
 
-def declare(desk: Desk, *texts: str, floor: Instant = START - SECOND, **policies: object) -> None:
+def declare(node: HandNode, *texts: str, floor: Instant = START - SECOND, **policies: object) -> None:
     """The job with these schedules, as calls from outside put them on record."""
     specs = [json.dumps({"schedule": spec_of(parse_schedule(text)), **policies}) for text in texts]
     versions = tuple(Spec(f"v{place}", START, text) for place, text in enumerate(specs))
-    desk.do(desk.ledger.jobs.edit("billing", lambda job, _now: (job or Job(floor))._replace(specs=versions)))
+    node.do(node.ledger.jobs.edit("billing", lambda job, _now: (job or Job(floor))._replace(specs=versions)))
 
 
 def refuse(store: Wire, host: str, slots: Iterable[tuple[Slot, Instant, str]], times: int) -> None:
@@ -50,7 +50,7 @@ def refuse(store: Wire, host: str, slots: Iterable[tuple[Slot, Instant, str]], t
 
 
 def asked(store: Wire, slot: Slot | None = SLOT) -> Why:
-    watcher = Desk(store, "a person")
+    watcher = HandNode(store, "a person")
     found = watcher.do(why("billing", slot, store.traits))
     assert found is not None
     return found
@@ -70,9 +70,9 @@ def later(minutes: int) -> Slot:
 
 
 def test_a_slot_that_ran_says_who_ran_it_who_was_refused_and_what_it_printed(
-    desk: Desk, store: Wire, clock: HandClock
+    node: HandNode, store: Wire, clock: HandClock
 ) -> None:
-    grant = granted(desk)
+    grant = granted(node)
     clock.turn(1)
     refuse(
         store,
@@ -81,7 +81,7 @@ def test_a_slot_that_ran_says_who_ran_it_who_was_refused_and_what_it_printed(
         2,
     )
     clock.turn(3)
-    finish(desk, grant, output="3 reports sent\n\x1b[31mdone\n")
+    finish(node, grant, output="3 reports sent\n\x1b[31mdone\n")
     assert (
         told(store)
         == """\
@@ -95,14 +95,16 @@ billing@2026-03-29T12:00:00Z succeeded: web-1 ran it from 12:00:00Z to 12:00:04Z
     )
 
 
-def test_who_was_refused_in_the_second_of_the_grant_stands_below_it(desk: Desk, store: Wire, clock: HandClock) -> None:
+def test_who_was_refused_in_the_second_of_the_grant_stands_below_it(
+    node: HandNode, store: Wire, clock: HandClock
+) -> None:
     """Another process reads the store's clock a little differently."""
     clock.turn(0.5)
-    grant = granted(desk)
+    grant = granted(node)
     early = [(SLOT, clock.wall() - 300 * SECOND / 1000, "held by web-1"), (SLOT, START - SECOND, "too early")]
     refuse(store, "web-2", early, 2)
     clock.turn(0.2)
-    finish(desk, grant)
+    finish(node, grant)
     assert told(store).splitlines()[1:] == [
         "  11:59:59Z  refused to web-2: too early",
         "  12:00:00Z  granted to web-1",
@@ -111,11 +113,13 @@ def test_who_was_refused_in_the_second_of_the_grant_stands_below_it(desk: Desk, 
     ]
 
 
-def test_a_slot_that_is_running_says_since_when_and_who_was_refused(desk: Desk, store: Wire, clock: HandClock) -> None:
-    granted(desk)
+def test_a_slot_that_is_running_says_since_when_and_who_was_refused(
+    node: HandNode, store: Wire, clock: HandClock
+) -> None:
+    granted(node)
     clock.turn(1)
     refuse(store, "web-2", [(SLOT, clock.wall(), "held by web-1")], 1)
-    desk.do(desk.ledger.ask(SLOT, "a person wants it to stop"))
+    node.do(node.ledger.ask(SLOT, "a person wants it to stop"))
     assert (
         told(store)
         == """\
@@ -126,11 +130,11 @@ billing@2026-03-29T12:00:00Z is running: web-1 has had it since 12:00:00Z (1s). 
     )
 
 
-def test_a_run_that_does_not_stop_is_overdue_still_running(desk: Desk, store: Wire, clock: HandClock) -> None:
-    declare(desk, "@hourly")
-    grant = granted(desk)
+def test_a_run_that_does_not_stop_is_overdue_still_running(node: HandNode, store: Wire, clock: HandClock) -> None:
+    declare(node, "@hourly")
+    grant = granted(node)
     clock.turn(7)
-    desk.do(desk.ledger.renew([grant], overdue={grant.fence: "timed out after 5s"}))
+    node.do(node.ledger.renew([grant], overdue={grant.fence: "timed out after 5s"}))
     assert told(store).splitlines()[0] == (
         "billing@2026-03-29T12:00:00Z is overdue, still running: web-1 has had it since 12:00:00Z (7s), and was told to"
         " stop (timed out after 5s). Its effects are refused, and it keeps its turn until it has ended. A job"
@@ -138,11 +142,13 @@ def test_a_run_that_does_not_stop_is_overdue_still_running(desk: Desk, store: Wi
     )
 
 
-def test_what_the_journal_of_this_machine_knows_of_a_slot_is_told(desk: Desk, store: Wire, clock: HandClock) -> None:
-    declare(desk, "@hourly")
-    grant = granted(desk)
+def test_what_the_journal_of_this_machine_knows_of_a_slot_is_told(
+    node: HandNode, store: Wire, clock: HandClock
+) -> None:
+    declare(node, "@hourly")
+    grant = granted(node)
     later = START + 3 * SECOND
-    end = UnsaidEnd(grant.key, Finish(grant.fence, Outcome.SUCCEEDED), "web-1", later)
+    end = PendingEnd(grant.key, Finish(grant.fence, Outcome.SUCCEEDED), "web-1", later)
     call = UnaskedCall(SLOT.key, "connection refused", "web-1", later)
     found = asked(store)._replace(journal=(end, call, call._replace(slot="sync@2026-03-29T12:00:00Z")))
     assert tell(found.stories[0], found).splitlines()[-2:] == [
@@ -151,9 +157,9 @@ def test_what_the_journal_of_this_machine_knows_of_a_slot_is_told(desk: Desk, st
     ]
 
 
-def test_a_slot_for_which_the_store_could_not_be_asked_says_so(desk: Desk, store: Wire, clock: HandClock) -> None:
+def test_a_slot_for_which_the_store_could_not_be_asked_says_so(node: HandNode, store: Wire, clock: HandClock) -> None:
     """It said that nobody has claimed it, and no more."""
-    declare(desk, "@hourly")
+    declare(node, "@hourly")
     refuse(store, "web-1", [(SLOT, START + SECOND, "web-1:7:a: could not ask the store: connection refused")], 1)
     clock.turn(60)
     assert told(store).splitlines() == [
@@ -164,9 +170,9 @@ def test_a_slot_for_which_the_store_could_not_be_asked_says_so(desk: Desk, store
 
 @pytest.mark.parametrize(("on_lost", "then"), [("skip", "closes it as lost"), ("rerun", "takes it over")])
 def test_a_slot_whose_lease_passed_says_what_will_become_of_it(
-    desk: Desk, store: Wire, clock: HandClock, on_lost: str, then: str
+    node: HandNode, store: Wire, clock: HandClock, on_lost: str, then: str
 ) -> None:
-    granted(desk, on_lost=on_lost)
+    granted(node, on_lost=on_lost)
     clock.turn(11)
     assert (
         told(store)
@@ -178,10 +184,10 @@ billing@2026-03-29T12:00:00Z was granted to web-1 at 12:00:00Z, until 12:00:10Z:
 
 
 def test_a_rerun_that_was_asked_to_stop_is_told_to_be_closed_and_is(
-    desk: Desk, other: Desk, store: Wire, clock: HandClock
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock
 ) -> None:
-    granted(desk, on_lost="rerun")
-    desk.do(desk.ledger.ask(SLOT, "enough"))
+    granted(node, on_lost="rerun")
+    node.do(node.ledger.ask(SLOT, "enough"))
     assert "It is closed as lost if its lease is not renewed by 12:00:10Z." in told(store)
     watch(clock, other, 11)
     assert "the next scheduler to check it closes it as lost." in told(store)
@@ -191,8 +197,8 @@ def test_a_rerun_that_was_asked_to_stop_is_told_to_be_closed_and_is(
     assert "it was asked to stop, so it does not run again." in told(store)
 
 
-def test_a_takeover_is_told_in_its_order(desk: Desk, other: Desk, store: Wire, clock: HandClock) -> None:
-    granted(desk, on_lost="rerun")
+def test_a_takeover_is_told_in_its_order(node: HandNode, other: HandNode, store: Wire, clock: HandClock) -> None:
+    granted(node, on_lost="rerun")
     watch(clock, other, 11)
     grant = granted(other, on_lost="rerun")
     clock.turn(86_400)
@@ -209,9 +215,9 @@ billing@2026-03-29T12:00:00Z succeeded: web-2 ran it from 12:00:11Z to 2026-03-3
 
 
 def test_a_slot_that_was_lost_says_so_and_that_it_does_not_run_again(
-    desk: Desk, other: Desk, store: Wire, clock: HandClock
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock
 ) -> None:
-    granted(desk)
+    granted(node)
     watch(clock, other, 11)
     claim(other)
     assert (
@@ -235,9 +241,9 @@ billing@2026-03-29T12:00:00Z counts as succeeded since 12:01:11Z, resolved: ada 
 
 
 def test_a_slot_that_ten_in_a_row_have_died_with_says_so_and_waits_for_a_person(
-    desk: Desk, other: Desk, store: Wire, clock: HandClock
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock
 ) -> None:
-    granted(desk, on_lost="rerun")
+    granted(node, on_lost="rerun")
     for _ in range(11):
         watch(clock, other, 11)
         claim(other, on_lost="rerun")
@@ -255,9 +261,9 @@ def test_a_slot_that_ten_in_a_row_have_died_with_says_so_and_waits_for_a_person(
 
 
 def test_a_slot_that_somebody_had_tried_again_says_when_it_was_lost_and_when_they_looked(
-    desk: Desk, other: Desk, store: Wire, clock: HandClock
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock
 ) -> None:
-    granted(desk)
+    granted(node)
     watch(clock, other, 11)
     claim(other)
     clock.turn(60)
@@ -270,11 +276,11 @@ def test_a_slot_that_somebody_had_tried_again_says_when_it_was_lost_and_when_the
 
 
 def test_a_slot_that_is_tried_again_says_which_attempt_failed_and_from_when_the_next_may_start(
-    desk: Desk, other: Desk, store: Wire, clock: HandClock
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock
 ) -> None:
-    grant = granted(desk, attempts=2)
+    grant = granted(node, attempts=2)
     clock.turn(2)
-    finish(desk, grant, Outcome.FAILED, "boom", backoff=timedelta(seconds=30))
+    finish(node, grant, Outcome.FAILED, "boom", backoff=timedelta(seconds=30))
     timeline = """
   12:00:00Z  granted to web-1
   12:00:02Z  failed: boom"""
@@ -294,8 +300,8 @@ billing@2026-03-29T12:00:00Z failed at 12:00:35Z on web-2, attempt 2 of 2: boom 
     )
 
 
-def test_a_run_that_was_cut_short_used_up_no_attempt(desk: Desk, store: Wire) -> None:
-    finish(desk, granted(desk, on_lost="rerun"), Outcome.FAILED, "the machine goes down", cut_short=True)
+def test_a_run_that_was_cut_short_used_up_no_attempt(node: HandNode, store: Wire) -> None:
+    finish(node, granted(node, on_lost="rerun"), Outcome.FAILED, "the machine goes down", cut_short=True)
     assert (
         told(store)
         == """\
@@ -306,10 +312,10 @@ billing@2026-03-29T12:00:00Z is retrying: it was stopped early (the machine goes
     )
 
 
-def test_a_slot_that_failed_says_why(desk: Desk, store: Wire, clock: HandClock) -> None:
-    grant = granted(desk)
+def test_a_slot_that_failed_says_why(node: HandNode, store: Wire, clock: HandClock) -> None:
+    grant = granted(node)
     clock.turn(2)
-    finish(desk, grant, Outcome.FAILED, "exit code 3")
+    finish(node, grant, Outcome.FAILED, "exit code 3")
     assert (
         told(store)
         == """\
@@ -322,10 +328,10 @@ billing@2026-03-29T12:00:00Z failed at 12:00:02Z on web-1: exit code 3.
 # --- it was skipped, or waits ---
 
 
-def test_a_slot_that_was_too_late_to_start_says_so(desk: Desk, store: Wire, clock: HandClock) -> None:
-    declare(desk, "* * * * *", start_within="5s")
+def test_a_slot_that_was_too_late_to_start_says_so(node: HandNode, store: Wire, clock: HandClock) -> None:
+    declare(node, "* * * * *", start_within="5s")
     clock.turn(60)
-    claim(desk, start_within=timedelta(seconds=5))
+    claim(node, start_within=timedelta(seconds=5))
     assert (
         told(store)
         == """\
@@ -335,9 +341,9 @@ billing@2026-03-29T12:00:00Z was skipped at 12:01:00Z: by then it was too late t
 
 
 def test_a_slot_that_overlap_skipped_names_the_run_that_still_ran(
-    desk: Desk, other: Desk, store: Wire, clock: HandClock
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock
 ) -> None:
-    granted(desk)
+    granted(node)
     clock.turn(2)
     after = Slot("billing", START + SECOND)
     claim(other, after)
@@ -351,20 +357,20 @@ billing@2026-03-29T12:00:01Z was skipped at 12:00:02Z: billing@2026-03-29T12:00:
 
 
 def test_a_slot_that_waits_names_the_run_that_has_the_turn(
-    desk: Desk, other: Desk, store: Wire, clock: HandClock
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock
 ) -> None:
-    grant = granted(desk)
+    grant = granted(node)
     clock.turn(2)
     after = Slot("billing", START + SECOND)
     claim(other, after, overlap="wait")
     waiting = "billing@2026-03-29T12:00:01Z is waiting for the job's turn"
     assert told(store, after) == f"{waiting}: billing@2026-03-29T12:00:00Z has it until 12:00:10Z at least."
-    finish(desk, grant)
+    finish(node, grant)
     assert told(store, after) == f"{waiting}, and no other run has the turn: the next claim gets it."
 
 
-def test_a_slot_that_somebody_skipped_says_why(desk: Desk, store: Wire) -> None:
-    desk.do(desk.ledger.put({SLOT: Skip("a person skipped it", first=SLOT.at)}))
+def test_a_slot_that_somebody_skipped_says_why(node: HandNode, store: Wire) -> None:
+    node.do(node.ledger.put({SLOT: Skip("a person skipped it", first=SLOT.at)}))
     assert (
         told(store)
         == """\
@@ -373,10 +379,10 @@ billing@2026-03-29T12:00:00Z was skipped at 12:00:00Z: a person skipped it.
     )
 
 
-def test_a_slot_that_is_due_says_who_had_it(desk: Desk, store: Wire) -> None:
-    desk.do(desk.ledger.put({later(0): Queue(first=SLOT.at)}))
+def test_a_slot_that_is_due_says_who_had_it(node: HandNode, store: Wire) -> None:
+    node.do(node.ledger.put({later(0): Queue(first=SLOT.at)}))
     assert told(store) == "billing@2026-03-29T12:00:00Z is due, and no process has claimed it; it may be claimed now."
-    desk.do(desk.ledger.release([granted(desk)], rest=timedelta(seconds=30)))
+    node.do(node.ledger.release([granted(node)], rest=timedelta(seconds=30)))
     assert (
         told(store)
         == """\
@@ -390,15 +396,15 @@ billing@2026-03-29T12:00:00Z is due, and no process has claimed it, web-1 had it
 # --- it has no record ---
 
 
-def test_a_slot_of_a_paused_job_says_so(desk: Desk, store: Wire, clock: HandClock) -> None:
-    declare(desk, "*/5 * * * *")
-    desk.do(desk.ledger.jobs.pause("billing"))
+def test_a_slot_of_a_paused_job_says_so(node: HandNode, store: Wire, clock: HandClock) -> None:
+    declare(node, "*/5 * * * *")
+    node.do(node.ledger.jobs.pause("billing"))
     clock.turn(301)
     assert told(store, later(5)) == (
         "billing@2026-03-29T12:05:00Z has not run: billing is paused, and slots that fall due until it is resumed do"
         " not run."
     )
-    desk.do(desk.ledger.jobs.resume("billing"))
+    node.do(node.ledger.jobs.resume("billing"))
     assert told(store, later(5)) == (
         "billing@2026-03-29T12:05:00Z has no record and will not run: billing was paused until 12:05:01Z, and slots"
         " that fell due meanwhile do not run."
@@ -415,17 +421,17 @@ def test_a_slot_of_a_paused_job_says_so(desk: Desk, store: Wire, clock: HandCloc
     ],
 )
 def test_a_slot_below_the_floor_says_what_raised_it(
-    desk: Desk, store: Wire, clock: HandClock, reason: str, says: str
+    node: HandNode, store: Wire, clock: HandClock, reason: str, says: str
 ) -> None:
-    declare(desk, "*/5 * * * *")
+    declare(node, "*/5 * * * *")
     clock.turn(301)
-    desk.do(desk.ledger.jobs.edit("billing", lambda job, now: job and raise_floor(job, now, None, reason)))
+    node.do(node.ledger.jobs.edit("billing", lambda job, now: job and raise_floor(job, now, None, reason)))
     assert told(store, later(5)) == f"billing@2026-03-29T12:05:00Z has no record and will not run: {says}."
 
 
-def test_an_edit_by_a_newer_deploy_says_so(desk: Desk, other: Desk, store: Wire, clock: HandClock) -> None:
+def test_an_edit_by_a_newer_deploy_says_so(node: HandNode, other: HandNode, store: Wire, clock: HandClock) -> None:
     old, new = (json.dumps({"schedule": spec_of(parse_schedule(text))}) for text in ("every 5m", "every 10m"))
-    beat(desk, {"billing": ("v1", old)})
+    beat(node, {"billing": ("v1", old)})
     clock.turn(301)
     beat(other, {"billing": ("v2", new)})
     clock.turn(1)
@@ -436,17 +442,17 @@ def test_an_edit_by_a_newer_deploy_says_so(desk: Desk, other: Desk, store: Wire,
     assert asked(store).job.schedules == (parse_schedule("every 10m"),)
 
 
-def test_a_slot_that_is_older_than_its_job_says_so(desk: Desk, store: Wire) -> None:
-    declare(desk, "*/5 * * * *")
+def test_a_slot_that_is_older_than_its_job_says_so(node: HandNode, store: Wire) -> None:
+    declare(node, "*/5 * * * *")
     assert told(store, later(-5)) == (
         "billing@2026-03-29T11:55:00Z has no record and will not run: it was due before billing was called for"
         " the first time, and such slots do not run."
     )
 
 
-def test_after_the_store_forgot_nobody_can_tell(desk: Desk, store: Wire, clock: HandClock) -> None:
-    declare(desk, "*/5 * * * *")
-    granted(desk)
+def test_after_the_store_forgot_nobody_can_tell(node: HandNode, store: Wire, clock: HandClock) -> None:
+    declare(node, "*/5 * * * *")
+    granted(node)
     clock.turn(301)
     store._epoch = next_life(to_us(clock.wall()), store._epoch.seen, store._epoch, store._last_write)
     assert told(store, later(5)) == (
@@ -457,7 +463,7 @@ def test_after_the_store_forgot_nobody_can_tell(desk: Desk, store: Wire, clock: 
         "billing@2026-03-29T12:00:00Z was open when the store lost its records, at 12:05:01Z: there is no"
         " record of whether it ran. The next process that reads it closes it as unknown.\n"
     )
-    claim(Desk(store, "web-3"))
+    claim(HandNode(store, "web-3"))
     assert told(store).startswith(
         "billing@2026-03-29T12:00:00Z is unknown since 12:05:01Z: the store forgot what became of it. The store has"
         " no record of whether it ran.\n"
@@ -466,29 +472,31 @@ def test_after_the_store_forgot_nobody_can_tell(desk: Desk, store: Wire, clock: 
 
 @pytest.mark.parametrize("job", ["as it was", "edited", "unreadable"])
 def test_what_was_open_when_the_store_forgot_is_told_as_whoever_looks_next_takes_it(
-    desk: Desk, store: Wire, clock: HandClock, job: str
+    node: HandNode, store: Wire, clock: HandClock, job: str
 ) -> None:
     by_hand = SLOT._replace(request="again")
-    declare(desk, "*/5 * * * *")
-    granted(desk)
-    desk.do(desk.ledger.put({by_hand: Queue(by="ada")}))
+    declare(node, "*/5 * * * *")
+    granted(node)
+    node.do(node.ledger.put({by_hand: Queue(by="ada")}))
     clock.turn(301)
     store._epoch = next_life(to_us(clock.wall()), store._epoch.seen, store._epoch, store._last_write)
     read = store.load(["job/billing"])
     if job == "edited":
-        declare(Desk(store, "web-2"), "*/10 * * * *")
+        declare(HandNode(store, "web-2"), "*/10 * * * *")
     if job == "unreadable":
         store.swap([Write("job/billing", read.cells[0].version, '{"v":99}', Mark.OPEN)], read.epoch.seen)
     for slot in (SLOT, by_hand):
         assert [story.case for story in asked(store, slot).stories] == [Case.FORGOTTEN]
-    web = Desk(store, "web-3")
+    web = HandNode(store, "web-3")
     web.do(web.ledger.settle(store.load([SLOT.cell, by_hand.cell]).cells))
     for slot in (SLOT, by_hand):
         assert [story.case for story in asked(store, slot).stories] == [Case.UNKNOWN]
 
 
-def test_a_slot_that_nobody_claimed_says_how_long_ago_it_fell_due(desk: Desk, store: Wire, clock: HandClock) -> None:
-    declare(desk, "*/5 * * * *")
+def test_a_slot_that_nobody_claimed_says_how_long_ago_it_fell_due(
+    node: HandNode, store: Wire, clock: HandClock
+) -> None:
+    declare(node, "*/5 * * * *")
     clock.turn(400)
     refuse(store, "web-2", [(later(5), START + 301 * SECOND, "the store gave no answer")], 1)
     assert (
@@ -499,27 +507,29 @@ billing@2026-03-29T12:05:00Z fell due 1m 40s ago, and no process has claimed it.
     )
 
 
-def test_a_slot_to_come_says_when(desk: Desk, store: Wire) -> None:
-    declare(desk, "*/5 * * * *")
+def test_a_slot_to_come_says_when(node: HandNode, store: Wire) -> None:
+    declare(node, "*/5 * * * *")
     assert told(store, later(65)) == "billing@2026-03-29T13:05:00Z is not due yet: it is in 1h 5m."
 
 
-def test_what_is_no_slot_is_told_from_the_nearest_that_are(desk: Desk, store: Wire) -> None:
-    declare(desk, "*/5 * * * *")
+def test_what_is_no_slot_is_told_from_the_nearest_that_are(node: HandNode, store: Wire) -> None:
+    declare(node, "*/5 * * * *")
     assert told(store, later(7)) == (
         "billing@2026-03-29T12:07:00Z is not a slot: billing runs every 5 minutes (*/5 * * * *). The nearest are"
         " 2026-03-29T12:05:00Z and 2026-03-29T12:10:00Z."
     )
-    declare(desk, "at 2026-03-29T12:00:00Z")
+    declare(node, "at 2026-03-29T12:00:00Z")
     assert told(store, later(7)) == (
         "billing@2026-03-29T12:07:00Z is not a slot: billing runs once, at 2026-03-29 12:00:00 UTC"
         " (at 2026-03-29T12:00:00Z). The nearest is 2026-03-29T12:00:00Z."
     )
 
 
-def test_the_nearest_are_those_around_it_however_long_ago_that_was(desk: Desk, store: Wire, clock: HandClock) -> None:
+def test_the_nearest_are_those_around_it_however_long_ago_that_was(
+    node: HandNode, store: Wire, clock: HandClock
+) -> None:
     """The later one was that after now, or after the job was known."""
-    declare(desk, "*/15 * * * *", floor=START + 60 * MINUTE)
+    declare(node, "*/15 * * * *", floor=START + 60 * MINUTE)
     around = "The nearest are 2026-03-29T12:00:00Z and 2026-03-29T12:15:00Z."
     assert told(store, later(1)).endswith(around)
     clock.turn(3 * 3600)
@@ -527,23 +537,23 @@ def test_the_nearest_are_those_around_it_however_long_ago_that_was(desk: Desk, s
 
 
 @pytest.mark.parametrize("lack", ["older than the job", "no slot any more", "while it is paused"])
-def test_a_slot_without_a_record_names_its_backfill(desk: Desk, store: Wire, clock: HandClock, lack: str) -> None:
+def test_a_slot_without_a_record_names_its_backfill(node: HandNode, store: Wire, clock: HandClock, lack: str) -> None:
     """`why` said that it will not run, though a backfill had run it."""
     paused = lack == "while it is paused"
     declare(
-        desk, "7 * * * *" if lack == "no slot any more" else "*/5 * * * *", floor=START + (-1 if paused else 9) * SECOND
+        node, "7 * * * *" if lack == "no slot any more" else "*/5 * * * *", floor=START + (-1 if paused else 9) * SECOND
     )
     backfill = SLOT._replace(request="backfill")
-    desk.do(desk.ledger.put({backfill: Queue(by="ada", key=SLOT.key)}))
+    node.do(node.ledger.put({backfill: Queue(by="ada", key=SLOT.key)}))
     assert told(store) == (
         f"{SLOT.key} was backfilled: {backfill.key} is due, and no process has claimed it; it may be claimed now."
     )
-    grant = granted(desk, backfill)
+    grant = granted(node, backfill)
     clock.turn(4)
-    finish(desk, grant)
+    finish(node, grant)
     if paused:
         pause = Act("ada", clock.wall())
-        desk.do(desk.ledger.jobs.edit("billing", lambda job, _now: (job or Job(START))._replace(paused=pause)))
+        node.do(node.ledger.jobs.edit("billing", lambda job, _now: (job or Job(START))._replace(paused=pause)))
     assert asked(store).stories[0].case is (Case.PAUSED if paused else Case.TOO_OLD)
     assert told(store) == (
         f"{SLOT.key} was backfilled: {backfill.key} succeeded: web-1 ran it from 12:00:00Z to 12:00:04Z (4s)."
@@ -551,14 +561,14 @@ def test_a_slot_without_a_record_names_its_backfill(desk: Desk, store: Wire, clo
     assert "backfill" not in told(store, later(-60))
 
 
-def test_a_run_by_hand_that_nobody_asked_for_is_on_no_record(desk: Desk, store: Wire) -> None:
-    declare(desk, "*/5 * * * *")
+def test_a_run_by_hand_that_nobody_asked_for_is_on_no_record(node: HandNode, store: Wire) -> None:
+    declare(node, "*/5 * * * *")
     again = SLOT._replace(request="again")
     assert told(store, again) == (
         "billing@2026-03-29T12:00:00Z#again does not exist: it has no record, and no run was requested for it by hand."
     )
-    desk.do(desk.ledger.put({again: Queue(by="ada", payload='{"month":3}', key=SLOT.key)}))
-    finish(desk, granted(desk, again))
+    node.do(node.ledger.put({again: Queue(by="ada", payload='{"month":3}', key=SLOT.key)}))
+    finish(node, granted(node, again))
     assert told(store, again).splitlines()[1:3] == [
         '  asked for by ada, with {"month":3}',
         "  its effects use the key billing@2026-03-29T12:00:00Z",
@@ -569,9 +579,11 @@ def test_a_run_by_hand_that_nobody_asked_for_is_on_no_record(desk: Desk, store: 
 # --- a job ---
 
 
-def test_a_job_tells_of_what_is_due_what_is_open_and_what_was_last(desk: Desk, store: Wire, clock: HandClock) -> None:
-    declare(desk, "*/5 * * * *")
-    finish(desk, granted(desk, attempts=2), Outcome.FAILED, "boom", backoff=timedelta(hours=1))
+def test_a_job_tells_of_what_is_due_what_is_open_and_what_was_last(
+    node: HandNode, store: Wire, clock: HandClock
+) -> None:
+    declare(node, "*/5 * * * *")
+    finish(node, granted(node, attempts=2), Outcome.FAILED, "boom", backoff=timedelta(hours=1))
     clock.turn(400)
     refuse(store, "web-2", [], 17)
     refuse(store, "web-3", [], 1)
@@ -590,9 +602,9 @@ Refused so far: web-2 17 times, web-3 once."""
     )
 
 
-def test_a_job_that_is_paused_says_so_instead_of_its_next_slot(desk: Desk, store: Wire) -> None:
-    declare(desk, "0 9 * * *", floor=START)
-    desk.do(desk.ledger.jobs.pause("billing", "ada", "moving"))
+def test_a_job_that_is_paused_says_so_instead_of_its_next_slot(node: HandNode, store: Wire) -> None:
+    declare(node, "0 9 * * *", floor=START)
+    node.do(node.ledger.jobs.pause("billing", "ada", "moving"))
     assert (
         about(asked(store, None))
         == """\
@@ -601,8 +613,8 @@ It is paused by ada at 2026-03-29T12:00:00Z (moving): its slots do not run until
     )
 
 
-def test_a_job_that_is_called_with_two_schedules_says_so(desk: Desk, store: Wire) -> None:
-    declare(desk, "0 9 * * *", "0 10 * * *")
+def test_a_job_that_is_called_with_two_schedules_says_so(node: HandNode, store: Wire) -> None:
+    declare(node, "0 9 * * *", "0 10 * * *")
     assert (
         about(asked(store, None))
         == """\
@@ -611,8 +623,8 @@ Its next slot is 2026-03-30T09:00:00Z (in 21h)."""
     )
 
 
-def test_a_job_without_a_schedule_or_a_slot_says_so(desk: Desk, store: Wire) -> None:
-    desk.do(desk.ledger.jobs.edit("billing", lambda _job, now: Job(now)))
+def test_a_job_without_a_schedule_or_a_slot_says_so(node: HandNode, store: Wire) -> None:
+    node.do(node.ledger.jobs.edit("billing", lambda _job, now: Job(now)))
     assert (
         about(asked(store, None))
         == """\
@@ -621,8 +633,8 @@ It has no runs on record."""
     )
 
 
-def test_what_a_newer_cronce_wrote_is_said_to_be_unreadable(desk: Desk, store: Wire) -> None:
-    granted(desk)
+def test_what_a_newer_cronce_wrote_is_said_to_be_unreadable(node: HandNode, store: Wire) -> None:
+    granted(node)
     newer = '{"v":99}'
     store._cells[SLOT.cell] = store._cells[SLOT.cell]._replace(value=newer)
     assert told(store) == (
@@ -634,5 +646,5 @@ def test_what_a_newer_cronce_wrote_is_said_to_be_unreadable(desk: Desk, store: W
     assert told(store, later(-5)).startswith("billing@2026-03-29T11:55:00Z has no record, and the job cannot be read")
 
 
-def test_nobody_is_told_of_a_job_that_is_not_there(store: Wire, desk: Desk) -> None:
-    assert desk.do(why("billing", None, store.traits)) is None
+def test_nobody_is_told_of_a_job_that_is_not_there(store: Wire, node: HandNode) -> None:
+    assert node.do(why("billing", None, store.traits)) is None

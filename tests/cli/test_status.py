@@ -36,7 +36,7 @@ def cron(url: str) -> Cronce:
 
 def lose(cron: Cronce) -> None:
     """A run whose process died."""
-    slot, store = slot_named(LOST), cron.at_work().desk.store
+    slot, store = slot_named(LOST), cron.at_work().node.store
     lost = Record(State.CLOSED, 1, "n", "web-1:1:a", started=slot.at, outcome=Outcome.LOST, reason="its process died")
     store.swap([Write(slot.cell, 0, encode(lost), at=slot.at, mark=Mark.ATTENTION)], store.load([]).epoch.seen)
 
@@ -106,7 +106,7 @@ def test_a_job_whose_last_run_failed_is_wrong_until_it_ran_well(
 def test_what_runs_is_told_from_what_waits_whatever_became_of_its_host(
     cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    slot, store, now = slot_named("sync@2026-03-29T02:00:00Z"), cron.at_work().desk.store, SystemClock().wall()
+    slot, store, now = slot_named("sync@2026-03-29T02:00:00Z"), cron.at_work().node.store, SystemClock().wall()
     runs = Record(State.RUNNING, 1, "n", "web-1:1:a", started=now)
     gone = Holder("web-1:1:a", "b", "both", 1, {}, now, "1.0", gone=True)
     writes = [

@@ -172,7 +172,7 @@ def test_an_alert_at_night(terminal: Terminal) -> None:
     lost = Record(State.CLOSED, 1, "n", "web-1:1:a", started=slot.at, outcome=Outcome.LOST, reason="its host died")
     with Cronce(terminal.url) as cron:
         cron.job("@daily", name="billing")(lambda: None)()
-        store = cron.at_work().desk.store
+        store = cron.at_work().node.store
         store.swap([Write(slot.cell, 0, encode(lost), at=slot.at, mark=Mark.ATTENTION)], store.load([]).epoch.seen)
     shown, _ = terminal.type("cronce status")
     listed, _ = terminal.type("cronce resolve")

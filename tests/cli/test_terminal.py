@@ -6,12 +6,12 @@ from io import StringIO
 
 import pytest
 
-from cronce.cli.terminal import Screen, Text, Toned, paint, screen, table
+from cronce.cli.terminal import ColouredText, Screen, Text, paint, screen, table
 from cronce.telling.words import safe
 
 ROWS: list[list[Text]] = [
-    ["billing", Toned("succeeded", "good"), ""],
-    ["a", Toned("lost", "bad"), "its holder web-1 did not renew its lease"],
+    ["billing", ColouredText("succeeded", "good"), ""],
+    ["a", ColouredText("lost", "bad"), "its holder web-1 did not renew its lease"],
 ]
 
 
@@ -49,8 +49,8 @@ def test_colours_do_not_disturb_the_columns() -> None:
 
 
 def test_a_text_is_painted_where_colours_are_welcome() -> None:
-    assert paint(Toned("fine\x1b", "good"), Screen(colours=True)) == "\x1b[32mfine\\x1b\x1b[0m"
-    assert paint(Toned("fine", "good"), Screen()) == paint("fine", Screen(colours=True)) == "fine"
+    assert paint(ColouredText("fine\x1b", "good"), Screen(colours=True)) == "\x1b[32mfine\\x1b\x1b[0m"
+    assert paint(ColouredText("fine", "good"), Screen()) == paint("fine", Screen(colours=True)) == "fine"
 
 
 def test_nothing_that_a_job_wrote_moves_the_cursor() -> None:

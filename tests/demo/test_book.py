@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cronce.testing.ledger_file import Book, LedgerLine, LedgerTail
+from cronce.testing.ledger_file import LedgerFile, LedgerLine, LedgerTail
 
 START = LedgerLine("start", "web-1", "report@2026-03-29T08:17:05Z", "f1", 2, "2026-03-29T08:17:05.123+00:00")
 READY = LedgerLine("ready", "web-2")
@@ -11,11 +11,11 @@ READY = LedgerLine("ready", "web-2")
 def test_what_is_written_is_read_once(tmp_path: Path) -> None:
     tail = LedgerTail(tmp_path / "ledger")
     assert tail.new() == []
-    book = Book(tmp_path / "ledger")
+    book = LedgerFile(tmp_path / "ledger")
     book.write(START)
     assert tail.new() == [START]
     book.write(READY)
-    Book(tmp_path / "ledger").write(START)
+    LedgerFile(tmp_path / "ledger").write(START)
     assert tail.new() == [READY, START]
     assert tail.new() == []
     assert LedgerTail(tmp_path / "ledger").new() == [START, READY, START]

@@ -1,20 +1,20 @@
 """The table says in one word what each process did about a slot."""
 
-from cronce.demo.picture import Account, SlotMark, mark, settled, time_of
+from cronce.demo.picture import DemoAccount, SlotMark, mark, settled, time_of
 from cronce.testing.ledger_file import parse
 
 A, B, C = NAMES = ("a", "b", "c")
 SLOT, NEXT = "report@2026-03-29T08:17:05Z", "report@2026-03-29T08:17:06Z"
 
 
-def account(*texts: str, slot: str = SLOT) -> Account:
+def account(*texts: str, slot: str = SLOT) -> DemoAccount:
     """What `what who fence` lines say of a slot."""
-    made = Account()
+    made = DemoAccount()
     made.add(parse(f"{what} {who} {slot} {fence} 1 -" for what, who, fence in map(str.split, texts)))
     return made
 
 
-def marks(seen: Account, slot: str = SLOT) -> list[str]:
+def marks(seen: DemoAccount, slot: str = SLOT) -> list[str]:
     return [str(mark(seen, slot, who)) for who in NAMES]
 
 

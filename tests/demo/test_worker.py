@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce.demo.worker import Cues, DemoPlan, DemoWorker, read_plan
+from cronce.demo.worker import DemoOrders, DemoPlan, DemoWorker, read_plan
 from cronce.testing.ledger_file import LedgerTail
 
 AT = datetime(2026, 3, 29, 8, 17, 5, tzinfo=UTC)
@@ -20,13 +20,13 @@ def test_a_plan_is_read_as_it_was_written() -> None:
 
 
 def test_a_held_slot_waits_for_its_word_and_the_others_do_not() -> None:
-    cues = Cues(iter([PLAN.written(), "report@2026-03-29T08:17:05Z\n"]))
+    cues = DemoOrders(iter([PLAN.written(), "report@2026-03-29T08:17:05Z\n"]))
     cues.wait("report@2026-03-29T08:17:05Z")
     cues.wait("report@2026-03-29T08:17:06Z")
 
 
 def test_nothing_waits_when_all_is_over() -> None:
-    cues = Cues(iter([PLAN.written()]))
+    cues = DemoOrders(iter([PLAN.written()]))
     cues.wait("report@2026-03-29T08:17:05Z")
     assert cues.over.wait(timeout=60)
 

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from cronce.errors import BadInput, StoreUnavailable
-from cronce.evidence.dupes.model import DuplicatesFound, DuplicatesQuery, Extent
+from cronce.evidence.dupes.model import DuplicatesFound, DuplicatesQuery, SearchedRows
 from cronce.evidence.dupes.search import connect, look
 from cronce.evidence.dupes.units import unit_of
 from tests.evidence.shops import MysqlShop, Order, PostgresShop, SqliteShop
@@ -165,7 +165,7 @@ def test_the_rows_that_were_looked_at_are_counted_and_the_newest_is_told_where_t
     shop.take(f"order_id int, kind varchar(20), made {shop.WALL}", shop.AGO, ORDERS)
     assert (seen(shop).extent.rows, seen(shop, since=600).extent.rows) == (6, 8)
     nothing = seen(shop, tz="Asia/Tokyo")
-    assert (nothing.rows, nothing.extent._replace(newest=None)) == ([], Extent(0))
+    assert (nothing.rows, nothing.extent._replace(newest=None)) == ([], SearchedRows(0))
     assert nothing.extent.newest is not None
     assert (
         round((nothing.since - nothing.extent.newest).total_seconds() / 360) == 85
@@ -174,9 +174,9 @@ def test_the_rows_that_were_looked_at_are_counted_and_the_newest_is_told_where_t
 
 def test_a_table_without_a_row_and_one_without_a_time(shop: Anywhere) -> None:
     shop.take(f"order_id int, kind varchar(20), made {shop.WALL}", shop.AGO, [])
-    assert seen(shop).extent == Extent(0, None, is_empty=True)
+    assert seen(shop).extent == SearchedRows(0, None, is_empty=True)
     shop.take(f"order_id int, kind varchar(20), made {shop.WALL} NULL", "NULL", [(1, "a", 0), (1, "b", 0)])
-    assert seen(shop).extent == Extent(0, None, is_empty=False)
+    assert seen(shop).extent == SearchedRows(0, None, is_empty=False)
 
 
 ENDLESS = [

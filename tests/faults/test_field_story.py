@@ -185,8 +185,8 @@ class Cluster:
             return None, Write(cell.key, cell.version, encode_notice(alert._replace(deliveries=told)), cell.mark)
 
         with Cronce(self.server.store) as cron:
-            desk = cron.at_work().desk
-            desk.do(desk.ledger.client.rewrite(alert_cell("gone", process.holder), make))
+            node = cron.at_work().node
+            node.do(node.ledger.client.rewrite(alert_cell("gone", process.holder), make))
 
     def is_raised(self, process: Process) -> bool:
         with closing(open_store(self.server.store)) as store:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cronce.model import unspell
 from cronce.testing.ledger_file import LedgerLine
-from cronce.torture.fault_actions import Deed
+from cronce.torture.fault_actions import InjectedFault
 from cronce.torture.faults import COLOURS, EVERYBODY
 from cronce.torture.harness import Torture, TortureResult, TortureSettings
 from cronce.torture.plan import Kind, plan
@@ -42,7 +42,7 @@ def check_scheduled(result: TortureResult) -> None:
     assert [line for deed in result.deeds if deed.kind == "drain" for line in disobedient(result, deed)] == []
 
 
-def disobedient(result: TortureResult, drain: Deed) -> list[LedgerLine]:
+def disobedient(result: TortureResult, drain: InjectedFault) -> list[LedgerLine]:
     """Bodies of slots that fell due when their process was drained, and nothing kept it from learning that."""
     hit = {deed.who for deed in result.deeds if deed.ended > drain.began and deed.began < drain.ended and deed != drain}
     names = {f"w{number + 1}" for number in range(result.settings.processes) if colour(number) == drain.who} - hit

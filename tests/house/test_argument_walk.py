@@ -18,12 +18,12 @@ def trace(frame, event, _arg):
 
 from cronce.protocol.commands import Finish
 from cronce.protocol.record import Outcome
-from tests.runtime.shelf import DURABLE, Desk, HandClock, Wire, granted
+from tests.runtime.shelf import DURABLE, HandNode, HandClock, Wire, granted
 
-desk = Desk(Wire(HandClock(), DURABLE))
+node = HandNode(Wire(HandClock(), DURABLE))
 sys.setprofile(trace)
-grant = granted(desk)
-desk.do(desk.ledger.exchange([(grant, Finish(grant.fence, Outcome.SUCCEEDED), False)], []))
+grant = granted(node)
+node.do(node.ledger.exchange([(grant, Finish(grant.fence, Outcome.SUCCEEDED), False)], []))
 sys.setprofile(None)
 source = Path("src/cronce").resolve()
 inside = [Path(file) for file in passed if Path(file).is_relative_to(source)]

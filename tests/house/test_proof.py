@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cronce.testing.effects_table import ZERO
-from cronce.testing.receivers import Way
+from cronce.testing.receivers import EffectGuard
 from tests.faults.billing.matrix import combinations, totals
 from tests.faults.neighbours.__main__ import Row
 from tests.faults.neighbours.book import Counted
@@ -109,8 +109,8 @@ def test_what_is_on_record_shows_what_the_docs_say_of_it() -> None:
         assert (total["unexplained"], total["duplicates"]) == (0, 0)
     if known := results.get("simulator"):
         effects = known.figures["effects"]
-        assert [(way, column) for way in Way for column in ZERO[way] if effects[way][column]] == []
-        assert effects[Way.NOTHING]["repeats"] > 1000  # what the others prevent
+        assert [(way, column) for way in EffectGuard for column in ZERO[way] if effects[way][column]] == []
+        assert effects[EffectGuard.NOTHING]["repeats"] > 1000  # what the others prevent
 
 
 def test_the_record_is_written_as_the_runner_writes_it() -> None:

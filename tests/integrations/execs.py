@@ -30,7 +30,7 @@ class Line(NamedTuple):
     pid: int
 
 
-class Desk:
+class HandNode:
     """A directory with a store, a book and a file that lets the commands go on."""
 
     def __init__(self, folder: Path) -> None:

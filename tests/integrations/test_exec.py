@@ -19,7 +19,7 @@ from cronce.protocol.record import Outcome
 from cronce.stores.default import choose
 from tests.house.needs import needs, tool
 from tests.house.wait import wait_until
-from tests.integrations.execs import SLOT, Desk, ended, gone
+from tests.integrations.execs import SLOT, HandNode, ended, gone
 from tests.servers.valkey import Valkey
 
 AT = ("--slot", SLOT)
@@ -30,10 +30,10 @@ AGAIN = ("--backoff", "10ms", "--retries")
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(tmp_path)
-    yield desk
-    desk.clean_up()
+def node(tmp_path: Path) -> Iterator[HandNode]:
+    node = HandNode(tmp_path)
+    yield node
+    node.clean_up()
 
 
 def sh(text: str) -> tuple[str, ...]:
@@ -43,30 +43,30 @@ def sh(text: str) -> tuple[str, ...]:
 # --- once -----------------------------------------------------------------------------------------------------------
 
 
-def test_twelve_at_once_are_one_body_and_eleven_quiet_exits(desk: Desk) -> None:
-    desk.let_go()
-    codes = [ended(process) for process in [desk.exec(*AT) for _ in range(12)]]
+def test_twelve_at_once_are_one_body_and_eleven_quiet_exits(node: HandNode) -> None:
+    node.let_go()
+    codes = [ended(process) for process in [node.exec(*AT) for _ in range(12)]]
     assert codes == [(0, "", "")] * 12
-    assert [line.what for line in desk.lines()] == ["start", "done"]
+    assert [line.what for line in node.lines()] == ["start", "done"]
 
 
-def test_a_slot_stays_closed(desk: Desk) -> None:
-    desk.let_go()
+def test_a_slot_stays_closed(node: HandNode) -> None:
+    node.let_go()
     for _ in range(3):
-        assert ended(desk.exec(*AT)) == (0, "", "")
-    assert len(desk.lines("done")) == 1
+        assert ended(node.exec(*AT)) == (0, "", "")
+    assert len(node.lines("done")) == 1
 
 
-def test_the_command_knows_its_slot_its_key_and_its_fence(desk: Desk) -> None:
+def test_the_command_knows_its_slot_its_key_and_its_fence(node: HandNode) -> None:
     text = 'echo "$CRONCE_JOB $CRONCE_SLOT $CRONCE_KEY $CRONCE_ATTEMPT $CRONCE_FENCE"'
-    code, out, err = ended(desk.exec(*AT, command=sh(text)))
+    code, out, err = ended(node.exec(*AT, command=sh(text)))
     job, slot, key, attempt, fence = out.split()
     assert (code, err, job, slot, key, attempt) == (0, "", "sync", SLOT, f"sync@{SLOT}", "1")
     assert len(fence) == 27
 
 
-def test_the_schedule_gives_the_slot(desk: Desk) -> None:
-    code, out, _ = ended(desk.exec("--schedule", "@yearly", command=sh("echo $CRONCE_SLOT")))
+def test_the_schedule_gives_the_slot(node: HandNode) -> None:
+    code, out, _ = ended(node.exec("--schedule", "@yearly", command=sh("echo $CRONCE_SLOT")))
     assert code == 0
     assert out.endswith("-01-01T00:00:00Z\n")
 
@@ -74,15 +74,15 @@ def test_the_schedule_gives_the_slot(desk: Desk) -> None:
 # --- exit codes -----------------------------------------------------------------------------------------------------
 
 
-def test_the_exit_code_is_the_commands_and_who_comes_later_learns_that_it_failed(desk: Desk) -> None:
-    assert ended(desk.exec(*AT, command=sh("echo trouble >&2; exit 3"))) == (3, "", "trouble\n")
-    record = desk.record()
+def test_the_exit_code_is_the_commands_and_who_comes_later_learns_that_it_failed(node: HandNode) -> None:
+    assert ended(node.exec(*AT, command=sh("echo trouble >&2; exit 3"))) == (3, "", "trouble\n")
+    record = node.record()
     assert (record.outcome, record.reason, record.output) == (Outcome.FAILED, "exit code 3", "trouble\n")
     why = "was not run here: it is closed: failed, exit code 3"
     further = f"`cronce why sync@{SLOT}` says more, `cronce rerun sync@{SLOT}` runs it again"
-    assert ended(desk.exec(*AT)) == (76, "", f"cronce exec: sync@{SLOT} {why}; {further}\n")
-    assert ended(desk.exec("--schedule", "@monthly", command=sh("exit 3")))[0] == 3
-    code, out, err = ended(desk.exec("--schedule", "@monthly"))
+    assert ended(node.exec(*AT)) == (76, "", f"cronce exec: sync@{SLOT} {why}; {further}\n")
+    assert ended(node.exec("--schedule", "@monthly", command=sh("exit 3")))[0] == 3
+    code, out, err = ended(node.exec("--schedule", "@monthly"))
     assert (code, out, why in err) == (76, "", True)  # cron, too: it was silent
 
 
@@ -95,45 +95,45 @@ def test_a_command_without_dashes_is_told_what_is_missing(capsys: pytest.Capture
     assert capsys.readouterr().err.endswith(f"{missing} -- COMMAND\n")
 
 
-def test_a_loser_says_why_only_when_it_is_asked(desk: Desk) -> None:
-    ended(desk.exec(*AT, command=("true",)))
-    code, out, err = ended(desk.exec(*AT, "-v"))
+def test_a_loser_says_why_only_when_it_is_asked(node: HandNode) -> None:
+    ended(node.exec(*AT, command=("true",)))
+    code, out, err = ended(node.exec(*AT, "-v"))
     assert (code, out) == (0, "")
     assert err == f"cronce exec: sync@{SLOT} was not run here: it is closed: succeeded\n"
 
 
-def test_an_unreachable_store_is_75_and_nothing_runs(desk: Desk) -> None:
-    ended(desk.exec("--slot", "2026-03-29T00:00:00Z", command=("true",)))
-    with sqlite3.connect(desk.folder / "cronce.db", isolation_level=None) as other:
+def test_an_unreachable_store_is_75_and_nothing_runs(node: HandNode) -> None:
+    ended(node.exec("--slot", "2026-03-29T00:00:00Z", command=("true",)))
+    with sqlite3.connect(node.folder / "cronce.db", isolation_level=None) as other:
         other.execute("BEGIN EXCLUSIVE")
-        desk.url += "?timeout=0.2"
-        code, out, err = ended(desk.exec(*AT))
+        node.url += "?timeout=0.2"
+        code, out, err = ended(node.exec(*AT))
     other.close()
     assert (code, out) == (75, "")
     assert "cronce.db" in err
-    assert desk.lines() == []
+    assert node.lines() == []
 
 
-def test_an_empty_store_that_may_have_forgotten_is_not_passed_over_in_silence(desk: Desk, valkey: Valkey) -> None:
+def test_an_empty_store_that_may_have_forgotten_is_not_passed_over_in_silence(node: HandNode, valkey: Valkey) -> None:
     """Most empty stores are new, and whoever has one wonders why nothing runs."""
-    desk.url = f"{valkey.url}?namespace=new"
-    code, _out, said = ended(desk.exec("--schedule", "@daily"))
-    assert (code, desk.lines()) == (NOT_DONE, [])
+    node.url = f"{valkey.url}?namespace=new"
+    code, _out, said = ended(node.exec("--schedule", "@daily"))
+    assert (code, node.lines()) == (NOT_DONE, [])
     assert " was not run: the store was found empty at " in said
     assert said.endswith("If the store is new, run `cronce store init`\n")
-    desk.url = f"{valkey.url}?namespace=begun"
-    assert main(["store", "init", "--store", desk.url]) == 0
-    desk.let_go()
-    assert ended(desk.exec("--schedule", "@daily"))[0] == 0
-    assert [line.what for line in desk.lines()] == ["start", "done"]
+    node.url = f"{valkey.url}?namespace=begun"
+    assert main(["store", "init", "--store", node.url]) == 0
+    node.let_go()
+    assert ended(node.exec("--schedule", "@daily"))[0] == 0
+    assert [line.what for line in node.lines()] == ["start", "done"]
 
 
-def test_a_store_that_needs_a_person_is_78(desk: Desk) -> None:
-    (desk.folder / "cronce.db").write_text("this is not a database, and long enough to be taken for one" * 9)
-    code, _, err = ended(desk.exec(*AT))
+def test_a_store_that_needs_a_person_is_78(node: HandNode) -> None:
+    (node.folder / "cronce.db").write_text("this is not a database, and long enough to be taken for one" * 9)
+    code, _, err = ended(node.exec(*AT))
     assert code == 78
     assert "is not an SQLite database" in err
-    assert desk.lines() == []
+    assert node.lines() == []
 
 
 @pytest.mark.parametrize(
@@ -149,53 +149,53 @@ def test_a_store_that_needs_a_person_is_78(desk: Desk) -> None:
         ((*AT, "--store", "nosuch://user:secret@host"), "no store is called 'nosuch'"),
     ],
 )
-def test_a_call_that_makes_no_sense_is_2_and_nothing_runs(desk: Desk, options: tuple[str, ...], words: str) -> None:
-    code, out, err = ended(desk.exec(*options))
+def test_a_call_that_makes_no_sense_is_2_and_nothing_runs(node: HandNode, options: tuple[str, ...], words: str) -> None:
+    code, out, err = ended(node.exec(*options))
     assert (code, out) == (2, "")
     assert words in err
     assert "secret" not in err
-    assert desk.lines() == []
+    assert node.lines() == []
 
 
 @pytest.mark.parametrize(("command", "code"), [("nosuch", 127), ("./nosuch", 127), ("/etc/passwd", 126)])
-def test_a_command_that_cannot_be_started_takes_no_slot(desk: Desk, command: str, code: int) -> None:
-    assert ended(desk.exec(*AT, command=(command,)))[0] == code
-    desk.let_go()
-    assert ended(desk.exec(*AT)) == (0, "", "")
-    assert len(desk.lines("done")) == 1
+def test_a_command_that_cannot_be_started_takes_no_slot(node: HandNode, command: str, code: int) -> None:
+    assert ended(node.exec(*AT, command=(command,)))[0] == code
+    node.let_go()
+    assert ended(node.exec(*AT)) == (0, "", "")
+    assert len(node.lines("done")) == 1
 
 
-def test_a_timeout_stops_the_whole_group_and_is_124(desk: Desk) -> None:
+def test_a_timeout_stops_the_whole_group_and_is_124(node: HandNode) -> None:
     command = sh('sh -c "trap : TERM; while :; do sleep 0.05; done" & echo $!; wait')
-    code, out, _ = ended(desk.exec(*AT, "--timeout", "2s", "--grace", "300ms", command=command))
+    code, out, _ = ended(node.exec(*AT, "--timeout", "2s", "--grace", "300ms", command=command))
     assert code == 124
-    assert desk.record().reason == "timed out after 2s"
+    assert node.record().reason == "timed out after 2s"
     wait_until(lambda: gone(int(out)))
 
 
-def test_retries_run_it_again_and_count_exactly(desk: Desk) -> None:
+def test_retries_run_it_again_and_count_exactly(node: HandNode) -> None:
     command = sh('echo "try $CRONCE_ATTEMPT"; test $CRONCE_ATTEMPT = 3')
-    assert ended(desk.exec(*AT, *AGAIN, "5", command=command)) == (0, "try 1\ntry 2\ntry 3\n", "")
-    assert desk.record().outcome is Outcome.SUCCEEDED
+    assert ended(node.exec(*AT, *AGAIN, "5", command=command)) == (0, "try 1\ntry 2\ntry 3\n", "")
+    assert node.record().outcome is Outcome.SUCCEEDED
 
 
-def test_retries_end_with_the_commands_own_code(desk: Desk) -> None:
+def test_retries_end_with_the_commands_own_code(node: HandNode) -> None:
     command = sh('echo "try $CRONCE_ATTEMPT"; exit 7')
-    assert ended(desk.exec(*AT, *AGAIN, "1", command=command)) == (7, "try 1\ntry 2\n", "")
-    assert desk.record().outcome is Outcome.FAILED
+    assert ended(node.exec(*AT, *AGAIN, "1", command=command)) == (7, "try 1\ntry 2\n", "")
+    assert node.record().outcome is Outcome.FAILED
 
 
-def test_a_run_longer_than_its_lease_is_renewed(desk: Desk) -> None:
+def test_a_run_longer_than_its_lease_is_renewed(node: HandNode) -> None:
     options = (*AT, "--lease", "4s")
-    process = desk.exec(*options)
-    wait_until(lambda: desk.lines("start"))
-    first = desk.cell().until
+    process = node.exec(*options)
+    wait_until(lambda: node.lines("start"))
+    first = node.cell().until
     assert first is not None
-    assert ended(desk.exec(*options, command=("sleep", "5"))) == (0, "", "")  # held: it does not run
+    assert ended(node.exec(*options, command=("sleep", "5"))) == (0, "", "")  # held: it does not run
     wait_until(lambda: datetime.now(UTC) > first)
-    desk.let_go()
+    node.let_go()
     assert ended(process) == (0, "", "")
-    assert len(desk.lines("done")) == 1
+    assert len(node.lines("done")) == 1
 
 
 def test_the_default_store_is_said_once_when_it_is_made_and_refused_where_it_would_be_private(tmp_path: Path) -> None:
@@ -216,17 +216,17 @@ def expected(env: dict[str, str]) -> list[tuple[int, str, str]]:
     return [(0, "ran\n", told), (0, "", "")]
 
 
-def test_a_slot_that_is_to_come_is_refused_and_closes_nothing(desk: Desk) -> None:
-    code, out, err = ended(desk.exec("--slot", "2999-01-01T00:00:00Z"))
+def test_a_slot_that_is_to_come_is_refused_and_closes_nothing(node: HandNode) -> None:
+    code, out, err = ended(node.exec("--slot", "2999-01-01T00:00:00Z"))
     assert (code, out) == (2, "")
     assert "sync@2999-01-01T00:00:00Z is due in" in err
-    desk.let_go()
-    assert ended(desk.exec(*AT)) == (0, "", "")
-    assert len(desk.lines("done")) == 1
+    node.let_go()
+    assert ended(node.exec(*AT)) == (0, "", "")
+    assert len(node.lines("done")) == 1
 
 
-def test_a_slot_that_is_none_of_the_schedule_is_refused(desk: Desk) -> None:
-    code, _, err = ended(desk.exec("--schedule", "*/15 * * * *", "--slot", "2026-03-29T01:01:00Z"))
+def test_a_slot_that_is_none_of_the_schedule_is_refused(node: HandNode) -> None:
+    code, _, err = ended(node.exec("--schedule", "*/15 * * * *", "--slot", "2026-03-29T01:01:00Z"))
     assert code == 2
     assert "the nearest: 2026-03-29T01:00:00Z and 2026-03-29T01:15:00Z" in err
 
@@ -239,213 +239,213 @@ def test_a_slot_that_is_none_of_the_schedule_is_refused(desk: Desk) -> None:
     ],
 )
 def test_policies_that_cannot_be_meant_are_refused_before_anything_runs(
-    desk: Desk, options: list[str], words: str
+    node: HandNode, options: list[str], words: str
 ) -> None:
-    code, _, err = ended(desk.exec("--schedule", "every 1h", *options))
+    code, _, err = ended(node.exec("--schedule", "every 1h", *options))
     assert code == 2
     assert words in err
-    assert desk.lines() == []
+    assert node.lines() == []
 
 
-def test_whoever_names_a_slot_that_will_not_run_is_told(desk: Desk) -> None:
-    assert ended(desk.exec(*AT, command=("true",)))[0] == 0
-    code, _, err = ended(desk.exec("--slot", "2026-03-29T00:00:00Z"))
+def test_whoever_names_a_slot_that_will_not_run_is_told(node: HandNode) -> None:
+    assert ended(node.exec(*AT, command=("true",)))[0] == 0
+    code, _, err = ended(node.exec("--slot", "2026-03-29T00:00:00Z"))
     assert code == 76
     assert "was not run here: it is too old: up to 2026-03-29T00:59:59Z slots without a record are closed" in err
-    assert desk.lines() == []
+    assert node.lines() == []
 
 
-def test_the_name_is_never_taken_from_the_command(desk: Desk) -> None:
-    words = [sys.executable, "-m", "cronce", "exec", "--schedule", "@daily", "--store", desk.url, "--", "echo", "date"]
+def test_the_name_is_never_taken_from_the_command(node: HandNode) -> None:
+    words = [sys.executable, "-m", "cronce", "exec", "--schedule", "@daily", "--store", node.url, "--", "echo", "date"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert "the following arguments are required: NAME" in done.stderr
-    words = [sys.executable, "-m", "cronce", "exec", "--slot", SLOT, "--store", desk.url, "x"]
+    words = [sys.executable, "-m", "cronce", "exec", "--slot", SLOT, "--store", node.url, "x"]
     done = subprocess.run([*words, "--", "echo", "a", "--", "b"], capture_output=True, text=True, check=False)
     assert done.stdout == "a -- b\n"
 
 
-def test_what_looks_meant_in_local_time_is_doubted_aloud(desk: Desk) -> None:
+def test_what_looks_meant_in_local_time_is_doubted_aloud(node: HandNode) -> None:
     """cron fires by the machine's zone; a schedule without one is UTC's, and would name yesterday's slot."""
     berlin = {"TZ": ":UTC-5"}  # five hours ahead of UTC
     now = datetime.now(UTC) + timedelta(hours=5)
     soon = now + timedelta(hours=1)  # by when it has surely begun
     options = ("--schedule", f"* {now:%H},{soon:%H} * * *")
-    code, _, err = ended(desk.exec(*options, command=("true",), env=berlin))
+    code, _, err = ended(node.exec(*options, command=("true",), env=berlin))
     assert code == 0
     assert "but" in err
     assert "did you mean --tz UTC-5?" in err
 
 
 @pytest.mark.parametrize("code", [40, 128, 129, 160, 168, 255])
-def test_any_exit_code_closes_the_slot(desk: Desk, code: int) -> None:
+def test_any_exit_code_closes_the_slot(node: HandNode, code: int) -> None:
     """Of the numbers above 128, not all are signals, and not all signals have a name."""
-    assert ended(desk.exec(*AT, command=sh(f"exit {code}")))[0] == code
-    assert desk.record().outcome is Outcome.FAILED
+    assert ended(node.exec(*AT, command=sh(f"exit {code}")))[0] == code
+    assert node.record().outcome is Outcome.FAILED
 
 
-def test_closed_standard_streams_are_no_failure(desk: Desk) -> None:
-    words = [sys.executable, "-m", "cronce", "exec", "sync", *AT, "--store", desk.url, "--", "true"]
+def test_closed_standard_streams_are_no_failure(node: HandNode) -> None:
+    words = [sys.executable, "-m", "cronce", "exec", "sync", *AT, "--store", node.url, "--", "true"]
     done = subprocess.run(["sh", "-c", 'exec "$@" 0<&- 1>&- 2>&-', "sh", *words], check=False)
     assert done.returncode == 0
-    assert desk.record().outcome is Outcome.SUCCEEDED
+    assert node.record().outcome is Outcome.SUCCEEDED
 
 
-def test_a_command_that_ran_while_the_store_went_away_is_76_never_75(desk: Desk) -> None:
-    process = desk.exec(*AT)
-    wait_until(lambda: desk.lines("start"))
+def test_a_command_that_ran_while_the_store_went_away_is_76_never_75(node: HandNode) -> None:
+    process = node.exec(*AT)
+    wait_until(lambda: node.lines("start"))
     Event().wait(0.2)  # for so long after a look at its files, the store takes them to be there
-    (desk.folder / "cronce.db").unlink()
-    desk.let_go()
+    (node.folder / "cronce.db").unlink()
+    node.let_go()
     code, _, err = ended(process)
     assert code == 76
     assert "succeeded, but that could not be recorded" in err
 
 
-def test_a_watchdog_that_somebody_stopped_does_not_keep_us(desk: Desk) -> None:
-    process = desk.exec(*AT)
-    wait_until(lambda: desk.lines("start"))
+def test_a_watchdog_that_somebody_stopped_does_not_keep_us(node: HandNode) -> None:
+    process = node.exec(*AT)
+    wait_until(lambda: node.lines("start"))
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    (watchdog,) = {int(child) for child in children} - {desk.lines("start")[0].pid}
+    (watchdog,) = {int(child) for child in children} - {node.lines("start")[0].pid}
     os.kill(watchdog, signal.SIGSTOP)
-    desk.let_go()
+    node.let_go()
     assert ended(process) == (0, "", "")
 
 
 # --- killed, stopped, told to end -----------------------------------------------------------------------------------
 
 
-def codes_until_lost(desk: Desk) -> set[int]:
+def codes_until_lost(node: HandNode) -> set[int]:
     """It reads as held until its lease has passed on a clock that was watched as long."""
-    codes = {ended(desk.exec(*SKIP))[0]}
+    codes = {ended(node.exec(*SKIP))[0]}
     while 76 not in codes:
         Event().wait(0.3)
-        codes.add(ended(desk.exec(*SKIP))[0])
+        codes.add(ended(node.exec(*SKIP))[0])
     return codes
 
 
-def test_sigkill_under_skip_no_orphan_and_the_slot_is_lost_never_run_again(desk: Desk) -> None:
-    process = desk.begun(*SKIP)
+def test_sigkill_under_skip_no_orphan_and_the_slot_is_lost_never_run_again(node: HandNode) -> None:
+    process = node.begun(*SKIP)
     process.kill()
-    wait_until(lambda: gone(desk.lines("start")[0].pid))
-    assert codes_until_lost(desk) <= {0, 76}
-    assert desk.record().outcome is Outcome.LOST
-    desk.let_go()
-    assert ended(desk.exec(*SKIP))[0] == 76
-    assert [line.what for line in desk.lines()] == ["start"]
+    wait_until(lambda: gone(node.lines("start")[0].pid))
+    assert codes_until_lost(node) <= {0, 76}
+    assert node.record().outcome is Outcome.LOST
+    node.let_go()
+    assert ended(node.exec(*SKIP))[0] == 76
+    assert [line.what for line in node.lines()] == ["start"]
 
 
-def test_sigkill_under_rerun_who_stands_by_takes_over(desk: Desk) -> None:
-    first = desk.begun(*RERUN)
-    others = [desk.exec(*RERUN) for _ in range(2)]
+def test_sigkill_under_rerun_who_stands_by_takes_over(node: HandNode) -> None:
+    first = node.begun(*RERUN)
+    others = [node.exec(*RERUN) for _ in range(2)]
     first.kill()
-    wait_until(lambda: len(desk.lines("start")) == 2)
-    one, two = desk.lines("start")
+    wait_until(lambda: len(node.lines("start")) == 2)
+    one, two = node.lines("start")
     assert gone(one.pid)
     assert two.fence > one.fence
-    desk.let_go()
+    node.let_go()
     assert [ended(other) for other in others] == [(0, "", "")] * 2
-    assert [(line.what, line.attempt) for line in desk.lines()] == [("start", 1), ("start", 2), ("done", 2)]
+    assert [(line.what, line.attempt) for line in node.lines()] == [("start", 1), ("start", 2), ("done", 2)]
 
 
-def test_sigkill_under_rerun_the_next_slots_exec_takes_over_first(desk: Desk) -> None:
+def test_sigkill_under_rerun_the_next_slots_exec_takes_over_first(node: HandNode) -> None:
     """A crontab alone: nobody stands by, and the next minute's exec runs the older slot before its own."""
-    first = desk.begun(*RERUN)
+    first = node.begun(*RERUN)
     first.kill()
-    wait_until(lambda: gone(desk.lines("start")[0].pid))
-    desk.let_go()
+    wait_until(lambda: gone(node.lines("start")[0].pid))
+    node.let_go()
     later = "2026-03-29T01:01:00Z"
     options = ("--slot", later, "--on-lost", "rerun", "--lease", "3s")
-    ended(desk.exec("--slot", "2026-03-29T00:59:00Z"))  # below the floor: it runs nothing, but it looks at the clock
+    ended(node.exec("--slot", "2026-03-29T00:59:00Z"))  # below the floor: it runs nothing, but it looks at the clock
     Event().wait(3.5)  # its lease
-    assert ended(desk.exec(*options)) == (0, "", "")
-    done = [line.slot for line in desk.lines("done")]
+    assert ended(node.exec(*options)) == (0, "", "")
+    done = [line.slot for line in node.lines("done")]
     assert done == [SLOT, later]
-    assert desk.record().outcome is Outcome.SUCCEEDED
+    assert node.record().outcome is Outcome.SUCCEEDED
 
 
-def test_sigstop_past_the_lease_under_rerun_the_group_ends_before_another_begins(desk: Desk) -> None:
-    first = desk.begun(*RERUN)
-    other = desk.exec(*RERUN)
+def test_sigstop_past_the_lease_under_rerun_the_group_ends_before_another_begins(node: HandNode) -> None:
+    first = node.begun(*RERUN)
+    other = node.exec(*RERUN)
     first.send_signal(signal.SIGSTOP)
-    wait_until(lambda: len(desk.lines("start")) == 2)
-    assert gone(desk.lines("start")[0].pid)
-    desk.let_go()
+    wait_until(lambda: len(node.lines("start")) == 2)
+    assert gone(node.lines("start")[0].pid)
+    node.let_go()
     assert ended(other) == (0, "", "")
     first.send_signal(signal.SIGCONT)
     assert ended(first)[0] == 76
-    assert [(line.what, line.attempt) for line in desk.lines()] == [("start", 1), ("start", 2), ("done", 2)]
+    assert [(line.what, line.attempt) for line in node.lines()] == [("start", 1), ("start", 2), ("done", 2)]
 
 
-def test_sigstop_past_the_lease_under_skip_the_one_body_goes_on(desk: Desk) -> None:
-    first = desk.begun(*SKIP)
+def test_sigstop_past_the_lease_under_skip_the_one_body_goes_on(node: HandNode) -> None:
+    first = node.begun(*SKIP)
     first.send_signal(signal.SIGSTOP)
-    codes_until_lost(desk)
-    desk.let_go()
-    wait_until(lambda: desk.lines("done"))
+    codes_until_lost(node)
+    node.let_go()
+    wait_until(lambda: node.lines("done"))
     first.send_signal(signal.SIGCONT)
     assert ended(first)[0] == 76  # it ran to its end, but by the record it was lost: somebody has to look
-    assert [(line.what, line.attempt) for line in desk.lines()] == [("start", 1), ("done", 1)]
-    assert desk.record().outcome is Outcome.LOST
+    assert [(line.what, line.attempt) for line in node.lines()] == [("start", 1), ("done", 1)]
+    assert node.record().outcome is Outcome.LOST
 
 
-def test_sigterm_under_skip_ends_the_command_and_closes_the_slot(desk: Desk) -> None:
-    first = desk.exec(*AT)
-    wait_until(lambda: desk.lines("start"))
+def test_sigterm_under_skip_ends_the_command_and_closes_the_slot(node: HandNode) -> None:
+    first = node.exec(*AT)
+    wait_until(lambda: node.lines("start"))
     first.terminate()
     assert ended(first)[0] == 128 + signal.SIGTERM
-    assert gone(desk.lines("start")[0].pid)
-    record = desk.record()
+    assert gone(node.lines("start")[0].pid)
+    record = node.record()
     assert (record.outcome, record.reason) == (Outcome.FAILED, "stopped by SIGTERM")
-    desk.let_go()
-    assert ended(desk.exec(*AT))[0] == 76
-    assert len(desk.lines()) == 1
+    node.let_go()
+    assert ended(node.exec(*AT))[0] == 76
+    assert len(node.lines()) == 1
 
 
-def test_sigterm_under_rerun_hands_over_at_once(desk: Desk) -> None:
-    first = desk.exec(*HANDED_OVER)
-    wait_until(lambda: desk.lines("start"))
-    other = desk.exec(*HANDED_OVER)
+def test_sigterm_under_rerun_hands_over_at_once(node: HandNode) -> None:
+    first = node.exec(*HANDED_OVER)
+    wait_until(lambda: node.lines("start"))
+    other = node.exec(*HANDED_OVER)
     first.terminate()
     assert ended(first)[0] == 128 + signal.SIGTERM
-    wait_until(lambda: len(desk.lines("start")) == 2)
-    desk.let_go()
+    wait_until(lambda: len(node.lines("start")) == 2)
+    node.let_go()
     assert ended(other) == (0, "", "")
-    assert [(line.what, line.attempt) for line in desk.lines()] == [("start", 1), ("start", 2), ("done", 2)]
+    assert [(line.what, line.attempt) for line in node.lines()] == [("start", 1), ("start", 2), ("done", 2)]
 
 
-def test_a_command_that_ends_well_after_sigterm_has_succeeded(desk: Desk) -> None:
+def test_a_command_that_ends_well_after_sigterm_has_succeeded(node: HandNode) -> None:
     command = sh('trap "echo bye; exit 0" TERM; echo up; while :; do sleep 0.05; done')
-    process = desk.exec(*AT, command=command)
+    process = node.exec(*AT, command=command)
     assert process.stdout is not None
     assert process.stdout.readline() == "up\n"
     process.terminate()
     assert ended(process)[:2] == (0, "bye\n")
-    assert desk.record().outcome is Outcome.SUCCEEDED
+    assert node.record().outcome is Outcome.SUCCEEDED
 
 
 def has_open(pid: int, path: Path) -> bool:
     return any(os.path.realpath(fd) == str(path) for fd in Path(f"/proc/{pid}/fd").iterdir())
 
 
-def test_sigterm_while_standing_by_leaves_the_slot_alone(desk: Desk) -> None:
-    first = desk.exec(*HANDED_OVER)
-    wait_until(lambda: desk.lines("start"))
-    other = desk.exec(*HANDED_OVER)
-    wait_until(lambda: has_open(other.pid, desk.folder / "cronce.db"))  # it stands by, and takes signals
+def test_sigterm_while_standing_by_leaves_the_slot_alone(node: HandNode) -> None:
+    first = node.exec(*HANDED_OVER)
+    wait_until(lambda: node.lines("start"))
+    other = node.exec(*HANDED_OVER)
+    wait_until(lambda: has_open(other.pid, node.folder / "cronce.db"))  # it stands by, and takes signals
     other.terminate()
     assert ended(other)[0] == 128 + signal.SIGTERM
-    desk.let_go()
+    node.let_go()
     assert ended(first) == (0, "", "")
-    assert len(desk.lines()) == 2
+    assert len(node.lines()) == 2
 
 
-def test_the_output_is_kept_and_passed_on(desk: Desk) -> None:
-    code, out, err = ended(desk.exec(*AT, command=sh("echo out; echo err >&2; seq 2000")))
+def test_the_output_is_kept_and_passed_on(node: HandNode) -> None:
+    code, out, err = ended(node.exec(*AT, command=sh("echo out; echo err >&2; seq 2000")))
     assert (code, err) == (0, "err\n")
     assert out.startswith("out\n1\n2\n")
-    assert "1999\n2000\n" in desk.record().output
-    assert len(desk.record().output) == 2000
+    assert "1999\n2000\n" in node.record().output
+    assert len(node.record().output) == 2000
 
 
 # --- process 1 ------------------------------------------------------------------------------------------------------
@@ -453,16 +453,16 @@ def test_the_output_is_kept_and_passed_on(desk: Desk) -> None:
 NAMESPACE = ("unshare", "--user", "--map-root-user", "--fork", "--pid", "--mount-proc")
 
 
-def test_as_process_1_of_a_container_a_sigterm_reaches_the_command(desk: Desk) -> None:
+def test_as_process_1_of_a_container_a_sigterm_reaches_the_command(node: HandNode) -> None:
     """The kernel ignores signals for process 1 that it has no handler for; and nobody else forwards them."""
     tool("unshare", "apt-get install util-linux")
     if subprocess.run([*NAMESPACE, "true"], capture_output=True, check=False).returncode:
         needs("user namespaces", "sysctl kernel.unprivileged_userns_clone=1")
     command = sh('trap "echo bye; exit 4" TERM; echo "up $PPID"; while :; do sleep 0.05; done')
-    process = desk.exec(*AT, command=command, before=NAMESPACE)
+    process = node.exec(*AT, command=command, before=NAMESPACE)
     assert process.stdout is not None
     assert process.stdout.readline() == "up 1\n"
     inside = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     os.kill(int(inside[0]), signal.SIGTERM)
     assert ended(process)[:2] == (4, "bye\n")
-    assert desk.record().reason == "stopped by SIGTERM"
+    assert node.record().reason == "stopped by SIGTERM"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cronce.cli import main, parser_of
 from cronce.cli.exec import declared
-from cronce.integrations.manifests import AWAY, Noted, dump
+from cronce.integrations.manifests import AWAY, AnnotatedValue, dump
 from cronce.runtime.declare import declare
 from tests.integrations.kubernetes.kubelet import BODY, Cluster, Status
 from tests.integrations.kubernetes.test_pods import JOB, KEY
@@ -85,7 +85,7 @@ values = st.recursive(
 @settings(max_examples=50)
 @given(st.dictionaries(st.text(), values))
 def test_any_reader_of_yaml_reads_what_was_meant(document: dict[str, Any]) -> None:
-    documents = [document, {"noted": [Noted(document, "a note: of two\nlines # and a mark")]}]
+    documents = [document, {"noted": [AnnotatedValue(document, "a note: of two\nlines # and a mark")]}]
     assert list(yaml.safe_load_all(dump(*documents))) == [document, {"noted": [document]}]
 
 

@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cronce.model import Mark, Slot, Traits, Write
-from cronce.monitor.alerts import Kind
+from cronce.monitor.alerts import AlertKind
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import Memory, Survey, survey
+from cronce.monitor.survey import Survey, WatchMemory, survey
 from cronce.monitor.watch import judge
 from cronce.monitor.watcher_state import WatcherState
 from cronce.protocol.notices import Alert, Holder
@@ -20,7 +20,7 @@ from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.operations import Operator
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.stores.base import Page, Scan
-from tests.runtime.shelf import DURABLE, LEASE, Desk, HandClock, Wire
+from tests.runtime.shelf import DURABLE, LEASE, HandClock, HandNode, Wire
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -39,20 +39,20 @@ class Town:
         self.clock = HandClock()
         self.store = Shelf(self.clock, traits)
         self.settings = settings or Settings()
-        self.known, self.memory = WatcherState(), Memory()
-        self.desks: dict[str, Desk] = {}
+        self.known, self.memory = WatcherState(), WatchMemory()
+        self.nodes: dict[str, HandNode] = {}
         self.carried: dict[str, list[Declaration]] = {}
 
     @property
     def now(self) -> datetime:
         return self.clock.wall()
 
-    def desk(self, name: str = "web-1:1:a") -> Desk:
-        return self.desks.setdefault(name, Desk(self.store, name))
+    def node(self, name: str = "web-1:1:a") -> HandNode:
+        return self.nodes.setdefault(name, HandNode(self.store, name))
 
     @property
     def hand(self) -> Operator:
-        return Operator(self.desk().ledger, "ada")
+        return Operator(self.node().ledger, "ada")
 
     def pass_time(self, span: timedelta) -> None:
         self.clock.turn(span.total_seconds())
@@ -61,23 +61,23 @@ class Town:
         """Time passes, and everybody looks at the store's clock, so that a lease that lapsed is believed to have."""
         for _ in range(int(span.total_seconds())):
             self.clock.turn(1.0)
-            for desk in self.desks.values():
-                desk.do(desk.ledger.overdue())
-                desk.do(desk.ledger.client.probe())
+            for node in self.nodes.values():
+                node.do(node.ledger.overdue())
+                node.do(node.ledger.client.probe())
 
     # --- schedulers ---
 
     def beat(self, name: str = "web-1:1:a", *jobs: Declaration, **said: Any) -> None:
         """A scheduler says that it is alive, and carries these jobs."""
-        desk = self.desk(name)
+        node = self.node(name)
         self.carried[name] = list(jobs) or self.carried.get(name, [])
         specs = {job.name: job.spec for job in self.carried[name]}
         code = {job.name: job.code for job in self.carried[name] if job.code}
         holder = Holder(name, digest_of(specs, code), "both", 1, {}, said.pop("since", self.now), "")._replace(**said)
-        roster = Roster(desk.ledger.client, desk.ledger.jobs)
-        desk.do(roster.beat(holder, specs, 0.0, code=code))
+        roster = Roster(node.ledger.client, node.ledger.jobs)
+        node.do(roster.beat(holder, specs, 0.0, code=code))
         if holder.gone:
-            desk.do(roster.leave(holder))
+            node.do(roster.leave(holder))
 
     def run(
         self,
@@ -90,19 +90,19 @@ class Town:
         **terms: Any,
     ) -> Grant:
         """A slot is run to that end; None: it goes on."""
-        desk = self.desk(by)
+        node = self.node(by)
         wanted = Wanted(Slot(job.name, at), Terms(LEASE, overlap="allow", digest=job.spec[0])._replace(**terms))
-        (grant,) = desk.do(desk.ledger.claim([wanted]))
+        (grant,) = node.do(node.ledger.claim([wanted]))
         assert isinstance(grant, Grant), grant
         self.pass_time(took)
         if outcome is not None:
-            desk.do(desk.ledger.finish(grant, outcome, "boom" if outcome is Outcome.FAILED else ""))
+            node.do(node.ledger.finish(grant, outcome, "boom" if outcome is Outcome.FAILED else ""))
         return grant
 
     def name(self, job: Declaration) -> None:
         """A call from outside says by which schedule it comes."""
-        jobs = self.desk().ledger.jobs
-        self.desk().do(jobs.edit(job.name, lambda known, now: known and declared(known, job.spec, now)))
+        jobs = self.node().ledger.jobs
+        self.node().do(jobs.edit(job.name, lambda known, now: known and declared(known, job.spec, now)))
 
     # --- watching ---
 
@@ -117,7 +117,7 @@ class Town:
         """What is wrong, with what: without the words."""
         return sorted(one.id for one in self.look())
 
-    def the(self, kind: Kind) -> Alert:
+    def the(self, kind: AlertKind) -> Alert:
         """The only one of its kind."""
         (finding,) = [one for one in self.look() if one.kind is kind]
         return finding
@@ -131,7 +131,7 @@ class Town:
     def fresh(self) -> Sequence[str]:
         """What somebody sees who comes just now, and remembers nothing."""
         found, _ = judge(
-            drive(survey(WatcherState(), self.store.traits), self.store, self.clock), Memory(), self.settings
+            drive(survey(WatcherState(), self.store.traits), self.store, self.clock), WatchMemory(), self.settings
         )
         return sorted(one.id for one in found)
 

@@ -13,21 +13,21 @@ from cronce.monitor.alerts import (
     LONGEST_PAUSE,
     QUIET,
     REWORDED,
+    AlertKind,
     Alerts,
-    Claimed,
-    Kind,
+    NoticeClaim,
     due,
     key_of,
     pause,
 )
 from cronce.protocol.notices import Alert, decode_alert
-from tests.runtime.shelf import START, Desk, HandClock, Wire
+from tests.runtime.shelf import START, HandClock, HandNode, Wire
 
 HOOK, LOG = "hook", "log"
 CLAIM = timedelta(seconds=30)
 SECOND = timedelta(seconds=1)
-LOST = Alert(Kind.LOST, "billing", "critical", "a run of billing is lost.", START, remedy="Look at it.")
-LATE = Alert(Kind.LATE, "billing", "warning", "billing is late.", START)
+LOST = Alert(AlertKind.LOST, "billing", "critical", "a run of billing is lost.", START, remedy="Look at it.")
+LATE = Alert(AlertKind.LATE, "billing", "warning", "billing is late.", START)
 
 
 class Office:
@@ -36,8 +36,8 @@ class Office:
     def __init__(self) -> None:
         self.clock = HandClock()
         self.store = Wire(self.clock)
-        self.desks = [Desk(self.store, f"web-{number}:1:a") for number in range(3)]
-        self.watchers = [Alerts(desk.ledger.client) for desk in self.desks]
+        self.nodes = [HandNode(self.store, f"web-{number}:1:a") for number in range(3)]
+        self.watchers = [Alerts(node.ledger.client) for node in self.nodes]
 
     def look(
         self,
@@ -47,14 +47,14 @@ class Office:
         over: Callable[[Alert], bool] = lambda _alert: True,
     ) -> None:
         """An evaluation, and five seconds."""
-        self.desks[watcher].do(self.watchers[watcher].settle(findings, over, anew=anew))
+        self.nodes[watcher].do(self.watchers[watcher].settle(findings, over, anew=anew))
         self.clock.turn(5.0)
 
-    def claim(self, to: str = HOOK, watcher: int = 0, finding: Alert = LATE) -> Claimed | None:
-        return self.desks[watcher].do(self.watchers[watcher].claim(key_of(finding.kind, finding.subject), to, CLAIM))
+    def claim(self, to: str = HOOK, watcher: int = 0, finding: Alert = LATE) -> NoticeClaim | None:
+        return self.nodes[watcher].do(self.watchers[watcher].claim(key_of(finding.kind, finding.subject), to, CLAIM))
 
-    def conclude(self, claim: Claimed, to: str = HOOK, *, sent: bool = True, watcher: int = 0) -> None:
-        self.desks[watcher].do(self.watchers[watcher].conclude(claim, to, sent=sent))
+    def conclude(self, claim: NoticeClaim, to: str = HOOK, *, sent: bool = True, watcher: int = 0) -> None:
+        self.nodes[watcher].do(self.watchers[watcher].conclude(claim, to, sent=sent))
 
     def tell(self, to: str = HOOK, finding: Alert = LATE) -> str | None:
         """Send what is to be sent; which notice it was."""
@@ -154,7 +154,7 @@ def test_an_alert_of_a_newer_cronce_is_left_to_that(office: Office) -> None:
 def test_every_kind_is_documented() -> None:
     pages = [Path(__file__).parents[2] / "docs" / page for page in ("reference/alerts.md", "operate/alerts.md")]
     told = [page.read_text(encoding="utf-8") for page in pages]
-    assert [kind for kind in Kind if not all(f"`{kind}`" in text for text in told)] == []
+    assert [kind for kind in AlertKind if not all(f"`{kind}`" in text for text in told)] == []
 
 
 # --- told once ---
@@ -366,18 +366,18 @@ def test_what_comes_back_later_is_another_alert(office: Office) -> None:
 
 
 def failing(*numbers: int) -> list[Alert]:
-    return [Alert(Kind.FAILED, f"job-{number:03}", "critical", "it failed.", START) for number in numbers]
+    return [Alert(AlertKind.FAILED, f"job-{number:03}", "critical", "it failed.", START) for number in numbers]
 
 
 def told(office: Office) -> list[tuple[str, str]]:
     """Everything that is to be told, until nothing is."""
     said: list[tuple[str, str]] = []
     while True:
-        seen = office.desks[0].do(office.watchers[0].standing())
+        seen = office.nodes[0].do(office.watchers[0].standing())
         ready = [one for one in seen.posted if due(one.alert, HOOK, seen.now)]
         if not ready:
             return said
-        claim = office.desks[0].do(office.watchers[0].claim(ready[0].cell.key, HOOK, CLAIM))
+        claim = office.nodes[0].do(office.watchers[0].claim(ready[0].cell.key, HOOK, CLAIM))
         assert claim is not None
         office.conclude(claim)
         said.append((claim.alert.subject, claim.delivery.notice))
@@ -396,13 +396,13 @@ def test_a_thousand_that_fail_and_recover_in_portions_are_told_of_22_times(offic
 
 def test_the_rest_is_one_and_nobody_moves_out_of_it_while_it_stands(office: Office) -> None:
     office.look(*failing(*range(12)))
-    rest = LATE._replace(kind=Kind.FAILED, subject="*")
+    rest = LATE._replace(kind=AlertKind.FAILED, subject="*")
     assert office.alert(rest).text == "failed: and 2 more, such as job-010: it failed."
     office.look(*failing(*range(5, 12)))
     for anew in (True, False):
         office.look(*failing(*range(5, 12)), watcher=1, anew=anew)  # whoever leads
     office.look(*failing(0, *range(5, 12)), watcher=1)
-    assert sorted(one.alert.subject for one in office.desks[0].do(office.watchers[0].standing()).posted) == [
+    assert sorted(one.alert.subject for one in office.nodes[0].do(office.watchers[0].standing()).posted) == [
         "*", *(f"job-{number:03}" for number in range(5, 10))
     ]  # fmt: skip
     for _ in range(2):
@@ -413,12 +413,12 @@ def test_the_rest_is_one_and_nobody_moves_out_of_it_while_it_stands(office: Offi
 
 
 def test_where_nobody_is_alive_each_job_that_misses_its_slot_says_nothing_new(office: Office) -> None:
-    silent = Alert(Kind.SILENT, "", "critical", "no scheduler is alive.", START)
-    missed = [LATE._replace(kind=Kind.MISSED, subject=name) for name in ("a", "b")]
+    silent = Alert(AlertKind.SILENT, "", "critical", "no scheduler is alive.", START)
+    missed = [LATE._replace(kind=AlertKind.MISSED, subject=name) for name in ("a", "b")]
     office.look(missed[0])
     for _ in range(3):
         office.look(silent, *missed, LATE)
-    seen = office.desks[0].do(office.watchers[0].standing())
+    seen = office.nodes[0].do(office.watchers[0].standing())
     assert sorted((one.alert.kind, one.alert.subject) for one in seen.posted) == [("missed", "a"), ("silent", "")]
     office.look(*missed)
     assert office.alert(missed[1]).cleared is None

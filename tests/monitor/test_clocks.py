@@ -11,7 +11,7 @@ from cronce import Cronce
 from cronce.clock import SystemClock
 from cronce.model import Mark, Write, holder_cell, spell
 from cronce.monitor import monitor as subject
-from cronce.monitor.monitor import SET, SETTLED, Evenly, Monitor
+from cronce.monitor.monitor import SET, SETTLED, Monitor, SteadyClock
 from cronce.protocol.notices import Holder, encode_holder
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow
@@ -133,7 +133,7 @@ class Judge:
     """Somebody who watches, as a monitor does: by the store's clock, as long as that goes evenly."""
 
     def __init__(self, town: Town) -> None:
-        self._town, self._evenly = town, Evenly()
+        self._town, self._evenly = town, SteadyClock()
 
     def kinds(self) -> list[str] | None:
         """None: not now."""
@@ -166,7 +166,7 @@ def test_when_the_stores_clock_is_set_nothing_is_told_that_is_not_so_and_then_al
 
 
 def test_a_clock_that_goes_a_little_otherwise_was_not_set() -> None:
-    evenly = Evenly()
+    evenly = SteadyClock()
     assert evenly.goes(START, 5000.0)
     assert evenly.goes(START + 5 * SECOND + SET, 5005.0)
     assert evenly.goes(START + 10 * SECOND, 5010.0)
@@ -177,7 +177,7 @@ def test_a_clock_that_goes_a_little_otherwise_was_not_set() -> None:
 
 
 def test_a_clock_that_keeps_being_set_is_told_once_until_it_goes_evenly_again(caplog: pytest.LogCaptureFixture) -> None:
-    evenly, boot, ahead = Evenly(), 5000.0, timedelta(0)
+    evenly, boot, ahead = SteadyClock(), 5000.0, timedelta(0)
 
     def look(*, sets: timedelta = timedelta(0)) -> bool:
         nonlocal boot, ahead
@@ -265,7 +265,7 @@ def test_a_monitor_waits_until_the_clock_has_gone_evenly_for_a_while(monkeypatch
         store.ahead = HOUR + MINUTE
         wait_until(lambda: [one.kind for one in monitor.standing] == ["clock"])
         looks = store.looks
-        cron.at_work().desk.ledger.know.believe()
+        cron.at_work().node.ledger.know.believe()
         wait_until(lambda: store.looks > looks + 5)
         assert [one.kind for one in monitor.standing] == ["clock"]
         monitor._evenly._from = 0.0  # half a minute later it is still silent

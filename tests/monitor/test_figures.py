@@ -40,7 +40,7 @@ def test_the_nearest_rank() -> None:
 def test_prevented_duplicates_are_added_over_all_jobs_and_counted_again_in_time() -> None:
     store = MemoryStore(lambda: NOW)
     with closing(Cronce(store=store)) as cron:
-        desk, totals = cron.at_work().desk, PreventedTotals()
+        node, totals = cron.at_work().node, PreventedTotals()
         today, before = NOW.date().isoformat(), (NOW - timedelta(days=1)).date().isoformat()
 
         def put(job: str, part: int, **days: int) -> None:
@@ -52,12 +52,12 @@ def test_prevented_duplicates_are_added_over_all_jobs_and_counted_again_in_time(
         put("sync", 7, today=1)
         put("mail", 0, before=5)
         assert totals.of_all() is None
-        desk.do(totals.count(desk.ledger.client, 0.0))
+        node.do(totals.count(node.ledger.client, 0.0))
         known = totals.of_all()
         assert known is not None
         assert (known.total, known.on(NOW)) == (13, 4)
         put("mail", 1, today=2)
-        desk.do(totals.count(desk.ledger.client, RECOUNTED - 0.1))
+        node.do(totals.count(node.ledger.client, RECOUNTED - 0.1))
         assert totals.of_all() == known
-        desk.do(totals.count(desk.ledger.client, RECOUNTED))
+        node.do(totals.count(node.ledger.client, RECOUNTED))
         assert totals.of_all() == Prevented(15, {today: 6, before: 9})

@@ -2,19 +2,21 @@
 
 from datetime import timedelta
 
-from cronce.monitor.alerts import Alerts, Kind, key_of
+from cronce.monitor.alerts import AlertKind, Alerts, key_of
 from cronce.monitor.destinations import Callback, Document, Sender, document
 from cronce.monitor.incidents import Incident, incidents, with_causes
 from cronce.protocol.notices import Alert, decode_alert
 from tests.house.wait import wait_until
-from tests.runtime.shelf import START, Desk, HandClock, Wire
+from tests.runtime.shelf import START, HandClock, HandNode, Wire
 
 MINUTE = timedelta(minutes=1)
 WEB = "web-1:1:a"
-GONE = Alert(Kind.GONE, WEB, "warning", "web-1 is gone.", START, cause="host web-1", slots=("billing@12",))
-LOST = Alert(Kind.LOST, "billing", "critical", "billing is lost.", START + MINUTE, cause="host web-1")
-ALSO = Alert(Kind.LOST, "mail", "critical", "mail is lost.", START + MINUTE, cause="host web-1", slots=("mail@12",))
-LATE = Alert(Kind.LATE, "billing", "warning", "billing is late.", START, cause="job billing")
+GONE = Alert(AlertKind.GONE, WEB, "warning", "web-1 is gone.", START, cause="host web-1", slots=("billing@12",))
+LOST = Alert(AlertKind.LOST, "billing", "critical", "billing is lost.", START + MINUTE, cause="host web-1")
+ALSO = Alert(
+    AlertKind.LOST, "mail", "critical", "mail is lost.", START + MINUTE, cause="host web-1", slots=("mail@12",)
+)
+LATE = Alert(AlertKind.LATE, "billing", "warning", "billing is late.", START, cause="job billing")
 
 
 class Office:
@@ -22,13 +24,13 @@ class Office:
 
     def __init__(self) -> None:
         self.clock = HandClock()
-        self.desk = Desk(Wire(self.clock), WEB)
-        self.alerts = Alerts(self.desk.ledger.client)
+        self.node = HandNode(Wire(self.clock), WEB)
+        self.alerts = Alerts(self.node.ledger.client)
         self.told: list[str] = []
         self.sender = Sender(
             self.alerts,
             {"hook": Callback(self._hear)},
-            do=self.desk.do,
+            do=self.node.do,
             describe=lambda claim, one: document(
                 claim.alert, claim.delivery.notice, "", "web-1", incident=one, page="p"
             ),
@@ -52,7 +54,7 @@ class Office:
 
     def handle(self, finding: Alert, span: timedelta | None) -> Alert | None:
         key = key_of(finding.kind, finding.subject)
-        return self.desk.do(self.alerts.handle(key, "ada", "looking", span))
+        return self.node.do(self.alerts.handle(key, "ada", "looking", span))
 
 
 def test_alerts_of_one_cause_are_one_incident_and_the_worst_speaks_for_them() -> None:
@@ -69,8 +71,8 @@ def test_what_begins_a_quarter_of_an_hour_later_is_news_again() -> None:
 
 
 def test_where_no_scheduler_is_alive_that_is_the_cause_of_what_its_hosts_left() -> None:
-    silent = Alert(Kind.SILENT, "", "critical", "no scheduler is alive.", START)
-    failed = Alert(Kind.FAILED, "mail", "critical", "mail failed.", START)
+    silent = Alert(AlertKind.SILENT, "", "critical", "no scheduler is alive.", START)
+    failed = Alert(AlertKind.FAILED, "mail", "critical", "mail failed.", START)
     caused = {one.id: one.cause for one in with_causes([silent, GONE, LOST, failed])}
     assert set(caused.values()) == {"schedulers", "job mail"}
     assert caused["failed/mail"] == "job mail"
@@ -99,7 +101,7 @@ def test_what_is_acknowledged_or_snoozed_is_on_record_and_snoozed_is_told_again_
     assert acknowledged is not None
     assert acknowledged.handled is not None
     assert acknowledged.handled[:1] + acknowledged.handled[2:] == ("ada", "looking", None)
-    (cell,) = office.desk.store.load([key_of("late", "billing")]).cells
+    (cell,) = office.node.store.load([key_of("late", "billing")]).cells
     assert decode_alert(cell.value, cell.key) == acknowledged
     assert office.look(LATE) == []
     office.handle(LATE, 10 * MINUTE)

@@ -14,7 +14,16 @@ from cronce import Cronce, LockHeld, __version__
 from cronce.events import Event, What
 from cronce.model import Fence
 from cronce.monitor.metrics.exposition import METRICS, Key, Value, Values, exposition
-from cronce.monitor.metrics.metrics import HALF, JOBS, Metrics, Registry, Slates, Snapshot, merged, without_gauges
+from cronce.monitor.metrics.metrics import (
+    HALF,
+    JOBS,
+    Metrics,
+    ProcessSnapshots,
+    Registry,
+    Snapshot,
+    merged,
+    without_gauges,
+)
 from cronce.protocol.record import Outcome
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import PATIENCE, wait_until
@@ -215,7 +224,7 @@ def test_the_fullest_snapshot_fits_on_its_slate() -> None:
                 values |= {
                     (metric.name, job, word): 10**12 for word in (words if len(metric.labels) > 1 else words[:1])
                 }
-    slates = Slates(1)
+    slates = ProcessSnapshots(1)
     slates.write(0, Snapshot(1e6 / 3, values))
     assert slates.read(0) == Snapshot(1e6 / 3, values)
 
@@ -288,7 +297,7 @@ def test_counters_and_histograms_add_up_and_gauges_go_by_their_rule() -> None:
 
 
 def test_a_writer_that_is_killed_in_the_middle_leaves_the_snapshot_before() -> None:
-    slates = Slates(2)
+    slates = ProcessSnapshots(2)
     assert slates.read(1) is None
     for number in (1, 2, 3):
         slates.write(1, Snapshot(float(number), {("cronce_stale_total",): number}))
@@ -304,7 +313,7 @@ def test_a_writer_that_is_killed_in_the_middle_leaves_the_snapshot_before() -> N
 
 def test_who_reads_while_another_writes_never_sees_half_of_it() -> None:
     """A process writes as fast as it can, snapshots of which every value is the same number; and is then killed."""
-    slates = Slates(1)
+    slates = ProcessSnapshots(1)
     pid = os.fork()
     if not pid:
         number = 0

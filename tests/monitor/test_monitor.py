@@ -20,7 +20,7 @@ from cronce.monitor import monitor as subject
 from cronce.monitor.destinations import Callback, Document, Webhook
 from cronce.monitor.monitor import Monitor
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import Memory, Survey
+from cronce.monitor.survey import Survey, WatchMemory
 from cronce.monitor.watch import judge
 from cronce.protocol.notices import Alert, Holder, encode_holder
 from cronce.runtime.flow import drive
@@ -424,7 +424,7 @@ def test_an_exception_in_it_is_logged_and_it_goes_on(
 ) -> None:
     bugs = [RuntimeError("a bug")]
 
-    def break_once(seen: Survey, memory: Memory, settings: Settings) -> tuple[list[Alert], Memory]:
+    def break_once(seen: Survey, memory: WatchMemory, settings: Settings) -> tuple[list[Alert], WatchMemory]:
         if bugs:
             raise bugs.pop()
         return judge(seen, memory, settings)

@@ -11,8 +11,8 @@ import pytest
 from cronce import Cronce
 from cronce.monitor import monitor as subject
 from cronce.monitor.monitor import Monitor
-from cronce.runtime.desk import Desk
-from cronce.runtime.keeper import LOOK, Beat, Keeper
+from cronce.runtime.keeper import LOOK, Keeper, RepeatingThread
+from cronce.runtime.node import Node
 from cronce.runtime.scheduling.engine import Engine
 from cronce.runtime.scheduling.settings import SchedulerSettings
 from cronce.stores.base import Store, listen
@@ -31,11 +31,11 @@ class Threads:
     def __init__(self, hand: HandClock) -> None:
         self.hand, self.next = hand, dict[Any, tuple[float, Callable[[], float | None]]]()
 
-    def wake(self, beat: Beat, by: float = 0.0) -> None:
+    def wake(self, beat: RepeatingThread, by: float = 0.0) -> None:
         at, _ = self.next.get(beat, (float("inf"), None))
         self.next[beat] = (min(at, max(by, self.hand.boot())), lambda: self._looked(beat))
 
-    def _looked(self, beat: Beat) -> float | None:
+    def _looked(self, beat: RepeatingThread) -> float | None:
         again = beat._look()
         return None if again is None else min(again, self.hand.boot() + LOOK)
 
@@ -66,8 +66,8 @@ class Pod:
             return store
 
         store, self._threads = connect(), threads
-        desk = Desk(store, threads.hand, connect, lambda _event: None, f"{name}:1:0")
-        self.keeper = Keeper(desk)
+        node = Node(store, threads.hand, connect, lambda _event: None, f"{name}:1:0")
+        self.keeper = Keeper(node)
         self.cron = Cronce(store=store)
         self.cron.job("0 0 1 1 *", name="yearly")(lambda: None)
         self.cron.job("0 0 1 7 *", name="also-yearly")(lambda: None)
@@ -89,12 +89,12 @@ class Pod:
         """As by SIGKILL."""
         monitor, keeper = self.monitor, self.keeper
         mine = {self.engine, monitor._watching, monitor._guarding, monitor._leader._beat if monitor._leader else None}
-        mine |= {one for one in self._threads.next if isinstance(one, Beat) and _owner(one) is keeper}
+        mine |= {one for one in self._threads.next if isinstance(one, RepeatingThread) and _owner(one) is keeper}
         for one in mine:
             self._threads.next.pop(one, None)
 
 
-def _owner(beat: Beat) -> object:
+def _owner(beat: RepeatingThread) -> object:
     return getattr(beat._look, "__self__", None)
 
 
@@ -102,7 +102,7 @@ def _owner(beat: Beat) -> object:
 def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
     hand = HandClock()
     threads = Threads(hand)
-    monkeypatch.setattr(Beat, "wake", lambda beat, by=0.0: threads.wake(beat, by))
+    monkeypatch.setattr(RepeatingThread, "wake", lambda beat, by=0.0: threads.wake(beat, by))
     monkeypatch.setattr(subject, "SystemClock", lambda: hand)
     return threads
 

@@ -10,7 +10,7 @@ from cronce.monitor.read_lists import EffectsPage, effects_page
 from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.runtime.effects.review import LOOKED
 from cronce.stores.base import Page, Scan
-from tests.runtime.shelf import SLOT, START, Desk, HandClock, Wire
+from tests.runtime.shelf import SLOT, START, HandClock, HandNode, Wire
 
 DONE = Record(State.CLOSED, outcome=Outcome.SUCCEEDED)
 DOUBTFUL = Record(State.CLOSED, outcome=Outcome.UNKNOWN, reason="Boom")
@@ -39,10 +39,10 @@ def fill(store: Wire, prefix: str, number: int, record: Record, mark: Mark) -> l
     return cells
 
 
-def parts(desk: Desk, limit: int, *, everything: bool = False) -> list[EffectsPage]:
-    found = [desk.do(effects_page(None, None, limit, everything=everything))]
+def parts(node: HandNode, limit: int, *, everything: bool = False) -> list[EffectsPage]:
+    found = [node.do(effects_page(None, None, limit, everything=everything))]
     while found[-1].next is not None:
-        found.append(desk.do(effects_page(None, found[-1].next, limit, everything=everything)))
+        found.append(node.do(effects_page(None, found[-1].next, limit, everything=everything)))
     return found
 
 
@@ -51,7 +51,7 @@ def keys(pages: list[EffectsPage]) -> list[str]:
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 10, 11, 50])
-def test_all_parts_are_the_whole(desk: Desk, store: Counting, limit: int) -> None:
+def test_all_parts_are_the_whole(node: HandNode, store: Counting, limit: int) -> None:
     of_slot, of_function = effect_cells(SLOT.key), "once/order-mail/"
     doubts = [
         *fill(store, f"{of_slot}a", 7, DOUBTFUL, Mark.ATTENTION),
@@ -59,58 +59,58 @@ def test_all_parts_are_the_whole(desk: Desk, store: Counting, limit: int) -> Non
     ]
     again = fill(store, f"{of_slot}b", 4, AGAIN, Mark.OPEN)
     done = [*fill(store, f"{of_slot}c", 5, DONE, Mark.CLOSED), *fill(store, f"{of_function}c", 2, DONE, Mark.CLOSED)]
-    assert keys(parts(desk, limit)) == doubts
-    pages = parts(desk, limit, everything=True)
+    assert keys(parts(node, limit)) == doubts
+    pages = parts(node, limit, everything=True)
     assert sorted(keys(pages)) == sorted([*doubts, *again, *done])
     assert [len(page.effects) for page in pages[:-1]] == [limit] * (len(pages) - 1)
     assert pages[-1].effects
 
 
-def test_of_thousands_in_doubt_each_part_reads_its_own(desk: Desk, store: Counting) -> None:
+def test_of_thousands_in_doubt_each_part_reads_its_own(node: HandNode, store: Counting) -> None:
     fill(store, effect_cells(SLOT.key), LOOKED + 500, DOUBTFUL, Mark.ATTENTION)
-    first = desk.do(effects_page(None, None, 100))
+    first = node.do(effects_page(None, None, 100))
     assert (len(first.effects), store.read) == (100, 101)
-    second = desk.do(effects_page(None, first.next, 100))
+    second = node.do(effects_page(None, first.next, 100))
     assert (len(second.effects), store.read) == (100, 202)
     assert second.effects[0].cell.key == f"{effect_cells(SLOT.key)}000100"
-    last = desk.do(effects_page(None, f"4@{effect_cells(SLOT.key)}{LOOKED + 399:06}", 100))
+    last = node.do(effects_page(None, f"4@{effect_cells(SLOT.key)}{LOOKED + 399:06}", 100))
     assert (len(last.effects), last.next) == (100, None)
 
 
-def test_a_part_in_which_nothing_is_wanted_says_where_to_look_further(desk: Desk, store: Counting) -> None:
+def test_a_part_in_which_nothing_is_wanted_says_where_to_look_further(node: HandNode, store: Counting) -> None:
     """What failed and may be begun again is open, like what is in progress: there may be no end of it."""
     fill(store, f"{effect_cells(SLOT.key)}a", LOOKED + 500, AGAIN, Mark.OPEN)
     (late,) = fill(store, "once/order-mail/", 1, Record(State.RUNNING, started=START), Mark.OPEN)
-    empty, full = parts(desk, 5)
+    empty, full = parts(node, 5)
     assert (empty.effects, [one.cell.key for one in full.effects]) == ((), [late])
     assert store.read == LOOKED + 501
 
 
-def test_a_part_in_which_all_has_expired_says_where_to_look_further(desk: Desk, store: Counting) -> None:
+def test_a_part_in_which_all_has_expired_says_where_to_look_further(node: HandNode, store: Counting) -> None:
     """What is forgotten stays in the store until it is purged: it is not shown, and it is not looked at again."""
     expired = [f"once/order-mail/a{place:06}" for place in range(LOOKED + 50)]
     kept = encode(DONE._replace(keep=timedelta(0)))
     store.swap([Write(key, ABSENT, kept, Mark.CLOSED, ttl=timedelta(0)) for key in expired], store.load([]).epoch.seen)
     (late,) = fill(store, "once/order-mail/b", 1, DONE, Mark.CLOSED)
-    first = desk.do(effects_page(None, None, 999, everything=True))
+    first = node.do(effects_page(None, None, 999, everything=True))
     assert (first.effects, store.read) == ((), LOOKED)
-    second = desk.do(effects_page(None, first.next, 999, everything=True))
+    second = node.do(effects_page(None, first.next, 999, everything=True))
     assert (keys([second]), second.next, store.read) == ([late], None, LOOKED + 51)
 
 
-def test_a_key_may_look_like_a_place_in_a_list(desk: Desk, store: Counting) -> None:
+def test_a_key_may_look_like_a_place_in_a_list(node: HandNode, store: Counting) -> None:
     cells = [f"once/order-mail/{key}" for key in ("a", "b@effect/1", "c", "d")]
     store.swap([Write(key, ABSENT, encode(DOUBTFUL), Mark.ATTENTION) for key in cells], store.load([]).epoch.seen)
-    assert keys(parts(desk, 1)) == cells
+    assert keys(parts(node, 1)) == cells
 
 
-def test_what_ends_while_somebody_turns_the_page_is_not_left_out(desk: Desk, store: Counting) -> None:
+def test_what_ends_while_somebody_turns_the_page_is_not_left_out(node: HandNode, store: Counting) -> None:
     """It moves to a part that comes later, or is gone: never to one that was shown already."""
     cells = fill(store, effect_cells(SLOT.key), 4, DOUBTFUL, Mark.ATTENTION)
-    first = desk.do(effects_page(None, None, 2))
+    first = node.do(effects_page(None, None, 2))
     gone = store.load([cells[1]]).cells[0]
     store.purge([gone])
-    assert keys([first, desk.do(effects_page(None, first.next, 2))]) == cells
+    assert keys([first, node.do(effects_page(None, first.next, 2))]) == cells
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,6 @@ def test_what_ends_while_somebody_turns_the_page_is_not_left_out(desk: Desk, sto
         ("order-mail", "3@once/letter/7"),
     ],
 )
-def test_where_a_list_never_goes_on_is_refused(desk: Desk, what: str | None, after: str) -> None:
+def test_where_a_list_never_goes_on_is_refused(node: HandNode, what: str | None, after: str) -> None:
     with pytest.raises(BadInput, match="is not a place in"):
-        desk.do(effects_page(what, after, 10))
+        node.do(effects_page(what, after, 10))

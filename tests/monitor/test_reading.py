@@ -291,7 +291,7 @@ def test_a_failed_run_that_an_alert_names_stays_in_the_picture(read: Reader) -> 
 # --- jobs -----------------------------------------------------------------------------------------------------------
 
 
-def names(found: tuple[read_jobs.Matches, list[JobLine]]) -> list[str]:
+def names(found: tuple[read_jobs.JobMatches, list[JobLine]]) -> list[str]:
     return [line.seen.name for line in found[1]]
 
 

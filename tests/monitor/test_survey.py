@@ -15,11 +15,11 @@ from cronce.model import BOARD_JOBS, Cell, Epoch, Fence, Mark, Origin, Slot, Wri
 from cronce.monitor import survey as surveying
 from cronce.monitor import watcher_state
 from cronce.monitor.settings import Settings, check_settings
-from cronce.monitor.survey import Memory, Survey, survey
+from cronce.monitor.survey import Survey, WatchMemory, survey
 from cronce.monitor.watch import judge
 from cronce.monitor.watcher_state import SLICE, WatcherState
-from cronce.protocol.notices import Alert, Beaten, Beats, Bundle, Doubled, Holder, Observed
-from cronce.protocol.record import TOO_LATE, Act, Outcome, Past, Record, Span, State, encode, encode_job
+from cronce.protocol.notices import Alert, Beats, Bundle, Doubled, Holder, LastBeat, Observed
+from cronce.protocol.record import TOO_LATE, Act, Outcome, Past, Record, SpanRecord, State, encode, encode_job
 from cronce.protocol.specs import respec
 from cronce.protocol.terms import Terms
 from cronce.runtime.effects.review import EffectSeen
@@ -259,7 +259,7 @@ def test_on_leases_there_is_less_to_see_and_nothing_goes_wrong() -> None:
                 (grant,) = drive(ledger.claim([Wanted(slot, terms)]), store, clock)
                 assert isinstance(grant, Grant)
                 drive(ledger.finish(grant, Outcome.FAILED, "boom"), store, clock)
-            found, _ = judge(drive(survey(WatcherState(), store.traits), store, clock), Memory(), Settings())
+            found, _ = judge(drive(survey(WatcherState(), store.traits), store, clock), WatchMemory(), Settings())
             assert [one.id for one in found] == ["failed/billing"]
 
 
@@ -313,11 +313,11 @@ CELLS = made(Cell, st.just("run/x"), st.integers(1, 9), st.just(""), MAYBE, MARK
 RUNS = made(RunSeen, SLOTS, CELLS, RECORDS, st.booleans())
 ACTS = st.none() | made(Act, NAMES, MAYBE)
 REASONS = st.sampled_from(["missed", "superseded", "capped", "edited"])
-PASSED = made(Span, INSTANTS, INSTANTS, st.none() | st.integers(0, 9), REASONS)
+PASSED = made(SpanRecord, INSTANTS, INSTANTS, st.none() | st.integers(0, 9), REASONS)
 
 
 def _job(
-    name: str, floor: Any, paused: Act | None, spans: list[Span], policies: dict[str, str], firing: bool
+    name: str, floor: Any, paused: Act | None, spans: list[SpanRecord], policies: dict[str, str], firing: bool
 ) -> JobSeen:
     job = respec(None, every("1h", name, **policies).spec, (), floor)
     job = job._replace(paused=paused, spans=tuple(spans), firing=job.firing if firing else "")
@@ -347,7 +347,7 @@ SEEN_HOLDERS = made(
     INSTANTS,
     ACTS,
 )
-BEATEN = made(Beaten, INSTANTS, HOLDERS)
+BEATEN = made(LastBeat, INSTANTS, HOLDERS)
 PLACES = st.dictionaries(NAMES, st.sampled_from(["app.py", "other.py"]))
 BUNDLES = made(Bundle, st.dictionaries(NAMES, st.sampled_from(["d1", "d2"])), PLACES)
 SURVEYS = made(
@@ -389,7 +389,7 @@ SURVEYS = made(
 @settings(max_examples=20, deadline=None)
 @given(st.lists(SURVEYS, min_size=1, max_size=2), st.integers(1, 3))
 def test_whatever_there_is_can_be_judged(surveys: list[Survey], schedulers: int) -> None:
-    memory = Memory()
+    memory = WatchMemory()
     for seen in surveys:
         found, memory = judge(seen, memory, Settings(schedulers=schedulers))
         assert len({one.id for one in found}) == len(found)

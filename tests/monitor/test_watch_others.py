@@ -6,18 +6,18 @@ import pytest
 
 from cronce.errors import InDoubt
 from cronce.model import MONITOR, Fence, Mark, Slot, beat_cell, effect_cells, leader_cell, observed_cell, once_cell
-from cronce.monitor.alerts import EACH, Kind, gathered, worst_first
+from cronce.monitor.alerts import EACH, AlertKind, gathered, worst_first
 from cronce.monitor.survey import named
 from cronce.monitor.watch import beating, doubled, flapping, judge
 from cronce.protocol.commands import Finish
-from cronce.protocol.notices import Alert, Beaten, Beats, Doubled, Observed, decode_beats, encode_notice
+from cronce.protocol.notices import Alert, Beats, Doubled, LastBeat, Observed, decode_beats, encode_notice
 from cronce.protocol.record import LAPSED, RELEASED, Outcome, Past
 from cronce.runtime.effects.review import resolve_effect
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Begin, Grant
 from cronce.runtime.unfinished import tell_doubts
 from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
-from tests.runtime.shelf import DURABLE, FORGETFUL, START, Desk
+from tests.runtime.shelf import DURABLE, FORGETFUL, START, HandNode
 
 MICROSECOND = timedelta(microseconds=1)
 WEB = "web-1:1:a"
@@ -34,20 +34,20 @@ def town() -> Town:
 # --- effects ---
 
 
-def begun(desk: Desk, begin: Begin) -> Grant:
-    _, (begun,) = desk.do(desk.ledger.exchange_effects((), [begin]))
+def begun(node: HandNode, begin: Begin) -> Grant:
+    _, (begun,) = node.do(node.ledger.exchange_effects((), [begin]))
     assert isinstance(begun.answer, Grant)
     return begun.answer
 
 
 def test_effects_in_doubt_are_told_of_until_a_person_has_said_something(town: Town) -> None:
-    desk = town.desk()
+    node = town.node()
     run = town.run(every("1h", "mail"), START, None, outside=True, digest="")
     for key in ("charge:7", "charge:8"):
-        step = begun(desk, Begin(f"{effect_cells(Slot('mail', START).key)}{key}", desk.ledger.nonce(), under=run))
-        desk.do(desk.ledger.exchange_effects([(step, Finish(step.fence, Outcome.UNKNOWN, "timed out"))]))
+        step = begun(node, Begin(f"{effect_cells(Slot('mail', START).key)}{key}", node.ledger.nonce(), under=run))
+        node.do(node.ledger.exchange_effects([(step, Finish(step.fence, Outcome.UNKNOWN, "timed out"))]))
         town.pass_time(SECOND)
-    finding = town.the(Kind.IN_DOUBT)
+    finding = town.the(AlertKind.IN_DOUBT)
     assert (finding.subject, finding.severity, finding.since) == ("mail", "critical", START)
     assert finding.text == (
         "mail@2026-03-29T12:00:00Z/charge:8 was begun, and cronce does not know whether it happened; 2 effects of"
@@ -55,58 +55,58 @@ def test_effects_in_doubt_are_told_of_until_a_person_has_said_something(town: To
     )
     assert "`cronce resolve mail@2026-03-29T12:00:00Z/charge:8 done`" in finding.remedy
     for key in ("charge:7", "charge:8"):
-        desk.do(resolve_effect(town.hand, f"mail@2026-03-29T12:00:00Z/{key}", "done", ""))
+        node.do(resolve_effect(town.hand, f"mail@2026-03-29T12:00:00Z/{key}", "done", ""))
     assert "in-doubt/mail" not in town.kinds()
 
 
 def test_a_run_that_an_effect_stopped_names_it_and_is_not_critical_once_that_is_resolved(town: Town) -> None:
     """It named neither the effect nor the command for it, and stayed critical when the effect was resolved."""
-    desk, name = town.desk(), "forward/order:2"
+    node, name = town.node(), "forward/order:2"
     run = town.run(every("1h", "mail"), START, None, outside=True, digest="")
-    step = begun(desk, Begin(once_cell("forward", "order:2"), desk.ledger.nonce(), under=run, keep=HOUR))
-    desk.do(desk.ledger.exchange_effects([(step, Finish(step.fence, Outcome.UNKNOWN, "timed out"))]))
-    desk.do(desk.ledger.finish(run, Outcome.UNKNOWN, f"nobody knows whether {name} happened: timed out"))
-    finding = town.the(Kind.UNKNOWN)
+    step = begun(node, Begin(once_cell("forward", "order:2"), node.ledger.nonce(), under=run, keep=HOUR))
+    node.do(node.ledger.exchange_effects([(step, Finish(step.fence, Outcome.UNKNOWN, "timed out"))]))
+    node.do(node.ledger.finish(run, Outcome.UNKNOWN, f"nobody knows whether {name} happened: timed out"))
+    finding = town.the(AlertKind.UNKNOWN)
     assert (finding.severity, f"cronce does not know whether {name} happened." in finding.text) == ("critical", True)
     assert f"`cronce resolve {name} done`" in finding.remedy
-    desk.do(resolve_effect(town.hand, name, "done", ""))
-    finding = town.the(Kind.UNKNOWN)
+    node.do(resolve_effect(town.hand, name, "done", ""))
+    finding = town.the(AlertKind.UNKNOWN)
     assert (finding.severity, f"was stopped by {name}, which has been resolved." in finding.text) == ("warning", True)
     assert "`cronce rerun mail@2026-03-29T12:00:00Z` continues it" in finding.remedy
 
 
 def test_a_run_that_two_effects_stopped_is_critical_until_both_are_resolved(town: Town) -> None:
     """It knew the first alone; with the words *and 1 more* it stayed critical for ever."""
-    desk, slot, names = town.desk(), "mail@2026-03-29T12:00:00Z", ["forward/order:2", "forward/order:3"]
+    node, slot, names = town.node(), "mail@2026-03-29T12:00:00Z", ["forward/order:2", "forward/order:3"]
     run = town.run(every("1h", "mail"), START, None, outside=True, digest="")
     for order in ("order:2", "order:3"):
-        step = begun(desk, Begin(once_cell("forward", order), desk.ledger.nonce(), under=run, keep=HOUR))
-        desk.do(desk.ledger.exchange_effects([(step, Finish(step.fence, Outcome.UNKNOWN, "timed out"))]))
+        step = begun(node, Begin(once_cell("forward", order), node.ledger.nonce(), under=run, keep=HOUR))
+        node.do(node.ledger.exchange_effects([(step, Finish(step.fence, Outcome.UNKNOWN, "timed out"))]))
     reason = tell_doubts([InDoubt(name, "timed out") for name in names])
-    desk.do(desk.ledger.finish(run, Outcome.UNKNOWN, reason))
+    node.do(node.ledger.finish(run, Outcome.UNKNOWN, reason))
     for name in names:
-        finding = town.the(Kind.UNKNOWN)
+        finding = town.the(AlertKind.UNKNOWN)
         assert (finding.severity, f"cronce does not know whether {name} happened." in finding.text) == (
             "critical",
             True,
         )
         assert f"`cronce resolve {name} done`, or retry" in finding.remedy
         assert (f"(`cronce effects {slot}` lists its other effects)" in finding.remedy) == (name == names[0])
-        desk.do(resolve_effect(town.hand, name, "done", ""))
-    assert town.the(Kind.UNKNOWN).severity == "warning"
+        node.do(resolve_effect(town.hand, name, "done", ""))
+    assert town.the(AlertKind.UNKNOWN).severity == "warning"
 
 
 def test_a_key_whose_lease_passed_is_in_doubt(town: Town) -> None:
-    desk = town.desk()
-    key = begun(desk, Begin(once_cell("order-mail", "it's 42"), desk.ledger.nonce(), keep=HOUR))
+    node = town.node()
+    key = begun(node, Begin(once_cell("order-mail", "it's 42"), node.ledger.nonce(), keep=HOUR))
     town.pass_time(30 * SECOND - MICROSECOND)
     town.beat(WEB)
     assert town.kinds() == []
     town.pass_time(MICROSECOND)
-    finding = town.the(Kind.IN_DOUBT)
+    finding = town.the(AlertKind.IN_DOUBT)
     assert finding.subject == "order-mail"
     assert """`cronce resolve 'order-mail/it'"'"'s 42' done`""" in finding.remedy
-    desk.do(desk.ledger.exchange_effects([(key, Finish(key.fence, Outcome.SUCCEEDED))]))
+    node.do(node.ledger.exchange_effects([(key, Finish(key.fence, Outcome.SUCCEEDED))]))
     assert town.kinds() == []
 
 
@@ -116,12 +116,12 @@ def test_a_key_whose_lease_passed_is_in_doubt(town: Town) -> None:
 def test_a_store_that_forgot_is_told_of_for_an_hour() -> None:
     town = Town(FORGETFUL)
     assert town.kinds() == []  # it was made on purpose
-    desk = town.desk()
-    desk.do(desk.ledger.acquire("lock/a"))
+    node = town.node()
+    node.do(node.ledger.acquire("lock/a"))
     lost = town.store
     town.pass_time(MINUTE)
     town.store = type(lost)(town.clock, FORGETFUL, on_purpose=False)
-    finding = town.the(Kind.AMNESIA)
+    finding = town.the(AlertKind.AMNESIA)
     assert finding.text == "the store was found empty at 2026-03-29T12:01:00Z: its earlier records are lost."
     assert (finding.subject, finding.severity) == ("", "critical")
     town.pass_time(HOUR - MICROSECOND)
@@ -135,11 +135,11 @@ def test_a_store_that_was_found_empty_and_that_nobody_knew_before_may_be_new() -
     town = Town(FORGETFUL)
     town.store = type(town.store)(town.clock, FORGETFUL, on_purpose=False)
     town.beat(WEB, JOB)
-    finding = town.the(Kind.AMNESIA)
+    finding = town.the(AlertKind.AMNESIA)
     assert (finding.severity, finding.text) == ("info", "the store was found empty at 2026-03-29T12:00:00Z.")
     assert finding.remedy.startswith("If it is new, run `cronce store init`.")
     town.beat("web-2:1:a", JOB, since=START - SECOND)  # it was there before the store was
-    finding = town.the(Kind.AMNESIA)
+    finding = town.the(AlertKind.AMNESIA)
     assert finding.severity == "critical"
     assert "`cronce store init`" in finding.remedy
 
@@ -150,7 +150,7 @@ def test_a_store_that_was_set_back_says_what_is_gone(town: Town) -> None:
     town.beat(WEB)
     assert town.kinds() == []
     town.store.swap([], (epoch.birth, epoch.tally + 1000))  # somebody who saw more than the store knows
-    text = town.the(Kind.AMNESIA).text
+    text = town.the(AlertKind.AMNESIA).text
     assert text == (
         "the store was set back: records written between 2026-03-29T12:01:00Z and 2026-03-29T12:01:00Z are lost."
     )
@@ -160,7 +160,9 @@ def test_another_store_in_the_place_of_the_one_before_is_told_of(town: Town) -> 
     assert town.kinds() == []
     town.pass_time(MINUTE)
     town.store = type(town.store)(town.clock)
-    assert town.the(Kind.AMNESIA).text.startswith("this is another store than before, created at 2026-03-29T12:01:00Z")
+    assert town.the(AlertKind.AMNESIA).text.startswith(
+        "this is another store than before, created at 2026-03-29T12:01:00Z"
+    )
     assert town.fresh() == []  # who comes later cannot know
     town.pass_time(HOUR)
     assert town.kinds() == []
@@ -200,10 +202,10 @@ def test_what_is_closed_since_the_store_forgot_by_a_clock_that_may_step_is_not_m
 
 
 def test_a_leadership_that_changes_hands_again_and_again_flaps_for_ten_minutes(town: Town) -> None:
-    desk = town.desk()
+    node = town.node()
     ended = [Past(Fence(1, number), WEB, START, LAPSED, START + number * SECOND) for number in (1, 2, 3)]
     resigned = [past._replace(end=RELEASED) for past in ended]
-    grant = desk.do(desk.ledger.acquire(leader_cell("mailers")))
+    grant = node.do(node.ledger.acquire(leader_cell("mailers")))
     assert isinstance(grant, Grant)
     town.pass_time(3 * SECOND)
     seen = town.survey()
@@ -228,7 +230,7 @@ def test_a_leadership_that_changes_hands_again_and_again_flaps_for_ten_minutes(t
 
 def beats(*seconds: float, every: timedelta = MINUTE) -> Beats:
     recent = tuple(
-        Beaten(START + timedelta(seconds=at), f"host-{number % 2}:{number}") for number, at in enumerate(seconds)
+        LastBeat(START + timedelta(seconds=at), f"host-{number % 2}:{number}") for number, at in enumerate(seconds)
     )
     return Beats(every, recent, len(recent))
 
@@ -237,7 +239,7 @@ def test_a_beat_is_overdue_after_two_intervals() -> None:
     last = START + 60 * SECOND
     assert list(beating("cron", beats(0, 60), last + 2 * MINUTE)) == []
     (finding,) = beating("cron", beats(0, 60), last + 2 * MINUTE + MICROSECOND)
-    assert finding.kind is Kind.BEAT_SILENT
+    assert finding.kind is AlertKind.BEAT_SILENT
     assert finding.text == "cron sent its last heartbeat 2m ago, on host-1; it should send one every 1m."
     assert finding.since == last + 2 * MINUTE
 
@@ -282,14 +284,14 @@ def test_five_beats_within_two_and_a_half_intervals_are_of_two_schedulers(
     seconds: tuple[float, ...], twice: bool
 ) -> None:
     now = START + timedelta(seconds=max(seconds))
-    assert [one.kind for one in beating("cron", beats(*seconds), now)] == [Kind.BEAT_DOUBLE] * twice
+    assert [one.kind for one in beating("cron", beats(*seconds), now)] == [AlertKind.BEAT_DOUBLE] * twice
 
 
 @pytest.mark.parametrize(("seconds", "told"), [((0, 20, 40), True), ((0, 1, 54), True), ((0, 1, 54.01), False)])
 def test_three_beats_within_an_interval_are_a_warning(seconds: tuple[float, ...], told: bool) -> None:
     now = START + timedelta(seconds=max(seconds))
     found = [(one.kind, one.severity) for one in beating("cron", beats(*seconds), now)]
-    assert found == [(Kind.BEAT_DOUBLE, "warning")] * told
+    assert found == [(AlertKind.BEAT_DOUBLE, "warning")] * told
     assert list(beating("cron", beats(*seconds, 130, 190, 250, 310, 370), START + 400 * SECOND)) == []
 
 
@@ -306,7 +308,7 @@ def test_beats_that_came_too_often_are_over_after_five_intervals() -> None:
 
 def test_two_schedulers_that_are_silent_are_silent() -> None:
     (finding,) = beating("cron", beats(0, 0.5, 60, 60.5), START + 4 * MINUTE)
-    assert finding.kind is Kind.BEAT_SILENT
+    assert finding.kind is AlertKind.BEAT_SILENT
 
 
 def test_beats_stand_in_cells(town: Town) -> None:
@@ -339,7 +341,7 @@ def test_all_pages_of_them_are_read_up_to_a_bound(town: Town, monkeypatch: pytes
 
 
 def observed(*seconds: float, total: int = 40) -> Observed:
-    calls = (Beaten(START, "web-1"), Beaten(START, "web-2"))
+    calls = (LastBeat(START, "web-1"), LastBeat(START, "web-2"))
     recent = tuple(Doubled("mail@12:00", START + timedelta(seconds=at), "web-2", "web-1 runs it") for at in seconds)
     return Observed(None, calls, total, len(seconds), recent)
 
@@ -351,7 +353,7 @@ def test_calls_that_ran_twice_are_told_of_for_an_hour() -> None:
         "mail was called twice for mail@12:00, and ran both times (web-1 runs it). Of 40 calls until now, 2 were"
         " duplicates; the last came from web-1 and web-2."
     )
-    (one,) = doubled("mail", observed(0)._replace(calls=(Beaten(START, "web-1"), Beaten(START, "web-1"))), START)
+    (one,) = doubled("mail", observed(0)._replace(calls=(LastBeat(START, "web-1"), LastBeat(START, "web-1"))), START)
     assert one.text.endswith("Of 40 calls until now, 1 was a duplicate; the last came from web-1.")
     assert list(doubled("mail", told, START + 10 * SECOND + HOUR)) == []
     assert list(doubled("mail", observed(), START)) == []
@@ -389,14 +391,19 @@ def test_the_worst_comes_first_and_a_finding_stands_since_it_came(town: Town) ->
 
 
 def test_of_what_is_equally_bad_the_kinds_have_an_order() -> None:
-    failed = Alert(Kind.FAILED, "", "critical", "", START)
+    failed = Alert(AlertKind.FAILED, "", "critical", "", START)
     found = [
         failed,
-        failed._replace(kind=Kind.AMNESIA, severity="info"),
-        failed._replace(kind=Kind.GONE, severity="warning"),
-        failed._replace(kind=Kind.SILENT),
+        failed._replace(kind=AlertKind.AMNESIA, severity="info"),
+        failed._replace(kind=AlertKind.GONE, severity="warning"),
+        failed._replace(kind=AlertKind.SILENT),
     ]
-    assert [one.kind for one in gathered(found)] == [Kind.SILENT, Kind.FAILED, Kind.GONE, Kind.AMNESIA]
+    assert [one.kind for one in gathered(found)] == [
+        AlertKind.SILENT,
+        AlertKind.FAILED,
+        AlertKind.GONE,
+        AlertKind.AMNESIA,
+    ]
     unheard_of = failed._replace(kind="unheard-of")
     alerts = sorted([unheard_of, *found], key=worst_first)
     assert [one.kind for one in alerts] == ["silent", "failed", "unheard-of", "gone", "amnesia"]

@@ -6,9 +6,9 @@ import pytest
 
 from cronce.model import Cell, Slot
 from cronce.monitor import watch_runs, watcher_state
-from cronce.monitor.alerts import Kind
+from cronce.monitor.alerts import AlertKind
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import Memory
+from cronce.monitor.survey import WatchMemory
 from cronce.protocol.commands import Queue, Skip
 from cronce.protocol.record import TOO_LATE, Outcome, Record, State
 from cronce.protocol.specs import raise_floor
@@ -57,7 +57,7 @@ def to(town: Town, minutes: float, extra: timedelta = timedelta(0)) -> list[str]
 def test_a_slot_that_nobody_runs_is_missed_after_a_minute_until_it_runs(town: Town) -> None:
     assert to(town, 11) == []
     assert to(town, 11, MICROSECOND) == ["missed/billing"]
-    finding = town.the(Kind.MISSED)
+    finding = town.the(AlertKind.MISSED)
     assert (finding.severity, finding.since) == ("critical", START + 11 * MINUTE)
     assert finding.text == "billing: 1 slot fell due and did not run, at 2026-03-29T12:10:00Z."
     assert finding.remedy == (
@@ -112,7 +112,7 @@ def test_how_late_is_too_late_may_be_said(town: Town) -> None:
 
 def test_a_slot_that_was_skipped_since_it_was_too_late_is_missed_until_the_next_one_runs(town: Town) -> None:
     to(town, 10)
-    town.desk().do(town.desk().ledger.put({at(10): Skip(TOO_LATE)}))
+    town.node().do(town.node().ledger.put({at(10): Skip(TOO_LATE)}))
     assert town.kinds() == ["missed/billing"]
     assert town.fresh() == ["missed/billing"]
     assert to(town, 19) == ["missed/billing"]
@@ -130,7 +130,7 @@ def test_that_it_was_too_late_is_told_for_as_long_as_no_newer_one_ran() -> None:
     town.beat(WEB, job)
     slot = Slot(job.name, START + 6 * HOUR)
     town.pass_time(6 * HOUR)
-    town.desk().do(town.desk().ledger.put({slot: Skip(TOO_LATE)}))
+    town.node().do(town.node().ledger.put({slot: Skip(TOO_LATE)}))
     assert "missed/billing" in town.kinds()
     town.pass_time(5 * HOUR)
     assert "missed/billing" in town.kinds()
@@ -139,16 +139,16 @@ def test_that_it_was_too_late_is_told_for_as_long_as_no_newer_one_ran() -> None:
 def test_a_slot_that_is_skipped_for_another_is_not_missed(town: Town) -> None:
     to(town, 10)
     skip = Skip("the run of 12:00 had not ended")
-    town.desk().do(town.desk().ledger.put({at(10): skip}))
+    town.node().do(town.node().ledger.put({at(10): skip}))
     assert to(town, 19) == []
 
 
 def test_what_a_policy_passed_over_is_worth_knowing_for_an_hour(town: Town) -> None:
     town.pass_time(45 * MINUTE)
     gap = Gap(every("10m", missed="skip"), JOB.spec[0], START)
-    town.desk().do(catch_up(town.desk().ledger, [gap], town.now))
+    town.node().do(catch_up(town.node().ledger, [gap], town.now))
     town.beat(WEB, since=START)
-    finding = town.the(Kind.MISSED)
+    finding = town.the(AlertKind.MISSED)
     assert finding.severity == "info"
     assert finding.text == PASSED_OVER
     assert "`cronce why billing@2026-03-29T12:40:00Z`" in finding.remedy
@@ -164,18 +164,18 @@ def test_what_a_policy_passed_over_is_worth_knowing_for_an_hour(town: Town) -> N
 
 def test_what_was_missed_and_is_then_passed_over_is_told_of_once(town: Town) -> None:
     assert to(town, 45) == ["missed/billing"]
-    assert town.the(Kind.MISSED).text.startswith("billing: 4 slots fell due and did not run")
+    assert town.the(AlertKind.MISSED).text.startswith("billing: 4 slots fell due and did not run")
     gap = Gap(every("10m", missed="skip"), JOB.spec[0], START)
-    town.desk().do(catch_up(town.desk().ledger, [gap], town.now))
-    finding = town.the(Kind.MISSED)
+    town.node().do(catch_up(town.node().ledger, [gap], town.now))
+    finding = town.the(AlertKind.MISSED)
     assert (finding.severity, finding.text) == ("info", PASSED_OVER)
 
 
 def passed_over(town: Town, count: int, reason: str, end: float) -> None:
     """So many slots up to that minute."""
-    jobs = town.desk().ledger.jobs
+    jobs = town.node().ledger.jobs
     edit = lambda job, _now: job and raise_floor(job, at(end).at, count, reason)  # noqa: E731
-    town.desk().do(jobs.edit("billing", edit))
+    town.node().do(jobs.edit("billing", edit))
 
 
 @pytest.mark.parametrize(("most", "start"), [(3, "12:10"), (2, "12:30")])
@@ -188,7 +188,7 @@ def test_one_slot_was_passed_over_and_a_backfill_finds_it(
     town.run(JOB, at(40).at)
     passed_over(town, 1, "superseded", 30)
     town.beat(WEB, since=START)
-    finding = town.the(Kind.MISSED)
+    finding = town.the(AlertKind.MISSED)
     assert finding.text == 'billing: 1 slot up to 2026-03-29T12:30:00Z was passed over by its policy, missed="latest".'
     assert f"--from 2026-03-29T{start}:00Z --to 2026-03-29T12:30:01Z`" in finding.remedy
 
@@ -196,7 +196,7 @@ def test_one_slot_was_passed_over_and_a_backfill_finds_it(
 def test_what_should_have_run_is_critical_and_says_what_the_policy_passed_over_besides(town: Town) -> None:
     assert to(town, 25) == ["missed/billing"]
     passed_over(town, 1, "missed", 10)
-    finding = town.the(Kind.MISSED)
+    finding = town.the(AlertKind.MISSED)
     assert finding.severity == "critical"
     assert finding.text == (
         "billing: 1 slot fell due and did not run, at 2026-03-29T12:20:00Z;"
@@ -208,22 +208,22 @@ def test_what_should_have_run_is_critical_and_says_what_the_policy_passed_over_b
 def test_more_than_are_run_at_once_should_have_run(town: Town) -> None:
     town.pass_time(45 * MINUTE)
     passed_over(town, 4000, "capped", 40)
-    finding = town.the(Kind.MISSED)
+    finding = town.the(AlertKind.MISSED)
     text = "billing: 4,000 slots up to 2026-03-29T12:40:00Z were passed over: more fell due than cronce runs at once."
     assert (finding.severity, finding.text) == ("critical", text)
 
 
 def test_a_slot_that_was_too_late_is_made_up_for_by_its_backfill_once_that_succeeded(town: Town) -> None:
     to(town, 10)
-    town.desk().do(town.desk().ledger.put({at(10): Skip(TOO_LATE)}))
-    assert town.the(Kind.MISSED).severity == "critical"
-    (asked,) = town.desk().do(backfill(town.hand, "billing", at(10).at, at(10).at + SECOND))
+    town.node().do(town.node().ledger.put({at(10): Skip(TOO_LATE)}))
+    assert town.the(AlertKind.MISSED).severity == "critical"
+    (asked,) = town.node().do(backfill(town.hand, "billing", at(10).at, at(10).at + SECOND))
     assert town.kinds() == ["missed/billing"]
-    desk = town.desk()
-    (grant,) = desk.do(desk.ledger.claim([Wanted(asked, Terms(MINUTE, digest=JOB.spec[0]))]))
+    node = town.node()
+    (grant,) = node.do(node.ledger.claim([Wanted(asked, Terms(MINUTE, digest=JOB.spec[0]))]))
     assert isinstance(grant, Grant)
     assert town.kinds() == ["missed/billing"]
-    desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED))
+    node.do(node.ledger.finish(grant, Outcome.SUCCEEDED))
     assert [town.kinds(), town.fresh()] == [[], []]
 
 
@@ -234,10 +234,10 @@ def test_what_was_passed_over_long_ago_is_told_when_schedulers_come_back(missed:
     town.beat(WEB, job)
     town.pass_time(timedelta(days=3))
     town.beat(WEB, since=town.now)
-    slots = town.desk().do(catch_up(town.desk().ledger, [Gap(job, job.spec[0], START)], town.now))
+    slots = town.node().do(catch_up(town.node().ledger, [Gap(job, job.spec[0], START)], town.now))
     for slot in slots:
         town.run(job, slot.at)
-    finding = next(one for one in town.look() if one.kind is Kind.MISSED)
+    finding = next(one for one in town.look() if one.kind is AlertKind.MISSED)
     assert finding.text.startswith(f"billing: {count} slots up to ")
     assert f'missed="{reason}"' in finding.text
     since = town.now
@@ -251,7 +251,7 @@ def test_what_was_passed_over_long_ago_is_told_when_schedulers_come_back(missed:
 def test_what_was_passed_over_before_a_restart_that_missed_nothing_is_old(town: Town) -> None:
     town.pass_time(45 * MINUTE)
     gap = Gap(every("10m", missed="skip"), JOB.spec[0], START)
-    town.desk().do(catch_up(town.desk().ledger, [gap], town.now))
+    town.node().do(catch_up(town.node().ledger, [gap], town.now))
     for minute in range(50, 160, 10):
         town.pass_time(at(minute).at - town.now)
         town.run(JOB, at(minute).at)
@@ -261,14 +261,14 @@ def test_what_was_passed_over_before_a_restart_that_missed_nothing_is_old(town: 
 
 def test_a_job_that_is_paused_misses_nothing(town: Town) -> None:
     assert to(town, 12) == ["missed/billing"]
-    town.desk().do(town.hand.pause("billing"))
+    town.node().do(town.hand.pause("billing"))
     assert town.kinds() == []
     assert to(town, 35) == []
     assert town.survey().unclaimed == []
-    town.desk().do(town.hand.resume("billing"))
+    town.node().do(town.hand.resume("billing"))
     assert to(town, 39) == []
     assert to(town, 42) == ["missed/billing"]
-    town.desk().do(town.hand.pause_all())
+    town.node().do(town.hand.pause_all())
     assert to(town, 52) == []
 
 
@@ -277,9 +277,9 @@ def test_what_fell_due_while_everything_was_paused_is_not_missed_afterwards(
 ) -> None:
     monkeypatch.setattr(watcher_state, "SLICE", 1)  # the job is not read each time
     town.beat(WEB, JOB, *(every("1h", f"a-{number}") for number in range(5)))
-    town.desk().do(town.hand.pause_all())
+    town.node().do(town.hand.pause_all())
     assert to(town, 12) == []
-    town.desk().do(town.hand.resume_all())
+    town.node().do(town.hand.resume_all())
     assert town.kinds() == []
 
 
@@ -296,7 +296,7 @@ def test_no_backfill_is_advised_where_the_store_would_refuse_it() -> None:
     town.run(JOB, START, outside=True, digest="", overlap="skip")
     town.name(JOB)
     assert to(town, 11, MICROSECOND) == ["missed/billing"]
-    assert town.the(Kind.MISSED).remedy == (
+    assert town.the(AlertKind.MISSED).remedy == (
         "`cronce why billing@2026-03-29T12:10:00Z` shows why; this store keeps no history, so no backfill is possible:"
         " if you need it, start its command by hand. If what calls it was switched off on purpose (a CronJob that was"
         " suspended or deleted), `cronce pause billing` ends this alert."
@@ -308,12 +308,12 @@ def test_a_job_that_is_called_from_outside_may_have_been_switched_off_on_purpose
     town.run(JOB, START, outside=True, digest="")
     town.name(JOB)
     assert to(town, 11, MICROSECOND) == ["missed/billing"]
-    assert town.the(Kind.MISSED).remedy == (
+    assert town.the(AlertKind.MISSED).remedy == (
         "`cronce why billing@2026-03-29T12:10:00Z` shows why; `cronce backfill billing --from 2026-03-29T12:10:00Z --to"
         " 2026-03-29T12:10:01Z` runs the slots that did not run. If what calls it was switched off on purpose"
         " (a CronJob that was suspended or deleted), `cronce pause billing` ends this alert."
     )
-    town.desk().do(town.hand.pause(JOB.name))
+    town.node().do(town.hand.pause(JOB.name))
     assert town.kinds() == []
 
 
@@ -338,7 +338,7 @@ def test_a_slot_that_starts_late_is_told_of_until_the_next_one_is_in_time(town: 
     assert town.kinds() == []  # just in time
     to(town, 21, MICROSECOND)
     town.run(JOB, at(20).at, by="web-2:1:a")
-    finding = town.the(Kind.LATE)
+    finding = town.the(AlertKind.LATE)
     assert finding.text == "billing@2026-03-29T12:20:00Z started 1m late, on web-2:1:a."
     assert (finding.severity, finding.since) == ("warning", START + 21 * MINUTE + MICROSECOND)
     to(town, 30)
@@ -374,24 +374,24 @@ def test_that_it_started_late_is_told_for_an_hour() -> None:
 @pytest.mark.parametrize("waiting", [True, False])
 def test_a_slot_that_waits_is_late(town: Town, waiting: bool) -> None:
     to(town, 10)
-    town.desk().do(town.desk().ledger.put({at(10): Queue(waiting)}))
+    town.node().do(town.node().ledger.put({at(10): Queue(waiting)}))
     assert to(town, 11) == []
     assert to(town, 11, MICROSECOND) == ["late/billing"]
-    assert f"and is still {'waiting' if waiting else 'due'}" in town.the(Kind.LATE).text
+    assert f"and is still {'waiting' if waiting else 'due'}" in town.the(AlertKind.LATE).text
     to(town, 12)
     town.run(JOB, at(10).at)
-    assert "started 2m late" in town.the(Kind.LATE).text
+    assert "started 2m late" in town.the(AlertKind.LATE).text
 
 
 def test_of_a_job_that_is_paused_nothing_is_late(town: Town) -> None:
     to(town, 10)
-    town.desk().do(town.desk().ledger.put({at(10): Queue(False)}))
+    town.node().do(town.node().ledger.put({at(10): Queue(False)}))
     assert to(town, 12) == ["late/billing"]
-    town.desk().do(town.hand.pause("billing"))
+    town.node().do(town.hand.pause("billing"))
     assert town.kinds() == []
-    town.desk().do(town.hand.resume("billing"))
+    town.node().do(town.hand.resume("billing"))
     assert town.kinds() == ["late/billing"]
-    town.desk().do(town.hand.pause_all())
+    town.node().do(town.hand.pause_all())
     assert town.kinds() == []
 
 
@@ -402,20 +402,20 @@ def test_the_newest_slot_is_the_one_that_is_late() -> None:
     town.pass_time(12 * MINUTE)
     town.run(job, at(10).at)
     town.beat(WEB)
-    assert "T12:10:00Z started 2m late" in town.the(Kind.LATE).text
+    assert "T12:10:00Z started 2m late" in town.the(AlertKind.LATE).text
     for _ in range(29):
         town.pass_time(20 * SECOND)
         town.beat(WEB)
         town.look()
-    assert "T12:20:00Z was due 1m 40s ago, and no process has claimed it yet" in town.the(Kind.LATE).text
-    town.desk().do(town.hand.pause_all())
+    assert "T12:20:00Z was due 1m 40s ago, and no process has claimed it yet" in town.the(AlertKind.LATE).text
+    town.node().do(town.hand.pause_all())
     assert town.kinds() == []
 
 
 def test_a_slot_that_was_given_back_unstarted_did_not_start_then(town: Town) -> None:
     to(town, 10)
     grant = town.run(JOB, at(10).at, None)
-    town.desk().do(town.desk().ledger.release([grant]))
+    town.node().do(town.node().ledger.release([grant]))
     assert to(town, 12) == ["late/billing"]
 
 
@@ -433,14 +433,14 @@ def test_a_retry_is_not_late(town: Town) -> None:
 def test_a_job_whose_last_run_failed_has_failed_until_one_succeeds(town: Town) -> None:
     to(town, 10)
     town.run(JOB, at(10).at, Outcome.FAILED)
-    finding = town.the(Kind.FAILED)
+    finding = town.the(AlertKind.FAILED)
     assert finding.text == f"billing@2026-03-29T12:10:00Z failed on {WEB}: boom."
     assert "`cronce resolve billing@2026-03-29T12:10:00Z retry`" in finding.remedy
     to(town, 20)
     grant = town.run(JOB, at(20).at, None)
     assert town.kinds() == ["failed/billing"]  # the next one is at work
     assert town.fresh() == ["failed/billing"]
-    town.desk().do(town.desk().ledger.finish(grant, Outcome.SUCCEEDED))
+    town.node().do(town.node().ledger.finish(grant, Outcome.SUCCEEDED))
     assert town.kinds() == []
     assert town.fresh() == []
 
@@ -480,8 +480,8 @@ def test_the_alert_of_a_failure_has_the_end_of_what_it_said(reason: str, output:
 def test_what_a_restart_cut_short_is_a_warning(town: Town, why: str, severity: str) -> None:
     to(town, 10)
     grant = town.run(JOB, at(10).at, None)
-    town.desk().do(town.desk().ledger.finish(grant, Outcome.FAILED, why))
-    assert town.the(Kind.FAILED).severity == severity
+    town.node().do(town.node().ledger.finish(grant, Outcome.FAILED, why))
+    assert town.the(AlertKind.FAILED).severity == severity
 
 
 def test_a_slot_that_is_skipped_does_not_make_up_for_one_that_failed(town: Town) -> None:
@@ -489,7 +489,7 @@ def test_a_slot_that_is_skipped_does_not_make_up_for_one_that_failed(town: Town)
     town.run(JOB, at(10).at, Outcome.FAILED)
     to(town, 20)
     skip = Skip("the run of 12:10 had not ended")
-    town.desk().do(town.desk().ledger.put({at(20): skip}))
+    town.node().do(town.node().ledger.put({at(20): skip}))
     assert town.kinds() == ["failed/billing"]
 
 
@@ -514,7 +514,7 @@ def test_what_failed_and_was_resolved_has_not_failed(town: Town) -> None:
     to(town, 10)
     town.run(JOB, at(10).at, Outcome.FAILED)
     assert town.kinds() == ["failed/billing"]
-    town.desk().do(town.hand.resolve(at(10), "done"))
+    town.node().do(town.hand.resolve(at(10), "done"))
     assert to(town, 11) == []
 
 
@@ -525,7 +525,7 @@ def test_among_many_a_run_that_fails_after_long_is_seen_within_a_minute(
     to(town, 10)
     grant = town.run(JOB, at(10).at, None, lease=5 * MINUTE)
     assert to(town, 14, 40 * SECOND) == []
-    town.desk().do(town.desk().ledger.finish(grant, Outcome.FAILED, "boom"))
+    town.node().do(town.node().ledger.finish(grant, Outcome.FAILED, "boom"))
     assert town.kinds() == []
     assert to(town, 15, 20 * SECOND) == ["failed/billing"]
 
@@ -548,14 +548,14 @@ def test_a_job_without_a_schedule_fails_too() -> None:
 
 
 def test_the_failure_of_a_job_that_was_removed_is_over(town: Town) -> None:
-    town.desk().do(add(town.hand, "mail", {"every": "10m", "command": ["./mail.sh"]}))
+    town.node().do(add(town.hand, "mail", {"every": "10m", "command": ["./mail.sh"]}))
     mail = every("10m", "mail")._replace(revision=1)
     town.beat(WEB, JOB, mail)
     to(town, 10)
     town.run(JOB, at(10).at)
     town.run(mail, at(10).at, Outcome.FAILED)
     assert town.kinds() == ["failed/mail"]
-    town.desk().do(remove(town.hand, "mail"))
+    town.node().do(remove(town.hand, "mail"))
     town.beat(WEB, JOB)
     assert [town.kinds(), town.kinds(), town.fresh()] == [[], [], []]
     assert [run.slot.job for run in town.survey().looked] == []  # and nobody looks at it any more
@@ -565,8 +565,8 @@ def test_nothing_is_said_of_a_job_that_nobody_knows(town: Town) -> None:
     to(town, 10)
     town.run(JOB, at(10).at, Outcome.FAILED)
     seen = town.survey()
-    assert [one.kind for one in watch_runs.fold(seen, Memory(), town.settings)] == [Kind.FAILED]
-    assert list(watch_runs.fold(seen._replace(jobs={}), Memory(), town.settings)) == []
+    assert [one.kind for one in watch_runs.fold(seen, WatchMemory(), town.settings)] == [AlertKind.FAILED]
+    assert list(watch_runs.fold(seen._replace(jobs={}), WatchMemory(), town.settings)) == []
 
 
 def test_a_run_of_a_job_without_a_schedule_is_never_late() -> None:

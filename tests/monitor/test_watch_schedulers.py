@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from cronce.model import ABSENT, Mark, Write, drained_holder
-from cronce.monitor.alerts import Kind
+from cronce.monitor.alerts import AlertKind
 from cronce.monitor.settings import Settings
 from cronce.protocol.notices import Holder, Machine, encode_notice
 from cronce.protocol.record import decode_job
@@ -40,7 +40,7 @@ def test_a_job_that_no_live_scheduler_carries_is_silent_until_one_does(town: Tow
     town.pass_time(20 * SECOND - timedelta(microseconds=1))
     assert town.kinds() == []  # it said goodbye, and has a minute to come back
     town.pass_time(timedelta(microseconds=1))
-    finding = town.the(Kind.SILENT)
+    finding = town.the(AlertKind.SILENT)
     assert (finding.subject, finding.severity) == ("billing", "critical")
     assert finding.text == "billing is scheduled, and no live scheduler has this job: web-2:1:a does not."
     town.beat("web-3:1:a", every("1h"))
@@ -69,7 +69,7 @@ def test_a_job_that_the_next_version_does_not_carry_is_told_of_after_five_minute
     town.pass_time(left + 5 * MINUTE - town.now - timedelta(microseconds=1))
     assert town.kinds() == town.fresh() == []
     town.pass_time(timedelta(microseconds=1))
-    finding = town.the(Kind.SILENT)
+    finding = town.the(AlertKind.SILENT)
     assert (finding.subject, finding.severity, finding.since) == ("billing", "warning", left + 5 * MINUTE)
     assert finding.remedy == REMOVED
     assert town.fresh() == ["silent/billing"]
@@ -81,13 +81,13 @@ def test_a_job_that_died_with_its_scheduler_is_silent_at_once_though_others_live
     town.beat("web-2:1:a", every("1h", "mail"))
     town.pass_time(29 * SECOND)
     assert town.kinds() == [f"gone/{WEB}", "silent/billing"]
-    assert town.the(Kind.SILENT).severity == "critical"
+    assert town.the(AlertKind.SILENT).severity == "critical"
 
 
 def test_a_job_in_the_store_that_the_living_do_not_carry_is_critical(town: Town) -> None:
     town.beat(WEB, every("1h"))
-    town.desk().do(add(town.hand, "mail", {"every": "1h", "command": ["./mail.sh"]}))
-    finding = town.the(Kind.SILENT)
+    town.node().do(add(town.hand, "mail", {"every": "1h", "command": ["./mail.sh"]}))
+    finding = town.the(AlertKind.SILENT)
     assert (finding.subject, finding.severity) == ("mail", "critical")
 
 
@@ -98,7 +98,7 @@ def test_where_nobody_is_alive_that_is_one_finding(town: Town) -> None:
     town.pass_time(timedelta(microseconds=1))
     assert town.kinds() == [f"gone/{WEB}", "silent/"]
     text = "no live scheduler runs 5 scheduled jobs: job-0, job-1, job-2 and 2 more."
-    assert town.the(Kind.SILENT).text == text
+    assert town.the(AlertKind.SILENT).text == text
 
 
 def test_a_job_is_not_silent_that_is_paused_or_over_or_called_from_outside(town: Town) -> None:
@@ -108,11 +108,11 @@ def test_a_job_is_not_silent_that_is_paused_or_over_or_called_from_outside(town:
     town.run(outside, START, outside=True, digest="")
     town.name(outside)
     town.pass_time(2 * MINUTE + SECOND)
-    town.desk().do(town.hand.pause("billing"))
+    town.node().do(town.hand.pause("billing"))
     assert town.kinds() == [f"gone/{WEB}", "missed/launch"]
-    town.desk().do(town.hand.resume("billing"))
+    town.node().do(town.hand.resume("billing"))
     assert "silent/" in town.kinds()
-    town.desk().do(town.hand.pause_all())
+    town.node().do(town.hand.pause_all())
     assert town.kinds() == [f"gone/{WEB}"]
 
 
@@ -121,9 +121,9 @@ def test_who_only_finds_what_is_due_or_is_drained_runs_nothing(town: Town) -> No
     assert town.kinds() == ["silent/"]
     town.beat("web-2:1:a", every("1h"))
     assert town.kinds() == []
-    town.desk().do(town.hand.drain(drained_holder("web-2:1:a")))
+    town.node().do(town.hand.drain(drained_holder("web-2:1:a")))
     assert town.kinds() == ["silent/"]
-    town.desk().do(town.hand.undrain(drained_holder("web-2:1:a")))
+    town.node().do(town.hand.undrain(drained_holder("web-2:1:a")))
     town.beat("web-2:1:a", draining=True)
     assert town.kinds() == ["silent/"]
     town.beat("web-2:1:a", draining=False)
@@ -131,17 +131,17 @@ def test_who_only_finds_what_is_due_or_is_drained_runs_nothing(town: Town) -> No
 
 
 def test_a_job_in_the_store_is_silent_before_anybody_carries_it_and_not_after_it_was_removed(town: Town) -> None:
-    town.desk().do(add(town.hand, "mail", {"every": "1h", "command": ["./mail.sh"]}))
+    town.node().do(add(town.hand, "mail", {"every": "1h", "command": ["./mail.sh"]}))
     assert town.kinds() == ["silent/"]
-    town.desk().do(remove(town.hand, "mail"))
+    town.node().do(remove(town.hand, "mail"))
     assert town.kinds() == []
 
 
 def test_a_job_in_the_store_that_was_carried_and_removed_is_none(town: Town) -> None:
-    town.desk().do(add(town.hand, "mail", {"every": "1h", "command": ["./mail.sh"]}))
+    town.node().do(add(town.hand, "mail", {"every": "1h", "command": ["./mail.sh"]}))
     town.beat(WEB, every("1h", "mail")._replace(revision=1))
     assert town.kinds() == []
-    town.desk().do(remove(town.hand, "mail"))
+    town.node().do(remove(town.hand, "mail"))
     town.beat("web-2:1:a", every("1h"))
     town.beat(WEB, gone=True)
     town.pass_time(2 * MINUTE)
@@ -161,7 +161,7 @@ def test_a_scheduler_that_died_is_gone_until_another_takes_its_place(town: Town)
     town.pass_time(SECOND - timedelta(microseconds=1))
     assert town.kinds() == []
     town.pass_time(timedelta(microseconds=1))
-    finding = town.the(Kind.GONE)
+    finding = town.the(AlertKind.GONE)
     assert (finding.subject, finding.severity, finding.since) == (WEB, "warning", START + 30 * SECOND)
     assert "with 2 runs in progress" in finding.text
     town.beat("web-1:9:b", every("1h"))
@@ -249,7 +249,7 @@ def test_more_schedulers_than_expected_are_a_crowd(town: Town) -> None:
     town.beat("work-1:1:a", every("1h"), role="work")
     assert town.kinds() == []
     town.beat("web-2:1:a", every("1h"), role="schedule")
-    assert town.the(Kind.CROWDED).text == f"2 schedulers are alive, and 1 expected: {WEB}, web-2:1:a."
+    assert town.the(AlertKind.CROWDED).text == f"2 schedulers are alive, and 1 expected: {WEB}, web-2:1:a."
     town.settings = Settings()
     assert town.kinds() == []  # nobody said how many
     town.settings = Settings(schedulers=1)
@@ -266,10 +266,10 @@ def test_a_clock_that_is_off_is_told_of_once_for_a_machine(town: Town) -> None:
     assert town.kinds() == []
     town.beat(WEB, skew=-SECOND - timedelta(microseconds=1))
     town.beat("web-1:2:a", every("1h"), skew=timedelta(seconds=90))
-    finding = town.the(Kind.SKEW)
+    finding = town.the(AlertKind.SKEW)
     assert (finding.subject, finding.text) == ("web-1", "the clock of web-1 is 1m 30s ahead of the store's.")
     town.beat("web-1:2:a", skew=timedelta(0))
-    assert town.the(Kind.SKEW).text == "the clock of web-1 is 1s behind the store's."
+    assert town.the(AlertKind.SKEW).text == "the clock of web-1 is 1s behind the store's."
     town.beat(WEB, skew=timedelta(0))
     assert town.kinds() == []
 
@@ -285,17 +285,17 @@ def test_an_old_version_that_lives_on_beside_the_new_is_superseded(town: Town) -
     for passed in range(31):
         town.beat(WEB, since=START)
         town.beat("web-2:1:a", every("2h"), jobs[1], since=since)
-        found = [one for one in town.look() if one.kind is Kind.SUPERSEDED]
+        found = [one for one in town.look() if one.kind is AlertKind.SUPERSEDED]
         assert bool(found) == (passed > 30)
         town.pass_time(20 * SECOND)
     town.beat(WEB, since=START)
     town.beat("web-2:1:a", since=since)
-    finding = town.the(Kind.SUPERSEDED)
+    finding = town.the(AlertKind.SUPERSEDED)
     assert (finding.subject, finding.since) == (WEB, since)
     assert f"{WEB} has had another version of 1 job than the one that fires (billing) for 10m 20s" in finding.text
     town.beat(WEB, gone=True)
     town.beat("web-2:1:a", since=since)
-    assert Kind.SUPERSEDED not in [one.kind for one in town.look()]
+    assert AlertKind.SUPERSEDED not in [one.kind for one in town.look()]
 
 
 def test_who_has_just_come_may_carry_an_old_version_for_a_while(town: Town) -> None:
@@ -304,7 +304,7 @@ def test_who_has_just_come_may_carry_an_old_version_for_a_while(town: Town) -> N
     town.pass_time(HOUR)
     town.beat("web-2:1:a")
     town.beat("web-3:1:a", every("1h"))
-    assert Kind.SUPERSEDED not in [one.kind for one in town.look()]
+    assert AlertKind.SUPERSEDED not in [one.kind for one in town.look()]
 
 
 # --- what they mean by a name, and by a zone ---
@@ -317,7 +317,7 @@ def test_one_name_for_two_functions_is_told_of_while_both_are_alive(town: Town) 
     town.beat("web-2:1:a", shop)
     assert town.kinds() == []
     town.beat("web-3:1:a", ledger)
-    finding = town.the(Kind.SHARED_NAME)
+    finding = town.the(AlertKind.SHARED_NAME)
     assert (finding.subject, finding.severity) == ("billing", "warning")
     assert finding.text == (
         "billing is more than one function: ledger.jobs:billing (web-3:1:a), shop.jobs:billing (web-1:1:a)."
@@ -341,7 +341,7 @@ def test_versions_of_the_time_zone_database_that_differ_are_told_of(town: Town) 
     town.beat("web-2:1:a", tzdata="")  # it needs none
     assert town.kinds() == []
     town.beat("web-3:1:a", tzdata="2025b")
-    assert town.the(Kind.TZDATA).text == (
+    assert town.the(AlertKind.TZDATA).text == (
         "machines have different versions of the time zone database: 2025b (web-3:1:a), 2026a (web-1:1:a)."
     )
     town.beat("web-3:1:a", gone=True)
@@ -353,12 +353,12 @@ def test_a_machine_that_only_calls_exec_says_its_version_for_a_day(town: Town) -
     note = encode_notice(Machine("boot", (), "cron-7", "2025b"))
     write = Write("machine/boot", ABSENT, note, Mark.FREE, ttl=NOTES_TTL)
     town.store.swap([write], town.store.load([]).epoch.seen)
-    assert town.the(Kind.TZDATA).text == (
+    assert town.the(AlertKind.TZDATA).text == (
         "machines have different versions of the time zone database: 2025b (on cron-7), 2026a (web-1:1:a)."
     )
     town.pass_time(24 * HOUR)
     town.beat(WEB, tzdata="2026a")
-    assert [kind for kind in town.kinds() if kind == Kind.TZDATA] == []
+    assert [kind for kind in town.kinds() if kind == AlertKind.TZDATA] == []
 
 
 def test_who_is_gone_is_told_of_with_what_becomes_of_its_runs(town: Town) -> None:
@@ -374,4 +374,4 @@ def test_who_is_gone_is_told_of_with_what_becomes_of_its_runs(town: Town) -> Non
     (run,) = town.survey().open
     fate_told = "its host is gone (no heartbeat for 31s); the lease ends in 4m 29s; then it is closed as lost"
     assert (run.shown, fate(run)) == ("host gone", fate_told)
-    assert town.the(Kind.GONE).text.endswith(f" billing@2026-03-29T13:00:00Z: {fate_told}.")
+    assert town.the(AlertKind.GONE).text.endswith(f" billing@2026-03-29T13:00:00Z: {fate_told}.")

@@ -10,24 +10,24 @@ from cronce.policy import OnLost
 from cronce.protocol.lease import Sample
 from cronce.protocol.notices import (
     Alert,
-    Beaten,
     Beats,
     Bundle,
     Delivery,
     Doubled,
-    Guest,
-    GuestJob,
+    ForeignJob,
+    ForeignScheduler,
     Handled,
     Holder,
+    LastBeat,
     Machine,
     Observed,
-    Position,
     Prevented,
+    RecordedPosition,
     Refusals,
     Refused,
     Stored,
 )
-from cronce.protocol.record import Act, Job, Maker, Outcome, Past, Purging, Record, Span, Spec, State, Turn
+from cronce.protocol.record import Act, Job, Maker, Outcome, Past, Purging, Record, SpanRecord, Spec, State, Turn
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 
@@ -81,7 +81,7 @@ jobs = st.builds(
     acts,
     st.lists(st.builds(Spec, texts, instants, any_text), max_size=3).map(tuple),
     texts,
-    st.lists(st.builds(Span, instants, instants, st.none() | counts, any_text), max_size=3).map(tuple),
+    st.lists(st.builds(SpanRecord, instants, instants, st.none() | counts, any_text), max_size=3).map(tuple),
     st.none() | st.builds(Purging, instants, instants),
     any_text,
 )
@@ -104,7 +104,7 @@ holders = st.builds(
 )
 bundles = st.builds(Bundle, labels, labels)
 stored = st.builds(Stored, counts, st.none() | any_text, any_text, instants)
-positions = st.builds(Position, fences, any_text)
+positions = st.builds(RecordedPosition, fences, any_text)
 boots = st.floats(0, 1e9)
 samples = st.lists(st.builds(Sample, boots, boots, instants), max_size=3).map(tuple)
 machines = st.builds(Machine, texts, samples, any_text, any_text)
@@ -120,9 +120,9 @@ alerts = st.builds(
     Alert, any_text, any_text, any_text, any_text, instants, st.none() | instants, counts,
     st.dictionaries(any_text, deliveries, max_size=3), any_text, any_text, names, names, handled,
 )  # fmt: skip
-guest_jobs = st.lists(st.builds(GuestJob, any_text, any_text, st.none() | instants), max_size=3).map(tuple)
-guests = st.builds(Guest, any_text, any_text, guest_jobs)
-beaten = st.lists(st.builds(Beaten, instants, any_text), max_size=3).map(tuple)
+guest_jobs = st.lists(st.builds(ForeignJob, any_text, any_text, st.none() | instants), max_size=3).map(tuple)
+guests = st.builds(ForeignScheduler, any_text, any_text, guest_jobs)
+beaten = st.lists(st.builds(LastBeat, instants, any_text), max_size=3).map(tuple)
 beats = st.builds(Beats, spans, beaten, counts)
 doubled = st.lists(st.builds(Doubled, any_text, instants, any_text, any_text), max_size=3).map(tuple)
 observed = st.builds(Observed, st.none() | spans, beaten, counts, counts, doubled)

@@ -16,24 +16,24 @@ from cronce.protocol import codec, notices, record
 from cronce.protocol.lease import Sample
 from cronce.protocol.notices import (
     Alert,
-    Beaten,
     Beats,
     Bundle,
     Delivery,
     Doubled,
-    Guest,
-    GuestJob,
+    ForeignJob,
+    ForeignScheduler,
     Handled,
     Holder,
+    LastBeat,
     Machine,
     Observed,
-    Position,
     Prevented,
+    RecordedPosition,
     Refusals,
     Refused,
     Stored,
 )
-from cronce.protocol.record import Act, Job, Maker, Outcome, Past, Purging, Record, Span, Spec, State, Turn
+from cronce.protocol.record import Act, Job, Maker, Outcome, Past, Purging, Record, SpanRecord, Spec, State, Turn
 from tests.protocol import strategies
 from tests.protocol.examples import examples
 
@@ -107,7 +107,7 @@ JOB = Kind(
         paused=Act("ada", TWO, "deploy"),
         specs=(Spec("a1", ONE, "0 * * * *"), Spec("b2", TWO)),
         firing="b2",
-        spans=(Span(ONE, TWO, 3, "paused"), Span(ONE, TWO, None, "edited")),
+        spans=(SpanRecord(ONE, TWO, 3, "paused"), SpanRecord(ONE, TWO, None, "edited")),
         purging=Purging(ONE, TWO),
         code="shop.jobs:billing",
     ),
@@ -187,7 +187,7 @@ POSITION = Kind(
     notices.encode_notice,
     notices.decode_position,
     strategies.positions,
-    Position(Fence(7, 8), '"2026-03"'),
+    RecordedPosition(Fence(7, 8), '"2026-03"'),
     r'{"v":6,"fence":"00000000000007-000000000008","value":"\"2026-03\""}',
 )
 ALERT = Kind(
@@ -218,21 +218,21 @@ GUEST = Kind(
     notices.encode_notice,
     notices.decode_guest,
     strategies.guests,
-    Guest("web-1:70:9", "APScheduler", (GuestJob("billing", "cron[minute='0']", ONE),)),
+    ForeignScheduler("web-1:70:9", "APScheduler", (ForeignJob("billing", "cron[minute='0']", ONE),)),
     '{"v":6,"holder":"web-1:70:9","kind":"APScheduler","jobs":[["billing","cron[minute=\'0\']",1774746000000000]]}',
 )
 BEATS = Kind(
     notices.encode_notice,
     notices.decode_beats,
     strategies.beats,
-    Beats(timedelta(minutes=1), (Beaten(ONE, "web-1:70"),), 7),
+    Beats(timedelta(minutes=1), (LastBeat(ONE, "web-1:70"),), 7),
     '{"v":6,"every":60000000,"recent":[[1774746000000000,"web-1:70"]],"times":7}',
 )
 OBSERVED = Kind(
     notices.encode_notice,
     notices.decode_observed,
     strategies.observed,
-    Observed(None, (Beaten(ONE, "web-1"),), 7, 2, (Doubled("billing@2026-03-29T01:00:00Z", TWO, "web-2", "held"),)),
+    Observed(None, (LastBeat(ONE, "web-1"),), 7, 2, (Doubled("billing@2026-03-29T01:00:00Z", TWO, "web-2", "held"),)),
     '{"v":6,"window":null,"calls":[[1774746000000000,"web-1"]],"times":7,"doubled":2,'
     '"recent":[["billing@2026-03-29T01:00:00Z",1774749600000250,"web-2","held"]]}',
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronce.model import Epoch, Instant, Origin, Traits, to_us
-from cronce.protocol.record import PAST_KEPT, Job, Span, Spec
+from cronce.protocol.record import PAST_KEPT, Job, SpanRecord, Spec
 from cronce.protocol.specs import after_forgetting, fires_alike, raise_floor, respec
 from cronce.runtime.declare import declare
 
@@ -35,7 +35,7 @@ def test_a_new_job_begins_now() -> None:
 
 def test_a_job_that_an_outside_call_registered_gets_its_first_version_from_now_on() -> None:
     job = respec(Job(at(0)), V1, {"v1"}, at(5))
-    assert (job.firing, job.floor, job.spans) == ("v1", at(5), (Span(at(0), at(5), None, "registered"),))
+    assert (job.firing, job.floor, job.spans) == ("v1", at(5), (SpanRecord(at(0), at(5), None, "registered"),))
 
 
 def test_the_newest_version_fires_from_its_first_sight_on() -> None:
@@ -43,7 +43,7 @@ def test_the_newest_version_fires_from_its_first_sight_on() -> None:
     assert job.firing == "v2"
     assert job.specs == (Spec("v1", at(0), "0 * * * *"), Spec("v2", at(5), "5 * * * *"))
     assert job.floor == at(5)
-    assert job.spans == (Span(at(0), at(5), None, "edited: schedule 0 * * * * → 5 * * * *"),)
+    assert job.spans == (SpanRecord(at(0), at(5), None, "edited: schedule 0 * * * * → 5 * * * *"),)
 
 
 def test_a_restarted_old_pod_does_not_flip_it_back() -> None:
@@ -121,7 +121,7 @@ def test_an_edit_of_the_schedule_or_its_zone_raises_it_and_says_what_was_edited(
     edit: dict[str, Any], says: str
 ) -> None:
     job = fires(version(), version(**edit))
-    assert (job.floor, job.spans) == (at(1), (Span(at(0), at(1), None, says),))
+    assert (job.floor, job.spans) == (at(1), (SpanRecord(at(0), at(1), None, says),))
 
 
 def test_many_edits_are_one_record_that_says_so() -> None:
@@ -179,22 +179,22 @@ def test_a_floor_that_would_fall_stays() -> None:
 
 def test_what_a_floor_passes_over_leaves_one_record() -> None:
     job = raise_floor(Job(at(0)), at(10), 3, "missed")
-    assert job == Job(at(10), spans=(Span(at(0), at(10), 3, "missed"),))
+    assert job == Job(at(10), spans=(SpanRecord(at(0), at(10), 3, "missed"),))
 
 
 def test_spans_side_by_side_for_one_reason_are_one() -> None:
     job = raise_floor(raise_floor(Job(at(0)), at(10), 3, "paused"), at(20), 4, "paused")
-    assert job.spans == (Span(at(0), at(20), 7, "paused"),)
+    assert job.spans == (SpanRecord(at(0), at(20), 7, "paused"),)
 
 
 def test_a_count_that_is_not_known_stays_unknown() -> None:
     job = raise_floor(raise_floor(Job(at(0)), at(10), 3, "paused"), at(20), None, "paused")
-    assert job.spans == (Span(at(0), at(20), None, "paused"),)
+    assert job.spans == (SpanRecord(at(0), at(20), None, "paused"),)
 
 
 def test_spans_for_different_reasons_stay_apart() -> None:
     job = raise_floor(raise_floor(Job(at(0)), at(10), 3, "paused"), at(20), 4, "missed")
-    assert job.spans == (Span(at(0), at(10), 3, "paused"), Span(at(10), at(20), 4, "missed"))
+    assert job.spans == (SpanRecord(at(0), at(10), 3, "paused"), SpanRecord(at(10), at(20), 4, "missed"))
 
 
 def test_of_too_many_spans_the_oldest_are_joined_and_none_is_dropped() -> None:
@@ -202,7 +202,7 @@ def test_of_too_many_spans_the_oldest_are_joined_and_none_is_dropped() -> None:
     for number in range(PAST_KEPT + 5):
         job = raise_floor(job, at(number + 1), 1, ("paused", "missed")[number % 2])
     assert len(job.spans) == PAST_KEPT
-    assert job.spans[0] == Span(at(0), at(6), 6, "several reasons")
+    assert job.spans[0] == SpanRecord(at(0), at(6), 6, "several reasons")
     assert job.spans[-1].end == job.floor == at(PAST_KEPT + 5)
 
 
@@ -238,7 +238,7 @@ def test_once_the_store_forgot_all_up_to_its_birth_is_closed_and_on_record(since
     epoch = Epoch(to_us(at(9)), origin=Origin.RESTORED, since=since)
     job = after_forgetting(registered(), epoch, Traits("vague", skew=timedelta(seconds=2)))
     assert job.floor == at(9) + timedelta(seconds=2)
-    assert job.spans == (Span(at(0), job.floor, None, "unknown: the store forgot"),)
+    assert job.spans == (SpanRecord(at(0), job.floor, None, "unknown: the store forgot"),)
     assert after_forgetting(job, epoch, EXACT) is job  # once is enough
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronce.errors import BadInput
-from cronce.headers import Sent, headers, read_headers
+from cronce.headers import RequestHeaders, headers, read_headers
 from cronce.model import Fence
 
 FENCE = Fence(1_774_746_000_000_000, 42)
@@ -21,16 +21,16 @@ def test_the_headers_read_as_they_were_written() -> None:
         "Idempotency-Key": "billing@2026-03-29T01:00:00Z/invoice-7",
         "Cronce-Fence": f"{FENCE}; scope=billing",
     }
-    assert read_headers(sent.items()) == Sent("billing@2026-03-29T01:00:00Z/invoice-7", FENCE, "billing")
+    assert read_headers(sent.items()) == RequestHeaders("billing@2026-03-29T01:00:00Z/invoice-7", FENCE, "billing")
 
 
 def test_names_of_headers_are_read_in_any_case_beside_others() -> None:
     lower = [(name.lower(), value) for name, value in headers("k", FENCE, "billing").items()]
-    assert read_headers([("accept", "a"), ("accept", "b"), *lower]) == Sent("k", FENCE, "billing")
+    assert read_headers([("accept", "a"), ("accept", "b"), *lower]) == RequestHeaders("k", FENCE, "billing")
 
 
 def test_a_request_without_them_says_nothing() -> None:
-    assert read_headers([("host", "example.org")]) == Sent(None, None, "")
+    assert read_headers([("host", "example.org")]) == RequestHeaders(None, None, "")
 
 
 @given(st.text(min_size=1, max_size=200), st.text(min_size=1, max_size=200))

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.runtime.office import Office
-from tests.runtime.shelf import Desk, HandClock, Wire
+from tests.runtime.shelf import HandClock, HandNode, Wire
 
 
 @pytest.fixture
@@ -17,13 +17,13 @@ def store(clock: HandClock) -> Wire:
 
 
 @pytest.fixture
-def desk(store: Wire) -> Desk:
-    return Desk(store)
+def node(store: Wire) -> HandNode:
+    return HandNode(store)
 
 
 @pytest.fixture
-def other(store: Wire) -> Desk:
-    return Desk(store, "web-2")
+def other(store: Wire) -> HandNode:
+    return HandNode(store, "web-2")
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from cronce.protocol.record import Record, decode
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, When, declare
-from cronce.runtime.desk import Desk
 from cronce.runtime.journal import Journal
-from cronce.runtime.keeper import Beat, Keeper
+from cronce.runtime.keeper import Keeper, RepeatingThread
+from cronce.runtime.node import Node
 from cronce.runtime.run import Run
-from cronce.runtime.steps import Nap, Steps, take
+from cronce.runtime.steps import Steps, WaitStep, take
 from tests.runtime.shelf import HandClock, Wire
 
 T = TypeVar("T")
@@ -41,7 +41,7 @@ class HostClock:
         return self._hand.synchronised()
 
 
-class StillBeat(Beat):
+class StillBeat(RepeatingThread):
     """Looks when the test says so, never by itself."""
 
     def wake(self, by: float = 0.0) -> None:
@@ -55,8 +55,8 @@ class Office:
         self.store, self.hand = store, store.clock
         self.events: list[Event] = []
         host = HostClock(store.clock, off)
-        self.desk = Desk(store, host, lambda: store, self.events.append, f"web-{next(self._numbers)}")
-        self.keeper = Keeper(self.desk, StillBeat, Journal(journal))
+        self.node = Node(store, host, lambda: store, self.events.append, f"web-{next(self._numbers)}")
+        self.keeper = Keeper(self.node, StillBeat, Journal(journal))
         self.refused: list[tuple[str, str]] = []
         self.naps: list[float] = []
 
@@ -78,12 +78,12 @@ class Office:
     def play(self, steps: Steps[T], meanwhile: Callable[[], object] = lambda: None) -> T:
         """Take the steps; a nap turns the clock, and `meanwhile` is what the others do in it."""
 
-        def nap(step: Nap) -> None:
+        def nap(step: WaitStep) -> None:
             self.naps.append(step.seconds)
             self.hand.turn(step.seconds)
             meanwhile()
 
-        return take(steps, self.desk, nap)
+        return take(steps, self.node, nap)
 
     def record(self, slot: Slot) -> Record:
         (cell,) = self.store.load([slot.cell]).cells
@@ -94,8 +94,8 @@ def watch(office: Office, seconds: int) -> None:
     """The process goes on looking at the store, so that it knows how its clock ran, and that it could be written to."""
     for _ in range(seconds):
         office.hand.turn(1)
-        office.desk.do(office.desk.ledger.overdue("another"))
-        office.desk.do(office.desk.ledger.client.probe())
+        office.node.do(office.node.ledger.overdue("another"))
+        office.node.do(office.node.ledger.client.probe())
 
 
 def dies(office: Office) -> None:
@@ -104,7 +104,7 @@ def dies(office: Office) -> None:
     def do(_flow: Any) -> Any:
         raise StoreUnavailable("this process is dead")
 
-    office.desk.do = do  # type: ignore[method-assign, assignment]
+    office.node.do = do  # type: ignore[method-assign, assignment]
 
 
 def job(name: str = "billing", schedule: str = "*/15 * * * *", **policies: Any) -> Declaration:

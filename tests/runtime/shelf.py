@@ -65,7 +65,7 @@ class Ahead(SystemClock):
         """So long later, nothing was renewed in between; whoever watches over leases looks now."""
         with shielded():  # it may be the caller's lease that is over
             self.seconds += seconds
-            cron.at_work().desk.ledger.know._believed = Believed()  # the store's clock did not go on
+            cron.at_work().node.ledger.know._believed = Believed()  # the store's clock did not go on
             cron.at_work()._watching.wake()
 
 
@@ -125,7 +125,7 @@ class ReadOnly(Wire):
         return super().swap(writes, seen)
 
 
-class Desk:
+class HandNode:
     """A process at a store: its ledger, and what it reported."""
 
     _nonces = count(1)
@@ -143,17 +143,17 @@ def terms(**changes: object) -> Terms:
     return Terms(LEASE, outside=True)._replace(**changes)  # type: ignore[arg-type]
 
 
-def claim(desk: Desk, slot: Slot = SLOT, **changes: object) -> Grant | Refused:
-    return desk.do(desk.ledger.claim([Wanted(slot, terms(**changes))]))[0]
+def claim(node: HandNode, slot: Slot = SLOT, **changes: object) -> Grant | Refused:
+    return node.do(node.ledger.claim([Wanted(slot, terms(**changes))]))[0]
 
 
-def granted(desk: Desk, slot: Slot = SLOT, **changes: object) -> Grant:
-    grant = claim(desk, slot, **changes)
+def granted(node: HandNode, slot: Slot = SLOT, **changes: object) -> Grant:
+    grant = claim(node, slot, **changes)
     assert isinstance(grant, Grant), grant
     return grant
 
 
-def beat(desk: Desk, specs: Specs) -> None:
+def beat(node: HandNode, specs: Specs) -> None:
     """A scheduler that carries these versions says that it is alive."""
-    me = Holder(desk.ledger.client.holder, digest_of(specs), "both", 1, {}, START, "")
-    desk.do(Roster(desk.ledger.client, desk.ledger.jobs).beat(me, specs, 0.0))
+    me = Holder(node.ledger.client.holder, digest_of(specs), "both", 1, {}, START, "")
+    node.do(Roster(node.ledger.client, node.ledger.jobs).beat(me, specs, 0.0))

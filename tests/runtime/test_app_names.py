@@ -10,7 +10,7 @@ import pytest
 
 from cronce import Cronce
 from cronce.errors import BadInput
-from tests.runtime.shelf import Desk, Wire
+from tests.runtime.shelf import HandNode, Wire
 
 TWO = """
     from cronce import Cronce
@@ -80,7 +80,7 @@ def test_a_job_says_where_its_code_is() -> None:
 def test_a_guard_whose_name_is_another_function_elsewhere_warns_once(
     store: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one, two = Desk(store, "web-1"), Desk(store, "web-2")
+    one, two = HandNode(store, "web-1"), HandNode(store, "web-2")
     spec, at = ("v1", "every 1h"), store.clock.wall()
     with caplog.at_level(logging.WARNING):
         one.do(one.ledger.jobs.declare("report", spec, at, "sales:report"))

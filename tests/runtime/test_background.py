@@ -12,12 +12,12 @@ from cronce import Cronce
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, BadName
 from cronce.model import Cell, Mark, Write, beat_cell
-from cronce.protocol.notices import Beaten, Beats, decode_beats, encode_notice
+from cronce.protocol.notices import Beats, LastBeat, decode_beats, encode_notice
 from cronce.runtime.background import RECENT, SignOfLife, forget_beats, write_notes
-from cronce.runtime.desk import host_name
+from cronce.runtime.node import host_name
 from cronce.stores import open_store
 from cronce.stores.base import Store
-from tests.runtime.shelf import START, Desk, HandClock, Wire
+from tests.runtime.shelf import START, HandClock, HandNode, Wire
 from tests.runtime.test_observe import lose_a_reply
 
 MINUTE = timedelta(minutes=1)
@@ -32,16 +32,16 @@ def beats_of(store: Store, name: str = "cron") -> Beats:
     return decode_beats(cell_of(store, name).value)
 
 
-def beat(desk: Desk, every: str = "1m") -> None:
-    clock = desk.store.clock
-    desk.do(write_notes(desk.ledger.client, [SignOfLife("cron", every, clock.boot())], clock.boot))
+def beat(node: HandNode, every: str = "1m") -> None:
+    clock = node.store.clock
+    node.do(write_notes(node.ledger.client, [SignOfLife("cron", every, clock.boot())], clock.boot))
 
 
 def test_each_beat_is_on_record_with_its_time_and_lasts_two_intervals(
-    clock: HandClock, store: Wire, desk: Desk
+    clock: HandClock, store: Wire, node: HandNode
 ) -> None:
     for _ in range(3):
-        beat(desk, "2m")
+        beat(node, "2m")
         clock.turn(120)
     cell, known = cell_of(store), beats_of(store)
     assert (known.every, known.times) == (2 * MINUTE, 3)
@@ -49,39 +49,39 @@ def test_each_beat_is_on_record_with_its_time_and_lasts_two_intervals(
     assert (cell.mark, cell.until) == (Mark.OPEN, START + 8 * MINUTE)
 
 
-def test_the_record_does_not_grow(clock: HandClock, store: Wire, desk: Desk) -> None:
+def test_the_record_does_not_grow(clock: HandClock, store: Wire, node: HandNode) -> None:
     for _ in range(RECENT + 5):
-        beat(desk)
+        beat(node)
         clock.turn(60)
     known = beats_of(store)
     assert (len(known.recent), known.times, known.recent[0].at) == (RECENT, RECENT + 5, START + 5 * MINUTE)
 
 
-def test_a_beat_whose_reply_was_lost_is_counted_once(clock: HandClock, store: Wire, desk: Desk) -> None:
+def test_a_beat_whose_reply_was_lost_is_counted_once(clock: HandClock, store: Wire, node: HandNode) -> None:
     def another() -> None:
         clock.turn(1)
-        beat(desk)
+        beat(node)
 
     lose_a_reply(store, another)
-    beat(desk)
+    beat(node)
     assert (beats_of(store).times, len(beats_of(store).recent)) == (2, 2)
 
 
-def test_what_nobody_can_read_is_begun_anew(store: Wire, desk: Desk) -> None:
+def test_what_nobody_can_read_is_begun_anew(store: Wire, node: HandNode) -> None:
     store.swap([Write(beat_cell("cron"), 0, "{}", Mark.OPEN)], store.load([]).epoch.seen)
-    beat(desk)
+    beat(node)
     assert beats_of(store).times == 1
 
 
-def test_who_is_taken_down_on_purpose_is_forgotten(store: Wire, desk: Desk) -> None:
-    beat(desk)
-    carrier = desk.ledger.client
-    assert [desk.do(forget_beats(carrier, "cron")) for _ in range(2)] == [True, False]
+def test_who_is_taken_down_on_purpose_is_forgotten(store: Wire, node: HandNode) -> None:
+    beat(node)
+    carrier = node.ledger.client
+    assert [node.do(forget_beats(carrier, "cron")) for _ in range(2)] == [True, False]
     assert cell_of(store).version == 0
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
-    known = Beats(MINUTE, (Beaten(START, "web-1:1"),), 7)
+    known = Beats(MINUTE, (LastBeat(START, "web-1:1"),), 7)
     assert decode_beats(encode_notice(known)) == known
 
 

@@ -8,103 +8,103 @@ from cronce.model import Slot
 from cronce.protocol.commands import Finish, Finished, Held, Release, Released, Stale
 from cronce.protocol.record import Outcome, decode
 from cronce.runtime.ledger import Grant, Wanted
-from tests.runtime.shelf import LEASE, START, Desk, HandClock, Wire, granted, terms
+from tests.runtime.shelf import LEASE, START, HandClock, HandNode, Wire, granted, terms
 
 NAMES = [f"job-{number}" for number in range(5)]
 
 
-def warm(desk: Desk, clock: HandClock) -> list[Wanted]:
+def warm(node: HandNode, clock: HandClock) -> list[Wanted]:
     """All jobs are known; the slots of all are due."""
     for name in NAMES:
-        desk.do(desk.ledger.finish(granted(desk, Slot(name, START)), Outcome.SUCCEEDED))
+        node.do(node.ledger.finish(granted(node, Slot(name, START)), Outcome.SUCCEEDED))
     clock.turn(1)
     slots = [Slot(name, START + timedelta(seconds=1)) for name in NAMES]
-    return [Wanted(slot, terms(), nonce=desk.ledger.nonce()) for slot in slots]
+    return [Wanted(slot, terms(), nonce=node.ledger.nonce()) for slot in slots]
 
 
-def claimed(desk: Desk, wanted: list[Wanted]) -> list[Grant]:
-    _, grants = desk.do(desk.ledger.exchange([], wanted))
+def claimed(node: HandNode, wanted: list[Wanted]) -> list[Grant]:
+    _, grants = node.do(node.ledger.exchange([], wanted))
     return cast(list[Grant], grants)
 
 
-def kinds(desk: Desk, wanted: list[Wanted]) -> list[str]:
-    return [type(grant).__name__ for grant in claimed(desk, wanted)]
+def kinds(node: HandNode, wanted: list[Wanted]) -> list[str]:
+    return [type(grant).__name__ for grant in claimed(node, wanted)]
 
 
 def done(grants: list[Grant]) -> list[tuple[Grant, Finish | Release, bool]]:
     return [(grant, Finish(grant.fence, Outcome.SUCCEEDED), False) for grant in grants]
 
 
-def test_alike_claims_are_one_swap_and_so_are_their_ends(desk: Desk, store: Wire, clock: HandClock) -> None:
-    wanted = warm(desk, clock)
+def test_alike_claims_are_one_swap_and_so_are_their_ends(node: HandNode, store: Wire, clock: HandClock) -> None:
+    wanted = warm(node, clock)
     store.calls.clear()
-    grants = claimed(desk, wanted)
-    said, _ = desk.do(desk.ledger.exchange(done(grants), []))
+    grants = claimed(node, wanted)
+    said, _ = node.do(node.ledger.exchange(done(grants), []))
     assert store.calls == ["swap", "swap"]
     assert said == [Finished(Outcome.SUCCEEDED)] * 5
     assert [grant.slot for grant in grants] == [want.slot for want in wanted]
     assert [grant.trust.end for grant in grants] == [clock.boot() + 0.8 * LEASE.total_seconds()] * 5
 
 
-def test_a_grant_of_many_has_the_record_that_stands_in_its_cell(desk: Desk, store: Wire, clock: HandClock) -> None:
-    grants = claimed(desk, warm(desk, clock))
+def test_a_grant_of_many_has_the_record_that_stands_in_its_cell(node: HandNode, store: Wire, clock: HandClock) -> None:
+    grants = claimed(node, warm(node, clock))
     cells = store.load([grant.key for grant in grants]).cells
     assert [grant.record for grant in grants] == [decode(cell.value, cell.key) for cell in cells]
     assert [grant.cells[0] for grant in grants] == list(cells)
     assert [grant.cells[1].key for grant in grants] == [f"turn/{name}/0" for name in NAMES]
 
 
-def test_what_another_has_is_refused_and_the_rest_is_granted(desk: Desk, other: Desk, clock: HandClock) -> None:
-    wanted = warm(desk, clock)
+def test_what_another_has_is_refused_and_the_rest_is_granted(node: HandNode, other: HandNode, clock: HandClock) -> None:
+    wanted = warm(node, clock)
     granted(other, wanted[2].slot)
-    _, grants = desk.do(desk.ledger.exchange([], wanted))
+    _, grants = node.do(node.ledger.exchange([], wanted))
     assert grants[2] == Held("web-2", START + timedelta(seconds=1) + LEASE)
     assert [isinstance(grant, Grant) for grant in grants] == [True, True, False, True, True]
 
 
-def test_what_does_not_pass_is_decided_beside_the_others(desk: Desk, store: Wire, clock: HandClock) -> None:
-    wanted = warm(desk, clock)
-    desk.do(desk.ledger.jobs.pause("job-1"))
+def test_what_does_not_pass_is_decided_beside_the_others(node: HandNode, store: Wire, clock: HandClock) -> None:
+    wanted = warm(node, clock)
+    node.do(node.ledger.jobs.pause("job-1"))
     store.calls.clear()
-    assert kinds(desk, wanted) == ["Grant", "Paused", "Grant", "Grant", "Grant"]
+    assert kinds(node, wanted) == ["Grant", "Paused", "Grant", "Grant", "Grant"]
     assert store.calls == ["swap"]
 
 
-def test_a_reply_that_was_lost_is_read_back_for_each(desk: Desk, store: Wire, clock: HandClock) -> None:
-    wanted = warm(desk, clock)
+def test_a_reply_that_was_lost_is_read_back_for_each(node: HandNode, store: Wire, clock: HandClock) -> None:
+    wanted = warm(node, clock)
     store.lose_next("swap", "after")
-    grants = claimed(desk, wanted)
+    grants = claimed(node, wanted)
     store.lose_next("swap", "after")
-    said, _ = desk.do(desk.ledger.exchange(done(grants), []))
+    said, _ = node.do(node.ledger.exchange(done(grants), []))
     assert (said, len({grant.fence for grant in grants})) == ([Finished(Outcome.SUCCEEDED)] * 5, 5)
 
 
-def test_ends_of_several_kinds_are_said_in_one_swap(desk: Desk, store: Wire, clock: HandClock) -> None:
-    grants = claimed(desk, warm(desk, clock))
+def test_ends_of_several_kinds_are_said_in_one_swap(node: HandNode, store: Wire, clock: HandClock) -> None:
+    grants = claimed(node, warm(node, clock))
     words: list[Finish | Release] = [Finish(grant.fence, Outcome.SUCCEEDED) for grant in grants]
     words[1], words[2] = Release(grants[1].fence), Finish(grants[2].fence, Outcome.FAILED, "no answer")
-    desk.do(desk.ledger.finish(grants[3], Outcome.FAILED))
+    node.do(node.ledger.finish(grants[3], Outcome.FAILED))
     store.calls.clear()
-    said, _ = desk.do(desk.ledger.exchange([(*one, False) for one in zip(grants, words, strict=True)], []))
+    said, _ = node.do(node.ledger.exchange([(*one, False) for one in zip(grants, words, strict=True)], []))
     ended = Finished(Outcome.SUCCEEDED)
     assert said == [ended, Released(), Finished(Outcome.FAILED), Stale("web-1"), ended]
     assert store.calls == ["swap"]
 
 
-def test_who_wants_to_hear_of_them_hears_of_each(desk: Desk, clock: HandClock) -> None:
-    wanted = warm(desk, clock)
-    desk.events.clear()
-    desk.do(desk.ledger.exchange(done(claimed(desk, wanted)), []))
-    told = [(event.what, event.key, event.detail) for event in desk.events]
+def test_who_wants_to_hear_of_them_hears_of_each(node: HandNode, clock: HandClock) -> None:
+    wanted = warm(node, clock)
+    node.events.clear()
+    node.do(node.ledger.exchange(done(claimed(node, wanted)), []))
+    told = [(event.what, event.key, event.detail) for event in node.events]
     assert told == [
         *((What.GRANTED, want.cell, "") for want in wanted),
         *((What.CLOSED, want.cell, "succeeded") for want in wanted),
     ]
 
 
-def test_while_the_store_does_not_answer_nobody_knows(desk: Desk, store: Wire, clock: HandClock) -> None:
-    wanted = warm(desk, clock)
+def test_while_the_store_does_not_answer_nobody_knows(node: HandNode, store: Wire, clock: HandClock) -> None:
+    wanted = warm(node, clock)
     store.lose = lambda _call: "before"
-    assert kinds(desk, wanted) == ["Unsure"] * 5
+    assert kinds(node, wanted) == ["Unsure"] * 5
     clock.turn(60)  # what is known of the jobs is too old: they would have to be read
-    assert kinds(desk, wanted) == ["Unsure"] * 5
+    assert kinds(node, wanted) == ["Unsure"] * 5

@@ -14,7 +14,7 @@ from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, When, declare
 from cronce.runtime.run import Run, Skipped
-from cronce.runtime.steps import Body, Do
+from cronce.runtime.steps import BodyStep, StoreStep
 from tests.runtime.office import Office, dies, job, watch
 from tests.runtime.shelf import START, HandClock, Wire
 
@@ -147,7 +147,7 @@ def test_a_host_that_is_behind_still_runs_its_dense_slots(store: Wire, clock: Ha
 
 
 def test_a_paused_job_is_skipped(office: Office, bodies: Bodies) -> None:
-    office.desk.do(office.desk.ledger.jobs.pause("billing"))
+    office.node.do(office.node.ledger.jobs.pause("billing"))
     assert office.call(job(), bodies) == Skipped("paused", "the job is paused", NOON.key)
     assert bodies.ran == []
 
@@ -208,16 +208,16 @@ def test_overlap_wait_waits_for_its_turn(store: Wire, clock: HandClock, bodies: 
     patient = job(schedule="every 1m", overlap="wait", lease="5m")
     first = Call(here.keeper, patient, Work(bodies)).steps()
     step = next(first)
-    while not isinstance(step, Body):
-        assert isinstance(step, Do)
-        step = first.send(here.desk.do(step.flow))
+    while not isinstance(step, BodyStep):
+        assert isinstance(step, StoreStep)
+        step = first.send(here.node.do(step.flow))
     clock.turn(60)
 
     def first_ends() -> None:
         if there.naps == [0.25]:
             finish = first.send(None)
-            assert isinstance(finish, Do)
-            answer = here.desk.do(finish.flow)
+            assert isinstance(finish, StoreStep)
+            answer = here.node.do(finish.flow)
             with pytest.raises(StopIteration):
                 first.send(answer)
 
@@ -279,12 +279,12 @@ def test_a_call_that_ends_before_its_body_began_gives_the_slot_back(office: Offi
     """As a task does that is cancelled right after its claim was granted."""
     steps = Call(office.keeper, job(), Work(bodies)).steps()
     step = next(steps)
-    while not isinstance(step, Body):
-        assert isinstance(step, Do)
-        step = steps.send(office.desk.do(step.flow))
+    while not isinstance(step, BodyStep):
+        assert isinstance(step, StoreStep)
+        step = steps.send(office.node.do(step.flow))
     release = steps.throw(KeyboardInterrupt())
-    assert isinstance(release, Do)
-    answer = office.desk.do(release.flow)
+    assert isinstance(release, StoreStep)
+    answer = office.node.do(release.flow)
     with pytest.raises(KeyboardInterrupt):
         steps.send(answer)
     assert office.record(NOON).state is State.DUE
@@ -337,7 +337,7 @@ def test_a_store_that_answers_too_slowly_means_that_nothing_runs(office: Office,
 
 
 def test_a_claim_whose_reply_is_lost_runs_once(office: Office, store: Wire, bodies: Bodies) -> None:
-    office.desk.do(office.desk.ledger.jobs.declare("billing", job().spec, START - QUARTER))
+    office.node.do(office.node.ledger.jobs.declare("billing", job().spec, START - QUARTER))
     store.lose_next("swap", "after")
     office.call(job(), bodies)
     assert bodies.ran == [NOON.key]
@@ -428,7 +428,7 @@ def test_a_timeout_stops_the_body_and_counts_as_a_failure(office: Office, clock:
 
 def test_who_is_asked_to_stop_is_stopped_and_not_run_again(office: Office, clock: HandClock, bodies: Bodies) -> None:
     def long_run(_run: Run) -> None:
-        office.desk.do(office.desk.ledger.ask(NOON, "replaced by hand"))
+        office.node.do(office.node.ledger.ask(NOON, "replaced by hand"))
         clock.turn(20)
         office.keeper.renew()
 
@@ -442,14 +442,14 @@ def test_a_body_that_was_out_of_reach_and_taken_over_is_told_so(store: Wire, clo
     here, there = Office(store), Office(store)
     rerun = job(lease="30s", on_lost="rerun")
     for _ in range(100):
-        there.desk.do(there.desk.ledger.overdue())
+        there.node.do(there.node.ledger.overdue())
         clock.turn(0.5)
 
     def frozen(_run: Run) -> str:
         bodies.act = lambda run: run.attempt
         for _ in range(61):
             clock.turn(0.5)
-            there.desk.do(there.desk.ledger.overdue())
+            there.node.do(there.node.ledger.overdue())
         assert there.call(rerun, bodies) == 2
         return "late"
 
@@ -470,9 +470,9 @@ def abandon(office: Office, declaration: Any, bodies: Bodies) -> None:
     """A holder that dies in its body: nothing is said about its end."""
     steps = Call(office.keeper, declaration, Work(bodies)).steps()
     step = next(steps)
-    while not isinstance(step, Body):
-        assert isinstance(step, Do)
-        step = steps.send(office.desk.do(step.flow))
+    while not isinstance(step, BodyStep):
+        assert isinstance(step, StoreStep)
+        step = steps.send(office.node.do(step.flow))
     step.work()
     for lease in office.keeper._kept():
         office.keeper.drop(lease)
@@ -541,8 +541,8 @@ def test_who_stands_by_ends_with_the_slot(store: Wire, bodies: Bodies) -> None:
         steps = Call(there.keeper, rerun, Work(bodies), stand_by=True).steps()
         answers.append(steps)
         step = next(steps)
-        while isinstance(step, Do):
-            step = steps.send(there.desk.do(step.flow))
+        while isinstance(step, StoreStep):
+            step = steps.send(there.node.do(step.flow))
 
     bodies.act = meanwhile
     here.call(rerun, bodies)
@@ -568,7 +568,7 @@ def test_declaring_puts_the_schedule_on_record_once(office: Office, store: Wire,
     office.call(job(), bodies, when=START + QUARTER - QUARTER)
     assert store.calls == ["scan", "swap"] or store.calls == ["swap"]
     office.call(job(schedule="0 * * * *"), bodies)
-    known = office.desk.ledger.know.job("billing")
+    known = office.node.ledger.know.job("billing")
     assert known
     assert known.job
     assert len(known.job.specs) == 2
@@ -631,8 +631,8 @@ def test_a_dead_run_is_found_among_many_that_wait_for_a_retry(store: Wire, bodie
 
 def test_an_older_slot_that_never_started_is_not_started_too_late(office: Office, bodies: Bodies) -> None:
     strict = job(start_within="1m")
-    office.desk.do(office.desk.ledger.jobs.declare("billing", strict.spec, START))
-    office.desk.do(office.desk.ledger.put({NOON: Queue()}))
+    office.node.do(office.node.ledger.jobs.declare("billing", strict.spec, START))
+    office.node.do(office.node.ledger.put({NOON: Queue()}))
     office.hand.turn(QUARTER.total_seconds())
     office.call(strict, bodies, take_over=True)
     assert bodies.ran == ["billing@2026-03-29T12:15:00Z"]
@@ -709,8 +709,8 @@ def test_one_process_after_the_other_watches_the_clock_for_the_next(store: Wire)
         steps, answer = Call(passer_by.keeper, declared, Work(lambda _run: None)).steps(NOON), None
         for _ in range(5):  # it learns of the job, looks, recalls the clock and leaves it, and is killed
             step = steps.send(answer)
-            assert isinstance(step, Do)
-            answer = passer_by.desk.do(step.flow)
+            assert isinstance(step, StoreStep)
+            answer = passer_by.node.do(step.flow)
         store.clock.turn(20)
     last = Office(store)
     assert isinstance(last.call(declared, lambda _run: None, when=NOON), Skipped)

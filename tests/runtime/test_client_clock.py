@@ -21,7 +21,7 @@ from cronce.runtime.flow import Purge
 from cronce.runtime.ledger import Begin, Expired, Grant, Wanted
 from tests.runtime.office import Office
 from tests.runtime.office import job as declared
-from tests.runtime.shelf import LEASE, START, Desk, HandClock, Wire, claim, granted, terms
+from tests.runtime.shelf import LEASE, START, HandClock, HandNode, Wire, claim, granted, terms
 
 NOON = Slot("billing", START + timedelta(hours=1))
 LEAPS = [timedelta(hours=1), timedelta(hours=-1), timedelta(days=400), timedelta(days=-400)]
@@ -44,20 +44,20 @@ def store(clock: HandClock) -> Wire:
     return store
 
 
-def watch(desk: Desk, seconds: int) -> None:
+def watch(node: HandNode, seconds: int) -> None:
     for _ in range(seconds):
-        desk.store.clock.turn(1)
-        desk.do(desk.ledger.client.load([]))
+        node.store.clock.turn(1)
+        node.do(node.ledger.client.load([]))
 
 
-def steady(store: Wire) -> Desk:
-    desk = Desk(store)
-    watch(desk, 20)
-    return desk
+def steady(store: Wire) -> HandNode:
+    node = HandNode(store)
+    watch(node, 20)
+    return node
 
 
-def told(desk: Any) -> list[What]:
-    return [event.what for event in desk.events if event.what in (What.LEAPT, What.STEADY)]
+def told(node: Any) -> list[What]:
+    return [event.what for event in node.events if event.what in (What.LEAPT, What.STEADY)]
 
 
 def job_of(store: Wire, name: str = "billing") -> Job:
@@ -70,73 +70,73 @@ def job_of(store: Wire, name: str = "billing") -> Job:
 
 @pytest.mark.parametrize("leap", LEAPS)
 def test_no_slot_is_granted_and_no_job_begins_in_a_leap(store: Wire, clock: HandClock, leap: timedelta) -> None:
-    desk = steady(store)
+    node = steady(store)
     clock.leap = leap
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match=r"so cronce starts no runs until it is right.*`cronce store clock`"):
-            claim(desk, NOON)
+            claim(node, NOON)
         clock.turn(1)
     assert store.load([NOON.cell, job_cell("billing")]).cells[0].version == 0
     assert store.load([job_cell("billing")]).cells[0].version == 0
     clock.leap = timedelta(0)
-    watch(desk, 1)
-    assert isinstance(claim(desk, NOON), Grant)
-    assert told(desk) == [What.LEAPT, What.STEADY]
+    watch(node, 1)
+    assert isinstance(claim(node, NOON), Grant)
+    assert told(node) == [What.LEAPT, What.STEADY]
 
 
 def test_a_slot_of_a_known_job_is_neither_too_late_nor_early_in_a_leap(store: Wire, clock: HandClock) -> None:
     """The store refuses a first claim in a leap as late or early: that is believed as little as its clock."""
-    desk = steady(store)
-    granted(desk, NOON)
+    node = steady(store)
+    granted(node, NOON)
     for number, leap in enumerate(LEAPS):
         slot = Slot("billing", clock.wall() + number * SECOND)
         clock.turn(number)
         clock.leap = leap
         with pytest.raises(StoreUnavailable, match="cronce starts no runs until it is right"):
-            claim(desk, slot, start_within=SECOND)
+            claim(node, slot, start_within=SECOND)
         clock.leap = timedelta(0)
-        watch(desk, 1)
+        watch(node, 1)
         assert store.load([slot.cell]).cells[0].version == 0
 
 
 def test_a_slot_that_a_leap_of_some_seconds_granted_too_early_is_given_back(store: Wire, clock: HandClock) -> None:
-    desk = steady(store)
-    granted(desk, NOON, overlap="allow")
+    node = steady(store)
+    granted(node, NOON, overlap="allow")
     early = Slot("billing", clock.wall() + 10 * SECOND)
     clock.leap = 20 * SECOND
-    assert isinstance(claim(desk, early, overlap="allow"), Expired)
+    assert isinstance(claim(node, early, overlap="allow"), Expired)
 
 
 def test_two_slots_at_once_are_granted_in_a_leap_as_little_as_one(store: Wire, clock: HandClock) -> None:
     """Those that were stamped by one decision were decided without the doubt, and both were granted."""
-    desk = steady(store)
-    granted(desk, NOON, overlap="allow")
+    node = steady(store)
+    granted(node, NOON, overlap="allow")
     slots = [Slot("billing", clock.wall() + number * SECOND) for number in range(2)]
     clock.turn(2)
     clock.leap = 20 * SECOND
-    watch(desk, 1)
-    assert desk.ledger.know.doubt is not None
+    watch(node, 1)
+    assert node.ledger.know.doubt is not None
     with pytest.raises(StoreUnavailable, match="cronce starts no runs until it is right"):
-        desk.do(desk.ledger.claim([Wanted(slot, terms(overlap="allow")) for slot in slots]))
+        node.do(node.ledger.claim([Wanted(slot, terms(overlap="allow")) for slot in slots]))
     assert [cell.version for cell in store.load([slot.cell for slot in slots]).cells] == [0, 0]
     clock.leap = timedelta(0)
-    watch(desk, 1)
-    answers = desk.do(desk.ledger.claim([Wanted(slot, terms(overlap="allow")) for slot in slots]))
+    watch(node, 1)
+    answers = node.do(node.ledger.claim([Wanted(slot, terms(overlap="allow")) for slot in slots]))
     assert [type(answer) for answer in answers] == [Grant, Grant]
 
 
 @pytest.mark.parametrize("leap", LEAPS)
 def test_what_runs_is_renewed_and_ends_in_a_leap(store: Wire, clock: HandClock, leap: timedelta) -> None:
-    desk = steady(store)
-    grant = granted(desk, NOON)
+    node = steady(store)
+    grant = granted(node, NOON)
     clock.leap = leap
     for _ in range(20):
         clock.turn(1)
-        (renewed,) = desk.do(desk.ledger.renew([grant]))
+        (renewed,) = node.do(node.ledger.renew([grant]))
         assert isinstance(renewed, Grant)
         grant = renewed
     assert grant.trust.holds(clock.boot())
-    assert desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED)) == Finished(Outcome.SUCCEEDED)
+    assert node.do(node.ledger.finish(grant, Outcome.SUCCEEDED)) == Finished(Outcome.SUCCEEDED)
     record = decode(store.load([NOON.cell]).cells[0].value)
     assert record.finished == clock.wall()  # by the clock that is believed
 
@@ -145,29 +145,29 @@ def test_what_runs_is_renewed_and_ends_in_a_leap(store: Wire, clock: HandClock, 
 def test_what_is_written_in_a_leap_is_dated_right(store: Wire, clock: HandClock, leap: timedelta) -> None:
     """The store adds a length of time to its own now: a retry and a rest would lie 400 days ahead, a living lease would
     have lapsed, and a message that was handled would be forgotten. A lease that lies ahead is only void (see below)."""
-    desk = steady(store)
-    retried, kept = granted(desk, NOON, attempts=2), granted(desk, Slot("mail", NOON.at))
-    lock = desk.do(desk.ledger.acquire("lock/a"))
-    done = desk.do(desk.ledger.exchange_effects([], [Begin("once/a/1", "0" * 16, keep=LEASE)]))[1][0].answer
+    node = steady(store)
+    retried, kept = granted(node, NOON, attempts=2), granted(node, Slot("mail", NOON.at))
+    lock = node.do(node.ledger.acquire("lock/a"))
+    done = node.do(node.ledger.exchange_effects([], [Begin("once/a/1", "0" * 16, keep=LEASE)]))[1][0].answer
     assert isinstance(lock, Grant)
     assert isinstance(done, Grant)
     clock.leap = leap
     clock.turn(1)
-    desk.do(desk.ledger.renew([kept]))
-    desk.do(desk.ledger.finish(done, Outcome.SUCCEEDED))
+    node.do(node.ledger.renew([kept]))
+    node.do(node.ledger.finish(done, Outcome.SUCCEEDED))
     lasts = clock.wall() + LEASE + max(leap, timedelta(0))
     longer = SMALL if leap < timedelta(0) else timedelta(0)  # what was done is rather known for too long
     assert [cell.until for cell in store.load([kept.key, "once/a/1"]).cells] == [lasts, lasts + longer]
 
     def put_off() -> list[str]:
-        failed = desk.do(desk.ledger.finish(retried, Outcome.FAILED, backoff=SECOND))
-        (released,) = desk.do(desk.ledger.release([lock], rest=3 * SECOND))
+        failed = node.do(node.ledger.finish(retried, Outcome.FAILED, backoff=SECOND))
+        (released,) = node.do(node.ledger.release([lock], rest=3 * SECOND))
         return [type(answer).__name__ for answer in (failed, released)]
 
     if leap > timedelta(0):
         assert put_off() == ["Unsure", "Unsure"]
         clock.leap = timedelta(0)
-        watch(desk, 1)
+        watch(node, 1)
     assert put_off() == ["Finished", "Released"]
     untils = [cell.until for cell in store.load([NOON.cell, "lock/a"]).cells]
     assert untils == [clock.wall() + SECOND, clock.wall() + 3 * SECOND]
@@ -228,30 +228,30 @@ def test_no_lease_lapses_in_a_leap_or_by_one(store: Wire, clock: HandClock, leap
 def test_no_floor_rises_and_nothing_is_announced_in_a_leap(
     store: Wire, clock: HandClock, leap: timedelta, change: Callable[..., Job]
 ) -> None:
-    desk = steady(store)
-    granted(desk, NOON)
+    node = steady(store)
+    granted(node, NOON)
     before = job_of(store)
     clock.leap = leap
     with pytest.raises(StoreUnavailable, match="cronce starts no runs until it is right"):
-        desk.do(desk.ledger.jobs.edit("billing", lambda job, now: job and change(job, now)))
+        node.do(node.ledger.jobs.edit("billing", lambda job, now: job and change(job, now)))
     assert job_of(store) == before
 
 
 def test_a_person_can_pause_in_a_leap(store: Wire, clock: HandClock) -> None:
-    desk = steady(store)
-    granted(desk, NOON)
+    node = steady(store)
+    granted(node, NOON)
     clock.leap = timedelta(days=400)
-    desk.do(desk.ledger.jobs.pause("billing", "ada"))
+    node.do(node.ledger.jobs.pause("billing", "ada"))
     assert job_of(store).paused is not None
 
 
 def test_nothing_is_deleted_in_a_leap(store: Wire, clock: HandClock) -> None:
-    desk = steady(store)
-    desk.do(desk.ledger.finish(granted(desk, NOON), Outcome.SUCCEEDED))
+    node = steady(store)
+    node.do(node.ledger.finish(granted(node, NOON), Outcome.SUCCEEDED))
     clock.leap = timedelta(days=400)
-    watch(desk, 1)
+    watch(node, 1)
     with pytest.raises(StoreUnavailable, match="cronce starts no runs until it is right"):
-        desk.do(desk.ledger.client.purge(Purge(store.load([NOON.cell]).cells)))
+        node.do(node.ledger.client.purge(Purge(store.load([NOON.cell]).cells)))
     assert store.load([NOON.cell]).cells[0].version > 0
 
 
@@ -259,44 +259,44 @@ def test_nothing_is_deleted_in_a_leap(store: Wire, clock: HandClock) -> None:
 
 
 def test_a_persons_word_ends_it_for_every_process(store: Wire, clock: HandClock) -> None:
-    desks = [steady(store), steady(store)]
+    nodes = [steady(store), steady(store)]
     clock.leap = timedelta(hours=1)
-    for desk in desks:
-        watch(desk, 400)
-        assert desk.ledger.know.doubt is not None
+    for node in nodes:
+        watch(node, 400)
+        assert node.ledger.know.doubt is not None
     said = Write(CLOCK, FREE, encode_act(Act("ada", store.load([]).now)), Mark.FREE)
     store.swap([said], store.load([]).epoch.seen)
-    for desk in [*desks, Desk(store)]:
-        watch(desk, 2)
-        assert desk.ledger.know.doubt is None
-        assert desk.ledger.know.now() == clock.store()
+    for node in [*nodes, HandNode(store)]:
+        watch(node, 2)
+        assert node.ledger.know.doubt is None
+        assert node.ledger.know.now() == clock.store()
     clock.leap = timedelta(hours=3)
-    watch(desks[0], 1)
-    assert desks[0].ledger.know.doubt is not None  # that was another clock
+    watch(nodes[0], 1)
+    assert nodes[0].ledger.know.doubt is not None  # that was another clock
 
 
 def test_a_store_that_was_made_in_a_leap_is_used_once_a_person_says_so(clock: HandClock) -> None:
     clock.leap = timedelta(days=400)
     store = Wire(clock)
     clock.leap = timedelta(0)
-    desk = Desk(store)
-    watch(desk, 400)
-    assert desk.ledger.know.doubt is not None
+    node = HandNode(store)
+    watch(node, 400)
+    assert node.ledger.know.doubt is not None
     said = Write(CLOCK, FREE, encode_act(Act("ada", clock.wall())), Mark.FREE)
     store.swap([said], store.load([]).epoch.seen)
     clock.turn(100_000)
-    desk = Desk(store)
-    watch(desk, 2)
-    assert desk.ledger.know.doubt is None
-    assert isinstance(claim(desk, NOON), Grant)
+    node = HandNode(store)
+    watch(node, 2)
+    assert node.ledger.know.doubt is None
+    assert isinstance(claim(node, NOON), Grant)
 
 
 def test_samples_of_before_a_leap_that_is_believed_are_not_left_for_others(store: Wire, clock: HandClock) -> None:
-    desk = steady(store)
+    node = steady(store)
     clock.back = -7200.0
-    watch(desk, 10)
-    assert desk.ledger.know.doubt is None
-    left = desk.ledger.know.remembered(SECOND, 100)
+    watch(node, 10)
+    assert node.ledger.know.doubt is None
+    left = node.ledger.know.remembered(SECOND, 100)
     assert {sample.now - timedelta(seconds=sample.ended) for sample in left} == {
         START + timedelta(hours=2) - timedelta(seconds=5000)
     }

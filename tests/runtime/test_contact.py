@@ -7,7 +7,7 @@ from cronce.protocol.lease import Sample
 from cronce.protocol.record import Outcome
 from cronce.runtime.contact import PROBE, Contacts
 from cronce.runtime.ledger import Wanted
-from tests.runtime.shelf import SLOT, START, Desk, HandClock, granted, terms
+from tests.runtime.shelf import SLOT, START, HandClock, HandNode, granted, terms
 
 AGO = timedelta(hours=1)
 
@@ -67,20 +67,22 @@ def test_an_answer_that_comes_late_takes_nothing_back() -> None:
 # --- at a store ---
 
 
-def claims(desk: Desk) -> object:
-    (answer,) = desk.do(desk.ledger.claim([Wanted(SLOT, terms(), known=True)]))
+def claims(node: HandNode) -> object:
+    (answer,) = node.do(node.ledger.claim([Wanted(SLOT, terms(), known=True)]))
     return answer
 
 
-def looks_on(desk: Desk, clock: HandClock, seconds: int) -> None:
+def looks_on(node: HandNode, clock: HandClock, seconds: int) -> None:
     for _ in range(seconds):
         clock.turn(1.0)
-        desk.do(desk.ledger.overdue())
+        node.do(node.ledger.overdue())
 
 
-def test_who_only_read_hears_the_holder_first_and_writes_meanwhile(desk: Desk, other: Desk, clock: HandClock) -> None:
+def test_who_only_read_hears_the_holder_first_and_writes_meanwhile(
+    node: HandNode, other: HandNode, clock: HandClock
+) -> None:
     """Its looks prove that the clock ran evenly, and nothing of whether the store could be written to."""
-    granted(desk)
+    granted(node)
     looks_on(other, clock, 12)
     for _ in range(4):
         assert isinstance(claims(other), Held)
@@ -88,8 +90,8 @@ def test_who_only_read_hears_the_holder_first_and_writes_meanwhile(desk: Desk, o
     assert claims(other) == Closed(Outcome.LOST, "its holder web-1 did not renew its lease")
 
 
-def test_only_near_the_end_of_a_lease_something_is_written(desk: Desk, other: Desk, clock: HandClock) -> None:
-    granted(desk)
+def test_only_near_the_end_of_a_lease_something_is_written(node: HandNode, other: HandNode, clock: HandClock) -> None:
+    granted(node)
     assert isinstance(claims(other), Held)
     assert other.store.load([PROBE.key]).cells[0].version == 0
     clock.turn(5.0)
@@ -97,8 +99,10 @@ def test_only_near_the_end_of_a_lease_something_is_written(desk: Desk, other: De
     assert other.store.load([PROBE.key]).cells[0].version > 0
 
 
-def test_after_the_store_was_read_only_the_holder_is_heard_first(desk: Desk, other: Desk, clock: HandClock) -> None:
-    grant = granted(desk)
+def test_after_the_store_was_read_only_the_holder_is_heard_first(
+    node: HandNode, other: HandNode, clock: HandClock
+) -> None:
+    grant = granted(node)
     looks_on(other, clock, 5)
     other.store.lose = lambda call: "before" if call == "swap" else ""
     for _ in range(20):
@@ -106,4 +110,4 @@ def test_after_the_store_was_read_only_the_holder_is_heard_first(desk: Desk, oth
         assert isinstance(claims(other), Held)
     other.store.lose = lambda _call: ""
     assert isinstance(claims(other), Held)
-    assert isinstance(desk.do(desk.ledger.finish(grant, Outcome.SUCCEEDED)), Finished)
+    assert isinstance(node.do(node.ledger.finish(grant, Outcome.SUCCEEDED)), Finished)

@@ -37,7 +37,7 @@ from cronce.stores.checks import Check, error, ok, warn
 from cronce.stores.default import Chosen
 from cronce.stores.memory import MemoryStore
 from cronce.stores.sqlite.checks import checks as sqlite_checks
-from tests.runtime.shelf import START, Desk, HandClock, Wire
+from tests.runtime.shelf import START, HandClock, HandNode, Wire
 
 MS = timedelta(milliseconds=1)
 ANOTHER = "use another store: CRONCE_URL=postgresql://USER:PASSWORD@HOST/DATABASE"
@@ -487,9 +487,9 @@ def test_one_name_for_two_functions_and_mixed_time_zone_databases_are_told() -> 
     store = Wire(clock)
     job = declare("billing", every="1h")
     for name, code, tzdata in (("web-1:1:a", "shop:billing", "2026a"), ("web-2:1:a", "ledger:billing", "2025b")):
-        desk, specs = Desk(store, name), {"billing": job.spec}
+        node, specs = HandNode(store, name), {"billing": job.spec}
         me = Holder(name, digest_of(specs, {"billing": code}), "both", 1, {}, START, "", tzdata=tzdata)
-        desk.do(Roster(desk.ledger.client, desk.ledger.jobs).beat(me, specs, 0.0, code={"billing": code}))
+        node.do(Roster(node.ledger.client, node.ledger.jobs).beat(me, specs, 0.0, code={"billing": code}))
     assert drive(together(), store, clock) == [
         warn(
             "names",

@@ -20,8 +20,8 @@ from cronce.events import What
 from cronce.model import Mark, Traits, Write, leader_cell
 from cronce.protocol.codec import VERSION
 from cronce.protocol.record import Record, decode
-from cronce.runtime.election import Leader, Seat, Term, candidacy
-from cronce.runtime.keeper import NOT_RENEWED, Beat
+from cronce.runtime.election import Leader, LeaderBlock, Term, candidacy
+from cronce.runtime.keeper import NOT_RENEWED, RepeatingThread
 from tests.house.wait import wait_until
 from tests.runtime.office import Office
 from tests.runtime.shelf import FORGETFUL, Ahead, HandClock, Wire
@@ -33,7 +33,7 @@ STEP = 0.125
 # --- on clocks that are turned by hand ------------------------------------------------------------------------------
 
 
-class NotedBeat(Beat):
+class NotedBeat(RepeatingThread):
     """Looks when it is time, and the candidate lives."""
 
     due = 0.0
@@ -363,7 +363,7 @@ def test_after_a_store_forgot_nobody_leads_for_30_seconds(clock: HandClock, leas
     born = clock.seconds
     emptied = Wire(clock, FORGETFUL, on_purpose=False)
     for one in town.all:
-        one.office.desk.store = emptied
+        one.office.node.store = emptied
         one.office.keeper._connection.current._store = emptied
     town.until(lambda: first.history == ["elected", "over"])
     assert clock.seconds <= born + timedelta(seconds=float(lease[:-1])).total_seconds() * 4 / 5
@@ -409,7 +409,7 @@ def test_a_block_that_was_told_and_goes_on_is_told_again(town: Town) -> None:
     (first,) = town.candidates(1)
     leader, bell = first.leader, Bell()
     seat = leader.sit(bell)  # type: ignore[arg-type]
-    assert isinstance(seat, Seat)
+    assert isinstance(seat, LeaderBlock)
     leader.keep(seat)
     town.go(30, asleep=first)
     first.live()
@@ -425,7 +425,7 @@ def test_a_block_that_sits_down_when_the_term_has_just_ended_is_told(town: Town)
     (first,) = town.candidates(1)
     leader, bell = first.leader, Bell()
     seat = leader.sit(bell)  # type: ignore[arg-type]
-    assert isinstance(seat, Seat)
+    assert isinstance(seat, LeaderBlock)
     town.go(30, asleep=first)
     first.live()
     leader.keep(seat)
@@ -775,9 +775,9 @@ def test_a_task_that_is_cancelled_while_it_waits_stands_no_more(cron: Cronce, ot
 def test_a_store_that_does_not_answer_gives_no_leader(cron: Cronce) -> None:
     leader = cron.leader("indexer")
     keeper = cron.at_work()
-    keeper.desk.store.close()
-    keeper.desk.store = Wire(HandClock())
-    keeper.desk.store.lose = lambda _call: "before"
+    keeper.node.store.close()
+    keeper.node.store = Wire(HandClock())
+    keeper.node.store.lose = lambda _call: "before"
     with pytest.raises(StoreUnavailable), leader.elected():
         pass
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from cronce import Cronce
 from cronce.model import guest_cell
-from cronce.protocol.notices import Guest, GuestJob, decode_guest
+from cronce.protocol.notices import ForeignJob, ForeignScheduler, decode_guest
 from cronce.runtime.foreign_schedulers import MAX_JOBS_TOLD, TTL, say_there
 from cronce.stores.memory import MemoryStore
 
@@ -14,11 +14,13 @@ NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
 
 def test_a_guest_says_what_it_fires_next_and_is_forgotten_in_a_minute() -> None:
     store = MemoryStore(lambda: NOON)
-    jobs = [GuestJob(f"job-{number}", "every 5m", NOON) for number in range(MAX_JOBS_TOLD + 1)]
+    jobs = [ForeignJob(f"job-{number}", "every 5m", NOON) for number in range(MAX_JOBS_TOLD + 1)]
     with closing(Cronce(store=store)) as cron:
-        desk = cron.at_work().desk
+        node = cron.at_work().node
         for _ in range(2):
-            desk.do(say_there(desk.ledger, "APScheduler", jobs))
-        (cell,) = store.load([guest_cell(desk.holder)]).cells
+            node.do(say_there(node.ledger, "APScheduler", jobs))
+        (cell,) = store.load([guest_cell(node.holder)]).cells
     assert cell.until == NOON + TTL
-    assert decode_guest(cell.value, cell.key) == Guest(desk.holder, "APScheduler", tuple(jobs[:MAX_JOBS_TOLD]))
+    assert decode_guest(cell.value, cell.key) == ForeignScheduler(
+        node.holder, "APScheduler", tuple(jobs[:MAX_JOBS_TOLD])
+    )

@@ -15,7 +15,7 @@ from cronce.clock import SystemClock
 from cronce.model import Write
 from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here, is_starting_another
 from cronce.runtime.keeper import NOT_RENEWED, Lease
-from cronce.runtime.steps import Body, Steps, take
+from cronce.runtime.steps import BodyStep, Steps, take
 from cronce.stores.base import Swapped
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import PATIENCE, wait_until
@@ -366,11 +366,11 @@ def test_a_cancellation_while_the_end_is_recorded_does_not_undo_it_and_is_not_lo
 
 
 def test_a_body_that_was_stopped_before_it_began_does_not_get_far(cron: Cronce) -> None:
-    body = Body(spin)
+    body = BodyStep(spin)
     body.stop()
 
     def steps() -> Steps[None]:
         yield body
 
     with pytest.raises(Interrupt):
-        take(steps(), cron.at_work().desk)
+        take(steps(), cron.at_work().node)

@@ -15,7 +15,7 @@ from cronce.runtime.jobs import tidy_later
 from cronce.runtime.ledger import Grant
 from cronce.stores.base import Page, Scan, Store
 from tests.runtime.office import Office
-from tests.runtime.shelf import START, Desk, HandClock, Wire, beat, claim, granted
+from tests.runtime.shelf import START, HandClock, HandNode, Wire, beat, claim, granted
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -23,13 +23,13 @@ SECOND = timedelta(seconds=1)
 NONE = Keep(dict.fromkeys(OUTCOMES, Limit(newest=0)), least=timedelta(0))
 
 
-def fill(desk: Desk, count: int) -> None:
+def fill(node: HandNode, count: int) -> None:
     """So many runs that are over, a second apart, the newest an hour old."""
-    desk.do(desk.ledger.finish(granted(desk, Slot("billing", START - HOUR), overlap="allow"), Outcome.SUCCEEDED))
+    node.do(node.ledger.finish(granted(node, Slot("billing", START - HOUR), overlap="allow"), Outcome.SUCCEEDED))
     value = encode(Record(State.CLOSED, outcome=Outcome.SUCCEEDED))
     slots = [Slot("billing", START - HOUR - number * SECOND) for number in range(1, count)]
     writes = [Write(slot.cell, 0, value, Mark.CLOSED, slot.at) for slot in slots]
-    desk.store.swap(writes, desk.store.load([]).epoch.seen)
+    node.store.swap(writes, node.store.load([]).epoch.seen)
 
 
 def left(store: Wire) -> int:
@@ -37,68 +37,70 @@ def left(store: Wire) -> int:
 
 
 def test_a_long_history_goes_in_pieces_a_minute_after_it_was_announced(
-    desk: Desk, store: Wire, clock: HandClock
+    node: HandNode, store: Wire, clock: HandClock
 ) -> None:
-    fill(desk, 2500)
+    fill(node, 2500)
     keep = read_keep(100)
-    assert desk.do(desk.ledger.jobs.purge("billing", keep)) == 0
+    assert node.do(node.ledger.jobs.purge("billing", keep)) == 0
     assert left(store) == 2500
     clock.turn(61)
-    gone = [desk.do(desk.ledger.jobs.purge("billing", keep)) for _ in range(4)]
+    gone = [node.do(node.ledger.jobs.purge("billing", keep)) for _ in range(4)]
     assert gone == [1000, 1000, 400, 0]
     newest = store.scan(Scan("run/billing/", limit=10_000)).cells
     assert [cell.at for cell in newest] == [START - HOUR - number * SECOND for number in range(99, -1, -1)]
-    assert [event.detail for event in desk.events if event.what is What.PURGED] == ["1000", "1000", "400"]
+    assert [event.detail for event in node.events if event.what is What.PURGED] == ["1000", "1000", "400"]
 
 
 def test_a_purged_slot_never_runs_again_and_a_kept_one_follows_its_record(
-    desk: Desk, other: Desk, clock: HandClock
+    node: HandNode, other: HandNode, clock: HandClock
 ) -> None:
-    fill(desk, 3)
+    fill(node, 3)
     for wait in (0, 61):
         clock.turn(wait)
-        desk.do(desk.ledger.jobs.purge("billing", read_keep(1)))
+        node.do(node.ledger.jobs.purge("billing", read_keep(1)))
     answers = [claim(other, Slot("billing", START - HOUR - number * SECOND), overlap="allow") for number in range(4)]
     assert [str(getattr(answer, "outcome", None)) for answer in answers] == ["succeeded", *["too old"] * 3]
 
 
-def test_two_that_purge_at_once_delete_each_run_once(desk: Desk, other: Desk, store: Wire, clock: HandClock) -> None:
-    fill(desk, 10)
+def test_two_that_purge_at_once_delete_each_run_once(
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock
+) -> None:
+    fill(node, 10)
     for wait in (0, 61):
         clock.turn(wait)
-        gone = [each.do(each.ledger.jobs.purge("billing", NONE)) for each in (desk, other)]
+        gone = [each.do(each.ledger.jobs.purge("billing", NONE)) for each in (node, other)]
     assert (sum(gone), left(store)) == (10, 0)
 
 
-def test_what_dead_processes_and_forgotten_locks_left_is_swept(desk: Desk, store: Wire, clock: HandClock) -> None:
-    lock = desk.do(desk.ledger.acquire(lock_cell("order-7")))
+def test_what_dead_processes_and_forgotten_locks_left_is_swept(node: HandNode, store: Wire, clock: HandClock) -> None:
+    lock = node.do(node.ledger.acquire(lock_cell("order-7")))
     assert isinstance(lock, Grant)
-    desk.do(desk.ledger.release([lock]))
-    beat(desk, {})
+    node.do(node.ledger.release([lock]))
+    beat(node, {})
     clock.turn(86_300)
-    held = desk.do(desk.ledger.acquire(lock_cell("reindex")))
+    held = node.do(node.ledger.acquire(lock_cell("reindex")))
     assert isinstance(held, Grant)
-    assert _swept(desk, clock) == 0
+    assert _swept(node, clock) == 0
     clock.turn(200)
-    assert _swept(desk, clock) == 2
+    assert _swept(node, clock) == 2
     assert [cell.key for cell in store.scan(Scan("")).cells] == [BOARD_JOBS, lock_cell("reindex")]
     assert store.load([holder_cell("web-1")]).cells[0].version == 0
 
 
-def test_nothing_is_swept_by_a_clock_that_was_not_watched(desk: Desk, other: Desk, clock: HandClock) -> None:
+def test_nothing_is_swept_by_a_clock_that_was_not_watched(node: HandNode, other: HandNode, clock: HandClock) -> None:
     """By a store's clock that leapt ahead, a living lock looks a day old."""
-    desk.do(desk.ledger.acquire(lock_cell("reindex")))
+    node.do(node.ledger.acquire(lock_cell("reindex")))
     clock.turn(2 * 86_400)
     other.do(other.ledger.overdue())
     assert other.do(other.ledger.jobs.sweep()) == 0
 
 
-def _swept(desk: Desk, clock: HandClock) -> int:
+def _swept(node: HandNode, clock: HandClock) -> int:
     """A sweep by a process that watched the store's clock for a while."""
     for _ in range(40):
         clock.turn(1)
-        desk.do(desk.ledger.overdue())
-    return desk.do(desk.ledger.jobs.sweep())
+        node.do(node.ledger.overdue())
+    return node.do(node.ledger.jobs.sweep())
 
 
 def test_about_one_slot_an_hour_sees_to_what_is_kept() -> None:

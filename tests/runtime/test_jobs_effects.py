@@ -23,13 +23,13 @@ def effects(office: Office) -> list[str]:
 
 
 def tidy(office: Office) -> int:
-    before = office.desk.do(needless_before(office.desk.ledger, "billing"))
-    return office.desk.do(purge_effects(office.desk.ledger, "billing", before))
+    before = office.node.do(needless_before(office.node.ledger, "billing"))
+    return office.node.do(purge_effects(office.node.ledger, "billing", before))
 
 
 def purge_runs(office: Office) -> None:
     for _ in range(3):
-        office.desk.do(office.desk.ledger.jobs.purge("billing", NOTHING))
+        office.node.do(office.node.ledger.jobs.purge("billing", NOTHING))
         office.hand.turn(61)
 
 

@@ -10,7 +10,7 @@ from cronce.errors import NotRecorded
 from cronce.model import Fence, Slot
 from cronce.protocol.commands import Release
 from cronce.protocol.record import Outcome
-from cronce.runtime.journal import Journal, UnaskedCall, UnsaidEnd
+from cronce.runtime.journal import Journal, PendingEnd, UnaskedCall
 from cronce.runtime.run import Run
 from tests.runtime.office import Office, job
 from tests.runtime.shelf import START, HandClock, ReadOnly
@@ -41,13 +41,13 @@ def test_an_end_reads_as_it_was_written(office: Office, store: ReadOnly, folder:
     with pytest.raises(ValueError, match="readable"):
         office.call(job(retries=2, backoff="1m", lease="30s"), body)
     (end,) = Journal(folder).all()
-    assert isinstance(end, UnsaidEnd)
+    assert isinstance(end, PendingEnd)
     assert end in office.keeper.unsaid._ends.values()
     assert end.at == START
 
 
 def test_what_is_said_together_is_taken_off_together(folder: str) -> None:
-    ends = [UnsaidEnd(SLOT.cell, Release(Fence(1, number)), "me", START) for number in range(4)]
+    ends = [PendingEnd(SLOT.cell, Release(Fence(1, number)), "me", START) for number in range(4)]
     journal = Journal(folder)
     journal.write(ends[:3])
     journal.write(ends[3:])
@@ -112,7 +112,7 @@ def test_whatever_stands_in_the_journal_keeps_nobody_from_reading_the_rest(tmp_p
 def test_what_a_full_disk_did_not_take_is_written_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal, end = Journal(str(tmp_path)), UnsaidEnd(SLOT.cell, Release(Fence(1, 7)), "web-1", START)
+    journal, end = Journal(str(tmp_path)), PendingEnd(SLOT.cell, Release(Fence(1, 7)), "web-1", START)
     write = os.write
 
     def full(file: int, data: bytes) -> int:

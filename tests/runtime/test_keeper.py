@@ -17,9 +17,9 @@ from cronce.protocol.lease import LOCK_LEASE
 from cronce.protocol.record import Outcome, State
 from cronce.protocol.terms import Terms
 from cronce.runtime.contact import patience
-from cronce.runtime.desk import Desk
-from cronce.runtime.keeper import NOT_RENEWED, Beat, Keeper, Lease, Over
+from cronce.runtime.keeper import NOT_RENEWED, Keeper, Lease, LeaseEnd, RepeatingThread
 from cronce.runtime.ledger import Grant, Wanted
+from cronce.runtime.node import Node
 from cronce.stores.memory import TRAITS, MemoryStore
 from tests.house.wait import wait_until
 from tests.runtime.office import Office
@@ -31,16 +31,16 @@ LEASE = timedelta(seconds=30)  # trust ends 6 s before it, and a renewal is due 
 def held(
     office: Office,
     job: str = "billing",
-    told: Callable[[Over], None] = lambda _over: None,
+    told: Callable[[LeaseEnd], None] = lambda _over: None,
     *,
     attempts: int = 1,
     lease: timedelta = LEASE,
     **more: object,
 ) -> Lease:
     terms = Terms(lease, "rerun", "allow", attempts=attempts, outside=True)
-    (grant,) = office.desk.do(office.desk.ledger.claim([Wanted(Slot(job, START), terms)]))
+    (grant,) = office.node.do(office.node.ledger.claim([Wanted(Slot(job, START), terms)]))
     assert isinstance(grant, Grant)
-    kept = Lease(grant, office.desk.clock, told, **more)  # type: ignore[arg-type]
+    kept = Lease(grant, office.node.clock, told, **more)  # type: ignore[arg-type]
     office.keeper.keep(kept)
     return kept
 
@@ -95,7 +95,7 @@ def test_without_trust_a_silent_store_is_asked_twice_a_second(office: Office, st
 
 
 def test_trust_ends_before_the_lease_and_its_holder_is_told_once(office: Office, store: Wire, clock: HandClock) -> None:
-    told: list[Over] = []
+    told: list[LeaseEnd] = []
     lease = held(office, told=told.append)
     store.lose = lambda _call: "before"
     clock.turn(23.99)
@@ -135,7 +135,7 @@ def test_a_renewal_that_comes_too_late_does_not_bring_trust_back(office: Office,
 
 def test_a_machine_that_was_suspended_trusts_nothing_when_it_wakes(office: Office, clock: HandClock) -> None:
     """The boot clock goes on in suspend; the first look after it, by whomever, says so."""
-    told: list[Over] = []
+    told: list[LeaseEnd] = []
     lease = held(office, told=told.append)
     clock.turn(3600)
     assert not lease.trusted
@@ -154,19 +154,19 @@ def test_a_starved_keeper_delays_the_news_and_never_the_truth(office: Office, cl
 
 def test_who_was_taken_over_is_told_by_whom(store: Wire, clock: HandClock) -> None:
     here, there = Office(store), Office(store)
-    told: list[Over] = []
+    told: list[LeaseEnd] = []
     held(here, told=told.append)
     for _ in range(31):
-        there.desk.do(there.desk.ledger.client.probe())
+        there.node.do(there.node.ledger.client.probe())
         clock.turn(1)
     terms = Terms(LEASE, "rerun", "allow")
-    (grant,) = there.desk.do(there.desk.ledger.claim([Wanted(Slot("billing", START), terms, known=True)]))
+    (grant,) = there.node.do(there.node.ledger.claim([Wanted(Slot("billing", START), terms, known=True)]))
     assert isinstance(grant, Grant)
     here.keeper.renew()
-    assert told == [Over("lost", f"{there.desk.holder} has it now")]
+    assert told == [LeaseEnd("lost", f"{there.node.holder} has it now")]
     here.keeper.renew()
     stale = [(event.key, event.detail) for event in here.events if event.what is What.STALE]
-    assert stale == [(Slot("billing", START).cell, there.desk.holder)]
+    assert stale == [(Slot("billing", START).cell, there.node.holder)]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.FAILED])
@@ -183,14 +183,14 @@ def test_a_renewal_that_hung_until_its_own_run_had_ended_is_no_stale_holder(
     here.keeper.renew()
     assert [event for event in here.events if event.what is What.STALE] == []
     retried = again and outcome is Outcome.FAILED
-    assert here.record(Slot("billing", START)).holder == (there if retried else here).desk.holder
+    assert here.record(Slot("billing", START)).holder == (there if retried else here).node.holder
 
 
 def ends(here: Office, there: Office, lease: Lease, outcome: Outcome) -> None:
     """The run ends, which is on record at once; if it is to be tried again, another process does."""
     here.keeper.drop(lease, unsaid=True)
-    here.desk.do(here.desk.ledger.finish(lease.grant, outcome))
-    there.desk.do(there.desk.ledger.claim([Wanted(Slot("billing", START), Terms(LEASE, "rerun", "allow"), known=True)]))
+    here.node.do(here.node.ledger.finish(lease.grant, outcome))
+    there.node.do(there.node.ledger.claim([Wanted(Slot("billing", START), Terms(LEASE, "rerun", "allow"), known=True)]))
 
 
 def test_a_short_lease_that_is_long_over_makes_no_other_impatient(
@@ -216,7 +216,7 @@ def test_who_closes_does_not_wait_for_a_thread_that_connects_to_a_silent_store(m
         answers.wait(100)
         return store
 
-    keeper = Keeper(Desk(store, SystemClock(), connect, lambda _event: None))
+    keeper = Keeper(Node(store, SystemClock(), connect, lambda _event: None))
     keeper.later("chore", lambda _store: None, soon=True)
     assert connects.wait(60)
     closing = threading.Thread(target=keeper.close, daemon=True)
@@ -227,16 +227,16 @@ def test_who_closes_does_not_wait_for_a_thread_that_connects_to_a_silent_store(m
 
 
 def test_who_is_asked_to_stop_is_told_with_the_next_renewal(office: Office, clock: HandClock) -> None:
-    told: list[Over] = []
+    told: list[LeaseEnd] = []
     held(office, told=told.append)
-    office.desk.do(office.desk.ledger.ask(Slot("billing", START), "a newer one came"))
+    office.node.do(office.node.ledger.ask(Slot("billing", START), "a newer one came"))
     clock.turn(8)
     office.keeper.renew()
-    assert told == [Over("asked", "asked to stop: a newer one came")]
+    assert told == [LeaseEnd("asked", "asked to stop: a newer one came")]
 
 
 def test_a_lease_that_was_dropped_gets_no_news(office: Office, store: Wire, clock: HandClock) -> None:
-    told: list[Over] = []
+    told: list[LeaseEnd] = []
     lease = held(office, told=told.append)
     office.keeper.drop(lease)
     clock.turn(60)
@@ -247,7 +247,7 @@ def test_a_lease_that_was_dropped_gets_no_news(office: Office, store: Wire, cloc
 
 
 def test_a_timeout_ends_it_though_it_could_be_renewed(office: Office, clock: HandClock) -> None:
-    told: list[Over] = []
+    told: list[LeaseEnd] = []
     held(office, told=told.append, timeout=timedelta(seconds=40))
     for seconds in (5, 5, 5, 5, 5, 5, 5, 4.875):
         clock.turn(seconds)
@@ -256,17 +256,17 @@ def test_a_timeout_ends_it_though_it_could_be_renewed(office: Office, clock: Han
     assert told == []
     clock.turn(0.125)
     office.keeper.watch()
-    assert told == [Over("timed out", "timed out after 40s")]
+    assert told == [LeaseEnd("timed out", "timed out after 40s")]
 
 
 @pytest.mark.parametrize("at_most", [timedelta(seconds=70), timedelta(seconds=31), LOCK_LEASE])
 def test_a_lock_is_never_renewed_past_its_limit(
     office: Office, store: Wire, clock: HandClock, at_most: timedelta
 ) -> None:
-    told: list[Over] = []
-    grant = office.desk.do(office.desk.ledger.acquire(lock_cell("reindex")))
+    told: list[LeaseEnd] = []
+    grant = office.node.do(office.node.ledger.acquire(lock_cell("reindex")))
     assert isinstance(grant, Grant)
-    lease = Lease(grant, office.desk.clock, told.append, at_most=START + at_most)
+    lease = Lease(grant, office.node.clock, told.append, at_most=START + at_most)
     office.keeper.keep(lease)
     while lease.trusted:
         clock.turn(1)
@@ -278,7 +278,7 @@ def test_a_lock_is_never_renewed_past_its_limit(
         (cell,) = store.load([lock_cell("reindex")]).cells
         assert cell.until is not None
         assert cell.until <= START + at_most
-    assert told == [Over("lost", "it reached its at_most")]
+    assert told == [LeaseEnd("lost", "it reached its at_most")]
     assert at_most.total_seconds() - 7 <= clock.seconds <= at_most.total_seconds()
 
 
@@ -344,14 +344,14 @@ class Dead(Hanging):
         self._closed.append("dead")
 
 
-def real(store: MemoryStore, clock: Clock | None = None) -> tuple[Desk, Keeper]:
-    desk = Desk(store, clock or SystemClock(), lambda: store, lambda _event: None)
-    return desk, Keeper(desk)
+def real(store: MemoryStore, clock: Clock | None = None) -> tuple[Node, Keeper]:
+    node = Node(store, clock or SystemClock(), lambda: store, lambda _event: None)
+    return node, Keeper(node)
 
 
-def claimed(desk: Desk, lease: timedelta) -> Grant:
-    (grant,) = desk.do(
-        desk.ledger.claim([Wanted(Slot("billing", START), Terms(lease, "rerun", "allow", outside=True))])
+def claimed(node: Node, lease: timedelta) -> Grant:
+    (grant,) = node.do(
+        node.ledger.claim([Wanted(Slot("billing", START), Terms(lease, "rerun", "allow", outside=True))])
     )
     assert isinstance(grant, Grant)
     return grant
@@ -359,11 +359,11 @@ def claimed(desk: Desk, lease: timedelta) -> Grant:
 
 def test_a_store_that_hangs_does_not_keep_the_holder_from_being_told_in_time() -> None:
     store, clock = Hanging(), Ahead()
-    desk, keeper = real(store, clock)
-    grant = claimed(desk, timedelta(seconds=60))
+    node, keeper = real(store, clock)
+    grant = claimed(node, timedelta(seconds=60))
     store.hang = True
     told = threading.Event()
-    keeper.keep(Lease(grant, desk.clock, lambda _why: told.set()))
+    keeper.keep(Lease(grant, node.clock, lambda _why: told.set()))
     clock.seconds = 30
     keeper._connection.thread.wake()
     assert store.hung.wait(30)
@@ -379,9 +379,9 @@ def test_a_renewal_that_hangs_is_asked_again_on_a_new_connection_and_its_answer_
     store, clock, closed = MemoryStore(traits=TRAITS._replace(shared=True)), Ahead(), list[str]()
     dead = Dead(store, closed)
     connections = iter([dead, store, store])
-    desk = Desk(store, clock, lambda: next(connections), lambda _event: None)
-    keeper, told = Keeper(desk), list[Boot]()
-    lease = Lease(claimed(desk, timedelta(seconds=60)), clock, lambda _why: None)
+    node = Node(store, clock, lambda: next(connections), lambda _event: None)
+    keeper, told = Keeper(node), list[Boot]()
+    lease = Lease(claimed(node, timedelta(seconds=60)), clock, lambda _why: None)
     lease.renewed = lambda grant: told.append(grant.trust.end)
     keeper.keep(lease)
     clock.seconds = 20
@@ -423,8 +423,8 @@ def test_what_cannot_be_put_on_record_keeps_its_lease_for_a_minute(office: Offic
 
 
 def test_threads_are_there_only_while_something_is_held() -> None:
-    desk, keeper = real(MemoryStore())
-    lease = Lease(claimed(desk, timedelta(seconds=30)), desk.clock, lambda _why: None)
+    node, keeper = real(MemoryStore())
+    lease = Lease(claimed(node, timedelta(seconds=30)), node.clock, lambda _why: None)
     before = set(threading.enumerate())
     keeper.keep(lease)
     ours = set(threading.enumerate()) - before
@@ -433,7 +433,7 @@ def test_threads_are_there_only_while_something_is_held() -> None:
     for thread in ours:
         thread.join(60)
         assert not thread.is_alive()
-    again = Lease(lease.grant, desk.clock, lambda _why: None)
+    again = Lease(lease.grant, node.clock, lambda _why: None)
     keeper.keep(again)
     assert {thread.name for thread in set(threading.enumerate()) - before} == {"cronce-keeper", "cronce-watch"}
     keeper.drop(again)
@@ -450,7 +450,7 @@ def test_a_thread_that_dies_of_a_bug_is_loud_and_the_next_one_goes_on() -> None:
             raise ZeroDivisionError
         again.set()
 
-    beat = Beat("beat", look, SystemClock())
+    beat = RepeatingThread("beat", look, SystemClock())
     died = threading.Event()
     before, threading.excepthook = threading.excepthook, lambda _args: died.set()
     try:
@@ -464,10 +464,10 @@ def test_a_thread_that_dies_of_a_bug_is_loud_and_the_next_one_goes_on() -> None:
 
 def test_a_lease_is_kept_for_longer_than_its_length(store: Wire, clock: HandClock) -> None:
     """The threads are real, the time is not: on a busy machine, too, there is a renewal every 8 s."""
-    desk = Desk(store, clock, lambda: store, lambda _event: None)
-    keeper = Keeper(desk)
+    node = Node(store, clock, lambda: store, lambda _event: None)
+    keeper = Keeper(node)
     told, renewed = threading.Event(), threading.Semaphore(0)
-    lease = Lease(claimed(desk, LEASE), clock, lambda _why: told.set())
+    lease = Lease(claimed(node, LEASE), clock, lambda _why: told.set())
     lease.renewed = lambda _grant: renewed.release()
     keeper.keep(lease)
     for _ in range(5):
@@ -488,7 +488,7 @@ def test_where_no_thread_could_be_had_the_next_to_wake_it_begins_anew(monkeypatc
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    beat = Beat("test", look, SystemClock())
+    beat = RepeatingThread("test", look, SystemClock())
     with monkeypatch.context() as poor:
         poor.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="can't start"):
@@ -510,7 +510,7 @@ def test_who_does_not_stop_keeps_its_slot_without_trust_and_is_on_record_as_over
         clock.turn(1)
         here.keeper.watch()
         here.keeper.renew()
-        assert there.desk.do(there.desk.ledger.gone([lease.grant.key])) == []
+        assert there.node.do(there.node.ledger.gone([lease.grant.key])) == []
         assert lease.trusted == (second < 4)
     record = here.record(Slot("billing", START))
     assert (record.state, record.overdue) == (State.RUNNING, "timed out after 5s")
@@ -533,10 +533,10 @@ def test_what_another_has_is_not_renewed_by_who_does_not_stop(store: Wire, clock
     here, there = Office(store), Office(store)
     lease = held(here)
     for _ in range(31):
-        there.desk.do(there.desk.ledger.client.probe())
+        there.node.do(there.node.ledger.client.probe())
         clock.turn(1)
     wanted = Wanted(Slot("billing", START), Terms(LEASE, "rerun", "allow"), known=True)
-    (grant,) = there.desk.do(there.desk.ledger.claim([wanted]))
+    (grant,) = there.node.do(there.node.ledger.claim([wanted]))
     assert isinstance(grant, Grant)
     here.keeper.watch()
     here.keeper.renew()
@@ -549,9 +549,9 @@ def test_what_another_has_is_not_renewed_by_who_does_not_stop(store: Wire, clock
 
 def test_a_lock_that_ended_is_not_held_on_to(office: Office, store: Wire, clock: HandClock) -> None:
     """Whoever waits for it was promised that it is free when its lease is over."""
-    grant = office.desk.do(office.desk.ledger.acquire(lock_cell("reindex"), LOCK_LEASE))
+    grant = office.node.do(office.node.ledger.acquire(lock_cell("reindex"), LOCK_LEASE))
     assert isinstance(grant, Grant)
-    office.keeper.keep(Lease(grant, office.desk.clock, lambda _over: None))
+    office.keeper.keep(Lease(grant, office.node.clock, lambda _over: None))
     clock.turn(25)
     office.keeper.watch()
     store.calls.clear()

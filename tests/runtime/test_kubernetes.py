@@ -24,9 +24,9 @@ from cronce.protocol.record import Outcome
 from cronce.protocol.terms import Terms
 from cronce.runtime.client import Knowledge
 from cronce.runtime.declare import declare
-from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Timed
 from cronce.runtime.ledger import Grant, Wanted
+from cronce.runtime.node import Node
 from cronce.stores.base import Loaded
 from cronce.stores.kubernetes import KubernetesStore
 from cronce.stores.kubernetes.api import read_url
@@ -76,12 +76,12 @@ def own() -> Iterator[Kubernetes]:
 
 def claim(office: Office, minute: int = 0, **terms: Any) -> Any:
     wanted = Wanted(Slot("billing", START + minute * MINUTE), Terms(LEASE, outside=True)._replace(**terms))
-    (answer,) = office.desk.do(office.desk.ledger.claim([wanted]))
+    (answer,) = office.node.do(office.node.ledger.claim([wanted]))
     return answer
 
 
 def acquire(office: Office, lease: timedelta = LEASE) -> Any:
-    return office.desk.do(office.desk.ledger.acquire("leader/indexer", lease))
+    return office.node.do(office.node.ledger.acquire("leader/indexer", lease))
 
 
 # --- slots ----------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def test_a_slot_runs_once_and_its_lease_says_who_runs_it(namespace: Namespace) -
 
     def body(run: Run) -> None:
         spec = namespace.spec("cronce-job-billing")
-        assert (spec["holderIdentity"], spec["leaseTransitions"]) == (first.desk.holder, 1)
+        assert (spec["holderIdentity"], spec["leaseTransitions"]) == (first.node.holder, 1)
         assert spec["leaseDurationSeconds"] == 40
         ran.append(run.key)
 
@@ -144,7 +144,7 @@ def test_what_is_renewed_while_somebody_watches_is_not_taken_over(namespace: Nam
     namespace.hand.turn(3600)
     for _ in range(4):
         assert isinstance(claim(late), Held)
-        (held,) = office.desk.do(office.desk.ledger.renew([held]))
+        (held,) = office.node.do(office.node.ledger.renew([held]))
         assert isinstance(held, Grant)
         namespace.hand.turn(9)
     assert isinstance(claim(late), Held)
@@ -165,10 +165,10 @@ def test_a_run_whose_pod_died_is_lost_and_the_next_slot_waits_for_that(namespace
 def test_an_older_slot_that_fails_again_waits_beside_a_newer_one(namespace: Namespace) -> None:
     office = namespace.office()
     first = claim(office, attempts=2)
-    office.desk.do(office.desk.ledger.finish(first, Outcome.FAILED, "boom", timedelta(minutes=5)))
+    office.node.do(office.node.ledger.finish(first, Outcome.FAILED, "boom", timedelta(minutes=5)))
     namespace.hand.turn(60)
     second = claim(office, 1)
-    office.desk.do(office.desk.ledger.finish(second, Outcome.SUCCEEDED))
+    office.node.do(office.node.ledger.finish(second, Outcome.SUCCEEDED))
     namespace.hand.turn(240)
     again = claim(office, attempts=2)
     assert isinstance(again, Grant)
@@ -179,7 +179,7 @@ def test_a_slot_that_is_not_kept_any_more_is_too_old(namespace: Namespace) -> No
     office = namespace.office()
     for minute in range(5):
         grant = claim(office, minute)
-        office.desk.do(office.desk.ledger.finish(grant, Outcome.SUCCEEDED))
+        office.node.do(office.node.ledger.finish(grant, Outcome.SUCCEEDED))
         namespace.hand.turn(60)
     assert claim(namespace.office()) == Closed(
         Outcome.TOO_OLD, "its Lease has no record of slots up to 2026-03-29T12:01:00Z"
@@ -189,7 +189,7 @@ def test_a_slot_that_is_not_kept_any_more_is_too_old(namespace: Namespace) -> No
 def test_who_knew_a_store_that_was_deleted_runs_nothing_again(namespace: Namespace) -> None:
     """A fresh process would take it for new."""
     office = namespace.office()
-    office.desk.do(office.desk.ledger.finish(claim(office), Outcome.SUCCEEDED))
+    office.node.do(office.node.ledger.finish(claim(office), Outcome.SUCCEEDED))
     assert isinstance(acquire(office), Grant)
     for name in namespace.server.names("jobs"):
         namespace.server.delete("jobs", name)
@@ -417,7 +417,7 @@ def test_a_candidate_of_client_go_waits_for_ours_and_takes_over_from_the_dead(na
     held = acquire(ours)
     for _ in range(5):
         theirs.step()
-        (held,) = ours.desk.do(ours.desk.ledger.renew([held]))
+        (held,) = ours.node.do(ours.node.ledger.renew([held]))
         hand.turn(2.5)
     for _ in range(3):
         theirs.step()
@@ -426,7 +426,7 @@ def test_a_candidate_of_client_go_waits_for_ours_and_takes_over_from_the_dead(na
     hand.turn(2.5)
     theirs.step()
     assert (theirs.leads, theirs.term) == (True, 2)
-    (lost,) = ours.desk.do(ours.desk.ledger.renew([held]))
+    (lost,) = ours.node.do(ours.node.ledger.renew([held]))
     assert not isinstance(lost, Grant)
 
 
@@ -434,7 +434,7 @@ def test_ours_waits_for_a_leader_of_client_go_and_takes_over_from_the_dead(names
     """What stands in the annotations from an earlier term of ours is not believed."""
     ours, hand = namespace.office(), namespace.hand
     before = acquire(ours)
-    ours.desk.do(ours.desk.ledger.release([before]))
+    ours.node.do(ours.node.ledger.release([before]))
     theirs = Elector(namespace.server, INDEXER, "go-1", lambda: hand.wall().timestamp() + 86_400)  # a day ahead
     theirs.step()
     assert theirs.leads
@@ -448,7 +448,7 @@ def test_ours_waits_for_a_leader_of_client_go_and_takes_over_from_the_dead(names
     assert isinstance(taken, Grant)
     assert (taken.fence.number, theirs.term, before.fence.number) == (3, 2, 1)
     theirs.step()
-    assert namespace.spec(INDEXER[1])["holderIdentity"] == ours.desk.holder
+    assert namespace.spec(INDEXER[1])["holderIdentity"] == ours.node.holder
 
 
 def test_what_client_go_made_or_gave_back_is_ours_at_once(namespace: Namespace) -> None:
@@ -459,7 +459,7 @@ def test_what_client_go_made_or_gave_back_is_ours_at_once(namespace: Namespace) 
     theirs.release()
     taken = acquire(ours)
     assert isinstance(taken, Grant)
-    ours.desk.do(ours.desk.ledger.release([taken]))
+    ours.node.do(ours.node.ledger.release([taken]))
     namespace.hand.turn(2)
     theirs.step()
     assert (theirs.leads, theirs.term) == (True, 2)
@@ -472,7 +472,7 @@ def test_a_stranger_of_the_same_name_is_a_stranger(namespace: Namespace) -> None
     ours = namespace.office()
     old = acquire(ours)
     namespace.server.edit(*INDEXER, lambda lease: lease["spec"].update(leaseTransitions=2))
-    (answer,) = ours.desk.do(ours.desk.ledger.renew([old]))
+    (answer,) = ours.node.do(ours.node.ledger.renew([old]))
     assert not isinstance(answer, Grant)
     assert isinstance(acquire(ours), Held)
 
@@ -491,7 +491,7 @@ def test_fences_rise_also_when_somebody_counts_no_transitions(namespace: Namespa
     ours = namespace.office()
     for _ in range(3):
         before = acquire(ours)
-        ours.desk.do(ours.desk.ledger.release([before]))
+        ours.node.do(ours.node.ledger.release([before]))
     namespace.server.edit(*INDEXER, lambda lease: lease.update(spec={"holderIdentity": ""}))
     after = acquire(ours)
     assert (before.fence.number, after.fence.number) == (3, 4)
@@ -517,7 +517,7 @@ def test_who_gives_back_what_another_has_by_now_changes_nothing(namespace: Names
     theirs.step()
     assert theirs.leads
     before = namespace.server.get(*INDEXER)
-    ours.desk.do(ours.desk.ledger.release([old]))
+    ours.node.do(ours.node.ledger.release([old]))
     assert namespace.server.get(*INDEXER) == before
 
 
@@ -534,7 +534,7 @@ class Ours:
         self.wall, self.synchronised = namespace.hand.wall, namespace.hand.synchronised
         store = KubernetesStore(read_url(namespace.server.url("jobs")), self)
         namespace.stack.callback(store.close)
-        self.desk = Desk(store, self, lambda: store, lambda _event: None)
+        self.node = Node(store, self, lambda: store, lambda _event: None)
         self.grant: Grant | None = None
 
     def boot(self) -> float:
@@ -550,9 +550,9 @@ class Ours:
 
     def step(self) -> None:
         if self.grant is None:
-            answer = self.desk.do(self.desk.ledger.acquire("leader/indexer", LEASE))
+            answer = self.node.do(self.node.ledger.acquire("leader/indexer", LEASE))
         elif self.boot() - self.renewed > 2:
-            (answer,) = self.desk.do(self.desk.ledger.renew([self.grant]))
+            (answer,) = self.node.do(self.node.ledger.renew([self.grant]))
         else:
             return
         self.renewed = self.boot()
@@ -560,7 +560,7 @@ class Ours:
 
     def release(self) -> None:
         if self.grant is not None:
-            self.desk.do(self.desk.ledger.release([self.grant]))
+            self.node.do(self.node.ledger.release([self.grant]))
         self.grant = None
 
 

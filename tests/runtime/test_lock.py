@@ -31,7 +31,7 @@ def cron(tmp_path: Path, ahead: Ahead) -> Cronce:
 
 
 def record(cron: Cronce, name: str) -> Record:
-    (cell,) = cron.at_work().desk.store.load([lock_cell(name)]).cells
+    (cell,) = cron.at_work().node.store.load([lock_cell(name)]).cells
     return decode(cell.value, cell.key)
 
 
@@ -300,7 +300,7 @@ class Rented:
         return self.office.keeper
 
     def acquire(self) -> object:
-        return self.office.play(self._lock._acquire(self.office.desk, None))  # type: ignore[arg-type]
+        return self.office.play(self._lock._acquire(self.office.node, None))  # type: ignore[arg-type]
 
 
 def test_the_lock_of_a_dead_holder_comes_free_after_its_lease() -> None:

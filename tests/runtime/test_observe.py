@@ -22,7 +22,7 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput, BadPolicy, StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import Mark, Write, observed_cell
-from cronce.protocol.notices import Beaten, Doubled, Observed, decode_observed, encode_notice
+from cronce.protocol.notices import Doubled, LastBeat, Observed, decode_observed, encode_notice
 from cronce.runtime.background import MAX_PENDING_WRITES, BackgroundWriter, write_notes
 from cronce.runtime.flow import drive
 from cronce.runtime.observe import CALLS, RECENT, Observation, doubles, observations
@@ -30,7 +30,7 @@ from cronce.stores import open_store
 from cronce.stores.base import Loaded, Store, Swapped
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import wait_until
-from tests.runtime.shelf import START, Desk, HandClock, Wire
+from tests.runtime.shelf import START, HandClock, HandNode, Wire
 
 pytestmark = pytest.mark.usefixtures("patient_farewell")
 
@@ -39,8 +39,8 @@ NOTHING = Observed(None, (), 0, 0, ())
 NOBODY = "redis://127.0.0.1:1/0"
 
 
-def at(seconds: float, by: str = "web-1", key: str = "") -> Beaten:
-    return Beaten(START + timedelta(seconds=seconds), by, key)
+def at(seconds: float, by: str = "web-1", key: str = "") -> LastBeat:
+    return LastBeat(START + timedelta(seconds=seconds), by, key)
 
 
 def seconds_of(found: Sequence[Doubled]) -> list[float]:
@@ -79,7 +79,7 @@ def test_one_that_is_written_down_late_makes_the_next_one_too_many() -> None:
 def test_in_whatever_order_calls_are_written_down_as_many_are_too_many() -> None:
     calls = [at(0), at(6), at(13), at(30), at(41)]
     for order in permutations(calls):
-        known: list[Beaten] = []
+        known: list[LastBeat] = []
         found: list[Doubled] = []
         for call in order:
             found += doubles(known, [call], WINDOW)
@@ -324,10 +324,10 @@ def test_what_could_not_be_written_is_written_with_what_comes_next() -> None:
     cron.close()
 
 
-def test_what_is_written_late_has_the_time_at_which_it_happened(clock: HandClock, store: Wire, desk: Desk) -> None:
+def test_what_is_written_late_has_the_time_at_which_it_happened(clock: HandClock, store: Wire, node: HandNode) -> None:
     note = Observation("sync", clock.boot(), WINDOW)
     clock.turn(7)
-    desk.do(write_notes(desk.ledger.client, [note, Observation("sync", clock.boot(), WINDOW)], clock.boot))
+    node.do(write_notes(node.ledger.client, [note, Observation("sync", clock.boot(), WINDOW)], clock.boot))
     assert [one.at for one in noted(store).calls] == [START, START + timedelta(seconds=7)]
 
 
@@ -356,8 +356,10 @@ def lose_a_reply(store: Wire, then: Callable[[], object]) -> None:
     store.swap = lost  # type: ignore[method-assign]
 
 
-def test_a_call_whose_reply_was_lost_is_counted_once(clock: HandClock, store: Wire, desk: Desk, other: Desk) -> None:
-    def call(who: Desk) -> None:
+def test_a_call_whose_reply_was_lost_is_counted_once(
+    clock: HandClock, store: Wire, node: HandNode, other: HandNode
+) -> None:
+    def call(who: HandNode) -> None:
         who.do(write_notes(who.ledger.client, [Observation("sync", clock.boot(), WINDOW)], clock.boot))
 
     def another() -> None:
@@ -365,16 +367,16 @@ def test_a_call_whose_reply_was_lost_is_counted_once(clock: HandClock, store: Wi
         call(other)
 
     lose_a_reply(store, another)
-    call(desk)
+    call(node)
     record = noted(store)
     assert (record.times, record.doubled) == (2, 1)
     assert [one.by for one in record.calls] == ["web-1", "web-2"]
 
 
-def test_two_threads_that_call_at_one_moment_are_two(clock: HandClock, store: Wire, desk: Desk) -> None:
+def test_two_threads_that_call_at_one_moment_are_two(clock: HandClock, store: Wire, node: HandNode) -> None:
     for _ in range(2):
         both = [Observation("sync", clock.boot(), WINDOW) for _ in range(2)]
-        desk.do(write_notes(desk.ledger.client, both, clock.boot))
+        node.do(write_notes(node.ledger.client, both, clock.boot))
     assert (noted(store).times, noted(store).doubled) == (4, 3)
 
 
@@ -397,23 +399,23 @@ def test_what_could_not_be_written_has_one_more_try_at_the_end() -> None:
     assert noted(store).times == 1
 
 
-def test_a_record_that_nobody_can_read_is_begun_anew(clock: HandClock, store: Wire, desk: Desk) -> None:
+def test_a_record_that_nobody_can_read_is_begun_anew(clock: HandClock, store: Wire, node: HandNode) -> None:
     store.swap([Write(observed_cell("sync"), 0, "{}", Mark.FREE)], store.load([]).epoch.seen)
     _, (seen,) = drive(observations(), store, clock)
     assert (seen.name, seen.observed) == ("sync", None)
-    desk.do(write_notes(desk.ledger.client, [Observation("sync", clock.boot(), WINDOW)], clock.boot))
+    node.do(write_notes(node.ledger.client, [Observation("sync", clock.boot(), WINDOW)], clock.boot))
     assert noted(store).times == 1
 
 
-def test_a_record_is_swept_when_nothing_was_observed_for_long(clock: HandClock, store: Wire, desk: Desk) -> None:
-    desk.do(write_notes(desk.ledger.client, [Observation("sync", clock.boot(), WINDOW)], clock.boot))
+def test_a_record_is_swept_when_nothing_was_observed_for_long(clock: HandClock, store: Wire, node: HandNode) -> None:
+    node.do(write_notes(node.ledger.client, [Observation("sync", clock.boot(), WINDOW)], clock.boot))
     gone = []
     for days in (29, 3):
         clock.turn(days * 86_400)
         for _ in range(60):
             clock.turn(1)
-            desk.do(desk.ledger.client.load([]))
-        gone.append(desk.do(desk.ledger.jobs.sweep()))
+            node.do(node.ledger.client.load([]))
+        gone.append(node.do(node.ledger.jobs.sweep()))
     assert gone == [0, 1]
 
 

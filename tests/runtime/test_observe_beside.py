@@ -20,10 +20,10 @@ from cronce import Cronce
 from cronce.clock import SystemClock
 from cronce.events import Event, What
 from cronce.model import Slot, Write
-from cronce.runtime.background import Part
+from cronce.runtime.background import BesideBody
 from cronce.runtime.call import Call
 from cronce.runtime.declare import declare
-from cronce.runtime.log import Log
+from cronce.runtime.log import EventLog
 from cronce.runtime.observe import ObservedCall
 from cronce.runtime.operations import Operator
 from cronce.stores.base import Loaded, Swapped
@@ -245,7 +245,7 @@ def test_two_calls_one_after_the_other_claim_in_that_order() -> None:
 def test_one_job_does_not_wait_until_another_has_its_answer() -> None:
     store, patient = MemoryStore(SystemClock().wall), threading.Event()
 
-    class Waits(Part):
+    class Waits(BesideBody):
         def play(self) -> None:
             patient.wait()
 
@@ -323,8 +323,8 @@ def test_what_is_paused_or_too_old_or_skipped_for_another_slot_is_no_duplicate(
         paused = observed(first, lambda: None, "paused")
         paused.at(WHEN)()
         first.close()
-        desk = first.at_work().desk
-        desk.do(Operator(desk.ledger, "ada", ["paused"]).pause("paused", ""))
+        node = first.at_work().node
+        node.do(Operator(node.ledger, "ada", ["paused"]).pause("paused", ""))
         paused.at(NEXT)()
         thread = threading.Thread(target=observed(first, long, "busy").at(WHEN))
         thread.start()
@@ -358,7 +358,7 @@ def test_the_first_call_ever_on_a_fresh_store_is_no_duplicate() -> None:
 def test_of_many_duplicates_one_a_minute_is_warned_of_with_how_many_there_were(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    log = Log()
+    log = EventLog()
     for seconds in (0, 1, 59, 60, 61, 200):
         for name in ("sync", "mail"):
             at = START + timedelta(seconds=seconds)

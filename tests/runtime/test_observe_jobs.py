@@ -186,8 +186,8 @@ def test_who_asks_it_to_stop_is_not_heard(cron: Cronce, url: str) -> None:
     told = threading.Event()
 
     def body() -> str:
-        lease, desk = claimed(cron), cron.at_work().desk
-        desk.do(Operator(desk.ledger, "ada", ["sync"]).cancel(Slot("sync", WHEN), "enough"))
+        lease, node = claimed(cron), cron.at_work().node
+        node.do(Operator(node.ledger, "ada", ["sync"]).cancel(Slot("sync", WHEN), "enough"))
         cron.at_work()._renew([lease], cron.at_work()._connection.current)
         assert lease.over is not None
         told.set()
@@ -201,8 +201,8 @@ def test_a_slot_that_another_took_over_meanwhile_does_not_stop_the_body(
     cron: Cronce, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def body() -> str:
-        lease, desk = claimed(cron), cron.at_work().desk
-        desk.do(desk.ledger.finish(lease.grant, Outcome.LOST))
+        lease, node = claimed(cron), cron.at_work().node
+        node.do(node.ledger.finish(lease.grant, Outcome.LOST))
         return "ended"
 
     assert observed(cron, body).at(WHEN)() == "ended"
@@ -269,8 +269,8 @@ def test_it_waits_for_no_turn_asks_nobody_to_stop_and_leaves_nothing_to_be_run(u
         assert (record(url, name, NEXT).state, record(url, name, NEXT).outcome) == (State.CLOSED, Outcome.SKIPPED)
         assert (noted(url, name).times, noted(url, name).doubled) == (2, 0)
         with Cronce(url) as cron:
-            desk = cron.at_work().desk
-            assert desk.do(desk.ledger.overdue(name)) == []
+            node = cron.at_work().node
+            assert node.do(node.ledger.overdue(name)) == []
 
 
 def test_one_guards_and_another_observes_the_same_job(url: str) -> None:

@@ -14,7 +14,7 @@ from cronce.protocol.record import Outcome, State
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration
-from cronce.runtime.journal import Journal, UnaskedCall, UnsaidEnd
+from cronce.runtime.journal import Journal, PendingEnd, UnaskedCall
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.why import Case, why
@@ -40,7 +40,7 @@ def office(store: ReadOnly, folder: str) -> Office:
     return Office(store, journal=folder)
 
 
-def written(folder: str) -> list[UnsaidEnd | UnaskedCall]:
+def written(folder: str) -> list[PendingEnd | UnaskedCall]:
     return Journal(folder).all()
 
 
@@ -73,9 +73,9 @@ def test_a_read_only_store_is_told_as_soon_as_it_takes_writes(
     for _ in range(60):
         clock.turn(0.5)
         assert office.keeper.renew() == pytest.approx(clock.boot() + 0.5)
-    assert [(end.run, end.what) for end in written(folder) if isinstance(end, UnsaidEnd)] == [(SLOT.cell, "succeeded")]
+    assert [(end.run, end.what) for end in written(folder) if isinstance(end, PendingEnd)] == [(SLOT.cell, "succeeded")]
     store.refuses = False
-    assert office.desk.do(office.desk.ledger.gone([SLOT.cell])) == []  # to itself it is not gone
+    assert office.node.do(office.node.ledger.gone([SLOT.cell])) == []  # to itself it is not gone
     clock.turn(0.5)
     assert office.keeper.renew() is None
     assert office.record(SLOT).outcome is Outcome.SUCCEEDED
@@ -125,7 +125,7 @@ def test_what_a_process_could_not_say_the_next_on_its_machine_says(
     heir.call(declared, lambda run: ran.append(run.key))
     assert ran == [LATER.key]
     record = heir.record(SLOT)
-    assert (record.outcome, record.holder) == (Outcome.SUCCEEDED, office.desk.holder)
+    assert (record.outcome, record.holder) == (Outcome.SUCCEEDED, office.node.holder)
     assert written(folder) == []
 
 
@@ -152,7 +152,7 @@ def test_what_another_has_acted_on_is_told_and_dropped(
     other.call(declared, lambda run: ran.append(run.key))
     assert ran == [SLOT.key]
     assert office.keeper.renew() is None
-    assert f"{SLOT.key} succeeded on {office.desk.holder}, but it was closed or taken over before" in caplog.text
+    assert f"{SLOT.key} succeeded on {office.node.holder}, but it was closed or taken over before" in caplog.text
     assert written(folder) == []
 
 
@@ -168,7 +168,7 @@ def test_what_was_never_started_is_given_back_later(
     monkeypatch.setattr("cronce.runtime.steps._unshielded", enter)
     with pytest.raises(RuntimeError, match="no room"):
         office.call(declared, lambda _run: None)
-    assert [end.what for end in written(folder) if isinstance(end, UnsaidEnd)] == ["given back, never started"]
+    assert [end.what for end in written(folder) if isinstance(end, PendingEnd)] == ["given back, never started"]
     store.refuses = False
     assert office.keeper.renew() is None
     assert office.record(SLOT).state is State.DUE
@@ -194,13 +194,13 @@ def test_a_call_that_could_not_ask_is_on_record_with_the_next_contact(
     clock.turn(15 * 60)
     asks_in_vain(office, store, declared)
     clock.turn(60)
-    office.desk.do(office.keeper.unsaid.say())
+    office.node.do(office.keeper.unsaid.say())
     assert len(written(folder)) == 1  # another may still call for it in time
     clock.turn(14 * 60 + 1)
     assert not isinstance(office.call(declared, lambda _run: None), Skipped)
     assert written(folder) == []
     assert (office.record(LATER).outcome, office.record(LATER).reason) == (Outcome.SKIPPED, "too late to start")
-    found = office.desk.do(why("billing", LATER, store.traits))
+    found = office.node.do(why("billing", LATER, store.traits))
     assert found is not None
     (story,) = found.stories
     assert story.case is not Case.UNCLAIMED
@@ -218,7 +218,7 @@ def test_what_others_have_on_record_is_not_closed_by_who_could_not_ask(
         office.call(declared, lambda _run: 1 / 0)
     asks_in_vain(office, store, declared)
     clock.turn(16 * 60)
-    office.desk.do(office.keeper.unsaid.say())
+    office.node.do(office.keeper.unsaid.say())
     assert office.record(SLOT).state is State.RETRYING
 
 
@@ -230,7 +230,7 @@ def test_under_missed_all_a_slot_that_nobody_could_ask_for_is_due_and_runs_with_
     clock.turn(15 * 60)
     asks_in_vain(office, store, declared)
     clock.turn(15 * 60)
-    office.desk.do(office.keeper.unsaid.say())
+    office.node.do(office.keeper.unsaid.say())
     assert (office.record(LATER).state, written(folder)) == (State.DUE, [])
 
 
@@ -241,7 +241,7 @@ def test_a_call_without_a_schedule_that_could_not_ask_stays_open_to_who_calls_ag
     call = UnaskedCall(LATER.key, "no answer", "web-1", LATER.at)
     Journal(folder).write([call])
     clock.turn(30 * 60)
-    office.desk.do(office.keeper.unsaid.say())
+    office.node.do(office.keeper.unsaid.say())
     assert written(folder) == []
     assert store.load([LATER.cell]).cells[0].version == 0
 
@@ -285,7 +285,7 @@ def test_how_long_it_took_is_measured_when_it_ends_and_not_when_that_is_said(
         clock.turn(9)
         store.refuses = False
         (left,) = written(folder)
-        assert isinstance(left, UnsaidEnd)
+        assert isinstance(left, PendingEnd)
         assert isinstance(left.word, Finish)
         assert left.word.ended == START + timedelta(seconds=2)
         office.keeper.renew()
@@ -313,7 +313,7 @@ def test_an_end_that_an_earlier_version_wrote_down_is_read(office: Office, store
     assert fields["word"].pop("ended") is not None
     path.write_text(json.dumps(fields) + "\n")
     (end,) = written(folder)
-    assert isinstance(end, UnsaidEnd)
+    assert isinstance(end, PendingEnd)
     assert isinstance(end.word, Finish)
     assert (end.word.outcome, end.word.ended) == (Outcome.SUCCEEDED, None)
 
@@ -326,7 +326,7 @@ def test_the_next_slot_waits_for_an_end_that_this_process_has_yet_to_say(
     answers: list[object] = []
 
     def claim(by: Office) -> object:
-        return by.desk.do(by.desk.ledger.claim([Wanted(LATER, declared.terms(LATER, inferred=False))]))[0]
+        return by.node.do(by.node.ledger.claim([Wanted(LATER, declared.terms(LATER, inferred=False))]))[0]
 
     def body(_run: Run) -> None:
         for _ in range(15):

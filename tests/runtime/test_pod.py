@@ -153,13 +153,13 @@ def test_the_retry_of_a_job_made_by_hand_is_an_attempt_of_the_same_run(store: Wi
 @pytest.mark.parametrize("outcome", [Outcome.SUCCEEDED, Outcome.FAILED])
 def test_who_comes_second_waits_for_the_outcome(store: Wire, outcome: Outcome) -> None:
     first, second = Office(store), Office(store)
-    ledger, slot = first.desk.ledger, Slot("billing", START)
-    (grant,) = first.desk.do(ledger.claim([Wanted(slot, job().terms(slot, inferred=False))]))
+    ledger, slot = first.node.ledger, Slot("billing", START)
+    (grant,) = first.node.do(ledger.claim([Wanted(slot, job().terms(slot, inferred=False))]))
     assert isinstance(grant, Grant)
 
     def meanwhile() -> None:
         if len(second.naps) == 3:
-            first.desk.do(ledger.finish(grant, outcome))
+            first.node.do(ledger.finish(grant, outcome))
 
     if outcome is Outcome.SUCCEEDED:
         assert in_pod(second, named_after(START), job(), fails, meanwhile).outcome == "succeeded"
@@ -178,7 +178,7 @@ def test_who_finds_the_slot_failed_lost_or_unknown_raises(store: Wire) -> None:
 
 def test_a_slot_that_is_passed_over_is_no_failure(store: Wire) -> None:
     office = Office(store)
-    office.desk.do(office.desk.ledger.jobs.pause("billing", "ops"))
+    office.node.do(office.node.ledger.jobs.pause("billing", "ops"))
     passed_over = in_pod(office, named_after(START), job())
     assert passed_over == Skipped("paused", "the job is paused", "billing@2026-03-29T12:00:00Z")
 
@@ -187,7 +187,7 @@ def test_a_job_made_by_hand_that_is_passed_over_is_one(store: Wire) -> None:
     """Whoever made it wants it run: its Job must not count as complete."""
     office = Office(store)
     in_pod(office, named_after(START), job())
-    office.desk.do(Operator(office.desk.ledger, "somebody", ["billing"]).pause("billing"))
+    office.node.do(Operator(office.node.ledger, "somebody", ["billing"]).pause("billing"))
     with pytest.raises(SlotFailed, match="the job is paused"):
         in_pod(office, "again", job())
 
@@ -205,7 +205,7 @@ def test_of_a_pod_that_is_gone_the_next_waits_and_does_as_on_lost_says(store: Wi
         in_pod(first, named_after(START), declared, body)
     slot = Slot("billing", START)
     assert second.record(slot).state is State.RUNNING
-    look: Callable[[], object] = lambda: second.desk.do(second.desk.ledger.overdue("another"))  # noqa: E731
+    look: Callable[[], object] = lambda: second.node.do(second.node.ledger.overdue("another"))  # noqa: E731
     if on_lost == "rerun":
         assert in_pod(second, named_after(START), declared, lambda run: run.attempt, meanwhile=look) == 2
     else:
@@ -219,8 +219,8 @@ def test_who_cannot_tell_whether_another_still_runs_does_not_end_well(store: Wir
     monkeypatch.setattr(cronce.runtime.call, "LONGEST_TAKEOVER_WAIT", timedelta(0))
     first, second = Office(store), Office(store)
     earlier = Slot("billing", START)
-    (grant,) = first.desk.do(
-        first.desk.ledger.claim([Wanted(earlier, job(lease="10s").terms(earlier, inferred=False))])
+    (grant,) = first.node.do(
+        first.node.ledger.claim([Wanted(earlier, job(lease="10s").terms(earlier, inferred=False))])
     )
     assert isinstance(grant, Grant)
     store.clock.turn(15 * 60)

@@ -14,16 +14,16 @@ from cronce.model import Slot
 from cronce.protocol.commands import Closed, Held, Paused
 from cronce.protocol.notices import Prevented
 from cronce.protocol.record import Outcome
-from cronce.runtime.desk import Desk
+from cronce.runtime.node import Node
 from cronce.runtime.prevented import (
     DAYS,
-    Unwritten,
+    PreventedBatch,
     counted,
     is_prevented,
     prevented_in,
     prevented_of_all,
 )
-from cronce.runtime.process_notes import Notebook
+from cronce.runtime.process_notes import UnwrittenRefusals
 from cronce.stores import open_store
 from tests.runtime.office import Office, job
 from tests.runtime.shelf import START, HandClock, Wire
@@ -40,13 +40,13 @@ def test_four_workers_and_five_hundred_slots_are_counted_as_the_workers_count(tm
     assert [worker.returncode for worker in workers] == [0] * 4
     assert (sum(ran for ran, _ in logs), sum(refused for _, refused in logs)) == (500, 1500)
     with closing(open_store(url)) as store:
-        desk = Desk(store, SystemClock(), lambda: store, lambda _event: None)
-        found = desk.do(prevented_of_all(desk.ledger.client))
+        node = Node(store, SystemClock(), lambda: store, lambda _event: None)
+        found = node.do(prevented_of_all(node.ledger.client))
         assert {name: one.total for name, one in found.items()} == {"sync": 1500}
         assert sum(found["sync"].days.values()) == 1500
 
 
-def refuse(office: Office, notebook: Notebook, times: int) -> None:
+def refuse(office: Office, notebook: UnwrittenRefusals, times: int) -> None:
     declared = job(overlap="allow")
     for _ in range(times):
         office.play(office.call_steps(declared, lambda _run: None))
@@ -54,11 +54,11 @@ def refuse(office: Office, notebook: Notebook, times: int) -> None:
 
 
 def of_billing(office: Office) -> Prevented:
-    return office.desk.do(prevented_of_all(office.desk.ledger.client))["billing"]
+    return office.node.do(prevented_of_all(office.node.ledger.client))["billing"]
 
 
 def test_a_write_whose_answer_was_lost_counts_once(office: Office, store: Wire, clock: HandClock) -> None:
-    notebook = Notebook()
+    notebook = UnwrittenRefusals()
     refuse(office, notebook, 4)  # one of them ran
     store.lose_next("swap", "after")
     notebook.write(store, office.keeper)
@@ -67,7 +67,7 @@ def test_a_write_whose_answer_was_lost_counts_once(office: Office, store: Wire, 
 
 
 def test_what_could_not_be_written_is_written_the_next_time_once(office: Office, store: Wire) -> None:
-    notebook = Notebook()
+    notebook = UnwrittenRefusals()
     refuse(office, notebook, 4)
     store.lose = lambda call: "after" if call == "swap" else "before" if store.calls.count("swap") > 2 else ""
     with pytest.raises(StoreUnavailable):
@@ -79,7 +79,7 @@ def test_what_could_not_be_written_is_written_the_next_time_once(office: Office,
 
 
 def test_counting_costs_no_request_beside_that_of_the_note(office: Office, store: Wire) -> None:
-    notebook = Notebook()
+    notebook = UnwrittenRefusals()
     refuse(office, notebook, 20)
     store.calls.clear()
     notebook.refused(SLOT, "held", office.keeper)
@@ -88,7 +88,7 @@ def test_counting_costs_no_request_beside_that_of_the_note(office: Office, store
 
 
 def test_each_day_has_its_own_count_and_those_long_ago_are_part_of_the_sum(office: Office, store: Wire) -> None:
-    one = Unwritten("00", {})
+    one = PreventedBatch("00", {})
     (cell,) = store.load([one.cell("billing")]).cells
     for day in range(DAYS + 5):
         write = counted(f"{day:02}", {(START + timedelta(days=day)).date().isoformat(): 2}, cell)

@@ -14,7 +14,7 @@ from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.queries import LATEST, RunSeen, job_names, latest_runs, locks, runs
 from cronce.runtime.stored_jobs import listed
 from cronce.schedule import Cron, Every, spec_of
-from tests.runtime.shelf import LEASE, START, Desk, HandClock, Wire, beat, terms
+from tests.runtime.shelf import LEASE, START, HandClock, HandNode, Wire, beat, terms
 
 SECOND = timedelta(seconds=1)
 
@@ -23,16 +23,16 @@ def slot(job: str, seconds: int, request: str = "") -> Slot:
     return Slot(job, START + seconds * SECOND, request)
 
 
-def granted(desk: Desk, wanted: Slot, **changes: object) -> Grant:
-    (grant,) = desk.do(desk.ledger.claim([Wanted(wanted, terms(overlap="allow", **changes))]))
+def granted(node: HandNode, wanted: Slot, **changes: object) -> Grant:
+    (grant,) = node.do(node.ledger.claim([Wanted(wanted, terms(overlap="allow", **changes))]))
     assert isinstance(grant, Grant), grant
     return grant
 
 
-def ran(desk: Desk, wanted: Slot, outcome: Outcome = Outcome.SUCCEEDED) -> None:
+def ran(node: HandNode, wanted: Slot, outcome: Outcome = Outcome.SUCCEEDED) -> None:
     if wanted.request:
-        desk.do(desk.ledger.put({wanted: Queue(first=wanted.at)}))
-    desk.do(desk.ledger.finish(granted(desk, wanted), outcome))
+        node.do(node.ledger.put({wanted: Queue(first=wanted.at)}))
+    node.do(node.ledger.finish(granted(node, wanted), outcome))
 
 
 def keys(found: list[RunSeen]) -> list[str]:
@@ -42,24 +42,24 @@ def keys(found: list[RunSeen]) -> list[str]:
 # --- runs ---
 
 
-def test_runs_come_newest_first_across_jobs_with_those_by_hand(desk: Desk, clock: HandClock) -> None:
+def test_runs_come_newest_first_across_jobs_with_those_by_hand(node: HandNode, clock: HandClock) -> None:
     clock.turn(10)
     for wanted in (slot("mail", 0), slot("billing", 1), slot("mail", 2), slot("billing", 1, "again")):
-        ran(desk, wanted)
+        ran(node, wanted)
     newest = ["mail@12:00:02Z", "billing@12:00:01Z#again", "billing@12:00:01Z", "mail@12:00:00Z"]
-    assert keys(desk.do(runs(None, None, 10, "slot"))) == newest
-    assert keys(desk.do(runs(None, None, 3, "slot"))) == newest[:3]
+    assert keys(node.do(runs(None, None, 10, "slot"))) == newest
+    assert keys(node.do(runs(None, None, 3, "slot"))) == newest[:3]
     ran_last = ["billing@12:00:01Z#again", "mail@12:00:02Z", "billing@12:00:01Z", "mail@12:00:00Z"]
-    assert keys(desk.do(runs(None, None, 10))) == ran_last
-    assert keys(desk.do(runs(None, None, 3))) == ran_last[:3]
-    assert keys(desk.do(runs("mail", None, 10))) == ["mail@12:00:02Z", "mail@12:00:00Z"]
-    assert desk.do(runs("nobody", None, 10)) == []
+    assert keys(node.do(runs(None, None, 10))) == ran_last
+    assert keys(node.do(runs(None, None, 3))) == ran_last[:3]
+    assert keys(node.do(runs("mail", None, 10))) == ["mail@12:00:02Z", "mail@12:00:00Z"]
+    assert node.do(runs("nobody", None, 10)) == []
 
 
-def test_runs_of_a_job_are_not_those_of_another_whose_name_begins_like_it(desk: Desk) -> None:
-    ran(desk, slot("mail", 0))
-    ran(desk, slot("mail-daily", 0))
-    assert keys(desk.do(runs("mail", None, 10))) == ["mail@12:00:00Z"]
+def test_runs_of_a_job_are_not_those_of_another_whose_name_begins_like_it(node: HandNode) -> None:
+    ran(node, slot("mail", 0))
+    ran(node, slot("mail-daily", 0))
+    assert keys(node.do(runs("mail", None, 10))) == ["mail@12:00:00Z"]
 
 
 @pytest.mark.parametrize(
@@ -75,46 +75,46 @@ def test_runs_of_a_job_are_not_those_of_another_whose_name_begins_like_it(desk: 
         ("due", []),
     ],
 )
-def test_runs_are_found_by_state_and_outcome(desk: Desk, clock: HandClock, wanted: str, found: list[int]) -> None:
+def test_runs_are_found_by_state_and_outcome(node: HandNode, clock: HandClock, wanted: str, found: list[int]) -> None:
     clock.turn(5)
-    ran(desk, slot("mail", 0))
-    ran(desk, slot("mail", 1), Outcome.FAILED)
-    desk.do(desk.ledger.put({slot("mail", 2): Skip("not today")}))
-    granted(desk, slot("mail", 3))
+    ran(node, slot("mail", 0))
+    ran(node, slot("mail", 1), Outcome.FAILED)
+    node.do(node.ledger.put({slot("mail", 2): Skip("not today")}))
+    granted(node, slot("mail", 3))
     clock.turn(5)
-    granted(desk, slot("mail", 4))
+    granted(node, slot("mail", 4))
     clock.turn(LEASE.total_seconds() - 5)
-    assert keys(desk.do(runs(None, wanted, 10))) == [f"mail@12:00:0{second}Z" for second in found]
+    assert keys(node.do(runs(None, wanted, 10))) == [f"mail@12:00:0{second}Z" for second in found]
 
 
-def test_runs_are_looked_for_page_by_page(desk: Desk, clock: HandClock, store: Wire) -> None:
+def test_runs_are_looked_for_page_by_page(node: HandNode, clock: HandClock, store: Wire) -> None:
     clock.turn(100)
-    desk.do(desk.ledger.put({slot("mail", 0): Skip("the oldest", first=START)}))
+    node.do(node.ledger.put({slot("mail", 0): Skip("the oldest", first=START)}))
     for second in range(1, 8):
-        ran(desk, slot("mail", second))
-    assert keys(desk.do(runs("mail", "skipped", 1))) == ["mail@12:00:00Z"]
+        ran(node, slot("mail", second))
+    assert keys(node.do(runs("mail", "skipped", 1))) == ["mail@12:00:00Z"]
 
 
-def test_a_run_of_a_newer_cronce_is_listed_and_unreadable(desk: Desk, store: Wire) -> None:
-    ran(desk, slot("mail", 0))
+def test_a_run_of_a_newer_cronce_is_listed_and_unreadable(node: HandNode, store: Wire) -> None:
+    ran(node, slot("mail", 0))
     cell = slot("mail", 0).cell
     store._cells[cell] = store._cells[cell]._replace(value='{"v":99}')
-    (run,) = desk.do(runs(None, None, 10))
+    (run,) = node.do(runs(None, None, 10))
     assert (run.shown, run.record) == ("unreadable", None)
     assert run.trouble.endswith("upgrade cronce")
-    assert desk.do(runs(None, "closed", 10)) == []
+    assert node.do(runs(None, "closed", 10)) == []
 
 
 # --- jobs ---
 
 
-def test_a_job_has_the_schedule_that_fires_it_its_next_slot_and_its_last_run(desk: Desk, clock: HandClock) -> None:
+def test_a_job_has_the_schedule_that_fires_it_its_next_slot_and_its_last_run(node: HandNode, clock: HandClock) -> None:
     old, new = Cron("0 9 * * *"), Cron("0 10 * * *", tz="Europe/Berlin")
     for version, schedule in (("v1", old), ("v2", new)):
         text = json.dumps({"schedule": spec_of(schedule), "overlap": "wait"})
-        beat(desk, {"mail": (version, text)})
-    ran(desk, slot("billing", 0))
-    now, (billing, mail) = desk.do(listed())
+        beat(node, {"mail": (version, text)})
+    ran(node, slot("billing", 0))
+    now, (billing, mail) = node.do(listed())
     assert now == clock.wall()
     assert (mail.seen.schedules, mail.seen.former) == ((new,), (old,))
     assert mail.seen.policies == {"overlap": "wait"}
@@ -124,13 +124,13 @@ def test_a_job_has_the_schedule_that_fires_it_its_next_slot_and_its_last_run(des
     assert billing.last.shown == "succeeded"
 
 
-def test_a_job_that_no_version_fires_has_all_schedules_it_was_called_with(desk: Desk) -> None:
+def test_a_job_that_no_version_fires_has_all_schedules_it_was_called_with(node: HandNode) -> None:
     one, two = Every("10m"), Every("15m")
     for version, schedule in (("v1", one), ("v2", two), ("v3", one)):
         policies = {"retries": int(version[1])}
         text = json.dumps({"schedule": spec_of(schedule), **policies})
-        desk.do(desk.ledger.jobs.declare("mail", (version, text), START))
-    _, (mail,) = desk.do(listed())
+        node.do(node.ledger.jobs.declare("mail", (version, text), START))
+    _, (mail,) = node.do(listed())
     assert mail.seen.schedules == (one, two)
     assert mail.seen.policies == {"retries": 3}
     assert mail.next == START + timedelta(minutes=10)
@@ -139,43 +139,43 @@ def test_a_job_that_no_version_fires_has_all_schedules_it_was_called_with(desk: 
 @pytest.mark.parametrize(
     "text", ["", "every 5m", "[]", "3", '{"schedule": null}', '{"schedule": {"text": "nonsense"}}']
 )
-def test_a_version_without_a_schedule_of_ours_has_none(desk: Desk, text: str) -> None:
-    beat(desk, {"mail": ("v1", text)})
-    _, (mail,) = desk.do(listed())
+def test_a_version_without_a_schedule_of_ours_has_none(node: HandNode, text: str) -> None:
+    beat(node, {"mail": ("v1", text)})
+    _, (mail,) = node.do(listed())
     assert mail.seen.schedules == ()
 
 
-def test_a_job_of_a_newer_cronce_is_listed_and_unreadable(desk: Desk, store: Wire) -> None:
-    ran(desk, slot("mail", 0))
+def test_a_job_of_a_newer_cronce_is_listed_and_unreadable(node: HandNode, store: Wire) -> None:
+    ran(node, slot("mail", 0))
     store._cells["job/mail"] = store._cells["job/mail"]._replace(value='{"v":99}')
-    _, (mail,) = desk.do(listed())
+    _, (mail,) = node.do(listed())
     assert (mail.seen.name, mail.seen.job) == ("mail", None)
     assert mail.seen.trouble.endswith("upgrade cronce")
-    assert desk.do(job_names()) == ["mail"]
+    assert node.do(job_names()) == ["mail"]
 
 
-def test_looking_writes_nothing(desk: Desk, store: Wire) -> None:
-    ran(desk, slot("mail", 0))
+def test_looking_writes_nothing(node: HandNode, store: Wire) -> None:
+    ran(node, slot("mail", 0))
     store.calls.clear()
     for flow in (listed(), runs(None, None, 10), locks()):
-        desk.do(flow)
+        node.do(flow)
     assert "swap" not in store.calls
 
 
 # --- locks ---
 
 
-def test_a_lock_is_held_lapsed_resting_or_free_and_remembers_who_had_it(desk: Desk, clock: HandClock) -> None:
+def test_a_lock_is_held_lapsed_resting_or_free_and_remembers_who_had_it(node: HandNode, clock: HandClock) -> None:
     grants = {}
     for name in ("free", "held", "resting"):
-        grant = desk.do(desk.ledger.acquire(lock_cell(name)))
+        grant = node.do(node.ledger.acquire(lock_cell(name)))
         assert isinstance(grant, Grant)
         grants[name] = grant
-    desk.do(desk.ledger.acquire(lock_cell("lapsed"), LEASE))
+    node.do(node.ledger.acquire(lock_cell("lapsed"), LEASE))
     clock.turn(LEASE.total_seconds())
-    desk.do(desk.ledger.release([grants["free"]]))
-    desk.do(desk.ledger.release([grants["resting"]], rest=timedelta(minutes=1)))
-    found = {lock.name: lock for lock in desk.do(locks())}
+    node.do(node.ledger.release([grants["free"]]))
+    node.do(node.ledger.release([grants["resting"]], rest=timedelta(minutes=1)))
+    found = {lock.name: lock for lock in node.do(locks())}
     assert {name: lock.state for name, lock in found.items()} == {
         "free": "free",
         "held": "held",
@@ -193,22 +193,22 @@ def test_a_lock_is_held_lapsed_resting_or_free_and_remembers_who_had_it(desk: De
 
 
 def test_the_latest_runs_are_found_wherever_they_stand(
-    desk: Desk, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+    node: HandNode, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Among the latest of all; by a schedule that the job has, or had; by hand; and of a job without one."""
     monkeypatch.setattr(queries, "LATEST", LATEST._replace(limit=2))
     for name, schedule in (("steady", "1s"), ("called", None), ("changed", "5s"), ("changed", "1h"), ("young", "1s")):
         version, text = declare(name, every=schedule).spec if schedule else ("v", "{}")
-        desk.do(desk.ledger.jobs.declare(name, (version, text), START))
+        node.do(node.ledger.jobs.declare(name, (version, text), START))
     clock.turn(20)
     for name, seconds in (("changed", (5, 10, 15)), ("called", (1, 2, 5)), ("steady", (1, 2, 3, 4))):
         for second in seconds:
-            ran(desk, slot(name, second))
+            ran(node, slot(name, second))
     clock.turn(10)
-    ran(desk, slot("steady", 1, "again"))
-    ran(desk, slot("young", 29))
-    _, lines = desk.do(listed())
-    found = desk.do(latest_runs([line.seen for line in lines], 3))
+    ran(node, slot("steady", 1, "again"))
+    ran(node, slot("young", 29))
+    _, lines = node.do(listed())
+    found = node.do(latest_runs([line.seen for line in lines], 3))
     assert {name: keys(runs) for name, runs in found.items()} == {
         "called": ["called@12:00:05Z", "called@12:00:02Z", "called@12:00:01Z"],
         "changed": ["changed@12:00:15Z", "changed@12:00:10Z", "changed@12:00:05Z"],

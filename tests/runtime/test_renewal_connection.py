@@ -6,7 +6,7 @@ from tests.runtime.shelf import HandClock
 
 
 def made(office: Office) -> RenewalConnection:
-    return RenewalConnection(office.desk, lambda: StillBeat("renews", lambda: None, office.desk.clock))
+    return RenewalConnection(office.node, lambda: StillBeat("renews", lambda: None, office.node.clock))
 
 
 def test_where_so_many_hang_another_is_made_as_soon_as_one_of_them_has_come_back(

@@ -53,7 +53,7 @@ def test_a_warm_guarded_call_claims_and_ends(tmp_path: Path) -> None:
         @cron.job("* * * * *", start_within="1d")
         def billing() -> None: ...
 
-        now = cron.at_work().desk.clock.wall().replace(second=0, microsecond=0)
+        now = cron.at_work().node.clock.wall().replace(second=0, microsecond=0)
         billing.at(now - timedelta(minutes=2))()
         with counting() as requests:
             billing.at(now - timedelta(minutes=1))()

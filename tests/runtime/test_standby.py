@@ -38,7 +38,7 @@ class Guarded:
         return Call(self.office.keeper, self.job, work, take_over=take_over, standby=self.standby)
 
     def __call__(self) -> Any:
-        return take(self.call().steps(NOON), self.office.desk)
+        return take(self.call().steps(NOON), self.office.node)
 
     def live_on(self, seconds: float) -> list[float]:
         """Look whenever it is time, for so long; when it looked."""
@@ -57,12 +57,12 @@ class Other:
     def __init__(self, store: Wire, on_lost: OnLost = "rerun", lease: float = 10.0) -> None:
         self.office = Office(store)
         terms = Terms(timedelta(seconds=lease), on_lost, "allow", outside=True)
-        (grant,) = self.office.desk.do(self.office.desk.ledger.claim([Wanted(NOON, terms)]))
+        (grant,) = self.office.node.do(self.office.node.ledger.claim([Wanted(NOON, terms)]))
         assert isinstance(grant, Grant)
         self.grant = grant
 
     def renew(self) -> None:
-        (grant,) = self.office.desk.do(self.office.desk.ledger.renew([self.grant]))
+        (grant,) = self.office.node.do(self.office.node.ledger.renew([self.grant]))
         assert isinstance(grant, Grant)
         self.grant = grant
 
@@ -88,7 +88,7 @@ def test_who_asks_again_and_again_takes_over_by_that_and_has_the_result(store: W
     Other(store)
     guarded, answers = Guarded(store), []
     for _ in range(30):
-        answers.append(take(guarded.call(lambda run: run.key).steps(NOON), guarded.office.desk))
+        answers.append(take(guarded.call(lambda run: run.key).steps(NOON), guarded.office.node))
         if not isinstance(answers[-1], Skipped):
             break
         guarded.live_on(0.9)
@@ -124,7 +124,7 @@ def test_what_is_closed_is_looked_at_no_more(store: Wire) -> None:
     other = Other(store)
     guarded = Guarded(store)
     guarded()
-    other.office.desk.do(other.office.desk.ledger.finish(other.grant, Outcome.SUCCEEDED))
+    other.office.node.do(other.office.node.ledger.finish(other.grant, Outcome.SUCCEEDED))
     guarded.live_on(11)
     assert guarded.standby.look() is None
     assert guarded.ran == []
@@ -133,7 +133,7 @@ def test_what_is_closed_is_looked_at_no_more(store: Wire) -> None:
 def test_a_call_with_arguments_does_not_stand_by(store: Wire) -> None:
     Other(store)
     guarded = Guarded(store)
-    take(guarded.call(take_over=False).steps(NOON), guarded.office.desk)
+    take(guarded.call(take_over=False).steps(NOON), guarded.office.node)
     assert guarded.standby.look() is None
 
 
@@ -169,7 +169,7 @@ def test_a_coroutine_runs_on_the_event_loop_that_its_guard_was_called_on(store: 
 
     async def main() -> None:
         call = guarded.call(body, is_async=True)
-        assert isinstance(await take_async(call.steps(NOON), guarded.office.desk), Skipped)
+        assert isinstance(await take_async(call.steps(NOON), guarded.office.node), Skipped)
         await asyncio.to_thread(guarded.live_on, 11)
         await asyncio.wait_for(ended.wait(), 60)
 
@@ -186,7 +186,7 @@ def test_where_the_event_loop_has_ended_a_coroutine_runs_on_one_of_its_own(store
         guarded.ran.append(run.key)
 
     async def main() -> None:
-        await take_async(guarded.call(body, is_async=True).steps(NOON), guarded.office.desk)
+        await take_async(guarded.call(body, is_async=True).steps(NOON), guarded.office.node)
 
     asyncio.run(main())
     guarded.live_on(11)
@@ -201,12 +201,12 @@ def test_it_stands_by_for_hours_and_over_a_pause(store: Wire) -> None:
     for _ in range(80):
         guarded.live_on(100)
         other.renew()
-    desk = guarded.office.desk
-    operator = Operator(desk.ledger, "ada", {"billing": guarded.job})
-    desk.do(operator.pause("billing"))
+    node = guarded.office.node
+    operator = Operator(node.ledger, "ada", {"billing": guarded.job})
+    node.do(operator.pause("billing"))
     guarded.live_on(400)
     assert (guarded.ran, record(store).state) == ([], State.RUNNING)
-    desk.do(operator.resume("billing"))
+    node.do(operator.resume("billing"))
     guarded.live_on(60)
     wait_until(lambda: record(store).outcome)
     assert guarded.ran == [NOON.key]

@@ -19,34 +19,34 @@ from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.operations import Operator
 from cronce.runtime.stored_jobs import MAX_DEFINITION, add, definitions, edit, listed, parsed, remove, spelled
 from cronce.schedule import Cron, Every, Window
-from tests.runtime.shelf import SLOT, START, Desk, Wire, claim, terms
+from tests.runtime.shelf import SLOT, START, HandNode, Wire, claim, terms
 
 MAIL = {"every": "15m", "function": "tasks:mail"}
 
 
 class Person:
-    """Somebody at a desk, who adds, edits and removes."""
+    """Somebody at a node, who adds, edits and removes."""
 
-    def __init__(self, desk: Desk, name: str) -> None:
-        self.desk, self.hand = desk, Operator(desk.ledger, name)
+    def __init__(self, node: HandNode, name: str) -> None:
+        self.node, self.hand = node, Operator(node.ledger, name)
 
     def add(self, name: str = "mail", **words: Any) -> Stored | None:
-        return self.desk.do(add(self.hand, name, words or MAIL))
+        return self.node.do(add(self.hand, name, words or MAIL))
 
     def edit(self, name: str = "mail", **changes: Any) -> Stored | None:
-        return self.desk.do(edit(self.hand, name, changes))
+        return self.node.do(edit(self.hand, name, changes))
 
     def remove(self, name: str = "mail") -> Stored | None:
-        return self.desk.do(remove(self.hand, name))
+        return self.node.do(remove(self.hand, name))
 
 
 @pytest.fixture
-def ada(desk: Desk) -> Person:
-    return Person(desk, "ada")
+def ada(node: HandNode) -> Person:
+    return Person(node, "ada")
 
 
 @pytest.fixture
-def bob(other: Desk) -> Person:
+def bob(other: HandNode) -> Person:
     return Person(other, "bob")
 
 
@@ -88,7 +88,7 @@ def held_up(person: Person, flow: Flow[Any], meanwhile: Callable[[], object]) ->
         except StopIteration as stop:
             return stop.value
 
-    result = person.desk.do(asked())
+    result = person.node.do(asked())
     assert waited
     return result
 
@@ -192,7 +192,7 @@ def test_what_cannot_be_meant_is_refused_and_nothing_written(
     ada: Person, store: Wire, said: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(BadInput, match=why):
-        ada.desk.do(add(ada.hand, "mail", said))
+        ada.node.do(add(ada.hand, "mail", said))
     assert cell(store).version == ABSENT
 
 
@@ -204,17 +204,17 @@ def test_a_name_that_cannot_be_a_key_is_refused(ada: Person) -> None:
 # --- a name that is in code -----------------------------------------------------------------------------------------
 
 
-def live(store: Wire, desk: Desk, job: Declaration) -> None:
+def live(store: Wire, node: HandNode, job: Declaration) -> None:
     """A process carries the job, and lives for half a minute."""
     digest, _ = job.spec
-    desk.do(desk.ledger.jobs.edit(job.name, lambda known, now: declared(known or Job(now), job.spec, now)))
+    node.do(node.ledger.jobs.edit(job.name, lambda known, now: declared(known or Job(now), job.spec, now)))
     holder = Holder("web-7", digest, "both", 10, {}, START, "1.0")
     put(store, f"{bundle_cells(digest)}000", encode_bundle(Bundle({job.name: digest})), Mark.FREE)
     put(store, holder_cell("web-7"), encode_holder(holder), ttl=timedelta(seconds=30))
 
 
-def test_a_job_that_a_live_process_has_in_its_code_is_not_added(ada: Person, store: Wire, desk: Desk) -> None:
-    live(store, desk, declare("mail", "@hourly"))
+def test_a_job_that_a_live_process_has_in_its_code_is_not_added(ada: Person, store: Wire, node: HandNode) -> None:
+    live(store, node, declare("mail", "@hourly"))
     with pytest.raises(BadInput, match="live processes have a job mail in their code"):
         ada.add()
     assert ada.add("post", **MAIL) is not None
@@ -223,10 +223,10 @@ def test_a_job_that_a_live_process_has_in_its_code_is_not_added(ada: Person, sto
 
 
 def test_what_live_processes_carry_because_it_was_in_the_store_may_be_added_again(
-    ada: Person, store: Wire, desk: Desk
+    ada: Person, store: Wire, node: HandNode
 ) -> None:
     ada.add()
-    live(store, desk, parsed("mail", stored(store).definition or "").job._replace(revision=1))
+    live(store, node, parsed("mail", stored(store).definition or "").job._replace(revision=1))
     ada.remove()
     assert ada.add() == stored(store)
     assert stored(store).revision == 3
@@ -283,13 +283,13 @@ def test_what_is_removed_while_it_is_edited_stays_removed(ada: Person, bob: Pers
 
 
 def test_what_was_removed_is_on_record_and_its_revision_rises_when_it_comes_back(
-    ada: Person, bob: Person, store: Wire, desk: Desk
+    ada: Person, bob: Person, store: Wire, node: HandNode
 ) -> None:
     ada.add()
     board = cell(store, BOARD_JOBS).version
     assert bob.remove() == stored(store) == Stored(2, None, "bob", START)
     assert cell(store, BOARD_JOBS).version > board
-    assert desk.do(definitions()) == []
+    assert node.do(definitions()) == []
     for again in (ada.remove, ada.edit):
         with pytest.raises(
             CronceError, match="mail was removed from the store by bob at 2026-03-29T12:00:00Z; `cronce jobs add`"
@@ -297,15 +297,15 @@ def test_what_was_removed_is_on_record_and_its_revision_rises_when_it_comes_back
             again()
     ada.add()
     assert stored(store)[::2] == (3, "ada")
-    assert [one[:2] for one in desk.do(definitions())] == [("mail", 3)]
+    assert [one[:2] for one in node.do(definitions())] == [("mail", 3)]
 
 
-def test_what_is_not_there_cannot_be_changed_and_the_close_one_is_named(ada: Person, desk: Desk) -> None:
+def test_what_is_not_there_cannot_be_changed_and_the_close_one_is_named(ada: Person, node: HandNode) -> None:
     ada.add("mailing", **MAIL)
     for change in (ada.edit, ada.remove):
         with pytest.raises(CronceError, match="no job is called 'mailin'; did you mean 'mailing'"):
             change("mailin")
-    claim(desk)
+    claim(node)
     with pytest.raises(CronceError, match="billing is declared in code, not in the store"):
         ada.remove("billing")
 
@@ -319,14 +319,14 @@ def test_a_change_whose_reply_is_lost_is_made_once(ada: Person, store: Wire, fat
         assert stored(store).revision == number
 
 
-def test_going_back_to_an_earlier_definition_is_another_version(ada: Person, store: Wire, desk: Desk) -> None:
+def test_going_back_to_an_earlier_definition_is_another_version(ada: Person, store: Wire, node: HandNode) -> None:
     digests = []
     changes: list[Callable[[], Stored | None]] = [
         ada.add, lambda: ada.edit(retries=3), lambda: ada.edit(retries=None),
     ]  # fmt: skip
     for change in changes:
         change()
-        (one,) = desk.do(definitions())
+        (one,) = node.do(definitions())
         digests.append(parsed(one.name, one.definition).job._replace(revision=one.revision).spec[0])
     assert words(store) == MAIL
     assert len(set(digests)) == 3
@@ -334,17 +334,17 @@ def test_going_back_to_an_earlier_definition_is_another_version(ada: Person, sto
 
 
 @pytest.mark.parametrize("value", ['{"v":99,"revision":1}', "no JSON", "[" * 100_000], ids=["newer", "garbage", "deep"])
-def test_a_cell_that_cannot_be_read_is_not_written_over(ada: Person, store: Wire, desk: Desk, value: str) -> None:
+def test_a_cell_that_cannot_be_read_is_not_written_over(ada: Person, store: Wire, node: HandNode, value: str) -> None:
     put(store, stored_cell("mail"), value)
     before = cell(store)
     for change in (ada.add, ada.edit, ada.remove):
         with pytest.raises(BadRecord, match="stored/mail"):
             change()
     assert cell(store) == before
-    (one,) = desk.do(definitions())
+    (one,) = node.do(definitions())
     assert (one.name, one.revision, one.definition) == ("mail", 0, "")
     assert "stored/mail" in one.trouble
-    ((line,),) = (desk.do(listed())[1],)
+    ((line,),) = (node.do(listed())[1],)
     assert (line.seen.job, line.seen.trouble) == (None, one.trouble)
 
 
@@ -359,49 +359,49 @@ def test_a_definition_of_other_words_may_be_removed_or_mended(ada: Person, store
     assert ada.remove() == Stored(7, None, "ada", START)
 
 
-def test_more_definitions_than_a_page_are_all_read(store: Wire, desk: Desk) -> None:
+def test_more_definitions_than_a_page_are_all_read(store: Wire, node: HandNode) -> None:
     text = encode_notice(Stored(1, spelled("mail", MAIL), "ada", START))
-    desk.do(desk.ledger.jobs.learn("mail"))
+    node.do(node.ledger.jobs.learn("mail"))
     writes = [Write(stored_cell(f"mail-{number:04}"), ABSENT, text, Mark.OPEN) for number in range(1001)]
     store.swap(writes, store.load([]).epoch.seen)
-    assert [one.name for one in desk.do(definitions())] == [f"mail-{number:04}" for number in range(1001)]
+    assert [one.name for one in node.do(definitions())] == [f"mail-{number:04}" for number in range(1001)]
 
 
 # --- looking --------------------------------------------------------------------------------------------------------
 
 
 def test_jobs_in_the_store_are_listed_before_anybody_has_carried_them_and_after_they_were_removed(
-    ada: Person, store: Wire, desk: Desk
+    ada: Person, store: Wire, node: HandNode
 ) -> None:
     ada.add()
-    _, (line,) = desk.do(listed())
+    _, (line,) = node.do(listed())
     assert (line.seen.name, line.seen.schedule, line.next) == ("mail", Every("15m"), START + timedelta(minutes=15))
     assert line.stored == stored(store)
     ada.remove()
-    assert desk.do(listed())[1] == []
+    assert node.do(listed())[1] == []
     ada.add()
-    live(store, desk, parsed("mail", stored(store).definition or "").job._replace(revision=3))
+    live(store, node, parsed("mail", stored(store).definition or "").job._replace(revision=3))
     ada.remove()
-    _, (line,) = desk.do(listed())
+    _, (line,) = node.do(listed())
     assert (line.next, line.stored) == (None, Stored(4, None, "ada", START))
 
 
-def test_a_job_that_went_from_the_store_into_code_is_one_in_code(ada: Person, store: Wire, desk: Desk) -> None:
+def test_a_job_that_went_from_the_store_into_code_is_one_in_code(ada: Person, store: Wire, node: HandNode) -> None:
     ada.add()
     ada.remove()
-    live(store, desk, declare("mail", every="15m"))
-    _, (line,) = desk.do(listed())
+    live(store, node, declare("mail", every="15m"))
+    _, (line,) = node.do(listed())
     assert (line.next, line.stored) == (START + timedelta(minutes=15), None)
 
 
 # --- what a run is given --------------------------------------------------------------------------------------------
 
 
-def test_each_run_is_given_the_payload_of_its_job_unless_it_was_asked_for_with_another(desk: Desk) -> None:
+def test_each_run_is_given_the_payload_of_its_job_unless_it_was_asked_for_with_another(node: HandNode) -> None:
     given = terms(payload='{"month":3}', overlap="allow")
     asked = Slot("billing", SLOT.at, "again")
-    desk.do(desk.ledger.put({asked: Queue(by="ada", payload="7", first=asked.at)}))
-    grants = desk.do(desk.ledger.claim([Wanted(SLOT, given), Wanted(asked, given)]))
+    node.do(node.ledger.put({asked: Queue(by="ada", payload="7", first=asked.at)}))
+    grants = node.do(node.ledger.claim([Wanted(SLOT, given), Wanted(asked, given)]))
     assert [grant.record.payload for grant in grants if isinstance(grant, Grant)] == ['{"month":3}', "7"]
     job = parsed("mail", spelled("mail", {**MAIL, "payload": {"month": 3}})).job
     assert job.terms(Slot("mail", SLOT.at), inferred=False).payload == '{"month":3}'

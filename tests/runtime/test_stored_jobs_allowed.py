@@ -21,10 +21,18 @@ from cronce.protocol.notices import decode_bundle
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.flow import drive
-from cronce.runtime.processes.bodies import Bodies
+from cronce.runtime.processes.bodies import BodyRunners
 from cronce.runtime.queries import holders, read_all
 from cronce.runtime.steps import take, take_async
-from cronce.runtime.stored_jobs import MAX_DEFINITION, Allowed, Carried, StoredJob, allows, parsed, spelled
+from cronce.runtime.stored_jobs import (
+    MAX_DEFINITION,
+    RunnableJob,
+    RunnableStoredJobs,
+    StoredJob,
+    allows,
+    parsed,
+    spelled,
+)
 from cronce.stores import open_store
 from cronce.stores.base import Page, Scan
 from cronce.stores.sqlite import SqliteStore
@@ -79,8 +87,8 @@ def cron(tmp_path: Path) -> Iterator[Cronce]:
 
 
 @pytest.fixture
-def bodies(cron: Cronce) -> Iterator[Bodies]:
-    bodies = Bodies(cron.at_work, SystemClock(), lambda: None)
+def bodies(cron: Cronce) -> Iterator[BodyRunners]:
+    bodies = BodyRunners(cron.at_work, SystemClock(), lambda: None)
     yield bodies
     bodies.close()
 
@@ -89,11 +97,11 @@ def job(name: str = "mail", revision: int = 1, **words: Any) -> StoredJob:
     return StoredJob(name, revision, spelled(name, {"every": "15m", "function": "tasks:mail", **words}))
 
 
-def run(cron: Cronce, carried: Carried) -> Any:
+def run(cron: Cronce, carried: RunnableJob) -> Any:
     """One slot of the job, as a process at work would run it."""
     work, keeper = carried.work(), cron.at_work()
     steps = Call(keeper, carried.job, work).steps()
-    return work.answer(asyncio.run(take_async(steps, keeper.desk)) if work.is_async else take(steps, keeper.desk))
+    return work.answer(asyncio.run(take_async(steps, keeper.node)) if work.is_async else take(steps, keeper.node))
 
 
 # --- what is allowed is run -----------------------------------------------------------------------------------------
@@ -112,10 +120,15 @@ def run(cron: Cronce, carried: Carried) -> Any:
     ids=["function", "run", "async", "guard", "isolated"],
 )
 def test_a_function_is_run_with_its_run_and_its_payload(
-    cron: Cronce, bodies: Bodies, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: dict[str, Any], result: Any
+    cron: Cronce,
+    bodies: BodyRunners,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    words: dict[str, Any],
+    result: Any,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    carried = Allowed(["tasks:*"], bodies).carry([job(revision=4, **words)])
+    carried = RunnableStoredJobs(["tasks:*"], bodies).carry([job(revision=4, **words)])
     assert list(carried) == ["mail"]
     assert carried["mail"].job.revision == 4
     assert run(cron, carried["mail"]) == result
@@ -124,19 +137,21 @@ def test_a_function_is_run_with_its_run_and_its_payload(
 @pytest.mark.usefixtures("imported")
 @pytest.mark.parametrize("isolate", [True, False])
 def test_an_isolated_function_has_a_process_of_its_own(
-    cron: Cronce, bodies: Bodies, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, isolate: bool
+    cron: Cronce, bodies: BodyRunners, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, isolate: bool
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    carried = Allowed(["tasks:process"], bodies).carry([job(function="tasks:process", isolate=isolate)])
+    carried = RunnableStoredJobs(["tasks:process"], bodies).carry([job(function="tasks:process", isolate=isolate)])
     assert (run(cron, carried["mail"]) != os.getpid()) is isolate
 
 
-def test_a_command_is_run_with_its_words_and_its_payload(cron: Cronce, bodies: Bodies, tmp_path: Path) -> None:
+def test_a_command_is_run_with_its_words_and_its_payload(cron: Cronce, bodies: BodyRunners, tmp_path: Path) -> None:
     script = tmp_path / "sync.sh"
     script.write_text('#!/bin/sh\nprintf "%s|" "$@" "$CRONCE_PAYLOAD" > ' + str(tmp_path / "said"))
     script.chmod(0o755)
     words = [str(script), "two words", "$HOME"]
-    carried = Allowed([f"command:{tmp_path}/*.sh"], bodies).carry([job(function=None, command=words, payload=[1])])
+    carried = RunnableStoredJobs([f"command:{tmp_path}/*.sh"], bodies).carry(
+        [job(function=None, command=words, payload=[1])]
+    )
     assert run(cron, carried["mail"]) == 0
     assert (tmp_path / "said").read_text() == "two words|$HOME|[1]|"
 
@@ -145,9 +160,9 @@ def test_a_command_is_run_with_its_words_and_its_payload(cron: Cronce, bodies: B
 
 
 def test_without_a_pattern_nothing_is_run_imported_or_parsed_and_one_line_says_so(
-    bodies: Bodies, imported: Path, caplog: pytest.LogCaptureFixture
+    bodies: BodyRunners, imported: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shelf = Allowed([], bodies)
+    shelf = RunnableStoredJobs([], bodies)
     assert shelf.carry([]) == {}
     assert caplog.messages == []
     for _ in range(2):
@@ -161,9 +176,9 @@ def test_without_a_pattern_nothing_is_run_imported_or_parsed_and_one_line_says_s
 
 @pytest.mark.parametrize("function", ["evil:mail", "tasks.evil:mail", "tasksx:mail", "xtasks:mail"])
 def test_a_module_that_is_not_allowed_is_not_imported(
-    bodies: Bodies, imported: Path, caplog: pytest.LogCaptureFixture, function: str
+    bodies: BodyRunners, imported: Path, caplog: pytest.LogCaptureFixture, function: str
 ) -> None:
-    assert Allowed(["tasks:*", "command:*"], bodies).carry([job(function=function)]) == {}
+    assert RunnableStoredJobs(["tasks:*", "command:*"], bodies).carry([job(function=function)]) == {}
     (line,) = caplog.messages
     assert line.endswith(f"is not run by this process: it does not allow '{function}'; see the option --allow")
     assert imported.read_text() == ""
@@ -206,9 +221,9 @@ def test_patterns(pattern: str, body: str | list[str], allowed: bool) -> None:
 
 
 @pytest.mark.parametrize("allow", ["tasks:*", ["tasks"], ["a:b:c"], ["sh -c"], [""]])
-def test_what_is_no_pattern_is_refused(bodies: Bodies, allow: Sequence[str]) -> None:
+def test_what_is_no_pattern_is_refused(bodies: BodyRunners, allow: Sequence[str]) -> None:
     with pytest.raises(BadInput, match=r"allow is a list of patterns like 'myapp.tasks:\*'"):
-        Allowed(allow, bodies)
+        RunnableStoredJobs(allow, bodies)
 
 
 # --- what cannot be run is left to the others -----------------------------------------------------------------------
@@ -243,9 +258,9 @@ NOT_RUN = {
 @pytest.mark.usefixtures("imported")
 @pytest.mark.parametrize(("definition", "why"), NOT_RUN.values(), ids=NOT_RUN)
 def test_what_cannot_be_run_is_said_once_for_each_revision_and_the_others_are_run(
-    bodies: Bodies, caplog: pytest.LogCaptureFixture, definition: str, why: str
+    bodies: BodyRunners, caplog: pytest.LogCaptureFixture, definition: str, why: str
 ) -> None:
-    shelf = Allowed(["*:*"], bodies)
+    shelf = RunnableStoredJobs(["*:*"], bodies)
     for revision in (1, 1, 2, 2):
         assert list(shelf.carry([StoredJob("bad", revision, definition), job()])) == ["mail"]
     said = [f"the stored job 'bad', revision {revision}, is not run by this process" for revision in (1, 2)]
@@ -256,9 +271,9 @@ def test_what_cannot_be_run_is_said_once_for_each_revision_and_the_others_are_ru
 
 @pytest.mark.usefixtures("imported")
 def test_what_a_newer_cronce_wrote_and_what_is_in_our_own_code_is_left(
-    bodies: Bodies, caplog: pytest.LogCaptureFixture
+    bodies: BodyRunners, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shelf = Allowed(["tasks:*"], bodies, declared={"mail": None})
+    shelf = RunnableStoredJobs(["tasks:*"], bodies, declared={"mail": None})
     stored = [StoredJob("new", trouble="upgrade cronce"), job(), job("post"), job()._replace(name="a\n")]
     assert list(shelf.carry(stored)) == ["post"]
     assert [line.partition("process: ")[2][:40] for line in caplog.messages] == [
@@ -270,10 +285,10 @@ def test_what_a_newer_cronce_wrote_and_what_is_in_our_own_code_is_left(
 
 
 def test_what_has_not_changed_is_neither_imported_nor_made_again(
-    bodies: Bodies, imported: Path, caplog: pytest.LogCaptureFixture
+    bodies: BodyRunners, imported: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    shelf = Allowed(["*:*"], bodies)
+    shelf = RunnableStoredJobs(["*:*"], bodies)
     broken = job("broken", function="broken:mail")
     first = shelf.carry([job(), job("post"), broken])
     sys.modules.pop("tasks")
@@ -288,9 +303,9 @@ def test_what_has_not_changed_is_neither_imported_nor_made_again(
     assert imported.read_text() == "xx"
 
 
-def test_each_run_has_a_body_of_its_own(bodies: Bodies) -> None:
+def test_each_run_has_a_body_of_its_own(bodies: BodyRunners) -> None:
     """One command may run for two slots at once."""
-    carried = Allowed(["command:true"], bodies).carry([job(function=None, command=["true"])])["mail"]
+    carried = RunnableStoredJobs(["command:true"], bodies).carry([job(function=None, command=["true"])])["mail"]
     works: list[Work] = [carried.work(), carried.work()]
     assert works[0] is not works[1]
 

@@ -124,7 +124,7 @@ def test_a_slot_that_met_several_doubts_of_others_names_all_of_them(store: Wire)
     office.call_failing(job(), body, when=Slot("billing", later))
     record = office.record(Slot("billing", later))
     assert doubts_told(record.reason) == [f"charge/invoice:{invoice}" for invoice in (1, 2, 3)]
-    found = office.desk.do(doubts(of_slot(Slot("billing", later), record)))
+    found = office.node.do(doubts(of_slot(Slot("billing", later), record)))
     assert [one.name for one in found.doubtful] == [f"charge/invoice:{invoice}" for invoice in (1, 2, 3)]
 
 

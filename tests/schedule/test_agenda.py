@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronce.schedule import At, Cron, Every, Schedule
-from cronce.schedule.agenda import Agenda, Popped
+from cronce.schedule.agenda import Agenda, DueNow
 from tests.schedule.oracle import utc
 
 NOON = utc("2026-03-29T12:00Z")
@@ -21,16 +21,16 @@ def minutes(count: float) -> datetime:
 def test_an_empty_agenda_has_nothing_to_wait_for() -> None:
     agenda = Agenda()
     assert agenda.next_at() is None
-    assert agenda.pop_due(NOON) == Popped([], [])
+    assert agenda.pop_due(NOON) == DueNow([], [])
 
 
 def test_a_name_is_due_at_each_instant_and_goes_on_by_itself() -> None:
     agenda = Agenda()
     agenda.add("sync", QUARTERS, NOON)
     assert agenda.next_at() == minutes(15)
-    assert agenda.pop_due(minutes(14.99)) == Popped([], [])
-    assert agenda.pop_due(minutes(15)) == Popped([("sync", minutes(15))], [])
-    assert agenda.pop_due(minutes(15)) == Popped([], [])
+    assert agenda.pop_due(minutes(14.99)) == DueNow([], [])
+    assert agenda.pop_due(minutes(15)) == DueNow([("sync", minutes(15))], [])
+    assert agenda.pop_due(minutes(15)) == DueNow([], [])
     assert agenda.next_at() == minutes(30)
 
 
@@ -45,24 +45,24 @@ def test_what_is_due_comes_in_the_order_of_time_and_several_of_a_name_too() -> N
 def test_a_schedule_without_another_instant_is_never_due_again() -> None:
     agenda = Agenda()
     agenda.add("once", At(minutes(1)), NOON)
-    assert agenda.pop_due(minutes(1)) == Popped([("once", minutes(1))], [])
+    assert agenda.pop_due(minutes(1)) == DueNow([("once", minutes(1))], [])
     assert agenda.next_at() is None
-    assert agenda.pop_due(minutes(1000)) == Popped([], [])
+    assert agenda.pop_due(minutes(1000)) == DueNow([], [])
 
 
 def test_a_slot_is_late_up_to_the_grace_and_missed_beyond() -> None:
     for seconds, slots, behind in ((60, [("sync", minutes(15))], []), (60.001, [], [("sync", minutes(3))])):
         agenda = Agenda()
         agenda.add("sync", QUARTERS, minutes(3))
-        assert agenda.pop_due(minutes(15) + timedelta(seconds=seconds)) == Popped(slots, behind)
+        assert agenda.pop_due(minutes(15) + timedelta(seconds=seconds)) == DueNow(slots, behind)
 
 
 def test_who_is_behind_rests_until_it_is_skipped_ahead() -> None:
     agenda = Agenda()
     agenda.add("sync", QUARTERS, NOON)
     agenda.add("report", HOURLY, NOON)
-    assert agenda.pop_due(minutes(60)) == Popped([("report", minutes(60))], [("sync", NOON)])
-    assert agenda.pop_due(minutes(75)) == Popped([], [])
+    assert agenda.pop_due(minutes(60)) == DueNow([("report", minutes(60))], [("sync", NOON)])
+    assert agenda.pop_due(minutes(75)) == DueNow([], [])
     agenda.skip_to("sync", minutes(75))
     assert agenda.next_at() == minutes(90)
 
@@ -72,7 +72,7 @@ def test_a_name_added_again_follows_its_new_schedule_alone() -> None:
     agenda.add("sync", QUARTERS, NOON)
     agenda.add("sync", HOURLY, NOON)
     assert agenda.next_at() == minutes(60)
-    assert agenda.pop_due(minutes(60)) == Popped([("sync", minutes(60))], [])
+    assert agenda.pop_due(minutes(60)) == DueNow([("sync", minutes(60))], [])
     assert agenda.next_at() == minutes(120)
 
 
@@ -83,7 +83,7 @@ def test_a_removed_name_is_never_due() -> None:
     agenda.remove("sync")
     agenda.remove("nobody")
     agenda.skip_to("sync", NOON)  # it was behind, and then removed
-    assert agenda.pop_due(minutes(15)) == Popped([("other", minutes(15))], [])
+    assert agenda.pop_due(minutes(15)) == DueNow([("other", minutes(15))], [])
 
 
 def test_instants_at_which_nobody_is_left_are_not_waited_for() -> None:
@@ -103,7 +103,7 @@ def test_a_name_may_come_back_to_an_instant_it_was_removed_from() -> None:
         agenda.add("sync", QUARTERS, NOON)
         agenda.remove("sync")
     agenda.add("sync", QUARTERS, NOON)
-    assert agenda.pop_due(minutes(15)) == Popped([("sync", minutes(15))], [])
+    assert agenda.pop_due(minutes(15)) == DueNow([("sync", minutes(15))], [])
 
 
 schedules = st.sampled_from(

@@ -9,9 +9,9 @@ from cronce.model import Fence
 from cronce.testing.chaos import DURABLE
 from cronce.testing.database import COMMIT, Connection, Error, ModelDatabase, ModelDriver, SimulatedDatabase
 from cronce.testing.effects_table import by_way, table
-from cronce.testing.receivers import COLUMNS, ReceivedEffect, ReceiverRefused, Receivers, Way
+from cronce.testing.receivers import COLUMNS, EffectGuard, ReceivedEffect, ReceiverRefused, Receivers
 from cronce.testing.simulate import play_seeds
-from cronce.testing.world import Play, Process, World
+from cronce.testing.world import Play, SimulatedProcess, World
 
 LOW, HIGH = Fence(1, 1), Fence(1, 2)
 
@@ -38,7 +38,7 @@ def receivers(world: World, told: list[str]) -> Receivers:
     return receivers
 
 
-def effect(way: Way, fence: Fence = LOW, key: str = "a@1/0", item: str = "a@1/0") -> ReceivedEffect:
+def effect(way: EffectGuard, fence: Fence = LOW, key: str = "a@1/0", item: str = "a@1/0") -> ReceivedEffect:
     return ReceivedEffect(way, item, "a", key, fence)
 
 
@@ -49,44 +49,44 @@ def send(receivers: Receivers, *effects: ReceivedEffect) -> list[object]:
     return answers
 
 
-def figures(receivers: Receivers, way: Way) -> tuple[int, ...]:
+def figures(receivers: Receivers, way: EffectGuard) -> tuple[int, ...]:
     counted = receivers.counted(Counter(), Counter())
     return tuple(counted[way, column] for column in COLUMNS)
 
 
 def test_one_that_knows_keys_does_each_once(receivers: Receivers, told: list[str]) -> None:
-    assert send(receivers, effect(Way.KEY), effect(Way.KEY, HIGH)) == ["done", "done"]
-    assert (figures(receivers, Way.KEY), told) == ((1, 0, 0, 0, 0), [])
+    assert send(receivers, effect(EffectGuard.KEY), effect(EffectGuard.KEY, HIGH)) == ["done", "done"]
+    assert (figures(receivers, EffectGuard.KEY), told) == ((1, 0, 0, 0, 0), [])
 
 
 def test_a_key_that_changes_is_a_repeat(receivers: Receivers, told: list[str]) -> None:
-    send(receivers, effect(Way.KEY), effect(Way.KEY, HIGH, key="another"))
-    assert (figures(receivers, Way.KEY), told) == ((2, 1, 0, 0, 0), ["an effect happens once"])
+    send(receivers, effect(EffectGuard.KEY), effect(EffectGuard.KEY, HIGH, key="another"))
+    assert (figures(receivers, EffectGuard.KEY), told) == ((2, 1, 0, 0, 0), ["an effect happens once"])
 
 
 def test_what_a_person_wanted_again_is_no_repeat(receivers: Receivers, told: list[str]) -> None:
     assert receivers.look_up("a@1/0") == "retry"
-    send(receivers, effect(Way.STEP), effect(Way.STEP, HIGH))
+    send(receivers, effect(EffectGuard.STEP), effect(EffectGuard.STEP, HIGH))
     assert receivers.look_up("a@1/0") == "done"
-    assert (figures(receivers, Way.STEP), told) == ((2, 0, 0, 0, 0), [])
+    assert (figures(receivers, EffectGuard.STEP), told) == ((2, 0, 0, 0, 0), [])
 
 
 def test_one_that_knows_fences_refuses_a_lower_one(receivers: Receivers, told: list[str]) -> None:
-    first, second = send(receivers, effect(Way.FENCE, HIGH), effect(Way.FENCE, LOW))
+    first, second = send(receivers, effect(EffectGuard.FENCE, HIGH), effect(EffectGuard.FENCE, LOW))
     assert (first, type(second)) == ("done", ReceiverRefused)
-    assert (figures(receivers, Way.FENCE), told) == ((1, 0, 0, 0, 0), [])
+    assert (figures(receivers, EffectGuard.FENCE), told) == ((1, 0, 0, 0, 0), [])
 
 
 def test_nothing_prevents_nothing(receivers: Receivers, told: list[str]) -> None:
-    send(receivers, effect(Way.NOTHING, HIGH), effect(Way.NOTHING, LOW))
-    assert (figures(receivers, Way.NOTHING), told) == ((2, 1, 0, 1, 0), [])
+    send(receivers, effect(EffectGuard.NOTHING, HIGH), effect(EffectGuard.NOTHING, LOW))
+    assert (figures(receivers, EffectGuard.NOTHING), told) == ((2, 1, 0, 1, 0), [])
 
 
 def test_what_succeeded_without_its_effect_is_noticed(receivers: Receivers, told: list[str]) -> None:
-    send(receivers, effect(Way.KEY))
-    receivers.check_whole(Way.KEY, ["a@1/0"])
+    send(receivers, effect(EffectGuard.KEY))
+    receivers.check_whole(EffectGuard.KEY, ["a@1/0"])
     assert told == []
-    receivers.check_whole(Way.KEY, ["a@1/0", "a@1/1"])
+    receivers.check_whole(EffectGuard.KEY, ["a@1/0", "a@1/1"])
     assert told == ["what succeeded is done"]
 
 
@@ -100,7 +100,7 @@ class Clients:
         self.world = world
         self.happened: list[ReceivedEffect] = []
         self.server = SimulatedDatabase(world, self.happened.append)
-        self.process = Process("m:1", world.machine("m"), world)
+        self.process = SimulatedProcess("m:1", world.machine("m"), world)
         self.database = ModelDatabase(self.server, self.process, self._no_peril)
         self.said: list[object] = []
 
@@ -165,16 +165,16 @@ def test_a_seed_always_counts_the_same() -> None:
 def test_the_command_prints_a_line_for_each_way(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--seeds", "1", "--no-mutants", "--workers", "1"]) == 0
     _, _, lines = capsys.readouterr().out.partition("what happened to effects, by how they were guarded:\n")
-    head, *rows = lines.splitlines()[: 1 + len(Way)]
+    head, *rows = lines.splitlines()[: 1 + len(EffectGuard)]
     assert head.split("  ")[-1].strip() == "in doubt"
-    assert [row.rpartition("  ")[2] for row in rows] == list(Way)
+    assert [row.rpartition("  ")[2] for row in rows] == list(EffectGuard)
 
 
 # --- the table ---
 
 
 def test_the_table_is_drawn_from_a_run() -> None:
-    effects = by_way(Counter({(Way.NOTHING, "repeats"): 1234}))
+    effects = by_way(Counter({(EffectGuard.NOTHING, "repeats"): 1234}))
     text = table(effects, 5000)
     assert text.startswith("In 5,000 histories of `cronce simulate`:\n\n| an effect | by | made |")
     assert "| by nothing | a plain call | 0 | 1,234 | 0 | 0 | 0 |" in text

@@ -15,7 +15,7 @@ from cronce.protocol.terms import Terms
 from cronce.runtime.flow import Flow, Load, Request, Swap, Timed, drive, perform
 from cronce.runtime.ledger import Begin, Grant, Ledger, Wanted
 from cronce.testing.chaos import DURABLE, FORGETFUL
-from cronce.testing.world import START, Process, World
+from cronce.testing.world import START, SimulatedProcess, World
 
 LEASE = timedelta(seconds=8)
 FIRST, SECOND = Slot("a", START + timedelta(seconds=60)), Slot("a", START + timedelta(seconds=65))
@@ -26,7 +26,7 @@ class Here:
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
-        self.process = Process(name, world.machine(name), world)
+        self.process = SimulatedProcess(name, world.machine(name), world)
         self.ledger = Ledger(world.store.traits, self.process, name, self._nonce)
 
     def _nonce(self) -> str:

@@ -205,7 +205,7 @@ def test_trimming_a_state_hides_nothing_that_can_be_seen(config: Config) -> None
     with (
         patch.object(claimant.Claimants, "_trimmed_reply", lambda _self, _who, _call, reply: reply),
         patch.object(claimant.Claimants, "_may_bring_trust", lambda *_: True),
-        patch.object(store.Shelves, "tidied", lambda _self, _shelf, who: who),
+        patch.object(store.StoreSteps, "tidied", lambda _self, _shelf, who: who),
     ):
         assert _visible(config) == trimmed
 

@@ -9,7 +9,7 @@ from cronce.cli import main
 from cronce.testing.chaos import KINDS, OF_THINGS, play_out, stage
 from cronce.testing.effects_table import ZERO, by_way
 from cronce.testing.mutants import MUTANTS
-from cronce.testing.receivers import COLUMNS, Way
+from cronce.testing.receivers import COLUMNS, EffectGuard
 from cronce.testing.simulate import CHUNK, KEPT, play_seeds, seeds_to_catch, simulate
 
 pytestmark = pytest.mark.usefixtures("settled_heap")
@@ -89,9 +89,9 @@ def test_the_kept_seeds_break_no_promise_and_every_kind_of_fault_happens() -> No
     assert played.violations == {}
     assert [kind for kind in KINDS if not played.faults[kind]] == []
     effects = by_way(played.effects)
-    assert [way for way in Way if not effects[way]["made"]] == []
-    assert [(way, column) for way in Way for column in ZERO[way] if effects[way][column]] == []
-    assert effects[Way.NOTHING]["repeats"] > 0  # what the others prevent
+    assert [way for way in EffectGuard if not effects[way]["made"]] == []
+    assert [(way, column) for way in EffectGuard for column in ZERO[way] if effects[way][column]] == []
+    assert effects[EffectGuard.NOTHING]["repeats"] > 0  # what the others prevent
 
 
 def test_the_seeds_that_catch_mutants_break_no_promise_without_them() -> None:
@@ -147,7 +147,7 @@ def test_the_command_prints_the_documented_json(capsys: pytest.CaptureFixture[st
     assert (document["seeds"], document["violations"], document["mutants"]) == (2, 0, {})
     effects = document["effects"]
     assert effects == by_way(play_seeds(range(2)).effects)
-    assert {way: tuple(columns) for way, columns in effects.items()} == dict.fromkeys(map(str, Way), COLUMNS)
+    assert {way: tuple(columns) for way, columns in effects.items()} == dict.fromkeys(map(str, EffectGuard), COLUMNS)
 
 
 def test_a_failing_seed_is_replayed_with_its_history(capsys: pytest.CaptureFixture[str]) -> None:

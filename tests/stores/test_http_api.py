@@ -6,18 +6,18 @@ from itertools import pairwise
 import pytest
 
 from cronce.stores.etcd import TRAITS
-from cronce.stores.http_api import DRIFT, MEMBERS, WIDEST, Bounds, Reading, bounds
+from cronce.stores.http_api import DRIFT, MEMBERS, WIDEST, ClockBounds, DateReading, bounds
 
 START = 1_800_000_000.0
 """What the member's clock shows when our boot clock shows 0."""
 
 
-def reading(boot: float, *, start: float = START, way: float = 0.002, member: str = "one") -> Reading:
+def reading(boot: float, *, start: float = START, way: float = 0.002, member: str = "one") -> DateReading:
     """A reply written at `boot`, half of its way after it was asked for."""
-    return Reading(member, int(start + boot), boot - way / 2, boot + way / 2)
+    return DateReading(member, int(start + boot), boot - way / 2, boot + way / 2)
 
 
-def known(*readings: Reading) -> Bounds:
+def known(*readings: DateReading) -> ClockBounds:
     first, *rest = readings
     found = bounds(first)
     for each in rest:

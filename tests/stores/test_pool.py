@@ -16,11 +16,11 @@ from tests.stores.forks import ask
 class Phone:
     """A line to somebody who answers with nothing."""
 
-    def __init__(self, desk: "Desk") -> None:
-        if desk.down:
+    def __init__(self, node: "HandNode") -> None:
+        if node.down:
             raise ConnectionRefusedError("nobody there")
         self.here, self.there = socket.socketpair()
-        desk.lines.append(self)
+        node.lines.append(self)
 
     @property
     def closed(self) -> bool:
@@ -31,7 +31,7 @@ class Phone:
         self.there.close()
 
 
-class Desk:
+class HandNode:
     """Whoever is called, and all lines that there ever were."""
 
     def __init__(self) -> None:
@@ -47,24 +47,24 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
-    desk = Desk()
-    yield desk
-    for line in desk.lines:
+def node() -> Iterator[HandNode]:
+    node = HandNode()
+    yield node
+    for line in node.lines:
         line.close()
 
 
-def test_a_line_is_used_again(desk: Desk) -> None:
-    pool = desk.pool()
+def test_a_line_is_used_again(node: HandNode) -> None:
+    pool = node.pool()
     with pool.line() as first:
         pass
     with pool.line() as second:
         assert second is first
-    assert len(desk.lines) == 1
+    assert len(node.lines) == 1
 
 
-def test_no_two_threads_have_the_same_line_and_none_has_more_than_there_may_be(desk: Desk) -> None:
-    pool, busy, most = desk.pool(most=3), set[Phone](), []
+def test_no_two_threads_have_the_same_line_and_none_has_more_than_there_may_be(node: HandNode) -> None:
+    pool, busy, most = node.pool(most=3), set[Phone](), []
 
     def work(_number: int) -> None:
         with pool.line() as line:
@@ -76,30 +76,30 @@ def test_no_two_threads_have_the_same_line_and_none_has_more_than_there_may_be(d
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(work, range(100)))
-    assert (len(desk.lines), max(most)) == (3, 3)
+    assert (len(node.lines), max(most)) == (3, 3)
 
 
-def test_whoever_waits_too_long_for_a_line_is_told(desk: Desk) -> None:
-    pool = desk.pool(most=1, patience=0.05)
+def test_whoever_waits_too_long_for_a_line_is_told(node: HandNode) -> None:
+    pool = node.pool(most=1, patience=0.05)
     with pool.line(), pytest.raises(StoreUnavailable, match=r"all 1 connections of this process were busy for 0\.05 s"):
         pool.line().__enter__()
     with pool.line():
         pass
 
 
-def test_a_line_that_failed_takes_the_idle_ones_with_it(desk: Desk) -> None:
-    pool = desk.pool()
+def test_a_line_that_failed_takes_the_idle_ones_with_it(node: HandNode) -> None:
+    pool = node.pool()
     with pool.line(), pool.line():
         pass
     with pytest.raises(ZeroDivisionError), pool.line():
         raise ZeroDivisionError
-    assert (len(desk.lines), desk.open) == (2, [])
+    assert (len(node.lines), node.open) == (2, [])
     with pool.line(), pool.line():
-        assert len(desk.open) == 2
+        assert len(node.open) == 2
 
 
-def test_a_line_that_the_server_hung_up_is_not_used(desk: Desk) -> None:
-    pool = desk.pool(most=1)
+def test_a_line_that_the_server_hung_up_is_not_used(node: HandNode) -> None:
+    pool = node.pool(most=1)
     with pool.line() as first:
         pass
     first.there.close()
@@ -108,19 +108,19 @@ def test_a_line_that_the_server_hung_up_is_not_used(desk: Desk) -> None:
     assert first.closed
 
 
-def test_a_server_that_is_down_costs_no_place(desk: Desk) -> None:
-    pool = desk.pool(most=1, patience=0.05)
-    desk.down = True
+def test_a_server_that_is_down_costs_no_place(node: HandNode) -> None:
+    pool = node.pool(most=1, patience=0.05)
+    node.down = True
     for _ in range(3):
         with pytest.raises(ConnectionRefusedError):
             pool.line().__enter__()
-    desk.down = False
+    node.down = False
     with pool.line():
         pass
 
 
-def test_closing_hangs_up_what_is_idle_now_and_what_is_busy_later(desk: Desk) -> None:
-    pool = desk.pool()
+def test_closing_hangs_up_what_is_idle_now_and_what_is_busy_later(node: HandNode) -> None:
+    pool = node.pool()
     with pool.line() as busy:
         with pool.line() as idle:
             pass
@@ -131,8 +131,8 @@ def test_closing_hangs_up_what_is_idle_now_and_what_is_busy_later(desk: Desk) ->
         pool.line().__enter__()
 
 
-def test_closing_wakes_those_who_wait(desk: Desk) -> None:
-    pool = desk.pool(most=1, patience=30)
+def test_closing_wakes_those_who_wait(node: HandNode) -> None:
+    pool = node.pool(most=1, patience=30)
     with ThreadPoolExecutor(1) as threads, pool.line():
         waiting = threads.submit(pool.line().__enter__)
         pool.close()
@@ -140,23 +140,23 @@ def test_closing_wakes_those_who_wait(desk: Desk) -> None:
             waiting.result(timeout=60)
 
 
-def _in_child(pool: ConnectionPool[Phone], desk: Desk, before: Phone) -> list[bool]:
+def _in_child(pool: ConnectionPool[Phone], node: HandNode, before: Phone) -> list[bool]:
     with pool.line() as line:
-        return [line is before, before.closed, len(desk.lines) == 2]
+        return [line is before, before.closed, len(node.lines) == 2]
 
 
-def test_a_child_opens_its_own_and_does_not_hang_up_the_parents(desk: Desk) -> None:
-    pool = desk.pool()
+def test_a_child_opens_its_own_and_does_not_hang_up_the_parents(node: HandNode) -> None:
+    pool = node.pool()
     with pool.line() as ours:
         pass
-    assert ask(lambda: _in_child(pool, desk, ours)) == [False, False, True]
+    assert ask(lambda: _in_child(pool, node, ours)) == [False, False, True]
     with pool.line() as still:
-        assert (still is ours, len(desk.lines)) == (True, 1)
+        assert (still is ours, len(node.lines)) == (True, 1)
 
 
 @pytest.mark.parametrize("end", [lambda: None, lambda: 1 / 0], ids=["well", "badly"])
-def test_a_fork_in_the_middle_of_work_leaves_the_line_to_the_parent(desk: Desk, end: Callable[[], object]) -> None:
-    pool = desk.pool(most=1, patience=0.05)
+def test_a_fork_in_the_middle_of_work_leaves_the_line_to_the_parent(node: HandNode, end: Callable[[], object]) -> None:
+    pool = node.pool(most=1, patience=0.05)
     us = os.getpid()
 
     def fork_within() -> list[bool]:
@@ -181,9 +181,11 @@ def test_a_fork_in_the_middle_of_work_leaves_the_line_to_the_parent(desk: Desk, 
     assert os.getpid() == us
 
 
-def test_who_waits_for_long_has_a_line_as_long_as_lines_come_back(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_long_has_a_line_as_long_as_lines_come_back(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """2,000 threads that asked at once were told after five seconds that the store was away."""
-    pool = desk.pool(most=1)
+    pool = node.pool(most=1)
     taken = pool.take()
     waits: list[str] = []
 
@@ -202,9 +204,9 @@ def test_who_waits_for_long_has_a_line_as_long_as_lines_come_back(desk: Desk, mo
     assert waits == ["in vain"] * 3
 
 
-def test_every_waiter_has_its_turn(desk: Desk) -> None:
+def test_every_waiter_has_its_turn(node: HandNode) -> None:
     """Each line that comes back wakes one of them, and none is left asleep."""
-    pool, had = desk.pool(most=2), list[int]()
+    pool, had = node.pool(most=2), list[int]()
 
     def work(number: int) -> None:
         with pool.line():

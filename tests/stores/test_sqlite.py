@@ -29,7 +29,7 @@ from cronce.errors import (
     StoreUnusable,
 )
 from cronce.model import Cell, Mark, Origin, Refusal, to_us
-from cronce.runtime.desk import host_name
+from cronce.runtime.node import host_name
 from cronce.stores import open_store, sql
 from cronce.stores.base import By, Scan
 from cronce.stores.sql import bounds

@@ -11,7 +11,7 @@ from cronce.runtime.flow import Timed
 from cronce.runtime.ledger import Ledger
 from cronce.stores.base import Loaded
 from cronce.testing.takeovers import ABLE, SOON, Takeovers
-from cronce.testing.world import START, Process, SimulatedOutage, World
+from cronce.testing.world import START, SimulatedOutage, SimulatedProcess, World
 
 FENCE = Fence(1, 7)
 SLOT = Slot("billing", START)
@@ -32,7 +32,7 @@ class Holder:
     """A process, as far as the referee asks."""
 
     def __init__(self, world: World, able: float = 0.0, *, wants: bool = True) -> None:
-        self.process = Process("m0:1", world.machine("m0"), world)
+        self.process = SimulatedProcess("m0:1", world.machine("m0"), world)
         self.ledger = Ledger(world.store.traits, self.process, "m0:1")
         self._able, self._wants, self.hung = able, wants, 0.0
 

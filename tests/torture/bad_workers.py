@@ -4,14 +4,14 @@ from datetime import timedelta
 
 from cronce import Cronce, Run, Skipped
 from cronce.runtime.guard import Guard
-from cronce.torture.worker import Order, TortureTask, TortureWorker, main
+from cronce.torture.worker import TortureTask, TortureWorker, WorkerOrder, main
 
 
 class Careless(TortureWorker):
     """Under skip it keeps a store to itself, as pods with private files do. Under rerun it swallows what it shall do,
     and the guard believes that it was done."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: WorkerOrder) -> None:
         super().__init__(order)
         self._shared, self._private = self.cron, Cronce("memory://", clock=self.clock)
 

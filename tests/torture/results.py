@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from cronce.model import Slot
 from cronce.protocol.record import Outcome
 from cronce.testing.ledger_file import parse
-from cronce.torture.fault_actions import Deed
+from cronce.torture.fault_actions import InjectedFault
 from cronce.torture.faults import EVERYBODY
 from cronce.torture.harness import TortureResult, TortureSettings
 from cronce.torture.verdict import TortureRecord, TortureVerdict
@@ -52,9 +52,9 @@ def result(**changes: object) -> TortureResult:
         lines=tuple(parse(lines)),
         records=records,
         deeds=(
-            Deed("kill", "w2", 101.5, 103.0),
-            Deed("pause", "w1", 101.2, 103.0),
-            Deed("outage", EVERYBODY, 104, 105),
+            InjectedFault("kill", "w2", 101.5, 103.0),
+            InjectedFault("pause", "w1", 101.2, 103.0),
+            InjectedFault("outage", EVERYBODY, 104, 105),
         ),
     )
     return made._replace(**changes)  # type: ignore[arg-type]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cronce.errors import CronceError
-from cronce.testing.child_processes import Crew
-from cronce.torture.fault_actions import ENDS, Props, SchedulerOrders
+from cronce.testing.child_processes import ChildProcesses
+from cronce.torture.fault_actions import ENDS, FaultTools, SchedulerOrders
 from cronce.torture.faults import Faults
 from cronce.torture.plan import Fault, Kind
 from tests.runtime.shelf import HandClock
@@ -34,8 +34,8 @@ def is_free(file: Path) -> bool:
 
 def test_a_file_is_locked_by_one_fault_at_a_time_and_free_when_it_ends(file: Path, clock: HandClock) -> None:
     """A second lock that fell due during the first once took its place, and the first was never let go."""
-    crew = Crew("cronce.torture.worker", file.with_name)  # a lock needs nobody
-    faults = Faults(["w1"], Props(crew, {}, lambda _name: None, {}, str(file)), clock)
+    crew = ChildProcesses("cronce.torture.worker", file.with_name)  # a lock needs nobody
+    faults = Faults(["w1"], FaultTools(crew, {}, lambda _name: None, {}, str(file)), clock)
     faults.begin([Fault("lock", 0.0, 2.0), Fault("lock", 1.0, 2.0)], clock.boot())
     free = []
     for _ in range(7):
@@ -47,7 +47,7 @@ def test_a_file_is_locked_by_one_fault_at_a_time_and_free_when_it_ends(file: Pat
     assert [deed.kind for deed in faults.deeds] == ["lock"]
 
 
-class Players(Crew):
+class Players(ChildProcesses):
     """Writes down what is done to whom; whoever is asked to end has ended when `ends` says so."""
 
     def __init__(self, *names: str) -> None:
@@ -103,7 +103,7 @@ def players() -> Players:
 
 def faults_of(players: Players, clock: HandClock, *faults: Fault, file: str | None = None) -> Faults:
     orders = SchedulerOrders(players.drain, players.undrain, players.release, players.alive.__contains__)
-    made = Faults(["w1", "w2"], Props(players, {}, players.start, {}, file, orders), clock)
+    made = Faults(["w1", "w2"], FaultTools(players, {}, players.start, {}, file, orders), clock)
     made.begin(faults, clock.boot())
     return made
 

@@ -15,7 +15,7 @@ from cronce.stores.memory import MemoryStore
 from cronce.testing.ledger_file import LedgerTail
 from cronce.torture.own_jobs import refuse_live, tasks_of
 from cronce.torture.store_contents import StoreContents
-from cronce.torture.worker import Order, TortureTask, TortureWorker, read_order
+from cronce.torture.worker import TortureTask, TortureWorker, WorkerOrder, read_order
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
 APP = """
@@ -73,7 +73,7 @@ def test_an_app_without_a_past_has_nothing_to_torture(tmp_path: Path, monkeypatc
 def played(app: str, store: MemoryStore, folder: Path, *, really: bool) -> TortureWorker:
     """One process that is called for each slot of two of the jobs, twice."""
     tasks = tasks_of(app, "7-mark", 30.0, 3, NOW)[:2]
-    order = Order("w1", "memory://", str(folder), tasks, 3, 0.0, 7, slow=0.0, app=app if really else "")
+    order = WorkerOrder("w1", "memory://", str(folder), tasks, 3, 0.0, 7, slow=0.0, app=app if really else "")
     worker = TortureWorker(read_order(json.dumps(order)))
     worker.cron = Cronce(store=store)
     StoreContents(store, SystemClock(), tasks, "label").begin(NOW)
@@ -98,7 +98,7 @@ def test_a_counter_stands_in_for_the_functions_unless_they_shall_really_run(
 
 
 def test_what_is_no_plain_function_cannot_really_run(app: str, tmp_path: Path) -> None:
-    order = Order("w1", "memory://", str(tmp_path), tasks_of(app, "7-mark", 2.5, 3, NOW), 3, 0.0, 7, app=app)
+    order = WorkerOrder("w1", "memory://", str(tmp_path), tasks_of(app, "7-mark", 2.5, 3, NOW), 3, 0.0, 7, app=app)
     with pytest.raises(BadInput, match="asynchronous is not a plain function"):
         TortureWorker(order)
 
@@ -117,7 +117,9 @@ def test_a_store_with_live_schedulers_is_refused() -> None:
 
 def test_a_task_survives_the_way_to_its_process() -> None:
     task = TortureTask("t", "skip", "wait", 2.5, "latest", 2, "own", {"text": "@daily"}, ("2026-11-01T00:00:00Z",))
-    order = Order("w1", "memory://", "", (task, TortureTask("u", "rerun", "allow", 2.5)), 3, 0.0, 7, app="app:cron")
+    order = WorkerOrder(
+        "w1", "memory://", "", (task, TortureTask("u", "rerun", "allow", 2.5)), 3, 0.0, 7, app="app:cron"
+    )
     assert read_order(order.written()) == order
     assert task.instants([NOW]) == [datetime(2026, 11, 1, tzinfo=UTC)]
     assert TortureTask("u", "rerun", "allow", 2.5).instants([NOW, NOW + timedelta(seconds=1)])[1] == NOW + timedelta(

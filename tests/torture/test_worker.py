@@ -14,10 +14,10 @@ from cronce.stores.base import Store, Swapped
 from cronce.stores.memory import MemoryStore
 from cronce.testing.ledger_file import LedgerLine, LedgerTail
 from cronce.torture.verdict import TortureRecord, TortureVerdict, judge
-from cronce.torture.worker import Ends, Order, SkewedClock, TortureTask, TortureWorker, read_order
+from cronce.torture.worker import EndAnswers, SkewedClock, TortureTask, TortureWorker, WorkerOrder, read_order
 
 TASK = TortureTask("job", "rerun", "allow", 30.0)
-ORDER = Order("w1", "memory://", "", (TASK,), 5, 0.4, 7)
+ORDER = WorkerOrder("w1", "memory://", "", (TASK,), 5, 0.4, 7)
 
 
 class Lenient(MemoryStore):
@@ -80,7 +80,7 @@ def called(worker: Overtaken) -> Slot:
 
 def test_an_end_under_an_old_fence_is_written_down_as_stale(tmp_path: Path, log: logging.Logger) -> None:
     worker = Overtaken(tmp_path, MemoryStore())
-    log.addHandler(Ends(worker.heard))
+    log.addHandler(EndAnswers(worker.heard))
     with pytest.raises(LeaseLost):
         called(worker)
     assert [line.what for line in worker.lines()][-2:] == ["done", "stale"]
@@ -88,7 +88,7 @@ def test_an_end_under_an_old_fence_is_written_down_as_stale(tmp_path: Path, log:
 
 def test_a_store_that_accepts_it_is_found_out(tmp_path: Path, log: logging.Logger) -> None:
     worker = Overtaken(tmp_path, Lenient())
-    log.addHandler(Ends(worker.heard))
+    log.addHandler(EndAnswers(worker.heard))
     slot = called(worker)
     assert [line.what for line in worker.lines()][-2:] == ["done", "accepted"]
     verdict = worker.verdict(slot)

@@ -31,12 +31,12 @@ from cronce.model import (
 )
 from cronce.protocol.notices import (
     Alert,
-    Beaten,
     Beats,
     Bundle,
     Delivery,
     Doubled,
     Holder,
+    LastBeat,
     Observed,
     Refusals,
     Refused,
@@ -44,7 +44,20 @@ from cronce.protocol.notices import (
     encode_holder,
     encode_notice,
 )
-from cronce.protocol.record import LAPSED, Act, Job, Maker, Outcome, Past, Record, Span, Spec, State, encode, encode_job
+from cronce.protocol.record import (
+    LAPSED,
+    Act,
+    Job,
+    Maker,
+    Outcome,
+    Past,
+    Record,
+    SpanRecord,
+    Spec,
+    State,
+    encode,
+    encode_job,
+)
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores.base import Store
@@ -122,14 +135,14 @@ class Scene:
         for name, job in JOBS.items():
             digest, text = job.spec
             specs = [Spec(digest, self.now - 20 * DAY, text)]
-            spans: tuple[Span, ...] = ()
+            spans: tuple[SpanRecord, ...] = ()
             paused = (
                 Act(f"ana@laptop {HOSTILE}", self.now - 2 * HOUR, "the disk is full") if name == "cleanup" else None
             )
             if name == ABANDONED:
                 old = declare(name, "30 * * * *").spec
                 specs.insert(0, Spec(old[0], self.now - 30 * DAY, old[1]))
-                spans = (Span(self.now - 20 * DAY, self.now - 20 * DAY + HOUR, 1, "edited"),)
+                spans = (SpanRecord(self.now - 20 * DAY, self.now - 20 * DAY + HOUR, 1, "edited"),)
             record = Job(self.now - 30 * DAY, paused, tuple(specs), digest, spans)
             yield _write(job_cell(name), encode_job(record), Mark.FREE)
 
@@ -270,14 +283,14 @@ class Scene:
         for one in alerts:
             mark = Mark.FREE if one.cleared else Mark.OPEN
             yield _write(alert_cell(one.kind, one.subject), encode_notice(one), mark)
-        beats = tuple(Beaten(self.now - n * 30 * SECOND, f"old-box-{n % 2} {HOSTILE}") for n in range(6, 0, -1))
+        beats = tuple(LastBeat(self.now - n * 30 * SECOND, f"old-box-{n % 2} {HOSTILE}") for n in range(6, 0, -1))
         yield _write(beat_cell("quartz-prod"), encode_notice(Beats(MINUTE, beats, 340)), Mark.OPEN, HOUR)
-        silent = (Beaten(self.now - 3 * HOUR, "legacy-cron"),)
+        silent = (LastBeat(self.now - 3 * HOUR, "legacy-cron"),)
         yield _write(beat_cell("legacy-cron"), encode_notice(Beats(15 * MINUTE, silent, 91)), Mark.OPEN, HOUR)
         doubled = Doubled(
             spell(self.now - HOUR), self.now - HOUR + SECOND, f"app-2 {HOSTILE}", "app-1 ran it 0.2s before"
         )
-        calls = (Beaten(self.now - HOUR, "app-1"), Beaten(self.now - HOUR + SECOND, "app-2"))
+        calls = (LastBeat(self.now - HOUR, "app-1"), LastBeat(self.now - HOUR + SECOND, "app-2"))
         seen = Observed(10 * SECOND, calls, 482, 1, (doubled,))
         yield _write(observed_cell("newsletter"), encode_notice(seen), Mark.FREE, DAY)
 

@@ -79,11 +79,11 @@ def test_a_mistake_is_told_as_described(program: Api) -> None:
 
 
 def test_it_tells_the_documents_of_the_command_line(busy: Busy, program: Api) -> None:
-    desk = busy.cron.at_work().desk
-    _, lines = desk.do(listed())
-    _, served = desk.do(halted_and_carried())
+    node = busy.cron.at_work().node
+    _, lines = node.do(listed())
+    _, served = node.do(halted_and_carried())
     assert program.ask("/jobs")["jobs"] == json.loads(json.dumps([job_document(line, served) for line in lines]))
-    found = desk.do(runs("order-sync", None, 100))
+    found = node.do(runs("order-sync", None, 100))
     told = program.ask("/jobs/order-sync/runs")["runs"]
     assert told == json.loads(json.dumps([run_document(one) for one in found]))
 

@@ -79,10 +79,10 @@ class Visit:
         self.now = now
         self.pages = pages(fleet, now)
         self.app = application(cron, private=False)
-        desk = asyncio.run(self.app.state.site.opened())
-        self.store: Any = desk.store
+        node = asyncio.run(self.app.state.site.opened())
+        self.store: Any = node.store
         wait_until(lambda: len(self.app.state.site.index) == fleet.jobs and self.app.state.site.prevented.of_all())
-        self.counting = desk.store = Counting(self.store)
+        self.counting = node.store = Counting(self.store)
 
     def get(self, name: str) -> tuple[int, int]:
         """How often the store is asked for a page, and for how many cells."""

@@ -10,7 +10,7 @@ from cronce import __version__
 from cronce.errors import BadInput
 from cronce.web.app import application
 from cronce.web.gate import HEADERS, from_elsewhere, host_of, is_local_path, strange_host
-from cronce.web.security import LASTS, PER, TRIES, Guesses, Keys, same_word
+from cronce.web.security import LASTS, PER, TRIES, PageTokens, WrongTokens, same_word
 from tests.web.house import BEARER, TOKEN, Api, Browser, Busy
 
 PAUSE = "/jobs/billing/pause"
@@ -126,7 +126,7 @@ def test_a_mounted_page_is_private_unless_somebody_says_otherwise() -> None:
 
 
 def test_guesses_are_forgotten_in_time_and_never_too_many() -> None:
-    guesses = Guesses()
+    guesses = WrongTokens()
     for second in range(TRIES):
         guesses.wrong("a", float(second))
     assert guesses.wait("a", 10.0) == PER - 10.0
@@ -139,7 +139,7 @@ def test_guesses_are_forgotten_in_time_and_never_too_many() -> None:
 def test_a_token_is_long_and_has_no_spaces() -> None:
     for token in ("", "short", "a" * 31, "with a space in it at all", "ünïcödé-ünïcödé-ünïcödé", "a\nb" * 10):
         with pytest.raises(BadInput, match="32 or more"):
-            Keys(token)
+            PageTokens(token)
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_who_logs_in_says_who_they_are(busy: Busy, name: str) -> None:
 
 
 def test_a_session_ends_and_cannot_be_forged() -> None:
-    keys, other = Keys(TOKEN), Keys(TOKEN + "2")
+    keys, other = PageTokens(TOKEN), PageTokens(TOKEN + "2")
     now = Busy().scene.now
     cookie = keys.cookie("ada", now)
     session = keys.session(cookie, now)
@@ -186,7 +186,7 @@ def test_a_session_ends_and_cannot_be_forged() -> None:
     assert keys.session(cookie, now + LASTS - timedelta(seconds=1)) is not None
     assert other.session(cookie, now) is None  # another token ends all sessions
     said, _, sign = cookie.partition(".")
-    forged = Keys("an-attackers-own-token-of-32-signs").cookie("root", now)
+    forged = PageTokens("an-attackers-own-token-of-32-signs").cookie("root", now)
     for wrong in (
         f"{forged.partition('.')[0]}.{sign}",
         f"{said}.{forged.partition('.')[2]}",
@@ -203,7 +203,7 @@ def test_a_session_ends_and_cannot_be_forged() -> None:
 
 
 def test_the_word_of_a_session_is_its_own() -> None:
-    keys, now = Keys(TOKEN), Busy().scene.now
+    keys, now = PageTokens(TOKEN), Busy().scene.now
     one, two = (keys.session(keys.cookie("ada", now), now) for _ in range(2))
     assert one is not None
     assert two is not None
@@ -213,7 +213,9 @@ def test_the_word_of_a_session_is_its_own() -> None:
 
 def test_a_forged_cookie_acts_for_nobody(busy: Busy) -> None:
     visitor = Browser(busy.app)
-    visitor.cookies.set("cronce_session", Keys("an-attackers-own-token-of-32-signs").cookie("root", busy.scene.now))
+    visitor.cookies.set(
+        "cronce_session", PageTokens("an-attackers-own-token-of-32-signs").cookie("root", busy.scene.now)
+    )
     assert visitor.post(PAUSE, {"reason": "x", "csrf": "x"}).status_code == 401
     assert not paused(busy)
 
@@ -234,7 +236,7 @@ def test_logging_out_ends_it(busy: Busy) -> None:
 
 
 def test_sessions_that_were_logged_out_of_are_forgotten_when_they_would_have_ended() -> None:
-    keys, now = Keys(TOKEN), Busy().scene.now
+    keys, now = PageTokens(TOKEN), Busy().scene.now
     for hours in range(30):
         keys.end(keys.cookie("ada", now + timedelta(hours=hours)), now + timedelta(hours=hours))
     keys.end("nonsense", now)

@@ -7,15 +7,15 @@ import pytest
 from cronce.model import Slot
 from cronce.protocol.notices import Refused
 from cronce.protocol.record import Outcome, Past, Record, State
-from cronce.web.timeline_layout import LOOKS, Facts, Piece, gather
+from cronce.web.timeline_layout import LOOKS, TimelineFacts, TimelinePiece, gather
 from tests.web.pictures import END, NOW, START, A, B, C, ago, fence, lapsed, ran, runs, seen, skipped
 
 
-def facts(*given: object, refused: tuple[tuple[str, Refused], ...] = ()) -> Facts:
+def facts(*given: object, refused: tuple[tuple[str, Refused], ...] = ()) -> TimelineFacts:
     return gather(given, refused, START, END, NOW)  # type: ignore[arg-type]
 
 
-def only(found: Facts) -> Piece:
+def only(found: TimelineFacts) -> TimelinePiece:
     (piece,) = found.pieces
     return piece
 

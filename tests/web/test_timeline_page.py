@@ -103,7 +103,7 @@ def test_another_span_of_the_same_stays_within_what_can_be_shown() -> None:
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Scene]]:
     url = f"sqlite:///{tmp_path_factory.mktemp('timeline') / 'cronce.db'}"
     with Cronce(url) as cron:
-        scene = fill(cron.at_work().desk.store)
+        scene = fill(cron.at_work().node.store)
     with TestClient(application(url, private=False), "http://127.0.0.1") as client:
         yield client, scene
 

@@ -7,7 +7,7 @@ from itertools import groupby
 from textwrap import wrap
 from typing import Final
 
-from cronce.cli.terminal import Screen, Toned, paint, table
+from cronce.cli.terminal import ColouredText, Screen, paint, table
 from cronce.telling.words import Tone
 from cronce_audit.checklist import Answered
 from cronce_audit.evidence import VERDICTS, Answer, Verdict
@@ -19,11 +19,11 @@ TONES: Final[dict[Severity, Tone]] = {Severity.ERROR: "bad", Severity.WARNING: "
 WIDEST: Final = 110
 """Longer lines are hard to read, however wide the terminal."""
 
-MARKS: Final[dict[Verdict, Toned]] = {
-    "met": Toned("✓", "good"),
-    "not met": Toned("✗", "bad"),
-    "cannot tell": Toned("?", "odd"),
-    "not relevant": Toned("–", "dim"),
+MARKS: Final[dict[Verdict, ColouredText]] = {
+    "met": ColouredText("✓", "good"),
+    "not met": ColouredText("✗", "bad"),
+    "cannot tell": ColouredText("?", "odd"),
+    "not relevant": ColouredText("–", "dim"),
 }
 EVIDENCE_SHOWN: Final = 3
 """Pieces of evidence that are shown; JSON has all."""
@@ -42,7 +42,7 @@ def shown(outcome: Outcome, on: Screen, under: str, *, suppressed: bool, every: 
             yield from _finding(finding, under, on, line=not again, more=folded.get(finding, ()))
             before = finding
     for odd in outcome.unparsed:
-        yield f"{_bold(_where(odd.place, under), on)} {paint(Toned('not read', 'odd'), on)}"
+        yield f"{_bold(_where(odd.place, under), on)} {paint(ColouredText('not read', 'odd'), on)}"
         yield from told(odd.why, on)
         yield ""
     if suppressed:
@@ -70,7 +70,7 @@ def _finding(finding: Finding, under: str, on: Screen, *, line: bool, more: Sequ
     sure = "" if finding.confidence is Confidence.HIGH else f", {finding.confidence.word} confidence"
     place = _where(finding.place, under, f":{finding.place.column}" if finding.place.line else "")
     head = f"{finding.severity.word} {finding.rule} {finding.name}"
-    yield f"{_bold(place, on)} {paint(Toned(head, tone), on)}{paint(Toned(sure, 'dim'), on)}"
+    yield f"{_bold(place, on)} {paint(ColouredText(head, tone), on)}{paint(ColouredText(sure, 'dim'), on)}"
     if finding.snippet and line:
         yield from _line(finding, on)
     yield from told(finding.message, on)
@@ -100,15 +100,15 @@ def _line(finding: Finding, on: Screen) -> Iterator[str]:
     if on.width and len(seen) > room:
         seen = f"{seen[: room - 1]}…"
     below = f"{'│':>8} {' ' * (at - start)}"
-    yield f"{paint(Toned(gutter, 'dim'), on)}{paint(seen, on)}"
-    yield f"{paint(Toned(below, 'dim'), on)}{paint(Toned('^', TONES[finding.severity]), on)}"
+    yield f"{paint(ColouredText(gutter, 'dim'), on)}{paint(seen, on)}"
+    yield f"{paint(ColouredText(below, 'dim'), on)}{paint(ColouredText('^', TONES[finding.severity]), on)}"
 
 
 def told(text: str, on: Screen, tone: Tone | None = None) -> Iterator[str]:
     """Wrapped on a terminal; elsewhere one line, which can be searched for."""
     lines = wrap(text, min(max(on.width - 7, 20), WIDEST), break_on_hyphens=False) if on.width else [text]
     for line in lines:
-        yield f"       {paint(Toned(line, tone), on)}"
+        yield f"       {paint(ColouredText(line, tone), on)}"
 
 
 def _bold(text: str, on: Screen) -> str:
@@ -126,7 +126,9 @@ def _set_aside(aside: Sequence[SetAside], on: Screen, under: str) -> Iterator[st
 def verdict(outcome: Outcome, on: Screen, read: str) -> Iterator[str]:
     """The counts, and what can be done next."""
     counts = Counter(finding.severity for finding in outcome.findings)
-    found = [paint(Toned(number(counts[one], one.word), TONES[one]), on) for one in reversed(Severity) if counts[one]]
+    found = [
+        paint(ColouredText(number(counts[one], one.word), TONES[one]), on) for one in reversed(Severity) if counts[one]
+    ]
     hows = Counter(one.how for one in outcome.set_aside)
     aside = hows["comment"] + hows["config"]
     rest = [
@@ -136,14 +138,14 @@ def verdict(outcome: Outcome, on: Screen, read: str) -> Iterator[str]:
     ]
     said = [text for text in rest if not text.startswith("0 ")]
     nothing = "nothing new" if hows["baseline"] else "nothing found"
-    head = ", ".join(found) if found else paint(Toned(nothing, "good"), on)
+    head = ", ".join(found) if found else paint(ColouredText(nothing, "good"), on)
     yield "; ".join([head, *said, read])
     if outcome.gone:
         are = "is" if len(outcome.gone) == 1 else "are"
         yield f"{len(outcome.gone):,} of the baseline {are} no longer found: write a new baseline with --write-baseline"
     if outcome.findings:
         worst = max(outcome.findings, key=lambda one: (one.severity, one.confidence))
-        yield paint(Toned(f"`cronce audit explain {worst.rule}` has the details", "dim"), on)
+        yield paint(ColouredText(f"`cronce audit explain {worst.rule}` has the details", "dim"), on)
 
 
 def number(count: int, one: str, many: str | None = None) -> str:
@@ -156,7 +158,7 @@ def counted(findings: Sequence[Finding], on: Screen) -> str:
     """How often each rule found something, the most frequent first."""
     counts = Counter((one.rule, one.name, one.severity) for one in findings)
     rows = [
-        (f"{count:,}", rule, Toned(severity.word, TONES[severity]), name)
+        (f"{count:,}", rule, ColouredText(severity.word, TONES[severity]), name)
         for (rule, name, severity), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
     return table(("found", "rule", "severity", "name"), rows, on) if rows else "nothing found"
@@ -164,7 +166,8 @@ def counted(findings: Sequence[Finding], on: Screen) -> str:
 
 def listed(rules: Iterable[Rule], on: Screen) -> str:
     rows = [
-        (rule.id, Toned(rule.severity.word, TONES[rule.severity]), rule.confidence.word, rule.name) for rule in rules
+        (rule.id, ColouredText(rule.severity.word, TONES[rule.severity]), rule.confidence.word, rule.name)
+        for rule in rules
     ]
     return table(("rule", "severity", "confidence", "name"), rows, on)
 
@@ -178,16 +181,16 @@ def explained(rule: Rule, on: Screen) -> Iterator[str]:
             yield ""
         match kind:
             case "title":
-                yield f"{_bold(text, on)}  {paint(Toned(rule.severity.word, TONES[rule.severity]), on)}"
+                yield f"{_bold(text, on)}  {paint(ColouredText(rule.severity.word, TONES[rule.severity]), on)}"
             case "heading":
                 yield _bold(text, on)
             case "text" | "item":
                 indent = "  " if kind == "item" else ""
                 yield from (paint(line, on) for line in wrap(text, width, subsequent_indent=indent))
             case "file":
-                yield f"    {paint(Toned(text, 'dim'), on)}"
+                yield f"    {paint(ColouredText(text, 'dim'), on)}"
             case "code" | "found":
-                mark = paint(Toned(">", "bad"), on) if kind == "found" else " "
+                mark = paint(ColouredText(">", "bad"), on) if kind == "found" else " "
                 yield f"  {mark} {paint(text, on)}".rstrip()
         before = kind
 
@@ -205,7 +208,7 @@ _CLOSE: Final = {
 def checked(answered: Sequence[Answered], on: Screen) -> Iterator[str]:
     first: dict[int, str] = {}
     for name, points in groupby(answered, key=lambda one: one.checklist):
-        yield paint(Toned(name, "busy"), on)
+        yield paint(ColouredText(name, "busy"), on)
         for point in points:
             yield _head(point, on)
             said = first.setdefault(id(point.answer), f"{name} {point.number}")
@@ -218,7 +221,7 @@ def checked(answered: Sequence[Answered], on: Screen) -> Iterator[str]:
 def _head(point: Answered, on: Screen) -> str:
     mark = MARKS[point.answer.verdict]
     head = f"{point.number:>4}. {point.text}: "
-    return f"{paint(mark, on)}{paint(head, on)}{paint(Toned(point.answer.verdict, mark.tone), on)}"
+    return f"{paint(mark, on)}{paint(head, on)}{paint(ColouredText(point.answer.verdict, mark.tone), on)}"
 
 
 def _why(answer: Answer, on: Screen) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from cronce.cli import say
 from cronce.cli.audit_report import checked, counted, explained, listed, number, shown, verdict
 from cronce.cli.host_settings import system_zone
-from cronce.cli.terminal import Screen, Toned, bar, paint, screen
+from cronce.cli.terminal import ColouredText, Screen, bar, paint, screen
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.stores import mask_all
@@ -240,7 +240,7 @@ def _people(audited: Audited, project: Project, on: Screen, options: argparse.Na
         words = ("file or process", "files and processes") if options.live else ("file", "files")
         read = f"{number(audited.outcome.files, *words)} read"
         yield from verdict(audited.outcome, on, f"{read} in {audited.seconds:.1f} s" if on.width else read)
-        yield from (paint(Toned(line, "dim"), on) for line in _from_where(project, options))
+        yield from (paint(ColouredText(line, "dim"), on) for line in _from_where(project, options))
 
 
 def _under(project: Project, options: argparse.Namespace) -> str:

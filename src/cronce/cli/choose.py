@@ -5,7 +5,7 @@ import sys
 import textwrap
 from typing import Any, Final, NamedTuple, get_args
 
-from cronce.cli.terminal import Toned, ask, paint, screen, show
+from cronce.cli.terminal import ColouredText, ask, paint, screen, show
 from cronce.errors import BadInput
 from cronce.integrations.guide import Advice, Answers, Cost, GuideRule, Provider, Server, advise
 from cronce.schedule import format_duration, parse_duration
@@ -163,7 +163,7 @@ def _page(said: dict[str, str], advice: Advice) -> str:
     on = screen()
     parts = [", ".join(f"{name.replace('_', ' ')} {text}" for name, text in said.items())]
     for name, rule in _rules(advice).items():
-        lines = [paint(Toned(f"{name}: {rule.choice}", "good"), on), *_wrapped(rule.because)]
+        lines = [paint(ColouredText(f"{name}: {rule.choice}", "good"), on), *_wrapped(rule.because)]
         parts.append("\n".join([*lines, *(_wrapped(f"but {rule.but}") if rule.but else [])]))
     parts.append("\n".join(line for note in advice.notes for line in _wrapped(note)))
     return "\n\n".join([*parts, advice.install, advice.snippet.text.rstrip()])

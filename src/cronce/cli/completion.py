@@ -97,6 +97,6 @@ def _job_names() -> Iterator[str]:
 
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
     signal.alarm(COMPLETION_TIMEOUT)
-    with suppress(CronceError), looking(argparse.Namespace(store=None)) as desk:
-        yield from desk.do(job_names())
+    with suppress(CronceError), looking(argparse.Namespace(store=None)) as node:
+        yield from node.do(job_names())
     signal.alarm(0)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from cronce.cli import add_actions, host_settings
-from cronce.cli.terminal import Toned, ask, screen, table
+from cronce.cli.terminal import ColouredText, ask, screen, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError
 from cronce.integrations import crontab as text
@@ -180,7 +180,7 @@ def _body(source: str) -> str:
 def _wrap(options: argparse.Namespace, place: host_settings.Crontab) -> None:
     host = _host(options)
 
-    def wrapped(before: str) -> tuple[str, list[text.Wrapped], list[text.Left]]:
+    def wrapped(before: str) -> tuple[str, list[text.GuardedLine], list[text.LineLeftAlone]]:
         _refuse_strangers(before, place)
         return text.wrap(before, host, system=place.system)
 
@@ -204,7 +204,7 @@ def _whose(options: argparse.Namespace) -> str:
     return options.user or host_settings.this_user()
 
 
-def _tell(done: Sequence[text.Wrapped], left: Sequence[text.Left]) -> None:
+def _tell(done: Sequence[text.GuardedLine], left: Sequence[text.LineLeftAlone]) -> None:
     for one in left:
         if one.entry.guard != "cronce":
             print(f"line {one.entry.number} stays as it is: {safe(one.why)}")
@@ -213,7 +213,7 @@ def _tell(done: Sequence[text.Wrapped], left: Sequence[text.Left]) -> None:
         print(f"lines {numbers} are one job, {name}, with several schedules: a slot that they share runs once")
 
 
-def _places(lines: Sequence[text.Entry], options: argparse.Namespace) -> list[str]:
+def _places(lines: Sequence[text.CrontabEntry], options: argparse.Namespace) -> list[str]:
     """Where those that are guarded keep their slots, each place once; but for those that say it themselves."""
     says = re.compile(rf"\s--store[\s=]|\b{VARIABLE}=")
     silent = [entry for entry in lines if entry.guard == "cronce" and not says.search(entry.command)]
@@ -239,7 +239,7 @@ def _list(options: argparse.Namespace, place: host_settings.Crontab) -> None:
         print(f"{place} fires nothing")
 
 
-def _row(entry: text.Entry, host: text.CronHost) -> dict[str, object]:
+def _row(entry: text.CrontabEntry, host: text.CronHost) -> dict[str, object]:
     zone = text.zone_of(entry, host)
     cron = text.cron_of(entry, zone) if zone else "the zone is not known"
     upcoming = cron.next(SystemClock().wall()) if isinstance(cron, Cron) else None
@@ -256,8 +256,8 @@ def _row(entry: text.Entry, host: text.CronHost) -> dict[str, object]:
     }
 
 
-def _cell(row: dict[str, object], header: str) -> str | Toned:
+def _cell(row: dict[str, object], header: str) -> str | ColouredText:
     value = row[header]
     if header == "guard":
-        return Toned(str(value or "none"), "good" if value == "cronce" else "bad" if value is None else "odd")
+        return ColouredText(str(value or "none"), "good" if value == "cronce" else "bad" if value is None else "odd")
     return "—" if value is None else str(value)

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from cronce.cli import on_signals, refuse_outside
-from cronce.cli.terminal import Screen, Text, Toned, filled, paint, screen, show
+from cronce.cli.terminal import ColouredText, Screen, Text, filled, paint, screen, show
 from cronce.clock import SystemClock
 from cronce.demo.harness import DemoHarness
 from cronce.demo.picture import SlotMark, mark, settled, time_of
-from cronce.demo.side import NAMES, Side
+from cronce.demo.side import NAMES, DemoSide
 from cronce.demo.verdict import DemoVerdict
 from cronce.errors import BadInput
 from cronce.telling.words import Tone
@@ -104,7 +104,7 @@ def _passed(guarded: DemoVerdict, unguarded: DemoVerdict) -> bool:
     return once and unguarded.extra > 0
 
 
-def _document(verdict: DemoVerdict, side: Side) -> dict[str, int]:
+def _document(verdict: DemoVerdict, side: DemoSide) -> dict[str, int]:
     return {**verdict._asdict(), "killed": len(side.account.killed), "paused": len(side.account.paused)}
 
 
@@ -119,7 +119,7 @@ def _words(guarded: DemoVerdict, unguarded: DemoVerdict, on: Screen) -> list[str
 
 def _counted(side: str, verdict: DemoVerdict, on: Screen) -> str:
     """A run that another took over is one run: what its first process had begun is not counted as another."""
-    extra = Toned(f"{verdict.extra} too many", "bad" if verdict.extra else "good")
+    extra = ColouredText(f"{verdict.extra} too many", "bad" if verdict.extra else "good")
     lost = f", {verdict.lost} lost" if verdict.lost else ""
     taken_over = f"; {verdict.taken_over} taken over" if verdict.taken_over else ""
     runs = f"{verdict.runs + verdict.extra} runs: {paint(extra, on)}, {verdict.missed} missed"
@@ -129,7 +129,7 @@ def _counted(side: str, verdict: DemoVerdict, on: Screen) -> str:
 # --- who looks on -----------------------------------------------------------------------------------------------------
 
 
-class Audience:
+class DemoOutput:
     """Nobody, unless it is a terminal or a file."""
 
     def open(self) -> None: ...
@@ -137,7 +137,7 @@ class Audience:
     def close(self, stage: DemoHarness) -> None: ...
 
 
-class File(Audience):
+class DemoLines(DemoOutput):
     """A line for each slot when it is settled, and for each thing that happens; nothing is drawn twice."""
 
     def __init__(self, out: TextIO) -> None:
@@ -166,7 +166,7 @@ class File(Audience):
             print("\n".join(lines), file=self._out, flush=True)
 
 
-class Terminal(Audience):
+class DemoTable(DemoOutput):
     """One table that is drawn in place, with what happens below it."""
 
     def __init__(self, out: TextIO) -> None:
@@ -200,25 +200,25 @@ class Terminal(Audience):
             self._drawn = lines
 
 
-def audience_at(out: TextIO, *, quiet: bool) -> Audience:
+def audience_at(out: TextIO, *, quiet: bool) -> DemoOutput:
     if quiet:
-        return Audience()
-    return Terminal(out) if out.isatty() and os.environ.get("TERM") != "dumb" else File(out)
+        return DemoOutput()
+    return DemoTable(out) if out.isatty() and os.environ.get("TERM") != "dumb" else DemoLines(out)
 
 
 def _notes(stage: DemoHarness, on: Screen) -> list[str]:
     texts = [line for note in stage.notes for line in filled(note, on)]
-    return ["", *(paint(Toned(text, "odd"), on) for text in texts)] if texts else []
+    return ["", *(paint(ColouredText(text, "odd"), on) for text in texts)] if texts else []
 
 
 def _header(on: Screen) -> list[str]:
     sides = f"{'':{FIRST}}{'guarded by cronce':<{len(NAMES) * _room(on) + GAP}}without"
-    return [sides, _line([Toned(text, "dim") for text in ("slot", *NAMES, *NAMES)], on)]
+    return [sides, _line([ColouredText(text, "dim") for text in ("slot", *NAMES, *NAMES)], on)]
 
 
-def _row(sides: Sequence[Side], slot: str, on: Screen) -> str:
+def _row(sides: Sequence[DemoSide], slot: str, on: Screen) -> str:
     marks = [mark(side.account, slot, who) for side in sides for who in NAMES]
-    return _line([time_of(slot), *(Toned(text, TONES.get(text)) for text in marks)], on)
+    return _line([time_of(slot), *(ColouredText(text, TONES.get(text)) for text in marks)], on)
 
 
 def _line(cells: Sequence[Text], on: Screen) -> str:
@@ -236,7 +236,7 @@ def _room(on: Screen) -> int:
 def _cell(cell: Text, width: int, on: Screen) -> str:
     text, tone = (cell, None) if isinstance(cell, str) else cell
     text = text[: width - 1]
-    return paint(Toned(text, tone), on) + " " * (width - len(text))
+    return paint(ColouredText(text, tone), on) + " " * (width - len(text))
 
 
 # --- for torture, too: a folder for the files, and an end that leaves nothing behind ----------------------------------

@@ -14,7 +14,7 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.integrations.manifests import Manifest, PodSettings, Restart, cronjob, deployment, dump, rbac
 from cronce.integrations.systemd import Units, units
-from cronce.runtime.application import module_and_object
+from cronce.runtime.app_loading import module_and_object
 from cronce.schedule import Cron, parse_duration
 from cronce.stores import mask
 from cronce.telling.words import safe

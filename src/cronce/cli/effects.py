@@ -16,7 +16,7 @@ from cronce.protocol.commands import Queued
 from cronce.runtime.effects import review
 from cronce.runtime.effects.adopt import Adoption, adopt, adoptable
 from cronce.runtime.effects.liveness import RetryRefused
-from cronce.runtime.effects.review import EffectSeen, Listed, Unwatched, any_effect, of_job
+from cronce.runtime.effects.review import EffectList, EffectSeen, LapsedUnwatched, any_effect, of_job
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import job_names, read_page, seen_runs, slot_named
 from cronce.telling.documents import effect_document, run_document
@@ -92,20 +92,20 @@ def run_effects(options: argparse.Namespace) -> None:
         return
     if options.on or options.done or options.dry_run:
         raise BadInput("--on, --what and --dry-run are for --adopt, such as --adopt 'charge:*'")
-    with looking(options) as desk:
-        found = desk.do(_found(options.what, options.n, everything=options.all))
+    with looking(options) as node:
+        found = node.do(_found(options.what, options.n, everything=options.all))
     none = "no effect is on record" if options.all else "no effect is in doubt, and none in progress,"
     document = {"effects": [effect_document(one) for one in found.effects], "more": found.more}
     show(options, document, "\n".join(_page(found)) if found.effects else nothing(none, options))
 
 
-def _found(what: str | None, limit: int, *, everything: bool) -> Flow[Listed]:
+def _found(what: str | None, limit: int, *, everything: bool) -> Flow[EffectList]:
     if what is not None and review.names_effect(what):
         named = review.effect_named(what)
         one = yield from review.effect(named)
         if one is None:
             raise CronceError(f"there is no record of {named.name}; `cronce status effects --all` lists all effects")
-        return Listed((one,), more=False)
+        return EffectList((one,), more=False)
     wheres = yield from review.places(what)
     found = yield from review.effects(wheres, limit, everything=everything)
     if what is not None and not found.effects:
@@ -121,7 +121,7 @@ def _refuse_unknown(name: str) -> Flow[None]:
         )
 
 
-def _page(found: Listed) -> Iterator[str]:
+def _page(found: EffectList) -> Iterator[str]:
     yield table(["effect", "state", "since", "holder", "why"], [_row(one) for one in found.effects], screen())
     if found.more:
         yield "there are more; a higher -n shows them"
@@ -164,10 +164,10 @@ def run_resolve(options: argparse.Namespace) -> None:
 
 def _list_doubts(options: argparse.Namespace) -> None:
     """Slots that were lost or are unknown, and effects in doubt: what a person has to find out."""
-    with looking(options) as desk:
-        runs = desk.do(read_page(final_runs(Mark.ATTENTION, DOUBTS)))
+    with looking(options) as node:
+        runs = node.do(read_page(final_runs(Mark.ATTENTION, DOUBTS)))
         slots = seen_runs(runs.cells, runs.now)
-        effects = [one for one in desk.do(_found(None, DOUBTS, everything=False)).effects if one.state == "in doubt"]
+        effects = [one for one in node.do(_found(None, DOUBTS, everything=False)).effects if one.state == "in doubt"]
     document = {"slots": [run_document(one) for one in slots], "effects": [effect_document(one) for one in effects]}
     rows: list[list[Text]] = [
         [one.slot.key, toned(one.shown), one.record.reason if one.record else one.trouble] for one in slots
@@ -186,11 +186,11 @@ def _resolve_slot(options: argparse.Namespace) -> None:
     if options.result is not None:
         raise BadInput("only an effect has a result, such as charge/invoice:7")
     with acting(options) as actor:
-        (run,) = actor.desk.do(actor.hand.look([slot]))
+        (run,) = actor.node.do(actor.hand.look([slot]))
         record = run.record if run else None
-        reply = actor.desk.do(actor.hand.resolve(slot, options.verdict, options.reason, force=options.force))
-        survey = actor.desk.do(review.doubts(review.of_slot(slot, record)))
-        reruns = actor.desk.do(actor.hand.open_reruns(slot))
+        reply = actor.node.do(actor.hand.resolve(slot, options.verdict, options.reason, force=options.force))
+        survey = actor.node.do(review.doubts(review.of_slot(slot, record)))
+        reruns = actor.node.do(actor.hand.open_reruns(slot))
     if survey.doubtful:
         lines = [f"  {line}" for line in tell_doubts(survey)]
         say("resolve", "\n".join(["some of its effects are still in doubt:", *lines]))
@@ -208,10 +208,10 @@ def _resolve_slot(options: argparse.Namespace) -> None:
 def _resolve_effect(options: argparse.Namespace) -> None:
     result = None if options.result is None else read_option("--result", options.result)
     with acting(options) as actor:
-        before = actor.desk.do(review.effect(review.effect_named(options.what)))
+        before = actor.node.do(review.effect(review.effect_named(options.what)))
         record = before.record if before else None
         seen = _resolved(actor, options, result)
-        stopped = [slot.key for slot in actor.desk.do(review.stopped_by(seen))]
+        stopped = [slot.key for slot in actor.node.do(review.stopped_by(seen))]
     said = "counts as done" if options.verdict == "done" else "is marked as not done; the next run will do it"
     said += said_before(record, options.verdict)
     document = {**effect_document(seen), "rerun": stopped[0] if stopped else None, "stopped": stopped}
@@ -237,10 +237,10 @@ def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectS
     clock runs evenly."""
     said, patience = (options.what, options.verdict, options.reason, result), None
     while True:
-        answer = actor.desk.do(review.resolve_effect(actor.hand, *said, force=options.force))
-        if not isinstance(answer, Unwatched):
+        answer = actor.node.do(review.resolve_effect(actor.hand, *said, force=options.force))
+        if not isinstance(answer, LapsedUnwatched):
             return answer
-        now = actor.desk.clock.boot()
+        now = actor.node.clock.boot()
         if patience is None:
             say("resolve", safe(str(answer)))
             patience = now + 2 * answer.lease.total_seconds()
@@ -256,11 +256,11 @@ def _adopt(options: argparse.Namespace) -> None:
     if not (options.what and options.on and options.done):
         raise BadInput("write cronce status effects JOB --adopt 'charge:*' --on invoice --what charge")
     with acting(options) as actor:
-        found = actor.desk.do(adoptable(options.what, options.adopt, options.on, options.done))
-        if not found and not actor.desk.do(any_effect(of_job(options.what))):
-            actor.desk.do(actor.hand.job(options.what))  # one that is not known is refused
+        found = actor.node.do(adoptable(options.what, options.adopt, options.on, options.done))
+        if not found and not actor.node.do(any_effect(of_job(options.what))):
+            actor.node.do(actor.hand.job(options.what))  # one that is not known is refused
         if not options.dry_run:
-            actor.desk.do(adopt(actor.hand, found))
+            actor.node.do(adopt(actor.hand, found))
     document = {"adopted": [_adopted_document(one) for one in found], "dry_run": options.dry_run}
     show(options, document, "\n".join(_adopted_page(found, options)))
 

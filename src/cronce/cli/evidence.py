@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import Any, Final
 
 from cronce.cli import refuse_outside, say
-from cronce.cli.terminal import Screen, Text, Toned, paint, screen, table
+from cronce.cli.terminal import ColouredText, Screen, Text, paint, screen, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.evidence.dupes.model import Duplicate, DuplicatesFound, DuplicatesQuery
@@ -124,7 +124,7 @@ def _lines(found: Finding, on: Screen) -> Iterator[str]:
     mark = found.mark
     who = f"{mark.said.job}  {fine(mark.at)}  {mark.place}  ({mark.where})"
     tone: Tone = "bad" if found.sure is CERTAIN else "odd"
-    yield f"{paint(Toned(f'{found.sure:<9}', tone), on)} {found.kind:<13}  {paint(who, on)}"
+    yield f"{paint(ColouredText(f'{found.sure:<9}', tone), on)} {found.kind:<13}  {paint(who, on)}"
     for line in wrap(found.says, (on.width or 120) - _INDENT):
         yield " " * _INDENT + paint(line, on)
 
@@ -141,21 +141,21 @@ def _jobs(jobs: Sequence[Tally], on: Screen) -> str:
     return text + (f"\n… and {len(jobs) - MOST_JOBS:,} more" if len(jobs) > MOST_JOBS else "")
 
 
-def _count(number: int, tone: Tone) -> Toned:
-    return Toned(f"{number:,}" if number else "—", tone if number else "dim")
+def _count(number: int, tone: Tone) -> ColouredText:
+    return ColouredText(f"{number:,}" if number else "—", tone if number else "dim")
 
 
 def _logs_summary(report: Report, logs: Sequence[Log], on: Screen) -> str:
     lines = sum(log.lines for log in logs)
     seen = f"{report.starts:,} starts in {lines:,} lines of {len(logs):,} file{'s' * (len(logs) > 1)}"
     if not report.counts:
-        return paint(Toned(f"nothing found in {seen}", "good"), on)
+        return paint(ColouredText(f"nothing found in {seen}", "good"), on)
     told = []
     for sure, tone in _TONES:
         counts = {kind: report.counts.get((kind, sure), 0) for kind in Kind}
         if any(counts.values()):
             each = ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)
-            told.append(paint(Toned(f"{sure}: {each}", tone), on))
+            told.append(paint(ColouredText(f"{sure}: {each}", tone), on))
     return "; ".join([*told, seen])
 
 
@@ -266,7 +266,7 @@ def _asked(options: argparse.Namespace) -> DuplicatesQuery:
 
 
 def _dupes_page(found: DuplicatesFound, asked: DuplicatesQuery, on: Screen) -> str:
-    query = "\n".join(paint(Toned(line, "dim"), on) for line in f"{found.query};".splitlines())
+    query = "\n".join(paint(ColouredText(line, "dim"), on) for line in f"{found.query};".splitlines())
     return "\n\n".join(filter(None, [query, _rows(found, asked, on), _dupes_summary(found, asked, on)]))
 
 
@@ -281,7 +281,14 @@ def _rows(found: DuplicatesFound, asked: DuplicatesQuery, on: Screen) -> str:
 def _row(one: Duplicate) -> list[Text]:
     pairs = [] if one.pairs is None else [f"{one.pairs:,}"]
     gap = short(one.gap) if one.gap else "0s"
-    return [*map(str, one.key.values()), Toned(f"{one.rows:,}", "bad"), *pairs, fine(one.first), fine(one.last), gap]
+    return [
+        *map(str, one.key.values()),
+        ColouredText(f"{one.rows:,}", "bad"),
+        *pairs,
+        fine(one.first),
+        fine(one.last),
+        gap,
+    ]
 
 
 def _dupes_summary(found: DuplicatesFound, asked: DuplicatesQuery, on: Screen) -> str:
@@ -291,20 +298,20 @@ def _dupes_summary(found: DuplicatesFound, asked: DuplicatesQuery, on: Screen) -
     rows = f"{found.extent.rows:,} row{'s' * (found.extent.rows != 1)}"
     where = f"among {rows} {_where(found, asked)}"
     if not found.rows:
-        return paint(Toned(f"no {' and '.join(asked.keys)} twice{near} {where}", "good"), on)
+        return paint(ColouredText(f"no {' and '.join(asked.keys)} twice{near} {where}", "good"), on)
     number = f"more than {len(found.rows):,}" if found.more else f"{len(found.rows):,}"
     keys = "key" if len(found.rows) == 1 and not found.more else "keys"
-    return paint(Toned(f"{number} {keys} more than once{near} {where}", "bad"), on)
+    return paint(ColouredText(f"{number} {keys} more than once{near} {where}", "bad"), on)
 
 
-def _nothing(found: DuplicatesFound, asked: DuplicatesQuery) -> Toned:
+def _nothing(found: DuplicatesFound, asked: DuplicatesQuery) -> ColouredText:
     """No duplicate, but for want of rows: the zone may be the wrong one, or the column."""
     if found.extent.is_empty:
-        return Toned(f"{found.table} is empty", "good")
+        return ColouredText(f"{found.table} is empty", "good")
     if found.extent.newest is None:
-        return Toned(f"nothing to check: no row in {found.table} has a time in {asked.at} and a key", "odd")
+        return ColouredText(f"nothing to check: no row in {found.table} has a time in {asked.at} and a key", "odd")
     newest = f"the newest is of {fine(found.extent.newest)} (--tz sets its time zone, --since how far to look back)"
-    return Toned(f"nothing to check: no row {_where(found, asked)}; {newest}", "odd")
+    return ColouredText(f"nothing to check: no row {_where(found, asked)}; {newest}", "odd")
 
 
 def _where(found: DuplicatesFound, asked: DuplicatesQuery) -> str:

@@ -26,10 +26,10 @@ from cronce.cli.listening import HttpProcess, listening, read_address
 from cronce.clock import SystemClock
 from cronce.model import Boot
 from cronce.monitor.metrics.exposition import CONTENT_TYPE, Values, exposition
-from cronce.monitor.metrics.metrics import Metrics, Slates, Snapshot, merged, without_gauges
+from cronce.monitor.metrics.metrics import Metrics, ProcessSnapshots, Snapshot, merged, without_gauges
 from cronce.runtime.app import Cronce
 from cronce.runtime.log import LOGGER
-from cronce.runtime.scheduling.scheduler import Scheduler, Vitals
+from cronce.runtime.scheduling.scheduler import Scheduler, SchedulerHealth
 
 _boot: Final = SystemClock().boot
 
@@ -47,7 +47,7 @@ SLOW: Final = 5.0
 
 _NOTE: Final = struct.Struct("=dd????4x")
 
-_NOBODY: Final = Vitals(0.0, 0.0, joined=False, claims=False)
+_NOBODY: Final = SchedulerHealth(0.0, 0.0, joined=False, claims=False)
 
 
 class ProcessHealth:
@@ -56,9 +56,9 @@ class ProcessHealth:
     def __init__(self, number: int) -> None:
         self.number = number
         self._memory = mmap.mmap(-1, number * _NOTE.size)
-        self._slates = Slates(number)
+        self._slates = ProcessSnapshots(number)
 
-    def note(self, place: int, vitals: Vitals) -> None:
+    def note(self, place: int, vitals: SchedulerHealth) -> None:
         _NOTE.pack_into(self._memory, place * _NOTE.size, *vitals)
 
     def begin(self, place: int) -> None:
@@ -68,8 +68,8 @@ class ProcessHealth:
     def clear(self, place: int) -> None:
         self.note(place, _NOBODY)
 
-    def read(self) -> list[Vitals]:
-        return [Vitals(*_NOTE.unpack_from(self._memory, place * _NOTE.size)) for place in range(self.number)]
+    def read(self) -> list[SchedulerHealth]:
+        return [SchedulerHealth(*_NOTE.unpack_from(self._memory, place * _NOTE.size)) for place in range(self.number)]
 
     def watch(self, place: int, cron: Cronce) -> Callable[[Scheduler], None]:
         """Count what an application does, on from where the one that had this place before stopped; noted beside how
@@ -121,18 +121,18 @@ class ProcessHealth:
 # --- judged -----------------------------------------------------------------------------------------------------------
 
 
-def hangs(crew: Sequence[Vitals], now: Boot) -> str:
+def hangs(crew: Sequence[SchedulerHealth], now: Boot) -> str:
     """Why it is not alive; empty: it is."""
     stuck = [now - one.ticked for one in crew if one.ticked and now - one.ticked > STUCK]
     return f"{len(stuck)} of {len(crew)} processes have hung, for {max(stuck):.0f} s" if stuck else ""
 
 
-def not_ready(crew: Sequence[Vitals], now: Boot) -> str:
+def not_ready(crew: Sequence[SchedulerHealth], now: Boot) -> str:
     """Why it is not ready; empty: it is."""
     return hangs(crew, now) or next(filter(None, (_obstacle(one, now) for one in crew)), "")
 
 
-def _obstacle(one: Vitals, now: Boot) -> str:
+def _obstacle(one: SchedulerHealth, now: Boot) -> str:
     if not one.ticked:
         return "a process has died, and will be replaced"
     if not one.joined:
@@ -161,7 +161,7 @@ class ProbeProcess(HttpProcess):
 
 class _Server(ThreadingHTTPServer):
     def __init__(self, listening: socket.socket, health: ProcessHealth) -> None:
-        super().__init__(("", 0), _Answer, bind_and_activate=False)
+        super().__init__(("", 0), _ProbeHandler, bind_and_activate=False)
         self.socket.close()
         self.socket, self.health = listening, health
 
@@ -169,7 +169,7 @@ class _Server(ThreadingHTTPServer):
         """Who asks may hang up."""
 
 
-class _Answer(BaseHTTPRequestHandler):
+class _ProbeHandler(BaseHTTPRequestHandler):
     server: _Server
     timeout = SLOW
 

@@ -18,7 +18,7 @@ from cronce.model import Slot, job_cell
 from cronce.protocol.commands import Asked, Closed
 from cronce.runtime.backfill import BACKFILL_BATCH, MOST_BACKFILLED, Stretch, ask, parts, survey
 from cronce.runtime.effects.liveness import RetryRefused
-from cronce.runtime.operations import AskedFor, Stands, drain_cell
+from cronce.runtime.operations import RequestedRun, StandingOrder, drain_cell
 from cronce.runtime.queries import HolderSeen, RunSeen, halted_and_carried, holders, load, runs, seen_job, slot_named
 from cronce.telling.documents import act_document, cancelled_document, paused_document, resumed_document, run_document
 from cronce.telling.words import by_whom, safe
@@ -58,20 +58,20 @@ def run_pause(options: argparse.Namespace) -> None:
         return
     with acting(options) as actor:
         _find_jobs(actor, options.job)
-        done = {name: actor.desk.do(actor.hand.pause(name, options.reason)) for name in options.job}
-        everything = actor.desk.do(actor.hand.pause_all(options.reason)) if options.all else None
+        done = {name: actor.node.do(actor.hand.pause(name, options.reason)) for name in options.job}
+        everything = actor.node.do(actor.hand.pause_all(options.reason)) if options.all else None
         told = [{"job": name, **paused_document(one)} for name, one in done.items()]
         acts = {} if options.json else {None: everything} if everything else done
         lines = [safe(line) for name, one in acts.items() for line in _paused(name, one, actor)]
     show(options, {"jobs": told, "all": paused_document(everything) if everything else None}, "\n".join(lines))
 
 
-def _paused(name: str | None, stands: Stands, actor: Actor) -> list[str]:
+def _paused(name: str | None, stands: StandingOrder, actor: Actor) -> list[str]:
     """That it is paused, and what runs of it all the same."""
     whom = name or "everything"
     if not stands.new:
         return [f"{whom} was already paused {by_whom(stands.act)}"]
-    running = [one.slot.key for one in actor.desk.do(runs(name, "running", SHOWN))]
+    running = [one.slot.key for one in actor.node.do(runs(name, "running", SHOWN))]
     return [
         f"{whom} is paused {by_whom(stands.act)}",
         *(f"  {key} goes on; `cronce cancel {key}` stops it" for key in running),
@@ -90,8 +90,8 @@ def run_resume(options: argparse.Namespace) -> None:
         return
     with acting(options) as actor:
         _find_jobs(actor, options.job)
-        done = {name: actor.desk.do(actor.hand.resume(name)) for name in options.job}
-        everything = actor.desk.do(actor.hand.resume_all()) if options.all else None
+        done = {name: actor.node.do(actor.hand.resume(name)) for name in options.job}
+        everything = actor.node.do(actor.hand.resume_all()) if options.all else None
     told = [{"job": name, **resumed_document(act)} for name, act in done.items()]
     acts = {"everything": everything} if options.all else done
     lines = [
@@ -118,7 +118,7 @@ def _means_scheduler(options: argparse.Namespace) -> bool:
 def _find_jobs(actor: Actor, names: list[str]) -> None:
     """All of them, before anything is done to one."""
     for name in names:
-        actor.desk.do(actor.hand.job(name))
+        actor.node.do(actor.hand.job(name))
 
 
 # --- schedulers -------------------------------------------------------------------------------------------------------
@@ -135,12 +135,12 @@ def add_drain_arguments(parser: argparse.ArgumentParser) -> None:
 def run_drain(options: argparse.Namespace) -> None:
     cell = drain_cell(options.scheduler, options.label)
     with acting(options) as actor:
-        _, live = actor.desk.do(holders())
+        _, live = actor.node.do(holders())
         concerned = [one.holder.holder for one in live if one.concerned(cell)]
         if options.scheduler and not options.off and not concerned:
             raise CronceError(_nobody(options.scheduler, live))
-        stands = None if options.off else actor.desk.do(actor.hand.drain(cell, options.reason))
-        was = actor.desk.do(actor.hand.undrain(cell)) if options.off else None
+        stands = None if options.off else actor.node.do(actor.hand.drain(cell, options.reason))
+        was = actor.node.do(actor.hand.undrain(cell)) if options.off else None
     drained = act_document(stands.act) if stands else None
     changed = stands.new if stands else was is not None
     if stands:
@@ -199,7 +199,7 @@ examples:
 # --- waiting for runs -------------------------------------------------------------------------------------------------
 
 
-class Waited(NamedTuple):
+class WaitResult(NamedTuple):
     """What came of it: the runs that are over, and why the others were not waited for."""
 
     over: list[RunSeen]
@@ -215,13 +215,13 @@ def succeeded(one: RunSeen) -> bool:
     return one.record is not None and one.record.succeeded
 
 
-def wait_for(actor: Actor, slots: Sequence[Slot], look: Callable[[Sequence[RunSeen], int], None]) -> Waited:
+def wait_for(actor: Actor, slots: Sequence[Slot], look: Callable[[Sequence[RunSeen], int], None]) -> WaitResult:
     """Wait until these runs of one job are over; not if nobody is there to run them. `look` is told each time which
     runs were seen, and how many are over."""
     left, over, looks = deque(slots), list[RunSeen](), count()
     while left:
         part = [left.popleft() for _ in range(min(BACKFILL_BATCH, len(left)))]
-        found = [one for one in actor.desk.do(actor.hand.look(part)) if one is not None]
+        found = [one for one in actor.node.do(actor.hand.look(part)) if one is not None]
         over += [one for one in found if _is_over(one)]
         going_on = [one for one in found if not _is_over(one)]
         left.extend(one.slot for one in going_on)
@@ -230,9 +230,9 @@ def wait_for(actor: Actor, slots: Sequence[Slot], look: Callable[[Sequence[RunSe
         asks = bool(left) and not running and next(looks) % ASK_EVERY == 0
         obstacle = _obstacle(actor, left[0].job, len(left)) if asks else ""
         if obstacle:
-            return Waited(over, len(left), obstacle)
+            return WaitResult(over, len(left), obstacle)
         time.sleep(WAIT_POLL if going_on else 0)
-    return Waited(over)
+    return WaitResult(over)
 
 
 def _is_over(one: RunSeen) -> bool:
@@ -241,15 +241,15 @@ def _is_over(one: RunSeen) -> bool:
 
 def _obstacle(actor: Actor, name: str, many: int = 1) -> str:
     """Why nobody runs what is due of the job by now, if so."""
-    job = actor.desk.do(actor.hand.job(name))
+    job = actor.node.do(actor.hand.job(name))
     halted = actor.hand.ledger.know.halted
     if halted:
         return f"everything is paused {by_whom(halted)}"
     if job and job.paused:
         return f"{name} is paused {by_whom(job.paused)}"
-    if name in actor.desk.do(halted_and_carried())[1]:
+    if name in actor.node.do(halted_and_carried())[1]:
         return ""
-    (cell,) = actor.desk.do(load([job_cell(name)])).cells
+    (cell,) = actor.node.do(load([job_cell(name)])).cells
     if not cell.version or seen_job(cell).is_scheduled:
         return f"no live scheduler runs {name}; start `cronce run`"
     calls, run = ("", "runs it") if many == 1 else ("s", "run them")
@@ -274,7 +274,7 @@ def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
 def run_trigger(options: argparse.Namespace) -> int:
     payload = None if options.payload is None else read_option("--payload", options.payload)
     with acting(options) as actor:
-        return _tell_request(actor, actor.desk.do(actor.hand.trigger(options.job, payload, options.id)), options)
+        return _tell_request(actor, actor.node.do(actor.hand.trigger(options.job, payload, options.id)), options)
 
 
 def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
@@ -295,7 +295,7 @@ def run_rerun(options: argparse.Namespace) -> int:
     slot = slot_named(options.slot)
     with acting(options) as actor:
         try:
-            asked = actor.desk.do(actor.hand.rerun(slot, fresh=options.fresh, force=options.force))
+            asked = actor.node.do(actor.hand.rerun(slot, fresh=options.fresh, force=options.force))
         except RetryRefused as error:
             raise CronceError(safe(str(error))) from None
         return _tell_request(actor, asked, options)
@@ -305,7 +305,7 @@ def _add_wait(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait", action="store_true", help="wait until the run ends: exit 0 if it succeeded, else 1")
 
 
-def _tell_request(actor: Actor, request: AskedFor, options: argparse.Namespace) -> int:
+def _tell_request(actor: Actor, request: RequestedRun, options: argparse.Namespace) -> int:
     """Tell of a run that was asked for, and of its end if that is waited for."""
     key = request.slot.key
     if not options.json:
@@ -325,7 +325,7 @@ def _tell_request(actor: Actor, request: AskedFor, options: argparse.Namespace) 
 
 def _before(actor: Actor, slot: Slot) -> str:
     """Why nobody will run it, if it is not over."""
-    (one,) = actor.desk.do(actor.hand.look([slot]))
+    (one,) = actor.node.do(actor.hand.look([slot]))
     return _obstacle(actor, slot.job) if one is not None and not _is_over(one) else ""
 
 
@@ -335,7 +335,7 @@ def _show_progress(found: Sequence[RunSeen], _over: int) -> None:
             bar(str(one.record.state), *one.record.progress)
 
 
-def _end(waited: Waited) -> str:
+def _end(waited: WaitResult) -> str:
     if waited.obstacle:
         return f"it has not started: {waited.obstacle}"
     (one,) = waited.over
@@ -351,7 +351,7 @@ def add_cancel_arguments(parser: argparse.ArgumentParser) -> None:
 def run_cancel(options: argparse.Namespace) -> None:
     slots = [slot_named(text) for text in options.slot]
     with acting(options) as actor:
-        done = {slot.key: actor.desk.do(actor.hand.cancel(slot, options.reason)) for slot in slots}
+        done = {slot.key: actor.node.do(actor.hand.cancel(slot, options.reason)) for slot in slots}
     document = {"slots": [{"slot": key, **cancelled_document(reply)} for key, reply in done.items()]}
     show(options, document, "\n".join(safe(f"{key} {_cancelled(reply)}") for key, reply in done.items()))
 
@@ -395,7 +395,7 @@ def _run_backfill(options: argparse.Namespace) -> int:
     if options.most < 1:
         raise BadInput(f"--most must be 1 or more, not {options.most}")
     with acting(options) as actor:
-        stretch = actor.desk.do(survey(actor.hand, job, options.start, options.end, options.most))
+        stretch = actor.node.do(survey(actor.hand, job, options.start, options.end, options.most))
         if not options.json:
             print(_surveyed(job, stretch), flush=True)
         try:
@@ -412,7 +412,7 @@ def _run_backfill(options: argparse.Namespace) -> int:
     return 1 if waited is not None and (waited.code or stretch.ended) else 0
 
 
-def _backfill(actor: Actor, stretch: Stretch, options: argparse.Namespace) -> tuple[list[Slot], Waited | None]:
+def _backfill(actor: Actor, stretch: Stretch, options: argparse.Namespace) -> tuple[list[Slot], WaitResult | None]:
     """The runs that were asked for, and what became of all that were, if that was waited for."""
     if options.dry_run:
         return [], None
@@ -429,14 +429,14 @@ def _backfill(actor: Actor, stretch: Stretch, options: argparse.Namespace) -> tu
 def _ask(actor: Actor, wanted: Sequence[Slot]) -> list[Slot]:
     asked: list[Slot] = []
     for part in parts(wanted):
-        asked += actor.desk.do(ask(actor.hand, part))
+        asked += actor.node.do(ask(actor.hand, part))
         bar("asking", len(asked), len(wanted))
     return asked
 
 
 def _call_off(actor: Actor, slots: Sequence[Slot]) -> None:
     for place, slot in enumerate(slots, 1):
-        actor.desk.do(actor.hand.cancel(slot))
+        actor.node.do(actor.hand.cancel(slot))
         bar("cancelling", place, len(slots))
 
 
@@ -457,7 +457,7 @@ def _surveyed(job: str, stretch: Stretch) -> str:
     )
 
 
-def _ended(waited: Waited, stretch: Stretch) -> list[str]:
+def _ended(waited: WaitResult, stretch: Stretch) -> list[str]:
     outcomes = Counter(one.shown for one in waited.over)
     lines = [", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items()))] if outcomes else []
     if waited.obstacle:
@@ -467,7 +467,7 @@ def _ended(waited: Waited, stretch: Stretch) -> list[str]:
     return [*lines, f"  and {len(in_vain) - SHOWN:,} more"] if len(in_vain) > SHOWN else lines or ["nothing to do"]
 
 
-def _document(job: str, stretch: Stretch, asked: Sequence[Slot], waited: Waited | None) -> dict[str, object]:
+def _document(job: str, stretch: Stretch, asked: Sequence[Slot], waited: WaitResult | None) -> dict[str, object]:
     runs = [run_document(one) for one in waited.over] if waited else None
     return {
         "job": job,

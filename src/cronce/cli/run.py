@@ -34,7 +34,7 @@ from cronce.model import Boot
 from cronce.monitor.logs import install
 from cronce.monitor.tracing import trace_if_configured
 from cronce.runtime.app import Cronce
-from cronce.runtime.application import load
+from cronce.runtime.app_loading import load
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.scheduler import LAST, LEAST, Orders, Scheduler, Signals, see_through
 from cronce.runtime.scheduling.settings import Role
@@ -123,7 +123,7 @@ def _run(options: argparse.Namespace) -> int:
 
         health = ProcessHealth(options.number)
         servers.append(ProbeProcess(options.health, health))
-    return Foreman(options.number, grace, partial(_work, options, health), servers, health).run()
+    return ProcessManager(options.number, grace, partial(_work, options, health), servers, health).run()
 
 
 def _work(options: argparse.Namespace, health: "ProcessHealth | None", orders: Orders, place: int) -> int:
@@ -229,7 +229,7 @@ class ProcessPlace(NamedTuple):
     rope: int = -1
 
 
-class Foreman:
+class ProcessManager:
     """`work` is what each of `number` processes does, by its orders and in its place: it returns an exit code. The
     `servers` answer beside them, and `health` is where they note how they are, if anybody asks."""
 

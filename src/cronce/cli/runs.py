@@ -8,7 +8,7 @@ from typing import Final, get_args
 
 from cronce.cli import refuse_outside
 from cronce.cli.session import acting, add_store, looking, nothing, show_table
-from cronce.cli.terminal import Text, Toned, paint, screen, show, table, toned
+from cronce.cli.terminal import ColouredText, Text, paint, screen, show, table, toned
 from cronce.clock import SystemClock
 from cronce.look import MAX_RUNS, find_why
 from cronce.model import Instant, check_name, spell
@@ -35,11 +35,11 @@ add_jobs_arguments = add_store
 
 
 def run_jobs(options: argparse.Namespace) -> None:
-    with looking(options) as desk:
-        now, lines = desk.do(listed())
-        everything, served = desk.do(queries.halted_and_carried())
+    with looking(options) as node:
+        now, lines = node.do(listed())
+        everything, served = node.do(queries.halted_and_carried())
     if everything and not options.json:
-        print(paint(Toned(f"everything is paused {by_whom(everything)}", "odd"), screen()))
+        print(paint(ColouredText(f"everything is paused {by_whom(everything)}", "odd"), screen()))
     headers = ["job", "schedule", "next slot", "last run", "outcome"]
     rows = [_job_row(line, now, served) for line in lines]
     if any(line.stored for line in lines):
@@ -52,14 +52,14 @@ def run_jobs(options: argparse.Namespace) -> None:
 def _job_row(line: JobLine, now: Instant, served: set[str]) -> list[Text]:
     seen, last = line.seen, line.last
     if seen.job is None:
-        return [seen.name, Toned(seen.trouble, "bad"), "", "", ""]
+        return [seen.name, ColouredText(seen.trouble, "bad"), "", "", ""]
     upcoming: Text = f"{spell(line.next)} ({away(line.next, now)})" if line.next else ""
     if upcoming and seen.is_scheduled and seen.name not in served:
-        upcoming = Toned(f"{upcoming}, no scheduler runs it", "bad")
+        upcoming = ColouredText(f"{upcoming}, no scheduler runs it", "bad")
     return [
         seen.name,
         _schedules(seen.schedules),
-        Toned(f"paused {by_whom(seen.job.paused)}", "odd") if seen.job.paused else upcoming,
+        ColouredText(f"paused {by_whom(seen.job.paused)}", "odd") if seen.job.paused else upcoming,
         last.slot.key.partition("@")[2] if last else "",
         toned(last.shown) if last else "",
     ]
@@ -95,11 +95,11 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
 def run_show(options: argparse.Namespace) -> int:
     if "@" in options.what:
         return run_why(options)
-    with looking(options) as desk:
-        seen = desk.do(job_view(options.what))
+    with looking(options) as node:
+        seen = node.do(job_view(options.what))
         if seen is None:
-            queries.refuse_unknown(options.what, desk.do(queries.job_names()))
-        found = desk.do(queries.runs(options.what, None, SHOWN))
+            queries.refuse_unknown(options.what, node.do(queries.job_names()))
+        found = node.do(queries.runs(options.what, None, SHOWN))
     assert seen is not None
     line = JobLine(seen.seen, seen.next, found[0] if found else None, seen.stored)
     document = told.job_document(line, {options.what} if seen.carried else ())
@@ -112,11 +112,11 @@ def run_show(options: argparse.Namespace) -> int:
 def _facts(view: JobView) -> Iterator[list[Text]]:
     seen, now = view.seen, view.now
     if seen.job is None:
-        yield ["trouble", Toned(seen.trouble, "bad")]
+        yield ["trouble", ColouredText(seen.trouble, "bad")]
     for rule in seen.schedules:
         yield ["schedule", f"{as_written(rule)}: {describe(rule)}"]
     if halt := view.halted or (seen.job and seen.job.paused):
-        yield ["paused", Toned(by_whom(halt), "odd")]
+        yield ["paused", ColouredText(by_whom(halt), "odd")]
     if view.next:
         yield ["next slot", f"{spell(view.next)} ({away(view.next, now)})"]
     if policies := ", ".join(
@@ -125,7 +125,7 @@ def _facts(view: JobView) -> Iterator[list[Text]]:
         yield ["policies", policies]
     if view.stored:
         yield ["stored", _stored(view.stored)]
-    by_us = "a live scheduler" if view.carried else Toned("no live scheduler runs it: `cronce run`", "bad")
+    by_us = "a live scheduler" if view.carried else ColouredText("no live scheduler runs it: `cronce run`", "bad")
     yield ["run by", by_us if seen.is_scheduled else "calls from outside: cron, `cronce exec`, another scheduler"]
     if view.durations:
         spans = sorted(span for _, span in view.durations)
@@ -161,10 +161,10 @@ def add_runs_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_runs(options: argparse.Namespace) -> None:
     refuse_outside("-n", options.n, MAX_RUNS)
-    with looking(options) as desk:
+    with looking(options) as node:
         if options.job is not None:
-            queries.refuse_unknown(options.job, desk.do(queries.job_names()))
-        found = desk.do(queries.runs(options.job, options.state, options.n, options.by))
+            queries.refuse_unknown(options.job, node.do(queries.job_names()))
+        found = node.do(queries.runs(options.job, options.state, options.n, options.by))
     document = {"runs": [told.run_document(one) for one in found]}
     show(options, document, _runs_table(found) if found else nothing("no such run is on record", options))
 
@@ -201,8 +201,8 @@ def add_why_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_why(options: argparse.Namespace) -> int:
-    with looking(options) as desk:
-        found = find_why(desk, options.what, own_journal(choose(options.store)))
+    with looking(options) as node:
+        found = find_why(node, options.what, own_journal(choose(options.store)))
     first = warnings(found) if "@" in options.what else [about(found)]
     text = "\n\n".join([*first, *(tell(story, found) for story in found.stories)])
     show(options, told.why_document(found), text)
@@ -236,9 +236,9 @@ def run_beat(options: argparse.Namespace) -> None:
     clock = SystemClock()
     beat = SignOfLife(options.name, options.every, clock.boot())
     with acting(options, make=not options.remove) as actor:
-        client = actor.desk.ledger.client
+        client = actor.node.ledger.client
         if options.remove:
-            known = actor.desk.do(forget_beats(client, options.name))
+            known = actor.node.do(forget_beats(client, options.name))
             text = (
                 f"heartbeats of {options.name} are not expected any more"
                 if known
@@ -246,6 +246,6 @@ def run_beat(options: argparse.Namespace) -> None:
             )
             show(options, {"removed": known}, text)
             return
-        actor.desk.do(write_notes(client, [beat], clock.boot))
+        actor.node.do(write_notes(client, [beat], clock.boot))
     if options.json:
         print(json.dumps({"beat": options.name, "every": format_duration(beat.every), "by": beat.by}))

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from cronce.cli.terminal import Text, screen, show, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, StoreReadOnly
-from cronce.runtime.desk import Desk
+from cronce.runtime.node import Node
 from cronce.runtime.operations import Operator, who
 from cronce.stores import mask, open_store, scheme_of
 from cronce.stores.base import Store
@@ -24,16 +24,16 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def looking(options: argparse.Namespace) -> Iterator[Desk]:
-    """A desk at the store that is meant, if there is one."""
+def looking(options: argparse.Namespace) -> Iterator[Node]:
+    """A node at the store that is meant, if there is one."""
     chosen = choose(options.store)
     refuse_nothing(chosen)
     with closing(open_store(chosen.url)) as store:
-        yield desk_at(store)
+        yield node_at(store)
 
 
-def desk_at(store: Store) -> Desk:
-    return Desk(store, SystemClock(), lambda: store, lambda _event: None)
+def node_at(store: Store) -> Node:
+    return Node(store, SystemClock(), lambda: store, lambda _event: None)
 
 
 def nothing(text: str, options: argparse.Namespace) -> str:
@@ -84,24 +84,24 @@ def add_act(parser: argparse.ArgumentParser, *, reason: bool = True) -> None:
 class Actor(NamedTuple):
     """Who acts, and the store."""
 
-    desk: Desk
+    node: Node
     hand: Operator
 
 
 @contextmanager
 def acting(options: argparse.Namespace, *, make: bool = False) -> Iterator[Actor]:
     """Acting, with `make` also on a store that is not there yet."""
-    with (_making if make else looking)(options) as desk:
-        yield Actor(desk, Operator(desk.ledger, who() if options.by is None else options.by))
+    with (_making if make else looking)(options) as node:
+        yield Actor(node, Operator(node.ledger, who() if options.by is None else options.by))
 
 
 @contextmanager
-def _making(options: argparse.Namespace) -> Iterator[Desk]:
+def _making(options: argparse.Namespace) -> Iterator[Node]:
     chosen = choose(options.store)
     with closing(open_chosen(chosen)) as store:
         if not store.traits.shared:
             raise BadInput(f"{mask(chosen.url)} exists only in this process; name a file that other processes can open")
-        yield desk_at(store)
+        yield node_at(store)
 
 
 def read_option(option: str, text: str) -> Any:

@@ -9,12 +9,12 @@ from typing import Final
 
 from cronce.cli.runs import remark
 from cronce.cli.session import add_store, looking, nothing, show_table
-from cronce.cli.terminal import Text, Toned, paint, screen, show, table, toned
+from cronce.cli.terminal import ColouredText, Text, paint, screen, show, table, toned
 from cronce.errors import BadInput, CronceError
 from cronce.look import Status, find_status, status_document
 from cronce.model import Instant, spell
 from cronce.monitor.incidents import incidents
-from cronce.monitor.read_overview import GuestSeen
+from cronce.monitor.read_overview import ForeignSchedulerSeen
 from cronce.protocol.notices import Doubled, Observed
 from cronce.runtime import queries
 from cronce.runtime.observe import ObservedSeen, observations
@@ -31,7 +31,7 @@ from cronce.telling.words import ago, away, by_whom, counted, short
 ROWS: Final = 5
 """So many of each are shown, so that it stays one screen."""
 
-NOBODY: Final = Toned("no live scheduler runs it", "bad")
+NOBODY: Final = ColouredText("no live scheduler runs it", "bad")
 
 STATUS_EPILOG: Final = """
 It only reads. Each list is cut to five lines; --json has all of it.
@@ -46,8 +46,8 @@ add_status_arguments = add_store
 
 
 def run_status(options: argparse.Namespace) -> None:
-    with looking(options) as desk:
-        found = desk.do(find_status())
+    with looking(options) as node:
+        found = node.do(find_status())
     place = mask(choose(options.store).url)
     show(options, {**status_document(found, place)}, "\n\n".join(filter(None, _screen(found, place))))
 
@@ -73,7 +73,7 @@ def _screen(found: Status, place: str) -> Iterator[str]:
 def _part(title: str, rows: Sequence[Sequence[Text]], none: str = "") -> str:
     """A few lines under a title; where there are none, what there is to say of that, if anything."""
     if not rows:
-        return paint(Toned(title, "dim"), screen()) + f"  {none}" if none else ""
+        return paint(ColouredText(title, "dim"), screen()) + f"  {none}" if none else ""
     more: list[Sequence[Text]] = [[f"… and {len(rows) - ROWS:,} more", *[""] * (len(rows[0]) - 1)]]
     lines = [*rows[:ROWS], *(more if len(rows) > ROWS else [])]
     return table([title, *[""] * (len(rows[0]) - 1)], [[f"  {_plain(row[0])}", *row[1:]] for row in lines], screen())
@@ -88,7 +88,7 @@ def _wrong(found: Status) -> Iterator[list[Text]]:
     incident for each cause; what it has not told of yet comes after that."""
     seen, told_of = found.overview, incidents(found.overview.alerts.alerts)
     if seen.halted:
-        yield ["everything is paused", Toned(by_whom(seen.halted), "bad"), "cronce resume --all"]
+        yield ["everything is paused", ColouredText(by_whom(seen.halted), "bad"), "cronce resume --all"]
     for one in told_of:
         yield [one.lead.text, toned(one.lead.severity), one.lead.remedy]
     slots = {slot for one in told_of for slot in (*one.slots, one.lead.subject)}
@@ -107,7 +107,7 @@ def _alive(one: HolderSeen, now: Instant) -> list[Text]:
     return [one.holder.holder, f"{one.holder.role}, {one.holder.running} of {one.holder.workers} workers busy", state]
 
 
-def _guest(one: GuestSeen, now: Instant) -> list[Text]:
+def _guest(one: ForeignSchedulerSeen, now: Instant) -> list[Text]:
     """Another scheduler, or a host whose crontab calls: with its jobs, their schedules, and the next slot."""
     jobs = ", ".join(f"{job.name} ({job.schedule})" if job.schedule else job.name for job in one.jobs)
     last = [f"ran {ago(one.last, now)}"] if one.last else []
@@ -166,8 +166,8 @@ def add_observed_arguments(parser: argparse.ArgumentParser) -> None:
 def run_observed(options: argparse.Namespace) -> int:
     cost = None if options.cost is None else _cost(options.cost)
     since = None if options.since is None else parse_duration(options.since)
-    with looking(options) as desk:
-        now, seen = desk.do(observations(options.name))
+    with looking(options) as node:
+        now, seen = node.do(observations(options.name))
     if options.name is not None and not seen:
         raise CronceError(f"there is no record of {options.name}; `cronce status observed` lists all")
     headers = ["name", "calls", "duplicates", *(["cost"] if cost is not None else []), "last duplicate"]
@@ -212,9 +212,9 @@ def _observed_document(one: ObservedSeen, cost: float | None) -> dict[str, objec
 def _observed_row(one: ObservedSeen, now: Instant, cost: float | None) -> list[Text]:
     observed = one.observed
     if observed is None:
-        return [one.name, Toned("unreadable", "bad"), "", *([] if cost is None else [""]), ""]
+        return [one.name, ColouredText("unreadable", "bad"), "", *([] if cost is None else [""]), ""]
     last = _last(observed)
-    duplicates = Toned(f"{observed.doubled:,}", "bad" if observed.doubled else "good")
+    duplicates = ColouredText(f"{observed.doubled:,}", "bad" if observed.doubled else "good")
     price = [] if cost is None else [f"{_total(observed, cost):,.2f}"]
     told = f"{away(last.at, now)} by {last.by}, {last.why}" if last else ""
     return [one.name, f"{observed.times:,}", duplicates, *price, told]
@@ -227,8 +227,8 @@ add_holders_arguments = add_store
 
 
 def run_holders(options: argparse.Namespace) -> None:
-    with looking(options) as desk:
-        now, live = desk.do(queries.holders())
+    with looking(options) as node:
+        now, live = node.do(queries.holders())
     headers = ["holder", "role", "workers", "labels", "since", "version", "last beat", "state"]
     document = {"holders": [told.holder_document(one) for one in live]}
     show_table(options, document, headers, [_holder_row(one, now) for one in live], "no scheduler is alive")
@@ -241,10 +241,10 @@ def _holder_row(one: HolderSeen, now: Instant) -> list[Text]:
     return [holder.holder, holder.role, str(holder.workers), labels, since, holder.cronce, beat, _state(one)]
 
 
-def _state(one: HolderSeen) -> Toned:
+def _state(one: HolderSeen) -> ColouredText:
     if one.drained is not None:
-        return Toned(f"takes no new work: paused {by_whom(one.drained)}", "odd")
-    return Toned("draining", "odd") if one.holder.draining else toned("alive")
+        return ColouredText(f"takes no new work: paused {by_whom(one.drained)}", "odd")
+    return ColouredText("draining", "odd") if one.holder.draining else toned("alive")
 
 
 # --- locks and leaders ------------------------------------------------------------------------------------------------
@@ -256,8 +256,8 @@ def _add_arguments(parser: argparse.ArgumentParser, kind: Leases) -> None:
 
 
 def _run(options: argparse.Namespace, kind: Leases) -> None:
-    with looking(options) as desk:
-        found = desk.do(queries.locks() if kind is LOCKS else queries.leaders())
+    with looking(options) as node:
+        found = node.do(queries.locks() if kind is LOCKS else queries.leaders())
     never = f"there was never a {kind.noun}"
     if options.name is not None:
         found = [one for one in found if one.name == options.name]

@@ -10,15 +10,15 @@ from typing import Final
 
 from cronce.cli import add_actions, host_settings
 from cronce.cli.session import add_store, looking, missing
-from cronce.cli.terminal import Screen, Toned, bar, paint, screen, show
+from cronce.cli.terminal import ColouredText, Screen, bar, paint, screen, show
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.integrations.crontab import entries
 from cronce.model import Epoch, Origin
 from cronce.protocol.retention import Keep, Kept, default_keep, read_keep
 from cronce.runtime.clock_repair import set_clock
-from cronce.runtime.desk import Desk
 from cronce.runtime.doctor import examine
+from cronce.runtime.node import Node
 from cronce.runtime.operations import who
 from cronce.runtime.queries import job_names, refuse_unknown
 from cronce.stores import mask, module_of, scheme_of
@@ -63,8 +63,8 @@ def run_store(options: argparse.Namespace) -> None:
 
 
 def _set_clock(url: str) -> str:
-    with looking(argparse.Namespace(store=url)) as desk:
-        now, ahead = desk.do(set_clock(desk.ledger, who(), desk.clock.wall()))
+    with looking(argparse.Namespace(store=url)) as node:
+        now, ahead = node.do(set_clock(node.ledger, who(), node.clock.wall()))
     brought = [
         (len(ahead.jobs), "job starts again from now on", "jobs start again from now on"),
         (len(ahead.leases), "lease has its usual length again", "leases have their usual length again"),
@@ -108,10 +108,10 @@ examples:
   cronce doctor --unit /etc/systemd/system/cronce-order-sync.service
 """
 
-MARKS: Final[dict[CheckVerdict, Toned]] = {
-    "ok": Toned("✓", "good"),
-    "warn": Toned("!", "odd"),
-    "error": Toned("✗", "bad"),
+MARKS: Final[dict[CheckVerdict, ColouredText]] = {
+    "ok": ColouredText("✓", "good"),
+    "warn": ColouredText("!", "odd"),
+    "error": ColouredText("✗", "bad"),
 }
 WORST: Final[tuple[CheckVerdict, ...]] = ("error", "warn", "ok")
 COLUMN: Final = 14
@@ -219,7 +219,7 @@ def lines(check: Check, on: Screen) -> Iterator[str]:
     said = _wrapped(check.says, on)
     yield f"{paint(MARKS[check.verdict], on)} {check.name:<{COLUMN}}{said[0]}"
     yield from (f"{indent}{line}" for line in said[1:])
-    yield from (f"{indent}{paint(Toned(line, 'dim'), on)}" for line in _wrapped(check.remedy, on) if line)
+    yield from (f"{indent}{paint(ColouredText(line, 'dim'), on)}" for line in _wrapped(check.remedy, on) if line)
 
 
 def _wrapped(text: str, on: Screen) -> list[str]:
@@ -275,14 +275,14 @@ def add_purge_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_purge(options: argparse.Namespace) -> None:
     said = _keep(options.keep)
-    with looking(options) as desk:
-        keep, names = said or default_keep(desk.store.traits), desk.do(job_names())
+    with looking(options) as node:
+        keep, names = said or default_keep(node.store.traits), node.do(job_names())
         if options.job is not None:
             refuse_unknown(options.job, names)
             names = [options.job]
-        found = {name: count for name in names if (count := _excess(desk, name, keep))}
-        gone = dict.fromkeys(found, 0) if options.dry_run else _purge(desk, found, keep)
-        swept = 0 if options.dry_run or options.job else _sweep(desk)
+        found = {name: count for name in names if (count := _excess(node, name, keep))}
+        gone = dict.fromkeys(found, 0) if options.dry_run else _purge(node, found, keep)
+        swept = 0 if options.dry_run or options.job else _sweep(node)
     jobs = [{"job": name, "found": found[name], "purged": gone[name]} for name in found]
     if options.dry_run:
         lines = [f"{name}: {count:,} would be purged" for name, count in found.items()]
@@ -306,28 +306,28 @@ def _keep(given: list[str]) -> Keep | None:
     return read_keep(by_outcome)
 
 
-def _excess(desk: Desk, name: str, keep: Keep) -> int:
-    return len(desk.do(desk.ledger.jobs.excess(name, keep)))
+def _excess(node: Node, name: str, keep: Keep) -> int:
+    return len(node.do(node.ledger.jobs.excess(name, keep)))
 
 
-def _purge(desk: Desk, found: Mapping[str, int], keep: Keep) -> dict[str, int]:
+def _purge(node: Node, found: Mapping[str, int], keep: Keep) -> dict[str, int]:
     """How many went of each job, by this process; others may purge the same."""
     gone = dict.fromkeys(found, 0)
     whole, left = sum(found.values()), set(found)
     while left:
         for name in sorted(left):
-            gone[name] += desk.do(desk.ledger.jobs.purge(name, keep))
-        left = {name for name in left if _excess(desk, name, keep)}
+            gone[name] += node.do(node.ledger.jobs.purge(name, keep))
+        left = {name for name in left if _excess(node, name, keep)}
         bar("purging", min(sum(gone.values()), whole) if left else whole, whole)
         time.sleep(PURGE_POLL if left else 0)
     return gone
 
 
-def _sweep(desk: Desk) -> int:
+def _sweep(node: Node) -> int:
     """How many cells went that nobody needs any more, by this process."""
     gone = 0
-    while desk.do(desk.ledger.jobs.left_behind()):
-        swept = desk.do(desk.ledger.jobs.sweep())
+    while node.do(node.ledger.jobs.left_behind()):
+        swept = node.do(node.ledger.jobs.sweep())
         gone += swept
         time.sleep(0 if swept else PURGE_POLL)
     return gone

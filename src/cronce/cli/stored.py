@@ -129,6 +129,6 @@ def _changed(
 ) -> None:
     """Change what the store has of the job, and say what came of it."""
     with acting(options, make=make) as actor:
-        stored = actor.desk.do(change(actor.hand))
+        stored = actor.node.do(change(actor.hand))
     document = {"job": options.name, "changed": bool(stored), "revision": stored and stored.revision}
     show(options, document, f"{options.name} is {f'{done}, revision {stored.revision}' if stored else as_it_was}")

@@ -30,19 +30,19 @@ class Screen(NamedTuple):
     colours: bool = False
 
 
-class Toned(NamedTuple):
+class ColouredText(NamedTuple):
     """A text that means well, ill or little."""
 
     text: str
     tone: Tone | None
 
 
-Text = str | Toned
+Text = str | ColouredText
 
 
-def toned(word: str) -> Toned:
+def toned(word: str) -> ColouredText:
     """A state, an outcome or a severity, by what it means."""
-    return Toned(word, tone(word))
+    return ColouredText(word, tone(word))
 
 
 def screen(out: TextIO | None = None, environ: Mapping[str, str] = os.environ) -> Screen:
@@ -58,7 +58,7 @@ def screen(out: TextIO | None = None, environ: Mapping[str, str] = os.environ) -
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[Text]], on: Screen) -> str:
     """Rows under their headers. Where they do not fit, the widest cells are cut, and end in an ellipsis."""
-    plain = [[_toned(text) for text in row] for row in ([Toned(header, "dim") for header in headers], *rows)]
+    plain = [[_toned(text) for text in row] for row in ([ColouredText(header, "dim") for header in headers], *rows)]
     widths = [max(len(cell.text) for cell in column) for column in zip(*plain, strict=True)]
     widths = _fitted(widths, on.width)
     return "\n".join(_line(row, widths, on) for row in plain)
@@ -70,8 +70,8 @@ def paint(text: Text, on: Screen) -> str:
     return f"\x1b[{_CODES[tone]}m{plain}\x1b[0m" if tone and plain and on.colours else plain
 
 
-def _toned(text: Text) -> Toned:
-    return Toned(safe(text), None) if isinstance(text, str) else Toned(safe(text.text), text.tone)
+def _toned(text: Text) -> ColouredText:
+    return ColouredText(safe(text), None) if isinstance(text, str) else ColouredText(safe(text.text), text.tone)
 
 
 def _fitted(widths: list[int], room: int | None) -> list[int]:
@@ -87,14 +87,14 @@ def _fitted(widths: list[int], room: int | None) -> list[int]:
     return fitted
 
 
-def _line(row: Sequence[Toned], widths: Sequence[int], on: Screen) -> str:
+def _line(row: Sequence[ColouredText], widths: Sequence[int], on: Screen) -> str:
     """One line without blanks at its end, so that it can be copied."""
     last = max((place for place, cell in enumerate(row) if cell.text), default=0)
     cells = []
     for place, (cell, width) in enumerate(zip(row[: last + 1], widths, strict=False)):
         text = cell.text if len(cell.text) <= width else f"{cell.text[: width - 1]}…"
         gap = " " * (width - len(text)) if place < last else ""
-        cells.append(paint(Toned(text, cell.tone), on) + gap)
+        cells.append(paint(ColouredText(text, cell.tone), on) + gap)
     return "  ".join(cells)
 
 

@@ -16,10 +16,10 @@ from typing import IO, Final, get_args
 
 from cronce.cli import refuse_outside, say
 from cronce.cli.demo import ended_like_ctrl_c, folder
-from cronce.cli.terminal import Screen, Toned, bar, filled, paint, screen, show
+from cronce.cli.terminal import ColouredText, Screen, bar, filled, paint, screen, show
 from cronce.errors import BadInput
 from cronce.policy import OnLost
-from cronce.runtime.application import load
+from cronce.runtime.app_loading import load
 from cronce.stores.default import choose, pinned
 from cronce.telling.words import safe
 from cronce.testing.chaos import FAULTS, SITUATIONS, play_out, stage
@@ -221,7 +221,7 @@ def _words(result: TortureResult, options: argparse.Namespace, on: Screen) -> li
     lines += [f"left out: {text}" for text in result.left_out]
     for own, verdict in _named(result):
         good = verdict.passed(forgot=result.forgot)
-        label = paint(Toned(f"{own or verdict.on_lost}:", "good" if good else "bad"), on)
+        label = paint(ColouredText(f"{own or verdict.on_lost}:", "good" if good else "bad"), on)
         lines.append(f"{label} {counted(verdict)}")
     if result.forgot:
         lines.append("The store lost records and reports that: those slots are unknown.")

@@ -20,7 +20,7 @@ from cronce.cli.watch import add_alerts, monitored, told
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.monitor.settings import Settings
 from cronce.runtime.app import Cronce
-from cronce.runtime.application import load
+from cronce.runtime.app_loading import load
 from cronce.stores import mask
 from cronce.stores.default import Chosen, choose
 from cronce.stores.memory import MemoryStore
@@ -76,7 +76,7 @@ def run_ui(options: argparse.Namespace) -> int:
     given = given._replace(look_token=look, trusted_proxies=tuple(options.trusted_proxy))
     with listening(host, port, "--listen") as listener:
         is_missing = missing(choose(options.store))
-        cron = Cronce(store=Empty(mask(choose(options.store).url))) if is_missing else Cronce(options.store)
+        cron = Cronce(store=NoStoreYet(mask(choose(options.store).url))) if is_missing else Cronce(options.store)
         app = given.application(cron)
         from cronce.web.server import serve  # noqa: PLC0415  what it needs is known to be there by now
 
@@ -97,7 +97,7 @@ def run_ui(options: argparse.Namespace) -> int:
         os._exit(0)  # whoever still waits for an answer of the store is not waited for
 
 
-class Empty(MemoryStore):
+class NoStoreYet(MemoryStore):
     """Stands in for a file that is not there yet: to look is not to make it."""
 
     def __init__(self, place: str) -> None:
@@ -123,7 +123,7 @@ def _linking(settings: Settings, url: str) -> Settings:
 def _reach(cron: Cronce) -> None:
     """A store that cannot be used is refused; one that is away may come back."""
     try:
-        store = cron.at_work().desk.store
+        store = cron.at_work().node.store
     except StoreUnavailable as error:
         say("ui", f"{error}; the page shows this until the store answers")
         return

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from cronce.cli import on_signals
 from cronce.cli.session import acting, add_store, looking, nothing
-from cronce.cli.terminal import Screen, Text, Toned, paint, screen, show, table, toned
+from cronce.cli.terminal import ColouredText, Screen, Text, paint, screen, show, table, toned
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import spell
@@ -29,7 +29,7 @@ from cronce.monitor.incidents import handle
 from cronce.monitor.monitor import Monitor
 from cronce.monitor.pings import Pinger, check_ping
 from cronce.monitor.settings import Settings, check_settings
-from cronce.monitor.survey import Memory, survey
+from cronce.monitor.survey import WatchMemory, survey
 from cronce.monitor.watch import clock, judge
 from cronce.monitor.watch_runs import first_of_each, unsaid
 from cronce.monitor.watcher_state import WatcherState
@@ -242,7 +242,7 @@ def _acknowledge(options: argparse.Namespace) -> int:
     if span is not None and not span:
         raise BadInput("--for must be longer than 0s; without --for, the alert is acknowledged for good")
     with acting(options) as actor:
-        done = actor.desk.do(handle(actor.hand.ledger.client, options.acknowledge, actor.hand.by, options.reason, span))
+        done = actor.node.do(handle(actor.hand.ledger.client, options.acknowledge, actor.hand.by, options.reason, span))
     what = f"snoozed for {short(span)}" if span else "acknowledged"
     show(options, done, f"{options.acknowledge} is {what} by {actor.hand.by}")
     return 0
@@ -252,12 +252,12 @@ def _acknowledge(options: argparse.Namespace) -> int:
 
 
 def _once(options: argparse.Namespace, given: AlertTargets) -> int:
-    with looking(options) as desk:
-        doubt = desk.do(clock_doubt(desk.ledger))
+    with looking(options) as node:
+        doubt = node.do(clock_doubt(node.ledger))
         if doubt is not None:
-            found = [clock(doubt, desk.ledger.know.now())]
+            found = [clock(doubt, node.ledger.know.now())]
         else:
-            found, _ = judge(desk.do(survey(WatcherState(), desk.store.traits)), Memory(), given.settings)
+            found, _ = judge(node.do(survey(WatcherState(), node.store.traits)), WatchMemory(), given.settings)
     journal = own_journal(choose(options.store)).all()
     findings = gathered([*found, *first_of_each(unsaid(journal, SystemClock().wall()))])
     elsewhere = f"\n{_elsewhere(options.store)}" if options.store else ""
@@ -314,7 +314,7 @@ def _news(shown: dict[tuple[str, str], Alert], now: Sequence[Alert]) -> Iterator
 
 
 def _line(state: str, alert: Alert, on: Screen) -> str:
-    word = toned(alert.severity) if state == "raised" else Toned("over", "good")
+    word = toned(alert.severity) if state == "raised" else ColouredText("over", "good")
     now = SystemClock().wall()
     lasted = "" if state == "raised" else f", after {short(max(now - alert.since, timedelta(0)))}"
     said = _said(alert) if state == "raised" else alert.text

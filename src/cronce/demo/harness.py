@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from cronce.clock import Clock
 from cronce.demo.picture import time_of
-from cronce.demo.side import Side
+from cronce.demo.side import DemoSide
 from cronce.demo.verdict import DemoRecord, DemoVerdict, judge
 from cronce.demo.worker import JOB, LEASE, DemoPlan
 from cronce.model import Mark, Slot
@@ -45,7 +45,7 @@ class DemoHarness:
     """One performance of so many slots. `show` is called whenever there is something new to see."""
 
     def __init__(self, folder: Path, slots: int, clock: Clock, show: Callable[["DemoHarness"], None]) -> None:
-        self.guarded, self.unguarded = Side("guarded", folder), Side("unguarded", folder)
+        self.guarded, self.unguarded = DemoSide("guarded", folder), DemoSide("unguarded", folder)
         self.slots: Sequence[Slot] = ()
         self.notes: list[str] = []
         self._shown = 0
@@ -55,7 +55,7 @@ class DemoHarness:
         self._limit = clock.boot() + DEMO_TIMEOUT
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[DemoSide, DemoSide]:
         return self.guarded, self.unguarded
 
     def play(self) -> tuple[DemoVerdict, DemoVerdict]:

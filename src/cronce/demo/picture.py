@@ -21,7 +21,7 @@ class SlotMark(StrEnum):
     REFUSED = "·"
 
 
-class Account:
+class DemoAccount:
     """What is known of three processes: the lines they wrote, and in the middle of which slot one was killed or
     paused. Slots are keys, which sort as they are due."""
 
@@ -66,7 +66,7 @@ def time_of(slot: str) -> str:
     return slot[-9:-1]
 
 
-def mark(account: Account, slot: str, who: str) -> SlotMark:
+def mark(account: DemoAccount, slot: str, who: str) -> SlotMark:
     said = {line.what: line for line in account.of(slot, who)}
     if done := said.get("done"):
         return _done(account, done)
@@ -81,7 +81,7 @@ def mark(account: Account, slot: str, who: str) -> SlotMark:
     return SlotMark.REFUSED if "refused" in said else SlotMark.NOTHING
 
 
-def _done(account: Account, done: LedgerLine) -> SlotMark:
+def _done(account: DemoAccount, done: LedgerLine) -> SlotMark:
     if account.before(done):
         return SlotMark.TOOK_OVER
     if account.paused.get(done.who) == done.slot:
@@ -90,7 +90,7 @@ def _done(account: Account, done: LedgerLine) -> SlotMark:
     return SlotMark.RAN if first == done.who else SlotMark.RAN_AGAIN
 
 
-def settled(guarded: Account, unguarded: Account, slot: str, names: Sequence[str]) -> bool:
+def settled(guarded: DemoAccount, unguarded: DemoAccount, slot: str, names: Sequence[str]) -> bool:
     """Whether a slot's row will not change any more."""
     both = (guarded, unguarded)
     return guarded.closed(slot) and all(account.answered(slot, who) for account in both for who in names)

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Final
 
-from cronce.demo.picture import Account
+from cronce.demo.picture import DemoAccount
 from cronce.demo.worker import Kind
-from cronce.testing.child_processes import Crew
+from cronce.testing.child_processes import ChildProcesses
 from cronce.testing.ledger_file import LedgerLine, LedgerTail, What
 
 NAMES: Final = ("web-1", "web-2", "web-3")
@@ -13,11 +13,11 @@ DEMO_GRACE: Final = 10.0
 """Seconds that a process has to close what it opened, when all is over."""
 
 
-class Side:
+class DemoSide:
     def __init__(self, kind: Kind, folder: Path) -> None:
-        self.account = Account()
+        self.account = DemoAccount()
         self._kind, self._folder = kind, folder
-        self._crew = Crew("cronce.demo.worker", lambda name: folder / f"{kind}.{name}.log")
+        self._crew = ChildProcesses("cronce.demo.worker", lambda name: folder / f"{kind}.{name}.log")
         self._tails = [LedgerTail(folder / f"{kind}.{file}") for file in ("ledger", "calls")]
         self._said: set[tuple[str, str]] = set()
 

@@ -5,7 +5,7 @@
 It calls the job at each second of the plan, by its own clock, and rather late than never, as crond does after a
 hiccup. So each call says which second it means, and however slow the machine is, no slot is forgotten.
 
-The plan comes on standard input (`Cues`). Its end is the end: when the stage is gone, so is this process.
+The plan comes on standard input (`DemoOrders`). Its end is the end: when the stage is gone, so is this process.
 """
 
 import json
@@ -22,7 +22,7 @@ from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.model import Instant, Slot, spell, unspell
 from cronce.stores.sqlite.file import url_of
-from cronce.testing.ledger_file import NOTHING, Book, LedgerLine, What
+from cronce.testing.ledger_file import NOTHING, LedgerFile, LedgerLine, What
 from cronce.value import NamedTuple
 
 Kind = Literal["guarded", "unguarded"]
@@ -50,7 +50,7 @@ def read_plan(text: str) -> DemoPlan:
     return DemoPlan(*(tuple(map(unspell, row)) for row in json.loads(text)))
 
 
-class Cues:
+class DemoOrders:
     """What the stage says: first the plan, then which of the held slots may go on."""
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -79,13 +79,13 @@ class DemoWorker:
     def __init__(self, kind: Kind, name: str, folder: Path) -> None:
         self._kind, self._name = kind, name
         self._clock = SystemClock()
-        self._ledger = Book(folder / f"{kind}.ledger")
-        self._calls = Book(folder / f"{kind}.calls")
+        self._ledger = LedgerFile(folder / f"{kind}.ledger")
+        self._calls = LedgerFile(folder / f"{kind}.calls")
         self._call = self._guarded(url_of(folder / "cronce.db")) if kind == "guarded" else self._plain
 
     def work(self, told: Iterable[str]) -> None:
         self._calls.write(LedgerLine("ready", self._name))
-        self._cues = cues = Cues(told)
+        self._cues = cues = DemoOrders(told)
         for at in cues.plan.slots:
             if self._over_by(at):
                 break

@@ -44,7 +44,7 @@ from cronce.integrations.deliveries import check_is
 from cronce.model import EPOCH, Boot, Instant, Slot, name_from, slot_of_cell
 from cronce.policy import Fold, Gap
 from cronce.protocol.commands import Queue, Skip, Unsure
-from cronce.protocol.notices import GuestJob
+from cronce.protocol.notices import ForeignJob
 from cronce.protocol.terms import lease_for
 from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Work
@@ -52,12 +52,12 @@ from cronce.runtime.call import Call
 from cronce.runtime.declare import MOST_TURNS, SOME_DAY, Declaration, Policies, When, declare
 from cronce.runtime.foreign_schedulers import SAID_EVERY, say_there
 from cronce.runtime.guard import guarded
-from cronce.runtime.keeper import Beat, Lease
+from cronce.runtime.keeper import Lease, RepeatingThread
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.log import LOGGER
-from cronce.runtime.process_notes import Notebook
+from cronce.runtime.process_notes import UnwrittenRefusals
 from cronce.runtime.run import Skipped
-from cronce.runtime.steps import Nap, Steps
+from cronce.runtime.steps import Steps, WaitStep
 from cronce.schedule import Every, Schedule, parse_schedule
 from cronce.schedule.instant import RESOLUTION, SECOND, whole
 
@@ -375,7 +375,7 @@ class Guards:
         self._policies, self.single = policies, {name: {**policies, **of_one} for name, of_one in single.items()}
         for words in (policies, *self.single.values()):
             check_policies(words)
-        self.cron, self.notebook = cron, Notebook()
+        self.cron, self.notebook = cron, UnwrittenRefusals()
         self._ahead: dict[Slot, Lease] = {}
 
     def declaration(self, job: Any) -> Declaration | None:
@@ -393,10 +393,10 @@ class Guards:
         if not wanted:
             return
         keeper = self.cron.at_work()
-        answers = keeper.desk.do(keeper.desk.ledger.claim(wanted))
+        answers = keeper.node.do(keeper.node.ledger.claim(wanted))
         for want, answer in zip(wanted, answers, strict=True):
             if isinstance(answer, Grant):
-                self._ahead[want.slot] = lease = Lease(answer, keeper.desk.clock, lambda _over: None)
+                self._ahead[want.slot] = lease = Lease(answer, keeper.node.clock, lambda _over: None)
                 keeper.keep(lease)
         for answer in answers:
             if isinstance(answer, Unsure) and answer.passing:
@@ -413,7 +413,7 @@ class Guards:
                     slots[slot] = Skip(f"APScheduler passed it over: {why}", first=slot.at)
         if slots:
             keeper = self.cron.at_work()
-            keeper.desk.do(keeper.desk.ledger.put(slots))
+            keeper.node.do(keeper.node.ledger.put(slots))
 
     def taken(self, slots: Iterable[Slot]) -> dict[Slot, Lease]:
         """What was claimed ahead of some slots, to be handed to an executor: from then on it is the body's."""
@@ -428,7 +428,7 @@ class Guards:
             for lease in leases.values():
                 keeper.drop(lease)
             with suppress(StoreError):
-                keeper.desk.do(keeper.desk.ledger.release([lease.grant for lease in leases.values()]))
+                keeper.node.do(keeper.node.ledger.release([lease.grant for lease in leases.values()]))
 
 
 class GuardedExecutor(BaseExecutor):  # type: ignore[misc]
@@ -573,9 +573,9 @@ class PatientCall:
     may be late; but not while its scheduler shuts down, which waits for it. What did not begin others see to."""
 
     def __init__(self, firing: Firing, call: Call) -> None:
-        self._firing, self._call, self.desk = firing, call, call.desk
+        self._firing, self._call, self.node = firing, call, call.node
         grace = firing.misfire_grace_time
-        self._give_up = self.desk.clock.boot() + (OUTAGE_TIMEOUT if grace is None else grace)
+        self._give_up = self.node.clock.boot() + (OUTAGE_TIMEOUT if grace is None else grace)
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         while True:
@@ -585,9 +585,9 @@ class PatientCall:
                     LOGGER.warning("%s was not run: %s", result.slot, result.reason)
                 return result
             except StoreUnavailable:
-                if self._firing.began or self._firing.guarded_by.ending or self.desk.clock.boot() > self._give_up:
+                if self._firing.began or self._firing.guarded_by.ending or self.node.clock.boot() > self._give_up:
                     raise
-            yield Nap(OUTAGE_RETRY)
+            yield WaitStep(OUTAGE_RETRY)
 
 
 # --- the line that makes a scheduler one of many ----------------------------------------------------------------------
@@ -632,7 +632,7 @@ class Protection:
         self._pause = OUTAGE_RETRY
         self._round_at: Boot | None = None
         self._said = -inf
-        self._beat = Beat("cronce-apscheduler", self._look, SystemClock())
+        self._beat = RepeatingThread("cronce-apscheduler", self._look, SystemClock())
         self._dress()
         _warn(of_scheduler(scheduler))
         self._see_to_jobs()
@@ -772,18 +772,18 @@ class Protection:
         private = {alias: is_private(self._scheduler, alias) for alias in self._scheduler._jobstores}
         jobs = [(job, private[job._jobstore_alias]) for job in self._scheduler.get_jobs() if job.next_run_time]
         told = [
-            GuestJob(name_of(job, private=own), str(job.trigger)[:200], job.next_run_time.astimezone(UTC))
+            ForeignJob(name_of(job, private=own), str(job.trigger)[:200], job.next_run_time.astimezone(UTC))
             for job, own in sorted(jobs, key=lambda one: one[0].next_run_time)
             if not is_errand(job, private=own)
         ]
-        desk = self._guards.cron.at_work().desk
-        desk.do(say_there(desk.ledger, "APScheduler", told))
+        node = self._guards.cron.at_work().node
+        node.do(say_there(node.ledger, "APScheduler", told))
 
     def _left(self) -> dict[Slot, Any]:
         """With the job of each. One without a next run time is paused. What is still before a job is handed on by the
         scheduler's own round; twice in a round would be one instance too many."""
-        desk = self._guards.cron.at_work().desk
-        slots = [slot_of_cell(cell.key) for cell in desk.do(desk.ledger.overdue())]
+        node = self._guards.cron.at_work().node
+        slots = [slot_of_cell(cell.key) for cell in node.do(node.ledger.overdue())]
         if not slots:
             return {}
         private = {alias: is_private(self._scheduler, alias) for alias in self._scheduler._jobstores}

@@ -26,18 +26,18 @@ from cronce.protocol.store_clock import SET_CLOCK, closed_ahead, dated_ahead, is
 from cronce.runtime.attempt import Ending
 from cronce.runtime.call import Call, could_not_ask
 from cronce.runtime.declare import Declaration, When
-from cronce.runtime.desk import Desk
 from cronce.runtime.journal import Journal
 from cronce.runtime.keeper import NOT_RENEWED, Keeper
 from cronce.runtime.ledger import Ledger
+from cronce.runtime.node import Node
 from cronce.runtime.pod import fired_at, is_bad, slot_meant
-from cronce.runtime.process_notes import Notebook, clock_note, leave_clock, recall_clock
+from cronce.runtime.process_notes import UnwrittenRefusals, clock_note, leave_clock, recall_clock
 from cronce.runtime.processes import child
 from cronce.runtime.processes.child import GRACE, STOPPING, BackgroundChild, Child, ChildChannel, Ended, NotStarted
 from cronce.runtime.processes.command import Command
 from cronce.runtime.processes.process_group import Watchdog, hold_standard_streams, send
 from cronce.runtime.run import Run, Skipped
-from cronce.runtime.steps import Nap, sleep, take
+from cronce.runtime.steps import WaitStep, sleep, take
 from cronce.stores.base import Store
 
 # --- in our place: our signals are the command's, and our terminal ----------------------------------------------------
@@ -228,7 +228,7 @@ class _Command(Command):
         return super().ending(run, result)
 
 
-class Say(Protocol):
+class Announce(Protocol):
     """Tells a person something; what is quiet only to who asked for it. Losers are quiet: cron mails all the rest."""
 
     def __call__(self, text: str, *, quiet: bool = False) -> None: ...
@@ -247,7 +247,7 @@ class Exec:
         stand_by: bool = False,
         job_name: str = "",
         journal: Journal | None = None,
-        say: Say,
+        say: Announce,
         hear: Callable[[Event], object] = lambda _event: None,
     ) -> None:
         """`job_name`: of the Kubernetes Job that this is a pod of, if it is. `hear` is told what happens."""
@@ -258,16 +258,16 @@ class Exec:
         self._left = False  # what was seen of the clock is written
 
     def run(self, store: Store, clock: Clock, when: When | None = None) -> int:
-        desk = Desk(store, clock, lambda: store, self._heard)
-        keeper = Keeper(desk, journal=self._journal)
+        node = Node(store, clock, lambda: store, self._heard)
+        keeper = Keeper(node, journal=self._journal)
         try:
-            desk.do(recall_clock(desk.ledger, self._job.name))
+            node.do(recall_clock(node.ledger, self._job.name))
         except StoreError as error:
             could_not_ask(keeper.unsaid.journal, self._job, clock, error, when)
             raise
         try:
             if when is None and self._job_name:
-                slot, named = self._in_pod(desk)
+                slot, named = self._in_pod(node)
                 return self._code(keeper, slot, named=named)
             return self._code(keeper, when, named=when is not None)
         except (LeaseLost, NotRecorded) as error:
@@ -279,11 +279,11 @@ class Exec:
             keeper.close()
             with suppress(StoreError):
                 if not self._left:
-                    desk.do(leave_clock(desk.ledger))
+                    node.do(leave_clock(node.ledger))
 
-    def _in_pod(self, desk: Desk) -> tuple[Slot, bool]:
+    def _in_pod(self, node: Node) -> tuple[Slot, bool]:
         """The slot, and whether somebody named it: then it is to run, and not only if the schedule lets it."""
-        slot, at = desk.do(slot_meant(self._job_name, self._job, desk.ledger)), fired_at(self._job_name)
+        slot, at = node.do(slot_meant(self._job_name, self._job, node.ledger)), fired_at(self._job_name)
         if at is not None and at != slot.at:
             self._say(
                 f"{self._job_name} was started for {spell(at)}, which is not a slot of the schedule; it runs as"
@@ -293,8 +293,8 @@ class Exec:
 
     def _code(self, keeper: Keeper, when: When | None, *, named: bool) -> int:
         """Try until nothing is left to try. The exit code is the command's, or the slot's where another ran it."""
-        command = _Command(self._words, self._supervisor, keeper.desk.store.traits, self._env)
-        refused: Callable[[Slot, str, Keeper], None] = Notebook().refused
+        command = _Command(self._words, self._supervisor, keeper.node.store.traits, self._env)
+        refused: Callable[[Slot, str, Keeper], None] = UnwrittenRefusals().refused
         tried = False
         while True:
             call = Call(
@@ -304,15 +304,15 @@ class Exec:
                 take_over=True,
                 stand_by=self._stand_by,
                 refused=refused,
-                beside=partial(self._note_clock, keeper.desk.ledger),
+                beside=partial(self._note_clock, keeper.node.ledger),
             )
-            result = take(call.steps(when), keeper.desk, self._sleep)
+            result = take(call.steps(when), keeper.node, self._sleep)
             if isinstance(result, Skipped):
-                blocked = "" if tried else self._blocked(call, keeper.desk.ledger)
+                blocked = "" if tried else self._blocked(call, keeper.node.ledger)
                 if blocked:
                     self._say(f"{call.slot.key} was not run: {blocked}")
                     return NOT_DONE
-                return command.code if tried else self._skipped(result, keeper.desk, named=named)
+                return command.code if tried else self._skipped(result, keeper.node, named=named)
             self.ran = True
             if isinstance(result, Ended) and result.stopped:
                 self._say(f"{call.slot.key} was stopped: {result.stopped}")
@@ -337,18 +337,18 @@ class Exec:
         self._left = True
         return clock_note(ledger)
 
-    def _sleep(self, nap: Nap) -> None:
+    def _sleep(self, nap: WaitStep) -> None:
         if nap.in_hand:
             sleep(nap)
         elif not self._supervisor.wait(nap.seconds):
             raise Signalled
 
-    def _skipped(self, skipped: Skipped, desk: Desk, *, named: bool) -> int:
+    def _skipped(self, skipped: Skipped, node: Node, *, named: bool) -> int:
         """That a slot failed, was lost or is unknown is always told. Whoever names a slot wants it run,
         and is told when it is not and will not be. So is whoever has a store that is empty, and seems to have
         forgotten: most are new. A pod has a log for it, which nobody gets by mail; and it must not end well while the
         outcome is open, or its Job would count as complete."""
-        epoch = desk.ledger.know.epoch
+        epoch = node.ledger.know.epoch
         if skipped.kind == "too old" and epoch.forgot:
             how = "found empty" if epoch.origin is Origin.FOUND else "set back"
             self._say(
@@ -359,7 +359,7 @@ class Exec:
         going_on = skipped.kind == "held" or (skipped.outcome and Outcome(skipped.outcome).is_success)
         bad = is_bad(skipped)
         quiet = not bad and (going_on or not named) and not self._job_name
-        again = f"rerun {skipped.slot}" if desk.store.traits.history else f"resolve {skipped.slot} retry"
+        again = f"rerun {skipped.slot}" if node.store.traits.history else f"resolve {skipped.slot} retry"
         further = f"; `cronce why {skipped.slot}` says more, `cronce {again}` runs it again" if bad else ""
         self._say(f"{skipped.slot} was not run here: {skipped.reason}{further}", quiet=bool(quiet))
         if skipped.kind == "held" and self._job_name:
@@ -383,7 +383,7 @@ class ObservedExec:
     """
 
     def __init__(
-        self, job: Declaration, supervisor: CommandSupervisor, clock: Clock, store: Callable[[], Store], say: Say
+        self, job: Declaration, supervisor: CommandSupervisor, clock: Clock, store: Callable[[], Store], say: Announce
     ):
         self._job, self._supervisor, self._clock, self._store, self._say = job, supervisor, clock, store, say
         self._lock = threading.Lock()
@@ -405,14 +405,14 @@ class ObservedExec:
         ):  # else it hangs in the store, and ends with this process
             with suppress(CronceError):
                 self._keeper.close()
-                self._keeper.desk.store.close()
+                self._keeper.node.store.close()
         return code
 
     def _at_work(self) -> Keeper:
         with self._lock:
             if self._keeper is None:
                 store = self._store()
-                self._keeper = Keeper(Desk(store, self._clock, lambda: store, self._heard))
+                self._keeper = Keeper(Node(store, self._clock, lambda: store, self._heard))
             return self._keeper
 
     def _heard(self, event: Event) -> None:

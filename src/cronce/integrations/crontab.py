@@ -50,7 +50,7 @@ _PREPARATIONS: Final = frozenset(("cd", "test", "[", "set", "export", ".", "sour
 _SHELLS: Final = frozenset(("sh", "ash", "bash", "dash", "ksh", "mksh", "zsh"))
 
 
-class Entry(NamedTuple):
+class CrontabEntry(NamedTuple):
     """A line that fires something. `head` is all before the command, `command` all after it, as they stand there."""
 
     number: int
@@ -76,7 +76,7 @@ class Entry(NamedTuple):
         return "flock" if re.search(_FLOCK, self.command) else ""
 
 
-def entries(text: str, *, system: bool = False, settings: Mapping[str, str] = NOTHING) -> list[Entry]:
+def entries(text: str, *, system: bool = False, settings: Mapping[str, str] = NOTHING) -> list[CrontabEntry]:
     """All that a crontab fires; in the `system` format of /etc/cron.d there is a user before each command. `settings`
     are in force from above, where the text is a part of one."""
     spans = blocks(text)
@@ -89,11 +89,11 @@ def entries(text: str, *, system: bool = False, settings: Mapping[str, str] = NO
             user, rest = _user(entry["rest"]) if system else ("", entry["rest"])
             block = next((name for name, span in spans.items() if number - 1 in span), "")
             head = plain[: len(plain) - len(rest)]
-            found.append(Entry(number, " ".join(entry["when"].split()), head, user, rest, settings, block))
+            found.append(CrontabEntry(number, " ".join(entry["when"].split()), head, user, rest, settings, block))
     return found
 
 
-def cron_of(entry: Entry, zone: str) -> Cron | str:
+def cron_of(entry: CrontabEntry, zone: str) -> Cron | str:
     """When it fires; or why that cannot be told."""
     if entry.schedule.lower() == "@reboot":
         return "@reboot is when a machine starts, not a slot that machines share"
@@ -124,7 +124,7 @@ def saying(text: str) -> Iterator[tuple[int, str]]:
             yield number, plain
 
 
-def _check_entry(entry: Entry, shown: str) -> None:
+def _check_entry(entry: CrontabEntry, shown: str) -> None:
     if not is_readable(entry.schedule):
         raise BadInput(
             f"{shown}: cron itself cannot read the schedule {entry.schedule!r}: it knows no L, W or #, steps only after"
@@ -227,7 +227,7 @@ def dedupe(text: str, *, system: bool = False) -> str:
     return "".join(line for number, line in enumerate(lines_of(text), start=1) if number not in gone)
 
 
-def _meaning(entry: Entry) -> tuple[object, ...]:
+def _meaning(entry: CrontabEntry) -> tuple[object, ...]:
     """What a line does: under other settings (another zone, another database) the same words do something else."""
     try:
         when = tidy(entry.schedule).upper()
@@ -252,19 +252,19 @@ class CronHost(NamedTuple):
     """Whether its cron is known to follow a line `CRON_TZ=…`."""
     told: bool = False
     """Somebody said that zone for this crontab, whatever else stands there."""
-    refusal: Callable[[Entry], str] = lambda _entry: ""
+    refusal: Callable[[CrontabEntry], str] = lambda _entry: ""
     """Why `cronce exec` would refuse to run a line there: its user has no store, or cannot read the program."""
 
 
-class Wrapped(NamedTuple):
+class GuardedLine(NamedTuple):
     """A line that is guarded now, and the job it is."""
 
-    entry: Entry
+    entry: CrontabEntry
     name: str
 
 
-class Left(NamedTuple):
-    entry: Entry
+class LineLeftAlone(NamedTuple):
+    entry: CrontabEntry
     why: str
 
 
@@ -274,32 +274,32 @@ def wrap(
     *,
     system: bool = False,
     settings: Mapping[str, str] = NOTHING,
-    beside: Sequence[Entry] = (),
-) -> tuple[str, list[Wrapped], list[Left]]:
+    beside: Sequence[CrontabEntry] = (),
+) -> tuple[str, list[GuardedLine], list[LineLeftAlone]]:
     """The crontab with its lines under `cronce exec`; those that were changed, and those that were left, with why. What
     is guarded `beside` it, where the text is a part of one, keeps its names for itself."""
     lines = lines_of(text)
     found = entries(text, system=system, settings=settings)
     names = _names(found, beside, host)
-    done: list[Wrapped] = []
-    left: list[Left] = []
+    done: list[GuardedLine] = []
+    left: list[LineLeftAlone] = []
     for entry in found:
         guarded = _guarded(entry, names.get(entry.number, ""), host)
-        if isinstance(guarded, Left):
+        if isinstance(guarded, LineLeftAlone):
             left.append(guarded)
         else:
             end = "\n" if lines[entry.number - 1].endswith("\n") else ""
             lines[entry.number - 1] = f"{entry.head}{guarded}{end}"
-            done.append(Wrapped(entry, names[entry.number]))
+            done.append(GuardedLine(entry, names[entry.number]))
     return "".join(lines), done, left
 
 
-def _names(found: Sequence[Entry], beside: Sequence[Entry], host: CronHost) -> dict[int, str]:
+def _names(found: Sequence[CrontabEntry], beside: Sequence[CrontabEntry], host: CronHost) -> dict[int, str]:
     """The jobs that lines become, by the lines' numbers. Two that run the same words under other settings (another
     database) do two things, and were they one job, one of the two would never be done again: there, and only there, the
     settings that tell them apart are of the name. Were they always, hosts that differ in PATH would not share a job."""
     new = [entry for entry in found if not isinstance(_cron(entry, host), str)]
-    alike: dict[str, list[Entry]] = {}
+    alike: dict[str, list[CrontabEntry]] = {}
     for entry in (*found, *beside):
         if entry.job:
             alike.setdefault(entry.job, []).append(entry)
@@ -314,7 +314,7 @@ def _differing(settings: Sequence[Mapping[str, str]]) -> list[str]:
     return sorted(name for name in names if len({some.get(name) for some in settings}) > 1)
 
 
-def job_name(entry: Entry, host: CronHost, apart: Sequence[str] = ()) -> str:
+def job_name(entry: CrontabEntry, host: CronHost, apart: Sequence[str] = ()) -> str:
     """The same on every machine where the same user has the same command: its program, and a digest of both, and of the
     settings that tell it `apart`. The user belongs to it, for `./sync.sh` of two users is two programs; and the rest of
     the command may hold a password."""
@@ -333,7 +333,7 @@ def _program(command: str) -> str:
     return ""
 
 
-def zone_of(entry: Entry, host: CronHost) -> str | None:
+def zone_of(entry: CrontabEntry, host: CronHost) -> str | None:
     """By whose clocks a line fires; None where nobody can tell."""
     named = entry.settings.get("CRON_TZ")
     if host.told or named in (None, "", host.zone):
@@ -341,27 +341,29 @@ def zone_of(entry: Entry, host: CronHost) -> str | None:
     return named if host.follows_cron_tz else None
 
 
-def _cron(entry: Entry, host: CronHost) -> Cron | str:
+def _cron(entry: CrontabEntry, host: CronHost) -> Cron | str:
     """When a line fires that can be guarded; or why it cannot."""
     zone = zone_of(entry, host)
     cron = next(_obstacles(entry, zone), "") or cron_of(entry, zone or "")
     return cron if isinstance(cron, str) else host.refusal(entry) or cron
 
 
-def _guarded(entry: Entry, name: str, host: CronHost) -> str | Left:
+def _guarded(entry: CrontabEntry, name: str, host: CronHost) -> str | LineLeftAlone:
     cron = _cron(entry, host)
     if isinstance(cron, str):
-        return Left(entry, cron)
+        return LineLeftAlone(entry, cron)
     command, given = _split(entry.command)
     tz = "" if cron.tz == "UTC" else f" --tz {cron.tz}"
     words = _words(command, entry.settings.get("SHELL") or "/bin/sh")
     line = f"{host.cronce} exec {name} --schedule {shlex.quote(entry.schedule)}{tz} -- {words}{given}"
     if (size := len(bytes_of(line))) > MAX_LINE_BYTES:
-        return Left(entry, f"with the guard it would have {size} bytes, and cron accepts at most {MAX_LINE_BYTES}")
+        return LineLeftAlone(
+            entry, f"with the guard it would have {size} bytes, and cron accepts at most {MAX_LINE_BYTES}"
+        )
     return line
 
 
-def _obstacles(entry: Entry, zone: str | None) -> Iterator[str]:
+def _obstacles(entry: CrontabEntry, zone: str | None) -> Iterator[str]:
     if entry.guard == "cronce":
         yield "it is guarded"
     if entry.guard == "flock":
@@ -404,9 +406,9 @@ def word(text: str) -> str:
     return shlex.quote(text).replace("%", "\\%")
 
 
-def twins(done: Sequence[Wrapped]) -> list[tuple[str, list[Entry]]]:
+def twins(done: Sequence[GuardedLine]) -> list[tuple[str, list[CrontabEntry]]]:
     """Jobs that several lines are, with different schedules: fine, and worth a word."""
-    by_name: dict[str, list[Entry]] = {}
+    by_name: dict[str, list[CrontabEntry]] = {}
     for one in done:
         by_name.setdefault(one.name, []).append(one.entry)
     return [(name, of) for name, of in by_name.items() if len({entry.schedule for entry in of}) > 1]

@@ -27,7 +27,7 @@ from cronce.runtime.declare import Duration
 from cronce.runtime.effects.idempotent import read_lease, read_ttl
 from cronce.runtime.log import LOGGER
 from cronce.runtime.run import Run
-from cronce.runtime.steps import Nap, sleep
+from cronce.runtime.steps import WaitStep, sleep
 from cronce.schedule import parse_duration
 
 UNSURE: Final[dict[OnLost, WhenUnsure]] = {"skip": "raise", "rerun": "retry"}
@@ -156,7 +156,7 @@ def stand_by(once: Callable[[Callable[[], Any]], Any], body: Callable[[], Any]) 
         except InProgress:
             if made:  # the body's own words: what it asked for is in progress, and not it
                 raise
-        sleep(Nap(PAUSE))
+        sleep(WaitStep(PAUSE))
 
 
 async def stand_by_async(

@@ -19,7 +19,7 @@ from cronce.runtime.pod import JOB_NAME
 from cronce.schedule import Cron, rule_of, shortest_gap
 from cronce.value import NamedTuple
 
-Value: TypeAlias = "str | int | Mapping[str, Value] | Sequence[Value] | Noted"
+Value: TypeAlias = "str | int | Mapping[str, Value] | Sequence[Value] | AnnotatedValue"
 Manifest = dict[str, Value]
 Restart = Literal["Never", "OnFailure"]
 
@@ -59,7 +59,7 @@ a person, the command cannot be started."""
 POLICIES: Final[Mapping[Overlap, str]] = {"skip": "Forbid", "wait": "Allow", "allow": "Allow", "replace": "Replace"}
 
 
-class Noted(NamedTuple):
+class AnnotatedValue(NamedTuple):
     """A value, and what whoever reads the manifest should know of it."""
 
     value: "Value"
@@ -96,7 +96,7 @@ def cronjob(
     spec: Manifest = {
         "schedule": expression(job),
         "timeZone": "Etc/UTC" if job.tz == "UTC" else job.tz,
-        "concurrencyPolicy": Noted(
+        "concurrencyPolicy": AnnotatedValue(
             POLICIES[job.overlap],
             "Only about overlap: Kubernetes may still start two pods for one slot. The slot is claimed in the pod.",
         ),
@@ -120,8 +120,8 @@ def deployment(name: str, words: Sequence[str], place: PodSettings, *, replicas:
         "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5),
     }
     spec: Manifest = {
-        "replicas": Noted(replicas, "As many as you like: each slot runs once, whichever of them claims it."),
-        "strategy": Noted(
+        "replicas": AnnotatedValue(replicas, "As many as you like: each slot runs once, whichever of them claims it."),
+        "strategy": AnnotatedValue(
             {"type": "Recreate"},
             "The old ones are told to end before new ones start. No setting guarantees that there are never two:"
             " maxSurge: 0 does not\ncount a pod that is terminating, and a PodDisruptionBudget limits evictions"
@@ -142,7 +142,7 @@ def rbac(name: str, namespace: str) -> list[Manifest]:
     rule: Value = {
         "apiGroups": ["coordination.k8s.io"],
         "resources": ["leases"],
-        "verbs": Noted(
+        "verbs": AnnotatedValue(
             ["get", "list", "watch", "create", "update", "delete"],
             "list and watch are for schedulers and for looking (`cronce jobs`), delete for `cronce purge`. No patch.",
         ),
@@ -168,17 +168,17 @@ def _job_spec(
 ) -> Manifest:
     container = _container(job.name, words, place)
     told: Value = {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/job-name']"}}
-    container["env"] = [*_env(place), Noted({"name": JOB_NAME, "valueFrom": told}, "Tells `exec` its slot.")]
+    container["env"] = [*_env(place), AnnotatedValue({"name": JOB_NAME, "valueFrom": told}, "Tells `exec` its slot.")]
     if again(job) + AWAY > MOST_PODS:
         raise BadInput(f"--retries {job.retries} are more than Kubernetes counts: at most {MOST_PODS - AWAY - 1:,}")
-    spec: Manifest = {"backoffLimit": Noted(again(job) + AWAY, _why(job))}
+    spec: Manifest = {"backoffLimit": AnnotatedValue(again(job) + AWAY, _why(job))}
     if job.timeout is not None:
         note = "The whole Job; each attempt has its own --timeout."
-        spec["activeDeadlineSeconds"] = Noted(_active_deadline(job.timeout + grace, again(job)), note)
+        spec["activeDeadlineSeconds"] = AnnotatedValue(_active_deadline(job.timeout + grace, again(job)), note)
     if restart == "Never":
         spec["podFailurePolicy"] = {"rules": _failure_rules(job)}
     pod = _pod(container, place, grace)
-    pod["restartPolicy"] = Noted(
+    pod["restartPolicy"] = AnnotatedValue(
         restart,
         "Each attempt is a pod of its own, on whichever node has room, and its log stays."
         if restart == "Never"
@@ -205,8 +205,8 @@ def _failure_rules(job: Declaration) -> list[Value]:
         "No more pods: the slot is closed and did not succeed, the store needs a person, or no command can be started."
     )
     return [
-        Noted({"action": "FailJob", "onExitCodes": closed}, note),
-        Noted({"action": "Ignore", "onPodConditions": [evicted]}, _evicted(job)),
+        AnnotatedValue({"action": "FailJob", "onExitCodes": closed}, note),
+        AnnotatedValue({"action": "Ignore", "onPodConditions": [evicted]}, _evicted(job)),
     ]
 
 
@@ -308,7 +308,7 @@ def _env(place: PodSettings) -> list[Value]:
     check_name(place.secret, MAX_LABEL, "a secret")
     secret: Value = {"secretKeyRef": {"name": place.secret, "key": "url"}}
     made = f"kubectl create secret generic {place.secret} --from-literal=url=postgresql://…"
-    return [Noted({"name": "CRONCE_URL", "valueFrom": secret}, made)]
+    return [AnnotatedValue({"name": "CRONCE_URL", "valueFrom": secret}, made)]
 
 
 def _pod(container: Manifest, place: PodSettings, grace: timedelta) -> Manifest:
@@ -394,7 +394,7 @@ def _lines(value: Value) -> Iterator[str]:
 
 def _entry(mark: str, item: Value) -> Iterator[str]:
     """What stands behind a key, or behind the dash of a list."""
-    value, note = item if isinstance(item, Noted) else (item, "")
+    value, note = item if isinstance(item, AnnotatedValue) else (item, "")
     yield from (f"# {line}" for line in note.splitlines())
     first, *others = _lines(value)
     if mark == "-" or isinstance(value, str | int) or not value:

@@ -67,7 +67,7 @@ def dispatch(run: Run, key: object, queue: Queue, fn: Any, /, *args: Any, **name
     return deliveries.dispatch(run, key, send)
 
 
-class _Again(Exception):
+class _RetryAsked(Exception):
     """The body returned RQ's `Retry`: it is to run again, like one that raised."""
 
     def __init__(self, retry: Retry) -> None:
@@ -84,12 +84,12 @@ def _performed(kept: Deliveries, job: Job, call: Callable[[], Any]) -> Any:
         finally:
             _IN_HAND.reset(token)
         if isinstance(result, Retry):
-            raise _Again(result)
+            raise _RetryAsked(result)
         return result
 
     try:
         return kept.once(str(job.func_name), _delivery(job), body)
-    except _Again as again:
+    except _RetryAsked as again:
         return again.retry
     except NotKept:  # RQ stores what is returned here as the latest result
         return job.return_value(refresh=True)

@@ -26,9 +26,9 @@ from cronce.errors import BadInput
 from cronce.model import spell
 from cronce.schedule import Cron
 from cronce.schedule.describe import ClockChange, changes
-from cronce.schedule.expression import EVERY, LAST, Days, Pattern, Weekday, is_wildcard, parse_pattern
+from cronce.schedule.expression import EVERY, LAST, MatchingDays, Pattern, Weekday, is_wildcard, parse_pattern
 from cronce.schedule.instant import SECOND
-from cronce.schedule.zone import Shift, find_zone, offset_at, shifts
+from cronce.schedule.zone import OffsetChange, find_zone, offset_at, shifts
 
 AHEAD: Final = timedelta(days=3660)
 """So far ahead are changes of clocks looked at."""
@@ -141,7 +141,7 @@ def _listed(values: Iterable[int], size: int) -> str:
     return "*" if len(numbers) == size else ",".join(f"{number:02}" for number in numbers)
 
 
-def _dates(days: Days, cron: Cron) -> list[_Dates]:
+def _dates(days: MatchingDays, cron: Cron) -> list[_Dates]:
     """The days as a union; where cron joins the two fields by *and*, each part of one with each part of the other."""
     by_date, by_weekday = list(_by_date(days)), list(_by_weekday(days.weekdays))
     if not days.both:
@@ -160,7 +160,7 @@ def _and(one: _Dates, other: _Dates, cron: Cron) -> _Dates:
     return _Dates(one.weekdays & other.weekdays, dates, narrow.from_end)
 
 
-def _by_date(days: Days) -> Iterator[_Dates]:
+def _by_date(days: MatchingDays) -> Iterator[_Dates]:
     yield _Dates(dates=frozenset(date for date in days.dates if isinstance(date, int)))
     if "L" in days.dates:
         yield _Dates(dates=frozenset({1}), from_end=True)
@@ -222,12 +222,12 @@ def _trouble(change: ClockChange, cron: Cron, *, from_end: bool) -> str:
             return ""
 
 
-def _leads_back(gap: Shift, zone: tzinfo) -> bool:
+def _leads_back(gap: OffsetChange, zone: tzinfo) -> bool:
     """Whether the C library may take a time in the gap for an earlier one: unless summer time begins with it."""
     return bool((gap.at - SECOND).astimezone(zone).dst()) or not gap.at.astimezone(zone).dst()
 
 
-def _begins_a_month(shift: Shift) -> bool:
+def _begins_a_month(shift: OffsetChange) -> bool:
     """Whether the midnight that begins a month shows twice."""
     first = shift.high.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return shift.low <= first < shift.high

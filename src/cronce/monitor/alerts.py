@@ -33,7 +33,7 @@ Severity = Literal["critical", "warning", "info"]
 """Critical: something ran twice, did not run, or may have. Warning: it will, if nobody looks. Info: worth knowing."""
 
 
-class Kind(StrEnum):
+class AlertKind(StrEnum):
     """What is wrong. The name is part of an alert's key, so it is never changed."""
 
     SILENT = "silent"  # a job is scheduled, and no live scheduler carries it
@@ -75,7 +75,7 @@ def rank(severity: str) -> int:
     return known.index(severity) if severity in known else len(known)
 
 
-_PLACES: Final = {str(kind): place for place, kind in enumerate(Kind)}
+_PLACES: Final = {str(kind): place for place, kind in enumerate(AlertKind)}
 
 
 def worst_first(one: Alert) -> tuple[int, int, Instant, str]:
@@ -111,9 +111,9 @@ def gathered(found: Iterable[Alert], standing: Collection[str] = ()) -> list[Ale
 
 def _news(found: list[Alert], standing: Collection[str]) -> Iterator[Alert]:
     """Where no scheduler is alive no slot runs: that is said once, and not of each job."""
-    nobody = any(one.kind == Kind.SILENT and not one.subject for one in found)
+    nobody = any(one.kind == AlertKind.SILENT and not one.subject for one in found)
     for one in found:
-        follows = nobody and one.kind in (Kind.MISSED, Kind.LATE)
+        follows = nobody and one.kind in (AlertKind.MISSED, AlertKind.LATE)
         if not follows or one.id in standing or f"{one.kind}/{MORE}" in standing:
             yield one
 
@@ -142,22 +142,22 @@ LONGEST_SUBJECT: Final = 200
 """Bytes of a subject that fit into a key; of a longer one there stands its digest. The alert has it in full."""
 
 
-class Posted(NamedTuple):
+class AlertInCell(NamedTuple):
     """An alert and the cell that it was read from."""
 
     cell: Cell
     alert: Alert
 
 
-class Standing(NamedTuple):
+class OpenAlerts(NamedTuple):
     """The alerts that stand, and those that are over and of which somebody has yet to be told, worst first."""
 
     now: Instant
     epoch: Epoch
-    posted: tuple[Posted, ...]
+    posted: tuple[AlertInCell, ...]
 
 
-class Claimed(NamedTuple):
+class NoticeClaim(NamedTuple):
     """The right to send a notice, for a while."""
 
     key: str
@@ -252,14 +252,14 @@ class Alerts:
         self._gone: set[str] = set()
         self._found: set[str] = set()
 
-    def standing(self) -> Flow[Standing]:
+    def standing(self) -> Flow[OpenAlerts]:
         page = yield from self._client.scan(Scan("alert/", mark=Mark.OPEN))
         epoch, cells = page.epoch, list(page.cells)
         while page.next is not None:
             page = yield from self._client.scan(Scan("alert/", mark=Mark.OPEN, after=page.next))
             cells += page.cells
-        posted = (Posted(cell, alert) for cell in cells if (alert := _read(cell)) is not None)
-        return Standing(page.now, epoch, tuple(sorted(posted, key=lambda one: worst_first(one.alert))))
+        posted = (AlertInCell(cell, alert) for cell in cells if (alert := _read(cell)) is not None)
+        return OpenAlerts(page.now, epoch, tuple(sorted(posted, key=lambda one: worst_first(one.alert))))
 
     def settle(self, findings: Iterable[Alert], is_over: IsOver, *, anew: bool = False) -> Flow[None]:
         """Raise what was found, reword what has changed, clear what is gone for the second time, and let go of what
@@ -283,7 +283,7 @@ class Alerts:
         for place in range(0, len(writes), CHUNK):
             yield from self._client.swap(writes[place : place + CHUNK], seen.epoch.seen)
 
-    def _settled(self, one: Posted, found: dict[str, Alert], now: Instant) -> Write | None:
+    def _settled(self, one: AlertInCell, found: dict[str, Alert], now: Instant) -> Write | None:
         cell, alert = one
         finding = found.get(cell.key)
         if finding is not None:
@@ -294,17 +294,17 @@ class Alerts:
             return _freed(cell, alert) if over(alert, now) else _written(cell, alert)
         return _freed(cell, alert) if over(alert, now) else None
 
-    def claim(self, key: str, to: str, lasting: timedelta) -> Flow[Claimed | None]:
+    def claim(self, key: str, to: str, lasting: timedelta) -> Flow[NoticeClaim | None]:
         """The right to tell that destination what it should be told of the alert; None: nothing, or another does."""
 
-        def make(cell: Cell, now: Instant) -> tuple[Claimed | None, Write | None]:
+        def make(cell: Cell, now: Instant) -> tuple[NoticeClaim | None, Write | None]:
             alert = _read(cell) if cell.mark is Mark.OPEN else None
             notice = due(alert, to, now) if alert else None
             if alert is None or notice is None:
                 return None, None
             delivery = _claimed(alert, to, now + lasting, notice)
             alert = _with(alert, to, delivery)
-            return Claimed(key, alert, delivery), _kept(cell, alert)
+            return NoticeClaim(key, alert, delivery), _kept(cell, alert)
 
         return (yield from self._client.rewrite(key, make))
 
@@ -334,7 +334,7 @@ class Alerts:
 
         return (yield from self._client.rewrite(key, make))
 
-    def conclude(self, claim: Claimed, to: str, *, sent: bool) -> Flow[None]:
+    def conclude(self, claim: NoticeClaim, to: str, *, sent: bool) -> Flow[None]:
         """Whether it was sent. Nothing is said if the claim has lapsed and another has it, or there is other news."""
 
         def make(cell: Cell, now: Instant) -> tuple[None, Write | None]:
@@ -347,7 +347,7 @@ class Alerts:
         yield from self._client.rewrite(claim.key, make)
 
 
-def _is_less(finding: Alert, posted: Posted | None) -> bool:
+def _is_less(finding: Alert, posted: AlertInCell | None) -> bool:
     """What is only worth knowing does not keep alive what was worse: first everybody hears that that is over."""
     return finding.severity == "info" and posted is not None and posted.alert.severity != "info"
 

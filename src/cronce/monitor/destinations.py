@@ -30,7 +30,7 @@ from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Reque
 from cronce import __version__
 from cronce.errors import BadInput, CronceError
 from cronce.model import Boot
-from cronce.monitor.alerts import SEVERITIES, Alerts, Claimed, IsOver, Severity, Standing, due, rank
+from cronce.monitor.alerts import SEVERITIES, Alerts, IsOver, NoticeClaim, OpenAlerts, Severity, due, rank
 from cronce.monitor.incidents import Incident, goes_on, incident_document, incidents, is_covered
 from cronce.protocol.notices import Alert
 from cronce.runtime.flow import Flow
@@ -380,13 +380,13 @@ class Sender:
         destinations: Mapping[str, Destination],
         *,
         do: Do,
-        describe: Callable[[Claimed, Incident], Document],
+        describe: Callable[[NoticeClaim, Incident], Document],
         boot: Callable[[], Boot],
         wake: Callable[[], None],
     ) -> None:
         self._alerts, self._destinations, self._do = alerts, destinations, do
         self._describe, self._boot, self._wake = describe, boot, wake
-        self._under_way: dict[str, tuple[Claimed, Boot, Sending]] = {}
+        self._under_way: dict[str, tuple[NoticeClaim, Boot, Sending]] = {}
         """By destination; each with the time after which nobody waits for it any more."""
 
     @property
@@ -397,7 +397,7 @@ class Sender:
     def settle(self, findings: Iterable[Alert], is_over: IsOver, *, anew: bool = False) -> None:
         self._do(self._alerts.settle(findings, is_over, anew=anew))
 
-    def deliver(self) -> Standing:
+    def deliver(self) -> OpenAlerts:
         """Say what became of the notices that were sent, and send the next to whoever waits; which alerts there are."""
         for to, (claim, until, sending) in list(self._under_way.items()):
             if sending.ended or self._boot() >= until:
@@ -405,7 +405,7 @@ class Sender:
                 del self._under_way[to]
                 if sending.trouble:
                     LOGGER.warning("an alert could not be sent, and will be retried: %s", sending.trouble)
-        seen: Standing = self._do(self._alerts.standing())
+        seen: OpenAlerts = self._do(self._alerts.standing())
         for to, destination in self._destinations.items():
             if to not in self._under_way:
                 self._send_next(to, destination, seen)
@@ -421,7 +421,7 @@ class Sender:
             if sending.ended and sending.trouble:
                 LOGGER.warning("an alert could not be sent: %s", sending.trouble)
 
-    def _send_next(self, to: str, destination: Destination, seen: Standing) -> None:
+    def _send_next(self, to: str, destination: Destination, seen: OpenAlerts) -> None:
         """One message for each incident, and one when all of it is over. Those that go out with another's are noted
         first: once that one is over, nothing shows that it was told."""
         lasting = timedelta(seconds=destination.limit + SPARE)
@@ -433,7 +433,7 @@ class Sender:
                 self._do(self._alerts.cover(one.cell.key, to))
         for one in wanted:
             incident = of[one.alert.id]
-            claim: Claimed | None = None
+            claim: NoticeClaim | None = None
             if not is_covered(one.alert, incident, to):
                 claim = self._do(self._alerts.claim(one.cell.key, to, lasting))
             if claim is not None:

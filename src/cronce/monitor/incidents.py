@@ -11,7 +11,7 @@ from typing import Final
 
 from cronce.errors import NotOnRecord
 from cronce.model import Instant, Mark
-from cronce.monitor.alerts import Alerts, Kind, is_snoozed, key_of, rank, worst_first
+from cronce.monitor.alerts import AlertKind, Alerts, is_snoozed, key_of, rank, worst_first
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import Alert, Delivery, Handled, decode_alert
 from cronce.runtime.client import Client
@@ -30,8 +30,15 @@ TOUCHED: Final = 20
 SCHEDULERS, STORE = "schedulers", "store"
 """Causes: no scheduler is alive; the store itself."""
 
-_OF_STORE: Final = (Kind.CLOCK, Kind.AHEAD, Kind.AMNESIA)
-_OF_JOB: Final = (Kind.SILENT, Kind.MISSED, Kind.LATE, Kind.FAILED, Kind.OVERRUN, Kind.NO_PROGRESS)
+_OF_STORE: Final = (AlertKind.CLOCK, AlertKind.AHEAD, AlertKind.AMNESIA)
+_OF_JOB: Final = (
+    AlertKind.SILENT,
+    AlertKind.MISSED,
+    AlertKind.LATE,
+    AlertKind.FAILED,
+    AlertKind.OVERRUN,
+    AlertKind.NO_PROGRESS,
+)
 
 
 def host_cause(holder: str) -> str:
@@ -40,12 +47,12 @@ def host_cause(holder: str) -> str:
 
 def with_causes(found: Sequence[Alert]) -> list[Alert]:
     """Each with its cause. Where no scheduler is alive, that is why hosts are gone and runs are lost."""
-    nobody = any(one.kind == Kind.SILENT and not one.subject for one in found)
+    nobody = any(one.kind == AlertKind.SILENT and not one.subject for one in found)
     return [one._replace(cause=_cause(one, nobody=nobody)) for one in found]
 
 
 def _cause(one: Alert, *, nobody: bool) -> str:
-    if nobody and (one.cause.startswith("host ") or one.id == f"{Kind.SILENT}/"):
+    if nobody and (one.cause.startswith("host ") or one.id == f"{AlertKind.SILENT}/"):
         return SCHEDULERS
     if one.cause:
         return one.cause

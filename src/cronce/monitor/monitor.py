@@ -25,22 +25,22 @@ from cronce.errors import BadInput, CronceError, StoreCopied, StoreError, StoreF
 from cronce.events import Event, What
 from cronce.model import MONITOR, Boot, Instant, leader_cell, spell
 from cronce.monitor import watch_runs
-from cronce.monitor.alerts import Alerts, Claimed, Kind
+from cronce.monitor.alerts import AlertKind, Alerts, NoticeClaim
 from cronce.monitor.destinations import Document, Given, LogDestination, Sender, destination, document, told_apart
 from cronce.monitor.incidents import Incident
 from cronce.monitor.settings import Settings, check_settings
-from cronce.monitor.survey import Memory, survey
+from cronce.monitor.survey import WatchMemory, survey
 from cronce.monitor.watch import clock, is_over, judge
 from cronce.monitor.watch_runs import first_of_each
 from cronce.monitor.watcher_state import WatcherState
 from cronce.protocol.notices import Alert
 from cronce.runtime.app import Cronce
 from cronce.runtime.clock_repair import clock_doubt
-from cronce.runtime.desk import Desk, host_name
 from cronce.runtime.election import Leader, candidacy
 from cronce.runtime.flow import Flow, drive
-from cronce.runtime.keeper import Beat
+from cronce.runtime.keeper import RepeatingThread
 from cronce.runtime.log import LOGGER
+from cronce.runtime.node import Node, host_name
 from cronce.runtime.queries import load
 from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores import mask_all
@@ -89,26 +89,31 @@ class Monitor:
     or in a block."""
 
     def __init__(
-        self, cron: Cronce, destinations: Iterable[Given] = (), settings: Settings | None = None, *, log: bool = True
+        self,
+        cron: Cronce,
+        destinations: Iterable[Given] = (),
+        settings: Settings | None = None,
+        *,
+        log: bool = True,
     ) -> None:
         self._cron = cron
         self._settings = check_settings(settings or Settings())
         self._destinations = told_apart([*([LogDestination()] if log else []), *map(destination, destinations)])
         self._clock = SystemClock()
         self._host = host_name()
-        self._watching = Beat("cronce-monitor", self._watch, self._clock)
-        self._guarding = Beat("cronce-sentry", self._guard, self._clock)
+        self._watching = RepeatingThread("cronce-monitor", self._watch, self._clock)
+        self._guarding = RepeatingThread("cronce-sentry", self._guard, self._clock)
         self._leader: Leader | None = None
         self._process = 0
         self._stopping = threading.Event()
         self._stopped = [threading.Event(), threading.Event()]
         # Of the thread that talks to the store:
         self._store: Store | None = None
-        self._at_desk: Desk | None = None
+        self._at_node: Node | None = None
         self._sender: Sender | None = None
         self._known = WatcherState()
-        self._memory: Memory | None = None
-        self._evenly = Evenly()
+        self._memory: WatchMemory | None = None
+        self._evenly = SteadyClock()
         self._look_at = self._survey_at = 0.0
         self._quiet_looks = 0
         # Of both: when the store last answered, and what it last said instead.
@@ -237,11 +242,11 @@ class Monitor:
             self._survey_now(sender, boot)
 
     def _survey_now(self, sender: Sender, boot: Boot) -> None:
-        anew, memory = self._memory is None, self._memory or Memory()
+        anew, memory = self._memory is None, self._memory or WatchMemory()
         self._known = WatcherState() if anew else self._known
         assert self._store is not None
-        assert self._at_desk is not None
-        ledger = self._at_desk.ledger
+        assert self._at_node is not None
+        ledger = self._at_node.ledger
         doubt = self._do(clock_doubt(ledger))
         if doubt is not None:  # what else is wrong, and what is over, nobody can tell
             sender.settle([clock(doubt, ledger.know.now())], lambda _alert: False, anew=anew)
@@ -257,8 +262,8 @@ class Monitor:
         """A connection of its own, and the shelf that alerts stand on. Where the store keeps no such thing it is one in
         memory, of whoever leads: another's means nothing any more."""
         if self._store is None:
-            desk = self._cron.at_work().desk
-            self._store, self._at_desk = desk.connect(), desk
+            node = self._cron.at_work().node
+            self._store, self._at_node = node.connect(), node
         if self._sender is None or not self._has_shelf:
             self._sender = self._sender_of(self._store if self._has_shelf else MemoryStore(), self._look_soon)
         return self._sender
@@ -273,7 +278,7 @@ class Monitor:
                 self._leader.stop()
         except CronceError as error:
             LOGGER.debug("%s", mask_all(str(error)))
-        if self._store is not None and self._at_desk is not None and self._store is not self._at_desk.store:
+        if self._store is not None and self._at_node is not None and self._store is not self._at_node.store:
             self._store.close()
 
     def _do(self, flow: Flow[Any]) -> Any:
@@ -284,9 +289,9 @@ class Monitor:
         return done
 
     def _sender_of(self, shelf: Store, wake: Callable[[], None]) -> Sender:
-        desk = Desk(shelf, self._clock, lambda: shelf, lambda _event: None)
-        do = self._do if shelf is self._store else desk.do
-        alerts, boot = Alerts(desk.ledger.client), self._clock.boot
+        node = Node(shelf, self._clock, lambda: shelf, lambda _event: None)
+        do = self._do if shelf is self._store else node.do
+        alerts, boot = Alerts(node.ledger.client), self._clock.boot
         return Sender(alerts, self._destinations, do=do, describe=self._describe, boot=boot, wake=wake)
 
     # --- on the thread that looks at the clock ---
@@ -323,21 +328,21 @@ class Monitor:
 
     @property
     def _unreachable(self) -> list[Alert]:
-        return [one for one in self.own if one.kind == Kind.UNREACHABLE and one.cleared is None]
+        return [one for one in self.own if one.kind == AlertKind.UNREACHABLE and one.cleared is None]
 
     def _own_finding(self, boot: Boot) -> Alert | None:
         trouble, silent = self._final or self._trouble, boot - self._heard
         since = self._clock.wall() - timedelta(seconds=silent)
         words = mask_all(str(trouble)) if trouble else "a call hangs"
         if isinstance(trouble, StoreUnusable):
-            kind = Kind.COPIED if isinstance(trouble, StoreCopied) else Kind.UNUSABLE
+            kind = AlertKind.COPIED if isinstance(trouble, StoreCopied) else AlertKind.UNUSABLE
             text = f"{self._host} cannot use its store, and runs nothing: {words}"
             return Alert(kind, self._host, "critical", text, since)
         if silent < SILENCE:
             return None
         text = f"{self._place} has not answered {self._host} for {short(timedelta(seconds=round(silent)))}: {words}"
         remedy = "Runs in progress go on while their leases can be trusted; this process starts nothing new."
-        return Alert(Kind.UNREACHABLE, self._host, "critical", text, since, remedy=remedy)
+        return Alert(AlertKind.UNREACHABLE, self._host, "critical", text, since, remedy=remedy)
 
     # --- on either ---
 
@@ -348,7 +353,7 @@ class Monitor:
         except CronceError:  # none is named that could be used
             return "the store"
 
-    def _describe(self, claim: Claimed, incident: Incident) -> Document:
+    def _describe(self, claim: NoticeClaim, incident: Incident) -> Document:
         facts = (claim.alert, claim.delivery.notice, self._place, self._host)
         return document(*facts, incident=incident, page=self._settings.page)
 
@@ -362,7 +367,7 @@ SETTLED: Final = HOLDER_TTL
 """After so long everybody has."""
 
 
-class Evenly:
+class SteadyClock:
     """Asked at each look, by a clock of our own that nobody sets: not right after the store's was set.
 
     Where it goes an hour ahead, all schedulers seem to be dead for an hour, and all slots of that hour to be missed,

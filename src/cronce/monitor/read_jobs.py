@@ -93,7 +93,7 @@ class IndexedJob(NamedTuple):
     paused: bool
 
 
-class Matches(NamedTuple):
+class JobMatches(NamedTuple):
     """Names in order, how many there are in all, and the one after which the rest stands, or None."""
 
     names: tuple[str, ...]
@@ -108,7 +108,7 @@ class BoardVersion(NamedTuple):
     boot: Boot
 
 
-class Walk:
+class JobWalk:
     """A walk over the cells of jobs, under way: `known` is what the one before it found."""
 
     def __init__(self, board: int, known: Mapping[str, IndexedJob]) -> None:
@@ -169,12 +169,12 @@ class JobIndex:
     def __init__(self) -> None:
         self._turn = threading.Lock()
         """Of whoever walks."""
-        self._walk: Walk | None = None
+        self._walk: JobWalk | None = None
         self._walked: Boot | None = None
         self._board = -1
         self._entries: Mapping[str, IndexedJob] = {}
         """By name, in order."""
-        self._soon = Soon({}, {})
+        self._soon = NextSlots({}, {})
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -193,23 +193,23 @@ class JobIndex:
         first = self._walked is None
         stale = self._walked is None or look.boot - self._walked >= STALE
         if self._walk is None and (stale or look.board != self._board):
-            self._walk = Walk(look.board, self._entries)
+            self._walk = JobWalk(look.board, self._entries)
         ended = look.boot
         while self._walk is not None and (first or ended - look.boot < MOMENT):
             ended = yield from self._walk.step()
             if self._walk.is_over:
                 entries = dict(sorted(self._walk.entries.items()))
-                self._soon = Soon(entries, self._soon.slots)
+                self._soon = NextSlots(entries, self._soon.slots)
                 self._board, self._walked, self._walk = self._walk.board, look.boot, None
                 self._entries = entries  # last: whoever finds its jobs finds all of it
 
-    def search(self, matching: str = "", after: str = "", limit: int = 50) -> Matches:
+    def search(self, matching: str = "", after: str = "", limit: int = 50) -> JobMatches:
         """Jobs whose name or schedule contains the text."""
         wanted = matching.strip().lower()
         names = [name for name, entry in self._entries.items() if wanted in entry.text]
         start = bisect_right(names, after) if after else 0
         part = tuple(names[start : start + limit])
-        return Matches(part, len(names), part[-1] if start + limit < len(names) else None)
+        return JobMatches(part, len(names), part[-1] if start + limit < len(names) else None)
 
     @property
     def paused(self) -> set[str]:
@@ -236,7 +236,7 @@ def _look() -> Flow[BoardVersion]:
     return BoardVersion(timed.reply.cells[0].version, timed.ended)
 
 
-class Soon:
+class NextSlots:
     """The next slot of every schedule, by its jobs; what is known from before is taken over. Threads that work out the
     same slot at once do no harm: no schedule comes or goes."""
 
@@ -270,7 +270,7 @@ HOSTS: Final = 200
 
 def job_lines(
     after: str = "", limit: int = 50, matching: str = "", *, index: JobIndex
-) -> Flow[tuple[Matches, list[JobLine]]]:
+) -> Flow[tuple[JobMatches, list[JobLine]]]:
     """Jobs by name, those whose name or schedule contains a text, each with its next slot and its newest run; of one
     that is gone, nothing."""
     yield from index.keep_up()

@@ -20,7 +20,7 @@ from cronce.model import Cell, Instant, Mark, check_name, to_us
 from cronce.monitor.survey import named
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import Alert, Beats, Observed, decode_alert, decode_beats, decode_observed
-from cronce.runtime.effects.review import EffectSeen, Spot, Where, effects, places
+from cronce.runtime.effects.review import EffectCells, EffectSeen, ListPosition, effects, places
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import (
     MARKS,
@@ -242,7 +242,7 @@ def effects_page(what: str | None, after: str | None, limit: int, *, everything:
     return EffectsPage(found.effects, spell_cursor(goes_on) if goes_on else None)
 
 
-def _read(after: str, wheres: list[Where]) -> Spot:
+def _read(after: str, wheres: list[EffectCells]) -> ListPosition:
     """Comes from outside: it may be of another list."""
     number, _, behind = after.partition("@")
     known = Mark(int(number)) if number in {str(int(mark)) for mark in Mark} else Mark.CLOSED
@@ -251,7 +251,7 @@ def _read(after: str, wheres: list[Where]) -> Spot:
     mark, key = read_cursor(after, of_this)
     if mark not in set(Mark):
         raise BadInput(f"{after[:60]!r} is not a place in a list of effects; use the `next` of the answer before")
-    return Spot(Mark(mark), key)
+    return ListPosition(Mark(mark), key)
 
 
 # --- what watchers left: alerts, the beats of other schedulers, calls that were only observed; and who holds what ----

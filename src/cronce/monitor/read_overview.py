@@ -35,7 +35,7 @@ from cronce.monitor.read_lists import (
     newest_of,
 )
 from cronce.protocol.codec import all_readable
-from cronce.protocol.notices import GuestJob, Refused, decode_guest
+from cronce.protocol.notices import ForeignJob, Refused, decode_guest
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.effects.review import EffectSeen
 from cronce.runtime.flow import Flow
@@ -106,7 +106,7 @@ class Overview(NamedTuple):
     closed: RunList
     refused: Page
     """What hosts were refused."""
-    guests: tuple["GuestSeen", ...]
+    guests: tuple["ForeignSchedulerSeen", ...]
     """Who calls, besides our schedulers."""
     upcoming: tuple[JobLine, ...]
     """The jobs that are due next, the soonest first, without their runs."""
@@ -205,20 +205,20 @@ CALLS: Final = ("calls", "a process")
 """The kinds of those that do not say of which they are: a process for each call, or one for all."""
 
 
-class GuestSeen(NamedTuple):
+class ForeignSchedulerSeen(NamedTuple):
     """Who calls, and is no scheduler of ours: a process that says of which kind it is and what it has to fire; or a
     host from which calls came within the last hour, each a process of its own, as a crontab makes them."""
 
     name: str
     kind: str
-    jobs: tuple[GuestJob, ...] = ()
+    jobs: tuple[ForeignJob, ...] = ()
     last: Instant | None = None
     """When it last ran something."""
 
 
 def guests_of(
     cells: Iterable[Cell], runs: Iterable[RunSeen], holders: Iterable[HolderSeen], now: Instant
-) -> Iterator[GuestSeen]:
+) -> Iterator[ForeignSchedulerSeen]:
     cells = [cell for cell in cells if cell.until and cell.until > now]
     said = [guest for _, guest in all_readable(cells, decode_guest)]
     ran: dict[str, list[RunSeen]] = {}
@@ -226,7 +226,7 @@ def guests_of(
         if run.record and run.record.started and now - run.record.started < GONE_SHOWN_FOR:
             ran.setdefault(run.record.holder, []).append(run)
     for guest in sorted(said, key=lambda guest: (guest.kind, guest.holder)):
-        yield GuestSeen(guest.holder, guest.kind, guest.jobs, _last(ran.pop(guest.holder, ())))
+        yield ForeignSchedulerSeen(guest.holder, guest.kind, guest.jobs, _last(ran.pop(guest.holder, ())))
     ours = {one.holder.holder for one in holders}
     by_host: dict[str, list[str]] = {}
     for holder in ran:
@@ -235,11 +235,11 @@ def guests_of(
     for host, found in sorted(by_host.items()):
         calls = [run for holder in found for run in ran[holder]]
         names = dict.fromkeys(run.slot.job for run in calls)
-        jobs = tuple(GuestJob(name, "", None) for name in sorted(names))
-        yield GuestSeen(host, CALLS[len(found) == 1], jobs, _last(calls))
+        jobs = tuple(ForeignJob(name, "", None) for name in sorted(names))
+        yield ForeignSchedulerSeen(host, CALLS[len(found) == 1], jobs, _last(calls))
 
 
-def _with_schedules(one: GuestSeen, index: JobIndex | None, now: Instant) -> GuestSeen:
+def _with_schedules(one: ForeignSchedulerSeen, index: JobIndex | None, now: Instant) -> ForeignSchedulerSeen:
     """The same; of jobs whose schedule the guest has not named, the one that its calls brought. The next come first."""
     if index is None or all(job.schedule for job in one.jobs):
         return one
@@ -287,7 +287,7 @@ JOBS, FEW_JOBS = 20, 5
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-class Ghost(NamedTuple):
+class LostClaim(NamedTuple):
     """A claim that a host lost: a run that would have been."""
 
     job: str
@@ -304,7 +304,7 @@ class TimeSpan(NamedTuple):
     runs: tuple[RunSeen, ...]
     """Newest first: those whose slots fall into it, and those from before that are still open. Earlier grants of a run
     stand in its record."""
-    ghosts: tuple[Ghost, ...]
+    ghosts: tuple[LostClaim, ...]
     """What was refused in that time, as far as hosts remember; the earliest first."""
     whole_from: Instant
     """From there on all runs are told of: later than the start where there are too many."""
@@ -318,7 +318,7 @@ class TimeSpan(NamedTuple):
         return self.whole_from > self.start
 
 
-class _Part(NamedTuple):
+class _RunsSince(NamedTuple):
     """Cells of runs, and from when on those are all."""
 
     cells: list[Cell]
@@ -370,23 +370,23 @@ def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow
     return TimeSpan(seen.now, start, end, runs, _told(start, end, refused), chosen.whole_from, seen.open.more, more)
 
 
-def _part(found: RunList, start: Instant, end: Instant) -> _Part:
+def _part(found: RunList, start: Instant, end: Instant) -> _RunsSince:
     """What falls into it of the newest."""
     at = [(_filed_at(run.cell), run.cell) for run in found.runs]
     within = [cell for filed, cell in at if start <= filed < end]
-    return _Part(within, max(start, at[-1][0] + _MICROSECOND) if found.more and at else start)
+    return _RunsSince(within, max(start, at[-1][0] + _MICROSECOND) if found.more and at else start)
 
 
-def _chosen(parts: Sequence[_Part], kept: Iterable[Cell], limit: int) -> _Part:
+def _chosen(parts: Sequence[_RunsSince], kept: Iterable[Cell], limit: int) -> _RunsSince:
     """The newest of them and those that are kept, such as all that are open; newest first."""
     found = _newest(cell for part in parts for cell in part.cells)
     whole = [part.whole_from for part in parts]
     if len(found) > limit:
         whole.append(_filed_at(found[limit - 1]) + _MICROSECOND)
-    return _Part(_newest((*found[:limit], *kept)), max(whole))
+    return _RunsSince(_newest((*found[:limit], *kept)), max(whole))
 
 
-def _of_job(start: Instant, end: Instant, job: str, limit: int, latest: Page | None) -> Flow[_Part]:
+def _of_job(start: Instant, end: Instant, job: str, limit: int, latest: Page | None) -> Flow[_RunsSince]:
     """Out of its latest; those before them are found by their slots, from the end on."""
     page = latest or (yield from latest_of(check_name(job)))[0]
     cells = [cell for cell in page.cells if start <= _filed_at(cell) < end]
@@ -395,10 +395,10 @@ def _of_job(start: Instant, end: Instant, job: str, limit: int, latest: Page | N
     while page.next is not None and _slot_at(page.next.key) >= start and len(cells) <= limit:
         page = yield from read_page(Scan(prefix, after=min(page.next, behind), limit=AT_ONCE, newest_first=True))
         cells += [cell for cell in page.cells if start <= _filed_at(cell) < end]
-    return _Part(cells, max(start, _slot_at(page.next.key) + _MICROSECOND) if page.next else start)
+    return _RunsSince(cells, max(start, _slot_at(page.next.key) + _MICROSECOND) if page.next else start)
 
 
-def _back_to(start: Instant, scan: Scan, limit: int) -> Flow[_Part]:
+def _back_to(start: Instant, scan: Scan, limit: int) -> Flow[_RunsSince]:
     cells: list[Cell] = []
     while True:
         page = yield from read_page(scan)
@@ -406,7 +406,7 @@ def _back_to(start: Instant, scan: Scan, limit: int) -> Flow[_Part]:
         cells += within
         ends = page.next is None or len(within) < len(page.cells)
         if ends or len(cells) > limit:
-            return _Part(cells, start if ends else _filed_at(cells[-1]) + _MICROSECOND)
+            return _RunsSince(cells, start if ends else _filed_at(cells[-1]) + _MICROSECOND)
         scan = scan._replace(after=page.next, limit=min(AT_ONCE, limit + 1 - len(cells)))
 
 
@@ -430,7 +430,9 @@ def _filed_at(cell: Cell) -> Instant:
 # --- what was refused -----------------------------------------------------------------------------------------------
 
 
-def _ghosts(start: Instant, end: Instant, page: Page, runs: Iterable[RunSeen]) -> Flow[tuple[tuple[Ghost, ...], bool]]:
+def _ghosts(
+    start: Instant, end: Instant, page: Page, runs: Iterable[RunSeen]
+) -> Flow[tuple[tuple[LostClaim, ...], bool]]:
     """All that hosts remember of all jobs, if that is little; else of the jobs that are shown, and of so many."""
     if page.next is None:
         return _told(start, end, page.cells), False
@@ -457,12 +459,12 @@ def _jobs_of(runs: Iterable[RunSeen]) -> list[str]:
     return list(dict.fromkeys(run.slot.job for run in runs))
 
 
-def _told(start: Instant, end: Instant, cells: Iterable[Cell]) -> tuple[Ghost, ...]:
+def _told(start: Instant, end: Instant, cells: Iterable[Cell]) -> tuple[LostClaim, ...]:
     return tuple(sorted(_within(start, end, read_jobs.hosts_refused(cells)), key=lambda ghost: ghost.refused.at))
 
 
-def _within(start: Instant, end: Instant, told: Iterable[HostRefused]) -> Iterator[Ghost]:
+def _within(start: Instant, end: Instant, told: Iterable[HostRefused]) -> Iterator[LostClaim]:
     for one in told:
         for refused in one.refusals.recent:
             if start <= refused.at < end:
-                yield Ghost(one.job, one.host, refused)
+                yield LostClaim(one.job, one.host, refused)

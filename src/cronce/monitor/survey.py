@@ -17,7 +17,7 @@ from cronce.protocol.notices import Beats, Bundle, Holder, Observed, decode_beat
 from cronce.protocol.record import Act, Record, standing_act
 from cronce.protocol.table import NOTHING_RAN
 from cronce.runtime import queries
-from cronce.runtime.effects.review import EffectSeen, Listed, look_at
+from cronce.runtime.effects.review import EffectList, EffectSeen, look_at
 from cronce.runtime.flow import Flow
 from cronce.runtime.operations import BACKFILL
 from cronce.runtime.queries import HeldSeen, HolderSeen, JobSeen, RunSeen
@@ -88,7 +88,7 @@ class Survey(NamedTuple):
         return [one for one in self.holders if one.until > self.now]
 
 
-class Memory(NamedTuple):
+class WatchMemory(NamedTuple):
     """What is remembered from one judgement to the next. Each gives the memory to go on with."""
 
     first: Instant | None = None
@@ -233,12 +233,12 @@ def _note_recent(known: WatcherState) -> Flow[None]:
                 known.note(run)
 
 
-def effects_in_doubt(pages: Sequence[Page]) -> Flow[Listed]:
+def effects_in_doubt(pages: Sequence[Page]) -> Flow[EffectList]:
     """Of the effects on these pages, those that are in doubt."""
     cells = [cell for page in pages for cell in page.cells]
     found = yield from look_at(cells, pages[0].now)
     more = any(page.next is not None for page in pages)
-    return Listed(tuple(one for one in found if one.state == "in doubt"), more)
+    return EffectList(tuple(one for one in found if one.state == "in doubt"), more)
 
 
 def steps_in_doubt(most: int) -> Scan:

@@ -12,13 +12,13 @@ from typing import Final, Literal
 
 from cronce.model import MONITOR, Instant, Origin, spell
 from cronce.monitor import watch_runs
-from cronce.monitor.alerts import MORE, Kind, Severity, worst_first
+from cronce.monitor.alerts import MORE, AlertKind, Severity, worst_first
 from cronce.monitor.incidents import TOUCHED, with_causes
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import Memory, Survey
+from cronce.monitor.survey import Survey, WatchMemory
 from cronce.monitor.watch_schedulers import gone, host, of_schedulers
 from cronce.monitor.watcher_state import MISSED_TTL, SLICE
-from cronce.protocol.notices import Alert, Beaten, Beats, Observed
+from cronce.protocol.notices import Alert, Beats, LastBeat, Observed
 from cronce.protocol.record import RELEASED, Past
 from cronce.protocol.specs import is_floor_ahead
 from cronce.protocol.store_clock import REMEDY, SET_CLOCK, Doubt, closed_ahead, dated_ahead, is_ahead
@@ -35,7 +35,7 @@ SETTLED: Final = 5
 """So many intervals after beats came too often, all is well again."""
 
 
-def judge(survey: Survey, memory: Memory, settings: Settings) -> tuple[list[Alert], Memory]:
+def judge(survey: Survey, memory: WatchMemory, settings: Settings) -> tuple[list[Alert], WatchMemory]:
     """What is wrong, the worst first, and the memory to go on with."""
     memory = _remember(survey, memory, settings)
     found = [
@@ -48,7 +48,7 @@ def judge(survey: Survey, memory: Memory, settings: Settings) -> tuple[list[Aler
     return sorted(standing, key=worst_first), memory._replace(since={one.id: one.since for one in standing})
 
 
-BY_ONE_LOOK: Final = (Kind.GONE, Kind.LOST, Kind.UNKNOWN, Kind.STUCK, Kind.IN_DOUBT)
+BY_ONE_LOOK: Final = (AlertKind.GONE, AlertKind.LOST, AlertKind.UNKNOWN, AlertKind.STUCK, AlertKind.IN_DOUBT)
 """What can be judged by one look, without a memory."""
 
 
@@ -69,7 +69,7 @@ def _as_stored(finding: Alert, was: Alert | None) -> Alert:
     return finding._replace(since=was.since, times=was.times, deliveries=was.deliveries, handled=was.handled)
 
 
-def _remember(survey: Survey, memory: Memory, settings: Settings) -> Memory:
+def _remember(survey: Survey, memory: WatchMemory, settings: Settings) -> WatchMemory:
     reborn = survey.now if memory.birth not in (None, survey.epoch.birth) else memory.reborn
     return memory._replace(
         first=memory.first or survey.now,
@@ -81,18 +81,18 @@ def _remember(survey: Survey, memory: Memory, settings: Settings) -> Memory:
     )
 
 
-def is_over(alert: Alert, survey: Survey, memory: Memory, settings: Settings) -> bool:
+def is_over(alert: Alert, survey: Survey, memory: WatchMemory, settings: Settings) -> bool:
     """Whether an alert is over of which nothing was found: some things show only to whoever has watched for a while,
     and another may have led until now."""
     watched, job = survey.now - (memory.first or survey.now), alert.subject
     match alert.kind:
-        case Kind.NO_PROGRESS:
+        case AlertKind.NO_PROGRESS:
             return watched >= settings.no_progress or not any(job in (run.slot.job, MORE) for run in survey.open)
-        case Kind.MISSED:
+        case AlertKind.MISSED:
             return watched >= MISSED_TTL or (job != MORE and watch_runs.is_paused(survey, job))
-        case Kind.LAPSING | Kind.AMNESIA:
+        case AlertKind.LAPSING | AlertKind.AMNESIA:
             return watched >= MISSED_TTL
-        case Kind.FAILED:
+        case AlertKind.FAILED:
             return job in survey.ended or job not in survey.jobs
         case _:
             return True
@@ -101,7 +101,7 @@ def is_over(alert: Alert, survey: Survey, memory: Memory, settings: Settings) ->
 # --- the store, leaders, effects, and what is only watched -----------------------------------------------------------
 
 
-def of_others(survey: Survey, memory: Memory, settings: Settings) -> Iterator[Alert]:
+def of_others(survey: Survey, memory: WatchMemory, settings: Settings) -> Iterator[Alert]:
     yield from in_doubt(survey)
     yield from ahead(survey)
     yield from amnesia(survey, memory)
@@ -130,7 +130,7 @@ def in_doubt(survey: Survey) -> Iterator[Alert]:
         named = quote(safe(newest.name))
         remedy = f"Find out, then run `cronce resolve {named} done`, or retry; `cronce effects {subject}` lists them."
         names = tuple(one.name for one in effects[:TOUCHED])
-        yield Alert(Kind.IN_DOUBT, subject, "critical", text, since, remedy=remedy, effects=names)
+        yield Alert(AlertKind.IN_DOUBT, subject, "critical", text, since, remedy=remedy, effects=names)
 
 
 def _begun(one: EffectSeen) -> Instant | None:
@@ -140,7 +140,7 @@ def _begun(one: EffectSeen) -> Instant | None:
 def clock(doubt: Doubt, now: Instant) -> Alert:
     """While it stands nothing else can be judged: everything is by the store's clock."""
     remedy = f"This ends by itself when the clock is right again. {REMEDY}."
-    return Alert(Kind.CLOCK, "", "critical", f"{doubt.text}.", now, remedy=remedy)
+    return Alert(AlertKind.CLOCK, "", "critical", f"{doubt.text}.", now, remedy=remedy)
 
 
 def ahead(survey: Survey) -> Iterator[Alert]:
@@ -148,20 +148,20 @@ def ahead(survey: Survey) -> Iterator[Alert]:
     jobs = [name for name, seen in survey.jobs.items() if is_floor_ahead(seen.job, survey.now)]
     if jobs:
         text = f"{closed_ahead(f'the slots to come of {listed(sorted(jobs))}')}."
-        yield Alert(Kind.AHEAD, "jobs", "critical", text, survey.now, remedy=f"{SET_CLOCK}.")
+        yield Alert(AlertKind.AHEAD, "jobs", "critical", text, survey.now, remedy=f"{SET_CLOCK}.")
     open_runs = [run.slot.key for run in survey.open if run.record and run.record.is_running and _is_far(run, survey)]
     others = [one.name for one in survey.leaders if one.record and one.record.is_running and _is_far(one, survey)]
     others += [one.holder.holder for one in survey.holders if is_ahead(one.until, survey.now)]
     if open_runs or others:
         text = f"{dated_ahead(listed([*open_runs, *others]))}."
-        yield Alert(Kind.AHEAD, "leases", "warning", text, survey.now, remedy=f"{SET_CLOCK}.")
+        yield Alert(AlertKind.AHEAD, "leases", "warning", text, survey.now, remedy=f"{SET_CLOCK}.")
 
 
 def _is_far(one: RunSeen | HeldSeen, survey: Survey) -> bool:
     return one.cell.until is not None and is_ahead(one.cell.until, survey.now)
 
 
-def amnesia(survey: Survey, memory: Memory) -> Iterator[Alert]:
+def amnesia(survey: Survey, memory: WatchMemory) -> Iterator[Alert]:
     epoch, now = survey.epoch, survey.now
     forgot = epoch.forgot and now - epoch.born < MISSED_TTL
     if not forgot and (memory.reborn is None or now - memory.reborn >= MISSED_TTL):
@@ -169,7 +169,7 @@ def amnesia(survey: Survey, memory: Memory) -> Iterator[Alert]:
     born = spell(epoch.born)
     if epoch.origin is Origin.FOUND and memory.reborn is None and not _was_before(survey):
         remedy = "If it is new, run `cronce store init`. If not, find out why it is empty: slots until then do not run."
-        yield Alert(Kind.AMNESIA, "", "info", f"the store was found empty at {born}.", epoch.born, remedy=remedy)
+        yield Alert(AlertKind.AMNESIA, "", "info", f"the store was found empty at {born}.", epoch.born, remedy=remedy)
         return
     match epoch.origin:
         case Origin.RESTORED:
@@ -183,7 +183,7 @@ def amnesia(survey: Survey, memory: Memory) -> Iterator[Alert]:
         "Find out why. Slots until then do not run by themselves; `cronce runs --state unknown` lists those that may"
         " have run. If the store is meant to be new, run `cronce store init`."
     )
-    yield Alert(Kind.AMNESIA, "", "critical", text, epoch.born, remedy=remedy)
+    yield Alert(AlertKind.AMNESIA, "", "critical", text, epoch.born, remedy=remedy)
 
 
 def _was_before(survey: Survey) -> bool:
@@ -203,7 +203,7 @@ def flapping(survey: Survey, settings: Settings) -> Iterator[Alert]:
         whose = listed(sorted({past.holder for past in ended}))
         text = f"{one.name} lost its leader {times(len(ended))} within {short(FLAPPING_WITHIN)}: {whose}."
         remedy = "Their processes die, hang or lose the store: check their logs, and `cronce leaders`."
-        yield Alert(Kind.FLAPPING, one.name, "warning", text, ended[0].ended or survey.now, remedy=remedy)
+        yield Alert(AlertKind.FLAPPING, one.name, "warning", text, ended[0].ended or survey.now, remedy=remedy)
 
 
 def _broke_off(past: Past, now: Instant) -> bool:
@@ -238,7 +238,7 @@ def _silent(name: str, beats: Beats, now: Instant) -> Alert:
     )
     remedy = f"Check whether that scheduler is alive: it should run `cronce beat {name}` at every interval."
     return Alert(
-        Kind.BEAT_SILENT, name, "critical", safe(text), last.at + SILENT_INTERVALS * beats.every, remedy=remedy
+        AlertKind.BEAT_SILENT, name, "critical", safe(text), last.at + SILENT_INTERVALS * beats.every, remedy=remedy
     )
 
 
@@ -257,23 +257,23 @@ def _double(name: str, beats: Beats, now: Instant) -> Alert:
     )
     remedy = f"Stop all but one of the schedulers that use the name {name}."
     severity: Severity = "critical" if sure else "warning"
-    return Alert(Kind.BEAT_DOUBLE, name, severity, safe(text), often[0][-1].at, remedy=remedy)
+    return Alert(AlertKind.BEAT_DOUBLE, name, severity, safe(text), often[0][-1].at, remedy=remedy)
 
 
-def _often(beats: Beats) -> list[Sequence[Beaten]]:
+def _often(beats: Beats) -> list[Sequence[LastBeat]]:
     """Five beats of one scheduler take four intervals, and three if it was restarted between them; of two schedulers
     they take two, however these are shifted. Half-way is the line, so that no beat that comes a moment early or late
     makes a difference."""
     return _windows(beats, 5, 2.5)
 
 
-def _in_one(beats: Beats) -> list[Sequence[Beaten]]:
+def _in_one(beats: Beats) -> list[Sequence[LastBeat]]:
     """Three beats within one interval. One scheduler takes two for them, and one if it was restarted; a moment less,
     since it may beat a moment early."""
     return _windows(beats, 3, 0.9)
 
 
-def _windows(beats: Beats, number: int, intervals: float) -> list[Sequence[Beaten]]:
+def _windows(beats: Beats, number: int, intervals: float) -> list[Sequence[LastBeat]]:
     recent = sorted(beats.recent)
     windows = [recent[place : place + number] for place in range(len(recent) - number + 1)]
     return [window for window in windows if window[-1].at - window[0].at <= intervals * beats.every]
@@ -290,4 +290,4 @@ def doubled(name: str, observed: Observed, now: Instant) -> Iterator[Alert]:
         f" {counted(observed.times, 'call')} until now, {observed.doubled:,} {were}; the last came from {callers}."
     )
     remedy = "It is only observed. If you guard it, the second call is refused."
-    yield Alert(Kind.DOUBLED, name, "critical", safe(text), recent[0].at, remedy=remedy)
+    yield Alert(AlertKind.DOUBLED, name, "critical", safe(text), recent[0].at, remedy=remedy)

@@ -7,18 +7,18 @@ from shlex import quote
 from typing import Final
 
 from cronce.model import Instant, Slot, effect_cells, slot_of_cell, spell
-from cronce.monitor.alerts import Kind, Severity
+from cronce.monitor.alerts import AlertKind, Severity
 from cronce.monitor.incidents import STORE, TOUCHED, host_cause
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import LONG, Memory, Survey, began, is_near, policy_span, timeout
+from cronce.monitor.survey import LONG, Survey, WatchMemory, began, is_near, policy_span, timeout
 from cronce.monitor.watcher_state import MISSED_TTL, SLICE, UNCLAIMED, is_too_late, watched_rule
 from cronce.protocol.notices import Alert
-from cronce.protocol.record import FORGOTTEN, LAPSED, Outcome, Record, Span, effects_key
+from cronce.protocol.record import FORGOTTEN, LAPSED, Outcome, Record, SpanRecord, effects_key
 from cronce.protocol.table import NOTHING_RAN
 from cronce.runtime.backfill import MOST_BACKFILLED as MOST
 from cronce.runtime.effects.review import EffectSeen, doubts_of
 from cronce.runtime.effects.steps import Target
-from cronce.runtime.journal import Entry, UnsaidEnd
+from cronce.runtime.journal import Entry, PendingEnd
 from cronce.runtime.queries import JobSeen, RunSeen
 from cronce.runtime.unfinished import is_cut
 from cronce.telling.words import counted, listed, safe, short
@@ -36,7 +36,7 @@ NONE: Final = timedelta(0)
 SECOND: Final = timedelta(seconds=1)
 
 
-def fold(survey: Survey, memory: Memory, settings: Settings) -> Iterator[Alert]:
+def fold(survey: Survey, memory: WatchMemory, settings: Settings) -> Iterator[Alert]:
     for name, seen in survey.jobs.items():
         if name in memory.missed or (seen.job and seen.job.spans):
             yield from _missed(seen, memory.missed.get(name, ()), survey)
@@ -55,7 +55,7 @@ def fold(survey: Survey, memory: Memory, settings: Settings) -> Iterator[Alert]:
 # --- missed ---
 
 
-def missed(survey: Survey, memory: Memory, settings: Settings) -> Mapping[str, Sequence[tuple[Instant, Instant]]]:
+def missed(survey: Survey, memory: WatchMemory, settings: Settings) -> Mapping[str, Sequence[tuple[Instant, Instant]]]:
     """The slots that were missed, each with when that was noted: those that still have no run, and for an hour those
     that a newer one has passed since. A job that is paused has missed none, and what a policy passed over stands in a
     span."""
@@ -135,7 +135,7 @@ def _missed(seen: JobSeen, slots: Sequence[tuple[Instant, Instant]], survey: Sur
     severity: Severity = "critical" if slots or wanted else "info"
     keys = tuple(Slot(seen.name, at).key for at, _ in slots)
     text = f"{seen.name}: {'; '.join(facts)}."
-    yield Alert(Kind.MISSED, seen.name, severity, text, since, remedy=remedy, slots=keys)
+    yield Alert(AlertKind.MISSED, seen.name, severity, text, since, remedy=remedy, slots=keys)
 
 
 def _made_up_for(job: str, start: Instant, end: Instant, survey: Survey) -> str:
@@ -151,7 +151,7 @@ def _did_not_run(slots: Sequence[tuple[Instant, Instant]]) -> Iterator[str]:
         yield f"{counted(len(slots), 'slot', more=len(slots) >= UNCLAIMED)} fell due and did not run, {which}"
 
 
-def _passed_over(span: Span) -> str:
+def _passed_over(span: SpanRecord) -> str:
     count = counted(span.slots, "slot") if span.slots is not None else "slots"
     was = "was" if span.slots == 1 else "were"
     if span.reason in BY_POLICY:
@@ -159,7 +159,7 @@ def _passed_over(span: Span) -> str:
     return f"{count} up to {spell(span.end)} {was} passed over: more fell due than cronce runs at once"
 
 
-def _first(span: Span, seen: JobSeen) -> Instant:
+def _first(span: SpanRecord, seen: JobSeen) -> Instant:
     """From where on a backfill finds them. A span begins at the job's floor, and some of it may have run: that is left
     alone. If the floor is too far below, it is as many slots as were passed over, counted back from the last."""
     rule, first = seen.schedule, span.start + SECOND
@@ -173,7 +173,7 @@ def _first(span: Span, seen: JobSeen) -> Instant:
     return at
 
 
-def is_recent(span: Span, seen: JobSeen, survey: Survey) -> bool:
+def is_recent(span: SpanRecord, seen: JobSeen, survey: Survey) -> bool:
     """Whether slots were passed over within the last hour, or when the schedulers that now carry the job came back
     within that hour: at most the latest slot lies between, which was run instead."""
     if span.reason not in PASSED_OVER:
@@ -229,7 +229,7 @@ def first_start(record: Record) -> tuple[Instant, str] | None:
 def _late(slot: Slot, since: Instant, fact: str) -> Alert:
     remedy = f"`cronce why {slot.key}` shows what it waits for; `cronce holders` lists who is alive."
     text = f"{slot.key} {fact}."
-    return Alert(Kind.LATE, slot.job, "warning", text, since, remedy=remedy, slots=(slot.key,))
+    return Alert(AlertKind.LATE, slot.job, "warning", text, since, remedy=remedy, slots=(slot.key,))
 
 
 # --- failed ---
@@ -247,7 +247,7 @@ def failed(run: RunSeen) -> Iterator[Alert]:
     text = f"{run.slot.key} failed on {record.holder}{tries}{why}.{_last_words(record)}"
     remedy = f"Check its log and `cronce why {run.slot.key}`; then run `cronce resolve {run.slot.key} retry`, or done."
     since, slots = record.finished or run.slot.at, (run.slot.key,)
-    yield Alert(Kind.FAILED, run.slot.job, severity, text, since, remedy=remedy, slots=slots)
+    yield Alert(AlertKind.FAILED, run.slot.job, severity, text, since, remedy=remedy, slots=slots)
 
 
 LAST: Final = 3
@@ -302,7 +302,13 @@ def overrun(survey: Survey) -> Iterator[Alert]:
                 text = f"{run.slot.key} has been running for {short(survey.now - since)} on {_holder(run)}, {what}."
                 remedy = f"Check what it does; `cronce cancel {run.slot.key}` stops it."
                 yield Alert(
-                    Kind.OVERRUN, run.slot.job, "warning", text, since + limit, remedy=remedy, slots=(run.slot.key,)
+                    AlertKind.OVERRUN,
+                    run.slot.job,
+                    "warning",
+                    text,
+                    since + limit,
+                    remedy=remedy,
+                    slots=(run.slot.key,),
                 )
 
 
@@ -312,7 +318,7 @@ def _overdue(run: RunSeen, why: str, since: Instant) -> Alert:
         " refused, and it keeps its turn and its worker."
     )
     remedy = "Check what it waits for, or restart that process. A job with isolate=True can be killed."
-    return Alert(Kind.OVERRUN, run.slot.job, "critical", text, since, remedy=remedy, slots=(run.slot.key,))
+    return Alert(AlertKind.OVERRUN, run.slot.job, "critical", text, since, remedy=remedy, slots=(run.slot.key,))
 
 
 def _limits(run: RunSeen, survey: Survey) -> Iterator[tuple[timedelta, str]]:
@@ -336,7 +342,7 @@ def near_timeout(survey: Survey) -> Iterator[Alert]:
             f" {short(nearly_all(took))}."
         )
         remedy = f"Give it a longer timeout, or less work; `cronce runs {job}` lists its runs."
-        yield Alert(Kind.OVERRUN, job, "warning", text, survey.now, remedy=remedy)
+        yield Alert(AlertKind.OVERRUN, job, "warning", text, survey.now, remedy=remedy)
 
 
 def nearly_all(spans: Sequence[timedelta]) -> timedelta:
@@ -344,7 +350,7 @@ def nearly_all(spans: Sequence[timedelta]) -> timedelta:
     return sorted(spans)[-(-95 * len(spans) // 100) - 1]
 
 
-def progress(survey: Survey, memory: Memory) -> Mapping[str, tuple[tuple[int, int], Instant]]:
+def progress(survey: Survey, memory: WatchMemory) -> Mapping[str, tuple[tuple[int, int], Instant]]:
     """How far each run is, and since when it is no further."""
     told = {}
     for run in survey.open:
@@ -356,7 +362,7 @@ def progress(survey: Survey, memory: Memory) -> Mapping[str, tuple[tuple[int, in
     return told
 
 
-def no_progress(survey: Survey, memory: Memory, settings: Settings) -> Iterator[Alert]:
+def no_progress(survey: Survey, memory: WatchMemory, settings: Settings) -> Iterator[Alert]:
     for run in survey.open:
         known = memory.progress.get(f"{run.cell.key} {run.cell.fence}")
         if known is None or run.gone or survey.now - known[1] < settings.no_progress:
@@ -364,7 +370,7 @@ def no_progress(survey: Survey, memory: Memory, settings: Settings) -> Iterator[
         (done, total), since = known
         text = f"{run.slot.key} has been at {done:,} of {total:,} for {short(survey.now - since)}, on {_holder(run)}."
         remedy = f"Check what it waits for; `cronce cancel {run.slot.key}` stops it."
-        yield Alert(Kind.NO_PROGRESS, run.slot.job, "warning", text, since, remedy=remedy, slots=(run.slot.key,))
+        yield Alert(AlertKind.NO_PROGRESS, run.slot.job, "warning", text, since, remedy=remedy, slots=(run.slot.key,))
 
 
 # --- left behind ---
@@ -381,10 +387,10 @@ def stuck(survey: Survey) -> Iterator[Alert]:
             text = f"{run.slot.key} was granted to {record.holder}: {ended}."
             remedy = f"Start a scheduler: then it is {then}. `cronce why {run.slot.key}` has the details."
             cause, slots = host_cause(record.holder), (run.slot.key,)
-            yield Alert(Kind.STUCK, run.slot.job, "critical", text, until, remedy=remedy, cause=cause, slots=slots)
+            yield Alert(AlertKind.STUCK, run.slot.job, "critical", text, until, remedy=remedy, cause=cause, slots=slots)
 
 
-def lapses(survey: Survey, memory: Memory) -> Mapping[str, Sequence[tuple[Instant, str]]]:
+def lapses(survey: Survey, memory: WatchMemory) -> Mapping[str, Sequence[tuple[Instant, str]]]:
     """The leases of each job that lapsed within the last hour, and who had them."""
     found = {job: set(known) for job, known in memory.lapses.items()}
     for run in (*survey.looked, *survey.open, *survey.attention):
@@ -405,31 +411,31 @@ def _lapsed(run: RunSeen) -> Iterator[tuple[Instant, str]]:
         yield record.finished, record.holder
 
 
-def lapsing(memory: Memory, settings: Settings) -> Iterator[Alert]:
+def lapsing(memory: WatchMemory, settings: Settings) -> Iterator[Alert]:
     for job, known in memory.lapses.items():
         if len(known) >= settings.flapping:
             whose = listed(sorted({holder for _, holder in known}))
             text = f"{counted(len(known), 'lease')} of {job} expired within the last hour; they were held by {whose}."
             remedy = f"Their processes died, hung or lost the store: check their logs, and `cronce why {job}`."
             cause = host_cause(known[-1][1])
-            yield Alert(Kind.LAPSING, job, "warning", text, known[0][0], remedy=remedy, cause=cause)
+            yield Alert(AlertKind.LAPSING, job, "warning", text, known[0][0], remedy=remedy, cause=cause)
 
 
 def unsaid(journal: Iterable[Entry], now: Instant) -> Iterator[Alert]:
     """Runs that ended on this machine, and whose store has not taken that yet: by its own clock."""
     for entry in journal:
-        if isinstance(entry, UnsaidEnd) and now - entry.at >= SOON:
+        if isinstance(entry, PendingEnd) and now - entry.at >= SOON:
             slot = slot_of_cell(entry.run)
             text = f"{slot.key}: {entry.what} at {spell(entry.at)} on {entry.holder}, which could not be recorded yet."
             remedy = "Any cronce process of this machine records it as soon as the store accepts writes."
-            yield Alert(Kind.UNSAID, slot.job, "warning", text, entry.at, remedy=remedy)
+            yield Alert(AlertKind.UNSAID, slot.job, "warning", text, entry.at, remedy=remedy)
 
 
 # --- in doubt ---
 
 _DOUBTS: Final = {
-    Outcome.LOST: (Kind.LOST, "lost: its process was gone and its lease expired; how much was done is not known"),
-    Outcome.UNKNOWN: (Kind.UNKNOWN, "unknown: the store has no record of whether it ran"),
+    Outcome.LOST: (AlertKind.LOST, "lost: its process was gone and its lease expired; how much was done is not known"),
+    Outcome.UNKNOWN: (AlertKind.UNKNOWN, "unknown: the store has no record of whether it ran"),
 }
 
 
@@ -453,9 +459,11 @@ def doubtful(survey: Survey) -> Iterator[Alert]:
         in_doubt = left(newest)
         own = [effect.name for effect in in_doubt]
         if own:
-            unsure = f"; how much was done is not known, nor whether {own[0]} happened" if kind is Kind.LOST else ""
+            unsure = (
+                f"; how much was done is not known, nor whether {own[0]} happened" if kind is AlertKind.LOST else ""
+            )
             told = unsure or f" is unknown: cronce does not know whether {own[0]} happened"
-            lost = " is lost: its process was gone and its lease expired" if kind is Kind.LOST else ""
+            lost = " is lost: its process was gone and its lease expired" if kind is AlertKind.LOST else ""
             text = safe(f"{key}{lost}{told}{count}.")
             others = f" (`cronce effects {key}` lists its other effects)" if len(own) > 1 else ""
             first = f"Find out, then run `cronce resolve {quote(safe(own[0]))} done`, or retry{others}"
@@ -501,11 +509,11 @@ def left_by(doubts: Iterable[EffectSeen]) -> LeftBy:
     return left
 
 
-def _cause(run: RunSeen, kind: Kind, effects: Sequence[EffectSeen], survey: Survey) -> str:
+def _cause(run: RunSeen, kind: AlertKind, effects: Sequence[EffectSeen], survey: Survey) -> str:
     """A lost run is one whose host was gone. An unknown one, if the host that left its effect in doubt is."""
     if run.record is None:
         return ""
-    if kind is Kind.LOST:
+    if kind is AlertKind.LOST:
         return host_cause(run.record.holder)
     if run.record.reason.startswith(FORGOTTEN):
         return STORE

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.model import Instant, spell
-from cronce.monitor.alerts import Kind
+from cronce.monitor.alerts import AlertKind
 from cronce.monitor.incidents import TOUCHED, host_cause
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import RESTART, Survey
@@ -43,7 +43,7 @@ def silent(survey: Survey) -> Iterator[Alert]:
     idle = sorted(name for name, seen in survey.jobs.items() if name not in carried and _is_expected(seen, survey.now))
     if idle and not carriers:
         text = f"no live scheduler runs {counted(len(idle), 'scheduled job')}: {listed(idle)}."
-        yield Alert(Kind.SILENT, "", "critical", text, survey.now, remedy="Start one: `cronce run`.")
+        yield Alert(AlertKind.SILENT, "", "critical", text, survey.now, remedy="Start one: `cronce run`.")
         return
     for name in idle:
         yield from _silent_job(name, survey)
@@ -56,12 +56,12 @@ def _silent_job(name: str, survey: Survey) -> Iterator[Alert]:
     before = [one for one in survey.holders if name in survey.carried_by(one.holder)]
     if "revision" in survey.jobs[name].policies or not all(_is_replaced(one, survey) for one in before):
         remedy = f"Start a process that has it (`cronce holders` lists all), or end this alert: `cronce pause {name}`."
-        yield Alert(Kind.SILENT, name, "critical", text, survey.now, remedy=remedy)
+        yield Alert(AlertKind.SILENT, name, "critical", text, survey.now, remedy=remedy)
         return
     since = max((one.until + DEPLOY for one in before), default=survey.now)
     if survey.now >= since:
         ends = f"Then `cronce pause {name}` ends this alert; if not, start a process that has it."
-        yield Alert(Kind.SILENT, name, "warning", text, since, remedy=f"Was it removed or renamed? {ends}")
+        yield Alert(AlertKind.SILENT, name, "warning", text, since, remedy=f"Was it removed or renamed? {ends}")
 
 
 def _is_replaced(one: HolderSeen, survey: Survey) -> bool:
@@ -109,7 +109,7 @@ def gone(survey: Survey, *, soon: bool = False) -> Iterator[Alert]:
         remedy = "Find in its log why it died, and start it again; `cronce holders` lists who is alive."
         since = min(one.until, survey.now)
         cause, slots = host_cause(one.holder.holder), tuple(run.slot.key for run in runs[:TOUCHED])
-        yield Alert(Kind.GONE, one.holder.holder, "warning", text, since, remedy=remedy, cause=cause, slots=slots)
+        yield Alert(AlertKind.GONE, one.holder.holder, "warning", text, since, remedy=remedy, cause=cause, slots=slots)
 
 
 def missed(holders: Collection[HolderSeen], now: Instant) -> Iterator[HolderSeen]:
@@ -138,7 +138,7 @@ def crowded(survey: Survey, settings: Settings) -> Iterator[Alert]:
         return
     text = f"{counted(len(live), 'scheduler')} are alive, and {settings.schedulers} expected: {listed(live)}."
     remedy = "Stop those that should not run, or expect more; `cronce holders` lists where they are."
-    yield Alert(Kind.CROWDED, "", "warning", text, survey.now, remedy=remedy)
+    yield Alert(AlertKind.CROWDED, "", "warning", text, survey.now, remedy=remedy)
 
 
 def skew(survey: Survey, settings: Settings) -> Iterator[Alert]:
@@ -152,7 +152,7 @@ def skew(survey: Survey, settings: Settings) -> Iterator[Alert]:
         way = "ahead of" if holder.skew > timedelta(0) else "behind"
         text = f"the clock of {place} is {short(holder.skew)} {way} the store's."
         remedy = f"Run NTP on {place}. Until then, a job that cron calls there may run for another slot."
-        yield Alert(Kind.SKEW, place, "warning", text, survey.now, remedy=remedy)
+        yield Alert(AlertKind.SKEW, place, "warning", text, survey.now, remedy=remedy)
 
 
 # --- superseded ---
@@ -172,7 +172,7 @@ def superseded(survey: Survey, settings: Settings) -> Iterator[Alert]:
                 f" ({listed(long)}) for {short(survey.now - first)}."
             )
             remedy = "Restart it with the new version; `cronce why JOB` shows which version fires."
-            yield Alert(Kind.SUPERSEDED, one.holder.holder, "warning", text, first, remedy=remedy)
+            yield Alert(AlertKind.SUPERSEDED, one.holder.holder, "warning", text, first, remedy=remedy)
 
 
 def _old_versions(survey: Survey, holder: Holder) -> Iterator[tuple[str, Instant]]:
@@ -197,7 +197,7 @@ def shared(survey: Survey) -> Iterator[Alert]:
             "Give one of them another name, or each application a namespace of its own. If the code moved, this alert"
             " ends when the last process of the old deploy is gone."
         )
-        yield Alert(Kind.SHARED_NAME, job, "warning", text, survey.now, remedy=remedy)
+        yield Alert(AlertKind.SHARED_NAME, job, "warning", text, survey.now, remedy=remedy)
 
 
 def mixed(survey: Survey) -> Iterator[Alert]:
@@ -207,4 +207,4 @@ def mixed(survey: Survey) -> Iterator[Alert]:
         where = listed([f"{version} ({place})" for version, place in found.items()])
         text = f"machines have different versions of the time zone database: {where}."
         remedy = "Update tzdata on all of them. Until then, a job that cron calls may run at another instant."
-        yield Alert(Kind.TZDATA, "", "warning", text, survey.now, remedy=remedy)
+        yield Alert(AlertKind.TZDATA, "", "warning", text, survey.now, remedy=remedy)

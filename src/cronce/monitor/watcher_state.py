@@ -40,7 +40,7 @@ SELDOM: Final = timedelta(seconds=60)
 """Of more, a run that is at work for long, or that failed, is looked at this often."""
 
 
-class Slices:
+class SurveySlices:
     """The cells of a prefix, some at each survey and all of them by and by."""
 
     def __init__(self, prefix: str) -> None:
@@ -67,7 +67,7 @@ class Slices:
                 return cells, set()
 
 
-class Watched(NamedTuple):
+class WatchedSlot(NamedTuple):
     """A slot that fell due: from when on it is looked at again, and whether it has ever been on record."""
 
     slot: Slot
@@ -95,11 +95,11 @@ class WatcherState:
         self.took: dict[str, tuple[Instant, tuple[timedelta, ...]]] = {}
         """How long the last runs took that succeeded, of a job of which somebody asked, and when."""
         self.bundles: dict[str, Bundle] = {}
-        self.job_cells, self.stored_cells = Slices("job/"), Slices("stored/")
+        self.job_cells, self.stored_cells = SurveySlices("job/"), SurveySlices("stored/")
         self.board = -1
         self._agenda = Agenda()
         self._placed: dict[str, Schedule] = {}
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, WatchedSlot] = {}
         self._stored: dict[str, Cell] = {}
         self._versions: dict[str, int] = {}
         self._new: list[Slot] = []
@@ -178,7 +178,7 @@ class WatcherState:
         if at is None:
             return None
         slot = Slot(name, at)
-        self._watched.setdefault(slot.cell, Watched(slot, now))
+        self._watched.setdefault(slot.cell, WatchedSlot(slot, now))
         return slot
 
     def watch_previous(self, now: Instant) -> list[Slot]:
@@ -213,7 +213,7 @@ class WatcherState:
         if run.record.is_closed and not last_failed:  # of that somebody may say that all is well
             del self._watched[slot.cell]
         else:
-            self._watched[slot.cell] = Watched(slot, now + min((now - slot.at) / 10, SELDOM), began=True)
+            self._watched[slot.cell] = WatchedSlot(slot, now + min((now - slot.at) / 10, SELDOM), began=True)
 
     def note(self, run: RunSeen) -> None:
         record = run.record

@@ -85,7 +85,7 @@ class Alert(NamedTuple):
         return f"{self.kind}/{self.subject}"
 
 
-class Beaten(NamedTuple):
+class LastBeat(NamedTuple):
     """One sign of life, or one call, and whose it was."""
 
     at: Instant
@@ -98,7 +98,7 @@ class Beats(NamedTuple):
     """The signs of life of a scheduler that is not ours: how often there should be one, and the last of them."""
 
     every: timedelta
-    recent: tuple[Beaten, ...]
+    recent: tuple[LastBeat, ...]
     times: int
 
 
@@ -117,7 +117,7 @@ class Observed(NamedTuple):
 
     window: timedelta | None
     """Calls within so long of each other are one; None: they are told apart by their slots."""
-    calls: tuple[Beaten, ...]
+    calls: tuple[LastBeat, ...]
     """The last of them."""
     times: int
     """How many there were."""
@@ -136,7 +136,7 @@ class Stored(NamedTuple):
     at: Instant
 
 
-class Position(NamedTuple):
+class RecordedPosition(NamedTuple):
     """How far somebody has come, as JSON, and by which fence: a cursor of a job, or what a receiver has seen."""
 
     fence: Fence
@@ -152,15 +152,15 @@ class Machine(NamedTuple):
     tzdata: str = ""  # which version of the time zone database it has, if a process of it needed one
 
 
-class Guest(NamedTuple):
+class ForeignScheduler(NamedTuple):
     """A scheduler that is not ours, in a process that is guarded: of which kind, and what it has to fire."""
 
     holder: str
     kind: str
-    jobs: tuple["GuestJob", ...]
+    jobs: tuple["ForeignJob", ...]
 
 
-class GuestJob(NamedTuple):
+class ForeignJob(NamedTuple):
     """One of its jobs: by which schedule, as it says it, and when next, if it knows."""
 
     name: str
@@ -243,7 +243,9 @@ def encode_bundle(bundle: Bundle) -> str:
     return dumps({"v": VERSION, "specs": dict(bundle.specs), **({"code": dict(bundle.code)} if bundle.code else {})})
 
 
-def encode_notice(notice: Alert | Beats | Guest | Observed | Stored | Position | Machine | Refusals | Prevented) -> str:
+def encode_notice(
+    notice: Alert | Beats | ForeignScheduler | Observed | Stored | RecordedPosition | Machine | Refusals | Prevented,
+) -> str:
     said = {name: value for name, value in notice._asdict().items() if value or name not in _NEWER}
     return dumps({"v": VERSION, **{name: _spelled(value) for name, value in said.items()}})
 
@@ -261,7 +263,7 @@ def _spelled(value: object) -> object:
             return value // MICROSECOND
         case Fence():
             return str(value)
-        case Beaten(at, by, ""):
+        case LastBeat(at, by, ""):
             return [to_us(at), by]
         case tuple():
             return [_spelled(one) for one in value]
@@ -304,10 +306,10 @@ decode_alert: Final = Decoder(
 )
 
 
-def _beaten(value: object) -> tuple[Beaten, ...]:
+def _beaten(value: object) -> tuple[LastBeat, ...]:
     """Those without a key have two columns."""
     rows = [of(list, row) for row in of(list, value)]
-    return each(Beaten, instant, text, text)([row if len(row) == 3 else [*row, ""] for row in rows])
+    return each(LastBeat, instant, text, text)([row if len(row) == 3 else [*row, ""] for row in rows])
 
 
 decode_beats: Final = Decoder(Beats, every=span, recent=_beaten, times=count)
@@ -320,11 +322,13 @@ decode_observed: Final = Decoder(
     recent=each(Doubled, text, instant, text, text),
 )
 decode_stored: Final = Decoder(Stored, revision=count, definition=maybe(text), by=text, at=instant)
-decode_position: Final = Decoder(Position, fence=read_fence, value=text)
+decode_position: Final = Decoder(RecordedPosition, fence=read_fence, value=text)
 decode_machine: Final = Decoder(
     Machine, boot_id=text, samples=each(Sample, seconds, seconds, instant), newer={"host": text, "tzdata": text}
 )
-decode_guest: Final = Decoder(Guest, holder=text, kind=text, jobs=each(GuestJob, text, text, maybe(instant)))
+decode_guest: Final = Decoder(
+    ForeignScheduler, holder=text, kind=text, jobs=each(ForeignJob, text, text, maybe(instant))
+)
 decode_prevented: Final = Decoder(
     Prevented,
     total=count,

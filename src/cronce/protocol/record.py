@@ -199,7 +199,7 @@ class Turn(NamedTuple):
     run: str = ""
 
 
-class Span(NamedTuple):
+class SpanRecord(NamedTuple):
     """Slots that a policy, an edit or a forgetful store passed over: one record for all of them."""
 
     start: Instant
@@ -238,7 +238,7 @@ class Job(NamedTuple):
     paused: Act | None = None
     specs: tuple[Spec, ...] = ()
     firing: str = ""
-    spans: tuple[Span, ...] = ()
+    spans: tuple[SpanRecord, ...] = ()
     purging: Purging | None = None
     code: str = ""  # where its function is, as module:name
 
@@ -353,7 +353,7 @@ decode_job: Final = Decoder(
     paused=maybe(_act),
     specs=each(Spec, text, instant, text),
     firing=text,
-    spans=each(Span, instant, instant, maybe(count), text),
+    spans=each(SpanRecord, instant, instant, maybe(count), text),
     purging=maybe(lambda pair: Purging(*map(instant, pair))),
     newer={"code": text},
 )

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from cronce.model import Epoch, Instant, Traits
 from cronce.protocol.lease import forgotten_floor
-from cronce.protocol.record import EDITED, FORGOTTEN, PAST_KEPT, REGISTERED, Job, Span, Spec
+from cronce.protocol.record import EDITED, FORGOTTEN, PAST_KEPT, REGISTERED, Job, SpanRecord, Spec
 
 AHEAD: Final = timedelta(minutes=1)
 """No right clock has raised a floor so far ahead of now."""
@@ -119,7 +119,7 @@ def raise_floor(job: Job, floor: Instant, slots: int | None, reason: str) -> Job
     """A floor never falls. The span that is passed over leaves one record."""
     if floor <= job.floor:
         return job
-    return job._replace(floor=floor, spans=_recorded(job.spans, Span(job.floor, floor, slots, reason)))
+    return job._replace(floor=floor, spans=_recorded(job.spans, SpanRecord(job.floor, floor, slots, reason)))
 
 
 def is_floor_ahead(job: Job | None, now: Instant) -> bool:
@@ -135,7 +135,7 @@ def brought_back(job: Job, now: Instant) -> Job:
     return job._replace(floor=now, spans=spans, purging=None)
 
 
-def _recorded(spans: tuple[Span, ...], new: Span) -> tuple[Span, ...]:
+def _recorded(spans: tuple[SpanRecord, ...], new: SpanRecord) -> tuple[SpanRecord, ...]:
     """Spans side by side for the same reason are one; of too many, the oldest become one. No span is ever dropped."""
     if spans and spans[-1].reason == new.reason and spans[-1].end == new.start:
         return (*spans[:-1], _joined(spans[-1], new))
@@ -144,9 +144,9 @@ def _recorded(spans: tuple[Span, ...], new: Span) -> tuple[Span, ...]:
     return (*spans, new)
 
 
-def _joined(first: Span, second: Span) -> Span:
+def _joined(first: SpanRecord, second: SpanRecord) -> SpanRecord:
     slots = None if first.slots is None or second.slots is None else first.slots + second.slots
-    return Span(first.start, second.end, slots, _one_reason(first.reason, second.reason))
+    return SpanRecord(first.start, second.end, slots, _one_reason(first.reason, second.reason))
 
 
 def _one_reason(first: str, second: str) -> str:

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 from urllib.parse import quote
 
 from cronce.errors import BadInput, InDoubt, InProgress, StoreError
-from cronce.headers import Sent, read_headers
+from cronce.headers import RequestHeaders, read_headers
 from cronce.model import Fence
 from cronce.policy import check_choice
 from cronce.protocol.codec import LONGEST
@@ -87,7 +87,7 @@ class Once:
             sent = read_headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
         except BadInput as problem:
             raise RefusedRequest(400, "unreadable", str(problem)) from None
-        caller = self._caller(scope) if sent != Sent() else ""
+        caller = self._caller(scope) if sent != RequestHeaders() else ""
         if sent.fence is not None and not await self._admits(_told(caller, sent.scope), sent.fence):
             detail = "a later run has used this already: the run that sends this was taken over and must stop"
             raise RefusedRequest(412, "overtaken", detail, scope=sent.scope, fence=str(sent.fence))

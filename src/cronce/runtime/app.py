@@ -21,7 +21,7 @@ from cronce.policy import WhenUnsure, refuse_foreign
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call, could_not_ask
 from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
-from cronce.runtime.desk import Desk
+from cronce.runtime.function_loading import defined, place_of
 from cronce.runtime.guard import (
     CommandGuard,
     Decorator,
@@ -35,12 +35,12 @@ from cronce.runtime.guard import (
 )
 from cronce.runtime.journal import Journal
 from cronce.runtime.keeper import Keeper, refuse_patched_threads
-from cronce.runtime.loading import defined, place_of
-from cronce.runtime.lock import Block, Lock, limits
+from cronce.runtime.lock import HeldBlock, Lock, limits
 from cronce.runtime.log import LOGGER, Listeners
+from cronce.runtime.node import Node
 from cronce.runtime.pod import JOB_NAME, PodCall
-from cronce.runtime.process_notes import Notebook
-from cronce.runtime.processes.bodies import Bodies
+from cronce.runtime.process_notes import UnwrittenRefusals
+from cronce.runtime.processes.bodies import BodyRunners
 from cronce.runtime.run import Around
 from cronce.runtime.standby import Standby
 from cronce.schedule import Schedule, parse_duration
@@ -80,10 +80,10 @@ class Cronce:
         self._session: SessionKeeper | None = None
         self.keeper: Keeper | None = None
         """What this process holds at the store, if anything was asked of it yet."""
-        self._bodies = Bodies(self.at_work, self._clock, self._named)
+        self._bodies = BodyRunners(self.at_work, self._clock, self._named)
         self._databases: dict[str | int, Database] = {}
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
-        self._notebook = Notebook()
+        self._notebook = UnwrittenRefusals()
         self._standby = Standby(self._clock)
         self._background: BackgroundWriter | None = None
         self._starting = threading.Lock()
@@ -144,9 +144,9 @@ class Cronce:
         with self._opening:
             if self.keeper is None:
                 store, heard = self._connect(first=True), self._listeners
-                desk = Desk(store, self._clock, self._connect, heard.report, around=heard.around)
-                desk.ledger.client.timed, desk.ledger.client.wants = heard.timed, heard.wants
-                self.keeper = Keeper(desk, journal=self._journal())
+                node = Node(store, self._clock, self._connect, heard.report, around=heard.around)
+                node.ledger.client.timed, node.ledger.client.wants = heard.timed, heard.wants
+                self.keeper = Keeper(node, journal=self._journal())
             return self.keeper
 
     def _journal(self) -> Journal:
@@ -165,7 +165,7 @@ class Cronce:
     @property
     def look(self) -> "Look":
         """Runs, why and status, as the command line prints them with `--json`: `cron.look.runs("billing")`."""
-        look: Look = import_module("cronce.look").Look(lambda: self.at_work().desk, self.place, self._journal())
+        look: Look = import_module("cronce.look").Look(lambda: self.at_work().node, self.place, self._journal())
         return look
 
     # --- guards ---
@@ -287,7 +287,7 @@ class Cronce:
         wait: Duration = "0s",
         session: bool | int = False,
         **foreign: Never,
-    ) -> Block:
+    ) -> HeldBlock:
         """Mutual exclusion for a block: `with cron.lock("reindex"):`. Raises `LockHeld` when another has it.
 
         `session=True` takes one of PostgreSQL's advisory locks instead, by a number made of the name; `session=1001` by
@@ -359,8 +359,8 @@ class Cronce:
         from cronce.runtime.effects.steps import admitted  # noqa: PLC0415
 
         given = read_fence(fence) if isinstance(fence, str) else fence
-        desk = self.at_work().desk
-        return desk.do(admitted(desk.ledger.client, check_key(scope), given))
+        node = self.at_work().node
+        return node.do(admitted(node.ledger.client, check_key(scope), given))
 
     # --- observing ---
 
@@ -471,11 +471,11 @@ class Cronce:
         """Say of a slot that failed, was lost or is unknown that it is done, or must be tried again; or the same of an
         effect that is in doubt, such as "billing@2026-03-29T01:00:00Z/charge:7". One that is done has a `result`, for
         whoever repeats it. A retry is refused while the process that was at it may be alive, unless you `force` it."""
-        from cronce.runtime.effects.review import Unwatched, names_effect, resolve_effect  # noqa: PLC0415
+        from cronce.runtime.effects.review import LapsedUnwatched, names_effect, resolve_effect  # noqa: PLC0415
 
         if names_effect(what):
             said = lambda operator: resolve_effect(operator, str(what), verdict, reason, result, force=force)  # noqa: E731
-            if isinstance(answer := self._by_hand(by, said), Unwatched):
+            if isinstance(answer := self._by_hand(by, said), LapsedUnwatched):
                 raise CronceError(f"{answer}: try again later")
         elif result is not None:
             raise BadInput("only an effect, such as a step, has a result: billing@2026-03-29T01:00:00Z/charge:7")
@@ -531,8 +531,8 @@ class Cronce:
     def _by_hand(self, by: str | None, act: "Callable[[Operator], Flow[T]]") -> T:
         from cronce.runtime.operations import Operator, who  # noqa: PLC0415  who only guards functions need not load it
 
-        desk = self.at_work().desk
-        return desk.do(act(Operator(desk.ledger, who() if by is None else by, self.jobs)))
+        node = self.at_work().node
+        return node.do(act(Operator(node.ledger, who() if by is None else by, self.jobs)))
 
     # --- the scheduler ---
 
@@ -566,7 +566,7 @@ class Cronce:
             )
         keeper = self.at_work()
         for name in self.works:
-            self.jobs[name].check_on(keeper.desk.store.traits)
+            self.jobs[name].check_on(keeper.node.store.traits)
         self.scheduler = Scheduler(
             keeper,
             self._carry(allow, keeper),
@@ -580,8 +580,8 @@ class Cronce:
     def _carry(self, allow: Sequence[str], keeper: Keeper) -> "Carry":
         """What a scheduler here carries: these jobs, and those in the store that it allows, as they are just now."""
         from cronce.runtime.stored_jobs import (  # noqa: PLC0415  whoever only guards needs none
-            Allowed,
-            Carried,
+            RunnableJob,
+            RunnableStoredJobs,
             definitions,
         )
 
@@ -589,9 +589,9 @@ class Cronce:
             LOGGER.warning("%s needs arguments, so the scheduler cannot run it; call it from your own code", name)
         for said in filter(None, self._remarks.values()):
             LOGGER.warning("%s", said)
-        own = {name: Carried(self.jobs[name], work) for name, work in self.works.items()}
-        shelf = Allowed(allow, self._bodies, self.jobs)
-        return lambda: own | shelf.carry(keeper.desk.do(definitions()))
+        own = {name: RunnableJob(self.jobs[name], work) for name, work in self.works.items()}
+        shelf = RunnableStoredJobs(allow, self._bodies, self.jobs)
+        return lambda: own | shelf.carry(keeper.node.do(definitions()))
 
     def run(
         self,
@@ -670,7 +670,7 @@ class Cronce:
             self._session.forked()
         self._session = None
         self.scheduler = None
-        self._notebook, self._standby = Notebook(), Standby(self._clock)
+        self._notebook, self._standby = UnwrittenRefusals(), Standby(self._clock)
         self._background, self._starting = None, threading.Lock()
         self._bodies.forked()
         for leader in list(self._leaders):
@@ -692,8 +692,8 @@ class Cronce:
         keeper.close()
         for database in self._databases.values():
             database.close()
-        if keeper.desk.store is not self._given:
-            keeper.desk.store.close()
+        if keeper.node.store is not self._given:
+            keeper.node.store.close()
 
     def _let_go(self) -> Keeper | None:
         """Hold nothing more, unless something runs or is held; what was held, to be closed. Who closes does not

@@ -14,11 +14,11 @@ from cronce.protocol.record import COMMITTED, REASON_KEPT, Outcome
 from cronce.protocol.table import ended_as
 from cronce.runtime.commits import committed_before, sealed
 from cronce.runtime.declare import Declaration
-from cronce.runtime.keeper import STUBBORN, Keeper, Lease, Over, whose
+from cronce.runtime.keeper import STUBBORN, Keeper, Lease, LeaseEnd, whose
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
-from cronce.runtime.run import Around, Current, Means, Run
-from cronce.runtime.steps import Body, Do, Steps
+from cronce.runtime.run import Around, AsCurrentRun, Run, RunResources
+from cronce.runtime.steps import BodyStep, Steps, StoreStep
 from cronce.schedule import format_duration
 from cronce.stores import discreet
 from cronce.value import NamedTuple
@@ -60,7 +60,7 @@ class Work:
     def renewed(self, _grant: Grant) -> None:
         """Its lease goes on."""
 
-    def stop(self, body: Body, _run: Run, _over: Over) -> None:
+    def stop(self, body: BodyStep, _run: Run, _over: LeaseEnd) -> None:
         """Its lease ended while it ran; called from another thread."""
         body.stop()
 
@@ -75,7 +75,7 @@ class End(NamedTuple):
     ending: Ending | None
     result: Any = None
     error: BaseException | None = None
-    over: Over | None = None
+    over: LeaseEnd | None = None
     """Why the body was stopped from outside, if it was."""
     open: bool = False
     """Nothing is said of it, and its lease lapses."""
@@ -104,12 +104,12 @@ class Attempt:
 
     def __init__(self, keeper: Keeper, job: Declaration, work: Work, grant: Grant) -> None:
         self.job, self._keeper, self._work = job, keeper, work
-        desk = keeper.desk
-        self.lease = Lease(grant, desk.clock, self._stop, timeout=job.timeout, renewed=work.renewed)
-        self.run = Run(self.lease, Means(keeper.note_progress, keeper.at_desk, job.in_database, job.exclusive))
-        self._body = Body(partial(_awaited if work.is_async else _told_apart, work.run, self.run, desk.around))
+        node = keeper.node
+        self.lease = Lease(grant, node.clock, self._stop, timeout=job.timeout, renewed=work.renewed)
+        self.run = Run(self.lease, RunResources(keeper.note_progress, keeper.at_node, job.in_database, job.exclusive))
+        self._body = BodyStep(partial(_awaited if work.is_async else _told_apart, work.run, self.run, node.around))
 
-    def _stop(self, over: Over) -> None:
+    def _stop(self, over: LeaseEnd) -> None:
         self._work.stop(self._body, self.run, over)
 
     @property
@@ -118,14 +118,16 @@ class Attempt:
 
     def steps(self) -> Steps[End]:
         """Never raises what the body raised: that is part of the end."""
-        desk, fence = self._keeper.desk, self.lease.grant.fence
-        boot, wants, know = desk.clock.boot, desk.ledger.client.wants, desk.ledger.know
+        node, fence = self._keeper.node, self.lease.grant.fence
+        boot, wants, know = node.clock.boot, node.ledger.client.wants, node.ledger.know
         began = boot()
         try:
             self._keeper.keep(self.lease)
             know.own.add(fence)
             self.lease.check()  # it may have waited for a thread
-            if self.job.database is not None and (yield Do(committed_before(self.job.database, self.lease.grant))):
+            if self.job.database is not None and (
+                yield StoreStep(committed_before(self.job.database, self.lease.grant))
+            ):
                 end = End(Ending(Outcome.SUCCEEDED, COMMITTED))
             else:
                 if wants(What.STARTED):
@@ -155,14 +157,14 @@ class Attempt:
     def _let_go(self) -> None:
         """Nothing will be said of it: it lapses, for this process as for others."""
         self._keeper.drop(self.lease)
-        self._keeper.desk.ledger.know.let_go([self.lease.grant.fence])
+        self._keeper.node.ledger.know.let_go([self.lease.grant.fence])
 
     def _tell_start(self) -> None:
-        now = self._keeper.desk.ledger.know.now()
+        now = self._keeper.node.ledger.know.now()
         self._tell(What.STARTED, f"attempt {self.run.attempt}", (now - self.run.slot.at).total_seconds())
 
     def _tell(self, what: What, detail: str, seconds: float) -> None:
-        client, grant = self._keeper.desk.ledger.client, self.lease.grant
+        client, grant = self._keeper.node.ledger.client, self.lease.grant
         client.report(Event(what, grant.key, client.holder, client.know.now(), grant.fence, detail, seconds))
 
     def _sealed(self, end: End) -> Steps[End]:
@@ -174,7 +176,7 @@ class Attempt:
         if self.job.database is None or not failed or self.run.committed or not self.run.joined:
             return end
         try:
-            self.run.committed = yield Do(sealed(self.job.database, self.lease.grant))
+            self.run.committed = yield StoreStep(sealed(self.job.database, self.lease.grant))
         except DatabaseUnavailable as trouble:
             LOGGER.error(
                 "%s failed, and it is not known yet whether its transaction was committed: %s", self.lease.name, trouble
@@ -197,9 +199,9 @@ class Attempt:
     @property
     def ended_before(self) -> Instant | None:
         """When its job function ended, if that was a while ago; most are said at once, many in one breath."""
-        desk = self._keeper.desk
-        ago = 0.0 if self._ended is None else desk.clock.boot() - self._ended
-        return desk.ledger.know.now() - timedelta(seconds=ago) if ago > PROMPT_END else None
+        node = self._keeper.node
+        ago = 0.0 if self._ended is None else node.clock.boot() - self._ended
+        return node.ledger.know.now() - timedelta(seconds=ago) if ago > PROMPT_END else None
 
     def _returned(self, result: Any) -> End:
         self.run.close()
@@ -230,12 +232,12 @@ class Attempt:
         over = self._over() if self._body.stopped else None
         return End(self._ending(over, error)._replace(output=_where(error)), error=error, over=over)
 
-    def _over(self) -> Over | None:
+    def _over(self) -> LeaseEnd | None:
         """Why it was stopped; and that it went on for a while all the same, if it did."""
         over = self.lease.over
         if over is None or self._work.can_be_killed:
             return over
-        late = self._keeper.desk.clock.boot() - self.lease.told_at
+        late = self._keeper.node.clock.boot() - self.lease.told_at
         if late < STUBBORN:
             return over
         went_on = format_duration(timedelta(seconds=round(late)))
@@ -264,7 +266,7 @@ class Attempt:
             return closed._replace(error=error)
         return closed
 
-    def _ending(self, over: Over | None, error: BaseException) -> Ending:
+    def _ending(self, over: LeaseEnd | None, error: BaseException) -> Ending:
         """What stopped the body from outside is no failure of its own, except that it took too long. A body that asks
         whether it may go on can know that its trust has ended before it was told."""
         if over is None:
@@ -279,14 +281,14 @@ class Attempt:
 def _told_apart(body: Callable[[Run], Any], run: Run, around: Around) -> Any:
     """What closes a generator would close ours, the steps, if a body raised it."""
     try:
-        with Current(run), around(run):
+        with AsCurrentRun(run), around(run):
             return body(run)
     except GeneratorExit as error:
         raise RuntimeError(EXIT) from error
 
 
 async def _awaited(body: Callable[[Run], Any], run: Run, around: Around) -> Any:
-    with Current(run), around(run):
+    with AsCurrentRun(run), around(run):
         return await body(run)
 
 

@@ -19,13 +19,13 @@ from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.events import Event
 from cronce.model import Boot, Cell, Instant, Mark, Write, beat_cell, check_name
 from cronce.protocol.codec import readable
-from cronce.protocol.notices import Beaten, Beats, decode_beats, encode_notice
+from cronce.protocol.notices import Beats, LastBeat, decode_beats, encode_notice
 from cronce.runtime.client import Client
 from cronce.runtime.declare import SHORTEST, Duration
-from cronce.runtime.desk import host_name
 from cronce.runtime.flow import Flow, Purge
-from cronce.runtime.keeper import Beat, Keeper
+from cronce.runtime.keeper import Keeper, RepeatingThread
 from cronce.runtime.log import LOGGER
+from cronce.runtime.node import host_name
 from cronce.schedule import format_duration, parse_duration
 from cronce.value import NamedTuple
 
@@ -45,7 +45,7 @@ WARN_EVERY: Final = 60.0
 """Seconds between two warnings about the same."""
 
 
-class Part(ABC):
+class BesideBody(ABC):
     """What is played beside a body: it asks the store, and where that grants it a slot, lasts as long as the body."""
 
     def __init__(self, name: str) -> None:
@@ -115,10 +115,10 @@ class BackgroundWriter:
         self._warned: dict[str, Boot] = {}
         self._not_before: Boot = 0.0
         self._asks_again: Boot = 0.0
-        self._beat = Beat("cronce-background", self.write, clock)
-        self._parts: list[tuple[Part, Sequence[Part]]] = []
+        self._beat = RepeatingThread("cronce-background", self.write, clock)
+        self._parts: list[tuple[BesideBody, Sequence[BesideBody]]] = []
         """Those that wait for their turn, each with those whose bodies had ended when it was called."""
-        self._playing: list[Part] = []
+        self._playing: list[BesideBody] = []
         _at_the_end_of_a_child(self.close)
 
     # --- from the threads that work ---
@@ -144,7 +144,7 @@ class BackgroundWriter:
         patience = SIGN_OF_LIFE_TIMEOUT if self._answers and os.getpid() == self._process else 0.0
         self._answers = note.tried.wait(patience) and self._answers
 
-    def play(self, part: Part) -> None:
+    def play(self, part: BesideBody) -> None:
         """Beside a body that begins now. Of those of one job one at a time asks, in the order of their calls; a store
         that failed is not asked for a while, and what is called meanwhile is on no record."""
         with self._lock:
@@ -176,7 +176,7 @@ class BackgroundWriter:
             part.done.set()
             self.decide(part)
 
-    def _play(self, part: Part, earlier: Iterable[Part]) -> None:
+    def _play(self, part: BesideBody, earlier: Iterable[BesideBody]) -> None:
         try:
             for one in earlier:
                 one.done.wait(FAREWELL)
@@ -185,7 +185,7 @@ class BackgroundWriter:
             part.done.set()
             self.decide(part)
 
-    def decide(self, part: Part) -> None:
+    def decide(self, part: BesideBody) -> None:
         """What the store says is known: the next may ask."""
         part.decided.set()
         self._next_part()
@@ -261,11 +261,11 @@ class BackgroundWriter:
         return None
 
     def _write(self, notes: Sequence[Note]) -> None:
-        desk = self._at_work().desk
-        events = desk.do(write_notes(desk.ledger.client, notes, desk.clock.boot))
+        node = self._at_work().node
+        events = node.do(write_notes(node.ledger.client, notes, node.clock.boot))
         self.answered()
         for event in events:
-            desk.ledger.client.report(event)
+            node.ledger.client.report(event)
         self._over(notes)
 
     def _over(self, notes: Iterable[Note]) -> None:
@@ -308,7 +308,7 @@ class SignOfLife(Note):
 
     def add(self, cell: Cell, beside: Sequence[Note], _holder: str) -> NoteWrite:
         known = readable(cell, decode_beats) or Beats(timedelta(0), (), 0)
-        beats = [Beaten(one.at, one.by) for one in beside if isinstance(one, SignOfLife) and one.at is not None]
+        beats = [LastBeat(one.at, one.by) for one in beside if isinstance(one, SignOfLife) and one.at is not None]
         fresh = [beat for beat in beats if beat not in known.recent]  # the others landed, and no answer came
         if not fresh:
             return NoteWrite(None)

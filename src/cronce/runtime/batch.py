@@ -32,7 +32,7 @@ _CELL: Final = attrgetter("cell")
 Lost = tuple["Question", Sequence[Write], Sequence[Verdict]]
 
 
-class Beside:
+class ExtraWrites:
     """What goes with the first swap of the loop, once, beside what the questions write."""
 
     writes: Sequence[Write] = ()
@@ -61,7 +61,7 @@ class Beside:
         return []
 
 
-class Batch(Beside):
+class Batch(ExtraWrites):
     """One exchange. `said` and `claimed` are in the order of what was asked: what came of it, or the question that it
     became."""
 

@@ -46,16 +46,16 @@ from cronce.protocol.terms import Terms
 from cronce.runtime.attempt import Attempt, End, Ending, Work, finish_of, too_late
 from cronce.runtime.commits import settle_gone
 from cronce.runtime.declare import CLOCK_OFF, Declaration, When
-from cronce.runtime.desk import holder_name
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import tidy_later
 from cronce.runtime.journal import Journal, UnaskedCall
 from cronce.runtime.keeper import AGAIN, Keeper, Lease, refuse_patched_threads, whose
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
+from cronce.runtime.node import holder_name
 from cronce.runtime.prevented import is_prevented
 from cronce.runtime.process_notes import leave_clock, recall_clock
 from cronce.runtime.run import Skipped
-from cronce.runtime.steps import Do, Nap, Steps
+from cronce.runtime.steps import Steps, StoreStep, WaitStep
 from cronce.schedule import format_duration
 from cronce.stores import discreet
 
@@ -102,7 +102,7 @@ class Call:
         running: Callable[[], AbstractContextManager[None]] = nullcontext,
         standby: "Standby | None" = None,
     ) -> None:
-        self.desk, self.keeper, self.job, self._work = keeper.desk, keeper, job, work
+        self.node, self.keeper, self.job, self._work = keeper.node, keeper, job, work
         self._take_over, self._stand_by, self._refused, self._beside = take_over, stand_by, refused, beside
         self._fired, self._only_noted, self._ahead, self._running = fired, only_noted, ahead, running
         self._standby = standby if take_over else None
@@ -112,19 +112,19 @@ class Call:
     def steps(self, when: When | None = None) -> Steps[Any]:
         """The whole call: the body's result, or why it was skipped; the body's exception is the caller's."""
         refuse_patched_threads()
-        began = self.desk.clock.boot()
+        began = self.node.clock.boot()
         self.slot = self._slot(when, began)
         try:
             self.answer = answer = yield from self._asked(when, began)
             result = answer if isinstance(answer, Grant) else why_not(self.slot, answer)
         except StoreError as error:
             if not self._only_noted:
-                could_not_ask(self.keeper.unsaid.journal, self.job, self.desk.clock, error, self.slot)
+                could_not_ask(self.keeper.unsaid.journal, self.job, self.node.clock, error, self.slot)
             raise
         if isinstance(result, Grant):
             return (yield from self._run(result))
         if is_prevented(answer) and not self._only_noted:
-            self.keeper.prevented.add(self.slot.job, self.desk.ledger.know.now())
+            self.keeper.prevented.add(self.slot.job, self.node.ledger.know.now())
         self._refused(self.slot, result.reason, self.keeper)
         if isinstance(answer, Held) and self._standby is not None:
             self._standby.add(self, self.job.terms(self.slot, inferred=when is None), answer)
@@ -132,21 +132,21 @@ class Call:
 
     def _asked(self, when: When | None, began: Boot) -> Steps[Grant | Refused]:
         """What the store says to the call, after what is older was seen to."""
-        yield Do(self._learn())
-        if self.desk.ledger.know.doubt is not None:
-            if when is None and self.desk.ledger.know.is_new:
+        yield StoreStep(self._learn())
+        if self.node.ledger.know.doubt is not None:
+            if when is None and self.node.ledger.know.is_new:
                 self._check_clock()
             yield from self._wait_for_clock()
             self.slot = self._slot(when, began)
         slot = self.slot
         self._check_clock() if when is None else self._check_due(slot)
-        ago = timedelta(seconds=self.desk.clock.boot() - began) + (CLOCK_OFF if when is None else timedelta(0))
-        called = self.desk.ledger.know.now() - ago  # by a clock that may be off, where the slot was inferred from that
-        yield Do(self.desk.ledger.jobs.declare(self.job.name, self.job.spec, slot.at, self.job.code, called))
+        ago = timedelta(seconds=self.node.clock.boot() - began) + (CLOCK_OFF if when is None else timedelta(0))
+        called = self.node.ledger.know.now() - ago  # by a clock that may be off, where the slot was inferred from that
+        yield StoreStep(self.node.ledger.jobs.declare(self.job.name, self.job.spec, slot.at, self.job.code, called))
         if self.keeper.unsaid.waits:
             with suppress(StoreError):
-                yield Do(self.keeper.unsaid.say())
-        if self.desk.ledger.looks_again(self.job.name):
+                yield StoreStep(self.keeper.unsaid.say())
+        if self.node.ledger.looks_again(self.job.name):
             yield from self._look_after_older(slot)
         if self._standby is not None:
             self._standby.drop(slot.cell)  # whoever asks again takes it over by that, and has the result
@@ -157,24 +157,24 @@ class Call:
         """The one that is named, or was due when the call began, by this host's clock as it is now."""
         if when is not None:
             return self.job.slot_named(when)
-        clock = self.desk.clock
+        clock = self.node.clock
         return self.job.slot_at(self._fired or clock.wall() - timedelta(seconds=clock.boot() - began))
 
     def _learn(self) -> Flow[object]:
         """The job and the store's clock; at first contact also what others of this machine saw of that."""
-        ledger, name = self.desk.ledger, self.job.name
+        ledger, name = self.node.ledger, self.job.name
         return ledger.jobs.learn(name) if ledger.know.machine else recall_clock(ledger, name)
 
     def _wait_for_clock(self) -> Steps[None]:
         """Until the store's clock is believed."""
-        know, clock = self.desk.ledger.know, self.desk.clock
+        know, clock = self.node.ledger.know, self.node.clock
         give_up = clock.boot() + LONGEST_TAKEOVER_WAIT.total_seconds()
         while know.doubt is not None:
             if clock.boot() >= give_up:
                 self._refused(self.slot, know.doubt.words, self.keeper)
                 raise StoreUnavailable(f"{self.slot.key} was not run: {know.doubt.words}")
-            yield Nap(SLOT_POLL)
-            yield Do(self.desk.ledger.client.load([]))
+            yield WaitStep(SLOT_POLL)
+            yield StoreStep(self.node.ledger.client.load([]))
 
     @property
     def is_async(self) -> bool:
@@ -182,7 +182,7 @@ class Call:
 
     def _check_clock(self) -> None:
         """The slot was inferred from this host's clock; one that is minutes off means another slot."""
-        off = self.desk.clock.wall() - self.desk.ledger.know.now()
+        off = self.node.clock.wall() - self.node.ledger.know.now()
         if abs(off) > CLOCK_OFF:
             way = "ahead of" if off > timedelta(0) else "behind"
             self._refused(self.slot, f"its clock was {format_duration(abs(off))} {way} the store's", self.keeper)
@@ -194,7 +194,7 @@ class Call:
 
     def _check_due(self, slot: Slot) -> None:
         """A caller that is a little early waits. One that names a day to come made a slip, and would wait for it."""
-        early = slot.at - self.desk.ledger.know.now()
+        early = slot.at - self.node.ledger.know.now()
         if early > CLOCK_OFF:
             raise BadInput(
                 f"{slot.key} is due in {format_duration(timedelta(seconds=early // timedelta(seconds=1)))}; a slot"
@@ -208,18 +208,18 @@ class Call:
         if ahead is not None and ahead.trusted:
             return ahead.grant
         if ahead is not None:  # the store was away while it waited
-            yield Do(self.desk.ledger.release([ahead.grant]))
-        known, too_slow, give_up = ahead is not None, 0, self.desk.clock.boot() + LONGEST_TAKEOVER_WAIT.total_seconds()
+            yield StoreStep(self.node.ledger.release([ahead.grant]))
+        known, too_slow, give_up = ahead is not None, 0, self.node.clock.boot() + LONGEST_TAKEOVER_WAIT.total_seconds()
         while True:
-            (answer,) = yield Do(self.desk.ledger.claim([Wanted(slot, terms, known)]))
-            pause = self._pause(answer, patient=self.desk.clock.boot() < give_up)
+            (answer,) = yield StoreStep(self.node.ledger.claim([Wanted(slot, terms, known)]))
+            pause = self._pause(answer, patient=self.node.clock.boot() < give_up)
             too_slow += isinstance(answer, Expired)
             if pause is None:
                 return answer  # type: ignore[no-any-return]
             if too_slow == TOO_SLOW:
                 lease = format_duration(terms.lease)
                 raise StoreUnavailable(f"{slot.key} was not run: the store answers too slowly for a lease of {lease}")
-            yield Nap(pause)
+            yield WaitStep(pause)
             if isinstance(answer, Busy | Held) and self._has_lapsed(answer.until):
                 yield from self._look_after_older(slot)
             known = not isinstance(answer, Early)
@@ -244,30 +244,30 @@ class Call:
 
     def _has_lapsed(self, until: Instant | None) -> bool:
         """Its holder may be gone, and whoever asks may not act on that before it has watched for long enough."""
-        return until is not None and until <= self.desk.ledger.know.now()
+        return until is not None and until <= self.node.ledger.know.now()
 
     def _until(self, until: Instant | None) -> float:
-        left = (until - self.desk.ledger.know.now()).total_seconds() if until else SLOT_POLL
+        left = (until - self.node.ledger.know.now()).total_seconds() if until else SLOT_POLL
         return min(max(left, 0.001), SLOT_POLL)
 
     def _look_after_older(self, own: Slot) -> Steps[None]:
         """What nobody can make sense of is passed over: it must not keep the job from running."""
-        cells = yield Do(self.desk.ledger.overdue(self.job.name, OLDER if self._take_over else MANY))
+        cells = yield StoreStep(self.node.ledger.overdue(self.job.name, OLDER if self._take_over else MANY))
         older, dead = [cell for cell in cells if cell.key != own.cell], [cell for cell in cells if _runs(cell)]
         if dead:
             yield from self._watch()
             yield from self._hear(dead)
         if self.job.database is not None:
-            yield Do(settle_gone(self.desk.ledger, self.job.database, [cell.key for cell in dead]))
+            yield StoreStep(settle_gone(self.node.ledger, self.job.database, [cell.key for cell in dead]))
         elif not self._take_over:
-            yield Do(self.desk.ledger.settle(cell for cell in dead if cell.key != own.cell))
+            yield StoreStep(self.node.ledger.settle(cell for cell in dead if cell.key != own.cell))
         if not self._take_over:
             return
         for cell in older:
             with suppress(BadInput):
                 slot = slot_of_cell(cell.key)
                 wanted = Wanted(slot, self.job.terms(slot, inferred=False), known=True)
-                (answer,) = yield Do(self.desk.ledger.claim([wanted]))
+                (answer,) = yield StoreStep(self.node.ledger.claim([wanted]))
                 if isinstance(answer, Grant):
                     yield from self.run_older(answer)
 
@@ -275,19 +275,19 @@ class Call:
         """Somebody seems to be gone, and only who watched the store's clock for a whole lease may act on it. A process
         of one call goes on from what those before it on this machine have seen."""
         with suppress(StoreError):
-            yield Do(recall_clock(self.desk.ledger))  # others may have left more since the first contact
-            yield Do(leave_clock(self.desk.ledger))
+            yield StoreStep(recall_clock(self.node.ledger))  # others may have left more since the first contact
+            yield StoreStep(leave_clock(self.node.ledger))
 
     def _hear(self, dead: list[Cell]) -> Steps[None]:
         """A process that was not there when they could speak hears them first, if it may act on it then."""
-        know, client = self.desk.ledger.know, self.desk.ledger.client
+        know, client = self.node.ledger.know, self.node.ledger.client
         leases = [record.lease for _, record in all_readable(dead, decode)]
         unheard = [lease for lease in leases if know.contact.heard(know.guess(), lease) < hearing(lease)]
         lapsed = [lease for lease in unheard if know.even(know.guess(), tolerance(lease)) >= lease]
         until = know.now() + max(map(hearing, lapsed), default=timedelta(0))
         while lapsed and know.now() <= until + timedelta(seconds=SLOT_POLL / 2):
-            yield Do(client.probe())
-            yield Nap(SLOT_POLL / 2)
+            yield StoreStep(client.probe())
+            yield WaitStep(SLOT_POLL / 2)
 
     def run_older(self, grant: Grant) -> Steps[None]:
         """How an older slot ends is on record; the caller asked for another."""
@@ -331,10 +331,10 @@ class Call:
         match answer:
             case Finished(_, retrying):
                 if retrying:
-                    self.desk.ledger.look_again(self.job.name)
+                    self.node.ledger.look_again(self.job.name)
             case Stale(by):
-                words = too_late(lease, ending, by, self.desk.holder)
-                raise LeaseLost(words, name=lease.name, fence=lease.grant.fence, why=whose(by, self.desk.holder))
+                words = too_late(lease, ending, by, self.node.holder)
+                raise LeaseLost(words, name=lease.name, fence=lease.grant.fence, why=whose(by, self.node.holder))
             case Unsure(why):
                 words = f"{lease.name} {ending.outcome}, but that could not be recorded: {why}"
                 raise NotRecorded(f"{words}; cronce keeps trying to record it")
@@ -348,9 +348,9 @@ class Call:
             unsaid.write_down([end])
         try:
             while True:
-                began = self.desk.clock.boot()
-                said = self.desk.ledger.exchange([(lease.grant, end.word, False)], [], self._beside())
-                (answer,), _ = yield Do(said)
+                began = self.node.clock.boot()
+                said = self.node.ledger.exchange([(lease.grant, end.word, False)], [], self._beside())
+                (answer,), _ = yield StoreStep(said)
                 if not isinstance(answer, Unsure):
                     outage.answered()
                     return answer
@@ -359,7 +359,7 @@ class Call:
                 unsaid.write_down([end])
                 if once or not lease.trusted or not answer.passing:
                     return answer
-                yield Nap(pause, in_hand=True)
+                yield WaitStep(pause, in_hand=True)
                 pause = min(2 * pause, AGAIN)
         finally:
             if answer is None or isinstance(answer, Unsure):

@@ -28,7 +28,7 @@ MAX_LEASES_READ: Final = 1000
 """Leases of each kind that are looked at: those that lie furthest ahead."""
 
 
-class Ahead(NamedTuple):
+class FutureDated(NamedTuple):
     """Jobs whose floor lies ahead, leases, and signs of life of schedulers."""
 
     jobs: tuple[str, ...]
@@ -39,7 +39,7 @@ class Ahead(NamedTuple):
         return any((self.jobs, self.leases, self.holders))
 
 
-def find_ahead() -> Flow[Ahead]:
+def find_ahead() -> Flow[FutureDated]:
     """A flow that only reads."""
     now, cells = yield from read_all(Scan("job/"))
     jobs = [cell.key.removeprefix("job/") for cell, job in all_readable(cells, decode_job) if is_floor_ahead(job, now)]
@@ -47,7 +47,7 @@ def find_ahead() -> Flow[Ahead]:
     for prefix in HELD:
         found = yield from _far(prefix)
         leases += [cell for cell in found if (record := readable(cell, decode)) is not None and record.is_running]
-    return Ahead(tuple(jobs), tuple(leases), tuple((yield from _far("holder/"))))
+    return FutureDated(tuple(jobs), tuple(leases), tuple((yield from _far("holder/"))))
 
 
 def _far(prefix: str) -> Flow[list[Cell]]:
@@ -61,7 +61,7 @@ def clock_doubt(ledger: Ledger) -> Flow[Doubt | None]:
     return ledger.know.doubt
 
 
-def set_clock(ledger: Ledger, by: str, wall: Instant) -> Flow[tuple[Instant, Ahead]]:
+def set_clock(ledger: Ledger, by: str, wall: Instant) -> Flow[tuple[Instant, FutureDated]]:
     """A person says that the store's clock is right: every process believes it from now on, and what lies ahead of it
     is brought back. Floors come back to now, and no further: below it slots may have run, and been deleted."""
     loaded = yield from load([])

@@ -17,7 +17,7 @@ from cronce.runtime.ledger import Grant, Ledger
 from cronce.runtime.log import LOGGER
 
 if TYPE_CHECKING:
-    from cronce.runtime.desk import Desk
+    from cronce.runtime.node import Node
     from cronce.runtime.transactions import Database
 
 
@@ -46,8 +46,8 @@ class Settling:
     """The same beside what a scheduler does: a database may let one wait, and must not keep others waiting. So each has
     a thread of its own while there is something to ask it."""
 
-    def __init__(self, desk: "Desk") -> None:
-        self._desk = desk
+    def __init__(self, node: "Node") -> None:
+        self._node = node
         self._lock = threading.Lock()
         self._waiting: dict[Database, set[str]] = {}
 
@@ -67,7 +67,7 @@ class Settling:
                     del self._waiting[database]
                     return
             try:
-                self._desk.do(settle_gone(self._desk.ledger, database, keys))
+                self._node.do(settle_gone(self._node.ledger, database, keys))
             except CronceError as error:
                 LOGGER.warning("%s stays open, although its holder is gone: %s", slot_of_cell(keys[0]).key, error)
 

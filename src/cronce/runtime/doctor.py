@@ -19,7 +19,7 @@ from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.model import Epoch, Instant, Origin, Traits
 from cronce.protocol.notices import Bundle
 from cronce.protocol.store_clock import SET_CLOCK, closed_ahead, dated_ahead
-from cronce.runtime.clock_repair import Ahead, find_ahead
+from cronce.runtime.clock_repair import FutureDated, find_ahead
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.queries import holders, machines_tzdata, mixed_tzdata, read_bundle, shared_names
 from cronce.runtime.self_test import SelfTest
@@ -112,7 +112,7 @@ def life(epoch: Epoch) -> Iterator[Check]:
         yield warn("life", f"{says} stay closed", "if it is new, run `cronce store init URL` before the first job")
 
 
-def lying_ahead(ahead: Ahead) -> Iterator[Check]:
+def lying_ahead(ahead: FutureDated) -> Iterator[Check]:
     """What a clock that leapt has left behind."""
     if ahead.jobs:
         yield error("ahead", closed_ahead(f"future slots of {listed(ahead.jobs)}"), SET_CLOCK)

@@ -32,13 +32,13 @@ from cronce.model import Boot, check_name, leader_cell
 from cronce.protocol.lease import LOCK_LEASE
 from cronce.protocol.terms import check_lease
 from cronce.runtime.declare import SHORTEST, Duration
-from cronce.runtime.desk import Desk
 from cronce.runtime.interrupt import Interrupt
-from cronce.runtime.keeper import NOT_RENEWED, Beat, Keeper, Lease, Look, Over, Tie
+from cronce.runtime.keeper import NOT_RENEWED, Keeper, Lease, LeaseEnd, Look, Ownership, RepeatingThread
 from cronce.runtime.ledger import Grant, Refused
-from cronce.runtime.lock import Block, Gate, Holding, LockTaken, refusal, seconds_left
+from cronce.runtime.lock import Gate, HeldBlock, Holding, LockTaken, refusal, seconds_left
 from cronce.runtime.log import LOGGER
-from cronce.runtime.steps import Body, Do, Steps, take
+from cronce.runtime.node import Node
+from cronce.runtime.steps import BodyStep, Steps, StoreStep, take
 from cronce.schedule import format_duration, parse_duration
 from cronce.value import NamedTuple
 
@@ -48,10 +48,10 @@ ASK: Final = 1.0
 LEADER_POLL: Final = 0.05
 """Seconds between two looks of a block that waits at whether its process leads. The store is not asked for it."""
 
-RESIGNED: Final = Over("asked", "it resigned")
+RESIGNED: Final = LeaseEnd("asked", "it resigned")
 
 Callback = Callable[["Term"], object]
-Beats = Callable[[str, Look, Clock], Beat]
+Beats = Callable[[str, Look, Clock], RepeatingThread]
 
 
 class Candidacy(NamedTuple):
@@ -92,7 +92,7 @@ class Term(Holding):
         """Whether `on_elected` was called. If the term ends right at its beginning it is not, nor is `on_deposed`."""
 
 
-class Seat(Tie):
+class LeaderBlock(Ownership):
     """A block that works under a term."""
 
     def __init__(self, term: Term, gate: Gate) -> None:
@@ -102,9 +102,11 @@ class Seat(Tie):
 
 class Leader:
     """A candidate for the leadership of a group: this process. Others are candidates of the same group. For its blocks
-    it is the keeper, and the desk."""
+    it is the keeper, and the node."""
 
-    def __init__(self, stands: Candidacy, keeper: Callable[[], Keeper], clock: Clock, beat: Beats = Beat) -> None:
+    def __init__(
+        self, stands: Candidacy, keeper: Callable[[], Keeper], clock: Clock, beat: Beats = RepeatingThread
+    ) -> None:
         self.group, self.clock = stands.group, clock
         self._stands, self._open, self._beats = stands, keeper, beat
         self.forked()
@@ -118,8 +120,8 @@ class Leader:
         self._looks = 0
         self._ask_at: Boot = 0.0
         self._term: Term | None = None
-        self._body: Body | None = None
-        self._seats: set[Seat] = set()
+        self._body: BodyStep | None = None
+        self._seats: set[LeaderBlock] = set()
         self._thread = 0
         self._beat = self._beats(f"cronce-leader-{self.group}", self.look, self.clock)
         self._unreadable = False
@@ -154,7 +156,7 @@ class Leader:
         term = self._term
         return term if term is not None and self._wanted and term.trusted else None
 
-    def elected(self, *, wait: Duration = "0s") -> Block:
+    def elected(self, *, wait: Duration = "0s") -> HeldBlock:
         """A block that runs only while this process leads: `with leader.elected(wait="1m") as term:`.
 
         Raises `NotElected` when another leads for as long as that. Unless it was started, the leader stands for
@@ -177,7 +179,7 @@ class Leader:
     def _join(self) -> None:
         if self._keeper is None:
             keeper = self._open()
-            check_lease(self._stands.lease, keeper.desk.store.traits)
+            check_lease(self._stands.lease, keeper.node.store.traits)
             self._keeper = keeper
         self._wanted += 1
         self._ask_at = 0.0
@@ -198,29 +200,29 @@ class Leader:
         with self._news:
             self._news.wait_for(lambda: self._wanted or self._keeper is None)
 
-    def sit(self, gate: Gate) -> Seat | LockTaken:
+    def sit(self, gate: Gate) -> LeaderBlock | LockTaken:
         """A block's place under the term, if there is one."""
         with self._news:
             term = self.term
-            return LockTaken(self.refused, LEADER_POLL) if term is None else Seat(term, gate)
+            return LockTaken(self.refused, LEADER_POLL) if term is None else LeaderBlock(term, gate)
 
-    # --- as a keeper, and as a desk ---
+    # --- as a keeper, and as a node ---
 
     @property
-    def desk(self) -> "Leader":
+    def node(self) -> "Leader":
         return self
 
     def do(self, work: Callable[[], object]) -> object:
         return work()
 
-    def keep(self, seat: Seat) -> None:
+    def keep(self, seat: LeaderBlock) -> None:
         with self._news:
             self._seats.add(seat)
             over = seat.term.lease.over
         if over is not None:  # while it sat down
             seat.end(over)
 
-    def drop(self, seat: Seat) -> None:
+    def drop(self, seat: LeaderBlock) -> None:
         with self._news:
             self._seats.discard(seat)
 
@@ -259,9 +261,9 @@ class Leader:
     def _stand(self) -> Boot:
         keeper, began = self._keeper, self.clock.boot()
         assert keeper is not None
-        desk = keeper.desk
+        node = keeper.node
         try:
-            answer = desk.do(desk.ledger.acquire(leader_cell(self.group), self._stands.lease))
+            answer = node.do(node.ledger.acquire(leader_cell(self.group), self._stands.lease))
         except StoreError as error:
             keeper.outage.unanswered(began, str(error))
             self.refused = error
@@ -288,7 +290,7 @@ class Leader:
     def _until(self, answer: Refused, keeper: Keeper) -> float:
         """Seconds until it is worth asking again: when the lease lapses, but its holder may resign before. One that
         has lapsed is not believed to have before the store's clock was watched for long enough: soon."""
-        left = seconds_left(answer, keeper.desk)
+        left = seconds_left(answer, keeper.node)
         return min(left, self._pause()) if left > 0 else self._pause() / 4
 
     def _pause(self) -> float:
@@ -304,7 +306,7 @@ class Leader:
                 self._term, self._body = term, body
                 self._news.notify_all()
         if not wanted:
-            keeper.desk.do(keeper.desk.ledger.release([grant]))
+            keeper.node.do(keeper.node.ledger.release([grant]))
             return
         keeper.keep(term.lease)
         self._call(body)
@@ -323,25 +325,25 @@ class Leader:
         keeper.drop(lease)
         if lease.trusted:
             lease.end(RESIGNED)
-            keeper.desk.do(keeper.desk.ledger.release([lease.grant]))
+            keeper.node.do(keeper.node.ledger.release([lease.grant]))
         else:
             lease.end(NOT_RENEWED)
-            self._tell(keeper.desk, lease)
+            self._tell(keeper.node, lease)
 
-    def _tell(self, desk: Desk, lease: Lease) -> None:
+    def _tell(self, node: Node, lease: Lease) -> None:
         """That a term was lost has nobody to raise to."""
-        why, now = (lease.over or NOT_RENEWED).why, desk.ledger.know.now()
-        desk.ledger.client.report(Event(What.DEPOSED, lease.grant.key, desk.holder, now, lease.grant.fence, why))
+        why, now = (lease.over or NOT_RENEWED).why, node.ledger.know.now()
+        node.ledger.client.report(Event(What.DEPOSED, lease.grant.key, node.holder, now, lease.grant.fence, why))
 
-    def _calling(self, callback: Callback | None, term: Term) -> Body:
+    def _calling(self, callback: Callback | None, term: Term) -> BodyStep:
         def call() -> None:
             term.announced = True
             if callback is not None:
                 callback(term)
 
-        return Body(call)
+        return BodyStep(call)
 
-    def _call(self, body: Body) -> None:
+    def _call(self, body: BodyStep) -> None:
         """What it raises does not end the candidacy; nor does its being stopped, since its term has ended."""
 
         def steps() -> Steps[None]:
@@ -356,7 +358,7 @@ class Leader:
 
     # --- on the keeper's threads ---
 
-    def _told(self, over: Over) -> None:
+    def _told(self, over: LeaseEnd) -> None:
         """The term has ended: everybody who works under it has to stop."""
         with self._news:
             ended = [seat for seat in self._seats if seat.term.lease.over is not None]
@@ -368,31 +370,31 @@ class Leader:
         self._beat.wake()
 
 
-class Elected(Block):
+class Elected(HeldBlock):
     """A block under a term: its steps, for threads and tasks."""
 
     noun = "the leadership of"
 
-    def _holding(self, seat: Seat) -> Term:
+    def _holding(self, seat: LeaderBlock) -> Term:
         return seat.term
 
-    def _acquire(self, desk: Leader, gate: Gate) -> Steps[Seat]:
-        looks = yield Do(desk.join)
+    def _acquire(self, node: Leader, gate: Gate) -> Steps[LeaderBlock]:
+        looks = yield StoreStep(node.join)
         try:
-            yield Do(partial(desk.hear, looks))
-            seat: Seat = yield from super()._acquire(desk, gate)
+            yield StoreStep(partial(node.hear, looks))
+            seat: LeaderBlock = yield from super()._acquire(node, gate)
         except BaseException:
-            yield Do(desk.leave)
+            yield StoreStep(node.leave)
             raise
         return seat
 
-    def _try(self, desk: Leader, gate: Gate) -> Steps[Seat | LockTaken]:
-        answer: Seat | LockTaken = yield Do(partial(desk.sit, gate))
+    def _try(self, node: Leader, gate: Gate) -> Steps[LeaderBlock | LockTaken]:
+        answer: LeaderBlock | LockTaken = yield StoreStep(partial(node.sit, gate))
         return answer
 
-    def _release(self, _seat: Seat, desk: Leader) -> Steps[None]:
-        yield Do(desk.leave)
+    def _release(self, _seat: LeaderBlock, node: Leader) -> Steps[None]:
+        yield StoreStep(node.leave)
 
-    def _undo(self, _seat: Seat, _desk: Leader) -> Steps[None]:
+    def _undo(self, _seat: LeaderBlock, _node: Leader) -> Steps[None]:
         """Who could not arrive leaves as whoever was not elected."""
         yield from ()

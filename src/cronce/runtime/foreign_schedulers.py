@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.model import FREE, Mark, Write, guest_cell
-from cronce.protocol.notices import Guest, GuestJob, encode_notice
+from cronce.protocol.notices import ForeignJob, ForeignScheduler, encode_notice
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Ledger
 
@@ -20,10 +20,10 @@ MAX_JOBS_TOLD: Final = 50
 """Of so many of its jobs it says when they are due: the next ones."""
 
 
-def say_there(ledger: Ledger, kind: str, jobs: Sequence[GuestJob]) -> Flow[None]:
+def say_there(ledger: Ledger, kind: str, jobs: Sequence[ForeignJob]) -> Flow[None]:
     """A guest is there, with these jobs, the next first."""
     if not ledger.client.traits.history:  # no room for it
         return
-    guest = Guest(ledger.client.holder, kind, tuple(jobs[:MAX_JOBS_TOLD]))
+    guest = ForeignScheduler(ledger.client.holder, kind, tuple(jobs[:MAX_JOBS_TOLD]))
     write = Write(guest_cell(guest.holder), FREE, encode_notice(guest), Mark.FREE, ttl=TTL)
     yield from ledger.client.swap([write], ledger.know.epoch.seen)

@@ -11,8 +11,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from cronce.errors import BadInput, LockHeld
 from cronce.runtime.attempt import Work
 from cronce.runtime.declare import When
-from cronce.runtime.desk import Desk
-from cronce.runtime.lock import Block
+from cronce.runtime.lock import HeldBlock
+from cronce.runtime.node import Node
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import Steps, take, take_async
 
@@ -66,7 +66,7 @@ Function = Callable[..., Any]
 class Steppable(Protocol):
     """A call: of a slot, or of what a pod is for."""
 
-    desk: Desk
+    node: Node
 
     def steps(self, when: When | None = None) -> Steps[Any]: ...
 
@@ -132,14 +132,14 @@ def guarded(
         @wraps(fn)
         async def guard_async(*args: Any, **named: Any) -> Any:
             work, call, when = called(args, named)
-            return work.answer(await take_async(call.steps(when), call.desk))
+            return work.answer(await take_async(call.steps(when), call.node))
 
         return dressed(guard_async, name, fn, plain, scheduled)
 
     @wraps(fn)
     def guard(*args: Any, **named: Any) -> Any:
         work, call, when = called(args, named)
-        return work.answer(take(call.steps(when), call.desk))
+        return work.answer(take(call.steps(when), call.node))
 
     return dressed(guard, name, fn, plain, scheduled)
 
@@ -164,7 +164,7 @@ class CommandGuard:
     def __call__(self, *, slot: When | None = None) -> int | Skipped:
         work = self.work()
         call = self._make_call(work, True, slot)  # noqa: FBT003
-        answer: int | Skipped = work.answer(take(call.steps(slot), call.desk))
+        answer: int | Skipped = work.answer(take(call.steps(slot), call.node))
         return answer
 
     def at(self, slot: When) -> Callable[[], int | Skipped]:
@@ -211,7 +211,7 @@ def _giving_run(fn: Function) -> tuple[Callable[[Run, tuple[Any, ...], dict[str,
     return given, full.replace(parameters=[one for name, one in full.parameters.items() if name != "run"])
 
 
-def single(lock: Block, fn: Function) -> Any:
+def single(lock: HeldBlock, fn: Function) -> Any:
     if inspect.iscoroutinefunction(fn):
 
         @wraps(fn)

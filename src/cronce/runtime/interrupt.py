@@ -77,12 +77,12 @@ class _Stack:
         return False
 
 
-class _Here(threading.local):
+class _ThreadGates(threading.local):
     def __init__(self) -> None:
         self.stack = _Stack()
 
 
-_HERE: Final = _Here()
+_HERE: Final = _ThreadGates()
 
 
 def here() -> _Stack:

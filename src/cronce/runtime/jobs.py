@@ -308,16 +308,16 @@ def tidy_later(keeper: "Keeper", job: "Declaration", done: Slot) -> None:
 
 def _swept(keeper: "Keeper", store: Store) -> None:
     """What processes, machines and locks leave belongs to no job: of many jobs that are tidied at once, one sweeps."""
-    drive(keeper.desk.ledger.jobs.sweep(), store, keeper.desk.clock)
+    drive(keeper.node.ledger.jobs.sweep(), store, keeper.node.clock)
 
 
 def _tidied(keeper: "Keeper", job: "Declaration", store: Store) -> None:
-    jobs, clock = keeper.desk.ledger.jobs, keeper.desk.clock
+    jobs, clock = keeper.node.ledger.jobs, keeper.node.clock
     keep = (job.keep or default_keep(store.traits))._replace(least=job.still_open)
     for _ in range(TIDY_MOST):
         if drive(jobs.purge(job.name, keep), store, clock) < PURGED_AT_ONCE:
             break
-    ledger = keeper.desk.ledger
+    ledger = keeper.node.ledger
     if job.database is None and not drive(_has_effects(ledger, job.name, clock.boot()), store, clock):
         return
     before = drive(needless_before(ledger, job.name), store, clock)

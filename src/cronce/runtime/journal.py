@@ -35,7 +35,7 @@ MAX_FILES: Final = 1000
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-class UnsaidEnd(NamedTuple):
+class PendingEnd(NamedTuple):
     """How a run ended, and when that was by this machine's clock."""
 
     run: str
@@ -62,7 +62,7 @@ class UnaskedCall(NamedTuple):
     wanted: bool = False
 
 
-Entry = UnsaidEnd | UnaskedCall
+Entry = PendingEnd | UnaskedCall
 
 
 class Journal:
@@ -83,8 +83,8 @@ class Journal:
         name = f"{os.getpid()}-{to_us(entries[0].at)}-{next(self._numbers)}.jsonl"
         with self._lock:
             mine = set[Fence]().union(*self._mine.values())
-            entries = [entry for entry in entries if not (isinstance(entry, UnsaidEnd) and entry.word.fence in mine)]
-            ends = {entry.word.fence for entry in entries if isinstance(entry, UnsaidEnd)}
+            entries = [entry for entry in entries if not (isinstance(entry, PendingEnd) and entry.word.fence in mine)]
+            ends = {entry.word.fence for entry in entries if isinstance(entry, PendingEnd)}
             if not entries or (not ends and len(self._names()) >= MAX_FILES):
                 return
             if ends:
@@ -213,4 +213,4 @@ def _entry(fields: dict[str, Any]) -> Entry:
         read = {"backoff": timedelta(microseconds=word["backoff"]), "outcome": Outcome(word["outcome"])}
         ended = word.get("ended")  # earlier ones did not write it
         fields["word"] = Finish(**{**word, **read, "ended": from_us(ended) if ended else None})
-    return UnsaidEnd(**fields)
+    return PendingEnd(**fields)

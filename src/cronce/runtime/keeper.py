@@ -34,11 +34,11 @@ from cronce.model import Boot, Fence, Instant
 from cronce.protocol.commands import Stale, Unsure
 from cronce.protocol.lease import renew_every
 from cronce.runtime.contact import patience
-from cronce.runtime.desk import Desk, Outage
 from cronce.runtime.flow import drive
-from cronce.runtime.journal import Journal, UnsaidEnd
+from cronce.runtime.journal import Journal, PendingEnd
 from cronce.runtime.ledger import Grant
-from cronce.runtime.pending_ends import Unsaid
+from cronce.runtime.node import Node, Outage
+from cronce.runtime.pending_ends import PendingEnds
 from cronce.runtime.prevented import PreventedCounts
 from cronce.runtime.renewal_connection import RenewalConnection, StoreConnection
 from cronce.schedule import format_duration
@@ -77,7 +77,7 @@ Look = Callable[[], Boot | None]
 """One look: what is due is done. Returns when to look again; None: there is nothing left to look after."""
 
 
-class Over(NamedTuple):
+class LeaseEnd(NamedTuple):
     """Why a lease ended while somebody worked under it; `why` is for people. `grace` is for how many seconds whoever is
     told is waited for."""
 
@@ -86,21 +86,21 @@ class Over(NamedTuple):
     grace: float = inf
 
 
-NOT_RENEWED: Final = Over("lost", "it could not be renewed in time")
+NOT_RENEWED: Final = LeaseEnd("lost", "it could not be renewed in time")
 
 
-def _nobody(_over: "Over") -> None:
+def _nobody(_over: "LeaseEnd") -> None:
     """Nobody is left to be told."""
 
 
-class Tie:
+class Ownership:
     """Something that is held, and whoever works under it: `told` is called from another thread if it ends."""
 
-    over: Over | None = None
+    over: LeaseEnd | None = None
     _pause = REMIND
     _again: Boot | None = None
 
-    def __init__(self, told: Callable[[Over], None]) -> None:
+    def __init__(self, told: Callable[[LeaseEnd], None]) -> None:
         self._told = told
         self._pid = os.getpid()
 
@@ -113,7 +113,7 @@ class Tie:
         """Nobody works under it any more. What it would tell holds on to it in turn: let go of both at once."""
         self._told = _nobody
 
-    def end(self, over: Over) -> None:
+    def end(self, over: LeaseEnd) -> None:
         if self.over is None:
             self.over = over
             self._told(over)
@@ -129,7 +129,7 @@ class Tie:
         return self._again
 
 
-class Lease(Tie):
+class Lease(Ownership):
     """A grant that is kept. What of it changes with few stands in the class: thousands are made in a second."""
 
     renew_at = 0.0
@@ -146,7 +146,7 @@ class Lease(Tie):
         self,
         grant: Grant,
         clock: Clock,
-        told: Callable[[Over], None],
+        told: Callable[[LeaseEnd], None],
         *,
         at_most: Instant | None = None,
         timeout: timedelta | None = None,
@@ -209,7 +209,7 @@ class Lease(Tie):
         return self.grant.slot.key if self.grant.slot else self.grant.key
 
 
-class Beat:
+class RepeatingThread:
     """Looks again and again on a thread of its own, until a look says that nothing is left."""
 
     def __init__(self, name: str, look: Look, clock: Clock) -> None:
@@ -267,27 +267,30 @@ class Beat:
 
 class Keeper:
     def __init__(
-        self, desk: Desk, beat: Callable[[str, Look, Clock], Beat] = Beat, journal: Journal | None = None
+        self,
+        node: Node,
+        beat: Callable[[str, Look, Clock], RepeatingThread] = RepeatingThread,
+        journal: Journal | None = None,
     ) -> None:
-        self.desk = desk
-        self.unsaid = Unsaid(desk, journal or Journal(), self._settled)
+        self.node = node
+        self.unsaid = PendingEnds(node, journal or Journal(), self._settled)
         self.prevented = PreventedCounts()
         self._say_at: Boot = 0.0
-        self._clock = desk.clock
+        self._clock = node.clock
         self._lock = threading.Lock()
         self._leases: set[Lease] = set()
         self._ended: set[Lease] = set()
         self._unsettled: dict[Fence, Lease] = {}  # what has ended, and is not on record yet
         self._chores: dict[str, tuple[Boot, Callable[[Store], None]]] = {}
-        self.outage = Outage(desk)
+        self.outage = Outage(node)
         self.close_by: Boot = inf
         """When it is closed at the latest, as was promised to whoever closes it."""
         self.lingers = False
         """Its threads stay for a moment when there is nothing to do: where there are others anyway, and a thousand
         short runs a second, making them anew for each would take longer than the runs."""
-        self._connection = RenewalConnection(desk, lambda: beat("cronce-keeper", self.renew, desk.clock))
-        self._watching = beat("cronce-watch", self.watch, desk.clock)
-        self._tidying = beat("cronce-chores", self.do_chores, desk.clock)
+        self._connection = RenewalConnection(node, lambda: beat("cronce-keeper", self.renew, node.clock))
+        self._watching = beat("cronce-watch", self.watch, node.clock)
+        self._tidying = beat("cronce-chores", self.do_chores, node.clock)
 
     # --- from the threads that hold something ---
 
@@ -328,13 +331,13 @@ class Keeper:
             self._watching.wake()
             self._connection.thread.wake()
 
-    def end(self, lease: Lease, over: Over) -> None:
+    def end(self, lease: Lease, over: LeaseEnd) -> None:
         """Whoever works under it shall stop; nothing happens if it was dropped, or told before."""
         self._end(lease, over)
         self._watching.wake()
         self._connection.thread.wake(lease.renew_at)
 
-    def say_later(self, end: UnsaidEnd) -> None:
+    def say_later(self, end: PendingEnd) -> None:
         """The store did not take how a run ended: it is said again, from now on in the background."""
         self.unsaid.add(end)
         self._settled([end.word.fence])
@@ -346,8 +349,8 @@ class Keeper:
         lease.renew_at = min(lease.renew_at, self._clock.boot() + NOTED)
         self._connection.thread.wake(lease.renew_at)
 
-    def at_desk(self) -> Desk:
-        return self.desk
+    def at_node(self) -> Node:
+        return self.node
 
     @property
     def busy(self) -> bool:
@@ -391,10 +394,10 @@ class Keeper:
         boot = self._clock.boot()
         for lease in self._kept():
             if not lease.grant.trust.holds(boot):
-                self._end(lease, Over("lost", "it reached its at_most") if lease.at_limit else NOT_RENEWED)
+                self._end(lease, LeaseEnd("lost", "it reached its at_most") if lease.at_limit else NOT_RENEWED)
             elif lease.ends is not None and lease.ends <= boot:
                 timeout = format_duration(lease.timeout or timedelta(0))
-                self._end(lease, Over("timed out", f"timed out after {timeout}"))
+                self._end(lease, LeaseEnd("timed out", f"timed out after {timeout}"))
         self._connection.replace_if_stuck(boot)
         with self._lock:
             waiting, ended = [lease.next_end for lease in self._leases], set(self._ended)
@@ -432,7 +435,7 @@ class Keeper:
         began = self._clock.boot()
         overdue = {lease.grant.fence: why for lease in due if (why := lease.overdue(began))}
         try:
-            renewal = self.desk.ledger.renew([lease.grant for lease in due], limits, progress, overdue)
+            renewal = self.node.ledger.renew([lease.grant for lease in due], limits, progress, overdue)
             answers = drive(renewal, connection.store(), self._clock)
         except StoreError as error:
             answers = [Unsure(str(error), error)] * len(due)
@@ -460,19 +463,19 @@ class Keeper:
                     if lease.over is None and lease.end_by == inf:
                         lease.renewed(answer)
                 if answer.ask:
-                    self._end(lease, Over("asked", f"asked to stop: {answer.ask}"))
+                    self._end(lease, LeaseEnd("asked", f"asked to stop: {answer.ask}"))
             case Stale(by):
                 lease.stale = True
                 if lease.end_by == inf:  # else it ended here, and saying so brings the news
                     self._tell_stale(lease, by)
-                self._end(lease, Over("lost", whose(by, self.desk.holder)))
+                self._end(lease, LeaseEnd("lost", whose(by, self.node.holder)))
             case _:  # unsure: it may be renewed or not; what was trusted before still is
                 pass
 
     def _tell_stale(self, lease: Lease, by: str) -> None:
-        desk, grant = self.desk, lease.grant
-        event = Event(What.STALE, grant.key, desk.holder, desk.ledger.know.now(), grant.fence, by)
-        desk.ledger.client.report(event)
+        node, grant = self.node, lease.grant
+        event = Event(What.STALE, grant.key, node.holder, node.ledger.know.now(), grant.fence, by)
+        node.ledger.client.report(event)
 
     def _every(self, lease: Lease, boot: Boot) -> float:
         """A third of the trust that is left, so that two renewals may fail; sooner where that is wanted. Where none is
@@ -481,7 +484,7 @@ class Keeper:
         left = max((end - boot) / 3, 0.02) if end > boot else AGAIN
         if lease.renew is None and not lease.held_on:
             return left
-        usual = (lease.renew or renew_every(lease.grant.lease, self.desk.store.traits)).total_seconds()
+        usual = (lease.renew or renew_every(lease.grant.lease, self.node.store.traits)).total_seconds()
         return usual if lease.held_on else min(usual, left)
 
     # --- on the thread for what may take its time ---
@@ -512,7 +515,7 @@ class Keeper:
             unsettled = {lease for lease in self._unsettled.values() if boot < lease.end_by and not lease.stale}
             return going_on | unsettled | {lease for lease in self._ended if lease.held_on}
 
-    def _end(self, lease: Lease, over: Over) -> None:
+    def _end(self, lease: Lease, over: LeaseEnd) -> None:
         """Once; and never after the lease was dropped."""
         with self._lock:
             kept = lease in self._leases

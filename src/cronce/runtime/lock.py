@@ -17,11 +17,11 @@ from cronce.model import Fence, Instant, check_name, lock_cell
 from cronce.protocol.commands import Early, Held
 from cronce.protocol.lease import LOCK_LEASE
 from cronce.runtime.declare import SHORTEST, Duration
-from cronce.runtime.desk import Desk
 from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here
-from cronce.runtime.keeper import Keeper, Lease, Tie
+from cronce.runtime.keeper import Keeper, Lease, Ownership
 from cronce.runtime.ledger import Grant
-from cronce.runtime.steps import Do, Nap, Steps, take, take_async
+from cronce.runtime.node import Node
+from cronce.runtime.steps import Steps, StoreStep, WaitStep, take, take_async
 from cronce.schedule import parse_duration
 from cronce.value import NamedTuple
 
@@ -31,7 +31,7 @@ LOCK_POLL: Final = 0.25
 Gate = ThreadGate | TaskGate
 
 
-class Limits(NamedTuple):
+class LockLimits(NamedTuple):
     """`at_most` is a hard limit on holding, never renewed past; `at_least` keeps the lock after release, and after its
     holder's death; `wait` is how long to try."""
 
@@ -49,8 +49,8 @@ class Limits(NamedTuple):
         return self.at_most is not None and self.at_most <= LOCK_LEASE
 
 
-def limits(at_most: Duration | None, at_least: Duration, wait: Duration) -> Limits:
-    checked = Limits(
+def limits(at_most: Duration | None, at_least: Duration, wait: Duration) -> LockLimits:
+    checked = LockLimits(
         None if at_most is None else parse_duration(at_most), parse_duration(at_least), parse_duration(wait)
     )
     if checked.at_most is not None and checked.at_most < SHORTEST:
@@ -99,24 +99,24 @@ def refusal(answer: object, held: Callable[[str, Instant | None], CronceError], 
             return StoreUnavailable(f"the store answers too slowly {what}, so it was given back")
 
 
-def seconds_left(answer: object, desk: Desk) -> float:
+def seconds_left(answer: object, node: Node) -> float:
     """Until it may be free; its holder may give it back at any time before. 0 where that is not known."""
     until = answer.until if isinstance(answer, Held | Early) else None
-    return (until - desk.ledger.know.now()).total_seconds() if until else 0.0
+    return (until - node.ledger.know.now()).total_seconds() if until else 0.0
 
 
-class Keeps(Protocol):
+class KeepsOwnership(Protocol):
     """Who looks after what is held: a keeper."""
 
     @property
-    def desk(self) -> Any: ...
+    def node(self) -> Any: ...
 
     def keep(self, lease: Any) -> None: ...
 
     def drop(self, lease: Any) -> None: ...
 
 
-class Block(ABC):
+class HeldBlock(ABC):
     """`with` or `async with`, whatever is held for it: who takes it, who leaves it, and how it is stopped.
 
     One object may be used by many threads and tasks; each is a claimant of its own.
@@ -125,22 +125,22 @@ class Block(ABC):
     noun = "the lock"
     """What it is called in an error."""
 
-    def __init__(self, name: str, wait: timedelta, keeper: Callable[[], Keeps]) -> None:
+    def __init__(self, name: str, wait: timedelta, keeper: Callable[[], KeepsOwnership]) -> None:
         self.name = check_name(name)
         self._wait = wait
         self._keeper = keeper
-        self._holdings: dict[object, list[tuple[Tie, Gate, Keeps]]] = {}
+        self._holdings: dict[object, list[tuple[Ownership, Gate, KeepsOwnership]]] = {}
 
     @abstractmethod
-    def _try(self, desk: Any, gate: Gate) -> Steps[Any]:
+    def _try(self, node: Any, gate: Gate) -> Steps[Any]:
         """Ask once: what is held, or `LockTaken`. `gate` is to be stopped when it ends."""
 
     @abstractmethod
-    def _release(self, lease: Any, desk: Any) -> Steps[None]: ...
+    def _release(self, lease: Any, node: Any) -> Steps[None]: ...
 
-    def _undo(self, lease: Any, desk: Any) -> Steps[None]:
+    def _undo(self, lease: Any, node: Any) -> Steps[None]:
         """Release one that nobody has worked under."""
-        yield from self._release(lease, desk)
+        yield from self._release(lease, node)
 
     def _holding(self, lease: Any) -> Holding:
         return Holding(lease)
@@ -148,7 +148,7 @@ class Block(ABC):
     def __enter__(self) -> Holding:
         gate, who, keeper = ThreadGate(), threading.get_ident(), self._keeper()
         try:
-            return take(self._enter(who, gate, keeper), keeper.desk)
+            return take(self._enter(who, gate, keeper), keeper.node)
         except Interrupt as error:  # it was stopped before its block began, so nobody else leaves it
             if any(gate is held for _, held, _ in self._holdings.get(who, ())):
                 self.__exit__(Interrupt, error, None)
@@ -164,7 +164,7 @@ class Block(ABC):
             ours = gate.stopped and isinstance(error, Interrupt)
             if lease.mine:
                 keeper.drop(lease)
-                take(self._release(lease, keeper.desk), keeper.desk)
+                take(self._release(lease, keeper.node), keeper.node)
                 self._judge(lease, error, ours=ours)
         finally:
             stack.unshield(on_its_way=isinstance(error, Interrupt) and not ours)
@@ -175,7 +175,7 @@ class Block(ABC):
         task = asyncio.current_task()
         assert task is not None
         keeper = self._keeper()
-        return await take_async(self._enter(task, TaskGate(task), keeper), keeper.desk)
+        return await take_async(self._enter(task, TaskGate(task), keeper), keeper.node)
 
     async def __aexit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _at: TracebackType | None
@@ -190,17 +190,17 @@ class Block(ABC):
             task.uncancel()
         if lease.mine:
             keeper.drop(lease)
-            await take_async(self._release(lease, keeper.desk), keeper.desk)
+            await take_async(self._release(lease, keeper.node), keeper.node)
             self._judge(lease, error, ours=ours)
 
-    def _enter(self, who: object, gate: Gate, keeper: Keeps) -> Steps[Holding]:
-        lease = yield from self._acquire(keeper.desk, gate)
+    def _enter(self, who: object, gate: Gate, keeper: KeepsOwnership) -> Steps[Holding]:
+        lease = yield from self._acquire(keeper.node, gate)
         self._holdings.setdefault(who, []).append((lease, gate, keeper))
         keeper.keep(lease)
         gate.enter()
         return self._holding(lease)
 
-    def _leave(self, who: object) -> tuple[Tie, Gate, Keeps]:
+    def _leave(self, who: object) -> tuple[Ownership, Gate, KeepsOwnership]:
         held = self._holdings.get(who)
         if not held:
             raise BadInput(f"{self.noun} {self.name} must be released by the thread or task that took it")
@@ -210,7 +210,7 @@ class Block(ABC):
         gate.leave()
         return lease, gate, keeper
 
-    def _judge(self, lease: Tie, error: BaseException | None, *, ours: bool) -> None:
+    def _judge(self, lease: Ownership, error: BaseException | None, *, ours: bool) -> None:
         """A lock that ended before its block did is an error, unless the block has one of its own."""
         if lease.over is not None and (error is None or ours):
             why = lease.over.why
@@ -219,55 +219,55 @@ class Block(ABC):
 
     # --- one logic, for threads and tasks ---
 
-    def _acquire(self, desk: Any, gate: Gate) -> Steps[Any]:
-        give_up = desk.clock.boot() + self._wait.total_seconds()
+    def _acquire(self, node: Any, gate: Gate) -> Steps[Any]:
+        give_up = node.clock.boot() + self._wait.total_seconds()
         while True:
-            answer = yield from self._try(desk, gate)
+            answer = yield from self._try(node, gate)
             if not isinstance(answer, LockTaken):
-                yield from self._arrive(answer, desk)
+                yield from self._arrive(answer, node)
                 return answer
-            left = give_up - desk.clock.boot()
+            left = give_up - node.clock.boot()
             if left <= 0:
                 raise answer.error
-            yield Nap(min(left, answer.pause))
+            yield WaitStep(min(left, answer.pause))
 
-    def _arrive(self, lease: Any, desk: Any) -> Steps[None]:
+    def _arrive(self, lease: Any, node: Any) -> Steps[None]:
         """A task that was cancelled while it asked learns so here, and has to give back what it got."""
         try:
-            yield Nap(0.0)
+            yield WaitStep(0.0)
         except BaseException:
-            yield from self._undo(lease, desk)
+            yield from self._undo(lease, node)
             raise
 
 
-class Lock(Block):
+class Lock(HeldBlock):
     """A lease of the store's, with no slot: its steps, for threads and tasks."""
 
-    def __init__(self, name: str, limits: Limits, keeper: Callable[[], Keeper]) -> None:
+    def __init__(self, name: str, limits: LockLimits, keeper: Callable[[], Keeper]) -> None:
         super().__init__(name, limits.wait, keeper)
         self._limits = limits
 
-    def _try(self, desk: Desk, gate: Gate) -> Steps[Lease | LockTaken]:
-        answer = yield Do(desk.ledger.acquire(lock_cell(self.name), self._limits.lease, self._limits.at_least))
+    def _try(self, node: Node, gate: Gate) -> Steps[Lease | LockTaken]:
+        answer = yield StoreStep(node.ledger.acquire(lock_cell(self.name), self._limits.lease, self._limits.at_least))
         if isinstance(answer, Grant):
-            return self._lease(answer, desk, gate)
+            return self._lease(answer, node, gate)
         error = refusal(answer, partial(LockHeld, self.name, final=self._limits.final), f"for the lock {self.name}")
-        left = seconds_left(answer, desk)
+        left = seconds_left(answer, node)
         return LockTaken(error, min(max(left, 0.01), LOCK_POLL))
 
-    def _undo(self, lease: Lease, desk: Desk) -> Steps[None]:
-        yield Do(desk.ledger.release([lease.grant]))
+    def _undo(self, lease: Lease, node: Node) -> Steps[None]:
+        yield StoreStep(node.ledger.release([lease.grant]))
 
-    def _lease(self, grant: Grant, desk: Desk, gate: Gate) -> Lease:
+    def _lease(self, grant: Grant, node: Node, gate: Gate) -> Lease:
         started = grant.record.started
         assert started is not None
         at_most = self._limits.at_most
         return Lease(
-            grant, desk.clock, lambda _over: gate.stop(), at_most=None if at_most is None else started + at_most
+            grant, node.clock, lambda _over: gate.stop(), at_most=None if at_most is None else started + at_most
         )
 
-    def _release(self, lease: Lease, desk: Desk) -> Steps[None]:
+    def _release(self, lease: Lease, node: Node) -> Steps[None]:
         started = lease.grant.record.started
         assert started is not None
-        rest = max(started + self._limits.at_least - desk.ledger.know.now(), timedelta(0))
-        yield Do(desk.ledger.release([lease.grant], rest))
+        rest = max(started + self._limits.at_least - node.ledger.know.now(), timedelta(0))
+        yield StoreStep(node.ledger.release([lease.grant], rest))

@@ -105,7 +105,7 @@ def _mask(record: "logging.LogRecord") -> bool:
     return True
 
 
-class Log:
+class EventLog:
     """The events of one `Cronce`. What may come with every call is told once a minute for each name."""
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class Listeners:
     that fails must not keep a slot from running."""
 
     def __init__(self) -> None:
-        self.of_events: list[Callable[[Event], None]] = [Log().hear]
+        self.of_events: list[Callable[[Event], None]] = [EventLog().hear]
         self.of_calls: list[Callable[[str, float], None]] = []
         self.wraps: list[Around] = []
 

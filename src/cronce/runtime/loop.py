@@ -25,7 +25,7 @@ from cronce.protocol.lease import NO_SAMPLE, Sample
 from cronce.protocol.record import Record, decode
 from cronce.protocol.view import KnownJob, View
 from cronce.runtime.answer_events import event_of, is_wanted
-from cronce.runtime.batch import Beside
+from cronce.runtime.batch import ExtraWrites
 from cronce.runtime.client import ROUNDS, UNANSWERED, WAKE, Client
 from cronce.runtime.flow import Flow, Timed
 from cronce.stores.base import Loaded, Swapped
@@ -71,9 +71,9 @@ class Loop:
     def __init__(self, client: Client) -> None:
         self._client, self._know = client, client.know
 
-    def answer(self, questions: list[Question], beside: Beside | None = None) -> Flow[None]:
+    def answer(self, questions: list[Question], beside: ExtraWrites | None = None) -> Flow[None]:
         """Bring every question to its answer; those about other runs, and about writes `beside`, are added to them."""
-        unanswered, beside = 0, beside or Beside()
+        unanswered, beside = 0, beside or ExtraWrites()
         for question in questions if self._know.doubt is not None else ():  # who does not ask never learns more
             question.unread = True
         try:
@@ -131,7 +131,7 @@ class Loop:
     # --- one round ---
 
     def _round(
-        self, pending: list[Question], known: KnownJobs, questions: list[Question], beside: Beside
+        self, pending: list[Question], known: KnownJobs, questions: list[Question], beside: ExtraWrites
     ) -> Flow[StoreUnavailable | None]:
         """Decide, and write what makes the answers true; the error, if no answer came."""
         seen = beside.seen or self._know.epoch.seen
@@ -181,7 +181,7 @@ class Loop:
         known: KnownJobs,
         questions: list[Question],
         jobs: dict[str, Write],
-        beside: Beside,
+        beside: ExtraWrites,
     ) -> list[_Step]:
         """What every command means. Those that need something else read first are left for the next round."""
         reserved, runs = set(beside.taken), {one.view.run.key: one.answer is not None for one in questions}

@@ -23,21 +23,21 @@ from cronce.events import Event, What
 from cronce.model import Boot, Cell, Instant, Mark, Slot, Write, check_key, check_name, observed_cell
 from cronce.protocol.codec import MICROSECOND, readable
 from cronce.protocol.commands import Closed, Held
-from cronce.protocol.notices import Beaten, Doubled, Observed, decode_observed, encode_notice
+from cronce.protocol.notices import Doubled, LastBeat, Observed, decode_observed, encode_notice
 from cronce.protocol.record import Outcome, decode
 from cronce.runtime.attempt import Ending, Work, describe
-from cronce.runtime.background import BackgroundWriter, Note, NoteWrite, Part
+from cronce.runtime.background import BackgroundWriter, BesideBody, Note, NoteWrite
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, Duration, When
 from cronce.runtime.flow import Flow
 from cronce.runtime.guard import dressed, is_async, refuse_generators
-from cronce.runtime.keeper import Keeper, Over
+from cronce.runtime.keeper import Keeper, LeaseEnd
 from cronce.runtime.log import LOGGER
 from cronce.runtime.pod import JOB_NAME, fired_at
 from cronce.runtime.process_notes import NOTES_TTL
 from cronce.runtime.queries import load, read_all
 from cronce.runtime.run import Run, Skipped
-from cronce.runtime.steps import Body, take
+from cronce.runtime.steps import BodyStep, take
 from cronce.schedule import format_duration, parse_duration
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple
@@ -73,7 +73,7 @@ class Observation(Note):
     ) -> None:
         super().__init__(observed_cell(name), boot)
         self._window, self._key, self._refusal = window, key, refusal
-        self._call: Beaten | None = None
+        self._call: LastBeat | None = None
 
     def add(self, cell: Cell, beside: Sequence[Note], holder: str) -> NoteWrite:
         known = _known(cell)
@@ -93,18 +93,18 @@ class Observation(Note):
         events = [_event(one, cell.key, holder, count, times) for one in doubled]
         return NoteWrite(Write(cell.key, cell.version, value, Mark.FREE, ttl=NOTES_TTL), events)
 
-    def call(self, known: Iterable[Beaten], beside: Iterable[Note], holder: str) -> Beaten:
+    def call(self, known: Iterable[LastBeat], beside: Iterable[Note], holder: str) -> LastBeat:
         """As it is on record. Two threads may call at one moment, and are two."""
         if self._call is None:
             assert self.at is not None
             taken = {*known, *(one._call for one in beside if isinstance(one, Observation))}
-            self._call = Beaten(self.at, holder, self._key)
+            self._call = LastBeat(self.at, holder, self._key)
             while self._call in taken:
                 self._call = self._call._replace(at=self._call.at + MICROSECOND)
         return self._call
 
 
-def doubles(known: Sequence[Beaten], fresh: Sequence[Beaten], window: timedelta) -> list[Doubled]:
+def doubles(known: Sequence[LastBeat], fresh: Sequence[LastBeat], window: timedelta) -> list[Doubled]:
     """Which calls are too many now, and were not before. A call from before those that are kept is compared to none."""
     oldest = known[0].at if len(known) == CALLS else None
     together = sorted((*known, *(call for call in fresh if oldest is None or call.at >= oldest)))
@@ -112,7 +112,7 @@ def doubles(known: Sequence[Beaten], fresh: Sequence[Beaten], window: timedelta)
     return [_doubled(call, first) for call, first in after.items() if call not in before]
 
 
-def _firsts(calls: Sequence[Beaten], window: timedelta) -> dict[Beaten, Beaten]:
+def _firsts(calls: Sequence[LastBeat], window: timedelta) -> dict[LastBeat, LastBeat]:
     """For each call that is one too many, the first that it is too many after. They are in order."""
     found = {}
     for place, call in enumerate(calls):
@@ -122,7 +122,7 @@ def _firsts(calls: Sequence[Beaten], window: timedelta) -> dict[Beaten, Beaten]:
     return found
 
 
-def _doubled(call: Beaten, first: Beaten) -> Doubled:
+def _doubled(call: LastBeat, first: LastBeat) -> Doubled:
     gap = format_duration(call.at - first.at)
     return Doubled(_fine(first.at), call.at, call.by, f"{gap} after a call by {first.by}")
 
@@ -273,7 +273,7 @@ def _seen(cell: Cell) -> ObservedSeen:
 SUCCEEDED: Final = Ending(Outcome.SUCCEEDED)
 
 
-class ObservedCall(Part, Work):
+class ObservedCall(BesideBody, Work):
     """What the guard's call is for: to wait until the real body is over, and to say how it ended. The real body is in
     the block, whether it is awaited there or not: `with ObservedCall(…) as returned:`, which is told its result."""
 
@@ -314,7 +314,7 @@ class ObservedCall(Part, Work):
         try:
             call = Call(self._at_work(), self._job, self, fired=self._fired, only_noted=True)
             when, is_by_hand = self._meant()
-            result = None if is_by_hand else take(call.steps(when), call.desk)
+            result = None if is_by_hand else take(call.steps(when), call.node)
             self._background.answered()
             if not self._held:
                 self._note(self._refusal(result, call) if isinstance(result, Skipped) else None)
@@ -348,7 +348,7 @@ class ObservedCall(Part, Work):
             return None
         holder = ""
         with suppress(CronceError):
-            (cell,) = call.desk.store.load([call.slot.cell]).cells
+            (cell,) = call.node.store.load([call.slot.cell]).cells
             holder = decode(cell.value, cell.key).holder if cell.version else ""
         by = f", by {holder}" if holder and holder not in skipped.reason else ""
         return ExtraCall(call.slot.key, f"though {skipped.reason}{by}")
@@ -362,7 +362,7 @@ class ObservedCall(Part, Work):
     def ending(self, _run: Run, _result: Any) -> Ending | None:
         return self._how
 
-    def stop(self, _body: Body, _run: Run, _over: Over) -> None:
+    def stop(self, _body: BodyStep, _run: Run, _over: LeaseEnd) -> None:
         """Whatever befalls the lease, the real body goes on, and so does this."""
 
 

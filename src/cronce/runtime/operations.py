@@ -57,14 +57,14 @@ Verdict = Literal["done", "retry"]
 BACKFILL: Final = "backfill"
 
 
-class Stands(NamedTuple):
+class StandingOrder(NamedTuple):
     """An order that stands, and whether it is new: else somebody gave it before."""
 
     act: Act
     new: bool
 
 
-class AskedFor(NamedTuple):
+class RequestedRun(NamedTuple):
     """A run that was asked for, and whether that is new."""
 
     slot: Slot
@@ -81,18 +81,18 @@ class Operator:
 
     # --- pausing ---
 
-    def pause(self, name: str, reason: str = "") -> Flow[Stands]:
+    def pause(self, name: str, reason: str = "") -> Flow[StandingOrder]:
         """None of the job's slots is granted from now on; what runs goes on."""
         check_reason(reason)
         yield from self.job(name)
-        return Stands(*(yield from self.ledger.jobs.pause(name, self.by, reason)))
+        return StandingOrder(*(yield from self.ledger.jobs.pause(name, self.by, reason)))
 
     def resume(self, name: str) -> Flow[Act | None]:
         """What was paused, if it was. What fell due meanwhile does not fire."""
         yield from self.job(name)
         return (yield from self.ledger.jobs.resume(name, self.by))
 
-    def pause_all(self, reason: str = "") -> Flow[Stands]:
+    def pause_all(self, reason: str = "") -> Flow[StandingOrder]:
         """The kill switch: nothing at all is granted from now on."""
         return self.drain(SWITCH, reason)
 
@@ -117,7 +117,7 @@ class Operator:
 
     # --- draining ---
 
-    def drain(self, cell: str, reason: str = "") -> Flow[Stands]:
+    def drain(self, cell: str, reason: str = "") -> Flow[StandingOrder]:
         """Whoever goes by this cell claims nothing more, while it lives."""
         check_reason(reason)
         return (yield from self._order(cell, reason))
@@ -138,7 +138,7 @@ class Operator:
                 " created by hand); use a database for those, such as postgresql://"
             )
 
-    def trigger(self, name: str, payload: Any = None, request: str = "") -> Flow[AskedFor]:
+    def trigger(self, name: str, payload: Any = None, request: str = "") -> Flow[RequestedRun]:
         """Ask for a run of its own, with its own key. With an id, asking twice is asking once."""
         text = json_text("a payload", payload)
         if request:
@@ -146,21 +146,21 @@ class Operator:
         self.refuse_without_history()
         job = yield from self.job(name)
         now = self.ledger.know.now()
-        asked = AskedFor(Slot(name, whole(now), request or f"t-{os.urandom(4).hex()}"), new=True)
+        asked = RequestedRun(Slot(name, whole(now), request or f"t-{os.urandom(4).hex()}"), new=True)
         if request:
             asked = yield from self._first_asked(asked.slot, job)
         yield from self.ask_for(asked.slot, Queue(by=self.by, payload=text))
         return asked
 
-    def _first_asked(self, slot: Slot, job: Job | None) -> Flow[AskedFor]:
+    def _first_asked(self, slot: Slot, job: Job | None) -> Flow[RequestedRun]:
         """The slot under which the id was asked for first. Above the floor nothing is purged."""
         stands = yield from self._order(asked_cell(slot.job, slot.request), at=slot.at, ttl=TRIGGER_ID_TTL)
         if stands.new:
-            return AskedFor(slot, new=True)
+            return RequestedRun(slot, new=True)
         first = slot._replace(at=_when(stands.act))
         if job is not None and first.at <= job.floor:
             yield from self._is_there(first, stands.act)
-        return AskedFor(first, new=False)
+        return RequestedRun(first, new=False)
 
     def _is_there(self, slot: Slot, asked: Act) -> Flow[bool]:
         """Whether the run that was asked for is on record. One that is gone was purged, and is not run again. (Within a
@@ -170,7 +170,7 @@ class Operator:
             raise CronceError(f"{slot.key} was already requested by {asked.by}, and its run is gone: use another id")
         return seen is not None
 
-    def rerun(self, slot: Slot, *, fresh: bool = False, request: str = "", force: bool = False) -> Flow[AskedFor]:
+    def rerun(self, slot: Slot, *, fresh: bool = False, request: str = "", force: bool = False) -> Flow[RequestedRun]:
         """Ask for another run of a slot that is closed. Effects go by its key, unless they shall be done afresh. While
         a rerun of it is open, that is the answer. With an id, asking twice is asking once, also when it is over. It is
         refused while the process that ran it may be alive, unless somebody has looked (`force`)."""
@@ -200,7 +200,7 @@ class Operator:
             stands = yield from self._order(_rerun_cell(base, request), asked.request, ttl=TRIGGER_ID_TTL)
             asked, new = base._replace(request=stands.act.reason), new and stands.new
         if going_on is not None:
-            return AskedFor(asked, new=False)
+            return RequestedRun(asked, new=False)
         # numbers come back once their runs are purged, but effects are remembered for longer
         key = f"{asked.key}:{os.urandom(4).hex()}" if fresh else effects_key(record, base)
         queued = yield from self.ask_for(asked, Queue(by=self.by, payload=record.payload, key=key))
@@ -227,14 +227,14 @@ class Operator:
         for run in runs:
             refuse_unless_gone(base.key, unsure_of_slot(run), f"cronce rerun {base.key}")
 
-    def _rerun_asked_for(self, base: Slot, request: str) -> Flow[AskedFor | None]:
+    def _rerun_asked_for(self, base: Slot, request: str) -> Flow[RequestedRun | None]:
         """The rerun that this id means already."""
         stands = yield from self._stands(_rerun_cell(base, request))
         if stands is None:
             return None
         _when(stands)  # what cannot be read names no run
         asked = base._replace(request=stands.reason)
-        return AskedFor(asked, new=False) if (yield from self._is_there(asked, stands)) else None
+        return RequestedRun(asked, new=False) if (yield from self._is_there(asked, stands)) else None
 
     def once(self, word: str, ttl: timedelta) -> Flow[bool]:
         """Whether this is the first time that the word is said: then whatever comes with it may be done."""
@@ -246,9 +246,9 @@ class Operator:
         own, backfilled = yield from self.look([slot, backfill])
         return backfill if own is None and backfilled is not None and not slot.request else slot
 
-    def ask_for(self, slot: Slot, command: Queue) -> Flow[AskedFor]:
+    def ask_for(self, slot: Slot, command: Queue) -> Flow[RequestedRun]:
         (reply,) = yield from self.ledger.put({slot: command})
-        return AskedFor(slot, isinstance(sure(reply), Queued))
+        return RequestedRun(slot, isinstance(sure(reply), Queued))
 
     def cancel(self, slot: Slot, reason: str = "") -> Flow[Asked | Closed]:
         """A run is asked to stop, and not tried again; what waits to be run is closed as skipped. What is closed stays
@@ -323,11 +323,11 @@ class Operator:
 
     def _order(
         self, key: str, reason: str = "", at: Instant | None = None, ttl: timedelta | None = None
-    ) -> Flow[Stands]:
+    ) -> Flow[StandingOrder]:
         """Let an act stand, unless one does."""
         before, after = yield from self._turn(key, lambda stands, now: stands or Act(self.by, at or now, reason), ttl)
         assert after is not None
-        return Stands(after, before is None)
+        return StandingOrder(after, before is None)
 
     def _stands(self, key: str) -> Flow[Act | None]:
         return (yield from self._turn(key, lambda stands, _now: stands))[0]
@@ -381,7 +381,7 @@ def who() -> str:
     """Who acts, unless they say otherwise: the user and the machine, for people to read."""
     from getpass import getuser  # noqa: PLC0415  who acts by hand has the time
 
-    from cronce.runtime.desk import host_name  # noqa: PLC0415
+    from cronce.runtime.node import host_name  # noqa: PLC0415
 
     try:
         user = getuser()

@@ -12,23 +12,23 @@ from cronce.model import Fence, Slot, slot_of_cell
 from cronce.protocol.commands import Finish, Queue, Release, Skip, Stale, Unsure
 from cronce.protocol.notices import Refused
 from cronce.protocol.record import TOO_LATE
-from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow
-from cronce.runtime.journal import Entry, Journal, UnaskedCall, UnsaidEnd
+from cronce.runtime.journal import Entry, Journal, PendingEnd, UnaskedCall
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
+from cronce.runtime.node import Node
 from cronce.runtime.process_notes import UNASKED, note_refusals
 
 
-class Unsaid:
+class PendingEnds:
     """For any number of threads."""
 
     def __init__(
-        self, desk: Desk, journal: Journal, settled: Callable[[Collection[Fence]], None] = lambda _fences: None
+        self, node: Node, journal: Journal, settled: Callable[[Collection[Fence]], None] = lambda _fences: None
     ) -> None:
-        self._desk, self.journal, self._settled = desk, journal, settled
+        self._node, self.journal, self._settled = node, journal, settled
         self._lock = threading.Lock()
-        self._ends: dict[Fence, UnsaidEnd] = {}  # what is said in the background
+        self._ends: dict[Fence, PendingEnd] = {}  # what is said in the background
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -38,16 +38,16 @@ class Unsaid:
         """Whether there is something to be said, of this process or of those before it."""
         return bool(self._ends or self.journal.left())
 
-    def end_of(self, grant: Grant, word: Finish | Release) -> UnsaidEnd:
+    def end_of(self, grant: Grant, word: Finish | Release) -> PendingEnd:
         if isinstance(word, Finish) and word.ended is None:
-            word = word._replace(ended=self._desk.ledger.know.now())
-        return UnsaidEnd(grant.key, word, self._desk.holder, self._desk.clock.wall())
+            word = word._replace(ended=self._node.ledger.know.now())
+        return PendingEnd(grant.key, word, self._node.holder, self._node.clock.wall())
 
-    def write_down(self, ends: Iterable[UnsaidEnd]) -> None:
+    def write_down(self, ends: Iterable[PendingEnd]) -> None:
         """On disk, once; whoever calls goes on saying it."""
         self.journal.write(list(ends))
 
-    def add(self, end: UnsaidEnd) -> None:
+    def add(self, end: PendingEnd) -> None:
         """From now on it is said in the background, until the process ends."""
         self.write_down([end])
         with self._lock:
@@ -59,7 +59,7 @@ class Unsaid:
             for fence in fences if self._ends else ():
                 self._ends.pop(fence, None)
         self.journal.said(fences)
-        self._desk.ledger.know.let_go(fences)
+        self._node.ledger.know.let_go(fences)
         self._settled(fences)
 
     def say(self) -> Flow[None]:
@@ -67,19 +67,19 @@ class Unsaid:
         with self._lock:
             mine = list(self._ends.values())
         left = self.journal.left()
-        ends = mine + [entry for entries in left.values() for entry in entries if isinstance(entry, UnsaidEnd)]
+        ends = mine + [entry for entries in left.values() for entry in entries if isinstance(entry, PendingEnd)]
         stay = set[Entry]()
         if ends:
             stay |= yield from self._say(ends)
         calls = [entry for entries in left.values() for entry in entries if isinstance(entry, UnaskedCall)]
         if calls:
             stay |= yield from self._close(calls)
-            yield from note_refusals(self._desk.ledger, _by_job([call for call in calls if call not in stay]))
+            yield from note_refusals(self._node.ledger, _by_job([call for call in calls if call not in stay]))
         self.journal.remove(name for name, entries in left.items() if not stay.intersection(entries))
 
-    def _say(self, ends: Sequence[UnsaidEnd]) -> Flow[set[Entry]]:
+    def _say(self, ends: Sequence[PendingEnd]) -> Flow[set[Entry]]:
         """Those that got no answer."""
-        ledger = self._desk.ledger
+        ledger = self._node.ledger
         ledger.know.own.update(end.word.fence for end in ends)
         ledger.know.ended.update((end.word.fence, end.run) for end in ends)
         answers = yield from ledger.say([(end.run, end.word) for end in ends])
@@ -103,7 +103,7 @@ class Unsaid:
         such as messages, stay open to whoever calls again."""
         from cronce.runtime.queries import slot_named  # noqa: PLC0415  slow to import, and hardly ever needed
 
-        now, commands = self._desk.ledger.know.now(), dict[Slot, Queue | Skip]()
+        now, commands = self._node.ledger.know.now(), dict[Slot, Queue | Skip]()
         for call in calls:
             with suppress(BadInput):
                 slot = slot_named(call.slot)
@@ -111,7 +111,7 @@ class Unsaid:
                     commands[slot] = Queue(first=slot.at)
                 elif call.start_by is not None and call.start_by < now:
                     commands[slot] = Skip(TOO_LATE, first=slot.at, untouched=True)
-        answers = yield from self._desk.ledger.put(commands)
+        answers = yield from self._node.ledger.put(commands)
         unsure = {slot.key for slot, answer in zip(commands, answers, strict=True) if isinstance(answer, Unsure)}
         return {call for call in calls if call.slot in unsure or (call.start_by is not None and call.start_by >= now)}
 

@@ -26,7 +26,7 @@ from cronce.runtime.declare import Declaration, When
 from cronce.runtime.flow import Flow
 from cronce.runtime.ledger import Ledger
 from cronce.runtime.run import Skipped
-from cronce.runtime.steps import Do, Steps
+from cronce.runtime.steps import Steps, StoreStep
 
 JOB_NAME: Final = "CRONCE_JOB_NAME"
 """The variable that holds it."""
@@ -71,12 +71,12 @@ class PodCall:
 
     def __init__(self, job_name: str, call: Call) -> None:
         self._job_name, self._call = job_name, call
-        self.desk = call.desk
+        self.node = call.node
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         by_hand = when is None and fired_at(self._job_name) is None
         if when is None:
-            when = yield Do(slot_meant(self._job_name, self._call.job, self.desk.ledger))
+            when = yield StoreStep(slot_meant(self._job_name, self._call.job, self.node.ledger))
         result = yield from self._call.steps(when)
         if isinstance(result, Skipped) and _is_owed(result, by_hand=by_hand):
             raise SlotFailed(f"{result.slot} was not run here: {result.reason}")

@@ -34,7 +34,7 @@ Counts = dict[str, Counter[str]]
 """By job and day."""
 
 
-class Unwritten(NamedTuple):
+class PreventedBatch(NamedTuple):
     """What is written in one go, and again under the same id until it has landed."""
 
     id: str
@@ -50,18 +50,18 @@ class PreventedCounts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._new: Counts = {}
-        self._unwritten: Unwritten | None = None
+        self._unwritten: PreventedBatch | None = None
         self.writing = threading.Lock()
 
     def add(self, job: str, now: Instant) -> None:
         with self._lock:
             self._new.setdefault(job, Counter())[day_of(now)] += 1
 
-    def take(self, write_id: str) -> Unwritten | None:
+    def take(self, write_id: str) -> PreventedBatch | None:
         """What is to be written next: what was not written the last time, or else all there is."""
         with self._lock:
             if self._unwritten is None and self._new:
-                self._unwritten, self._new = Unwritten(write_id, self._new), {}
+                self._unwritten, self._new = PreventedBatch(write_id, self._new), {}
             return self._unwritten
 
     def written(self) -> None:

@@ -25,10 +25,10 @@ from cronce.protocol.notices import (
     encode_notice,
 )
 from cronce.runtime.client import ROUNDS, WAKE
-from cronce.runtime.desk import host_name
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Ledger
-from cronce.runtime.prevented import Unwritten, counted
+from cronce.runtime.node import host_name
+from cronce.runtime.prevented import PreventedBatch, counted
 from cronce.stores.base import Store
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ WATCH: Final = timedelta(seconds=10)
 """It is true for so long that somebody looks on, once that is said."""
 
 
-class Notebook:
+class UnwrittenRefusals:
     """What this process was refused, until it is written down, a few seconds later and in one go."""
 
     def __init__(self) -> None:
@@ -63,26 +63,26 @@ class Notebook:
         self._refused: dict[str, list[Refused]] = {}
 
     def refused(self, slot: Slot, why: str, keeper: "Keeper") -> None:
-        now = keeper.desk.ledger.know.now()
+        now = keeper.node.ledger.know.now()
         with self._lock:
             if slot.job not in self._refused and len(self._refused) >= JOBS_AT_ONCE:
                 return
-            self._refused.setdefault(slot.job, []).append(Refused(slot.key, now, f"{keeper.desk.holder}: {why}"))
+            self._refused.setdefault(slot.job, []).append(Refused(slot.key, now, f"{keeper.node.holder}: {why}"))
         keeper.later("refusals", lambda store: self.write(store, keeper))
 
     def write(self, store: Store, keeper: "Keeper") -> None:
         """With them goes what was counted (`prevented`): that is kept until it is written."""
-        ledger, counts = keeper.desk.ledger, keeper.prevented
+        ledger, counts = keeper.node.ledger, keeper.prevented
         with counts.writing:
             while (unwritten := counts.take(ledger.nonce())) or self._refused:
                 with self._lock:
                     refused, self._refused = self._refused, {}
-                drive(note_refusals(ledger, refused, unwritten), store, keeper.desk.clock)
+                drive(note_refusals(ledger, refused, unwritten), store, keeper.node.clock)
                 counts.written()
 
 
 def note_refusals(
-    ledger: Ledger, refused: Mapping[str, Sequence[Refused]], unwritten: Unwritten | None = None
+    ledger: Ledger, refused: Mapping[str, Sequence[Refused]], unwritten: PreventedBatch | None = None
 ) -> Flow[None]:
     """All at once; and again for those where another process was faster, or no answer came."""
     left: dict[str, Callable[[Cell], Write | None]] = {}

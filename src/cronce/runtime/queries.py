@@ -289,7 +289,7 @@ GONE_AFTER: Final = timedelta(seconds=3)
 second, and a busy machine may delay two of them."""
 
 
-class Gone(NamedTuple):
+class SilentScheduler(NamedTuple):
     """The scheduler that has a run no longer beats: for how long, and how much is left of the run's lease."""
 
     unheard: timedelta
@@ -304,7 +304,7 @@ class RunSeen(NamedTuple):
     record: Record | None
     lapsed: bool = False
     trouble: str = ""
-    gone: Gone | None = None
+    gone: SilentScheduler | None = None
     """Of one that is running on record, if its scheduler is gone; `with_hosts` finds out."""
 
     @property
@@ -336,11 +336,11 @@ def by_beats(runs: Iterable[RunSeen], holders: Iterable["HolderSeen"], now: Inst
     return [run._replace(gone=_gone(run, known, now)) for run in runs]
 
 
-def _gone(run: RunSeen, known: Mapping[str, "HolderSeen"], now: Instant) -> Gone | None:
+def _gone(run: RunSeen, known: Mapping[str, "HolderSeen"], now: Instant) -> SilentScheduler | None:
     one = known.get(run.record.holder) if run.record and run.record.is_running else None
     if one is None or run.cell.until is None or not one.is_gone(now):
         return None
-    return Gone(now - one.beat, run.cell.until - now)
+    return SilentScheduler(now - one.beat, run.cell.until - now)
 
 
 def runs(job: str | None, wanted: str | None, limit: int, by: Order = "ran") -> Flow[list[RunSeen]]:

@@ -7,11 +7,11 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from cronce.model import Boot
-from cronce.runtime.desk import Desk
+from cronce.runtime.node import Node
 from cronce.stores.base import Store
 
 if TYPE_CHECKING:
-    from cronce.runtime.keeper import Beat
+    from cronce.runtime.keeper import RepeatingThread
 
 MOST_STUCK: Final = 4
 """Connections in which renewals hang at most, besides the newest: a store that is slow has others to serve."""
@@ -23,31 +23,31 @@ FULL: Final = 1.0
 class StoreConnection:
     """To the store; it is made when it is first needed."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk, self._connecting = desk, threading.Lock()
+    def __init__(self, node: Node) -> None:
+        self._node, self._connecting = node, threading.Lock()
         self._store: Store | None = None
 
     def store(self) -> Store:
         with self._connecting:
             if self._store is None:
-                self._store = self._desk.connect()
+                self._store = self._node.connect()
             return self._store
 
     def close(self) -> None:
         """Waits for a thread that connects just now."""
         with self._connecting:
             store, self._store = self._store, None
-        if store is not None and store is not self._desk.store:
+        if store is not None and store is not self._node.store:
             store.close()
 
 
 class RenewalConnection:
     """For any number of threads."""
 
-    def __init__(self, desk: Desk, make_thread: "Callable[[], Beat]") -> None:
-        self._desk, self._make_thread = desk, make_thread
+    def __init__(self, node: Node, make_thread: "Callable[[], RepeatingThread]") -> None:
+        self._node, self._make_thread = node, make_thread
         self._lock = threading.Lock()
-        self.current, self.thread = StoreConnection(desk), make_thread()
+        self.current, self.thread = StoreConnection(node), make_thread()
         self.stuck: list[StoreConnection] = []
         self.hangs_at: Boot = inf
         """When the call that is under way has taken too long."""
@@ -72,7 +72,7 @@ class RenewalConnection:
                 return
             self.hangs_at = inf
             self.stuck.append(connection)
-            self.current, self.thread = StoreConnection(self._desk), self._make_thread()
+            self.current, self.thread = StoreConnection(self._node), self._make_thread()
         try:
             self.thread.wake()
             thread.retire()

@@ -11,16 +11,16 @@ from cronce.errors import BadInput, BodyFailed, InDoubt, InProgress, LeaseLost
 from cronce.model import Boot, Fence, Slot
 from cronce.policy import WhenUnsure
 from cronce.protocol.record import effects_key
-from cronce.runtime.desk import Desk
 from cronce.runtime.interrupt import shielded
-from cronce.runtime.keeper import Lease, Over
+from cronce.runtime.keeper import Lease, LeaseEnd
 from cronce.runtime.ledger import Grant
+from cronce.runtime.node import Node
 from cronce.runtime.unfinished import REFUSED, Unfinished, remembered, tell_doubts
 from cronce.value import NamedTuple, Value
 
 if TYPE_CHECKING:
-    from cronce.runtime.effects.once import How
-    from cronce.runtime.effects.steps import Cursor, Target, UnderRun
+    from cronce.runtime.effects.once import EffectPolicy
+    from cronce.runtime.effects.steps import Cursor, RunLease, Target
     from cronce.runtime.effects.things import Thing
     from cronce.runtime.steps import Steps
     from cronce.runtime.transactions import Database, Transaction
@@ -34,12 +34,12 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 Kind = Literal["held", "closed", "too old", "paused", "superseded"]
 
 
-class Means(NamedTuple):
+class RunResources(NamedTuple):
     """What a run has at hand besides its lease."""
 
     note_progress: Callable[[Lease, int, int], None]
     """Who hears how far it is: the keeper of its lease, or in an isolated child the line to it."""
-    desk: Callable[[], Desk]
+    node: Callable[[], Node]
     database: "Callable[[], Database | None]"
     """What its job declares by `transaction=`."""
     exclusive: bool = True
@@ -49,7 +49,7 @@ class Means(NamedTuple):
 class Run:
     """One execution of a slot, handed to a body that has a parameter named `run`."""
 
-    _made: "UnderRun | None" = None
+    _made: "RunLease | None" = None
     committed = False
     """Its completion is, together with what it wrote."""
     joined = False
@@ -58,7 +58,7 @@ class Run:
     """How many it was asked for."""
     _closed = False
 
-    def __init__(self, lease: Lease, means: "Means") -> None:
+    def __init__(self, lease: Lease, means: "RunResources") -> None:
         self._lease, self._means = lease, means
         self.unfinished = Unfinished()
         """Effects that were asked for and are not known to be done, each with what the body was told of it."""
@@ -73,7 +73,7 @@ class Run:
         """1 for the first, more after a takeover or a retry."""
 
     @property
-    def over(self) -> Over | None:
+    def over(self) -> LeaseEnd | None:
         """Why its lease ended, if it did."""
         return self._lease.over
 
@@ -258,7 +258,7 @@ class Run:
         steps = self._under.once_each(items, target, finished(fn, "the step"), checked_how(unsure, not_done))
         return self._take(fn, "run.once_each(…)", steps)
 
-    def make(self, target: "Target", what: str, fn: Callable[..., Any], given: "Given", how: "How") -> Any:
+    def make(self, target: "Target", what: str, fn: Callable[..., Any], given: "Given", how: "EffectPolicy") -> Any:
         """Make an effect, once. What is done so is done by this function alone."""
         from cronce.runtime.guard import check_call, finished  # noqa: PLC0415
 
@@ -291,7 +291,7 @@ class Run:
         from cronce.runtime.steps import take  # noqa: PLC0415
 
         if not is_async(fn):
-            return take(steps, self._means.desk())
+            return take(steps, self._means.node())
         if not on_event_loop():
             raise BadInput(
                 f"{call} of a coroutine function must be awaited: make the job function `async def`, and await it there"
@@ -303,7 +303,7 @@ class Run:
         from cronce.runtime.steps import take_async  # noqa: PLC0415
 
         self.unawaited.remove(call)
-        return await take_async(steps, self._means.desk())
+        return await take_async(steps, self._means.node())
 
     @remembered
     def transaction(self, conn: C, step: str = "", *, per: Literal["slot"] | None = None) -> "Transaction[C]":
@@ -379,11 +379,11 @@ class Run:
         return self._means.exclusive
 
     @property
-    def _under(self) -> "UnderRun":
-        from cronce.runtime.effects.steps import UnderRun  # noqa: PLC0415
+    def _under(self) -> "RunLease":
+        from cronce.runtime.effects.steps import RunLease  # noqa: PLC0415
 
         if self._made is None:
-            self._made = UnderRun(self._lease, self._means.desk, self.unfinished, self.check)
+            self._made = RunLease(self._lease, self._means.node, self.unfinished, self.check)
         return self._made
 
     def __repr__(self) -> str:
@@ -426,7 +426,7 @@ def current_run() -> Run | None:
     return _CURRENT.get()
 
 
-class Current:
+class AsCurrentRun:
     """For a while, this run is the current one. By hand: a body may take less time than contextlib."""
 
     def __init__(self, run: Run) -> None:

@@ -19,9 +19,9 @@ from cronce.protocol.commands import Closed, Early, Finished, Released, Stale
 from cronce.protocol.lease import LOCK_LEASE, forgotten_floor
 from cronce.protocol.record import Job, Outcome
 from cronce.protocol.terms import RERUN_LEASE, Terms
-from cronce.runtime.desk import Desk
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant, Refused, Wanted
+from cronce.runtime.node import Node
 from cronce.stores.base import Store, Swapped
 from cronce.stores.checks import Check, error, ok
 
@@ -60,7 +60,7 @@ class SelfTest:
 
     def __init__(self, store: Store, connect: Callable[[], Store], clock: Clock) -> None:
         self._store, self._connect, self._clock = store, connect, clock
-        self._desks: list[Desk] = []
+        self._nodes: list[Node] = []
         self._name = f"doctor-{urandom(4).hex()}"
         self._slots: list[Slot] = []
         self._boards: list[str] = []
@@ -79,14 +79,14 @@ class SelfTest:
     def _made(self) -> Iterator[Check]:
         self._boards = [cell.key for cell in self._store.load([BOARD_RUNS, BOARD_JOBS]).cells if not cell.version]
         for _ in range(CLAIMANTS):
-            self._desks.append(self._desk())
+            self._nodes.append(self._node())
         at = self._ripe()
         yield self._one_winner([self._slot(f"{self._name}-{number}", at) for number in range(ROUNDS)])
         yield from self._fences(self._slot(f"{self._name}-fence", at))
 
-    def _desk(self) -> Desk:
+    def _node(self) -> Node:
         store = self._connect() if self._store.traits.shared else self._store
-        return Desk(store, self._clock, self._connect, lambda _event: None)
+        return Node(store, self._clock, self._connect, lambda _event: None)
 
     # --- one winner ---
 
@@ -110,16 +110,16 @@ class SelfTest:
         all_here = threading.Barrier(CLAIMANTS)
         answers: list[Answer] = []
 
-        def claim(desk: Desk) -> None:
-            gate = WriteBarrier(desk.store, all_here)
+        def claim(node: Node) -> None:
+            gate = WriteBarrier(node.store, all_here)
             try:
-                (answer,) = drive(desk.ledger.claim([self._wanted(place)]), gate, self._clock)
+                (answer,) = drive(node.ledger.claim([self._wanted(place)]), gate, self._clock)
                 answers.append(answer)
             except StoreError as trouble:
                 answers.append(trouble)
                 all_here.abort()
 
-        threads = [threading.Thread(target=claim, args=(desk,), name="cronce-doctor") for desk in self._desks]
+        threads = [threading.Thread(target=claim, args=(node,), name="cronce-doctor") for node in self._nodes]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -129,7 +129,7 @@ class SelfTest:
     # --- fences ---
 
     def _fences(self, place: Slot) -> Iterator[Check]:
-        first, second = self._desks[:2]
+        first, second = self._nodes[:2]
         old = self._claim(first, place)
         if not isinstance(old, Grant) or first.do(first.ledger.release([old])) != [Released()]:
             yield error("fence", f"a free slot was not granted and given back: {old}", NOT_A_STORE)
@@ -142,21 +142,21 @@ class SelfTest:
         yield self._stale(first, old)
         yield self._closed(first, second, new)
 
-    def _renewed(self, desk: Desk, grant: Grant) -> Check:
+    def _renewed(self, node: Node, grant: Grant) -> Check:
         self._wait(MOMENT + 2 * self._store.traits.step)
-        (renewed,) = desk.do(desk.ledger.renew([grant]))
+        (renewed,) = node.do(node.ledger.renew([grant]))
         before, after = grant.cells[0].until, renewed.cells[0].until if isinstance(renewed, Grant) else None
         if before is None or after is None or after <= before:
             return error("lease", f"a renewed lease does not last longer: {before} became {after}", NOT_A_STORE)
         return ok("lease", "a lease is renewed")
 
-    def _stale(self, desk: Desk, old: Grant) -> Check:
-        answer = desk.do(desk.ledger.finish(old, Outcome.FAILED))
+    def _stale(self, node: Node, old: Grant) -> Check:
+        answer = node.do(node.ledger.finish(old, Outcome.FAILED))
         if not isinstance(answer, Stale):
             return error("fence", f"a process with an older grant could still close the slot: {answer}", NOT_A_STORE)
         return ok("fence", "a write with an old fence is refused")
 
-    def _closed(self, first: Desk, second: Desk, new: Grant) -> Check:
+    def _closed(self, first: Node, second: Node, new: Grant) -> Check:
         finished = second.do(second.ledger.finish(new, Outcome.SUCCEEDED))
         assert new.slot is not None
         again = self._claim(first, new.slot)
@@ -166,18 +166,18 @@ class SelfTest:
 
     # --- what it takes ---
 
-    def _claim(self, desk: Desk, place: Slot) -> Grant | Refused:
-        (answer,) = desk.do(desk.ledger.claim([self._wanted(place)]))
+    def _claim(self, node: Node, place: Slot) -> Grant | Refused:
+        (answer,) = node.do(node.ledger.claim([self._wanted(place)]))
         return answer
 
-    def _claim_soon(self, desk: Desk, place: Slot) -> Grant | Refused:
+    def _claim_soon(self, node: Node, place: Slot) -> Grant | Refused:
         """What was given back is free when its instant has come, by a clock that not all connections know as well."""
-        answer = self._claim(desk, place)
+        answer = self._claim(node, place)
         for _ in range(round((self._store.traits.skew + self._store.traits.step) / MOMENT) + 1):
             if not isinstance(answer, Early):
                 break
             self._wait(MOMENT)
-            answer = self._claim(desk, place)
+            answer = self._claim(node, place)
         return answer
 
     def _wanted(self, place: Slot) -> Wanted:
@@ -185,9 +185,9 @@ class SelfTest:
 
     def _register(self, place: Slot) -> None:
         """Else the claimants would meet over the job first, and the slot would be the fastest one's."""
-        desk = self._desks[0]
+        node = self._nodes[0]
         below = Job(place.at - timedelta(seconds=1))
-        desk.do(desk.ledger.jobs.edit(place.job, lambda _job, _now: below))
+        node.do(node.ledger.jobs.edit(place.job, lambda _job, _now: below))
 
     def _slot(self, job: str, at: Instant) -> Slot:
         made = slot(job, at)
@@ -231,7 +231,7 @@ class SelfTest:
         return ok("tidy", f"the {gone} cells that the test wrote are removed")
 
     def _close(self) -> None:
-        for desk in self._desks:
-            if desk.store is not self._store:
+        for node in self._nodes:
+            if node.store is not self._store:
                 with suppress(StoreError):
-                    desk.store.close()
+                    node.store.close()

@@ -18,10 +18,10 @@ from typing import Final, TypeVar
 from cronce.clock import Clock
 from cronce.errors import BadInput, BadPolicy, LeaseLost, LockHeld, StoreUnavailable
 from cronce.model import Boot, Fence
-from cronce.runtime.desk import holder_name
-from cronce.runtime.keeper import Beat, Over, Tie
-from cronce.runtime.lock import LOCK_POLL, Block, Gate, Holding, Limits, LockTaken
-from cronce.runtime.steps import Do, Steps
+from cronce.runtime.keeper import LeaseEnd, Ownership, RepeatingThread
+from cronce.runtime.lock import LOCK_POLL, Gate, HeldBlock, Holding, LockLimits, LockTaken
+from cronce.runtime.node import holder_name
+from cronce.runtime.steps import Steps, StoreStep
 from cronce.stores import mask, scheme_of
 from cronce.stores.postgres.session import AdvisorySession, key_of
 
@@ -35,11 +35,11 @@ went silent."""
 T = TypeVar("T")
 
 
-class SessionTie(Tie):
+class SessionOwnership(Ownership):
     """A lock that is held in a session."""
 
     def __init__(
-        self, name: str, key: int, session: AdvisorySession, keeper: "SessionKeeper", told: Callable[[Over], None]
+        self, name: str, key: int, session: AdvisorySession, keeper: "SessionKeeper", told: Callable[[LeaseEnd], None]
     ) -> None:
         super().__init__(told)
         self.name, self.key, self.session, self.keeper = name, key, session, keeper
@@ -61,7 +61,7 @@ class SessionTie(Tie):
 class SessionHolding(Holding):
     """A session lock that is held: what `with cron.lock(..., session=True) as lock` gives."""
 
-    _lease: SessionTie  # type: ignore[assignment]
+    _lease: SessionOwnership  # type: ignore[assignment]
 
     @property
     def key(self) -> int:
@@ -86,28 +86,28 @@ class SessionKeeper:
         self.clock = clock
         self.holder = holder_name(clock)
         self._session: AdvisorySession | None = None
-        self._ties: dict[int, SessionTie] = {}
+        self._ties: dict[int, SessionOwnership] = {}
         self._asking = threading.Lock()
-        self._watching = Beat("cronce-session", self.watch, clock)
+        self._watching = RepeatingThread("cronce-session", self.watch, clock)
 
-    # --- as a desk, and as a keeper ---
+    # --- as a node, and as a keeper ---
 
     @property
-    def desk(self) -> "SessionKeeper":
+    def node(self) -> "SessionKeeper":
         return self
 
     def do(self, work: Callable[[], T]) -> T:
         return work()
 
-    def keep(self, _tie: SessionTie) -> None:
+    def keep(self, _tie: SessionOwnership) -> None:
         self._watching.wake()
 
-    def drop(self, _tie: SessionTie) -> None:
+    def drop(self, _tie: SessionOwnership) -> None:
         """Its gate is shut, so that no news reaches it any more; it goes with its release."""
 
     # --- from the threads that hold something ---
 
-    def acquire(self, name: str, key: int | None, told: Callable[[Over], None]) -> SessionTie | str:
+    def acquire(self, name: str, key: int | None, told: Callable[[LeaseEnd], None]) -> SessionOwnership | str:
         """The lock, or who has it."""
         with self._asking:
             session = self._connected()
@@ -120,16 +120,16 @@ class SessionKeeper:
             except StoreUnavailable:
                 self._tell()
                 raise
-            tie = self._ties[number] = SessionTie(name, number, session, self, told)
+            tie = self._ties[number] = SessionOwnership(name, number, session, self, told)
             return tie
 
-    def release(self, tie: SessionTie) -> None:
+    def release(self, tie: SessionOwnership) -> None:
         with self._asking:
             try:
                 if not tie.session.lost and not tie.session.unlock(tie.key):
-                    tie.end(Over("lost", "the server says that it was not held"))
+                    tie.end(LeaseEnd("lost", "the server says that it was not held"))
             except StoreUnavailable as error:
-                tie.end(Over("lost", str(error)))  # nobody can tell whether it was held to the end
+                tie.end(LeaseEnd("lost", str(error)))  # nobody can tell whether it was held to the end
             finally:
                 del self._ties[tie.key]
                 self._tell()
@@ -172,13 +172,13 @@ class SessionKeeper:
 
     # --- on either ---
 
-    def _held(self) -> list[SessionTie]:
+    def _held(self) -> list[SessionOwnership]:
         return list(self._ties.values())
 
     def _tell(self) -> None:
         for tie in self._held():
             if tie.session.lost:
-                tie.end(Over("lost", tie.session.lost))
+                tie.end(LeaseEnd("lost", tie.session.lost))
 
     def _connected(self) -> AdvisorySession:
         if self._session is None or self._session.lost:
@@ -192,26 +192,28 @@ class SessionKeeper:
             session.close()
 
 
-class SessionLock(Block):
+class SessionLock(HeldBlock):
     """A lock in the session of this process: its steps, for threads and tasks."""
 
-    def __init__(self, name: str, session: bool | int, limits: Limits, keeper: Callable[[], SessionKeeper]) -> None:
+    def __init__(self, name: str, session: bool | int, limits: LockLimits, keeper: Callable[[], SessionKeeper]) -> None:
         super().__init__(name, limits.wait, keeper)
         _refuse_limits(limits)
         self._key = None if session is True else _checked(session)
 
-    def _holding(self, tie: SessionTie) -> SessionHolding:
+    def _holding(self, tie: SessionOwnership) -> SessionHolding:
         return SessionHolding(tie)
 
-    def _try(self, desk: SessionKeeper, gate: Gate) -> Steps[SessionTie | LockTaken]:
-        answer = yield Do(partial(desk.acquire, self.name, self._key, lambda _over: gate.stop()))
-        return answer if isinstance(answer, SessionTie) else LockTaken(LockHeld(self.name, answer, None), LOCK_POLL)
+    def _try(self, node: SessionKeeper, gate: Gate) -> Steps[SessionOwnership | LockTaken]:
+        answer = yield StoreStep(partial(node.acquire, self.name, self._key, lambda _over: gate.stop()))
+        return (
+            answer if isinstance(answer, SessionOwnership) else LockTaken(LockHeld(self.name, answer, None), LOCK_POLL)
+        )
 
-    def _release(self, tie: SessionTie, desk: SessionKeeper) -> Steps[None]:
-        yield Do(partial(desk.release, tie))
+    def _release(self, tie: SessionOwnership, node: SessionKeeper) -> Steps[None]:
+        yield StoreStep(partial(node.release, tie))
 
 
-def _refuse_limits(limits: Limits) -> None:
+def _refuse_limits(limits: LockLimits) -> None:
     if limits.at_most is not None or limits.at_least:
         raise BadPolicy(
             "a session lock has no at_most and no at_least: it is held until its block or its session ends. Leave out"

@@ -19,10 +19,10 @@ from cronce.protocol.lease import hearing
 from cronce.protocol.terms import Terms
 from cronce.runtime.call import Call
 from cronce.runtime.contact import AHEAD
-from cronce.runtime.desk import Desk
-from cronce.runtime.keeper import Beat, Look
+from cronce.runtime.keeper import Look, RepeatingThread
 from cronce.runtime.ledger import Expired, Grant, Wanted
 from cronce.runtime.log import LOGGER
+from cronce.runtime.node import Node
 from cronce.runtime.process_notes import leave_clock, recall_clock
 from cronce.runtime.steps import Steps, take, take_async
 
@@ -43,7 +43,7 @@ PAUSED: Final = 10.0
 """Seconds between two claims of a slot whose job is paused, or fired by another version."""
 
 
-class Waiting:
+class WaitingCall:
     """A refused call."""
 
     def __init__(self, call: Call, terms: Terms, boot: Boot, loop: "AbstractEventLoop | None") -> None:
@@ -52,7 +52,7 @@ class Waiting:
 
     def put_off(self, until: Instant | None, boot: Boot) -> None:
         """Until shortly before the lease is over; then claim often."""
-        left = ((until - self.call.desk.ledger.know.now()) if until else timedelta(0)).total_seconds()
+        left = ((until - self.call.node.ledger.know.now()) if until else timedelta(0)).total_seconds()
         early = left - (hearing(self.terms.lease) + AHEAD).total_seconds()
         near = min(left + 0.01, NEAR) if left > 0 else OVERDUE
         self.at = boot + max(early, near)
@@ -61,15 +61,15 @@ class Waiting:
 class Standby:
     """One for each process. For any number of threads."""
 
-    def __init__(self, clock: Clock, beat: Callable[[str, Look, Clock], Beat] = Beat) -> None:
+    def __init__(self, clock: Clock, beat: Callable[[str, Look, Clock], RepeatingThread] = RepeatingThread) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, WaitingCall] = {}
         self._recalled = False
         self._beat = beat("cronce-standby", self.look, clock)
 
     def add(self, call: Call, terms: Terms, held: Held) -> None:
         """Another runs the slot of this call."""
-        waiting = Waiting(call, terms, self._clock.boot(), _loop() if call.is_async else None)
+        waiting = WaitingCall(call, terms, self._clock.boot(), _loop() if call.is_async else None)
         waiting.put_off(held.until, self._clock.boot())
         waiting.at = max(waiting.at, self._clock.boot() + ASKED_AGAIN)
         with self._lock:
@@ -106,14 +106,14 @@ class Standby:
         with self._lock:
             return min((waiting.at for waiting in self._waiting.values()), default=None)
 
-    def _claim(self, waiting: Waiting) -> bool:
+    def _claim(self, waiting: WaitingCall) -> bool:
         """Whether to stand by on."""
-        desk = waiting.call.desk
+        node = waiting.call.node
         if not self._recalled:
-            desk.do(recall_clock(desk.ledger))
-            desk.do(leave_clock(desk.ledger))
+            node.do(recall_clock(node.ledger))
+            node.do(leave_clock(node.ledger))
             self._recalled = True
-        (answer,) = desk.do(desk.ledger.claim([Wanted(waiting.call.slot, waiting.terms, known=True)]))
+        (answer,) = node.do(node.ledger.claim([Wanted(waiting.call.slot, waiting.terms, known=True)]))
         match answer:
             case Grant():
                 _run(waiting, answer)
@@ -135,18 +135,18 @@ def _loop() -> "AbstractEventLoop":
     return asyncio.get_running_loop()
 
 
-def _run(waiting: Waiting, grant: Grant) -> None:
+def _run(waiting: WaitingCall, grant: Grant) -> None:
     call, loop = waiting.call, waiting.loop
     steps = call.run_older(grant)
     if loop is not None:
         with suppress(RuntimeError):  # it is closed: each call may have had its own
-            loop.call_soon_threadsafe(_run_async, steps, call.desk)
+            loop.call_soon_threadsafe(_run_async, steps, call.node)
             return
     try:
         threading.Thread(target=_run_here, args=(steps, call), name="cronce-takeover").start()
     except RuntimeError:  # this process ends
         with suppress(StoreError):
-            call.desk.do(call.desk.ledger.release([grant]))
+            call.node.do(call.node.ledger.release([grant]))
 
 
 def _run_here(steps: Steps[None], call: Call) -> None:
@@ -155,9 +155,9 @@ def _run_here(steps: Steps[None], call: Call) -> None:
         if call.is_async:
             import asyncio  # noqa: PLC0415
 
-            asyncio.run(take_async(steps, call.desk))
+            asyncio.run(take_async(steps, call.node))
         else:
-            take(steps, call.desk)
+            take(steps, call.node)
     except StoreError as error:
         LOGGER.error("%s", error)
 
@@ -166,9 +166,9 @@ _TASKS: Final[set[Any]] = set()
 """Those that are under way: an event loop holds on to none."""
 
 
-def _run_async(steps: Steps[None], desk: Desk) -> None:
+def _run_async(steps: Steps[None], node: Node) -> None:
     import asyncio  # noqa: PLC0415
 
-    task = asyncio.ensure_future(take_async(steps, desk))
+    task = asyncio.ensure_future(take_async(steps, node))
     _TASKS.add(task)
     task.add_done_callback(_TASKS.discard)

@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Do(NamedTuple):
-    """Ask the store; `flow` is what the desk understands: a flow, or what else takes its time."""
+class StoreStep(NamedTuple):
+    """Ask the store; `flow` is what the node can run: a flow, or another call that takes its time."""
 
     flow: Any
 
 
-class Does(Protocol):
-    """Who does what a `Do` asks: a desk."""
+class TakesStoreSteps(Protocol):
+    """Runs the flow of a `StoreStep`: a node."""
 
     def do(self, flow: Any) -> Any: ...
 
 
-class Nap(NamedTuple):
+class WaitStep(NamedTuple):
     """Wait. With something in hand the driver does not cut it short, whoever wants it to stop."""
 
     seconds: float
     in_hand: bool = False
 
 
-class Body:
+class BodyStep:
     """What the call is for. It may be stopped from another thread, before it begins and while it runs, by `stop`."""
 
     started = False
@@ -59,19 +59,19 @@ class Body:
             self._gate.stop()
 
 
-Steps = Generator[Do | Nap | Body, Any, T]
+Steps = Generator[StoreStep | WaitStep | BodyStep, Any, T]
 
 
-def sleep(nap: Nap) -> None:
+def sleep(nap: WaitStep) -> None:
     threading.Event().wait(nap.seconds)
 
 
-def take(steps: Steps[T], desk: Does, sleep: Callable[[Nap], None] = sleep) -> T:
+def take(steps: Steps[T], node: TakesStoreSteps, sleep: Callable[[WaitStep], None] = sleep) -> T:
     """Take the steps in this thread. Only the body may be stopped; the rest is shielded."""
     stack, on_its_way = here(), False
     stack.shield()
     try:
-        return driven(steps, lambda step: taken(step, desk, sleep))
+        return driven(steps, lambda step: taken(step, node, sleep))
     except Interrupt:
         on_its_way = True
         raise
@@ -79,18 +79,18 @@ def take(steps: Steps[T], desk: Does, sleep: Callable[[Nap], None] = sleep) -> T
         stack.unshield(on_its_way=on_its_way)
 
 
-def taken(step: Do | Nap | Body, desk: Does, sleep: Callable[[Nap], None]) -> Any:
+def taken(step: StoreStep | WaitStep | BodyStep, node: TakesStoreSteps, sleep: Callable[[WaitStep], None]) -> Any:
     """One step."""
     match step:
-        case Body():
+        case BodyStep():
             return _unshielded(step.enter, step.work)
-        case Do(flow):
-            return desk.do(flow)
-        case Nap():
+        case StoreStep(flow):
+            return node.do(flow)
+        case WaitStep():
             return _slept(step, sleep)
 
 
-def _slept(nap: Nap, sleep: Callable[[Nap], None]) -> None:
+def _slept(nap: WaitStep, sleep: Callable[[WaitStep], None]) -> None:
     """With nothing in hand, whoever sleeps may be stopped."""
     if nap.in_hand:
         sleep(nap)
@@ -111,17 +111,17 @@ def _unshielded(enter: Callable[[ThreadGate], None], work: Callable[[], T]) -> T
         gate.leave()  # again: what was thrown may have arrived right before the first could begin
 
 
-async def take_async(steps: Steps[T], desk: Does) -> T:
+async def take_async(steps: Steps[T], node: TakesStoreSteps) -> T:
     """Take the steps on the event loop; the store is asked in a thread."""
-    return await _Walk(steps, desk).walk()
+    return await _TaskSteps(steps, node).walk()
 
 
-class _Walk(Generic[T]):
+class _TaskSteps(Generic[T]):
     """A cancellation does not cut a question to the store in two: it arrives with the next nap or body, when the steps
     know what they hold, or at the end."""
 
-    def __init__(self, steps: Steps[T], desk: Does) -> None:
-        self._steps, self._desk = steps, desk
+    def __init__(self, steps: Steps[T], node: TakesStoreSteps) -> None:
+        self._steps, self._node = steps, node
         self._cancelled: BaseException | None = None
 
     async def walk(self) -> T:
@@ -129,16 +129,16 @@ class _Walk(Generic[T]):
         self._deliver()
         return result
 
-    async def _taken(self, step: Do | Nap | Body) -> Any:
+    async def _taken(self, step: StoreStep | WaitStep | BodyStep) -> Any:
         import asyncio  # noqa: PLC0415  45 ms, and not everybody needs it
 
         match step:
-            case Do(flow):
-                return await self._whole(asyncio.ensure_future(asyncio.to_thread(self._desk.do, flow)))
-            case Nap(seconds):
+            case StoreStep(flow):
+                return await self._whole(asyncio.ensure_future(asyncio.to_thread(self._node.do, flow)))
+            case WaitStep(seconds):
                 self._deliver()
                 return await asyncio.sleep(seconds)
-            case Body():
+            case BodyStep():
                 self._deliver()
                 return await _awaited(step)
 
@@ -158,7 +158,7 @@ class _Walk(Generic[T]):
             raise error
 
 
-async def _awaited(body: Body) -> Any:
+async def _awaited(body: BodyStep) -> Any:
     import asyncio  # noqa: PLC0415
 
     task = asyncio.current_task()

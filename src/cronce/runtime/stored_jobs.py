@@ -3,7 +3,7 @@
 A definition says in JSON what `Cronce.job` is told in Python, and names its body: an importable function, or a command.
 Every change is a compare-and-swap on one cell, raises its revision, and writes on the board of jobs in the same swap:
 all processes look. What was removed leaves its cell behind, so that the revision goes on rising if it comes back. Which
-of them a process runs is its own choice (`Allowed`).
+of them a process runs is its own choice (`RunnableStoredJobs`).
 """
 
 import json
@@ -25,11 +25,11 @@ from cronce.runtime.attempt import Work, describe
 from cronce.runtime.client import NEWS, Client
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow
+from cronce.runtime.function_loading import place_of
 from cronce.runtime.guard import guarded
-from cronce.runtime.loading import place_of
 from cronce.runtime.log import LOGGER
 from cronce.runtime.operations import Operator
-from cronce.runtime.processes.bodies import Bodies
+from cronce.runtime.processes.bodies import BodyRunners
 from cronce.runtime.processes.command import checked_words
 from cronce.runtime.queries import (
     JobLine,
@@ -355,24 +355,24 @@ COMMAND: Final = "command:"
 """What a pattern for commands begins with."""
 
 
-class Carried(NamedTuple):
+class RunnableJob(NamedTuple):
     """A stored job that this process runs, and what makes its body."""
 
     job: Declaration
     work: Callable[[], Work]
 
 
-class Allowed:
+class RunnableStoredJobs:
     """The stored jobs of one process. `declared` are those in its own code, which go before."""
 
-    def __init__(self, allow: Sequence[str], bodies: Bodies, declared: Container[str] = ()) -> None:
+    def __init__(self, allow: Sequence[str], bodies: BodyRunners, declared: Container[str] = ()) -> None:
         self._allow = _patterns(allow)
         self._bodies = bodies
         self._declared = declared
-        self._known: Mapping[str, tuple[StoredJob, Carried | None]] = MappingProxyType({})
+        self._known: Mapping[str, tuple[StoredJob, RunnableJob | None]] = MappingProxyType({})
         self._told = False
 
-    def carry(self, stored: Iterable[StoredJob]) -> dict[str, Carried]:
+    def carry(self, stored: Iterable[StoredJob]) -> dict[str, RunnableJob]:
         """Those that it allows and can run. What has not changed is neither imported nor reported again."""
         known = {}
         for one in stored if self._allow else self._ignored(list(stored)):
@@ -393,7 +393,7 @@ class Allowed:
             )
         return []
 
-    def _carried(self, one: StoredJob) -> Carried | None:
+    def _carried(self, one: StoredJob) -> RunnableJob | None:
         try:
             return self._resolved(one)
         except BaseException as error:  # whatever is wrong with one must not keep this process from the others
@@ -402,7 +402,7 @@ class Allowed:
             )
             return None
 
-    def _resolved(self, one: StoredJob) -> Carried:
+    def _resolved(self, one: StoredJob) -> RunnableJob:
         if one.trouble:
             raise BadRecord(one.trouble)
         if one.name in self._declared:
@@ -413,8 +413,8 @@ class Allowed:
             raise BadInput(f"it does not allow {target!r:.120}; see the option --allow")
         job = definition.job._replace(revision=one.revision)
         if definition.command:
-            return Carried(job, partial(self._bodies.command, definition.command))
-        return Carried(job, self._work(job.name, definition))
+            return RunnableJob(job, partial(self._bodies.command, definition.command))
+        return RunnableJob(job, self._work(job.name, definition))
 
     def _work(self, name: str, definition: Definition) -> Callable[[], Work]:
         fn = _function(definition.function)

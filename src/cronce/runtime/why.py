@@ -25,7 +25,7 @@ from cronce.model import (
 )
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Refusals, Refused, decode_refusals
-from cronce.protocol.record import STILL_RAN, TOO_LATE, Act, Outcome, Span, decode_turn, standing_act
+from cronce.protocol.record import STILL_RAN, TOO_LATE, Act, Outcome, SpanRecord, decode_turn, standing_act
 from cronce.protocol.specs import after_forgetting
 from cronce.protocol.table import Row
 from cronce.runtime.declare import instant_of, zone_of
@@ -93,7 +93,7 @@ _OPEN: Final = {Row.FORGOTTEN: Case.FORGOTTEN, Row.LAPSED: Case.LAPSED}
 """What there is to say about a slot that is not closed, where that is more than its state."""
 
 
-class Turned(NamedTuple):
+class RefusedHost(NamedTuple):
     """A claim that a host lost."""
 
     host: str
@@ -113,8 +113,8 @@ class Story(NamedTuple):
     slot: Slot
     case: Case
     run: RunSeen | None
-    refused: tuple[Turned, ...]
-    span: Span | None
+    refused: tuple[RefusedHost, ...]
+    span: SpanRecord | None
     """Of a slot that is too old: why its job's floor rose past it; None: it is older than the job."""
     effects: EffectsSurvey = NONE
     """What its job function did once."""
@@ -292,9 +292,9 @@ def _refusals(job: str) -> Flow[list[tuple[str, Refusals]]]:
     return [(cell.key.removeprefix(prefix), refusals) for cell, refusals in all_readable(cells, decode_refusals)]
 
 
-def _turned(slot: Slot, refusals: Iterable[tuple[str, Refusals]]) -> tuple[Turned, ...]:
+def _turned(slot: Slot, refusals: Iterable[tuple[str, Refusals]]) -> tuple[RefusedHost, ...]:
     refused = ((host, one) for host, told in refusals for one in told.recent)
-    return tuple(Turned(host, one) for host, one in refused if one.slot == slot.key)
+    return tuple(RefusedHost(host, one) for host, one in refused if one.slot == slot.key)
 
 
 def _case(run: RunSeen, at: Row) -> Case:
@@ -330,7 +330,7 @@ def _absent(slot: Slot, seen: JobSeen, now: Instant, at: Row, *, is_slot: bool) 
     return Case.PAUSED if seen.job.paused else Case.UNCLAIMED
 
 
-def _span(slot: Slot, seen: JobSeen) -> Span | None:
+def _span(slot: Slot, seen: JobSeen) -> SpanRecord | None:
     """What passed the slot over: a span begins after its start, where the floor was before."""
     spans = seen.job.spans if seen.job else ()
     return next((span for span in reversed(spans) if span.start < slot.at <= span.end), None)

@@ -14,7 +14,7 @@ from cronce.schedule.slots import MISSED_GRACE
 from cronce.value import NamedTuple
 
 
-class Popped(NamedTuple):
+class DueNow(NamedTuple):
     """What fell due."""
 
     slots: list[tuple[str, Instant]]
@@ -60,10 +60,10 @@ class Agenda:
                 for name in names:
                     yield name, instant
 
-    def pop_due(self, now: Instant) -> Popped:
+    def pop_due(self, now: Instant) -> DueNow:
         """All that is due by now. Each name goes on at its next instant by itself; but one whose slot is older than the
         grace was missed, and how many of those shall run is for a policy to say (`slots.due`)."""
-        popped = Popped([], [])
+        popped = DueNow([], [])
         missed = now - MISSED_GRACE
         while (instant := self.next_at()) is not None and instant <= now:
             heappop(self._heap)

@@ -19,7 +19,7 @@ from cronce.model import EPOCH
 from cronce.policy import Fold, Gap, check_choice
 from cronce.schedule.expression import Pattern, is_wildcard, parse_pattern, tidy
 from cronce.schedule.instant import RESOLUTION, SECOND, whole
-from cronce.schedule.zone import Shift, find_zone, instant_of, offset_at, reached
+from cronce.schedule.zone import OffsetChange, find_zone, instant_of, offset_at, reached
 from cronce.value import Value
 
 _DAWN, _DUSK = datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)  # any zone's wall clock can show these
@@ -122,7 +122,7 @@ class _Timetable:
         wall = self._pattern.seek(start, n)
         for _ in range(_HOPS):
             found = None if wall is None else instant_of(wall, self._zone, fold)
-            if not isinstance(found, Shift):
+            if not isinstance(found, OffsetChange):
                 return found
             if self._gap == "run":
                 return found.at

@@ -14,10 +14,10 @@ from itertools import pairwise, product
 from typing import Final, Literal, assert_never
 
 from cronce.schedule.cron import Cron
-from cronce.schedule.expression import EVERY, LAST, Days, End, Weekday, is_wildcard, parse_pattern
+from cronce.schedule.expression import EVERY, LAST, End, MatchingDays, Weekday, is_wildcard, parse_pattern
 from cronce.schedule.instant import RESOLUTION, SECOND
 from cronce.schedule.schedules import At, Every, Schedule, Window
-from cronce.schedule.zone import Shift, find_zone, shifts
+from cronce.schedule.zone import OffsetChange, find_zone, shifts
 from cronce.value import NamedTuple
 
 Effect = Literal["none", "moved", "skipped", "once", "twice"]
@@ -25,7 +25,7 @@ Effect = Literal["none", "moved", "skipped", "once", "twice"]
 they run at one of their two showings; they run at both."""
 
 
-class Several(NamedTuple):
+class TimesInOrder(NamedTuple):
     """Times in order: how many, the first, the last."""
 
     number: int
@@ -36,12 +36,12 @@ class Several(NamedTuple):
 class ClockChange(NamedTuple):
     """One change of clocks, and what it does to a schedule."""
 
-    shift: Shift
+    shift: OffsetChange
     wildcard: bool
     effect: Effect
-    walls: Several | None
+    walls: TimesInOrder | None
     """The disputed wall times of the schedule, naive."""
-    slots: Several | None
+    slots: TimesInOrder | None
     """The slots at which they run."""
     joins: bool = False
     """They run at an instant that is a slot of the schedule anyway."""
@@ -56,13 +56,13 @@ def changes(cron: Cron, since: datetime, until: datetime) -> list[ClockChange]:
     return [_change(cron, shift) for shift in shifts(find_zone(cron.tz), since, until)]
 
 
-def _change(cron: Cron, shift: Shift) -> ClockChange:
+def _change(cron: Cron, shift: OffsetChange) -> ClockChange:
     wall = Cron(cron.expression)
     disputed = _between(wall, shift.low.replace(tzinfo=UTC), shift.high.replace(tzinfo=UTC))
     wildcard = is_wildcard(cron.expression)
     if disputed is None:
         return ClockChange(shift, wildcard, "none", None, None)
-    walls = Several(disputed.number, disputed.first.replace(tzinfo=None), disputed.last.replace(tzinfo=None))
+    walls = TimesInOrder(disputed.number, disputed.first.replace(tzinfo=None), disputed.last.replace(tzinfo=None))
     if shift.before > shift.after:
         width = shift.before - shift.after
         slots = _between(cron, shift.at - width, shift.at + width)
@@ -70,15 +70,15 @@ def _change(cron: Cron, shift: Shift) -> ClockChange:
     if wildcard or cron.gap == "skip":
         return ClockChange(shift, wildcard, "skipped", walls, None)
     end = shift.high.replace(tzinfo=UTC)
-    return ClockChange(shift, wildcard, "moved", walls, Several(1, shift.at, shift.at), joins=_fires(wall, end))
+    return ClockChange(shift, wildcard, "moved", walls, TimesInOrder(1, shift.at, shift.at), joins=_fires(wall, end))
 
 
-def _between(cron: Cron, start: datetime, end: datetime) -> Several | None:
+def _between(cron: Cron, start: datetime, end: datetime) -> TimesInOrder | None:
     """The instants from `start` up to, not including, `end`."""
     first, last = cron.next(start - RESOLUTION), cron.previous(end)
     if first is None or last is None or first > last:
         return None
-    return Several(cron.count(start - SECOND, end - SECOND), first, last)
+    return TimesInOrder(cron.count(start - SECOND, end - SECOND), first, last)
 
 
 def _fires(cron: Cron, instant: datetime) -> bool:
@@ -267,7 +267,7 @@ def _span(seconds: int) -> str:
 # --- the days ---
 
 
-def _days(days: Days) -> str:
+def _days(days: MatchingDays) -> str:
     """Debian's rule: where a field of days begins with `*`, both must match; else either is enough."""
     months = _months(days.months)
     every_date = days.dates >= set(range(1, 32))
@@ -403,7 +403,7 @@ def describe_change(change: ClockChange) -> str:
             return f"{runs} both times {_slots(change)}" + (": a wildcard follows real time" if change.wildcard else "")
 
 
-def _disputed(walls: Several) -> str:
+def _disputed(walls: TimesInOrder) -> str:
     form = "%H:%M:%S" if walls.first.second or walls.last.second else "%H:%M"
     if walls.number <= 2:
         return _listed(f"{wall:{form}}" for wall in (walls.first, walls.last)[: walls.number])

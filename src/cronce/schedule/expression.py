@@ -32,7 +32,7 @@ _FIRST_MONTH, _LAST_MONTH = MINYEAR * 12, MAXYEAR * 12 + 11
 _LENGTHS = {2: (28, 29), 4: (30,), 6: (30,), 9: (30,), 11: (30,)}
 
 
-class Days:
+class MatchingDays:
     """The days that match, month by month. Debian's rule: a day must match `both` fields when one of them starts with
     `*`, else either."""
 
@@ -76,7 +76,9 @@ class Pattern:
 
     __slots__ = ("_days", "_hours", "_minutes", "_per_day", "_per_hour", "_per_minute", "_seconds")
 
-    def __init__(self, days: Days, hours: Iterable[int], minutes: Iterable[int], seconds: Iterable[int]) -> None:
+    def __init__(
+        self, days: MatchingDays, hours: Iterable[int], minutes: Iterable[int], seconds: Iterable[int]
+    ) -> None:
         self._days = days
         self._hours, self._minutes, self._seconds = (tuple(sorted(values)) for values in (hours, minutes, seconds))
         self._per_minute = len(self._seconds)
@@ -173,7 +175,7 @@ NICKNAMES = {
 }
 
 
-class Field(NamedTuple):
+class CronField(NamedTuple):
     name: str
     low: int
     high: int
@@ -187,12 +189,12 @@ _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT",
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
 FIELDS = (
-    Field("second", 0, 59, unit="s"),
-    Field("minute", 0, 59, unit="m"),
-    Field("hour", 0, 23, unit="h"),
-    Field("day-of-month", 1, 31, unit="d"),
-    Field("month", 1, 12, names=_MONTHS),
-    Field("day-of-week", 0, 7, names=_WEEKDAYS),
+    CronField("second", 0, 59, unit="s"),
+    CronField("minute", 0, 59, unit="m"),
+    CronField("hour", 0, 23, unit="h"),
+    CronField("day-of-month", 1, 31, unit="d"),
+    CronField("month", 1, 12, names=_MONTHS),
+    CronField("day-of-week", 0, 7, names=_WEEKDAYS),
 )
 
 _RANGE = r"(?a)(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\w+))?"
@@ -206,7 +208,7 @@ class _ItemError(ValueError):
 class _Word(NamedTuple):
     """The text of one field, and where in the expression it stands."""
 
-    field: Field
+    field: CronField
     text: str
     start: int
     expression: str
@@ -239,7 +241,7 @@ def parse_pattern(expression: str) -> Pattern:
     """The wall times that a tidy expression matches; one that matches none is refused."""
     second, minute, hour, day, month, weekday = _words(expression)
     times = [_values(word, _numbers) for word in (second, minute, hour)]
-    days = Days(
+    days = MatchingDays(
         dates=_values(day, _dates),
         months=_values(month, _numbers),
         weekdays=_values(weekday, _weekdays),
@@ -271,7 +273,7 @@ def _refuse_foreign(expression: str, fields: int) -> None:
         raise BadSchedule(_pointed(expression, 0, len(expression), remedy))
 
 
-def _values(word: _Word, read: Callable[[Field, str], Iterable[T]]) -> set[T]:
+def _values(word: _Word, read: Callable[[CronField, str], Iterable[T]]) -> set[T]:
     """The values of all items of a list, as `read` reads them; where one is wrong, point at it."""
     values: set[T] = set()
     start = word.start
@@ -284,7 +286,7 @@ def _values(word: _Word, read: Callable[[Field, str], Iterable[T]]) -> set[T]:
     return values
 
 
-def _dates(field: Field, item: str) -> Iterable[int | End]:
+def _dates(field: CronField, item: str) -> Iterable[int | End]:
     """`L` and `LW` stay as they are: which date they mean is up to the month."""
     match item:
         case "L" | "LW":
@@ -293,7 +295,7 @@ def _dates(field: Field, item: str) -> Iterable[int | End]:
             return _numbers(field, item)
 
 
-def _weekdays(field: Field, item: str) -> Iterable[Weekday]:
+def _weekdays(field: CronField, item: str) -> Iterable[Weekday]:
     """`MON` is every Monday, `MON#2` the second of the month, `MONL` the last; Sunday is 0 and 7."""
     match = re.fullmatch(_NTH_WEEKDAY, item)
     if match is None:
@@ -304,7 +306,7 @@ def _weekdays(field: Field, item: str) -> Iterable[Weekday]:
     return [(_number(field, match["day"]) % 7, nth)]
 
 
-def _numbers(field: Field, item: str) -> range:
+def _numbers(field: CronField, item: str) -> range:
     """`*`, `5`, `5-20`, each perhaps with a step; `5/20` steps from 5 to the end of the field."""
     match = re.fullmatch(_RANGE, item)
     if match is None:
@@ -317,7 +319,7 @@ def _numbers(field: Field, item: str) -> range:
     return range(start, stop + 1, _step(field, step) if step else 1)
 
 
-def _number(field: Field, word: str) -> int:
+def _number(field: CronField, word: str) -> int:
     if word in field.names:
         return field.low + field.names.index(word)
     if not word.isdigit():
@@ -329,7 +331,7 @@ def _number(field: Field, word: str) -> int:
     return int(word)
 
 
-def _step(field: Field, step: str) -> int:
+def _step(field: CronField, step: str) -> int:
     """A step may be as long as its field (`0 */24 * * *`); a longer one cannot do what it seems to say."""
     size = field.high - field.low + 1
     if not step.isdigit() or int(step) == 0:
@@ -340,7 +342,7 @@ def _step(field: Field, step: str) -> int:
     return int(step)
 
 
-def _backwards(field: Field, first: str, last: str) -> str:
+def _backwards(field: CronField, first: str, last: str) -> str:
     """`22-2` is two ranges: up to the end of the field, and on from its start."""
     low, *_, high = field.names or (str(field.low), str(field.high))
     return f"{first}-{last} runs backwards; write {first}-{high},{low}-{last}"

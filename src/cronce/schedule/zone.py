@@ -31,7 +31,7 @@ MIDNIGHT = EPOCH.replace(tzinfo=None)
 """The epoch on a wall in UTC. Wall times are naive; sums with it are five times faster than `datetime.replace`."""
 
 
-class Shift(NamedTuple):
+class OffsetChange(NamedTuple):
     """One change of offset: the clocks on the wall jump."""
 
     at: datetime
@@ -81,7 +81,7 @@ def reached(instant: datetime, zone: tzinfo, fold: Fold) -> datetime:
     return wall if instant >= shift.at else shift.low - SECOND
 
 
-def instant_of(wall: datetime, zone: tzinfo, fold: Fold) -> datetime | Shift:
+def instant_of(wall: datetime, zone: tzinfo, fold: Fold) -> datetime | OffsetChange:
     """The instant at which `wall` shows (for the second time if `fold` says so), or the gap that swallows it."""
     before, after = _readings(wall, zone)
     if before < after:
@@ -89,7 +89,7 @@ def instant_of(wall: datetime, zone: tzinfo, fold: Fold) -> datetime | Shift:
     return EPOCH + (wall - MIDNIGHT) - (after if fold == "second" else before)
 
 
-def shifts(zone: tzinfo, since: datetime, until: datetime) -> Iterator[Shift]:
+def shifts(zone: tzinfo, since: datetime, until: datetime) -> Iterator[OffsetChange]:
     """The changes after `since`, up to `until`. It looks at each third day: no zone changed twice in them."""
     day = whole(since)
     before = offset_at(day, zone)
@@ -97,7 +97,7 @@ def shifts(zone: tzinfo, since: datetime, until: datetime) -> Iterator[Shift]:
         later = min(day + 3 * DAY, until)
         after = offset_at(later, zone)
         if before != after:
-            yield Shift(_moment(zone, day, later), before, after)
+            yield OffsetChange(_moment(zone, day, later), before, after)
         day, before = later, after
 
 
@@ -134,10 +134,10 @@ def _readings(wall: datetime, zone: tzinfo) -> tuple[timedelta, timedelta]:
     return cast(timedelta, zone.utcoffset(wall)), cast(timedelta, zone.utcoffset(wall.replace(fold=1)))
 
 
-def _shift(wall: datetime, zone: tzinfo, before: timedelta, after: timedelta) -> Shift:
+def _shift(wall: datetime, zone: tzinfo, before: timedelta, after: timedelta) -> OffsetChange:
     """The change that disputes `wall`: it lies between its two readings."""
     earlier, later = sorted(EPOCH + (wall - MIDNIGHT) - offset for offset in (before, after))
-    return Shift(_moment(zone, earlier, later), before, after)
+    return OffsetChange(_moment(zone, earlier, later), before, after)
 
 
 def _moment(zone: tzinfo, earlier: datetime, later: datetime) -> datetime:

@@ -108,7 +108,7 @@ class HttpServer:
         """One request. A server that gives no answer, or 5xx, may do so for long: the next one goes elsewhere."""
         if self.boot() >= deadline:
             raise StoreUnavailable(f"{self.shown}: not done within {self.timeout:g} s; this process is too busy")
-        with suppress(_Spent), self._pool.line() as line:
+        with suppress(_UnusableConnection), self._pool.line() as line:
             began = self.boot()
             try:
                 response = ask(line, question, deadline - began)
@@ -120,7 +120,7 @@ class HttpServer:
             if response.status >= 500:
                 self._look_elsewhere(line)
             if line.sock is None:
-                raise _Spent
+                raise _UnusableConnection
         return Reply(response.status, text, response.headers.get("Date"), began, ended)
 
     def hear(self, reply: Reply, member: str = "") -> None:
@@ -132,7 +132,7 @@ class HttpServer:
                 f"{self.shown}: the replies carry no Date, so the server's clock cannot be read; is there a"
                 " proxy in front of it?"
             ) from None
-        self.clock.heard(Reading(member, second, reply.began, reply.ended))
+        self.clock.heard(DateReading(member, second, reply.began, reply.ended))
 
     def connect(self) -> HTTPConnection:
         """To the first endpoint that takes a connection, beginning with the one that worked last."""
@@ -188,7 +188,7 @@ def _number(line: HTTPConnection) -> int:
     return number
 
 
-class _Spent(Exception):
+class _UnusableConnection(Exception):
     """There is an answer, and the pool must not keep this line: the other end hung up, or does not work."""
 
 
@@ -204,7 +204,7 @@ WIDEST = 1.25
 """Seconds of doubt with which nothing is written: the one of the date, and a quarter for the way of its reply."""
 
 
-class Reading(NamedTuple):
+class DateReading(NamedTuple):
     """The second that a member wrote on a reply, and between which readings of our boot clock."""
 
     member: str
@@ -213,7 +213,7 @@ class Reading(NamedTuple):
     ended: Boot
 
 
-class Bounds(NamedTuple):
+class ClockBounds(NamedTuple):
     """Between which numbers of seconds a member's clock was ahead of our boot clock, as known at `when`."""
 
     member: str
@@ -230,13 +230,13 @@ class Bounds(NamedTuple):
         aged = self._aged(boot)
         return aged.high - aged.low
 
-    def _aged(self, boot: Boot) -> "Bounds":
+    def _aged(self, boot: Boot) -> "ClockBounds":
         return self._widened(DRIFT * max(boot - self.when, 0.0))
 
-    def _widened(self, by: float) -> "Bounds":
+    def _widened(self, by: float) -> "ClockBounds":
         return self._replace(low=self.low - by, high=self.high + by)
 
-    def narrowed(self, reading: Reading) -> "Bounds":
+    def narrowed(self, reading: DateReading) -> "ClockBounds":
         """What is known after one more reply."""
         fresh = bounds(reading)
         known = self._aged(reading.ended)
@@ -246,9 +246,11 @@ class Bounds(NamedTuple):
         return fresh if low >= high else fresh._replace(low=low, high=high)
 
 
-def bounds(reading: Reading) -> Bounds:
+def bounds(reading: DateReading) -> ClockBounds:
     """What one reply tells."""
-    return Bounds(reading.member, reading.second - reading.ended, reading.second + 1 - reading.began, reading.ended)
+    return ClockBounds(
+        reading.member, reading.second - reading.ended, reading.second + 1 - reading.began, reading.ended
+    )
 
 
 class ServerClock:
@@ -256,9 +258,9 @@ class ServerClock:
 
     def __init__(self, boot: Callable[[], Boot]) -> None:
         self._boot = boot
-        self._bounds: Bounds | None = None
+        self._bounds: ClockBounds | None = None
 
-    def heard(self, reading: Reading) -> None:
+    def heard(self, reading: DateReading) -> None:
         self._bounds = bounds(reading) if self._bounds is None else self._bounds.narrowed(reading)
 
     def now(self) -> Instant:

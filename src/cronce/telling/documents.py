@@ -5,10 +5,10 @@ from typing import Final
 
 from cronce.protocol.commands import Asked, Closed
 from cronce.protocol.notices import Alert, Beats, Handled, Observed, Refusals, Refused, Stored
-from cronce.protocol.record import RELEASED, Act, Job, Past, Span
+from cronce.protocol.record import RELEASED, Act, Job, Past, SpanRecord
 from cronce.protocol.specs import read_spec
 from cronce.runtime.effects.review import STATES, EffectSeen, EffectsSurvey
-from cronce.runtime.operations import Stands
+from cronce.runtime.operations import StandingOrder
 from cronce.runtime.queries import HeldSeen, HolderSeen, JobLine, RunSeen
 from cronce.runtime.why import Story, Why
 from cronce.schedule import format_duration, spec_of
@@ -115,7 +115,7 @@ def _standing(job: Job | None) -> dict[str, object]:
     return {"paused": job.paused is not None, "pause": act_document(job.paused), "floor": iso(job.floor)}
 
 
-def span_document(span: Span) -> dict[str, object]:
+def span_document(span: SpanRecord) -> dict[str, object]:
     """Slots that were passed over, and why: also who paused the job, and who resumed it."""
     return {"start": iso(span.start), "end": iso(span.end), "slots": span.slots, "reason": span.reason}
 
@@ -187,7 +187,7 @@ def held_document(one: HeldSeen, kind: Leases) -> dict[str, object]:
 # --- what came of an act by hand ------------------------------------------------------------------------------------
 
 
-def paused_document(stands: Stands) -> dict[str, object]:
+def paused_document(stands: StandingOrder) -> dict[str, object]:
     return {"paused": act_document(stands.act), "changed": stands.new}
 
 

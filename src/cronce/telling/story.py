@@ -7,11 +7,11 @@ from typing import NamedTuple
 from cronce.errors import NOBODY_KNOWS, BadInput
 from cronce.model import Fence, Instant, slot_of_cell, spell
 from cronce.protocol import record as written
-from cronce.protocol.record import LAPSED, MOST_LAPSED, Record, Span
+from cronce.protocol.record import LAPSED, MOST_LAPSED, Record, SpanRecord
 from cronce.protocol.specs import is_floor_ahead
 from cronce.protocol.store_clock import SET_CLOCK, closed_ahead
 from cronce.runtime.effects.review import STATES, EffectsSurvey
-from cronce.runtime.journal import UnaskedCall, UnsaidEnd
+from cronce.runtime.journal import PendingEnd, UnaskedCall
 from cronce.runtime.process_notes import UNASKED
 from cronce.runtime.queries import JobSeen
 from cronce.runtime.why import ONCE_STILL_RAN, Case, Story, Why
@@ -240,7 +240,7 @@ def _journal(story: Story, found: Why) -> Iterator[str]:
     for entry in found.journal:
         if isinstance(entry, UnaskedCall) and entry.slot == story.slot.key:
             yield f"in this machine's journal: at {say(entry.at)} {entry.holder} {UNASKED}{entry.why}"
-        if isinstance(entry, UnsaidEnd) and entry.run == story.slot.cell:
+        if isinstance(entry, PendingEnd) and entry.run == story.slot.cell:
             yield f"in this machine's journal: {entry.what} at {say(entry.at)} on {entry.holder}, not on record yet"
 
 
@@ -313,7 +313,7 @@ def _nearest(job: JobSeen, at: Instant) -> str:
     return f" The nearest {'are' if len(near) > 1 else 'is'} {' and '.join(near)}." if near else ""
 
 
-def _passed_over(span: Span | None, seen: JobSeen, say: _Clock) -> str:
+def _passed_over(span: SpanRecord | None, seen: JobSeen, say: _Clock) -> str:
     job = seen.name
     if span is None:
         first = "registered" if seen.is_scheduled else "called for the first time"

@@ -24,14 +24,14 @@ from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.protocol.specs import fires_alike, raise_floor
 from cronce.protocol.terms import Terms
 from cronce.runtime.flow import Flow
-from cronce.runtime.keeper import Over
+from cronce.runtime.keeper import LeaseEnd
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.schedule import Schedule, due, slot_of
 from cronce.testing.database import ModelDatabase
 from cronce.testing.held_leases import HeldLeases, HeldRun
-from cronce.testing.receivers import Way
-from cronce.testing.simulated_effects import TROUBLE, Deeds, Habit, handle
+from cronce.testing.receivers import EffectGuard
+from cronce.testing.simulated_effects import TROUBLE, EffectPlan, RunEffects, handle
 from cronce.testing.takeovers import LOOK_THREAD
 from cronce.testing.world import Play, Sleep, Thread
 
@@ -51,7 +51,7 @@ class JobVersion:
     body: tuple[float, float]  # seconds a body takes, from and to
     fails: float
     outside: bool  # fired by a crontab on every machine, not by the scheduler
-    habit: Habit
+    habit: EffectPlan
 
     @property
     def spec(self) -> tuple[str, str]:
@@ -189,7 +189,7 @@ class SimulatedNode(HeldLeases):
 
     @property
     def of_things(self) -> bool:
-        return any(plan.habit.way is Way.THING for plan in self.plans.values())
+        return any(plan.habit.way is EffectGuard.THING for plan in self.plans.values())
 
     def plan_of(self, cell: Cell) -> JobVersion:
         return self.plans[slot_of_cell(cell.key).job]
@@ -230,7 +230,7 @@ class SimulatedNode(HeldLeases):
     def _run(self, plan: JobVersion, grant: Grant) -> Thread:
         """A body from its grant to its end, with the effects that it makes."""
         run = self.held(grant)
-        deeds = Deeds(self, self.referee.receivers, self.database, plan.habit, run.lease, self._making(run))
+        deeds = RunEffects(self, self.referee.receivers, self.database, plan.habit, run.lease, self._making(run))
         try:
             if (yield from deeds.ready()):
                 yield from self.end(run, Outcome.SUCCEEDED)
@@ -247,7 +247,7 @@ class SimulatedNode(HeldLeases):
         else:
             yield from self.end(run, outcome)
 
-    def _outcome(self, plan: JobVersion, run: HeldRun, deeds: Deeds) -> Play[Outcome | None]:
+    def _outcome(self, plan: JobVersion, run: HeldRun, deeds: RunEffects) -> Play[Outcome | None]:
         """Run the body; how it ended, or None if it does not say."""
         dice, failed = self.world.random, False
         try:
@@ -268,7 +268,7 @@ class SimulatedNode(HeldLeases):
         except DatabaseUnavailable:
             return None
 
-    def _work(self, plan: JobVersion, run: HeldRun, deeds: Deeds) -> Play[bool]:
+    def _work(self, plan: JobVersion, run: HeldRun, deeds: RunEffects) -> Play[bool]:
         """The body: it takes its time, and makes its effects meanwhile. Whether it could be trusted to the end."""
         dice, todo = self.world.random, deeds.todo()
         left = dice.uniform(*plan.body)
@@ -291,7 +291,7 @@ class SimulatedNode(HeldLeases):
             return
         assert run.body is not None
         self.world.fault("body does not stop", run.grant.key)
-        run.lease.end(Over("lost", "it was told to stop"))
+        run.lease.end(LeaseEnd("lost", "it was told to stop"))
         run.body.stubborn = True
         yield Sleep(dice.uniform(5, 40))
 

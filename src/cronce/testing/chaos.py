@@ -16,10 +16,10 @@ from cronce.protocol.terms import Terms
 from cronce.schedule import Every
 from cronce.testing.actors import JobVersion, SimulatedNode
 from cronce.testing.people import by_hand
-from cronce.testing.receivers import WAYS, Way
+from cronce.testing.receivers import WAYS, EffectGuard
 from cronce.testing.referee import TAKEOVERS, Referee, Rules
-from cronce.testing.simulated_effects import Habit
-from cronce.testing.world import Dump, How, Process, SimulatedMachine, SimulatedOutage, World
+from cronce.testing.simulated_effects import EffectPlan
+from cronce.testing.world import Dump, How, SimulatedMachine, SimulatedOutage, SimulatedProcess, World
 
 BUSY: Final = 70.0
 """Seconds of faults; the length of the quiet while after them depends on the longest lease."""
@@ -73,7 +73,7 @@ class ChaosWorld:
 
     def spawn(self, machine: SimulatedMachine, plans: dict[str, JobVersion] | None = None) -> SimulatedNode:
         self.started += 1
-        process = Process(f"{machine.name}:{self.started}", machine, self.world)
+        process = SimulatedProcess(f"{machine.name}:{self.started}", machine, self.world)
         threads = self.world.random.choice([1, 1, 2])
         if threads == 2:
             self.world.faults["two threads"] += 1
@@ -310,15 +310,17 @@ def _plan(world: World, name: str) -> JobVersion:
         outside=outside,
     )
     habit = _habit(world, exclusive=terms.limit == 1)
-    terms = terms._replace(joined=habit.way is Way.JOINED)
+    terms = terms._replace(joined=habit.way is EffectGuard.JOINED)
     body = (0.1, period * 0.4) if queues else (0.1, period * dice.choice([0.5, 1.5, 2.5]))
     return JobVersion(name, schedule, terms, missed, body, dice.choice([0.0, 0.2]), outside, habit)
 
 
-def _habit(world: World, *, exclusive: bool) -> Habit:
+def _habit(world: World, *, exclusive: bool) -> EffectPlan:
     dice = world.random
-    way = dice.choice([way for way in WAYS if exclusive or way is not Way.FENCE])
-    return Habit(way, dice.choice([1, 1, 2, 3]), at_once=dice.random() < 0.5, cursor=exclusive and dice.random() < 0.3)
+    way = dice.choice([way for way in WAYS if exclusive or way is not EffectGuard.FENCE])
+    return EffectPlan(
+        way, dice.choice([1, 1, 2, 3]), at_once=dice.random() < 0.5, cursor=exclusive and dice.random() < 0.3
+    )
 
 
 EACH: Final = 20
@@ -327,7 +329,7 @@ OF_THINGS: Final = 16
 
 
 def _on_things(plan: JobVersion) -> JobVersion:
-    habit = Habit(Way.THING, max(2, plan.habit.number))
+    habit = EffectPlan(EffectGuard.THING, max(2, plan.habit.number))
     return replace(plan, habit=habit, terms=plan.terms._replace(joined=False))
 
 

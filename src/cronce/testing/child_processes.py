@@ -18,7 +18,7 @@ REFUSED: Final = 2
 """With this a process ends that was refused what it shall do; the last line that it wrote says why."""
 
 
-class Crew:
+class ChildProcesses:
     """Processes by name, each a run of one Python module. `log` says where one of them writes its output."""
 
     def __init__(self, module: str, log: Callable[[str], Path]) -> None:

@@ -117,7 +117,7 @@ def pages(store: Store, prefix: str, *, limit: int, **more: Any) -> list[list[st
     return found
 
 
-class _Shelf:
+class _StoreUnderTest:
     """How the store under test is opened, twice if need be."""
 
     def url(self, place: Path) -> str | None:  # noqa: ARG002
@@ -152,7 +152,7 @@ def require(store: Store, trait: str) -> None:
 # --- one cell -------------------------------------------------------------------------------------------------------
 
 
-class CellContract(_Shelf):
+class CellContract(_StoreUnderTest):
     """A cell is changed only by a write that names the version it saw."""
 
     def test_an_absent_cell_has_version_zero_and_nothing_in_it(self, store: Store) -> None:
@@ -263,7 +263,7 @@ class CellContract(_Shelf):
         again.close()
 
 
-class FenceContract(_Shelf):
+class FenceContract(_StoreUnderTest):
     """A grant draws the next number; every other write keeps the one the cell has."""
 
     def test_each_grant_of_a_cell_draws_a_higher_fence(self, store: Store, other: Store) -> None:
@@ -301,7 +301,7 @@ class FenceContract(_Shelf):
         assert win(store, change(cell))[0].fence is None
 
 
-class ClockContract(_Shelf):
+class ClockContract(_StoreUnderTest):
     """Time is the store's: `until`, not_before and not_after are judged by its clock, in the same round trip."""
 
     def test_now_never_falls_and_does_not_stand_still(self, store: Store, other: Store) -> None:
@@ -355,7 +355,7 @@ class ClockContract(_Shelf):
 # --- batches and groups ---------------------------------------------------------------------------------------------
 
 
-class BatchContract(_Shelf):
+class BatchContract(_StoreUnderTest):
     """Many writes in one call, each judged for itself, in the order given."""
 
     def test_an_empty_batch_is_answered(self, store: Store) -> None:
@@ -411,7 +411,7 @@ class BatchContract(_Shelf):
             assert load(other, *latest) == list(latest.values())
 
 
-class GroupContract(_Shelf):
+class GroupContract(_StoreUnderTest):
     """Writes of one group land together or not at all."""
 
     @pytest.fixture
@@ -478,7 +478,7 @@ ORDERED: Final = ["", "A", "Z", "a", "a!", "a/", "a0", "é", "ｱ", "\ufffd", "�
 """In the order of their bytes in UTF-8; by UTF-16 or by any language it would be another."""
 
 
-class ScanContract(_Shelf):
+class ScanContract(_StoreUnderTest):
     """Cells by key, at or until, page by page."""
 
     def fill(self, store: Store) -> None:
@@ -546,7 +546,7 @@ class ScanContract(_Shelf):
         assert store.scan(Scan("run/", limit=3)).next == Position(0, "run/02")
 
 
-class PurgeContract(_Shelf):
+class PurgeContract(_StoreUnderTest):
     """A cell is deleted only as it was read."""
 
     def test_only_the_cells_named_go(self, store: Store, other: Store) -> None:
@@ -598,7 +598,7 @@ class PurgeContract(_Shelf):
 # --- the lives of a store -------------------------------------------------------------------------------------------
 
 
-class EpochContract(_Shelf):
+class EpochContract(_StoreUnderTest):
     """A swap names what its writer has seen; so a store that forgot is found out."""
 
     def test_every_answer_carries_the_epoch(self, store: Store, other: Store) -> None:
@@ -741,7 +741,7 @@ QUIET: Final = 0.05
 """Seconds in which it would have come."""
 
 
-class NewsContract(_Shelf):
+class NewsContract(_StoreUnderTest):
     """A write that wins on the board wakes whoever listens, and no other write does."""
 
     @pytest.fixture
@@ -873,7 +873,7 @@ class ContractAttempt(NamedTuple):
     cell: Cell
 
 
-class RaceContract(_Shelf):
+class RaceContract(_StoreUnderTest):
     """Whoever asks at the same time, one wins, and everybody else is shown the winner's cell."""
 
     THREADS: int = 8

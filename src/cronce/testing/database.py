@@ -15,7 +15,7 @@ from cronce.runtime.transactions import drivers, fencing
 from cronce.runtime.transactions.connection import IDLE, POSTGRESQL, READ, SELECT_STEPS, WAIT, Driver, Row, Talk
 from cronce.runtime.transactions.fencing import Committed, FencingRow, short
 from cronce.testing.receivers import ReceivedEffect
-from cronce.testing.world import Answer, Play, Post, Process, Sleep, World
+from cronce.testing.world import Answer, OutsideMessage, Play, SimulatedProcess, Sleep, World
 
 COMMIT: Final = "COMMIT"
 ROLLBACK: Final = "ROLLBACK"
@@ -41,7 +41,7 @@ class SimulatedRow(NamedTuple):
 class SimulatedSession:
     """The server's end of a connection."""
 
-    process: Process
+    process: SimulatedProcess
     open: bool = False  # in a transaction
     limited: bool = False
     over: bool = False
@@ -204,7 +204,7 @@ class SimulatedDatabase:
 class Connection:
     """The client's end."""
 
-    def __init__(self, server: SimulatedDatabase, process: Process, peril: Callable[[], Play[None]]) -> None:
+    def __init__(self, server: SimulatedDatabase, process: SimulatedProcess, peril: Callable[[], Play[None]]) -> None:
         self._server, self._world, self._peril = server, process.world, peril
         self.session = SimulatedSession(process)
         self.broken = False
@@ -212,7 +212,7 @@ class Connection:
     def say(self, statement: str, **values: Any) -> Play[list[Row]]:
         if self.broken or self.session.process.gone:
             raise Error("the connection is closed")
-        post = Post(
+        post = OutsideMessage(
             lambda answer: self._server.hear(self.session, statement, values, answer),
             Error("no answer from the server"),
             SIMULATED_TIMEOUT,
@@ -268,7 +268,7 @@ drivers.DRIVERS[f"{Connection.__module__}.{Connection.__qualname__}"] = ModelDri
 class ModelDatabase:
     """What `transactions.Database` is in production, for one process of this world."""
 
-    def __init__(self, server: SimulatedDatabase, process: Process, peril: Callable[[], Play[None]]) -> None:
+    def __init__(self, server: SimulatedDatabase, process: SimulatedProcess, peril: Callable[[], Play[None]]) -> None:
         self._server, self._process, self._peril = server, process, peril
 
     def connect(self) -> Connection:

@@ -15,13 +15,13 @@ from cronce.protocol.view import View
 from cronce.runtime.effects import once, steps
 from cronce.runtime.ledger import Begin, Begun, Ledger
 from cronce.runtime.loop import Question
-from cronce.runtime.steps import Body
+from cronce.runtime.steps import BodyStep
 from cronce.runtime.transactions import fencing, transaction
 from cronce.runtime.transactions.connection import POSTGRESQL
 from cronce.testing import actors, database
 from cronce.testing.database import ModelDatabase
-from cronce.testing.receivers import Receivers, Way
-from cronce.testing.simulated_effects import Deeds
+from cronce.testing.receivers import EffectGuard, Receivers
+from cronce.testing.simulated_effects import RunEffects
 from cronce.testing.world import Play
 
 BEGIN = Ledger._begin_question
@@ -49,9 +49,9 @@ def begun_is_done_again() -> Any:
 def done_before_it_is_begun() -> Any:
     right = once.once
 
-    def wrong(effect: once.Effect, how: once.How, under: once.Holds) -> Any:
+    def wrong(effect: once.Effect, how: once.EffectPolicy, under: once.EffectLease) -> Any:
         under.hold = lambda *_: None  # type: ignore[method-assign]
-        result = yield Body(effect.work)
+        result = yield BodyStep(effect.work)
         return (yield from right(effect._replace(work=lambda: _returned(result)), how, under))
 
     return patch.object(steps, "once", wrong)
@@ -79,15 +79,15 @@ def forgotten_is_not_done() -> Any:
 
 def every_failure_is_none() -> Any:
     """An exception is taken to mean that nothing happened."""
-    return patch.object(once.How, "not_done", property(lambda _self: (Exception,)))
+    return patch.object(once.EffectPolicy, "not_done", property(lambda _self: (Exception,)))
 
 
 def a_key_for_each_run() -> Any:
-    def target(self: Deeds, number: int) -> steps.Target:
+    def target(self: RunEffects, number: int) -> steps.Target:
         right = steps.of_slot(self.key, number)
         return right._replace(name=f"{right.name}/{self.fence}")
 
-    return patch.object(Deeds, "_target", target)
+    return patch.object(RunEffects, "_target", target)
 
 
 def retry_what_another_does() -> Any:
@@ -101,24 +101,24 @@ def a_thing_for_each_slot() -> Any:
     """What is done to a thing belongs to the slot that did it."""
     right = steps.of_thing
 
-    def target(self: Deeds, number: int) -> steps.Target:
-        if self.habit.way is not Way.THING:
+    def target(self: RunEffects, number: int) -> steps.Target:
+        if self.habit.way is not EffectGuard.THING:
             return steps.of_slot(self.key, number)
         what, thing = self._item(number).split("/")
         return right(f"{thing}:{self.key}", what)
 
-    return patch.object(Deeds, "_target", target)
+    return patch.object(RunEffects, "_target", target)
 
 
 def an_effect_is_known_by_its_thing_alone() -> Any:
     """Two effects on one thing are taken for one."""
-    right = Deeds._target
+    right = RunEffects._target
 
-    def target(self: Deeds, number: int) -> steps.Target:
+    def target(self: RunEffects, number: int) -> steps.Target:
         found = right(self, number)
         return found._replace(cell=found.cell.replace("once/letter/", "once/charge/"))
 
-    return patch.object(Deeds, "_target", target)
+    return patch.object(RunEffects, "_target", target)
 
 
 def the_next_slot_ignores_the_doubt() -> Any:
@@ -241,11 +241,11 @@ def no_seal() -> Any:
 def failed_without_asking() -> Any:
     """A run whose commit got no answer is taken to have failed."""
 
-    def sealed(self: Deeds) -> Play[bool]:
+    def sealed(self: RunEffects) -> Play[bool]:
         yield from ()
         return self.committed
 
-    return patch.object(Deeds, "sealed", sealed)
+    return patch.object(RunEffects, "sealed", sealed)
 
 
 def closed_without_asking() -> Any:

@@ -3,45 +3,45 @@
 from collections.abc import Mapping
 from typing import Final
 
-from cronce.testing.receivers import COLUMNS, Figures, Way
+from cronce.testing.receivers import COLUMNS, EffectGuard, Figures
 
 Effects = Mapping[str, Mapping[str, int]]
 """By the way in which they were made, then by column."""
 
 HOW: Final = {
-    Way.KEY: '`once(…, unsure="retry")`',
-    Way.STEP: "`once(…)`",
-    Way.THING: "`run.on(…).once(…)`, in every slot of two jobs",
-    Way.MESSAGE: "`@cron.idempotent(…)`",
-    Way.JOINED: "`run.transaction(…)`",
-    Way.FENCE: "`run.fence`, of which the other side refuses a lower one",
-    Way.NOTHING: "a plain call",
+    EffectGuard.KEY: '`once(…, unsure="retry")`',
+    EffectGuard.STEP: "`once(…)`",
+    EffectGuard.THING: "`run.on(…).once(…)`, in every slot of two jobs",
+    EffectGuard.MESSAGE: "`@cron.idempotent(…)`",
+    EffectGuard.JOINED: "`run.transaction(…)`",
+    EffectGuard.FENCE: "`run.fence`, of which the other side refuses a lower one",
+    EffectGuard.NOTHING: "a plain call",
 }
 ZERO: Final = {
-    Way.KEY: ("repeats", "lost"),
-    Way.STEP: ("repeats", "lost"),
-    Way.THING: ("repeats", "lost"),
-    Way.MESSAGE: ("repeats",),
-    Way.JOINED: ("repeats", "lost", "in_doubt"),
-    Way.FENCE: ("out_of_order",),
-    Way.NOTHING: (),
+    EffectGuard.KEY: ("repeats", "lost"),
+    EffectGuard.STEP: ("repeats", "lost"),
+    EffectGuard.THING: ("repeats", "lost"),
+    EffectGuard.MESSAGE: ("repeats",),
+    EffectGuard.JOINED: ("repeats", "lost", "in_doubt"),
+    EffectGuard.FENCE: ("out_of_order",),
+    EffectGuard.NOTHING: (),
 }
 """What is promised: these are nought, and bold in the table."""
 
 
 def by_way(figures: Figures) -> dict[str, dict[str, int]]:
-    return {str(way): {column: figures[way, column] for column in COLUMNS} for way in Way}
+    return {str(way): {column: figures[way, column] for column in COLUMNS} for way in EffectGuard}
 
 
 def table(effects: Effects, seeds: int) -> str:
     """As Markdown."""
     head = ["an effect", "by", *(column.replace("_", " ") for column in COLUMNS)]
-    rows = [[str(way), HOW[way], *(_figure(way, column, effects) for column in COLUMNS)] for way in Way]
+    rows = [[str(way), HOW[way], *(_figure(way, column, effects) for column in COLUMNS)] for way in EffectGuard]
     lines = (f"| {' | '.join(cells)} |" for cells in (head, ["---", "---", *["---:"] * len(COLUMNS)], *rows))
     return "\n".join([f"In {seeds:,} histories of `cronce simulate`:", "", *lines])
 
 
-def _figure(way: Way, column: str, effects: Effects) -> str:
+def _figure(way: EffectGuard, column: str, effects: Effects) -> str:
     figure = f"{effects[way][column]:,}"
     return f"**{figure}**" if column in ZERO[way] else figure
 
@@ -49,5 +49,5 @@ def _figure(way: Way, column: str, effects: Effects) -> str:
 def printed(effects: Effects) -> list[str]:
     """For a terminal."""
     head = "".join(f"{column.replace('_', ' '):>14}" for column in COLUMNS)
-    rows = ("".join(f"{effects[way][column]:>14,}" for column in COLUMNS) + f"  {way}" for way in Way)
+    rows = ("".join(f"{effects[way][column]:>14,}" for column in COLUMNS) + f"  {way}" for way in EffectGuard)
     return [head, *rows]

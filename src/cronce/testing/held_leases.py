@@ -11,11 +11,11 @@ from cronce.protocol.commands import Stale, Unsure
 from cronce.protocol.lease import renew_every
 from cronce.protocol.record import Outcome
 from cronce.runtime.contact import patience
-from cronce.runtime.keeper import Lease, Over
+from cronce.runtime.keeper import Lease, LeaseEnd
 from cronce.runtime.ledger import Grant, Ledger
 from cronce.testing.referee import BodySeen, Referee
 from cronce.testing.takeovers import RENEWAL
-from cronce.testing.world import Play, Process, Sleep, Thread, World
+from cronce.testing.world import Play, SimulatedProcess, Sleep, Thread, World
 
 RETRY: Final = 0.45
 """Seconds. What a holder has to say it says at least twice a second."""
@@ -54,7 +54,7 @@ class HeldLeases:
 
     world: World
     referee: Referee
-    process: Process
+    process: SimulatedProcess
     hit: Callable[[], None]  # it crashes, or is paused
     runs: dict[str, HeldRun] = field(default_factory=dict, init=False)
     asking: dict[str, float] = field(default_factory=dict, init=False)  # since when each of its threads asks the store
@@ -64,7 +64,7 @@ class HeldLeases:
         self.ledger = Ledger(self.world.store.traits, self.process, self.process.name, self.nonce)
 
     @property
-    def clock(self) -> Process:
+    def clock(self) -> SimulatedProcess:
         return self.process
 
     def peril(self, probability: float = 0.015) -> Play[None]:
@@ -198,6 +198,6 @@ class HeldLeases:
             run.lease.grant = reply
         elif isinstance(reply, Stale):
             run.told = run.lease.stale = True
-            run.lease.end(Over("lost", f"{reply.by} has it"))
+            run.lease.end(LeaseEnd("lost", f"{reply.by} has it"))
             if run.body is not None:
                 run.body.ended = True

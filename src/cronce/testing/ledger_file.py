@@ -32,7 +32,7 @@ class LedgerLine(NamedTuple):
         return self.slot, self.who, self.fence
 
 
-class Book:
+class LedgerFile:
     """One file to append to, for any number of processes: each line is one write, so that none is torn."""
 
     def __init__(self, path: Path) -> None:

@@ -14,11 +14,11 @@ from cronce.model import Instant, Slot, job_cell, slot_of_cell
 from cronce.protocol.record import Job, Record, decode, decode_job
 from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Attempt, End
-from cronce.runtime.desk import Desk
-from cronce.runtime.keeper import Beat, Keeper
+from cronce.runtime.keeper import Keeper, RepeatingThread
 from cronce.runtime.log import log
+from cronce.runtime.node import Node
 from cronce.runtime.scheduling.engine import Engine
-from cronce.runtime.scheduling.settings import Pace, SchedulerSettings, check_settings
+from cronce.runtime.scheduling.settings import SchedulerIntervals, SchedulerSettings, check_settings
 from cronce.runtime.steps import take, take_async
 from cronce.schedule import parse_duration, parse_instant
 from cronce.stores.base import Scan
@@ -28,7 +28,7 @@ from cronce.value import NamedTuple
 MOST_STEPS: Final = 1_000_000
 """Steps of one `advance`: a job of every second for a week has fewer."""
 
-QUIET: Final = Pace(look=timedelta(hours=1), beat=timedelta(hours=1))
+QUIET: Final = SchedulerIntervals(look=timedelta(hours=1), beat=timedelta(hours=1))
 """Nobody acts unseen while a test holds the clock, so nobody need look."""
 
 
@@ -67,7 +67,7 @@ class Ran(NamedTuple):
         return self.error is None
 
 
-class _StillBeat(Beat):
+class _IdleThread(RepeatingThread):
     """No time passes while a body runs, so no lease need be renewed."""
 
     def wake(self, by: float = 0.0) -> None:
@@ -78,8 +78,8 @@ class _Process:
     """One of the processes: its engine, whose bodies run at once, in this thread."""
 
     def __init__(self, manual: "Manual", number: int, post: SchedulerSettings) -> None:
-        desk = Desk(manual.store, manual.clock, lambda: manual.store, log, f"test:{number}:0")
-        self._manual, self._number, self.keeper = manual, number, Keeper(desk, _StillBeat)
+        node = Node(manual.store, manual.clock, lambda: manual.store, log, f"test:{number}:0")
+        self._manual, self._number, self.keeper = manual, number, Keeper(node, _IdleThread)
         self.engine = Engine(self.keeper, manual.cron._carry((), self.keeper), post, self.submit, QUIET)
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
@@ -90,10 +90,10 @@ class _Process:
 
     def _taken(self, attempt: Attempt) -> End:
         if not attempt.is_async:
-            return take(attempt.steps(), self.keeper.desk)
+            return take(attempt.steps(), self.keeper.node)
         import asyncio  # noqa: PLC0415
 
-        return asyncio.run(take_async(attempt.steps(), self.keeper.desk))
+        return asyncio.run(take_async(attempt.steps(), self.keeper.node))
 
 
 class Manual:

@@ -161,8 +161,8 @@ def _() -> Any:
 
 @_mutant("a clock that stops in suspend")
 def _() -> Any:
-    boot = world.Process.boot
-    return patch.object(world.Process, "boot", lambda self: boot(self) - self.machine.suspended)
+    boot = world.SimulatedProcess.boot
+    return patch.object(world.SimulatedProcess, "boot", lambda self: boot(self) - self.machine.suspended)
 
 
 @_mutant("no watch rule")

@@ -9,14 +9,14 @@ from cronce.protocol.record import decode, effects_key
 from cronce.runtime.operations import Operator
 from cronce.stores.base import Scan
 from cronce.testing.actors import SimulatedNode
-from cronce.testing.receivers import Way
+from cronce.testing.receivers import EffectGuard
 from cronce.testing.simulated_effects import DONE_TO_THINGS
 from cronce.testing.world import Play, Thread
 
-REPEATABLE = (Way.KEY, Way.STEP, Way.THING, Way.JOINED)
+REPEATABLE = (EffectGuard.KEY, EffectGuard.STEP, EffectGuard.THING, EffectGuard.JOINED)
 """What goes by a key may be run again; the rest would just be repeated."""
 
-FORGOTTEN = (Way.KEY, Way.STEP, Way.JOINED)
+FORGOTTEN = (EffectGuard.KEY, EffectGuard.STEP, EffectGuard.JOINED)
 """Also when the store has forgotten what was done: the other side has not; or a step of before is in doubt."""
 
 
@@ -37,7 +37,7 @@ def _resolve(node: SimulatedNode) -> Play[None]:
     for what in DONE_TO_THINGS if node.of_things else ():
         page = yield from node.ledger.client.scan(Scan(f"once/{what}/", mark=Mark.ATTENTION, limit=5))
         for cell in page.cells:
-            verdict = node.referee.receivers.look_up(cell.key.removeprefix("once/"), Way.THING)
+            verdict = node.referee.receivers.look_up(cell.key.removeprefix("once/"), EffectGuard.THING)
             node.world.fault("resolved", f"{cell.key} {verdict}")
             yield from node.ledger.resolve_effects([cell.key], Resolve(verdict, "by ann"))
 

@@ -10,13 +10,13 @@ from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
 from cronce.model import Fence
-from cronce.testing.world import Answer, Post, World
+from cronce.testing.world import Answer, OutsideMessage, World
 
 DONE: Final = "done"
 """What a receiver answers."""
 
 
-class Way(StrEnum):
+class EffectGuard(StrEnum):
     """How an effect is guarded."""
 
     KEY = "by key, which the other side knows"
@@ -28,19 +28,19 @@ class Way(StrEnum):
     NOTHING = "by nothing"
 
 
-WAYS: Final = (Way.KEY, Way.STEP, Way.JOINED, Way.FENCE, Way.NOTHING)
+WAYS: Final = (EffectGuard.KEY, EffectGuard.STEP, EffectGuard.JOINED, EffectGuard.FENCE, EffectGuard.NOTHING)
 """Of these a job has one. Things are for worlds of their own, in which all jobs reach the same ones."""
 
-ONCE: Final = (Way.KEY, Way.STEP, Way.THING, Way.MESSAGE, Way.JOINED)
+ONCE: Final = (EffectGuard.KEY, EffectGuard.STEP, EffectGuard.THING, EffectGuard.MESSAGE, EffectGuard.JOINED)
 """The ways by which nothing happens twice."""
 
 COLUMNS: Final = ("made", "repeats", "lost", "out_of_order", "in_doubt")
 
 
-Figures = Counter[tuple[Way, str]]
+Figures = Counter[tuple[EffectGuard, str]]
 
 
-class Silence(Exception):
+class NoReply(Exception):
     """No answer: it may have happened, or not."""
 
 
@@ -48,14 +48,14 @@ class ReceiverRefused(Exception):
     """The receiver says that it did nothing."""
 
 
-class Broken(Exception):
+class ReceiverTrouble(Exception):
     """The receiver has trouble; it may have done it before that."""
 
 
 class ReceivedEffect(NamedTuple):
     """An effect on its way: which one it is, for the ledger, and what the other side is told."""
 
-    way: Way
+    way: EffectGuard
     item: str
     scope: str
     key: str
@@ -90,7 +90,7 @@ class Receivers:
 
     def __init__(self, world: World, broken: Callable[[str, str], None]) -> None:
         self._world, self._broken = world, broken
-        self.ledgers: defaultdict[Way, ReceiverLedger] = defaultdict(ReceiverLedger)
+        self.ledgers: defaultdict[EffectGuard, ReceiverLedger] = defaultdict(ReceiverLedger)
         self.orders: dict[Fence, int] = {}
         self.unordered: set[str] = set()  # scopes in which runs may go on side by side
         self.wanted_again: set[str] = set()  # a person said so, of what is in doubt
@@ -100,25 +100,25 @@ class Receivers:
 
     # --- a message ---
 
-    def post(self, effect: ReceivedEffect) -> Post:
-        silence = Silence(f"no answer about {effect.item}")
-        return Post(lambda answer: self._deliver(effect, answer), silence, risk=2.0)
+    def post(self, effect: ReceivedEffect) -> OutsideMessage:
+        silence = NoReply(f"no answer about {effect.item}")
+        return OutsideMessage(lambda answer: self._deliver(effect, answer), silence, risk=2.0)
 
     def _deliver(self, effect: ReceivedEffect, answer: Answer) -> None:
         """Some requests are refused, and some fail when all is done."""
         if self._world.chance(0.02):
             answer(ReceiverRefused(effect.item))
-        elif effect.way is Way.FENCE and effect.fence < self.highest.get(effect.scope, effect.fence):
+        elif effect.way is EffectGuard.FENCE and effect.fence < self.highest.get(effect.scope, effect.fence):
             self._world.faults["lower fence refused"] += 1
             answer(ReceiverRefused(effect.item))
-        elif effect.way is Way.KEY and effect.key in self.keys:
+        elif effect.way is EffectGuard.KEY and effect.key in self.keys:
             self._world.faults["key known"] += 1
             answer(DONE)
         else:
             self.keys.add(effect.key)
             self.highest[effect.scope] = effect.fence
             self.happens(effect)
-            answer(Broken(effect.item) if self._world.chance(0.01) else DONE)
+            answer(ReceiverTrouble(effect.item) if self._world.chance(0.01) else DONE)
 
     def happens(self, effect: ReceivedEffect) -> None:
         """It is in the ledger, for good. What is promised of its way is judged at once."""
@@ -129,16 +129,16 @@ class Receivers:
         ledger.enter(effect, self.orders[effect.fence], ordered=ordered, again=again)
         if effect.way in ONCE and ledger.repeats > before[0]:
             self._broken("an effect happens once", f"{effect.item} {effect.way}, again under {effect.fence}")
-        if effect.way is Way.JOINED and self.orders[effect.fence] < self.latest[effect.key]:
+        if effect.way is EffectGuard.JOINED and self.orders[effect.fence] < self.latest[effect.key]:
             self._broken("an overtaken run does not commit", f"{effect.item} under {effect.fence}")
-        if effect.way is Way.FENCE and ledger.out_of_order > before[1]:
+        if effect.way is EffectGuard.FENCE and ledger.out_of_order > before[1]:
             self._broken("no effect after a later one", f"{effect.item} under {effect.fence}")
 
     def began(self, key: str, fence: Fence) -> None:
         """A body has begun: from now on no earlier run of the slot commits."""
         self.latest[key] = max(self.latest.get(key, 0), self.orders[fence])
 
-    def look_up(self, item: str, way: Way = Way.STEP) -> Literal["done", "retry"]:
+    def look_up(self, item: str, way: EffectGuard = EffectGuard.STEP) -> Literal["done", "retry"]:
         """A person asks whether it is in the ledger; if not, it shall be done, even if it is on its way."""
         if self.ledgers[way].times[item]:
             return "done"
@@ -147,13 +147,13 @@ class Receivers:
 
     # --- the count ---
 
-    def check_whole(self, way: Way, items: Collection[str]) -> None:
+    def check_whole(self, way: EffectGuard, items: Collection[str]) -> None:
         """Of a slot that succeeded: all its effects have happened."""
         missing = [item for item in items if not self.ledgers[way].times[item]]
         if missing:
             self._broken("what succeeded is done", f"{', '.join(missing)} {way}")
 
-    def counted(self, lost: Counter[Way], in_doubt: Counter[Way]) -> Figures:
+    def counted(self, lost: Counter[EffectGuard], in_doubt: Counter[EffectGuard]) -> Figures:
         found: Figures = Counter()
         for way, ledger in self.ledgers.items():
             figures = (ledger.times.total(), ledger.repeats, lost[way], ledger.out_of_order, in_doubt[way])

@@ -17,10 +17,10 @@ from cronce.runtime.ledger import Grant
 from cronce.schedule import Schedule
 from cronce.stores.base import Swapped
 from cronce.testing.database import SimulatedDatabase
-from cronce.testing.receivers import Figures, Receivers, Way
-from cronce.testing.simulated_effects import DONE_TO_THINGS, TTL, Habit
+from cronce.testing.receivers import EffectGuard, Figures, Receivers
+from cronce.testing.simulated_effects import DONE_TO_THINGS, TTL, EffectPlan
 from cronce.testing.takeovers import RENEWAL, Takeovers
-from cronce.testing.world import TIMEOUT, Process, World
+from cronce.testing.world import TIMEOUT, SimulatedProcess, World
 
 STALE_FACTS_LIMIT: Final = 2 * FACTS_AGE.total_seconds() + TIMEOUT
 """How long a claim may rest on facts that have changed: their age, and as much again for a clock that steps back."""
@@ -44,7 +44,7 @@ class BodySeen:
     """A body that was started: while it trusts its grant it may act, unless it has ended or its process has died."""
 
     grant: Grant
-    process: Process
+    process: SimulatedProcess
     ended: bool = False
     making: str = ""  # the step that it is at
     stubborn: bool = False  # it was told to stop, and goes on
@@ -71,7 +71,7 @@ class Rules:
 
     turns: int
     schedules: dict[str, Schedule]  # by the digest of the version; empty when only outside triggers fire it
-    habit: Habit
+    habit: EffectPlan
 
 
 class Violation(AssertionError):
@@ -91,7 +91,7 @@ class Referee:
         self.floors: dict[str, list[tuple[float, Instant]]] = defaultdict(list)
         self.firing: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self.carries: dict[str, dict[str, str]] = {}
-        joined = any(rule.habit.way is Way.JOINED for rule in rules.values())
+        joined = any(rule.habit.way is EffectGuard.JOINED for rule in rules.values())
         self.takeovers = Takeovers(world, self.broken, asks_database=joined)
         self.succeeded: set[str] = set()
         self.forgot = False
@@ -281,7 +281,7 @@ class Referee:
 
     # --- what the bodies did ---
 
-    def started(self, grant: Grant, process: Process) -> BodySeen:
+    def started(self, grant: Grant, process: SimulatedProcess) -> BodySeen:
         body = BodySeen(grant, process)
         new = NUDGES if abs(self.world.store_leap) > SMALL else LEAP
         if grant.slot is not None and self.world.right_now() < grant.slot.at - new:
@@ -384,7 +384,7 @@ class Referee:
 
     def _check_steps(self) -> None:
         """Of no step that happened does the record say that it did not."""
-        done = self.receivers.ledgers[Way.STEP].times
+        done = self.receivers.ledgers[EffectGuard.STEP].times
         for cell in self.world.store.cells("effect/"):
             job, at, number = cell.key.removeprefix("effect/").split("/")
             item, record = f"{job}@{at}/{number}", decode(cell.value)
@@ -392,26 +392,26 @@ class Referee:
                 self.broken("no step that happened is on record as not done", f"{cell.key} is {record.state}")
         for cell in [cell for what in DONE_TO_THINGS for cell in self.world.store.cells(f"once/{what}/")]:
             item, state = cell.key.removeprefix("once/"), decode(cell.value).state
-            happened = self.receivers.ledgers[Way.THING].times[item] and item not in self.receivers.wanted_again
+            happened = self.receivers.ledgers[EffectGuard.THING].times[item] and item not in self.receivers.wanted_again
             if happened and state in (State.DUE, State.RETRYING):
                 self.broken("no step that happened is on record as not done", f"{cell.key} is {state}")
 
     def counted(self) -> Figures:
         """The figures of all ways to make an effect."""
-        lost: Counter[Way] = Counter()
+        lost: Counter[EffectGuard] = Counter()
         for key in self.succeeded:
             habit = self.rules[key.partition("@")[0]].habit
             lost[habit.way] += sum(not self.receivers.ledgers[habit.way].times[item] for item in habit.items(key))
-        lost[Way.JOINED] += 0 if self.forgot else len(self._committed() - self.succeeded)
+        lost[EffectGuard.JOINED] += 0 if self.forgot else len(self._committed() - self.succeeded)
         return self.receivers.counted(lost, self._in_doubt())
 
-    def _in_doubt(self) -> Counter[Way]:
+    def _in_doubt(self) -> Counter[EffectGuard]:
         """What waits for a person, by the record."""
-        found: Counter[Way] = Counter()
+        found: Counter[EffectGuard] = Counter()
         for cell in [*self.world.store.cells("effect/"), *self.world.store.cells("once/")]:
             if cell.mark is Mark.ATTENTION:
                 kind, name, _ = cell.key.split("/", 2)
-                keyed = Way.THING if name in DONE_TO_THINGS else Way.MESSAGE
+                keyed = EffectGuard.THING if name in DONE_TO_THINGS else EffectGuard.MESSAGE
                 found[self.rules[name].habit.way if kind == "effect" else keyed] += 1
         return found
 

@@ -19,14 +19,14 @@ from typing import Any, Final
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import Instant, Slot
-from cronce.runtime.application import load
+from cronce.runtime.app_loading import load
 from cronce.runtime.attempt import Work
 from cronce.runtime.flow import drive
 from cronce.runtime.stored_jobs import listed
 from cronce.stores import open_store
 from cronce.stores.base import Scan
-from cronce.testing.child_processes import Crew
-from cronce.testing.ledger_file import Book, LedgerLine, LedgerTail
+from cronce.testing.child_processes import ChildProcesses
+from cronce.testing.ledger_file import LedgerFile, LedgerLine, LedgerTail
 from cronce.value import NamedTuple
 
 REHEARSAL_TIMEOUT: Final = 30.0
@@ -62,7 +62,7 @@ def rehearse(app: str, *, processes: int = 2, seconds: float = 5.0, url: str = "
 
 
 def _rehearsed(app: str, processes: int, seconds: float, url: str, place: Path) -> Rehearsal:
-    crew, tail = Crew(__name__, lambda name: place / f"{name}.log"), LedgerTail(place / "book")
+    crew, tail = ChildProcesses(__name__, lambda name: place / f"{name}.log"), LedgerTail(place / "book")
     lines: list[LedgerLine] = []
     try:
         for number in range(1, processes + 1):
@@ -83,7 +83,7 @@ def _ready(tail: LedgerTail, lines: list[LedgerLine]) -> int:
     return sum(line.what == "ready" for line in lines)
 
 
-def _poll(crew: Crew, seconds: float, done: Callable[[], bool]) -> None:
+def _poll(crew: ChildProcesses, seconds: float, done: Callable[[], bool]) -> None:
     clock = SystemClock()
     until = clock.boot() + seconds
     while not done() and clock.boot() < until:
@@ -124,7 +124,7 @@ def _not_on_record(url: str, began: Instant, ended: Instant) -> list[str]:
 
 
 def _play(app: str, url: str, book: str, name: str) -> None:
-    cron, written = load(app), Book(Path(book))
+    cron, written = load(app), LedgerFile(Path(book))
     cron.use(url)
     for job, work in list(cron.works.items()):
         cron.works[job] = partial(_noted, work, written, name)
@@ -134,7 +134,7 @@ def _play(app: str, url: str, book: str, name: str) -> None:
         sys.stdin.read()
 
 
-def _noted(make: Callable[[], Work], book: Book, name: str) -> Work:
+def _noted(make: Callable[[], Work], book: LedgerFile, name: str) -> Work:
     work = copy(make())  # one of them may serve all slots
     original = work.run
 

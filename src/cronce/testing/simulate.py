@@ -79,7 +79,7 @@ KEPT: Final = (
 
 
 @dataclass
-class Played:
+class SeedResults:
     """What came of some seeds: the violations by seed, and how often each kind of fault happened."""
 
     seeds: int = 0
@@ -89,7 +89,7 @@ class Played:
     starts: int = 0
     effects: Figures = field(default_factory=Counter)
 
-    def add(self, other: "Played") -> None:
+    def add(self, other: "SeedResults") -> None:
         self.seeds += other.seeds
         self.violations.update(other.violations)
         self.faults.update(other.faults)
@@ -98,9 +98,9 @@ class Played:
         self.effects.update(other.effects)
 
 
-def play_seeds(seeds: Iterable[int], mutant: str = "") -> Played:
+def play_seeds(seeds: Iterable[int], mutant: str = "") -> SeedResults:
     """Play seeds one after the other, in this process."""
-    total = Played()
+    total = SeedResults()
     with mutated(mutant) if mutant else nullcontext(), _collected_between() as collect:
         for seed in seeds:
             total.add(_played(seed))
@@ -108,14 +108,14 @@ def play_seeds(seeds: Iterable[int], mutant: str = "") -> Played:
     return total
 
 
-def _played(seed: int) -> Played:
+def _played(seed: int) -> SeedResults:
     scene, broken = stage(seed), {}
     try:
         play_out(scene)
     except Violation as violation:
         broken = {seed: str(violation)}
     starts = sum(map(len, scene.referee.bodies.values()))
-    return Played(1, broken, scene.world.faults, scene.world.calls, starts, scene.referee.counted())
+    return SeedResults(1, broken, scene.world.faults, scene.world.calls, starts, scene.referee.counted())
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def seeds_to_catch(mutant: str, hint: int | None = None) -> int | None:
 class Simulation(NamedTuple):
     """The result of a whole run."""
 
-    played: Played
+    played: SeedResults
     mutants: dict[str, int | None]
 
     @property
@@ -171,7 +171,7 @@ def simulate(
     """Play the kept seeds, then 0 to `seeds`, then every mutant until it is caught."""
     progress("seeds", 0, seeds)
     with get_context("spawn").Pool(workers, _leave_interrupts_to_the_parent) as pool:
-        played = Played()
+        played = SeedResults()
         for part in pool.imap(play_seeds, _chunks(seeds)):
             played.add(part)
             progress("seeds", played.seeds, seeds)

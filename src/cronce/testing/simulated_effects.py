@@ -11,22 +11,22 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 from cronce.errors import CronceError, InDoubt, StoreUnavailable
 from cronce.model import Fence, once_cell
 from cronce.protocol.record import effects_key
-from cronce.runtime.desk import Desk
-from cronce.runtime.effects.once import Effect, How, once
-from cronce.runtime.effects.steps import Cursor, Target, UnderRun, of_slot, of_thing
+from cronce.runtime.effects.once import Effect, EffectPolicy, once
+from cronce.runtime.effects.steps import Cursor, RunLease, Target, of_slot, of_thing
 from cronce.runtime.keeper import Lease
 from cronce.runtime.ledger import Begin, Grant, Ledger
-from cronce.runtime.steps import Body, Do, Nap, Steps
+from cronce.runtime.node import Node
+from cronce.runtime.steps import BodyStep, Steps, StoreStep, WaitStep
 from cronce.runtime.transactions import Committed, Database, Transaction
 from cronce.runtime.transactions.fencing import FencingRow
 from cronce.runtime.unfinished import Unfinished
 from cronce.testing.database import CHARGE, Connection, Error, ModelDatabase
-from cronce.testing.receivers import Broken, ReceivedEffect, ReceiverRefused, Receivers, Silence, Way
-from cronce.testing.world import Play, Process, Sleep, World
+from cronce.testing.receivers import EffectGuard, NoReply, ReceivedEffect, ReceiverRefused, Receivers, ReceiverTrouble
+from cronce.testing.world import Play, SimulatedProcess, Sleep, World
 
 T = TypeVar("T")
 
-TROUBLE: Final = (CronceError, Silence, ReceiverRefused, Broken, Error)
+TROUBLE: Final = (CronceError, NoReply, ReceiverRefused, ReceiverTrouble, Error)
 """What a body may raise."""
 
 
@@ -40,30 +40,30 @@ DONE_TO_THINGS: Final = ("charge", "letter")
 """Two effects on one thing."""
 
 
-class Habit(NamedTuple):
+class EffectPlan(NamedTuple):
     """What the bodies of a job do: how many effects, in which way."""
 
-    way: Way
+    way: EffectGuard
     number: int
     at_once: bool = False  # by once_each
     cursor: bool = False
 
     def items(self, key: str) -> list[str]:
         """What a run by this key makes: of things, what is done to each, whichever run comes by."""
-        if self.way is Way.THING:
+        if self.way is EffectGuard.THING:
             return [f"{what}/thing:{number}" for number in range(self.number) for what in DONE_TO_THINGS]
         return [f"{key}/{number}" for number in range(self.number)]
 
 
-class Doer(Protocol):
+class EffectProcess(Protocol):
     """A process, as far as its bodies need it."""
 
     world: World
-    process: Process
+    process: SimulatedProcess
     ledger: Ledger
 
     @property
-    def clock(self) -> Process: ...
+    def clock(self) -> SimulatedProcess: ...
 
     def peril(self, probability: float = ...) -> Play[None]: ...
 
@@ -73,13 +73,13 @@ class Doer(Protocol):
 
 
 @dataclass
-class Deeds:
+class RunEffects:
     """The effects of one run."""
 
-    doer: Doer
+    doer: EffectProcess
     receivers: Receivers
     database: ModelDatabase
-    habit: Habit
+    habit: EffectPlan
     lease: Lease
     making: Callable[[str], None]  # tells the referee which one is made now, or "" for none
 
@@ -89,7 +89,7 @@ class Deeds:
         self.key = effects_key(self.lease.grant.record, self.lease.grant.slot)
         self.committed = self.joined = False
         self.unfinished, self.unentered = Unfinished(), list[object]()
-        self._under = UnderRun(self.lease, lambda: cast(Desk, self.doer))
+        self._under = RunLease(self.lease, lambda: cast(Node, self.doer))
 
     @property
     def fence(self) -> Fence:
@@ -106,25 +106,25 @@ class Deeds:
 
     def todo(self) -> list[Callable[[], Play[Any]]]:
         """What the body does, piece by piece."""
-        how = How("retry" if self.habit.way is Way.KEY else "raise", (ReceiverRefused,))
+        how = EffectPolicy("retry" if self.habit.way is EffectGuard.KEY else "raise", (ReceiverRefused,))
         items = self.habit.items(self.key)
         deeds: list[Callable[[], Play[Any]]]
         match self.habit.way:
-            case Way.KEY | Way.STEP if self.habit.at_once:
+            case EffectGuard.KEY | EffectGuard.STEP if self.habit.at_once:
                 deeds = [lambda: taken(self._under.once_each(range(len(items)), self._target, self._step, how))]
-            case Way.KEY | Way.STEP | Way.THING:
+            case EffectGuard.KEY | EffectGuard.STEP | EffectGuard.THING:
                 deeds = [partial(self._once, number, how) for number in range(len(items))]
-            case Way.JOINED:
+            case EffectGuard.JOINED:
                 deeds = [partial(self._transaction, item, item != items[-1]) for item in items]
             case _:
                 deeds = [partial(self._send, item, item) for item in items]
         return [*deeds, self._move] if self.habit.cursor else deeds
 
-    def _once(self, number: int, how: How) -> Play[Any]:
+    def _once(self, number: int, how: EffectPolicy) -> Play[Any]:
         return taken(self._under.once(self._target(number), lambda: self._step(number), how))
 
     def _target(self, number: int) -> Target:
-        if self.habit.way is Way.THING:
+        if self.habit.way is EffectGuard.THING:
             what, thing = self._item(number).split("/")
             return of_thing(thing, what)
         return of_slot(self.key, number)
@@ -169,14 +169,14 @@ class Deeds:
 
     def ready(self) -> Play[bool]:
         """Before the body: no lower fence commits from now on. Whether there is nothing to do any more."""
-        if self.habit.way is not Way.JOINED:
+        if self.habit.way is not EffectGuard.JOINED:
             return False
         yield from self.doer.peril()
         return (yield from self.database.raise_fence(self.key, self.fence))
 
     def sealed(self) -> Play[bool]:
         """After a body that failed: whether its work was committed all the same. If not, it never will be."""
-        if self.habit.way is not Way.JOINED or self.committed:
+        if self.habit.way is not EffectGuard.JOINED or self.committed:
             return self.committed
         return (yield from self.database.seal(self.key, self.fence))
 
@@ -188,7 +188,7 @@ class Deeds:
             yield from transaction._enter(asynchronous=False)
             try:
                 yield from self.doer.peril()
-                effect = ReceivedEffect(Way.JOINED, item, self.job, self.key, self.fence)
+                effect = ReceivedEffect(EffectGuard.JOINED, item, self.job, self.key, self.fence)
                 yield from conn.say(CHARGE, item=effect)
                 yield Sleep(self.doer.world.random.uniform(0.01, 0.2))
                 yield from self.doer.peril()
@@ -211,10 +211,10 @@ class SimulatedTransaction(Transaction[Connection]):
 # --- for each message of a queue ------------------------------------------------------------------------------------
 
 
-class SimulatedUnderKey:
+class SimulatedKeyLease:
     """The lease of a key, renewed with the others of its process."""
 
-    def __init__(self, doer: Doer) -> None:
+    def __init__(self, doer: EffectProcess) -> None:
         self._doer = doer
         self._lease: Lease | None = None
         self.unfinished = Unfinished()
@@ -234,7 +234,7 @@ class SimulatedUnderKey:
     def check(self) -> None:
         """Nothing is held before it is begun."""
 
-    def hold(self, grant: Grant, _body: Body) -> None:
+    def hold(self, grant: Grant, _body: BodyStep) -> None:
         self._lease = self._doer.keep(grant)
 
     def let_go(self, grant: Grant) -> Grant:
@@ -242,21 +242,21 @@ class SimulatedUnderKey:
         return self._lease.grant if self._lease else grant
 
 
-def handle(doer: Doer, receivers: Receivers, message: str, began: Callable[[Fence], str]) -> Play[Any]:
+def handle(doer: EffectProcess, receivers: Receivers, message: str, began: Callable[[Fence], str]) -> Play[Any]:
     """What a consumer does with a message. `began` tells which one it is, of those that may happen with this key."""
-    under = SimulatedUnderKey(doer)
+    under = SimulatedKeyLease(doer)
 
     def work() -> Play[Any]:
         assert under._lease is not None
         fence = under._lease.grant.fence
         yield from doer.peril()
         yield Sleep(doer.world.random.uniform(0.01, 2.0))
-        answer = yield receivers.post(ReceivedEffect(Way.MESSAGE, began(fence), message, message, fence))
+        answer = yield receivers.post(ReceivedEffect(EffectGuard.MESSAGE, began(fence), message, message, fence))
         yield from doer.peril()
         return answer
 
     begin = Begin(once_cell(MAIL, message), doer.ledger.nonce(), MESSAGE_LEASE, keep=TTL)
-    return taken(once(Effect(message, begin, work), How("raise", (ReceiverRefused,)), under))
+    return taken(once(Effect(message, begin, work), EffectPolicy("raise", (ReceiverRefused,)), under))
 
 
 # --- taking the steps of the real code, in this world ---------------------------------------------------------------
@@ -281,11 +281,11 @@ def taken(steps: Steps[T]) -> Play[T]:
         steps.close()
 
 
-def _step_taken(step: Do | Nap | Body) -> Play[Any]:
+def _step_taken(step: StoreStep | WaitStep | BodyStep) -> Play[Any]:
     match step:
-        case Do(flow):
+        case StoreStep(flow):
             return (yield from flow)
-        case Nap(seconds):
+        case WaitStep(seconds):
             yield Sleep(seconds)
-        case Body():
+        case BodyStep():
             return (yield from step.work())

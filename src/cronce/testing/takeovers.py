@@ -11,7 +11,7 @@ from cronce.protocol.lease import PIECE, heard, hearing, tolerance
 from cronce.protocol.record import LAPSED, Outcome, Record
 from cronce.protocol.record import decode as decode_record
 from cronce.runtime.ledger import Ledger
-from cronce.testing.world import Process, World
+from cronce.testing.world import SimulatedProcess, World
 
 ABLE: Final = 1.0
 """Seconds. Who was able to write for so long has said what it had to say."""
@@ -35,7 +35,7 @@ decode = lru_cache(1000)(decode_record)
 class HolderSeenByReferee(Protocol):
     """A process that was granted something, and may act on what others left."""
 
-    process: Process
+    process: SimulatedProcess
     ledger: Ledger
 
     def wants(self, key: str, fence: Fence) -> bool:

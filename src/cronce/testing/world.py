@@ -41,14 +41,14 @@ class Sleep(NamedTuple):
 Answer = Callable[[Any], None]
 
 
-class Arrived(NamedTuple):
+class ArrivedReply(NamedTuple):
     """A reply of the store that has come, and waits for its process to read it."""
 
     reply: Reply
     began: float
 
 
-class Post(NamedTuple):
+class OutsideMessage(NamedTuple):
     """A message to somebody else than the store. When it arrives it is delivered, with a way to answer: by a value, or
     by an exception to be raised. Without an answer `silence` is raised."""
 
@@ -58,7 +58,7 @@ class Post(NamedTuple):
     risk: float = 1.0  # that something happens to it, compared to a call of the store
 
 
-Wish = Sleep | Request | Post
+Wish = Sleep | Request | OutsideMessage
 Play = Generator[Wish, Any, T]
 """What a thread does, or a part of it."""
 
@@ -98,7 +98,7 @@ class SimulatedMachine:
 
 
 @dataclass(eq=False)
-class Process:
+class SimulatedProcess:
     """A process on a machine. It gets no time while paused; when dead, never again."""
 
     name: str
@@ -266,17 +266,17 @@ class World:
 
     # --- threads ---
 
-    def start(self, process: Process, thread: Thread) -> None:
+    def start(self, process: SimulatedProcess, thread: Thread) -> None:
         self._threads.append(thread)
         self.after(0.0, partial(self._resume, process, thread, None))
 
-    def _resume(self, process: Process, thread: Thread, value: Any, error: Exception | None = None) -> None:
+    def _resume(self, process: SimulatedProcess, thread: Thread, value: Any, error: Exception | None = None) -> None:
         if not process.alive:
             return
         if process.paused_until > self.real:
             self.at(process.paused_until, partial(self._resume, process, thread, value, error))
             return
-        if type(value) is Arrived:  # a reply is dated when the process gets to read it
+        if type(value) is ArrivedReply:  # a reply is dated when the process gets to read it
             value = Timed(value.reply, value.began, process.boot())
         try:
             wish = thread.throw(error) if error is not None else thread.send(value)
@@ -289,7 +289,7 @@ class World:
 
     # --- the network ---
 
-    def _call(self, process: Process, thread: Thread, wish: Request | Post) -> None:
+    def _call(self, process: SimulatedProcess, thread: Thread, wish: Request | OutsideMessage) -> None:
         """A call on its way: it may fail, arrive late, or lose its reply; the caller waits no longer than it is
         patient."""
         began = process.boot()
@@ -303,17 +303,17 @@ class World:
             if isinstance(value, Exception):
                 self._resume(process, thread, None, value)
             else:
-                self._resume(process, thread, value if isinstance(wish, Post) else Arrived(value, began))
+                self._resume(process, thread, value if isinstance(wish, OutsideMessage) else ArrivedReply(value, began))
 
         def answers(value: Any) -> None:
             if back is not None:
                 self.after(back, partial(answer, value))
 
         there, back = self._delays(wish)
-        if process.dead_lines and not isinstance(wish, Post):
+        if process.dead_lines and not isinstance(wish, OutsideMessage):
             process.dead_lines -= 1
             there = None
-        if isinstance(wish, Post):
+        if isinstance(wish, OutsideMessage):
             deliver, silence, patience = wish.deliver, wish.silence, wish.patience
         else:
             self.calls += 1
@@ -322,10 +322,10 @@ class World:
             self.after(there, partial(deliver, answers))
         self.after(patience, partial(answer, silence))
 
-    def _delays(self, wish: Request | Post) -> tuple[float | None, float | None]:
+    def _delays(self, wish: Request | OutsideMessage) -> tuple[float | None, float | None]:
         """Seconds there and back; None is never."""
         there, back = self.random.uniform(0.0005, 0.02), self.random.uniform(0.0005, 0.02)
-        risk = wish.risk if isinstance(wish, Post) else 1.0
+        risk = wish.risk if isinstance(wish, OutsideMessage) else 1.0
         if self.chance(0.01 * risk):
             self.fault("failed call")
             return None, None
@@ -338,12 +338,12 @@ class World:
         if self.chance(0.02 * risk):
             self.fault("slow reply")
             return there, self.random.uniform(0.5, TIMEOUT - 0.1)
-        if isinstance(wish, Post) and self.chance(0.02 * risk):
+        if isinstance(wish, OutsideMessage) and self.chance(0.02 * risk):
             self.fault("slow message")
             return self.random.uniform(0.5, TIMEOUT - 0.1), back
         return there, back
 
-    def _ask_store(self, process: Process, request: Request, answer: Answer) -> None:
+    def _ask_store(self, process: SimulatedProcess, request: Request, answer: Answer) -> None:
         for outage in (self.outage, process.machine.outage):
             if outage.refuses(self.real, request):
                 if outage.how != "silent":

@@ -7,7 +7,7 @@ from typing import Final
 
 from cronce.clock import Clock
 from cronce.errors import CronceError
-from cronce.testing.child_processes import Crew
+from cronce.testing.child_processes import ChildProcesses
 from cronce.torture.plan import DEPLOYS, LIFE, NETWORK, SIGNALS, Fault, Kind
 from cronce.torture.proxy import Link
 from cronce.value import NamedTuple
@@ -29,7 +29,7 @@ ENDS: Final = 20.0
 ENDINGS: Final[tuple[Kind, ...]] = ("roll", *DEPLOYS)
 
 
-class Deed(NamedTuple):
+class InjectedFault(NamedTuple):
     """A fault as it happened: to whom ("": to all; or a colour), and from when to when on the boot clock."""
 
     kind: Kind
@@ -50,10 +50,10 @@ class SchedulerOrders(NamedTuple):
     """Whether a process is there already: before that, whoever is asked to end is just killed."""
 
 
-class Props(NamedTuple):
+class FaultTools(NamedTuple):
     """What faults are made with."""
 
-    crew: Crew
+    crew: ChildProcesses
     links: Mapping[str, Link]
     """By the name of the process; empty where there is no proxy."""
     start: Callable[[str], None]
@@ -67,7 +67,7 @@ class Props(NamedTuple):
 
 
 class FaultActions:
-    def __init__(self, props: Props, clock: Clock) -> None:
+    def __init__(self, props: FaultTools, clock: Clock) -> None:
         self._props, self._clock = props, clock
         self._lock: sqlite3.Connection | None = None
         self._drained = False
@@ -96,7 +96,7 @@ class FaultActions:
                 self._signal(fault.kind, who)
         return True
 
-    def can_end(self, deed: Deed) -> bool:
+    def can_end(self, deed: InjectedFault) -> bool:
         """Whether what it waits for has happened."""
         if deed.kind in ENDINGS:
             if self._clock.boot() > deed.began + ENDS:
@@ -104,7 +104,7 @@ class FaultActions:
             return self._props.crew.has_ended(deed.who)
         return deed.kind != "drain" or self._undrain(deed.who)
 
-    def end(self, deed: Deed) -> None:
+    def end(self, deed: InjectedFault) -> None:
         match deed.kind:
             case "kill" | "roll" | "deploy" | "rollback":
                 self._props.start(deed.who)

@@ -5,7 +5,7 @@ from typing import Final
 
 from cronce.clock import Clock
 from cronce.testing.ledger_file import LedgerLine
-from cronce.torture.fault_actions import ENDINGS, Deed, FaultActions, Hook, Props
+from cronce.torture.fault_actions import ENDINGS, FaultActions, FaultTools, Hook, InjectedFault
 from cronce.torture.plan import DEPLOYS, Fault, Kind
 
 EVERYBODY: Final = ""
@@ -19,13 +19,13 @@ DEATHS: Final[tuple[Kind, ...]] = ("kill", "pause", *ENDINGS)
 
 
 class Faults:
-    def __init__(self, names: Iterable[str], props: Props, clock: Clock) -> None:
+    def __init__(self, names: Iterable[str], props: FaultTools, clock: Clock) -> None:
         self._names, self._props, self._clock = tuple(names), props, clock
         self._means = FaultActions(props, clock)
-        self.deeds: list[Deed] = []
+        self.deeds: list[InjectedFault] = []
         self._waiting: list[Fault] = []
         self._rolling: list[tuple[Kind, str]] = []
-        self._active: list[tuple[float, Deed]] = []
+        self._active: list[tuple[float, InjectedFault]] = []
         self._bodies: dict[str, set[tuple[str, str]]] = {name: set() for name in self._names}
         self._zero = 0.0
 
@@ -126,7 +126,7 @@ class Faults:
         if fault.kind == "blackout":
             self._forget_deaths()
         if self._means.begin(fault, who):
-            self._active.append((boot + fault.lasts, Deed(fault.kind, who, boot, boot)))
+            self._active.append((boot + fault.lasts, InjectedFault(fault.kind, who, boot, boot)))
         for name in self._names if fault.kind == "blackout" else [who] if fault.kind in ("kill", *ENDINGS) else []:
             self._bodies[name].clear()
 
@@ -136,7 +136,7 @@ class Faults:
                 self._active.remove((until, deed))
                 self.deeds.append(deed._replace(ended=self._clock.boot()))
 
-    def _end(self, until: float, deed: Deed) -> None:
+    def _end(self, until: float, deed: InjectedFault) -> None:
         self._active.remove((until, deed))
         self.deeds.append(deed._replace(ended=self._clock.boot()))
         self._means.end(deed)

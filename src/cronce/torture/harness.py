@@ -22,9 +22,9 @@ from cronce.protocol.terms import Terms, check_terms
 from cronce.stores import mask, open_store, scheme_of
 from cronce.stores.base import Store
 from cronce.stores.sqlite import locate
-from cronce.testing.child_processes import Crew
+from cronce.testing.child_processes import ChildProcesses
 from cronce.testing.ledger_file import NOTHING, LedgerLine, LedgerTail
-from cronce.torture.fault_actions import Deed, Hook, Props, SchedulerOrders
+from cronce.torture.fault_actions import FaultTools, Hook, InjectedFault, SchedulerOrders
 from cronce.torture.faults import COLOURS, Faults
 from cronce.torture.own_jobs import refuse_live, tasks_of
 from cronce.torture.plan import Kind, plan
@@ -32,7 +32,7 @@ from cronce.torture.proxy import Link, Proxy
 from cronce.torture.route import address, through
 from cronce.torture.store_contents import StoreContents
 from cronce.torture.verdict import TortureRecord, TortureVerdict
-from cronce.torture.worker import EVERY, Order, TortureTask
+from cronce.torture.worker import EVERY, TortureTask, WorkerOrder
 from cronce.value import NamedTuple
 
 SKEWS: Final = (0.4, -5.0, 5.0, -0.4, 0.0, 0.0)
@@ -115,7 +115,7 @@ class TortureResult(NamedTuple):
     """The boot clock at the first slot."""
     lines: tuple[LedgerLine, ...]
     records: dict[str, TortureRecord]
-    deeds: tuple[Deed, ...]
+    deeds: tuple[InjectedFault, ...]
 
     @property
     def passed(self) -> bool:
@@ -181,7 +181,7 @@ class Torture:
         self._ahead = (self._store_now() - self._clock.wall()).total_seconds()
         self._shelf = StoreContents(self._store, self._clock, self._tasks, f"{self.settings.seed}-{self._mark}")
         usual = SCHEDULERS if self.settings.scheduler else GUARDS
-        self._crew = Crew(self.settings.worker or usual, lambda name: self._folder / f"{name}.log")
+        self._crew = ChildProcesses(self.settings.worker or usual, lambda name: self._folder / f"{name}.log")
         self._names = tuple(f"w{number + 1}" for number in range(self.settings.processes))
         to = address(self.settings.url)
         self._proxy = None if isinstance(to, str) else Proxy(to)
@@ -193,7 +193,7 @@ class Torture:
             if self.settings.scheduler
             else None
         )
-        props = Props(self._crew, self._links, self._start, self._hooks(), file_of(self.settings.url), orders)
+        props = FaultTools(self._crew, self._links, self._start, self._hooks(), file_of(self.settings.url), orders)
         self._faults = Faults(self._names, props, self._clock)
         return self
 
@@ -264,7 +264,7 @@ class Torture:
         """A process, new or again; one that comes back begins at once."""
         number = self._names.index(name)
         url = through(self.settings.url, self._links[name].port) if self._links else self.settings.url
-        order = Order(
+        order = WorkerOrder(
             name, url, str(self._folder), self._tasks, self.settings.seconds,
             self._ahead + SKEWS[number % len(SKEWS)], self.settings.seed * 1000 + number, self.settings.slow,
             self.settings.workers, self._shelf.label(COLOURS[number % len(COLOURS)]), self._versions[name],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from cronce.clock import Clock
 from cronce.errors import BadInput
 from cronce.model import Instant, name_from, spell
-from cronce.runtime.application import load
+from cronce.runtime.app_loading import load
 from cronce.runtime.attempt import Work
 from cronce.runtime.flow import drive
 from cronce.runtime.queries import holders

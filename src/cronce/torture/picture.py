@@ -8,7 +8,7 @@ from math import ceil, floor
 from typing import Final
 
 from cronce.model import Slot
-from cronce.torture.fault_actions import Deed
+from cronce.torture.fault_actions import InjectedFault
 from cronce.torture.harness import SKEWS, TortureResult
 from cronce.torture.plan import Kind
 from cronce.torture.verdict import TortureVerdict
@@ -208,7 +208,7 @@ def _deeds(frame: PictureFrame) -> Iterator[str]:
         yield _rect(x, y, 2, height, deed.kind, text)
 
 
-def _place(frame: PictureFrame, deed: Deed) -> tuple[int, int]:
+def _place(frame: PictureFrame, deed: InjectedFault) -> tuple[int, int]:
     if deed.who not in frame.names:
         return TOP, frame.bottom - TOP
     return frame.y(deed.who) + 1, frame.row - 2
@@ -247,7 +247,7 @@ def _kind(what: set[str], *, first: bool, last: bool) -> str:
     return "succeeded" if first else "again"
 
 
-def _end(deeds: Iterable[Deed], who: str, last: float, kind: str) -> float:
+def _end(deeds: Iterable[InjectedFault], who: str, last: float, kind: str) -> float:
     """Whoever was killed worked until then."""
     killed = [deed.began for deed in deeds if deed.kind == "kill" and deed.who == who and deed.began >= last]
     return min(killed) if killed and kind in ("ended", "overtaken") and min(killed) - last < 1 else last

@@ -29,7 +29,7 @@ LIMIT: Final = timedelta(minutes=10)
 """Of a body; a second more makes another version of the job."""
 
 
-class Bugs(logging.Handler):
+class EndOnUnexpected(logging.Handler):
     """What a scheduler did not foresee it survives; here it ends the process, loudly."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -39,11 +39,11 @@ class Bugs(logging.Handler):
             os._exit(BUG)
 
 
-class Scheduling(TortureWorker):
+class SchedulingWorker(TortureWorker):
     def work(self, told: Iterator[str]) -> None:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # until the scheduler is there, there is nothing to end
         self.ready(told)
-        LOGGER.addHandler(Bugs())
+        LOGGER.addHandler(EndOnUnexpected())
         for task in self.order.tasks if self.first else ():
             self.guarded(task, LIMIT + timedelta(seconds=self.order.version))
         threading.Thread(target=self._end_with, args=(told,), daemon=True).start()
@@ -57,4 +57,4 @@ class Scheduling(TortureWorker):
 
 
 if __name__ == "__main__":
-    main(Scheduling)
+    main(SchedulingWorker)

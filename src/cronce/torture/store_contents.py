@@ -12,7 +12,7 @@ from cronce.errors import BadRecord, StoreUnavailable
 from cronce.model import Cell, Instant, Mark, Slot, job_cell
 from cronce.protocol.lease import forgotten_floor
 from cronce.protocol.notices import decode_bundle, decode_holder
-from cronce.protocol.record import EDITED, FORGOTTEN, Job, Outcome, Span, decode_job
+from cronce.protocol.record import EDITED, FORGOTTEN, Job, Outcome, SpanRecord, decode_job
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Ledger
 from cronce.runtime.operations import Operator, drain_cell
@@ -131,7 +131,7 @@ class StoreContents:
         floor = forgotten_floor(loaded.epoch, self.store.traits)
         return [*gaps, *(PurgedSpan(None, upto) for upto in (floor, *known) if upto is not None)]
 
-    def _gap(self, span: Span, task: TortureTask) -> list[PurgedSpan]:
+    def _gap(self, span: SpanRecord, task: TortureTask) -> list[PurgedSpan]:
         if span.reason == FORGOTTEN:
             return [PurgedSpan(span.start, span.end)]
         if span.reason.startswith(EDITED):

@@ -34,7 +34,7 @@ from cronce.policy import Missed, OnLost, Overlap
 from cronce.runtime.guard import Guard
 from cronce.schedule import Schedule, parse_schedule
 from cronce.testing.child_processes import REFUSED
-from cronce.testing.ledger_file import NOTHING, Book, LedgerLine, LedgerTail, What
+from cronce.testing.ledger_file import NOTHING, LedgerFile, LedgerLine, LedgerTail, What
 from cronce.value import NamedTuple
 
 EVERY: Final = timedelta(seconds=1)
@@ -89,7 +89,7 @@ class TortureTask(NamedTuple):
         return [unspell(slot) for slot in self.slots] if self.own else seconds
 
 
-class Order(NamedTuple):
+class WorkerOrder(NamedTuple):
     """What a process is told."""
 
     name: str
@@ -113,16 +113,16 @@ class Order(NamedTuple):
         return json.dumps(self)
 
 
-def read_order(text: str) -> Order:
-    order = Order(*json.loads(text))
+def read_order(text: str) -> WorkerOrder:
+    order = WorkerOrder(*json.loads(text))
     return order._replace(tasks=tuple(TortureTask(*task[:-1], slots=tuple(task[-1])) for task in order.tasks))
 
 
-def functions_of(order: Order) -> dict[str, Callable[[Run], object]]:
+def functions_of(order: WorkerOrder) -> dict[str, Callable[[Run], object]]:
     """The user's own, by the names of their tasks; none unless they shall really run."""
     if not order.app:
         return {}
-    from cronce.runtime.application import load  # noqa: PLC0415
+    from cronce.runtime.app_loading import load  # noqa: PLC0415
     from cronce.torture.own_jobs import function_of  # noqa: PLC0415  it is built on this module
 
     cron = load(order.app)
@@ -145,7 +145,7 @@ class SkewedClock:
         return self._clock.synchronised()
 
 
-class Ends(logging.Handler):
+class EndAnswers(logging.Handler):
     """Hears from cronce's log how the ends of runs were answered."""
 
     def __init__(self, heard: Callable[[Event], None]) -> None:
@@ -159,13 +159,13 @@ class Ends(logging.Handler):
 
 
 class TortureWorker:
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: WorkerOrder) -> None:
         self.order = order
         self.over = threading.Event()
         self.clock = SkewedClock(order.skew)
         self.cron = Cronce(order.url, clock=self.clock)
-        self._ledger = Book(Path(order.folder) / "ledger")
-        self._calls = Book(Path(order.folder) / "calls")
+        self._ledger = LedgerFile(Path(order.folder) / "ledger")
+        self._calls = LedgerFile(Path(order.folder) / "calls")
         self._dice = random.Random(order.seed)  # noqa: S311  seeded on purpose
         self.first: Instant | None = None
         self._fences: dict[str, str] = {}
@@ -176,7 +176,7 @@ class TortureWorker:
         """Say so, and wait for when to begin."""
         logger = logging.getLogger("cronce")
         logger.setLevel(logging.DEBUG)
-        logger.addHandler(Ends(self.heard))
+        logger.addHandler(EndAnswers(self.heard))
         self.say("ready")
         first = next(told, "").strip()
         self.first = unspell(first) if first else None

@@ -21,9 +21,9 @@ from cronce.monitor.incidents import handle
 from cronce.monitor.read_lists import alerts
 from cronce.protocol.commands import Queued
 from cronce.protocol.record import Record
-from cronce.runtime.effects.review import Unwatched, effect, effect_named, resolve_effect, stopped_by
+from cronce.runtime.effects.review import LapsedUnwatched, effect, effect_named, resolve_effect, stopped_by
 from cronce.runtime.flow import Flow
-from cronce.runtime.operations import LONGEST_ID, LONGEST_TEXT, AskedFor, Operator, Verdict
+from cronce.runtime.operations import LONGEST_ID, LONGEST_TEXT, Operator, RequestedRun, Verdict
 from cronce.runtime.queries import job_names, refuse_unknown, slot_named
 from cronce.runtime.why import why
 from cronce.schedule import parse_duration
@@ -136,7 +136,7 @@ def _record(hand: Operator, key: str) -> Flow[Record | None]:
     return seen.record if seen else None
 
 
-def _asked(hand: Operator, asked: AskedFor) -> Document:
+def _asked(hand: Operator, asked: RequestedRun) -> Document:
     return {"key": asked.slot.key, "new": asked.new, "by": hand.by}
 
 
@@ -148,7 +148,7 @@ def _resolve_effect(hand: Operator, name: str, given: Given) -> Flow[Document]:
     reason, result, force = given.get("reason", ""), given.get("result"), given.get("force", False)
     before = yield from effect(effect_named(name))
     seen = yield from resolve_effect(hand, name, verdict, reason, result, force=force)
-    if isinstance(seen, Unwatched):
+    if isinstance(seen, LapsedUnwatched):
         raise Problem(409, f"{seen}: try again then")
     changed = before is None or before.cell.version != seen.cell.version
     stopped = "".join(f"; {slot.key} was stopped by it, and can be run again" for slot in (yield from stopped_by(seen)))
@@ -378,7 +378,7 @@ def _stands(site: Site, of: Subject, subject: str) -> Flow[str]:
             raise NotOnRecord(f"there is no record of {subject}")
         return f"{one.name} is {one.state}" + (f": {one.why}" if one.why else "")
     slot = slot_named(subject) if of == "runs" else None
-    found = yield from why(slot.job if slot else subject, slot, site.desk.store.traits)
+    found = yield from why(slot.job if slot else subject, slot, site.node.store.traits)
     if found is None:
         refuse_unknown(slot.job if slot else subject, (yield from job_names()))
         raise NotOnRecord(f"there is no record of {subject}")

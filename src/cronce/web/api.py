@@ -259,7 +259,7 @@ def runs(asked: ApiQuery) -> Flow[Document]:
 def run(asked: ApiQuery) -> Flow[Document]:
     """A slot that is on record."""
     slot = slot_named(named("runs", asked.subject))
-    found = yield from why(slot.job, slot, asked.site.desk.store.traits)
+    found = yield from why(slot.job, slot, asked.site.node.store.traits)
     if found is None or found.stories[0].run is None:
         raise NotOnRecord(f"there is no record of {slot.key}")
     return told.story_document(found.stories[0], found)
@@ -274,7 +274,7 @@ def why_it(asked: ApiQuery) -> Flow[Document]:
     except BadInput as error:
         raise Problem(404, str(error)) from None
     name = slot.job if slot else subject
-    found = yield from why(name, slot, asked.site.desk.store.traits)
+    found = yield from why(name, slot, asked.site.node.store.traits)
     if found is None:
         raise (yield from _unknown(name))
     if any(story.case in (Case.NO_SLOT, Case.NO_REQUEST) for story in found.stories):

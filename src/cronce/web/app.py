@@ -37,7 +37,7 @@ from cronce.runtime.app import Cronce
 from cronce.runtime.clock_repair import clock_doubt
 from cronce.web import actions, api, gate, live, pages
 from cronce.web.requests import on_cronce, on_http
-from cronce.web.security import Keys, read_proxies
+from cronce.web.security import PageTokens, read_proxies
 from cronce.web.site import Site, site_of
 
 
@@ -64,8 +64,8 @@ def application(
         raise BadInput("the token for acting and the token for reading are the same: use two different ones")
     site = Site(
         Cronce(cron) if isinstance(cron, str) else cron,
-        None if token is None else Keys(token),
-        looking=None if look_token is None else Keys(look_token, acts=False),
+        None if token is None else PageTokens(token),
+        looking=None if look_token is None else PageTokens(look_token, acts=False),
         proxies=read_proxies(trusted_proxies, "trusted_proxies"),
         names=names,
         private=private,
@@ -80,7 +80,7 @@ def application(
     )
     made.router.redirect_slashes = False  # it would lead to wherever the Host header says
     made.state.site = site
-    made.state.live = live.Live(site)
+    made.state.live = live.LiveUpdates(site)
     return made
 
 
@@ -123,8 +123,8 @@ async def healthz(_request: Request) -> Response:
 async def readyz(request: Request) -> Response:
     """Whether the store answers, and its clock is believed. More is for those who may look: here anybody may."""
     try:
-        desk = await site_of(request).opened()
-        doubt = await site_of(request).ask(clock_doubt(desk.ledger))
+        node = await site_of(request).opened()
+        doubt = await site_of(request).ask(clock_doubt(node.ledger))
     except CronceError:
         return PlainTextResponse("the store does not answer\n", 503)
     if doubt is not None:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cronce.runtime.log import LOGGER
 from cronce.runtime.operations import check_text
 from cronce.web.requests import Problem, form, problem
-from cronce.web.security import COOKIE, LASTS, BrowserSession, Keys, address_of, same_word
+from cronce.web.security import COOKIE, LASTS, BrowserSession, PageTokens, address_of, same_word
 from cronce.web.site import Site, here, path, root_of, site_of, whole
 
 LONGEST_URL: Final = 2_000
@@ -114,7 +114,7 @@ class Gate:
         return RedirectResponse(path("login", root=root_of(request), next=after if fits else place), 303)
 
 
-def open_door(request: HTTPConnection, site: Site, token: str) -> Keys | Problem:
+def open_door(request: HTTPConnection, site: Site, token: str) -> PageTokens | Problem:
     """Which door this token opens; or why none. A right one always passes, whoever else is behind that address."""
     for door in site.doors:
         if door.opens(token):

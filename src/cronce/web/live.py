@@ -56,7 +56,7 @@ class LiveUpdate(NamedTuple):
         return f"event: {self.event}\n{lines}\n"
 
 
-class Live:
+class LiveUpdates:
     """Those who listen, and the one who looks for all of them."""
 
     def __init__(self, site: "Site") -> None:
@@ -117,9 +117,9 @@ class Live:
 
     async def _seen(self, *, says: bool) -> LiveUpdate:
         try:
-            desk = await self._site.opened()
-            tally = await self._site.ask(looked_on(desk.ledger, says=says))
-            if desk.store.traits.tally:
+            node = await self._site.opened()
+            tally = await self._site.ask(looked_on(node.ledger, says=says))
+            if node.store.traits.tally:
                 return LiveUpdate("changed", str(tally))
         except CronceError as error:
             return LiveUpdate("away", mask_all(str(error)))
@@ -127,7 +127,7 @@ class Live:
 
 
 async def live(request: Request) -> Response:
-    found: Live = request.app.state.live
+    found: LiveUpdates = request.app.state.live
     return StreamingResponse(found.listen(), media_type="text/event-stream")
 
 

@@ -60,7 +60,7 @@ def check_token(token: str, where: str) -> str:
     )
 
 
-class Keys:
+class PageTokens:
     """What a token opens: all that can be done or, if it does not `act`, what can be seen."""
 
     def __init__(self, token: str, *, acts: bool = True) -> None:
@@ -160,7 +160,7 @@ PER: Final = 60.0
 CLIENTS_REMEMBERED: Final = 1_000
 
 
-class Guesses:
+class WrongTokens:
     """Wrong tokens of late, by the address that they came from. The right one always passes: many people share the
     address of a proxy, and 32 characters are not guessed."""
 

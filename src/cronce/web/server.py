@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cronce.web.live import Live
+from cronce.web.live import LiveUpdates
 
 SHUTDOWN_GRACE: Final = 1
 """Seconds for requests that are under way when it is told to end."""
@@ -38,7 +38,7 @@ class PageServer(Server):
     def __init__(self, app: Starlette, *, until_told: bool) -> None:
         config = Config(
             app,
-            http=Impatient,
+            http=RequestTimeouts,
             ws="none",
             lifespan="on",
             log_config=None,
@@ -50,7 +50,7 @@ class PageServer(Server):
             timeout_graceful_shutdown=SHUTDOWN_GRACE,
         )
         super().__init__(config)
-        self._live: Live = app.state.live
+        self._live: LiveUpdates = app.state.live
         self._until_told = until_told
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
@@ -72,7 +72,7 @@ class PageServer(Server):
                 signal.signal(number, handler)
 
 
-class Impatient(H11Protocol):
+class RequestTimeouts(H11Protocol):
     """Hangs up on whoever does not say what they want."""
 
     _deadline: asyncio.TimerHandle | None = None

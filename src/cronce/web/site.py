@@ -26,15 +26,15 @@ from cronce.monitor.read_lists import open_alerts
 from cronce.protocol.notices import Prevented
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.app import Cronce
-from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow
+from cronce.runtime.node import Node
 from cronce.runtime.operations import Operator
 from cronce.runtime.queries import load
 from cronce.stores import mask_all
 from cronce.telling.words import ago, away, by_whom, fine, iso, moment, safe, short, tone
 from cronce.value import NamedTuple
 from cronce.web.markup import brief, coded, icon_of
-from cronce.web.security import BrowserSession, Guesses, Keys, Network
+from cronce.web.security import BrowserSession, Network, PageTokens, WrongTokens
 
 T = TypeVar("T")
 
@@ -63,13 +63,13 @@ class Site:
     def __init__(
         self,
         cron: Cronce,
-        keys: Keys | None = None,
+        keys: PageTokens | None = None,
         *,
         names: Collection[str] | None = None,
         private: bool = False,
         owned: bool = False,
         findings: Mapping[str, Any] | None = None,
-        looking: Keys | None = None,
+        looking: PageTokens | None = None,
         proxies: Collection[Network] = (),
     ) -> None:
         self.cron = cron
@@ -86,33 +86,33 @@ class Site:
         self.findings = findings
         """What an audit found, as `cronce audit --json` has it, if a report is given."""
         self.clock = SystemClock()
-        self.guesses = Guesses()
+        self.guesses = WrongTokens()
         self.index = JobIndex()
         self.prevented = PreventedTotals()
         self.metrics = Metrics(cron)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="cronce-page")
         self._opening = threading.Lock()
-        self._desk: Desk | None = None
+        self._node: Node | None = None
 
     # --- the store ---
 
     @property
-    def desk(self) -> Desk:
+    def node(self) -> Node:
         """A line to the store of its own, so that whoever looks keeps nobody from claiming. Opens it: ask for it in a
         thread. Once it is open, another one finds out which jobs there are: the next who asks need not wait for it."""
         with self._opening:
-            if self._desk is None:
-                work = self.cron.at_work().desk
-                self._desk = Desk(work.connect(), work.clock, work.connect, lambda _event: None)
-                self._readers.submit(self._desk.do, self.index.keep_up())
-                self._readers.submit(self._desk.do, self.prevented.count(self._desk.ledger.client, work.clock.boot()))
-            return self._desk
+            if self._node is None:
+                work = self.cron.at_work().node
+                self._node = Node(work.connect(), work.clock, work.connect, lambda _event: None)
+                self._readers.submit(self._node.do, self.index.keep_up())
+                self._readers.submit(self._node.do, self.prevented.count(self._node.ledger.client, work.clock.boot()))
+            return self._node
 
     def count_prevented(self) -> Prevented | None:
         """Duplicates that were prevented, as last counted; they are counted again beside this."""
-        desk, boot = self._desk, self.clock.boot()
-        if desk is not None:
-            self._readers.submit(desk.do, self.prevented.count(desk.ledger.client, boot))
+        node, boot = self._node, self.clock.boot()
+        if node is not None:
+            self._readers.submit(node.do, self.prevented.count(node.ledger.client, boot))
         return self.prevented.of_all()
 
     @property
@@ -125,13 +125,13 @@ class Site:
         """This machine's idea of it. Where a flow tells the store's, that is better."""
         return self.clock.wall()
 
-    async def opened(self) -> Desk:
-        """The desk, once there is a line to the store."""
-        return await self.do(lambda: self.desk)
+    async def opened(self) -> Node:
+        """The node, once there is a line to the store."""
+        return await self.do(lambda: self.node)
 
     async def ask(self, flow: Flow[T]) -> T:
         """What comes of a flow, on a thread."""
-        return await self.do(lambda: self.desk.do(flow))
+        return await self.do(lambda: self.node.do(flow))
 
     async def begin(self) -> None:
         """Open it before anybody asks. That a store is away is told to whoever does."""
@@ -141,7 +141,7 @@ class Site:
     async def act(self, by: str, act: Callable[[Operator], Flow[T]]) -> T:
         """What comes of an act by hand, and on whose record it is."""
         try:
-            return await self.do(lambda: self.desk.do(act(Operator(self.desk.ledger, by, self.cron.jobs))))
+            return await self.do(lambda: self.node.do(act(Operator(self.node.ledger, by, self.cron.jobs))))
         except StoreUnavailable as error:
             raise StoreUnavailable(f"{error}. It may have been done anyway: check before you repeat it") from None
 
@@ -155,9 +155,9 @@ class Site:
     def close(self) -> None:
         """Hang up; the next who asks opens another line."""
         with self._opening:
-            desk, self._desk = self._desk, None
-        if desk is not None and desk.store.traits.shared:
-            desk.store.close()
+            node, self._node = self._node, None
+        if node is not None and node.store.traits.shared:
+            node.store.close()
         if self._owned:
             self.cron.close()
 
@@ -281,7 +281,7 @@ async def show(request: Request, template: str, flow: Callable[[Request], Flow[S
     site = site_of(request)
     try:
         shown = await site.ask(_framed(flow(request)))
-    except Missing as error:
+    except NotFoundPage as error:
         said = {"title": "Not found", "text": safe(str(error)), "near": error.near}
         return site.render(request, "trouble.html", 404, status=404, **said)
     page = site.render(request, template, **shown)
@@ -302,7 +302,7 @@ def _framed(flow: Flow[Shown]) -> Flow[Shown]:
 # --- what is not there ------------------------------------------------------------------------------------------------
 
 
-class Missing(Exception):
+class NotFoundPage(Exception):
     """A page of something that is not there, and what may have been meant."""
 
     def __init__(self, why: str, name: str, near: list[str]) -> None:
@@ -310,10 +310,10 @@ class Missing(Exception):
         self.near = near
 
 
-def missing(why: str, name: str, job: str, index: JobIndex) -> Flow[Missing]:
+def missing(why: str, name: str, job: str, index: JobIndex) -> Flow[NotFoundPage]:
     """Said with the jobs that are called like this one."""
     yield from index.keep_up()
     names = index.search(limit=len(index)).names
     within = [one for one in names if job.lower() in one.lower()] if len(job) > 1 else []
     near = dict.fromkeys((*get_close_matches(job[:128], names, n=NEAR), *within))
-    return Missing(why, name, list(near)[:NEAR])
+    return NotFoundPage(why, name, list(near)[:NEAR])

@@ -27,7 +27,16 @@ from cronce.web import timeline_layout as layout
 from cronce.web.markup import brief, percent, tag, titled
 from cronce.web.requests import read_instant
 from cronce.web.site import Shown, path, root_of
-from cronce.web.timeline_layout import By, Column, Facts, Lane, Picture, Placed, Scale, Shape
+from cronce.web.timeline_layout import (
+    By,
+    Lane,
+    Picture,
+    PlacedPiece,
+    Shape,
+    TimelineColumn,
+    TimelineFacts,
+    TimelineScale,
+)
 
 SPANS: Final = {
     "10m": timedelta(minutes=10),
@@ -119,7 +128,7 @@ def read_view(query: Mapping[str, str]) -> TimelineView:
 # --- what is read ---------------------------------------------------------------------------------------------------
 
 
-def facts_of(view: TimelineView, most: int = READ, seen: Overview | JobView | None = None) -> Flow[Facts]:
+def facts_of(view: TimelineView, most: int = READ, seen: Overview | JobView | None = None) -> Flow[TimelineFacts]:
     """Runs are found by their slots, so one more span is read before: of that, what lasted until this one is shown.
     What an overview, or the view of a job, has `seen` of them is not read again."""
     now = seen.now if seen else (yield from load([])).now
@@ -162,7 +171,7 @@ def timeline(request: Request) -> Flow[Shown]:
     }
 
 
-def _ways(view: TimelineView, facts: Facts, root: str) -> dict[str, object]:
+def _ways(view: TimelineView, facts: TimelineFacts, root: str) -> dict[str, object]:
     """Where one can go from here: nearer and farther, earlier and later, and to what is now."""
     start, end, half = facts.start, facts.end, view.length / 2
     middle, closer = start + half, view.closer(root)
@@ -199,7 +208,7 @@ def picture(root: str, seen: Overview | JobView) -> Flow[Shown | None]:
     return {"title": title, "svg": svg, "told": laid.counted, "way": view.way(root), "gaps": facts.gaps, "keys": keys}
 
 
-def legend(facts: Facts) -> list[tuple[str, Markup]]:
+def legend(facts: TimelineFacts) -> list[tuple[str, Markup]]:
     """What each look means that is in the picture."""
     looks = {piece.look for piece in facts.pieces}
     return [(LEGEND.get(look, look), key(look)) for look in layout.LOOKS if look in looks]
@@ -209,7 +218,7 @@ LEGEND: Final = {layout.REFUSED: "refused duplicate (did not run)"}
 """What a look is called in the legend, where its name does not say enough."""
 
 
-def young(facts: Facts) -> tuple[Facts, str]:
+def young(facts: TimelineFacts) -> tuple[TimelineFacts, str]:
     """Without the time before the oldest that is shown, and what it is called then."""
     hour = SPANS["1h"]
     oldest = min(piece.due or piece.start for piece in facts.pieces)
@@ -342,12 +351,12 @@ def _label(lane: Lane, by: By) -> str:
     return brief(lane.name) + (f" ({lane.members:,} processes)" if lane.members > 1 else "")
 
 
-def _piece(placed: Placed, picture: Picture, root: str) -> Markup:
+def _piece(placed: PlacedPiece, picture: Picture, root: str) -> Markup:
     way = path("runs", placed.piece.slot, root=root)
     return tag("a", titled(placed.piece.told), *_drawn(placed, picture), href=way, tabindex="-1", class_="piece")
 
 
-def _drawn(placed: Placed, picture: Picture) -> Iterator[Markup]:
+def _drawn(placed: PlacedPiece, picture: Picture) -> Iterator[Markup]:
     piece, top = placed.piece, placed.top
     if piece.shape == "mark":
         yield tag("svg", _mark(piece.look), x=percent(placed.left), y=top, overflow="visible")
@@ -413,7 +422,7 @@ def _rect(class_: str, left: float, right: float, top: float, height: float) -> 
     return tag("rect", x=percent(left), y=top, width=percent(right - left), height=height, class_=class_)
 
 
-def _arrow(earlier: Placed, later: Placed) -> Markup:
+def _arrow(earlier: PlacedPiece, later: PlacedPiece) -> Markup:
     """From the edge of the earlier bar to the edge of the later one."""
     down = later.top >= earlier.top
     y1, y2 = (earlier.top + layout.BAR, later.top) if down else (earlier.top, later.top + layout.BAR)
@@ -425,7 +434,7 @@ def _arrow(earlier: Placed, later: Placed) -> Markup:
 # --- a lane that is folded ------------------------------------------------------------------------------------------
 
 
-def _column(column: Column, lane: Lane, busiest: int, scale: Scale, closer: Closer) -> Markup:
+def _column(column: TimelineColumn, lane: Lane, busiest: int, scale: TimelineScale, closer: Closer) -> Markup:
     """As high as there are many; each look that is in it can be seen, however few they are."""
     low = lane.top + layout.NAME + layout.FOLDED
     each = (layout.FOLDED - 3 * len(column.counts)) / busiest

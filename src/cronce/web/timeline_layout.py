@@ -33,7 +33,7 @@ LOOKS: Final = (
 """Every look that a piece can have, what a person should see first in front."""
 
 
-class Piece(NamedTuple):
+class TimelinePiece(NamedTuple):
     """One thing to draw, and what to say of it."""
 
     shape: Shape
@@ -54,13 +54,13 @@ class Piece(NamedTuple):
         return self.holder if by == "holder" else self.job
 
 
-class Facts(NamedTuple):
+class TimelineFacts(NamedTuple):
     """All that a picture shows. The grants of a slot stand side by side, in their order."""
 
     start: Instant
     end: Instant
     now: Instant
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[TimelinePiece, ...] = ()
     gaps: tuple[str, ...] = ()
     """What is not told of, because there is too much: in sentences."""
 
@@ -83,10 +83,10 @@ def gather(
     now: Instant,
     *,
     gaps: tuple[str, ...] = (),
-) -> Facts:
+) -> TimelineFacts:
     """What is seen of them from `start` to `end`. A handover needs both of its ends in sight. Who was refused a slot
     that nobody ran was not refused a duplicate."""
-    pieces: list[Piece] = []
+    pieces: list[TimelinePiece] = []
     was_run: dict[str, bool] = {}
     for run in runs:
         grants = _grants(run, now)
@@ -95,13 +95,13 @@ def gather(
     for host, one in refused:
         if start <= one.at < end and was_run.get(one.slot, True):
             pieces.append(_ghost(host, one))
-    return Facts(start, end, now, tuple(pieces), gaps)
+    return TimelineFacts(start, end, now, tuple(pieces), gaps)
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------
 
 
-def _grants(run: RunSeen, now: Instant) -> list[Piece]:
+def _grants(run: RunSeen, now: Instant) -> list[TimelinePiece]:
     """Every grant of a slot in its order; a mark where the slot is nobody's at the end of them."""
     record = run.record
     if record is None:
@@ -118,13 +118,13 @@ def _grants(run: RunSeen, now: Instant) -> list[Piece]:
     return bars
 
 
-def _late(piece: Piece, due: Instant) -> Piece:
+def _late(piece: TimelinePiece, due: Instant) -> TimelinePiece:
     late = piece.start - due
     told = f"{piece.told}; started {short(late)} after its slot" if late >= timedelta(milliseconds=1) else piece.told
     return piece._replace(due=due, told=told)
 
 
-def _latest(run: RunSeen, record: Record, started: Instant, now: Instant) -> Piece:
+def _latest(run: RunSeen, record: Record, started: Instant, now: Instant) -> TimelinePiece:
     look, until = run.shown, run.cell.until
     if look == LAPSED and until is not None:
         end, said = until, fate(run)
@@ -138,19 +138,21 @@ def _latest(run: RunSeen, record: Record, started: Instant, now: Instant) -> Pie
     return _saying(piece, said)._replace(until=until if record.is_running else None)
 
 
-def _earlier(slot: Slot, past: Past, started: Instant) -> Piece:
+def _earlier(slot: Slot, past: Past, started: Instant) -> TimelinePiece:
     look = _ended(past.end)
     piece = _bar(slot, look, past.holder, started, past.ended or started)
     again = f" at {fine(past.retried)}" if past.retried else ""
     return _saying(piece, "" if past.end == look else f"{past.end}{again}")
 
 
-def _bar(slot: Slot, look: str, holder: str, start: Instant, end: Instant) -> Piece:
+def _bar(slot: Slot, look: str, holder: str, start: Instant, end: Instant) -> TimelinePiece:
     span = f"from {fine(start)} to {fine(end)} ({short(end - start)})"
-    return Piece("bar", look, slot.key, slot.job, holder, start, end, safe(f"{slot.key}: {look} on {holder}, {span}"))
+    return TimelinePiece(
+        "bar", look, slot.key, slot.job, holder, start, end, safe(f"{slot.key}: {look} on {holder}, {span}")
+    )
 
 
-def _saying(piece: Piece, said: str) -> Piece:
+def _saying(piece: TimelinePiece, said: str) -> TimelinePiece:
     return piece._replace(told=f"{piece.told}: {safe(said)}") if said else piece
 
 
@@ -160,22 +162,22 @@ def _ended(end: str) -> str:
     return next((look for look in ("failed", "lost", "unknown", LAPSED) if end.startswith(look)), LAPSED)
 
 
-def _mark(run: RunSeen, at: Instant, holder: str, said: str) -> Piece:
+def _mark(run: RunSeen, at: Instant, holder: str, said: str) -> TimelinePiece:
     told = safe(f"{run.slot.key}: {run.shown}{f' ({said})' if said else ''}")
-    return Piece("mark", run.shown, run.slot.key, run.slot.job, holder, at, at, told)
+    return TimelinePiece("mark", run.shown, run.slot.key, run.slot.job, holder, at, at, told)
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------
 
 
-def _ghost(host: str, refused: Refused) -> Piece:
+def _ghost(host: str, refused: Refused) -> TimelinePiece:
     """Of no length: it did not run. Most say themselves which process of the host it was."""
     holder, colon, why = refused.why.partition(": ")
     if not colon or not holder.startswith(f"{host}:"):
         holder, why = host, refused.why
     told = safe(f"{refused.slot}: refused to {holder} at {fine(refused.at)}: {why}")
     job = refused.slot.partition("@")[0]
-    return Piece("ghost", REFUSED, refused.slot, job, holder, refused.at, refused.at, told)
+    return TimelinePiece("ghost", REFUSED, refused.slot, job, holder, refused.at, refused.at, told)
 
 
 MOST_PIECES: Final = 2000
@@ -213,7 +215,7 @@ class LaneLine(NamedTuple):
     label: str
 
 
-class Scale(NamedTuple):
+class TimelineScale(NamedTuple):
     """From instants to shares of the width, in percent."""
 
     start: Instant
@@ -227,10 +229,10 @@ class Scale(NamedTuple):
         return self(at) / 100 * WIDTH
 
 
-class Placed(NamedTuple):
+class PlacedPiece(NamedTuple):
     """A piece in its place: from left to right in percent, and where its bar begins from above, in pixels."""
 
-    piece: Piece
+    piece: TimelinePiece
     left: float
     right: float
     top: float
@@ -238,7 +240,7 @@ class Placed(NamedTuple):
     until: float | None = None
 
 
-class Column(NamedTuple):
+class TimelineColumn(NamedTuple):
     """What a folded lane shows in one column: how many pieces of which look."""
 
     start: Instant
@@ -260,17 +262,17 @@ class Lane(NamedTuple):
     height: float
     members: int = 1
     """How many holders share it."""
-    placed: tuple[Placed, ...] = ()
-    columns: tuple[Column, ...] = ()
+    placed: tuple[PlacedPiece, ...] = ()
+    columns: tuple[TimelineColumn, ...] = ()
     """Of a lane that is folded."""
 
 
 class Picture(NamedTuple):
-    facts: Facts
+    facts: TimelineFacts
     by: By
-    scale: Scale
+    scale: TimelineScale
     lanes: tuple[Lane, ...]
-    arrows: tuple[tuple[Placed, Placed], ...]
+    arrows: tuple[tuple[PlacedPiece, PlacedPiece], ...]
     """From the end of one piece to the start of the other."""
     lines: tuple[LaneLine, ...]
     changes: tuple[LaneLine, ...]
@@ -289,11 +291,11 @@ class Picture(NamedTuple):
         return told + (f", {several:,} taken over" if several else "")
 
 
-def lay_out(facts: Facts, by: By, zone: tzinfo) -> Picture:
-    scale = Scale(facts.start, facts.end)
+def lay_out(facts: TimelineFacts, by: By, zone: tzinfo) -> Picture:
+    scale = TimelineScale(facts.start, facts.end)
     names = lane_names(facts.pieces, by)
     lanes: list[Lane] = []
-    places: dict[int, Placed] = {}
+    places: dict[int, PlacedPiece] = {}
     top = HEAD
     for name, numbers in _by_lane(facts.pieces, names, by):
         lane, rows = _lane(name, top, {number: facts.pieces[number] for number in numbers}, facts, scale)
@@ -308,7 +310,7 @@ def lay_out(facts: Facts, by: By, zone: tzinfo) -> Picture:
 # --- lanes ----------------------------------------------------------------------------------------------------------
 
 
-def lane_names(pieces: Sequence[Piece], by: By) -> dict[str, str]:
+def lane_names(pieces: Sequence[TimelinePiece], by: By) -> dict[str, str]:
     """Which lane a holder or a job has. Of very many holders those of one host share a lane, and what is left over
     shares the last: calls from a crontab are a holder each."""
     names = {lane: lane for lane in sorted({piece.lane(by) for piece in pieces})}
@@ -321,7 +323,7 @@ def lane_names(pieces: Sequence[Piece], by: By) -> dict[str, str]:
     return names
 
 
-def _by_lane(pieces: Sequence[Piece], names: Mapping[str, str], by: By) -> list[tuple[str, list[int]]]:
+def _by_lane(pieces: Sequence[TimelinePiece], names: Mapping[str, str], by: By) -> list[tuple[str, list[int]]]:
     """In order of names; then who was only refused, what is nobody's, and what is left over."""
     lanes: defaultdict[str, list[int]] = defaultdict(list)
     for number, piece in enumerate(pieces):
@@ -338,8 +340,8 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _lane(
-    name: str, top: float, pieces: Mapping[int, Piece], facts: Facts, scale: Scale
-) -> tuple[Lane, dict[int, Placed]]:
+    name: str, top: float, pieces: Mapping[int, TimelinePiece], facts: TimelineFacts, scale: TimelineScale
+) -> tuple[Lane, dict[int, PlacedPiece]]:
     """A lane, and which piece is where in it; one that is folded has no places."""
     solid = _rows({number: one for number, one in pieces.items() if one.shape != "ghost"}, scale)
     if len(facts.pieces) > MOST_PIECES or _last(solid) >= MOST_ROWS:
@@ -357,13 +359,13 @@ def _last(rows: Mapping[int, int]) -> int:
     return max(rows.values(), default=-1)
 
 
-def _placed(piece: Piece, top: float, scale: Scale) -> Placed:
+def _placed(piece: TimelinePiece, top: float, scale: TimelineScale) -> PlacedPiece:
     due = None if piece.due is None else scale(piece.due)
     until = None if piece.until is None else scale(piece.until)
-    return Placed(piece, scale(piece.start), scale(piece.end), top, due, until)
+    return PlacedPiece(piece, scale(piece.start), scale(piece.end), top, due, until)
 
 
-def _rows(pieces: Mapping[int, Piece], scale: Scale) -> dict[int, int]:
+def _rows(pieces: Mapping[int, TimelinePiece], scale: TimelineScale) -> dict[int, int]:
     """A row for each, the first in which it lies on no other."""
     free: list[float] = []
     rows: dict[int, int] = {}
@@ -374,7 +376,7 @@ def _rows(pieces: Mapping[int, Piece], scale: Scale) -> dict[int, int]:
     return rows
 
 
-def _extent(piece: Piece, scale: Scale) -> tuple[float, float]:
+def _extent(piece: TimelinePiece, scale: TimelineScale) -> tuple[float, float]:
     """In pixels, from its slot's tick to the end of its lease. Neighbours in time may touch; but not what was taken
     over and what followed, so that there is room for the arrow."""
     left, start = scale.pixels(piece.due or piece.start), scale.pixels(piece.start)
@@ -388,7 +390,7 @@ def _extent(piece: Piece, scale: Scale) -> tuple[float, float]:
 # --- what is folded -------------------------------------------------------------------------------------------------
 
 
-def _columns(pieces: Iterable[Piece], facts: Facts) -> tuple[Column, ...]:
+def _columns(pieces: Iterable[TimelinePiece], facts: TimelineFacts) -> tuple[TimelineColumn, ...]:
     """Each piece is counted once, where it starts."""
     width = (facts.end - facts.start) / COLUMNS
     counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
@@ -396,7 +398,7 @@ def _columns(pieces: Iterable[Piece], facts: Facts) -> tuple[Column, ...]:
         place = (max(piece.start, facts.start) - facts.start) // width
         counts[min(place, COLUMNS - 1)][piece.look] += 1
     starts = ((facts.start + place * width, counts[place]) for place in sorted(counts))
-    return tuple(Column(start, start + width, many) for start, many in starts)
+    return tuple(TimelineColumn(start, start + width, many) for start, many in starts)
 
 
 def counted(counts: Mapping[str, int]) -> str:

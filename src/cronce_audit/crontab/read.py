@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from cronce.errors import BadInput
-from cronce.integrations.crontab import Entry, Guard, entries, saying
+from cronce.integrations.crontab import CrontabEntry, Guard, entries, saying
 from cronce_audit.model import Place, Source, Unreadable, reader
 
 USERS: Final = frozenset({
@@ -115,7 +115,7 @@ def read(source: Source) -> Iterator[Tab | Line]:
             yield _line(source, entry)
 
 
-def _is_system(path: PurePosixPath, plain: Sequence[Entry]) -> bool:
+def _is_system(path: PurePosixPath, plain: Sequence[CrontabEntry]) -> bool:
     if (
         path.parent.name == "cron.d"
         or path.name.endswith(".cron.d")
@@ -130,7 +130,7 @@ def _is_of_one_user(path: PurePosixPath) -> bool:
     return path.parent.name == "crontabs" or "spool" in path.parent.parts
 
 
-def _line(source: Source, entry: Entry) -> Line:
+def _line(source: Source, entry: CrontabEntry) -> Line:
     settings = dict(entry.settings)
     zone = settings.pop("CRON_TZ", "")
     changing = {name: value for name, value in settings.items() if name not in ("MAILTO", "MAILFROM", "SHELL", "PATH")}

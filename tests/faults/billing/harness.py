@@ -15,7 +15,7 @@ from cronce.clock import SystemClock
 from cronce.errors import CronceError
 from cronce.model import spell
 from cronce.stores import scheme_of
-from cronce.testing.child_processes import Crew
+from cronce.testing.child_processes import ChildProcesses
 from cronce.torture.proxy import Link, Proxy
 from cronce.torture.route import HostPort, address, through
 from cronce.value import NamedTuple
@@ -97,8 +97,8 @@ class Billing:
     def _clear(self) -> None:
         self._crew.clear()
 
-    def _hire_crew(self) -> Crew:
-        return Crew("tests.faults.billing.worker", lambda name: self._folder / f"{name}.log")
+    def _hire_crew(self) -> ChildProcesses:
+        return ChildProcesses("tests.faults.billing.worker", lambda name: self._folder / f"{name}.log")
 
     # --- the stage ---
 

@@ -38,8 +38,8 @@ class Person:
 
     def rerun(self) -> None:
         """Every slot that went wrong, once. Some are refused: the process is only paused, or an effect comes first."""
-        desk = self._cron.at_work().desk
-        bad = [run.slot.key for outcome in BAD for run in desk.do(runs(None, outcome, MOST)) if not run.slot.request]
+        node = self._cron.at_work().node
+        bad = [run.slot.key for outcome in BAD for run in node.do(runs(None, outcome, MOST)) if not run.slot.request]
         for slot in bad:
             if slot not in self._rerun:
                 with suppress(CronceError):
@@ -64,8 +64,8 @@ class Person:
     def resolve(self, charged: Callable[[], set[int]]) -> None:
         """As the books have it: done, or to be done again. The books are read when the effect is known to be in doubt:
         before, it might have gone on."""
-        desk = self._cron.at_work().desk
-        desk.do(recall_clock(desk.ledger))
+        node = self._cron.at_work().node
+        node.do(recall_clock(node.ledger))
         doubtful = [one.name for one in self._not_done() if one.state == "in doubt"]
         done = charged() if doubtful else set()
         for name in doubtful:
@@ -75,6 +75,6 @@ class Person:
 
     def _not_done(self) -> list[EffectSeen]:
         """Those that are in doubt or in progress."""
-        desk = self._cron.at_work().desk
-        found = desk.do(effects(desk.do(places(None)), MOST)).effects
+        node = self._cron.at_work().node
+        found = node.do(effects(node.do(places(None)), MOST)).effects
         return [one for one in found if one.name.partition("/")[0] in self._whats]

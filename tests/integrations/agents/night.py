@@ -30,6 +30,6 @@ def attempts(cron: Cronce, body: Callable[[Run], Any], number: int = 2) -> list[
 
 
 def outcome(cron: Cronce) -> str:
-    (run,) = cron.at_work().desk.do(runs("night", None, 9))
+    (run,) = cron.at_work().node.do(runs("night", None, 9))
     assert run.record is not None
     return str(run.record.outcome)

@@ -89,7 +89,7 @@ class Crew:
 
     def outcomes(self, job: str) -> dict[int, Outcome | None]:
         with closing(Cronce(self.store)) as cron:
-            seen = cron.at_work().desk.do(runs(job, None, 200))
+            seen = cron.at_work().node.do(runs(job, None, 200))
         return {int(run.slot.at.timestamp()): run.record and run.record.outcome for run in seen if run.slot}
 
     def stop(self) -> None:

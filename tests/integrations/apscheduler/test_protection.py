@@ -123,11 +123,11 @@ def machines(shelf: MemoryStore) -> Iterator[list[Machine]]:
 
 
 def states(cron: Cronce, name: str = "job") -> list[State]:
-    return [run.record.state for run in cron.at_work().desk.do(runs(name, None, 20)) if run.record]
+    return [run.record.state for run in cron.at_work().node.do(runs(name, None, 20)) if run.record]
 
 
 def outcomes(cron: Cronce, name: str = "job") -> list[Outcome | None]:
-    return [run.record.outcome for run in cron.at_work().desk.do(runs(name, None, 20)) if run.record]
+    return [run.record.outcome for run in cron.at_work().node.do(runs(name, None, 20)) if run.record]
 
 
 # --- slots, events ---------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_a_failure_is_an_error_event_where_it_failed_and_closes_the_slot(machine
 
 
 def test_what_is_later_than_the_grace_time_is_missed_as_before(machines: list[Machine]) -> None:
-    on_shared, _ = shared(machines[0].cron.at_work().desk.store)
+    on_shared, _ = shared(machines[0].cron.at_work().node.store)
     on_shared.scheduler.start()
     for machine in (machines[0], on_shared):
         machine.fire(work, second() - timedelta(seconds=30), misfire_grace_time=5)
@@ -285,7 +285,7 @@ def test_it_takes_up_what_was_left_before_its_own_slot(shelf: MemoryStore) -> No
             raise RuntimeError("try again")
 
     with closing(Cronce(store=shelf)) as cron:
-        guarded, desk = GuardedExecutor(cron, ThreadPoolExecutor(1), retries=1, backoff="1ms"), cron.at_work().desk
+        guarded, node = GuardedExecutor(cron, ThreadPoolExecutor(1), retries=1, backoff="1ms"), cron.at_work().node
         scheduler = BackgroundScheduler(timezone=UTC, executors={"default": guarded})
         ended: list[Any] = []
         scheduler.add_listener(ended.append, EVENT_JOB_ERROR | EVENT_JOB_EXECUTED)
@@ -294,7 +294,7 @@ def test_it_takes_up_what_was_left_before_its_own_slot(shelf: MemoryStore) -> No
             trigger = Listed((slot + timedelta(seconds=later),))
             scheduler.add_job(fails_once, trigger, args=["x"], id="job", misfire_grace_time=None, replace_existing=True)
             wait_until(partial(lambda ends: len(ended) == ends, later + 1))
-            wait_until(partial(lambda left: len(desk.do(desk.ledger.overdue())) == left, 1 - later))
+            wait_until(partial(lambda left: len(node.do(node.ledger.overdue())) == left, 1 - later))
         scheduler.shutdown()
     assert attempts == [(slot, 1), (slot, 2), (slot + timedelta(seconds=1), 1)]
 
@@ -335,7 +335,7 @@ def test_what_a_process_asks_of_itself_runs_there(machines: list[Machine], shelf
         machine.scheduler.add_job(mail, args=["ann"])
     wait_until(lambda: all(machine.codes()[EVENT_JOB_EXECUTED] == 2 for machine in machines))
     assert len(ran) == 6
-    assert machines[0].cron.at_work().desk.do(runs(None, None, 20)) == []
+    assert machines[0].cron.at_work().node.do(runs(None, None, 20)) == []
 
 
 def test_an_errand_with_an_id_is_none_the_less_done_each_time_it_is_asked_for(machines: list[Machine]) -> None:
@@ -466,7 +466,7 @@ def test_what_apscheduler_passes_over_on_a_shared_job_store_is_on_record(
     machine.fire(work, *slots[1:], misfire_grace_time=60, coalesce=coalesce)
     wait_until(lambda: len(ran) == 1 + begun)
     machine.close()
-    seen = [(run.slot.at, run.record) for run in machine.cron.at_work().desk.do(runs("job", None, 20))]
+    seen = [(run.slot.at, run.record) for run in machine.cron.at_work().node.do(runs("job", None, 20))]
     passed = {at: record.reason for at, record in seen if record and record.outcome is Outcome.SKIPPED}
     why = f"APScheduler passed it over: coalesce={coalesce}, misfire_grace_time=60"
     assert passed == dict.fromkeys(slots[1 : 4 - begun], why)
@@ -493,7 +493,7 @@ def test_a_slot_is_claimed_before_a_shared_job_store_is_written_and_kept_while_i
     jobs.lookup_job("job").misfire_grace_time = 0  # it was claimed in time, and is not too late for a thread
 
     def until() -> datetime:
-        (waiting,) = machine.cron.at_work().desk.do(runs("job", None, 5))
+        (waiting,) = machine.cron.at_work().node.do(runs("job", None, 5))
         assert waiting.cell.until is not None
         return waiting.cell.until
 
@@ -503,7 +503,7 @@ def test_a_slot_is_claimed_before_a_shared_job_store_is_written_and_kept_while_i
     machine.close()
     assert written == [1]
     assert (len(ran), machine.codes()) == (1, {EVENT_JOB_EXECUTED: 2})
-    assert [run.record.grant for run in machine.cron.at_work().desk.do(runs("job", None, 5)) if run.record] == [1]
+    assert [run.record.grant for run in machine.cron.at_work().node.do(runs("job", None, 5)) if run.record] == [1]
 
 
 def test_what_was_claimed_for_a_call_that_cannot_be_made_is_kept_no_longer(shelf: MemoryStore) -> None:

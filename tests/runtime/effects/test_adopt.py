@@ -51,11 +51,11 @@ def now(done: list[str], invoice: int, **how: Any) -> Callable[[Run], Any]:
 
 
 def found(office: Office) -> list[Adoption]:
-    return office.desk.do(adoptable("billing", "charge:*", "invoice", "charge"))
+    return office.node.do(adoptable("billing", "charge:*", "invoice", "charge"))
 
 
 def adopted(office: Office) -> None:
-    office.desk.do(adopt(Operator(office.desk.ledger, "ann"), found(office)))
+    office.node.do(adopt(Operator(office.node.ledger, "ann"), found(office)))
 
 
 def test_what_is_done_stays_done_and_what_is_in_doubt_stays_so_with_the_key_that_was_sent(
@@ -82,7 +82,7 @@ def test_the_key_stays_after_a_persons_retry_and_outside_of_the_step(office: Off
     done: list[str] = []
     office.call_failing(job(), before(done, 2, fails=2))
     adopted(office)
-    office.desk.do(resolve_effect(Operator(office.desk.ledger, "ann"), "charge/invoice:2", "retry"))
+    office.node.do(resolve_effect(Operator(office.node.ledger, "ann"), "charge/invoice:2", "retry"))
     clock.turn(QUARTER)
     key = "billing@2026-03-29T12:00:00Z/charge:2"
     assert office.call(job("dunning"), lambda run: run.on("invoice", 2).key_of("charge")) == key
@@ -142,4 +142,4 @@ def test_what_surely_did_not_happen_is_nothing_to_adopt(office: Office) -> None:
 @pytest.mark.parametrize("pattern", ["charge:7", "*:*", ""])
 def test_a_pattern_without_one_place_for_the_id_is_refused(office: Office, pattern: str) -> None:
     with pytest.raises(BadInput, match="must have one"):
-        office.desk.do(adoptable("billing", pattern, "invoice", "charge"))
+        office.node.do(adoptable("billing", pattern, "invoice", "charge"))

@@ -17,7 +17,7 @@ from cronce.model import Mark, Slot
 from cronce.protocol.record import Outcome, decode
 from cronce.runtime.effects import once
 from cronce.runtime.effects.idempotent import SWEPT, Keyed
-from cronce.runtime.effects.once import How
+from cronce.runtime.effects.once import EffectPolicy
 from cronce.runtime.jobs import SWEPT_AFTER
 from cronce.stores.memory import MemoryStore
 from tests.runtime.office import Office, dies, job, watch
@@ -43,7 +43,7 @@ class Consumer:
 
 
 def keyed(office: Office, fn: Callable[..., Any], name: str = "mail", **how: Any) -> Any:
-    return Keyed(name, lambda message: message, DAY, How(**how), lambda: office.keeper).guard(fn)
+    return Keyed(name, lambda message: message, DAY, EffectPolicy(**how), lambda: office.keeper).guard(fn)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_while_one_is_at_it_another_is_told_so_and_does_not_wait(store: Wire, co
             InProgress, match=r"mail/7 is in progress at web-[0-9]+, until 2026-03-29 12:00:30 UTC"
         ) as told:
             keyed(other, consumer)(7)
-        assert (told.value.name, told.value.by) == ("mail/7", one.desk.holder)
+        assert (told.value.name, told.value.by) == ("mail/7", one.node.holder)
         return "done"
 
     consumer.act = meanwhile
@@ -96,7 +96,7 @@ def test_its_lease_is_renewed_for_as_long_as_it_takes(store: Wire, consumer: Con
         for _ in range(120):
             one.hand.turn(1)
             one.keeper.renew()
-            other.desk.do(other.desk.ledger.overdue())
+            other.node.do(other.node.ledger.overdue())
             with pytest.raises(InProgress):
                 keyed(other, consumer)(7)
         return "done"
@@ -133,7 +133,7 @@ def test_what_is_known_for_long_enough_is_swept_and_what_is_in_doubt_never(offic
         mail(2)
     office.hand.turn((DAY + SWEPT_AFTER).total_seconds())
     watch(office, 31)
-    assert office.desk.do(office.desk.ledger.jobs.sweep()) == 1
+    assert office.node.do(office.node.ledger.jobs.sweep()) == 1
     known, doubt = office.store.load(["once/mail/1", "once/mail/2"]).cells
     assert (known.version, doubt.mark) == (0, Mark.ATTENTION)
     with pytest.raises(InDoubt):
@@ -186,7 +186,7 @@ def test_a_key_that_was_never_done_is_swept_like_one_that_was(office: Office, co
         keyed(office, consumer, not_done=(ConnectionRefusedError,))(1)
     office.hand.turn((SWEPT_AFTER + timedelta(seconds=1)).total_seconds())
     watch(office, 31)
-    assert office.desk.do(office.desk.ledger.jobs.sweep()) == 1
+    assert office.node.do(office.node.ledger.jobs.sweep()) == 1
 
 
 def test_what_surely_did_nothing_may_be_redelivered(office: Office, consumer: Consumer) -> None:
@@ -237,13 +237,13 @@ def test_a_key_whose_process_died_is_in_progress_until_its_lease_is_over_and_the
 
 def test_a_shorter_lease_is_over_sooner(store: Wire, consumer: Consumer) -> None:
     dead, alive = Office(store), Office(store)
-    ttl, how, short = timedelta(days=1), How("retry"), timedelta(seconds=2)
+    ttl, how, short = timedelta(days=1), EffectPolicy("retry"), timedelta(seconds=2)
 
     def of(office: Office) -> Any:
         return Keyed("mail", lambda message: message, ttl, how, lambda: office.keeper, lease=short).guard(consumer)
 
     _killed_in(dead, consumer, of(dead))
-    alive.desk.do(alive.desk.ledger.overdue())
+    alive.node.do(alive.node.ledger.overdue())
     watch(alive, 3)
     assert (of(alive)(1), consumer.done) == ("sent", {1: 2})
 
@@ -288,7 +288,9 @@ def test_a_store_that_forgot_lets_nobody_begin_before_whoever_was_at_it_is_over(
     """Messages of a Celery task with lease="5s" were held for 30 s after a Redis was wiped."""
     office = Office(Wire(HandClock(), FORGETFUL, on_purpose=False))
     length = timedelta(seconds=lease)
-    mail = Keyed("mail", lambda message: message, DAY, How(), lambda: office.keeper, lease=length).guard(consumer)
+    mail = Keyed("mail", lambda message: message, DAY, EffectPolicy(), lambda: office.keeper, lease=length).guard(
+        consumer
+    )
     office.hand.turn(lease - 1)
     with pytest.raises(InProgress):
         mail(1)

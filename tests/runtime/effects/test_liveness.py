@@ -12,7 +12,6 @@ import pytest
 
 from cronce.clock import SystemClock
 from cronce.protocol.record import Maker, Outcome, Record, State
-from cronce.runtime.desk import holder_name, host_name
 from cronce.runtime.effects.liveness import (
     HolderProcess,
     RetryRefused,
@@ -21,6 +20,7 @@ from cronce.runtime.effects.liveness import (
     unsure_of,
     whether_there,
 )
+from cronce.runtime.node import holder_name, host_name
 from cronce.runtime.run import Run
 from tests.house.wait import wait_until
 from tests.runtime.office import Office, dies, job, watch
@@ -95,7 +95,7 @@ def test_of_another_machine_a_person_is_told_what_to_check() -> None:
     ],
 )
 def test_who_said_itself_how_it_ended_is_not_in_the_middle_of_it(office: Office, record: Record, unsure: str) -> None:
-    assert office.desk.do(unsure_of(record)) == unsure
+    assert office.node.do(unsure_of(record)) == unsure
 
 
 @pytest.mark.parametrize("says", [True, False])
@@ -116,4 +116,4 @@ def test_of_a_run_that_was_taken_over_nobody_knows_unless_it_ended_by_itself(sto
     watch(other, 12)
     other.call(job(lease="10s"), lambda _run: None, when=START)  # it is closed as lost, or was closed before
     begun = Record(State.RUNNING, holder="web-1", under=grants[0])
-    assert other.desk.do(unsure_of(begun)) == ("" if says else "web-1")
+    assert other.node.do(unsure_of(begun)) == ("" if says else "web-1")

@@ -13,7 +13,7 @@ import pytest
 from cronce.errors import AlreadyDone, CronceError, InDoubt, StoreUnavailable
 from cronce.runtime.declare import Declaration
 from cronce.runtime.effects.idempotent import Keyed
-from cronce.runtime.effects.once import How
+from cronce.runtime.effects.once import EffectPolicy
 from cronce.runtime.effects.review import effects, places, resolve_effect
 from cronce.runtime.effects.steps import KEPT
 from cronce.runtime.operations import Operator
@@ -65,7 +65,9 @@ def with_the_cursor(_office: Office, bank: Bank, run: Run) -> None:
 
 
 def by_a_queue(office: Office, bank: Bank, _run: Run) -> None:
-    keyed = Keyed("charge", lambda invoice: f"invoice:{invoice}", KEPT, How("raise", ()), lambda: office.keeper)
+    keyed = Keyed(
+        "charge", lambda invoice: f"invoice:{invoice}", KEPT, EffectPolicy("raise", ()), lambda: office.keeper
+    )
     charge = keyed.guard(lambda invoice: bank.charge(invoice, ""))
     for invoice in INVOICES:
         with suppress(InDoubt):
@@ -86,7 +88,7 @@ RECIPES: dict[str, tuple[Recipe, bool]] = {
 def mortal(store: Wire, at: int, fate: Fate) -> tuple[Office, Callable[[], int]]:
     """A process that dies with this call of the store: before it, or after it, without having heard."""
     office, calls = Office(store), [0]
-    right = office.desk.do
+    right = office.node.do
 
     def do(flow: Any) -> Any:
         calls[0] += 1
@@ -96,17 +98,17 @@ def mortal(store: Wire, at: int, fate: Fate) -> tuple[Office, Callable[[], int]]
             raise StoreUnavailable("this process is dead")
         return right(flow)
 
-    office.desk.do = do  # type: ignore[method-assign]
+    office.node.do = do  # type: ignore[method-assign]
     return office, lambda: calls[0]
 
 
 def resolved_by_the_books(office: Office, books: Counter[int]) -> int:
     """A script that reads what the receiver has, and says so of all that is in doubt."""
-    found = office.desk.do(effects(office.desk.do(places(None)), 100)).effects
+    found = office.node.do(effects(office.node.do(places(None)), 100)).effects
     doubtful = [one for one in found if one.state == "in doubt"]
     for one in doubtful:
         verdict: Any = "done" if books[int(one.name.rpartition(":")[2])] else "retry"
-        office.desk.do(resolve_effect(Operator(office.desk.ledger, "ann"), one.name, verdict, force=True))
+        office.node.do(resolve_effect(Operator(office.node.ledger, "ann"), one.name, verdict, force=True))
     return len(doubtful)
 
 

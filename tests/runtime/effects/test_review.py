@@ -14,14 +14,13 @@ from cronce.errors import BadInput, CronceError
 from cronce.model import ABSENT, Mark, Slot, Write, effect_cells, once_cell, spell
 from cronce.protocol.commands import Finish, Queue
 from cronce.protocol.record import Outcome, Record, State, decode, encode
-from cronce.runtime.desk import Desk as RealDesk
 from cronce.runtime.effects.liveness import RetryRefused
 from cronce.runtime.effects.review import (
     COUNTED,
     DOUBTS_SHOWN,
+    EffectCells,
     EffectSeen,
-    Unwatched,
-    Where,
+    LapsedUnwatched,
     doubts,
     effect,
     effect_name,
@@ -34,55 +33,58 @@ from cronce.runtime.effects.review import (
     survey,
 )
 from cronce.runtime.ledger import Begin, Grant
+from cronce.runtime.node import Node as RealNode
 from cronce.runtime.operations import Operator
 from cronce.runtime.queries import slot_named
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.redis import init
-from tests.runtime.shelf import SLOT, START, Desk, HandClock, Wire, claim, granted
+from tests.runtime.shelf import SLOT, START, HandClock, HandNode, Wire, claim, granted
 from tests.runtime.test_operations import url_of
 
-ALL = [Where("effect/"), Where("once/")]
+ALL = [EffectCells("effect/"), EffectCells("once/")]
 CHARGE = f"{SLOT.key}/charge:7"
 MAIL = "order-mail/42"
 
 
-def begin(desk: Desk, run: Grant, key: str = "charge:7") -> Grant:
+def begin(node: HandNode, run: Grant, key: str = "charge:7") -> Grant:
     """A step of the run is begun."""
-    return _begun(desk, Begin(f"{effect_cells(SLOT.key)}{key}", desk.ledger.nonce(), under=run))
+    return _begun(node, Begin(f"{effect_cells(SLOT.key)}{key}", node.ledger.nonce(), under=run))
 
 
-def begin_key(desk: Desk, keep: timedelta | None = timedelta(days=1)) -> Grant:
-    return _begun(desk, Begin(once_cell("order-mail", "42"), desk.ledger.nonce(), keep=keep))
+def begin_key(node: HandNode, keep: timedelta | None = timedelta(days=1)) -> Grant:
+    return _begun(node, Begin(once_cell("order-mail", "42"), node.ledger.nonce(), keep=keep))
 
 
-def _begun(desk: Desk, wanted: Begin) -> Grant:
-    _, (begun,) = desk.do(desk.ledger.exchange_effects((), [wanted]))
+def _begun(node: HandNode, wanted: Begin) -> Grant:
+    _, (begun,) = node.do(node.ledger.exchange_effects((), [wanted]))
     assert isinstance(begun.answer, Grant), begun
     return begun.answer
 
 
-def end(desk: Desk, grant: Grant, outcome: Outcome = Outcome.SUCCEEDED, reason: str = "", result: str = "") -> None:
-    desk.do(desk.ledger.exchange_effects([(grant, Finish(grant.fence, outcome, reason, result=result))]))
+def end(node: HandNode, grant: Grant, outcome: Outcome = Outcome.SUCCEEDED, reason: str = "", result: str = "") -> None:
+    node.do(node.ledger.exchange_effects([(grant, Finish(grant.fence, outcome, reason, result=result))]))
 
 
-def watch(clock: HandClock, desk: Desk, seconds: int) -> None:
-    """Let time pass while the desk looks at the store's clock now and then."""
+def watch(clock: HandClock, node: HandNode, seconds: int) -> None:
+    """Let time pass while the node looks at the store's clock now and then."""
     for _ in range(seconds):
         clock.turn(1.0)
-        desk.do(desk.ledger.overdue())
-        desk.do(desk.ledger.client.probe())
+        node.do(node.ledger.overdue())
+        node.do(node.ledger.client.probe())
 
 
 def seen(store: Wire, *, everything: bool = True) -> list[tuple[str, str, str]]:
     """As a person sees it, who has watched nothing."""
-    found = Desk(store, "a person").do(effects(ALL, 100, everything=everything)).effects
+    found = HandNode(store, "a person").do(effects(ALL, 100, everything=everything)).effects
     return [(one.name.removeprefix(f"{SLOT.key}/"), one.state, one.why) for one in found]
 
 
-def resolve(desk: Desk, name: str, *words: Any, by: str = "ada", force: bool = True) -> EffectSeen | Unwatched:
+def resolve(
+    node: HandNode, name: str, *words: Any, by: str = "ada", force: bool = True
+) -> EffectSeen | LapsedUnwatched:
     """By a person who has looked, unless it is said otherwise."""
-    return desk.do(resolve_effect(Operator(desk.ledger, by), name, *words, force=force))
+    return node.do(resolve_effect(Operator(node.ledger, by), name, *words, force=force))
 
 
 # --- names ---
@@ -128,22 +130,22 @@ def test_what_is_no_effect_is_told_why(text: str, why: str) -> None:
 # --- states ---
 
 
-def test_a_step_is_in_progress_while_its_run_is_and_then_done(desk: Desk, store: Wire) -> None:
-    run = granted(desk)
-    step = begin(desk, run)
+def test_a_step_is_in_progress_while_its_run_is_and_then_done(node: HandNode, store: Wire) -> None:
+    run = granted(node)
+    step = begin(node, run)
     assert seen(store, everything=False) == [("charge:7", "in progress", "")]
-    end(desk, step, result='{"id":7}')
-    desk.do(desk.ledger.finish(run, Outcome.SUCCEEDED))
+    end(node, step, result='{"id":7}')
+    node.do(node.ledger.finish(run, Outcome.SUCCEEDED))
     assert seen(store, everything=False) == []
     assert seen(store) == [("charge:7", "done", "")]
 
 
 def test_a_step_is_filed_by_its_slot_so_that_one_scan_finds_what_is_in_doubt_of_runs_and_steps(
-    desk: Desk, store: Wire
+    node: HandNode, store: Wire
 ) -> None:
-    run = granted(desk)
-    end(desk, begin(desk, run), Outcome.UNKNOWN)
-    desk.do(desk.ledger.finish(run, Outcome.UNKNOWN))
+    run = granted(node)
+    end(node, begin(node, run), Outcome.UNKNOWN)
+    node.do(node.ledger.finish(run, Outcome.UNKNOWN))
     found = store.scan(Scan("", "at", Mark.ATTENTION)).cells
     assert [(cell.key, cell.at) for cell in found] == [
         (f"{effect_cells(SLOT.key)}charge:7", SLOT.at),
@@ -151,34 +153,34 @@ def test_a_step_is_filed_by_its_slot_so_that_one_scan_finds_what_is_in_doubt_of_
     ]
 
 
-def closes_as_lost(desk: Desk, other: Desk, clock: HandClock, _run: Grant) -> None:
+def closes_as_lost(node: HandNode, other: HandNode, clock: HandClock, _run: Grant) -> None:
     watch(clock, other, 11)
     claim(other)
 
 
-def is_taken_over(desk: Desk, other: Desk, clock: HandClock, _run: Grant) -> None:
+def is_taken_over(node: HandNode, other: HandNode, clock: HandClock, _run: Grant) -> None:
     watch(clock, other, 11)
     granted(other)
 
 
-def is_settled(desk: Desk, other: Desk, clock: HandClock, run: Grant) -> None:
+def is_settled(node: HandNode, other: HandNode, clock: HandClock, run: Grant) -> None:
     watch(clock, other, 11)
     other.do(other.ledger.settle(run.cells[:1]))
 
 
-def succeeds(desk: Desk, other: Desk, clock: HandClock, run: Grant) -> None:
-    desk.do(desk.ledger.finish(run, Outcome.SUCCEEDED))
+def succeeds(node: HandNode, other: HandNode, clock: HandClock, run: Grant) -> None:
+    node.do(node.ledger.finish(run, Outcome.SUCCEEDED))
 
 
-def is_retried(desk: Desk, other: Desk, clock: HandClock, run: Grant) -> None:
-    desk.do(desk.ledger.finish(run, Outcome.FAILED, backoff=timedelta(hours=1)))
+def is_retried(node: HandNode, other: HandNode, clock: HandClock, run: Grant) -> None:
+    node.do(node.ledger.finish(run, Outcome.FAILED, backoff=timedelta(hours=1)))
 
 
-def is_purged(desk: Desk, other: Desk, clock: HandClock, run: Grant) -> None:
-    del desk.store._cells[run.key]
+def is_purged(node: HandNode, other: HandNode, clock: HandClock, run: Grant) -> None:
+    del node.store._cells[run.key]
 
 
-Over = Callable[[Desk, Desk, HandClock, Grant], None]
+Over = Callable[[HandNode, HandNode, HandClock, Grant], None]
 
 
 @pytest.mark.parametrize(
@@ -194,35 +196,35 @@ Over = Callable[[Desk, Desk, HandClock, Grant], None]
 )
 @pytest.mark.parametrize(("verdict", "state"), [("done", "done"), ("retry", "not done")])
 def test_a_step_that_stands_as_begun_by_a_run_that_is_over_is_in_doubt_and_can_be_resolved(
-    desk: Desk, other: Desk, store: Wire, clock: HandClock, over: Over, on_lost: str, verdict: str, state: str
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock, over: Over, on_lost: str, verdict: str, state: str
 ) -> None:
-    run = granted(desk, on_lost=on_lost, attempts=2)
-    step = begin(desk, run)
-    over(desk, other, clock, run)
+    run = granted(node, on_lost=on_lost, attempts=2)
+    step = begin(node, run)
+    over(node, other, clock, run)
     assert seen(store, everything=False) == [("charge:7", "in doubt", "its run is over")]
-    resolved = resolve(Desk(store, "a person"), CHARGE, verdict, "I looked")
+    resolved = resolve(HandNode(store, "a person"), CHARGE, verdict, "I looked")
     assert isinstance(resolved, EffectSeen)
     assert resolved.state == state
     (_name, now, why), *none = seen(store)
     assert (now, none) == (state, [])
     assert why == ("resolved: by ada: I looked" if verdict == "done" else "lost, retried: by ada: I looked")
-    end(desk, step)  # whoever began it comes too late
+    end(node, step)  # whoever began it comes too late
     assert seen(store)[0][1] == state
 
 
 def test_a_step_whose_run_has_lapsed_is_in_doubt_and_resolved_by_who_has_watched_the_clock(
-    desk: Desk, store: Wire, clock: HandClock
+    node: HandNode, store: Wire, clock: HandClock
 ) -> None:
-    begin(desk, granted(desk, on_lost="rerun"))
+    begin(node, granted(node, on_lost="rerun"))
     clock.turn(9)
-    person = Desk(store, "a person")
+    person = HandNode(store, "a person")
     with pytest.raises(CronceError, match=r"is in progress: web-1 has been working on it since 2026-03-29T12:00:00Z"):
         resolve(person, CHARGE, "retry")
     clock.turn(1)
     why = f"the lease of its run expired at {spell(START + timedelta(seconds=10))}"
     assert seen(store, everything=False) == [("charge:7", "in doubt", why)]
     answer = resolve(person, CHARGE, "done")
-    assert isinstance(answer, Unwatched)
+    assert isinstance(answer, LapsedUnwatched)
     assert str(answer).startswith(f"{CHARGE} was begun, and the run's lease expired at 2026-03-29T12:00:10")
     watch(clock, person, 9)
     answer = resolve(person, CHARGE, "done")
@@ -231,31 +233,31 @@ def test_a_step_whose_run_has_lapsed_is_in_doubt_and_resolved_by_who_has_watched
     assert decode(run.value).state is State.RUNNING  # its slot is left to those who carry the job
 
 
-def test_a_step_that_a_run_by_hand_is_at_belongs_to_the_slot(desk: Desk, store: Wire) -> None:
+def test_a_step_that_a_run_by_hand_is_at_belongs_to_the_slot(node: HandNode, store: Wire) -> None:
     again = SLOT._replace(request="rerun-1")
-    desk.do(desk.ledger.put({again: Queue(by="ada", key=SLOT.key)}))
-    run = granted(desk, again)
-    begin(desk, run)
-    assert desk.do(places(again.key)) == desk.do(places(SLOT.key)) == of_slot(SLOT, None)
+    node.do(node.ledger.put({again: Queue(by="ada", key=SLOT.key)}))
+    run = granted(node, again)
+    begin(node, run)
+    assert node.do(places(again.key)) == node.do(places(SLOT.key)) == of_slot(SLOT, None)
     assert seen(store) == [("charge:7", "in progress", "")]
-    desk.do(desk.ledger.finish(run, Outcome.FAILED, "boom"))
+    node.do(node.ledger.finish(run, Outcome.FAILED, "boom"))
     assert seen(store) == [("charge:7", "in doubt", "its run is over")]
 
 
 @pytest.mark.parametrize("everything", [False, True])
 def test_what_is_done_while_somebody_looks_is_not_taken_to_be_in_doubt(
-    desk: Desk, store: Wire, everything: bool
+    node: HandNode, store: Wire, everything: bool
 ) -> None:
     """The scan finds it begun; when its run is read that is over, and the step was done before. Another scan finds it
     done: it is told of once."""
-    run = granted(desk)
-    step = begin(desk, run)
+    run = granted(node)
+    step = begin(node, run)
 
     def meanwhile(call: str) -> str:
         if call == "load":
             store.lose = lambda _call: ""
-            end(desk, step)
-            desk.do(desk.ledger.finish(run, Outcome.SUCCEEDED))
+            end(node, step)
+            node.do(node.ledger.finish(run, Outcome.SUCCEEDED))
         return ""
 
     store.lose = meanwhile
@@ -263,16 +265,16 @@ def test_what_is_done_while_somebody_looks_is_not_taken_to_be_in_doubt(
 
 
 def test_a_key_is_in_progress_then_in_doubt_when_its_lease_has_passed(
-    desk: Desk, store: Wire, clock: HandClock
+    node: HandNode, store: Wire, clock: HandClock
 ) -> None:
-    begin_key(desk)
+    begin_key(node)
     assert seen(store) == [(MAIL, "in progress", "")]
     with pytest.raises(CronceError, match=f"{MAIL} is in progress: web-1 has been working on it since"):
-        resolve(desk, MAIL, "done")
+        resolve(node, MAIL, "done")
     clock.turn(30)
     assert seen(store) == [(MAIL, "in doubt", "its lease expired at 2026-03-29T12:00:30Z")]
-    person = Desk(store, "a person")
-    assert resolve(person, MAIL, "done", "", 42) == Unwatched(
+    person = HandNode(store, "a person")
+    assert resolve(person, MAIL, "done", "", 42) == LapsedUnwatched(
         MAIL, START + timedelta(seconds=30), timedelta(seconds=30)
     )
     watch(clock, person, 31)
@@ -290,29 +292,29 @@ def test_a_key_is_in_progress_then_in_doubt_when_its_lease_has_passed(
         (Outcome.FAILED, "not done", "failed: Boom: x"),
     ],
 )
-def test_a_key_is_as_it_ended(desk: Desk, store: Wire, outcome: Outcome, state: str, why: str) -> None:
-    end(desk, begin_key(desk), outcome, "" if outcome is Outcome.SUCCEEDED else "Boom: x")
+def test_a_key_is_as_it_ended(node: HandNode, store: Wire, outcome: Outcome, state: str, why: str) -> None:
+    end(node, begin_key(node), outcome, "" if outcome is Outcome.SUCCEEDED else "Boom: x")
     assert seen(store) == [(MAIL, state, why)]
     assert seen(store, everything=False) == ([(MAIL, state, why)] if state == "in doubt" else [])
 
 
 def test_what_was_done_and_kept_for_long_enough_is_not_shown_but_a_doubt_is(
-    desk: Desk, store: Wire, clock: HandClock
+    node: HandNode, store: Wire, clock: HandClock
 ) -> None:
-    end(desk, begin_key(desk))
-    end(desk, begin(desk, granted(desk)), Outcome.UNKNOWN, "Boom: x")
+    end(node, begin_key(node))
+    end(node, begin(node, granted(node)), Outcome.UNKNOWN, "Boom: x")
     clock.turn(86_399)
     assert [state for _, state, _ in seen(store)] == ["in doubt", "done"]
     clock.turn(1)
     assert [state for _, state, _ in seen(store)] == ["in doubt"]
     for verdict in ("done", "retry"):
         with pytest.raises(CronceError, match=f"there is no record of {MAIL}"):
-            resolve(desk, MAIL, verdict)
+            resolve(node, MAIL, verdict)
 
 
-def test_what_a_newer_cronce_wrote_is_unreadable(desk: Desk, store: Wire, clock: HandClock) -> None:
-    run = granted(desk)
-    begin(desk, run)
+def test_what_a_newer_cronce_wrote_is_unreadable(node: HandNode, store: Wire, clock: HandClock) -> None:
+    run = granted(node)
+    begin(node, run)
     key = effect_named(CHARGE).cell
     store._cells[run.key] = store._cells[run.key]._replace(value='{"v":99}')
     assert seen(store) == [("charge:7", "in progress", "")]  # the run may be at it
@@ -321,13 +323,13 @@ def test_what_a_newer_cronce_wrote_is_unreadable(desk: Desk, store: Wire, clock:
     store._cells[run.key] = store._cells[run.key]._replace(mark=Mark.OPEN)
     clock.turn(11)
     with pytest.raises(CronceError, match="has format 99"):
-        resolve(desk, CHARGE, "done")
+        resolve(node, CHARGE, "done")
     store._cells[key] = store._cells[key]._replace(value='{"v":99}')
     ((_, state, why),) = seen(store, everything=False)
     assert state == "unreadable"
     assert "has format 99" in why
     with pytest.raises(CronceError, match="has format 99"):
-        resolve(desk, CHARGE, "done")
+        resolve(node, CHARGE, "done")
 
 
 # --- never all of it ---
@@ -342,54 +344,54 @@ DONE = Record(State.CLOSED, outcome=Outcome.SUCCEEDED)
 DOUBTFUL = Record(State.CLOSED, outcome=Outcome.UNKNOWN, reason="Boom")
 
 
-def test_counts_are_capped_and_say_so(desk: Desk, store: Wire) -> None:
+def test_counts_are_capped_and_say_so(node: HandNode, store: Wire) -> None:
     fill(store, COUNTED, DONE, Mark.CLOSED)
     fill(store, 30, DOUBTFUL, Mark.ATTENTION)
-    found = desk.do(survey(SLOT, DONE))
+    found = node.do(survey(SLOT, DONE))
     assert (found.counts, found.capped) == ({"done": COUNTED, "in doubt": 30}, frozenset())
     assert len(found.doubtful) == DOUBTS_SHOWN
     store.swap(
         [Write(f"{effect_cells(SLOT.key)}one more", ABSENT, encode(DONE), Mark.CLOSED)], store.load([]).epoch.seen
     )
-    found = desk.do(survey(SLOT, DONE))
+    found = node.do(survey(SLOT, DONE))
     assert (found.counts, found.capped) == ({"done": COUNTED, "in doubt": 30}, frozenset({"done"}))
-    assert desk.do(doubts(of_job("billing"))).counts == {"in doubt": 30}
+    assert node.do(doubts(of_job("billing"))).counts == {"in doubt": 30}
 
 
-def test_a_list_ends_where_it_should_and_says_that_there_is_more(desk: Desk, store: Wire) -> None:
+def test_a_list_ends_where_it_should_and_says_that_there_is_more(node: HandNode, store: Wire) -> None:
     fill(store, 30, DOUBTFUL, Mark.ATTENTION)
-    begin_key(desk)
+    begin_key(node)
     for limit, shown, more in [(29, 29, True), (30, 30, True), (31, 31, False), (100, 31, False)]:
-        found = desk.do(effects(ALL, limit))
+        found = node.do(effects(ALL, limit))
         assert (len(found.effects), found.more) == (shown, more)
 
 
-def test_a_look_for_few_among_many_has_an_end(desk: Desk, store: Wire) -> None:
+def test_a_look_for_few_among_many_has_an_end(node: HandNode, store: Wire) -> None:
     """What failed and may be begun again is open, like what is in progress: there may be no end of it."""
     fill(store, 10_001, Record(State.RETRYING), Mark.OPEN)
-    begin_key(desk)
-    found = desk.do(effects(ALL, 5))
+    begin_key(node)
+    found = node.do(effects(ALL, 5))
     assert (found.effects, found.more) == ((), True)
 
 
-def test_effects_of_a_job_are_not_those_of_another_whose_name_begins_like_it(desk: Desk, store: Wire) -> None:
+def test_effects_of_a_job_are_not_those_of_another_whose_name_begins_like_it(node: HandNode, store: Wire) -> None:
     for key in ("effect/mail/2026-03-29T12:00:00Z/x", "effect/mail-daily/2026-03-29T12:00:00Z/x", "once/mail/1"):
         store.swap([Write(key, ABSENT, encode(DOUBTFUL), Mark.ATTENTION)], store.load([]).epoch.seen)
-    found = desk.do(effects(desk.do(places("mail")), 10)).effects
+    found = node.do(effects(node.do(places("mail")), 10)).effects
     assert [one.name for one in found] == ["mail/1", "mail@2026-03-29T12:00:00Z/x"]
 
 
 # --- a person's word ---
 
 
-def in_doubt(desk: Desk) -> None:
-    end(desk, begin(desk, granted(desk)), Outcome.UNKNOWN, "Boom: x")
+def in_doubt(node: HandNode) -> None:
+    end(node, begin(node, granted(node)), Outcome.UNKNOWN, "Boom: x")
 
 
-def test_the_first_word_stands_and_the_same_again_is_no_error(desk: Desk, store: Wire) -> None:
-    in_doubt(desk)
+def test_the_first_word_stands_and_the_same_again_is_no_error(node: HandNode, store: Wire) -> None:
+    in_doubt(node)
     for by in ("ada", "bob"):
-        resolved = resolve(desk, CHARGE, "done", "I looked", {"id": 7}, by=by)
+        resolved = resolve(node, CHARGE, "done", "I looked", {"id": 7}, by=by)
         assert isinstance(resolved, EffectSeen)
         assert resolved.record
         assert (resolved.record.result, resolved.why) == ('{"id":7}', "resolved: by ada: I looked")
@@ -397,42 +399,42 @@ def test_the_first_word_stands_and_the_same_again_is_no_error(desk: Desk, store:
         with pytest.raises(
             CronceError, match=r'was done, resolved: by ada: I looked, at 2026-\S+, with the result \{"id":7\}: '
         ):
-            resolve(desk, CHARGE, verdict, "", result)
+            resolve(node, CHARGE, verdict, "", result)
 
 
-def test_to_let_it_be_begun_again_may_be_said_twice(desk: Desk) -> None:
-    in_doubt(desk)
+def test_to_let_it_be_begun_again_may_be_said_twice(node: HandNode) -> None:
+    in_doubt(node)
     for _ in range(2):
-        resolved = resolve(desk, CHARGE, "retry")
+        resolved = resolve(node, CHARGE, "retry")
         assert isinstance(resolved, EffectSeen)
         assert (resolved.state, resolved.why) == ("not done", "unknown, retried: by ada")
-    done = resolve(desk, CHARGE, "done")  # nobody has begun it since
+    done = resolve(node, CHARGE, "done")  # nobody has begun it since
     assert isinstance(done, EffectSeen)
     assert done.state == "done"
 
 
-def test_what_surely_did_not_happen_is_not_resolved_as_done(desk: Desk) -> None:
-    end(desk, begin(desk, granted(desk)), Outcome.FAILED, "Refused: x")
+def test_what_surely_did_not_happen_is_not_resolved_as_done(node: HandNode) -> None:
+    end(node, begin(node, granted(node)), Outcome.FAILED, "Refused: x")
     with pytest.raises(CronceError, match="there is nothing to resolve"):
-        resolve(desk, CHARGE, "done")
+        resolve(node, CHARGE, "done")
 
 
 @pytest.mark.parametrize("verdict", ["done", "retry"])
 @pytest.mark.parametrize("fate", ["before", "after"])
-def test_a_word_whose_reply_was_lost_is_said_again(desk: Desk, store: Wire, fate: str, verdict: str) -> None:
-    in_doubt(desk)
+def test_a_word_whose_reply_was_lost_is_said_again(node: HandNode, store: Wire, fate: str, verdict: str) -> None:
+    in_doubt(node)
     store.lose_next("swap", fate)
-    resolved = resolve(desk, CHARGE, verdict)
+    resolved = resolve(node, CHARGE, verdict)
     assert isinstance(resolved, EffectSeen)
     assert resolved.record
     assert len(resolved.record.past) == 1
 
 
-def test_what_was_done_by_its_run_is_not_a_persons_to_resolve(desk: Desk) -> None:
-    end(desk, begin(desk, granted(desk)))
+def test_what_was_done_by_its_run_is_not_a_persons_to_resolve(node: HandNode) -> None:
+    end(node, begin(node, granted(node)))
     for verdict in ("done", "retry"):
         with pytest.raises(CronceError, match=r"was done at 2026-03-29T12:00:00Z: there is nothing to resolve"):
-            resolve(desk, CHARGE, verdict)
+            resolve(node, CHARGE, verdict)
 
 
 @pytest.mark.parametrize(
@@ -446,23 +448,23 @@ def test_what_was_done_by_its_run_is_not_a_persons_to_resolve(desk: Desk) -> Non
     ],
 )
 def test_a_word_that_makes_no_sense_is_refused_and_changes_nothing(
-    desk: Desk, store: Wire, words: tuple[Any, ...], why: str
+    node: HandNode, store: Wire, words: tuple[Any, ...], why: str
 ) -> None:
-    in_doubt(desk)
+    in_doubt(node)
     with pytest.raises(BadInput, match=why):
-        resolve(desk, CHARGE, *words)
+        resolve(node, CHARGE, *words)
     assert seen(store) == [("charge:7", "in doubt", "Boom: x")]
 
 
-def test_nothing_is_resolved_that_is_not_on_record(desk: Desk) -> None:
+def test_nothing_is_resolved_that_is_not_on_record(node: HandNode) -> None:
     with pytest.raises(CronceError, match=f"there is no record of {CHARGE}; `cronce effects` lists what is in doubt"):
-        resolve(desk, CHARGE, "done")
-    assert desk.do(effect(effect_named(CHARGE))) is None
+        resolve(node, CHARGE, "done")
+    assert node.do(effect(effect_named(CHARGE))) is None
 
 
-def test_programs_say_it_by_the_same_name(desk: Desk, store: Wire, clock: HandClock) -> None:
-    begin_key(desk)
-    in_doubt(desk)
+def test_programs_say_it_by_the_same_name(node: HandNode, store: Wire, clock: HandClock) -> None:
+    begin_key(node)
+    in_doubt(node)
     clock.turn(31)
     with Cronce(store=store, clock=clock) as cron:
         cron.resolve(CHARGE, "done", "I looked", result=[7], by="ada")
@@ -477,17 +479,17 @@ def test_programs_say_it_by_the_same_name(desk: Desk, store: Wire, clock: HandCl
 
 
 def test_a_program_that_says_retry_is_refused_while_the_holder_may_be_alive(
-    desk: Desk, store: Wire, clock: HandClock
+    node: HandNode, store: Wire, clock: HandClock
 ) -> None:
     """It was asked on the command line and on the page only: by a program the customer was charged twice."""
-    run = granted(desk, on_lost="skip")
-    begin(desk, run)
+    run = granted(node, on_lost="skip")
+    begin(node, run)
     clock.turn(11)
     with Cronce(store=store, clock=clock) as cron:
-        watch(clock, cron.at_work().desk, 11)  # type: ignore[arg-type]
+        watch(clock, cron.at_work().node, 11)  # type: ignore[arg-type]
         for what in (CHARGE, SLOT.key):
             if what == SLOT.key:
-                cron.at_work().desk.do(cron.at_work().desk.ledger.settle([store.load([SLOT.cell]).cells[0]]))
+                cron.at_work().node.do(cron.at_work().node.ledger.settle([store.load([SLOT.cell]).cells[0]]))
             with pytest.raises(RetryRefused, match=f"{what} may still be in progress. web-1 did not renew its lease"):
                 cron.resolve(what, "retry")
         assert [state for _, state, _ in seen(store)] == ["in doubt"]
@@ -496,10 +498,10 @@ def test_a_program_that_says_retry_is_refused_while_the_holder_may_be_alive(
         assert decode(store.load([SLOT.cell]).cells[0].value).state is State.DUE
 
 
-def test_a_slot_that_an_effect_keeps_in_doubt_is_refused_until_that_is_resolved(desk: Desk, store: Wire) -> None:
-    run = granted(desk)
-    end(desk, begin(desk, run), Outcome.UNKNOWN, "Boom: x")
-    desk.do(desk.ledger.finish(run, Outcome.UNKNOWN, InDoubt(CHARGE, "Boom: x").brief))
+def test_a_slot_that_an_effect_keeps_in_doubt_is_refused_until_that_is_resolved(node: HandNode, store: Wire) -> None:
+    run = granted(node)
+    end(node, begin(node, run), Outcome.UNKNOWN, "Boom: x")
+    node.do(node.ledger.finish(run, Outcome.UNKNOWN, InDoubt(CHARGE, "Boom: x").brief))
     with Cronce(store=store, clock=store.clock) as cron:
         with pytest.raises(RetryRefused) as refused:
             cron.resolve(SLOT, "retry")
@@ -543,17 +545,17 @@ def test_a_doubt_is_seen_and_resolved_on_every_store(kind: str, request: pytest.
             mail(42)
         name = doubt.value.name
         with closing(open_store(url)) as store:
-            desk = RealDesk(store, SystemClock(), lambda: store, lambda _event: None)
-            found = desk.do(effects(ALL, 10))
+            node = RealNode(store, SystemClock(), lambda: store, lambda _event: None)
+            found = node.do(effects(ALL, 10))
             assert [(one.name, one.state, one.why) for one in found.effects] == [
                 (name, "in doubt", "ConnectionError: no answer"),
                 (MAIL, "in doubt", "ConnectionError: no answer"),
             ]
-            counts = desk.do(survey(slot_named(name.partition("/")[0]), DONE)).counts
+            counts = node.do(survey(slot_named(name.partition("/")[0]), DONE)).counts
             assert counts == {"done": 1, "in doubt": 1}
             cron.resolve(name, "done", result={"charged": "b"})
             cron.resolve(MAIL, "done", result=7)
-            assert desk.do(effects(ALL, 10)).effects == ()
+            assert node.do(effects(ALL, 10)).effects == ()
         cron.resolve(name.partition("/")[0], "retry")
         billing.at(_slot(name).at)()
         assert mail(42) == 7

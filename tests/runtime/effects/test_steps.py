@@ -27,7 +27,7 @@ from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.effects import once
 from cronce.runtime.effects.review import resolve_effect
-from cronce.runtime.keeper import Over
+from cronce.runtime.keeper import LeaseEnd
 from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run
 from cronce.runtime.steps import take_async
@@ -212,7 +212,7 @@ def test_once_has_the_type_of_what_its_function_returns(office: Office) -> None:
         return await sent
 
     office.call(job(), body)
-    assert asyncio.run(take_async(office.call_steps(job("mail"), later), office.desk)) == 7
+    assert asyncio.run(take_async(office.call_steps(job("mail"), later), office.node)) == 7
 
 
 def test_a_generator_or_coroutine_that_nobody_runs_is_refused(office: Office) -> None:
@@ -456,7 +456,7 @@ def test_a_stop_that_comes_before_the_function_is_called_leaves_no_doubt(office:
         def stop_meanwhile(name: str) -> str:
             if name == "swap":
                 office.store.lose = lambda _name: ""
-                office.keeper.end(run._lease, Over("drained", "it is drained"))
+                office.keeper.end(run._lease, LeaseEnd("drained", "it is drained"))
             return ""
 
         office.store.lose = stop_meanwhile
@@ -499,7 +499,7 @@ def test_a_body_that_is_stopped_in_a_step_leaves_a_doubt_and_is_not_tried_again(
 def _asked_for(office: Office, request: str) -> Slot:
     """A run by hand that goes by the key of noon."""
     slot = NOON._replace(request=request)
-    office.desk.do(office.desk.ledger.put({slot: Queue(by="ada", key=NOON.key)}))
+    office.node.do(office.node.ledger.put({slot: Queue(by="ada", key=NOON.key)}))
     return slot
 
 
@@ -529,7 +529,7 @@ def test_a_step_of_another_run_by_the_same_key_that_is_over_is_in_doubt(store: W
     with pytest.raises(StoreUnavailable):
         one.call(declared, lambda run: run.once("pay", receiver, "pay", per="slot"), when=first)
     watch(other, 12)
-    other.desk.do(other.desk.ledger.settle([Cell(first.cell)]))
+    other.node.do(other.node.ledger.settle([Cell(first.cell)]))
     with pytest.raises(InDoubt):
         other.call(declared, lambda run: run.once("pay", receiver, "pay", per="slot"), when=second)
     assert receiver.done == {"pay": 1}
@@ -570,7 +570,7 @@ def _watch_quietly(office: Office) -> None:
     for _ in range(12):
         office.hand.turn(1)
         try:
-            office.desk.do(office.desk.ledger.overdue())
+            office.node.do(office.node.ledger.overdue())
         except StoreUnavailable:
             continue
 
@@ -708,7 +708,7 @@ def test_two_items_of_one_key_are_refused_before_the_second_is_done(office: Offi
 
 def _awaited(office: Office, body: Callable[[Run], Any]) -> Any:
     call = Call(office.keeper, job(retries=1), Work(body, is_async=True))
-    return asyncio.run(take_async(call.steps(NOON), office.desk))
+    return asyncio.run(take_async(call.steps(NOON), office.node))
 
 
 def test_a_coroutine_function_is_awaited(office: Office, receiver: Receiver) -> None:
@@ -817,9 +817,9 @@ def test_a_rerun_goes_on_with_the_steps_and_settles_its_slot(office: Office, rec
     receiver.act = fails_once
     with pytest.raises(InDoubt):
         office.call(job(), body, when=NOON)
-    hand = Operator(office.desk.ledger, "ada")
-    office.desk.do(resolve_effect(hand, f"{NOON.key}/b", "retry", ""))
-    asked = office.desk.do(hand.rerun(NOON))
+    hand = Operator(office.node.ledger, "ada")
+    office.node.do(resolve_effect(hand, f"{NOON.key}/b", "retry", ""))
+    asked = office.node.do(hand.rerun(NOON))
     assert office.call(job(), body, when=asked.slot) == ["a", "b", "c"]
     office.keeper.do_chores()
     record = office.record(NOON)
@@ -833,7 +833,7 @@ def test_a_rerun_that_fails_settles_nothing(office: Office) -> None:
 
     with pytest.raises(Boom):
         office.call(job(), fails, when=NOON)
-    asked = office.desk.do(Operator(office.desk.ledger, "ada").rerun(NOON))
+    asked = office.node.do(Operator(office.node.ledger, "ada").rerun(NOON))
     with pytest.raises(Boom):
         office.call(job(), fails, when=asked.slot)
     office.keeper.do_chores()

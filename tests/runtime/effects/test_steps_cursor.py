@@ -64,7 +64,7 @@ def test_a_run_that_was_taken_over_does_not_set_it_back(store: Wire) -> None:
     def body(run: Run) -> None:
         for _ in range(12):
             other.hand.turn(1)
-            other.desk.do(other.desk.ledger.overdue())
+            other.node.do(other.node.ledger.overdue())
         other.call(job(**RERUN), lambda later: later.cursor.set(100), when=run.slot)
         lease = run._lease
         lease.check = lambda: None  # type: ignore[method-assign]  # it was paused right after it had asked
@@ -172,7 +172,7 @@ def test_it_moves_past_what_is_done_and_stops_at_what_is_in_doubt(office: Office
         assert position(office) == expected
         clock.turn(15 * 60)
     assert done == [1, 2, 3]
-    office.desk.do(resolve_effect(Operator(office.desk.ledger, "ann"), "forward/order:3", "done"))
+    office.node.do(resolve_effect(Operator(office.node.ledger, "ann"), "forward/order:3", "done"))
     office.call(job(), forwarded(done, {3}))
     assert (done, position(office)) == ([1, 2, 3, 4, 5], 5)
 
@@ -184,7 +184,7 @@ def test_a_loop_that_goes_on_past_a_doubt_leaves_the_position_before_it(office: 
         assert position(office) == 2
         clock.turn(15 * 60)
     assert done == [1, 2, 3, 4, 5]  # the second slot came by all of 3 to 5 again, and did none of them
-    office.desk.do(resolve_effect(Operator(office.desk.ledger, "ann"), "forward/order:3", "retry"))
+    office.node.do(resolve_effect(Operator(office.node.ledger, "ann"), "forward/order:3", "retry"))
     office.call(job(), forwarded(done, set(), goes_on=True))
     assert (done, position(office)) == ([1, 2, 3, 4, 5, 3], 5)
 
@@ -206,7 +206,7 @@ def test_what_is_skipped_on_purpose_is_passed_and_stays_listed(office: Office, c
         office.call(job(), body)
         assert (done, position(office)) == ([1, 2, 3, 4, 5], 5)
         clock.turn(15 * 60)
-    found = office.desk.do(effects(office.desk.do(places(None)), 10)).effects
+    found = office.node.do(effects(office.node.do(places(None)), 10)).effects
     assert [(one.name, one.state) for one in found] == [("forward/order:3", "in doubt")]
 
 
@@ -280,7 +280,7 @@ def test_in_an_async_for(office: Office) -> None:
         return seen + [order async for order in run.cursor.over([6, 7], at=lambda order: order)]
 
     call = Call(office.keeper, job(), Work(body, is_async=True))
-    assert asyncio.run(take_async(call.steps(None), office.desk)) == [1, 2, 3, 4, 5, 6, 7]
+    assert asyncio.run(take_async(call.steps(None), office.node)) == [1, 2, 3, 4, 5, 6, 7]
     assert position(office) == 7
 
 

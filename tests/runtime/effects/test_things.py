@@ -18,7 +18,7 @@ from cronce.protocol.record import Outcome, decode
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.effects.idempotent import Keyed
-from cronce.runtime.effects.once import How
+from cronce.runtime.effects.once import EffectPolicy
 from cronce.runtime.effects.review import resolve_effect
 from cronce.runtime.effects.steps import KEPT
 from cronce.runtime.operations import Operator
@@ -77,7 +77,7 @@ def charging(bank: Bank, invoice: int = 7, **how: Any) -> Callable[[Run], Any]:
 
 
 def say(office: Office, verdict: Any, effect: str = EFFECT, **more: Any) -> Any:
-    return office.desk.do(resolve_effect(Operator(office.desk.ledger, "ann"), effect, verdict, force=True, **more))
+    return office.node.do(resolve_effect(Operator(office.node.ledger, "ann"), effect, verdict, force=True, **more))
 
 
 def watched(store: Wire) -> Office:
@@ -108,7 +108,7 @@ def test_another_job_does_not_do_it_again(office: Office, bank: Bank) -> None:
 @pytest.mark.parametrize("first", ["run", "queue"])
 def test_a_queue_and_a_job_share_it(office: Office, bank: Bank, first: str) -> None:
     """`@cron.idempotent("charge", key=lambda i: f"invoice:{i}")` is the same effect."""
-    how = How("raise", ())
+    how = EffectPolicy("raise", ())
     keyed = Keyed("charge", lambda invoice: f"invoice:{invoice}", KEPT, how, lambda: office.keeper)
     consume = keyed.guard(lambda _invoice: bank.charge(EFFECT))
     calls = [lambda: office.call(job(), charging(bank)), lambda: consume(7)]
@@ -154,7 +154,7 @@ def test_on_an_event_loop(office: Office) -> None:
         return [await run.on("invoice", 7).once("charge", charge, "it") for _ in range(2)]
 
     call = Call(office.keeper, job(), Work(body, is_async=True))
-    assert asyncio.run(take_async(call.steps(None), office.desk)) == ["it", "it"]
+    assert asyncio.run(take_async(call.steps(None), office.node)) == ["it", "it"]
     assert done == ["it"]
 
 
@@ -268,7 +268,7 @@ def test_a_consumer_of_a_queue_finds_the_doubt_of_a_run(store: Wire, bank: Bank)
     bank.act = lambda _key: dies(dead)
     with suppress(Exception):
         dead.call(job(lease="10s"), charging(bank))
-    keyed = Keyed("charge", lambda invoice: f"invoice:{invoice}", KEPT, How("raise", ()), lambda: other.keeper)
+    keyed = Keyed("charge", lambda invoice: f"invoice:{invoice}", KEPT, EffectPolicy("raise", ()), lambda: other.keeper)
     consume = keyed.guard(lambda _invoice: bank.charge("again"))
     with pytest.raises(InProgress):
         consume(7)

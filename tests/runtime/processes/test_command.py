@@ -15,7 +15,7 @@ from cronce.model import Slot
 from cronce.protocol.commands import Queue
 from cronce.protocol.record import Outcome, Record, State, decode
 from cronce.runtime.declare import Policies
-from cronce.runtime.keeper import Over
+from cronce.runtime.keeper import LeaseEnd
 from cronce.stores import open_store
 from tests.house.wait import wait_until
 from tests.integrations.execs import gone
@@ -47,8 +47,8 @@ def sh(cron: Cronce, script: str, name: str = "sync", **policies: Any) -> Any:
 
 def queue(cron: Cronce, command: Queue) -> None:
     """As if somebody had asked for it."""
-    desk = cron.at_work().desk
-    desk.do(desk.ledger.put({Slot("sync", WHEN): command._replace(first=WHEN)}))
+    node = cron.at_work().node
+    node.do(node.ledger.put({Slot("sync", WHEN): command._replace(first=WHEN)}))
 
 
 def test_a_command_runs_once_for_its_slot_and_knows_it(cron: Cronce, url: str) -> None:
@@ -79,7 +79,7 @@ def test_a_command_that_is_not_there_says_so(cron: Cronce, url: str) -> None:
     assert record(url).outcome is Outcome.FAILED
 
 
-def end(cron: Cronce, over: Over) -> None:
+def end(cron: Cronce, over: LeaseEnd) -> None:
     """End the one run that there is, from outside."""
     (lease,) = cron.at_work()._kept()
     cron.at_work().end(lease, over)
@@ -92,7 +92,7 @@ def test_a_command_that_takes_too_long_is_ended_with_all_it_started(cron: Cronce
     with ThreadPoolExecutor() as threads:
         call = threads.submit(sync.at(WHEN))
         wait_until(begun.exists)
-        end(cron, Over("timed out", "timed out after 1h", grace=0.5))
+        end(cron, LeaseEnd("timed out", "timed out after 1h", grace=0.5))
         with pytest.raises(TimedOut, match="timed out after 1h"):
             call.result()
     wait_until(lambda: gone(int(begun.read_text())))
@@ -105,7 +105,7 @@ def test_a_command_that_is_cancelled_does_not_begin_again(cron: Cronce, url: str
     with ThreadPoolExecutor() as threads:
         call = threads.submit(sync.at(WHEN))
         wait_until(begun.exists)
-        end(cron, Over("asked", "asked to stop: by ann"))
+        end(cron, LeaseEnd("asked", "asked to stop: by ann"))
         with pytest.raises(LeaseLost, match="asked to stop: by ann"):
             call.result()
     assert (record(url).state, record(url).reason) == (State.CLOSED, "asked to stop: by ann")

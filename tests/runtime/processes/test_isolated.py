@@ -20,7 +20,7 @@ from cronce.errors import BadInput, BodyFailed, NotRecorded, SlotFailed, StoreUn
 from cronce.model import Cell, Slot, unspell
 from cronce.protocol.commands import Queue
 from cronce.protocol.record import Outcome, Record, State, decode
-from cronce.runtime.keeper import Over
+from cronce.runtime.keeper import LeaseEnd
 from cronce.runtime.processes.isolated import StdinChannel
 from cronce.stores import open_store
 from cronce.stores.base import Scan
@@ -56,7 +56,7 @@ class Place:
         wait_until(self.book.exists)
         return [int(pid) for pid in self.book.read_text().split()]
 
-    def end(self, over: Over) -> None:
+    def end(self, over: LeaseEnd) -> None:
         """What the keeper does when it learns that."""
         keeper = self.cron.at_work()
         (lease,) = keeper._kept()
@@ -135,9 +135,9 @@ def test_a_body_in_a_child_knows_its_run_and_what_a_command_would_know(place: Pl
 
 def test_a_body_in_a_child_has_its_payload(place: Place) -> None:
     body = place.job(tasks.tells)
-    desk = place.cron.at_work().desk
+    node = place.cron.at_work().node
     asked = Queue(by="ann", payload='{"customer":7}', key="job@special")
-    desk.do(desk.ledger.put({Slot("job", WHEN): asked._replace(first=WHEN)}))
+    node.do(node.ledger.put({Slot("job", WHEN): asked._replace(first=WHEN)}))
     told = body()
     assert (told["payload"], told["run"][3]) == ({"customer": 7}, "job@special")
     assert (told["env"]["CRONCE_PAYLOAD"], told["env"]["CRONCE_KEY"]) == ('{"customer":7}', "job@special")
@@ -264,7 +264,7 @@ def test_what_a_body_forks_does_not_speak_for_it(place: Place) -> None:
 @pytest.mark.parametrize("body", [tasks.spins, tasks.sleeps, tasks.has_children])
 def test_a_body_that_took_too_long_is_gone_with_all_that_it_started(place: Place, body: Any) -> None:
     call = place.start(body)
-    place.end(Over("timed out", "timed out after 1h", grace=0.5))
+    place.end(LeaseEnd("timed out", "timed out after 1h", grace=0.5))
     with pytest.raises(TimedOut, match="job@2026-03-29T12:00:00Z timed out after 1h"):
         call.result()
     wait_until(lambda: all(map(gone, place.begun())))
@@ -284,7 +284,7 @@ def test_a_body_that_is_asked_to_stop_can_clean_up(place: Place, body: Any) -> N
     run = (lambda: asyncio.run(job(str(place.book)))) if body is tasks.awaits else (lambda: job(str(place.book)))
     call = place.threads.submit(run)
     wait_until(lambda: place.book.exists() or call.done())
-    place.end(Over("asked", "asked to stop: by ann"))
+    place.end(LeaseEnd("asked", "asked to stop: by ann"))
     with pytest.raises(LeaseLost, match="was stopped: asked to stop: by ann"):
         call.result()
     assert Path(f"{place.book}.clean").exists()
@@ -294,7 +294,7 @@ def test_a_body_that_is_asked_to_stop_can_clean_up(place: Place, body: Any) -> N
 
 def test_a_body_can_see_that_it_was_told_to_stop(place: Place) -> None:
     call = place.start(tasks.asks, retries=3)
-    place.end(Over("asked", "asked to stop: by ann"))
+    place.end(LeaseEnd("asked", "asked to stop: by ann"))
     with pytest.raises(LeaseLost, match="was stopped: asked to stop: by ann"):
         call.result()
     assert "lost its lease: asked to stop: by ann" in place.record().output
@@ -321,7 +321,7 @@ def test_a_body_that_is_stopped_takes_the_isolated_one_along_that_it_waits_for(p
     place.begun()
     keeper = place.cron.at_work()
     (lease,) = [lease for lease in keeper._kept() if lease.name.startswith("outer")]
-    keeper._end(lease, Over("timed out", "timed out after 1h"))
+    keeper._end(lease, LeaseEnd("timed out", "timed out after 1h"))
     with pytest.raises(TimedOut):
         call.result()
     assert gone(*place.begun())

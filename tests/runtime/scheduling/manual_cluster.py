@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Self
 from cronce import Cronce
 from cronce.events import Event
 from cronce.runtime.attempt import Attempt
-from cronce.runtime.desk import Desk
-from cronce.runtime.keeper import Beat, Keeper
+from cronce.runtime.keeper import Keeper, RepeatingThread
+from cronce.runtime.node import Node
 from cronce.runtime.scheduling.engine import Engine
 from cronce.runtime.scheduling.settings import SchedulerSettings
 from cronce.runtime.steps import take
@@ -29,7 +29,7 @@ class ExactClock(ManualClock):
         self._us = max(self._us, round(boot * 1e6))
 
 
-class NoBeat(Beat):
+class NoBeat(RepeatingThread):
     """The keeper renews nothing by itself."""
 
     def wake(self, by: float = 0.0) -> None:
@@ -53,7 +53,7 @@ class Process:
     def __init__(self, cluster: "ManualCluster", name: str, allow: Sequence[str], post: SchedulerSettings) -> None:
         self.name, self.held = name, list[Attempt]()
         self._cluster = cluster
-        self.keeper = Keeper(cluster.desk(name), NoBeat)
+        self.keeper = Keeper(cluster.node(name), NoBeat)
         carry = cluster.cron._carry(allow, self.keeper)
         self.engine = Engine(self.keeper, carry, post, self._begin)
         self.next = cluster.clock.boot()
@@ -64,7 +64,7 @@ class Process:
 
     def end(self, attempt: Attempt) -> None:
         """Let its body run, and end."""
-        self.engine.done(attempt, take(attempt.steps(), self.keeper.desk))
+        self.engine.done(attempt, take(attempt.steps(), self.keeper.node))
         self.next = self._cluster.clock.boot()
 
     def _begin(self, attempts: Sequence[Attempt]) -> None:
@@ -91,12 +91,12 @@ class ManualCluster(ExitStack):
         self._notifies, self._heard = notifies, self.store.news
 
     def __enter__(self) -> Self:
-        person = Keeper(self.desk("person:1:0"), NoBeat)
+        person = Keeper(self.node("person:1:0"), NoBeat)
         self.enter_context(self.cron._standing_in(self.store, self.clock, person))
         return self
 
-    def desk(self, holder: str) -> Desk:
-        return Desk(self.store, self.clock, lambda: self.store, self.told.append, holder)
+    def node(self, holder: str) -> Node:
+        return Node(self.store, self.clock, lambda: self.store, self.told.append, holder)
 
     @property
     def now(self) -> int:

@@ -143,11 +143,11 @@ def test_a_drained_process_rests_and_does_not_spin(cron: Cronce) -> None:
 def test_thousands_of_open_runs_that_others_left_hide_nothing(cron: Cronce) -> None:
     left = Slot("other", datetime(2026, 1, 1, tzinfo=UTC))
     with manual(cron, "2026-03-01T00:00:30Z") as time:
-        desk = time.cron.at_work().desk
-        desk.do(desk.ledger.jobs.edit("other", lambda _job, now: Job(now)))
+        node = time.cron.at_work().node
+        node.do(node.ledger.jobs.edit("other", lambda _job, now: Job(now)))
         for some in range(13):
             asked = {left._replace(request=f"r-{some}-{number}"): Queue(by="ada") for number in range(500)}
-            desk.do(desk.ledger.put(asked))
+            node.do(node.ledger.put(asked))
         key = cron.trigger("tick")
         assert [one.slot.key for one in time.advance("1s")] == [key]
 
@@ -172,10 +172,10 @@ def test_who_is_superseded_says_so_once(caplog: pytest.LogCaptureFixture) -> Non
     old.job(every="1m", name="tick")(lambda: None)
     new.job(every="2m", name="tick")(lambda: None)
     with manual(old, "2026-03-01T00:00:30Z") as time:
-        desk = time.cron.at_work().desk
+        node = time.cron.at_work().node
         specs = {"tick": new.jobs["tick"].spec}
         me = Holder("newer", digest_of(specs), "both", 1, {}, time.now, "")
-        desk.do(Roster(desk.ledger.client, desk.ledger.jobs).beat(me._replace(holder=desk.holder), specs, 0.0))
+        node.do(Roster(node.ledger.client, node.ledger.jobs).beat(me._replace(holder=node.holder), specs, 0.0))
         assert time.advance("10m") == []
     assert caplog.text.count("tick is run by another version of the job") == 1
 

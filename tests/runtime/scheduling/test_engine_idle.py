@@ -77,7 +77,7 @@ def test_news_that_comes_while_it_looks_is_looked_at_at_once() -> None:
     with hearing(seldom()) as cluster:
         process = joined(cluster, "web-1:1:a")
         cluster.turn_to(30_000)
-        scan, store = cluster.store.scan, process.keeper.desk.store
+        scan, store = cluster.store.scan, process.keeper.node.store
 
         def scan_and_hear(asked: Scan) -> Page:
             page = scan(asked)

@@ -9,9 +9,9 @@ from cronce import Cronce
 from cronce.model import FREE, LOOKED_ON, Mark, Slot, Write
 from cronce.protocol.notices import Holder, decode_holder
 from cronce.protocol.terms import Terms
-from cronce.runtime.desk import Desk
-from cronce.runtime.keeper import Beat, Keeper
+from cronce.runtime.keeper import Keeper, RepeatingThread
 from cronce.runtime.ledger import Grant, Wanted
+from cronce.runtime.node import Node
 from cronce.runtime.scheduling.engine import Engine
 from cronce.runtime.scheduling.settings import SchedulerSettings
 from cronce.stores.base import Scan
@@ -29,7 +29,7 @@ class Ahead(ManualClock):
         return super().wall() + timedelta(milliseconds=400)
 
 
-class NoBeat(Beat):
+class NoBeat(RepeatingThread):
     def wake(self, by: float = 0.0) -> None:
         pass
 
@@ -43,7 +43,7 @@ class Scene:
         self.cron = Cronce("memory:")
         self.cron.job(every="1m", name="tick")(lambda: None)
         self.refused: list[tuple[Slot, str]] = []
-        self.keeper = Keeper(self.desk("web-1:1:a"), NoBeat)
+        self.keeper = Keeper(self.node("web-1:1:a"), NoBeat)
         self.engine = Engine(
             self.keeper,
             self.cron._carry((), self.keeper),
@@ -52,8 +52,8 @@ class Scene:
             refused=lambda slot, why, _keeper: self.refused.append((slot, why)),
         )
 
-    def desk(self, holder: str) -> Desk:
-        return Desk(self.store, self.clock, lambda: self.store, lambda _event: None, holder)
+    def node(self, holder: str) -> Node:
+        return Node(self.store, self.clock, lambda: self.store, lambda _event: None, holder)
 
     def advance(self, span: timedelta, see: Callable[[], object] = lambda: None) -> None:
         until = self.clock.boot() + span.total_seconds()
@@ -107,7 +107,7 @@ def test_a_beat_says_how_the_clock_stands_and_how_much_runs(scene: Scene) -> Non
 
 def test_a_slot_that_another_had_is_noted_once(scene: Scene) -> None:
     scene.advance(SECOND)
-    other = scene.desk("web-2:2:b")
+    other = scene.node("web-2:2:b")
     tick = Slot("tick", datetime(2026, 3, 1, 0, 1, tzinfo=UTC))
     scene.clock.turn_to(30.0)
     (grant,) = other.do(other.ledger.claim([Wanted(tick, Terms(timedelta(minutes=5)))]))

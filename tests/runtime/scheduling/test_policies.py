@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from cronce.events import What
 from cronce.model import Slot, slot_of_cell, spell
 from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.queries import read_all
-from cronce.runtime.scheduling.settings import Pace
+from cronce.runtime.scheduling.settings import SchedulerIntervals
 from cronce.schedule import At, Every, Schedule
 from cronce.schedule.schedules import Window
 from cronce.stores.base import Scan
@@ -28,6 +29,7 @@ from cronce.stores.redis import init
 from cronce.testing.manual_time import Manual, manual
 from tests.house.wait import wait_until
 from tests.runtime.scheduling.policies.season import AGO, SECOND, TELLING, Policy, Season, hold, telling
+from tests.servers.process import directory_for
 
 pytestmark = pytest.mark.xdist_group("the season is lived through once")
 
@@ -63,18 +65,18 @@ OLD = -AGO // SECOND
 
 
 @pytest.fixture(scope="module")
-def seasons(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, tuple[Season, Season]]]:
+def seasons(request: pytest.FixtureRequest) -> Iterator[dict[str, tuple[Season, Season]]]:
     """The same on three stores at once: most of it is waiting for the next second. On each there are two seasons, one
     of them for the job that comes to know the kill switch. If not all schedulers are there at zero, on a busy machine,
-    nothing is lived through yet: then it is begun anew, with more time until then."""
+    nothing is lived through yet: then it is begun anew, with more time until then. The SQLite file is where servers
+    keep theirs, in memory if there is enough: a disk that others keep busy can take longer for a flush than a lease."""
     others = {name: JOBS[name] for name in JOBS if name != "halted"}
     for patience in (3, 15):
         with ExitStack() as stack:
             events, both = stack.enter_context(telling()), dict[str, tuple[Season, Season]]()
             for store in STORES:
-                folder = tmp_path_factory.mktemp(store)
+                folder = directory_for(store)
+                stack.callback(rmtree, folder)
                 most = Season(place(store, folder / "most", request), folder, others, events)
                 stack.callback(most.close)
                 halted = Season(place(store, folder / "halted", request), folder, {"halted": JOBS["halted"]}, events)
@@ -389,7 +391,7 @@ class Deaf(Manual):
 def test_a_slot_that_comes_before_the_resume_is_known_of_runs_too(
     monkeypatch: pytest.MonkeyPatch, which: list[str]
 ) -> None:
-    monkeypatch.setattr("cronce.testing.manual_time.QUIET", Pace())
+    monkeypatch.setattr("cronce.testing.manual_time.QUIET", SchedulerIntervals())
     monkeypatch.setattr("cronce.testing.manual_time.Manual", Deaf)
     cron = Cronce("memory:")
     cron.job(every="5s", name="sync")(lambda: None)
@@ -453,8 +455,8 @@ def test_a_thousand_jobs_of_the_same_second_run_once_each(
     url, ran = place(store, tmp_path / "many", request), list[Slot]()
     jobs = AT_ONCE if store == "sqlite" or "CRONCE_JOBS_AT_ONCE" in os.environ else 200
     with Cronce(url) as one, Cronce(url) as two:
-        desk = one.at_work().desk
-        begun = desk.store.load([]).now.replace(microsecond=0)
+        node = one.at_work().node
+        begun = node.store.load([]).now.replace(microsecond=0)
         seconds = At(*[begun + 2**power * SECOND for power in range(1, 7)])  # one of them comes when all are there
         for cron in (one, two):
             for number in range(jobs):
@@ -462,11 +464,11 @@ def test_a_thousand_jobs_of_the_same_second_run_once_each(
                 cron.job(seconds, **policies, name=f"job{number}")(lambda run: ran.append(run.slot))
         schedulers = [one.start(workers=50), two.start(workers=50)]
         assert all(scheduler.wait_ready(60) for scheduler in schedulers)
-        at = seconds.next(desk.store.load([]).now)
+        at = seconds.next(node.store.load([]).now)
         assert at is not None
         wait_until(lambda: sum(slot.at == at for slot in list(ran)) >= jobs)
         assert [scheduler.stop() for scheduler in schedulers] == [True, True]
-        _, cells = desk.do(read_all(Scan("run/")))
+        _, cells = node.do(read_all(Scan("run/")))
     slots = {Slot(f"job{number}", at) for number in range(jobs)}
     assert Counter(slot for slot in ran if slot.at == at) == dict.fromkeys(slots, 1)
     outcomes = Counter(decode(cell.value).outcome for cell in cells if slot_of_cell(cell.key) in slots)

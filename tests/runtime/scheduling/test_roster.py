@@ -13,7 +13,7 @@ from cronce.protocol.record import decode_job
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster, digest_of, rank, seed
 from cronce.stores.base import Scan
 from tests.runtime.scheduling.manual_cluster import ManualCluster
-from tests.runtime.shelf import START, Desk, HandClock, Wire
+from tests.runtime.shelf import START, HandClock, HandNode, Wire
 
 V1 = {"billing": ("v1", "every 1s")}
 V2 = {"billing": ("v2", "every 2s")}
@@ -24,16 +24,16 @@ class Member:
     """A process on the roster."""
 
     def __init__(self, store: Wire, name: str, specs: dict[str, tuple[str, str]] = V1, role: str = "both") -> None:
-        self.desk, self.specs = Desk(store, name), specs
+        self.node, self.specs = HandNode(store, name), specs
         self.me = Holder(name, digest_of(specs), role, 1, {}, store.clock.wall(), "")
-        self.roster = Roster(self.desk.ledger.client, self.desk.ledger.jobs)
+        self.roster = Roster(self.node.ledger.client, self.node.ledger.jobs)
 
     def beat(self) -> "Member":
-        self.desk.do(self.roster.beat(self.me, self.specs, self.desk.store.clock.boot()))
+        self.node.do(self.roster.beat(self.me, self.specs, self.node.store.clock.boot()))
         return self
 
     def leave(self) -> None:
-        self.desk.do(self.roster.leave(self.me))
+        self.node.do(self.roster.leave(self.me))
 
     @property
     def live(self) -> set[str]:
@@ -161,9 +161,9 @@ def test_after_the_store_forgot_everything_is_registered_again(store: Wire) -> N
 def test_a_version_that_came_and_went_between_two_beats_does_not_fire_for_good(store: Wire) -> None:
     one = Member(store, "web-1").beat()
     Member(store, "web-2", V2).beat().leave()
-    one.desk.ledger.know.forget_jobs()  # the board says that there is news
-    one.desk.do(one.desk.ledger.jobs.learn("billing"))
-    assert [firing(store)] + [firing(one.beat().desk.store) for _ in range(2)] == ["v2", "v2", "v1"]
+    one.node.ledger.know.forget_jobs()  # the board says that there is news
+    one.node.do(one.node.ledger.jobs.learn("billing"))
+    assert [firing(store)] + [firing(one.beat().node.store) for _ in range(2)] == ["v2", "v2", "v1"]
 
 
 # --- who goes first ---

@@ -33,8 +33,8 @@ REASONS = {
 
 
 def record_of(cron: Cronce, key: str) -> Record:
-    desk = cron.at_work().desk
-    (seen,) = desk.do(Operator(desk.ledger, "ann").look([slot_named(key)]))
+    node = cron.at_work().node
+    (seen,) = node.do(Operator(node.ledger, "ann").look([slot_named(key)]))
     assert seen is not None
     assert seen.record is not None
     return seen.record

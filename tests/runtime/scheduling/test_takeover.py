@@ -6,7 +6,7 @@ from cronce import Cronce, Run
 from cronce.model import Slot
 from cronce.policy import OnLost
 from cronce.protocol.record import Outcome, Record, decode
-from cronce.runtime.keeper import Over
+from cronce.runtime.keeper import LeaseEnd
 from tests.runtime.scheduling.manual_cluster import START, Begun, ManualCluster, Process
 
 
@@ -22,7 +22,7 @@ class Hauling(ManualCluster):
         """The scheduler that runs it is stopped, and so is this."""
         (holder,) = [one for one in self.processes if one.engine.running]
         (attempt,) = holder.engine.running
-        holder.keeper.end(attempt.lease, Over("drained", "the scheduler was stopped"))
+        holder.keeper.end(attempt.lease, LeaseEnd("drained", "the scheduler was stopped"))
         while True:
             run.check()
 

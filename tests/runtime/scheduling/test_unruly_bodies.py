@@ -42,10 +42,10 @@ def cron() -> Iterator[Cronce]:
 
 def closed(cron: Cronce, key: str) -> Record:
     """The record of a run, once it is closed."""
-    desk, found = cron.at_work().desk, list[Record]()
+    node, found = cron.at_work().node, list[Record]()
 
     def is_closed() -> bool:
-        (seen,) = desk.do(Operator(desk.ledger, "ann").look([slot_named(key)]))
+        (seen,) = node.do(Operator(node.ledger, "ann").look([slot_named(key)]))
         assert seen is not None
         assert seen.record is not None
         found.append(seen.record)
@@ -60,7 +60,7 @@ class Watched(WorkerPool):
 
     def __init__(self, office: Office) -> None:
         self.told: list[tuple[Attempt, End]] = []
-        super().__init__(office.desk, lambda *told: self.told.append(told))
+        super().__init__(office.node, lambda *told: self.told.append(told))
 
     def ends(self, number: int) -> dict[Attempt, End]:
         """As soon as so many are over; each once."""
@@ -89,7 +89,7 @@ def attempts(office: Office, *works: Work, first: int = 0) -> list[Attempt]:
     for number, work in enumerate(works, first):
         job = declare(f"job{number}", every="1h", start_within="3650d")
         slot = job.slot_at(office.hand.wall())
-        (grant,) = office.desk.do(office.desk.ledger.claim([Wanted(slot, job.terms(slot, inferred=False))]))
+        (grant,) = office.node.do(office.node.ledger.claim([Wanted(slot, job.terms(slot, inferred=False))]))
         assert isinstance(grant, Grant)
         made.append(Attempt(office.keeper, job, work, grant))
     return made
@@ -153,7 +153,7 @@ def test_a_guard_whose_body_raises_what_closes_a_generator_is_on_record_as_faile
 
     with pytest.raises(RuntimeError, match="the job function raised GeneratorExit"):
         bad()
-    store = cron.at_work().desk.store
+    store = cron.at_work().node.store
     (cell,) = store.scan(Scan("run/bad/")).cells
     record = decode(cell.value, cell.key)
     assert (record.outcome, record.reason) == (Outcome.FAILED, "RuntimeError: the job function raised GeneratorExit")

@@ -30,7 +30,7 @@ from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.runtime.commits import Settling, settle_gone
 from cronce.runtime.declare import Declaration
 from cronce.runtime.jobs import _tidied
-from cronce.runtime.keeper import Over
+from cronce.runtime.keeper import LeaseEnd
 from cronce.runtime.ledger import Wanted
 from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run, Skipped
@@ -84,7 +84,7 @@ def billing(books: Books) -> Iterator[Callable[..., Declaration]]:
 
 def settle(office: Office, declared: Declaration) -> None:
     assert declared.database is not None
-    office.desk.do(settle_gone(office.desk.ledger, declared.database, [NOON.cell]))
+    office.node.do(settle_gone(office.node.ledger, declared.database, [NOON.cell]))
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_scheduler_settles_it_beside_its_other_work(
     _commits_and_dies(store, books, declared)
     watch(other, 12)
     assert declared.database is not None
-    Settling(other.desk).soon(declared.database, NOON.cell)
+    Settling(other.node).soon(declared.database, NOON.cell)
     wait_until(lambda: other.record(NOON).outcome is Outcome.SUCCEEDED)
 
 
@@ -303,7 +303,7 @@ def test_a_stop_that_comes_while_the_block_begins_leaves_nothing_behind(
     class Stopping(sqlite3.Connection):
         def cursor(self, *args: Any, **named: Any) -> Any:
             if runs and runs[-1].trusted:
-                office.keeper.end(runs[-1]._lease, Over("drained", "it is drained"))
+                office.keeper.end(runs[-1]._lease, LeaseEnd("drained", "it is drained"))
             return super().cursor(*args, **named)
 
     conn = sqlite3.connect(tmp_path / "books.db", factory=Stopping)
@@ -330,7 +330,7 @@ def test_a_stop_does_not_cut_a_commit_in_two(
 
     class Slow(sqlite3.Connection):
         def commit(self) -> None:
-            office.keeper.end(runs[0]._lease, Over("timed out", "timed out after 1s"))
+            office.keeper.end(runs[0]._lease, LeaseEnd("timed out", "timed out after 1s"))
             for _ in range(100):
                 pass
             super().commit()
@@ -363,10 +363,10 @@ def test_what_is_not_needed_any_more_is_deleted_there_too(
     declared = billing()
     office.call(declared, books.charge, when=NOON)
     for _ in range(3):
-        office.desk.do(office.desk.ledger.jobs.purge("billing", FEW))
+        office.node.do(office.node.ledger.jobs.purge("billing", FEW))
         office.hand.turn(61)
     office.hand.turn(timedelta(days=31).total_seconds())
-    office.desk.do(office.desk.ledger.overdue())
+    office.node.do(office.node.ledger.overdue())
     _tidied(office.keeper, declared, office.store)
     assert books.conn.execute("select count(*) from cronce_effects").fetchone() == (0,)
 
@@ -435,8 +435,8 @@ def test_a_claim_alone_never_closes_such_a_run_as_lost(
     other.hand.turn(15 * 60)
     for carried, (slot, answer) in product((declared, job(**LEASE)), ((NOON, Held), (later, Busy))):
         wanted = Wanted(slot, carried.terms(slot, inferred=False))  # also by a process that knows of no database
-        assert isinstance(other.desk.do(other.desk.ledger.claim([wanted]))[0], answer)
-    other.desk.do(Operator(other.desk.ledger, "ada").cancel(NOON))
+        assert isinstance(other.node.do(other.node.ledger.claim([wanted]))[0], answer)
+    other.node.do(Operator(other.node.ledger, "ada").cancel(NOON))
     assert other.record(NOON).state is State.RUNNING
     settle(other, declared)
     other.call(declared, lambda run: books.charge(run, 2), when=later)
@@ -468,7 +468,7 @@ def test_a_database_that_does_not_answer_keeps_a_run_open_whose_holder_is_gone(
     (tmp_path / "books.db").mkdir()
     away = job(transaction=books.url, on_lost="skip", **LEASE)
     assert away.database is not None
-    Settling(other.desk).soon(away.database, NOON.cell)
+    Settling(other.node).soon(away.database, NOON.cell)
     wait_until(lambda: "stays open, although its holder is gone" in caplog.text)
     assert other.record(NOON).state is State.RUNNING
 

@@ -74,9 +74,9 @@ class Cluster:
         with Cronce(f"sqlite:///{self.folder}/cronce.db") as cron:
             cron.job(at=at, on_lost="rerun", lease="6s", name=name)(lambda: None)
             digest, text = cron.jobs[name].spec
-            desk, floor = cron.at_work().desk, at - timedelta(seconds=1)
+            node, floor = cron.at_work().node, at - timedelta(seconds=1)
             known = Job(floor, specs=(Spec(digest, floor, text),), firing=digest)
-            desk.do(desk.ledger.jobs.edit(name, lambda _job, _now: known))
+            node.do(node.ledger.jobs.edit(name, lambda _job, _now: known))
 
     def __exit__(self, *_: object) -> None:
         for process in self._processes:

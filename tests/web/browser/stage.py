@@ -49,7 +49,7 @@ class Stage(ExitStack):
         report.write_text(json.dumps(REPORT))
         busy = f"sqlite:///{folder}/busy.db"
         with Cronce(busy) as cron:
-            self.scene: Scene = fill(cron.at_work().desk.store)
+            self.scene: Scene = fill(cron.at_work().node.store)
         self.url = self.enter_context(Served(busy, None, report)).url
         self.acting = self.enter_context(Served(busy, TOKEN, report)).url
         self.empty = self.enter_context(Served(f"sqlite:///{folder}/empty.db")).url

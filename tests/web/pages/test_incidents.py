@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from cronce.model import ABSENT, Instant, Mark, Write, alert_cell
-from cronce.monitor.alerts import Kind
+from cronce.monitor.alerts import AlertKind
 from cronce.monitor.watch import BY_ONE_LOOK
 from cronce.protocol.notices import Alert, Delivery, encode_notice
 from cronce.web.pages.incidents import told_of
@@ -58,7 +58,7 @@ def test_an_alert_says_how_many_were_told(deliveries: list[Any], told: list[Any]
 
 def test_every_alert_has_a_card_also_when_it_is_over() -> None:
     town = still()
-    alerts = [Alert(kind, subject, "critical", "", NOW) for kind in (*Kind, "newer") for subject in ("a/b c", "")]
+    alerts = [Alert(kind, subject, "critical", "", NOW) for kind in (*AlertKind, "newer") for subject in ("a/b c", "")]
     alerts += [alert._replace(subject="over", cleared=NOW) for alert in alerts[::2]]
     writes = [
         Write(alert_cell(one.kind, one.subject), ABSENT, encode_notice(one), Mark.FREE if one.cleared else Mark.OPEN)

@@ -7,7 +7,7 @@ import pytest
 
 from cronce import Cronce
 from cronce.model import ABSENT, Mark, Slot, Write, job_cell, observed_cell
-from cronce.protocol.notices import Beaten, Observed, encode_notice
+from cronce.protocol.notices import LastBeat, Observed, encode_notice
 from cronce.protocol.record import Job, Outcome, Record, State, encode, encode_job
 from cronce.schedule import Cron
 from cronce.stores.memory import MemoryStore
@@ -136,7 +136,7 @@ def observer() -> Browser:
     """Of a job that ran late, and is only observed."""
     store, slot = MemoryStore(lambda: NOW), Slot("export", NOW - timedelta(hours=2))
     late = Record(State.CLOSED, 1, started=NOW - timedelta(minutes=3), finished=NOW, outcome=Outcome.SUCCEEDED)
-    calls = Observed(None, (Beaten(NOW, "app-1"), Beaten(NOW, "app-2")), 1482, 2, ())
+    calls = Observed(None, (LastBeat(NOW, "app-1"), LastBeat(NOW, "app-2")), 1482, 2, ())
     writes = [
         Write(job_cell("export"), ABSENT, encode_job(Job(NOW - timedelta(days=1))), Mark.FREE),
         Write(slot.cell, ABSENT, encode(late), Mark.CLOSED, slot.at),

@@ -53,8 +53,8 @@ def test_a_host_that_calls_is_shown_with_when_it_last_did(pids: tuple[int, int],
             at = now.replace(second=0) - timedelta(minutes=back)
             record = Record(State.CLOSED, 1, "n", f"web-1:{pid}:ab", started=at, finished=at, outcome=Outcome.SUCCEEDED)
             writes.append(Write(Slot("backup", at).cell, ABSENT, encode(record), Mark.CLOSED, at, grant=True))
-        desk = cron.at_work().desk
-        assert {one.refused for one in desk.store.swap(writes, store.load([]).epoch.seen).verdicts} == {None}
+        node = cron.at_work().node
+        assert {one.refused for one in node.store.swap(writes, store.load([]).epoch.seen).verdicts} == {None}
         shown = paper(Browser(application(cron, private=False)), "/").text
     assert f"web-1 {kind} · last call 1m 13s ago" in shown
     assert "All is well: 0 jobs, calls from 1 host, the last run started 1m 13s ago." in shown

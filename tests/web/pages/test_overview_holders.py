@@ -23,7 +23,7 @@ class Watched(ManualCluster):
         super().__init__(cron)
         self.beats: list[int] = []
         self._version = 0
-        self._looks = self.desk("page:1:0")
+        self._looks = self.node("page:1:0")
         self._page = Browser(application(Cronce(store=self.store), private=False))
 
     def go(self, now: int) -> None:

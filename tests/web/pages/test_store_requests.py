@@ -59,9 +59,9 @@ def listing(fleet: Fleet) -> Iterator[tuple[Any, Listing]]:
     fill(store, fleet)
     with closing(Cronce(store=store)) as cron:
         app = application(cron, private=False)
-        desk = asyncio.run(app.state.site.opened())
+        node = asyncio.run(app.state.site.opened())
         wait_until(lambda: len(app.state.site.index) == fleet.jobs and app.state.site.prevented.of_all())
-        noting = desk.store = Listing(desk.store)
+        noting = node.store = Listing(node.store)
         yield app, noting
         app.state.site.close()
 

@@ -38,7 +38,7 @@ class TimeKind(StrEnum):
     NUMBER = "number"
 
 
-class Time(NamedTuple):
+class TimeColumn(NamedTuple):
     """A column of time. `unit` is what one of a number is; `text`: SQLite keeps it as text."""
 
     column: str
@@ -59,7 +59,7 @@ class DuplicateRow(NamedTuple):
     pairs: int = 0
 
 
-class Extent(NamedTuple):
+class SearchedRows(NamedTuple):
     """How much was looked at. Where that is nothing: when the `newest` row was made that has a time, and a key; and
     whether there is no row at all."""
 
@@ -74,7 +74,7 @@ class DuplicatesFound(NamedTuple):
     table: str
     since: Instant
     query: str
-    extent: Extent
+    extent: SearchedRows
     rows: Sequence["Duplicate"]
     more: bool
 
@@ -104,7 +104,7 @@ class ReadOnlyDatabase(Protocol):
         """The columns and their types."""
         ...
 
-    def time(self, table: DatabaseTable, column: str, declared: str, /) -> Time | None:
+    def time(self, table: DatabaseTable, column: str, declared: str, /) -> TimeColumn | None:
         """How the column says when; None: it does not."""
         ...
 
@@ -122,14 +122,14 @@ class QueryDialect(Protocol):
         """Where a value of that name is bound."""
         ...
 
-    def moment(self, time: Time) -> str:
+    def moment(self, time: TimeColumn) -> str:
         """The column as something that can be compared, and subtracted."""
         ...
 
-    def edge(self, time: Time, name: str, /) -> str:
+    def edge(self, time: TimeColumn, name: str, /) -> str:
         """A moment of the same kind; `{name}` is the value."""
         ...
 
-    def seconds(self, time: Time, before: str, after: str) -> str:
+    def seconds(self, time: TimeColumn, before: str, after: str) -> str:
         """How many seconds lie between two moments."""
         ...

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cronce.errors import BadInput, CronceError, StoreUnavailable
-from cronce.evidence.dupes.model import DatabaseTable, Time, TimeKind
+from cronce.evidence.dupes.model import DatabaseTable, TimeColumn, TimeKind
 from cronce.evidence.dupes.statement import spelled
 from cronce.evidence.dupes.units import unit_of
 from cronce.model import Instant
@@ -38,13 +38,13 @@ class MysqlDialect:
     def slot(self, name: str) -> str:
         return f"%({name})s"
 
-    def moment(self, time: Time) -> str:
+    def moment(self, time: TimeColumn) -> str:
         return time.column
 
-    def edge(self, _time: Time, name: str) -> str:
+    def edge(self, _time: TimeColumn, name: str) -> str:
         return f"{{{name}}}"
 
-    def seconds(self, time: Time, before: str, after: str) -> str:
+    def seconds(self, time: TimeColumn, before: str, after: str) -> str:
         if time.kind is TimeKind.NUMBER:
             return f"({after} - {before}) * {time.unit.total_seconds():f}"
         return f"TIMESTAMPDIFF(MICROSECOND, {before}, {after}) / 1000000"
@@ -70,14 +70,14 @@ class MysqlDatabase:
     def columns(self, table: DatabaseTable) -> Mapping[str, str]:
         return dict(self._say(COLUMNS, schema=table.schema, table=table.name))  # type: ignore[arg-type]
 
-    def time(self, table: DatabaseTable, column: str, declared: str) -> Time | None:
+    def time(self, table: DatabaseTable, column: str, declared: str) -> TimeColumn | None:
         if declared in ("timestamp", "datetime"):
-            return Time(column, TimeKind.INSTANT if declared == "timestamp" else TimeKind.WALL, text=True)
+            return TimeColumn(column, TimeKind.INSTANT if declared == "timestamp" else TimeKind.WALL, text=True)
         if declared not in NUMBERS:
             return None
         names = self.dialect.quoted(column), spelled(table, self.dialect)
         ((largest,),) = self._say("SELECT max({}) FROM {}".format(*names).replace("%", "%%"))  # noqa: S608  quoted
-        return Time(column, TimeKind.NUMBER, unit_of(largest))
+        return TimeColumn(column, TimeKind.NUMBER, unit_of(largest))
 
     def ask(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         return self._say(statement, **values)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cronce.errors import BadInput, CronceError, StoreUnavailable
-from cronce.evidence.dupes.model import DatabaseTable, Time, TimeKind
+from cronce.evidence.dupes.model import DatabaseTable, TimeColumn, TimeKind
 from cronce.evidence.dupes.statement import spelled
 from cronce.evidence.dupes.units import NO_TIME, unit_of
 from cronce.model import Instant
@@ -36,14 +36,14 @@ class PostgresDialect:
     def slot(self, name: str) -> str:
         return f"%({name})s"
 
-    def moment(self, time: Time) -> str:
+    def moment(self, time: TimeColumn) -> str:
         return time.column
 
-    def edge(self, time: Time, name: str) -> str:
+    def edge(self, time: TimeColumn, name: str) -> str:
         kinds = {TimeKind.INSTANT: "timestamptz", TimeKind.WALL: "timestamp", TimeKind.NUMBER: "bigint"}
         return f"CAST({{{name}}} AS {kinds[time.kind]})"
 
-    def seconds(self, time: Time, before: str, after: str) -> str:
+    def seconds(self, time: TimeColumn, before: str, after: str) -> str:
         if time.kind is TimeKind.NUMBER:
             return f"({after} - {before}) * {time.unit.total_seconds():f}"
         return f"extract(epoch FROM {after} - {before})"
@@ -71,15 +71,15 @@ class PostgresDatabase:
     def columns(self, table: DatabaseTable) -> Mapping[str, str]:
         return dict(self._say(COLUMNS, {"table": spelled(table, self.dialect)}))
 
-    def time(self, table: DatabaseTable, column: str, declared: str) -> Time | None:
+    def time(self, table: DatabaseTable, column: str, declared: str) -> TimeColumn | None:
         if declared.startswith("timestamp"):
-            return Time(column, TimeKind.INSTANT if declared == "timestamp with time zone" else TimeKind.WALL)
+            return TimeColumn(column, TimeKind.INSTANT if declared == "timestamp with time zone" else TimeKind.WALL)
         if declared not in NUMBERS:
             return None
         name = self.dialect.quoted(column)
         statement = f"SELECT max({name}) FROM {spelled(table, self.dialect)} WHERE {name} < {NO_TIME:f}"  # noqa: S608  quoted
         ((largest,),) = self._say(statement)
-        return Time(column, TimeKind.NUMBER, unit_of(largest))
+        return TimeColumn(column, TimeKind.NUMBER, unit_of(largest))
 
     def ask(self, statement: str, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         return self._say(statement, values)

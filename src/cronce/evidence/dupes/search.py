@@ -13,9 +13,9 @@ from cronce.evidence.dupes.model import (
     DuplicateRow,
     DuplicatesFound,
     DuplicatesQuery,
-    Extent,
     ReadOnlyDatabase,
-    Time,
+    SearchedRows,
+    TimeColumn,
 )
 from cronce.evidence.dupes.statement import bound, extent, instant, shown, some_row, statement, values
 from cronce.model import EPOCH, Instant
@@ -54,18 +54,18 @@ def _extent(
     asked: DuplicatesQuery,
     table: DatabaseTable,
     *,
-    time: Time,
+    time: TimeColumn,
     since: Instant,
     zone: tzinfo,
-) -> Extent:
+) -> SearchedRows:
     """No duplicate among no rows is no good news: then the table is looked at as a whole, for what may be wrong."""
     text = bound(extent(asked, table, time, database.dialect), database.dialect)
     ((rows, _),) = database.ask(text, values(asked, time, since, zone))
     if rows:
-        return Extent(rows)
+        return SearchedRows(rows)
     ((_, newest),) = database.ask(text, values(asked, time, EPOCH, zone))
     some = database.ask(bound(some_row(table, database.dialect), database.dialect), {})
-    return Extent(0, None if newest is None else instant(newest, time, zone), is_empty=not some)
+    return SearchedRows(0, None if newest is None else instant(newest, time, zone), is_empty=not some)
 
 
 def _table(name: str, tables: Sequence[DatabaseTable]) -> DatabaseTable:
@@ -75,7 +75,9 @@ def _table(name: str, tables: Sequence[DatabaseTable]) -> DatabaseTable:
     return known[_meant(name, known, "table", "the database")]
 
 
-def _columns(asked: DuplicatesQuery, table: DatabaseTable, database: ReadOnlyDatabase) -> tuple[DuplicatesQuery, Time]:
+def _columns(
+    asked: DuplicatesQuery, table: DatabaseTable, database: ReadOnlyDatabase
+) -> tuple[DuplicatesQuery, TimeColumn]:
     """The question in the catalogue's own spelling."""
     known = database.columns(table)
     *keys, at = (_meant(name, known, "column", str(table)) for name in (*asked.keys, asked.at))
@@ -100,7 +102,7 @@ def _meant(name: str, known: Collection[str], what: str, where: str) -> str:
     raise BadInput(f"{where} has no {what} {name!r}; {hint}")
 
 
-def _duplicate(values: Sequence[object], asked: DuplicatesQuery, time: Time, zone: tzinfo) -> Duplicate:
+def _duplicate(values: Sequence[object], asked: DuplicatesQuery, time: TimeColumn, zone: tzinfo) -> Duplicate:
     size = len(asked.keys)
     row = DuplicateRow(values[:size], *values[size:])  # type: ignore[arg-type]
     key = dict(zip(asked.keys, row.key, strict=True))

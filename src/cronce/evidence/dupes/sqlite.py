@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, StoreUnavailable
-from cronce.evidence.dupes.model import DatabaseTable, Time, TimeKind
+from cronce.evidence.dupes.model import DatabaseTable, TimeColumn, TimeKind
 from cronce.evidence.dupes.statement import UNTIL, spelled
 from cronce.evidence.dupes.units import NO_TIME, unit_of
 from cronce.model import Instant
@@ -43,13 +43,13 @@ class SqliteDialect:
     def slot(self, name: str) -> str:
         return f":{name}"
 
-    def moment(self, time: Time) -> str:
+    def moment(self, time: TimeColumn) -> str:
         return time.column if time.kind is TimeKind.NUMBER else f"julianday({time.column})"
 
-    def edge(self, time: Time, name: str) -> str:
+    def edge(self, time: TimeColumn, name: str) -> str:
         return f"{{{name}}}" if time.kind is TimeKind.NUMBER else f"julianday({{{name}}})"
 
-    def seconds(self, time: Time, before: str, after: str) -> str:
+    def seconds(self, time: TimeColumn, before: str, after: str) -> str:
         unit = time.unit.total_seconds() if time.kind is TimeKind.NUMBER else 86_400
         return f"round(({after} - {before}) * {unit:g}, 3)"
 
@@ -76,16 +76,16 @@ class SqliteDatabase:
     def columns(self, table: DatabaseTable) -> Mapping[str, str]:
         return dict(self._say(COLUMNS, {"table": table.name}))
 
-    def time(self, table: DatabaseTable, column: str, _declared: str) -> Time | None:
+    def time(self, table: DatabaseTable, column: str, _declared: str) -> TimeColumn | None:
         names = {"column": self.dialect.quoted(column), "table": spelled(table, self.dialect)}
         ((kind, newest, is_date),) = self._say(NEWEST.format(**names, no_time=NO_TIME, until=f"{UNTIL:%Y-%m-%d}"))
         match kind:
             case "integer" | "real" if newest > 1e8:
-                return Time(column, TimeKind.NUMBER, unit_of(newest))
+                return TimeColumn(column, TimeKind.NUMBER, unit_of(newest))
             case "text" if is_date and len(newest) > len("2026-11-01"):
-                return Time(column, TimeKind.INSTANT if OFFSET.search(newest) else TimeKind.WALL, text=True)
+                return TimeColumn(column, TimeKind.INSTANT if OFFSET.search(newest) else TimeKind.WALL, text=True)
             case "null":  # no row has one, and there is nothing to find among them
-                return Time(column, TimeKind.WALL, text=True)
+                return TimeColumn(column, TimeKind.WALL, text=True)
             case _:
                 return None
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Final, cast
 
-from cronce.evidence.dupes.model import DatabaseTable, DuplicatesQuery, QueryDialect, Time, TimeKind
+from cronce.evidence.dupes.model import DatabaseTable, DuplicatesQuery, QueryDialect, TimeColumn, TimeKind
 from cronce.model import EPOCH, Instant
 
 STATEMENT: Final = """\
@@ -27,7 +27,7 @@ UNTIL: Final = datetime(9999, 12, 30, tzinfo=UTC)
 """What is later is no time: `infinity`, a NaN, a date that stands for "never"."""
 
 
-def statement(asked: DuplicatesQuery, table: DatabaseTable, time: Time, dialect: QueryDialect) -> str:
+def statement(asked: DuplicatesQuery, table: DatabaseTable, time: TimeColumn, dialect: QueryDialect) -> str:
     """The statement, with `{since}`, `{until}`, `{within}` and `{most}` where values go. One row more than asked for
     tells that there are more."""
     parts, near = _parts(asked, table, time, dialect), asked.within is not None
@@ -36,7 +36,7 @@ def statement(asked: DuplicatesQuery, table: DatabaseTable, time: Time, dialect:
     return STATEMENT.format(**parts, gap=gap, pairs=PAIRS if near else "", near=NEAR if near else "")
 
 
-def extent(asked: DuplicatesQuery, table: DatabaseTable, time: Time, dialect: QueryDialect) -> str:
+def extent(asked: DuplicatesQuery, table: DatabaseTable, time: TimeColumn, dialect: QueryDialect) -> str:
     """How many rows that statement looks at, and when the newest of them was made."""
     return EXTENT.format(**_parts(asked, table, time, dialect))
 
@@ -45,7 +45,7 @@ def some_row(table: DatabaseTable, dialect: QueryDialect) -> str:
     return f"SELECT 1 FROM {_unformatted(spelled(table, dialect))} LIMIT 1"  # noqa: S608  quoted
 
 
-def _parts(asked: DuplicatesQuery, table: DatabaseTable, time: Time, dialect: QueryDialect) -> dict[str, str]:
+def _parts(asked: DuplicatesQuery, table: DatabaseTable, time: TimeColumn, dialect: QueryDialect) -> dict[str, str]:
     keys = [_name(key, dialect) for key in asked.keys]
     moment = dialect.moment(time._replace(column=_name(time.column, dialect)))
     known = " AND ".join(f"{key} IS NOT NULL" for key in keys)
@@ -58,7 +58,7 @@ def _parts(asked: DuplicatesQuery, table: DatabaseTable, time: Time, dialect: Qu
     }
 
 
-def values(asked: DuplicatesQuery, time: Time, since: Instant, zone: tzinfo) -> dict[str, Any]:
+def values(asked: DuplicatesQuery, time: TimeColumn, since: Instant, zone: tzinfo) -> dict[str, Any]:
     given = {"since": _bound(since, time, zone), "until": _bound(UNTIL, time, zone), "most": asked.most + 1}
     return given if asked.within is None else {**given, "within": asked.within.total_seconds()}
 
@@ -75,7 +75,7 @@ def shown(text: str, values: Mapping[str, Any]) -> str:
     return text.format(**{name: f"'{value}'" if isinstance(value, str) else value for name, value in values.items()})
 
 
-def instant(value: Any, time: Time, zone: tzinfo) -> Instant:
+def instant(value: Any, time: TimeColumn, zone: tzinfo) -> Instant:
     """What the database says of a moment: a datetime with or without its zone, or a number."""
     if time.kind is TimeKind.NUMBER:
         return EPOCH + float(value) * time.unit
@@ -86,7 +86,7 @@ def instant(value: Any, time: Time, zone: tzinfo) -> Instant:
     return cast(datetime, moment).astimezone(UTC)
 
 
-def _bound(since: Instant, time: Time, zone: tzinfo) -> Any:
+def _bound(since: Instant, time: TimeColumn, zone: tzinfo) -> Any:
     if time.kind is TimeKind.NUMBER:
         return (since - EPOCH) // time.unit
     local = since.astimezone(zone if time.kind is TimeKind.WALL else UTC).replace(tzinfo=None)

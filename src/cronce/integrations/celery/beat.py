@@ -39,8 +39,8 @@ from cronce.runtime.log import LOGGER
 from cronce.runtime.run import Run
 from cronce.runtime.scheduling.scheduler import Scheduler as Running
 from cronce.runtime.scheduling.settings import SchedulerSettings
-from cronce.runtime.steps import Nap, sleep
-from cronce.runtime.stored_jobs import Carried
+from cronce.runtime.steps import WaitStep, sleep
+from cronce.runtime.stored_jobs import RunnableJob
 from cronce.schedule import At, Cron, Every, Schedule
 from cronce.schedule.instant import SECOND
 from cronce.schedule.schedules import MAX_INSTANTS
@@ -89,7 +89,7 @@ class OncePerSlot:
 
     def __init__(self, *args: Any, **named: Any) -> None:
         self._clock = SystemClock()
-        self._book: Mapping[str, Carried] = {}
+        self._book: Mapping[str, RunnableJob] = {}
         self._source: Any = None
         self._seen: dict[str, Any] = {}
         self._year = 0
@@ -149,7 +149,7 @@ class OncePerSlot:
             except Exception as error:
                 self._refuse(entry.name, str(error) if isinstance(error, BadInput) else describe(error))
             else:
-                book[job.name] = Carried(job, partial(Work, partial(self._send, entry)))
+                book[job.name] = RunnableJob(job, partial(Work, partial(self._send, entry)))
         self._book = book
         if self._running is not None:
             self._running.engine.carry_anew()
@@ -195,7 +195,7 @@ class OncePerSlot:
                 self._sent.append((entry.name, run.at))
                 beat.info("Scheduler: Sent due task %s (%s) of %s", entry.name, entry.task, run.slot.key)
                 return
-            sleep(Nap(PAUSE))
+            sleep(WaitStep(PAUSE))
 
     # --- on both ---
 

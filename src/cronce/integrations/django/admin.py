@@ -71,7 +71,7 @@ class JobPage(AdminPage):
     empty = "no job is known yet; `manage.py cronce run` makes them known"
 
     def rows(self, job: str | None) -> list[Row]:
-        _, lines = cron.at_work().desk.do(listed())
+        _, lines = cron.at_work().node.do(listed())
         return [_job_row(line) for line in lines if job in (None, line.seen.name)]
 
 
@@ -92,10 +92,10 @@ class RunPage(AdminPage):
     empty = "no run is on record"
 
     def rows(self, job: str | None) -> list[Row]:
-        desk = cron.at_work().desk
+        node = cron.at_work().node
         if job is not None:
-            refuse_unknown(job, desk.do(job_names()))
-        return [_run_row(one) for one in desk.do(runs(job, None, RUNS_PER_PAGE))]
+            refuse_unknown(job, node.do(job_names()))
+        return [_run_row(one) for one in node.do(runs(job, None, RUNS_PER_PAGE))]
 
 
 def _run_row(one: RunSeen) -> Row:

@@ -108,8 +108,8 @@ class Metrics:
         if keeper is not None:
             yield ("cronce_store_up",), int(self._up)
             yield from self._of_leases(keeper)
-            if keeper.desk.ledger.know.epoch.birth:
-                off = keeper.desk.clock.wall() - keeper.desk.ledger.know.now()
+            if keeper.node.ledger.know.epoch.birth:
+                off = keeper.node.clock.wall() - keeper.node.ledger.know.now()
                 yield ("cronce_clock_skew_seconds",), off.total_seconds()
             self._measure_in_time(keeper)
         if scheduler is not None:
@@ -118,7 +118,7 @@ class Metrics:
             yield ("cronce_cells",), self._size
 
     def _of_leases(self, keeper: Keeper) -> Iterator[tuple[Key, Value]]:
-        now, boot = keeper.desk.ledger.know.now(), keeper.desk.clock.boot()
+        now, boot = keeper.node.ledger.know.now(), keeper.node.clock.boot()
         held: dict[str, list[Grant]] = {kind: [] for kind in KINDS}
         for grant in keeper.held:
             held.get(grant.key.partition("/")[0], []).append(grant)
@@ -132,7 +132,7 @@ class Metrics:
 
     def _measure_in_time(self, keeper: Keeper) -> None:
         """On the thread that may take its time: whoever asks for numbers must not have to wait for the store."""
-        boot = keeper.desk.clock.boot()
+        boot = keeper.node.clock.boot()
         if boot - self._measured >= CELLS_EVERY:
             self._measured = boot
             keeper.later("cells", self._measure, soon=True)
@@ -259,7 +259,7 @@ class Snapshot(NamedTuple):
     values: Values
 
 
-class Slates:
+class ProcessSnapshots:
     """Made before the processes are, of which each writes in its own place."""
 
     def __init__(self, number: int) -> None:

@@ -16,14 +16,14 @@ from cronce.errors import BadInput, InDoubt, LeaseLost
 from cronce.model import check_key, check_name, once_cell
 from cronce.protocol.lease import LOCK_LEASE
 from cronce.runtime.declare import SHORTEST, Duration
-from cronce.runtime.effects.once import Effect, How, once
+from cronce.runtime.effects.once import Effect, EffectPolicy, once
 from cronce.runtime.effects.steps import thing_named
 from cronce.runtime.flow import drive
 from cronce.runtime.guard import finished, is_async
 from cronce.runtime.keeper import Keeper, Lease
 from cronce.runtime.ledger import Begin, Grant, Ledger
 from cronce.runtime.run import current_run
-from cronce.runtime.steps import Body, Steps, take, take_async
+from cronce.runtime.steps import BodyStep, Steps, take, take_async
 from cronce.runtime.unfinished import Unfinished
 from cronce.schedule import format_duration, parse_duration
 from cronce.stores.base import Store
@@ -44,25 +44,25 @@ class Idempotent(Protocol):
     def __call__(self, fn: Callable[P, R]) -> Callable[P, R]: ...
 
 
-class UnderKey:
+class KeyLease:
     """The lease of a key, kept while its function is at it."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
-        self._patient_until = keeper.desk.clock.boot() + BEGUN_TIMEOUT
+        self._patient_until = keeper.node.clock.boot() + BEGUN_TIMEOUT
         self._lease: Lease | None = None
-        self._body: Body | None = None
+        self._body: BodyStep | None = None
         run = current_run()
         self.unfinished = Unfinished() if run is None else run.unfinished
 
     @property
     def ledger(self) -> Ledger:
-        return self._keeper.desk.ledger
+        return self._keeper.node.ledger
 
     @property
     def trusted(self) -> bool:
         if self._lease is None:
-            return self._keeper.desk.clock.boot() < self._patient_until
+            return self._keeper.node.clock.boot() < self._patient_until
         return self._lease.trusted
 
     @property
@@ -73,9 +73,9 @@ class UnderKey:
     def check(self) -> None:
         """Nothing is held before it is begun."""
 
-    def hold(self, grant: Grant, body: Body) -> None:
+    def hold(self, grant: Grant, body: BodyStep) -> None:
         self._body = body
-        self._lease = lease = Lease(grant, self._keeper.desk.clock, lambda _over: body.stop())
+        self._lease = lease = Lease(grant, self._keeper.node.clock, lambda _over: body.stop())
         self._keeper.keep(lease)
 
     def let_go(self, grant: Grant) -> Grant:
@@ -110,7 +110,7 @@ class Keyed:
         name: str,
         key: Callable[..., object],
         ttl: timedelta,
-        how: How,
+        how: EffectPolicy,
         keeper: Callable[[], Keeper],
         *,
         lease: timedelta = LOCK_LEASE,
@@ -126,7 +126,7 @@ class Keyed:
             @wraps(fn)
             async def once_async(*args: Any, **named: Any) -> Any:
                 keeper = self._keeper()
-                return await take_async(self._steps(fn, args, named, keeper), keeper.desk)
+                return await take_async(self._steps(fn, args, named, keeper), keeper.node)
 
             return once_async
 
@@ -135,27 +135,27 @@ class Keyed:
         @wraps(fn)
         def once_sync(*args: Any, **named: Any) -> Any:
             keeper = self._keeper()
-            return take(self._steps(done, args, named, keeper), keeper.desk)
+            return take(self._steps(done, args, named, keeper), keeper.node)
 
         return once_sync
 
     def _steps(
         self, fn: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], keeper: Keeper
     ) -> Steps[Any]:
-        under = UnderKey(keeper)
+        under = KeyLease(keeper)
         try:
             key = _named(self._key(*args, **named))
         except Exception as error:
             under.unfinished.refuse(error)
             raise
-        begin = Begin(once_cell(self._name, key), keeper.desk.ledger.nonce(), self._lease, keep=self._ttl)
+        begin = Begin(once_cell(self._name, key), keeper.node.ledger.nonce(), self._lease, keep=self._ttl)
         effect = Effect(f"{self._name}/{key}", begin, partial(fn, *args, **named))
         result = yield from under.unfinished.noted(effect.name, self._once(effect, under))
         if crc32(key.encode()) % SWEPT == 0:
             keeper.later("sweep", partial(_swept, keeper))
         return result
 
-    def _once(self, effect: Effect, under: UnderKey) -> Steps[Any]:
+    def _once(self, effect: Effect, under: KeyLease) -> Steps[Any]:
         try:
             return (yield from once(effect, self._how, under))
         except GeneratorExit:
@@ -184,4 +184,4 @@ def _named(key: object) -> str:
 
 
 def _swept(keeper: Keeper, store: Store) -> None:
-    drive(keeper.desk.ledger.jobs.sweep(), store, keeper.desk.clock)
+    drive(keeper.node.ledger.jobs.sweep(), store, keeper.node.clock)

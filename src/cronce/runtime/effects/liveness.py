@@ -13,8 +13,8 @@ from typing import Final, Literal
 from cronce.errors import CronceError
 from cronce.protocol.codec import readable
 from cronce.protocol.record import Outcome, Record, decode
-from cronce.runtime.desk import host_name
 from cronce.runtime.flow import Flow
+from cronce.runtime.node import host_name
 from cronce.runtime.queries import load
 from cronce.value import NamedTuple
 

@@ -31,7 +31,7 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.guard import NothingRan
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
 from cronce.runtime.log import LOGGER
-from cronce.runtime.steps import Body, Do, Nap, Steps
+from cronce.runtime.steps import BodyStep, Steps, StoreStep, WaitStep
 from cronce.runtime.unfinished import DoneAllTheSame, Unfinished
 from cronce.value import NamedTuple
 
@@ -48,21 +48,21 @@ Word = tuple[Grant, Finish | Release]
 """What is said of an effect that was begun."""
 
 
-class How(NamedTuple):
+class EffectPolicy(NamedTuple):
     """What to do when nobody knows whether it happened, and after which exceptions it surely did not."""
 
     unsure: WhenUnsure = "raise"
     not_done: tuple[type[BaseException], ...] = ()
 
 
-def checked_how(unsure: WhenUnsure, not_done: Any) -> How:
+def checked_how(unsure: WhenUnsure, not_done: Any) -> EffectPolicy:
     check_choice("unsure", unsure, WhenUnsure)
     kinds = tuple(not_done) if isinstance(not_done, tuple | list | set) else (not_done,)
     if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
         raise BadInput(
             f"not_done is an exception class or a tuple of them, such as (ConnectionRefusedError,), not {not_done!r}"
         )
-    return How(unsure, kinds)
+    return EffectPolicy(unsure, kinds)
 
 
 class Effect(NamedTuple):
@@ -73,7 +73,7 @@ class Effect(NamedTuple):
     work: Callable[[], Any]
 
 
-class Holds(Protocol):
+class EffectLease(Protocol):
     """What an effect is made under: a run's lease, or one of its own."""
 
     @property
@@ -89,7 +89,7 @@ class Holds(Protocol):
 
     def check(self) -> None: ...
 
-    def hold(self, grant: Grant, body: Body) -> None:
+    def hold(self, grant: Grant, body: BodyStep) -> None:
         """It was granted, and is about to be done."""
 
     def let_go(self, grant: Grant) -> Grant:
@@ -100,7 +100,7 @@ class Holds(Protocol):
         """What the run remembers in which it is made; of one that is made by itself, nobody asks for that."""
 
 
-def once(effect: Effect, how: How, under: Holds) -> Steps[Any]:
+def once(effect: Effect, how: EffectPolicy, under: EffectLease) -> Steps[Any]:
     """Do it, unless it was done: what came of it; a repeat returns the same."""
     _, (begun,) = yield from exchange((), [effect.begin], how.unsure, under)
     grant = begun.answer
@@ -114,11 +114,11 @@ def once(effect: Effect, how: How, under: Holds) -> Steps[Any]:
 
 
 def performed(
-    name: str, work: Callable[[], Any], grant: Grant, how: How, under: Holds
+    name: str, work: Callable[[], Any], grant: Grant, how: EffectPolicy, under: EffectLease
 ) -> Steps[tuple[Grant, Finish] | None]:
     """Do it: what is to be said of it; None where it is passed over."""
     call = _Call(work)
-    body = Body(call)
+    body = BodyStep(call)
     under.hold(grant, body)
     try:
         under.check()
@@ -150,16 +150,16 @@ class _Call:
 
 
 def exchange(
-    words: Sequence[Word], begins: Sequence[Begin], unsure: WhenUnsure, under: Holds
+    words: Sequence[Word], begins: Sequence[Begin], unsure: WhenUnsure, under: EffectLease
 ) -> Steps[tuple[list[Any], list[Begun]]]:
     """Say what is over, and begin effects, all in one breath unless some are in doubt. What got no answer is begun
     again, by the same nonce."""
-    said, begun = yield Do(_exchanged(under.ledger, words, begins, unsure))
+    said, begun = yield StoreStep(_exchanged(under.ledger, words, begins, unsure))
     pause = PAUSE
     while (places := [place for place, one in enumerate(begun) if _got_no_answer(one)]) and under.trusted:
-        yield Nap(pause, in_hand=True)
+        yield WaitStep(pause, in_hand=True)
         pause = min(2 * pause, LONGEST_PAUSE)
-        _, again = yield Do(_exchanged(under.ledger, (), [begins[place] for place in places], unsure))
+        _, again = yield StoreStep(_exchanged(under.ledger, (), [begins[place] for place in places], unsure))
         begun = _put(begun, places, again)
     return said, begun
 
@@ -217,7 +217,7 @@ def _is_doubtful(begun: Begun) -> bool:
     return isinstance(begun.answer, Closed) and begun.answer.outcome.is_doubt
 
 
-def known(name: str, begun: Begun, how: How, under: Holds) -> Any:
+def known(name: str, begun: Begun, how: EffectPolicy, under: EffectLease) -> Any:
     """The recorded result; or what is to be raised where there is none."""
     match begun.answer:
         case Closed(outcome) if outcome.is_success:
@@ -266,7 +266,7 @@ def returned(name: str, word: Finish | Record) -> Any:
 
 
 def failed(
-    name: str, grant: Grant, error: BaseException, how: How, under: Holds, *, called: bool = True
+    name: str, grant: Grant, error: BaseException, how: EffectPolicy, under: EffectLease, *, called: bool = True
 ) -> Steps[None]:
     """Say so, and raise what the caller shall see: nothing if it is to be passed over. What stops a body from outside
     stays what it is."""
@@ -287,16 +287,16 @@ def failed(
     LOGGER.warning("%s is skipped, and it is not known whether it happened: %s", name, why)
 
 
-def say(name: str, words: Sequence[Word], under: Holds) -> Steps[None]:
+def say(name: str, words: Sequence[Word], under: EffectLease) -> Steps[None]:
     """Put it on record; again and again while the lease can be trusted."""
     pause = PAUSE
     while True:
-        answers, _ = yield Do(under.ledger.exchange_effects(words))
+        answers, _ = yield StoreStep(under.ledger.exchange_effects(words))
         unsure = heard(name, words, answers, patient=under.trusted)
         if not unsure:
             return
         words = unsure
-        yield Nap(pause, in_hand=True)
+        yield WaitStep(pause, in_hand=True)
         pause = min(2 * pause, LONGEST_PAUSE)
 
 

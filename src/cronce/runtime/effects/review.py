@@ -158,19 +158,19 @@ def _gone(cell: Cell, record: Record, now: Instant, runs: Mapping[str, Cell]) ->
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-class Spot(NamedTuple):
+class ListPosition(NamedTuple):
     """Where a list goes on: behind this key, among the cells of this mark."""
 
     mark: Mark
     key: str
 
 
-class Listed(NamedTuple):
+class EffectList(NamedTuple):
     """Some effects, whether there may be more, and where."""
 
     effects: tuple[EffectSeen, ...]
     more: bool
-    next: Spot | None = None
+    next: ListPosition | None = None
 
 
 class EffectsSurvey(NamedTuple):
@@ -191,7 +191,7 @@ def effect(named: Target) -> Flow[EffectSeen | None]:
     return found[0] if found else None
 
 
-class Where(NamedTuple):
+class EffectCells(NamedTuple):
     """The cells that are meant: those with this prefix (or `only` the one) and, of what is not done, those on things
     that a run has made whose own cell begins so."""
 
@@ -219,23 +219,26 @@ _THINGS: Final = "once/"
 _NOT_DONE: Final = (Mark.ATTENTION, Mark.OPEN)
 
 
-def places(what: str | None) -> Flow[list[Where]]:
+def places(what: str | None) -> Flow[list[EffectCells]]:
     """Where the effects stand of a job, a slot, of what is done to things or by an idempotent function, or all."""
     if what is None:
-        return [Where("effect/"), Where(_THINGS)]
+        return [EffectCells("effect/"), EffectCells(_THINGS)]
     if "@" not in what:
         name = check_name(what)
-        return [Where(f"effect/{name}/"), Where(f"{_THINGS}{name}/", f"run/{name}/")]
+        return [EffectCells(f"effect/{name}/"), EffectCells(f"{_THINGS}{name}/", f"run/{name}/")]
     slot = slot_named(what)
     (run,) = (yield from load([slot.cell])).cells
     return of_slot(slot, readable(run, decode))
 
 
-def of_slot(slot: Slot, run: Record | None) -> list[Where]:
+def of_slot(slot: Slot, run: Record | None) -> list[EffectCells]:
     """Those of a slot and its reruns, by the key that its effects go by. And those that stopped it, whichever run left
     them in doubt."""
-    own = [Where(effect_cells(effects_key(run, slot))), Where(f"{_THINGS}@/", slot._replace(request="").cell)]
-    return [*own, *(Where(doubt.cell, only=True) for doubt in doubts_of(run))]
+    own = [
+        EffectCells(effect_cells(effects_key(run, slot))),
+        EffectCells(f"{_THINGS}@/", slot._replace(request="").cell),
+    ]
+    return [*own, *(EffectCells(doubt.cell, only=True) for doubt in doubts_of(run))]
 
 
 def doubts_of(run: Record | None) -> list[Target]:
@@ -270,11 +273,11 @@ def stopped_by(seen: EffectSeen) -> Flow[tuple[Slot, ...]]:
     return tuple(sorted(found, key=lambda slot: (slot.at, slot.key)))
 
 
-def of_job(name: str) -> list[Where]:
-    return [Where(f"effect/{name}/"), Where(f"{_THINGS}@/", f"run/{name}/")]
+def of_job(name: str) -> list[EffectCells]:
+    return [EffectCells(f"effect/{name}/"), EffectCells(f"{_THINGS}@/", f"run/{name}/")]
 
 
-def any_effect(wheres: Iterable[Where]) -> Flow[bool]:
+def any_effect(wheres: Iterable[EffectCells]) -> Flow[bool]:
     """Whether any effect is on record there, whatever came of it."""
     for where in wheres:
         page = yield from read_page(Scan(where.prefix, limit=1))
@@ -284,8 +287,8 @@ def any_effect(wheres: Iterable[Where]) -> Flow[bool]:
 
 
 def effects(
-    wheres: Sequence[Where], limit: int, *, everything: bool = False, after: Spot | None = None
-) -> Flow[Listed]:
+    wheres: Sequence[EffectCells], limit: int, *, everything: bool = False, after: ListPosition | None = None
+) -> Flow[EffectList]:
     """Those that are in doubt, and those that are in progress; with `everything`, all that is known."""
     wanted = STATES if everything else ("in doubt", "unreadable", "in progress")
     found: dict[str, EffectSeen] = {}  # by name: one may end while somebody looks, and be found twice
@@ -311,10 +314,12 @@ def effects(
     return _listed(found, None)
 
 
-def _ways(wheres: Sequence[Where], after: Spot | None, *, everything: bool) -> Iterator[tuple[Spot, Where]]:
+def _ways(
+    wheres: Sequence[EffectCells], after: ListPosition | None, *, everything: bool
+) -> Iterator[tuple[ListPosition, EffectCells]]:
     """Where there is to look, one after the other, from `after` on."""
     marks = (*_NOT_DONE, *([Mark.FREE, Mark.CLOSED] if everything else []))
-    ways = [(Spot(mark, where.before(mark)), where) for mark in marks for where in wheres]
+    ways = [(ListPosition(mark, where.before(mark)), where) for mark in marks for where in wheres]
     if after is None:
         yield from ways
         return
@@ -326,10 +331,10 @@ def _ways(wheres: Sequence[Where], after: Spot | None, *, everything: bool) -> I
             yield (after if here else spot), where
 
 
-def _listed(found: Mapping[str, EffectSeen], spot: Spot | None) -> Listed:
+def _listed(found: Mapping[str, EffectSeen], spot: ListPosition | None) -> EffectList:
     """What a person should look at comes first."""
     ordered = sorted(found.values(), key=lambda one: (STATES.index(one.state), one.name))
-    return Listed(tuple(ordered), spot is not None, spot)
+    return EffectList(tuple(ordered), spot is not None, spot)
 
 
 def survey(slot: Slot, run: Record) -> Flow[EffectsSurvey]:
@@ -338,7 +343,7 @@ def survey(slot: Slot, run: Record) -> Flow[EffectsSurvey]:
     return (yield from sparing(_survey(wheres, _OF_MARK), *(Scan(one.prefix) for one in wheres if not one.made_by)))
 
 
-def _survey(wheres: Sequence[Where], marks: Iterable[Mark]) -> Flow[EffectsSurvey]:
+def _survey(wheres: Sequence[EffectCells], marks: Iterable[Mark]) -> Flow[EffectsSurvey]:
     found: dict[str, EffectSeen] = {}
     capped: set[EffectState] = set()
     for mark, where in product(marks, wheres):
@@ -350,7 +355,7 @@ def _survey(wheres: Sequence[Where], marks: Iterable[Mark]) -> Flow[EffectsSurve
     return EffectsSurvey(counts, frozenset(capped), tuple(doubtful[:DOUBTS_SHOWN]))
 
 
-def doubts(wheres: Sequence[Where]) -> Flow[EffectsSurvey]:
+def doubts(wheres: Sequence[EffectCells]) -> Flow[EffectsSurvey]:
     """The same of a slot or a job, without what is done, of which there may be much."""
     return (yield from _survey(wheres, _NOT_DONE))
 
@@ -359,10 +364,10 @@ def doubts(wheres: Sequence[Where]) -> Flow[EffectsSurvey]:
 #
 # What was begun and never ended is closed as lost first, by the same rule as anywhere: only when whoever was at it is
 # known to be gone. Of a run that is over the store says so. That a lease has passed is believed of a clock that was
-# watched for as long as the lease: until then the answer is `Unwatched`, and asking again, later, brings it.
+# watched for as long as the lease: until then the answer is `LapsedUnwatched`, and asking again, later, brings it.
 
 
-class Unwatched(Value):
+class LapsedUnwatched(Value):
     """Whoever was at it seems gone: a lease passed at `until`, by a clock that was not watched for long enough."""
 
     name: str
@@ -397,7 +402,7 @@ def _effect_first(slot: Slot, found: EffectsSurvey) -> str:
 
 def resolve_effect(
     operator: Operator, name: str, verdict: Verdict, reason: str = "", result: Any = None, *, force: bool = False
-) -> Flow[EffectSeen | Unwatched]:
+) -> Flow[EffectSeen | LapsedUnwatched]:
     """The effect as it stands then: done, with this result for whoever repeats it, or free to be begun again. That is
     refused while the process that was at it may be alive, unless somebody has looked (`force`)."""
     named, text = effect_named(name), json_text("a result", result)
@@ -414,7 +419,7 @@ def resolve_effect(
         match sure(reply):
             case Held():
                 gone = yield from _gone_maker(operator, named)
-                if isinstance(gone, Unwatched):
+                if isinstance(gone, LapsedUnwatched):
                     return gone
                 over = gone
             case Closed(outcome) if outcome.is_doubt:
@@ -427,7 +432,7 @@ def resolve_effect(
     raise StoreUnavailable(f"could not resolve {named.name}: it changed {ROUNDS} times meanwhile")
 
 
-def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | Unwatched]:
+def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | LapsedUnwatched]:
     """The run that was at it, if that one is gone. Whoever is at it now is left alone."""
     seen = yield from effect(named)
     if seen is None or seen.record is None or not seen.record.is_running:
@@ -440,14 +445,14 @@ def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | Un
         )
     maker = seen.record.under
     if maker is None:
-        return Unwatched(named.name, seen.cell.until, seen.record.lease)
+        return LapsedUnwatched(named.name, seen.cell.until, seen.record.lease)
     loaded = yield from load([maker.run])
     (cell,) = loaded.cells
     if whereabouts(cell, maker, loaded.now) == "over" or (
         yield from operator.ledger.gone([maker.run], for_person=True)
     ):
         return frozenset({maker})
-    return Unwatched(named.name, cell.until, decode(cell.value, cell.key).lease)
+    return LapsedUnwatched(named.name, cell.until, decode(cell.value, cell.key).lease)
 
 
 def _is_so(seen: EffectSeen, command: Resolve) -> bool:

@@ -29,13 +29,12 @@ from cronce.model import (
 )
 from cronce.protocol.codec import json_text, readable
 from cronce.protocol.commands import Finish, Release
-from cronce.protocol.notices import Position, decode_position, encode_notice
+from cronce.protocol.notices import RecordedPosition, decode_position, encode_notice
 from cronce.protocol.record import decode
 from cronce.runtime.client import Client
-from cronce.runtime.desk import Desk
 from cronce.runtime.effects.once import (
     Effect,
-    How,
+    EffectPolicy,
     Word,
     exchange,
     heard,
@@ -48,7 +47,8 @@ from cronce.runtime.effects.once import (
 from cronce.runtime.flow import Flow
 from cronce.runtime.keeper import Lease
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
-from cronce.runtime.steps import Body, Do, Steps, take, take_async
+from cronce.runtime.node import Node
+from cronce.runtime.steps import BodyStep, Steps, StoreStep, take, take_async
 from cronce.runtime.unfinished import Unfinished, remembered
 from cronce.value import NamedTuple
 
@@ -97,29 +97,29 @@ def thing_named(kind: str, key: object) -> str:
     return check_key(f"{kind}:{check_key(key)}")
 
 
-class UnderRun:
+class RunLease:
     """A run's lease, as effects are made under it. Nobody renews them: they are over with their run."""
 
     def __init__(
         self,
         lease: Lease,
-        desk: Callable[[], Desk],
+        node: Callable[[], Node],
         unfinished: Unfinished | None = None,
         check: Callable[[], None] | None = None,
     ) -> None:
-        self._lease, self._desk = lease, desk
+        self._lease, self._node = lease, node
         self._sent: dict[str, str] = {}
         self.unfinished = Unfinished() if unfinished is None else unfinished
         """Effects that were asked for and are not known to be done, each with what the body was told of it."""
         self._check = check or lease.check
 
     @property
-    def desk(self) -> Desk:
-        return self._desk()
+    def node(self) -> Node:
+        return self._node()
 
     @property
     def ledger(self) -> Ledger:
-        return self.desk.ledger
+        return self.node.ledger
 
     @property
     def trusted(self) -> bool:
@@ -132,7 +132,7 @@ class UnderRun:
     def check(self) -> None:
         self._check()
 
-    def hold(self, grant: Grant, _body: Body) -> None:
+    def hold(self, grant: Grant, _body: BodyStep) -> None:
         """It is held with the run."""
         self._sent[grant.key] = grant.record.key
 
@@ -148,24 +148,24 @@ class UnderRun:
         is being made that is known here; else the store is asked."""
         sent = self._sent.get(target.cell)
         if sent is None:
-            sent = take(self._sent_before(target), self.desk) if target.keep else ""
+            sent = take(self._sent_before(target), self.node) if target.keep else ""
         return sent or target.name
 
     def _sent_before(self, target: Target) -> Steps[str]:
-        loaded, _ = yield Do(self.ledger.client.load([target.cell]))
+        loaded, _ = yield StoreStep(self.ledger.client.load([target.cell]))
         (cell,) = loaded.cells
         record = readable(cell, decode) if cell.version else None
         return record.key if record else ""
 
-    def once(self, target: Target, work: Callable[[], Any], how: How) -> Steps[Any]:
+    def once(self, target: Target, work: Callable[[], Any], how: EffectPolicy) -> Steps[Any]:
         return self.unfinished.noted(target.name, self._once(target, work, how))
 
-    def _once(self, target: Target, work: Callable[[], Any], how: How) -> Steps[Any]:
+    def _once(self, target: Target, work: Callable[[], Any], how: EffectPolicy) -> Steps[Any]:
         self.check()  # before it is begun: in a process of its own, a run hears only now that its lease was renewed
         return (yield from once(Effect(target.name, self.begin(target), work), how, self))
 
     def once_each(
-        self, items: Iterable[Any], target: Callable[[Any], Target], fn: Callable[[Any], Any], how: How
+        self, items: Iterable[Any], target: Callable[[Any], Target], fn: Callable[[Any], Any], how: EffectPolicy
     ) -> Steps[list[Any]]:
         """Each of many. Where they may be repeated, many are begun and said to be done in one call of the store."""
         targets = _targets(items, target)
@@ -199,7 +199,7 @@ def _targets(items: Iterable[Any], target: Callable[[Any], Target]) -> Iterable[
 class _Batches:
     """Steps that may be repeated: what is done of one batch is said together with the beginning of the next."""
 
-    def __init__(self, under: UnderRun, fn: Callable[[Any], Any], how: How) -> None:
+    def __init__(self, under: RunLease, fn: Callable[[Any], Any], how: EffectPolicy) -> None:
         self._under, self._fn, self._how = under, fn, how
         self._unsaid: list[Word] = []
         self._said_at = 0.0
@@ -263,7 +263,7 @@ class _Batches:
         self._said_at = self._boot()
 
     def _boot(self) -> float:
-        return self._under.desk.clock.boot()
+        return self._under.node.clock.boot()
 
 
 def _size(word: Word) -> int:
@@ -281,38 +281,38 @@ class Cursor:
     store's clock: a run that was taken over cannot set it back. And it moves only past what is done: a run that leaves
     an effect in doubt, or to another that is at it, moves it no further."""
 
-    def __init__(self, job: str, lease: Lease, under: UnderRun) -> None:
+    def __init__(self, job: str, lease: Lease, under: RunLease) -> None:
         self._job, self._lease, self._under = job, lease, under
         self.unfinished = under.unfinished
 
     def get(self, default: Any = None) -> Any:
         """The position as it was last set, by this run or an earlier one."""
-        return take(self._got(default), self._under.desk)
+        return take(self._got(default), self._under.node)
 
     def set(self, position: Any) -> None:
         """Keep the position, which is anything that JSON can say. Raises `LeaseLost` if the run was taken over, and
         what an effect raised before, if that is not done."""
-        take(self._put(position), self._under.desk)
+        take(self._put(position), self._under.node)
 
     @remembered
-    def over(self, items: Iterable[T] | AsyncIterable[T], *, at: Callable[[T], Any]) -> "Passing[T]":
+    def over(self, items: Iterable[T] | AsyncIterable[T], *, at: Callable[[T], Any]) -> "PassedItems[T]":
         """The items one after the other, in a `for` or an `async for`. When the loop comes back for the next, the
         position is that of the last one: `at(item)`, each greater than the one before. A loop that ends by an
         exception leaves the position before the item. One that catches it goes on, and the position stays where it is.
         """
-        return Passing(self, items, at)
+        return PassedItems(self, items, at)
 
     async def aget(self, default: Any = None) -> Any:
         """`get`, on an event loop."""
-        return await take_async(self._got(default), self._under.desk)
+        return await take_async(self._got(default), self._under.node)
 
     async def aset(self, position: Any) -> None:
         """`set`, on an event loop."""
-        await take_async(self._put(position), self._under.desk)
+        await take_async(self._put(position), self._under.node)
 
     def _got(self, default: Any) -> Steps[Any]:
         self._under.check()
-        loaded, _ = yield Do(self._under.ledger.client.load([cursor_cell(self._job)]))
+        loaded, _ = yield StoreStep(self._under.ledger.client.load([cursor_cell(self._job)]))
         (cell,) = loaded.cells
         return json.loads(decode_position(cell.value, cell.key).value) if cell.version else default
 
@@ -322,8 +322,8 @@ class Cursor:
         if self.unfinished:
             raise next(iter(self.unfinished.values()))
         grant = self._lease.grant
-        until, value = grant.cells[0].until, Position(grant.fence, text)
-        if not (yield Do(_moved(self._under.ledger.client, cursor_cell(self._job), value, until))):
+        until, value = grant.cells[0].until, RecordedPosition(grant.fence, text)
+        if not (yield StoreStep(_moved(self._under.ledger.client, cursor_cell(self._job), value, until))):
             name = self._lease.name
             raise LeaseLost(f"{name} was taken over, so it does not move the cursor", name=name, fence=grant.fence)
 
@@ -332,7 +332,7 @@ class Cursor:
         return json_text("a cursor", position) or "null"
 
 
-class Passing(Generic[T]):
+class PassedItems(Generic[T]):
     """Items that a job passes, and its cursor with it."""
 
     def __init__(self, cursor: Cursor, items: Iterable[T] | AsyncIterable[T], at: Callable[[T], Any]) -> None:
@@ -384,11 +384,11 @@ async def _asynchronously(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterato
 
 def admitted(client: Client, scope: str, fence: Fence) -> Flow[bool]:
     """Whether no higher fence was seen in the scope; from now on no lower one is admitted."""
-    return (yield from _moved(client, scope_cell(scope), Position(fence), ttl=SCOPE_KEPT))
+    return (yield from _moved(client, scope_cell(scope), RecordedPosition(fence), ttl=SCOPE_KEPT))
 
 
 def _moved(
-    client: Client, key: str, to: Position, until: Instant | None = None, ttl: timedelta | None = None
+    client: Client, key: str, to: RecordedPosition, until: Instant | None = None, ttl: timedelta | None = None
 ) -> Flow[bool]:
     """Whether it stands there now: not if a higher fence was there before, or the time is over."""
 

@@ -15,11 +15,11 @@ from cronce.policy import is_rerun
 from cronce.protocol.lease import margin
 from cronce.protocol.record import Outcome
 from cronce.runtime.attempt import Ending, Work
-from cronce.runtime.keeper import NOT_RENEWED, Over
+from cronce.runtime.keeper import NOT_RENEWED, LeaseEnd
 from cronce.runtime.ledger import Grant
 from cronce.runtime.processes.child import Child, Ended, NotStarted, Supervisor
 from cronce.runtime.run import Run, Skipped
-from cronce.runtime.steps import Body
+from cronce.runtime.steps import BodyStep
 
 
 class Command(Work):
@@ -51,7 +51,7 @@ class Command(Work):
         if self._child is not None and is_rerun(grant.record.on_lost):
             self._child.move_deadline(self._last_moment(grant))
 
-    def stop(self, _body: Body, run: Run, over: Over) -> None:
+    def stop(self, _body: BodyStep, run: Run, over: LeaseEnd) -> None:
         """One that lost nothing yet has its grace, as far as its lease goes: nobody renews that any more."""
         if self._child is None:
             return
@@ -75,7 +75,7 @@ class Command(Work):
         cut_short = over.cause in ("lost", "drained")
         return Ending(Outcome.FAILED, result.stopped or over.why, cut_short, result.output, final=over.cause == "asked")
 
-    def over(self, run: Run, result: Ended) -> Over | None:
+    def over(self, run: Run, result: Ended) -> LeaseEnd | None:
         """What ended it from outside, if anything did."""
         return (run.over or NOT_RENEWED) if result.stopped else None
 

@@ -25,18 +25,18 @@ from cronce.protocol.codec import LONGEST
 from cronce.protocol.lease import Trust
 from cronce.protocol.record import Outcome, decode, encode
 from cronce.runtime.attempt import Ending, describe
-from cronce.runtime.desk import Desk
+from cronce.runtime.function_loading import FunctionLocation, find, plain
 from cronce.runtime.guard import call_with_run
 from cronce.runtime.interrupt import Interrupt
-from cronce.runtime.keeper import NOT_RENEWED, Lease, Over
+from cronce.runtime.keeper import NOT_RENEWED, Lease, LeaseEnd
 from cronce.runtime.ledger import Grant
-from cronce.runtime.loading import FunctionLocation, find, plain
 from cronce.runtime.log import log, traceback_of
+from cronce.runtime.node import Node
 from cronce.runtime.processes.child import Child, Ended, NotStarted, Supervisor
 from cronce.runtime.processes.command import Command, environment, in_words
 from cronce.runtime.processes.process_group import python
-from cronce.runtime.run import Current, Means, Run
-from cronce.runtime.steps import Body
+from cronce.runtime.run import AsCurrentRun, Run, RunResources
+from cronce.runtime.steps import BodyStep
 from cronce.stores import open_store
 
 UNSENT_MOST: Final = 1 << 16
@@ -121,7 +121,7 @@ class StdinChannel:
         return chunk
 
 
-class Isolated(Command):
+class IsolatedCall(Command):
     """One call of a function. By the store's `url` the child reaches it, unless that is an object of this process.
     `is_async`: whoever runs it is on an event loop, and gets something to await."""
 
@@ -191,12 +191,12 @@ class Isolated(Command):
         if self._line is not None:
             self._line.tell(trust=grant.trust.end, until=_until(grant))
 
-    def stop(self, body: Body, run: Run, over: Over) -> None:
+    def stop(self, body: BodyStep, run: Run, over: LeaseEnd) -> None:
         if self._line is not None:
             self._line.tell(over=(over.cause, over.why))
         super().stop(body, run, over)
 
-    def over(self, run: Run, result: Ended) -> Over | None:
+    def over(self, run: Run, result: Ended) -> LeaseEnd | None:
         """A body that asks can know that its trust has ended before it was told."""
         return (run.over or NOT_RENEWED) if self._told.get("untrusted") else super().over(run, result)
 
@@ -257,7 +257,7 @@ TELL_EVERY: Final = 0.1
 """Seconds between two words about progress."""
 
 
-class ParentLine:
+class ParentConnection:
     """Our end of what was stdin. Who reads stdin finds it empty."""
 
     def __init__(self) -> None:
@@ -306,10 +306,10 @@ class ParentLine:
         self.hung_up = not chunk
 
 
-class FarLease(Lease):
+class ParentsLease(Lease):
     """A lease that the parent keeps."""
 
-    def __init__(self, grant: Grant, line: ParentLine, clock: Clock, ends: float | None) -> None:
+    def __init__(self, grant: Grant, line: ParentConnection, clock: Clock, ends: float | None) -> None:
         super().__init__(grant, clock, lambda _over: None)
         self._line, self.ends = line, ends
 
@@ -325,15 +325,15 @@ class FarLease(Lease):
                 case {"trust": float(end), "until": int(until)}:  # told in time, however late it is heard
                     self.grant = self.grant._replace(trust=Trust(end), cells=(_lived(self.grant.key, until),))
                 case {"over": [cause, why]}:
-                    self.end(Over(cause, why))
+                    self.end(LeaseEnd(cause, why))
         if self._line.hung_up:
-            self.end(Over("lost", "the process that renews its lease is gone"))
+            self.end(LeaseEnd("lost", "the process that renews its lease is gone"))
 
 
 class Progress:
     """Tells the parent how far the body is: not more often than anybody wants to know, and at the end."""
 
-    def __init__(self, line: ParentLine, now: Callable[[], float]) -> None:
+    def __init__(self, line: ParentConnection, now: Callable[[], float]) -> None:
         self._line, self._now = line, now
         self._said = 0.0
         self._unsaid: tuple[int, int] | None = None
@@ -351,7 +351,7 @@ class Progress:
 
 
 def main() -> None:
-    line = ParentLine()
+    line = ParentConnection()
     told = line.first()
     signal.signal(signal.SIGTERM, _interrupt)
     sys.argv = told["argv"]
@@ -359,13 +359,13 @@ def main() -> None:
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is killed has no time to flush
     clock = SystemClock()
     progress = Progress(line, clock.boot)
-    lease = FarLease(read_grant(told["grant"]), line, clock, told["ends"])
-    desk = lru_cache(maxsize=None)(lambda: _desk(told["store"], clock))
+    lease = ParentsLease(read_grant(told["grant"]), line, clock, told["ends"])
+    node = lru_cache(maxsize=None)(lambda: _node(told["store"], clock))
     found: Any = None
-    run = Run(lease, Means(progress.note, desk, lambda: getattr(found, "database", None), told["exclusive"]))
+    run = Run(lease, RunResources(progress.note, node, lambda: getattr(found, "database", None), told["exclusive"]))
     try:
         found = find(FunctionLocation(*told["place"]))
-        with Current(run):
+        with AsCurrentRun(run):
             value = call_with_run(plain(found), run, tuple(told["args"]), told["named"])
         if run.forgotten:
             raise run.forgotten
@@ -418,14 +418,14 @@ def _lived(key: str, until: int) -> Cell:
     return Cell(key, until=from_us(until))
 
 
-def _desk(url: str | None, clock: Clock) -> Desk:
+def _node(url: str | None, clock: Clock) -> Node:
     """A connection of its own, for a body that has steps."""
     if url is None:
         raise BadInput(
             "the store is an object in the process that started this one; an isolated job function needs a"
             " store with a URL"
         )
-    return Desk(open_store(url), clock, lambda: open_store(url), log)
+    return Node(open_store(url), clock, lambda: open_store(url), log)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -28,10 +28,10 @@ from cronce.protocol.terms import Terms
 from cronce.runtime.commits import Settling
 from cronce.runtime.contact import AHEAD, is_near
 from cronce.runtime.declare import Declaration
-from cronce.runtime.desk import Desk
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit
 from cronce.runtime.ledger import Ledger
+from cronce.runtime.node import Node
 from cronce.runtime.scheduling.roster import Roster, chunks
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
 from cronce.runtime.scheduling.waitlist import CLAIMS_PER_SWAP, Candidate, Waitlist, job_of
@@ -132,8 +132,8 @@ NEEDED: Final = 1000
 class DueSlots:
     """One thread's. `fires`: whether this process claims just now, and finds what is due."""
 
-    def __init__(self, desk: Desk, jobs: CarriedJobs, roster: Roster) -> None:
-        self._desk, self._ledger, self._know = desk, desk.ledger, desk.ledger.know
+    def __init__(self, node: Node, jobs: CarriedJobs, roster: Roster) -> None:
+        self._node, self._ledger, self._know = node, node.ledger, node.ledger.know
         self._jobs, self._roster = jobs, roster
         self._agenda = Agenda()
         self._due: deque[tuple[str, Instant]] = deque()
@@ -184,7 +184,7 @@ class DueSlots:
         that has no record: whoever died may have had some of them in line."""
         if wants_all(self._jobs.job(name).missed):
             return floor
-        before = self._roster.looked_after(name) or self._desk.do(newest_run(self._ledger, name)) or floor
+        before = self._roster.looked_after(name) or self._node.do(newest_run(self._ledger, name)) or floor
         return max(floor, min(before - MISSED_GRACE, latest - timedelta(seconds=1)))
 
     # --- standing in line ---
@@ -214,7 +214,7 @@ class DueSlots:
         return [Gap(self._jobs.job(name), self._jobs.digest(name), since) for name, since in popped.behind]
 
     def _try_missed(self, gaps: Sequence[Gap], now: Instant) -> None:
-        for slot in self._desk.do(catch_up(self._ledger, gaps, now)) if gaps else ():
+        for slot in self._node.do(catch_up(self._ledger, gaps, now)) if gaps else ():
             self._stand(slot, now)
 
     def _stand(self, slot: Slot, now: Instant) -> None:
@@ -236,42 +236,42 @@ NEAREST: Final = 100
 class OpenRuns:
     """One thread's."""
 
-    def __init__(self, desk: Desk, jobs: CarriedJobs, due_slots: DueSlots, runs: LocalRuns) -> None:
-        self._desk, self._jobs, self._due_slots, self._runs = desk, jobs, due_slots, runs
-        self._settling = Settling(desk)
+    def __init__(self, node: Node, jobs: CarriedJobs, due_slots: DueSlots, runs: LocalRuns) -> None:
+        self._node, self._jobs, self._due_slots, self._runs = node, jobs, due_slots, runs
+        self._settling = Settling(node)
         self._after: Position | None = None  # how far the last look went through many
 
     def take_up(self, within: timedelta) -> float:
         """Those whose time has come; in how many seconds that of the next comes, if it does within so long. Those whose
         time came last are looked at first: what just lapsed must not stand behind what others left thousands of. Of so
         many, each look goes through some."""
-        client = self._desk.ledger.client
+        client = self._node.ledger.client
         now = client.know.now()
         scan = Scan("run/", "until", Mark.OPEN, now + within)
-        page = self._desk.do(client.scan(scan._replace(newest_first=True)))
+        page = self._node.do(client.scan(scan._replace(newest_first=True)))
         comes = self._take_up_page(page)
         self._hear(now)
         for _ in range(PAGES if page.next is not None else 0):
-            page = self._desk.do(client.scan(scan._replace(after=self._after)))
+            page = self._node.do(client.scan(scan._replace(after=self._after)))
             comes = min(comes, self._take_up_page(page))
             self._after = page.next
             if self._after is None:
                 break
         now = client.know.now()
-        for cell in self._desk.do(self._desk.ledger.ahead()):
+        for cell in self._node.do(self._node.ledger.ahead()):
             if job_of(cell.key) in self._jobs and cell.key not in self._runs and cell.key not in self._due_slots.line:
                 self._take_up(cell, now, now)
         return comes
 
     def _hear(self, now: Instant) -> None:
         """Write something, if a lease of another is so near to its end that its holder should be heard by then."""
-        client = self._desk.ledger.client
+        client = self._node.ledger.client
         upto = now + hearing(LONGEST_LEASE) + AHEAD
         scan = Scan("run/", "until", Mark.OPEN, upto, after=Position(to_us(now), ""), limit=NEAREST)
-        cells = self._desk.do(client.scan(scan)).cells
+        cells = self._node.do(client.scan(scan)).cells
         others = [cell for cell in cells if job_of(cell.key) in self._jobs and cell.key not in self._runs]
         if any(is_near(cell, record, now) for cell, record in all_readable(others, decode)):
-            self._desk.do(client.probe())
+            self._node.do(client.probe())
 
     def _take_up_page(self, page: Page) -> float:
         comes = inf

@@ -41,7 +41,7 @@ from cronce.runtime.scheduling.candidates import DueSlots, OpenRuns
 from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
 from cronce.runtime.scheduling.running import CarriedJobs, Carry, LocalRuns
-from cronce.runtime.scheduling.settings import LOOKED_ON_BEAT, Pace, SchedulerSettings
+from cronce.runtime.scheduling.settings import LOOKED_ON_BEAT, SchedulerIntervals, SchedulerSettings
 from cronce.runtime.scheduling.waitlist import MOMENT
 from cronce.stores.base import Scan, at_once
 
@@ -98,22 +98,22 @@ class Engine:
         carry: Carry,
         settings: SchedulerSettings,
         submit: Submit,
-        pace: Pace = Pace(),  # noqa: B008
+        pace: SchedulerIntervals = SchedulerIntervals(),  # noqa: B008
         *,
         refused: Refused = unheard,
     ) -> None:
-        self._keeper, self._desk, self._ledger = keeper, keeper.desk, keeper.desk.ledger
+        self._keeper, self._node, self._ledger = keeper, keeper.node, keeper.node.ledger
         self._know = self._ledger.know
         self._carry, self._settings, self._pace = carry, settings, pace
         self._roster = Roster(self._ledger.client, self._ledger.jobs)
         self._me = Holder(
-            self._desk.holder, "", settings.role, settings.workers, settings.labels, self._know.now(), __version__
+            self._node.holder, "", settings.role, settings.workers, settings.labels, self._know.now(), __version__
         )
         self._jobs = CarriedJobs()
         self._new: Set[str] = set()  # of what it carries, what is not on the agenda yet
         self._runs = LocalRuns(keeper, self._tell)
-        self._due_slots = DueSlots(self._desk, self._jobs, self._roster)
-        self._open_runs = OpenRuns(self._desk, self._jobs, self._due_slots, self._runs)
+        self._due_slots = DueSlots(self._node, self._jobs, self._roster)
+        self._open_runs = OpenRuns(self._node, self._jobs, self._due_slots, self._runs)
         work = (self._jobs, self._due_slots.line, self._runs)
         self._exchange = Exchange(keeper, settings, *work, submit=submit, refused=refused, news=self.look_soon)
         self._looked_on = False  # somebody looks on
@@ -137,7 +137,7 @@ class Engine:
 
     def step(self) -> Boot:
         """Do what is to be done; when is the next?"""
-        boot = self._desk.clock.boot()
+        boot = self._node.clock.boot()
         if boot < self._again_at:
             return self._again_at
         try:
@@ -148,15 +148,15 @@ class Engine:
         except StoreError as error:
             self._keeper.outage.unanswered(boot, str(error))
             self._exchange.write_down()
-            self._again_at = self._desk.clock.boot() + AWAY
+            self._again_at = self._node.clock.boot() + AWAY
             return self._again_at
         return max(self._next(), self._again_at)
 
     def _in_doubt(self) -> bool:
         """Whether the store's clock is not trusted: then nothing falls due, and nobody says that it looks after it."""
         if self._know.doubt is not None:
-            self._desk.do(self._ledger.client.load([]))
-        self._desk.do(recall_once(self._ledger))
+            self._node.do(self._ledger.client.load([]))
+        self._node.do(recall_once(self._ledger))
         return self._know.doubt is not None
 
     def _step(self, boot: Boot) -> bool:
@@ -168,7 +168,7 @@ class Engine:
         looks = boot >= self._look_at
         comes_along = looks and self._resting and self._beat_at < boot + self._idle  # what one reads serves both
         beats = boot >= self._beat_at or comes_along or self._know.epoch.birth != self._born
-        with at_once(self._desk.store) if beats or looks else nullcontext():
+        with at_once(self._node.store) if beats or looks else nullcontext():
             if beats:
                 self._beat(boot)
             if looks:
@@ -181,7 +181,7 @@ class Engine:
 
     def _next(self) -> Boot:
         """When there is something to do, if nothing happens before."""
-        boot, now = self._desk.clock.boot(), self._know.now()
+        boot, now = self._node.clock.boot(), self._know.now()
         if self._exchange.pending or self._due_slots.behind:
             return boot
         times = [boot + max((at - now).total_seconds(), 0.0) for at in self._due_slots.ahead(fires=self._fires)]
@@ -214,7 +214,7 @@ class Engine:
     @property
     def no_worker(self) -> bool:
         """Whether no worker is left: a body that was told to stop and still runs takes its own out of the count."""
-        return self._settings.works and self._runs.overdue(self._desk.clock.boot()) >= self._settings.workers
+        return self._settings.works and self._runs.overdue(self._node.clock.boot()) >= self._settings.workers
 
     @property
     def live(self) -> int:
@@ -252,7 +252,7 @@ class Engine:
     def leave(self) -> None:
         """The others need not wait for this process any more."""
         if self.joined:
-            self._desk.do(self._roster.leave(self._me))
+            self._node.do(self._roster.leave(self._me))
 
     # --- being there ---
 
@@ -261,7 +261,7 @@ class Engine:
             self._me = self._me._replace(since=self._know.now())
         if self._boards is None:  # before it reads what there is to carry: what is added since is news
             board = [BOARD_RUNS, BOARD_JOBS]
-            runs, jobs = self._desk.do(self._ledger.client.load(board))[0].cells
+            runs, jobs = self._node.do(self._ledger.client.load(board))[0].cells
             self._boards = (runs.version, jobs.version)
         if self._changed:
             new, gone = self._jobs.take_on(self._carry())
@@ -273,14 +273,14 @@ class Engine:
             bundle=self._jobs.bundle,
             draining=not self.claims,
             every=every,
-            skew=self._desk.clock.wall() - self._know.now(),
+            skew=self._node.clock.wall() - self._know.now(),
             running=len(self._runs),
             tzdata=tzdata_version(),
         )
         ttl = max(HOLDER_TTL, 3 * self._pace.beat)
-        self._desk.do(self._roster.beat(self._me, self._jobs.specs, boot, ttl, self._jobs.code))
+        self._node.do(self._roster.beat(self._me, self._jobs.specs, boot, ttl, self._jobs.code))
         if boot >= self._share_at:
-            self._desk.do(leave_clock(self._ledger))
+            self._node.do(leave_clock(self._ledger))
             self._left, self._share_at = True, boot + SHARE
         if self._settings.schedules:
             self._new |= self._roster.regained() & self._jobs.specs.keys()
@@ -294,7 +294,7 @@ class Engine:
     def _look(self, boot: Boot) -> None:
         self._look_at = boot + self._pace.look.total_seconds()
         line = self._due_slots.line
-        orders = drain_cells(self._desk.holder, self._settings.labels)
+        orders = drain_cells(self._node.holder, self._settings.labels)
         watched = line.watched(self._know.now() - 2 * MOMENT)
         asked_for = self._runs.asked_for()
         due = (
@@ -304,7 +304,7 @@ class Engine:
         )
         needed = {job_cell(name): name for name in due}
         fixed = [BOARD_RUNS, BOARD_JOBS, SWITCH, LOOKED_ON, *orders, *([own_cell()] if self._left else [])]
-        loaded, _ = self._desk.do(self._ledger.client.load([*fixed, *asked_for, *watched, *needed]))
+        loaded, _ = self._node.do(self._ledger.client.load([*fixed, *asked_for, *watched, *needed]))
         cells = {cell.key: cell for cell in loaded.cells}
         self._know.machine, self._left = cells.get(own_cell(), self._know.machine), False
         self._know.learn_switch(cells[SWITCH])
@@ -319,7 +319,7 @@ class Engine:
             line.seen(cells[key])
         self._runs.tell(self._know.now(), boot)
         with suppress(StoreError):
-            self._desk.do(self._keeper.unsaid.say())
+            self._node.do(self._keeper.unsaid.say())
         self._resting = self._rests(boot)
         if self._resting:
             self._look_at = boot + self._idle
@@ -339,7 +339,7 @@ class Engine:
         if boot < self._rest_at:
             return False
         self._rest_at = boot + idle
-        return not self._desk.do(self._ledger.client.scan(Scan("run/", "until", Mark.OPEN, limit=1))).cells
+        return not self._node.do(self._ledger.client.scan(Scan("run/", "until", Mark.OPEN, limit=1))).cells
 
     @property
     def _idle(self) -> float:
@@ -366,8 +366,8 @@ class Engine:
         self.ordered = next(filter(None, map(standing_act, cells)), None)
         if (before is None) != (self.ordered is None):
             what = What.RESUMED if self.ordered is None else What.DRAINED
-            self._tell(what, f"holder/{self._desk.holder}", f"by {(self.ordered or before or Act('')).by}")
+            self._tell(what, f"holder/{self._node.holder}", f"by {(self.ordered or before or Act('')).by}")
             self.beat_soon()
 
     def _tell(self, what: What, key: str, detail: str) -> None:
-        self._ledger.client.report(Event(what, key, self._desk.holder, self._know.now(), detail=detail))
+        self._ledger.client.report(Event(what, key, self._node.holder, self._know.now(), detail=detail))

@@ -30,12 +30,12 @@ from cronce.runtime.attempt import SUCCEEDED, Attempt, End, finish_of, too_late
 from cronce.runtime.call import why_not
 from cronce.runtime.client import WAKE
 from cronce.runtime.jobs import tidy_later
-from cronce.runtime.journal import UnsaidEnd
+from cronce.runtime.journal import PendingEnd
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Expired, Grant
 from cronce.runtime.log import LOGGER
 from cronce.runtime.prevented import is_prevented
-from cronce.runtime.run import Current
+from cronce.runtime.run import AsCurrentRun
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
 from cronce.runtime.scheduling.settings import IDLE_LOOK, SCHEDULER_POLL, SchedulerSettings
 from cronce.runtime.scheduling.waitlist import CLAIMS_PER_SWAP, MOMENT, Candidate, Waitlist
@@ -85,7 +85,7 @@ class EndedAttempt(NamedTuple):
 
         own = None if self.end.over or isinstance(self.end.error, BodyFailed | SlotFailed) else self.end.error
         reason = ending.reason or "no reason given"
-        with Current(attempt.run):  # the line says which run it is about
+        with AsCurrentRun(attempt.run):  # the line says which run it is about
             LOGGER.error("%s failed%s: %s", attempt.lease.name, of, reason, exc_info=own and from_job(own))
 
 
@@ -141,7 +141,7 @@ class Endings:
             if not said.end.open:
                 self._keeper.say_later(self._end_of(said))
 
-    def _end_of(self, said: EndedAttempt) -> UnsaidEnd:
+    def _end_of(self, said: EndedAttempt) -> PendingEnd:
         grant, word, _ = said.word
         return self._keeper.unsaid.end_of(grant, word)
 
@@ -167,7 +167,7 @@ class Endings:
         for said, answer in pairs:
             if isinstance(answer, Stale) and said.end.ending is not None:
                 self.given_up += 1
-                words = too_late(said.attempt.lease, said.end.ending, answer.by, self._keeper.desk.holder)
+                words = too_late(said.attempt.lease, said.end.ending, answer.by, self._keeper.node.holder)
                 LOGGER.error("%s", words)
         self.write_down(unheard)
 
@@ -201,7 +201,7 @@ class Exchange:
         refused: Refused,
         news: Callable[[], None],
     ) -> None:
-        self._keeper, self._desk, self._ledger = keeper, keeper.desk, keeper.desk.ledger
+        self._keeper, self._node, self._ledger = keeper, keeper.node, keeper.node.ledger
         self._settings, self._jobs, self._line, self._runs = settings, jobs, line, runs
         self._submit, self._refused, self._news = submit, refused, news
         self._left = False  # the last time, not all was said of what had ended
@@ -230,7 +230,7 @@ class Exchange:
         self._dismiss_ended()
         chosen = self._line.take(self._free, self._ledger.know.now(), self._runs.turns) if claims else []
         self.took = len(chosen)
-        over = self.endings.take(self._desk.clock.boot(), {one.slot.job for one in chosen})
+        over = self.endings.take(self._node.clock.boot(), {one.slot.job for one in chosen})
         self._left = len(self.endings) > 0
         if not over and not chosen:
             return False
@@ -274,15 +274,15 @@ class Exchange:
         self, over: list[EndedAttempt], chosen: list[Candidate]
     ) -> tuple[Sequence[object], Sequence[object]]:
         if self._settings.works:
-            return self._desk.do(self._ledger.exchange([said.word for said in over], chosen, self._beside(chosen)))
-        return (), self._desk.do(self._ledger.enqueue(chosen))
+            return self._node.do(self._ledger.exchange([said.word for said in over], chosen, self._beside(chosen)))
+        return (), self._node.do(self._ledger.enqueue(chosen))
 
     def _beside(self, chosen: list[Candidate]) -> list[Write]:
         """Where others rest because nothing runs, they are told when something begins to, so that they look after it if
         this process dies. What they heard keeps them awake for a while."""
-        boot = self._desk.clock.boot()
+        boot = self._node.clock.boot()
         awake = len(self._runs) > 0 or boot < self._told + TOLD_AGAIN
-        if awake or not chosen or not self._desk.store.traits.notifies:
+        if awake or not chosen or not self._node.store.traits.notifies:
             return []
         self._told = boot
         return [WAKE]
@@ -344,7 +344,7 @@ class Exchange:
         except Exception:
             LOGGER.exception("%s could not be started, and is given back", candidate.slot.key)
         with suppress(StoreError):
-            self._desk.do(self._ledger.release([grant], UNWELL))
+            self._node.do(self._ledger.release([grant], UNWELL))
         return None
 
     def _warn(self, job: str, why: str) -> None:

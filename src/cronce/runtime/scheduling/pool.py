@@ -13,8 +13,8 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final
 
 from cronce.runtime.attempt import Attempt, End
-from cronce.runtime.desk import Desk
 from cronce.runtime.log import LOGGER
+from cronce.runtime.node import Node
 from cronce.runtime.steps import take, take_async
 
 if TYPE_CHECKING:
@@ -32,19 +32,19 @@ MOMENT: Final = 0.1
 """Seconds that a loop rests after it broke down: it may do so again at once."""
 
 
-class _Here(threading.local):
+class _ThreadState(threading.local):
     pool: "WorkerPool | None" = None
     """Whose thread this is."""
 
 
-_HERE: Final = _Here()
+_HERE: Final = _ThreadState()
 
 
 class WorkerPool:
     """The threads are daemons: whoever ends the process has seen to it that nothing runs any more, or cannot help."""
 
-    def __init__(self, desk: Desk, done: Done) -> None:
-        self._desk, self._done = desk, done
+    def __init__(self, node: Node, done: Done) -> None:
+        self._node, self._done = node, done
         self._queue: deque[Attempt] = deque()
         self._threads = 0
         self._idle = 0  # of them, how many have nothing in hand
@@ -157,7 +157,7 @@ class WorkerPool:
 
     def _taken(self, attempt: Attempt) -> End:
         try:
-            return copy_context().run(take, attempt.steps(), self._desk)
+            return copy_context().run(take, attempt.steps(), self._node)
         except BaseException as error:
             return attempt.broken(error)
 
@@ -195,7 +195,7 @@ class WorkerPool:
         loop.close()
 
     def _begin(self, loop: "asyncio.AbstractEventLoop", attempt: Attempt) -> None:
-        steps = take_async(attempt.steps(), self._desk)
+        steps = take_async(attempt.steps(), self._node)
         try:
             task = loop.create_task(steps)
         except Exception as error:

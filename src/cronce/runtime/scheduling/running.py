@@ -15,15 +15,15 @@ from cronce.protocol.record import decode
 from cronce.protocol.terms import Terms
 from cronce.runtime.attempt import Attempt
 from cronce.runtime.declare import Declaration
-from cronce.runtime.keeper import Keeper, Over
+from cronce.runtime.keeper import Keeper, LeaseEnd
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.roster import Code, Specs, digest_of
 from cronce.runtime.scheduling.waitlist import Candidate
-from cronce.runtime.stored_jobs import Carried
+from cronce.runtime.stored_jobs import RunnableJob
 from cronce.schedule import format_duration
 
-Carry = Callable[[], Mapping[str, Carried]]
+Carry = Callable[[], Mapping[str, RunnableJob]]
 """What this process carries just now."""
 
 
@@ -31,7 +31,7 @@ class CarriedJobs:
     """What is carried, as which version, and on what terms its slots are claimed."""
 
     def __init__(self) -> None:
-        self._carried: Mapping[str, Carried] = {}
+        self._carried: Mapping[str, RunnableJob] = {}
         self._terms: dict[str, tuple[timedelta | None, Terms]] = {}
         self.specs: Specs = {}
         self.shortest_lease = LONGEST_LEASE
@@ -41,7 +41,7 @@ class CarriedJobs:
     def __contains__(self, name: str) -> bool:
         return name in self._carried
 
-    def __getitem__(self, name: str) -> Carried:
+    def __getitem__(self, name: str) -> RunnableJob:
         return self._carried[name]
 
     def job(self, name: str) -> Declaration:
@@ -50,7 +50,7 @@ class CarriedJobs:
     def digest(self, name: str) -> str:
         return self.specs[name][0]
 
-    def take_on(self, carried: Mapping[str, Carried]) -> tuple[Set[str], Set[str]]:
+    def take_on(self, carried: Mapping[str, RunnableJob]) -> tuple[Set[str], Set[str]]:
         """From now on exactly these. Which of them are new, or other than before, and which are so no more."""
         before = self._carried
         same = {name for name, one in carried.items() if name in before and before[name].job == one.job}
@@ -112,7 +112,7 @@ class LocalRuns:
         """How many runs of the job there are."""
         return self._turns[job]
 
-    def employ(self, candidate: Candidate, grant: Grant, carried: Carried, now: Instant) -> Attempt:
+    def employ(self, candidate: Candidate, grant: Grant, carried: RunnableJob, now: Instant) -> Attempt:
         attempt = Attempt(self._keeper, carried.job, carried.work(), grant)
         self._running[grant.key] = attempt
         self._turns[carried.job.name] += 1
@@ -139,7 +139,7 @@ class LocalRuns:
     def heed(self, cell: Cell) -> None:
         attempt, ask = self._running[cell.key], _ask_of(cell)
         if ask and cell.fence == attempt.lease.grant.fence:
-            self._keeper.end(attempt.lease, Over("asked", f"asked to stop: {ask}"))
+            self._keeper.end(attempt.lease, LeaseEnd("asked", f"asked to stop: {ask}"))
 
     # --- telling ---
 

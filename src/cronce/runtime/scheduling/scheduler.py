@@ -21,7 +21,7 @@ from cronce.clock import SystemClock
 from cronce.errors import CronceError, StoreError
 from cronce.model import Boot, Traits
 from cronce.runtime.attempt import Attempt, End
-from cronce.runtime.keeper import Keeper, Over
+from cronce.runtime.keeper import Keeper, LeaseEnd
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.engine import Engine, uncollected
 from cronce.runtime.scheduling.exchange import Refused, unheard
@@ -61,7 +61,7 @@ Order = Literal["drain", "stop now", "gone"]
 Gone = Callable[["Scheduler"], None]
 
 
-class Vitals(NamedTuple):
+class SchedulerHealth(NamedTuple):
     """How a scheduler is."""
 
     ticked: Boot
@@ -99,8 +99,8 @@ class Scheduler:
         self._gone = threading.Event()
         self.recorded = True
         """Once it is stopped: whether all that still ran then is on record."""
-        self._ticked = keeper.desk.clock.boot()
-        self._pool = WorkerPool(keeper.desk, self._done)
+        self._ticked = keeper.node.clock.boot()
+        self._pool = WorkerPool(keeper.node, self._done)
         self.engine = Engine(keeper, carry, settings, self.submit, refused=refused)
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="cronce-scheduler", daemon=True)
@@ -111,17 +111,19 @@ class Scheduler:
 
     @property
     def holder(self) -> str:
-        return self._keeper.desk.holder
+        return self._keeper.node.holder
 
     @property
     def traits(self) -> Traits:
-        return self._keeper.desk.store.traits
+        return self._keeper.node.store.traits
 
     @property
-    def vitals(self) -> Vitals:
+    def vitals(self) -> SchedulerHealth:
         engine = self.engine
-        doubts = self._keeper.desk.ledger.know.doubt is not None
-        return Vitals(self._ticked, self._keeper.outage.heard, engine.joined, engine.claims, engine.no_worker, doubts)
+        doubts = self._keeper.node.ledger.know.doubt is not None
+        return SchedulerHealth(
+            self._ticked, self._keeper.outage.heard, engine.joined, engine.claims, engine.no_worker, doubts
+        )
 
     @property
     def idle(self) -> bool:
@@ -161,7 +163,7 @@ class Scheduler:
             if self._gone.is_set():
                 return
             grace = self._grace if grace is None else grace
-            self._keeper.close_by = self._keeper.desk.clock.boot() + max(grace, LEAST)
+            self._keeper.close_by = self._keeper.node.clock.boot() + max(grace, LEAST)
             parts: list[Callable[[], object]] = [partial(self._wind_down, grace), self._halt, self._hang_up]
             for part in parts + [partial(tell, self) for tell in self._when_gone]:
                 try:
@@ -195,7 +197,7 @@ class Scheduler:
     @property
     def _left(self) -> float:
         """Seconds for which a thread that hangs in a call to the store is waited for."""
-        return max(min(LEAST, self._keeper.close_by - self._keeper.desk.clock.boot()), SAME)
+        return max(min(LEAST, self._keeper.close_by - self._keeper.node.clock.boot()), SAME)
 
     def when_gone(self, tell: Gone) -> None:
         """Called once it is stopped, by whomever."""
@@ -218,7 +220,7 @@ class Scheduler:
     def _await_idle(self, seconds: float, *, patient: bool = False) -> bool:
         """Wait until nothing runs and all is said; who is not patient stops the bodies. Again and again: one that was
         granted a moment ago may have been told too early."""
-        clock = self._keeper.desk.clock
+        clock = self._keeper.node.clock
         until = clock.boot() + seconds
         while not self.idle and (left := until - clock.boot()) > 0 and not (patient and self._hurried):
             if not patient:
@@ -233,12 +235,12 @@ class Scheduler:
     @property
     def _is_silent(self) -> bool:
         """Whether the store does not answer, or has not for a while."""
-        return self._keeper.outage.lasts or self._keeper.desk.clock.boot() - self._ticked > LEAST
+        return self._keeper.outage.lasts or self._keeper.node.clock.boot() - self._ticked > LEAST
 
     def _stop_bodies(self, grace: float) -> None:
         """The next attempt is another's, if there is one."""
         for attempt in self.engine.running:
-            self._keeper.end(attempt.lease, Over("drained", "the scheduler was stopped", grace))
+            self._keeper.end(attempt.lease, LeaseEnd("drained", "the scheduler was stopped", grace))
 
     def _report_left(self) -> None:
         for attempt in self.engine.running:
@@ -252,7 +254,7 @@ class Scheduler:
 
     def _run(self) -> None:
         """In a burst of claims the garbage collector goes through what is alive now and then, not after each step."""
-        clock = self._keeper.desk.clock
+        clock = self._keeper.node.clock
         while not self._stopping:
             self._come_round(inf)
             until = clock.boot() + UNCOLLECTED
@@ -263,7 +265,7 @@ class Scheduler:
 
     def _come_round(self, until: Boot) -> None:
         """One step, and the wait until the next, or until then."""
-        clock = self._keeper.desk.clock
+        clock = self._keeper.node.clock
         with self._turn:
             self._awake = False
         self._stepping = True  # before it asks whether it may claim: whoever forbids that waits for what it gets
@@ -280,7 +282,7 @@ class Scheduler:
     def _leave(self) -> None:
         """Again if that fails: a connection that broke off is found out only when it is used. As long as this process
         counts as alive, so does its version of the jobs, and the others must not fire theirs."""
-        clock = self._keeper.desk.clock
+        clock = self._keeper.node.clock
         until = clock.boot() + LEAVING
         while clock.boot() < until:
             with suppress(StoreError):
@@ -293,7 +295,7 @@ class Scheduler:
             return self.engine.step()
         except BaseException:  # without this thread nothing runs any more in a process that looks alive
             LOGGER.exception("the scheduler hit an unexpected error, and goes on")
-            return self._keeper.desk.clock.boot() + 1.0
+            return self._keeper.node.clock.boot() + 1.0
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
         """What is granted when it is too late never begins, and lapses."""
@@ -323,7 +325,7 @@ class Scheduler:
                 self._gone.wait(1.0)
 
     def _hear(self) -> None:
-        listener = self._listener = listen(self._keeper.desk.store)
+        listener = self._listener = listen(self._keeper.node.store)
         if listener is None:
             self._gone.wait()
             return

@@ -42,7 +42,7 @@ class SchedulerSettings(NamedTuple):
         return self.role != "schedule"
 
 
-class Pace(NamedTuple):
+class SchedulerIntervals(NamedTuple):
     look: timedelta = SCHEDULER_POLL
     idle: timedelta = IDLE_LOOK
     beat: timedelta = BEAT

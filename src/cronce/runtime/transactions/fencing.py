@@ -168,7 +168,7 @@ def _text(value: str | bytes) -> str:
     return value if isinstance(value, str) else bytes(value).decode()
 
 
-class Elsewhere(BadInput):
+class NoFenceRow(BadInput):
     """There is no fence row. Of that only the declared database can say why."""
 
     def __init__(self, key: str) -> None:
@@ -205,7 +205,7 @@ def close_joint(driver: Driver, key: str, fence: Fence, committed: Committed) ->
     yield from limit(driver)
     found = yield from locked(driver, key)
     if not found.fence:
-        raise Elsewhere(key)
+        raise NoFenceRow(key)
     if refusal := verdict(found, key, fence, committed):
         raise refusal
     row = {"of": committed.of, "step": committed.step, "fence": str(fence)} if committed.step else {"slot": key}

@@ -14,8 +14,8 @@ from cronce.runtime.transactions.connection import Driver, Talk, drive, drive_as
 from cronce.runtime.transactions.drivers import driver_of
 from cronce.runtime.transactions.fencing import (
     Committed,
-    Elsewhere,
     FencingRow,
+    NoFenceRow,
     check_step,
     close_joint,
     open_joint,
@@ -159,7 +159,7 @@ class Transaction(Generic[C]):
             yield from close_joint(self._driver, self._run.key, self._fence, self._committed)
         except BaseException as error:
             yield from undo(self._driver)
-            if isinstance(error, Elsewhere) or not isinstance(error, CronceError):
+            if isinstance(error, NoFenceRow) or not isinstance(error, CronceError):
                 yield from self._explain(error)
             raise
         try:
@@ -182,7 +182,7 @@ class Transaction(Generic[C]):
         if refusal := verdict(found, self._run.key, self._fence, self._committed):
             raise refusal from error
         if "cronce_effects" in str(error):  # all is well where it should be: the table is missing where it is not
-            raise Elsewhere(self._run.key) from error
+            raise NoFenceRow(self._run.key) from error
 
     def _was_committed(self, error: Exception) -> Talk[bool]:
         """An error of the commit itself; it may have been carried out all the same. What is no error of a database

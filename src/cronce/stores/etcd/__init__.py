@@ -49,8 +49,8 @@ from cronce.stores.etcd.layout import (
     SCHEMA,
     SPAN,
     TALLY,
+    CellAtRevision,
     EtcdCells,
-    Kept,
     Kv,
     Life,
     after_all,
@@ -87,7 +87,7 @@ BYTES: Final = 1_000_000
 
 READS: Final = 2000
 
-CELLS_REMEMBERED: Final = 10_000
+CELLS_REMEMBERED: Final = 2_000
 """Cells that a process remembers, without their values; when there are more it begins anew."""
 
 
@@ -100,7 +100,7 @@ class EtcdStore:
         self._adopting = adopt
         self._cluster = ""
         self._life: Life | None = None
-        self._remembered: dict[str, Kept] = {}
+        self._remembered: dict[str, CellAtRevision] = {}
         with closed_on_error(self):
             deadline = self.api.deadline()
             voters = self._ask("/v3/cluster/member/list", {}, deadline).voters
@@ -183,7 +183,7 @@ class EtcdStore:
             return None, self._shelf(answer, shelf.keys)
         self._life = life = life.went_on(answer.revision, tally - DRAFT, now)
         settle = partial(settled, shift=life.shift, revision=answer.revision)
-        self._remember(changed, {key: Kept(answer.revision, settle(cell)) for key, cell in changed.items()})
+        self._remember(changed, {key: CellAtRevision(answer.revision, settle(cell)) for key, cell in changed.items()})
         verdicts = [Verdict(refused, settle(cell)) for refused, cell in drafts]
         return Swapped(now, life.epoch, verdicts), None
 
@@ -243,12 +243,14 @@ class EtcdStore:
         cells = {key: remembered[key] for key in keys if key in remembered}
         return None if self._life is None else EtcdCells(self._life, keys, cells, sure=False)
 
-    def _remember(self, keys: Iterable[str], cells: dict[str, Kept]) -> None:
+    def _remember(self, keys: Iterable[str], cells: dict[str, CellAtRevision]) -> None:
         if len(self._remembered) > CELLS_REMEMBERED:
             self._remembered = {}
         for key in keys:
             self._remembered.pop(key, None)
-        self._remembered.update({key: Kept(kept.revision, kept.cell._replace(value="")) for key, kept in cells.items()})
+        self._remembered.update(
+            {key: CellAtRevision(kept.revision, kept.cell._replace(value="")) for key, kept in cells.items()}
+        )
 
     def _read(self, keys: Sequence[str], deadline: Boot) -> EtcdCells:
         life, found = self._look([one(self._cell(key)) for key in keys], deadline)

@@ -69,7 +69,7 @@ class Life(NamedTuple):
         return self._replace(epoch=self.epoch._replace(tally=tally), last_write=now, written=revision)
 
 
-class Kept(NamedTuple):
+class CellAtRevision(NamedTuple):
     """A cell, and the revision that wrote it."""
 
     revision: int
@@ -81,7 +81,7 @@ class EtcdCells(NamedTuple):
 
     life: Life
     keys: Sequence[str]
-    cells: dict[str, Kept]  # those that are there
+    cells: dict[str, CellAtRevision]  # those that are there
     sure: bool = True
 
     @property
@@ -207,7 +207,7 @@ def cell_value(cell: Cell, shift: int) -> bytes:
         raise BadInput(f"the value of {cell.key} is not text that can be stored") from None
 
 
-def read_cell(kv: Kv, skip: int) -> Kept:
+def read_cell(kv: Kv, skip: int) -> CellAtRevision:
     """The cell of a key whose first `skip` bytes say where it lies."""
     revision = int(kv["mod_revision"])
     head, _, value = data64(kv["value"]).decode().partition("\n")
@@ -222,7 +222,7 @@ def read_cell(kv: Kv, skip: int) -> Kept:
         None if birth is None else Fence(birth, number + drawn * drafted),
         instant(until),
     )
-    return Kept(revision, cell)
+    return CellAtRevision(revision, cell)
 
 
 def settled(cell: Cell, shift: int, revision: int) -> Cell:
@@ -239,7 +239,7 @@ def settled(cell: Cell, shift: int, revision: int) -> Cell:
 # --- indexes --------------------------------------------------------------------------------------------------------
 
 
-class Index(NamedTuple):
+class EtcdIndex(NamedTuple):
     """Keys in the order of something; mirrored ones hold it backwards."""
 
     area: bytes
@@ -262,10 +262,10 @@ class Index(NamedTuple):
         return us(cell.at if self.by == "at" else cell.until)
 
 
-BY_AT: Final = Index(b"at/", "at")
-BY_AT_BACKWARDS: Final = Index(b"ta/", "at", mirrored=True)
-OPEN: Final = Index(b"open/", "until")
-ATTENTION: Final = Index(b"attention/", "at")
+BY_AT: Final = EtcdIndex(b"at/", "at")
+BY_AT_BACKWARDS: Final = EtcdIndex(b"ta/", "at", mirrored=True)
+OPEN: Final = EtcdIndex(b"open/", "until")
+ATTENTION: Final = EtcdIndex(b"attention/", "at")
 
 _COMPLEMENT: Final = bytes(range(255, -1, -1))
 
@@ -307,7 +307,7 @@ Pages = Iterator[tuple[Life, Iterable[Cell]]]
 
 def pages(scan: Scan, prefix: bytes, look: Look, read: Read) -> Pages:
     """The cells of a scan in order, in portions, each with the life that it was read in; at least one portion."""
-    search = Search(scan, prefix, look, read)
+    search = EtcdScan(scan, prefix, look, read)
     index = FEW.get(scan.mark) if scan.mark else None
     if scan.by == "at" and index is None:
         index = BY_AT_BACKWARDS if scan.newest_first else BY_AT
@@ -321,7 +321,7 @@ def pages(scan: Scan, prefix: bytes, look: Look, read: Read) -> Pages:
     yield last, page_of(cells, scan._replace(limit=len(cells)), last.last_write, last.epoch).cells
 
 
-class Search:
+class EtcdScan:
     """One scan under way: by an index, or, without one, by the keys of the cells."""
 
     def __init__(self, scan: Scan, prefix: bytes, look: Look, read: Read) -> None:
@@ -330,13 +330,13 @@ class Search:
         self.look = look
         self.read = read
 
-    def along(self, index: Index | None) -> Pages:
+    def along(self, index: EtcdIndex | None) -> Pages:
         """In the order asked for, past the scan's position."""
         first, end = _bounds(index, self.scan) if index else self._cells()
         backwards = self.scan.newest_first and not (index and index.mirrored)
         return self._portions(index, first, end, backwards=backwards)
 
-    def whole(self, index: Index | None) -> Pages:
+    def whole(self, index: EtcdIndex | None) -> Pages:
         """All that there is, in another order."""
         area = index.area if index else cell_key(self.scan.prefix)
         return self._portions(index, area, after_all(area))
@@ -349,7 +349,7 @@ class Search:
         past = cell_key(self.scan.after.key)
         return (first, min(end, past)) if self.scan.newest_first else (max(first, past + b"\0"), end)
 
-    def _portions(self, index: Index | None, first: bytes, end: bytes, *, backwards: bool = False) -> Pages:
+    def _portions(self, index: EtcdIndex | None, first: bytes, end: bytes, *, backwards: bool = False) -> Pages:
         skip = len(self.prefix + CELL)
         for life, kvs in self._walk(self.prefix + first, self.prefix + end, backwards=backwards):
             if index:
@@ -357,7 +357,7 @@ class Search:
             else:
                 yield life, self._matching(read_cell(kv, skip).cell for kv in kvs)
 
-    def _found(self, life: Life, index: Index, kvs: Sequence[Kv]) -> tuple[Life, Iterable[Cell]]:
+    def _found(self, life: Life, index: EtcdIndex, kvs: Sequence[Kv]) -> tuple[Life, Iterable[Cell]]:
         """The cells behind some entries; one that has moved on since stands elsewhere now."""
         skip = len(self.prefix)
         stand = {key: us for us, key in (index.place(data64(kv["key"])[skip:]) for kv in kvs)}
@@ -382,7 +382,7 @@ class Search:
             first, end = (first, last) if backwards else (last + b"\0", end)
 
 
-def _bounds(index: Index, scan: Scan) -> tuple[bytes, bytes]:
+def _bounds(index: EtcdIndex, scan: Scan) -> tuple[bytes, bytes]:
     """Where a scan along an index begins and ends; cells without such an instant stand at its end, and outside."""
     past = None if scan.after is None else index.entry(*scan.after)
     top = index.entry(None) if scan.upto is None else index.entry(to_us(scan.upto) + 1)

@@ -93,7 +93,7 @@ class KubernetesStore:
         self._remembered: dict[LeaseOfCell, LeaseCells] = {}
         self._sighted: dict[LeaseOfCell, tuple[str, Instant]] = {}
         self._epoch = Epoch()
-        self._block = _Block()
+        self._block = _ThreadReads()
 
     def load(self, keys: Sequence[str]) -> Loaded:
         """What is about all jobs is read first: whoever lifts a stop has raised the floors of the jobs before. A lock
@@ -358,7 +358,7 @@ class KubernetesStore:
         return self.api.clock.now()
 
 
-class _Block(threading.local):
+class _ThreadReads(threading.local):
     """Of one thread: whether it reads much at once, what it has read, and until when that may be used."""
 
     inside = False

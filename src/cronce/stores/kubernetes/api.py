@@ -36,7 +36,7 @@ _LABEL: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 Token = Callable[[], str]
 
 
-class Access(NamedTuple):
+class ApiServerAccess(NamedTuple):
     """The way to an API server."""
 
     server: str
@@ -51,7 +51,7 @@ class ApiServerAddress(NamedTuple):
     """What a URL says: ``kubernetes://namespace?prefix=cronce&kubeconfig=FILE&context=NAME&via=HOST:PORT&timeout=5``."""
 
     shown: str
-    access: Access
+    access: ApiServerAccess
     namespace: str
     prefix: str = "cronce"
     timeout: float = TIMEOUT
@@ -90,7 +90,7 @@ def _via(shown: str, text: str) -> tuple[str, int] | None:
     return host.strip("[]"), int(port)
 
 
-def _access(shown: str, file: str, context: str, env: Mapping[str, str], account: Path) -> Access:
+def _access(shown: str, file: str, context: str, env: Mapping[str, str], account: Path) -> ApiServerAccess:
     """A file that is named, else the pod that this is, else the file that kubectl takes."""
     host = env.get("KUBERNETES_SERVICE_HOST", "")
     if not file and not context and host and (account / "token").exists():
@@ -106,11 +106,11 @@ def _access(shown: str, file: str, context: str, env: Mapping[str, str], account
     return _Config(shown, found).access(context)
 
 
-def _in_cluster(host: str, port: str, account: Path) -> Access:
+def _in_cluster(host: str, port: str, account: Path) -> ApiServerAccess:
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     namespace = (account / "namespace").read_text(encoding="utf-8").strip()
     tls = trusting(str(account / "ca.crt"))
-    return Access(server, _from_file(account / "token"), tls, namespace, f"the CA in {account / 'ca.crt'}")
+    return ApiServerAccess(server, _from_file(account / "token"), tls, namespace, f"the CA in {account / 'ca.crt'}")
 
 
 def trusting(ca: str | None) -> ssl.SSLContext:
@@ -138,7 +138,7 @@ class _Config:
         self._shown, self._files = shown, files
         self._parts = [(file, _parsed(file)) for file in files]
 
-    def access(self, context: str) -> Access:
+    def access(self, context: str) -> ApiServerAccess:
         name = context or next((part["current-context"] for _, part in self._parts if part.get("current-context")), "")
         _, chosen = self._entry("contexts", "context", name)
         home, cluster = self._entry("clusters", "cluster", str(chosen.get("cluster", "")))
@@ -147,7 +147,7 @@ class _Config:
         tls = self._tls(home, cluster, its, user) if server.startswith("https:") else None
         named = cluster.get("certificate-authority-data") or cluster.get("certificate-authority")
         trusts = "the kubeconfig's CA" if named else "a CA of this system, since the kubeconfig names none"
-        return Access(server, self._token(its, user), tls, str(chosen.get("namespace") or ""), trusts)
+        return ApiServerAccess(server, self._token(its, user), tls, str(chosen.get("namespace") or ""), trusts)
 
     def _entry(self, kind: str, noun: str, name: str) -> tuple[Path, Json]:
         for file, part in self._parts:

@@ -180,7 +180,7 @@ def _index(by: By, mark: Mark | None) -> str:
 # --- what a swap hopes for --------------------------------------------------------------------------------------------
 
 
-class Hope(NamedTuple):
+class SwapExpectation(NamedTuple):
     """What a swap expects of the store, and what it writes if that is so. What `SWAP` takes."""
 
     birth: int
@@ -192,19 +192,19 @@ class Hope(NamedTuple):
     drawn: int
 
 
-def hope_for_all(writes: Sequence[Write], seen: tuple[int, int]) -> Hope | None:
+def hope_for_all(writes: Sequence[Write], seen: tuple[int, int]) -> SwapExpectation | None:
     """That every write wins. Where a key is named twice, that depends on what is there."""
     wanted = {write.key: write.seen for write in writes}
     if not writes or len(wanted) < len(writes):
         return None
-    return Hope(*seen, *span(writes, None), named(wanted.items()), rows(writes), len(writes))
+    return SwapExpectation(*seen, *span(writes, None), named(wanted.items()), rows(writes), len(writes))
 
 
-def hope_for_same(writes: Sequence[Write], cells: Sequence[Cell], swapped: Swapped, epoch: Epoch) -> Hope:
+def hope_for_same(writes: Sequence[Write], cells: Sequence[Cell], swapped: Swapped, epoch: Epoch) -> SwapExpectation:
     """To find these cells again as they are, with the clock on the same side of every bound, so that the same win."""
     wanted = {**{write.key: 0 for write in writes}, **{cell.key: cell.version for cell in cells}}
     won = [write for write, (refused, _) in zip(writes, swapped.verdicts, strict=True) if refused is None]
-    return Hope(*epoch.seen, *span(writes, swapped.now), named(wanted.items()), rows(won), len(won))
+    return SwapExpectation(*epoch.seen, *span(writes, swapped.now), named(wanted.items()), rows(won), len(won))
 
 
 def span(writes: Sequence[Write], now: Instant | None) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -100,6 +101,17 @@ def tls(place: MySqlAddress) -> "ssl.SSLContext | None":
     return context
 
 
+@cache
+def unverified() -> "ssl.SSLContext":
+    """It encrypts if the server can, and trusts whoever answers."""
+    import ssl  # noqa: PLC0415  as above
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 # --- a connection ---------------------------------------------------------------------------------------------------
 
 # READ COMMITTED: no gaps are locked, and a statement sees what was committed before it began.
@@ -160,7 +172,12 @@ class MySqlConnection:
             read_timeout=place.timeout,
             write_timeout=place.timeout,
             ssl=context,
+            ssl_disabled=context is None,
+            defer_connect=True,
         )
+        if context is None:  # the driver would do the same, and read all authorities of the machine for each connection
+            vars(self.connection).update(ssl=True, ctx=unverified())
+        self.connection.connect()
         with closed_on_error(self):
             self.server: Final = self._set_up()
         self.packet = self.server.packet

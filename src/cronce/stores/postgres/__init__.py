@@ -189,7 +189,7 @@ class PostgresStore:
 
         line = connect(self.place)
         with closed_on_error(line):
-            return SocketListener(Channel(line, self.place))
+            return SocketListener(NotifyChannel(line, self.place))
 
     def close(self) -> None:
         self._pool.close()
@@ -307,7 +307,7 @@ def _hidden(conditions: Sequence[str]) -> str:
 # --- news -----------------------------------------------------------------------------------------------------------
 
 
-class Channel:
+class NotifyChannel:
     """A session that listens: the functions in schema.sql say NOTIFY."""
 
     def __init__(self, line: PostgresConnection, place: PostgresAddress) -> None:

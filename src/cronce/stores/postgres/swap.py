@@ -171,7 +171,7 @@ def _span(span: timedelta | None) -> int:
 # --- the answer -----------------------------------------------------------------------------------------------------
 
 
-class Head(NamedTuple):
+class AnswerHead(NamedTuple):
     """What an answer says about the store. `belief`: 0 as the writer has it, 1 another life, 2 it forgot."""
 
     now: Instant
@@ -202,16 +202,16 @@ def _unspelled(answer: Iterable[sql.Row]) -> Iterator[sql.Row]:
             yield (next(places), *cell, values[start:end])
 
 
-def read_head(row: sql.Row) -> Head:
+def read_head(row: sql.Row) -> AnswerHead:
     _, belief, first, tally, now, since, birth, base, origin = row
-    return Head(from_us(now), read_epoch(birth, tally, base, origin, since), belief, first)
+    return AnswerHead(from_us(now), read_epoch(birth, tally, base, origin, since), belief, first)
 
 
 def read_epoch(birth: int, tally: int, base: int, origin: str, since: int | None) -> Epoch:
     return Epoch(birth, tally, base, _ORIGINS[origin], instant(since))
 
 
-def read_verdicts(call: SwapCall, head: Head, rows: Sequence[sql.Row]) -> tuple[Sequence[Verdict], int]:
+def read_verdicts(call: SwapCall, head: AnswerHead, rows: Sequence[sql.Row]) -> tuple[Sequence[Verdict], int]:
     """What became of each write, in the order they were given, and the highest number in it."""
     if head.first > 0:
         cells = new_cells(call.writes, head.first, head.epoch.birth, head.now)
@@ -247,7 +247,7 @@ def _all_refused(call: SwapCall, columns: Sequence[Sequence[Any]]) -> list[Verdi
     return list(made(Verdict, map(_REFUSALS.__getitem__, refused), cells))
 
 
-def _all_won(call: SwapCall, head: Head, columns: Sequence[Sequence[Any]]) -> list[Verdict]:
+def _all_won(call: SwapCall, head: AnswerHead, columns: Sequence[Sequence[Any]]) -> list[Verdict]:
     """Every write has landed, on cells that were there or on new ones, which have no mark from before."""
     _, _, versions, old_marks, old_ats, old_untils, births, numbers, _ = columns
     keys, _, values, marks, ats, grants, ttls, *_ = zip(*call.writes, strict=True)
@@ -263,7 +263,7 @@ def _all_won(call: SwapCall, head: Head, columns: Sequence[Sequence[Any]]) -> li
     return list(made(Verdict, repeat(None), cells))
 
 
-def _verdict(write: Write, head: Head, row: sql.Row, instants: Instants) -> Verdict:
+def _verdict(write: Write, head: AnswerHead, row: sql.Row, instants: Instants) -> Verdict:
     _, refused, version, mark, at, until, birth, number, value = row
     fence = None if number is None else Fence(birth, number)
     if refused:

@@ -33,14 +33,14 @@ from cronce.testing.explorer.parts import (
     SLOT,
     TICK,
     TRAITS,
+    AnswerMeaning,
     CellSeen,
     Claimant,
+    ClaimantRequest,
     ClaimStage,
-    Errand,
-    ErrandCall,
     EvenClock,
-    Gist,
     Orphan,
+    PendingRequest,
     PlannedSwap,
     Promise,
     Rank,
@@ -83,7 +83,10 @@ class Claimants:
             case ClaimStage.IDLE:
                 yield Move("claims", self._claim(who))
                 if self.config.sweeper:
-                    yield Move("looks after it", who._replace(stage=ClaimStage.ASKING, main=ErrandCall(Errand.SETTLE)))
+                    yield Move(
+                        "looks after it",
+                        who._replace(stage=ClaimStage.ASKING, main=PendingRequest(ClaimantRequest.SETTLE)),
+                    )
             case ClaimStage.DONE:
                 yield Move("is called again", self._idle(who))
             case ClaimStage.GRANTED:
@@ -91,40 +94,42 @@ class Claimants:
             case ClaimStage.WORKING:
                 yield from self._working_moves(who)
         if self.config.keeper and who.keep is None and self._renewable(who):
-            yield Move("renews", who._replace(keep=self._planned(who, Errand.RENEW)))
+            yield Move("renews", who._replace(keep=self._planned(who, ClaimantRequest.RENEW)))
 
     def _granted_moves(self, who: Claimant) -> Iterator[Move]:
-        yield Move("gives back what it never started", self._end(who, Errand.RELEASE))
+        yield Move("gives back what it never started", self._end(who, ClaimantRequest.RELEASE))
         if Trust(who.trust).holds(0.0):
             yield Move("starts its body", who._replace(stage=ClaimStage.WORKING), starts=True)
 
     def _working_moves(self, who: Claimant) -> Iterator[Move]:
-        yield Move("has succeeded", self._end(who, Errand.SUCCEED))
+        yield Move("has succeeded", self._end(who, ClaimantRequest.SUCCEED))
         if self.config.attempts > 1:  # else a failure closes it just as a success does
-            yield Move("has failed", self._end(who, Errand.FAIL))
+            yield Move("has failed", self._end(who, ClaimantRequest.FAIL))
         if not Trust(who.trust).holds(0.0):
             yield Move("just stops", self._idle(who))
 
     def _renewable(self, who: Claimant) -> bool:
         """While the body works, and while the store hears how it ended."""
-        finishing = who.main is not None and who.main.errand in (Errand.SUCCEED, Errand.FAIL)
+        finishing = who.main is not None and who.main.errand in (ClaimantRequest.SUCCEED, ClaimantRequest.FAIL)
         return who.stage is ClaimStage.WORKING or finishing
 
     def _claim(self, who: Claimant) -> Claimant:
         """Optimistic, as the ledger does it: guessed to be nobody's, and not read first, unless that leads nowhere."""
-        gist, change = self._decide(who, Errand.CLAIM, CellSeen())
+        gist, change = self._decide(who, ClaimantRequest.CLAIM, CellSeen())
         plan = change and PlannedSwap(Rank.NONE, change, gist, who.life)
-        return who._replace(stage=ClaimStage.ASKING, main=ErrandCall(Errand.CLAIM, plan, load=plan is None))
+        return who._replace(
+            stage=ClaimStage.ASKING, main=PendingRequest(ClaimantRequest.CLAIM, plan, load=plan is None)
+        )
 
-    def _end(self, who: Claimant, errand: Errand) -> Claimant:
+    def _end(self, who: Claimant, errand: ClaimantRequest) -> Claimant:
         return who._replace(stage=ClaimStage.ENDING, trust=0, main=self._planned(who, errand))
 
-    def _planned(self, who: Claimant, errand: Errand) -> ErrandCall:
+    def _planned(self, who: Claimant, errand: ClaimantRequest) -> PendingRequest:
         """A command under the own grant rests on what is known of the cell: it is not read first."""
         assert who.grant is not None
         gist, change = self._decide(who, errand, who.grant)
         plan = change and PlannedSwap(who.grant.version, change, gist, who.life)
-        return ErrandCall(errand, plan, load=plan is None)
+        return PendingRequest(errand, plan, load=plan is None)
 
     def _crash(self, who: Claimant) -> Iterator[Move]:
         if who.stage is not ClaimStage.IDLE:
@@ -151,21 +156,21 @@ class Claimants:
                 yield Move(f"hears of its {call.errand}", self.heard(who, call, call.reply))
             yield Move(f"waits no longer for its {call.errand}", self._given_up(who, call), ExploredFault.LOST)
 
-    def _given_up(self, who: Claimant, call: ErrandCall) -> Claimant:
+    def _given_up(self, who: Claimant, call: PendingRequest) -> Claimant:
         """A swap without an answer may have landed: read back. After a load without one it is none the wiser."""
         if call.load:
-            return self._concluded(who, call, Gist.UNSURE, None)
+            return self._concluded(who, call, AnswerMeaning.UNSURE, None)
         if call.plan is not None:
-            orphan = Orphan(call.plan, mine=call.errand is Errand.CLAIM and call.plan.change.grant)
+            orphan = Orphan(call.plan, mine=call.errand is ClaimantRequest.CLAIM and call.plan.change.grant)
             who = who._replace(orphans=ordered((*who.orphans, orphan)))
-        return who.calling(ErrandCall(call.errand))
+        return who.calling(PendingRequest(call.errand))
 
-    def heard(self, who: Claimant, call: ErrandCall, reply: StoreReply) -> Claimant:
+    def heard(self, who: Claimant, call: PendingRequest, reply: StoreReply) -> Claimant:
         samples = self._samples(who.watch, call.age, reply.offset)
         even = even_span(samples, tolerance(self.lease))
         who = who._replace(watch=self._watched(who.watch, samples, reply.offset), life=max(who.life, reply.life))
         if reply.life < who.life or (reply.gist is None and reply.seen is None):
-            return who.calling(ErrandCall(call.errand))
+            return who.calling(PendingRequest(call.errand))
         if reply.gist is not None:
             return self._concluded(who, call, reply.gist, reply.seen)
         assert reply.seen is not None
@@ -173,11 +178,11 @@ class Claimants:
         if change is None:
             return self._concluded(who, call, gist, reply.seen)
         plan = PlannedSwap(reply.seen.version, change, gist, who.life)
-        return who.calling(ErrandCall(call.errand, plan, load=False, sent=False))
+        return who.calling(PendingRequest(call.errand, plan, load=False, sent=False))
 
     def _decide(
-        self, who: Claimant, errand: Errand, seen: CellSeen, even: timedelta = timedelta(0)
-    ) -> tuple[Gist, Change | None]:
+        self, who: Claimant, errand: ClaimantRequest, seen: CellSeen, even: timedelta = timedelta(0)
+    ) -> tuple[AnswerMeaning, Change | None]:
         own, others = Fence(BIRTH, 1), Fence(BIRTH, 2)
         until = NOW + seen.left * TICK
         cell = Cell(SLOT.cell, seen.version, at=SLOT.at, fence=own if seen.mine else others, until=until)
@@ -191,40 +196,40 @@ class Claimants:
         change = decision.change
         return _gist(decision.answer), change and change._replace(record=bare(change.record))
 
-    def _command(self, who: Claimant, errand: Errand, fence: Fence) -> Command:
+    def _command(self, who: Claimant, errand: ClaimantRequest, fence: Fence) -> Command:
         match errand:
-            case Errand.CLAIM:
+            case ClaimantRequest.CLAIM:
                 return Claim(MINE, "", self.lease, who.on_lost, self.config.attempts)
-            case Errand.SETTLE:
+            case ClaimantRequest.SETTLE:
                 return Settle()
-            case Errand.RENEW:
+            case ClaimantRequest.RENEW:
                 return Renew(fence)
-            case Errand.RELEASE:
+            case ClaimantRequest.RELEASE:
                 return Release(fence)
-            case Errand.SUCCEED:
+            case ClaimantRequest.SUCCEED:
                 return Finish(fence, Outcome.SUCCEEDED)
-            case Errand.FAIL:
+            case ClaimantRequest.FAIL:
                 return Finish(fence, Outcome.FAILED, backoff=TICK)
 
     # --- answers ---
 
-    def _concluded(self, who: Claimant, call: ErrandCall, gist: Gist, seen: CellSeen | None) -> Claimant:
-        if call.errand is Errand.RENEW:
+    def _concluded(self, who: Claimant, call: PendingRequest, gist: AnswerMeaning, seen: CellSeen | None) -> Claimant:
+        if call.errand is ClaimantRequest.RENEW:
             return self._renewed(who._replace(keep=None), call, gist, seen)
-        if gist is Gist.GRANTED:
+        if gist is AnswerMeaning.GRANTED:
             assert seen is not None
             held = who._replace(stage=ClaimStage.GRANTED, main=None, owns=False, trust=self._trust(call, seen))
             return self._knowing(held, seen)
-        if gist is Gist.CLOSED:
+        if gist is AnswerMeaning.CLOSED:
             return Claimant(who.on_lost, ClaimStage.DONE, life=who.life, orphans=self._left_behind(who))
-        if gist is Gist.UNSURE and call.errand in (Errand.SUCCEED, Errand.FAIL):
+        if gist is AnswerMeaning.UNSURE and call.errand in (ClaimantRequest.SUCCEED, ClaimantRequest.FAIL):
             return who._replace(main=self._planned(who, call.errand))  # it is said until the store has heard it
         return self._idle(who)
 
-    def _renewed(self, who: Claimant, call: ErrandCall, gist: Gist, seen: CellSeen | None) -> Claimant:
-        if gist is Gist.STALE:
+    def _renewed(self, who: Claimant, call: PendingRequest, gist: AnswerMeaning, seen: CellSeen | None) -> Claimant:
+        if gist is AnswerMeaning.STALE:
             return who._replace(trust=0)
-        if gist is not Gist.RENEWED:
+        if gist is not AnswerMeaning.RENEWED:
             return who
         assert seen is not None
         trust = ceil(Trust(who.trust).extended(0.0, self._trust(call, seen)).end)
@@ -234,7 +239,7 @@ class Claimants:
     def _knowing(self, who: Claimant, seen: CellSeen) -> Claimant:
         return who._replace(grant=seen._replace(left=0, mine=True))
 
-    def _trust(self, call: ErrandCall, seen: CellSeen) -> int:
+    def _trust(self, call: PendingRequest, seen: CellSeen) -> int:
         """Ticks of trust from now on. The own clock reads 0 now, so the call began at minus its age."""
         return max(0, ceil(trust_end(-call.age, NOW, NOW + seen.left * TICK, self.lease, TRAITS)))
 
@@ -263,20 +268,20 @@ class Claimants:
         main, keep = (call and self._trimmed_call(who, call) for call in (who.main, who.keep))
         return who._replace(main=main, keep=keep)
 
-    def _trimmed_call(self, who: Claimant, call: ErrandCall) -> ErrandCall:
+    def _trimmed_call(self, who: Claimant, call: PendingRequest) -> PendingRequest:
         reply = call.reply and self._trimmed_reply(who, call, call.reply)
         call = call._replace(reply=reply, plan=call.plan if reply is None else None)
         return call._replace(age=min(call.age, self.trusted if self._may_bring_trust(who, call) else 1))
 
-    def _may_bring_trust(self, who: Claimant, call: ErrandCall) -> bool:
+    def _may_bring_trust(self, who: Claimant, call: PendingRequest) -> bool:
         """If not, all that matters of a call's age is whether it was answered at once."""
-        if call.reply is not None and call.reply.gist not in (Gist.GRANTED, Gist.RENEWED):
+        if call.reply is not None and call.reply.gist not in (AnswerMeaning.GRANTED, AnswerMeaning.RENEWED):
             return False
-        if call.errand is Errand.RENEW:
+        if call.errand is ClaimantRequest.RENEW:
             return Trust(who.trust).extended(0.0, self.trusted).holds(0.0)
-        return call.errand is Errand.CLAIM
+        return call.errand is ClaimantRequest.CLAIM
 
-    def _trimmed_reply(self, who: Claimant, call: ErrandCall, reply: StoreReply) -> StoreReply:
+    def _trimmed_reply(self, who: Claimant, call: PendingRequest, reply: StoreReply) -> StoreReply:
         """Only the gist of a reply, if that is the same whatever the claimant has seen of the clock until it hears."""
         if call.age:
             reply = reply._replace(offset=0)  # it proves nothing about the clock
@@ -286,24 +291,27 @@ class Claimants:
         decisions = {self._decide(who._replace(life=reply.life), call.errand, reply.seen, even) for even in evens}
         (gist, change), *others = decisions
         if change is not None or others:
-            timeless = call.errand not in (Errand.CLAIM, Errand.SETTLE)  # a fence is right or wrong at any time
+            timeless = call.errand not in (
+                ClaimantRequest.CLAIM,
+                ClaimantRequest.SETTLE,
+            )  # a fence is right or wrong at any time
             return reply._replace(seen=reply.seen._replace(left=0)) if timeless else reply
-        return reply._replace(gist=gist, seen=reply.seen if gist is Gist.GRANTED else None)
+        return reply._replace(gist=gist, seen=reply.seen if gist is AnswerMeaning.GRANTED else None)
 
 
-def _gist(answer: Answer) -> Gist:
+def _gist(answer: Answer) -> AnswerMeaning:
     match answer:
         case Granted():
-            return Gist.GRANTED
+            return AnswerMeaning.GRANTED
         case Closed() | Finished(_, False):
-            return Gist.CLOSED
+            return AnswerMeaning.CLOSED
         case Finished(_, True):
-            return Gist.RETRYING
+            return AnswerMeaning.RETRYING
         case Renewed():
-            return Gist.RENEWED
+            return AnswerMeaning.RENEWED
         case Released():
-            return Gist.RELEASED
+            return AnswerMeaning.RELEASED
         case Stale():
-            return Gist.STALE
+            return AnswerMeaning.STALE
         case _:
-            return Gist.LATER
+            return AnswerMeaning.LATER

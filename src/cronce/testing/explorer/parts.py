@@ -56,7 +56,7 @@ class CellSeen(NamedTuple):
     mine: bool = False  # by the nonce of a claim, by the fence of anything later
 
 
-class Gist(StrEnum):
+class AnswerMeaning(StrEnum):
     """What an answer means to a claimant."""
 
     GRANTED = "granted"
@@ -69,7 +69,7 @@ class Gist(StrEnum):
     UNSURE = "unsure"
 
 
-class Errand(StrEnum):
+class ClaimantRequest(StrEnum):
     CLAIM = "claim"
     SETTLE = "settlement"
     RENEW = "renewal"
@@ -83,23 +83,23 @@ class PlannedSwap(NamedTuple):
 
     seen: Rank
     change: Change
-    gist: Gist
+    gist: AnswerMeaning
     life: int  # of the store, that it believes in
 
 
 class StoreReply(NamedTuple):
     """Either its gist, where nothing can change that any more, or what is to be decided on. Neither: read again."""
 
-    gist: Gist | None
+    gist: AnswerMeaning | None
     seen: CellSeen | None
     offset: int  # of the clock that dated it
     life: int
 
 
-class ErrandCall(NamedTuple):
+class PendingRequest(NamedTuple):
     """An errand on its way: planned, sent, or answered and not heard yet. Without a plan it is a load, or answered."""
 
-    errand: Errand
+    errand: ClaimantRequest
     plan: PlannedSwap | None = None
     load: bool = True
     sent: bool = True
@@ -138,17 +138,17 @@ class Claimant(NamedTuple):
     owns: bool = False  # the record in the cell carries the nonce of its claim
     grant: CellSeen | None = None
     trust: int = 0  # ticks that it may act without asking
-    main: ErrandCall | None = None
-    keep: ErrandCall | None = None  # its keeper's renewal
+    main: PendingRequest | None = None
+    keep: PendingRequest | None = None  # its keeper's renewal
     orphans: tuple[Orphan, ...] = ()
     broken: Promise | None = None  # by its last step
 
     @property
-    def calls(self) -> Iterator[ErrandCall]:
+    def calls(self) -> Iterator[PendingRequest]:
         return (call for call in (self.main, self.keep) if call is not None)
 
-    def calling(self, call: ErrandCall) -> "Claimant":
-        return self._replace(keep=call) if call.errand is Errand.RENEW else self._replace(main=call)
+    def calling(self, call: PendingRequest) -> "Claimant":
+        return self._replace(keep=call) if call.errand is ClaimantRequest.RENEW else self._replace(main=call)
 
 
 class StoreState(NamedTuple):
@@ -172,7 +172,7 @@ class StoreState(NamedTuple):
         return self.life > 0 if self.state is None else self.state is State.CLOSED
 
 
-class News(IntEnum):
+class CellChange(IntEnum):
     """What became of the cell."""
 
     NONE = 0
@@ -195,10 +195,10 @@ def bare(record: Record) -> Record:
 # --- what a change of the cell does to what others know ---------------------------------------------------------------
 
 
-def outdated(who: Claimant, news: News) -> Claimant:
+def outdated(who: Claimant, news: CellChange) -> Claimant:
     """A claimant after the news: the version it knew as the latest is an old one now, and after a grant the fence."""
     return who._replace(
-        owns=who.owns and news is News.CHANGED,
+        owns=who.owns and news is CellChange.CHANGED,
         grant=who.grant and outdated_seen(who.grant, news),
         main=who.main and _outdated_call(who.main, news),
         keep=who.keep and _outdated_call(who.keep, news),
@@ -206,7 +206,7 @@ def outdated(who: Claimant, news: News) -> Claimant:
     )
 
 
-def _outdated_call(call: ErrandCall, news: News) -> ErrandCall:
+def _outdated_call(call: PendingRequest, news: CellChange) -> PendingRequest:
     reply = call.reply
     if reply is not None and reply.seen is not None:
         reply = reply._replace(seen=outdated_seen(reply.seen, news))
@@ -217,8 +217,8 @@ def _outdated_plan(plan: PlannedSwap) -> PlannedSwap:
     return plan._replace(seen=outdated_rank(plan.seen))
 
 
-def outdated_seen(seen: CellSeen, news: News) -> CellSeen:
-    fence = outdated_rank(seen.fence) if news is News.GRANTED else seen.fence
+def outdated_seen(seen: CellSeen, news: CellChange) -> CellSeen:
+    fence = outdated_rank(seen.fence) if news is CellChange.GRANTED else seen.fence
     return seen._replace(version=outdated_rank(seen.version), fence=fence)
 
 

@@ -6,8 +6,8 @@ from typing import TypeVar
 from cronce.protocol.record import State
 from cronce.testing.explorer.claimant import Claimants
 from cronce.testing.explorer.configs import Config, ExploredFault, ExploredFaults
-from cronce.testing.explorer.parts import Claimant, ClaimStage, News, Promise, Rank, StoreState, outdated
-from cronce.testing.explorer.store import Shelves
+from cronce.testing.explorer.parts import CellChange, Claimant, ClaimStage, Promise, Rank, StoreState, outdated
+from cronce.testing.explorer.store import StoreSteps
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -48,7 +48,7 @@ class Space:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._claimants, self._store = Claimants(config), Shelves(config)
+        self._claimants, self._store = Claimants(config), StoreSteps(config)
         self._shelves: Numbered[StoreState] = Numbered()
         self._people: Numbered[Claimant] = Numbered()
         self._faults: Numbered[ExploredFaults] = Numbered()
@@ -85,13 +85,13 @@ class Space:
 
     # --- worked out once ---
 
-    def _work_taken(self, pair: tuple[int, int]) -> list[tuple[str, ExploredFault | None, int, int, News]]:
+    def _work_taken(self, pair: tuple[int, int]) -> list[tuple[str, ExploredFault | None, int, int, CellChange]]:
         """The steps of a claimant, and of the store with what it sent: shelf and claimant afterwards, and the news."""
         shelf, who = self._shelves.things[pair[0]], self._people.things[pair[1]]
         found = []
         for label, after, fault, starts in self._claimants.moves(who):
             now = self._store.start(shelf, who) if starts else shelf
-            found.append((label, fault, self._shelves[now], self._number(now, after), News.NONE))
+            found.append((label, fault, self._shelves[now], self._number(now, after), CellChange.NONE))
         for label, now, after, news in self._store.serve(shelf, who):
             found.append((label, None, self._shelves[now], self._number(now, self._told(after)), news))
         return found
@@ -105,7 +105,7 @@ class Space:
     def _number(self, shelf: StoreState, who: Claimant) -> int:
         return self._people[self._store.tidied(shelf, self._claimants.trimmed(who))]
 
-    def _work_outdated(self, change: tuple[int, int, News]) -> int:
+    def _work_outdated(self, change: tuple[int, int, CellChange]) -> int:
         shelf, who, news = change
         return self._number(self._shelves.things[shelf], outdated(self._people.things[who], news))
 
@@ -115,7 +115,7 @@ class Space:
     def _work_shelf_ticked(self, shelf: int) -> int:
         return self._shelves[self._store.tick(self._shelves.things[shelf])]
 
-    def _work_suffered(self, shelf: int) -> list[tuple[ExploredFault, int, News]]:
+    def _work_suffered(self, shelf: int) -> list[tuple[ExploredFault, int, CellChange]]:
         possible = [fault for fault in ExploredFault if getattr(self.config.faults, fault)]
         found = self._store.suffer(self._shelves.things[shelf])
         return [(fault, self._shelves[after], news) for fault, after, news in found if fault in possible]

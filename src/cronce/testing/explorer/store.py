@@ -12,12 +12,12 @@ from cronce.testing.explorer.parts import (
     NOW,
     SLOT,
     TICK,
+    CellChange,
     CellSeen,
     Claimant,
-    Errand,
-    ErrandCall,
-    News,
+    ClaimantRequest,
     Orphan,
+    PendingRequest,
     PlannedSwap,
     Promise,
     Rank,
@@ -36,10 +36,10 @@ class Served(NamedTuple):
     label: str
     shelf: StoreState
     after: Claimant
-    news: News
+    news: CellChange
 
 
-class Shelves:
+class StoreSteps:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.least = min(0, config.jump)  # a lease that ran out stays so, unless the clock steps back
@@ -52,13 +52,13 @@ class Shelves:
         landing = [self._land(shelf, who, orphan, skew) for orphan in who.orphans for skew in skews]
         return [*answered, *landing]
 
-    def _answer(self, shelf: StoreState, who: Claimant, call: ErrandCall, skew: int) -> Served:
-        refused, news, gist = None, News.NONE, None
+    def _answer(self, shelf: StoreState, who: Claimant, call: PendingRequest, skew: int) -> Served:
+        refused, news, gist = None, CellChange.NONE, None
         if call.plan is not None:
             shelf, refused, news = self._swap(shelf, call.plan, skew)
         if news and call.plan is not None:
             shelf, gist = self._checked_fence(shelf, who, call), call.plan.gist
-            who = outdated(who, news)._replace(owns=news is News.GRANTED or who.owns)
+            who = outdated(who, news)._replace(owns=news is CellChange.GRANTED or who.owns)
         seen = None if refused is Refusal.EPOCH else self._look(shelf, who, call.errand, skew)
         reply = StoreReply(gist, seen, shelf.shift + skew, shelf.life)
         label = f"its {call.errand} arrives, {_fate(call.plan, refused)}"
@@ -68,15 +68,15 @@ class Shelves:
         shelf, refused, news = self._swap(shelf, orphan.plan, skew)
         who = who._replace(orphans=tuple(other for other in who.orphans if other != orphan))
         if news:
-            who = outdated(who, news)._replace(owns=orphan.mine if news is News.GRANTED else who.owns)
+            who = outdated(who, news)._replace(owns=orphan.mine if news is CellChange.GRANTED else who.owns)
         return Served(f"what it sent arrives late, {_fate(orphan.plan, refused)}", shelf, who, news)
 
-    def _look(self, shelf: StoreState, who: Claimant, errand: Errand, skew: int) -> CellSeen:
+    def _look(self, shelf: StoreState, who: Claimant, errand: ClaimantRequest, skew: int) -> CellSeen:
         cell, own = shelf.cell, who.grant.fence if who.grant else Rank.NONE
-        mine = who.owns if errand is Errand.CLAIM else own is cell.fence is Rank.LATEST
+        mine = who.owns if errand is ClaimantRequest.CLAIM else own is cell.fence is Rank.LATEST
         return cell._replace(left=max(cell.left - skew, 0), mine=mine)
 
-    def _swap(self, shelf: StoreState, plan: PlannedSwap, skew: int) -> tuple[StoreState, Refusal | None, News]:
+    def _swap(self, shelf: StoreState, plan: PlannedSwap, skew: int) -> tuple[StoreState, Refusal | None, CellChange]:
         change, stored = plan.change, epoch_of(shelf.life)
         write = Write(
             SLOT.cell, plan.seen, encode(change.record), change.mark, SLOT.at, grant=change.grant, ttl=change.ttl
@@ -85,8 +85,12 @@ class Shelves:
         swapped, _ = judge([write], believed, _cells(shelf), stored, last_write=NOW, now=NOW + skew * TICK)
         ((refused, cell),) = swapped.verdicts
         if refused is not None:
-            return shelf, refused, News.NONE
-        return self._written(shelf, cell, granted=change.grant), None, News.GRANTED if change.grant else News.CHANGED
+            return shelf, refused, CellChange.NONE
+        return (
+            self._written(shelf, cell, granted=change.grant),
+            None,
+            CellChange.GRANTED if change.grant else CellChange.CHANGED,
+        )
 
     def _written(self, shelf: StoreState, cell: Cell, *, granted: bool) -> StoreState:
         assert cell.until is not None
@@ -96,16 +100,16 @@ class Shelves:
         left = max(round((cell.until - NOW) / TICK), self.least)
         return shelf._replace(
             cell=CellSeen(Rank.LATEST, Rank.LATEST if granted else shelf.cell.fence, record, left),
-            copy=shelf.copy and outdated_seen(shelf.copy, News.GRANTED if granted else News.CHANGED),
+            copy=shelf.copy and outdated_seen(shelf.copy, CellChange.GRANTED if granted else CellChange.CHANGED),
             begun=shelf.begun and not granted,
             unexplained=outdated_rank(unexplained) if granted else unexplained,
             broken=_broken_by_write(shelf, cell, granted=granted),
         )
 
-    def _checked_fence(self, shelf: StoreState, who: Claimant, call: ErrandCall) -> StoreState:
+    def _checked_fence(self, shelf: StoreState, who: Claimant, call: PendingRequest) -> StoreState:
         """The referee sees whose request changed the cell."""
         stale = who.grant is None or who.grant.fence is not Rank.LATEST
-        if stale and call.errand not in (Errand.CLAIM, Errand.SETTLE):
+        if stale and call.errand not in (ClaimantRequest.CLAIM, ClaimantRequest.SETTLE):
             return shelf._replace(broken=Promise.OLD_FENCE)
         return shelf
 
@@ -127,16 +131,16 @@ class Shelves:
     def _older(self, cell: CellSeen, ticks: int) -> CellSeen:
         return cell._replace(left=max(cell.left - ticks, self.least))
 
-    def suffer(self, shelf: StoreState) -> Iterator[tuple[ExploredFault, StoreState, News]]:
+    def suffer(self, shelf: StoreState) -> Iterator[tuple[ExploredFault, StoreState, CellChange]]:
         """What may befall the store itself."""
         jump, copy = self.config.jump, shelf.copy
         ahead = shelf._replace(cell=self._older(shelf.cell, jump), copy=copy and self._older(copy, jump))
-        yield ExploredFault.JUMP, ahead._replace(shift=shelf.shift + jump), News.NONE
-        yield ExploredFault.EMPTY, shelf._replace(cell=CellSeen(), life=shelf.life + 1), News.FORGOTTEN
-        yield ExploredFault.COPY, shelf._replace(copy=shelf.cell), News.NONE
+        yield ExploredFault.JUMP, ahead._replace(shift=shelf.shift + jump), CellChange.NONE
+        yield ExploredFault.EMPTY, shelf._replace(cell=CellSeen(), life=shelf.life + 1), CellChange.FORGOTTEN
+        yield ExploredFault.COPY, shelf._replace(copy=shelf.cell), CellChange.NONE
         if copy is not None:
             cell = copy._replace(version=Rank.EARLIER if copy.record else Rank.NONE)
-            yield ExploredFault.RESTORE, shelf._replace(cell=cell, copy=None, life=shelf.life + 1), News.FORGOTTEN
+            yield ExploredFault.RESTORE, shelf._replace(cell=cell, copy=None, life=shelf.life + 1), CellChange.FORGOTTEN
 
 
 def _cells(shelf: StoreState) -> list[Cell]:

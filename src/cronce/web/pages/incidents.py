@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from cronce.errors import BadInput
 from cronce.model import Instant, Slot
-from cronce.monitor.alerts import Kind, key_of
+from cronce.monitor.alerts import AlertKind, key_of
 from cronce.monitor.incidents import SCHEDULERS, Incident, incident_of, incidents
 from cronce.monitor.read_lists import ALERTS, alerts
 from cronce.monitor.read_overview import Overview, overview
@@ -24,7 +24,7 @@ from cronce.runtime.why import why
 from cronce.telling.story import counted, headline, tell_doubts
 from cronce.telling.words import safe
 from cronce.value import NamedTuple
-from cronce.web.site import Missing, PageFrame, Shown, site_of
+from cronce.web.site import NotFoundPage, PageFrame, Shown, site_of
 from cronce.web.timeline import MOST_DRAWN
 
 STEPS: Final = 3
@@ -33,35 +33,35 @@ STEPS: Final = 3
 TOLD: Final = 5
 """Of so many slots the page of an incident has the story."""
 
-_OF_RUNS: Final = (Kind.LOST, Kind.UNKNOWN, Kind.FAILED)
+_OF_RUNS: Final = (AlertKind.LOST, AlertKind.UNKNOWN, AlertKind.FAILED)
 
 _TITLES: Final = {
-    Kind.FAILED: "{} failed",
-    Kind.LATE: "{} is late",
-    Kind.MISSED: "{} missed its slots",
-    Kind.SILENT: "{} has no scheduler",
-    Kind.OVERRUN: "{} takes too long",
-    Kind.NO_PROGRESS: "{} makes no progress",
-    Kind.UNKNOWN: "{} may or may not have run",
-    Kind.IN_DOUBT: "{}: effects in doubt",
-    Kind.CLOCK: "The store's clock jumped",
-    Kind.AMNESIA: "The store lost records",
-    Kind.BEAT_SILENT: "{} stopped sending heartbeats",
+    AlertKind.FAILED: "{} failed",
+    AlertKind.LATE: "{} is late",
+    AlertKind.MISSED: "{} missed its slots",
+    AlertKind.SILENT: "{} has no scheduler",
+    AlertKind.OVERRUN: "{} takes too long",
+    AlertKind.NO_PROGRESS: "{} makes no progress",
+    AlertKind.UNKNOWN: "{} may or may not have run",
+    AlertKind.IN_DOUBT: "{}: effects in doubt",
+    AlertKind.CLOCK: "The store's clock jumped",
+    AlertKind.AMNESIA: "The store lost records",
+    AlertKind.BEAT_SILENT: "{} stopped sending heartbeats",
 }
 
 _CERTAIN: Final = {
-    Kind.GONE: "It stopped sending heartbeats.",
-    Kind.LOST: "The lease expired, and no process runs the slot now.",
-    Kind.UNKNOWN: "No process runs the slot now, and effects that are done are not repeated.",
-    Kind.STUCK: "The lease expired, and no process runs the slot now.",
-    Kind.FAILED: "The run ended, and its failure is on record.",
-    Kind.MISSED: "The slot did not run.",
+    AlertKind.GONE: "It stopped sending heartbeats.",
+    AlertKind.LOST: "The lease expired, and no process runs the slot now.",
+    AlertKind.UNKNOWN: "No process runs the slot now, and effects that are done are not repeated.",
+    AlertKind.STUCK: "The lease expired, and no process runs the slot now.",
+    AlertKind.FAILED: "The run ended, and its failure is on record.",
+    AlertKind.MISSED: "The slot did not run.",
 }
 _UNSURE: Final = {
-    Kind.GONE: "Whether the process died, or only lost the store.",
-    Kind.LOST: "How much of its work was done.",
-    Kind.UNKNOWN: "Whether all of its work was done.",
-    Kind.IN_DOUBT: "Whether the effect happened.",
+    AlertKind.GONE: "Whether the process died, or only lost the store.",
+    AlertKind.LOST: "How much of its work was done.",
+    AlertKind.UNKNOWN: "Whether all of its work was done.",
+    AlertKind.IN_DOUBT: "Whether the effect happened.",
 }
 
 
@@ -73,7 +73,7 @@ class NextStep(NamedTuple):
     commands: tuple[str, ...]
 
 
-class Card(NamedTuple):
+class IncidentCard(NamedTuple):
     incident: Incident
     title: str
     certain: tuple[str, ...]
@@ -88,7 +88,7 @@ class Card(NamedTuple):
     @property
     def hosts(self) -> list[str]:
         """The schedulers that are gone."""
-        return [one.subject for one in self.incident.alerts if one.kind == Kind.GONE]
+        return [one.subject for one in self.incident.alerts if one.kind == AlertKind.GONE]
 
     @property
     def is_on_record(self) -> bool:
@@ -101,19 +101,19 @@ class Card(NamedTuple):
         return f"cronce watch --acknowledge {quote(safe(self.incident.lead.id))}"
 
 
-def cards(seen: Overview) -> list[Card]:
+def cards(seen: Overview) -> list[IncidentCard]:
     """The worst first; those that can wait come last."""
     found = incidents(at_once(seen.survey(), seen.alerts.alerts))
     return sorted((card_of(one, seen.now) for one in found), key=lambda card: card.snoozed)
 
 
-def card_of(one: Incident, now: Instant) -> Card:
+def card_of(one: Incident, now: Instant) -> IncidentCard:
     kinds = [alert.kind for alert in one.alerts]
     certain = (text for kind, text in _CERTAIN.items() if kind in kinds)
     unsure = (text for kind, text in _UNSURE.items() if kind in kinds)
     doubt = f"Whether {one.effects[0]} happened." if one.effects else ""
     told = tuple(filter(None, (*unsure, safe(doubt))))
-    return Card(one, title_of(one), tuple(certain), told, tuple(_steps(one)), one.is_snoozed(now))
+    return IncidentCard(one, title_of(one), tuple(certain), told, tuple(_steps(one)), one.is_snoozed(now))
 
 
 def title_of(one: Incident) -> str:
@@ -122,7 +122,7 @@ def title_of(one: Incident) -> str:
         return "No scheduler is alive"
     if lead.cause.startswith("host "):
         host = lead.cause.removeprefix("host ")
-        gone = any(alert.kind == Kind.GONE for alert in one.alerts)
+        gone = any(alert.kind == AlertKind.GONE for alert in one.alerts)
         return safe(f"Host {host} is gone" if gone else f"{lead.subject} was on {host}, which was gone")
     title = next((title for kind, title in _TITLES.items() if kind == lead.kind), "")
     return safe(title.format(lead.subject) if title else f"{lead.kind.replace('-', ' ')}: {lead.subject}".rstrip(": "))
@@ -160,7 +160,7 @@ def incident_page(request: Request) -> Flow[Shown]:
     found = incident_of(alert, standing)
     stories = []
     for slot in _named(found.slots[:TOLD]):
-        known = yield from why(slot.job, slot, site.desk.store.traits)
+        known = yield from why(slot.job, slot, site.node.store.traits)
         if known is not None:
             (story,) = known.stories
             effects, doubts = counted(story.effects), list(tell_doubts(story.effects))
@@ -178,11 +178,11 @@ def _named(keys: Iterable[str]) -> Iterator[Slot]:
 def _stored(wanted: str) -> Flow[Alert]:
     kind, _, subject = wanted.partition("/")
     if not _KIND.fullmatch(kind):
-        raise Missing(_NO_ALERT, wanted, [])
+        raise NotFoundPage(_NO_ALERT, wanted, [])
     (cell,) = (yield from load([key_of(kind, subject)])).cells
     alert = readable(cell, decode_alert) if cell.version else None
     if alert is None:
-        raise Missing(_NO_ALERT, wanted, [])
+        raise NotFoundPage(_NO_ALERT, wanted, [])
     return alert
 
 

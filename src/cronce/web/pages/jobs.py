@@ -191,7 +191,7 @@ AHEAD: Final = timedelta(days=400)
 """So far changes of clocks are told of."""
 
 
-class Fire(NamedTuple):
+class ComingSlot(NamedTuple):
     """A slot to come, on the wall of its zone; or, without one, a change of clocks between two."""
 
     at: Instant
@@ -308,11 +308,11 @@ def _written(spec: dict[str, Any]) -> str:
 # --- when it runs next ------------------------------------------------------------------------------------------------
 
 
-def fires(schedule: Schedule, now: Instant) -> list[Fire]:
+def fires(schedule: Schedule, now: Instant) -> list[ComingSlot]:
     """Its next slots, and the changes of clocks among them."""
     rule, zone = rule_of(schedule), find_zone(zone_of(schedule))
     slots = following(schedule, now, FIRES)
-    found = [Fire(slot, wall(slot.astimezone(zone))) for slot in slots]
+    found = [ComingSlot(slot, wall(slot.astimezone(zone))) for slot in slots]
     if isinstance(rule, Cron) and slots:
         found += [_changed(change) for change in changes(rule, now, min(slots[-1], now + AHEAD))]
     return sorted(found)
@@ -324,9 +324,9 @@ def zone_of(schedule: Schedule) -> str:
     return rule.tz if isinstance(rule, Cron) else "UTC"
 
 
-def _changed(change: ClockChange) -> Fire:
+def _changed(change: ClockChange) -> ComingSlot:
     shift = change.shift
     before, after = shift.at + shift.before, shift.at + shift.after
-    return Fire(
+    return ComingSlot(
         shift.at, change=f"{before:%a %Y-%m-%d}, {before:%H:%M} becomes {after:%H:%M}: {describe_change(change)}"
     )

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from cronce.model import Instant
 from cronce.monitor.figures import figures
 from cronce.monitor.read_lists import ALERTS
-from cronce.monitor.read_overview import CALLS, GuestSeen, Overview, holders, overview
+from cronce.monitor.read_overview import CALLS, ForeignSchedulerSeen, Overview, holders, overview
 from cronce.monitor.settings import Settings
 from cronce.monitor.watch_schedulers import missed
 from cronce.runtime.flow import Flow
@@ -19,7 +19,7 @@ from cronce.runtime.queries import HOST_GONE, HolderSeen
 from cronce.telling.words import Tone, ago, by_whom, counted, safe, short
 from cronce.value import NamedTuple
 from cronce.web.markup import brief
-from cronce.web.pages.incidents import Card, cards
+from cronce.web.pages.incidents import IncidentCard, cards
 from cronce.web.pages.runs import rows_of
 from cronce.web.site import PageFrame, Shown, root_of, site_of
 from cronce.web.timeline import MOST_DRAWN, picture
@@ -63,7 +63,7 @@ def overview_page(request: Request) -> Flow[Shown]:
 # --- who is there -----------------------------------------------------------------------------------------------------
 
 
-class Beating(NamedTuple):
+class SchedulerShown(NamedTuple):
     """A scheduler as it is shown."""
 
     name: str
@@ -80,7 +80,7 @@ def holders_page(_request: Request) -> Flow[Shown]:
     return {"holders": [beating(line, now) for line in found]}
 
 
-def beating(line: HolderSeen, now: Instant) -> Beating:
+def beating(line: HolderSeen, now: Instant) -> SchedulerShown:
     holder = line.holder
     why = f"drained {by_whom(line.drained)}" if line.drained else "draining" if holder.draining else ""
     state: str = line.life(now)
@@ -91,7 +91,7 @@ def beating(line: HolderSeen, now: Instant) -> Beating:
     elif state == "dead":
         why = "it stopped sending heartbeats without shutting down"
     skewed = abs(holder.skew) > Settings().skew
-    return Beating(safe(holder.holder), state, line, safe(why), _offset(holder.skew), skewed)
+    return SchedulerShown(safe(holder.holder), state, line, safe(why), _offset(holder.skew), skewed)
 
 
 def _offset(skew: timedelta) -> str:
@@ -103,7 +103,7 @@ def _offset(skew: timedelta) -> str:
 # --- how things stand -----------------------------------------------------------------------------------------------
 
 
-def health(seen: Overview, there: Sequence[Beating], found: Sequence[Card], jobs: int) -> HealthSentence:
+def health(seen: Overview, there: Sequence[SchedulerShown], found: Sequence[IncidentCard], jobs: int) -> HealthSentence:
     """All of it in one sentence. What a crontab calls needs no scheduler."""
     live = sum(one.state in LIVE for one in there)
     if not jobs and not live and not seen.newest and not seen.guests:
@@ -123,21 +123,21 @@ def health(seen: Overview, there: Sequence[Beating], found: Sequence[Card], jobs
     return HealthSentence("good", f"All is well: {counted(jobs, 'job')}, {', '.join(there_are)}{ran}.")
 
 
-def _guests(guests: Sequence[GuestSeen]) -> Iterator[str]:
+def _guests(guests: Sequence[ForeignSchedulerSeen]) -> Iterator[str]:
     """4 of APScheduler, calls from 2 hosts."""
     kinds = Counter(one.kind for one in guests if one.last is None or one.jobs)
     for kind, number in kinds.items():
         yield f"calls from {counted(number, 'host')}" if kind in CALLS else f"{number:,} of {kind}"
 
 
-def _silent(silent: Sequence[Beating]) -> Iterator[str]:
+def _silent(silent: Sequence[SchedulerShown]) -> Iterator[str]:
     if len(silent) == 1:
         yield f"scheduler {brief(silent[0].name)} stopped sending heartbeats"
     elif silent:
         yield f"{len(silent)} schedulers stopped sending heartbeats"
 
 
-def _needed(urgent: Sequence[Card]) -> Iterator[str]:
+def _needed(urgent: Sequence[IncidentCard]) -> Iterator[str]:
     if len(urgent) == 1:
         yield urgent[0].title
     elif urgent:
@@ -145,7 +145,7 @@ def _needed(urgent: Sequence[Card]) -> Iterator[str]:
         yield f"{len(urgent):,} items need attention{f', {grave:,} of them critical' if grave else ''}"
 
 
-def silent_ones(there: Sequence[Beating], now: Instant) -> list[Beating]:
+def silent_ones(there: Sequence[SchedulerShown], now: Instant) -> list[SchedulerShown]:
     """Those that are late, and those that died not long ago, if no other took their place."""
     dead = {one.holder.holder for one in missed([one.line for one in there], now)}
     return [one for one in there if one.state == "late" or one.line.holder.holder in dead]

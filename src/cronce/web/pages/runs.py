@@ -106,7 +106,7 @@ def run_page(request: Request) -> Flow[Shown]:
         slot = yield from slot_meant(key)
     except (BadInput, NotOnRecord) as error:
         raise (yield from missing(str(error), key, key.partition("@")[0], site.index)) from None
-    found = yield from why(slot.job, slot, site.desk.store.traits)
+    found = yield from why(slot.job, slot, site.node.store.traits)
     if found is None:
         raise (yield from missing("there is no job with this name", slot.job, slot.job, site.index))
     (story,) = found.stories

@@ -190,9 +190,9 @@ class Season:
 
     def _make_old(self, cron: Cronce, name: str, floor: datetime) -> None:
         digest, text = cron.jobs[name].spec
-        desk = cron.at_work().desk
+        node = cron.at_work().node
         old = Job(floor, specs=(Spec(digest, floor, text),), firing=digest)
-        desk.do(desk.ledger.jobs.edit(name, lambda _job, _now: old))
+        node.do(node.ledger.jobs.edit(name, lambda _job, _now: old))
 
     def _last(self, job: Policy) -> datetime:
         last = job.when(self.zero).previous(self.zero + timedelta(days=1))
@@ -207,7 +207,7 @@ class Season:
 
     @property
     def holders(self) -> set[str]:
-        return {cron.at_work().desk.holder for cron in self._crons}
+        return {cron.at_work().node.holder for cron in self._crons}
 
     def wait_till(self, number: float) -> None:
         """So many seconds after zero, by the store's clock."""

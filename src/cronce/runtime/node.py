@@ -1,4 +1,4 @@
-"""A process at a store: its name, its clock, its ledger, and a way to do things."""
+"""This process as a node at a store: its name, its clock, its ledger, and how its flows are run."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def holder_name(clock: Clock) -> str:
     return f"{host_name()}:{os.getpid()}:{int(clock.boot() * 1_000_000):x}"
 
 
-class Desk:
+class Node:
     """One per process: a forked child makes its own. `connect` opens a connection for another thread to have alone."""
 
     def __init__(
@@ -64,8 +64,8 @@ class Outage:
     is one failure of the same.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, node: Node) -> None:
+        self._node = node
         self._lock = threading.Lock()
         self._since: Boot | None = None
         self.heard: Boot = float("-inf")
@@ -74,7 +74,7 @@ class Outage:
     def unanswered(self, began: Boot, why: str) -> None:
         """A call that began then got no answer. One that began before the last answer came tells nothing new: it is of
         an outage that is over, and if there is another the next call will tell. Nor is a clock in doubt an outage."""
-        if self._desk.ledger.know.doubt is not None:
+        if self._node.ledger.know.doubt is not None:
             return
         with self._lock:
             news = self._since is None and began > self.heard
@@ -89,7 +89,7 @@ class Outage:
 
     def answered(self, boot: Boot | None = None) -> None:
         """Now, or at that moment."""
-        boot = self._desk.clock.boot() if boot is None else boot
+        boot = self._node.clock.boot() if boot is None else boot
         if self._since is None:
             self.heard = boot
             return
@@ -100,5 +100,5 @@ class Outage:
             self._tell(What.ANSWERS, f"after {format_duration(timedelta(seconds=round(boot - since, 1)))}")
 
     def _tell(self, what: What, detail: str) -> None:
-        desk = self._desk
-        desk.ledger.client.report(Event(what, "the store", desk.holder, desk.ledger.know.now(), detail=detail))
+        node = self._node
+        node.ledger.client.report(Event(what, "the store", node.holder, node.ledger.know.now(), detail=detail))

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from cronce.errors import BadInput, CronceError, tell
-from cronce.runtime.loading import Enough, loading
+from cronce.runtime.function_loading import StartsWork, loading
 from cronce.runtime.log import traceback_of
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _imported(name: str) -> ModuleType:
     try:
         with loading():
             return import_module(name)
-    except Enough as work:
+    except StartsWork as work:
         raise BadInput(f"{name} {work} when it is imported; put that under `if __name__ == '__main__':`") from None
     except CronceError as error:
         place = _frames(error)[-1]
@@ -68,5 +68,5 @@ def _frames(error: BaseException) -> "list[FrameSummary]":
     """Where it went wrong, without our own lines and those of the import."""
     from traceback import extract_tb  # noqa: PLC0415  only what fails pays for it
 
-    ours = (__file__.removesuffix("/runtime/application.py"), "<frozen", str(importlib.__file__))
+    ours = (__file__.removesuffix("/runtime/app_loading.py"), "<frozen", str(importlib.__file__))
     return [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]

@@ -31,7 +31,7 @@ class FunctionLocation(NamedTuple):
     package: str = ""
 
 
-class Enough(BaseException):
+class StartsWork(BaseException):
     """The program begins to work, in these words. Not an Exception: who catches those must not catch this."""
 
 
@@ -41,12 +41,12 @@ _loading = False
 def defined(begins: str) -> None:
     """Called where a program begins to work: what it does."""
     if _loading:
-        raise Enough(begins)
+        raise StartsWork(begins)
 
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """What is imported here defines, and does not begin to work: `Enough` says that it would."""
+    """What is imported here defines, and does not begin to work: `StartsWork` says that it would."""
     global _loading  # noqa: PLW0603  one process loads one program
     _loading = True
     try:
@@ -80,7 +80,7 @@ def find(place: FunctionLocation) -> Any:
     try:
         with loading():
             found: Any = _program(place) if place.file else import_module(place.module)
-    except Enough:
+    except StartsWork:
         raise BadInput(
             f"the module {place.module} starts work when it is imported; put that under `if __name__ == '__main__':`"
         ) from None
@@ -107,6 +107,6 @@ def _program(place: FunctionLocation) -> ModuleType:
     sys.modules[PROGRAM] = sys.modules["__main__"] = program
     with open(place.file, "rb") as file:  # noqa: PTH123
         code = compile(file.read(), place.file, "exec")
-    with suppress(Enough):
+    with suppress(StartsWork):
         exec(code, program.__dict__)  # noqa: S102  it is the program that its user runs
     return program

@@ -3,8 +3,8 @@
 import pytest
 
 from cronce.events import What
-from cronce.runtime.desk import Outage
 from cronce.runtime.log import log
+from cronce.runtime.node import Outage
 from tests.runtime.office import Office, job
 from tests.runtime.shelf import HandClock, Wire
 from tests.runtime.test_keeper import held
@@ -79,7 +79,7 @@ def test_a_grant_ends_an_outage_in_which_all_others_were_lost(office: Office, st
 
 
 def test_a_call_that_fails_late_is_of_an_outage_that_is_over(office: Office, clock: HandClock) -> None:
-    outage = Outage(office.desk)
+    outage = Outage(office.node)
     began = clock.boot()
     clock.turn(5)
     outage.answered()
@@ -93,7 +93,7 @@ def test_a_call_that_fails_late_is_of_an_outage_that_is_over(office: Office, clo
 def test_it_is_said_so_that_a_person_sees_it(
     office: Office, store: Wire, clock: HandClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    office.desk.ledger.client.report = log
+    office.node.ledger.client.report = log
     held(office)
     store.lose = lambda _call: "before"
     clock.turn(8)
