@@ -11,7 +11,7 @@ from cronce.protocol.record import Outcome
 from cronce.runtime import queries
 from cronce.runtime.declare import declare
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.queries import LATEST, RunSeen, job_names, latest_runs, locks, runs
+from cronce.runtime.queries import LATEST, RunSeen, held, job_names, latest_runs, runs
 from cronce.runtime.stored_jobs import listed
 from cronce.schedule import Cron, Every, spec_of
 from tests.runtime.shelf import LEASE, START, HandClock, HandNode, Wire, beat, terms
@@ -157,7 +157,7 @@ def test_a_job_of_a_newer_cronce_is_listed_and_unreadable(node: HandNode, store:
 def test_looking_writes_nothing(node: HandNode, store: Wire) -> None:
     ran(node, slot("mail", 0))
     store.calls.clear()
-    for flow in (listed(), runs(None, None, 10), locks()):
+    for flow in (listed(), runs(None, None, 10), held("lock/")):
         node.do(flow)
     assert "swap" not in store.calls
 
@@ -175,7 +175,7 @@ def test_a_lock_is_held_lapsed_resting_or_free_and_remembers_who_had_it(node: Ha
     clock.turn(LEASE.total_seconds())
     node.do(node.ledger.release([grants["free"]]))
     node.do(node.ledger.release([grants["resting"]], rest=timedelta(minutes=1)))
-    found = {lock.name: lock for lock in node.do(locks())}
+    found = {lock.name: lock for lock in node.do(held("lock/"))}
     assert {name: lock.state for name, lock in found.items()} == {
         "free": "free",
         "held": "held",

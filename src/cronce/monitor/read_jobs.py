@@ -68,7 +68,7 @@ from cronce.runtime.queries import (
 )
 from cronce.runtime.stored_jobs import line_of, lines_in, seen_stored
 from cronce.schedule import Schedule
-from cronce.stores.base import Loaded, Page, Scan, page_of
+from cronce.stores.base import Loaded, Page, Scan
 from cronce.telling.words import as_written
 from cronce.value import NamedTuple
 
@@ -301,14 +301,6 @@ class HostRefused(NamedTuple):
     refusals: Refusals
 
 
-class Pages(NamedTuple):
-    """What a view was read from: its picture is drawn of the same."""
-
-    newest: Page
-    open: Page
-    refused: Page
-
-
 class JobView(NamedTuple):
     """All that there is to see of a job, as of the store's now."""
 
@@ -329,7 +321,6 @@ class JobView(NamedTuple):
     refused: tuple[HostRefused, ...]
     durations: tuple[tuple[RunSeen, timedelta], ...]
     """Of the newest runs, those that have ended, the newest first, and how long each took."""
-    pages: Pages
     present: tuple[HolderSeen, ...]
     """Schedulers that left a sign, dead ones too."""
     prevented: Prevented
@@ -368,8 +359,8 @@ def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> 
         page = yield from newest_runs(name, after=after, limit=runs)
     else:
         page = part_of(newest, latest, place, runs)
-    still_open = yield from _marked(Mark.OPEN, name, newest)
-    attention = yield from _marked(Mark.ATTENTION, name, newest)
+    still_open = yield from read_page(by_key(Mark.OPEN, name, COUNTED))
+    attention = yield from read_page(by_key(Mark.ATTENTION, name, COUNTED))
     refused = yield from read_page(refusals(f"refusals/{name}/"))
     return JobView(
         loaded.now,
@@ -385,7 +376,6 @@ def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> 
         counted_runs(attention),
         hosts_refused(refused.cells),
         tuple((run, span) for run in found[:TIMED] if run.record and (span := run.record.took()) is not None),
-        Pages(newest, still_open, refused),
         tuple(everybody),
         prevented_in(others[:PARTS]).get(name, Prevented(0, {})),
         figures(found, newest.now),
@@ -396,14 +386,6 @@ def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> 
 
 def _with_hosts(found: RunList, holders: Sequence[HolderSeen], now: Instant) -> RunList:
     return found._replace(runs=tuple(by_beats(found.runs, holders, now)))
-
-
-def _marked(mark: Mark, name: str, newest: Page) -> Flow[Page]:
-    """The runs of a job with that mark: out of its newest, if those are all."""
-    scan = by_key(mark, name, COUNTED)
-    if newest.next is None:
-        return page_of(newest.cells, scan, newest.now, newest.epoch)
-    return (yield from read_page(scan))
 
 
 def refusals(prefix: str) -> Scan:

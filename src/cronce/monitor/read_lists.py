@@ -33,8 +33,9 @@ from cronce.runtime.queries import (
     read_page,
     seen_held,
     seen_runs,
+    sifted,
 )
-from cronce.stores.base import By, Page, Position, Scan, position
+from cronce.stores.base import Page, Position, Scan, position
 from cronce.value import NamedTuple
 
 T = TypeVar("T")
@@ -49,7 +50,6 @@ OF_A_JOB: Final = 1000
 """So many runs of a job are put in order, those of its newest slots: as many as are kept unless somebody says more."""
 
 _RUNS: Final = "run/"
-_OPEN: Final = Scan(_RUNS, mark=Mark.OPEN, newest_first=True, limit=COUNTED)
 
 
 class RunList(NamedTuple):
@@ -82,8 +82,8 @@ def by_key(mark: Mark, job: str, limit: int) -> Scan:
     return Scan(f"{_RUNS}{job}/" if job else _RUNS, mark=mark, newest_first=True, limit=limit)
 
 
-def final_runs(mark: Mark, limit: int, after: Position | None = None) -> Scan:
-    """The newest across jobs that are closed, or that a person should look at."""
+def final_runs(mark: Mark | None, limit: int, after: Position | None = None) -> Scan:
+    """The newest across jobs: all of them, those that are closed, or those that a person should look at."""
     return Scan(_RUNS, "at", mark, after=after, limit=limit, newest_first=True)
 
 
@@ -116,13 +116,13 @@ def newest_runs(
     if job is not None:
         found, runs = yield from latest_of(job, mark)
         return part_of(found, [run for run in runs if wanted is None or matches(run, wanted)], place, limit)
-    if mark in (Mark.CLOSED, Mark.ATTENTION):
+    if mark is not Mark.OPEN:
         return (yield from _sifted(final_runs(mark, limit, place), wanted, limit))
-    if mark is Mark.OPEN:
-        opened = yield from read_page(_OPEN)
-        matching = [run.cell for run in seen_runs(opened.cells, opened.now) if matches(run, wanted or "")]
-        return _cut(opened.now, matching, place, limit)
-    return (yield from _across(place, limit, with_open=wanted is None))
+    opened = yield from read_page(by_key(Mark.OPEN, "", COUNTED))
+    cells = [run.cell for run in seen_runs(opened.cells, opened.now) if matches(run, wanted or "")]
+    left = [cell for cell in _by_at(cells) if place is None or _place(cell) < place]
+    goes_on = spell_cursor(_place(left[limit - 1])) if len(left) > limit else None
+    return RunsPage(opened.now, tuple(seen_runs(left[:limit], opened.now)), goes_on)
 
 
 def latest_of(job: str, mark: Mark | None = None) -> Flow[tuple[Page, list[RunSeen]]]:
@@ -156,49 +156,9 @@ def newest_of(runs: Iterable[RunSeen], limit: int) -> tuple[RunSeen, ...]:
 
 def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[RunsPage]:
     """Those that are wanted along one scan, as far as it may be looked."""
-    found: list[RunSeen] = []
-    looked = 0
-    while True:
-        page = yield from read_page(scan)
-        looked += len(page.cells)
-        found += [run for run in seen_runs(page.cells, page.now) if wanted is None or matches(run, wanted)]
-        if page.next is None or len(found) >= limit or looked >= LOOKED:
-            return _first_of(found, page, limit, scan.by)
-        scan = scan._replace(after=page.next, limit=min(2 * scan.limit, COUNTED, LOOKED - looked))
-
-
-def _first_of(found: Sequence[RunSeen], page: Page, limit: int, by: By) -> RunsPage:
-    """So many of those that were found up to the end of a page."""
-    if len(found) > limit:
-        return RunsPage(page.now, tuple(found[:limit]), _cursor(found[limit - 1].cell, by))
-    return RunsPage(page.now, tuple(found), spell_cursor(page.next) if page.next else None)
-
-
-def _across(after: Position | None, limit: int, *, with_open: bool) -> Flow[RunsPage]:
-    """What is open and what is final, side by side: one position in the order of `at` is one in each of them."""
-    cells: list[Cell] = []
-    more = False
-    for mark in (Mark.CLOSED, Mark.ATTENTION):
-        page = yield from read_page(final_runs(mark, limit, after))
-        cells += page.cells
-        more = more or page.next is not None
-    if with_open:
-        page = yield from read_page(_OPEN)
-        cells += page.cells
-    return _cut(page.now, cells, after, limit, more=more)
-
-
-def _cut(now: Instant, cells: Iterable[Cell], after: Position | None, limit: int, *, more: bool = False) -> RunsPage:
-    ordered = [cell for cell in _by_at(cells) if after is None or _place(cell) < after]
-    part = ordered[:limit]
-    goes_on = part and (more or len(ordered) > limit)
-    return RunsPage(now, tuple(seen_runs(part, now)), _cursor(part[-1], "at") if goes_on else None)
-
-
-def _cursor(cell: Cell, by: By) -> str:
-    place = position(cell, by)
-    assert place is not None
-    return spell_cursor(place)
+    found, page = yield from sifted(scan, wanted, limit, LOOKED)
+    goes_on = position(found[limit - 1].cell, scan.by) if len(found) > limit else page.next
+    return RunsPage(page.now, tuple(found[:limit]), spell_cursor(goes_on) if goes_on else None)
 
 
 # --- where a list goes on: a position in a scan as a text, fit for a link --------------------------------------------

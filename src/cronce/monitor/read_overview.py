@@ -22,7 +22,7 @@ from cronce.model import (
     unspell,
 )
 from cronce.monitor import read_jobs, survey
-from cronce.monitor.read_jobs import BoardVersion, HostRefused, JobIndex, JobView
+from cronce.monitor.read_jobs import BoardVersion, HostRefused, JobIndex
 from cronce.monitor.read_lists import (
     COUNTED,
     AlertsPage,
@@ -55,7 +55,7 @@ from cronce.runtime.queries import (
     with_hosts,
 )
 from cronce.runtime.stored_jobs import lines_in
-from cronce.stores.base import Loaded, Page, Position, Scan, page_of
+from cronce.stores.base import Loaded, Page, Position, Scan
 from cronce.telling.words import as_written
 from cronce.value import NamedTuple
 
@@ -326,28 +326,28 @@ class _RunsSince(NamedTuple):
 
 
 def stretch(
-    start: Instant, end: Instant, job: str | None = None, limit: int = 2000, seen: JobView | None = None
+    start: Instant,
+    end: Instant,
+    job: str | None = None,
+    limit: int = 2000,
+    holders: Sequence[HolderSeen] | None = None,
 ) -> Flow[TimeSpan]:
-    """By slot; a run by hand falls where it was asked for. What the view of the job has `seen` is not read again: runs
-    are read only where its newest do not go back so far."""
+    """By slot; a run by hand falls where it was asked for. Whoever has read the `holders` says who they are."""
     if job is None:
         parts = []
         for mark in (Mark.CLOSED, Mark.ATTENTION):
             scan = final_runs(mark, min(FIRST, limit + 1))._replace(upto=end - _MICROSECOND)
             parts += [(yield from _back_to(start, scan, limit))]
     else:
-        parts = [(yield from _of_job(start, end, job, limit, seen.pages.newest if seen else None))]
-    opened = by_key(Mark.OPEN, job or "", min(OPEN_THEN, limit))
-    known = seen.pages.open if seen else None
-    still_open = page_of(known.cells, opened, known.now, known.epoch) if known else (yield from read_page(opened))
+        parts = [(yield from _of_job(start, end, job, limit))]
+    still_open = yield from read_page(by_key(Mark.OPEN, job or "", min(OPEN_THEN, limit)))
     kept = [cell for cell in still_open.cells if cell.at and cell.at < end]
     kept += parts[1].cells if job is None else []
     chosen = _chosen(parts, kept, limit)
-    now = seen.now if seen else still_open.now
+    now = still_open.now
     runs = seen_runs(chosen.cells, now)
-    runs = by_beats(runs, seen.present, now) if seen else (yield from with_hosts(runs))
-    scan = read_jobs.refusals(f"refusals/{job}/" if job else "refusals/")
-    refused = seen.pages.refused if seen else (yield from read_page(scan))
+    runs = (yield from with_hosts(runs)) if holders is None else by_beats(runs, holders, now)
+    refused = yield from read_page(read_jobs.refusals(f"refusals/{job}/" if job else "refusals/"))
     if job is None:
         ghosts, more = yield from _ghosts(start, end, refused, runs)
     else:
@@ -386,9 +386,9 @@ def _chosen(parts: Sequence[_RunsSince], kept: Iterable[Cell], limit: int) -> _R
     return _RunsSince(_newest((*found[:limit], *kept)), max(whole))
 
 
-def _of_job(start: Instant, end: Instant, job: str, limit: int, latest: Page | None) -> Flow[_RunsSince]:
+def _of_job(start: Instant, end: Instant, job: str, limit: int) -> Flow[_RunsSince]:
     """Out of its latest; those before them are found by their slots, from the end on."""
-    page = latest or (yield from latest_of(check_name(job)))[0]
+    page, _ = yield from latest_of(check_name(job))
     cells = [cell for cell in page.cells if start <= _filed_at(cell) < end]
     prefix = f"run/{job}/"
     behind = Position(0, prefix + spell(end.replace(microsecond=0) + timedelta(seconds=bool(end.microsecond))))

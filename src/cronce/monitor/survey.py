@@ -150,7 +150,7 @@ def survey(known: WatcherState, traits: Traits) -> Flow[Survey]:
         attention=attention,
         more=more,
         doubts=(yield from _doubts(first.now)),
-        leaders=(yield from queries.leaders()),
+        leaders=(yield from queries.held("leader/")),
         beats=(yield from named("beat/", decode_beats, NAMES)),
         observed=(yield from named("observed/", decode_observed, NAMES)),
         tzdata=(yield from queries.machines_tzdata()),

@@ -109,7 +109,8 @@ def _answer(asked: Scan, known: Scan, timed: Timed) -> Timed | None:
         return timed
     is_part = asked.prefix.startswith(known.prefix) and known.mark in (None, asked.mark)
     is_behind = known.after is None or asked.prefix > known.after.key
-    if known.by != "key" or known.newest_first or not (is_part and is_behind):
+    is_all = page.next is None and known.after is None
+    if known.by != "key" or not (is_part and is_behind and (is_all or not known.newest_first)):
         return None
     found = page_of(page.cells, asked, page.now, page.epoch)
     last = page.cells[-1].key if page.next else None
@@ -353,12 +354,12 @@ def runs(job: str | None, wanted: str | None, limit: int, by: Order = "ran") -> 
         names = [job] if job is not None else (yield from job_names())
         found: list[RunSeen] = []
         for name in names:
-            found += yield from _sifted(Scan(f"run/{name}/", newest_first=True), wanted, limit)
+            found += yield from _first(Scan(f"run/{name}/", newest_first=True), wanted, limit)
         found = sorted(found, key=lambda run: (run.slot.at, run.cell.key), reverse=True)[:limit]
     elif job is None:
-        found = yield from _sifted(Scan("run/", "at", newest_first=True), wanted, limit)
+        found = yield from _first(Scan("run/", "at", newest_first=True), wanted, limit)
     else:
-        found = yield from _sifted(Scan(f"run/{job}/", newest_first=True), wanted, KEPT)
+        found = yield from _first(Scan(f"run/{job}/", newest_first=True), wanted, KEPT)
         found = sorted(found, key=lambda run: filed(run.cell), reverse=True)[:limit]
     ordered = found if by == "slot" else sorted(found, key=lambda run: (ran_at(run)[0], filed(run.cell)), reverse=True)
     return (yield from with_hosts(ordered))
@@ -379,16 +380,25 @@ def ran_at(run: RunSeen) -> tuple[Instant, str]:
     return ran or run.cell.at or EPOCH, run.cell.key
 
 
-def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
+def _first(scan: Scan, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
     """The first of a scan that are wanted."""
     scan = scan._replace(mark=MARKS.get(wanted or ""), limit=min(limit, 1000))
+    return (yield from sifted(scan, wanted, limit))[0][:limit]
+
+
+def sifted(scan: Scan, wanted: str | None, limit: int, most: int | None = None) -> Flow[tuple[list[RunSeen], Page]]:
+    """Those along a scan that are wanted, at least so many if there are, and its last page; at `most` so many are
+    looked at."""
     found: list[RunSeen] = []
+    looked = 0
     while True:
         page = yield from read_page(scan)
+        looked += len(page.cells)
         found += [run for run in seen_runs(page.cells, page.now) if wanted is None or matches(run, wanted)]
-        if page.next is None or len(found) >= limit:
-            return found[:limit]
-        scan = scan._replace(after=page.next)
+        if page.next is None or len(found) >= limit or (most is not None and looked >= most):
+            return found, page
+        next_limit = min(2 * scan.limit, 1000, most - looked if most is not None else 1000)
+        scan = scan._replace(after=page.next, limit=next_limit)
 
 
 def matches(run: RunSeen, wanted: str) -> bool:
@@ -465,15 +475,8 @@ class HeldSeen(NamedTuple):
     record: Record | None
 
 
-def locks() -> Flow[list[HeldSeen]]:
-    return (yield from _held("lock/"))
-
-
-def leaders() -> Flow[list[HeldSeen]]:
-    return (yield from _held("leader/"))
-
-
-def _held(prefix: str) -> Flow[list[HeldSeen]]:
+def held(prefix: str) -> Flow[list[HeldSeen]]:
+    """All locks (`lock/`), or leaderships (`leader/`)."""
     now, cells = yield from read_all(Scan(prefix))
     return [seen_held(cell, cell.key.removeprefix(prefix), now) for cell in cells]
 

@@ -76,8 +76,8 @@ def bounds(scan: Scan, after_all_text: Any) -> dict[str, Any]:
     at_first = (FOREVER, after_all_text) if scan.newest_first else (NEVER, "")
     past_us, past_key = scan.after or at_first
     upto = FOREVER if scan.upto is None else to_us(scan.upto)
-    if scan.newest_first and past_us > upto:  # an index is entered there, not walked to there
-        past_us, past_key = upto, after_all_text
+    if scan.newest_first and scan.after is None:  # an index is entered there, not walked to there
+        past_us = upto
     high = beyond(scan.prefix)
     return {
         "low": scan.prefix,

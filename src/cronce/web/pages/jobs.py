@@ -208,6 +208,10 @@ class RunTally(NamedTuple):
 
 
 def job_page(request: Request) -> Flow[Shown]:
+    return (yield from sparing(_job_page(request)))
+
+
+def _job_page(request: Request) -> Flow[Shown]:
     name, after = request.path_params["job"], request.query_params.get("after") or None
     try:
         view = yield from job_view(check_name(name), RUNS, after, with_doubts=True)
