@@ -9,6 +9,7 @@ from cronce_audit import java
 from cronce_audit.javascript.code import Job as JavaScriptJob
 from cronce_audit.javascript.code import Volatile
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
+from cronce_audit.other_languages import joined
 from cronce_audit.processes.starts import starts
 from cronce_audit.python.facts import Call, Called, Const, Member, Name, Value, last
 from cronce_audit.python.jobs import jobs, machine_zone, seconds_between
@@ -141,6 +142,7 @@ def _joined(facts: Facts) -> Iterator[Found]:
                 f"`{one.name}` is `@Async`: each run has its own thread, and the next one starts while the last is"
                 " still running",
             )
+    yield from joined(facts)
 
 
 _SENDS: Final = (

@@ -299,7 +299,7 @@ def _told(facts: Facts, word: str) -> Iterator[Found]:
 
 @rule(
     "CR301 lock-released-by-anyone",
-    Severity.WARNING,
+    Severity.INFO,
     "compare and delete in one step, with a value that only this process has: a script by `eval`, or redis-py's"
     " `client.lock(name, timeout=…)`; or `cron.lock(name)` of cronce, whose release names the fence",
 )
@@ -327,7 +327,7 @@ def _for_ever(facts: Facts) -> Iterator[Found]:
 
 @rule(
     "CR304 lock-renewed-by-anyone",
-    Severity.WARNING,
+    Severity.INFO,
     "check that the lock is still yours and renew it, in one step: a script by `eval`, or redis-py's"
     " `lock.reacquire()`; cronce renews under the run's fence, and stops the run when it is lost",
 )
@@ -337,7 +337,7 @@ def _renewed(facts: Facts) -> Iterator[Found]:
 
 @rule(
     "CR305 slot-named-after-the-clock",
-    Severity.WARNING,
+    Severity.INFO,
     "name the slot after the schedule, not after the moment at which a host fired: cronce takes the latest "
     "scheduled instant, so 13:59:59.9 here and 14:00:00.1 there are one slot",
     confidence=Confidence.MEDIUM,
@@ -352,7 +352,6 @@ def _from_now(facts: Facts) -> Iterator[Found]:
                     lock.place,
                     "the key is made of the time at which this host asks: two hosts whose clocks are a moment apart "
                     "name different slots at the turn of the " + ("hour or minute" if fine else "day"),
-                    severity=None if fine else Severity.INFO,
                 )
                 break
 

@@ -178,7 +178,7 @@ MODULES: Final = (
     "suppressions", "python.apscheduler", "processes.rules", "processes.commands", "locks", "crontab.rules", "appends",
     "windows", "kubernetes.read", "kubernetes.cronjobs", "kubernetes.workloads", "containers.read",
     "containers.running", "containers.rules", "containers.schedules", "systemd", "javascript.read",
-    "javascript.rules", "java", "java_rules", "clockwork", "live",
+    "javascript.rules", "java", "java_rules", "other_languages", "clockwork", "live",
 )  # fmt: skip
 """Those that declare rules, and the readers that no rule imports."""
 

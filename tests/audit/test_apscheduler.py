@@ -594,3 +594,25 @@ def test_days_of_work_as_a_crontab_counts_them_are_others_here(tmp_path: Path, d
     text += "scheduler = BlockingScheduler(timezone='UTC')\n"
     text += f"scheduler.add_job(print, CronTrigger(day_of_week={days}, hour=18, timezone='UTC'))\n"
     assert findings_in(tmp_path, {"app.py": text}, "CR109") == (["CR109 app.py:6"] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("days", "split", "found"),
+    [
+        ("dow", "text.split()", True),
+        ("NAMES[dow]", "text.split()", False),
+        ("named(dow)", "text.split()", False),
+        ("dow", "fields(text)", False),
+        ("'mon'", "text.split()", False),
+    ],
+)
+def test_a_crontab_that_is_taken_apart_has_its_own_days(tmp_path: Path, days: str, split: str, found: bool) -> None:
+    text = f"""\
+        from apscheduler.triggers.cron import CronTrigger
+
+        def trigger(text):
+            minute, hour, day, month, dow = {split}
+            return CronTrigger(minute=minute, hour=hour, day=day, month=month, day_of_week={days})
+        """
+    told = [one for one in report_on(tmp_path, {"app.py": text}).findings if one.rule == "CR109"]
+    assert [(str(one.place), one.severity) for one in told] == ([("app.py:5", Severity.INFO)] if found else [])

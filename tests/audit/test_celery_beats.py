@@ -201,3 +201,31 @@ def test_a_beat_inside_the_worker_of_a_developer_is_silent(tmp_path: Path) -> No
         "docker-compose.override.yml": compose("worker: celery -A shop worker -B"),
     }
     assert findings_in(tmp_path, tree, "CR211") == []
+
+
+def _beat(name: str) -> str:
+    return f"""\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}}}
+spec:
+  strategy: {{type: Recreate}}
+  template:
+    spec:
+      containers:
+        - name: beat
+          image: shop
+          command: [celery, -A, shop, beat]
+"""
+
+
+@pytest.mark.parametrize(
+    ("below", "found"), [("k8s/ingestion", True), ("k8s/overlays/prod", False), ("deploy/other", False)]
+)
+def test_a_beat_in_a_folder_below_another_beats_is_worth_knowing(tmp_path: Path, below: str, found: bool) -> None:
+    """Both are applied by `kubectl apply -R`; an overlay of kustomize replaces its base."""
+    tree = {"k8s/beat.yaml": _beat("beat"), f"{below}/deployment.yaml": _beat("ingestion"), "shop.py": CELERY}
+    told = [one for one in report_on(tmp_path, tree).findings if one.rule == "CR212"]
+    assert [(str(one.place), one.severity) for one in told] == (
+        [(f"{below}/deployment.yaml:11", Severity.INFO)] if found else []
+    )

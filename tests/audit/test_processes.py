@@ -327,6 +327,12 @@ def test_workers_that_code_asks_for_count(tmp_path: Path, call: str, found: bool
     assert ours(tmp_path, {"app.py": app}) == (["CR201 app.py:9"] if found else [])
 
 
+@pytest.mark.parametrize(("workers", "found"), [("", True), (", workers=ONE", False), (", workers=settings()", True)])
+def test_one_worker_that_code_asks_for_was_decided(tmp_path: Path, workers: str, found: bool) -> None:
+    app = f"{LIFESPAN}ONE = 1\nif __name__ == '__main__':\n    import uvicorn\n    uvicorn.run('app:app'{workers})\n"
+    assert findings_in(tmp_path, {"app.py": app}, "CR206") == (["CR206 app.py:9"] if found else [])
+
+
 @pytest.mark.parametrize(
     "guard",
     [

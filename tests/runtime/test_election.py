@@ -205,7 +205,7 @@ def test_who_stops_while_it_is_elected_gives_it_back_and_nobody_is_called(town: 
 def test_callbacks_come_in_pairs_a_term_that_ends_before_the_first_calls_neither(town: Town, store: Wire) -> None:
     first = Candidate(store, "30s", None)
     town.all.append(first)
-    first.office.keeper.keep = lambda lease: lease.end(NOT_RENEWED)  # type: ignore[method-assign]
+    first.office.keeper.keep = lambda *leases: leases[0].end(NOT_RENEWED)  # type: ignore[method-assign]
     first.leader.start()
     town.go(1)
     assert town.record().grant == 1

@@ -309,9 +309,9 @@ def test_a_lock_whose_trust_is_over_before_its_block_begins_is_an_error_and_is_g
     keeper = cron.at_work()
     keep = keeper.keep
 
-    def keep_and_end(lease: Lease) -> None:
-        keep(lease)
-        in_thread(lambda: keeper._end(lease, NOT_RENEWED))
+    def keep_and_end(*leases: Lease) -> None:
+        keep(*leases)
+        in_thread(lambda: keeper._end(leases[0], NOT_RENEWED))
 
     keeper.keep = keep_and_end  # type: ignore[method-assign]
     with pytest.raises(LeaseLost, match="the lock reindex ended before its block did"):

@@ -338,3 +338,30 @@ def test_the_next_slot_waits_for_an_end_that_this_process_has_yet_to_say(
     assert [(answer.run if isinstance(answer, Busy) else answer) for answer in answers] == [SLOT.cell]
     assert office.record(SLOT).took() == timedelta(minutes=15)
     assert isinstance(claim(other), Grant)
+
+
+def test_what_a_process_knows_of_the_ends_of_others_it_knows_while_they_are_to_be_said(
+    office: Office, store: ReadOnly, folder: str
+) -> None:
+    """It took the runs of others for its own until it ended, if it once said their ends and got no answer."""
+    assert ran_unsaid(office, store, job(on_lost="rerun", lease="30s")) == [SLOT.key]
+    heir = Office(store, journal=folder)
+    know, (end,) = heir.node.ledger.know, written(folder)
+    assert isinstance(end, PendingEnd)
+    heir.node.do(heir.keeper.unsaid.say())  # the store refuses
+    assert (know.own, know.ended) == ({end.word.fence}, {end.word.fence: SLOT.cell})
+    store.refuses = False
+    assert office.keeper.renew() is None  # it says so itself
+    heir.node.do(heir.keeper.unsaid.say())
+    assert (know.own, know.ended) == (set(), {})
+
+
+def test_one_that_the_store_does_not_answer_is_still_to_be_said(office: Office, store: ReadOnly, folder: str) -> None:
+    assert ran_unsaid(office, store, job(on_lost="rerun", lease="30s")) == [SLOT.key]
+    heir = Office(store, journal=folder)
+    for _ in range(2):
+        heir.node.do(heir.keeper.unsaid.say())
+        assert len(heir.node.ledger.know.own) == 1
+    store.refuses = False
+    heir.node.do(heir.keeper.unsaid.say())
+    assert (heir.node.ledger.know.own, written(folder)) == (set(), [])

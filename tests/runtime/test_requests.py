@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -35,12 +36,14 @@ sys.exit(code)
 
 @contextmanager
 def counting() -> Iterator[list[str]]:
-    """The kinds of the requests that are made, in order."""
+    """The kinds of the requests that this thread makes, in order: those of a thread that another test left behind are
+    not counted."""
     requests: list[str] = []
-    right = flow.perform
+    right, here = flow.perform, threading.get_ident()
 
     def perform(store: Store, request: flow.Request) -> flow.Reply:
-        requests.append(type(request).__name__)
+        if threading.get_ident() == here:
+            requests.append(type(request).__name__)
         return right(store, request)
 
     with patch.object(flow, "perform", perform):

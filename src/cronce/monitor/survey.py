@@ -15,7 +15,7 @@ from cronce.monitor.watcher_state import SLICE, WatcherState, read_most, read_ru
 from cronce.protocol.codec import Decode, all_readable
 from cronce.protocol.notices import Beats, Bundle, Holder, Observed, decode_beats, decode_observed
 from cronce.protocol.record import Act, Record, standing_act
-from cronce.protocol.table import NOTHING_RAN
+from cronce.protocol.table import times_begun
 from cronce.runtime import queries
 from cronce.runtime.effects.review import EffectList, EffectSeen, look_at
 from cronce.runtime.flow import Flow
@@ -108,8 +108,7 @@ class WatchMemory(NamedTuple):
 
 def attempts(record: Record) -> tuple[int, int]:
     """How often a slot was begun, and how often its work was completed: 0 or 1."""
-    idle = sum(past.end in NOTHING_RAN for past in record.past)
-    return max(record.grant - idle, 0), int(record.succeeded)
+    return times_begun(record), int(record.succeeded)
 
 
 # --- the flow -------------------------------------------------------------------------------------------------------

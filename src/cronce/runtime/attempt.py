@@ -98,7 +98,7 @@ class End(NamedTuple):
 
 
 class Attempt:
-    """Its lease is kept from when its steps begin: what waits for a thread for too long lapses, and others have it."""
+    """Whoever has its steps taken keeps its lease before: they may have to wait for a thread."""
 
     _ended: Boot | None = None
 
@@ -120,9 +120,8 @@ class Attempt:
         """Never raises what the body raised: that is part of the end."""
         node, fence = self._keeper.node, self.lease.grant.fence
         boot, wants, know = node.clock.boot, node.ledger.client.wants, node.ledger.know
-        began = boot()
+        began = self._keeper.begin(self.lease)
         try:
-            self._keeper.keep(self.lease)
             know.own.add(fence)
             self.lease.check()  # it may have waited for a thread
             if self.job.database is not None and (
@@ -136,7 +135,7 @@ class Attempt:
                 result = yield self._body
                 end = self._returned(result)
         except GeneratorExit:  # nobody takes these steps any more, and nothing can be said
-            self._let_go()
+            self.let_go()
             raise
         except BaseException as error:
             end = self._raised(error)
@@ -149,12 +148,12 @@ class Attempt:
             know.ended[fence] = self.lease.grant.key
             self._keeper.drop(self.lease, unsaid=True)
         if end.open:
-            self._let_go()
+            self.let_go()
         if self._body.started and wants(What.ENDED):
             self._tell(What.ENDED, end.word, self._ended - began)
         return end
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
         """Nothing will be said of it: it lapses, for this process as for others."""
         self._keeper.drop(self.lease)
         self._keeper.node.ledger.know.let_go([self.lease.grant.fence])

@@ -141,6 +141,10 @@ class Lease(Ownership):
     """Another has it, or it was closed: there is nothing left to renew."""
     end_by: Boot = inf
     """Until when it is renewed though whoever worked under it has ended."""
+    began: Boot = inf
+    """When a run under it began: one that is granted may have to wait for a thread."""
+    ends: Boot | None = None
+    """When its time is up, once it has begun."""
 
     def __init__(
         self,
@@ -159,7 +163,6 @@ class Lease(Ownership):
         self.renew = renew
         self.renewed = renewed
         self.timeout = timeout
-        self.ends = None if timeout is None else clock.boot() + timeout.total_seconds()
         self._clock = clock
 
     @property
@@ -183,7 +186,7 @@ class Lease(Ownership):
 
     def overdue(self, boot: Boot) -> str:
         """Why it was told to stop, if it has gone on for a while since."""
-        goes_on = self.over is not None and boot >= self.told_at + STUBBORN and self.end_by == inf
+        goes_on = boot >= max(self.told_at, self.began) + STUBBORN and self.end_by == inf
         return self.over.why if self.over is not None and goes_on else ""
 
     @property
@@ -294,15 +297,26 @@ class Keeper:
 
     # --- from the threads that hold something ---
 
-    def keep(self, lease: Lease) -> None:
-        """Renew it from now on."""
+    def keep(self, *leases: Lease) -> None:
+        """Renew them from now on."""
+        if not leases:
+            return
         boot = self._clock.boot()
-        self.outage.answered(boot)  # it was granted a moment ago
-        lease.renew_at = boot + self._every(lease, boot)
+        self.outage.answered(boot)  # they were granted a moment ago
+        for lease in leases:
+            lease.renew_at = boot + self._every(lease, boot)
         with self._lock:
-            self._leases.add(lease)
-        self._watching.wake(lease.next_end)
-        self._connection.thread.wake(lease.renew_at)
+            self._leases.update(leases)
+        self._watching.wake(min([lease.next_end for lease in leases]))
+        self._connection.thread.wake(min([lease.renew_at for lease in leases]))
+
+    def begin(self, lease: Lease) -> Boot:
+        """A run begins under it now: from now on its time counts."""
+        lease.began = boot = self._clock.boot()
+        if lease.timeout is not None:
+            lease.ends = boot + lease.timeout.total_seconds()
+            self._watching.wake(lease.ends)
+        return boot
 
     def drop(self, lease: Lease, *, unsaid: bool = False) -> None:
         """No more news; and no more renewals, unless it has yet to be said how it ended: then, once that is on record

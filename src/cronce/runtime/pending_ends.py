@@ -29,6 +29,7 @@ class PendingEnds:
         self._node, self.journal, self._settled = node, journal, settled
         self._lock = threading.Lock()
         self._ends: dict[Fence, PendingEnd] = {}  # what is said in the background
+        self._others: set[Fence] = set()  # what others had left when that was last looked at
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -36,7 +37,7 @@ class PendingEnds:
     @property
     def waits(self) -> bool:
         """Whether there is something to be said, of this process or of those before it."""
-        return bool(self._ends or self.journal.left())
+        return bool(self._ends or self._others or self.journal.left())
 
     def end_of(self, grant: Grant, word: Finish | Release) -> PendingEnd:
         if isinstance(word, Finish) and word.ended is None:
@@ -67,7 +68,10 @@ class PendingEnds:
         with self._lock:
             mine = list(self._ends.values())
         left = self.journal.left()
-        ends = mine + [entry for entries in left.values() for entry in entries if isinstance(entry, PendingEnd)]
+        others = [entry for entries in left.values() for entry in entries if isinstance(entry, PendingEnd)]
+        before, self._others = self._others, {end.word.fence for end in others}
+        self._node.ledger.know.let_go(before - self._others)  # somebody has said it
+        ends = mine + others
         stay = set[Entry]()
         if ends:
             stay |= yield from self._say(ends)

@@ -11,6 +11,7 @@ from cronce.errors import BadInput, BodyFailed, InDoubt, InProgress, LeaseLost
 from cronce.model import Boot, Fence, Slot
 from cronce.policy import WhenUnsure
 from cronce.protocol.record import effects_key
+from cronce.protocol.table import times_begun
 from cronce.runtime.interrupt import shielded
 from cronce.runtime.keeper import Lease, LeaseEnd
 from cronce.runtime.ledger import Grant
@@ -69,8 +70,11 @@ class Run:
         """Effects of coroutine functions that nobody has awaited yet."""
         self.unentered: list[object] = []
         """Transactions that nobody has entered yet."""
-        self.attempt = lease.grant.number
+
+    @property
+    def attempt(self) -> int:
         """1 for the first, more after a takeover or a retry."""
+        return times_begun(self.grant.record)
 
     @property
     def over(self) -> LeaseEnd | None:

@@ -29,7 +29,7 @@ _UNTOLD: Final = (
 
 @rule(
     "CR601 shell-swallows-term",
-    Severity.WARNING,
+    Severity.INFO,
     'let it be a child of an init that passes TERM on, `init: true` or `ENTRYPOINT ["tini", "--"]`, and take '
     'the shell out of the way: `sh -c "… && exec program"`',
 )
@@ -41,15 +41,14 @@ def _shell(facts: Facts) -> Iterator[Found]:
         seen.add(run.place)
         if run.lingers:
             message = f"`{run.program.name}` runs behind a shell that stays process 1 of {run.container.name}: {_DEAF}"
-            yield Found(run.place, message, _sureness(run), _harm(run), _heard(run, _AS_LIST))
+            yield Found(run.place, message, _sureness(run), remedy=_heard(run, _AS_LIST))
         elif run.lingers is None:
             yield Found(
                 run.place,
                 f"`{run.program.name}` runs behind `sh -c` in {run.container.name}: where that is Debian's dash, it "
                 "stays process 1 and does not pass on TERM (bash and BusyBox's ash make way for the program)",
                 Confidence.LOW,
-                Severity.INFO,
-                _heard(run, _AS_LIST),
+                remedy=_heard(run, _AS_LIST),
             )
 
 
@@ -77,18 +76,13 @@ def _is_cron(run: Run) -> bool:
     return run.program.name in ("cron", "crond")
 
 
-def _harm(run: Run) -> Severity | None:
-    """A beat only sends: when it is killed, no work is torn apart."""
-    return Severity.INFO if run.program.name == "celery beat" else None
-
-
 def _sureness(run: Run) -> Confidence:
     return Confidence.HIGH if run.program.sure else Confidence.MEDIUM
 
 
 @rule(
     "CR602 entrypoint-without-exec",
-    Severity.WARNING,
+    Severity.INFO,
     'put `exec` before it (`exec "$@"`, `exec celery …`), so that it takes the place of the script; and '
     "an init above it (`init: true`, tini) if it does not handle TERM",
 )
@@ -107,12 +101,12 @@ def _entrypoint(facts: Facts) -> Iterator[Found]:
                 f"`{run.program.name}` is started without `exec` by a script that is process 1 of {run.container.name} "
                 f"({run.container.start.place}): {_DEAF}"
             )
-            yield Found(run.place, message, _sureness(run), _harm(run), _heard(run, _WITH_EXEC))
+            yield Found(run.place, message, _sureness(run), remedy=_heard(run, _WITH_EXEC))
 
 
 @rule(
     "CR604 cron-does-not-hear-the-stop",
-    Severity.WARNING,
+    Severity.INFO,
     "run a cron that is made for containers as process 1 (supercronic waits for its jobs at TERM), or the jobs"
     " under `cronce run`; `init: true` or tini before cron ends the overlap, but the jobs are still killed",
 )

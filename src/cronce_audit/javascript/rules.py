@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from cronce_audit.javascript.code import Job, Module, Package, Pm2App
 from cronce_audit.javascript.jobs import TIMER
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
+from cronce_audit.other_languages import several
 from cronce_audit.processes.argv import ONE, SEVERAL, Argv, Count, Options, count, programs, simple_commands
 from cronce_audit.processes.commands import started
 
@@ -342,6 +343,7 @@ def _tied_to_one_process(facts: Facts) -> Iterator[Found]:
                 Confidence.LOW,
                 remedy=_LOOK,
             )
+    yield from several(facts)
 
 
 _LOOK: Final = (

@@ -5,8 +5,9 @@
 """
 
 import posixpath
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
@@ -325,6 +326,7 @@ def _together(facts: Facts) -> Iterator[Found]:
                     None if near else Confidence.MEDIUM,
                 )
 
+    yield from _nested(groups)
     for key, named in asked.items():
         for first in groups.get(key, [])[:1]:
             yield Found(
@@ -335,6 +337,25 @@ def _together(facts: Facts) -> Iterator[Found]:
                 Severity.INFO,
                 "give both a profile, so that each deployment has one beat",
             )
+
+
+def _nested(groups: Mapping[tuple[str, str], Sequence[Celery]]) -> Iterator[Found]:
+    """Manifests in a folder, and in one below it: `kubectl apply -R` takes both, and a person may."""
+    for (home, app), below in groups.items():
+        for (outer, other), above in groups.items():
+            is_below = home.startswith(f"{outer}/") and not _VARIANT.search(home.removeprefix(outer))
+            if is_below and app == other and {below[0].origin, above[0].origin} == {"kubernetes"}:
+                yield Found(
+                    below[0].place,
+                    f"`{above[0].unit}` ({above[0].place}) runs a beat of {app}, too: where both are applied, every"
+                    " entry is sent by both",
+                    Confidence.LOW,
+                    Severity.INFO,
+                    "apply one of them, and delete the other",
+                )
+
+
+_VARIANT: Final = re.compile(r"(?i)overlay|base|dev|stag|prod|test|local|example|old|legacy|archive")
 
 
 def _home(celery: Celery) -> str:

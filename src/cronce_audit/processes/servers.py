@@ -96,7 +96,8 @@ def _uvicorn(call: Call, known: Names) -> Serving:
     reload = call.called.keyword("reload") not in (None, Const(value=False))
     named = isinstance(app, str)
     workers = _number(call.called.keyword("workers"), call, known) if named and not reload else ONE
-    return Serving("uvicorn.run", str(app) if named else call.scope.module, workers, call.place)
+    told = call.called.keyword("workers") is not None and workers.exact
+    return Serving("uvicorn.run", str(app) if named else call.scope.module, workers, call.place, decided=told)
 
 
 def _number(value: Value | None, call: Call, known: Names) -> Count:

@@ -328,6 +328,11 @@ def _weekdays(facts: Facts) -> Iterator[Found]:
         field = days.value if isinstance(days, Const) else None
         if isinstance(field, str) and field.replace(" ", "") in _IDIOMS:
             yield Found(job.place, _shifted(field).replace("from_crontab", "APScheduler"), Confidence.MEDIUM)
+    splitting = {call.scope.function for call in known.calls("split")}
+    for call in known.calls("CronTrigger", "add_job", "reschedule_job"):
+        fields = [call.called.keyword(name) for name in ("minute", "hour", "day", "month", "day_of_week")]
+        if call.scope.function in splitting and all(isinstance(one, Name) for one in fields):
+            yield Found(call.place, _TYPED, Confidence.MEDIUM, Severity.INFO)
 
 
 _TYPED: Final = (

@@ -53,7 +53,7 @@ def test_one_that_hears_nothing_goes_on_looking() -> None:
     with hearing(seldom()) as cluster:
         joined(cluster, "web-1:1:a").engine.hears = False
         made = requests(cluster, 20_000, 80_000)
-        assert made["Load"] == pytest.approx(60 / 1.4, abs=1)
+        assert made["Load"] == 43  # once in 1.4 s
 
 
 def test_what_begins_to_run_is_told_and_keeps_the_others_awake_until_it_is_over() -> None:

@@ -1,21 +1,25 @@
 """Ends wait for starts, but not for long; those that the store did not take are written down."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
-from cronce import Cronce
+import pytest
+
+from cronce import Cronce, Run
 from cronce.errors import StoreUnavailable
 from cronce.model import Write
 from cronce.protocol.record import Outcome, decode
 from cronce.runtime.attempt import End
 from cronce.runtime.journal import Journal
+from cronce.runtime.keeper import LeaseEnd
 from cronce.runtime.scheduling.exchange import PUT_OFF, SAID_AT_ONCE, SAID_BESIDE, EndedAttempt, Endings
 from cronce.stores.base import Scan, Swapped
 from tests.runtime.office import Office
-from tests.runtime.scheduling.manual_cluster import ManualCluster
+from tests.runtime.scheduling.manual_cluster import START, ManualCluster
 
 
 def said(number: int) -> EndedAttempt:
@@ -133,3 +137,95 @@ def test_how_long_runs_took_is_the_same_after_an_outage() -> None:
         records = [decode(cell.value) for cell in cluster.store.scan(Scan("run/")).cells]
         assert {(record.outcome, record.took()) for record in records} == {(Outcome.SUCCEEDED, timedelta(seconds=2))}
         assert len(records) == 400
+
+
+# --- granted slots that wait for a thread -----------------------------------------------------------------------------
+
+
+class Waiting(ManualCluster):
+    """A process whose threads are all busy since second 60, and another that would close what lapses. The keeper of
+    the first looks twice a second."""
+
+    def __init__(self, jobs: int, **policies: Any) -> None:
+        cron = Cronce("memory:")
+        self.ran: list[tuple[str, int]] = []
+        self.names = [f"job-{number}" for number in range(jobs)]
+        for name in self.names:
+            cron.job(at=START.replace(minute=1), name=name, on_lost="skip", lease="30s", **policies)(self._body)
+        super().__init__(cron, holds_back=True)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.busy = self.join("web-1:1:0", workers=300)
+        self.turn_to(61_000)
+        assert len(self.busy.held) == len(self.names)
+        self.join("web-2:1:0", workers=300)
+        return self
+
+    def _body(self, run: Run) -> None:
+        self.ran.append((run.job, run.attempt))
+
+    def wait(self, seconds: int) -> None:
+        for _ in range(2 * seconds):
+            self.turn_to(self.now + 500)
+            self.busy.keeper.watch()
+            self.busy.keeper.renew()
+
+    def threads_are_free(self) -> None:
+        self.holds_back = False
+        while self.busy.held:
+            self.busy.end(self.busy.held.pop())
+        self.wait(5)
+
+    @property
+    def outcomes(self) -> Counter[Outcome | None]:
+        return Counter(decode(cell.value).outcome for cell in self.store.scan(Scan("run/")).cells)
+
+
+def test_a_granted_slot_that_waits_for_a_thread_keeps_its_lease() -> None:
+    """It was renewed from when a thread took it on: on a busy machine 81 of 300 lapsed before they began, and were
+    closed as lost."""
+    with Waiting(30) as cluster:
+        cluster.wait(120)
+        assert cluster.outcomes == {None: 30}
+        cluster.threads_are_free()
+        assert cluster.outcomes == {Outcome.SUCCEEDED: 30}
+        assert sorted(cluster.ran) == sorted((name, 1) for name in cluster.names)
+
+
+def test_one_whose_lease_cannot_be_renewed_while_it_waits_is_given_back_and_runs_once() -> None:
+    """And that is its first attempt: nothing has run before. It said that it was the second."""
+    with Waiting(30) as cluster:
+        swap = cluster.store.swap
+
+        def refuses(writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+            raise StoreUnavailable("this store is read-only")
+
+        cluster.store.swap = refuses  # type: ignore[method-assign]
+        cluster.wait(60)
+        cluster.store.swap = swap  # type: ignore[method-assign]
+        cluster.wait(60)
+        assert cluster.outcomes == {None: 30}
+        cluster.threads_are_free()
+        assert cluster.outcomes == {Outcome.SUCCEEDED: 30}
+        assert sorted(cluster.ran) == sorted((name, 1) for name in cluster.names)
+
+
+def test_the_time_of_a_run_counts_from_when_it_begins() -> None:
+    with Waiting(1, timeout="20s") as cluster:
+        cluster.wait(60)
+        cluster.threads_are_free()
+        assert cluster.outcomes == {Outcome.SUCCEEDED: 1}
+        assert cluster.ran == [("job-0", 1)]
+
+
+def test_what_waits_for_a_thread_is_not_said_to_be_running(caplog: pytest.LogCaptureFixture) -> None:
+    """It was told to stop, and there is nothing that could."""
+    with Waiting(1) as cluster:
+        (waiting,) = cluster.busy.engine.running
+        cluster.busy.keeper.end(waiting.lease, LeaseEnd("drained", "the scheduler was stopped"))
+        cluster.wait(10)
+        (cell,) = cluster.store.scan(Scan("run/")).cells
+        assert decode(cell.value).overdue == ""
+        assert not cluster.busy.engine.no_worker
+        assert caplog.messages == []

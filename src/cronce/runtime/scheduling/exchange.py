@@ -247,7 +247,9 @@ class Exchange:
         finally:  # what is granted begins, whatever else goes wrong
             now = self._ledger.know.now()
             answered = [self._answered(one, answer, now) for one, answer in zip(chosen, grants, strict=True)]
-            self._submit([attempt for attempt in answered if attempt is not None])
+            attempts = [attempt for attempt in answered if attempt is not None]
+            self._keeper.keep(*[attempt.lease for attempt in attempts])
+            self._submit(attempts)
         unsure = [one.error for one in (*answers, *grants) if isinstance(one, Unsure) and one.error]
         if unsure and len(unsure) == len(over) + len(chosen):
             raise unsure[0]

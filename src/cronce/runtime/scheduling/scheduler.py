@@ -301,6 +301,9 @@ class Scheduler:
         """What is granted when it is too late never begins, and lapses."""
         if not self._stopping:
             self._pool.submit(attempts)
+            return
+        for attempt in attempts:
+            attempt.let_go()
 
     def _done(self, attempt: Attempt, end: End) -> None:
         self.engine.done(attempt, end)

@@ -1,0 +1,156 @@
+"""Jobs of schedulers that live in a process of Go or Ruby, or that cron starts on every server, as Laravel's.
+
+They are found by the words of their library, with comments taken out; what a job does is not followed. One table has
+all that differs between the libraries.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+from cronce_audit.model import Facts, Found, Place, Source, is_of_process, reader
+
+
+class Library(NamedTuple):
+    """How a file shows that it uses a library, and adds a job."""
+
+    name: str
+    suffix: str
+    used: re.Pattern[str]
+    adds: re.Pattern[str]
+    """The call that adds a job; its group is the job's name, if it has one."""
+    once: re.Pattern[str]
+    """What makes one job run in one place."""
+    fires: str
+    """Where it runs otherwise, in words."""
+    remedy: str | None = None
+
+
+_LIBRARIES: Final = (
+    Library(
+        "robfig/cron",
+        ".go",
+        re.compile(r'"github\.com/robfig/cron(?:/v\d)?"'),
+        re.compile(r"\.(?:AddFunc|AddJob)\("),
+        re.compile(r"(?!)"),
+        "in every process of this program",
+    ),
+    Library(
+        "gocron",
+        ".go",
+        re.compile(r'"github\.com/(?:go-co-op|jasonlvhit)/gocron(?:/v\d)?"'),
+        re.compile(r"\.NewJob\(|\)\.Do\("),
+        re.compile(r"(?!)"),
+        "in every process of this program",
+    ),
+    Library(
+        "rufus-scheduler",
+        ".rb",
+        re.compile(r"Rufus::Scheduler"),
+        re.compile(r"^[ \t]*\w+\.(?:every|cron|interval)[ (]", re.MULTILINE),
+        re.compile(r"(?!)"),
+        "in every process that loads this file: each worker of the web server, each console",
+    ),
+    Library(
+        "Laravel's scheduler",
+        ".php",
+        re.compile(r"Console\\Scheduling\\Schedule\b|Facades\\Schedule\b"),
+        re.compile(r"(?:\$schedule->|\bSchedule::)(?:command|job|call|exec)\((?:\s*['\"]([\w:.-]+))?"),
+        re.compile(r"->\s*onOneServer\("),
+        "on every server whose cron calls `schedule:run`",
+        "add `->onOneServer()`, with a cache that all servers share, or let one server call `schedule:run`",
+    ),
+)
+_COMMENTS: Final = {
+    ".go": re.compile(r"/\*.*?\*/|(?<![:\w\"'`])//[^\n]*", re.DOTALL),
+    ".php": re.compile(r"/\*.*?\*/|(?<![:\w\"'])//[^\n]*|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE),
+    ".rb": re.compile(r"^=begin.*?^=end|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE),
+}
+_LOCKS: Final = re.compile(
+    r"(?i)redsync|redislock|WithDistributed(?:Locker|Elector)|leader_?election|NewElection|advisory_(?:xact_)?lock|"
+    r"(?:try|acquire|obtain)_?lock\w*\(|distributed_?lock|with_advisory_lock|lockfile"
+)
+"""Of a lock or a leader that other processes see."""
+_SERVES: Final = re.compile(
+    r"ListenAndServe|gin\.(?:New|Default)\(|echo\.New\(|fiber\.New\(|grpc\.NewServer\(|chi\.New"
+)
+_FREQUENT: Final = re.compile(r"->\s*every(?:\w*Seconds?|Minute|(?:Two|Three|Four|Five)Minutes)\(")
+_WAITS: Final = re.compile(r"->\s*withoutOverlapping\(")
+
+
+class Added(NamedTuple):
+    """A job that a file adds."""
+
+    library: str
+    what: str
+    place: Place
+    is_once: bool
+    overlaps: bool
+
+
+class Seen(NamedTuple):
+    """What a file of a language has, for the jobs of all its files."""
+
+    suffix: str
+    locks: bool
+    serves: bool
+
+
+@reader("other languages", lambda path: path.suffix in _COMMENTS)
+def read(source: Source) -> Iterator[Added | Seen]:
+    locks, serves = bool(_LOCKS.search(source.text)), bool(_SERVES.search(source.text))
+    if locks or serves:
+        yield Seen(source.suffix, locks, serves)
+    for library in _LIBRARIES:
+        if library.suffix == source.suffix and library.used.search(source.text):
+            yield from _added(source, library)
+
+
+def _added(source: Source, library: Library) -> Iterator[Added]:
+    plain = _COMMENTS[source.suffix].sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
+    for found in library.adds.finditer(plain):
+        told = _statement(plain, found.start())
+        name = next((group for group in found.groups() if group), None)
+        yield Added(
+            library.name,
+            f"`{name}`" if name else f"this job of {library.name}",
+            source.place(plain.count("\n", 0, found.start()) + 1),
+            bool(library.once.search(told)),
+            bool(_FREQUENT.search(told)) and not _WAITS.search(told),
+        )
+
+
+def _statement(text: str, start: int) -> str:
+    """Up to the semicolon that ends it, past those of the functions in it."""
+    depth = 0
+    for at in range(start, len(text)):
+        depth += (text[at] in "({[") - (text[at] in ")}]")
+        if depth < 0 or (text[at] == ";" and not depth):
+            return text[start:at]
+    return text[start:]
+
+
+def several(facts: Facts) -> Iterator[Found]:
+    """The first job of each file that runs wherever its file does, and what is to say of it."""
+    locked = {one.suffix for one in facts.of(Seen) if one.locks}
+    serving = any(one.serves for one in facts.of(Seen))
+    found: dict[str, list[Added]] = {}
+    for one in facts.of(Added):
+        suffix = PurePosixPath(one.place.path).suffix
+        is_bare = not one.is_once and suffix not in locked and not is_of_process(one.place.path, one.what)
+        if is_bare and (serving or suffix != ".go"):
+            found.setdefault(one.place.path, []).append(one)
+    for first, *others in found.values():
+        library = next(one for one in _LIBRARIES if one.name == first.library)
+        rest = f" and {len(others)} more in this file" if others else ""
+        message = f"{first.what}{rest} fires {library.fires}, and no lock is seen"
+        yield Found(first.place, message, remedy=library.remedy)
+
+
+def joined(facts: Facts) -> Iterator[Found]:
+    """Frequent jobs whose next run does not wait."""
+    for one in facts.of(Added):
+        if one.overlaps and not is_of_process(one.place.path, one.what):
+            message = f"{one.what} starts again while the last run still works: {one.library} does not check that"
+            yield Found(one.place, message, remedy="add `->withoutOverlapping()`")
