@@ -50,7 +50,6 @@ from cronce.runtime.effects.review import NONE, EffectsSurvey, doubts, of_job
 from cronce.runtime.flow import Flow, Load
 from cronce.runtime.prevented import PARTS, prevented_in
 from cronce.runtime.queries import (
-    HOLDERS,
     READ_AHEAD,
     HolderSeen,
     JobLine,
@@ -60,11 +59,10 @@ from cronce.runtime.queries import (
     is_carried,
     latest_runs,
     load,
-    read_all,
+    present,
     read_page,
     seen_job,
     sparing,
-    told,
 )
 from cronce.runtime.stored_jobs import line_of, lines_in, seen_stored
 from cronce.schedule import Schedule
@@ -343,15 +341,13 @@ def job_view(name: str, runs: int = 50, after: str | None = None, *, with_doubts
 def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> Flow[JobView | None]:
     cells = [job_cell(check_name(name)), stored_cell(name), SWITCH, observed_cell(name)]
     counts = [prevented_cell(name, part) for part in range(PARTS)]
-    _, holders = yield from read_all(HOLDERS)
-    timed, everybody = yield from told(holders, [*cells, *counts])
-    loaded = timed.reply
-    assert isinstance(loaded, Loaded)
+    there = yield from present([*cells, *counts])
+    loaded, everybody = there.beside, there.holders
     job, stored, switch, observed, *others = loaded.cells
     line = line_of(name, job, stored, loaded.now)
     if line is None:
         return None
-    has_scheduler = yield from is_carried(name, [one for one in everybody if one.until > loaded.now])
+    has_scheduler = yield from is_carried(name, there.live)
     newest, latest = yield from latest_of(name)
     found = by_beats(latest[:NEWEST], everybody, newest.now)
     place = read_cursor(after, f"run/{name}/") if after else None
@@ -377,7 +373,7 @@ def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> 
         hosts_refused(refused.cells),
         tuple((run, span) for run in found[:TIMED] if run.record and (span := run.record.took()) is not None),
         tuple(everybody),
-        prevented_in(others[:PARTS]).get(name, Prevented(0, {})),
+        prevented_in(others).get(name, Prevented(0, {})),
         figures(found, newest.now),
         (yield from doubts(of_job(name))) if with_doubts else NONE,
         (yield from open_alerts()) if with_doubts else 0,

@@ -55,7 +55,7 @@ from cronce.runtime.queries import (
     with_hosts,
 )
 from cronce.runtime.stored_jobs import lines_in
-from cronce.stores.base import Loaded, Page, Position, Scan
+from cronce.stores.base import Page, Position, Scan
 from cronce.telling.words import as_written
 from cronce.value import NamedTuple
 
@@ -138,14 +138,12 @@ def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]
     names = [] if index is None else index.due(UPCOMING, page.now)
     lines_at = read_jobs.cells_of(names)
     touched = _touched(raised)
-    timed, present = yield from told(page.cells, [SWITCH, BOARD_JOBS, *lines_at, *touched])
-    loaded = timed.reply
-    assert isinstance(loaded, Loaded)
+    present, loaded, ended = yield from told(page.cells, [SWITCH, BOARD_JOBS, *lines_at, *touched])
     switch, board, *cells = loaded.cells
     lines = lines_in(names, {cell.key: cell for cell in cells}, loaded.now)
-    found = [cell for cell in cells[len(lines_at) : len(lines_at) + len(touched)] if cell.version]
+    found = [cell for cell in cells[len(lines_at) :] if cell.version]
     if index is not None:
-        yield from index.keep_up(BoardVersion(board.version, timed.ended))
+        yield from index.keep_up(BoardVersion(board.version, ended))
         if (due := index.due(UPCOMING, loaded.now)) != names:
             _, lines = yield from read_jobs.lines_alone(due)
     still_open = counted_runs((yield from read_page(by_key(Mark.OPEN, "", drawn or COUNTED))), drawn or OPEN)
@@ -263,7 +261,7 @@ _LATEST: Final = Scan("holder/", "until", Mark.OPEN, newest_first=True, limit=HO
 def holders() -> Flow[tuple[Instant, tuple[HolderSeen, ...]]]:
     """The live first, by name; then those that are gone, the latest first."""
     page = yield from read_page(_LATEST)
-    _, seen = yield from told(page.cells)
+    seen = (yield from told(page.cells)).holders if page.cells else []
     return page.now, _remembered(seen, page.now)
 
 

@@ -14,6 +14,7 @@ from cronce.errors import BadInput, BadRecord, NotOnRecord
 from cronce.model import (
     EPOCH,
     SWITCH,
+    Boot,
     Cell,
     Epoch,
     Instant,
@@ -543,19 +544,31 @@ def everybody() -> Flow[tuple[Instant, list[HolderSeen]]]:
     return now, _seen(cells, orders)
 
 
-def told(cells: Sequence[Cell], beside: Sequence[str] = ()) -> Flow[tuple[Timed, list[HolderSeen]]]:
-    """Whoever left these cells, each with what it is told; and what stands `beside`, read in the same request."""
+class Present(NamedTuple):
+    """Schedulers that left a sign, dead ones too, and the cells that were read beside what they are told."""
+
+    holders: list[HolderSeen]
+    beside: Loaded
+    ended: Boot
+
+    @property
+    def live(self) -> list[HolderSeen]:
+        return [one for one in self.holders if one.until > self.beside.now]
+
+
+def present(beside: Sequence[str]) -> Flow[Present]:
+    _, cells = yield from read_all(HOLDERS)
+    return (yield from told(cells, beside))
+
+
+def told(cells: Sequence[Cell], beside: Sequence[str] = ()) -> Flow[Present]:
+    """Whoever left these cells."""
     known = (holder for _, holder in all_readable(cells, decode_holder))
     orders = dict.fromkeys(key for holder in known for key in drain_cells(holder.holder, holder.labels))
     timed = yield Load([*beside, *orders])
-    assert isinstance(timed.reply, Loaded)
-    return timed, _seen(cells, timed.reply.cells[len(beside) :])
-
-
-def live(beside: Sequence[str]) -> Flow[tuple[Timed, list[HolderSeen]]]:
-    """Those that live, and what stands beside."""
-    now, cells = yield from read_all(HOLDERS)
-    return (yield from told([cell for cell in cells if cell.until is not None and cell.until > now], beside))
+    loaded, number = timed.reply, len(beside)
+    assert isinstance(loaded, Loaded)
+    return Present(_seen(cells, loaded.cells[number:]), loaded._replace(cells=loaded.cells[:number]), timed.ended)
 
 
 def _seen(cells: Iterable[Cell], orders: Iterable[Cell]) -> list[HolderSeen]:
@@ -571,9 +584,8 @@ def _seen(cells: Iterable[Cell], orders: Iterable[Cell]) -> list[HolderSeen]:
 def halted_and_carried() -> Flow[tuple[Act | None, set[str]]]:
     """Who stopped everything, if somebody did; what cannot be read stops everything, too. And the jobs of which a live
     scheduler would run what is due."""
-    timed, seen = yield from live([SWITCH])
-    assert isinstance(timed.reply, Loaded)
-    return standing_act(timed.reply.cells[0]), (yield from carried(seen))
+    there = yield from present([SWITCH])
+    return standing_act(there.beside.cells[0]), (yield from carried(there.live))
 
 
 def carried(by: Iterable[HolderSeen]) -> Flow[set[str]]:

@@ -34,7 +34,6 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Entry
 from cronce.runtime.operations import BACKFILL
 from cronce.runtime.queries import (
-    HOLDERS,
     READ_AHEAD,
     HolderSeen,
     JobSeen,
@@ -43,13 +42,13 @@ from cronce.runtime.queries import (
     is_carried,
     job_names,
     load,
+    present,
     read_all,
     read_page,
     refuse_unknown,
     seen_run,
     slot_named,
     sparing,
-    told,
 )
 from cronce.runtime.stored_jobs import line_of
 from cronce.schedule.instant import RESOLUTION
@@ -191,17 +190,15 @@ def why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
 
 
 def _why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
-    _, cells = yield from read_all(HOLDERS)
     keys = [job_cell(name), stored_cell(name), SWITCH, *(_cells([slot]) if slot else ())]
-    timed, holders = yield from told(cells, keys)
-    loaded = timed.reply
-    assert isinstance(loaded, Loaded)
+    there = yield from present(keys)
+    loaded = there.beside
     job_at, stored_at, switch, *_ = loaded.cells
     line = line_of(name, job_at, stored_at, loaded.now)
     if line is None:
         return None
     seen, stopped = line.seen, standing_act(switch)
-    has_scheduler = yield from is_carried(name, [one for one in holders if one.until > loaded.now])
+    has_scheduler = yield from is_carried(name, there.live)
     if seen.job is not None:
         job = after_forgetting(seen.job, loaded.epoch, traits)
         seen = seen._replace(job=job._replace(paused=job.paused or stopped))
@@ -209,7 +206,7 @@ def _why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
     blockers = yield from _blockers(name)
     refusals = yield from _refusals(name)
     read = loaded if slot else (yield from load(_cells(slots)))
-    teller = _Teller(seen, holders, {cell.key: cell for cell in read.cells}, read, traits)
+    teller = _Teller(seen, there.holders, {cell.key: cell for cell in read.cells}, read, traits)
     stories = []
     for one in slots:
         story = yield from teller.story(one)

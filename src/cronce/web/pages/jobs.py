@@ -18,12 +18,11 @@ from cronce.protocol.record import standing_act
 from cronce.protocol.specs import read_spec
 from cronce.protocol.terms import lease_for
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import READ_AHEAD, JobLine, JobSeen, RunSeen, carried, latest_runs, live, sparing
+from cronce.runtime.queries import READ_AHEAD, JobLine, JobSeen, RunSeen, carried, latest_runs, present, sparing
 from cronce.schedule import Cron, Schedule, parse_schedule, rule_of
 from cronce.schedule.describe import ClockChange, changes, describe, describe_change
 from cronce.schedule.slots import following
 from cronce.schedule.zone import find_zone
-from cronce.stores.base import Loaded
 from cronce.telling.words import as_written, wall
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS
@@ -75,12 +74,11 @@ def jobs_page(request: Request) -> Flow[Shown]:
 
 
 def _jobs_page(asked: JobsQuery, index: JobIndex) -> Flow[Shown]:
-    timed, holders = yield from live([BOARD_JOBS, SWITCH])
-    assert isinstance(timed.reply, Loaded)
-    board, switch, *_ = timed.reply.cells
-    yield from index.keep_up(BoardVersion(board.version, timed.ended))
-    served = yield from carried(holders)
-    names, stopped = yield from _wanted(asked, index, timed.reply.now, served)
+    there = yield from present([BOARD_JOBS, SWITCH])
+    board, switch = there.beside.cells
+    yield from index.keep_up(BoardVersion(board.version, there.ended))
+    served = yield from carried(there.live)
+    names, stopped = yield from _wanted(asked, index, there.beside.now, served)
     start = _start(asked, names)
     part = names[start : start + JOBS_PER_PAGE]
     now, lines = yield from lines_alone(part)
