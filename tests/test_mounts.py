@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce.mounts import NETWORK, current_table, mount_of, network_kind
+from cronce.mounts import NETWORK_FILE_SYSTEMS, current_table, mount_of, network_kind
 from tests.house.needs import tool
 from tests.stores import tables
 
@@ -56,12 +56,12 @@ def test_where_nobody_can_tell_nothing_is_said(table: str, path: str) -> None:
     "kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "fuse.sshfs", "afs"]
 )
 def test_these_are_shared_between_machines(kind: str) -> None:
-    assert kind in NETWORK
+    assert kind in NETWORK_FILE_SYSTEMS
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs", "f2fs", "apfs", "fuseblk"])
 def test_these_are_not(kind: str) -> None:
-    assert kind not in NETWORK
+    assert kind not in NETWORK_FILE_SYSTEMS
 
 
 def test_it_agrees_with_this_machine(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from cronce.runtime.clock_repair import clock_doubt
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Journal
 from cronce.runtime.node import Node
-from cronce.runtime.queries import WANTED, HolderSeen, Order
+from cronce.runtime.queries import STATES_WANTED, HolderSeen, Order
 from cronce.runtime.why import Why, slot_meant, why
 from cronce.telling import documents as told
-from cronce.telling.documents import LEADERS, LOCKS
+from cronce.telling.documents import LEADERS, LOCK_LEASES
 from cronce.telling.words import iso
 from cronce.value import NamedTuple
 
@@ -129,8 +129,8 @@ class Look:
         self, job: str | None = None, *, state: str | None = None, limit: int = 20, by: Order = "ran"
     ) -> list[RunDocument]:
         """The latest runs of a job, or of all; `by="slot"` orders them by their slots. As `cronce runs --json`."""
-        if state is not None and state not in WANTED:
-            raise BadInput(f"{state[:60]!r} is not a state or an outcome; use one of {', '.join(WANTED)}")
+        if state is not None and state not in STATES_WANTED:
+            raise BadInput(f"{state[:60]!r} is not a state or an outcome; use one of {', '.join(STATES_WANTED)}")
         if not 1 <= limit <= MAX_RUNS:
             raise BadInput(f"limit is 1 to {MAX_RUNS:,}, and this is {limit}")
         node = self._node()
@@ -181,7 +181,7 @@ def find_status() -> Flow[Status]:
     index = JobIndex()
     yield from index.keep_up()
     seen = yield from overview(index=index)
-    locks = (yield from read_lists.held(LOCKS.prefix)).held
+    locks = (yield from read_lists.held(LOCK_LEASES.prefix)).held
     leaders = (yield from read_lists.held(LEADERS.prefix)).held
     watched = (yield from read_lists.observed()).items()
     observed = [told.observed_document(name, one) for name, one in watched]
@@ -214,7 +214,7 @@ def status_document(found: Status, place: str) -> StatusDocument:
             for one in seen.upcoming
         ],
         "prevented": found.prevented,
-        "locks": [told.held_document(one, LOCKS) for one in found.locks],
+        "locks": [told.held_document(one, LOCK_LEASES) for one in found.locks],
         "leaders": [told.held_document(one, LEADERS) for one in found.leaders],
         "observed": list(found.observed),
     }

@@ -21,16 +21,16 @@ Boot = float
 """Seconds on this machine's clock that goes on in suspend. Means nothing on another machine, or after a reboot."""
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
+MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def to_us(instant: Instant) -> int:
     """An instant as it travels: whole microseconds since 1970."""
-    return (instant - EPOCH) // _MICROSECOND
+    return (instant - EPOCH) // MICROSECOND
 
 
 def from_us(us: int) -> Instant:
-    return EPOCH + us * _MICROSECOND
+    return EPOCH + us * MICROSECOND
 
 
 @lru_cache(maxsize=256)  # of a thousand slots that are due at once, all are spelled alike
@@ -51,14 +51,14 @@ def unspell(text: str) -> Instant:
 
 # --- names and keys ---------------------------------------------------------------------------------------------
 
-_NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}"
+_NAME_PATTERN: Final = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}"
 _LONGEST_PART: Final = 100
 """Letters of a name that come from a text which is none; a digest follows."""
 
 
 def check_name(name: str) -> str:
     """A name becomes part of keys, columns and file names, so it is plain: no slash, no space, no surprise."""
-    if not isinstance(name, str) or not re.fullmatch(_NAME, name):
+    if not isinstance(name, str) or not re.fullmatch(_NAME_PATTERN, name):
         raise BadName(
             f"{str(name)[:60]!r} cannot be a name: use 1 to 128 of A–Z a–z 0–9 _ . : - "
             "and begin with a letter, digit or _"
@@ -116,12 +116,12 @@ def slot(job: str, at: Instant, request: str = "") -> Slot:
     return Slot(job, utc, request)
 
 
-_RERUN: Final = r"(?:(?P<of>.+):)?rerun-[1-9][0-9]*"
+_RERUN_PATTERN: Final = r"(?:(?P<of>.+):)?rerun-[1-9][0-9]*"
 
 
 def rerun_of(slot: Slot) -> Slot | None:
     """What a rerun runs again: the slot itself, or another request for it. None: it is no rerun."""
-    again = re.fullmatch(_RERUN, slot.request)
+    again = re.fullmatch(_RERUN_PATTERN, slot.request)
     return slot._replace(request=again["of"] or "") if again else None
 
 

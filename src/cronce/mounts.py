@@ -11,9 +11,9 @@ from typing import Final
 
 from cronce.value import NamedTuple
 
-TABLE: Final = "/proc/self/mountinfo"
+MOUNT_TABLE: Final = "/proc/self/mountinfo"
 
-NETWORK: Final = frozenset(
+NETWORK_FILE_SYSTEMS: Final = frozenset(
     (
         *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "coda", "davfs"),
         *("ceph", "glusterfs", "lustre", "gpfs", "beegfs", "orangefs", "pvfs2", "panfs", "gfs2", "ocfs2"),
@@ -43,7 +43,7 @@ class Mount(NamedTuple):
 
 def current_table() -> str:
     try:
-        with open(TABLE, encoding="utf-8", errors="surrogateescape") as table:  # noqa: PTH123  every start pays for pathlib
+        with open(MOUNT_TABLE, encoding="utf-8", errors="surrogateescape") as table:  # noqa: PTH123  every start pays for pathlib
             return table.read()
     except OSError:
         return ""
@@ -52,7 +52,7 @@ def current_table() -> str:
 def network_kind(path: str | os.PathLike[str], table: str) -> str | None:
     """The kind of network file system that a path rests on, or None: a local one, or nobody can tell."""
     mount = mount_of(path, table)
-    return mount.kind if mount and mount.kind in NETWORK else None
+    return mount.kind if mount and mount.kind in NETWORK_FILE_SYSTEMS else None
 
 
 def mount_of(path: str | os.PathLike[str], table: str) -> Mount | None:

@@ -1,9 +1,10 @@
 """What the checklists ask of APScheduler."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
+from cronce_audit.clocks import is_zone
 from cronce_audit.crontab.read import Line
 from cronce_audit.evidence import (
     NOTHING,
@@ -24,10 +25,11 @@ from cronce_audit.evidence import (
 from cronce_audit.guards import guards
 from cronce_audit.java import Scheduled
 from cronce_audit.kubernetes.facts import CronJob, running
-from cronce_audit.model import Facts, LockCall, ZoneSet
+from cronce_audit.model import Facts, LockCall, Place, ZoneSet
 from cronce_audit.python.facts import UNKNOWN, Const
 from cronce_audit.python.jobs import Job, jobs, zone_name
 from cronce_audit.python.schedulers import Scheduler, Store, schedulers
+from cronce_audit.systemd import Timer
 
 NONE: Final = "there is no APScheduler here"
 COPIES: Final = ("a-copy-of-the-job-per-start", "job-id-is-taken-at-the-next-start")
@@ -119,7 +121,6 @@ def store_is_a_server(seen: Seen) -> Answer:
 CLOCKS: Final = (
     "container-not-in-utc", "machine-not-in-utc", "runs-twice-when-the-clocks-go-back",
     "time-that-clocks-show-twice-or-never",
-    "time-that-clocks-pass-over", "fixed-time-when-clocks-change",
 )  # fmt: skip
 _UTC_OR_UNSET: Final = ("UTC", "Etc/UTC", "Etc/GMT", "GMT", "Zulu", "Universal", "UTC0", "")
 _NO_CRONJOB: Final = "there is no CronJob here"
@@ -131,12 +132,25 @@ def _cronjobs(facts: Facts) -> Sequence[CronJob]:
 
 def zones_are_utc(seen: Seen) -> Answer:
     said = seen.facts.of(ZoneSet)
-    other = [Evidence(one.zone, one.place) for one in said if one.zone.lstrip(":") not in _UTC_OR_UNSET]
+    named = [*((one.zone.lstrip(":"), one.place) for one in said), *_zones_of_schedules(seen.facts)]
+    other = [Evidence(zone, place) for zone, place in named if zone not in _UTC_OR_UNSET]
     if found := [*seen.found(*CLOCKS), *other]:
         return not_met(*found)
     if said:
         return met(*(Evidence(one.zone or "UTC", one.place) for one in said))
     return cannot_tell("TZ in the Dockerfile, compose file, unit or manifest; or `--zone UTC`, if all machines are")
+
+
+def _zones_of_schedules(facts: Facts) -> Iterator[tuple[str, Place]]:
+    """Those that stand beside a time: of CronJobs, and behind the calendar of a timer."""
+    for cronjob in _cronjobs(facts):
+        zone = cronjob["timeZone"]
+        if zone and zone.known:
+            yield zone.text, zone.place
+    for timer in facts.of(Timer):
+        last = timer.calendar.rpartition(" ")[2]
+        if is_zone(last):
+            yield last, timer.place
 
 
 def policy_is_stated(seen: Seen) -> Answer:
@@ -209,7 +223,7 @@ def restarts_are_bounded(seen: Seen) -> Answer:
     there = _cronjobs(seen.facts)
     if not there:
         return not_relevant(_NO_CRONJOB)
-    if found := seen.found("no-starting-deadline", "starting-deadline-too-short"):
+    if found := seen.found("no-starting-deadline"):
         return not_met(*found)
     return met(*(_said(one, "startingDeadlineSeconds") for one in there))
 

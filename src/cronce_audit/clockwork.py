@@ -59,7 +59,7 @@ class _Timed(NamedTuple):
 def _local(facts: Facts) -> Iterator[Found]:
     if facts.conclude(machine_zone) is not None:
         return
-    for place, what, by in (*_of_javascript(facts), *_of_java(facts), *_of_python(facts)):
+    for place, what, by in (*_of_others(facts), *_of_python(facts)):
         yield Found(
             place,
             f"{what} is due at an hour of the machine's local time, because {by} is given no time zone: another"
@@ -68,16 +68,15 @@ def _local(facts: Facts) -> Iterator[Found]:
         )
 
 
-def _of_javascript(facts: Facts) -> Iterator[_Timed]:
-    for job in facts.of(JavaScriptJob):
+def _coded(facts: Facts) -> Sequence[JavaScriptJob | java.Scheduled]:
+    """The jobs of other languages than Python: what they are called, when they are due, what they do."""
+    return [*facts.of(JavaScriptJob), *facts.of(java.Scheduled)]
+
+
+def _of_others(facts: Facts) -> Iterator[_Timed]:
+    for job in _coded(facts):
         if hour_of(job.pattern) and not job.has_zone and not is_of_process(job.place.path, job.what):
             yield _Timed(job.place, job.what, job.library)
-
-
-def _of_java(facts: Facts) -> Iterator[_Timed]:
-    for job in facts.of(java.Scheduled):
-        if hour_of(job.cron) and not job.has_zone and not is_of_process(job.place.path, job.name):
-            yield _Timed(job.place, f"`{job.name}`", "`@Scheduled`")
 
 
 def _of_python(facts: Facts) -> Iterator[_Timed]:
@@ -139,7 +138,7 @@ def _joined(facts: Facts) -> Iterator[Found]:
         if one.overlaps and not one.lock and not one.is_guarded:
             yield Found(
                 one.place,
-                f"`{one.name}` is `@Async`: each run has its own thread, and the next one starts while the last is"
+                f"{one.what} is `@Async`: each run has its own thread, and the next one starts while the last is"
                 " still running",
             )
     yield from joined(facts)
@@ -171,12 +170,7 @@ def _messages(facts: Facts) -> Sequence[tuple[str, str, Place]]:
     """Who sends, by which call, and where that stands; each job once."""
     known = facts.conclude(names)
     found = [
-        (what, sends[0], Place(place.path, sends[1]))
-        for what, place, sends in (
-            *((one.what, one.place, one.sends) for one in facts.of(JavaScriptJob)),
-            *((f"`{one.name}`", one.place, one.sends) for one in facts.of(java.Scheduled)),
-        )
-        if sends
+        (job.what, job.sends[0], Place(job.place.path, job.sends[1])) for job in _coded(facts) if job.sends is not None
     ]
     due = {job.full_name: job.function for job in facts.conclude(jobs) if job.full_name}
     due |= {

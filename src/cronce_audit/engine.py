@@ -1,11 +1,13 @@
 """Which files of a tree are read: not what .gitignore leaves out, nor what was copied in from others, nor tests."""
 
 import codecs
+import gc
 import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
@@ -193,6 +195,19 @@ class Report:
     facts: Facts
 
 
+@contextmanager
+def _no_collecting() -> Iterator[None]:
+    """Facts are many, and none leads back to itself: to look for circles among them took a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_no_collecting()
 def read_tree(root: Path, paths: Sequence[str], progress: Callable[[int], None]) -> Read:
     """The facts in the files of a tree."""
     wanted = [path for path in paths if is_wanted(path)]
@@ -242,7 +257,7 @@ def _each_read(
             yield read
             progress(done := done + len(batch))
         return
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(workers, initializer=gc.disable) as pool:
         for batch, read in zip(batches, pool.map(_read_files, [(root, batch) for batch in batches]), strict=True):
             yield read
             progress(done := done + len(batch))
@@ -347,6 +362,7 @@ def audit(
     return report_of(read_tree(root, paths, progress), root, year, chosen=chosen, known=known)
 
 
+@_no_collecting()
 def report_of(
     read: Read, root: Path, year: int, *, chosen: Iterable[Rule] | None = None, known: Iterable[Any] = ()
 ) -> Report:

@@ -165,11 +165,9 @@ def _of(finding: Finding) -> Evidence:
 
 SEVERAL: Final = (
     "scheduler-in-every-worker", "scheduler-in-every-replica", "scheduler-under-a-reloader",
-    "job-added-behind-a-fork",
     "timer-in-every-worker", "job-store-shared-by-processes", "beat-inside-a-worker",
     "several-beats", "cron-in-every-copy", "job-in-every-process", "scheduled-in-every-instance",
-    "quartz-not-clustered", "same-job-twice", "two-timers-for-one-job",
-    "two-cronjobs-for-one-job", "task-registered-twice", "scheduler-running-twice",
+    "quartz-not-clustered", "same-job-twice", "task-registered-twice", "scheduler-running-twice",
     "scheduler-scaled-out",
 )  # fmt: skip
 INSIDE: Final = "scheduler-inside-the-app"
@@ -217,7 +215,7 @@ def _scheduled(facts: Facts) -> Iterator[Scheduled]:
         yield Scheduled(f"{timer.what}, by {timer.library}", timer.place, None if timer.is_guarded else False)
     for method in facts.of(java.Scheduled):
         guard = True if method.lock else None if method.is_guarded else False
-        yield Scheduled(f"{method.name}, by @Scheduled", method.place, guard, kept=bool(method.lock))
+        yield Scheduled(f"{method.what}, by @Scheduled", method.place, guard, kept=bool(method.lock))
 
 
 def _beats(facts: Facts) -> Iterator[Scheduled]:

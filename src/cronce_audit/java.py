@@ -20,20 +20,18 @@ class ShedLock:
     """`@SchedulerLock` on a method."""
 
     place: Place
-    at_least: str | None
-    """None where it is not given; "" where it is, and not spelled out."""
+    has_least: bool
+    """There is a time that it is held at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
     """A method with Spring's `@Scheduled`."""
 
-    name: str
-    """`Billing.run`."""
-    cron: str | None
+    what: str
+    """For people: "`Billing.run`"."""
+    pattern: str | None
     """The expression; "" where it is not spelled out; None where the method runs at a fixed rate or delay."""
-    rate: int | None
-    """Milliseconds of a fixed rate or delay that is spelled out."""
     place: Place
     lock: ShedLock | None
     is_guarded: bool
@@ -47,6 +45,7 @@ class Scheduled:
     """`@Async` stands on it too: a run does not wait for the last one."""
     sends: tuple[str, int] | None = None
     """The call in its body that hands work to a broker, as written, and its line."""
+    library: str = "`@Scheduled`"
 
 
 Switch = Literal["scheduling", "locks", "application"]
@@ -133,20 +132,6 @@ def string(node: "Node | None") -> str | None:
     return None if "${" in found or "#{" in found else found
 
 
-def number(node: "Node | None") -> int | None:
-    """`60_000L`, and products of such."""
-    factors = text(node).replace("_", "").split("*") if node is not None else []
-    plain = [re.fullmatch(r"\s*(\d+)[lL]?\s*", factor) for factor in factors]
-    if not plain:
-        return None
-    product = 1
-    for found in plain:
-        if found is None:
-            return None
-        product *= int(found[1])
-    return product
-
-
 _SPRING: Final = "org.springframework.scheduling.annotation"
 _SWITCHES: Final[dict[str, Switch]] = {
     "EnableScheduling": "scheduling",
@@ -213,14 +198,13 @@ def _method(source: Source, method: "Node", imports: Imports) -> Iterator[Schedu
     marks = list(annotations(method))
     lock = next((_shedlock(source, mark) for mark in marks if name_of(mark).endswith("SchedulerLock")), None)
     owner = next((outer for outer in above(method) if outer.type in TYPES), None)
-    name = f"{text(owner.child_by_field_name('name')) if owner else ''}.{text(method.child_by_field_name('name'))}"
+    what = f"`{text(owner.child_by_field_name('name')) if owner else ''}.{text(method.child_by_field_name('name'))}`"
     for mark in marks:
         told = values(mark)
         if imports.means(name_of(mark), f"{_SPRING}.Scheduled") and not _is_off(told.get("cron")):
             yield Scheduled(
-                name,
+                what,
                 string(told["cron"]) or "" if "cron" in told else None,
-                number(told.get("fixedRate") or told.get("fixedDelay")),
                 source.place(line(mark), column(mark)),
                 lock,
                 owner is None or ":-}" in text(mark) or _is_guarded(method, owner, imports),
@@ -256,14 +240,12 @@ def _of_kotlin(source: Source) -> Iterator[Scheduled]:
         owner = before[max(before.rfind("class "), 0) :]
         named = re.match(r"class (\w+)", owner)
         cron = re.search(r'cron\s*=\s*"(?P<cron>[^"]*)"', found["told"])
-        least = re.search(r'lockAtLeastFor\w*\s*=\s*"(?P<least>[^"]*)"', marks)
         place = source.place(before.count("\n") + 1)
         yield Scheduled(
-            f"{named[1] if named else ''}.{found['name']}",
+            f"`{named[1] if named else ''}.{found['name']}`",
             cron["cron"] if cron and "$" not in cron["cron"] else "" if "cron" in found["told"] else None,
-            None,
             place,
-            ShedLock(place, least["least"] if least else None) if "@SchedulerLock" in marks else None,
+            ShedLock(place, "lockAtLeastFor" in marks) if "@SchedulerLock" in marks else None,
             ":-}" in found["told"] or bool(_ANY_LOCK.search(marks + body)) or _speaks_of_lock(body),
             bool(_SWITCH.search(body)),
             tuple(sorted(set(re.findall(r":\s*([A-Z]\w+)", owner)))),
@@ -279,9 +261,8 @@ def _is_off(cron: "Node | None") -> bool:
 
 
 def _shedlock(source: Source, mark: "Node") -> ShedLock:
-    told = values(mark)
-    least = next((told[key] for key in ("lockAtLeastFor", "lockAtLeastForString") if key in told), None)
-    return ShedLock(source.place(line(mark), column(mark)), (string(least) or "") if least else None)
+    least = {"lockAtLeastFor", "lockAtLeastForString"} & set(values(mark))
+    return ShedLock(source.place(line(mark), column(mark)), bool(least))
 
 
 def _is_guarded(method: "Node", owner: "Node", imports: Imports) -> bool:

@@ -4,15 +4,10 @@ A tree with one Spring Boot application has one program to start. Where there ar
 application in whose folder it stands, and says nothing of the others.
 """
 
-import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce.errors import BadInput
-from cronce.schedule import Cron, shortest_gap
-from cronce.schedule.instant import format_duration
 from cronce_audit.java import ALL, Enabled, LockingClass, QuartzSettings, Scheduled
 from cronce_audit.kubernetes.facts import workloads
 from cronce_audit.kubernetes.workloads import stays_one
@@ -73,7 +68,7 @@ def unlocked(facts: Facts) -> Sequence[Scheduled]:
     return [
         job
         for job in facts.of(Scheduled)
-        if not job.lock and not job.is_guarded and ALL not in locking and not is_of_process(job.place.path, job.name)
+        if not job.lock and not job.is_guarded and ALL not in locking and not is_of_process(job.place.path, job.what)
     ]
 
 
@@ -97,9 +92,9 @@ def _is_unclear(job: Scheduled, facts: Facts) -> bool:
 def _in_every_instance(facts: Facts) -> Iterator[Found]:
     for job in facts.conclude(unlocked):
         evidence = several(facts, job.place.path)
-        if job.cron is not None and evidence and not _is_unclear(job, facts):
-            message = f"`{job.name}` runs in every instance, and {evidence.how} ({evidence.place})"
-            yield Found(job.place, message, evidence.confidence if job.cron else Confidence.MEDIUM)
+        if job.pattern is not None and evidence and not _is_unclear(job, facts):
+            message = f"{job.what} runs in every instance, and {evidence.how} ({evidence.place})"
+            yield Found(job.place, message, evidence.confidence if job.pattern else Confidence.MEDIUM)
 
 
 @rule(
@@ -112,16 +107,14 @@ def _without_lock(facts: Facts) -> Iterator[Found]:
     locked = [job for job in facts.of(Scheduled) if job.lock]
     for job in facts.conclude(unlocked):
         if _is_unclear(job, facts):
-            said = (
-                f"`{job.name}` runs in every instance for which its condition holds; the files do not say in how many"
-            )
+            said = f"{job.what} runs in every instance for which its condition holds; the files do not say in how many"
             yield Found(job.place, said, Confidence.LOW, remedy=_LOOK)
             continue
-        if job.cron is not None and several(facts, job.place.path):
+        if job.pattern is not None and several(facts, job.place.path):
             continue  # told by CR801
-        said = f"`{job.name}` runs once only as long as there is one instance: no lock is seen"
-        if locked and job.cron is not None:
-            said = f"{said}, and {len(locked)} of the scheduled methods here have one (`{locked[0].name}`)"
+        said = f"{job.what} runs once only as long as there is one instance: no lock is seen"
+        if locked and job.pattern is not None:
+            said = f"{said}, and {len(locked)} of the scheduled methods here have one ({locked[0].what})"
         yield Found(job.place, said)
 
 
@@ -142,57 +135,13 @@ def _let_go_too_soon(facts: Facts) -> Iterator[Found]:
     if any(one.what == "locks" and one.has_least for one in facts.of(Enabled)):
         return
     for job in facts.of(Scheduled):
-        if job.lock and job.lock.at_least is None:
+        if job.lock and not job.lock.has_least:
             again = (
                 "an instance whose clock is behind by more than that takes it again, and runs the same slot"
-                if job.cron is not None
+                if job.pattern is not None
                 else "each instance counts its intervals from its own start, and runs it once in each of them"
             )
-            yield Found(job.lock.place, f"the lock of `{job.name}` is released when the method returns: {again}")
-
-
-@rule(
-    "CR806 lock-held-into-the-next-slot",
-    Severity.WARNING,
-    "make `lockAtLeastFor` shorter than the interval between two runs",
-)
-def _held_into_next(facts: Facts) -> Iterator[Found]:
-    for job in facts.of(Scheduled):
-        held = _span(job.lock.at_least or "") if job.lock else None
-        every = _interval(job, facts.year)
-        if job.lock and held and every and held >= every:
-            yield Found(
-                job.lock.place,
-                f"`{job.name}` is to run every {format_duration(every)}, and its lock is held for at least "
-                f"{format_duration(held)}: the runs that fall into that time are lost",
-            )
-
-
-_ISO: Final = re.compile(r"PT(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+)S)?")
-_SHORT: Final = re.compile(r"(?P<number>\d+)(?P<unit>ms|s|m|h|d)")
-_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def _span(told: str) -> timedelta | None:
-    """`10m` or `PT10M`."""
-    short, iso = _SHORT.fullmatch(told), _ISO.fullmatch(told)
-    if short:
-        return timedelta(seconds=int(short["number"]) * _UNITS[short["unit"]])
-    if iso:
-        return timedelta(hours=int(iso["h"] or 0), minutes=int(iso["m"] or 0), seconds=int(iso["s"] or 0))
-    return None
-
-
-def _interval(job: Scheduled, year: int) -> timedelta | None:
-    """The shortest time between two of its next runs; of a fixed rate, that."""
-    if job.rate is not None:
-        return timedelta(milliseconds=job.rate)
-    if not job.cron:
-        return None
-    try:
-        return shortest_gap(Cron(job.cron.replace("?", "*")), datetime(year, 1, 1, tzinfo=UTC))
-    except BadInput:
-        return None
+            yield Found(job.lock.place, f"the lock of {job.what} is released when the method returns: {again}")
 
 
 _JDBC: Final = ("JobStoreTX", "JobStoreCMT", "LocalDataSourceJobStore")

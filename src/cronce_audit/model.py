@@ -205,8 +205,9 @@ GONE: Final[Mapping[str, str]] = {
     "CR108": "CR107", "CR204": "CR206", "CR303": "CR302", "CR411": "CR410", "CR711": "CR301", "CR712": "CR302",
     "CR713": "CR304", "CR803": "CR802", "CR813": "CR811", "CR655": "CR414",
     **dict.fromkeys((
-        "CR112", "CR213", "CR214", "CR221", "CR401", "CR402", "CR403", "CR407", "CR421", "CR506", "CR508", "CR510",
-        "CR511", "CR512", "CR603", "CR612", "CR652", "CR653", "CR656", "CR703", "CR704", "CR804", "CR807",
+        "CR112", "CR205", "CR213", "CR214", "CR221", "CR401", "CR402", "CR403", "CR407", "CR421", "CR502", "CR506",
+        "CR508", "CR509", "CR510", "CR511", "CR512", "CR513", "CR514", "CR603", "CR612", "CR651", "CR652", "CR653",
+        "CR654", "CR656", "CR703", "CR704", "CR804", "CR806", "CR807",
     ), ""),
 }  # fmt: skip
 """Rules of before, each with the one that it is part of now; "" where nothing looks for it any more."""

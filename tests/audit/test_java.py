@@ -223,26 +223,6 @@ def test_a_lock_that_ends_with_the_body(tmp_path: Path, lock: str, app: str, say
     assert found(tmp_path, jobs(f"{lock} {NIGHTLY} void a() {{ work(); }}"), "CR805", app=app) == says
 
 
-@pytest.mark.parametrize(
-    ("when", "least", "is_found"),
-    [
-        ('cron = "0 * * * * *"', "1m", True),
-        ('cron = "0 * * * * *"', "PT1M", True),
-        ('cron = "0 0/15 * * * ?"', "PT1H", True),
-        ("fixedRate = 60_000", "60s", True),
-        ("fixedRate = 5 * 1000", "1m", True),
-        ('cron = "0 * * * * *"', "59s", False),
-        ('cron = "0 0 3 * * *"', "PT5M", False),
-        ("fixedRate = RATE", "1m", False),
-        ('cron = "${when}"', "1m", False),
-        ('cron = "0 * * * * *"', "${least}", False),
-    ],
-)
-def test_a_lock_that_is_held_into_the_next_slot(tmp_path: Path, when: str, least: str, is_found: bool) -> None:
-    code = jobs(f'@Scheduled({when}) @SchedulerLock(name = "a", lockAtLeastFor = "{least}") void a() {{ work(); }}')
-    assert found(tmp_path, code, "CR806", app=LOCKS_TOO) == (["CR806:6"] if is_found else [])
-
-
 STORE = "org.quartz.jobStore.class = org.quartz.impl.jdbcjobstore.JobStoreTX\n"
 CLUSTERED = "org.quartz.jobStore.isClustered = true\n"
 AUTO = "org.quartz.scheduler.instanceId = AUTO\n"

@@ -93,35 +93,10 @@ def test_what_is_suspended_does_not_run(tmp_path: Path) -> None:
 # --- deadlines, retries, history, pods -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("seconds", "severities"),
-    [("0", [Severity.ERROR]), ("9", [Severity.WARNING]), ("10", []), ("{{ x }}", []), ("$(X)", [])],
-)
-def test_a_starting_deadline_below_ten_seconds_loses_slots(
-    tmp_path: Path, seconds: str, severities: list[Severity]
-) -> None:
-    text = changed(CRONJOB, "startingDeadlineSeconds: 200", f"startingDeadlineSeconds: {seconds}")
-    assert _severities(tmp_path, text, "CR502") == severities
-
-
 def test_a_deadline_of_the_pod_ends_a_run_too(tmp_path: Path) -> None:
     text = without(CRONJOB, "activeDeadline")
     assert _found(tmp_path, text) == ["CR504:6"]
     assert _found(tmp_path, under(text, "restartPolicy", "          activeDeadlineSeconds: 200")) == []
-
-
-@pytest.mark.parametrize(
-    ("lines", "found"),
-    [
-        ("      parallelism: 3", ["CR513:12"]),
-        ("      completions: 3", ["CR513:12"]),
-        ("      completions: 3\n      parallelism: 3", ["CR513:13"]),
-        ("      parallelism: 1\n      completions: 1", []),
-        ("      parallelism: 3\n      completions: 3\n      completionMode: Indexed", []),
-    ],
-)
-def test_several_pods_for_one_slot(tmp_path: Path, lines: str, found: list[str]) -> None:
-    assert _found(tmp_path, under(CRONJOB, "backoffLimit", lines)) == found
 
 
 # --- what Kubernetes does not take ---------------------------------------------------------------------------------
@@ -138,36 +113,6 @@ def test_several_pods_for_one_slot(tmp_path: Path, lines: str, found: list[str])
 )
 def test_a_field_that_is_at_home_in_two_places_is_silent(tmp_path: Path, at: str, line: str) -> None:
     assert _found(tmp_path, under(CRONJOB, at, line)) == []
-
-
-@pytest.mark.parametrize(
-    ("schedule", "zone", "says"),
-    [
-        (
-            "30 1 * * *",
-            "Europe/London",
-            ["(in 2026 on 25 October) it runs twice", "(in 2026 on 29 March) it does not run"],
-        ),
-        ("30 2 * * *", "America/New_York", ["each year (in 2026 on 8 March) it does not run"]),
-        ("30 1 * * *", "America/New_York", ["each year (in 2026 on 1 November) it runs twice"]),
-        (
-            "TZ=Europe/London 30 1 * * *",
-            "",
-            ["(in 2026 on 25 October) it runs twice", "(in 2026 on 29 March) it does not run"],
-        ),
-        ("30 4 * * *", "Europe/London", []),
-        ("*/30 * * * *", "Europe/London", []),
-        ("30 1 * * *", "Etc/UTC", []),
-        ("30 1 * * *", "Asia/Kolkata", []),
-        ("30 1 * * *", "", []),
-    ],
-)
-def test_a_fixed_time_when_the_clocks_change(tmp_path: Path, schedule: str, zone: str, says: list[str]) -> None:
-    text = changed(CRONJOB, "*/5 * * * *", schedule)
-    text = under(text, "schedule:", f"  timeZone: {zone}") if zone else text
-    found = [one.message for one in report_on(tmp_path, {"job.yaml": text}).findings if one.rule == "CR509"]
-    assert len(found) == bool(says)
-    assert all(each in message for message in found for each in says)
 
 
 # --- texts for a shell ---------------------------------------------------------------------------------------------
@@ -249,36 +194,6 @@ def test_a_manifest_that_a_shell_makes_is_silent(tmp_path: Path) -> None:
 def test_other_workloads_run_no_substitution_either(tmp_path: Path) -> None:
     text = f"{changed(DEPLOYMENT, 'beat]', 'worker]')}          env: [{{name: A, value: $(date)}}]\n"
     assert _found(tmp_path, text) == ["CR507:19"]
-
-
-# --- two of them ---------------------------------------------------------------------------------------------------
-
-
-def test_two_cronjobs_that_do_the_same(tmp_path: Path) -> None:
-    other = changed(CRONJOB, "  name: report\nspec", "  name: second\nspec")
-    assert _found(tmp_path, f"{CRONJOB}---\n{other}") == ["CR514:26"]
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("--all", "--some"),
-        ("*/5", "*/6"),
-        ("image: report:1", "image: report:2"),
-        ("name: second", "name: second\n  namespace: other"),
-        ("name: second", "name: report"),
-    ],
-)
-def test_two_cronjobs_that_differ(tmp_path: Path, old: str, new: str) -> None:
-    other = changed(changed(CRONJOB, "  name: report\nspec", "  name: second\nspec"), old, new)
-    assert _found(tmp_path, f"{CRONJOB}---\n{other}", "CR514") == []
-
-
-@pytest.mark.parametrize("command", ["envFrom: [{configMapRef: {name: a}}]\n              command: [a]", "tty: false"])
-def test_two_cronjobs_that_something_else_tells_apart(tmp_path: Path, command: str) -> None:
-    one = changed(CRONJOB, "command: [report, --all]", command)
-    other = changed(one, "  name: report\nspec", "  name: second\nspec")
-    assert _found(tmp_path, f"{one}---\n{other}", "CR514") == []
 
 
 def test_the_same_job_in_two_environments_is_silent(tmp_path: Path) -> None:

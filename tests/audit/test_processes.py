@@ -815,27 +815,6 @@ def test_a_store_that_the_replicas_of_a_program_share_is_reported(tmp_path: Path
     )
 
 
-def test_a_job_that_a_worker_adds_to_a_scheduler_in_the_master_never_runs(tmp_path: Path) -> None:
-    app = """\
-        from apscheduler.schedulers.background import BackgroundScheduler
-        from flask import Flask
-
-        app = Flask(__name__)
-        scheduler = BackgroundScheduler(timezone="UTC")
-        scheduler.start()
-
-        @app.route("/remind")
-        def remind():
-            scheduler.add_job(print, "date", args=["now"])
-            return "ok"
-        """
-    preloaded = "web: gunicorn --preload -w 4 app:app\n"
-    assert ours(tmp_path, {"app.py": app, "Procfile": preloaded}) == ["CR205 app.py:10"]
-    at_import = f"{JOBS.replace('scheduler.add_job', 'def setup(): scheduler.add_job')}setup()\n"
-    assert ours(tmp_path, {"app.py": FLASK, "jobs.py": at_import, "Procfile": preloaded}) == []
-    assert ours(tmp_path, {"app.py": app, "Procfile": "web: gunicorn app:app\n"}) == []
-
-
 @pytest.mark.parametrize(
     ("loop", "severity"),
     [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce.cli import COMMANDS, VERBS, parser_of
+from cronce.cli import GIVEN_A_COMMAND, VERBS, parser_of
 from cronce_audit.model import rules
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def _commands() -> Iterator[object]:
 def test_a_command_that_is_recommended_can_be_typed(text: str) -> None:
     _, verb, *words = shlex.split(text)
     assert verb in VERBS
-    if "--" in words and verb in COMMANDS:
+    if "--" in words and verb in GIVEN_A_COMMAND:
         words = words[: words.index("--")]
     if any(word.startswith("--") for word in words) and "…" not in words[:1]:
         parser_of(verb).parse_args(words)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cronce import Cronce
-from cronce.cli import LISTED, UNDER, main
+from cronce.cli import HELP_OF_VERB, UNDER, main
 from tests.house.needs import tool
 
 BASH = """
@@ -41,7 +41,7 @@ def completed(script: Path, *words: str, url: str = "") -> list[str]:
 
 @pytest.mark.parametrize("script", ["bash"], indirect=True)
 def test_bash_completes_verbs_options_and_choices(script: Path) -> None:
-    assert completed(script, "cronce", "") == [*LISTED, "--help", "--version"]
+    assert completed(script, "cronce", "") == [*HELP_OF_VERB, "--help", "--version"]
     assert completed(script, "cronce", "ex") == ["exec", "explain"]
     assert completed(script, "cronce", "explain", "next", "--f") == ["--fold", "--from"]
     assert completed(script, "cronce", "next", "--fold", "") == ["first", "second", "both"]

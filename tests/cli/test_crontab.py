@@ -404,7 +404,7 @@ def test_what_changed_while_a_person_thought_is_looked_at_again(
 def test_one_that_holds_the_lock_is_waited_for(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(facts, "LOOKS", 2)
+    monkeypatch.setattr(facts, "MAX_LOOKS", 2)
     with facts.SystemCrontab(str(file)).lock():
         assert "another process is changing crontabs" in said(
             capsys, "install", "@daily root x", "--file", str(file), code=1

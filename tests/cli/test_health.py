@@ -16,7 +16,7 @@ import pytest
 
 import cronce.cli.health
 from cronce import Cronce
-from cronce.cli.health import LATELY, STUCK, ProcessHealth, hangs, not_ready
+from cronce.cli.health import ANSWER_FRESH, STUCK_AFTER, ProcessHealth, hangs, not_ready
 from cronce.clock import SystemClock
 from cronce.runtime.scheduling.scheduler import SchedulerHealth
 from cronce.stores.base import Loaded
@@ -36,14 +36,14 @@ NOBODY = SchedulerHealth(0.0, 0.0, joined=False, claims=False)
     ("crew", "alive", "ready"),
     [
         ([WELL], "", ""),
-        ([WELL._replace(ticked=1010.0 - STUCK)], "", ""),
+        ([WELL._replace(ticked=1010.0 - STUCK_AFTER)], "", ""),
         (
-            [WELL, WELL._replace(ticked=1009.0 - STUCK)],
+            [WELL, WELL._replace(ticked=1009.0 - STUCK_AFTER)],
             "1 of 2 processes have hung, for 61 s",
             "1 of 2 processes have hung, for 61 s",
         ),
-        ([WELL._replace(answered=1010.0 - LATELY)], "", ""),
-        ([WELL, WELL._replace(answered=1009.0 - LATELY)], "", "the store has not answered for 16 s"),
+        ([WELL._replace(answered=1010.0 - ANSWER_FRESH)], "", ""),
+        ([WELL, WELL._replace(answered=1009.0 - ANSWER_FRESH)], "", "the store has not answered for 16 s"),
         ([WELL, WELL._replace(joined=False)], "", "not registered yet"),
         ([WELL._replace(claims=False), WELL], "", "takes no new work"),
         (
@@ -113,7 +113,7 @@ def test_a_scheduler_that_goes_round_says_so_and_one_that_hangs_does_not(monkeyp
         scheduler.drain()
         wait_until(lambda: not health.read()[0].claims)  # it is noted all the same, by another thread
         assert health.read() == [hung._replace(claims=False)]
-        assert hangs(health.read(), hung.ticked + STUCK + 1)
+        assert hangs(health.read(), hung.ticked + STUCK_AFTER + 1)
         store.answers.set()
         wait_until(lambda: scheduler.vitals.ticked > hung.ticked)
 

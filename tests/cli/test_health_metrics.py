@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import cronce.cli.health
 from cronce import Cronce
 from cronce.cli import main
-from cronce.cli.health import LATELY, ProcessHealth
+from cronce.cli.health import ANSWER_FRESH, ProcessHealth
 from cronce.clock import SystemClock
 from cronce.monitor.metrics.exposition import METRICS
 from cronce.monitor.metrics.metrics import Snapshot
@@ -180,7 +180,7 @@ def test_of_one_that_is_gone_or_silent_only_what_it_counted_is_told() -> None:
     health.note(0, SchedulerHealth(boot(), boot(), joined=True, claims=True))
     assert samples(health.metrics()) == {**both, ("cronce_leases_held", "run"): 3}
     health._slates.write(
-        0, Snapshot(boot() - LATELY - 1, {("cronce_stale_total",): 3, ("cronce_leases_held", "run"): 3})
+        0, Snapshot(boot() - ANSWER_FRESH - 1, {("cronce_stale_total",): 3, ("cronce_leases_held", "run"): 3})
     )
     assert samples(health.metrics()) == {("cronce_stale_total",): 5}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cronce import Cronce, Skipped, __version__, mounts
-from cronce.cli import GROUPS, LISTED, UNDER, VERBS, main
+from cronce.cli import GROUPS, HELP_OF_VERB, UNDER, VERBS, main
 from cronce.errors import StoreOnNetwork
 from cronce.stores import open_store
 
@@ -27,7 +27,7 @@ def test_without_a_verb_it_shows_all_of_them_in_their_groups(capsys: pytest.Capt
     assert main([]) == 2
     shown = capsys.readouterr().out.splitlines()
     assert [line for line in shown if line in GROUPS] == list(GROUPS)
-    assert [verb for verb, text in LISTED.items() if f"  {verb:<10} {text}" not in shown] == []
+    assert [verb for verb, text in HELP_OF_VERB.items() if f"  {verb:<10} {text}" not in shown] == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cronce import Cronce
-from cronce.cli import ALIASES, GROUPS, LISTED, UNDER, VERBS, main, verb_of
+from cronce.cli import ALIASES, GROUPS, HELP_OF_VERB, UNDER, VERBS, main, verb_of
 
 BEFORE = (
     "demo", "run", "exec", "beat", "jobs", "next", "explain", "runs", "effects", "locks", "leaders", "holders",
@@ -119,7 +119,7 @@ def test_every_verb_that_there_was_is_served(capsys: pytest.CaptureFixture[str])
     assert len(BEFORE) == 40
     assert [verb for verb in BEFORE if not verb_of([verb])[0]] == []
     moved = {*(verb for verbs in UNDER.values() for verb in verbs), "backfill", "drain"}
-    assert {*BEFORE} - {*LISTED} == moved
+    assert {*BEFORE} - {*HELP_OF_VERB} == moved
     tested = {name.split()[0] for name in OLD_AND_NEW} | {"dupes", "k8s", "completion", "history"}
     assert moved - tested == set()
 
@@ -130,10 +130,10 @@ def test_the_help_has_twenty_three_verbs_and_no_old_spelling(capsys: pytest.Capt
     shown = [
         line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ") and "-h" not in line
     ]
-    assert shown[: len(LISTED)] == list(LISTED)
-    assert len(LISTED) == 23
-    assert {*VERBS, *ALIASES} & {*shown} == {*LISTED}
-    assert {verb for group in GROUPS.values() for verb in group} == {*LISTED}
+    assert shown[: len(HELP_OF_VERB)] == list(HELP_OF_VERB)
+    assert len(HELP_OF_VERB) == 23
+    assert {*VERBS, *ALIASES} & {*shown} == {*HELP_OF_VERB}
+    assert {verb for group in GROUPS.values() for verb in group} == {*HELP_OF_VERB}
 
 
 def test_what_is_under_a_verb_is_in_its_help_and_spelled_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cronce.cli import main
-from cronce.cli.session import ELSEWHERE
+from cronce.cli.session import OTHER_STORE_HINT
 from cronce.clock import SystemClock
 from cronce.model import ABSENT, Mark, Slot, Write, job_cell, lock_cell, spell
 from cronce.protocol.commands import Queue
@@ -117,7 +117,8 @@ def test_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert (succeeded["state"], succeeded["outcome"], succeeded["reason"]) == ("closed", "succeeded", None)
     assert said(capsys, "runs", "billing", "--state", "succeeded", "--store", url).count(SLOT.key) == 1
     assert (
-        said(capsys, "runs", "--state", "lost", "--store", url) == f"no such run is on record in {url}; {ELSEWHERE}\n"
+        said(capsys, "runs", "--state", "lost", "--store", url)
+        == f"no such run is on record in {url}; {OTHER_STORE_HINT}\n"
     )
     assert len(told(capsys, "runs", "-n", "1", "--store", url)["runs"]) == 1
 
@@ -239,9 +240,9 @@ def test_a_job_that_is_like_no_other(url: str, tmp_path: Path, capsys: pytest.Ca
     assert said(capsys, "why", "xyz", "--store", empty, code=1).endswith(
         "'xyz'; there are no jobs yet; `cronce jobs` shows which store this is\n"
     )
-    assert said(capsys, "jobs", "--store", empty) == f"no job is known yet in {empty}; {ELSEWHERE}\n"
-    assert said(capsys, "locks", "--store", empty) == f"there was never a lock in {empty}; {ELSEWHERE}\n"
-    assert said(capsys, "holders", "--store", empty) == f"no scheduler is alive in {empty}; {ELSEWHERE}\n"
+    assert said(capsys, "jobs", "--store", empty) == f"no job is known yet in {empty}; {OTHER_STORE_HINT}\n"
+    assert said(capsys, "locks", "--store", empty) == f"there was never a lock in {empty}; {OTHER_STORE_HINT}\n"
+    assert said(capsys, "holders", "--store", empty) == f"no scheduler is alive in {empty}; {OTHER_STORE_HINT}\n"
 
 
 @pytest.mark.parametrize("what", ["a b", "billing@yesterday", "billing@2026-02-30", "@2026-01-01T00:00:00Z"])
@@ -266,7 +267,10 @@ def test_without_a_default_store_it_says_that_nothing_has_run_yet_and_where_it_w
     monkeypatch.setattr("cronce.cli.session.choose", partial(choose, environ=environ, root=tmp_path))
     err = said(capsys, *look, code=1)
     place = tmp_path / "state/cronce/cronce.db"
-    assert err == f"cronce {look[0]}: nothing has run yet on this machine; it would be kept in {place}; {ELSEWHERE}\n"
+    assert (
+        err
+        == f"cronce {look[0]}: nothing has run yet on this machine; it would be kept in {place}; {OTHER_STORE_HINT}\n"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -277,7 +281,7 @@ def test_a_file_that_is_not_there_or_empty_is_not_made_a_store(
     path = tmp_path / "cronce.db"
     for _ in range(2):
         err = said(capsys, *look, "--store", f"sqlite:///{path}", code=1)
-        assert err == f"cronce {look[0]}: nothing has run yet: there is no file {path}; {ELSEWHERE}\n"
+        assert err == f"cronce {look[0]}: nothing has run yet: there is no file {path}; {OTHER_STORE_HINT}\n"
         path.touch()
     assert [file.stat().st_size for file in tmp_path.iterdir()] == [0]
 

@@ -119,7 +119,7 @@ def test_a_restart_is_a_command_without_a_shell(tmp_path: Path) -> None:
     ],
 )
 def test_a_restart_that_fails_is_no_verdict(command: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torture, "RESTART", 0.2 if command == "sleep 60" else 60)
+    monkeypatch.setattr(torture, "RESTART_TIMEOUT", 0.2 if command == "sleep 60" else 60)
     hook = torture._restart(command)
     assert hook is not None
     with pytest.raises(BadInput) as failed:

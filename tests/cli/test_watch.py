@@ -211,8 +211,8 @@ def watch(
     url: str, monkeypatch: pytest.MonkeyPatch, *options: str, all_told: Callable[[], bool] = lambda: True
 ) -> list[str]:
     """What it says from beginning to end."""
-    monkeypatch.setattr(monitor, "EVERY", 0.2)
-    monkeypatch.setattr(monitor, "TICK", 0.1)
+    monkeypatch.setattr(monitor, "SURVEY_EVERY", 0.2)
+    monkeypatch.setattr(monitor, "NOTICES_EVERY", 0.1)
     out = io.StringIO()
     monkeypatch.setattr("sys.stdout", out)
     onlooker = Onlooker(url, out, all_told)

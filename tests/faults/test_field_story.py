@@ -41,7 +41,8 @@ from cronce.runtime.scheduling import roster
 roster.HOLDER_TTL = timedelta(seconds={seconds})  # before anybody else reads it
 from cronce.monitor import destinations, monitor
 from cronce.runtime.scheduling import engine
-engine.Engine.__init__ = partialmethod(engine.Engine.__init__, pace=engine.SchedulerIntervals(beat=timedelta(seconds=1)))
+sooner = engine.SchedulerIntervals(beat=timedelta(seconds=1))
+engine.Engine.__init__ = partialmethod(engine.Engine.__init__, pace=sooner)
 monitor.LEASE = "5s"
 # And no notice is repeated because somebody stood still on a busy machine.
 destinations.ANSWER = destinations.WHOLE = destinations.Webhook.limit = destinations.SPARE = 60.0

@@ -16,14 +16,14 @@ from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.torture import harness
 from cronce.torture.harness import Torture, TortureResult, TortureSettings
-from cronce.torture.plan import NETWORK, SIGNALS, Kind, plan
+from cronce.torture.plan import NETWORK_FAULTS, SIGNALS, Kind, plan
 from cronce.torture.verdict import TortureVerdict
 from tests.servers.kubernetes import Kubernetes
 from tests.servers.postgres import Postgres
 from tests.servers.valkey import DURABLE, Valkey
 
 ROOT = Path(__file__).parents[2]
-LEAST = command.SHORTEST
+LEAST = command.SHORTEST_TORTURE
 
 
 def seed_of(*kinds: Kind, among: tuple[Kind, ...], seconds: int) -> int:
@@ -79,7 +79,7 @@ def test_a_server_behind_failing_connections(postgres: Postgres, tmp_path: Path)
 def test_leases_of_kubernetes_behind_failing_connections(tmp_path: Path) -> None:
     """It ended with 1, as if a promise were broken: its job asked for what no Lease can keep."""
     with Kubernetes() as server:
-        quiet = seed_of("drop", "delay", among=(*SIGNALS, *NETWORK), seconds=LEAST)
+        quiet = seed_of("drop", "delay", among=(*SIGNALS, *NETWORK_FAULTS), seconds=LEAST)
         settings = TortureSettings(server.url("jobs"), LEAST, processes=2, seed=quiet, slow=0.2)
         result = Torture(settings, tmp_path).run()
         check(result)
@@ -118,7 +118,7 @@ def test_a_file_by_the_command_with_a_picture(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.usefixtures("right")
 def test_a_store_that_is_gone_for_good_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    quiet = seed_of("kill", among=(*SIGNALS, *NETWORK), seconds=2)
+    quiet = seed_of("kill", among=(*SIGNALS, *NETWORK_FAULTS), seconds=2)
     with Valkey(*DURABLE) as server:
 
         def gone() -> None:

@@ -14,7 +14,7 @@ from cronce.model import Slot
 from cronce.torture.fault_actions import Hook
 from cronce.torture.harness import Torture, TortureResult, TortureSettings
 from cronce.torture.picture import outcome, svg
-from cronce.torture.plan import DEPLOYS, LIFE, NETWORK, SIGNALS
+from cronce.torture.plan import DEPLOYS, LIFE, NETWORK_FAULTS, SIGNALS
 from cronce.torture.verdict import TortureVerdict
 from cronce.torture.worker import TortureTask
 from tests.faults.notes import Note
@@ -167,13 +167,15 @@ def unknown_slots(result: TortureResult, task: TortureTask) -> list[int]:
 
 # --- schedulers -----------------------------------------------------------------------------------------------------
 
-ROUGH = (*SIGNALS, *NETWORK, *LIFE, "lock")
+ROUGH = (*SIGNALS, *NETWORK_FAULTS, *LIFE, "lock")
 FULL = {"workers": 1, "slow": 2.0}
 """One body at a time, most of them longer than the second to the next slot."""
 
 WAYS: tuple[dict[str, Any], ...] = (
     {"only": ROUGH},
-    {"only": ("pause", *NETWORK, "lock", "roll", "drain", *DEPLOYS)},  # a version whose process died lives on for 30 s
+    {
+        "only": ("pause", *NETWORK_FAULTS, "lock", "roll", "drain", *DEPLOYS)
+    },  # a version whose process died lives on for 30 s
     {"only": ROUGH, **FULL},
     {"only": ROUGH, **FULL, "missed": "latest"},
 )

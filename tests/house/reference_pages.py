@@ -18,7 +18,7 @@ from cronce.events import What
 from cronce.look import Look
 from cronce.runtime.effects.steps import Cursor
 from cronce.runtime.effects.things import Thing
-from cronce.runtime.log import LEVELS
+from cronce.runtime.log import LEVEL_OF_EVENT
 from cronce.web.api import openapi
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
@@ -124,7 +124,7 @@ error, with its traceback; a slot that closes as *lost* or *unknown* as a warnin
 
 def events_page() -> str:
     return EVENTS_INTRO + "".join(
-        f"| {what.value} | `What.{what.name}` | {logging.getLevelName(LEVELS.get(what, logging.DEBUG))} |\n"
+        f"| {what.value} | `What.{what.name}` | {logging.getLevelName(LEVEL_OF_EVENT.get(what, logging.DEBUG))} |\n"
         for what in What
     )
 

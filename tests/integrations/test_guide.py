@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from cronce.integrations.guide import (
-    RULES,
+    GUIDE_RULES,
     URLS,
     Advice,
     Answers,
@@ -49,7 +49,7 @@ def all_advice() -> list[tuple[Answers, Advice]]:
 
 
 def chosen(advice: Advice) -> dict[str, str]:
-    return {facet: getattr(advice, facet).choice for facet in RULES}
+    return {facet: getattr(advice, facet).choice for facet in GUIDE_RULES}
 
 
 def test_every_combination_has_an_answer_and_every_rule_is_some_ones(
@@ -58,8 +58,8 @@ def test_every_combination_has_an_answer_and_every_rule_is_some_ones(
     assert len(all_advice) == 16 * 5 * 2 * 2 * 4 * 3 * 2 * 2
     used: set[int] = set()
     for _answers, advice in all_advice:
-        used |= {id(getattr(advice, facet)) for facet in RULES}
-    rules = [(facet, rule) for facet, rules in RULES.items() for rule in rules]
+        used |= {id(getattr(advice, facet)) for facet in GUIDE_RULES}
+    rules = [(facet, rule) for facet, rules in GUIDE_RULES.items() for rule in rules]
     assert [(facet, rule.choice, rule.when) for facet, rule in rules if id(rule) not in used] == []
 
 
@@ -101,8 +101,8 @@ def test_nothing_is_contradictory(all_advice: list[tuple[Answers, Advice]]) -> N
 
 
 def test_every_list_of_rules_ends_in_one_without_conditions_and_says_why() -> None:
-    known = set(facts_of(Answers(frozenset(SERVERS)))) | set(RULES) | {"runs"}
-    for rules in RULES.values():
+    known = set(facts_of(Answers(frozenset(SERVERS)))) | set(GUIDE_RULES) | {"runs"}
+    for rules in GUIDE_RULES.values():
         assert rules[-1].when == {}
         assert [rule for rule in rules if not rule.because or not set(rule.when) <= known] == []
 

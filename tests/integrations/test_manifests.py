@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cronce.cli import main, parser_of
 from cronce.cli.exec import declared
-from cronce.integrations.manifests import AWAY, AnnotatedValue, dump
+from cronce.integrations.manifests import PODS_WITHOUT_STORE, AnnotatedValue, dump
 from cronce.runtime.declare import declare
 from tests.integrations.kubernetes.kubelet import BODY, Cluster, Status
 from tests.integrations.kubernetes.test_pods import JOB, KEY
@@ -105,7 +105,7 @@ def test_a_cronjob_says_what_the_job_says(printed: Any) -> None:
         "successfulJobsHistoryLimit": 3,
         "failedJobsHistoryLimit": 3,
     }
-    assert job["backoffLimit"] == 2 + AWAY
+    assert job["backoffLimit"] == 2 + PODS_WITHOUT_STORE
     assert job["activeDeadlineSeconds"] == 3 * 610 + (10 + 20 + 40 + 80 + 160) + 300
     assert [rule["action"] for rule in job["podFailurePolicy"]["rules"]] == ["FailJob", "Ignore"]
     pod = job["template"]["spec"]
@@ -134,7 +134,7 @@ def test_a_cronjob_says_what_the_job_says(printed: Any) -> None:
         (["--suspend"], "suspend", True),
         ([], "timeZone", "Etc/UTC"),
         ([], "jobTemplate.spec.activeDeadlineSeconds", None),
-        (["--on-lost", "rerun"], "jobTemplate.spec.backoffLimit", 1 + AWAY),
+        (["--on-lost", "rerun"], "jobTemplate.spec.backoffLimit", 1 + PODS_WITHOUT_STORE),
         (["--restart", "OnFailure"], "jobTemplate.spec.podFailurePolicy", None),
         (["--restart", "OnFailure"], "jobTemplate.spec.template.spec.restartPolicy", "OnFailure"),
         (["--grace", "90s"], "jobTemplate.spec.template.spec.terminationGracePeriodSeconds", 95),

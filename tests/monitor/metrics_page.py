@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cronce.monitor.metrics.exposition import METRICS, Metric
-from cronce.monitor.metrics.metrics import JOBS
+from cronce.monitor.metrics.metrics import JOB_LABELS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -13,7 +13,7 @@ INTRO = f"""\
 What `/metrics` of [`cronce run --health`](commands-run.md#health) says, in Prometheus's text format; [how to use
 it](../how-to/metrics.md). These are all there are: no hosts, no URLs, no errors, no payloads.
 
-- **Labels are bounded.** The first {JOBS} jobs that a process counts have a label of their own, the others share
+- **Labels are bounded.** The first {JOB_LABELS} jobs that a process counts have a label of their own, the others share
   `job="other"`. `result` is won, lost or refused; `outcome` succeeded, failed, unknown, given back (its body never came
   to work) or not known yet; `call` load, swap, scan or purge; `kind` run, lock or leader.
 - **Of several processes** (`-n 3`) counters and histograms add up. Gauges become one as the table says: the *sum*, the

@@ -8,10 +8,10 @@ import pytest
 
 from cronce.model import Cell, Mark, Write
 from cronce.monitor.alerts import (
+    CLEARED_KEPT,
     GIVEN_UP,
-    KEPT,
-    LONGEST_PAUSE,
-    QUIET,
+    MAX_NOTICE_PAUSE,
+    QUIET_BEFORE_CLEARED,
     REWORDED,
     AlertKind,
     Alerts,
@@ -211,7 +211,7 @@ def test_what_failed_is_tried_again_ever_later_by_whoever_comes_first(office: Of
         assert office.claim() is None
         office.pass_time(SECOND)
     assert [span // SECOND for span in pauses] == [5, 10, 20, 40, 80, 160, 300, 300]
-    assert pause(1000) == LONGEST_PAUSE
+    assert pause(1000) == MAX_NOTICE_PAUSE
 
 
 def test_a_lost_reply_to_a_claim_is_a_claim(office: Office) -> None:
@@ -279,7 +279,7 @@ def test_whoever_was_told_of_it_is_told_that_it_is_over_and_then_it_is_let_go(of
     cleared(office, LATE, HOOK, LOG)
     assert (office.tell(HOOK), office.cell().mark) == ("cleared", Mark.OPEN)
     assert (office.tell(LOG), office.cell().mark) == ("cleared", Mark.FREE)
-    assert office.cell().until == office.clock.wall() + KEPT
+    assert office.cell().until == office.clock.wall() + CLEARED_KEPT
     assert [office.tell(HOOK), office.tell(LOG)] == [None, None]
 
 
@@ -326,7 +326,7 @@ def test_what_comes_back_at_once_is_the_same_alert_and_told_again_only_if_it_sta
     assert before is not None
     office.look(LATE._replace(since=office.clock.wall()))
     assert (office.alert().since, office.alert().times, office.tell()) == (START, 2, None)
-    office.clock.turn((before + QUIET - office.clock.wall()).total_seconds() - 1)
+    office.clock.turn((before + QUIET_BEFORE_CLEARED - office.clock.wall()).total_seconds() - 1)
     assert office.tell() is None
     office.clock.turn(1)
     assert office.tell() == "raised"
@@ -355,7 +355,7 @@ def test_what_is_critical_is_told_at_once_when_it_is_back(office: Office) -> Non
 def test_what_comes_back_later_is_another_alert(office: Office) -> None:
     cleared(office, LATE, HOOK)
     assert office.tell() == "cleared"
-    office.pass_time(QUIET)
+    office.pass_time(QUIET_BEFORE_CLEARED)
     later = LATE._replace(since=office.clock.wall())
     office.look(later)
     assert (office.alert().since, office.alert().times, office.cell().mark) == (later.since, 2, Mark.OPEN)

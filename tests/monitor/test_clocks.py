@@ -11,7 +11,7 @@ from cronce import Cronce
 from cronce.clock import SystemClock
 from cronce.model import Mark, Write, holder_cell, spell
 from cronce.monitor import monitor as subject
-from cronce.monitor.monitor import SET, SETTLED, Monitor, SteadyClock
+from cronce.monitor.monitor import CLOCK_SET_BY, STEADY_AFTER, Monitor, SteadyClock
 from cronce.protocol.notices import Holder, encode_holder
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow
@@ -168,12 +168,12 @@ def test_when_the_stores_clock_is_set_nothing_is_told_that_is_not_so_and_then_al
 def test_a_clock_that_goes_a_little_otherwise_was_not_set() -> None:
     evenly = SteadyClock()
     assert evenly.goes(START, 5000.0)
-    assert evenly.goes(START + 5 * SECOND + SET, 5005.0)
+    assert evenly.goes(START + 5 * SECOND + CLOCK_SET_BY, 5005.0)
     assert evenly.goes(START + 10 * SECOND, 5010.0)
-    assert not evenly.goes(START + 15 * SECOND + SET + MICROSECOND, 5015.0)
-    settled = 5015.0 + SETTLED.total_seconds()
-    assert not evenly.goes(START + 15 * SECOND + SET + MICROSECOND + SETTLED - SECOND, settled - 1.0)
-    assert evenly.goes(START + 15 * SECOND + SET + MICROSECOND + SETTLED, settled)
+    assert not evenly.goes(START + 15 * SECOND + CLOCK_SET_BY + MICROSECOND, 5015.0)
+    settled = 5015.0 + STEADY_AFTER.total_seconds()
+    assert not evenly.goes(START + 15 * SECOND + CLOCK_SET_BY + MICROSECOND + STEADY_AFTER - SECOND, settled - 1.0)
+    assert evenly.goes(START + 15 * SECOND + CLOCK_SET_BY + MICROSECOND + STEADY_AFTER, settled)
 
 
 def test_a_clock_that_keeps_being_set_is_told_once_until_it_goes_evenly_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -236,7 +236,7 @@ def test_a_survey_that_takes_long_is_no_clock_that_was_set(monkeypatch: pytest.M
             store.takes = takes
             monitor._survey(sender)
             told.append([one.alert.kind for one in sender.deliver().posted])
-            clock.turn(subject.EVERY)
+            clock.turn(subject.SURVEY_EVERY)
     assert told == [[], ["gone"], ["gone"], ["gone"]]
 
 

@@ -254,7 +254,7 @@ def test_a_command_that_fails_has_told_nobody(words: list[str], says: str) -> No
 
 
 def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(destinations, "COMMAND", 2.0)
+    monkeypatch.setattr(destinations, "COMMAND_TIMEOUT", 2.0)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reads = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

@@ -16,7 +16,7 @@ from cronce.model import Fence
 from cronce.monitor.metrics.exposition import METRICS, Key, Value, Values, exposition
 from cronce.monitor.metrics.metrics import (
     HALF,
-    JOBS,
+    JOB_LABELS,
     Metrics,
     ProcessSnapshots,
     Registry,
@@ -200,12 +200,12 @@ def test_how_large_the_store_is_is_asked_once_a_minute_and_nobody_waits_for_it()
 
 def test_jobs_beyond_the_first_share_a_label_and_none_ever_changes_over() -> None:
     registry = Registry()
-    for number in range(JOBS + 50):
+    for number in range(JOB_LABELS + 50):
         registry.count("cronce_late_total", f"job{number}")
     registry.count("cronce_late_total", "job7")
-    registry.count("cronce_late_total", f"job{JOBS}")
+    registry.count("cronce_late_total", f"job{JOB_LABELS}")
     found = registry.read()
-    assert len(found) == JOBS + 1
+    assert len(found) == JOB_LABELS + 1
     assert (found["cronce_late_total", "job7"], found["cronce_late_total", "other"]) == (2, 51)
     successor = Registry(found)
     successor.count("cronce_late_total", "another")
@@ -216,7 +216,7 @@ def test_the_fullest_snapshot_fits_on_its_slate() -> None:
     """All metrics by job, of as many jobs as have a label, with the longest names there can be and large numbers."""
     words = ("succeeded", "failed", "skipped", "lost", "unknown", "given back", "not known yet")
     values: dict[Key, Value] = {}
-    for job in (f"{number:0>128}" for number in range(JOBS + 1)):
+    for job in (f"{number:0>128}" for number in range(JOB_LABELS + 1)):
         for metric in (metric for metric in METRICS.values() if metric.labels[:1] == ("job",)):
             if metric.kind == "histogram":
                 values[metric.name, job] = [1e12 / 3, *[10**12] * (len(metric.buckets) + 1)]

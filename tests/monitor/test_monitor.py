@@ -140,7 +140,7 @@ def test_whoever_leads_next_raises_nothing_anew(receiver: Receiver) -> None:
 
 
 def test_who_stops_resigns_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "STOPPING", PATIENCE)
+    monkeypatch.setattr(subject, "STOP_WAIT", PATIENCE)
     store = open_store(url)
     with Cronce(url) as cron:
         with Monitor(cron):
@@ -235,7 +235,7 @@ def test_a_process_that_stood_still_does_not_blame_the_store(
     """After a night's sleep the clock that goes on is hours ahead of the last answer."""
     clock = Ahead()
     monkeypatch.setattr(subject, "SystemClock", lambda: clock)
-    monkeypatch.setattr(subject, "TICK", 0.3)
+    monkeypatch.setattr(subject, "NOTICES_EVERY", 0.3)
     with watched(Line(), receiver.url):
         wait_until(lambda: clock.asked > 100)
         clock.hours = 8
@@ -415,7 +415,7 @@ def test_a_store_that_hangs_delays_the_end_for_less_than_a_second(receiver: Rece
     began = time.monotonic()
     monitor.stop()
     assert time.monotonic() - began < PATIENCE / 2
-    assert subject.STOPPING < 1
+    assert subject.STOP_WAIT < 1
     store.hangs.clear()
 
 
@@ -438,7 +438,7 @@ def test_an_exception_in_it_is_logged_and_it_goes_on(
 
 
 def test_a_forked_child_has_no_monitor(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "STOPPING", PATIENCE)
+    monkeypatch.setattr(subject, "STOP_WAIT", PATIENCE)
     with Cronce(url) as cron, Monitor(cron) as monitor:
         store = open_store(url)
         wait_until(lambda: [one.state for one in drive(held("leader/"), store, SystemClock())] == ["held"])

@@ -143,7 +143,7 @@ def test_runs_of_a_scheduler_are_told_in_order_with_one_id_each(receiver: Receiv
 def test_no_body_waits_for_a_receiver_that_hangs_and_the_oldest_go(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(pings, "ROOM", 5)
+    monkeypatch.setattr(pings, "PINGS_QUEUED", 5)
     for limit in ("ANSWER", "WHOLE"):  # nobody gives up on the receiver before the test does
         monkeypatch.setattr(destinations, limit, 2 * PATIENCE)
     receiver.answer = receiver.hang

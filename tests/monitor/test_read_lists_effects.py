@@ -8,7 +8,7 @@ from cronce.errors import BadInput
 from cronce.model import ABSENT, Mark, Write, effect_cells
 from cronce.monitor.read_lists import EffectsPage, effects_page
 from cronce.protocol.record import Outcome, Record, State, encode
-from cronce.runtime.effects.review import LOOKED
+from cronce.runtime.effects.review import CELLS_SEARCHED
 from cronce.stores.base import Page, Scan
 from tests.runtime.shelf import SLOT, START, HandClock, HandNode, Wire
 
@@ -67,35 +67,35 @@ def test_all_parts_are_the_whole(node: HandNode, store: Counting, limit: int) ->
 
 
 def test_of_thousands_in_doubt_each_part_reads_its_own(node: HandNode, store: Counting) -> None:
-    fill(store, effect_cells(SLOT.key), LOOKED + 500, DOUBTFUL, Mark.ATTENTION)
+    fill(store, effect_cells(SLOT.key), CELLS_SEARCHED + 500, DOUBTFUL, Mark.ATTENTION)
     first = node.do(effects_page(None, None, 100))
     assert (len(first.effects), store.read) == (100, 101)
     second = node.do(effects_page(None, first.next, 100))
     assert (len(second.effects), store.read) == (100, 202)
     assert second.effects[0].cell.key == f"{effect_cells(SLOT.key)}000100"
-    last = node.do(effects_page(None, f"4@{effect_cells(SLOT.key)}{LOOKED + 399:06}", 100))
+    last = node.do(effects_page(None, f"4@{effect_cells(SLOT.key)}{CELLS_SEARCHED + 399:06}", 100))
     assert (len(last.effects), last.next) == (100, None)
 
 
 def test_a_part_in_which_nothing_is_wanted_says_where_to_look_further(node: HandNode, store: Counting) -> None:
     """What failed and may be begun again is open, like what is in progress: there may be no end of it."""
-    fill(store, f"{effect_cells(SLOT.key)}a", LOOKED + 500, AGAIN, Mark.OPEN)
+    fill(store, f"{effect_cells(SLOT.key)}a", CELLS_SEARCHED + 500, AGAIN, Mark.OPEN)
     (late,) = fill(store, "once/order-mail/", 1, Record(State.RUNNING, started=START), Mark.OPEN)
     empty, full = parts(node, 5)
     assert (empty.effects, [one.cell.key for one in full.effects]) == ((), [late])
-    assert store.read == LOOKED + 501
+    assert store.read == CELLS_SEARCHED + 501
 
 
 def test_a_part_in_which_all_has_expired_says_where_to_look_further(node: HandNode, store: Counting) -> None:
     """What is forgotten stays in the store until it is purged: it is not shown, and it is not looked at again."""
-    expired = [f"once/order-mail/a{place:06}" for place in range(LOOKED + 50)]
+    expired = [f"once/order-mail/a{place:06}" for place in range(CELLS_SEARCHED + 50)]
     kept = encode(DONE._replace(keep=timedelta(0)))
     store.swap([Write(key, ABSENT, kept, Mark.CLOSED, ttl=timedelta(0)) for key in expired], store.load([]).epoch.seen)
     (late,) = fill(store, "once/order-mail/b", 1, DONE, Mark.CLOSED)
     first = node.do(effects_page(None, None, 999, everything=True))
-    assert (first.effects, store.read) == ((), LOOKED)
+    assert (first.effects, store.read) == ((), CELLS_SEARCHED)
     second = node.do(effects_page(None, first.next, 999, everything=True))
-    assert (keys([second]), second.next, store.read) == ([late], None, LOOKED + 51)
+    assert (keys([second]), second.next, store.read) == ([late], None, CELLS_SEARCHED + 51)
 
 
 def test_a_key_may_look_like_a_place_in_a_list(node: HandNode, store: Counting) -> None:

@@ -24,9 +24,9 @@ from cronce.model import (
     unspell,
 )
 from cronce.monitor import read_jobs, read_lists, read_overview
-from cronce.monitor.read_jobs import MOMENT, SLICE, STALE
-from cronce.monitor.read_lists import COUNTED, LOOKED
-from cronce.monitor.read_overview import DOUBTS
+from cronce.monitor.read_jobs import JOB_CELLS_AT_ONCE, STALE, WALK_WAIT
+from cronce.monitor.read_lists import LIST_COUNTED, RUNS_SEARCHED
+from cronce.monitor.read_overview import DOUBTS_COUNTED
 from cronce.protocol.notices import Alert, Refusals, Refused, Stored, encode_notice
 from cronce.protocol.record import Act, Job, Outcome, Record, Spec, State, encode, encode_act, encode_job
 from cronce.runtime.declare import declare
@@ -179,12 +179,12 @@ def test_the_overview_tells_what_is_wrong_who_is_there_and_what_runs(fleet: Read
 
 
 def test_counts_end_somewhere(read: Reader) -> None:
-    for number in range(COUNTED + 2):
+    for number in range(LIST_COUNTED + 2):
         read.run(Slot("billing", NOW - number * HOUR, request=f"a{number}"), Mark.OPEN)
         read.run(Slot("report", NOW - number * HOUR), Mark.ATTENTION, Outcome.LOST)
     seen = read(read_overview.overview())
-    assert (seen.open.number, seen.open.more) == (COUNTED, True)
-    assert (seen.attention.number, seen.attention.more) == (DOUBTS, True)
+    assert (seen.open.number, seen.open.more) == (LIST_COUNTED, True)
+    assert (seen.attention.number, seen.attention.more) == (DOUBTS_COUNTED, True)
     assert (len(seen.open.runs), len(seen.attention.runs), len(seen.newest)) == (200, 50, 30)
 
 
@@ -246,11 +246,11 @@ def test_only_those_that_are_wanted_are_told(asked: dict[str, str], number: int,
 
 
 def test_one_looks_so_far_for_what_is_wanted_and_the_list_goes_on(read: Reader) -> None:
-    for number in range(LOOKED + 100):
-        outcome = Outcome.SUCCEEDED if number < LOOKED + 50 else Outcome.FAILED
+    for number in range(RUNS_SEARCHED + 100):
+        outcome = Outcome.SUCCEEDED if number < RUNS_SEARCHED + 50 else Outcome.FAILED
         read.run(Slot("billing", NOW - number * HOUR), outcome=outcome)
     first = read(read_lists.newest_runs(wanted="failed", limit=30))
-    assert (first.runs, read.cells) == ((), LOOKED)
+    assert (first.runs, read.cells) == ((), RUNS_SEARCHED)
     assert first.next is not None
     second = read(read_lists.newest_runs(wanted="failed", limit=30, after=first.next))
     assert [len(second.runs), len(list(every(read, wanted="failed")))] == [30, 50]
@@ -342,16 +342,22 @@ def test_the_index_is_walked_anew_when_a_job_changes_or_after_a_minute(read: Rea
 
 
 def test_a_long_walk_is_gone_for_a_moment_at_a_time(read: Reader) -> None:
-    for number in range(3 * SLICE):
+    for number in range(3 * JOB_CELLS_AT_ONCE):
         read.job(f"job-{number:05}")
     read.news()
     index = read_jobs.JobIndex()
     read(index.keep_up())
-    assert (len(index), read.calls) == (3 * SLICE, 5), "the first is gone to its end"
+    assert (len(index), read.calls) == (3 * JOB_CELLS_AT_ONCE, 5), "the first is gone to its end"
     read.job("new")
     read.news()
-    read.lasts = 2 * MOMENT
-    for length in (3 * SLICE, 3 * SLICE, 3 * SLICE, 3 * SLICE, 3 * SLICE + 1):
+    read.lasts = 2 * WALK_WAIT
+    for length in (
+        3 * JOB_CELLS_AT_ONCE,
+        3 * JOB_CELLS_AT_ONCE,
+        3 * JOB_CELLS_AT_ONCE,
+        3 * JOB_CELLS_AT_ONCE,
+        3 * JOB_CELLS_AT_ONCE + 1,
+    ):
         read(index.keep_up())
         assert (len(index), read.calls) == (length, 2)
 
@@ -608,18 +614,18 @@ def test_what_is_open_or_lost_of_a_job_is_told_however_many_runs_came_since(
     assert [run.slot for run in (*view.attention.runs, *view.open.runs)] == slots[-2:]
 
 
-@pytest.mark.parametrize(("steps", "more"), [(DOUBTS - 2, 0), (DOUBTS + 3, 1), (3 * DOUBTS, 1)])
+@pytest.mark.parametrize(("steps", "more"), [(DOUBTS_COUNTED - 2, 0), (DOUBTS_COUNTED + 3, 1), (3 * DOUBTS_COUNTED, 1)])
 def test_runs_and_steps_that_wait_for_a_person_are_read_together_unless_there_are_many(
     steps: int, more: int, read: Reader
 ) -> None:
     unknown = encode(Record(State.CLOSED, 1, "n", "web-1:1:a", outcome=Outcome.UNKNOWN, finished=NOW))
-    for number in range(DOUBTS + 1):
+    for number in range(DOUBTS_COUNTED + 1):
         read.run(Slot("report", NOW - number * HOUR), Mark.ATTENTION, Outcome.LOST)
     for number in range(steps):
         read.put(f"effect/report/2026-03-29T12:00:00Z/{number}", unknown, Mark.ATTENTION, NOW)
     seen = read(read_overview.overview())
-    assert (seen.attention.number, seen.attention.more) == (DOUBTS, True)
-    assert (seen.in_doubt.number, seen.in_doubt.more) == (min(steps, DOUBTS), steps > DOUBTS)
+    assert (seen.attention.number, seen.attention.more) == (DOUBTS_COUNTED, True)
+    assert (seen.in_doubt.number, seen.in_doubt.more) == (min(steps, DOUBTS_COUNTED), steps > DOUBTS_COUNTED)
     assert read.calls == 4 + more
 
 

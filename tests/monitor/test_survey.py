@@ -26,7 +26,7 @@ from cronce.runtime.effects.review import EffectSeen
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant, Ledger, Wanted
 from cronce.runtime.queries import HeldSeen, HolderSeen, JobSeen, RunSeen, seen_job
-from cronce.runtime.scheduling.roster import CHUNK
+from cronce.runtime.scheduling.roster import JOBS_PER_CELL
 from cronce.stores.base import Loaded, Page, Scan
 from cronce.stores.kubernetes import KubernetesStore
 from cronce.stores.kubernetes.api import read_url
@@ -122,7 +122,7 @@ def test_jobs_are_all_read_at_first_and_then_in_slices(small: Town) -> None:
 
 def test_slots_are_loaded_a_thousand_at_a_time() -> None:
     town = Town()
-    put_all(town, jobs(CHUNK + 1))
+    put_all(town, jobs(JOBS_PER_CELL + 1))
     town.look()
     town.pass_time(HOUR)
     assert looks(town) == Counter(QUIET) + Counter({"load": 2})
@@ -177,7 +177,7 @@ def test_of_more_open_runs_and_doubts_than_fit_the_newest_are_seen() -> None:
 
 
 def test_of_what_is_open_no_more_than_some_pages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surveying, "OPEN", 2 * SLICE)
+    monkeypatch.setattr(surveying, "OPEN_SURVEYED", 2 * SLICE)
     town = Town()
     running = encode(Record(State.RUNNING, grant=1, holder=WEB, started=START, lease=MINUTE))
     slots = [Slot("billing", START - number * SECOND).cell for number in range(2 * SLICE + 1)]
@@ -200,7 +200,7 @@ def test_a_job_that_nobody_runs_is_watched_for_some_of_its_slots() -> None:
 
 
 def test_of_very_many_slots_one_of_each_job_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watcher_state, "SLOTS", 25)
+    monkeypatch.setattr(watcher_state, "SLOTS_WATCHED", 25)
     town = Town()
     put_all(town, jobs(10))
     town.look()

@@ -6,7 +6,7 @@ import pytest
 
 from cronce.errors import InDoubt
 from cronce.model import MONITOR, Fence, Mark, Slot, beat_cell, effect_cells, leader_cell, observed_cell, once_cell
-from cronce.monitor.alerts import EACH, AlertKind, gathered, worst_first
+from cronce.monitor.alerts import ALERTS_PER_KIND, AlertKind, gathered, worst_first
 from cronce.monitor.survey import named
 from cronce.monitor.watch import beating, doubled, flapping, judge
 from cronce.protocol.commands import Finish
@@ -370,12 +370,12 @@ def test_what_was_observed_stands_in_cells(town: Town) -> None:
 
 
 def test_of_very_many_some_stand_for_themselves_and_the_rest_is_one(town: Town) -> None:
-    for number in range(EACH + 2):
+    for number in range(ALERTS_PER_KIND + 2):
         town.put(beat_cell(f"cron-{number:03}"), encode_notice(beats(0)))
     town.pass_time(2 * MINUTE + SECOND)
     town.beat(WEB)
     found = gathered(town.look())
-    assert [one.subject for one in found] == ["*", *(f"cron-{number:03}" for number in range(EACH))]
+    assert [one.subject for one in found] == ["*", *(f"cron-{number:03}" for number in range(ALERTS_PER_KIND))]
     assert found[0].text.startswith("beat-silent: and 2 more, such as cron-010: cron-010 sent its last heartbeat ")
 
 

@@ -521,7 +521,7 @@ def test_what_failed_and_was_resolved_has_not_failed(town: Town) -> None:
 def test_among_many_a_run_that_fails_after_long_is_seen_within_a_minute(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher_state, "FEW", 0)
+    monkeypatch.setattr(watcher_state, "ALL_SLOTS_UP_TO", 0)
     to(town, 10)
     grant = town.run(JOB, at(10).at, None, lease=5 * MINUTE)
     assert to(town, 14, 40 * SECOND) == []

@@ -12,7 +12,7 @@ from typing import Any
 
 from cronce.testing import effects_table
 from cronce.testing.explorer import __main__ as explorer
-from cronce.testing.explorer.configs import ALL
+from cronce.testing.explorer.configs import ALL_CONFIGS
 from cronce.testing.explorer.walk import ExplorerResult
 from tests.faults.billing import matrix
 from tests.faults.fault_table import __main__ as fault_table
@@ -48,10 +48,10 @@ def effects(figures: Figures) -> str:
 
 def explored(figures: Figures) -> str:
     found = {config["name"]: config for config in figures["configurations"]}
-    configs = tuple(config for config in ALL if config.name in found)
+    configs = tuple(config for config in ALL_CONFIGS if config.name in found)
     counts = [found[config.name] for config in configs]
     results = [ExplorerResult(count["states"], count["transitions"], (), count["seconds"]) for count in counts]
-    return "\n".join([*explorer.HEAD, *explorer.rows(configs, results)])
+    return "\n".join([*explorer.TABLE_HEAD, *explorer.rows(configs, results)])
 
 
 def before_and_after(figures: Figures) -> str:

@@ -25,10 +25,10 @@ from cronce.protocol.commands import (
     Stale,
 )
 from cronce.protocol.decide import Decision, decide, job_write, refused, writes_of
-from cronce.protocol.gates import AGAIN, Need
+from cronce.protocol.gates import DECIDE_AGAIN, Need
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE
 from cronce.protocol.record import Maker, Outcome, Record, State, Turn, decode, decode_job, decode_turn, encode_turn
-from cronce.protocol.store_clock import SMALL
+from cronce.protocol.store_clock import HARMLESS_ERROR
 from cronce.protocol.view import View
 from tests.protocol.views import AT, JOB, NOW, SLOT, claimable
 
@@ -60,7 +60,7 @@ def decided(view: View, command: Any) -> Decision:
 
 def test_what_may_create_a_run_needs_the_job() -> None:
     for command in (claim(), Queue(), Skip("why")):
-        assert decide(claimable(known=None), command) == AGAIN
+        assert decide(claimable(known=None), command) == DECIDE_AGAIN
     assert decided(RUNNING._replace(known=None, turns=(MINE,)), Renew(FENCE)).change is not None
 
 
@@ -69,7 +69,7 @@ def test_a_guess_leads_to_a_write_or_to_reading_but_never_to_a_refusal() -> None
     assert decided(below, claim()).answer == Closed(
         Outcome.TOO_OLD, "up to 2026-03-29T01:00:00Z slots without a record are closed"
     )
-    assert decide(below._replace(guessed=True), claim()) == AGAIN
+    assert decide(below._replace(guessed=True), claim()) == DECIDE_AGAIN
     assert decided(claimable(guessed=True), claim()).answer == Granted(1)
 
 
@@ -144,8 +144,8 @@ def test_a_refusal_writes_nothing() -> None:
     [
         (None, 0, NOW + FACTS_AGE),
         (NOW + SECOND, 0, NOW + SECOND),
-        (NOW + SECOND, 4, NOW + SMALL),
-        (None, 4, NOW + SMALL),
+        (NOW + SECOND, 4, NOW + HARMLESS_ERROR),
+        (None, 4, NOW + HARMLESS_ERROR),
     ],
 )
 def test_a_first_write_lands_while_the_facts_of_the_job_hold_and_before_its_deadline(

@@ -18,7 +18,7 @@ from cronce.protocol.table import TABLE, Row, rule
 from cronce.protocol.view import View
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / diagram.PAGE
+PAGE = ROOT / diagram.DIAGRAM_PAGE
 
 
 def test_the_page_shows_what_the_code_does() -> None:
@@ -68,7 +68,7 @@ def test_the_command_prints_the_drawings() -> None:
 
 
 def test_the_command_redraws_the_page_in_place(tmp_path: Path) -> None:
-    page = tmp_path / diagram.PAGE
+    page = tmp_path / diagram.DIAGRAM_PAGE
     page.parent.mkdir(parents=True)
     page.write_text(PAGE.read_text(encoding="utf-8").replace("stale", "fresh"), encoding="utf-8")
     assert _run("--write", cwd=tmp_path).returncode == 0

@@ -8,7 +8,7 @@ import pytest
 from cronce.model import Cell, Instant, Mark
 from cronce.policy import Overlap
 from cronce.protocol.commands import Ask, Busy, Claim, Early, Queue, Settle, Skip
-from cronce.protocol.gates import AGAIN, Need, NoTurn, free_turn, no_turn
+from cronce.protocol.gates import DECIDE_AGAIN, Need, NoTurn, free_turn, no_turn
 from cronce.protocol.record import Record, State, Turn, encode_turn
 from cronce.protocol.view import View
 from tests.protocol.views import AT, NOW, SLOT, claimable
@@ -56,13 +56,13 @@ def test_nothing_is_said_of_turns_before_its_time_has_come() -> None:
 @pytest.mark.parametrize("overlap", ["skip", "wait", "replace"])
 def test_nothing_is_closed_on_a_turn_that_is_only_promised(overlap: Overlap) -> None:
     promised = view(turn(0, BEFORE), turn(1), reserved={"turn/billing/1"})
-    assert no_turn(promised, claim(overlap)) == AGAIN
+    assert no_turn(promised, claim(overlap)) == DECIDE_AGAIN
 
 
 def test_a_run_whose_lease_is_over_is_settled_first() -> None:
     lapsed = view(turn(0, BEFORE, until=NOW), turn(1, AFTER))
     assert no_turn(lapsed, claim()) == Need(first=((BEFORE, Settle()),))
-    assert no_turn(lapsed._replace(beside={BEFORE: False}), claim()) == AGAIN, "it is being settled"
+    assert no_turn(lapsed._replace(beside={BEFORE: False}), claim()) == DECIDE_AGAIN, "it is being settled"
     assert no_turn(lapsed._replace(beside={BEFORE: True}), claim()) == NoTurn(Busy(BEFORE, NOW)), "it could not be"
 
 

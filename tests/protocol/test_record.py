@@ -308,8 +308,8 @@ def test_an_older_version_is_upgraded_step_by_step_while_reading(monkeypatch: py
     def run_grew_a_prefix(fields: dict[str, Any]) -> dict[str, Any]:
         return {"run": f"run/{fields['run']}"}
 
-    monkeypatch.setattr(codec, "VERSION", 3)
-    monkeypatch.setattr(record, "VERSION", 3)
+    monkeypatch.setattr(codec, "RECORD_VERSION", 3)
+    monkeypatch.setattr(record, "RECORD_VERSION", 3)
     monkeypatch.setattr(codec, "UPGRADES", {1: owner_became_run, 2: run_grew_a_prefix})
     assert record.decode_turn('{"v":1,"owner":"a"}') == Turn("run/a")
     assert record.decode_turn('{"v":2,"run":"a"}') == Turn("run/a")
@@ -372,7 +372,7 @@ def test_version_5_is_readable_for_ever() -> None:
 
 
 def test_there_is_a_way_from_every_version_ever_written() -> None:
-    assert sorted(codec.UPGRADES) == list(range(1, codec.VERSION))
+    assert sorted(codec.UPGRADES) == list(range(1, codec.RECORD_VERSION))
 
 
 # --- anything else is refused ---

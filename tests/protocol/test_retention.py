@@ -10,7 +10,7 @@ from cronce.errors import BadPolicy
 from cronce.model import Cell, Mark, Slot
 from cronce.protocol.record import Outcome, Record, State, decode, encode
 from cronce.protocol.retention import (
-    LAST,
+    ALWAYS_KEPT,
     LAST_BAD,
     OUTCOMES,
     Keep,
@@ -138,8 +138,8 @@ def open_run(hours: float) -> Cell:
 
 def test_a_run_that_begins_crowds_out_all_but_the_last_closed_ones() -> None:
     cells = runs(*(closed(OK, hours) for hours in range(5)))
-    assert crowded_out(cells) == sorted(closed(OK, hours).key for hours in range(LAST, 5))
-    assert crowded_out(runs(*(closed(OK, hours) for hours in range(LAST)))) == []
+    assert crowded_out(cells) == sorted(closed(OK, hours).key for hours in range(ALWAYS_KEPT, 5))
+    assert crowded_out(runs(*(closed(OK, hours) for hours in range(ALWAYS_KEPT)))) == []
 
 
 def test_what_is_open_is_never_crowded_out() -> None:
@@ -148,7 +148,7 @@ def test_what_is_open_is_never_crowded_out() -> None:
 
 def test_of_those_that_did_not_succeed_more_stay() -> None:
     bad = [closed(outcome, 10 + hours) for hours, outcome in enumerate([BAD, LOST] * LAST_BAD)]
-    good = [closed(OK, hours) for hours in range(LAST)]
+    good = [closed(OK, hours) for hours in range(ALWAYS_KEPT)]
     assert crowded_out(runs(*bad, *good)) == sorted(cell.key for cell in bad[LAST_BAD:])
 
 

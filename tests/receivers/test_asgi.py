@@ -14,7 +14,7 @@ from cronce import Cronce
 from cronce.errors import BadInput, BadPolicy, StoreError, StoreFull, StoreUnavailable
 from cronce.headers import headers
 from cronce.model import Fence, Write
-from cronce.protocol.codec import LONGEST
+from cronce.protocol.codec import MAX_PAYLOAD_BYTES
 from cronce.receivers.asgi import Message, Once, Receive, Scope, Send
 from cronce.stores import open_store
 from tests.runtime.shelf import HandClock, Wire
@@ -472,7 +472,9 @@ def test_a_request_that_was_cut_short_is_not_handed_on(service: Service, cron: C
     assert service.calls == 0
 
 
-@pytest.mark.parametrize(("size", "kept"), [(45_000, True), (LONGEST - 10_000, False), (3 * LONGEST, False)])
+@pytest.mark.parametrize(
+    ("size", "kept"), [(45_000, True), (MAX_PAYLOAD_BYTES - 10_000, False), (3 * MAX_PAYLOAD_BYTES, False)]
+)
 def test_of_an_answer_that_is_too_long_the_status_is_kept(
     service: Service, cron: Cronce, size: int, kept: bool
 ) -> None:

@@ -34,5 +34,5 @@ def office(store: Wire) -> Office:
 @pytest.fixture
 def patient_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is noted down is all on record after `close`, also where the machine is busy for seconds."""
-    monkeypatch.setattr("cronce.runtime.background.FAREWELL", 60.0)
-    monkeypatch.setattr("cronce.runtime.keeper.FAREWELL", 60.0)
+    monkeypatch.setattr("cronce.runtime.background.WRITER_CLOSE_WAIT", 60.0)
+    monkeypatch.setattr("cronce.runtime.keeper.KEEPER_CLOSE_WAIT", 60.0)

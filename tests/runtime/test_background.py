@@ -13,7 +13,7 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput, BadName
 from cronce.model import Cell, Mark, Write, beat_cell
 from cronce.protocol.notices import Beats, LastBeat, decode_beats, encode_notice
-from cronce.runtime.background import RECENT, SignOfLife, forget_beats, write_notes
+from cronce.runtime.background import BEATS_KEPT, SignOfLife, forget_beats, write_notes
 from cronce.runtime.node import host_name
 from cronce.stores import open_store
 from cronce.stores.base import Store
@@ -50,11 +50,11 @@ def test_each_beat_is_on_record_with_its_time_and_lasts_two_intervals(
 
 
 def test_the_record_does_not_grow(clock: HandClock, store: Wire, node: HandNode) -> None:
-    for _ in range(RECENT + 5):
+    for _ in range(BEATS_KEPT + 5):
         beat(node)
         clock.turn(60)
     known = beats_of(store)
-    assert (len(known.recent), known.times, known.recent[0].at) == (RECENT, RECENT + 5, START + 5 * MINUTE)
+    assert (len(known.recent), known.times, known.recent[0].at) == (BEATS_KEPT, BEATS_KEPT + 5, START + 5 * MINUTE)
 
 
 def test_a_beat_whose_reply_was_lost_is_counted_once(clock: HandClock, store: Wire, node: HandNode) -> None:

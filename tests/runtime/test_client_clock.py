@@ -16,7 +16,7 @@ from cronce.protocol.lease import Sample
 from cronce.protocol.notices import Machine, encode_notice
 from cronce.protocol.record import Act, Job, Outcome, Purging, decode, decode_job, encode_act
 from cronce.protocol.specs import raise_floor
-from cronce.protocol.store_clock import SMALL
+from cronce.protocol.store_clock import HARMLESS_ERROR
 from cronce.runtime.flow import Purge
 from cronce.runtime.ledger import Begin, Expired, Grant, Wanted
 from tests.runtime.office import Office
@@ -156,7 +156,7 @@ def test_what_is_written_in_a_leap_is_dated_right(store: Wire, clock: HandClock,
     node.do(node.ledger.renew([kept]))
     node.do(node.ledger.finish(done, Outcome.SUCCEEDED))
     lasts = clock.wall() + LEASE + max(leap, timedelta(0))
-    longer = SMALL if leap < timedelta(0) else timedelta(0)  # what was done is rather known for too long
+    longer = HARMLESS_ERROR if leap < timedelta(0) else timedelta(0)  # what was done is rather known for too long
     assert [cell.until for cell in store.load([kept.key, "once/a/1"]).cells] == [lasts, lasts + longer]
 
     def put_off() -> list[str]:

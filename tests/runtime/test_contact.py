@@ -5,7 +5,7 @@ from datetime import timedelta
 from cronce.protocol.commands import Closed, Finished, Held
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import Outcome
-from cronce.runtime.contact import PROBE, Contacts
+from cronce.runtime.contact import PROBE_WRITE, Contacts
 from cronce.runtime.ledger import Wanted
 from tests.runtime.shelf import SLOT, START, HandClock, HandNode, granted, terms
 
@@ -93,10 +93,10 @@ def test_who_only_read_hears_the_holder_first_and_writes_meanwhile(
 def test_only_near_the_end_of_a_lease_something_is_written(node: HandNode, other: HandNode, clock: HandClock) -> None:
     granted(node)
     assert isinstance(claims(other), Held)
-    assert other.store.load([PROBE.key]).cells[0].version == 0
+    assert other.store.load([PROBE_WRITE.key]).cells[0].version == 0
     clock.turn(5.0)
     assert isinstance(claims(other), Held)
-    assert other.store.load([PROBE.key]).cells[0].version > 0
+    assert other.store.load([PROBE_WRITE.key]).cells[0].version > 0
 
 
 def test_after_the_store_was_read_only_the_holder_is_heard_first(

@@ -15,7 +15,7 @@ from cronce.model import Cell, Epoch, Origin, Traits, Write, to_us
 from cronce.protocol.notices import Holder
 from cronce.runtime.declare import declare
 from cronce.runtime.doctor import (
-    SAMPLES,
+    CLOCK_READINGS,
     ClockReading,
     examine,
     kept_right,
@@ -279,7 +279,7 @@ def test_an_sqlite_file_by_another_name_that_others_may_read(file: Path) -> None
 
 
 def test_an_sqlite_file_on_a_full_disk(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cronce.stores.sqlite.checks.ROOM", 1 << 62)
+    monkeypatch.setattr("cronce.stores.sqlite.checks.MIN_DISK_BYTES", 1 << 62)
     found = {check.name: check for check in sqlite_checks(str(file), "")}
     assert found["room"].verdict == "warn"
     assert found["room"].remedy == "make room: without it nothing can be claimed"
@@ -332,7 +332,7 @@ def test_the_store_is_asked_a_few_times() -> None:
             return super().load(keys)
 
     store = Counted()
-    assert len(measured(store, CLOCK)) == store.asked == SAMPLES
+    assert len(measured(store, CLOCK)) == store.asked == CLOCK_READINGS
 
 
 def test_what_a_store_knows_to_ask_of_itself_is_told() -> None:
@@ -345,7 +345,7 @@ def test_what_a_store_knows_to_ask_of_itself_is_told() -> None:
 
 def test_a_store_that_stops_answering_in_the_middle_is_an_error_and_no_surprise() -> None:
     class Dying(MemoryStore):
-        left = SAMPLES + 30
+        left = CLOCK_READINGS + 30
 
         def load(self, keys: Sequence[str]) -> Loaded:
             self.left -= 1

@@ -18,7 +18,7 @@ from cronce.cli import main
 from cronce.errors import BadInput, BadPolicy, NotElected, StoreUnavailable
 from cronce.events import What
 from cronce.model import Mark, Traits, Write, leader_cell
-from cronce.protocol.codec import VERSION
+from cronce.protocol.codec import RECORD_VERSION
 from cronce.protocol.record import Record, decode
 from cronce.runtime.election import Leader, LeaderBlock, Term, candidacy
 from cronce.runtime.keeper import NOT_RENEWED, RepeatingThread
@@ -215,7 +215,7 @@ def test_callbacks_come_in_pairs_a_term_that_ends_before_the_first_calls_neither
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ('{"v":99,"state":"running"}', f"has format 99, this cronce reads up to {VERSION}: upgrade cronce"),
+        ('{"v":99,"state":"running"}', f"has format 99, this cronce reads up to {RECORD_VERSION}: upgrade cronce"),
         ("garbage", "holds something cronce did not write: 'garbage'"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from cronce.errors import InDoubt
 from cronce.model import Slot
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
-from cronce.runtime.jobs import KEPT, needless_before, purge_effects
+from cronce.runtime.jobs import SLOT_EFFECTS_KEPT, needless_before, purge_effects
 from cronce.runtime.run import Run
 from cronce.stores.base import Page, Scan
 from tests.runtime.office import Office, job
@@ -43,7 +43,7 @@ def day(office: Office, number: int, fn: Any = str) -> None:
 
 def test_an_effect_stays_while_a_run_of_its_slot_is_on_record_however_old(office: Office) -> None:
     day(office, 0)
-    office.hand.turn(10 * KEPT.total_seconds())
+    office.hand.turn(10 * SLOT_EFFECTS_KEPT.total_seconds())
     assert tidy(office) == 0
     assert effects(office) == ["effect/billing/2026-03-29T12:00:00Z/step:0"]
 
@@ -53,7 +53,7 @@ def test_an_effect_goes_when_its_runs_are_gone_and_it_is_old_enough(office: Offi
     day(office, 1)
     purge_runs(office)
     assert tidy(office) == 0
-    office.hand.turn((KEPT - timedelta(days=1, hours=1)).total_seconds())
+    office.hand.turn((SLOT_EFFECTS_KEPT - timedelta(days=1, hours=1)).total_seconds())
     assert tidy(office) == 1
     assert effects(office) == ["effect/billing/2026-03-30T12:00:00Z/step:1"]
 

@@ -221,7 +221,7 @@ def test_a_short_lease_that_is_long_over_makes_no_other_impatient(
 
 def test_who_closes_does_not_wait_for_a_thread_that_connects_to_a_silent_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server was stopped by SIGSTOP: 38 to 46 s from SIGTERM to the end, where the grace promised 30."""
-    monkeypatch.setattr("cronce.runtime.keeper.FAREWELL", 0.05)
+    monkeypatch.setattr("cronce.runtime.keeper.KEEPER_CLOSE_WAIT", 0.05)
     store, connects, answers = MemoryStore(traits=TRAITS._replace(shared=True)), threading.Event(), threading.Event()
 
     def connect() -> MemoryStore:

@@ -25,7 +25,7 @@ from cronce.model import Mark, Write, observed_cell
 from cronce.protocol.notices import Doubled, LastBeat, Observed, decode_observed, encode_notice
 from cronce.runtime.background import MAX_PENDING_WRITES, BackgroundWriter, write_notes
 from cronce.runtime.flow import drive
-from cronce.runtime.observe import CALLS, RECENT, Observation, doubles, observations
+from cronce.runtime.observe import CALLS_KEPT, EXTRA_CALLS_KEPT, Observation, doubles, observations
 from cronce.stores import open_store
 from cronce.stores.base import Loaded, Store, Swapped
 from cronce.stores.memory import MemoryStore
@@ -87,7 +87,7 @@ def test_in_whatever_order_calls_are_written_down_as_many_are_too_many() -> None
         assert sorted(seconds_of(found)) == [6.0, 13.0]
 
 
-@given(st.lists(st.integers(0, 200), max_size=CALLS), st.integers(0, CALLS))
+@given(st.lists(st.integers(0, 200), max_size=CALLS_KEPT), st.integers(0, CALLS_KEPT))
 def test_all_at_once_or_in_two_parts_is_the_same(instants: list[int], cut: int) -> None:
     """Against the definition: a call is too many if another came at most a window before it."""
     calls = [at(second + place / 1000) for place, second in enumerate(sorted(instants))]
@@ -99,7 +99,7 @@ def test_all_at_once_or_in_two_parts_is_the_same(instants: list[int], cut: int) 
 
 def test_what_is_older_than_all_that_is_kept_is_compared_to_none_of_it() -> None:
     """Whether the first that is kept was too many nobody knows any more."""
-    kept = [at(100 + 20 * place) for place in range(CALLS)]
+    kept = [at(100 + 20 * place) for place in range(CALLS_KEPT)]
     assert doubles(kept, [at(95)], WINDOW) == []
     assert len(doubles(kept[1:], [at(115)], WINDOW)) == 1
 
@@ -220,12 +220,12 @@ def test_a_key_that_cannot_be_told_is_no_reason_not_to_run(
 
 def test_the_record_does_not_grow(cron: Cronce, url: str) -> None:
     sync = cron.observe("sync", window="1h")(lambda: None)
-    for _ in range(CALLS + 30):
+    for _ in range(CALLS_KEPT + 30):
         sync()
     cron.close()
     record = noted(url)
-    assert (record.times, record.doubled) == (CALLS + 30, CALLS + 29)
-    assert (len(record.calls), len(record.recent)) == (CALLS, RECENT)
+    assert (record.times, record.doubled) == (CALLS_KEPT + 30, CALLS_KEPT + 29)
+    assert (len(record.calls), len(record.recent)) == (CALLS_KEPT, EXTRA_CALLS_KEPT)
 
 
 def test_many_threads_at_once_are_counted_each_and_once(cron: Cronce, url: str) -> None:

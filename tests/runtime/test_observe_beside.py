@@ -203,7 +203,7 @@ def test_a_slow_store_delays_nobody_and_what_ran_is_on_record_after_close(make: 
 def test_at_the_end_a_store_that_hangs_is_waited_for_for_a_while_only(
     shut: Shut, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cronce.runtime.background.FAREWELL", 0.2)
+    monkeypatch.setattr("cronce.runtime.background.WRITER_CLOSE_WAIT", 0.2)
     cron = Cronce(store=shut)
     as_job(cron, lambda: None)()
     as_function(cron, lambda: None)()
@@ -217,7 +217,7 @@ def test_who_closes_does_not_wait_for_a_thread_that_opens_a_silent_server(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that writes held the lock under which a store is opened: after its 3 s, close waited for that, too."""
-    monkeypatch.setattr("cronce.runtime.background.FAREWELL", 0.2)
+    monkeypatch.setattr("cronce.runtime.background.WRITER_CLOSE_WAIT", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # it takes connections, and says nothing
         cron = Cronce(f"redis://127.0.0.1:{silent.getsockname()[1]}/0?timeout=120")
         make(cron, lambda: None)()

@@ -16,7 +16,7 @@ from cronce.protocol.notices import Prevented
 from cronce.protocol.record import Outcome
 from cronce.runtime.node import Node
 from cronce.runtime.prevented import (
-    DAYS,
+    DAYS_KEPT,
     PreventedBatch,
     counted,
     is_prevented,
@@ -90,13 +90,18 @@ def test_counting_costs_no_request_beside_that_of_the_note(office: Office, store
 def test_each_day_has_its_own_count_and_those_long_ago_are_part_of_the_sum(office: Office, store: Wire) -> None:
     one = PreventedBatch("00", {})
     (cell,) = store.load([one.cell("billing")]).cells
-    for day in range(DAYS + 5):
+    for day in range(DAYS_KEPT + 5):
         write = counted(f"{day:02}", {(START + timedelta(days=day)).date().isoformat(): 2}, cell)
         assert write is not None
         store.swap([write], store.load([]).epoch.seen)
         (cell,) = store.load([cell.key]).cells
     found = prevented_in([cell])["billing"]
-    assert (found.total, len(found.days), found.on(START), found.on(START + timedelta(days=5))) == (210, DAYS, 0, 2)
+    assert (found.total, len(found.days), found.on(START), found.on(START + timedelta(days=5))) == (
+        210,
+        DAYS_KEPT,
+        0,
+        2,
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from cronce.protocol.record import Outcome
 from cronce.runtime import queries
 from cronce.runtime.declare import declare
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.queries import LATEST, RunSeen, held, job_names, latest_runs, runs
+from cronce.runtime.queries import LATEST_RUNS, RunSeen, held, job_names, latest_runs, runs
 from cronce.runtime.stored_jobs import listed
 from cronce.schedule import Cron, Every, spec_of
 from tests.runtime.shelf import LEASE, START, HandClock, HandNode, Wire, beat, terms
@@ -196,7 +196,7 @@ def test_the_latest_runs_are_found_wherever_they_stand(
     node: HandNode, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Among the latest of all; by a schedule that the job has, or had; by hand; and of a job without one."""
-    monkeypatch.setattr(queries, "LATEST", LATEST._replace(limit=2))
+    monkeypatch.setattr(queries, "LATEST_RUNS", LATEST_RUNS._replace(limit=2))
     for name, schedule in (("steady", "1s"), ("called", None), ("changed", "5s"), ("changed", "1h"), ("young", "1s")):
         version, text = declare(name, every=schedule).spec if schedule else ("v", "{}")
         node.do(node.ledger.jobs.declare(name, (version, text), START))

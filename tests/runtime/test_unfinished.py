@@ -11,7 +11,15 @@ from cronce.model import Slot
 from cronce.protocol.record import REASON_KEPT, Outcome
 from cronce.runtime.effects.review import doubts, of_slot
 from cronce.runtime.run import Run
-from cronce.runtime.unfinished import REFUSED, DoneAllTheSame, Unfinished, doubts_told, is_cut, remembered, tell_doubts
+from cronce.runtime.unfinished import (
+    REFUSED_EFFECT,
+    DoneAllTheSame,
+    Unfinished,
+    doubts_told,
+    is_cut,
+    remembered,
+    tell_doubts,
+)
 from tests.runtime.office import Office, job
 from tests.runtime.shelf import START, Wire
 
@@ -34,14 +42,14 @@ def test_the_first_refusal_is_remembered_whatever_comes_after_it(error: Exceptio
         with pytest.raises(type(one)):
             asked.ask(one)
     assert asked.ask() == "done"
-    assert asked.unfinished == {REFUSED: error}
+    assert asked.unfinished == {REFUSED_EFFECT: error}
 
 
 def test_arguments_that_do_not_fit_are_a_refusal() -> None:
     asked: Any = Asked()
     with pytest.raises(TypeError):
         asked.ask(1, 2, 3)
-    assert REFUSED in asked.unfinished
+    assert REFUSED_EFFECT in asked.unfinished
 
 
 def test_what_is_done_or_known_by_name_or_no_word_about_the_call_is_no_refusal() -> None:

@@ -9,7 +9,7 @@ from cronce.model import Fence
 from cronce.testing.chaos import DURABLE
 from cronce.testing.database import COMMIT, Connection, Error, ModelDatabase, ModelDriver, SimulatedDatabase
 from cronce.testing.effects_table import by_way, table
-from cronce.testing.receivers import COLUMNS, EffectGuard, ReceivedEffect, ReceiverRefused, Receivers
+from cronce.testing.receivers import EFFECT_COUNTS, EffectGuard, ReceivedEffect, ReceiverRefused, Receivers
 from cronce.testing.simulate import play_seeds
 from cronce.testing.world import Play, SimulatedProcess, World
 
@@ -51,7 +51,7 @@ def send(receivers: Receivers, *effects: ReceivedEffect) -> list[object]:
 
 def figures(receivers: Receivers, way: EffectGuard) -> tuple[int, ...]:
     counted = receivers.counted(Counter(), Counter())
-    return tuple(counted[way, column] for column in COLUMNS)
+    return tuple(counted[way, column] for column in EFFECT_COUNTS)
 
 
 def test_one_that_knows_keys_does_each_once(receivers: Receivers, told: list[str]) -> None:

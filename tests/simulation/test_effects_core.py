@@ -15,10 +15,10 @@ from cronce.protocol.terms import Terms
 from cronce.runtime.flow import Flow, Load, Request, Swap, Timed, drive, perform
 from cronce.runtime.ledger import Begin, Grant, Ledger, Wanted
 from cronce.testing.chaos import DURABLE, FORGETFUL
-from cronce.testing.world import START, SimulatedProcess, World
+from cronce.testing.world import WORLD_START, SimulatedProcess, World
 
 LEASE = timedelta(seconds=8)
-FIRST, SECOND = Slot("a", START + timedelta(seconds=60)), Slot("a", START + timedelta(seconds=65))
+FIRST, SECOND = Slot("a", WORLD_START + timedelta(seconds=60)), Slot("a", WORLD_START + timedelta(seconds=65))
 
 
 class Here:

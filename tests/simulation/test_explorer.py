@@ -24,8 +24,8 @@ from cronce.protocol.table import Row
 from cronce.protocol.view import View
 from cronce.testing.explorer import __main__ as command
 from cronce.testing.explorer import claimant, store
-from cronce.testing.explorer.configs import ALL, SMALL, Config, ExploredFaults
-from cronce.testing.explorer.parts import NOW, Promise, bare
+from cronce.testing.explorer.configs import ALL_CONFIGS, SMALL_CONFIGS, Config, ExploredFaults
+from cronce.testing.explorer.parts import EXPLORED_NOW, Promise, bare
 from cronce.testing.explorer.space import Space
 from cronce.testing.explorer.walk import Explored, ExplorerResult, explore, walk
 from cronce.testing.mutants import MUTANTS
@@ -43,15 +43,15 @@ def test_no_reachable_state_breaks_a_promise_and_the_docs_count_the_states_exact
     words = [sys.executable, "-m", "cronce.testing.explorer", "--small", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     found = json.loads(done.stdout)["configurations"]
-    assert (done.returncode, [one["broken"] for one in found]) == (0, [[]] * len(SMALL))
+    assert (done.returncode, [one["broken"] for one in found]) == (0, [[]] * len(SMALL_CONFIGS))
     counted = [ExplorerResult(one["states"], one["transitions"], (), one["seconds"]) for one in found]
     page = PAGE.read_text("utf-8").splitlines()
-    assert [row for row in command.rows(SMALL, counted) if row not in page] == []
+    assert [row for row in command.rows(SMALL_CONFIGS, counted) if row not in page] == []
 
 
 def test_the_docs_have_one_row_for_every_configuration() -> None:
     table = PAGE.read_text("utf-8").partition("| configuration |")[2].partition("| **all** |")[0]
-    assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == [f"| {config.name}" for config in ALL]
+    assert [line.split(" | ")[0] for line in table.splitlines()[2:]] == [f"| {config.name}" for config in ALL_CONFIGS]
 
 
 # --- every missing safeguard is caught ---
@@ -95,7 +95,7 @@ CAUGHT = {
     "no version check": Mutant(MUTANTS["no version check"], LOST_REPLY, Promise.TRUST_HOLDS),
     "no fence check": Mutant(MUTANTS["no fence check"], LOST_REPLY, Promise.OLD_FENCE),
     "release by name": Mutant(MUTANTS["release by name"], LOST_REPLY, Promise.OLD_FENCE),
-    "one nonce for all": Mutant(_patch(claimant, "THEIRS", claimant.MINE), LOST_REPLY, Promise.ONE_TRUSTS),
+    "one nonce for all": Mutant(_patch(claimant, "THEIR_NONCE", claimant.MINE), LOST_REPLY, Promise.ONE_TRUSTS),
     "on_lost of the reader": Mutant(MUTANTS["on_lost of the reader"], MIXED, Promise.SKIP_ONCE),
     "on_lost ignored": Mutant(_rules(Row.LAPSED, Claim=table.grant), RETRIED, Promise.SKIP_ONCE),
     "closed is granted": Mutant(_rules(Row.CLOSED, Claim=table.grant), LOST_REPLY, Promise.CLOSED_ONCE),
@@ -157,8 +157,8 @@ def _dressed() -> Iterator[list[Command]]:
 
 
 def _lived(record: Record) -> Record:
-    past = (Past(Fence(1, 1), "web-7", NOW, "lapsed"),)
-    return record._replace(holder="web-3", grant=9, started=NOW, reason="because", past=past)
+    past = (Past(Fence(1, 1), "web-7", EXPLORED_NOW, "lapsed"),)
+    return record._replace(holder="web-3", grant=9, started=EXPLORED_NOW, reason="because", past=past)
 
 
 def _later(view: View) -> View:
@@ -172,7 +172,9 @@ def _undressed(decision: Decision) -> object:
     return decision.change and decision.change._replace(record=bare(decision.change.record))
 
 
-@pytest.mark.parametrize("config", [SMALL[2], SMALL[3], EMPTIED, PUT_BACK], ids=lambda config: config.name)
+@pytest.mark.parametrize(
+    "config", [SMALL_CONFIGS[2], SMALL_CONFIGS[3], EMPTIED, PUT_BACK], ids=lambda config: config.name
+)
 def test_no_decision_depends_on_what_a_state_leaves_out(config: Config) -> None:
     with _dressed() as asked:
         explore(config)
@@ -215,7 +217,7 @@ def test_trimming_a_state_hides_nothing_that_can_be_seen(config: Config) -> None
 
 def test_the_command_prints_a_line_for_each_and_a_counterexample(capsys: pytest.CaptureFixture[str]) -> None:
     quick = (Config("quick", SKIP, keeper=False, prompt=True),)
-    with patch.object(command, "SMALL", quick):
+    with patch.object(command, "SMALL_CONFIGS", quick):
         assert command.main(["--small"]) == 0
         assert "broken" not in capsys.readouterr().out
         with MUTANTS["no version check"]():
@@ -225,7 +227,7 @@ def test_the_command_prints_a_line_for_each_and_a_counterexample(capsys: pytest.
 
 def test_the_command_prints_a_document_and_its_lines_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     quick = (Config("quick", SKIP, keeper=False, prompt=True),)
-    with patch.object(command, "SMALL", quick):
+    with patch.object(command, "SMALL_CONFIGS", quick):
         assert command.main(["--small", "--json"]) == 0
         printed = capsys.readouterr()
         (found,) = json.loads(printed.out)["configurations"]

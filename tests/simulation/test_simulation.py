@@ -6,11 +6,11 @@ import json
 import pytest
 
 from cronce.cli import main
-from cronce.testing.chaos import KINDS, OF_THINGS, play_out, stage
+from cronce.testing.chaos import FAULT_KINDS, OF_THINGS, play_out, stage
 from cronce.testing.effects_table import ZERO, by_way
 from cronce.testing.mutants import MUTANTS
-from cronce.testing.receivers import COLUMNS, EffectGuard
-from cronce.testing.simulate import CHUNK, KEPT, play_seeds, seeds_to_catch, simulate
+from cronce.testing.receivers import EFFECT_COUNTS, EffectGuard
+from cronce.testing.simulate import ONCE_FAILED_SEEDS, SEEDS_PER_REPORT, play_seeds, seeds_to_catch, simulate
 
 pytestmark = pytest.mark.usefixtures("settled_heap")
 
@@ -85,9 +85,9 @@ FENCED = 30
 
 
 def test_the_kept_seeds_break_no_promise_and_every_kind_of_fault_happens() -> None:
-    played = play_seeds((*KEPT, OF_THINGS, FENCED))
+    played = play_seeds((*ONCE_FAILED_SEEDS, OF_THINGS, FENCED))
     assert played.violations == {}
-    assert [kind for kind in KINDS if not played.faults[kind]] == []
+    assert [kind for kind in FAULT_KINDS if not played.faults[kind]] == []
     effects = by_way(played.effects)
     assert [way for way in EffectGuard if not effects[way]["made"]] == []
     assert [(way, column) for way in EffectGuard for column in ZERO[way] if effects[way][column]] == []
@@ -97,7 +97,7 @@ def test_the_kept_seeds_break_no_promise_and_every_kind_of_fault_happens() -> No
 def test_the_seeds_that_catch_mutants_break_no_promise_without_them() -> None:
     """So each of these safeguards would be missed here too, if it went missing; and so would others, by the first few.
     `make proof PART=simulator` plays 20,000."""
-    assert play_seeds({*CATCHES.values(), *FIRST} - {*KEPT}).violations == {}
+    assert play_seeds({*CATCHES.values(), *FIRST} - {*ONCE_FAILED_SEEDS}).violations == {}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
@@ -135,7 +135,7 @@ def test_a_seed_always_plays_the_same() -> None:
 
 @pytest.mark.slow
 def test_simulate_counts_seeds_over_processes() -> None:
-    seeds = CHUNK + 2  # more than one process is given at once
+    seeds = SEEDS_PER_REPORT + 2  # more than one process is given at once
     result = simulate(seeds, mutants=False, workers=2)
     assert (result.played.seeds, result.played.violations, result.mutants) == (seeds, {}, {})
 
@@ -147,7 +147,9 @@ def test_the_command_prints_the_documented_json(capsys: pytest.CaptureFixture[st
     assert (document["seeds"], document["violations"], document["mutants"]) == (2, 0, {})
     effects = document["effects"]
     assert effects == by_way(play_seeds(range(2)).effects)
-    assert {way: tuple(columns) for way, columns in effects.items()} == dict.fromkeys(map(str, EffectGuard), COLUMNS)
+    assert {way: tuple(columns) for way, columns in effects.items()} == dict.fromkeys(
+        map(str, EffectGuard), EFFECT_COUNTS
+    )
 
 
 def test_a_failing_seed_is_replayed_with_its_history(capsys: pytest.CaptureFixture[str]) -> None:

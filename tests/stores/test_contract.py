@@ -24,7 +24,7 @@ class TestModest(StoreContract):
 
 @pytest.mark.parametrize("test", CAUGHT_BY)
 def test_a_broken_promise_is_found_out(test: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contract, "SOON", 0.1)  # it is waited for in vain
+    monkeypatch.setattr(contract, "NEWS_WITHIN", 0.1)  # it is waited for in vain
     with pytest.raises(AssertionError):
         _run(MutantContract(CAUGHT_BY[test]), test, tmp_path)
 

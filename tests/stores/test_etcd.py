@@ -20,11 +20,11 @@ from cronce.errors import BadInput, StoreError, StoreFull, StoreNewer, StoreUnav
 from cronce.model import FREE, Boot, Cell, Mark, Refusal, Write
 from cronce.stores import open_store
 from cronce.stores.base import Scan, Store
-from cronce.stores.etcd import TRAITS, WRITES, EtcdStore, init
+from cronce.stores.etcd import TRAITS, WRITES_PER_REQUEST, EtcdStore, init
 from cronce.stores.etcd.api import EtcdAnswer, read_url
 from cronce.stores.etcd.checks import _version
 from cronce.stores.etcd.layout import EtcdCells, data64, entries, mirror, text64
-from cronce.testing.contract import DAY, HOUR, LEASE, cell_of, change, claim, put, refusals, swap, win
+from cronce.testing.contract import CONTRACT_LEASE, DAY, HOUR, cell_of, change, claim, put, refusals, swap, win
 from tests.house.needs import tool
 from tests.house.wait import wait_until
 from tests.servers.etcd import Etcd
@@ -113,7 +113,7 @@ def test_a_loser_needs_one_round_trip_and_writes_nothing(etcd: Etcd, store: Stor
 
 def test_a_batch_is_as_many_round_trips_as_transactions_that_hold_it(etcd: Etcd, store: Store) -> None:
     seen, count = store.load([]).epoch.seen, Count(etcd)
-    store.swap([claim(f"run/a/{number:04}", at=DAY) for number in range(WRITES)], seen)
+    store.swap([claim(f"run/a/{number:04}", at=DAY) for number in range(WRITES_PER_REQUEST)], seen)
     assert count() == 1
     store.swap([claim(f"run/b/{number:04}", at=DAY) for number in range(1000)], seen)
     assert count() == 10
@@ -285,7 +285,7 @@ def test_the_indexes_are_those_of_the_cells_whatever_was_written(etcd: Etcd, sto
         cells = store.load([f"run/{number}" for number in range(8)]).cells
         for cell in dice.sample(cells, 3):
             at = dice.choice([None, DAY, DAY + dice.randrange(3) * HOUR])
-            ttl = dice.choice([None, LEASE, HOUR])
+            ttl = dice.choice([None, CONTRACT_LEASE, HOUR])
             win(store, Write(cell.key, cell.version, "", dice.choice(list(Mark)), at, ttl=ttl))
         if dice.random() < 0.3:
             store.purge(dice.sample(store.scan(Scan("run/")).cells, 2))
@@ -295,7 +295,7 @@ def test_the_indexes_are_those_of_the_cells_whatever_was_written(etcd: Etcd, sto
 
 
 def test_what_is_purged_leaves_nothing_of_its_own_behind(etcd: Etcd, store: Store, namespace: str) -> None:
-    store.purge(win(store, *(put(f"run/{mark.name}", mark, at=DAY, ttl=LEASE) for mark in Mark)))
+    store.purge(win(store, *(put(f"run/{mark.name}", mark, at=DAY, ttl=CONTRACT_LEASE) for mark in Mark)))
     assert _keys(etcd, namespace) == [b"meta", b"purged", b"tally"]
 
 

@@ -20,7 +20,7 @@ from cronce.model import Cell, Mark, Origin, Refusal
 from cronce.stores import open_store
 from cronce.stores.base import Scan, Store
 from cronce.stores.etcd import TRAITS, EtcdStore, adopt
-from cronce.stores.etcd.api import TIMEOUT
+from cronce.stores.etcd.api import ETCD_TIMEOUT
 from cronce.testing.contract import DAY, HOUR, cell_of, claim, listening, news, put, refusals, swap, win
 from cronce.torture.proxy import Proxy
 from cronce.torture.route import HostPort
@@ -141,7 +141,7 @@ def test_a_server_that_gives_no_answer_is_given_up_in_time_and_used_again_after(
             link.cut()
             with pytest.raises(StoreUnavailable, match=r"no answer within 0\.5 s"):
                 store.swap([claim("b")], seen)
-            assert unanswered_within(TIMEOUT, lambda: store.swap([claim("b")], seen), least=0.4)
+            assert unanswered_within(ETCD_TIMEOUT, lambda: store.swap([claim("b")], seen), least=0.4)
             link.heal()
             assert eventually_win(store, "a") == won
 

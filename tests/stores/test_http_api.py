@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from cronce.stores.etcd import TRAITS
-from cronce.stores.http_api import DRIFT, MEMBERS, WIDEST, ClockBounds, DateReading, bounds
+from cronce.stores.http_api import MAX_DOUBT, MAX_DRIFT, MEMBERS, ClockBounds, DateReading, bounds
 
 START = 1_800_000_000.0
 """What the member's clock shows when our boot clock shows 0."""
@@ -44,7 +44,7 @@ def test_two_replies_around_a_change_of_the_second_tell_the_time() -> None:
 
 def test_the_truth_is_always_between_the_bounds_and_now_never_falls() -> None:
     dice = random.Random(3)
-    drift = 1 - DRIFT / 2
+    drift = 1 - MAX_DRIFT / 2
     boot, found, shown = 0.5, bounds(reading(0.5)), [0.0]
     for _ in range(5000):
         way = dice.choice([0.001, 0.02, 0.3])
@@ -73,8 +73,8 @@ def test_a_clock_that_was_set_is_followed_at_once(step: float) -> None:
 
 def test_what_is_not_asked_for_grows_doubtful() -> None:
     found = bounds(reading(10.0))
-    assert found.doubt(10.001) < WIDEST < found.doubt(10.001 + 260)
-    assert found.now(1000.0) == pytest.approx(START + 1000 - 990 * DRIFT, abs=0.01)
+    assert found.doubt(10.001) < MAX_DOUBT < found.doubt(10.001 + 260)
+    assert found.now(1000.0) == pytest.approx(START + 1000 - 990 * MAX_DRIFT, abs=0.01)
 
 
 def test_another_member_may_be_ahead_or_behind() -> None:

@@ -10,7 +10,7 @@ import pytest
 from cronce.stores.base import Store
 from cronce.stores.kubernetes import KubernetesStore
 from cronce.stores.kubernetes.api import read_url
-from cronce.stores.kubernetes.layout import LABEL
+from cronce.stores.kubernetes.layout import STORE_LABEL
 from cronce.testing import StoreContract
 from tests.house.wait import wait_until
 from tests.stores.places import name_of
@@ -54,6 +54,6 @@ def _clear(url: str) -> None:
     """Leave nothing in a cluster that is somebody's."""
     address = read_url(url)
     with closing(KubernetesStore(address)) as store:
-        for answer in store.api.list(f"{LABEL}={address.prefix}", store.api.deadline()):
+        for answer in store.api.list(f"{STORE_LABEL}={address.prefix}", store.api.deadline()):
             for lease in answer.body["items"]:
                 store.api.delete(lease, store.api.deadline())

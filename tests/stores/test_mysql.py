@@ -32,7 +32,7 @@ from cronce.stores.base import Scan
 from cronce.stores.mysql import SAID_READ, SAID_SWAP, MysqlStore, adopt, ddl, init, open_store, say_scan, server
 from cronce.stores.mysql.schema import NOW, prepare
 from cronce.stores.mysql.server import MySqlConnection, MySqlServer, explained, locate
-from cronce.stores.sql import FOREVER, NEVER, bounds
+from cronce.stores.sql import AFTER_ALL_INSTANTS, BEFORE_ALL_INSTANTS, bounds
 from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, keys_of, put, refusals, swap, win
 from tests.house.wait import PATIENCE, wait_until
 from tests.servers.patience import unanswered_within
@@ -575,9 +575,9 @@ def test_what_is_answered_is_what_was_written(store: MysqlStore) -> None:
     [
         (10, 20, None, (10, 20)),
         (10, 20, 15, (10, 20)),
-        (10, 20, 5, (NEVER, 9)),
-        (10, 20, 25, (21, FOREVER)),
-        (None, None, 25, (NEVER, FOREVER)),
+        (10, 20, 5, (BEFORE_ALL_INSTANTS, 9)),
+        (10, 20, 25, (21, AFTER_ALL_INSTANTS)),
+        (None, None, 25, (BEFORE_ALL_INSTANTS, AFTER_ALL_INSTANTS)),
     ],
 )
 def test_a_hope_holds_while_every_bound_is_as_it_was(

@@ -20,7 +20,7 @@ from cronce.stores.postgres.server import locate
 from cronce.stores.redis.server import listen as subscribe
 from cronce.stores.redis.url import read_url
 from cronce.stores.sqlite import news as sqlite_news
-from cronce.testing.contract import QUIET, SOON, cell_of, listening, news, note, win
+from cronce.testing.contract import NEWS_WITHIN, NO_NEWS_SECONDS, cell_of, listening, news, note, win
 from tests.house.wait import wait_until
 from tests.servers.etcd import Etcd
 from tests.servers.postgres import Admin, PgBouncer, Postgres
@@ -40,17 +40,17 @@ def hears_each(store: Store, listener: Listener) -> None:
     """Each write, and then nothing more."""
     for _ in range(3):
         win(store, news())
-        assert listener.wait(SOON)
-    assert not listener.wait(QUIET)
+        assert listener.wait(NEWS_WITHIN)
+    assert not listener.wait(NO_NEWS_SECONDS)
 
 
 def breaks_and_is_mended(store: Store, listener: Listener) -> None:
     with pytest.raises(StoreUnavailable):
-        listener.wait(SOON)
+        listener.wait(NEWS_WITHIN)
     listener.close()
     with closing(listening(store)) as again:
         win(store, news())
-        assert again.wait(SOON)
+        assert again.wait(NEWS_WITHIN)
 
 
 def test_what_stands_before_a_store_need_not_pass_its_news_on() -> None:
@@ -80,7 +80,7 @@ def test_sqlite_another_process_is_heard(file: str) -> None:
 
     with heard_on(open_store(file)) as listener:
         assert Child(write).end() == [1]
-        assert listener.wait(SOON)
+        assert listener.wait(NEWS_WITHIN)
 
 
 def test_sqlite_a_fork_disturbs_nobody(file: str) -> None:
@@ -91,11 +91,11 @@ def test_sqlite_a_fork_disturbs_nobody(file: str) -> None:
             win(store, news())
             with closing(listening(store)) as own:
                 win(store, news())
-                return [own.wait(SOON), own.wait(QUIET)]
+                return [own.wait(NEWS_WITHIN), own.wait(NO_NEWS_SECONDS)]
 
         assert ask(child) == [True, False]
-        assert (listener.wait(SOON), listener.wait(QUIET)) == (True, False)
-        assert "listen again" in ask(lambda: listener.wait(SOON))[1]
+        assert (listener.wait(NEWS_WITHIN), listener.wait(NO_NEWS_SECONDS)) == (True, False)
+        assert "listen again" in ask(lambda: listener.wait(NEWS_WITHIN))[1]
 
 
 def test_sqlite_listening_makes_no_file(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,10 +104,10 @@ def test_sqlite_listening_makes_no_file(file: str, tmp_path: Path, monkeypatch: 
     listener = listening(store)
     (tmp_path / "store.db").unlink()
     with pytest.raises(StoreForgot):
-        listener.wait(SOON)
+        listener.wait(NEWS_WITHIN)
     store.close()
     with pytest.raises(StoreUnavailable, match="closed by this process"):
-        listener.wait(SOON)
+        listener.wait(NEWS_WITHIN)
     assert not (tmp_path / "store.db").exists()
 
 
@@ -117,7 +117,7 @@ def test_sqlite_every_commit_shows_in_the_stamp_of_the_log(file: str, monkeypatc
     with heard_on(open_store(file)) as listener, closing(open_store(file)) as other:
         for _ in range(10):
             win(other, news())
-            assert listener.wait(SOON)
+            assert listener.wait(NEWS_WITHIN)
             with closing(sqlite3.connect(file.removeprefix("sqlite:///"))) as db:
                 assert db.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()[0] == 0
 
@@ -129,17 +129,17 @@ def test_sqlite_what_is_written_in_the_tick_of_the_last_look_is_heard(
     monkeypatch.setattr(sqlite_news, "stamp", lambda _path: stamps[-1])
     monkeypatch.setattr(sqlite_news, "ANYWAY", 1e9)
     with closing(open_store(file)) as store, closing(listening(store)) as listener:
-        assert not listener.wait(QUIET)
+        assert not listener.wait(NO_NEWS_SECONDS)
         stamps.append((0, 0, 1))
         assert not listener.wait(0)
         win(store, news())
-        assert listener.wait(SOON)
-        assert not listener.wait(QUIET)
-        monkeypatch.setattr(sqlite_news, "TICK", 0)  # it is over
+        assert listener.wait(NEWS_WITHIN)
+        assert not listener.wait(NO_NEWS_SECONDS)
+        monkeypatch.setattr(sqlite_news, "TIMESTAMP_STEP", 0)  # it is over
         win(store, news())
-        assert not listener.wait(QUIET)  # no stamp, no look
+        assert not listener.wait(NO_NEWS_SECONDS)  # no stamp, no look
         monkeypatch.setattr(sqlite_news, "ANYWAY", 0)
-        assert listener.wait(SOON)
+        assert listener.wait(NEWS_WITHIN)
 
 
 # --- PostgreSQL -----------------------------------------------------------------------------------------------------
@@ -166,17 +166,17 @@ def test_postgres_a_session_that_is_ended_is_noticed(url: str, admin: Admin) -> 
 
 def test_postgres_a_child_does_not_hang_up_on_its_parent(url: str) -> None:
     with closing(open_store(url)) as store, closing(listening(store)) as listener:
-        assert "listen again" in ask(lambda: listener.wait(SOON))[1]
+        assert "listen again" in ask(lambda: listener.wait(NEWS_WITHIN))[1]
         assert ask(listener.close) is None
         win(store, news())
-        assert listener.wait(SOON)
+        assert listener.wait(NEWS_WITHIN)
 
 
 def test_postgres_a_schema_of_any_name_has_news(postgres: Postgres) -> None:
     for name in ("o'clock %25%22(s)", "n" * 63):
         with closing(open_store(f"{postgres.url}?schema={name}")) as store, heard_on(store) as listener:
             win(store, news())
-            assert listener.wait(SOON)
+            assert listener.wait(NEWS_WITHIN)
 
 
 def test_postgres_through_a_pooler_nobody_is_woken_but_others_are(
@@ -186,7 +186,7 @@ def test_postgres_through_a_pooler_nobody_is_woken_but_others_are(
         assert not pooled.traits.notifies
         assert listen(pooled) is None
         win(pooled, news())
-        assert listener.wait(SOON)
+        assert listener.wait(NEWS_WITHIN)
 
 
 def before_news(place: Any) -> str:
@@ -206,7 +206,7 @@ def test_postgres_a_store_from_before_there_was_news_is_brought_up_to_date(url: 
     (version,) = admin.execute(f"SELECT schema FROM {place.quoted}.cronce_meta").fetchone() or ()
     with heard_on(store := open_store(url)) as listener:
         win(store, news())
-        assert listener.wait(SOON)
+        assert listener.wait(NEWS_WITHIN)
     assert admin.execute(f"SELECT schema FROM {place.quoted}.cronce_meta").fetchone() == (version,)
 
 
@@ -221,7 +221,7 @@ def test_postgres_a_role_that_may_not_bring_it_up_to_date_does_without(url: str,
         win(theirs, news())
         with heard_on(open_store(url)) as listener:
             win(theirs, news())
-            assert listener.wait(SOON)
+            assert listener.wait(NEWS_WITHIN)
     with closing(open_store(url.replace("postgres@", f"{role}@"))) as theirs:
         assert theirs.traits.notifies
 
@@ -256,10 +256,10 @@ def test_redis_a_user_who_may_not_publish_writes_all_the_same(own_valkey: Valkey
         assert not mute.traits.notifies
         (cell, _) = win(mute, news(), note("run/a"))
         assert cell_of(mute, "board/runs") == cell
-        assert not listener.wait(QUIET)
+        assert not listener.wait(NO_NEWS_SECONDS)
         with closing(open_store(urls["deaf"])) as deaf:
             win(deaf, news())
-            assert listener.wait(SOON)
+            assert listener.wait(NEWS_WITHIN)
             with pytest.raises(Exception, match="may not do that"):
                 listening(deaf)
 
@@ -281,7 +281,7 @@ def test_redis_a_message_that_comes_with_the_answer_is_heard() -> None:
         serving = threading.Thread(target=serve)
         serving.start()
         with closing(subscribe(read_url(f"redis://127.0.0.1:{server.getsockname()[1]}"))) as listener:
-            assert (listener.wait(SOON), listener.wait(QUIET)) == (True, False)
+            assert (listener.wait(NEWS_WITHIN), listener.wait(NO_NEWS_SECONDS)) == (True, False)
         serving.join()
 
 
@@ -305,5 +305,5 @@ def test_etcd_news_that_comes_in_many_pieces_is_heard_once(etcd: Etcd, tmp_path:
     with heard_on(store := open_store(f"{etcd.url}/?namespace={name_of(tmp_path)}")) as listener:
         for size in (1, 4_000, 200_000):
             win(store, news(value="x" * size))
-            assert listener.wait(SOON)
-            assert not listener.wait(QUIET)
+            assert listener.wait(NEWS_WITHIN)
+            assert not listener.wait(NO_NEWS_SECONDS)

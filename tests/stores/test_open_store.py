@@ -13,7 +13,19 @@ from typing import Any, Final
 import pytest
 
 from cronce.errors import BadInput, StoreUnavailable
-from cronce.stores import GROUP, OURS, etcd, kubernetes, mask, module_of, mysql, open_store, postgres, redis, sqlite
+from cronce.stores import (
+    ENTRY_POINTS,
+    OWN_BACKENDS,
+    etcd,
+    kubernetes,
+    mask,
+    module_of,
+    mysql,
+    open_store,
+    postgres,
+    redis,
+    sqlite,
+)
 from cronce.stores.base import Loaded, life_of
 from cronce.stores.etcd.api import read_url as read_etcd
 from cronce.stores.kubernetes.api import read_url
@@ -52,12 +64,12 @@ READERS: Final[dict[str, tuple[Callable[[str], Sequence[Any]], str]]] = {
 
 def read(scheme: str, option: str = "") -> list[Any]:
     """What a URL means; how it is shown, and the inside of TLS, left out."""
-    reader, rest = READERS[OURS[scheme.lower()]]
+    reader, rest = READERS[OWN_BACKENDS[scheme.lower()]]
     found = reader(f"{scheme}:{rest}{option}")
     return [type(value) if isinstance(value, SSLContext) else value for value in found if "ada:" not in str(value)]
 
 
-SERVERS: Final = sorted(OURS.keys() - {"memory"})
+SERVERS: Final = sorted(OWN_BACKENDS.keys() - {"memory"})
 
 
 @pytest.mark.parametrize("scheme", SERVERS)
@@ -78,7 +90,7 @@ def test_a_store_is_found_by_its_scheme_in_capitals(tmp_path: Path) -> None:
 def test_a_timeout_that_cannot_be_meant_is_refused(scheme: str, text: str) -> None:
     with pytest.raises(BadInput) as caught:
         read(scheme, f"?timeout={text}")
-    url = f"{scheme}:{READERS[OURS[scheme]][1]}?timeout={text}"
+    url = f"{scheme}:{READERS[OWN_BACKENDS[scheme]][1]}?timeout={text}"
     assert str(caught.value) == (
         f"{mask(url)!r}: timeout={text} is not a number of seconds up to 3600; write it like timeout=2.5"
     )
@@ -122,14 +134,16 @@ def test_a_path_is_told_how_to_be_a_url() -> None:
 
 
 def test_a_store_of_another_package_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = EntryPoint("toy", "cronce.stores.memory:open_store", GROUP)
+    other = EntryPoint("toy", "cronce.stores.memory:open_store", ENTRY_POINTS)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: EntryPoints([other]))
     assert isinstance(open_store("toy://anywhere"), MemoryStore)
 
 
 def test_our_own_are_entry_points_too() -> None:
-    declared = {entry.name: entry.value for entry in entry_points(group=GROUP) if entry.value.startswith("cronce.")}
-    assert declared == {scheme: f"{module}:open_store" for scheme, module in OURS.items()}
+    declared = {
+        entry.name: entry.value for entry in entry_points(group=ENTRY_POINTS) if entry.value.startswith("cronce.")
+    }
+    assert declared == {scheme: f"{module}:open_store" for scheme, module in OWN_BACKENDS.items()}
 
 
 def test_opening_our_own_reads_no_other_packages_entry_points(tmp_path: Path) -> None:

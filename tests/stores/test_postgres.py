@@ -27,9 +27,9 @@ from cronce.stores.base import Scan
 from cronce.stores.postgres import PostgresStore, adopt, ddl, init, spell_scan
 from cronce.stores.postgres.server import locate
 from cronce.testing.contract import (
+    CONTRACT_LEASE,
     DAY,
     HOUR,
-    LEASE,
     cell_of,
     change,
     claim,
@@ -135,8 +135,8 @@ def test_groups_of_different_sizes_are_judged_each_for_itself(store: PostgresSto
 
 
 def test_a_batch_of_renewals_keeps_what_it_does_not_name(store: PostgresStore) -> None:
-    first = win(store, *(claim(f"run/{n}", at=DAY + n * LEASE) for n in range(10)))
-    renewed = win(store, *(change(cell, "renewed", ttl=LEASE * (n % 2 or 2)) for n, cell in enumerate(first)))
+    first = win(store, *(claim(f"run/{n}", at=DAY + n * CONTRACT_LEASE) for n in range(10)))
+    renewed = win(store, *(change(cell, "renewed", ttl=CONTRACT_LEASE * (n % 2 or 2)) for n, cell in enumerate(first)))
     assert [(cell.at, cell.fence) for cell in renewed] == [(cell.at, cell.fence) for cell in first]
     closed = win(store, *(change(cell, mark=Mark.CLOSED) for cell in renewed))
     assert [cell.until for cell in closed] == [cell.until for cell in renewed]
@@ -384,8 +384,8 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def test_the_view_shows_runs_as_people_read_them(store: PostgresStore, db: Any, schema: str) -> None:
     slot = Slot("billing", datetime(2026, 3, 29, 1, tzinfo=UTC))
     by_hand = slot._replace(request="again")
-    running = Record(State.RUNNING, 2, "n", "web-7:1:a", LEASE, started=slot.at + LEASE)
-    lost = Record(State.CLOSED, 1, finished=slot.at + 2 * LEASE, outcome=Outcome.LOST, reason="gone")
+    running = Record(State.RUNNING, 2, "n", "web-7:1:a", CONTRACT_LEASE, started=slot.at + CONTRACT_LEASE)
+    lost = Record(State.CLOSED, 1, finished=slot.at + 2 * CONTRACT_LEASE, outcome=Outcome.LOST, reason="gone")
     first, second = win(
         store,
         claim(slot.cell, encode(running), at=slot.at),

@@ -140,7 +140,7 @@ def test_a_session_that_went_on_with_another_process_is_lost(
 ) -> None:
     """As behind a pooler that passes the first process's number on."""
     with closing(AdvisorySession(postgres.url, "web-1")) as session:
-        monkeypatch.setattr("cronce.stores.postgres.session.BEAT", "SELECT pg_backend_pid() + 1")
+        monkeypatch.setattr("cronce.stores.postgres.session.CHECK_SESSION", "SELECT pg_backend_pid() + 1")
         with pytest.raises(StoreUnavailable, match="goes on with another session"):
             session.beat()
         assert session.lost

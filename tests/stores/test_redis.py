@@ -30,7 +30,7 @@ from cronce.stores import open_store
 from cronce.stores.base import By, Scan
 from cronce.stores.checks import ok
 from cronce.stores.redis import TRAITS, RedisStore, init
-from cronce.stores.redis.url import INSTEAD, KNOWN, TIMEOUT, Login, RedisAddress, Tls, read_url
+from cronce.stores.redis.url import INSTEAD, REDIS_TIMEOUT, URL_OPTIONS, Login, RedisAddress, Tls, read_url
 from cronce.testing.contract import (
     DAY,
     HOUR,
@@ -336,7 +336,7 @@ def test_an_index_that_was_deleted_is_made_anew_from_the_cells(server: Valkey, l
 
 def test_scans_go_through_many_cells_in_steps(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A prefix that few cells have, by `at`: the server is asked several times, and never long."""
-    monkeypatch.setattr("cronce.stores.redis.LOOKED_AT", 100)
+    monkeypatch.setattr("cronce.stores.redis.MEMBERS_PER_CALL", 100)
     many = [
         put(f"run/{'few' if number % 400 == 0 else 'many'}/{number:04}", at=DAY + number * HOUR)
         for number in range(2000)
@@ -448,7 +448,7 @@ def test_a_silent_server_is_given_up_in_time_and_taken_up_again(server: Valkey) 
         for ask in (lambda: store.swap([claim("b")], seen), lambda: store.load(["a"]), lambda: store.scan(Scan(""))):
             with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.3 s; a write may have succeeded"):
                 ask()
-            assert unanswered_within(float(TIMEOUT), ask, least=0.25)
+            assert unanswered_within(float(REDIS_TIMEOUT), ask, least=0.25)
         server.resume()
         assert until_it_answers(lambda: cell_of(store, "a")).version == 1
         assert until_it_answers(lambda: cell_of(store, "b")).version == 2  # it had landed
@@ -573,8 +573,8 @@ def _hog(server: Valkey) -> None:
 
 
 def test_every_option_that_redis_py_takes_from_a_url_is_understood_or_says_what_to_write() -> None:
-    assert set(URL_QUERY_ARGUMENT_PARSERS) - set(KNOWN) <= INSTEAD.keys()
-    assert not INSTEAD.keys() & set(KNOWN)
+    assert set(URL_QUERY_ARGUMENT_PARSERS) - set(URL_OPTIONS) <= INSTEAD.keys()
+    assert not INSTEAD.keys() & set(URL_OPTIONS)
 
 
 def _said(call: Callable[..., object], *arguments: Any) -> str:

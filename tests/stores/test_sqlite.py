@@ -533,7 +533,7 @@ def test_a_symbolic_link_leads_to_the_same_store(store: SqliteStore, path: Path,
 @pytest.fixture
 def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks at the files with every call, not only when some time has passed."""
-    monkeypatch.setattr("cronce.stores.sqlite.WATCH", 0.0)
+    monkeypatch.setattr("cronce.stores.sqlite.FILES_CHECKED_EVERY", 0.0)
 
 
 USES: list[Callable[[SqliteStore], object]] = [

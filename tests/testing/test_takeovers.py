@@ -10,14 +10,14 @@ from cronce.protocol.record import LAPSED, Past, Record, State, encode
 from cronce.runtime.flow import Timed
 from cronce.runtime.ledger import Ledger
 from cronce.stores.base import Loaded
-from cronce.testing.takeovers import ABLE, SOON, Takeovers
-from cronce.testing.world import START, SimulatedOutage, SimulatedProcess, World
+from cronce.testing.takeovers import ABLE, TAKEN_OVER_WITHIN, Takeovers
+from cronce.testing.world import WORLD_START, SimulatedOutage, SimulatedProcess, World
 
 FENCE = Fence(1, 7)
-SLOT = Slot("billing", START)
+SLOT = Slot("billing", WORLD_START)
 LEASE = timedelta(seconds=8)
 RUNS = Record(State.RUNNING, grant=1, holder="m0:1", lease=LEASE, on_lost="rerun")
-TAKEN = RUNS._replace(grant=2, past=(Past(FENCE, "m0:1", START, LAPSED, START),))
+TAKEN = RUNS._replace(grant=2, past=(Past(FENCE, "m0:1", WORLD_START, LAPSED, WORLD_START),))
 
 
 class Broken(Exception):
@@ -57,7 +57,7 @@ def world() -> World:
 def test_nobody_takes_over_from_who_could_speak_for_a_second(world: World, able: float, heard: bool) -> None:
     takeovers = Takeovers(world, broken)
     takeovers.holders[FENCE] = Holder(world, able)
-    was = Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, START)
+    was = Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, WORLD_START)
     if heard:
         takeovers.saw(was, TAKEN)
         return
@@ -69,7 +69,7 @@ def test_nor_from_who_can_speak_again_after_an_outage_for_everybody(world: World
     takeovers = Takeovers(world, broken)
     takeovers.holders[FENCE] = Holder(world, 99.2)
     world.go_away(SimulatedOutage(90.0, 99.2))
-    was = Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, START)
+    was = Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, WORLD_START)
     with pytest.raises(Broken, match="a living holder is heard first"):
         takeovers.saw(was, TAKEN)
 
@@ -81,7 +81,7 @@ def test_nor_from_anybody_right_after_it_unless_the_call_is_late(
     takeovers = Takeovers(world, broken)
     takeovers.holders[FENCE] = Holder(world, wants=False)
     world.go_away(SimulatedOutage(90.0, 99.9))
-    was = Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, START)
+    was = Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, WORLD_START)
     taken = TAKEN._replace(started=world.right_now() - decided)
     if is_late:
         takeovers.saw(was, taken)
@@ -94,7 +94,7 @@ def test_nor_from_anybody_right_after_it_unless_the_call_is_late(
 def test_what_its_holder_says_itself_is_no_takeover(world: World, new: Record) -> None:
     takeovers = Takeovers(world, broken)
     takeovers.holders[FENCE] = Holder(world)
-    takeovers.saw(Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, START), new)
+    takeovers.saw(Cell(SLOT.cell, 3, encode(RUNS), SLOT.at, Mark.OPEN, FENCE, WORLD_START), new)
 
 
 def left_by_the_dead(world: World) -> Takeovers:
@@ -118,16 +118,16 @@ def watcher(world: World) -> Holder:
 
 def test_a_dead_holder_is_taken_over_within_the_hearing_and_some_seconds(world: World) -> None:
     takeovers, other = left_by_the_dead(world), watcher(world)
-    takeovers.look([other], 2.0 + SOON)
+    takeovers.look([other], 2.0 + TAKEN_OVER_WITHIN)
     with pytest.raises(Broken, match="the dead are taken over soon"):
         takeovers.look([other], 0.1)
 
 
 def test_who_hung_in_a_call_has_as_long_again_to_find_contact(world: World) -> None:
     takeovers, other = left_by_the_dead(world), watcher(world)
-    takeovers.look([other], 2.0 + SOON)
+    takeovers.look([other], 2.0 + TAKEN_OVER_WITHIN)
     other.hung = world.real
-    world.real += ABLE + PIECE + SOON - 0.1
+    world.real += ABLE + PIECE + TAKEN_OVER_WITHIN - 0.1
     takeovers.look([other], 60.0)
     world.real += 0.2
     with pytest.raises(Broken, match="the dead are taken over soon"):
@@ -143,6 +143,6 @@ def test_who_doubts_the_clock_takes_nobody_over(world: World) -> None:
     assert other.ledger.know.doubt is not None
     takeovers.look([other], 60.0)
     other.ledger.know.believe()
-    takeovers.look([other], 2.0 + SOON)
+    takeovers.look([other], 2.0 + TAKEN_OVER_WITHIN)
     with pytest.raises(Broken, match="the dead are taken over soon"):
         takeovers.look([other], 0.1)

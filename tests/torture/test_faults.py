@@ -8,7 +8,7 @@ import pytest
 
 from cronce.errors import CronceError
 from cronce.testing.child_processes import ChildProcesses
-from cronce.torture.fault_actions import ENDS, FaultTools, SchedulerOrders
+from cronce.torture.fault_actions import ENDS_WITHIN, FaultTools, SchedulerOrders
 from cronce.torture.faults import Faults
 from cronce.torture.plan import Fault, Kind
 from tests.runtime.shelf import HandClock
@@ -132,7 +132,7 @@ def test_who_does_not_end_though_asked_is_found_out(players: Players, clock: Han
     players.ends = False
     faults = faults_of(players, clock, Fault("deploy", 0.0))
     with pytest.raises(CronceError, match="w1 was asked to end 20 s ago, and still runs"):
-        looked(faults, clock, int(ENDS) + 2)
+        looked(faults, clock, int(ENDS_WITHIN) + 2)
 
 
 def test_a_colour_is_drained_until_the_store_could_be_told_otherwise(players: Players, clock: HandClock) -> None:

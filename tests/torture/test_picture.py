@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cronce.testing.ledger_file import parse
-from cronce.torture.picture import RUNS, SLOTS, STYLE, WORDS, Bar, bars, html, outcome, svg
+from cronce.torture.picture import FAULT_LEGEND, RUN_LEGEND, SLOT_LEGEND, STYLE, Bar, bars, html, outcome, svg
 from tests.torture.results import RERUN, SKIP, key, result
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -95,7 +95,7 @@ def test_the_legend_says_which_bar_is_whose_and_what_stands_beside_a_process() -
     assert [text.text for text in placed(svg(result(tasks=(RERUN,))), "text")][-1] == clock
 
 
-@pytest.mark.parametrize("kinds", [WORDS, RUNS, SLOTS])
+@pytest.mark.parametrize("kinds", [FAULT_LEGEND, RUN_LEGEND, SLOT_LEGEND])
 def test_no_two_of_a_kind_have_the_same_colour(kinds: Iterable[str]) -> None:
     light, dark = (dict(re.findall(r"\.(\w+) { fill: (#\w+) }", part)) for part in STYLE.split("@media"))
     for colours in (light, {**light, **dark}):

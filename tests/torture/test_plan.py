@@ -2,9 +2,9 @@
 
 import pytest
 
-from cronce.torture.plan import DEPLOYS, KILL_AGAIN_AFTER, LIFE, NETWORK, SIGNALS, Kind, plan
+from cronce.torture.plan import DEPLOYS, KILL_AGAIN_AFTER, LIFE, NETWORK_FAULTS, SIGNALS, Kind, plan
 
-ALL: tuple[Kind, ...] = (*SIGNALS, *NETWORK, "lock")
+ALL: tuple[Kind, ...] = (*SIGNALS, *NETWORK_FAULTS, "lock")
 
 
 def test_a_seed_gives_the_same_plan_and_another_gives_another() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from cronce.torture import proxy as module
 from cronce.torture.proxy import Link, Proxy
-from cronce.torture.route import HERE, HostPort
+from cronce.torture.route import LOCALHOST, HostPort
 from tests.house.wait import PATIENCE
 
 
@@ -22,7 +22,7 @@ class Echo(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
-        super().__init__((HERE, 0), Handler)
+        super().__init__((LOCALHOST, 0), Handler)
         self.heard: Queue[bytes] = Queue()
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
@@ -44,7 +44,7 @@ def echo() -> Iterator[Echo]:
 
 @pytest.fixture
 def proxy(echo: Echo) -> Iterator[Proxy]:
-    made = Proxy(HostPort(HERE, echo.server_address[1]))
+    made = Proxy(HostPort(LOCALHOST, echo.server_address[1]))
     yield made
     made.close()
 
@@ -55,7 +55,7 @@ def link(proxy: Proxy) -> Link:
 
 
 def connected(link: Link) -> socket.socket:
-    client = socket.create_connection((HERE, link.port), timeout=PATIENCE)
+    client = socket.create_connection((LOCALHOST, link.port), timeout=PATIENCE)
     client.sendall(b"hello\n")
     assert client.recv(100) == b"hello\n"
     return client
@@ -102,7 +102,7 @@ def test_what_was_sent_lands_even_if_the_sender_has_gone(link: Link, echo: Echo)
 
 def test_who_connects_during_a_partition_waits(link: Link) -> None:
     link.cut()
-    with closing(socket.create_connection((HERE, link.port), timeout=PATIENCE)) as client:
+    with closing(socket.create_connection((LOCALHOST, link.port), timeout=PATIENCE)) as client:
         client.sendall(b"hello\n")
         assert silent(client)
         link.heal()
@@ -134,7 +134,7 @@ def test_two_partitions_are_over_when_both_are(link: Link) -> None:
 def test_a_dropped_reply_is_one_to_a_request_that_landed(
     link: Link, echo: Echo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SETTLED", 0.0)
+    monkeypatch.setattr(module, "GREETING_SECONDS", 0.0)
     with closing(connected(link)) as client:
         echo.heard.get(timeout=PATIENCE)
         link.drops = 1
@@ -146,7 +146,7 @@ def test_a_dropped_reply_is_one_to_a_request_that_landed(
 
 
 def test_the_greetings_of_a_new_connection_are_not_dropped(link: Link, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SETTLED", 60.0)
+    monkeypatch.setattr(module, "GREETING_SECONDS", 60.0)
     link.drops = 1
     connected(link).close()
     assert link.drops == 1
@@ -164,5 +164,5 @@ def test_late_bytes_are_late(link: Link) -> None:
 def test_a_store_that_is_down_hangs_up(echo: Echo, proxy: Proxy, link: Link) -> None:
     echo.shutdown()
     echo.server_close()
-    with closing(socket.create_connection((HERE, link.port), timeout=PATIENCE)) as client:
+    with closing(socket.create_connection((LOCALHOST, link.port), timeout=PATIENCE)) as client:
         assert client.recv(100) == b""

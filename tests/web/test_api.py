@@ -12,7 +12,7 @@ from cronce.runtime.queries import halted_and_carried, runs
 from cronce.runtime.stored_jobs import listed
 from cronce.telling.documents import job_document, run_document
 from cronce.web.actions import ACTIONS
-from cronce.web.api import BASE, READS, ROUTES, openapi
+from cronce.web.api import API_BASE, READ_ENDPOINTS, ROUTES, openapi
 from tests.web.house import Api, Busy
 from tests.web.scene import JOBS
 
@@ -27,14 +27,14 @@ def described(path: str, status: str = "200") -> dict[str, Any]:
 
 def test_every_route_is_described_and_the_reverse() -> None:
     served = {
-        (route.path.removeprefix(BASE).replace(":path", ""), method.lower())
+        (route.path.removeprefix(API_BASE).replace(":path", ""), method.lower())
         for route in ROUTES
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}
     }
     known = {(path, verb) for path, verbs in DESCRIBED["paths"].items() for verb in verbs}
     assert served == known | {("/openapi.json", "get")}
-    assert len(known) == len(READS) + len(ACTIONS)
+    assert len(known) == len(READ_ENDPOINTS) + len(ACTIONS)
 
 
 def test_every_path_stands_in_the_reference() -> None:
@@ -55,7 +55,7 @@ def test_the_description_is_valid_and_every_schema_is_used(program: Api) -> None
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("endpoint", READS, ids=lambda endpoint: endpoint.name)
+@pytest.mark.parametrize("endpoint", READ_ENDPOINTS, ids=lambda endpoint: endpoint.name)
 def test_what_is_answered_is_as_described(busy: Busy, program: Api, endpoint: Any) -> None:
     scene = busy.scene
     subjects = {"a job": ["order-sync", "cleanup", "ledger-export"], "a slot": [scene.failed.key, scene.taken_over.key]}
@@ -73,7 +73,7 @@ def test_a_mistake_is_told_as_described(program: Api) -> None:
         ("/runs?limit=0", "/runs", 400),
         ("/why/nix@2026-03-29T01:00:00Z", "/why/{subject}", 404),
     ):
-        answer = program.get(BASE + path)
+        answer = program.get(API_BASE + path)
         assert answer.status_code == status
         jsonschema.validate(answer.json(), described(place, str(status)))
 
@@ -165,7 +165,7 @@ def test_what_is_wanted_is_told(busy: Busy, program: Api) -> None:
     ],
 )
 def test_a_strange_question_is_told_to_be_one(program: Api, path: str) -> None:
-    answer = program.get(BASE + path)
+    answer = program.get(API_BASE + path)
     assert answer.status_code == 400, answer.text
     assert set(answer.json()) == {"error"}
 
@@ -173,8 +173,8 @@ def test_a_strange_question_is_told_to_be_one(program: Api, path: str) -> None:
 def test_the_api_answers_in_json_whoever_asks(busy: Busy) -> None:
     browser = Api(busy.app, {"Accept": "text/html"})
     for path in ("/jobs/nix", "/nix", "/runs?limit=x"):
-        assert browser.get(BASE + path).headers["Content-Type"] == "application/json"
-    wrong = browser.send("DELETE", f"{BASE}/jobs")
+        assert browser.get(API_BASE + path).headers["Content-Type"] == "application/json"
+    wrong = browser.send("DELETE", f"{API_BASE}/jobs")
     assert (wrong.status_code, set(wrong.json())) == (405, {"error"})
     assert sorted(wrong.headers["Allow"].split(", ")) == ["GET", "HEAD"]
 

@@ -76,7 +76,7 @@ def test_whoever_waits_for_a_store_that_hangs_is_told_in_time(monkeypatch: pytes
     try:
         with monkeypatch.context() as patch:
             patch.setattr(sites, "STORE_TIMEOUT", 0.05)
-            found = [visitor.get("/jobs") for _ in range(sites.READERS + 4)]
+            found = [visitor.get("/jobs") for _ in range(sites.READER_THREADS + 4)]
     finally:
         store.let_go.set()
     assert {page.status_code for page in found} == {503}

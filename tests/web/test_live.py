@@ -21,9 +21,9 @@ from tests.web.served import Stream, raw, served
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """And do nothing besides, however long a test takes."""
-    monkeypatch.setattr(live, "EVERY", 0.05)
-    monkeypatch.setattr(live, "SAID_EVERY", 3600.0)
-    monkeypatch.setattr(live, "LASTS", 3600.0)
+    monkeypatch.setattr(live, "LIVE_LOOK_EVERY", 0.05)
+    monkeypatch.setattr(live, "WATCHED_EVERY", 3600.0)
+    monkeypatch.setattr(live, "STREAM_SECONDS", 3600.0)
 
 
 def write(busy: Busy) -> int:
@@ -63,7 +63,7 @@ def test_a_change_is_told_and_while_somebody_looks_on_that_stands_in_the_store()
 
 
 def test_it_goes_on_being_said_that_somebody_looks_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "SAID_EVERY", 0.2)
+    monkeypatch.setattr(live, "WATCHED_EVERY", 0.2)
     busy = Busy()
     with served(busy.app) as port, Stream(port) as one:
         one.tally()
@@ -81,7 +81,7 @@ def test_whoever_looked_on_for_as_long_as_a_lease_may_say_what_came_of_its_effec
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """That a lease has passed is believed of a clock that was watched for as long."""
-    monkeypatch.setattr(live, "SAID_EVERY", 0.1)
+    monkeypatch.setattr(live, "WATCHED_EVERY", 0.1)
     unseen, busy = Busy(MemoryStore()), Busy(MemoryStore())
     begun = Record(State.RUNNING, 1, "n", "gone:1:a", timedelta(seconds=0.3), started=busy.scene.now)
     lapsed = Write("once/letter/7", FREE, encode(begun), Mark.OPEN, ttl=-timedelta(seconds=5))
@@ -164,7 +164,7 @@ def test_a_stream_ends_by_itself_and_whoever_listens_comes_back(monkeypatch: pyt
     with served(busy.app) as port, Stream(port) as one:
         told = one.until(b": still here")
         assert b"retry: 1000" in told
-        clock.turn(live.LASTS)
+        clock.turn(live.STREAM_SECONDS)
         assert one.rest().endswith(b"0\r\n\r\n")
 
 

@@ -22,8 +22,8 @@ ASKS = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
 def test_half_a_question_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks in full is given time, however busy this machine is."""
-    patient = partial(monkeypatch.setattr, server, "SLOW")
-    monkeypatch.setattr(requests, "SLOW", 0.3)
+    patient = partial(monkeypatch.setattr, server, "REQUEST_TIMEOUT")
+    monkeypatch.setattr(requests, "BODY_TIMEOUT", 0.3)
     monkeypatch.setattr(server, "MAX_REQUESTS", 4)
     with served(Busy().app) as port, ExitStack() as open_ones:
         slow = []

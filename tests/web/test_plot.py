@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cronce.protocol.record import Outcome
-from cronce.web.plot import HEIGHT, SHOWN, PlotLimit, duration_svg, in_words, points_of, scale_of
+from cronce.web.plot import HEIGHT, RUNS_PLOTTED, PlotLimit, duration_svg, in_words, points_of, scale_of
 from tests.web.pictures import ran, runs, skipped
 
 SECOND = timedelta(seconds=1)
@@ -44,8 +44,8 @@ def test_it_is_said_how_many_took_longer_than_they_may() -> None:
 
 
 def test_only_the_latest_are_shown_in_the_order_of_their_slots() -> None:
-    points = points_of(reversed(took(*range(1, SHOWN + 51))))
-    assert [point.took / SECOND for point in points] == list(range(51, SHOWN + 51))
+    points = points_of(reversed(took(*range(1, RUNS_PLOTTED + 51))))
+    assert [point.took / SECOND for point in points] == list(range(51, RUNS_PLOTTED + 51))
 
 
 def test_what_spans_more_than_a_hundred_times_is_in_powers_of_ten() -> None:

@@ -131,7 +131,7 @@ def test_the_overview_and_a_job_ask_eight_times_at_most(
     """Also the first time, where more is open and refused than is read at once, and of a job with more runs than are
     put in order. A store without history keeps few runs, and none by hand."""
     monkeypatch.setattr(read_lists, "OF_A_JOB", 3)
-    monkeypatch.setattr(read_lists, "AHEAD", {Mark.OPEN: 20, Mark.ATTENTION: 40})
+    monkeypatch.setattr(read_lists, "CELLS_AT_ONCE", {Mark.OPEN: 20, Mark.ATTENTION: 40})
     monkeypatch.setattr(read_jobs, "HOSTS", 20)
     monkeypatch.setattr(queries, "_WHOLE", {})
     server = request.getfixturevalue("kubernetes") if place == "kubernetes" else None

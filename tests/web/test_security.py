@@ -10,7 +10,7 @@ from cronce import __version__
 from cronce.errors import BadInput
 from cronce.web.app import application
 from cronce.web.gate import HEADERS, from_elsewhere, host_of, is_local_path, strange_host
-from cronce.web.security import LASTS, PER, TRIES, PageTokens, WrongTokens, same_word
+from cronce.web.security import PER, SESSION_LASTS, TOKEN_TRIES, PageTokens, WrongTokens, same_word
 from tests.web.house import BEARER, TOKEN, Api, Browser, Busy
 
 PAUSE = "/jobs/billing/pause"
@@ -57,7 +57,7 @@ def test_a_wrong_token_is_refused_wherever_it_is_sent(token: str | bytes) -> Non
 def test_whoever_guesses_is_made_to_wait_and_others_are_not() -> None:
     busy = Busy()
     visitor = Browser(busy.app)
-    for _ in range(TRIES):
+    for _ in range(TOKEN_TRIES):
         assert visitor.log_in(token="wrong").status_code == 401
     late = visitor.log_in(token="wrong")
     assert late.status_code == 429
@@ -69,7 +69,7 @@ def test_the_right_token_always_passes() -> None:
     """Ten wrong ones a minute locked everybody out behind a proxy, with the right token too."""
     busy = Busy()
     visitor = Browser(busy.app)
-    for _ in range(TRIES + 1):
+    for _ in range(TOKEN_TRIES + 1):
         visitor.log_in(token="wrong")
     assert visitor.log_in().status_code == 303
     assert Api(busy.app).act("/jobs/billing/pause").status_code == 200
@@ -79,7 +79,7 @@ def test_behind_a_trusted_proxy_whoever_guesses_is_told_from_others_and_elsewher
     proxied = Busy(trusted_proxies=["203.0.113.0/24"])
     wrong = {"by": "ada", "token": "wrong"}
     for app, others in ((proxied.app, 401), (Busy().app, 429)):
-        for _ in range(TRIES):
+        for _ in range(TOKEN_TRIES):
             Browser(app).post("/login", wrong, headers={"X-Forwarded-For": "198.51.100.4"})
         answers = [
             Browser(app).post("/login", wrong, headers={"X-Forwarded-For": said}).status_code
@@ -127,7 +127,7 @@ def test_a_mounted_page_is_private_unless_somebody_says_otherwise() -> None:
 
 def test_guesses_are_forgotten_in_time_and_never_too_many() -> None:
     guesses = WrongTokens()
-    for second in range(TRIES):
+    for second in range(TOKEN_TRIES):
         guesses.wrong("a", float(second))
     assert guesses.wait("a", 10.0) == PER - 10.0
     assert guesses.wait("a", PER) == 0.0
@@ -182,8 +182,8 @@ def test_a_session_ends_and_cannot_be_forged() -> None:
     session = keys.session(cookie, now)
     assert session is not None
     assert session.by == "ada"
-    assert keys.session(cookie, now + LASTS) is None
-    assert keys.session(cookie, now + LASTS - timedelta(seconds=1)) is not None
+    assert keys.session(cookie, now + SESSION_LASTS) is None
+    assert keys.session(cookie, now + SESSION_LASTS - timedelta(seconds=1)) is not None
     assert other.session(cookie, now) is None  # another token ends all sessions
     said, _, sign = cookie.partition(".")
     forged = PageTokens("an-attackers-own-token-of-32-signs").cookie("root", now)

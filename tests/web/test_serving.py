@@ -17,7 +17,7 @@ import pytest
 from cronce import Cronce
 from cronce.cli import main, ui
 from cronce.cli.listening import is_loopback
-from cronce.cli.ui import VARIABLE, PageAccess, terms
+from cronce.cli.ui import ACT_VARIABLE, PageAccess, terms
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.stores import open_store
@@ -32,7 +32,7 @@ from tests.web.served import Stream
 
 @pytest.fixture(autouse=True)
 def no_token_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(ACT_VARIABLE, raising=False)
 
 
 @pytest.fixture
@@ -70,9 +70,9 @@ def test_beyond_loopback_it_needs_a_token_for_everything(host: str, token_file: 
 
 
 def test_a_token_comes_from_a_file_or_the_environment(token_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "another-token-of-the-environment")
+    monkeypatch.setenv(ACT_VARIABLE, "another-token-of-the-environment")
     assert terms("127.0.0.1", None, None, [], "--listen").token == "another-token-of-the-environment"
-    assert VARIABLE not in os.environ  # no job, and no command of an alert, inherits it
+    assert ACT_VARIABLE not in os.environ  # no job, and no command of an alert, inherits it
     assert terms("127.0.0.1", str(token_file), None, [], "--listen").token == TOKEN
     token_file.chmod(0o644)
     with pytest.raises(BadInput, match=f"chmod 600 {token_file}"):
@@ -97,7 +97,10 @@ def test_what_others_could_reach_without_a_token_is_not_started(
 ) -> None:
     assert main(words) == 2
     option = "--token-file" if words[0] == "ui" else "--ui-token-file"
-    assert f"there is no token: give a file with a token by {option}, or set ${VARIABLE}, or" in capsys.readouterr().err
+    assert (
+        f"there is no token: give a file with a token by {option}, or set ${ACT_VARIABLE}, or"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("words", [["ui", "--listen", "0"], ["run", "nosuch:app", "--ui", "0"]])

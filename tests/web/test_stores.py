@@ -32,7 +32,7 @@ def cron(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cronce]:
 
 
 def test_a_page_shows_acts_and_is_told_of_changes(cron: Cronce, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "EVERY", 0.05)
+    monkeypatch.setattr(live, "LIVE_LOOK_EVERY", 0.05)
     monkeypatch.setattr(live, "UNCOUNTED_EVERY", 0.1)
     app = application(cron, token=TOKEN, private=False)
     visitor, program = Browser(app), Api(app)

@@ -11,7 +11,7 @@ from cronce.protocol.record import Outcome
 from cronce.runtime.queries import RunSeen
 from cronce.web.markup import tag
 from cronce.web.timeline import draw, key
-from cronce.web.timeline_layout import BAR, LOOKS, gather, lay_out
+from cronce.web.timeline_layout import BAR, PIECE_LOOKS, gather, lay_out
 from tests.web.pictures import END, NOW, START, A, B, ago, lapsed, ran, runs, skipped
 from tests.web.scene import HOSTILE
 
@@ -83,7 +83,7 @@ def test_no_look_rests_on_its_colour_alone() -> None:
     """Without their classes no two looks that mean something else look alike."""
     bare = {
         look: "".join(f"<{one.tag} {one.get('d')} {one.get('fill')}>{one.text}" for one in _shapes(look))
-        for look in LOOKS
+        for look in PIECE_LOOKS
     }
     assert (
         len({bare[look] for look in ("succeeded", "failed", "lost", "unknown", "lapsed", "retrying", "skipped")}) == 7

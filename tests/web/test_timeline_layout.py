@@ -12,7 +12,7 @@ from cronce.protocol.notices import Refused
 from cronce.protocol.record import Outcome
 from cronce.runtime.queries import RunSeen
 from cronce.web.timeline_layout import (
-    COLUMNS,
+    FOLDED_COLUMNS,
     GHOST_ROWS,
     MOST_LANES,
     MOST_LINES,
@@ -120,7 +120,7 @@ def test_beyond_the_limit_all_are_counted_and_none_is_dropped() -> None:
     assert (lane.placed, drawn.folded) == ((), MOST_PIECES + 1)
     counts = sum((Counter(column.counts) for column in lane.columns), Counter[str]())
     assert counts == {"succeeded": MOST_PIECES - 2, "failed": 3}
-    assert len(lane.columns) <= COLUMNS
+    assert len(lane.columns) <= FOLDED_COLUMNS
     assert drawn.counted == "1,998 succeeded, 3 failed"
 
 
@@ -140,9 +140,9 @@ def test_as_many_rows_as_may_be_are_drawn() -> None:
 def test_a_column_covers_its_share_of_the_time_and_leads_there() -> None:
     drawn = picture(*(ran(f"j{place}", 599, A, ended=200) for place in range(MOST_ROWS + 1)))
     ((column,),) = [lane.columns for lane in drawn.lanes]
-    assert (column.start, column.end) == (START, START + (END - START) / COLUMNS)
+    assert (column.start, column.end) == (START, START + (END - START) / FOLDED_COLUMNS)
     assert drawn.scale(column.start) == 0
-    assert drawn.scale(column.end) == pytest.approx(100 / COLUMNS)
+    assert drawn.scale(column.end) == pytest.approx(100 / FOLDED_COLUMNS)
 
 
 def test_what_begins_in_the_last_moment_is_in_the_last_column() -> None:

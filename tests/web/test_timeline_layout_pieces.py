@@ -7,7 +7,7 @@ import pytest
 from cronce.model import Slot
 from cronce.protocol.notices import Refused
 from cronce.protocol.record import Outcome, Past, Record, State
-from cronce.web.timeline_layout import LOOKS, TimelineFacts, TimelinePiece, gather
+from cronce.web.timeline_layout import PIECE_LOOKS, TimelineFacts, TimelinePiece, gather
 from tests.web.pictures import END, NOW, START, A, B, C, ago, fence, lapsed, ran, runs, seen, skipped
 
 
@@ -179,7 +179,7 @@ def test_what_would_move_a_cursor_is_escaped() -> None:
 
 
 def test_every_state_and_outcome_has_a_look() -> None:
-    assert {*map(str, State), *map(str, Outcome)} - {*LOOKS} == {"closed"}
+    assert {*map(str, State), *map(str, Outcome)} - {*PIECE_LOOKS} == {"closed"}
 
 
 def test_a_picture_has_no_negative_spans() -> None:

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from cronce import Cronce
 from cronce.errors import BadInput
 from cronce.web.app import application
-from cronce.web.timeline import LEAST, MOST, SPANS, TimelineView, read_view, young
+from cronce.web.timeline import LEAST, MOST, TIMELINE_SPANS, TimelineView, read_view, young
 from cronce.web.timeline_layout import gather
 from tests.web.pictures import NOW, ran
 from tests.web.scene import HOSTILE, Scene, fill
@@ -29,7 +29,7 @@ from tests.web.scene import HOSTILE, Scene, fill
     ],
 )
 def test_a_small_picture_begins_where_there_is_something_to_see(oldest: float, title: str, minutes: int) -> None:
-    start, end = TimelineView(length=SPANS["1h"]).window(NOW)
+    start, end = TimelineView(length=TIMELINE_SPANS["1h"]).window(NOW)
     drawn, called = young(gather([ran("sync", oldest, ended=0), ran("sync", 30)], [], start, end, NOW))
     assert (called, drawn.end - drawn.start) == (title, timedelta(minutes=minutes))
     assert len(drawn.pieces) == 2
@@ -134,7 +134,7 @@ def test_every_link_on_it_is_a_view_again(shown: tuple[TestClient, Scene]) -> No
         links = {urlsplit(found) for found in re.findall(r'href="(/timeline\?[^"]+)"', ask(client, way))}
         views = [asked(link.query.replace("&amp;", "&")) for link in links]
         assert {view.by for view in views} == ({"job"} if "by=job" in way else {"holder"})
-        assert {*SPANS.values()} <= {view.length for view in views}
+        assert {*TIMELINE_SPANS.values()} <= {view.length for view in views}
 
 
 def test_a_span_in_which_nothing_ran_says_what_to_do(shown: tuple[TestClient, Scene]) -> None:

@@ -5,7 +5,7 @@ verb gets a parser. `GROUPS` and `UNDER` are the table of verbs; `verb_of` alone
 
 The file of a verb such as `pause` has `add_pause_arguments(parser)` and `run_pause(options)`, which returns the exit
 code, unless that is always 0; and for its help text, where there is more to say, a `PAUSE_DESCRIPTION` and a
-`PAUSE_EPILOG`. Verbs about one thing share a file (`FILES`).
+`PAUSE_EPILOG`. Verbs about one thing share a file (`FILE_OF_VERB`).
 
 Exit codes: 0 it is as it should be, 1 it is not (the text says what), 2 the call makes no sense, 75 the store
 cannot be reached, 78 the store needs a person.
@@ -101,17 +101,17 @@ UNDER: Final = {
 """`cronce jobs add`: what a verb can do besides. Each was a verb by itself once, and still is: `cronce add`."""
 ALIASES: Final = {"history": "runs", "backfill": "rerun"}
 """Other spellings of a verb."""
-COMMANDS: Final = ("exec", "add", "edit", "systemd", "k8s", "completion")
+GIVEN_A_COMMAND: Final = ("exec", "add", "edit", "systemd", "k8s", "completion")
 """Behind two dashes they are given a command."""
 CODES: Final = ((BadInput, 2), (StoreUnavailable, 75), (StoreUnusable, 78))
-LISTED: Final = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
+HELP_OF_VERB: Final = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 VERBS: Final = {
     **{verb: text for verbs in UNDER.values() for verb, text in verbs.items()},
     "drain": "stop schedulers from taking new work: the old name of `cronce pause --scheduler`",
-    **LISTED,
+    **HELP_OF_VERB,
 }
 """All that have a parser, whether they are listed or not."""
-FILES: Final = {
+FILE_OF_VERB: Final = {
     **dict.fromkeys(("next", "explain"), "schedules"),
     **dict.fromkeys(("jobs", "show", "why", "beat"), "runs"),
     **dict.fromkeys(("holders", "locks", "leaders", "observed"), "status"),
@@ -304,7 +304,7 @@ def _call(verb: str, given: Sequence[str], spelled: str) -> int:
 
 def _run(verb: str, given: Sequence[str], spelled: str) -> int:
     """The words behind the first two dashes are a command's, of which no word is ours."""
-    place = given.index("--") if verb in COMMANDS and "--" in given else len(given)
+    place = given.index("--") if verb in GIVEN_A_COMMAND and "--" in given else len(given)
     parser = parser_of(verb, spelled)
     options = parser.parse_args(given[:place])
     options.command = given[place + 1 :]
@@ -318,7 +318,7 @@ def _run(verb: str, given: Sequence[str], spelled: str) -> int:
 
 def _named(verb: str, name: str) -> Any:
     """What a verb's file has by this name, if anything."""
-    return getattr(import_module(f"cronce.cli.{FILES.get(verb, verb)}"), name, None)
+    return getattr(import_module(f"cronce.cli.{FILE_OF_VERB.get(verb, verb)}"), name, None)
 
 
 def _overview(given: Sequence[str]) -> int:
@@ -348,6 +348,8 @@ _MEANT: Final = {"start": "run", "serve": "run", "worker": "run", "list": "jobs"
 def _unknown(verb: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
 
-    close = [_MEANT[verb]] if verb in _MEANT else get_close_matches(verb.lower(), [*LISTED, *VERBS, *ALIASES], n=1)
+    close = (
+        [_MEANT[verb]] if verb in _MEANT else get_close_matches(verb.lower(), [*HELP_OF_VERB, *VERBS, *ALIASES], n=1)
+    )
     remedy = f"did you mean {close[0]!r}? " if close else ""
     return f"there is no command {verb[:40]!r}; {remedy}`cronce --help` lists all commands"

@@ -15,11 +15,11 @@ from cronce_audit.model import Confidence, Finding, Place, Rule, Severity
 from cronce_audit.outcome import Outcome, SetAside
 from cronce_audit.page import page, pieces
 
-TONES: Final[dict[Severity, Tone]] = {Severity.ERROR: "bad", Severity.WARNING: "odd", Severity.INFO: "busy"}
-WIDEST: Final = 110
+TONE_OF_SEVERITY: Final[dict[Severity, Tone]] = {Severity.ERROR: "bad", Severity.WARNING: "odd", Severity.INFO: "busy"}
+WIDEST_LINE: Final = 110
 """Longer lines are hard to read, however wide the terminal."""
 
-MARKS: Final[dict[Verdict, ColouredText]] = {
+CHECK_SIGNS: Final[dict[Verdict, ColouredText]] = {
     "met": ColouredText("✓", "good"),
     "not met": ColouredText("✗", "bad"),
     "cannot tell": ColouredText("?", "odd"),
@@ -66,7 +66,7 @@ def _folded(found: Sequence[Finding]) -> dict[Finding, list[Finding]]:
 
 
 def _finding(finding: Finding, under: str, on: Screen, *, line: bool, more: Sequence[Finding] = ()) -> Iterator[str]:
-    tone = TONES[finding.severity]
+    tone = TONE_OF_SEVERITY[finding.severity]
     sure = "" if finding.confidence is Confidence.HIGH else f", {finding.confidence.word} confidence"
     place = _where(finding.place, under, f":{finding.place.column}" if finding.place.line else "")
     head = f"{finding.severity.word} {finding.rule} {finding.name}"
@@ -92,7 +92,7 @@ def _where(place: Place, under: str, column: str = "") -> str:
 def _line(finding: Finding, on: Screen) -> Iterator[str]:
     """The line, and a mark under the place in it; cut to the terminal's width around that place."""
     gutter = f"{finding.place.line:>6} │ "
-    room = max((on.width or WIDEST) - len(gutter), 20)
+    room = max((on.width or WIDEST_LINE) - len(gutter), 20)
     text = finding.snippet.replace("\t", " ")
     at = min(max(finding.place.column - 1 - finding.indent, 0), len(text))
     start = max(at - room // 2, 0) if on.width and len(text) > room else 0
@@ -101,12 +101,12 @@ def _line(finding: Finding, on: Screen) -> Iterator[str]:
         seen = f"{seen[: room - 1]}…"
     below = f"{'│':>8} {' ' * (at - start)}"
     yield f"{paint(ColouredText(gutter, 'dim'), on)}{paint(seen, on)}"
-    yield f"{paint(ColouredText(below, 'dim'), on)}{paint(ColouredText('^', TONES[finding.severity]), on)}"
+    yield f"{paint(ColouredText(below, 'dim'), on)}{paint(ColouredText('^', TONE_OF_SEVERITY[finding.severity]), on)}"
 
 
 def told(text: str, on: Screen, tone: Tone | None = None) -> Iterator[str]:
     """Wrapped on a terminal; elsewhere one line, which can be searched for."""
-    lines = wrap(text, min(max(on.width - 7, 20), WIDEST), break_on_hyphens=False) if on.width else [text]
+    lines = wrap(text, min(max(on.width - 7, 20), WIDEST_LINE), break_on_hyphens=False) if on.width else [text]
     for line in lines:
         yield f"       {paint(ColouredText(line, tone), on)}"
 
@@ -127,7 +127,9 @@ def verdict(outcome: Outcome, on: Screen, read: str) -> Iterator[str]:
     """The counts, and what can be done next."""
     counts = Counter(finding.severity for finding in outcome.findings)
     found = [
-        paint(ColouredText(number(counts[one], one.word), TONES[one]), on) for one in reversed(Severity) if counts[one]
+        paint(ColouredText(number(counts[one], one.word), TONE_OF_SEVERITY[one]), on)
+        for one in reversed(Severity)
+        if counts[one]
     ]
     hows = Counter(one.how for one in outcome.set_aside)
     aside = hows["comment"] + hows["config"]
@@ -158,7 +160,7 @@ def counted(findings: Sequence[Finding], on: Screen) -> str:
     """How often each rule found something, the most frequent first."""
     counts = Counter((one.rule, one.name, one.severity) for one in findings)
     rows = [
-        (f"{count:,}", rule, ColouredText(severity.word, TONES[severity]), name)
+        (f"{count:,}", rule, ColouredText(severity.word, TONE_OF_SEVERITY[severity]), name)
         for (rule, name, severity), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
     return table(("found", "rule", "severity", "name"), rows, on) if rows else "nothing found"
@@ -166,7 +168,7 @@ def counted(findings: Sequence[Finding], on: Screen) -> str:
 
 def listed(rules: Iterable[Rule], on: Screen) -> str:
     rows = [
-        (rule.id, ColouredText(rule.severity.word, TONES[rule.severity]), rule.confidence.word, rule.name)
+        (rule.id, ColouredText(rule.severity.word, TONE_OF_SEVERITY[rule.severity]), rule.confidence.word, rule.name)
         for rule in rules
     ]
     return table(("rule", "severity", "confidence", "name"), rows, on)
@@ -174,14 +176,15 @@ def listed(rules: Iterable[Rule], on: Screen) -> str:
 
 def explained(rule: Rule, on: Screen) -> Iterator[str]:
     """The page of a rule. In a sample, a mark stands before each line that is found."""
-    width = min(on.width or 100, WIDEST)
+    width = min(on.width or 100, WIDEST_LINE)
     before = ""
     for kind, text in pieces(page(rule)):
         if before and (kind, before) not in _CLOSE:
             yield ""
         match kind:
             case "title":
-                yield f"{_bold(text, on)}  {paint(ColouredText(rule.severity.word, TONES[rule.severity]), on)}"
+                severity = ColouredText(rule.severity.word, TONE_OF_SEVERITY[rule.severity])
+                yield f"{_bold(text, on)}  {paint(severity, on)}"
             case "heading":
                 yield _bold(text, on)
             case "text" | "item":
@@ -219,7 +222,7 @@ def checked(answered: Sequence[Answered], on: Screen) -> Iterator[str]:
 
 
 def _head(point: Answered, on: Screen) -> str:
-    mark = MARKS[point.answer.verdict]
+    mark = CHECK_SIGNS[point.answer.verdict]
     head = f"{point.number:>4}. {point.text}: "
     return f"{paint(mark, on)}{paint(head, on)}{paint(ColouredText(point.answer.verdict, mark.tone), on)}"
 

@@ -38,7 +38,7 @@ from cronce_audit.model import Facts, Finding, LockDeclared, Place, Unparsed, Zo
 from cronce_audit.outcome import Outcome, weigh
 from cronce_audit.page import page
 
-ACTIONS: Final = ("rules", "explain")
+AUDIT_ACTIONS: Final = ("rules", "explain")
 NO_FILE: Final = (
     "no file of a known kind was found; vendored folders, tests and files that .gitignore leaves out are read only"
     " if you name them"
@@ -47,7 +47,7 @@ NO_KIND: Final = (
     "cronce does not know this kind of file by its name; a crontab must be called crontab, *.crontab or *.cron, or be"
     " in cron.d"
 )
-NOTHING: Final = 3
+NOTHING_READ: Final = 3
 UNREAD: Final = 4
 
 
@@ -115,7 +115,7 @@ def _refuse(paths: Sequence[Path], options: argparse.Namespace) -> None:
     if options.checklist and options.format not in ("people", "json"):
         raise BadInput(f"--checklist prints text, or JSON with --json: {options.format} can hold findings only")
     if paths and _is_gone(paths[0]):
-        for meant in get_close_matches(str(paths[0]), ACTIONS, n=1):
+        for meant in get_close_matches(str(paths[0]), AUDIT_ACTIONS, n=1):
             raise BadInput(f"there is no file or folder {paths[0]}; did you mean `cronce audit {meant}`?")
 
 
@@ -283,5 +283,5 @@ def _code(outcome: Outcome, settings: Settings, options: argparse.Namespace) -> 
         files_named = [path for path in options.paths if Path(path).is_file()]
         why = f"{files_named[0]}: {NO_KIND}" if files_named else NO_FILE
         say("audit", f"nothing to audit: {why}")
-        return NOTHING
+        return NOTHING_READ
     return 1 if outcome.fails(settings.fail_on) else 0

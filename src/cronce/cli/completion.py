@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from cronce.cli import LISTED, UNDER, parser_of, verb_of
+from cronce.cli import HELP_OF_VERB, UNDER, parser_of, verb_of
 from cronce.errors import CronceError
 
 COMPLETION_EPILOG = """
@@ -71,7 +71,7 @@ def _next_words(words: Sequence[str]) -> Iterator[str]:
     """What may stand behind these words, each with its text after a tab."""
     verb, spelled = verb_of(words)
     if not words:
-        yield from (f"{name}\t{text}" for name, text in LISTED.items())
+        yield from (f"{name}\t{text}" for name, text in HELP_OF_VERB.items())
         yield from ("--help", "--version")
     if not verb or "--" in words:  # no verb of ours, or the words of another command
         return

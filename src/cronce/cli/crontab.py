@@ -21,10 +21,10 @@ from cronce.model import check_name
 from cronce.schedule import Cron
 from cronce.schedule.zone import find_zone
 from cronce.stores import mask_all
-from cronce.stores.default import VARIABLE
+from cronce.stores.default import URL_VARIABLE
 from cronce.telling.words import iso, safe
 
-ACTIONS: Final = {
+CRONTAB_ACTIONS: Final = {
     "install": "write lines into a marked block of the crontab; doing it again changes nothing",
     "remove": "remove that block",
     "list": "list what the crontab starts: schedule, zone, next time, guarded or not",
@@ -41,7 +41,7 @@ examples:
 
 
 def add_crontab_arguments(parser: argparse.ArgumentParser) -> None:
-    for action, one in add_actions(parser, ACTIONS).items():
+    for action, one in add_actions(parser, CRONTAB_ACTIONS).items():
         _add_options(one, action)
 
 
@@ -215,7 +215,7 @@ def _tell(done: Sequence[text.GuardedLine], left: Sequence[text.LineLeftAlone]) 
 
 def _places(lines: Sequence[text.CrontabEntry], options: argparse.Namespace) -> list[str]:
     """Where those that are guarded keep their slots, each place once; but for those that say it themselves."""
-    says = re.compile(rf"\s--store[\s=]|\b{VARIABLE}=")
+    says = re.compile(rf"\s--store[\s=]|\b{URL_VARIABLE}=")
     silent = [entry for entry in lines if entry.guard == "cronce" and not says.search(entry.command)]
     places = (host_settings.place_of_slots(entry.user or _whose(options), entry.settings) for entry in silent)
     return list(dict.fromkeys(places))

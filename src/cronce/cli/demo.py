@@ -19,7 +19,7 @@ from cronce.cli.terminal import ColouredText, Screen, Text, filled, paint, scree
 from cronce.clock import SystemClock
 from cronce.demo.harness import DemoHarness
 from cronce.demo.picture import SlotMark, mark, settled, time_of
-from cronce.demo.side import NAMES, DemoSide
+from cronce.demo.side import PROCESS_NAMES, DemoSide
 from cronce.demo.verdict import DemoVerdict
 from cronce.errors import BadInput
 from cronce.telling.words import Tone
@@ -32,7 +32,7 @@ Three processes call the same job every second. One will be killed in the middle
 cronce guards the job; on the right there is no guard. Times are UTC; · means refused: another process has that slot.\
 """
 
-TONES: Final[dict[SlotMark, Tone]] = {
+TONE_OF_MARK: Final[dict[SlotMark, Tone]] = {
     SlotMark.RAN: "good",
     SlotMark.TOOK_OVER: "good",
     SlotMark.RAN_AGAIN: "bad",
@@ -44,8 +44,8 @@ TONES: Final[dict[SlotMark, Tone]] = {
     SlotMark.REFUSED: "dim",
 }
 FIRST: Final = 10
-COLUMN: Final = 11
-GAP: Final = 2
+DEMO_COLUMN: Final = 11
+SIDE_GAP: Final = 2
 """The widths of the columns, and of the gap between the two sides."""
 
 DEMO_DESCRIPTION: Final = """\
@@ -152,7 +152,7 @@ class DemoLines(DemoOutput):
         self._print([f"  {note}" for note in stage.notes[self._notes :]])
         self._notes = len(stage.notes)
         with_guard, without = stage.guarded.account, stage.unguarded.account
-        self._rows(stage, [slot.key for slot in stage.slots if settled(with_guard, without, slot.key, NAMES)])
+        self._rows(stage, [slot.key for slot in stage.slots if settled(with_guard, without, slot.key, PROCESS_NAMES)])
 
     def close(self, stage: DemoHarness) -> None:
         self._rows(stage, [slot.key for slot in stage.slots])
@@ -212,25 +212,29 @@ def _notes(stage: DemoHarness, on: Screen) -> list[str]:
 
 
 def _header(on: Screen) -> list[str]:
-    sides = f"{'':{FIRST}}{'guarded by cronce':<{len(NAMES) * _room(on) + GAP}}without"
-    return [sides, _line([ColouredText(text, "dim") for text in ("slot", *NAMES, *NAMES)], on)]
+    sides = f"{'':{FIRST}}{'guarded by cronce':<{len(PROCESS_NAMES) * _room(on) + SIDE_GAP}}without"
+    return [sides, _line([ColouredText(text, "dim") for text in ("slot", *PROCESS_NAMES, *PROCESS_NAMES)], on)]
 
 
 def _row(sides: Sequence[DemoSide], slot: str, on: Screen) -> str:
-    marks = [mark(side.account, slot, who) for side in sides for who in NAMES]
-    return _line([time_of(slot), *(ColouredText(text, TONES.get(text)) for text in marks)], on)
+    marks = [mark(side.account, slot, who) for side in sides for who in PROCESS_NAMES]
+    return _line([time_of(slot), *(ColouredText(text, TONE_OF_MARK.get(text)) for text in marks)], on)
 
 
 def _line(cells: Sequence[Text], on: Screen) -> str:
     """Cells in columns that do not move when a longer word comes."""
     room = _room(on)
-    widths = [FIRST, *[room] * (len(NAMES) - 1), room + GAP, *[room] * len(NAMES)]
+    widths = [FIRST, *[room] * (len(PROCESS_NAMES) - 1), room + SIDE_GAP, *[room] * len(PROCESS_NAMES)]
     return "".join(_cell(cell, width, on) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def _room(on: Screen) -> int:
     """The width of a process's column: less on a narrow terminal, where its words are cut."""
-    return COLUMN if on.width is None else max(min(COLUMN, (on.width - FIRST - GAP) // (2 * len(NAMES))), 3)
+    return (
+        DEMO_COLUMN
+        if on.width is None
+        else max(min(DEMO_COLUMN, (on.width - FIRST - SIDE_GAP) // (2 * len(PROCESS_NAMES))), 3)
+    )
 
 
 def _cell(cell: Text, width: int, on: Screen) -> str:

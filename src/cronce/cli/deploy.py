@@ -33,7 +33,7 @@ examples:
   cronce deploy k8s rbac | kubectl apply -f -
 """
 
-ACTIONS: Final = {
+DEPLOY_ACTIONS: Final = {
     "cronjob": "a CronJob around a command: each slot runs once, even if Kubernetes starts it twice",
     "deployment": "schedulers: as many pods as you like, with probes",
     "rbac": "the rights that the kubernetes:// store needs, and nothing else",
@@ -42,7 +42,7 @@ ACTIONS: Final = {
 
 def add_k8s_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(hint="options of the command, and of `cronce run`, go after two dashes: … -- --workers 20")
-    made = add_actions(parser, ACTIONS)
+    made = add_actions(parser, DEPLOY_ACTIONS)
     _add_cronjob(made["cronjob"])
     _add_deployment(made["deployment"])
     made["rbac"].add_argument(

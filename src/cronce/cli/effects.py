@@ -39,11 +39,11 @@ examples:
   cronce status effects billing@2026-03-29T01:00:00Z --json
   cronce status effects billing --adopt 'charge:*' --on invoice --what charge --dry-run
 """
-DOUBTS: Final = 200
+DOUBTS_LISTED: Final = 200
 RERUNS_SHOWN: Final = 20
 """Of the slots that an effect stopped, the newest."""
 
-WATCH: Final = 0.5
+CLOCK_LOOK_EVERY: Final = 0.5
 """Seconds between two looks at the store's clock."""
 
 RESOLVE_EPILOG = """
@@ -165,9 +165,11 @@ def run_resolve(options: argparse.Namespace) -> None:
 def _list_doubts(options: argparse.Namespace) -> None:
     """Slots that were lost or are unknown, and effects in doubt: what a person has to find out."""
     with looking(options) as node:
-        runs = node.do(read_page(final_runs(Mark.ATTENTION, DOUBTS)))
+        runs = node.do(read_page(final_runs(Mark.ATTENTION, DOUBTS_LISTED)))
         slots = seen_runs(runs.cells, runs.now)
-        effects = [one for one in node.do(_found(None, DOUBTS, everything=False)).effects if one.state == "in doubt"]
+        effects = [
+            one for one in node.do(_found(None, DOUBTS_LISTED, everything=False)).effects if one.state == "in doubt"
+        ]
     document = {"slots": [run_document(one) for one in slots], "effects": [effect_document(one) for one in effects]}
     rows: list[list[Text]] = [
         [one.slot.key, toned(one.shown), one.record.reason if one.record else one.trouble] for one in slots
@@ -246,7 +248,7 @@ def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectS
             patience = now + 2 * answer.lease.total_seconds()
         if now > patience:
             raise CronceError(f"{answer}, and it did not run steadily; `cronce doctor` checks the clocks")
-        time.sleep(WATCH)
+        time.sleep(CLOCK_LOOK_EVERY)
 
 
 # --- adopting: steps that are on record for a slot become effects on things -------------------------------------------

@@ -28,8 +28,8 @@ from cronce_audit.logs.words import Own
 
 NOTHING_SEEN: Final = 3
 MOST_JOBS: Final = 40
-_INDENT: Final = 25
-_TONES: Final[tuple[tuple[Sure, Tone], ...]] = ((CERTAIN, "bad"), (POSSIBLE, "odd"))
+_LABEL_WIDTH: Final = 25
+_TONE_OF_CERTAINTY: Final[tuple[tuple[Sure, Tone], ...]] = ((CERTAIN, "bad"), (POSSIBLE, "odd"))
 LOOKED_FOR: Final = """\
 no start of a job was recognised. Looked for, each with a time stamp: a word such as START with a job's name \
 (job_id=ORDER_SYNC START, "Job sync started", {"event": "job_started", "job": "sync"}), and lines of cron, of \
@@ -125,8 +125,8 @@ def _lines(found: Finding, on: Screen) -> Iterator[str]:
     who = f"{mark.said.job}  {fine(mark.at)}  {mark.place}  ({mark.where})"
     tone: Tone = "bad" if found.sure is CERTAIN else "odd"
     yield f"{paint(ColouredText(f'{found.sure:<9}', tone), on)} {found.kind:<13}  {paint(who, on)}"
-    for line in wrap(found.says, (on.width or 120) - _INDENT):
-        yield " " * _INDENT + paint(line, on)
+    for line in wrap(found.says, (on.width or 120) - _LABEL_WIDTH):
+        yield " " * _LABEL_WIDTH + paint(line, on)
 
 
 def _jobs(jobs: Sequence[Tally], on: Screen) -> str:
@@ -151,7 +151,7 @@ def _logs_summary(report: Report, logs: Sequence[Log], on: Screen) -> str:
     if not report.counts:
         return paint(ColouredText(f"nothing found in {seen}", "good"), on)
     told = []
-    for sure, tone in _TONES:
+    for sure, tone in _TONE_OF_CERTAINTY:
         counts = {kind: report.counts.get((kind, sure), 0) for kind in Kind}
         if any(counts.values()):
             each = ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)

@@ -38,7 +38,7 @@ exit codes: the command's own; 0 it succeeded, or another process runs it; 75 th
 ran; 76 the slot is closed as failed, lost or unknown, or this run lost it; 78 the store needs a person; 124 --timeout;
 126 and 127 the command cannot be started; 2 the options are wrong."""
 
-CRON: Final = "as in the crontab: '*/15 * * * *'"
+SCHEDULE_HELP: Final = "as in the crontab: '*/15 * * * *'"
 CHOICES: Final = (
     ("--gap", Gap, "run", "a time that clocks jump over: run (right after it; the default) or skip"),
     ("--fold", Fold, "first", "a time that comes twice: first (the default), second or both"),
@@ -51,7 +51,7 @@ def add_exec_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(hint="the command goes after two dashes: cronce exec NAME --schedule … -- COMMAND")
     parser.usage = "cronce exec NAME --schedule SCHEDULE [options] -- COMMAND [argument ...]"
     parser.add_argument("name", metavar="NAME", help="the job's name, the same on every machine")
-    add_policies(parser, f"{CRON}; also 'every 15m', 'at 2026-…'")
+    add_policies(parser, f"{SCHEDULE_HELP}; also 'every 15m', 'at 2026-…'")
     outright = "run this slot, instead of the latest slot of the schedule"
     parser.add_argument("--slot", metavar="INSTANT", help=outright)
     add_manners(parser)
@@ -71,7 +71,7 @@ def add_manners(parser: argparse.ArgumentParser) -> None:
     add("-v", "--verbose", action="store_true", help="print why the command was not run")
 
 
-def add_policies(parser: argparse.ArgumentParser, schedules: str = CRON) -> None:
+def add_policies(parser: argparse.ArgumentParser, schedules: str = SCHEDULE_HELP) -> None:
     """What can be said of the job, and of the command that it is."""
     parser.add_argument("--schedule", metavar="SCHEDULE", help=schedules)
     add_job_policies(parser)

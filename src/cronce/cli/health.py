@@ -33,21 +33,21 @@ from cronce.runtime.scheduling.scheduler import Scheduler, SchedulerHealth
 
 _boot: Final = SystemClock().boot
 
-STUCK: Final = 60.0
+STUCK_AFTER: Final = 60.0
 """Seconds without coming round after which a scheduler hangs. A store that gives no answer takes up half of it."""
 
-LATELY: Final = 15.0
+ANSWER_FRESH: Final = 15.0
 """Seconds for which an answer of the store is news. It is asked something every other second."""
 
 PULSE: Final = 1.0
 """Seconds between two notes."""
 
-SLOW: Final = 5.0
+PROBE_TIMEOUT: Final = 5.0
 """Seconds after which whoever asks has to have asked."""
 
 _NOTE: Final = struct.Struct("=dd????4x")
 
-_NOBODY: Final = SchedulerHealth(0.0, 0.0, joined=False, claims=False)
+_NO_SCHEDULER: Final = SchedulerHealth(0.0, 0.0, joined=False, claims=False)
 
 
 class ProcessHealth:
@@ -63,10 +63,10 @@ class ProcessHealth:
 
     def begin(self, place: int) -> None:
         """A process is started, and has so long to come round for the first time."""
-        self.note(place, _NOBODY._replace(ticked=_boot()))
+        self.note(place, _NO_SCHEDULER._replace(ticked=_boot()))
 
     def clear(self, place: int) -> None:
-        self.note(place, _NOBODY)
+        self.note(place, _NO_SCHEDULER)
 
     def read(self) -> list[SchedulerHealth]:
         return [SchedulerHealth(*_NOTE.unpack_from(self._memory, place * _NOTE.size)) for place in range(self.number)]
@@ -114,7 +114,7 @@ class ProcessHealth:
         for place, one in enumerate(self.read()):
             snapshot = self._slates.read(place)
             if snapshot is not None:
-                here = one.joined and now - snapshot.at <= LATELY
+                here = one.joined and now - snapshot.at <= ANSWER_FRESH
                 yield snapshot.values if here else without_gauges(snapshot.values)
 
 
@@ -123,7 +123,7 @@ class ProcessHealth:
 
 def hangs(crew: Sequence[SchedulerHealth], now: Boot) -> str:
     """Why it is not alive; empty: it is."""
-    stuck = [now - one.ticked for one in crew if one.ticked and now - one.ticked > STUCK]
+    stuck = [now - one.ticked for one in crew if one.ticked and now - one.ticked > STUCK_AFTER]
     return f"{len(stuck)} of {len(crew)} processes have hung, for {max(stuck):.0f} s" if stuck else ""
 
 
@@ -143,7 +143,7 @@ def _obstacle(one: SchedulerHealth, now: Boot) -> str:
         return "no worker is free: each is busy with a run that was told to stop and still runs"
     if one.doubts:
         return "the store's clock is not trusted"
-    return f"the store has not answered for {now - one.answered:.0f} s" if now - one.answered > LATELY else ""
+    return f"the store has not answered for {now - one.answered:.0f} s" if now - one.answered > ANSWER_FRESH else ""
 
 
 # --- told over HTTP ---------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class _Server(ThreadingHTTPServer):
 
 class _ProbeHandler(BaseHTTPRequestHandler):
     server: _Server
-    timeout = SLOW
+    timeout = PROBE_TIMEOUT
 
     def do_GET(self) -> None:
         health = self.server.health

@@ -18,11 +18,11 @@ from typing import Final, Literal
 import cronce
 from cronce.errors import BadInput, CronceError, StoreError
 from cronce.stores import mask, scheme_of
-from cronce.stores.default import VARIABLE, Chosen, choose
+from cronce.stores.default import URL_VARIABLE, Chosen, choose
 
 Starter = Literal["cron", "systemd"]
 _UNIT: Final = ("User", "Environment", "EnvironmentFile", "ExecStart")
-_UTC: Final = frozenset(("UTC", "Etc/UTC", "UCT", "Etc/UCT", "Universal", "Etc/Universal", "Zulu", "Etc/Zulu"))
+_NAMES_OF_UTC: Final = frozenset(("UTC", "Etc/UTC", "UCT", "Etc/UCT", "Universal", "Etc/Universal", "Zulu", "Etc/Zulu"))
 
 
 def follows_cron_tz() -> bool:
@@ -64,7 +64,7 @@ def shell_zone(environ: Mapping[str, str] = os.environ) -> str:
 
 def _known(zone: str) -> str:
     name = zone.rpartition("zoneinfo/")[2]
-    return "UTC" if name in _UTC else name
+    return "UTC" if name in _NAMES_OF_UTC else name
 
 
 def _timezone(root: Path) -> str:
@@ -134,8 +134,8 @@ def place_of_slots(user: str, settings: Mapping[str, str], starter: Starter = "c
         return _refuses(chosen, starter)
     if scheme_of(chosen.url) not in ("sqlite", "memory"):
         return f"slots are kept in {mask(chosen.url)}"
-    unseen = f"; {VARIABLE} is set here, and {starter} will not see it" if os.environ.get(VARIABLE) else ""
-    also = f", or {VARIABLE}=… at the top of the crontab" if starter == "cron" else ""
+    unseen = f"; {URL_VARIABLE} is set here, and {starter} will not see it" if os.environ.get(URL_VARIABLE) else ""
+    also = f", or {URL_VARIABLE}=… at the top of the crontab" if starter == "cron" else ""
     return (
         f"this host only: slots are kept in {chosen.file or mask(chosen.url)}, which no other host sees{unseen}. For"
         f' all hosts put url = "…" into /etc/cronce.toml{also}'
@@ -145,7 +145,7 @@ def place_of_slots(user: str, settings: Mapping[str, str], starter: Starter = "c
 def store_of(user: str, settings: Mapping[str, str], command: str, starter: Starter = "cron") -> Chosen | str:
     """The store of a command that cron or systemd starts, as the command itself or its environment names it; or why it
     will run nothing."""
-    said = re.search(rf"(?:\s--store[\s=]|\b{VARIABLE}=)(?P<url>'[^']*'|\"[^\"]*\"|[^\s;]+)", command)
+    said = re.search(rf"(?:\s--store[\s=]|\b{URL_VARIABLE}=)(?P<url>'[^']*'|\"[^\"]*\"|[^\s;]+)", command)
     chosen = choose(said["url"].strip("'\"")) if said else _chosen(user, settings)
     return _refuses(chosen, starter) if isinstance(chosen, str) else chosen
 
@@ -208,7 +208,7 @@ def _can_be_made(path: str) -> bool:
 
 # --- crontabs: a user's behind the `crontab` program, the system's in files -------------------------------------------
 
-LOOKS: Final = 200
+MAX_LOOKS: Final = 200
 FILE_LOCK_POLL: Final = 0.1
 """Seconds between two looks at the lock; whoever holds it only writes a file."""
 
@@ -339,7 +339,7 @@ def _locked(path: str) -> Iterator[None]:
     except OSError as error:
         raise CronceError(f"{path} cannot be opened to lock it ({error.strerror}); nothing was changed") from None
     try:
-        for _ in range(LOOKS):
+        for _ in range(MAX_LOOKS):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
@@ -347,7 +347,7 @@ def _locked(path: str) -> Iterator[None]:
                 time.sleep(FILE_LOCK_POLL)
         else:
             raise CronceError(
-                f"another process is changing crontabs, and has locked {path} for {LOOKS * FILE_LOCK_POLL:.0f} s"
+                f"another process is changing crontabs, and has locked {path} for {MAX_LOOKS * FILE_LOCK_POLL:.0f} s"
             )
         yield
     finally:

@@ -71,7 +71,7 @@ def _paused(name: str | None, stands: StandingOrder, actor: Actor) -> list[str]:
     whom = name or "everything"
     if not stands.new:
         return [f"{whom} was already paused {by_whom(stands.act)}"]
-    running = [one.slot.key for one in actor.node.do(runs(name, "running", SHOWN))]
+    running = [one.slot.key for one in actor.node.do(runs(name, "running", RUNS_TOLD))]
     return [
         f"{whom} is paused {by_whom(stands.act)}",
         *(f"  {key} goes on; `cronce cancel {key}` stops it" for key in running),
@@ -364,8 +364,8 @@ def _cancelled(reply: Asked | Closed) -> str:
 
 # --- a backfill -------------------------------------------------------------------------------------------------------
 
-SHOWN = 5
-LEFT = "the runs stay due; the same command waits for them again, and --cancel drops them"
+RUNS_TOLD = 5
+WAIT_HINT = "the runs stay due; the same command waits for them again, and --cancel drops them"
 
 
 def _add_backfill(group: argparse._ArgumentGroup) -> None:
@@ -401,7 +401,7 @@ def _run_backfill(options: argparse.Namespace) -> int:
         try:
             asked, waited = _backfill(actor, stretch, options)
         except KeyboardInterrupt:
-            print(f"\ncronce rerun: {LEFT}", file=sys.stderr)
+            print(f"\ncronce rerun: {WAIT_HINT}", file=sys.stderr)
             return 130
     if options.json:
         print(json.dumps(_document(job, stretch, asked, waited)))
@@ -463,8 +463,12 @@ def _ended(waited: WaitResult, stretch: Stretch) -> list[str]:
     if waited.obstacle:
         lines.append(f"{waited.left:,} have not started: {waited.obstacle}")
     in_vain = [*stretch.ended, *(one for one in waited.over if not succeeded(one))]
-    lines += [f"  {one.slot.key} {one.shown}; `cronce rerun {one.slot.key}` runs it again" for one in in_vain[:SHOWN]]
-    return [*lines, f"  and {len(in_vain) - SHOWN:,} more"] if len(in_vain) > SHOWN else lines or ["nothing to do"]
+    lines += [
+        f"  {one.slot.key} {one.shown}; `cronce rerun {one.slot.key}` runs it again" for one in in_vain[:RUNS_TOLD]
+    ]
+    return (
+        [*lines, f"  and {len(in_vain) - RUNS_TOLD:,} more"] if len(in_vain) > RUNS_TOLD else lines or ["nothing to do"]
+    )
 
 
 def _document(job: str, stretch: Stretch, asked: Sequence[Slot], waited: WaitResult | None) -> dict[str, object]:

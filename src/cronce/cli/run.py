@@ -36,7 +36,7 @@ from cronce.monitor.tracing import trace_if_configured
 from cronce.runtime.app import Cronce
 from cronce.runtime.app_loading import load
 from cronce.runtime.log import LOGGER
-from cronce.runtime.scheduling.scheduler import LAST, LEAST, Orders, Scheduler, Signals, see_through
+from cronce.runtime.scheduling.scheduler import MIN_GRACE, STOP_SECONDS, Orders, Scheduler, Signals, see_through
 from cronce.runtime.scheduling.settings import Role
 from cronce.schedule import parse_duration
 from cronce.value import NamedTuple
@@ -211,7 +211,7 @@ FINAL: Final = (2, 78)
 UNHURT: Final = (0, -signal.SIGTERM, -signal.SIGINT)
 """How one may end that was told to: also by the signal itself, before it began."""
 
-PAUSE: Final = 0.5
+RESTART_PAUSE: Final = 0.5
 """Seconds before one that died is started again; twice as long each time that the next dies young, too."""
 
 LONGEST_RESTART_DELAY: Final = 30.0
@@ -356,7 +356,7 @@ class ProcessManager:
     def _replace(self, place: ProcessPlace, how: str) -> None:
         """Later each time that one in its place dies young."""
         young = place.young + 1 if self._boot() - place.at < GROWN else 1
-        pause = min(PAUSE * 2 ** (young - 1), LONGEST_RESTART_DELAY)
+        pause = min(RESTART_PAUSE * 2 ** (young - 1), LONGEST_RESTART_DELAY)
         self._starts.append(ProcessPlace(place.of, self._boot() + pause, young))
         say("run", f"{how}; another starts in {pause:g} s")
 
@@ -369,8 +369,8 @@ class ProcessManager:
             if isinstance(start.of, HttpProcess):  # nobody will come to its door any more
                 start.of.shut()
         self._starts.clear()
-        left = self._grace + LEAST if self._told == 1 else LAST
-        self._kill_at = min(self._kill_at, self._boot() + left + LEAST)
+        left = self._grace + MIN_GRACE if self._told == 1 else STOP_SECONDS
+        self._kill_at = min(self._kill_at, self._boot() + left + MIN_GRACE)
         for rope in self._ropes:
             with suppress(BrokenPipeError):
                 os.write(rope, DRAIN if self._told == 1 else STOP_NOW)

@@ -18,7 +18,7 @@ from cronce.protocol.record import Record
 from cronce.runtime import queries
 from cronce.runtime.background import SignOfLife, forget_beats, write_notes
 from cronce.runtime.journal import own_journal
-from cronce.runtime.queries import WANTED, JobLine, RunSeen
+from cronce.runtime.queries import STATES_WANTED, JobLine, RunSeen
 from cronce.runtime.stored_jobs import listed
 from cronce.runtime.why import Case
 from cronce.schedule import Schedule, format_duration
@@ -77,7 +77,7 @@ def _schedules(rules: tuple[Schedule, ...]) -> str:
 
 # --- one job ----------------------------------------------------------------------------------------------------------
 
-SHOWN: Final = 10
+DEFAULT_RUNS: Final = 10
 SHOW_EPILOG = """
 A slot instead of a job is the same as `cronce why SLOT`.
 
@@ -99,7 +99,7 @@ def run_show(options: argparse.Namespace) -> int:
         seen = node.do(job_view(options.what))
         if seen is None:
             queries.refuse_unknown(options.what, node.do(queries.job_names()))
-        found = node.do(queries.runs(options.what, None, SHOWN))
+        found = node.do(queries.runs(options.what, None, DEFAULT_RUNS))
     assert seen is not None
     line = JobLine(seen.seen, seen.next, found[0] if found else None, seen.stored)
     document = told.job_document(line, {options.what} if seen.carried else ())
@@ -152,7 +152,9 @@ examples:
 
 def add_runs_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", nargs="?", metavar="JOB", help="of this job only")
-    parser.add_argument("--state", choices=WANTED, metavar="STATE", help=f"only these: {', '.join(WANTED)}")
+    parser.add_argument(
+        "--state", choices=STATES_WANTED, metavar="STATE", help=f"only these: {', '.join(STATES_WANTED)}"
+    )
     parser.add_argument("-n", type=int, default=20, metavar="N", help="how many (default 20)")
     order = "newest run first (default), or by slot"
     parser.add_argument("--by", choices=get_args(queries.Order), default="ran", help=order)

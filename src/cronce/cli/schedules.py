@@ -24,7 +24,7 @@ examples:
   cronce explain next '30 2 * * *' --tz America/New_York --from 2026-03-07T00:00:00Z --gap skip
 """
 
-SLOTS: Final = 5
+DEFAULT_SLOTS: Final = 5
 YEAR: Final = timedelta(days=366)
 EXPLAIN_EPILOG = """
 examples:
@@ -54,7 +54,7 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
 def run_explain(options: argparse.Namespace) -> None:
     schedule, since = _read_schedule(options)
     found = changes(schedule, since, since + YEAR) if isinstance(schedule, Cron) else []
-    slots = following(schedule, since, SLOTS)
+    slots = following(schedule, since, DEFAULT_SLOTS)
     show(options, _document(schedule, slots, found), _page(schedule, slots, found, since), escape=False)
 
 

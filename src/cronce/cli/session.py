@@ -15,7 +15,7 @@ from cronce.stores.base import Store
 from cronce.stores.default import Chosen, choose, open_chosen
 from cronce.telling.words import read_json
 
-ELSEWHERE: Final = "to use another store, set CRONCE_URL or --store"
+OTHER_STORE_HINT: Final = "to use another store, set CRONCE_URL or --store"
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def node_at(store: Store) -> Node:
 
 def nothing(text: str, options: argparse.Namespace) -> str:
     """An empty answer, and where it is from: another store may be meant."""
-    return f"{text} in {mask(choose(options.store).url)}; {ELSEWHERE}"
+    return f"{text} in {mask(choose(options.store).url)}; {OTHER_STORE_HINT}"
 
 
 def show_table(
@@ -68,7 +68,7 @@ def missing(chosen: Chosen) -> str:
 def refuse_nothing(chosen: Chosen) -> None:
     if path := missing(chosen):
         where = f" on this machine; it would be kept in {path}" if chosen.is_default else f": there is no file {path}"
-        raise CronceError(f"nothing has run yet{where}; {ELSEWHERE}")
+        raise CronceError(f"nothing has run yet{where}; {OTHER_STORE_HINT}")
 
 
 # --- acting -----------------------------------------------------------------------------------------------------------

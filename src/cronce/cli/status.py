@@ -23,7 +23,7 @@ from cronce.schedule import parse_duration
 from cronce.stores import mask
 from cronce.stores.default import choose
 from cronce.telling import documents as told
-from cronce.telling.documents import LEADERS, LOCKS, Leases
+from cronce.telling.documents import LEADERS, LOCK_LEASES, Leases
 from cronce.telling.words import ago, away, by_whom, counted, short
 
 # --- one screen -------------------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ from cronce.telling.words import ago, away, by_whom, counted, short
 ROWS: Final = 5
 """So many of each are shown, so that it stays one screen."""
 
-NOBODY: Final = ColouredText("no live scheduler runs it", "bad")
+NO_SCHEDULER: Final = ColouredText("no live scheduler runs it", "bad")
 
 STATUS_EPILOG: Final = """
 It only reads. Each list is cut to five lines; --json has all of it.
@@ -65,7 +65,7 @@ def _screen(found: Status, place: str) -> Iterator[str]:
     yield _part("waiting", [_run_line(run, now) for run in waiting])
     yield _part("next", [_next_line(line, found) for line in seen.upcoming], "no job has a schedule")
     yield _part("last", [_run_line(run, now) for run in over], "nothing ran yet")
-    for kind, held in ((LOCKS, found.locks), (LEADERS, found.leaders)):
+    for kind, held in ((LOCK_LEASES, found.locks), (LEADERS, found.leaders)):
         yield _part(kind.way, [[one.name, toned(kind.says(one.state)), _holder(one)] for one in held])
     yield _part("observed", [_observed_line(one) for one in found.observed])
 
@@ -124,7 +124,7 @@ def _nobody(found: Status) -> str:
 def _next_line(line: JobLine, found: Status) -> list[Text]:
     assert line.next is not None
     served = line.seen.name in found.carried or not line.seen.is_scheduled
-    return [line.seen.name, spell(line.next), away(line.next, found.overview.now) if served else NOBODY]
+    return [line.seen.name, spell(line.next), away(line.next, found.overview.now) if served else NO_SCHEDULER]
 
 
 def _run_line(run: RunSeen, now: Instant) -> list[Text]:
@@ -269,7 +269,7 @@ def _run(options: argparse.Namespace, kind: Leases) -> None:
 
 def _page(found: list[HeldSeen], kind: Leases, *, with_history: bool) -> str:
     """The fences of locks are for programs alone."""
-    fence = "" if kind is LOCKS else kind.number
+    fence = "" if kind is LOCK_LEASES else kind.number
     page = _table([kind.noun, "state", kind.holder, fence, "since", "until"], [_row(one, kind) for one in found])
     past = [past for one in found if one.record for past in reversed(one.record.past)]
     if with_history and past:
@@ -299,5 +299,5 @@ def _spelled(instant: Instant | None) -> str:
     return spell(instant) if instant else ""
 
 
-add_locks_arguments, run_locks = partial(_add_arguments, kind=LOCKS), partial(_run, kind=LOCKS)
+add_locks_arguments, run_locks = partial(_add_arguments, kind=LOCK_LEASES), partial(_run, kind=LOCK_LEASES)
 add_leaders_arguments, run_leaders = partial(_add_arguments, kind=LEADERS), partial(_run, kind=LEADERS)

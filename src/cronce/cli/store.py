@@ -24,7 +24,7 @@ from cronce.runtime.queries import job_names, refuse_unknown
 from cronce.stores import mask, module_of, scheme_of
 from cronce.stores.base import Store
 from cronce.stores.checks import Check, CheckVerdict, error, ok, warn
-from cronce.stores.default import VARIABLE, Chosen, choose, open_chosen
+from cronce.stores.default import URL_VARIABLE, Chosen, choose, open_chosen
 
 # --- what a person decides --------------------------------------------------------------------------------------------
 
@@ -108,13 +108,13 @@ examples:
   cronce doctor --unit /etc/systemd/system/cronce-order-sync.service
 """
 
-MARKS: Final[dict[CheckVerdict, ColouredText]] = {
+LEVEL_SIGNS: Final[dict[CheckVerdict, ColouredText]] = {
     "ok": ColouredText("✓", "good"),
     "warn": ColouredText("!", "odd"),
     "error": ColouredText("✗", "bad"),
 }
 WORST: Final[tuple[CheckVerdict, ...]] = ("error", "warn", "ok")
-COLUMN: Final = 14
+STORE_COLUMN: Final = 14
 
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
@@ -174,10 +174,12 @@ def _urls(options: argparse.Namespace, tell: Callable[[Check], None]) -> list[st
     for url, callers in used.items():
         tell(_used(name, url, callers))
     if len(used) > 1:
-        remedy = f"name one store for all: {VARIABLE}=… at its top, or url in /etc/cronce.toml"
+        remedy = f"name one store for all: {URL_VARIABLE}=… at its top, or url in /etc/cronce.toml"
         tell(error(name, f"it uses {len(used)} stores, so a slot can run once in each", remedy))
     if (own := _masked(None)) not in [mask(url) for url in used]:
-        tell(warn("shell", f"this shell uses another store, {own}: `cronce runs` shows that", f"export {VARIABLE}=…"))
+        tell(
+            warn("shell", f"this shell uses another store, {own}: `cronce runs` shows that", f"export {URL_VARIABLE}=…")
+        )
     return list(used)
 
 
@@ -185,7 +187,9 @@ def _used(name: str, url: str, callers: Sequence[str]) -> Check:
     says = f"{', '.join(callers)} {'uses' if len(callers) == 1 else 'use'} {mask(url)}"
     if scheme_of(url) != "sqlite":
         return ok(name, says)
-    return warn(name, f"{says}, which no other host sees", f"for several hosts set {VARIABLE} to a store they share")
+    return warn(
+        name, f"{says}, which no other host sees", f"for several hosts set {URL_VARIABLE} to a store they share"
+    )
 
 
 def _callers(options: argparse.Namespace) -> Iterator[tuple[str, Chosen | str]]:
@@ -215,16 +219,16 @@ def worst(seen: Iterable[Check]) -> CheckVerdict:
 
 def lines(check: Check, on: Screen) -> Iterator[str]:
     """The mark, the name and what it says; below it, indented, what to do about it."""
-    indent = " " * (COLUMN + 2)
+    indent = " " * (STORE_COLUMN + 2)
     said = _wrapped(check.says, on)
-    yield f"{paint(MARKS[check.verdict], on)} {check.name:<{COLUMN}}{said[0]}"
+    yield f"{paint(LEVEL_SIGNS[check.verdict], on)} {check.name:<{STORE_COLUMN}}{said[0]}"
     yield from (f"{indent}{line}" for line in said[1:])
     yield from (f"{indent}{paint(ColouredText(line, 'dim'), on)}" for line in _wrapped(check.remedy, on) if line)
 
 
 def _wrapped(text: str, on: Screen) -> list[str]:
     plain = paint(text, on)
-    return wrap(plain, max(on.width - COLUMN - 3, 20)) if on.width and plain else [plain]
+    return wrap(plain, max(on.width - STORE_COLUMN - 3, 20)) if on.width and plain else [plain]
 
 
 def summary(seen: Iterable[Check]) -> str:

@@ -14,7 +14,7 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.operations import Operator
 from cronce.runtime.stored_jobs import add, edit, remove
 
-WORDS: Final = (
+DEFINITION_WORDS: Final = (
     "schedule", "every", "at", "start", "end", "tz", "gap", "fold", "missed", "on_lost", "overlap", "turns",
     "start_within", "jitter", "retries", "backoff", "timeout", "lease", "keep", "function", "isolate", "payload",
 )  # fmt: skip
@@ -65,7 +65,7 @@ def add_edit_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=lambda word: word.replace("-", "_"),
-        choices=WORDS,
+        choices=DEFINITION_WORDS,
         metavar="OPTION",
         help="set this option back to its default, as in --unset timeout",
     )
@@ -107,13 +107,13 @@ def _add_definition(parser: argparse.ArgumentParser) -> None:
         help="what to do with slots that fell due while no scheduler ran: skip, latest, all",
     )
     add("--turns", type=int, metavar="N", help="how many runs may run at the same time (default: 1)")
-    parser.set_defaults(**dict.fromkeys(WORDS))  # what is not said is left to the job
+    parser.set_defaults(**dict.fromkeys(DEFINITION_WORDS))  # what is not said is left to the job
     add_act(parser, reason=False)
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
     """What was said of the job."""
-    words = {word: value for word in WORDS if (value := getattr(options, word)) is not None}
+    words = {word: value for word in DEFINITION_WORDS if (value := getattr(options, word)) is not None}
     if "payload" in words:
         words["payload"] = read_option("--payload", words["payload"])
     return {**words, "command": list(options.command)} if options.command else words

@@ -32,12 +32,12 @@ from cronce.torture.harness import Torture, TortureResult, TortureSettings
 from cronce.torture.picture import counted, html, svg
 from cronce.torture.verdict import TortureVerdict, added
 
-SHORTEST: Final = 5
+SHORTEST_TORTURE: Final = 5
 SEEDS: Final = 1_000_000
-RESTART: Final = 120
+RESTART_TIMEOUT: Final = 120
 """Seconds that a command may take that restarts the store."""
 
-SAID: Final = 400
+OUTPUT_SHOWN: Final = 400
 """Characters of what such a command said at last, if it failed."""
 
 AROUND: Final = 6
@@ -98,7 +98,7 @@ def _show(settings: TortureSettings, due: int) -> None:
 
 
 def _settings(options: argparse.Namespace) -> TortureSettings:
-    refuse_outside("--seconds", options.seconds, 3_600, SHORTEST)
+    refuse_outside("--seconds", options.seconds, 3_600, SHORTEST_TORTURE)
     refuse_outside("--processes", options.processes, 32, 2)
     seed = random.randrange(SEEDS) if options.seed is None else options.seed  # noqa: S311  any will do
     refuse_outside("--seed", seed, SEEDS - 1, 0)
@@ -155,7 +155,7 @@ def _run_restart(words: Sequence[str]) -> None:
         trouble = _trouble(words, file)
         if trouble:
             file.seek(0)
-            said = safe(" ".join(file.read().decode(errors="replace").split())[-SAID:])
+            said = safe(" ".join(file.read().decode(errors="replace").split())[-OUTPUT_SHOWN:])
             told = f"printed: {said}" if said else "printed nothing"
             raise BadInput(f"--restart: {shlex.join(words)} {trouble} and {told}; nothing was judged")
 
@@ -164,10 +164,10 @@ def _trouble(words: Sequence[str], output: IO[bytes]) -> str:
     """How a command failed; nothing if it did not."""
     try:
         done = subprocess.run(  # noqa: S603  the user's own command
-            words, check=False, timeout=RESTART, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            words, check=False, timeout=RESTART_TIMEOUT, stdin=subprocess.DEVNULL, stdout=output, stderr=output
         )
     except subprocess.TimeoutExpired:
-        return f"had not ended after {RESTART} s"
+        return f"had not ended after {RESTART_TIMEOUT} s"
     except OSError as error:
         return f"could not be started ({error.strerror})"
     return f"ended with {done.returncode}" if done.returncode else ""

@@ -29,7 +29,7 @@ from cronce.value import NamedTuple
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-VARIABLE: Final = "CRONCE_UI_TOKEN"
+ACT_VARIABLE: Final = "CRONCE_UI_TOKEN"
 LOOK_VARIABLE: Final = "CRONCE_UI_LOOK_TOKEN"
 _TAKEN: Final[dict[str, str]] = {}
 """The tokens that were in the environment."""
@@ -40,7 +40,7 @@ FILE_POLL: Final = 0.5
 UI_DESCRIPTION: Final = f"""\
 Show the page: what runs, what ran, what needs attention, and why. It reads the store, and needs no application.
 
-Without a token the page is read-only. With one (--token-file, or ${VARIABLE}) people who log in may pause, resume,
+Without a token the page is read-only. With one (--token-file, or ${ACT_VARIABLE}) people who log in may pause, resume,
 trigger, rerun, cancel and resolve; cronce records who did what. By default only this machine can reach the page. With
 --listen or a --name that other machines use, the page needs the token even for reading, and HTTPS in front of it.
 
@@ -58,7 +58,7 @@ examples:
 def add_ui_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--listen", default="8080", metavar="ADDR", help="8080 (loopback only, the default), 0.0.0.0:8080, [::]:8080")
-    add("--token-file", metavar="FILE", help=f"a file with the token for acting (or ${VARIABLE})")
+    add("--token-file", metavar="FILE", help=f"a file with the token for acting (or ${ACT_VARIABLE})")
     add("--look-token-file", metavar="FILE", help=f"a file with a token for reading only (or ${LOOK_VARIABLE})")
     add("--name", action="append", default=[], metavar="HOST", help="a host name the page is reached by; repeatable")
     proxy = "trust X-Forwarded-For from this proxy, an address or a network; repeatable"
@@ -161,7 +161,7 @@ def terms(host: str, token_file: str | None, report: str | None, names: Sequence
     who goes by a name of theirs, since a proxy on this machine makes all of them come from here."""
     under = "--ui-" if option == "--ui" else "--"
     token = _token(token_file, f"{under}token-file")
-    wanted = f"give a file with a token by {under}token-file, or set ${VARIABLE}"
+    wanted = f"give a file with a token by {under}token-file, or set ${ACT_VARIABLE}"
     local, foreign = is_loopback(host), [name for name in names if not _is_ours(name)]
     if not local and token is None:
         raise BadInput(
@@ -186,7 +186,7 @@ def _is_ours(name: str) -> bool:
         return False
 
 
-def _token(file: str | None, option: str, variable: str = VARIABLE) -> str | None:
+def _token(file: str | None, option: str, variable: str = ACT_VARIABLE) -> str | None:
     """Never an argument itself: every user of the machine could read it there."""
     if file is None:
         token = os.environ.pop(variable, None) or None  # what this process starts has no business with it

@@ -46,8 +46,8 @@ from cronce.value import NamedTuple
 
 ALERT: Final = "CRONCE_ALERT"
 PING: Final = "CRONCE_PING"
-PAGE: Final = "CRONCE_PAGE"
-KNOWN: Final = ("webhook", "command", "ping", "threshold", *Settings._fields)
+PAGE_VARIABLE: Final = "CRONCE_PAGE"
+WATCH_KEYS: Final = ("webhook", "command", "ping", "threshold", *Settings._fields)
 AS_GIVEN: Final = ("schedulers", "flapping", "page")
 
 LAST_PINGS: Final = 5.0
@@ -68,7 +68,7 @@ def add_alerts(parser: argparse.ArgumentParser) -> None:
         "--alert", action="append", default=[], metavar="URL", help=f"POST alerts to this URL; repeatable (or ${ALERT})"
     )
     add("--alert-command", action="append", default=[], metavar="WORDS", help="run this for each alert; repeatable")
-    add("--page", metavar="URL", help=f"where the page is: alerts link to it (or ${PAGE})")
+    add("--page", metavar="URL", help=f"where the page is: alerts link to it (or ${PAGE_VARIABLE})")
     add(
         "--ping",
         metavar="URL",
@@ -91,7 +91,7 @@ def told(
     destinations: list[Destination] = [Webhook(url, threshold) for url in urls]
     destinations += [CommandDestination(_startable(words), threshold) for words in commands]
     settings = _settings(options, config)
-    settings = settings._replace(page=settings.page or environ.get(PAGE, ""))
+    settings = settings._replace(page=settings.page or environ.get(PAGE_VARIABLE, ""))
     return AlertTargets(tuple(destinations), ping and check_ping(ping), check_settings(settings))
 
 
@@ -144,9 +144,9 @@ def _settings(options: argparse.Namespace, config: Mapping[str, Any]) -> Setting
 
 
 def _checked(table: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = sorted(table.keys() - set(KNOWN))
+    unknown = sorted(table.keys() - set(WATCH_KEYS))
     if unknown:
-        raise BadInput(f"{', '.join(unknown)} is not known; known: {', '.join(KNOWN)}")
+        raise BadInput(f"{', '.join(unknown)} is not known; known: {', '.join(WATCH_KEYS)}")
     hooks, command, ping = table.get("webhook", []), table.get("command", []), table.get("ping", "")
     hooks = [hooks] if isinstance(hooks, str) else hooks
     if not _are_texts(hooks):
@@ -206,7 +206,7 @@ examples:
   cronce watch --acknowledge lost/billing --for 1h
 """
 
-ENDS: Final = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 PEEK: Final = 0.5
 """Seconds between two looks at whether there is news."""
 
@@ -286,7 +286,7 @@ def _said(one: Alert) -> str:
 
 def _watch(options: argparse.Namespace, given: AlertTargets) -> int:
     shown: dict[tuple[str, str], Alert] = {}
-    on, stopped, ends = screen(), threading.Event(), on_signals(ENDS, lambda _number, _frame: stopped.set())
+    on, stopped, ends = screen(), threading.Event(), on_signals(STOP_SIGNALS, lambda _number, _frame: stopped.set())
     with Cronce(options.store) as cron, monitored(cron, given, log=False) as monitor, ends:
         with looking(options):  # a store that is not there, or cannot be used, is refused as ever
             pass

@@ -17,7 +17,7 @@ from cronce.clock import Clock
 from cronce.demo.picture import time_of
 from cronce.demo.side import DemoSide
 from cronce.demo.verdict import DemoRecord, DemoVerdict, judge
-from cronce.demo.worker import JOB, LEASE, DemoPlan
+from cronce.demo.worker import DEMO_JOB, DEMO_LEASE, DemoPlan
 from cronce.model import Mark, Slot
 from cronce.runtime.flow import drive
 from cronce.runtime.queries import runs
@@ -34,10 +34,10 @@ DEMO_POLL: Final = 0.02
 DEMO_TIMEOUT: Final = 60.0
 """Seconds that a slow machine may take beyond the slots themselves; then the verdict is on what is there."""
 
-LONGEST_PAUSE: Final = 15.0
+PAUSED_AT_MOST: Final = 15.0
 """Seconds after which the paused process goes on even if nobody took over."""
 
-TRIES: Final = 20
+STOP_TRIES: Final = 20
 """How often a process is stopped again because it held the file's lock."""
 
 
@@ -81,7 +81,7 @@ class DemoHarness:
             side.start()
         self._until(lambda: all(side.all_said("ready") for side in self.sides))
         first = self._clock.wall().replace(microsecond=0) + timedelta(seconds=2)
-        self.slots = [Slot(JOB, first + timedelta(seconds=number)) for number in range(self._count)]
+        self.slots = [Slot(DEMO_JOB, first + timedelta(seconds=number)) for number in range(self._count)]
         self._limit = self._clock.boot() + self._count + DEMO_TIMEOUT
         held = self.slots[self._count // 4].at, self.slots[self._count // 2].at
         self._tell(DemoPlan(tuple(slot.at for slot in self.slots), held).written())
@@ -106,7 +106,7 @@ class DemoHarness:
         self._note(f"{who} is paused in the middle of {time_of(slot.key)}, for longer than its lease")
         self._tell(slot.key)
         since = self._clock.boot()
-        lapsed, longest = since + LEASE.total_seconds(), since + LONGEST_PAUSE
+        lapsed, longest = since + DEMO_LEASE.total_seconds(), since + PAUSED_AT_MOST
         self._until(lambda: self._clock.boot() >= lapsed and self._taken_over(slot, who), longest)
         for side in self.sides:
             side.go_on(who)
@@ -117,7 +117,7 @@ class DemoHarness:
 
     def _judge(self) -> tuple[DemoVerdict, DemoVerdict]:
         keys = [slot.key for slot in self.slots]
-        found = drive(runs(JOB, None, 10 * len(keys)), self._store, self._clock)
+        found = drive(runs(DEMO_JOB, None, 10 * len(keys)), self._store, self._clock)
         records = {run.slot.key: DemoRecord(run.record.grant, run.record.outcome) for run in found if run.record}
         return judge(keys, self.guarded.ledger(), records), judge(keys, self.unguarded.ledger())
 
@@ -162,7 +162,7 @@ class DemoHarness:
         return any(line.who != who for line in self.guarded.account.starts(slot.key))
 
     def _still_open(self) -> bool:
-        return bool(self._store.scan(Scan(f"run/{JOB}/", mark=Mark.OPEN, limit=1)).cells)
+        return bool(self._store.scan(Scan(f"run/{DEMO_JOB}/", mark=Mark.OPEN, limit=1)).cells)
 
     # --- acting ---
 
@@ -178,7 +178,7 @@ class DemoHarness:
         goes on: SQLite has one lock for all. So it is stopped again, until it is in the middle of its body only."""
         self.unguarded.stop(who)
         self.guarded.stop(who)
-        for _ in range(TRIES):
+        for _ in range(STOP_TRIES):
             if not self._locked():
                 return
             self.guarded.go_on(who)

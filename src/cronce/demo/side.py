@@ -8,7 +8,7 @@ from cronce.demo.worker import Kind
 from cronce.testing.child_processes import ChildProcesses
 from cronce.testing.ledger_file import LedgerLine, LedgerTail, What
 
-NAMES: Final = ("web-1", "web-2", "web-3")
+PROCESS_NAMES: Final = ("web-1", "web-2", "web-3")
 DEMO_GRACE: Final = 10.0
 """Seconds that a process has to close what it opened, when all is over."""
 
@@ -41,7 +41,7 @@ class DemoSide:
     # --- what is done to them ---
 
     def start(self) -> None:
-        for name in NAMES:
+        for name in PROCESS_NAMES:
             self._crew.start(name, self._kind, name, str(self._folder))
 
     def tell(self, text: str) -> None:

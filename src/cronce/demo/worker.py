@@ -22,15 +22,15 @@ from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.model import Instant, Slot, spell, unspell
 from cronce.stores.sqlite.file import url_of
-from cronce.testing.ledger_file import NOTHING, LedgerFile, LedgerLine, What
+from cronce.testing.ledger_file import NO_VALUE, LedgerFile, LedgerLine, What
 from cronce.value import NamedTuple
 
 Kind = Literal["guarded", "unguarded"]
 Call = Callable[[Instant], What | None]
 """Call the job for a second: why it did not run through here, or None if it did."""
 
-JOB: Final = "report"
-LEASE: Final = timedelta(seconds=2)
+DEMO_JOB: Final = "report"
+DEMO_LEASE: Final = timedelta(seconds=2)
 WORK: Final = 0.3
 """Seconds that the body takes."""
 
@@ -57,7 +57,7 @@ class DemoOrders:
         self._lines = iter(lines)
         self.over = threading.Event()
         self.plan = read_plan(next(self._lines, "[[], []]"))
-        self._words = {Slot(JOB, at).key: threading.Event() for at in self.plan.held}
+        self._words = {Slot(DEMO_JOB, at).key: threading.Event() for at in self.plan.held}
         self._ear = threading.Thread(target=self._listen, daemon=True)
         self._ear.start()
 
@@ -90,7 +90,7 @@ class DemoWorker:
             if self._over_by(at):
                 break
             if answer := self._fire(at):
-                self._calls.write(LedgerLine(answer, self._name, Slot(JOB, at).key))
+                self._calls.write(LedgerLine(answer, self._name, Slot(DEMO_JOB, at).key))
         self._calls.write(LedgerLine("through", self._name))
         self._linger(cues.plan.slots[-1:])
         cues.close()
@@ -121,7 +121,7 @@ class DemoWorker:
     def _guarded(self, url: str) -> Call:
         cron = Cronce(url)
 
-        @cron.job(every="1s", name=JOB, on_lost="rerun", overlap="allow", missed="all", lease=LEASE)
+        @cron.job(every="1s", name=DEMO_JOB, on_lost="rerun", overlap="allow", missed="all", lease=DEMO_LEASE)
         def report(run: Run) -> None:
             self._body(run.key, str(run.fence), run.attempt, run.check)
 
@@ -134,7 +134,7 @@ class DemoWorker:
         return call
 
     def _plain(self, at: Instant) -> None:
-        self._body(Slot(JOB, at).key, NOTHING, 1, lambda: None)
+        self._body(Slot(DEMO_JOB, at).key, NO_VALUE, 1, lambda: None)
 
     def _body(self, slot: str, fence: str, attempt: int, check: Callable[[], None]) -> None:
         """What must happen once. `check` raises when the run is no longer ours."""

@@ -54,7 +54,7 @@ from cronce.runtime.guard import guarded
 from cronce.runtime.keeper import Lease, RepeatingThread
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.log import LOGGER
-from cronce.runtime.process_notes import SAID_EVERY, UnwrittenRefusals, say_there
+from cronce.runtime.process_notes import SIGN_EVERY, UnwrittenRefusals, say_there
 from cronce.runtime.run import Skipped
 from cronce.runtime.steps import Steps, WaitStep
 from cronce.schedule import Every, Schedule, parse_schedule
@@ -82,7 +82,7 @@ sys.modules[f"{__name__}.triggers"] = sys.modules[__name__]
 
 # --- what a job of APScheduler is to us: a name, terms, and slots -----------------------------------------------------
 
-THEIRS: Final = ("every", "at", "tz", "gap", "fold", "start", "end", "missed", "jitter", "start_within")
+TRIGGER_POLICIES: Final = ("every", "at", "tz", "gap", "fold", "start", "end", "missed", "jitter", "start_within")
 """Policies that say when a job fires: here its trigger, coalesce and misfire_grace_time do."""
 
 LATE_GRACE: Final = 10
@@ -122,7 +122,7 @@ def name_of(job: Any, *, private: bool) -> str:
 
 
 def check_policies(policies: Mapping[str, Any]) -> None:
-    for word in policies.keys() & set(THEIRS):
+    for word in policies.keys() & set(TRIGGER_POLICIES):
         raise BadPolicy(
             f"{word} cannot be used with protect: APScheduler decides when a job runs, by its trigger and its options"
         )
@@ -253,7 +253,7 @@ def _of_times(job: Any) -> Iterator[str]:
 
 # Triggers that say the same in every process.
 
-LOOKED_AT = 5
+RUN_TIMES_COMPARED = 5
 """How many run times of a trigger tell how close they are."""
 
 
@@ -347,7 +347,7 @@ def shortest_gap(trigger: Any) -> timedelta | None:
         return timedelta(seconds=trigger.interval_length)
     gaps: list[timedelta] = []
     before = trigger.get_next_fire_time(None, SOME_DAY)
-    while before is not None and len(gaps) < LOOKED_AT:
+    while before is not None and len(gaps) < RUN_TIMES_COMPARED:
         after = trigger.get_next_fire_time(before, before)
         gaps += [whole(after) - whole(before)] if after else []
         before = after
@@ -594,7 +594,7 @@ class PatientCall:
 TAKEOVER_POLL: Final = 2.0
 """Seconds between two looks for what others left."""
 
-PASSED: Final = 1000
+PASSED_RECORDED: Final = 1000
 """Of the run times that a job passes over at once, so many are put on record: the newest."""
 
 
@@ -765,7 +765,7 @@ class Protection:
     def _say_there(self) -> None:
         """For people who look: that it is there, and what it fires next."""
         now = SystemClock().boot()
-        if now < self._said + SAID_EVERY:
+        if now < self._said + SIGN_EVERY:
             return
         self._said = now
         private = {alias: is_private(self._scheduler, alias) for alias in self._scheduler._jobstores}
@@ -813,7 +813,7 @@ def _is_behind(slot: Slot, job: Any) -> bool:
 def _passed_over(job: Any, now: datetime, wanted: Sequence[datetime]) -> list[datetime]:
     """The run times that are due, and that APScheduler hands on to nobody: coalesced, or later than its grace."""
     due: list[datetime] = job._get_run_times(now)
-    return [run_time for run_time in due[-PASSED:] if run_time not in wanted]
+    return [run_time for run_time in due[-PASSED_RECORDED:] if run_time not in wanted]
 
 
 def _in_time(job: Any, now: datetime) -> list[datetime]:

@@ -33,7 +33,15 @@ from cronce.runtime.node import Node
 from cronce.runtime.pod import fired_at, is_bad, slot_meant
 from cronce.runtime.process_notes import UnwrittenRefusals, clock_note, leave_clock, recall_clock
 from cronce.runtime.processes import child
-from cronce.runtime.processes.child import GRACE, STOPPING, BackgroundChild, Child, ChildChannel, Ended, NotStarted
+from cronce.runtime.processes.child import (
+    CHILD_STOP_SIGNALS,
+    GRACE,
+    BackgroundChild,
+    Child,
+    ChildChannel,
+    Ended,
+    NotStarted,
+)
 from cronce.runtime.processes.command import Command
 from cronce.runtime.processes.process_group import Watchdog, hold_standard_streams, send
 from cronce.runtime.run import Run, Skipped
@@ -46,7 +54,7 @@ from cronce.stores.base import Store
 # `cronce exec` owes to whoever started it, and no scheduler may do: it forwards signals, gives the terminal away and
 # takes it back, and buries orphans where it is process 1.
 
-FORWARDED: Final = STOPPING | {signal.SIGUSR1, signal.SIGUSR2}
+FORWARDED: Final = CHILD_STOP_SIGNALS | {signal.SIGUSR1, signal.SIGUSR2}
 
 
 def _bury_orphans(spare: int) -> None:
@@ -112,7 +120,7 @@ class Foreground(BackgroundChild):
     def _note(self, number: int, _frame: FrameType | None) -> None:
         if number in FORWARDED:
             self.came.append(number)
-        if number in STOPPING:
+        if number in CHILD_STOP_SIGNALS:
             self.interrupted = number
 
     def started(self, pid: int) -> None:

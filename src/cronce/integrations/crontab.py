@@ -22,7 +22,7 @@ from cronce.schedule import Cron
 from cronce.schedule.expression import NICKNAMES, tidy
 from cronce.stores import mask_all
 
-NOTHING: Final[Mapping[str, str]] = {}
+NO_ENVIRONMENT: Final[Mapping[str, str]] = {}
 
 Guard = Literal["cronce", "flock", ""]
 
@@ -33,7 +33,7 @@ _ENTRY: Final = r"[ \t]*(?P<when>@\S+|(?:[^\s#]\S*)(?:[ \t]+\S+){4})[ \t]+(?P<re
 _SETTING: Final = r"""[ \t]*(["']?)(?P<name>[A-Za-z_]\w*)\1[ \t]*=[ \t]*(?P<value>.*?)[ \t\r]*"""
 _BEGIN: Final = r"# BEGIN cronce (?P<name>\S+).*"
 _END: Final = r"# END cronce (?P<name>\S+)[ \t]*"
-_CRONCE: Final = r"(^|[\s/;&|(])cronce['\"]?\s+exec\s+(?P<name>\S+)"
+_CRONCE_EXEC: Final = r"(^|[\s/;&|(])cronce['\"]?\s+exec\s+(?P<name>\S+)"
 _FLOCK: Final = r"(^|[\s/;&|(])flock\s"
 _UPKEEP: Final = (
     r"(?:^|[;&|({]\s*)(?:\S*/)?(?P<what>run-parts\s(?:\S+\s+)*?/etc/cron\.\w+|anacron|logrotate|updatedb|mandb|fstrim|"
@@ -41,11 +41,11 @@ _UPKEEP: Final = (
     r"tmpwatch)(?![\w.-])"
 )
 """What looks after the host it runs on: each host has its own packages, logs, disks and certificates."""
-_VALUE: Final = r"(\d\d?|[A-Za-z]{3})"
-_READABLE: Final = rf"(?a)(\*|{_VALUE}-{_VALUE})(/\d\d?)?|{_VALUE}"
+_FIELD_VALUE: Final = r"(\d\d?|[A-Za-z]{3})"
+_READABLE: Final = rf"(?a)(\*|{_FIELD_VALUE}-{_FIELD_VALUE})(/\d\d?)?|{_FIELD_VALUE}"
 """Of a field, between commas, what every cron reads. Ours reads more: L and #, `5/15`, `007`."""
 _NICKNAMES: Final = frozenset(("@reboot", *NICKNAMES))
-_WORDS: Final = r"(?:[\w@+:,./= \t-]|\\%)+"
+_PLAIN_WORDS: Final = r"(?:[\w@+:,./= \t-]|\\%)+"
 _PREPARATIONS: Final = frozenset(("cd", "test", "[", "set", "export", ".", "source", "umask", "ulimit", "sleep"))
 _SHELLS: Final = frozenset(("sh", "ash", "bash", "dash", "ksh", "mksh", "zsh"))
 
@@ -66,7 +66,7 @@ class CrontabEntry(NamedTuple):
     @property
     def job(self) -> str:
         """The job that a line is which is guarded by `cronce exec`."""
-        found = re.search(_CRONCE, self.command)
+        found = re.search(_CRONCE_EXEC, self.command)
         return found["name"] if found else ""
 
     @property
@@ -76,7 +76,7 @@ class CrontabEntry(NamedTuple):
         return "flock" if re.search(_FLOCK, self.command) else ""
 
 
-def entries(text: str, *, system: bool = False, settings: Mapping[str, str] = NOTHING) -> list[CrontabEntry]:
+def entries(text: str, *, system: bool = False, settings: Mapping[str, str] = NO_ENVIRONMENT) -> list[CrontabEntry]:
     """All that a crontab fires; in the `system` format of /etc/cron.d there is a user before each command. `settings`
     are in force from above, where the text is a part of one."""
     spans = blocks(text)
@@ -273,7 +273,7 @@ def wrap(
     host: CronHost,
     *,
     system: bool = False,
-    settings: Mapping[str, str] = NOTHING,
+    settings: Mapping[str, str] = NO_ENVIRONMENT,
     beside: Sequence[CrontabEntry] = (),
 ) -> tuple[str, list[GuardedLine], list[LineLeftAlone]]:
     """The crontab with its lines under `cronce exec`; those that were changed, and those that were left, with why. What
@@ -393,7 +393,7 @@ def _split(command: str) -> tuple[str, str]:
 def _words(command: str, shell: str) -> str:
     """The command as words behind two dashes: as it stands, where no shell would make anything else of it, or in the
     quotes of one. The text is not read, only quoted: what cron does to its backslashes it does in there, too."""
-    if re.fullmatch(_WORDS, command, re.ASCII):
+    if re.fullmatch(_PLAIN_WORDS, command, re.ASCII):
         first = command.split(maxsplit=1)[0]
         if "/" in first and "=" not in first:
             return command

@@ -31,9 +31,9 @@ from cronce.runtime.steps import WaitStep, sleep
 from cronce.schedule import parse_duration
 
 UNSURE: Final[dict[OnLost, WhenUnsure]] = {"skip": "raise", "rerun": "retry"}
-PAUSE: Final = 0.1
+DELIVERY_LOOK_EVERY: Final = 0.1
 """Seconds between two looks at what another is at. Whoever is gone is known to be when its lease has lapsed."""
-READABLE: Final = 80
+ID_LETTERS: Final = 80
 """Letters of an id that are there for people; what follows tells it from all others."""
 
 
@@ -135,7 +135,7 @@ def dispatch(run: Run, key: object, send: Callable[[str], object]) -> str:
 def message_id(run: Run, key: object) -> str:
     """Of letters, digits and dashes, which is all that some queues allow."""
     text = run.key_of(key, per="slot")
-    readable = re.sub(r"[^A-Za-z0-9]+", "-", text)[:READABLE].strip("-")
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", text)[:ID_LETTERS].strip("-")
     return f"{readable}-{sha256(text.encode()).hexdigest()[:16]}"
 
 
@@ -156,7 +156,7 @@ def stand_by(once: Callable[[Callable[[], Any]], Any], body: Callable[[], Any]) 
         except InProgress:
             if made:  # the body's own words: what it asked for is in progress, and not it
                 raise
-        sleep(WaitStep(PAUSE))
+        sleep(WaitStep(DELIVERY_LOOK_EVERY))
 
 
 async def stand_by_async(
@@ -175,4 +175,4 @@ async def stand_by_async(
         except InProgress:
             if made:
                 raise
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(DELIVERY_LOOK_EVERY)

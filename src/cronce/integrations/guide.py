@@ -15,9 +15,9 @@ Server = Literal["postgres", "mysql", "redis", "etcd"]
 Provider = Literal["own", "aws", "gcp", "azure", "kubernetes"]
 Cost = Literal["nothing", "trouble", "money"]
 
-BUSY: Final = 10
+RUNS_PER_PROCESS: Final = 10
 """Runs at once on one machine: so many a process works on, unless told otherwise."""
-FEW: Final = 50
+MAX_HAND_WRITTEN_JOBS: Final = 50
 """Jobs: beyond it, nobody reads crontabs or manifests any more."""
 FAST: Final = 100
 """Slots a second: beyond it, a store in memory is worth what it may forget."""
@@ -64,7 +64,7 @@ class Advice(NamedTuple):
     snippet: Snippet
 
 
-RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
+GUIDE_RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
     "store": (
         GuideRule(
             "sqlite",
@@ -138,7 +138,8 @@ RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
         GuideRule(
             "queue",
             {"load": "heavy", "store": "not kubernetes"},
-            f"more than {BUSY} runs at once on each machine: let a few processes schedule, and many run the jobs",
+            f"more than {RUNS_PER_PROCESS} runs at once on each machine:"
+            " let a few processes schedule, and many run the jobs",
             "two kinds of processes to deploy; a queue that you have (Celery, RQ, Dramatiq) can be the second",
         ),
         GuideRule(
@@ -269,7 +270,7 @@ _EXTRAS: Final[Mapping[str, str]] = {"sqlite": "", "postgresql": "[postgres]", "
 def advise(answers: Answers) -> Advice:
     facts = facts_of(answers)
     chosen: dict[str, GuideRule] = {}
-    for facet, rules in RULES.items():
+    for facet, rules in GUIDE_RULES.items():
         rule = chosen[facet] = next(rule for rule in rules if _holds(rule, facts))
         facts[facet] = rule.choice
         facts["runs"] = "commands" if facts.get("trigger") in ("crontab", "cronjob") else "python"
@@ -293,8 +294,8 @@ def facts_of(answers: Answers) -> dict[str, str]:
         "machines": "one" if answers.machines == 1 and not in_kubernetes else "several",
         "platform": "kubernetes" if in_kubernetes else "machines",
         "rate": "high" if answers.jobs / answers.every.total_seconds() > FAST else "low",
-        "load": "heavy" if busy > BUSY else "light",
-        "jobs": "few" if answers.jobs <= FEW else "many",
+        "load": "heavy" if busy > RUNS_PER_PROCESS else "light",
+        "jobs": "few" if answers.jobs <= MAX_HAND_WRITTEN_JOBS else "many",
         "times": "cron's" if expression(answers.every) else "others",
         "length": "long" if answers.runs_for >= answers.every else "short",
         "cost": answers.failure_costs,
@@ -331,12 +332,12 @@ def _notes(answers: Answers, store: str) -> list[str]:
 
 # --- a snippet that runs ----------------------------------------------------------------------------------------------
 
-_COMMAND: Final = """\
+_COMMAND_SNIPPET: Final = """\
 {store}command="$(command -v cronce) exec my-job --schedule '{cron}'{options} -- echo 'your command'"
 sh -c "$command"
 cronce deploy crontab install --dry-run "{cron} $command"
 """
-_NAMED: Final = """\
+_URL_IN_ENVIRONMENT: Final = """\
 export CRONCE_URL={url}
 # cron does not see this variable: write the same into /etc/cronce.toml, as url = "…"
 """
@@ -376,9 +377,11 @@ def _snippet(chosen: Mapping[str, str], timeout: str, every: timedelta) -> Snipp
     options = f" --on-lost {chosen['on_lost']} --overlap {chosen['overlap']} --timeout {timeout}"
     match chosen["trigger"]:
         case "crontab":
-            named = "" if chosen["store"] == "sqlite" else _NAMED.format(url=url)  # the default file is right
+            named = (
+                "" if chosen["store"] == "sqlite" else _URL_IN_ENVIRONMENT.format(url=url)
+            )  # the default file is right
             begun = _BEGUN if chosen["store"] == "redis" else ""
-            return Snippet("sh", _COMMAND.format(store=f"{named}{begun}", cron=cron, options=options))
+            return Snippet("sh", _COMMAND_SNIPPET.format(store=f"{named}{begun}", cron=cron, options=options))
         case "cronjob":
             leases = chosen["store"] == "kubernetes"
             store, named = (_BY_LEASES, f" --store {url}") if leases else (_BY_URL.format(url=url), "")

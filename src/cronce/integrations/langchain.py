@@ -15,7 +15,7 @@ except ImportError as missing:
 
 T = TypeVar("T", bound=BaseTool)
 
-PASSED: Final = frozenset({"config", "run_manager", "callbacks"})
+PASSED_BY_LANGCHAIN: Final = frozenset({"config", "run_manager", "callbacks"})
 """How LangChain passes what is its own."""
 
 
@@ -53,7 +53,7 @@ def once(tool: T, run: Run, **how: Unpack[ToolPolicies]) -> T:
 def _added(tool: BaseTool) -> frozenset[str]:
     """What a tool is given besides what the model says: the state of a graph, callbacks, the id of the call."""
     from_model = _fields(tool.tool_call_schema)
-    return (_fields(tool.get_input_schema()) | tool._injected_args_keys | PASSED) - from_model
+    return (_fields(tool.get_input_schema()) | tool._injected_args_keys | PASSED_BY_LANGCHAIN) - from_model
 
 
 def _fields(schema: Any) -> frozenset[str]:

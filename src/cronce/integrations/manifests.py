@@ -26,8 +26,8 @@ Restart = Literal["Never", "OnFailure"]
 LONGEST_CRONJOB: Final = 52
 """Its Jobs have 11 characters more, and a Job's name becomes a label of 63 at most."""
 MAX_LABEL: Final = 63
-LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
-SUBDOMAIN: Final = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
+DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+SUBDOMAIN: Final = re.compile(rf"{DNS_LABEL.pattern}(\.{DNS_LABEL.pattern})*")
 MOST_PODS: Final = 2**31 - 1
 """backoffLimit is a number of 32 bits."""
 QUANTITY: Final = re.compile(r"(?a)[0-9]+(\.[0-9]+)?(m|[kMGTPE]|[KMGTPE]i)?")
@@ -37,19 +37,19 @@ REFERENCE: Final = re.compile(r"\$(?=[$(])")
 
 USER: Final = 10001
 """That of our Dockerfile: a number, or nobody could tell that it is not root."""
-PORT: Final = 8080
-HISTORY: Final = 3
-SOONEST: Final = 10
+PROBE_PORT: Final = 8080
+JOBS_KEPT: Final = 3
+CONTROLLER_EVERY: Final = 10
 """Seconds between two looks of the CronJob controller: what has to start sooner may never be started."""
 
 STARTING: Final = 300
 """Seconds that a Job has for finding a node and pulling its image, beside its attempts."""
-AWAY: Final = 3
+PODS_WITHOUT_STORE: Final = 3
 """Pods that may find no store, and run nothing: after the pauses of Kubernetes that is more than a minute."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 10, 360
 """Seconds that Kubernetes waits before the second pod of a Job, twice as long before each later one, up to these."""
-FAREWELL: Final = 5
+RECORD_SECONDS: Final = 5
 """Seconds beyond the grace, to put on record how it ended."""
 
 FOR_GOOD: Final = (NOT_DONE, 78, 126, 127)
@@ -102,8 +102,8 @@ def cronjob(
         ),
         "startingDeadlineSeconds": _starting_deadline(job),
         "suspend": suspend,
-        "successfulJobsHistoryLimit": HISTORY,
-        "failedJobsHistoryLimit": HISTORY,
+        "successfulJobsHistoryLimit": JOBS_KEPT,
+        "failedJobsHistoryLimit": JOBS_KEPT,
         "jobTemplate": {"spec": _job_spec(job, words, place, grace, restart)},
     }
     return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": _metadata(job.name, place.namespace), "spec": spec}
@@ -114,8 +114,8 @@ def deployment(name: str, words: Sequence[str], place: PodSettings, *, replicas:
     check_name(name, MAX_LABEL)
     if replicas < 0:
         raise BadInput(f"--replicas must be 0 or more, not {replicas}")
-    container = _container(name, [*words, "--health", f"0.0.0.0:{PORT}"], place) | {
-        "ports": [{"name": "health", "containerPort": PORT}],
+    container = _container(name, [*words, "--health", f"0.0.0.0:{PROBE_PORT}"], place) | {
+        "ports": [{"name": "health", "containerPort": PROBE_PORT}],
         "livenessProbe": _probe("/healthz", periodSeconds=10, timeoutSeconds=5, failureThreshold=3),
         "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5),
     }
@@ -169,9 +169,11 @@ def _job_spec(
     container = _container(job.name, words, place)
     told: Value = {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/job-name']"}}
     container["env"] = [*_env(place), AnnotatedValue({"name": JOB_NAME, "valueFrom": told}, "Tells `exec` its slot.")]
-    if again(job) + AWAY > MOST_PODS:
-        raise BadInput(f"--retries {job.retries} are more than Kubernetes counts: at most {MOST_PODS - AWAY - 1:,}")
-    spec: Manifest = {"backoffLimit": AnnotatedValue(again(job) + AWAY, _why(job))}
+    if again(job) + PODS_WITHOUT_STORE > MOST_PODS:
+        raise BadInput(
+            f"--retries {job.retries} are more than Kubernetes counts: at most {MOST_PODS - PODS_WITHOUT_STORE - 1:,}"
+        )
+    spec: Manifest = {"backoffLimit": AnnotatedValue(again(job) + PODS_WITHOUT_STORE, _why(job))}
     if job.timeout is not None:
         note = "The whole Job; each attempt has its own --timeout."
         spec["activeDeadlineSeconds"] = AnnotatedValue(_active_deadline(job.timeout + grace, again(job)), note)
@@ -195,7 +197,8 @@ def again(job: Declaration) -> int:
 
 def _why(job: Declaration) -> str:
     more = ", one for a pod that is killed" if is_rerun(job.on_lost) else ""
-    return f"--retries{more}, and {AWAY} for a store that is away. Pods beyond the retries run nothing, and fail."
+    retries = f"--retries{more}, and {PODS_WITHOUT_STORE} for a store that is away"
+    return f"{retries}. Pods beyond the retries run nothing, and fail."
 
 
 def _failure_rules(job: Declaration) -> list[Value]:
@@ -221,7 +224,7 @@ def _evicted(job: Declaration) -> str:
 
 
 def _active_deadline(attempt: timedelta, more: int) -> int:
-    pauses = sum(min(FIRST_PAUSE << min(number, 10), LONGEST_PAUSE) for number in range(more + AWAY))
+    pauses = sum(min(FIRST_PAUSE << min(number, 10), LONGEST_PAUSE) for number in range(more + PODS_WITHOUT_STORE))
     return ceil(attempt.total_seconds()) * (more + 1) + pauses + STARTING
 
 
@@ -230,8 +233,10 @@ def _starting_deadline(job: Declaration) -> int:
     assert job.schedule is not None
     within = job.start_within or shortest_gap(job.schedule, SOME_DAY) or timedelta(days=1)
     seconds = int(within.total_seconds())
-    if seconds < SOONEST:
-        raise BadInput(f"Kubernetes checks every {SOONEST} s which Jobs are due: --start-within must be that or more")
+    if seconds < CONTROLLER_EVERY:
+        raise BadInput(
+            f"Kubernetes checks every {CONTROLLER_EVERY} s which Jobs are due: --start-within must be that or more"
+        )
     return seconds
 
 
@@ -313,7 +318,7 @@ def _env(place: PodSettings) -> list[Value]:
 
 def _pod(container: Manifest, place: PodSettings, grace: timedelta) -> Manifest:
     pod: Manifest = {
-        "terminationGracePeriodSeconds": ceil(grace.total_seconds()) + FAREWELL,
+        "terminationGracePeriodSeconds": ceil(grace.total_seconds()) + RECORD_SECONDS,
         "automountServiceAccountToken": bool(place.account),
         "securityContext": {
             "runAsNonRoot": True,
@@ -355,7 +360,7 @@ def check_name(name: str, longest: int, what: str = "a name") -> str:
 
 
 def check_label(name: str, longest: int, what: str = "a name") -> str:
-    if not LABEL.fullmatch(name) or len(name) > longest:
+    if not DNS_LABEL.fullmatch(name) or len(name) > longest:
         raise BadInput(
             f"{name[:80]!r} cannot be {what} in Kubernetes: use 1 to {longest} characters of a–z 0–9 and -, with"
             " no - at the start or the end"

@@ -30,14 +30,14 @@ from cronce.schedule.expression import EVERY, LAST, MatchingDays, Pattern, Weekd
 from cronce.schedule.instant import SECOND
 from cronce.schedule.zone import OffsetChange, find_zone, offset_at, shifts
 
-AHEAD: Final = timedelta(days=3660)
+CLOCK_CHANGES_SEARCHED: Final = timedelta(days=3660)
 """So far ahead are changes of clocks looked at."""
 MARGIN: Final = timedelta(seconds=5)
 """To record how a run ended, after its command has."""
 
-_HOUR: Final = timedelta(hours=1)
-_USER: Final = r"(?a)\w[\w.-]*"
-_WEEKDAYS: Final = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
+_ONE_HOUR: Final = timedelta(hours=1)
+_USER_NAME: Final = r"(?a)\w[\w.-]*"
+_SYSTEMD_WEEKDAYS: Final = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
 _EVERY_DATE: Final = frozenset(range(1, 32))
 _EVERY_WEEKDAY: Final = frozenset(range(7))
 
@@ -61,16 +61,16 @@ class _Dates(NamedTuple):
 def units(name: str, cron: Cron, words: Sequence[str], grace: timedelta, *, since: datetime, user: str = "") -> Units:
     """`words` are the whole `cronce exec` line; `since` is from when on changes of clocks count."""
     lines = "\n".join(f"OnCalendar={line}" for line in calendar(cron, since))
-    if user and not re.fullmatch(_USER, user):
+    if user and not re.fullmatch(_USER_NAME, user):
         raise BadInput(f"--user must be the name of a user, of A–Z a–z 0–9 _ . and -, not {user[:60]!r}")
     whose = f"User={user}\n" if user else ""
-    service = _SERVICE.format(
+    service = _SERVICE_UNIT.format(
         name=name, whose=whose, line=" ".join(map(_quoted, words)), stop=int((grace + MARGIN).total_seconds())
     )
     return Units(f"cronce-{name}", service, _TIMER.format(name=name, schedule=cron.text, zone=cron.tz, lines=lines))
 
 
-_SERVICE: Final = """\
+_SERVICE_UNIT: Final = """\
 [Unit]
 Description=cronce: {name}, once for each slot
 Wants=network-online.target
@@ -131,7 +131,9 @@ def calendar(cron: Cron, since: datetime) -> list[str]:
 
 def _day(days: _Dates, months: str) -> str:
     weekdays = (
-        "" if days.weekdays == _EVERY_WEEKDAY else ",".join(_WEEKDAYS[day] for day in sorted(days.weekdays)) + " "
+        ""
+        if days.weekdays == _EVERY_WEEKDAY
+        else ",".join(_SYSTEMD_WEEKDAYS[day] for day in sorted(days.weekdays)) + " "
     )
     return f"{weekdays}*-{months}{'~' if days.from_end else '-'}{_listed(days.dates, 31)}"
 
@@ -185,7 +187,7 @@ def _by_weekday(weekdays: Iterable[Weekday]) -> Iterator[_Dates]:
 
 def _zone(cron: Cron, pattern: Pattern, since: datetime, *, from_end: bool) -> str:
     """The zone that systemd is told: the schedule's own, or UTC where the whole hours of both are the same."""
-    for change in changes(cron, since, since + AHEAD):
+    for change in changes(cron, since, since + CLOCK_CHANGES_SEARCHED):
         if why := _trouble(change, cron, from_end=from_end):
             if _says_the_same_in_utc(cron, pattern, since):
                 return "UTC"
@@ -241,5 +243,5 @@ def _says_the_same_in_utc(cron: Cron, pattern: Pattern, since: datetime) -> bool
     if not every_day or len(days.months) < 12 or len(pattern._hours) < 24 or not is_wildcard(cron.expression):
         return False
     zone = find_zone(cron.tz)
-    offsets = {offset_at(since, zone), *(shift.after for shift in shifts(zone, since, since + AHEAD))}
-    return all(offset % _HOUR == timedelta(0) for offset in offsets)
+    offsets = {offset_at(since, zone), *(shift.after for shift in shifts(zone, since, since + CLOCK_CHANGES_SEARCHED))}
+    return all(offset % _ONE_HOUR == timedelta(0) for offset in offsets)

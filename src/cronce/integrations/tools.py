@@ -25,9 +25,9 @@ from cronce.protocol.codec import as_json
 from cronce.runtime.effects.once import checked_how
 from cronce.runtime.effects.things import scope_unsaid
 from cronce.runtime.run import Run
-from cronce.runtime.unfinished import REFUSED
+from cronce.runtime.unfinished import REFUSED_EFFECT
 
-READABLE: Final = 160
+CALL_LETTERS: Final = 160
 """Letters of a call that its key shows; a longer one ends in a digest."""
 
 
@@ -92,8 +92,8 @@ class Calls:
 
     def _refuse(self, error: BaseException) -> None:
         unfinished, number = self._run.unfinished, len(self._refused) + 1
-        if unfinished.get(REFUSED) is error:
-            del unfinished[REFUSED]
+        if unfinished.get(REFUSED_EFFECT) is error:
+            del unfinished[REFUSED_EFFECT]
         name = f"a call of {self._tool} that was refused{f' ({number})' if number > 1 else ''}"
         unfinished.refuse(error, name)
         if unfinished.get(name) is error:
@@ -119,4 +119,6 @@ class Calls:
             words = f"the arguments of {self._tool} are not JSON ({error}): give key=, a function of them"
             raise BadInput(words) from None
         text = f"{self._tool}:{said}"
-        return text if len(text) <= READABLE else f"{text[:READABLE]}... {sha256(said.encode()).hexdigest()[:16]}"
+        return (
+            text if len(text) <= CALL_LETTERS else f"{text[:CALL_LETTERS]}... {sha256(said.encode()).hexdigest()[:16]}"
+        )

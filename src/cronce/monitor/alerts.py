@@ -25,7 +25,7 @@ from cronce.protocol.codec import readable
 from cronce.protocol.notices import Alert, Delivery, Handled, Notice, decode_alert, encode_notice
 from cronce.runtime.client import Client
 from cronce.runtime.flow import Flow
-from cronce.runtime.scheduling.roster import CHUNK, chunks
+from cronce.runtime.scheduling.roster import JOBS_PER_CELL, chunks
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple
 
@@ -85,10 +85,10 @@ def worst_first(one: Alert) -> tuple[int, int, Instant, str]:
 
 # --- findings that are many, or say the same -------------------------------------------------------------------------
 
-EACH: Final = 10
+ALERTS_PER_KIND: Final = 10
 """Of a kind, so many stand by themselves."""
 
-MORE: Final = "*"
+REST_OF_KIND: Final = "*"
 """What the rest of them is about: no job is called that."""
 
 
@@ -104,7 +104,7 @@ def gathered(found: Iterable[Alert], standing: Collection[str] = ()) -> list[Ale
         same = list(group)
         alone = [one for one in same if one.id in standing]
         others = [one for one in same if one.id not in standing]
-        room = 0 if f"{kind}/{MORE}" in standing else max(EACH - len(alone), 0)
+        room = 0 if f"{kind}/{REST_OF_KIND}" in standing else max(ALERTS_PER_KIND - len(alone), 0)
         told += [*alone, *others[:room], *_rest(kind, others[room:])]
     return sorted(told, key=worst_first)
 
@@ -114,7 +114,7 @@ def _news(found: list[Alert], standing: Collection[str]) -> Iterator[Alert]:
     nobody = any(one.kind == AlertKind.SILENT and not one.subject for one in found)
     for one in found:
         follows = nobody and one.kind in (AlertKind.MISSED, AlertKind.LATE)
-        if not follows or one.id in standing or f"{one.kind}/{MORE}" in standing:
+        if not follows or one.id in standing or f"{one.kind}/{REST_OF_KIND}" in standing:
             yield one
 
 
@@ -122,7 +122,7 @@ def _rest(kind: str, rest: list[Alert]) -> Iterator[Alert]:
     if rest:
         first = rest[0]
         text = f"{kind}: and {len(rest):,} more, such as {first.subject}: {first.text}"
-        yield Alert(kind, MORE, first.severity, text, min(one.since for one in rest), remedy=first.remedy)
+        yield Alert(kind, REST_OF_KIND, first.severity, text, min(one.since for one in rest), remedy=first.remedy)
 
 
 IsOver = Callable[[Alert], bool]
@@ -130,13 +130,13 @@ IsOver = Callable[[Alert], bool]
 REWORDED: Final = timedelta(minutes=1)
 """How often the text of an alert is written anew at most: many say for how long something lasts."""
 
-QUIET: Final = timedelta(minutes=5)
+QUIET_BEFORE_CLEARED: Final = timedelta(minutes=5)
 GIVEN_UP: Final = timedelta(hours=1)
 """After so long a recovery is no news, and whoever could have been told of it is gone."""
 
-KEPT: Final = timedelta(days=7)
+CLEARED_KEPT: Final = timedelta(days=7)
 FIRST_PAUSE: Final = timedelta(seconds=5)
-LONGEST_PAUSE: Final = timedelta(minutes=5)
+MAX_NOTICE_PAUSE: Final = timedelta(minutes=5)
 
 LONGEST_SUBJECT: Final = 200
 """Bytes of a subject that fit into a key; of a longer one there stands its digest. The alert has it in full."""
@@ -180,7 +180,7 @@ def raised(was: Alert | None, finding: Alert, now: Instant, *, reword: bool) -> 
     if was is None:
         return finding
     if was.cleared is not None:
-        since = was.since if now - was.cleared < QUIET else finding.since
+        since = was.since if now - was.cleared < QUIET_BEFORE_CLEARED else finding.since
         again = finding._replace(since=since, times=was.times + 1, deliveries=was.deliveries)
         return _told_at_once(again, now) if again.severity == "critical" else again
     if rank(finding.severity) < rank(was.severity):
@@ -226,7 +226,7 @@ def over(alert: Alert, now: Instant) -> bool:
 
 def pause(tries: int) -> timedelta:
     """How long to wait after so many tries."""
-    return min(FIRST_PAUSE * (1 << min(tries - 1, 10)), LONGEST_PAUSE)
+    return min(FIRST_PAUSE * (1 << min(tries - 1, 10)), MAX_NOTICE_PAUSE)
 
 
 def _claimed(alert: Alert, to: str, until: Instant, notice: Notice) -> Delivery:
@@ -238,7 +238,9 @@ def _concluded(alert: Alert, claim: Delivery, now: Instant, *, sent: bool) -> De
     """Of a recovery that was told, `until` is when it may be told that it is back."""
     if not sent:
         return claim._replace(until=now + pause(claim.tries))
-    return claim._replace(sent=now, until=(alert.cleared or now) + QUIET if claim.notice == "cleared" else now)
+    return claim._replace(
+        sent=now, until=(alert.cleared or now) + QUIET_BEFORE_CLEARED if claim.notice == "cleared" else now
+    )
 
 
 # --- at the store -----------------------------------------------------------------------------------------------------
@@ -280,8 +282,8 @@ class Alerts:
             loaded, _ = yield from self._client.load(keys)
             pairs = ((cell, raised(_read(cell), found[cell.key], seen.now, reword=True)) for cell in loaded.cells)
             writes += [_written(cell, alert) for cell, alert in pairs if alert is not None]
-        for place in range(0, len(writes), CHUNK):
-            yield from self._client.swap(writes[place : place + CHUNK], seen.epoch.seen)
+        for place in range(0, len(writes), JOBS_PER_CELL):
+            yield from self._client.swap(writes[place : place + JOBS_PER_CELL], seen.epoch.seen)
 
     def _settled(self, one: AlertInCell, found: dict[str, Alert], now: Instant) -> Write | None:
         cell, alert = one
@@ -316,7 +318,7 @@ class Alerts:
             notice = due(alert, to, now) if alert else None
             if alert is None or notice is None:
                 return None, None
-            until = now + QUIET if notice == "cleared" else now
+            until = now + QUIET_BEFORE_CLEARED if notice == "cleared" else now
             alert = _with(alert, to, Delivery(notice, now, until, 0))
             return None, _freed(cell, alert) if over(alert, now) else _kept(cell, alert)
 
@@ -370,4 +372,4 @@ def _kept(cell: Cell, alert: Alert) -> Write:
 
 
 def _freed(cell: Cell, alert: Alert) -> Write:
-    return Write(cell.key, cell.version, encode_notice(alert), Mark.FREE, ttl=KEPT)
+    return Write(cell.key, cell.version, encode_notice(alert), Mark.FREE, ttl=CLEARED_KEPT)

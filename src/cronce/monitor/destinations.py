@@ -45,13 +45,17 @@ ANSWER: Final = 5.0
 WHOLE: Final = 10.0
 """And for all of them together."""
 
-COMMAND: Final = 30.0
+COMMAND_TIMEOUT: Final = 30.0
 """Seconds after which a command is killed."""
 
 SPARE: Final = 20.0
 """Seconds that a claim lasts longer than sending may take: so that it is said that it was sent before another tries."""
 
-LEVELS: Final[Mapping[str, int]] = {"critical": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
+LEVEL_OF_SEVERITY: Final[Mapping[str, int]] = {
+    "critical": logging.ERROR,
+    "warning": logging.WARNING,
+    "info": logging.INFO,
+}
 
 Document = dict[str, Any]
 
@@ -139,7 +143,9 @@ class LogDestination:
 
     def send(self, document: Document) -> None:
         alert = document["alert"]
-        level = logging.INFO if alert["state"] == "cleared" else LEVELS.get(alert["severity"], logging.WARNING)
+        level = (
+            logging.INFO if alert["state"] == "cleared" else LEVEL_OF_SEVERITY.get(alert["severity"], logging.WARNING)
+        )
         LOGGER.log(level, "%s", sentence(alert), extra={"alert": alert})
 
 
@@ -159,7 +165,7 @@ class Webhook:
 class CommandDestination:
     """A program that is given the document on its standard input, and the facts in its environment."""
 
-    limit = COMMAND
+    limit = COMMAND_TIMEOUT
 
     def __init__(self, words: Sequence[str], threshold: Severity = "warning") -> None:
         if isinstance(words, str) or not words or not all(isinstance(word, str) and word for word in words):
@@ -188,11 +194,11 @@ class CommandDestination:
             start_new_session=True,
         ) as process:
             try:
-                process.communicate(given, COMMAND)
+                process.communicate(given, COMMAND_TIMEOUT)
             except subprocess.TimeoutExpired:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                raise Undelivered(f"{self.shown} did not end within {COMMAND:g} s, and was killed") from None
+                raise Undelivered(f"{self.shown} did not end within {COMMAND_TIMEOUT:g} s, and was killed") from None
             return process.returncode
 
 
@@ -203,7 +209,7 @@ def _in_line(fact: object) -> str:
 class Callback:
     """A function of the application, called with the document."""
 
-    limit = COMMAND
+    limit = COMMAND_TIMEOUT
 
     def __init__(self, fn: Callable[[Document], object], threshold: Severity = "warning") -> None:
         self._fn = fn

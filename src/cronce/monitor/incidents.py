@@ -24,14 +24,14 @@ from cronce.value import NamedTuple
 
 TOGETHER: Final = timedelta(minutes=15)
 
-TOUCHED: Final = 20
+TOUCHED_NAMED: Final = 20
 """So many slots, and effects, an alert names of those that it touches."""
 
 SCHEDULERS, STORE = "schedulers", "store"
 """Causes: no scheduler is alive; the store itself."""
 
-_OF_STORE: Final = (AlertKind.CLOCK, AlertKind.AHEAD, AlertKind.AMNESIA)
-_OF_JOB: Final = (
+_KINDS_OF_STORE: Final = (AlertKind.CLOCK, AlertKind.AHEAD, AlertKind.AMNESIA)
+_KINDS_OF_JOB: Final = (
     AlertKind.SILENT,
     AlertKind.MISSED,
     AlertKind.LATE,
@@ -56,9 +56,9 @@ def _cause(one: Alert, *, nobody: bool) -> str:
         return SCHEDULERS
     if one.cause:
         return one.cause
-    if one.kind in _OF_STORE:
+    if one.kind in _KINDS_OF_STORE:
         return STORE
-    return f"job {one.subject}" if one.kind in _OF_JOB and one.subject else one.id
+    return f"job {one.subject}" if one.kind in _KINDS_OF_JOB and one.subject else one.id
 
 
 class Incident(NamedTuple):

@@ -10,11 +10,11 @@ from typing import Final
 from cronce.events import Event
 from cronce.runtime.run import current_run
 
-FIELDS: Final = ("job", "slot", "run", "fence")
+RUN_FIELDS: Final = ("job", "slot", "run", "fence")
 """What a record is given while a body runs; empty text outside of one. `run` is the slot with its job, and with the
 request of a run by hand: `billing@2026-03-29T01:00:00Z`."""
 
-_NONE: Final = dict.fromkeys(FIELDS, "")
+_NO_RUN: Final = dict.fromkeys(RUN_FIELDS, "")
 
 
 class RunFilter(logging.Filter):
@@ -72,7 +72,7 @@ def _of_cell(cell: str, fence: str) -> Mapping[str, str]:
     job, _, at = name.partition("/")
     if kind == "run":
         return {"job": job, "slot": at.partition("#")[0], "run": f"{job}@{at}", "fence": fence}
-    return {**_NONE, "fence": fence, **({"job": job} if kind == "job" else {})}
+    return {**_NO_RUN, "fence": fence, **({"job": job} if kind == "job" else {})}
 
 
 def _told_by_exec() -> Mapping[str, str]:
@@ -80,7 +80,7 @@ def _told_by_exec() -> Mapping[str, str]:
     told = os.environ.get
     job, slot = told("CRONCE_JOB", ""), told("CRONCE_SLOT", "")
     if not job or not slot:
-        return _NONE
+        return _NO_RUN
     return {"job": job, "slot": slot, "run": told("CRONCE_KEY", ""), "fence": told("CRONCE_FENCE", "")}
 
 

@@ -48,10 +48,10 @@ from cronce.stores.base import Store, at_once
 from cronce.stores.memory import MemoryStore
 from cronce.telling.words import short
 
-LEASE: Final = "15s"
+WATCHER_LEASE: Final = "15s"
 """After so long another watches, if whoever did was killed."""
 
-EVERY: Final = 5.0
+SURVEY_EVERY: Final = 5.0
 """Seconds between two surveys."""
 
 SELDOM_LEASE: Final = "30s"
@@ -60,7 +60,7 @@ SELDOM_ASK: Final = 5.0
 """The same, and how often a candidate asks who leads, where a store has no place for alerts: an API server, which
 counts requests, and of which each process may make one in two seconds."""
 
-TICK: Final = 2.0
+NOTICES_EVERY: Final = 2.0
 """Seconds between two looks for what is to be told."""
 
 QUIET_TICK: Final = 10.0
@@ -80,7 +80,7 @@ ASLEEP: Final = 10.0
 
 LAST_WORDS: Final = 10.0
 LAST_WORD: Final = 2.0
-STOPPING: Final = 0.5
+STOP_WAIT: Final = 0.5
 """Seconds that somebody waits for it at most."""
 
 
@@ -156,8 +156,8 @@ class Monitor:
         self._stopping.set()
         self._watching.wake()
         self._guarding.wake()
-        until = self._clock.boot() + STOPPING
-        self._stopped[1].wait(LAST_WORD if self._unreachable else STOPPING)
+        until = self._clock.boot() + STOP_WAIT
+        self._stopped[1].wait(LAST_WORD if self._unreachable else STOP_WAIT)
         self._stopped[0].wait(max(until - self._clock.boot(), 0.0))
 
     def last_words(self, error: StoreUnusable) -> None:
@@ -199,7 +199,7 @@ class Monitor:
         leads = self._leader is not None and self._leader.is_leader
         quiet = not self.standing and self._heard >= began and not leads
         self._quiet_looks = self._quiet_looks + 1 if quiet else 0
-        again = self._clock.boot() + (QUIET_TICK if self._quiet_looks > SURE else TICK)
+        again = self._clock.boot() + (QUIET_TICK if self._quiet_looks > SURE else NOTICES_EVERY)
         self._look_at = min(self._look_at, again, self._survey_at if leads else again)
         return self._look_at
 
@@ -220,7 +220,7 @@ class Monitor:
 
     def _candidate(self) -> Leader:
         """Not one of cron's own: nobody who closes that waits for a store which hangs, until this one has resigned."""
-        usual = candidacy(MONITOR, LEASE, None)
+        usual = candidacy(MONITOR, WATCHER_LEASE, None)
         seldom = candidacy(MONITOR, SELDOM_LEASE, None)._replace(ask=SELDOM_ASK)
         return Leader(usual if self._has_shelf else seldom, self._cron.at_work, self._clock)
 
@@ -236,7 +236,7 @@ class Monitor:
         boot = self._clock.boot()
         if boot < self._survey_at:
             return
-        self._survey_at = boot + (EVERY if self._has_shelf else SELDOM_EVERY)
+        self._survey_at = boot + (SURVEY_EVERY if self._has_shelf else SELDOM_EVERY)
         assert self._store is not None
         with at_once(self._store):
             self._survey_now(sender, boot)
@@ -360,10 +360,10 @@ class Monitor:
 
 # --- whether the store's clock can be held against anybody -----------------------------------------------------------
 
-SET: Final = HOLDER_TTL / 3
+CLOCK_SET_BY: Final = HOLDER_TTL / 3
 """By so much at least a clock was set that went otherwise than ours: with less nobody who lives seems to be dead."""
 
-SETTLED: Final = HOLDER_TTL
+STEADY_AFTER: Final = HOLDER_TTL
 """After so long everybody has."""
 
 
@@ -382,8 +382,8 @@ class SteadyClock:
 
     def goes(self, now: Instant, boot: Boot) -> bool:
         last, self._last = self._last, (now, boot)
-        if last is not None and abs(now - last[0] - timedelta(seconds=boot - last[1])) > SET:
-            self._from = boot + SETTLED.total_seconds()
+        if last is not None and abs(now - last[0] - timedelta(seconds=boot - last[1])) > CLOCK_SET_BY:
+            self._from = boot + STEADY_AFTER.total_seconds()
         even = boot >= self._from
         self._tell(boot, even=even)
         return even
@@ -393,7 +393,7 @@ class SteadyClock:
         if even:
             self._tell_at = None
         elif self._tell_at is None:
-            self._tell_at = boot + 2 * SETTLED.total_seconds()
+            self._tell_at = boot + 2 * STEADY_AFTER.total_seconds()
         elif boot > self._tell_at:
             LOGGER.warning("the store's clock changes again and again; the monitor waits until it runs steadily")
             self._tell_at = inf

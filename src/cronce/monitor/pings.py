@@ -25,7 +25,7 @@ from cronce.value import NamedTuple
 if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
-ROOM: Final = 1000
+PINGS_QUEUED: Final = 1000
 FAILED: Final = ("failed", "lost", "unknown")
 LONGEST_BODY: Final = 10_000
 
@@ -113,7 +113,7 @@ class Pinger:
 
     def __init__(self, template: str) -> None:
         self._template = check_ping(template)
-        self._line: deque[Ping] = deque(maxlen=ROOM)
+        self._line: deque[Ping] = deque(maxlen=PINGS_QUEUED)
         self._news = threading.Condition()
         self._process = os.getpid()
         self._thread: threading.Thread | None = None

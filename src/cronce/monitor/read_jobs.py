@@ -32,7 +32,7 @@ from cronce.model import (
 )
 from cronce.monitor.figures import Figures, figures
 from cronce.monitor.read_lists import (
-    COUNTED,
+    LIST_COUNTED,
     RunList,
     RunsPage,
     by_key,
@@ -46,7 +46,7 @@ from cronce.monitor.read_lists import (
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Observed, Prevented, Refusals, Stored, decode_observed, decode_refusals
 from cronce.protocol.record import Act, standing_act
-from cronce.runtime.effects.review import NONE, EffectsSurvey, doubts, of_job
+from cronce.runtime.effects.review import EMPTY_SURVEY, EffectsSurvey, doubts, of_job
 from cronce.runtime.flow import Flow, Load
 from cronce.runtime.prevented import PARTS, prevented_in
 from cronce.runtime.queries import (
@@ -70,10 +70,10 @@ from cronce.stores.base import Loaded, Page, Scan
 from cronce.telling.words import as_written
 from cronce.value import NamedTuple
 
-SLICE: Final = 500
+JOB_CELLS_AT_ONCE: Final = 500
 """Cells that are read at once."""
 
-MOMENT: Final = 0.05
+WALK_WAIT: Final = 0.05
 """Seconds of walking that somebody who asks has to wait for, after the first walk."""
 
 STALE: Final = 60.0
@@ -114,7 +114,7 @@ class JobWalk:
         self.entries: dict[str, IndexedJob] = {}
         self._known = known
         self._rules = {rule: rule for entry in known.values() for rule in entry.rules}
-        self._scan: Scan | None = Scan("job/", limit=SLICE)
+        self._scan: Scan | None = Scan("job/", limit=JOB_CELLS_AT_ONCE)
 
     @property
     def is_over(self) -> bool:
@@ -131,7 +131,7 @@ class JobWalk:
         if timed.reply.next is not None:
             self._scan = scan._replace(after=timed.reply.next)
         else:
-            self._scan = Scan("stored/", mark=Mark.OPEN, limit=SLICE) if scan.prefix == "job/" else None
+            self._scan = Scan("stored/", mark=Mark.OPEN, limit=JOB_CELLS_AT_ONCE) if scan.prefix == "job/" else None
         return timed.ended
 
     def _take_job(self, cell: Cell) -> None:
@@ -193,7 +193,7 @@ class JobIndex:
         if self._walk is None and (stale or look.board != self._board):
             self._walk = JobWalk(look.board, self._entries)
         ended = look.boot
-        while self._walk is not None and (first or ended - look.boot < MOMENT):
+        while self._walk is not None and (first or ended - look.boot < WALK_WAIT):
             ended = yield from self._walk.step()
             if self._walk.is_over:
                 entries = dict(sorted(self._walk.entries.items()))
@@ -256,7 +256,7 @@ class NextSlots:
 
 # --- a part of their list ---------------------------------------------------------------------------------------------
 
-NEWEST: Final = 200
+RUNS_FOR_FIGURES: Final = 200
 """So many runs of a job its figures are of."""
 
 TIMED: Final = 100
@@ -349,14 +349,14 @@ def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> 
         return None
     has_scheduler = yield from is_carried(name, there.live)
     newest, latest = yield from latest_of(name)
-    found = by_beats(latest[:NEWEST], everybody, newest.now)
+    found = by_beats(latest[:RUNS_FOR_FIGURES], everybody, newest.now)
     place = read_cursor(after, f"run/{name}/") if after else None
     if place and not place.us:
         page = yield from newest_runs(name, after=after, limit=runs)
     else:
         page = part_of(newest, latest, place, runs)
-    still_open = yield from read_page(by_key(Mark.OPEN, name, COUNTED))
-    attention = yield from read_page(by_key(Mark.ATTENTION, name, COUNTED))
+    still_open = yield from read_page(by_key(Mark.OPEN, name, LIST_COUNTED))
+    attention = yield from read_page(by_key(Mark.ATTENTION, name, LIST_COUNTED))
     refused = yield from read_page(refusals(f"refusals/{name}/"))
     return JobView(
         loaded.now,
@@ -375,7 +375,7 @@ def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> 
         tuple(everybody),
         prevented_in(others).get(name, Prevented(0, {})),
         figures(found, newest.now),
-        (yield from doubts(of_job(name))) if with_doubts else NONE,
+        (yield from doubts(of_job(name))) if with_doubts else EMPTY_SURVEY,
         (yield from open_alerts()) if with_doubts else 0,
     )
 

@@ -23,8 +23,8 @@ from cronce.protocol.notices import Alert, Beats, Observed, decode_alert, decode
 from cronce.runtime.effects.review import EffectCells, EffectSeen, ListPosition, effects, places
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import (
-    MARKS,
-    WANTED,
+    MARK_OF_STATE,
+    STATES_WANTED,
     HeldSeen,
     RunSeen,
     by_hand_lately,
@@ -40,16 +40,16 @@ from cronce.value import NamedTuple
 
 T = TypeVar("T")
 
-COUNTED: Final = 1000
+LIST_COUNTED: Final = 1000
 """So many of a kind are counted; what is more is said to be more."""
 
-LOOKED: Final = 2000
+RUNS_SEARCHED: Final = 2000
 """So many runs are looked at for a list of those that are wanted; where that is too few, the list goes on."""
 
 OF_A_JOB: Final = 1000
 """So many runs of a job are put in order, those of its newest slots: as many as are kept unless somebody says more."""
 
-_RUNS: Final = "run/"
+_RUNS_PREFIX: Final = "run/"
 
 
 class RunList(NamedTuple):
@@ -79,12 +79,12 @@ def counted_runs(page: Page, shown: int = 200) -> RunList:
 
 def by_key(mark: Mark, job: str, limit: int) -> Scan:
     """Of one job its newest; of all, whichever they are."""
-    return Scan(f"{_RUNS}{job}/" if job else _RUNS, mark=mark, newest_first=True, limit=limit)
+    return Scan(f"{_RUNS_PREFIX}{job}/" if job else _RUNS_PREFIX, mark=mark, newest_first=True, limit=limit)
 
 
 def final_runs(mark: Mark | None, limit: int, after: Position | None = None) -> Scan:
     """The newest across jobs: all of them, those that are closed, or those that a person should look at."""
-    return Scan(_RUNS, "at", mark, after=after, limit=limit, newest_first=True)
+    return Scan(_RUNS_PREFIX, "at", mark, after=after, limit=limit, newest_first=True)
 
 
 def _by_at(cells: Iterable[Cell]) -> list[Cell]:
@@ -103,11 +103,11 @@ def _place(cell: Cell) -> Position:
 def newest_runs(
     job: str | None = None, wanted: str | None = None, after: str | None = None, limit: int = 50
 ) -> Flow[RunsPage]:
-    """The newest runs of a job, or of all; only those in a state or with an outcome that is `wanted` (`WANTED`)."""
-    if wanted is not None and wanted not in WANTED:
-        raise BadInput(f"{wanted[:60]!r} is not a state or an outcome; use one of {', '.join(WANTED)}")
-    mark = MARKS.get(wanted or "")
-    prefix = f"{_RUNS}{check_name(job)}/" if job is not None else _RUNS
+    """The newest runs of a job, or of all; only those with a state or outcome that is `wanted` (`STATES_WANTED`)."""
+    if wanted is not None and wanted not in STATES_WANTED:
+        raise BadInput(f"{wanted[:60]!r} is not a state or an outcome; use one of {', '.join(STATES_WANTED)}")
+    mark = MARK_OF_STATE.get(wanted or "")
+    prefix = f"{_RUNS_PREFIX}{check_name(job)}/" if job is not None else _RUNS_PREFIX
     place = read_cursor(after, prefix) if after else None
     if job is not None and place and not place.us:  # past those that are put in order, by slot
         shown = {cell.key for cell in (yield from by_hand_lately(job))}
@@ -118,7 +118,7 @@ def newest_runs(
         return part_of(found, [run for run in runs if wanted is None or matches(run, wanted)], place, limit)
     if mark is not Mark.OPEN:
         return (yield from _sifted(final_runs(mark, limit, place), wanted, limit))
-    opened = yield from read_page(by_key(Mark.OPEN, "", COUNTED))
+    opened = yield from read_page(by_key(Mark.OPEN, "", LIST_COUNTED))
     cells = [run.cell for run in seen_runs(opened.cells, opened.now) if matches(run, wanted or "")]
     left = [cell for cell in _by_at(cells) if place is None or _place(cell) < place]
     goes_on = spell_cursor(_place(left[limit - 1])) if len(left) > limit else None
@@ -128,7 +128,7 @@ def newest_runs(
 def latest_of(job: str, mark: Mark | None = None) -> Flow[tuple[Page, list[RunSeen]]]:
     """The runs of a job in the order they ran, the latest first. Where it has more than are put in order, those by hand
     are among them that are among the latest of all jobs, and the rest is the page's next, by slot."""
-    page = yield from read_page(Scan(f"{_RUNS}{job}/", mark=mark, newest_first=True, limit=OF_A_JOB))
+    page = yield from read_page(Scan(f"{_RUNS_PREFIX}{job}/", mark=mark, newest_first=True, limit=OF_A_JOB))
     cells = {cell.key: cell for cell in page.cells}
     if page.next is not None:
         by_hand = yield from by_hand_lately(job)
@@ -156,7 +156,7 @@ def newest_of(runs: Iterable[RunSeen], limit: int) -> tuple[RunSeen, ...]:
 
 def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[RunsPage]:
     """Those that are wanted along one scan, as far as it may be looked."""
-    found, page = yield from sifted(scan, wanted, limit, LOOKED)
+    found, page = yield from sifted(scan, wanted, limit, RUNS_SEARCHED)
     goes_on = position(found[limit - 1].cell, scan.by) if len(found) > limit else page.next
     return RunsPage(page.now, tuple(found[:limit]), spell_cursor(goes_on) if goes_on else None)
 
@@ -167,7 +167,7 @@ def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[RunsPage]:
 _NUMBER: Final = re.compile("[0-9]{1,17}", re.ASCII)
 """Microseconds, up to a year that nobody will see."""
 
-_LONGEST: Final = 1000
+_LONGEST_TEXT: Final = 1000
 
 
 def spell_cursor(position: Position) -> str:
@@ -177,7 +177,7 @@ def spell_cursor(position: Position) -> str:
 def read_cursor(text: str, prefix: str) -> Position:
     """The position that a text names, of a list of cells whose keys begin so; it comes from outside."""
     us, _, key = text.partition("@")
-    written = _NUMBER.fullmatch(us) and key.startswith(prefix) and len(key) <= _LONGEST and key.isprintable()
+    written = _NUMBER.fullmatch(us) and key.startswith(prefix) and len(key) <= _LONGEST_TEXT and key.isprintable()
     if not written:
         raise BadInput(f"{text[:60]!r} is not a place in this list; use the `next` of the answer before")
     return Position(int(us), key)
@@ -217,7 +217,7 @@ def _read(after: str, wheres: list[EffectCells]) -> ListPosition:
 # --- what watchers left: alerts, the beats of other schedulers, calls that were only observed; and who holds what ----
 
 
-SHOWN: Final = 200
+LIST_SHOWN: Final = 200
 """So many of a kind are told of."""
 
 
@@ -241,29 +241,29 @@ class HeldPage(NamedTuple):
 
 def alerts(*, open: bool = True) -> Flow[AlertsPage]:  # noqa: A002  it is what they are
     """Those that stand, or those that were cleared."""
-    page = yield from read_page(Scan("alert/", mark=Mark.OPEN if open else Mark.FREE, limit=SHOWN))
+    page = yield from read_page(Scan("alert/", mark=Mark.OPEN if open else Mark.FREE, limit=LIST_SHOWN))
     told = tuple(alert for _, alert in all_readable(page.cells, decode_alert))
     return AlertsPage(page.now, told, page.next is not None, len(page.cells))
 
 
-ALERTS: Final = 100
+ALERTS_COUNTED: Final = 100
 """Open alerts are counted up to this: nobody needs to know how many more there are."""
 
 
 def open_alerts() -> Flow[int]:
     """How many there are, those too that cannot be read."""
-    return len((yield from read_page(Scan("alert/", mark=Mark.OPEN, limit=ALERTS))).cells)
+    return len((yield from read_page(Scan("alert/", mark=Mark.OPEN, limit=ALERTS_COUNTED))).cells)
 
 
 def beats() -> Flow[dict[str, Beats]]:
-    return named("beat/", decode_beats, SHOWN)
+    return named("beat/", decode_beats, LIST_SHOWN)
 
 
 def observed() -> Flow[dict[str, Observed]]:
-    return named("observed/", decode_observed, SHOWN)
+    return named("observed/", decode_observed, LIST_SHOWN)
 
 
-def held(prefix: str, after: str = "", limit: int = SHOWN) -> Flow[HeldPage]:
+def held(prefix: str, after: str = "", limit: int = LIST_SHOWN) -> Flow[HeldPage]:
     """Locks (`lock/`), or leaderships (`leader/`)."""
     place = Position(0, prefix + check_name(after)) if after else None
     page = yield from read_page(Scan(prefix, after=place, limit=limit))

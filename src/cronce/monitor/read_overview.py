@@ -11,6 +11,7 @@ from cronce.model import (
     BOARD_JOBS,
     EPOCH,
     GUESTS,
+    MICROSECOND,
     SWITCH,
     Cell,
     Epoch,
@@ -24,7 +25,7 @@ from cronce.model import (
 from cronce.monitor import read_jobs, survey
 from cronce.monitor.read_jobs import BoardVersion, HostRefused, JobIndex
 from cronce.monitor.read_lists import (
-    COUNTED,
+    LIST_COUNTED,
     AlertsPage,
     RunList,
     alerts,
@@ -65,19 +66,19 @@ HOLDERS: Final = 200
 GONE_SHOWN_FOR: Final = timedelta(hours=1)
 """For so long one that is gone is told of."""
 
-OPEN: Final = 200
+OPEN_ON_OVERVIEW: Final = 200
 """So many that are open are told of."""
 
-DOUBTS: Final = 200
+DOUBTS_COUNTED: Final = 200
 """So many runs and effects in doubt are counted: whoever sees that many does not go by the number."""
 
-TOUCHED: Final = 50
+TOUCHED_READ: Final = 50
 """So many slots that open alerts name are read."""
 
 UPCOMING: Final = 6
 """So many jobs that are due next are told of."""
 
-LOOKED_AT: Final = 100
+STEPS_CHECKED: Final = 100
 """So many steps that are begun are looked at, whether somebody still is at them."""
 
 
@@ -133,7 +134,7 @@ def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) ->
 
 
 def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]:
-    page = yield from read_page(_LATEST)
+    page = yield from read_page(_LATEST_HOLDERS)
     raised = yield from alerts()
     names = [] if index is None else index.due(UPCOMING, page.now)
     lines_at = read_jobs.cells_of(names)
@@ -146,14 +147,16 @@ def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]
         yield from index.keep_up(BoardVersion(board.version, ended))
         if (due := index.due(UPCOMING, loaded.now)) != names:
             _, lines = yield from read_jobs.lines_alone(due)
-    still_open = counted_runs((yield from read_page(by_key(Mark.OPEN, "", drawn or COUNTED))), drawn or OPEN)
+    still_open = counted_runs(
+        (yield from read_page(by_key(Mark.OPEN, "", drawn or LIST_COUNTED))), drawn or OPEN_ON_OVERVIEW
+    )
     still_open = still_open._replace(runs=tuple(by_beats(still_open.runs, present, loaded.now)))
-    lost = yield from read_page(final_runs(Mark.ATTENTION, DOUBTS))
-    steps = yield from read_page(survey.steps_in_doubt(DOUBTS))
+    lost = yield from read_page(final_runs(Mark.ATTENTION, DOUBTS_COUNTED))
+    steps = yield from read_page(survey.steps_in_doubt(DOUBTS_COUNTED))
     *keys, present_guests, refused = yield from _keys_and_refusals(loaded.now)
     attention = counted_runs(lost, drawn or max(recent, 50))
     closed = counted_runs((yield from read_page(final_runs(Mark.CLOSED, drawn or recent))), drawn or recent)
-    begun = yield from read_page(Scan("effect/", mark=Mark.OPEN, limit=LOOKED_AT))
+    begun = yield from read_page(Scan("effect/", mark=Mark.OPEN, limit=STEPS_CHECKED))
     doubtful = yield from survey.effects_in_doubt((steps, *keys, begun))
     return Overview(
         loaded.now,
@@ -183,7 +186,7 @@ def _touched(raised: AlertsPage) -> list[str]:
     for text in (slot for alert in raised.alerts for slot in alert.slots):
         with suppress(BadInput):
             keys[slot_named(text).cell] = None
-    return list(keys)[:TOUCHED]
+    return list(keys)[:TOUCHED_READ]
 
 
 def _keys_and_refusals(now: Instant) -> Flow[list[Page]]:
@@ -191,7 +194,11 @@ def _keys_and_refusals(now: Instant) -> Flow[list[Page]]:
     read in one request, unless there are many."""
     yield from read_page(Scan("", after=Position(0, "once"), limit=2 * read_jobs.HOSTS))
     pages = []
-    for scan in (*survey.keys_in_doubt(DOUBTS, now), Scan(GUESTS, limit=HOLDERS), read_jobs.refusals("refusals/")):
+    for scan in (
+        *survey.keys_in_doubt(DOUBTS_COUNTED, now),
+        Scan(GUESTS, limit=HOLDERS),
+        read_jobs.refusals("refusals/"),
+    ):
         pages += [(yield from read_page(scan))]
     return pages
 
@@ -199,7 +206,7 @@ def _keys_and_refusals(now: Instant) -> Flow[list[Page]]:
 # --- guests -----------------------------------------------------------------------------------------------------------
 
 
-CALLS: Final = ("calls", "a process")
+UNNAMED_KINDS: Final = ("calls", "a process")
 """The kinds of those that do not say of which they are: a process for each call, or one for all."""
 
 
@@ -234,7 +241,7 @@ def guests_of(
         calls = [run for holder in found for run in ran[holder]]
         names = dict.fromkeys(run.slot.job for run in calls)
         jobs = tuple(ForeignJob(name, "", None) for name in sorted(names))
-        yield ForeignSchedulerSeen(host, CALLS[len(found) == 1], jobs, _last(calls))
+        yield ForeignSchedulerSeen(host, UNNAMED_KINDS[len(found) == 1], jobs, _last(calls))
 
 
 def _with_schedules(one: ForeignSchedulerSeen, index: JobIndex | None, now: Instant) -> ForeignSchedulerSeen:
@@ -255,12 +262,12 @@ def _last(runs: Iterable[RunSeen]) -> Instant | None:
 
 # --- who is there ---------------------------------------------------------------------------------------------------
 
-_LATEST: Final = Scan("holder/", "until", Mark.OPEN, newest_first=True, limit=HOLDERS)
+_LATEST_HOLDERS: Final = Scan("holder/", "until", Mark.OPEN, newest_first=True, limit=HOLDERS)
 
 
 def holders() -> Flow[tuple[Instant, tuple[HolderSeen, ...]]]:
     """The live first, by name; then those that are gone, the latest first."""
-    page = yield from read_page(_LATEST)
+    page = yield from read_page(_LATEST_HOLDERS)
     seen = (yield from told(page.cells)).holders if page.cells else []
     return page.now, _remembered(seen, page.now)
 
@@ -281,8 +288,6 @@ OPEN_THEN: Final = 300
 
 JOBS, FEW_JOBS = 20, 5
 """Of so many jobs it is told what was refused, where hosts were refused much; of few, where little is drawn."""
-
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class LostClaim(NamedTuple):
@@ -334,7 +339,7 @@ def stretch(
     if job is None:
         parts = []
         for mark in (Mark.CLOSED, Mark.ATTENTION):
-            scan = final_runs(mark, min(FIRST, limit + 1))._replace(upto=end - _MICROSECOND)
+            scan = final_runs(mark, min(FIRST, limit + 1))._replace(upto=end - MICROSECOND)
             parts += [(yield from _back_to(start, scan, limit))]
     else:
         parts = [(yield from _of_job(start, end, job, limit))]
@@ -372,7 +377,7 @@ def _part(found: RunList, start: Instant, end: Instant) -> _RunsSince:
     """What falls into it of the newest."""
     at = [(_filed_at(run.cell), run.cell) for run in found.runs]
     within = [cell for filed, cell in at if start <= filed < end]
-    return _RunsSince(within, max(start, at[-1][0] + _MICROSECOND) if found.more and at else start)
+    return _RunsSince(within, max(start, at[-1][0] + MICROSECOND) if found.more and at else start)
 
 
 def _chosen(parts: Sequence[_RunsSince], kept: Iterable[Cell], limit: int) -> _RunsSince:
@@ -380,7 +385,7 @@ def _chosen(parts: Sequence[_RunsSince], kept: Iterable[Cell], limit: int) -> _R
     found = _newest(cell for part in parts for cell in part.cells)
     whole = [part.whole_from for part in parts]
     if len(found) > limit:
-        whole.append(_filed_at(found[limit - 1]) + _MICROSECOND)
+        whole.append(_filed_at(found[limit - 1]) + MICROSECOND)
     return _RunsSince(_newest((*found[:limit], *kept)), max(whole))
 
 
@@ -393,7 +398,7 @@ def _of_job(start: Instant, end: Instant, job: str, limit: int) -> Flow[_RunsSin
     while page.next is not None and _slot_at(page.next.key) >= start and len(cells) <= limit:
         page = yield from read_page(Scan(prefix, after=min(page.next, behind), limit=AT_ONCE, newest_first=True))
         cells += [cell for cell in page.cells if start <= _filed_at(cell) < end]
-    return _RunsSince(cells, max(start, _slot_at(page.next.key) + _MICROSECOND) if page.next else start)
+    return _RunsSince(cells, max(start, _slot_at(page.next.key) + MICROSECOND) if page.next else start)
 
 
 def _back_to(start: Instant, scan: Scan, limit: int) -> Flow[_RunsSince]:
@@ -404,7 +409,7 @@ def _back_to(start: Instant, scan: Scan, limit: int) -> Flow[_RunsSince]:
         cells += within
         ends = page.next is None or len(within) < len(page.cells)
         if ends or len(cells) > limit:
-            return _RunsSince(cells, start if ends else _filed_at(cells[-1]) + _MICROSECOND)
+            return _RunsSince(cells, start if ends else _filed_at(cells[-1]) + MICROSECOND)
         scan = scan._replace(after=page.next, limit=min(AT_ONCE, limit + 1 - len(cells)))
 
 

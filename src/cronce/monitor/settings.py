@@ -7,7 +7,7 @@ from cronce.errors import BadInput
 from cronce.schedule import format_duration
 from cronce.value import NamedTuple
 
-LEAST: Final = timedelta(milliseconds=1)
+SHORTEST_SETTING: Final = timedelta(milliseconds=1)
 
 
 class Settings(NamedTuple):
@@ -36,8 +36,10 @@ def check_settings(settings: Settings) -> Settings:
             raise BadInput(f"{name} must be 1 or more, not {number!r:.40}")
     for name in ("late", "skew", "no_progress", "superseded"):
         span = getattr(settings, name)
-        if not isinstance(span, timedelta) or span < LEAST:
-            raise BadInput(f"{name} must be a timedelta of {format_duration(LEAST)} or more, not {span!r:.60}")
+        if not isinstance(span, timedelta) or span < SHORTEST_SETTING:
+            raise BadInput(
+                f"{name} must be a timedelta of {format_duration(SHORTEST_SETTING)} or more, not {span!r:.60}"
+            )
     if not isinstance(settings.page, str) or not settings.page.isprintable() or " " in settings.page:
         raise BadInput(f"page must be the address of the page, not {settings.page!r:.60}")
     return settings

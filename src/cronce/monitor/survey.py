@@ -28,16 +28,16 @@ from cronce.value import NamedTuple
 
 T = TypeVar("T")
 
-NAMES: Final = 10 * SLICE
+NAMES_WATCHED: Final = 10 * SLICE
 """Beats, and names under which calls are observed: so many are watched."""
 
-OPEN: Final = 5 * SLICE
+OPEN_SURVEYED: Final = 5 * SLICE
 """Runs that are open, so many are looked at: those whose lease passed longest ago come first."""
 
-LATELY: Final = timedelta(days=1)
+ENDED_MATTERS: Final = timedelta(days=1)
 """For so long after a scheduler ended it matters what it carried."""
 
-RESTART: Final = timedelta(seconds=60)
+RESTART_WITHIN: Final = timedelta(seconds=60)
 """Whoever said goodbye may be back within so long."""
 
 
@@ -129,7 +129,7 @@ def survey(known: WatcherState, traits: Traits) -> Flow[Survey]:
     _, everyone = yield from queries.everybody()
     bundles = yield from _bundles(known, everyone, first.now)
     looked = yield from _look_at_slots(known, first.now)
-    still_open, _ = yield from read_runs(Scan("run/", "until", Mark.OPEN), OPEN)
+    still_open, _ = yield from read_runs(Scan("run/", "until", Mark.OPEN), OPEN_SURVEYED)
     attention, more = yield from _attention()
     yield from _note_recent(known)
     yield from read_histories(known, still_open, first.now)
@@ -150,8 +150,8 @@ def survey(known: WatcherState, traits: Traits) -> Flow[Survey]:
         more=more,
         doubts=(yield from _doubts(first.now)),
         leaders=(yield from queries.held("leader/")),
-        beats=(yield from named("beat/", decode_beats, NAMES)),
-        observed=(yield from named("observed/", decode_observed, NAMES)),
+        beats=(yield from named("beat/", decode_beats, NAMES_WATCHED)),
+        observed=(yield from named("observed/", decode_observed, NAMES_WATCHED)),
         tzdata=(yield from queries.machines_tzdata()),
         took={job: took for job, (_, took) in known.took.items()},
         history=traits.history,
@@ -167,7 +167,7 @@ def _learn_jobs(known: WatcherState, now: Instant, *, whole: bool) -> Flow[None]
 
 def _bundles(known: WatcherState, everyone: Iterable[HolderSeen], now: Instant) -> Flow[Mapping[str, Bundle]]:
     """Of those that lived lately. What a bundle says never changes, so it is read once."""
-    wanted = {one.holder.bundle for one in everyone if now - one.until < LATELY}
+    wanted = {one.holder.bundle for one in everyone if now - one.until < ENDED_MATTERS}
     known.bundles = {bundle: specs for bundle, specs in known.bundles.items() if bundle in wanted}
     for bundle in sorted(wanted - known.bundles.keys()):
         found = yield from queries.read_bundle(bundle)
@@ -260,17 +260,17 @@ def named(prefix: str, decode: Decode[T], most: int) -> Flow[dict[str, T]]:
 # --- how long runs take: of jobs of which that may matter just now, what their last runs took ------------------------
 
 
-LONG: Final = timedelta(minutes=1)
+SHORTEST_COMPARED: Final = timedelta(minutes=1)
 """A shorter run is not compared with others."""
 
-HISTORY: Final = 20
+RUNS_COMPARED: Final = 20
 """With so many runs before it a run is compared."""
 
 HISTORIES: Final = 20
 """Jobs whose history is read in one survey."""
 
 HISTORY_AGE: Final = timedelta(minutes=10)
-NEAR: Final = 0.8
+NEAR_TIMEOUT: Final = 0.8
 """Runs that take this share of their timeout are near it."""
 
 
@@ -278,14 +278,16 @@ def read_histories(known: WatcherState, still_open: Iterable[RunSeen], now: Inst
     wanted = _wanted(known, still_open, now)
     old = [job for job in wanted if job not in known.took or now - known.took[job][0] > HISTORY_AGE]
     for job in old[:HISTORIES]:
-        scan = Scan(f"run/{job}/", mark=Mark.CLOSED, newest_first=True, limit=HISTORY)
-        runs, _ = yield from read_runs(scan, HISTORY)
+        scan = Scan(f"run/{job}/", mark=Mark.CLOSED, newest_first=True, limit=RUNS_COMPARED)
+        runs, _ = yield from read_runs(scan, RUNS_COMPARED)
         known.took[job] = now, tuple(span for run in runs if (span := took(run)) is not None)
 
 
 def _wanted(known: WatcherState, still_open: Iterable[RunSeen], now: Instant) -> list[str]:
     """Jobs that run for long just now, or whose last run came near its timeout."""
-    running = {run.slot.job for run in still_open if (since := began(run)) is not None and now - since > LONG}
+    running = {
+        run.slot.job for run in still_open if (since := began(run)) is not None and now - since > SHORTEST_COMPARED
+    }
     near = {job for job, run in known.ended.items() if is_near(took(run), timeout(known.jobs.get(job)))}
     known.took = {job: read for job, read in known.took.items() if job in running | near}
     return sorted(running | near)
@@ -321,4 +323,4 @@ def _span(text: str) -> timedelta | None:
 
 
 def is_near(span: timedelta | None, limit: timedelta | None) -> bool:
-    return span is not None and limit is not None and span > NEAR * limit
+    return span is not None and limit is not None and span > NEAR_TIMEOUT * limit

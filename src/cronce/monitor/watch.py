@@ -12,8 +12,8 @@ from typing import Final, Literal
 
 from cronce.model import MONITOR, Instant, Origin, spell
 from cronce.monitor import watch_runs
-from cronce.monitor.alerts import MORE, AlertKind, Severity, worst_first
-from cronce.monitor.incidents import TOUCHED, with_causes
+from cronce.monitor.alerts import REST_OF_KIND, AlertKind, Severity, worst_first
+from cronce.monitor.incidents import TOUCHED_NAMED, with_causes
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Survey, WatchMemory
 from cronce.monitor.watch_schedulers import gone, host, of_schedulers
@@ -31,7 +31,7 @@ FLAPPING_WITHIN: Final = timedelta(minutes=10)
 SILENT_INTERVALS: Final = 2
 """After so many intervals without a beat a scheduler is silent."""
 
-SETTLED: Final = 5
+INTERVALS_UNTIL_WELL: Final = 5
 """So many intervals after beats came too often, all is well again."""
 
 
@@ -87,9 +87,11 @@ def is_over(alert: Alert, survey: Survey, memory: WatchMemory, settings: Setting
     watched, job = survey.now - (memory.first or survey.now), alert.subject
     match alert.kind:
         case AlertKind.NO_PROGRESS:
-            return watched >= settings.no_progress or not any(job in (run.slot.job, MORE) for run in survey.open)
+            return watched >= settings.no_progress or not any(
+                job in (run.slot.job, REST_OF_KIND) for run in survey.open
+            )
         case AlertKind.MISSED:
-            return watched >= MISSED_TTL or (job != MORE and watch_runs.is_paused(survey, job))
+            return watched >= MISSED_TTL or (job != REST_OF_KIND and watch_runs.is_paused(survey, job))
         case AlertKind.LAPSING | AlertKind.AMNESIA:
             return watched >= MISSED_TTL
         case AlertKind.FAILED:
@@ -129,7 +131,7 @@ def in_doubt(survey: Survey) -> Iterator[Alert]:
         text = safe(f"{newest.name} was begun, and cronce does not know whether it happened{count}.")
         named = quote(safe(newest.name))
         remedy = f"Find out, then run `cronce resolve {named} done`, or retry; `cronce effects {subject}` lists them."
-        names = tuple(one.name for one in effects[:TOUCHED])
+        names = tuple(one.name for one in effects[:TOUCHED_NAMED])
         yield Alert(AlertKind.IN_DOUBT, subject, "critical", text, since, remedy=remedy, effects=names)
 
 
@@ -218,7 +220,11 @@ def state(beats: Beats, now: Instant) -> Literal["silent", "doubled", "alive"]:
     last = max(beats.recent, default=None)
     if last is not None and now - last.at > SILENT_INTERVALS * beats.every:
         return "silent"
-    lately = [window for window in (*_often(beats), *_in_one(beats)) if now - window[-1].at < SETTLED * beats.every]
+    lately = [
+        window
+        for window in (*_often(beats), *_in_one(beats))
+        if now - window[-1].at < INTERVALS_UNTIL_WELL * beats.every
+    ]
     return "doubled" if lately else "alive"
 
 
@@ -245,7 +251,7 @@ def _silent(name: str, beats: Beats, now: Instant) -> Alert:
 def _double(name: str, beats: Beats, now: Instant) -> Alert:
     """Sure by five beats, if that was lately; else by three, which may also be of one that was often restarted."""
     often = _often(beats)
-    sure = bool(often) and now - often[-1][-1].at < SETTLED * beats.every
+    sure = bool(often) and now - often[-1][-1].at < INTERVALS_UNTIL_WELL * beats.every
     often = often if sure else _in_one(beats)
     window = often[-1]
     hosts = Counter(host(one.by) for one in window)  # a beat may come from a process of its own

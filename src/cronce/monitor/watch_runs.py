@@ -8,9 +8,9 @@ from typing import Final
 
 from cronce.model import Instant, Slot, effect_cells, slot_of_cell, spell
 from cronce.monitor.alerts import AlertKind, Severity
-from cronce.monitor.incidents import STORE, TOUCHED, host_cause
+from cronce.monitor.incidents import STORE, TOUCHED_NAMED, host_cause
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import LONG, Survey, WatchMemory, began, is_near, policy_span, timeout
+from cronce.monitor.survey import SHORTEST_COMPARED, Survey, WatchMemory, began, is_near, policy_span, timeout
 from cronce.monitor.watcher_state import MISSED_TTL, SLICE, UNCLAIMED, is_too_late, watched_rule
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import FORGOTTEN, LAPSED, Outcome, Record, SpanRecord, effects_key
@@ -32,8 +32,7 @@ PASSED_OVER: Final = (*BY_POLICY, "capped")
 STOPPED: Final = "the scheduler was stopped"
 """Why a run failed that a restart cut short."""
 
-NONE: Final = timedelta(0)
-SECOND: Final = timedelta(seconds=1)
+ONE_SECOND: Final = timedelta(seconds=1)
 
 
 def fold(survey: Survey, memory: WatchMemory, settings: Settings) -> Iterator[Alert]:
@@ -97,14 +96,14 @@ def _too_late(survey: Survey, settings: Settings) -> dict[Slot, Instant]:
 
 def deadline(slot: Slot, seen: JobSeen | None, settings: Settings) -> Instant:
     """From when on a slot without a run is missed."""
-    return expected(slot, seen) + max(policy_span(seen, "start_within") or NONE, settings.late)
+    return expected(slot, seen) + max(policy_span(seen, "start_within") or timedelta(0), settings.late)
 
 
 def expected(slot: Slot, seen: JobSeen | None) -> Instant:
     """When a slot has started at the latest, if all is well. A call from outside may be the first that anybody hears of
     the job, and be for a slot of the past: that is not late."""
     known = [spec.first for spec in seen.job.specs] if seen and seen.job else []
-    return max(slot.at + (policy_span(seen, "jitter") or NONE), min(known, default=slot.at))
+    return max(slot.at + (policy_span(seen, "jitter") or timedelta(0)), min(known, default=slot.at))
 
 
 def is_paused(survey: Survey, job: str) -> bool:
@@ -125,7 +124,7 @@ def _missed(seen: JobSeen, slots: Sequence[tuple[Instant, Instant]], survey: Sur
     facts = [*_did_not_run(slots), *(_passed_over(span) for span in (*wanted, *unwanted))]
     since = min([*(when for _, when in slots), *(span.end for span in told)])
     start = min([*(at for at, _ in slots), *(_first(span, seen) for span in told)])
-    end = survey.now if len(slots) >= UNCLAIMED else max(ends) + SECOND
+    end = survey.now if len(slots) >= UNCLAIMED else max(ends) + ONE_SECOND
     remedy = f"`cronce why {Slot(seen.name, max(ends)).key}` shows why; {_made_up_for(seen.name, start, end, survey)}"
     if not seen.is_scheduled:
         remedy += (
@@ -162,7 +161,7 @@ def _passed_over(span: SpanRecord) -> str:
 def _first(span: SpanRecord, seen: JobSeen) -> Instant:
     """From where on a backfill finds them. A span begins at the job's floor, and some of it may have run: that is left
     alone. If the floor is too far below, it is as many slots as were passed over, counted back from the last."""
-    rule, first = seen.schedule, span.start + SECOND
+    rule, first = seen.schedule, span.start + ONE_SECOND
     if rule is None:
         return first
     if span.slots is None or span.slots > MOST or rule.count(span.start, span.end) <= MOST:
@@ -250,7 +249,7 @@ def failed(run: RunSeen) -> Iterator[Alert]:
     yield Alert(AlertKind.FAILED, run.slot.job, severity, text, since, remedy=remedy, slots=slots)
 
 
-LAST: Final = 3
+OUTPUT_LINES: Final = 3
 """Lines of the end of its output, or of its traceback, that an alert has."""
 
 
@@ -259,7 +258,7 @@ def _last_words(record: Record) -> str:
     lines = [line for line in lines if line != "Traceback (most recent call last):"]
     if lines and record.reason and lines[-1].endswith(safe(record.reason)):  # that is said already
         lines = lines[:-1]
-    return f" Its last output: {' / '.join(lines[-LAST:])}" if lines else ""
+    return f" Its last output: {' / '.join(lines[-OUTPUT_LINES:])}" if lines else ""
 
 
 ENOUGH: Final = 5
@@ -268,10 +267,10 @@ ENOUGH: Final = 5
 LONGER: Final = 3
 """So many times the longest of them is too long."""
 
-NOBODY: Final = timedelta(seconds=60)
+TAKEOVER_DUE: Final = timedelta(seconds=60)
 """Within so long after a lease passed, somebody acts on it; within another lease, if that is longer."""
 
-SOON: Final = timedelta(seconds=10)
+END_SAID_WITHIN: Final = timedelta(seconds=10)
 """Within so long an end is said again, and nobody need know."""
 
 LAPSES: Final = 20
@@ -327,7 +326,10 @@ def _limits(run: RunSeen, survey: Survey) -> Iterator[tuple[timedelta, str]]:
     if limit is not None:
         yield limit, f"longer than its timeout of {short(limit)}"
     if len(took) >= ENOUGH:
-        yield max(LONGER * max(took), LONG), f"and the longest of the last {len(took)} took {short(max(took))}"
+        yield (
+            max(LONGER * max(took), SHORTEST_COMPARED),
+            f"and the longest of the last {len(took)} took {short(max(took))}",
+        )
 
 
 def near_timeout(survey: Survey) -> Iterator[Alert]:
@@ -381,7 +383,7 @@ def stuck(survey: Survey) -> Iterator[Alert]:
         until, record = run.cell.until, run.record
         if record is None or not record.is_running or until is None:
             continue
-        if survey.now - until > max(record.lease, NOBODY):
+        if survey.now - until > max(record.lease, TAKEOVER_DUE):
             then = "closed as lost" if record.closes_as_lost else "taken over"
             ended = f"its lease expired {short(survey.now - until)} ago, and no scheduler has acted on that"
             text = f"{run.slot.key} was granted to {record.holder}: {ended}."
@@ -424,7 +426,7 @@ def lapsing(memory: WatchMemory, settings: Settings) -> Iterator[Alert]:
 def unsaid(journal: Iterable[Entry], now: Instant) -> Iterator[Alert]:
     """Runs that ended on this machine, and whose store has not taken that yet: by its own clock."""
     for entry in journal:
-        if isinstance(entry, PendingEnd) and now - entry.at >= SOON:
+        if isinstance(entry, PendingEnd) and now - entry.at >= END_SAID_WITHIN:
             slot = slot_of_cell(entry.run)
             text = f"{slot.key}: {entry.what} at {spell(entry.at)} on {entry.holder}, which could not be recorded yet."
             remedy = "Any cronce process of this machine records it as soon as the store accepts writes."
@@ -455,7 +457,7 @@ def doubtful(survey: Survey) -> Iterator[Alert]:
         count = f"; {counted(len(runs), 'run', more=survey.more)} of {job} in all" if len(runs) > 1 else ""
         since = min(run.record.finished or run.slot.at for run in runs if run.record is not None)
         listing = f"`cronce runs {job} --state {outcome}` lists them"
-        effects = [effect.name for run in ordered[:TOUCHED] for effect in left(run)]
+        effects = [effect.name for run in ordered[:TOUCHED_NAMED] for effect in left(run)]
         in_doubt = left(newest)
         own = [effect.name for effect in in_doubt]
         if own:
@@ -484,8 +486,8 @@ def doubtful(survey: Survey) -> Iterator[Alert]:
             since,
             remedy=remedy,
             cause=_cause(newest, kind, in_doubt, survey),
-            slots=tuple(run.slot.key for run in ordered[:TOUCHED]),
-            effects=tuple(dict.fromkeys(effects))[:TOUCHED],
+            slots=tuple(run.slot.key for run in ordered[:TOUCHED_NAMED]),
+            effects=tuple(dict.fromkeys(effects))[:TOUCHED_NAMED],
         )
 
 

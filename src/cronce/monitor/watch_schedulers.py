@@ -6,14 +6,13 @@ from typing import Final
 
 from cronce.model import Instant, spell
 from cronce.monitor.alerts import AlertKind
-from cronce.monitor.incidents import TOUCHED, host_cause
+from cronce.monitor.incidents import TOUCHED_NAMED, host_cause
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import RESTART, Survey
+from cronce.monitor.survey import RESTART_WITHIN, Survey
 from cronce.protocol.notices import Alert, Holder
 from cronce.runtime.queries import HolderSeen, JobSeen, mixed_tzdata, shared_names
-from cronce.telling.words import LISTED, counted, fate, listed, short
+from cronce.telling.words import NAMES_LISTED, counted, fate, listed, short
 
-NONE: Final = timedelta(0)
 DEPLOY: Final = timedelta(minutes=5)
 """So long after the last that carried a job left, a newer version may still bring it back."""
 
@@ -80,7 +79,7 @@ def _runs(one: HolderSeen, now: Instant) -> bool:
     """Whether it runs what it carries, or has just left and may be back."""
     if one.holder.role == "schedule":
         return False
-    return now - one.until < RESTART if one.holder.gone else one.claims and one.until > now
+    return now - one.until < RESTART_WITHIN if one.holder.gone else one.claims and one.until > now
 
 
 def _is_expected(seen: JobSeen, now: Instant) -> bool:
@@ -104,11 +103,11 @@ def gone(survey: Survey, *, soon: bool = False) -> Iterator[Alert]:
         heard = f"its last heartbeat came {short(survey.now - one.beat)} ago"
         dead = heard if one in silent else f"it has counted as dead since {spell(one.until)}"
         runs = [run for run in survey.open if run.record and run.record.holder == one.holder.holder and fate(run)]
-        left = "".join(f" {run.slot.key}: {fate(run)}." for run in runs[:LISTED])
+        left = "".join(f" {run.slot.key}: {fate(run)}." for run in runs[:NAMES_LISTED])
         text = f"{one.holder.holder} stopped sending heartbeats{had}, without shutting down: {dead}.{left}"
         remedy = "Find in its log why it died, and start it again; `cronce holders` lists who is alive."
         since = min(one.until, survey.now)
-        cause, slots = host_cause(one.holder.holder), tuple(run.slot.key for run in runs[:TOUCHED])
+        cause, slots = host_cause(one.holder.holder), tuple(run.slot.key for run in runs[:TOUCHED_NAMED])
         yield Alert(AlertKind.GONE, one.holder.holder, "warning", text, since, remedy=remedy, cause=cause, slots=slots)
 
 
@@ -118,7 +117,7 @@ def missed(holders: Collection[HolderSeen], now: Instant) -> Iterator[HolderSeen
     heirs: dict[str, list[HolderSeen]] = {}
     for one in sorted(holders, key=lambda one: one.holder.since):
         heirs.setdefault(host(one.holder.holder), []).append(one)
-    dead = (one for one in holders if not one.holder.gone and NONE <= now - one.until < MOURNED)
+    dead = (one for one in holders if not one.holder.gone and timedelta(0) <= now - one.until < MOURNED)
     for one in sorted(dead, key=lambda one: one.beat, reverse=True):
         left = heirs[host(one.holder.holder)]
         heir = next((other for other in reversed(left) if other is not one), None)  # a clock may have been set back

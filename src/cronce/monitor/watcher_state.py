@@ -24,7 +24,7 @@ from cronce.value import NamedTuple
 SLICE: Final = 1000
 """Cells that are read at once."""
 
-SLOTS: Final = 20_000
+SLOTS_WATCHED: Final = 20_000
 """If more slots than these are watched, it is the oldest of each job that counts."""
 
 UNCLAIMED: Final = 20
@@ -33,10 +33,10 @@ UNCLAIMED: Final = 20
 MISSED_TTL: Final = timedelta(hours=1)
 """For so long it matters that a slot was missed, once newer ones run."""
 
-FEW: Final = SLICE
+ALL_SLOTS_UP_TO: Final = SLICE
 """So many slots are all looked at each time."""
 
-SELDOM: Final = timedelta(seconds=60)
+LONG_RUN_EVERY: Final = timedelta(seconds=60)
 """Of more, a run that is at work for long, or that failed, is looked at this often."""
 
 
@@ -195,7 +195,7 @@ class WatcherState:
     def looked_at(self, now: Instant) -> list[Slot]:
         """The slots whose turn it is: all, unless they are many. Those of a job that is no more are let go."""
         self._watched = {cell: one for cell, one in self._watched.items() if one.slot.job in self.jobs}
-        few = len(self._watched) <= FEW
+        few = len(self._watched) <= ALL_SLOTS_UP_TO
         return [one.slot for one in self._watched.values() if few or one.look <= now]
 
     def saw(self, slot: Slot, run: RunSeen | None, now: Instant) -> None:
@@ -213,7 +213,7 @@ class WatcherState:
         if run.record.is_closed and not last_failed:  # of that somebody may say that all is well
             del self._watched[slot.cell]
         else:
-            self._watched[slot.cell] = WatchedSlot(slot, now + min((now - slot.at) / 10, SELDOM), began=True)
+            self._watched[slot.cell] = WatchedSlot(slot, now + min((now - slot.at) / 10, LONG_RUN_EVERY), began=True)
 
     def note(self, run: RunSeen) -> None:
         record = run.record
@@ -251,7 +251,7 @@ class WatcherState:
         for one in self._watched.values():
             if not one.began:
                 slots.setdefault(one.slot.job, []).append(one.slot)
-        most = UNCLAIMED if len(self._watched) <= SLOTS else 1
+        most = UNCLAIMED if len(self._watched) <= SLOTS_WATCHED else 1
         for found in slots.values():
             for slot in found[most:]:
                 del self._watched[slot.cell]

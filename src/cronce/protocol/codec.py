@@ -15,8 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 from cronce.errors import BadInput, BadRecord
 from cronce.model import Cell, Instant, from_us, to_us
 
-VERSION: Final = 6
-MICROSECOND: Final = timedelta(microseconds=1)
+RECORD_VERSION: Final = 6
 
 
 def us(instant: Instant | None) -> int | None:
@@ -212,11 +211,13 @@ class Decoder(Generic[T]):
 def _fields(text: str, key: str) -> dict[str, Any]:
     fields: dict[str, Any] = json.loads(text)
     version = whole(fields.pop("v"))
-    if version > VERSION:
-        raise BadRecord(f"the cell {key!r} has format {version}, this cronce reads up to {VERSION}: upgrade cronce")
+    if version > RECORD_VERSION:
+        raise BadRecord(
+            f"the cell {key!r} has format {version}, this cronce reads up to {RECORD_VERSION}: upgrade cronce"
+        )
     if version < 1:
         raise ValueError
-    for old in range(version, VERSION):
+    for old in range(version, RECORD_VERSION):
         fields = UPGRADES[old](fields)
     return fields
 
@@ -247,7 +248,7 @@ def all_readable(cells: Iterable[Cell], decode: Decode[T]) -> Iterator[tuple[Cel
 
 # --- what users keep as JSON: payloads, results, positions ----------------------------------------------------------
 
-LONGEST: Final = 64 * 1024
+MAX_PAYLOAD_BYTES: Final = 64 * 1024
 """In bytes. It travels with its record: it says what to work on, or what came of it, and is not the work."""
 
 
@@ -259,8 +260,8 @@ def json_text(what: str, value: Any) -> str:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise BadInput(f"{what} must be a value that JSON can hold: {error}") from None
-    if len(text) > LONGEST:
-        raise BadInput(f"{what} must be at most {LONGEST // 1024} KB of JSON, not {len(text):,} bytes")
+    if len(text) > MAX_PAYLOAD_BYTES:
+        raise BadInput(f"{what} must be at most {MAX_PAYLOAD_BYTES // 1024} KB of JSON, not {len(text):,} bytes")
     return text
 
 

@@ -27,10 +27,10 @@ from cronce.protocol.commands import (
     Skip,
     Stale,
 )
-from cronce.protocol.gates import AGAIN, GATES, Errand, Need, free_turn, job_of, no_turn, rests_on_job
+from cronce.protocol.gates import DECIDE_AGAIN, GATES, Errand, Need, free_turn, job_of, no_turn, rests_on_job
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE
 from cronce.protocol.record import FREED, Job, Turn, encode, encode_job, encode_turn
-from cronce.protocol.store_clock import SMALL, Doubt, dated, doubted, is_dated
+from cronce.protocol.store_clock import HARMLESS_ERROR, Doubt, dated, doubted, is_dated
 from cronce.protocol.table import rule
 from cronce.protocol.view import View
 from cronce.value import NamedTuple
@@ -57,7 +57,7 @@ def decide(view: View, command: Command) -> Decision | Need:
     """What the command means for what was read."""
     rests = rests_on_job(view, command)
     if rests and view.known is None:
-        return AGAIN
+        return DECIDE_AGAIN
     job = job_of(view, command)
     new = job if rests and view.known is not None and job is not view.known.job else None
     for gate in GATES:
@@ -71,7 +71,7 @@ def _with_turn(view: View, command: Command, ruling: Ruling, job: Job | None) ->
     answer, change = ruling
     also = settled_by(view, answer)
     if change is None:
-        return AGAIN if view.guessed else Decision(answer, job=job, also=also)
+        return DECIDE_AGAIN if view.guessed else Decision(answer, job=job, also=also)
     if (unsure := doubted(view.doubt, command, change)) is not None:
         return Decision(unsure)
     if view.held_turn:
@@ -160,7 +160,7 @@ def not_before(view: View, command: Command, change: Change) -> Instant | None:
     it; for that, all versions of a job, and of what is done by key, are taken to have leases of one length. What is
     dated rests on the clock as read."""
     if not (change.grant and isinstance(command, Claim)):
-        return view.store_now - SMALL if is_dated(command, change) else None
+        return view.store_now - HARMLESS_ERROR if is_dated(command, change) else None
     epoch, slot = view.epoch, view.slot
     at = slot.at + command.delay if slot else None
     if not epoch.forgot or command.under or (slot and not change.record.turn and not slot.request):
@@ -173,7 +173,7 @@ def not_after(view: View, command: Command, change: Change) -> Instant | None:
     """A first write rests on the job's facts, a first start on its deadline, and a step on the lease of its run."""
     first = view.run.version == ABSENT
     facts = view.known.read + FACTS_AGE if view.known and first and rests_on_job(view, command) else None
-    limits = [facts or (view.store_now + SMALL if is_dated(command, change) else None)]
+    limits = [facts or (view.store_now + HARMLESS_ERROR if is_dated(command, change) else None)]
     if change.grant and isinstance(command, Claim):
         limits += [command.start_by if first else None, command.lands_by]
     return min((limit for limit in limits if limit is not None), default=None)

@@ -37,7 +37,7 @@ from cronce.protocol.record import RESOLVED, Job, Outcome, Past, Record, State
 from cronce.protocol.table import TABLE, Row, row
 from cronce.protocol.view import KnownJob, View
 
-PAGE: Final = Path("docs/explain/decision-table.md")
+DIAGRAM_PAGE: Final = Path("docs/explain/decision-table.md")
 
 # --- examples: what can be read, what can be said -------------------------------------------------------------------
 
@@ -207,9 +207,9 @@ def gates() -> str:
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
-COMMANDS: Final[tuple[type[Command], ...]] = get_args(Command)
-ONES_OWN: Final = COMMANDS[:4]
-ANYBODYS: Final = COMMANDS[4:]
+ALL_COMMANDS: Final[tuple[type[Command], ...]] = get_args(Command)
+ONES_OWN: Final = ALL_COMMANDS[:4]
+ANYBODYS: Final = ALL_COMMANDS[4:]
 
 
 def table(commands: Sequence[type[Command]]) -> str:
@@ -311,7 +311,7 @@ def _label(edges: Sequence[Edge]) -> str:
 def _who(commands: Collection[type[Command]]) -> str:
     if set(commands) == {Claim, *ANYBODYS}:
         return "anyone"
-    return ", ".join(_name(command) for command in COMMANDS if command in commands)
+    return ", ".join(_name(command) for command in ALL_COMMANDS if command in commands)
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def main(arguments: Sequence[str]) -> None:
         case []:
             print("\n\n".join(drawings().values()))
         case ["--write"]:
-            PAGE.write_text(redrawn(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+            DIAGRAM_PAGE.write_text(redrawn(DIAGRAM_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
         case _:
             sys.exit("usage: python -m cronce.protocol.diagram [--write]")
 

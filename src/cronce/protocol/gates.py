@@ -148,7 +148,7 @@ class NoTurn(NamedTuple):
     also: tuple[Errand, ...] = ()
 
 
-AGAIN: Final = Need()
+DECIDE_AGAIN: Final = Need()
 
 
 def free_turn(view: View, command: Claim) -> Cell | None:
@@ -166,7 +166,7 @@ def no_turn(view: View, command: Claim) -> Need | NoTurn:
     if due is not None and view.now < due:
         return NoTurn(Early(due))
     if any(turn.key in view.reserved for turn in view.turns):
-        return AGAIN
+        return DECIDE_AGAIN
     runs = {decode_turn(turn.value, turn.key).run: turn.until for turn in view.turns}
     gone = {run: until for run, until in runs.items() if until is not None and until <= view.now}
     unsettled = tuple((run, Settle()) for run in gone if run not in view.beside)

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from cronce.model import Fence, Instant, read_fence, to_us
+from cronce.model import MICROSECOND, Fence, Instant, read_fence, to_us
 from cronce.protocol.codec import (
-    MICROSECOND,
-    VERSION,
+    RECORD_VERSION,
     Decoder,
     count,
     dumps,
@@ -236,18 +235,20 @@ def encode_holder(holder: Holder) -> str:
         "skew": holder.skew // MICROSECOND,
     }
     fields = {name: value for name, value in holder._asdict().items() if name != "tzdata" or value}
-    return dumps({"v": VERSION, **fields, **spelled})
+    return dumps({"v": RECORD_VERSION, **fields, **spelled})
 
 
 def encode_bundle(bundle: Bundle) -> str:
-    return dumps({"v": VERSION, "specs": dict(bundle.specs), **({"code": dict(bundle.code)} if bundle.code else {})})
+    return dumps(
+        {"v": RECORD_VERSION, "specs": dict(bundle.specs), **({"code": dict(bundle.code)} if bundle.code else {})}
+    )
 
 
 def encode_notice(
     notice: Alert | Beats | ForeignScheduler | Observed | Stored | RecordedPosition | Machine | Refusals | Prevented,
 ) -> str:
     said = {name: value for name, value in notice._asdict().items() if value or name not in _NEWER}
-    return dumps({"v": VERSION, **{name: _spelled(value) for name, value in said.items()}})
+    return dumps({"v": RECORD_VERSION, **{name: _spelled(value) for name, value in said.items()}})
 
 
 _NEWER: Final = ("host", "tzdata", "cause", "slots", "effects", "handled")

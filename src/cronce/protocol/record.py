@@ -6,11 +6,10 @@ from enum import StrEnum
 from typing import Any, Final, get_args
 
 from cronce.errors import BadRecord
-from cronce.model import Cell, Fence, Instant, Slot, read_fence, to_us
+from cronce.model import MICROSECOND, Cell, Fence, Instant, Slot, read_fence, to_us
 from cronce.policy import OnLost
 from cronce.protocol.codec import (
-    MICROSECOND,
-    VERSION,
+    RECORD_VERSION,
     Decoder,
     count,
     dumps,
@@ -245,7 +244,7 @@ class Job(NamedTuple):
 
 # --- spelling -----------------------------------------------------------------------------------------------------
 
-_DEFAULT: Final = Record(State.DUE)
+_DUE_RECORD: Final = Record(State.DUE)
 _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("lease", "keep", "least"), lambda span: span // MICROSECOND),
     "under": str,
@@ -259,13 +258,13 @@ _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 _FIELDS: Final = tuple(
-    (name, default, _SPELL.get(name)) for name, default in zip(Record._fields[1:], _DEFAULT[1:], strict=True)
+    (name, default, _SPELL.get(name)) for name, default in zip(Record._fields[1:], _DUE_RECORD[1:], strict=True)
 )
 
 
 def encode(record: Record) -> str:
     """Only what differs from the defaults is written, so a record stays small."""
-    fields: dict[str, Any] = {"v": VERSION, "state": record.state.value}
+    fields: dict[str, Any] = {"v": RECORD_VERSION, "state": record.state.value}
     for (name, default, spell), value in zip(_FIELDS, record[1:], strict=True):
         if value is not default and value != default:
             fields[name] = spell(value) if spell else value
@@ -273,7 +272,7 @@ def encode(record: Record) -> str:
 
 
 def encode_turn(turn: Turn) -> str:
-    return f'{{"v":{VERSION},"run":{quoted(turn.run)}}}'
+    return f'{{"v":{RECORD_VERSION},"run":{quoted(turn.run)}}}'
 
 
 FREED: Final = encode_turn(Turn())
@@ -282,7 +281,7 @@ FREED: Final = encode_turn(Turn())
 def encode_job(job: Job) -> str:
     return dumps(
         {
-            "v": VERSION,
+            "v": RECORD_VERSION,
             "floor": to_us(job.floor),
             "paused": _spelled_act(job.paused),
             "specs": [[s.digest, to_us(s.first), s.text] for s in job.specs],
@@ -300,7 +299,7 @@ def _spelled_act(act: Act | None) -> list[Any] | None:
 
 def encode_act(act: Act | None) -> str:
     """An order that stands, or none."""
-    return dumps({"v": VERSION, "act": _spelled_act(act)})
+    return dumps({"v": RECORD_VERSION, "act": _spelled_act(act)})
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

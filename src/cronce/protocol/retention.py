@@ -28,7 +28,7 @@ Kept = int | str | timedelta
 PURGE_DELAY: Final = timedelta(seconds=60)
 """From raising the floor to deleting cells below it: longer than any claim can rest on the old floor."""
 
-LEAST: Final = timedelta(hours=1)
+SHORTEST_KEPT: Final = timedelta(hours=1)
 
 OUTCOMES: Final = tuple(
     str(each) for each in (Outcome.SUCCEEDED, Outcome.FAILED, Outcome.SKIPPED, Outcome.LOST, Outcome.UNKNOWN)
@@ -47,7 +47,7 @@ class Keep(NamedTuple):
 
     outcomes: Mapping[str, Limit]
     total: int | None = None
-    least: timedelta = LEAST
+    least: timedelta = SHORTEST_KEPT
 
 
 MONTH: Final = Limit(age=timedelta(days=30))
@@ -81,9 +81,9 @@ def _limit(kept: Kept) -> Limit:
         age = parse_duration(cast("str | timedelta", kept))  # it says so if it is neither
     except BadInput as error:
         raise BadPolicy(f"keep is how many runs, or for how long: {error}") from None
-    if age < LEAST:
+    if age < SHORTEST_KEPT:
         raise BadPolicy(
-            f"keep must be {format_duration(LEAST)} or more: a slot that starts late must still find its record"
+            f"keep must be {format_duration(SHORTEST_KEPT)} or more: a slot that starts late must still find its record"
         )
     return Limit(age=age)
 
@@ -120,13 +120,13 @@ def _over(cell: Cell) -> Record | None:
 
 # --- where only the last runs of a job are kept ---------------------------------------------------------------------
 
-LAST: Final = 2
+ALWAYS_KEPT: Final = 2
 """Closed runs of a job that stay when another begins: the last, and one more whose end may still be asked for."""
 
 LAST_BAD: Final = 20
 """So many more stay that did not succeed: a pod that comes late must not be told that all is well."""
 
-PASSED: Final = 1
+PURGED_VERSION: Final = 1
 """The version of a cell that stands for a slot that is not kept any more: below any that was drawn."""
 
 
@@ -134,7 +134,7 @@ def crowded_out(runs: Mapping[str, Cell]) -> list[str]:
     """Of a job's runs, by their keys, those that go as another begins. What is open stays."""
     closed = sorted(key for key, cell in runs.items() if cell.mark is not Mark.OPEN)
     bad = [key for key in closed if _is_bad(runs[key])]
-    stay = {*closed[-LAST:], *bad[-LAST_BAD:]}
+    stay = {*closed[-ALWAYS_KEPT:], *bad[-LAST_BAD:]}
     return [key for key in closed if key not in stay]
 
 
@@ -150,7 +150,7 @@ def stand_in(key: str, passed: Instant | None) -> Cell:
     record = Record(
         State.CLOSED, outcome=Outcome.TOO_OLD, reason=(f"its Lease has no record of slots up to {spell(passed)}")
     )
-    return Cell(key, PASSED, encode(record), at, Mark.CLOSED)
+    return Cell(key, PURGED_VERSION, encode(record), at, Mark.CLOSED)
 
 
 def _slot_of(key: str) -> Instant:

@@ -25,10 +25,10 @@ from cronce.protocol.terms import Wants
 from cronce.protocol.view import KnownJob, View
 from cronce.value import NamedTuple
 
-_COMPARED: Final = (asked_before_forgetting, paused, superseded, unasked)
+_COMPARED_GATES: Final = (asked_before_forgetting, paused, superseded, unasked)
 """The gates that the comparisons stand for. If there is another, nothing is stamped."""
 
-_NONCE: Final = Record._fields.index("nonce")
+_NONCE_INDEX: Final = Record._fields.index("nonce")
 _TURN: Final = Record._fields.index("turn")
 _BLANK: Final = "blank"
 
@@ -76,7 +76,7 @@ def _form(answer: Answer, change: Change) -> _Form:
 
 def alike(record: Record) -> tuple[tuple[object, ...], ...]:
     """A record but for what is stamped: its nonce and its turn."""
-    return record[:_NONCE], record[_NONCE + 1 : _TURN], record[_TURN + 1 :]
+    return record[:_NONCE_INDEX], record[_NONCE_INDEX + 1 : _TURN], record[_TURN + 1 :]
 
 
 def kind_of(record: Record) -> Hashable:
@@ -120,7 +120,7 @@ class ClaimShape(NamedTuple):
 
 def claim_shape(view: View, command: Claim) -> ClaimShape | None:
     """By one of them; None: such claims are not stamped."""
-    if GATES != _COMPARED or view.halted or view.epoch.forgot or view.record is not None:
+    if GATES != _COMPARED_GATES or view.halted or view.epoch.forgot or view.record is not None:
         return None
     if view.known is None or view.known.job is None or view.slot is None or view.slot.request:
         return None

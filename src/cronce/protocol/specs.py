@@ -20,7 +20,7 @@ from cronce.model import Epoch, Instant, Traits
 from cronce.protocol.lease import forgotten_floor
 from cronce.protocol.record import EDITED, FORGOTTEN, PAST_KEPT, REGISTERED, Job, SpanRecord, Spec
 
-AHEAD: Final = timedelta(minutes=1)
+MAX_FLOOR_AHEAD: Final = timedelta(minutes=1)
 """No right clock has raised a floor so far ahead of now."""
 
 SPECS_KEPT: Final = 50
@@ -79,7 +79,7 @@ def edit_of(old: str, new: str) -> str:
     """What of the schedule was edited between two versions, for people; nothing where it is the same."""
     was, now = _rule(old), _rule(new)
     names = sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
-    edits = [f"{_NAMES.get(name, name)} {was.get(name, 'none')} → {now.get(name, 'none')}" for name in names]
+    edits = [f"{_PUBLIC_NAMES.get(name, name)} {was.get(name, 'none')} → {now.get(name, 'none')}" for name in names]
     if not edits and not _same_zone(read_spec(old), read_spec(new)):
         edits = [f"what the time zone database says of {now.get('tz')}"]
     return ", ".join(edits)
@@ -93,7 +93,7 @@ def fires_alike(job: Job, digest: str) -> bool:
     return bool(one) and _which_runs(one) == _which_runs(other) and _same_zone(read_spec(one), read_spec(other))
 
 
-_NAMES: Final = {"text": "schedule"}
+_PUBLIC_NAMES: Final = {"text": "schedule"}
 
 
 def _rule(text: str) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def raise_floor(job: Job, floor: Instant, slots: int | None, reason: str) -> Job
 
 def is_floor_ahead(job: Job | None, now: Instant) -> bool:
     """A floor closes what is passed; one that a clock which leapt has raised closes what is to come."""
-    return job is not None and job.floor > now + AHEAD
+    return job is not None and job.floor > now + MAX_FLOOR_AHEAD
 
 
 def brought_back(job: Job, now: Instant) -> Job:

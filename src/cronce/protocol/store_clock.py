@@ -37,19 +37,19 @@ from cronce.protocol.record import Job
 from cronce.schedule.instant import format_duration
 from cronce.value import NamedTuple
 
-STEADY: Final = timedelta(seconds=1)
+MAX_READING_ERROR: Final = timedelta(seconds=1)
 """By so much a reading may be off, whatever the store promises."""
 
 DRIFT: Final = 0.001
 """And by so much of the time since the last one: no two clocks run alike."""
 
-NEAR: Final = timedelta(seconds=5)
+NEAR_OWN_CLOCK: Final = timedelta(seconds=5)
 """So near to this machine's own clock a leap was towards it. So far apart may be the clocks of a store with several."""
 
 AGREES: Final = 5.0
 """Seconds for which the new readings have to agree with this machine's clock."""
 
-SMALL: Final = timedelta(minutes=5)
+HARMLESS_ERROR: Final = timedelta(minutes=5)
 """A clock that is off by less may be a wrong one, and harms little."""
 
 EVEN: Final = 300.0
@@ -58,7 +58,7 @@ EVEN: Final = 300.0
 FRESH_BOOT: Final = 120.0
 """Seconds after a boot in which NTP may not have set the clock yet."""
 
-SAID: Final = timedelta(hours=1)
+ACCEPTED_FOR: Final = timedelta(hours=1)
 """For so long after a person said so, by that very clock, it is right."""
 
 REMEDY: Final = "If the clock is right now, run `cronce store clock`"
@@ -112,7 +112,7 @@ class Believed(NamedTuple):
         return EPOCH if known is None else known.now + timedelta(seconds=max(boot - known.ended, 0.0))
 
 
-_GOES_ON: Final = (Renew, Finish, Release, Ask)
+_ALLOWED_IN_DOUBT: Final = (Renew, Finish, Release, Ask)
 
 
 def doubted(doubt: Doubt | None, command: Command, change: Change) -> Unsure | None:
@@ -121,7 +121,7 @@ def doubted(doubt: Doubt | None, command: Command, change: Change) -> Unsure | N
     if doubt is None:
         return None
     waits = not change.record.is_closed and not change.record.is_running
-    if isinstance(command, _GOES_ON) and not (waits and doubt.off > timedelta(0)):
+    if isinstance(command, _ALLOWED_IN_DOUBT) and not (waits and doubt.off > timedelta(0)):
         return None
     return Unsure(doubt.words, StoreUnavailable(doubt.words))
 
@@ -139,7 +139,7 @@ def dated(doubt: Doubt | None, change: Change) -> Change:
     if doubt is None or change.ttl is None or doubt.off > timedelta(0):
         return change
     is_done = change.record.is_closed and change.record.keep is not None
-    return change._replace(ttl=change.ttl - doubt.off + (SMALL if is_done else timedelta(0)))
+    return change._replace(ttl=change.ttl - doubt.off + (HARMLESS_ERROR if is_done else timedelta(0)))
 
 
 def is_job_dated(job: Job | None, new: Job) -> bool:
@@ -152,13 +152,13 @@ def is_early(doubt: Doubt | None, slot: Slot | None, now: Instant) -> bool:
     return doubt is not None and slot is not None and now < slot.at
 
 
-_FAR: Final = 2 * LONGEST_LEASE
+_FAR_OFF: Final = 2 * LONGEST_LEASE
 
 
 def is_ahead(until: Instant, now: Instant) -> bool:
     """Whether an instant lies so far ahead that a clock which leapt must have dated it: no lease is as long. Such a
     lease has lapsed when nobody renewed it for its own length, by the boot clock of whoever looks."""
-    return until - now > _FAR
+    return until - now > _FAR_OFF
 
 
 def closed_ahead(slots: str) -> str:
@@ -172,7 +172,10 @@ def dated_ahead(leases: str) -> str:
 
 def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: Instant = EPOCH) -> Believed:
     """What is believed after another reading."""
-    last, tolerance = before.last, max(STEADY, traits.step + traits.skew) + (NEAR * (not traits.one_clock))
+    last, tolerance = (
+        before.last,
+        max(MAX_READING_ERROR, traits.step + traits.skew) + (NEAR_OWN_CLOCK * (not traits.one_clock)),
+    )
     if last is not None and sample.ended < last.ended:
         return before  # another thread's, and older
     believed = Believed(sample, _set_to(host, sample.ended), since=before.since)
@@ -182,7 +185,7 @@ def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: I
         return before if _is_loose(sample, tolerance) and before.doubt is None else believed
     stands = before.doubt
     first = stands.first if stands is not None and _fits(stands.first, sample, tolerance) else sample
-    doubt = Doubt(why, sample.now - expected, first, by_birth=sample.now < born - SMALL)
+    doubt = Doubt(why, sample.now - expected, first, by_birth=sample.now < born - HARMLESS_ERROR)
     if not doubt.by_birth and (_is_settled(doubt, sample) or _is_put_right(before, doubt, sample, host)):
         return believed._replace(since=first.began)
     return before._replace(doubt=doubt)
@@ -190,7 +193,7 @@ def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: I
 
 def _wrong(last: Sample | None, sample: Sample, host: Host, tolerance: timedelta, born: Instant) -> str:
     """What is wrong with a reading, if anything is."""
-    if sample.now < born - SMALL:
+    if sample.now < born - HARMLESS_ERROR:
         return f"says {spell(sample.now)}, but the store was created at {spell(born)}"
     if last is None:
         return _first(sample, host)
@@ -210,13 +213,13 @@ def recalled(samples: Sequence[Sample], traits: Traits) -> Believed:
 
 def is_said(doubt: Doubt, act_at: Instant | None, now: Instant) -> bool:
     """Whether a person has said lately, by this very clock, that it is right."""
-    return act_at is not None and timedelta(0) <= now - act_at and (doubt.by_birth or now - act_at <= SAID)
+    return act_at is not None and timedelta(0) <= now - act_at and (doubt.by_birth or now - act_at <= ACCEPTED_FOR)
 
 
 def _first(sample: Sample, host: Host) -> str:
     """Why a process does not believe the first reading that it has."""
     off = sample.now - host.wall
-    if abs(off) > SMALL + timedelta(seconds=sample.ended - sample.began):
+    if abs(off) > HARMLESS_ERROR + timedelta(seconds=sample.ended - sample.began):
         return f"is {_span(off)} {'ahead of' if off > timedelta(0) else 'behind'} this machine's"
     if host.is_store and sample.ended < FRESH_BOOT and not host.synchronised():
         return "is this machine's, which was just started and is not synchronised yet"
@@ -225,14 +228,14 @@ def _first(sample: Sample, host: Host) -> str:
 
 def _is_settled(doubt: Doubt, sample: Sample) -> bool:
     """Whether the leap was small, and long enough ago."""
-    return abs(doubt.off) < SMALL and sample.ended - doubt.first.ended >= EVEN
+    return abs(doubt.off) < HARMLESS_ERROR and sample.ended - doubt.first.ended >= EVEN
 
 
 def _is_put_right(before: Believed, doubt: Doubt, sample: Sample, host: Host) -> bool:
     """Whether the clock leapt towards this machine's own, which is another."""
-    if abs(host.wall - sample.now) > NEAR or sample.ended - doubt.first.ended < AGREES:
+    if abs(host.wall - sample.now) > NEAR_OWN_CLOCK or sample.ended - doubt.first.ended < AGREES:
         return False
-    stood = before.set_to is not None and abs(_set_to(host, sample.ended) - before.set_to) <= STEADY
+    stood = before.set_to is not None and abs(_set_to(host, sample.ended) - before.set_to) <= MAX_READING_ERROR
     return stood or host.synchronised()
 
 

@@ -87,8 +87,8 @@ class Wants(Protocol):
     def nonce(self) -> str: ...
 
 
-_COMPARED: Final = ("start_within", "digest", "delay", "outside")
-written: Final = itemgetter(*[place for place, field in enumerate(Terms._fields) if field not in _COMPARED])
+_COMPARED_FIELDS: Final = ("start_within", "digest", "delay", "outside")
+written: Final = itemgetter(*[place for place, field in enumerate(Terms._fields) if field not in _COMPARED_FIELDS])
 """What of the terms is in a record, or says how many turns there are; the rest is compared with what was read."""
 
 

@@ -24,7 +24,7 @@ from cronce.errors import BadInput, InDoubt, InProgress, StoreError
 from cronce.headers import RequestHeaders, read_headers
 from cronce.model import Fence
 from cronce.policy import check_choice
-from cronce.protocol.codec import LONGEST
+from cronce.protocol.codec import MAX_PAYLOAD_BYTES
 from cronce.runtime.app import Cronce
 from cronce.runtime.declare import Duration
 from cronce.runtime.log import LOGGER
@@ -36,13 +36,13 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 UNSAFE: Final = ("POST", "PUT", "PATCH", "DELETE")
-KEPT: Final = {
+ANSWER_HEADERS: Final = {
     b"content-type", b"content-encoding", b"content-language", b"content-disposition", b"etag", b"last-modified",
     b"link", b"location",
 }  # fmt: skip
 """The headers of an answer that are part of it. The rest belong to a connection, a moment or a person: cookies do."""
 
-LONGEST_KEY: Final = 200
+KEY_SHOWN: Final = 200
 """Characters of a key that a person may have to type. Of a longer one the record has the beginning, and a hash."""
 
 
@@ -184,7 +184,7 @@ class HttpExchange:
         self._held.append(message)
         if self._body is not None:
             self._body += message.get("body", b"")
-            if len(self._body) <= LONGEST:
+            if len(self._body) <= MAX_PAYLOAD_BYTES:
                 return
             self._body = None
         await self.deliver()
@@ -194,9 +194,9 @@ class HttpExchange:
         if self._body is None:
             return short
         pairs = [(bytes(name).lower(), bytes(value)) for name, value in self._start.get("headers", ())]
-        headers = [[name.decode(), value.decode("latin-1")] for name, value in pairs if name in KEPT]
+        headers = [[name.decode(), value.decode("latin-1")] for name, value in pairs if name in ANSWER_HEADERS]
         whole = {**short, "headers": headers, "body": b64encode(self._body).decode()}
-        return whole if len(json.dumps(whole)) <= LONGEST else short
+        return whole if len(json.dumps(whole)) <= MAX_PAYLOAD_BYTES else short
 
 
 async def _body_of(receive: Receive, longest: int) -> bytes:
@@ -218,7 +218,7 @@ async def _body_of(receive: Receive, longest: int) -> bytes:
 def _told(caller: str, text: str) -> str:
     """A key or scope as the store has it, beside those of other callers."""
     whole = f"{quote(caller, safe='')} {text}" if caller else text  # neither of the two has a space in it
-    return whole if len(whole) <= LONGEST_KEY else f"{whole[:LONGEST_KEY]}~{sha256(whole.encode()).hexdigest()}"
+    return whole if len(whole) <= KEY_SHOWN else f"{whole[:KEY_SHOWN]}~{sha256(whole.encode()).hexdigest()}"
 
 
 # --- answers that are not the app's ---------------------------------------------------------------------------------

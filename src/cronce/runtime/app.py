@@ -96,7 +96,7 @@ class Cronce:
         """The jobs that this process declares, by name."""
         self.works: dict[str, Callable[[], Work]] = {}
         """For each of them that needs no arguments: what makes the work of one run."""
-        _ALL.add(self)
+        _ALL_APPS.add(self)
 
     def __repr__(self) -> str:
         return f"<Cronce on {self.place}>"
@@ -718,11 +718,11 @@ class Cronce:
         self.close()
 
 
-_ALL: Final[weakref.WeakSet[Cronce]] = weakref.WeakSet()
+_ALL_APPS: Final[weakref.WeakSet[Cronce]] = weakref.WeakSet()
 
 
 def _for_all(action: Callable[[Cronce], None]) -> None:
-    for cronce in list(_ALL):
+    for cronce in list(_ALL_APPS):
         action(cronce)
 
 

@@ -21,7 +21,7 @@ from cronce.model import Boot, Cell, Instant, Mark, Write, beat_cell, check_name
 from cronce.protocol.codec import readable
 from cronce.protocol.notices import Beats, LastBeat, decode_beats, encode_notice
 from cronce.runtime.client import Client
-from cronce.runtime.declare import SHORTEST, Duration
+from cronce.runtime.declare import SHORTEST_LEASE, Duration
 from cronce.runtime.flow import Flow, Purge
 from cronce.runtime.keeper import Keeper, RepeatingThread
 from cronce.runtime.log import LOGGER
@@ -32,7 +32,7 @@ from cronce.value import NamedTuple
 SIGN_OF_LIFE_TIMEOUT: Final = 1.0
 """Seconds for which a scheduler that says it is alive waits for the store at most."""
 
-FAREWELL: Final = 3.0
+WRITER_CLOSE_WAIT: Final = 3.0
 """Seconds for which the end of a process, or whoever closes, waits for what is still to be written."""
 
 MAX_PENDING_WRITES: Final = 200
@@ -179,7 +179,7 @@ class BackgroundWriter:
     def _play(self, part: BesideBody, earlier: Iterable[BesideBody]) -> None:
         try:
             for one in earlier:
-                one.done.wait(FAREWELL)
+                one.done.wait(WRITER_CLOSE_WAIT)
             part.play()
         finally:
             part.done.set()
@@ -216,7 +216,7 @@ class BackgroundWriter:
 
     def close(self) -> None:
         """Give what is still to be written a while, and drop the rest."""
-        give_up = self._clock.boot() + FAREWELL
+        give_up = self._clock.boot() + WRITER_CLOSE_WAIT
         with self._lock:
             parts = [*self._playing, *(part for part, _ in self._parts)]
         for part in parts:
@@ -291,10 +291,10 @@ def _at_the_end_of_a_child(close: Callable[[], None]) -> None:
 # two, however they are shifted against each other. But nothing is judged here.
 
 
-RECENT: Final = 20
+BEATS_KEPT: Final = 20
 """How many beats are kept: those of two intervals, unless there are ten schedulers where one should be."""
 
-LASTS: Final = 2
+BEAT_INTERVALS: Final = 2
 """For how many intervals a beat counts. After that its scheduler is silent."""
 
 
@@ -312,16 +312,16 @@ class SignOfLife(Note):
         fresh = [beat for beat in beats if beat not in known.recent]  # the others landed, and no answer came
         if not fresh:
             return NoteWrite(None)
-        recent = sorted((*known.recent, *fresh))[-RECENT:]
+        recent = sorted((*known.recent, *fresh))[-BEATS_KEPT:]
         value = encode_notice(Beats(self.every, tuple(recent), known.times + len(fresh)))
-        return NoteWrite(Write(cell.key, cell.version, value, Mark.OPEN, ttl=LASTS * self.every))
+        return NoteWrite(Write(cell.key, cell.version, value, Mark.OPEN, ttl=BEAT_INTERVALS * self.every))
 
 
 def read_every(every: Duration) -> timedelta:
     length = parse_duration(every)
-    if length < SHORTEST:
+    if length < SHORTEST_LEASE:
         raise BadInput(
-            f"every is the time between two signs of life: {format_duration(SHORTEST)} or more, such as '1m'"
+            f"every is the time between two signs of life: {format_duration(SHORTEST_LEASE)} or more, such as '1m'"
         )
     return length
 

@@ -49,7 +49,7 @@ from cronce.runtime.declare import CLOCK_OFF, Declaration, When
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import tidy_later
 from cronce.runtime.journal import Journal, UnaskedCall
-from cronce.runtime.keeper import AGAIN, Keeper, Lease, refuse_patched_threads, whose
+from cronce.runtime.keeper import RENEWAL_RETRY, Keeper, Lease, refuse_patched_threads, whose
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.node import holder_name
 from cronce.runtime.prevented import is_prevented
@@ -68,7 +68,7 @@ SLOT_POLL: Final = 1.0
 OLDER: Final = 20
 """How many older slots a call looks after at most, before its own."""
 
-MANY: Final = 1000
+RUNS_CHECKED: Final = 1000
 """How many a call looks through that cannot run them, for those whose holder is gone."""
 
 LONGEST_TAKEOVER_WAIT: Final = 2 * LONGEST_LEASE
@@ -252,7 +252,7 @@ class Call:
 
     def _look_after_older(self, own: Slot) -> Steps[None]:
         """What nobody can make sense of is passed over: it must not keep the job from running."""
-        cells = yield StoreStep(self.node.ledger.overdue(self.job.name, OLDER if self._take_over else MANY))
+        cells = yield StoreStep(self.node.ledger.overdue(self.job.name, OLDER if self._take_over else RUNS_CHECKED))
         older, dead = [cell for cell in cells if cell.key != own.cell], [cell for cell in cells if _runs(cell)]
         if dead:
             yield from self._watch()
@@ -361,7 +361,7 @@ class Call:
                 if once or not lease.trusted or not answer.passing:
                     return answer
                 yield WaitStep(pause, in_hand=True)
-                pause = min(2 * pause, AGAIN)
+                pause = min(2 * pause, RENEWAL_RETRY)
         finally:
             if answer is None or isinstance(answer, Unsure):
                 self.keeper.say_later(end)

@@ -35,11 +35,11 @@ from cronce.protocol.lease import FACTS_AGE, LONGEST_LEASE, Sample, even_span
 from cronce.protocol.record import Act, decode_job, standing_act
 from cronce.protocol.store_clock import Believed, Doubt, Host, is_ahead, is_said, judged, recalled
 from cronce.protocol.view import NO_TRAITS, KnownJob
-from cronce.runtime.contact import PROBE, Contacts
+from cronce.runtime.contact import PROBE_WRITE, Contacts
 from cronce.runtime.flow import Flow, Load, Purge, Request, Swap, Timed
 from cronce.stores.base import Loaded, Page, Scan, Swapped
 
-ROUNDS: Final = 12
+MAX_ROUNDS: Final = 12
 """Each round ends in an answer or in news; this many without an answer is a store that cannot be used."""
 
 
@@ -54,7 +54,7 @@ UNANSWERED: Final = 3
 
 
 _SPACING: Final = 0.5
-_KEPT: Final = 1024
+_SAMPLES_KEPT: Final = 1024
 """Half a second apart, this many reach back further than the longest lease."""
 
 _SIGHTED: Final = 4096
@@ -70,7 +70,7 @@ class Knowledge:
         self._one_clock = one_clock
         self._sightings: dict[str, tuple[int, Boot]] = {}
         self._lock = threading.Lock()
-        self._samples: deque[Sample] = deque(maxlen=_KEPT)
+        self._samples: deque[Sample] = deque(maxlen=_SAMPLES_KEPT)
         self._latest: Sample | None = None
         self._jobs: dict[str, KnownJob] = {}
         self.contact = Contacts(clock)
@@ -316,7 +316,7 @@ class Client:
     def load(self, keys: Sequence[str]) -> Flow[tuple[Loaded, Timed]]:
         """Cells as they stand. A store that knows less than we do forgot: told so, it begins a new life, and is read
         again. (A durable one may answer a reading with an older tally than it knows; its swaps compare the latest.)"""
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             known = self.know.epoch
             timed = yield from self._ask_in_doubt(keys) if self.know.doubt else self.ask(Load(keys))
             assert isinstance(timed.reply, Loaded)
@@ -355,7 +355,7 @@ class Client:
 
     def probe(self) -> Flow[None]:
         """Find out whether the store answers who writes."""
-        yield from self.swap([PROBE], self.know.epoch.seen)
+        yield from self.swap([PROBE_WRITE], self.know.epoch.seen)
 
     def scan(self, request: Scan) -> Flow[Page]:
         timed = yield from self.ask(request)
@@ -375,7 +375,7 @@ class Client:
         `make` says too. Again when another was faster, or no answer came: then it may have landed."""
         lost: tuple[T, Write] | None = None
         unanswered = 0
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             loaded, _timed = yield from self.load([key])
             (cell,) = loaded.cells
             if lost is not None and cell.value == lost[1].value:
@@ -395,5 +395,5 @@ class Client:
                 return made
             lost = None
         raise StoreUnavailable(
-            f"could not write {key}: other writers came first, or the store did not answer, {ROUNDS} times in a row"
+            f"could not write {key}: other writers came first, or the store did not answer, {MAX_ROUNDS} times in a row"
         )

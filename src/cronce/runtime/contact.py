@@ -17,19 +17,19 @@ from cronce.protocol.record import Record
 from cronce.protocol.store_clock import is_ahead
 from cronce.protocol.view import View
 
-PROBE: Final = Write("probe", FREE, "", Mark.FREE)
+PROBE_WRITE: Final = Write("probe", FREE, "", Mark.FREE)
 
-SLOW: Final = 1.0
+MAX_ANSWER_TIME: Final = 1.0
 """Seconds. What takes longer to be answered is no contact."""
 
-OFTEN: Final = 0.4
+PROBE_EVERY: Final = 0.4
 """Seconds between two probes at least."""
 
-AHEAD: Final = timedelta(seconds=2.5)
+PROBE_AHEAD: Final = timedelta(seconds=2.5)
 """So long before holders are to be heard, who looks once a second begins to probe. No holder that renews in time lets a
 lease come so near to its end, unless it is of a few seconds."""
 
-_KEPT: Final = 256
+_CONTACTS_KEPT: Final = 256
 """Pieces of contact. Over the longest lease there can hardly be more that count."""
 
 
@@ -38,13 +38,13 @@ class Contacts:
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._pieces: deque[Contact] = deque(maxlen=_KEPT)
+        self._pieces: deque[Contact] = deque(maxlen=_CONTACTS_KEPT)
         self._broken = True
         self._spoke: Boot = -inf  # when the latest of the calls began that were answered in time
 
     def answered(self, began: Boot, ended: Boot) -> None:
         """A write has won, in a call that began and ended then."""
-        if ended - began > SLOW:
+        if ended - began > MAX_ANSWER_TIME:
             self.broke(began)
             return
         with self._lock:
@@ -77,10 +77,10 @@ class Contacts:
     def probes(self, views: list[View]) -> list[Write]:
         """What is written besides, where one of these runs nears the end of its lease."""
         with self._lock:
-            fresh = self._pieces and not self._broken and self._clock.boot() - self._pieces[-1].upto < OFTEN
+            fresh = self._pieces and not self._broken and self._clock.boot() - self._pieces[-1].upto < PROBE_EVERY
         if fresh or not any(view.slot and view.record and is_near(view.run, view.record, view.now) for view in views):
             return []
-        return [PROBE]
+        return [PROBE_WRITE]
 
 
 def patience(lease: timedelta) -> float:
@@ -94,4 +94,4 @@ def is_near(cell: Cell, record: Record, now: Instant) -> bool:
     which leapt may end at any time."""
     if not record.is_running or cell.until is None:
         return False
-    return cell.until - now <= hearing(record.lease) + AHEAD or is_ahead(cell.until, now)
+    return cell.until - now <= hearing(record.lease) + PROBE_AHEAD or is_ahead(cell.until, now)

@@ -10,7 +10,7 @@ from zlib import adler32, crc32
 from cronce.errors import BadInput, BadPolicy
 from cronce.model import Instant, Slot, Traits, check_name, slot
 from cronce.policy import Fold, Gap, Missed, Mode, OnLost, Overlap, check_choice, is_limited, refuse_foreign, wants_all
-from cronce.protocol.retention import LEAST, Keep, Kept, read_keep
+from cronce.protocol.retention import SHORTEST_KEPT, Keep, Kept, read_keep
 from cronce.protocol.terms import Terms, check_terms, checked, lease_for
 from cronce.schedule import (
     At,
@@ -66,7 +66,7 @@ class Policies(TypedDict, total=False):
     mode: Mode
 
 
-SHORTEST: Final = timedelta(seconds=1)
+SHORTEST_LEASE: Final = timedelta(seconds=1)
 """A shorter lease could be over before the answer is there that grants it."""
 
 MILLISECOND: Final = timedelta(milliseconds=1)
@@ -90,19 +90,19 @@ BACKOFF: Final = timedelta(seconds=1)
 LONGEST_BACKOFF: Final = timedelta(hours=1)
 """Beyond it waiting is not doubled any more."""
 
-SPANS: Final = {
+SHORTEST_OF_POLICY: Final = {
     "start_within": MILLISECOND,
     "jitter": MILLISECOND,
     "backoff": MILLISECOND,
     "timeout": MILLISECOND,
-    "lease": SHORTEST,
+    "lease": SHORTEST_LEASE,
 }
 """The policies that are a length of time, each with the shortest."""
 
-VERSIONED: Final = ("on_lost", "overlap", "turns", "missed", "retries", *SPANS)
+VERSIONED: Final = ("on_lost", "overlap", "turns", "missed", "retries", *SHORTEST_OF_POLICY)
 """The policies that tell one version of a job from another, besides its schedule."""
 
-NEEDED: Final = ("tz", "gap", "fold", "overlap", "turns", "missed", "retries", "mode")
+NEVER_NONE: Final = ("tz", "gap", "fold", "overlap", "turns", "missed", "retries", "mode")
 """The policies that nobody can mean to leave open by None."""
 
 CLOCK_OFF: Final = timedelta(minutes=1)
@@ -215,8 +215,8 @@ class Declaration(NamedTuple):
         """For how long a slot without a record may still be run: no run younger than this is deleted, since that closes
         every slot before it."""
         if self.start_within is not None:
-            return max(LEAST, self.start_within)
-        return ANY_TIME if wants_all(self.missed) or self.schedule is None else LEAST
+            return max(SHORTEST_KEPT, self.start_within)
+        return ANY_TIME if wants_all(self.missed) or self.schedule is None else SHORTEST_KEPT
 
     def tidies(self, done: Slot) -> bool:
         """Whether whoever ran this slot sees to what is kept of the job: about once an hour, and nobody counts. Of a
@@ -246,7 +246,7 @@ def declare(name: str, schedule: str | Schedule | None = None, **policies: Unpac
     """A job, checked: whatever cannot be meant is refused here, with its remedy. What is None is as if left out."""
     known = Policies.__annotations__
     refuse_foreign([word for word in policies if word not in known], (*known, "name", "slot", "isolate"))
-    words: dict[str, Any] = {word: said for word, said in policies.items() if said is not None or word in NEEDED}
+    words: dict[str, Any] = {word: said for word, said in policies.items() if said is not None or word in NEVER_NONE}
     zone = words.pop("tz", "UTC"), words.pop("gap", "run"), words.pop("fold", "first")
     check_choice("missed", words.get("missed", "latest"), Missed)
     check_choice("mode", words.get("mode", "guard"), Mode)
@@ -254,7 +254,7 @@ def declare(name: str, schedule: str | Schedule | None = None, **policies: Unpac
     find_zone(zone[0])
     rule = _scheduled(schedule, words.pop("every", None), words.pop("at", None), zone)
     rule = _within(rule, words.pop("start", None), words.pop("end", None))
-    for word, least in SPANS.items():
+    for word, least in SHORTEST_OF_POLICY.items():
         if word in words:
             words[word] = _length(word, words[word], least)
     if "keep" in words:

@@ -29,9 +29,9 @@ from cronce.stores.checks import Check, error, ok, warn
 from cronce.stores.default import DEFAULT, GIVEN, LINE, Chosen, choose, in_container, open_chosen
 from cronce.value import NamedTuple
 
-SAMPLES: Final = 20
-SHOWN: Final = 3
-SLOW: Final = timedelta(milliseconds=250)
+CLOCK_READINGS: Final = 20
+PROBLEMS_SHOWN: Final = 3
+SLOW_ANSWER: Final = timedelta(milliseconds=250)
 OFF: Final = timedelta(milliseconds=100)
 FAR_OFF: Final = timedelta(seconds=5)
 
@@ -122,8 +122,8 @@ def lying_ahead(ahead: FutureDated) -> Iterator[Check]:
 
 
 def listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return f"{', '.join(names[:SHOWN])}{more}"
+    more = f" and {len(names) - PROBLEMS_SHOWN:,} more" if len(names) > PROBLEMS_SHOWN else ""
+    return f"{', '.join(names[:PROBLEMS_SHOWN])}{more}"
 
 
 def promises(traits: Traits) -> Check:
@@ -173,7 +173,7 @@ def time_zones(mixed: Mapping[str, str]) -> Iterator[Check]:
 
 
 def measured(store: Store, clock: Clock) -> list[ClockReading]:
-    return [_sample(store, clock) for _ in range(SAMPLES)]
+    return [_sample(store, clock) for _ in range(CLOCK_READINGS)]
 
 
 def _sample(store: Store, clock: Clock) -> ClockReading:
@@ -187,7 +187,7 @@ def _sample(store: Store, clock: Clock) -> ClockReading:
 def round_trip(samples: Sequence[ClockReading]) -> Check:
     typical = timedelta(seconds=median(sample.took.total_seconds() for sample in samples))
     says = f"{_ms(typical)} for a round trip (the median of {len(samples)})"
-    if typical >= SLOW:
+    if typical >= SLOW_ANSWER:
         return warn(
             "round trip", says, ("each claim takes at least as long; put the store closer to the machines that use it")
         )

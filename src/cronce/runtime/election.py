@@ -31,7 +31,7 @@ from cronce.events import Event, What
 from cronce.model import Boot, check_name, leader_cell
 from cronce.protocol.lease import LOCK_LEASE
 from cronce.protocol.terms import check_lease
-from cronce.runtime.declare import SHORTEST, Duration
+from cronce.runtime.declare import SHORTEST_LEASE, Duration
 from cronce.runtime.interrupt import Interrupt
 from cronce.runtime.keeper import NOT_RENEWED, Keeper, Lease, LeaseEnd, Look, Ownership, RepeatingThread
 from cronce.runtime.ledger import Grant, Refused
@@ -70,7 +70,7 @@ class Candidacy(NamedTuple):
 def candidacy(group: str, lease: Duration, renew: Duration | None) -> Candidacy:
     """Two renewals fit into a lease, so that one may fail; three, unless said otherwise."""
     length = parse_duration(lease)
-    if not SHORTEST <= length <= LOCK_LEASE:
+    if not SHORTEST_LEASE <= length <= LOCK_LEASE:
         longest = format_duration(LOCK_LEASE)
         raise BadPolicy(f"a leader's lease must be 1s to {longest}, not {lease}; it is renewed while the process leads")
     every = length / 3 if renew is None else parse_duration(renew)

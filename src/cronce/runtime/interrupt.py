@@ -82,12 +82,12 @@ class _ThreadGates(threading.local):
         self.stack = _Stack()
 
 
-_HERE: Final = _ThreadGates()
+_THREAD_GATES: Final = _ThreadGates()
 
 
 def here() -> _Stack:
     """The gates of this thread."""
-    return _HERE.stack
+    return _THREAD_GATES.stack
 
 
 class ThreadGate:
@@ -144,7 +144,7 @@ class TaskGate:
     def __init__(self, task: "asyncio.Task[object]") -> None:
         self._task = task
         self._loop = task.get_loop()
-        self._gates = _TASKS.setdefault(task, [])
+        self._gates = _GATES_OF_TASKS.setdefault(task, [])
         self.stopped = False
 
     def enter(self) -> None:
@@ -169,7 +169,7 @@ class TaskGate:
                 self._task.cancel()
 
 
-_TASKS: Final[WeakKeyDictionary["asyncio.Task[object]", list[TaskGate]]] = WeakKeyDictionary()
+_GATES_OF_TASKS: Final[WeakKeyDictionary["asyncio.Task[object]", list[TaskGate]]] = WeakKeyDictionary()
 
 
 def throw(thread: int, kind: type[BaseException] | None) -> None:

@@ -25,7 +25,7 @@ from cronce.protocol.record import (
 from cronce.protocol.retention import PURGE_DELAY, Keep, default_keep, excess
 from cronce.protocol.specs import after_forgetting, begun_with, declared, raise_floor
 from cronce.protocol.store_clock import is_job_dated
-from cronce.runtime.client import NEWS, ROUNDS, Client
+from cronce.runtime.client import MAX_ROUNDS, NEWS, Client
 from cronce.runtime.flow import Flow, Purge, drive
 from cronce.stores.base import Loaded, Position, Scan, Store
 
@@ -75,11 +75,11 @@ class Jobs:
         """Many jobs, in one call to load and one to swap; again for those where another was faster. One that cannot be
         read, since a newer cronce wrote it, keeps none of the others from being edited."""
         done: dict[str, Job | BadRecord | None] = {}
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             yield from self._edit_once({name: edits[name] for name in sorted(edits.keys() - done.keys())}, done)
             if len(done) == len(edits):
                 return done
-        raise StoreUnavailable(f"could not write jobs: other processes wrote first {ROUNDS} times in a row")
+        raise StoreUnavailable(f"could not write jobs: other processes wrote first {MAX_ROUNDS} times in a row")
 
     def _edit_once(self, edits: Mapping[str, Edit], done: dict[str, Job | BadRecord | None]) -> Flow[None]:
         know = self._client.know
@@ -339,7 +339,7 @@ def _has_effects(ledger: "Ledger", job: str, boot: Boot) -> Flow[bool]:
 # --- effects: they outlive the runs of their slot, since a later run must know what was done --------------------------
 
 
-KEPT: Final = timedelta(days=30)
+SLOT_EFFECTS_KEPT: Final = timedelta(days=30)
 """For how long an effect is known at least, counted from the instant of its slot."""
 
 
@@ -350,7 +350,7 @@ def needless_before(ledger: "Ledger", job: str) -> Flow[Instant]:
     now = ledger.know.now()
     oldest = [slot_of_cell(cell.key).at for cell in page.cells]
     closed = [known.floor + timedelta(seconds=1)] if known else []  # what is at the floor is closed, too
-    return min([now - KEPT, *closed, *oldest])
+    return min([now - SLOT_EFFECTS_KEPT, *closed, *oldest])
 
 
 def purge_effects(ledger: "Ledger", job: str, before: Instant) -> Flow[int]:

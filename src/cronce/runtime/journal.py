@@ -21,18 +21,16 @@ from itertools import count
 from typing import Any, Final
 
 from cronce.errors import StoreError
-from cronce.model import Fence, Instant, from_us, read_fence, to_us
+from cronce.model import MICROSECOND, Fence, Instant, from_us, read_fence, to_us
 from cronce.protocol.commands import Finish, Release
 from cronce.protocol.record import Outcome
 from cronce.runtime.log import LOGGER
 from cronce.stores.default import Chosen, journal_directory, make_way, pinned
 from cronce.value import NamedTuple
 
-VERSION: Final = 1
+JOURNAL_VERSION: Final = 1
 MAX_FILES: Final = 1000
 """So many files are kept for a store: of calls that come while there are more, nothing is written down."""
-
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class PendingEnd(NamedTuple):
@@ -187,17 +185,17 @@ def own_journal(chosen: Chosen) -> Journal:
 
 
 def _spelled(entry: Entry) -> dict[str, Any]:
-    fields: dict[str, Any] = {"v": VERSION, **entry._asdict(), "at": to_us(entry.at)}
+    fields: dict[str, Any] = {"v": JOURNAL_VERSION, **entry._asdict(), "at": to_us(entry.at)}
     if isinstance(entry, UnaskedCall):
         return fields | {"start_by": to_us(entry.start_by) if entry.start_by else None}
     word = entry.word._asdict()
-    spans = {name: one // _MICROSECOND for name, one in word.items() if isinstance(one, timedelta)}
+    spans = {name: one // MICROSECOND for name, one in word.items() if isinstance(one, timedelta)}
     instants = {name: to_us(one) for name, one in word.items() if isinstance(one, datetime)}
     return fields | {"word": {**word, **spans, **instants, "fence": str(entry.word.fence)}}
 
 
 def _entry(fields: dict[str, Any]) -> Entry:
-    if fields.pop("v") != VERSION:
+    if fields.pop("v") != JOURNAL_VERSION:
         raise ValueError("another version of cronce wrote it")
     if not all(isinstance(fields.get(name, ""), str) for name in ("slot", "why", "holder", "run")):
         raise ValueError("its texts cannot be read")

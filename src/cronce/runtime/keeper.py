@@ -55,7 +55,7 @@ is busy cleaning up should not be hit by another."""
 NOTED: Final = 1.0
 """Seconds until what a body said of its progress is told at the latest."""
 
-AGAIN: Final = 0.5
+RENEWAL_RETRY: Final = 0.5
 """Seconds at most until a renewal that got no answer is tried again: whoever is back in touch is heard soon."""
 
 SETTLES: Final = 60.0
@@ -64,10 +64,10 @@ SETTLES: Final = 60.0
 STUBBORN: Final = 3.0
 """Seconds after which a body that was told to stop, and goes on, is on record as overdue."""
 
-FAREWELL: Final = 3.0
+KEEPER_CLOSE_WAIT: Final = 3.0
 """Seconds for which whoever closes waits for a store that does not answer."""
 
-LEAST: Final = 0.1
+MIN_WAIT: Final = 0.1
 """Seconds that it waits in any case."""
 
 LAZY: Final = 5.0
@@ -392,7 +392,7 @@ class Keeper:
         except RuntimeError:  # Python is at its end, and there can be no more threads
             self._close()
             return
-        closing.join(max(min(FAREWELL, self.close_by - self._clock.boot()), LEAST))
+        closing.join(max(min(KEEPER_CLOSE_WAIT, self.close_by - self._clock.boot()), MIN_WAIT))
 
     def _close(self) -> None:
         if not self.outage.lasts:
@@ -432,7 +432,7 @@ class Keeper:
             self._renew(due, connection)
         if says and connection is self._connection.current:
             self._say_unsaid()
-            self._say_at = self._clock.boot() + AGAIN
+            self._say_at = self._clock.boot() + RENEWAL_RETRY
         if not self._connection.returned(connection):
             return None
         waiting = [lease.renew_at for lease in self._renewed()]
@@ -465,7 +465,7 @@ class Keeper:
             if connection is not self._connection.current and isinstance(answer, Unsure):
                 continue  # another thread has asked since
             every = self._every(lease, boot)
-            lease.renew_at = boot + (min(every, AGAIN) if isinstance(answer, Unsure) else every)
+            lease.renew_at = boot + (min(every, RENEWAL_RETRY) if isinstance(answer, Unsure) else every)
             if lease.held_on and boot < lease.told_at + STUBBORN:
                 lease.renew_at = min(lease.renew_at, lease.told_at + STUBBORN)
 
@@ -495,7 +495,7 @@ class Keeper:
         """A third of the trust that is left, so that two renewals may fail; sooner where that is wanted. Where none is
         left, the store is asked now and then whether the lease stands all the same."""
         end = lease.grant.trust.end
-        left = max((end - boot) / 3, 0.02) if end > boot else AGAIN
+        left = max((end - boot) / 3, 0.02) if end > boot else RENEWAL_RETRY
         if lease.renew is None and not lease.held_on:
             return left
         usual = (lease.renew or renew_every(lease.grant.lease, self.node.store.traits)).total_seconds()

@@ -47,7 +47,7 @@ from cronce.schedule import format_duration
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple, Value
 
-AGAIN: Final = 1_000_000
+MAX_BEGINS: Final = 1_000_000
 """How often an effect may be begun that was not done."""
 
 LOOK_EVERY: Final = 5.0
@@ -424,7 +424,7 @@ class Ledger:
             self.client.holder,
             begin.lease,
             "skip",
-            AGAIN,
+            MAX_BEGINS,
             under=Maker(run.key, run.fence) if run else None,
             keep=begin.keep,
             lands_by=run.cells[0].until if run else None,

@@ -16,7 +16,7 @@ from cronce.errors import BadInput, BadPolicy, CronceError, LeaseLost, LockHeld,
 from cronce.model import Fence, Instant, check_name, lock_cell
 from cronce.protocol.commands import Early, Held
 from cronce.protocol.lease import LOCK_LEASE
-from cronce.runtime.declare import SHORTEST, Duration
+from cronce.runtime.declare import SHORTEST_LEASE, Duration
 from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here
 from cronce.runtime.keeper import Keeper, Lease, Ownership
 from cronce.runtime.ledger import Grant
@@ -53,7 +53,7 @@ def limits(at_most: Duration | None, at_least: Duration, wait: Duration) -> Lock
     checked = LockLimits(
         None if at_most is None else parse_duration(at_most), parse_duration(at_least), parse_duration(wait)
     )
-    if checked.at_most is not None and checked.at_most < SHORTEST:
+    if checked.at_most is not None and checked.at_most < SHORTEST_LEASE:
         raise BadPolicy("at_most must be 1s or more; leave it out to hold the lock for as long as the block runs")
     if checked.at_most is not None and checked.at_least > checked.at_most:
         raise BadPolicy(f"at_least ({at_least}) is more than at_most ({at_most}): a lock is not kept beyond its limit")

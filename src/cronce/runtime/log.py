@@ -48,7 +48,7 @@ class _Logger:
 
 LOGGER: Final = cast("logging.Logger", _Logger())
 
-LEVELS: Final = {
+LEVEL_OF_EVENT: Final = {
     What.STARTED: INFO,
     What.ENDED: INFO,
     What.TAKEN_OVER: WARNING,
@@ -74,7 +74,7 @@ LEVELS: Final = {
 }
 """The rest is for debugging, except a slot that closed as lost or unknown: a person should know."""
 
-SELDOM: Final = timedelta(minutes=1)
+SAME_NAME_EVERY: Final = timedelta(minutes=1)
 """Between two lines about calls of one name that came too often."""
 
 OF_A_LEASE: Final = (What.GRANTED, What.TAKEN_OVER, What.STARTED, What.ENDED, What.RELEASED, What.CLOSED, What.STALE)
@@ -118,14 +118,14 @@ class EventLog:
             return
         self._since[event.key] += 1
         told = self._told.get(event.key)
-        if told is None or event.at - told >= SELDOM:
+        if told is None or event.at - told >= SAME_NAME_EVERY:
             self._told[event.key], count = event.at, self._since.pop(event.key)
             more = "" if told is None else f" ({count} since the last warning)"
             log(event._replace(detail=f"{event.detail}{more}"))
 
 
 def level_of(what: What) -> int:
-    return LEVELS.get(what, DEBUG)
+    return LEVEL_OF_EVENT.get(what, DEBUG)
 
 
 def log(event: Event) -> None:
@@ -193,7 +193,7 @@ class Listeners:
 
     def wants(self, what: What) -> bool:
         """Whether anybody hears of such an event: the log may pass over it, and be alone."""
-        return len(self.of_events) > 1 or LOGGER.isEnabledFor(LEVELS.get(what, DEBUG))
+        return len(self.of_events) > 1 or LOGGER.isEnabledFor(LEVEL_OF_EVENT.get(what, DEBUG))
 
     def timed(self, request: str, seconds: float) -> None:
         for hear in self.of_calls:
@@ -204,10 +204,10 @@ class Listeners:
 
     def around(self, run: "Run") -> AbstractContextManager[object]:
         """What a body runs within."""
-        return _within(self.wraps, run) if self.wraps else _NOTHING
+        return _within(self.wraps, run) if self.wraps else _NO_CONTEXT
 
 
-_NOTHING: Final = nullcontext()
+_NO_CONTEXT: Final = nullcontext()
 
 
 @contextmanager

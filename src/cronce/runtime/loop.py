@@ -26,7 +26,7 @@ from cronce.protocol.record import Record, decode
 from cronce.protocol.view import KnownJob, View
 from cronce.runtime.answer_events import event_of, is_wanted
 from cronce.runtime.batch import ExtraWrites
-from cronce.runtime.client import ROUNDS, UNANSWERED, WAKE, Client
+from cronce.runtime.client import MAX_ROUNDS, UNANSWERED, WAKE, Client
 from cronce.runtime.flow import Flow, Timed
 from cronce.stores.base import Loaded, Swapped
 
@@ -77,7 +77,7 @@ class Loop:
         for question in questions if self._know.doubt is not None else ():  # who does not ask never learns more
             question.unread = True
         try:
-            for _ in range(ROUNDS):
+            for _ in range(MAX_ROUNDS):
                 pending = [question for question in questions if question.answer is None]
                 if not pending and not beside.writes:
                     return
@@ -87,7 +87,7 @@ class Loop:
                 unanswered = unanswered + 1 if error else 0
                 if error and unanswered == UNANSWERED:
                     raise error
-            unsure = Unsure(f"no answer after {ROUNDS} rounds")
+            unsure = Unsure(f"no answer after {MAX_ROUNDS} rounds")
         except StoreError as error:
             unsure = Unsure(str(error), error)
         questions += beside.unanswered()

@@ -20,8 +20,8 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 from cronce.clock import Clock
 from cronce.errors import BadInput, BadPolicy, CronceError, StoreError
 from cronce.events import Event, What
-from cronce.model import Boot, Cell, Instant, Mark, Slot, Write, check_key, check_name, observed_cell
-from cronce.protocol.codec import MICROSECOND, readable
+from cronce.model import MICROSECOND, Boot, Cell, Instant, Mark, Slot, Write, check_key, check_name, observed_cell
+from cronce.protocol.codec import readable
 from cronce.protocol.commands import Closed, Held
 from cronce.protocol.notices import Doubled, LastBeat, Observed, decode_observed, encode_notice
 from cronce.protocol.record import Outcome, decode
@@ -42,10 +42,10 @@ from cronce.schedule import format_duration, parse_duration
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple
 
-CALLS: Final = 50
+CALLS_KEPT: Final = 50
 """How many calls are kept, to compare others with."""
 
-RECENT: Final = 20
+EXTRA_CALLS_KEPT: Final = 20
 """How many of those that were too many are kept, for people."""
 
 P = ParamSpec("P")
@@ -86,9 +86,9 @@ class Observation(Note):
             doubled = [Doubled(given[call].slot, call.at, call.by, given[call].why) for call in fresh if call in given]
         else:
             doubled = doubles(known.calls, fresh, self._window)
-        kept = sorted((*known.calls, *fresh))[-CALLS:]
+        kept = sorted((*known.calls, *fresh))[-CALLS_KEPT:]
         times, count = known.times + len(fresh), known.doubled + len(doubled)
-        recent = (*known.recent, *doubled)[-RECENT:]
+        recent = (*known.recent, *doubled)[-EXTRA_CALLS_KEPT:]
         value = encode_notice(Observed(self._window, tuple(kept), times, count, recent))
         events = [_event(one, cell.key, holder, count, times) for one in doubled]
         return NoteWrite(Write(cell.key, cell.version, value, Mark.FREE, ttl=NOTES_TTL), events)
@@ -106,7 +106,7 @@ class Observation(Note):
 
 def doubles(known: Sequence[LastBeat], fresh: Sequence[LastBeat], window: timedelta) -> list[Doubled]:
     """Which calls are too many now, and were not before. A call from before those that are kept is compared to none."""
-    oldest = known[0].at if len(known) == CALLS else None
+    oldest = known[0].at if len(known) == CALLS_KEPT else None
     together = sorted((*known, *(call for call in fresh if oldest is None or call.at >= oldest)))
     before, after = _firsts(known, window), _firsts(together, window)
     return [_doubled(call, first) for call, first in after.items() if call not in before]
@@ -270,7 +270,7 @@ def _seen(cell: Cell) -> ObservedSeen:
 # A shadow leaves nothing behind that would run some day: it waits for no turn and asks nobody to stop, and a slot that
 # failed, or whose process died, is closed.
 
-SUCCEEDED: Final = Ending(Outcome.SUCCEEDED)
+OBSERVED_SUCCESS: Final = Ending(Outcome.SUCCEEDED)
 
 
 class ObservedCall(BesideBody, Work):
@@ -285,14 +285,14 @@ class ObservedCall(BesideBody, Work):
         at_work: Callable[[], Keeper],
         clock: Clock,
         *,
-        ended: Callable[[Any], Ending] = lambda _result: SUCCEEDED,
+        ended: Callable[[Any], Ending] = lambda _result: OBSERVED_SUCCESS,
     ) -> None:
         super().__init__(job.name)
         self._job, self._background, self._at_work = job, background, at_work
         self._boot, self._fired, self._when, self._pod = clock.boot(), clock.wall(), when, os.environ.get(JOB_NAME)
         self._held = False
         self._ended = ended
-        self._how = SUCCEEDED
+        self._how = OBSERVED_SUCCESS
 
     # --- for the real body ---
 
@@ -381,7 +381,7 @@ def by_code(code: int) -> Ending:
     """How a command ended, by its exit code."""
     from cronce.runtime.processes.command import in_words  # noqa: PLC0415  most are functions
 
-    return Ending(Outcome.FAILED, in_words(code)) if code else SUCCEEDED
+    return Ending(Outcome.FAILED, in_words(code)) if code else OBSERVED_SUCCESS
 
 
 def called(words: Sequence[str]) -> Callable[[], int]:

@@ -37,7 +37,7 @@ from cronce.protocol.commands import Answer, Asked, Closed, Queue, Queued, Resol
 from cronce.protocol.record import RESOLVED, Act, Job, Record, effects_key, encode_act, standing_act
 from cronce.protocol.retention import PURGE_DELAY
 from cronce.protocol.specs import raise_floor
-from cronce.runtime.client import ROUNDS, WAKE
+from cronce.runtime.client import MAX_ROUNDS, WAKE
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit, paused_and_resumed
 from cronce.runtime.ledger import Ledger
@@ -254,7 +254,7 @@ class Operator:
         """A run is asked to stop, and not tried again; what waits to be run is closed as skipped. What is closed stays
         as it is."""
         why = f"cancelled by {self.by}" + (f": {check_reason(reason)}" if reason else "")
-        for _ in range(ROUNDS):
+        for _ in range(MAX_ROUNDS):
             record = yield from self._record(slot, f"; nothing to cancel: `cronce runs {slot.job}` lists its runs")
             if record.is_running:
                 reply = yield from self.ledger.ask(slot, why)
@@ -262,7 +262,7 @@ class Operator:
                 (reply,) = yield from self.ledger.put({slot: Skip(why)})
             if isinstance(sure(reply), Asked | Closed):
                 return reply  # type: ignore[return-value]
-        raise StoreUnavailable(f"could not cancel {slot.key}: it changed {ROUNDS} times meanwhile")
+        raise StoreUnavailable(f"could not cancel {slot.key}: it changed {MAX_ROUNDS} times meanwhile")
 
     def resolve(self, slot: Slot, verdict: Verdict, reason: str = "", *, force: bool = False) -> Flow[Closed | Queued]:
         """A person's word on a slot that failed, was lost or is unknown: it is done, or must be tried again. That is

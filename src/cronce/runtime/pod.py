@@ -32,7 +32,7 @@ JOB_NAME: Final = "CRONCE_JOB_NAME"
 """The variable that holds it."""
 
 FIRED: Final = r".+-([0-9]{8})"
-OLDEST: Final = 26_297_280
+MINUTE_OF_2020: Final = 26_297_280
 """Minutes from 1970 to 2020. Eight digits that say less are no minute of a CronJob, but a day: `report-20260729`."""
 
 
@@ -45,7 +45,7 @@ def fired_at(job_name: str) -> Instant | None:
     """The minute that a CronJob's controller made the Job for; None: somebody else made it."""
     found = re.fullmatch(FIRED, job_name)
     minutes = int(found[1]) if found else 0
-    return EPOCH + timedelta(minutes=minutes) if minutes >= OLDEST else None
+    return EPOCH + timedelta(minutes=minutes) if minutes >= MINUTE_OF_2020 else None
 
 
 def slot_meant(job_name: str, job: Declaration, ledger: Ledger) -> Flow[Slot]:

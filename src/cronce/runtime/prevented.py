@@ -19,16 +19,16 @@ from cronce.runtime.flow import Flow
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple
 
-DAYS: Final = 100
+DAYS_KEPT: Final = 100
 """Of which each has its own count; those before are part of the sum."""
 
-WRITES: Final = 50
+WRITE_IDS_KEPT: Final = 50
 """Of which the ids stand in a cell: more than processes that write at once."""
 
 PARTS: Final = 8
 """Cells of a job."""
 
-PAGE: Final = 1000
+CELLS_PER_PAGE: Final = 1000
 
 Counts = dict[str, Counter[str]]
 """By job and day."""
@@ -80,8 +80,8 @@ def counted(write_id: str, days: Mapping[str, int], cell: Cell) -> Write | None:
     if write_id in known.writes:
         return None
     by_day = Counter(known.days) + Counter(days)
-    kept = {day: by_day[day] for day in sorted(by_day)[-DAYS:]}
-    new = Prevented(known.total + sum(days.values()), kept, (*known.writes, write_id)[-WRITES:])
+    kept = {day: by_day[day] for day in sorted(by_day)[-DAYS_KEPT:]}
+    new = Prevented(known.total + sum(days.values()), kept, (*known.writes, write_id)[-WRITE_IDS_KEPT:])
     return Write(cell.key, cell.version, encode_notice(new), Mark.OPEN)
 
 
@@ -90,7 +90,7 @@ def counted(write_id: str, days: Mapping[str, int], cell: Cell) -> Write | None:
 
 def prevented_of_all(client: Client) -> Flow[dict[str, Prevented]]:
     """Of all jobs, a thousand cells in each request."""
-    scan, cells = Scan("duplicates/", limit=PAGE), list[Cell]()
+    scan, cells = Scan("duplicates/", limit=CELLS_PER_PAGE), list[Cell]()
     while True:
         page = yield from client.scan(scan)
         cells += page.cells

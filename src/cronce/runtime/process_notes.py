@@ -38,7 +38,7 @@ from cronce.protocol.notices import (
     decode_refusals,
     encode_notice,
 )
-from cronce.runtime.client import ROUNDS, WAKE
+from cronce.runtime.client import MAX_ROUNDS, WAKE
 from cronce.runtime.flow import Flow, drive
 from cronce.runtime.ledger import Ledger
 from cronce.runtime.node import host_name
@@ -48,7 +48,7 @@ from cronce.stores.base import Store
 if TYPE_CHECKING:
     from cronce.runtime.keeper import Keeper
 
-RECENT: Final = 20
+REFUSALS_KEPT: Final = 20
 """How many refusals of a job a machine remembers."""
 
 JOBS_AT_ONCE: Final = 100
@@ -61,11 +61,11 @@ NOTES_TTL: Final = timedelta(days=30)
 """For how long what a machine left behind is of use to anybody."""
 
 SPACING: Final = timedelta(seconds=15)
-SAMPLES: Final = 1 + 2 * int(LONGEST_LEASE / SPACING)
+SAMPLES_KEPT: Final = 1 + 2 * int(LONGEST_LEASE / SPACING)
 """So far apart, this many samples of the store's clock reach back over twice the longest lease."""
 
 
-WATCH: Final = timedelta(seconds=10)
+WATCHED_FOR: Final = timedelta(seconds=10)
 """It is true for so long that somebody looks on, once that is said."""
 
 
@@ -106,7 +106,7 @@ def note_refusals(
         for job, days in unwritten.counts.items():
             left[unwritten.cell(job)] = partial(counted, unwritten.id, days)
     cells = (yield from ledger.client.load([*left]))[0].cells
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         writes = [write for cell in cells if (write := left[cell.key](cell))]
         if not writes:
             return
@@ -115,7 +115,7 @@ def note_refusals(
             cells = [verdict.cell for verdict in swapped.verdicts if verdict.refused]
         except StoreUnavailable:  # it may have landed
             cells = (yield from ledger.client.load([*left]))[0].cells
-    raise StoreUnavailable(f"could not record refusals: other processes wrote first {ROUNDS} times in a row")
+    raise StoreUnavailable(f"could not record refusals: other processes wrote first {MAX_ROUNDS} times in a row")
 
 
 def _noted(new: Iterable[Refused], cell: Cell) -> Write | None:
@@ -124,7 +124,7 @@ def _noted(new: Iterable[Refused], cell: Cell) -> Write | None:
     recent = (*known.recent, *(one for one in new if one not in known.recent))
     if len(recent) == len(known.recent):
         return None
-    value = encode_notice(Refusals(known.times + len(recent) - len(known.recent), recent[-RECENT:]))
+    value = encode_notice(Refusals(known.times + len(recent) - len(known.recent), recent[-REFUSALS_KEPT:]))
     return Write(cell.key, cell.version, value, Mark.FREE, ttl=NOTES_TTL)
 
 
@@ -164,7 +164,7 @@ def clock_note(ledger: Ledger) -> list[Write]:
     if not tzdata and '"tzdata"' in cell.value:  # of a process before this one, which needed it
         known = readable(cell, decode_machine)
     said = (known.host, known.tzdata) if known else (host_name() if tzdata else "", tzdata)
-    value = encode_notice(Machine(boot_id(), ledger.know.remembered(SPACING, SAMPLES), *said))
+    value = encode_notice(Machine(boot_id(), ledger.know.remembered(SPACING, SAMPLES_KEPT), *said))
     return [] if value == cell.value else [Write(cell.key, cell.version, value, Mark.FREE, ttl=NOTES_TTL)]
 
 
@@ -182,7 +182,7 @@ def looked_on(ledger: Ledger, *, says: bool) -> Flow[int]:
     if says:
         until = loaded.cells[0].until
         begins = [WAKE] if until is None or until <= loaded.now else []  # schedulers at rest are to look, too
-        writes = [Write(LOOKED_ON, FREE, "", Mark.FREE, ttl=WATCH), *begins]
+        writes = [Write(LOOKED_ON, FREE, "", Mark.FREE, ttl=WATCHED_FOR), *begins]
         yield from ledger.client.swap(writes, loaded.epoch.seen)
     return loaded.epoch.tally
 
@@ -213,10 +213,10 @@ def _version_in(places: Sequence[str]) -> str:
 # --- guests: schedulers that are not ours, in processes that we guard. They say now and then that they are there, and
 # what they have to fire.
 
-SAID_EVERY: Final = 20.0
+SIGN_EVERY: Final = 20.0
 """Seconds between two signs of a guest."""
 
-GUEST_TTL: Final = timedelta(seconds=60)
+SIGN_TTL: Final = timedelta(seconds=60)
 """Without a sign for so long it is gone."""
 
 MAX_JOBS_TOLD: Final = 50
@@ -228,5 +228,5 @@ def say_there(ledger: Ledger, kind: str, jobs: Sequence[ForeignJob]) -> Flow[Non
     if not ledger.client.traits.history:  # no room for it
         return
     guest = ForeignScheduler(ledger.client.holder, kind, tuple(jobs[:MAX_JOBS_TOLD]))
-    write = Write(guest_cell(guest.holder), FREE, encode_notice(guest), Mark.FREE, ttl=GUEST_TTL)
+    write = Write(guest_cell(guest.holder), FREE, encode_notice(guest), Mark.FREE, ttl=SIGN_TTL)
     yield from ledger.client.swap([write], ledger.know.epoch.seen)

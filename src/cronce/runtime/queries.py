@@ -49,7 +49,7 @@ T = TypeVar("T")
 MACHINES: Final = 1000
 """So many machines are asked for what they left word of."""
 
-LATELY: Final = timedelta(days=1)
+ENDED_SHOWN: Final = timedelta(days=1)
 
 # --- reading --------------------------------------------------------------------------------------------------------
 
@@ -252,12 +252,12 @@ def _distinct(rules: Iterable[Schedule | None]) -> tuple[Schedule, ...]:
 
 # --- runs -----------------------------------------------------------------------------------------------------------
 
-MARKS: Final[dict[str, Mark]] = {
+MARK_OF_STATE: Final[dict[str, Mark]] = {
     **dict.fromkeys(("due", "waiting", "running", "retrying", "lapsed"), Mark.OPEN),
     **dict.fromkeys(("succeeded", "failed", "skipped"), Mark.CLOSED),
     **dict.fromkeys(("lost", "unknown"), Mark.ATTENTION),
 }
-WANTED: Final = (*MARKS, "closed")
+STATES_WANTED: Final = (*MARK_OF_STATE, "closed")
 """A state or an outcome to look for; lapsed is no state, but somebody may want to see it."""
 
 
@@ -360,13 +360,13 @@ def runs(job: str | None, wanted: str | None, limit: int, by: Order = "ran") -> 
     elif job is None:
         found = yield from _first(Scan("run/", "at", newest_first=True), wanted, limit)
     else:
-        found = yield from _first(Scan(f"run/{job}/", newest_first=True), wanted, KEPT)
+        found = yield from _first(Scan(f"run/{job}/", newest_first=True), wanted, RUNS_SORTED)
         found = sorted(found, key=lambda run: filed(run.cell), reverse=True)[:limit]
     ordered = found if by == "slot" else sorted(found, key=lambda run: (ran_at(run)[0], filed(run.cell)), reverse=True)
     return (yield from with_hosts(ordered))
 
 
-KEPT: Final = 10_000
+RUNS_SORTED: Final = 10_000
 """So many runs of a job are put in the order they ran: ten times as many as are kept unless somebody says otherwise."""
 
 
@@ -383,7 +383,7 @@ def ran_at(run: RunSeen) -> tuple[Instant, str]:
 
 def _first(scan: Scan, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
     """The first of a scan that are wanted."""
-    scan = scan._replace(mark=MARKS.get(wanted or ""), limit=min(limit, 1000))
+    scan = scan._replace(mark=MARK_OF_STATE.get(wanted or ""), limit=min(limit, 1000))
     return (yield from sifted(scan, wanted, limit))[0][:limit]
 
 
@@ -424,10 +424,10 @@ def seen_runs(cells: Iterable[Cell], now: Instant) -> list[RunSeen]:
     return runs
 
 
-LATEST: Final = Scan("run/", "at", newest_first=True)
+LATEST_RUNS: Final = Scan("run/", "at", newest_first=True)
 """The latest runs of all jobs."""
 
-UNCLAIMED: Final = 2
+MAYBE_UNCLAIMED: Final = 2
 """So many of the slots that a schedule names may have no run: one that is just due, or was passed over."""
 
 
@@ -435,7 +435,7 @@ def latest_runs(jobs: Sequence[JobSeen], limit: int) -> Flow[dict[str, list[RunS
     """The latest runs of each job, the latest first: among the latest of all jobs, which are read at once; else by the
     slots that its schedules name, of all such jobs at once; and only of a job that has fewer there, too, by its own
     keys. So a run by hand, whose slot may be an old one, is found if it is among the latest of all."""
-    page = yield from read_page(LATEST)
+    page = yield from read_page(LATEST_RUNS)
     found: dict[str, dict[str, Cell]] = {seen.name: {} for seen in jobs}
 
     def short() -> list[JobSeen]:
@@ -447,7 +447,7 @@ def latest_runs(jobs: Sequence[JobSeen], limit: int) -> Flow[dict[str, list[RunS
                 found[name][cell.key] = cell
 
     take(page.cells)
-    for keys in chunks(one.cell for seen in short() for one in seen.past(page.now, limit + UNCLAIMED)):
+    for keys in chunks(one.cell for seen in short() for one in seen.past(page.now, limit + MAYBE_UNCLAIMED)):
         take((yield from load(keys)).cells)
     for seen in short():
         take((yield from read_page(Scan(f"run/{seen.name}/", newest_first=True, limit=limit))).cells)
@@ -457,7 +457,7 @@ def latest_runs(jobs: Sequence[JobSeen], limit: int) -> Flow[dict[str, list[RunS
 def by_hand_lately(job: str) -> Flow[list[Cell]]:
     """Those among the latest runs of all jobs that were asked for by hand: their slots may be old ones, and their keys
     stand among those."""
-    page = yield from read_page(LATEST)
+    page = yield from read_page(LATEST_RUNS)
     return [cell for cell in page.cells if "#" in cell.key and cell.key.startswith(f"run/{job}/")]
 
 
@@ -533,18 +533,18 @@ def holders() -> Flow[tuple[Instant, list[HolderSeen]]]:
     return now, [one for one in seen if one.until > now]
 
 
-HOLDERS: Final = Scan("holder/", mark=Mark.OPEN)
+HOLDER_SIGNS: Final = Scan("holder/", mark=Mark.OPEN)
 
 
 def everybody() -> Flow[tuple[Instant, list[HolderSeen]]]:
     """Those that are dead, too, as long as they are remembered. One that a newer cronce wrote says nothing that we
     understand."""
     _, orders = yield from read_all(Scan("drain/"))
-    now, cells = yield from read_all(HOLDERS)
+    now, cells = yield from read_all(HOLDER_SIGNS)
     return now, _seen(cells, orders)
 
 
-class Present(NamedTuple):
+class PresentHolders(NamedTuple):
     """Schedulers that left a sign, dead ones too, and the cells that were read beside what they are told."""
 
     holders: list[HolderSeen]
@@ -556,19 +556,21 @@ class Present(NamedTuple):
         return [one for one in self.holders if one.until > self.beside.now]
 
 
-def present(beside: Sequence[str]) -> Flow[Present]:
-    _, cells = yield from read_all(HOLDERS)
+def present(beside: Sequence[str]) -> Flow[PresentHolders]:
+    _, cells = yield from read_all(HOLDER_SIGNS)
     return (yield from told(cells, beside))
 
 
-def told(cells: Sequence[Cell], beside: Sequence[str] = ()) -> Flow[Present]:
+def told(cells: Sequence[Cell], beside: Sequence[str] = ()) -> Flow[PresentHolders]:
     """Whoever left these cells."""
     known = (holder for _, holder in all_readable(cells, decode_holder))
     orders = dict.fromkeys(key for holder in known for key in drain_cells(holder.holder, holder.labels))
     timed = yield Load([*beside, *orders])
     loaded, number = timed.reply, len(beside)
     assert isinstance(loaded, Loaded)
-    return Present(_seen(cells, loaded.cells[number:]), loaded._replace(cells=loaded.cells[:number]), timed.ended)
+    return PresentHolders(
+        _seen(cells, loaded.cells[number:]), loaded._replace(cells=loaded.cells[:number]), timed.ended
+    )
 
 
 def _seen(cells: Iterable[Cell], orders: Iterable[Cell]) -> list[HolderSeen]:
@@ -651,5 +653,5 @@ def mixed_tzdata(live: Iterable[Holder], machines: Mapping[str, str]) -> dict[st
 def machines_tzdata() -> Flow[dict[str, str]]:
     """Which version each machine has, as processes like `cronce exec` left word of within a day."""
     page = yield from read_page(Scan("machine/", "until", Mark.FREE, newest_first=True, limit=MACHINES))
-    lately = [cell for cell in page.cells if cell.until and cell.until > page.now + NOTES_TTL - LATELY]
+    lately = [cell for cell in page.cells if cell.until and cell.until > page.now + NOTES_TTL - ENDED_SHOWN]
     return {one.host: one.tzdata for _, one in all_readable(lately, decode_machine) if one.tzdata}

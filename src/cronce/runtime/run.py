@@ -16,7 +16,7 @@ from cronce.runtime.interrupt import shielded
 from cronce.runtime.keeper import Lease, LeaseEnd
 from cronce.runtime.ledger import Grant
 from cronce.runtime.node import Node
-from cronce.runtime.unfinished import REFUSED, Unfinished, remembered, tell_doubts
+from cronce.runtime.unfinished import REFUSED_EFFECT, Unfinished, remembered, tell_doubts
 from cronce.value import NamedTuple, Value
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Run:
         done = self.key if self.committed else None
         left = {name: error for name, error in self.unfinished.items() if name != done}
         undone = {name: _told(one) for name, one in left.items() if not isinstance(one, InDoubt | InProgress)}
-        return [why if name == REFUSED else f"{name} is not done: {why}" for name, why in undone.items()]
+        return [why if name == REFUSED_EFFECT else f"{name} is not done: {why}" for name, why in undone.items()]
 
     @property
     def forgotten(self) -> BadInput | None:

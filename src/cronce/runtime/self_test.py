@@ -26,12 +26,12 @@ from cronce.stores.base import Store, Swapped
 from cronce.stores.checks import Check, error, ok
 
 CLAIMANTS: Final = 16
-ROUNDS: Final = 5
+SELF_TEST_ROUNDS: Final = 5
 
 CLAIMANT_TIMEOUT: Final = 10.0
 """Seconds to wait for the slowest claimant."""
 
-MOMENT: Final = timedelta(milliseconds=20)
+SELF_TEST_STEP: Final = timedelta(milliseconds=20)
 
 NOT_A_STORE: Final = "do not use this store: slots would run more than once. Tell its author and its administrator"
 
@@ -81,7 +81,7 @@ class SelfTest:
         for _ in range(CLAIMANTS):
             self._nodes.append(self._node())
         at = self._ripe()
-        yield self._one_winner([self._slot(f"{self._name}-{number}", at) for number in range(ROUNDS)])
+        yield self._one_winner([self._slot(f"{self._name}-{number}", at) for number in range(SELF_TEST_ROUNDS)])
         yield from self._fences(self._slot(f"{self._name}-fence", at))
 
     def _node(self) -> Node:
@@ -103,7 +103,8 @@ class SelfTest:
                     "claim", f"of {CLAIMANTS} claims of one slot at the same time {winners} were granted", NOT_A_STORE
                 )
         return ok(
-            "claim", f"of {CLAIMANTS} claims of one slot at the same time one was granted, in each of {ROUNDS} rounds"
+            "claim",
+            f"of {CLAIMANTS} claims of one slot at the same time one was granted, in each of {SELF_TEST_ROUNDS} rounds",
         )
 
     def _race(self, place: Slot) -> list[Answer]:
@@ -143,7 +144,7 @@ class SelfTest:
         yield self._closed(first, second, new)
 
     def _renewed(self, node: Node, grant: Grant) -> Check:
-        self._wait(MOMENT + 2 * self._store.traits.step)
+        self._wait(SELF_TEST_STEP + 2 * self._store.traits.step)
         (renewed,) = node.do(node.ledger.renew([grant]))
         before, after = grant.cells[0].until, renewed.cells[0].until if isinstance(renewed, Grant) else None
         if before is None or after is None or after <= before:
@@ -173,10 +174,10 @@ class SelfTest:
     def _claim_soon(self, node: Node, place: Slot) -> Grant | Refused:
         """What was given back is free when its instant has come, by a clock that not all connections know as well."""
         answer = self._claim(node, place)
-        for _ in range(round((self._store.traits.skew + self._store.traits.step) / MOMENT) + 1):
+        for _ in range(round((self._store.traits.skew + self._store.traits.step) / SELF_TEST_STEP) + 1):
             if not isinstance(answer, Early):
                 break
-            self._wait(MOMENT)
+            self._wait(SELF_TEST_STEP)
             answer = self._claim(node, place)
         return answer
 
@@ -204,7 +205,7 @@ class SelfTest:
         floor = forgotten_floor(read.epoch, traits)
         if floor is not None and at <= floor:
             at = floor.replace(microsecond=0) + timedelta(seconds=1)
-        self._wait(at - read.now + MOMENT)
+        self._wait(at - read.now + SELF_TEST_STEP)
         return at
 
     def _wait(self, span: timedelta) -> None:

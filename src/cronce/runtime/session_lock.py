@@ -25,7 +25,7 @@ from cronce.runtime.steps import Steps, StoreStep
 from cronce.stores import mask, scheme_of
 from cronce.stores.postgres.session import AdvisorySession, key_of
 
-BEAT: Final = 2.0
+SESSION_CHECK_EVERY: Final = 2.0
 """Seconds between two looks whether the session is still there; that the server hung up is seen at once."""
 
 FRESH: Final = 10.0
@@ -160,7 +160,7 @@ class SessionKeeper:
         """Wait for a moment, see that the session is there, tell those whom it concerns; when to look again?"""
         session = self._session
         if session is not None and not session.lost:
-            if session.stirs(LOCK_POLL) or self.clock.boot() >= session.proven + BEAT:
+            if session.stirs(LOCK_POLL) or self.clock.boot() >= session.proven + SESSION_CHECK_EVERY:
                 self.prove(session)
         else:
             threading.Event().wait(LOCK_POLL)

@@ -18,7 +18,7 @@ from cronce.protocol.commands import Busy, Early, Held, Paused, Queued, Supersed
 from cronce.protocol.lease import hearing
 from cronce.protocol.terms import Terms
 from cronce.runtime.call import Call
-from cronce.runtime.contact import AHEAD
+from cronce.runtime.contact import PROBE_AHEAD
 from cronce.runtime.keeper import Look, RepeatingThread
 from cronce.runtime.ledger import Expired, Grant, Wanted
 from cronce.runtime.log import LOGGER
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 MAX_STANDBY_RUNS: Final = 1000
 """How many runs a process stands by for."""
 
-NEAR: Final = 0.7
+LEASE_SHARE: Final = 0.7
 OVERDUE: Final = 0.3
 """Seconds between two claims while a lease nears its end, and after that."""
 
 ASKED_AGAIN: Final = 1.0
 """Seconds for which a call that was refused may be repeated: whoever does that takes over by it, and has the result."""
 
-PAUSED: Final = 10.0
+PAUSED_RETRY: Final = 10.0
 """Seconds between two claims of a slot whose job is paused, or fired by another version."""
 
 
@@ -53,8 +53,8 @@ class WaitingCall:
     def put_off(self, until: Instant | None, boot: Boot) -> None:
         """Until shortly before the lease is over; then claim often."""
         left = ((until - self.call.node.ledger.know.now()) if until else timedelta(0)).total_seconds()
-        early = left - (hearing(self.terms.lease) + AHEAD).total_seconds()
-        near = min(left + 0.01, NEAR) if left > 0 else OVERDUE
+        early = left - (hearing(self.terms.lease) + PROBE_AHEAD).total_seconds()
+        near = min(left + 0.01, LEASE_SHARE) if left > 0 else OVERDUE
         self.at = boot + max(early, near)
 
 
@@ -98,7 +98,7 @@ class Standby:
                 goes_on = self._claim(waiting)
             except StoreError:
                 goes_on = True
-                waiting.at = self._clock.boot() + NEAR
+                waiting.at = self._clock.boot() + LEASE_SHARE
             if not goes_on:
                 with self._lock:
                     if self._waiting.get(waiting.call.slot.cell) is waiting:
@@ -121,9 +121,9 @@ class Standby:
             case Held(_, until):
                 waiting.put_off(until, self._clock.boot())
             case Busy() | Early() | Queued() | Unsure() | Expired():
-                waiting.at = self._clock.boot() + NEAR
+                waiting.at = self._clock.boot() + LEASE_SHARE
             case Paused() | Superseded():
-                waiting.at = self._clock.boot() + PAUSED
+                waiting.at = self._clock.boot() + PAUSED_RETRY
             case _:
                 return False
         return True
@@ -162,7 +162,7 @@ def _run_here(steps: Steps[None], call: Call) -> None:
         LOGGER.error("%s", error)
 
 
-_TASKS: Final[set[Any]] = set()
+_TASKS_UNDER_WAY: Final[set[Any]] = set()
 """Those that are under way: an event loop holds on to none."""
 
 
@@ -170,5 +170,5 @@ def _run_async(steps: Steps[None], node: Node) -> None:
     import asyncio  # noqa: PLC0415
 
     task = asyncio.ensure_future(take_async(steps, node))
-    _TASKS.add(task)
-    task.add_done_callback(_TASKS.discard)
+    _TASKS_UNDER_WAY.add(task)
+    task.add_done_callback(_TASKS_UNDER_WAY.discard)

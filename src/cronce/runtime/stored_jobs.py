@@ -54,7 +54,7 @@ MAX_DEFINITION: Final = 65_536
 Words = Mapping[str, Any]
 """A definition as a user says it: the words of `Cronce.job`, and `function` or `command`, `payload`, `isolate`."""
 
-EITHER: Final[Mapping[str, Sequence[str]]] = {
+REPLACED_BY: Final[Mapping[str, Sequence[str]]] = {
     "schedule": ("every", "at"),
     "every": ("schedule", "at", "tz", "gap", "fold"),
     "at": ("schedule", "every", "tz", "gap", "fold"),
@@ -218,7 +218,7 @@ def _same(name: str, old: str, new: str) -> bool:
 
 
 def _merged(words: Words, changes: Words) -> dict[str, Any]:
-    replaced = {other for word in changes if changes[word] is not None for other in EITHER.get(word, ())}
+    replaced = {other for word in changes if changes[word] is not None for other in REPLACED_BY.get(word, ())}
     return {**{word: value for word, value in words.items() if word not in replaced}, **changes}
 
 
@@ -351,7 +351,7 @@ def seen_stored(name: str, seen: JobSeen | None, cell: Cell) -> JobSeen | None:
 # it was told to allow when it was started, by patterns; without any, nothing. A definition is matched against them
 # before anything of it is imported or looked up. What a process cannot run it says once, and leaves to the others.
 
-COMMAND: Final = "command:"
+COMMAND_PATTERN: Final = "command:"
 """What a pattern for commands begins with."""
 
 
@@ -409,7 +409,7 @@ class RunnableStoredJobs:
             raise BadInput("its own code has a job of that name")
         definition = parsed(one.name, one.definition)
         if not any(allows(pattern, definition) for pattern in self._allow):
-            target = f"{COMMAND}{definition.command[0]}" if definition.command else definition.function
+            target = f"{COMMAND_PATTERN}{definition.command[0]}" if definition.command else definition.function
             raise BadInput(f"it does not allow {target!r:.120}; see the option --allow")
         job = definition.job._replace(revision=one.revision)
         if definition.command:
@@ -430,7 +430,7 @@ def _uncalled(*_call: object) -> Never:
 
 
 def _patterns(allow: Sequence[str]) -> tuple[str, ...]:
-    if not all(one.startswith(COMMAND) or one.count(":") == 1 for one in allow):
+    if not all(one.startswith(COMMAND_PATTERN) or one.count(":") == 1 for one in allow):
         raise BadInput(f"allow is a list of patterns like 'myapp.tasks:*' or 'command:./scripts/*', not {allow!r:.80}")
     return tuple(allow)
 
@@ -438,11 +438,11 @@ def _patterns(allow: Sequence[str]) -> tuple[str, ...]:
 def allows(pattern: str, definition: Definition) -> bool:
     """A pattern for commands is none for functions, though a module may be called `command`. In a path a * stands for
     one part, and nothing leads out of it: `./scripts/*` is not `./scripts/../../bin/sh`."""
-    if pattern.startswith(COMMAND) != bool(definition.command):
+    if pattern.startswith(COMMAND_PATTERN) != bool(definition.command):
         return False
     if not definition.command:
         return fnmatchcase(definition.function, pattern)
-    wanted, parts = pattern.removeprefix(COMMAND).split("/"), definition.command[0].split("/")
+    wanted, parts = pattern.removeprefix(COMMAND_PATTERN).split("/"), definition.command[0].split("/")
     return ".." not in parts and len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
 
 

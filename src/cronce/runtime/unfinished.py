@@ -13,13 +13,13 @@ S = TypeVar("S")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-REFUSED: Final = ""
+REFUSED_EFFECT: Final = ""
 """Stands for all effects that were refused: what was wrong may have been the name. No effect has this one."""
 
 
 ALSO: Final = "; nor of "
-MORE: Final = " (and {} more)"
-CUT: Final = r"( \(and \d+ more\))+$"
+AND_MORE: Final = " (and {} more)"
+MORE_PATTERN: Final = r"( \(and \d+ more\))+$"
 """How the reason of a run goes on that has several effects in doubt, and how one ends that does not name them all."""
 
 NAMED: Final = 300
@@ -29,7 +29,7 @@ NAMED: Final = 300
 class Unfinished(dict[str, BaseException]):
     """Effects by name, each with what the job function was told of it."""
 
-    def refuse(self, error: BaseException, name: str = REFUSED) -> None:
+    def refuse(self, error: BaseException, name: str = REFUSED_EFFECT) -> None:
         """An effect was refused. It stays so: another call, with another name, is another effect."""
         if not isinstance(error, DoneAllTheSame) and not any(error is known for known in self.values()):
             self.setdefault(name, error)  # else it is done, or known by the effect's own name
@@ -90,17 +90,17 @@ def tell_doubts(doubts: Sequence[InDoubt]) -> str:
         names.append(quote(doubt.name))
     also = f"{ALSO}{' '.join(names)}" if names else ""
     left = len(doubts) - 1 - len(names)
-    also += MORE.format(left) if left else ""
-    room = REASON_KEPT - len(also) - len(MORE.format(10**9))  # what is undone besides may be counted, too
+    also += AND_MORE.format(left) if left else ""
+    room = REASON_KEPT - len(also) - len(AND_MORE.format(10**9))  # what is undone besides may be counted, too
     name, happened, why = doubts[0].brief[:room].partition(" happened: ")
-    return f"{name}{happened}{sub(CUT, ' and more', why.replace(ALSO, ALSO.replace(';', ',')))}{also}"
+    return f"{name}{happened}{sub(MORE_PATTERN, ' and more', why.replace(ALSO, ALSO.replace(';', ',')))}{also}"
 
 
 def is_cut(reason: str) -> bool:
     """Whether more effects are in doubt than the reason names."""
     from re import search  # noqa: PLC0415
 
-    return search(CUT, reason) is not None
+    return search(MORE_PATTERN, reason) is not None
 
 
 def doubts_told(reason: str) -> list[str]:
@@ -111,7 +111,7 @@ def doubts_told(reason: str) -> list[str]:
     name, told, why = reason.partition(" happened: ")
     if not name.startswith(NOBODY_KNOWS) or not told:
         return []
-    names, others = [name.removeprefix(NOBODY_KNOWS)], sub(CUT, "", why)
+    names, others = [name.removeprefix(NOBODY_KNOWS)], sub(MORE_PATTERN, "", why)
     while ALSO in others:
         others = others.partition(ALSO)[2]
         try:

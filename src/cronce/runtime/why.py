@@ -29,7 +29,7 @@ from cronce.protocol.record import STILL_RAN, TOO_LATE, Act, Outcome, SpanRecord
 from cronce.protocol.specs import after_forgetting
 from cronce.protocol.table import Row
 from cronce.runtime.declare import instant_of, zone_of
-from cronce.runtime.effects.review import NONE, EffectsSurvey, doubts, of_job, survey
+from cronce.runtime.effects.review import EMPTY_SURVEY, EffectsSurvey, doubts, of_job, survey
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Entry
 from cronce.runtime.operations import BACKFILL
@@ -88,7 +88,7 @@ class Case(StrEnum):
     UNCLAIMED = "unclaimed"
 
 
-_OPEN: Final = {Row.FORGOTTEN: Case.FORGOTTEN, Row.LAPSED: Case.LAPSED}
+_CASE_OF_ROW: Final = {Row.FORGOTTEN: Case.FORGOTTEN, Row.LAPSED: Case.LAPSED}
 """What there is to say about a slot that is not closed, where that is more than its state."""
 
 
@@ -115,7 +115,7 @@ class Story(NamedTuple):
     refused: tuple[RefusedHost, ...]
     span: SpanRecord | None
     """Of a slot that is too old: why its job's floor rose past it; None: it is older than the job."""
-    effects: EffectsSurvey = NONE
+    effects: EffectsSurvey = EMPTY_SURVEY
     """What its job function did once."""
     blocker: RunSeen | None = None
     """Of a slot that was skipped for a run that had not ended: that run, as it is now."""
@@ -261,7 +261,7 @@ class _Teller(NamedTuple):
 def _effects(slot: Slot, run: RunSeen | None) -> Flow[EffectsSurvey]:
     """By the key that the run goes by: a rerun makes the effects of its slot. And what it left in doubt on things."""
     if run is None or run.record is None:
-        return NONE
+        return EMPTY_SURVEY
     return (yield from survey(slot, run.record))
 
 
@@ -303,7 +303,7 @@ def _case(run: RunSeen, at: Row) -> Case:
         return _skipped(record.reason)
     if record.is_closed:
         return Case(record.outcome or Outcome.UNKNOWN)
-    return _OPEN.get(at, Case(record.state))
+    return _CASE_OF_ROW.get(at, Case(record.state))
 
 
 def _skipped(reason: str) -> Case:

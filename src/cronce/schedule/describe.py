@@ -85,14 +85,14 @@ def _fires(cron: Cron, instant: datetime) -> bool:
     return cron.next(instant - RESOLUTION) == instant
 
 
-FEW: Final = 4
+TIMES_LISTED: Final = 4
 """So many times of a day are listed even where a rule would say them: `0 */6 * * *` is four times."""
 SOME: Final = 12
 """So many are listed where no rule says them."""
 
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
-_WEEKDAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
-_MONTHS: Final = (
+_WEEKDAY_NAMES: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+_MONTH_NAMES: Final = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
@@ -128,7 +128,7 @@ def _at(instants: Sequence[datetime]) -> str:
     shown = list(map(_moment, instants))
     if len(shown) == 1:
         return f"once, at {shown[0]} UTC"
-    if len(shown) > FEW:
+    if len(shown) > TIMES_LISTED:
         return f"at {len(shown):,} instants, from {shown[0]} to {shown[-1]} UTC"
     return f"at {_listed(shown)} UTC"
 
@@ -152,11 +152,11 @@ def _cron(cron: Cron) -> str:
     pattern = parse_pattern(cron.expression)  # no second reading of the text: the words are about what it fires by
     times = _times(pattern._hours, pattern._minutes, pattern._seconds)
     days = _days(pattern._days)
-    if not days.startswith("on ") and not days.startswith(_WEEKDAYS) and not times.whole:
+    if not days.startswith("on ") and not days.startswith(_WEEKDAY_NAMES) and not times.whole:
         days = f"every day {days}".rstrip()
     if not days:
         return times.text
-    comma = "," if times.windows or days.startswith(_WEEKDAYS) else ""
+    comma = "," if times.windows or days.startswith(_WEEKDAY_NAMES) else ""
     return f"{times.text}{comma} {days}"
 
 
@@ -170,10 +170,10 @@ def _times(hours: Sequence[int], minutes: Sequence[int], seconds: Sequence[int])
     clock = _to_the_second if any(seconds) else _to_the_minute
     times = [hour * _HOUR + minute * _MINUTE + second for hour, minute, second in product(hours, minutes, seconds)]
     step = _step(times)
-    if step and len(times) > FEW:
+    if step and len(times) > TIMES_LISTED:
         return _rule(times, step, clock)
     stretches = _stretches(hours, minutes, seconds, clock)
-    if stretches and len(times) > FEW:
+    if stretches and len(times) > TIMES_LISTED:
         return _Times(stretches, windows=True)
     if len(times) <= SOME:
         return _Times(f"at {_listed(map(clock, times))}")
@@ -208,7 +208,7 @@ def _stretches(hours: Sequence[int], minutes: Sequence[int], seconds: Sequence[i
 def _within_hour(minutes: Sequence[int], seconds: Sequence[int]) -> str:
     within = [minute * _MINUTE + second for minute, second in product(minutes, seconds)]
     step = _step(within)
-    if step and len(within) > FEW:
+    if step and len(within) > TIMES_LISTED:
         whole = len(within) * step == _HOUR and within[0] == 0
         return f"every {_span(step)}" + (
             "" if whole else f" from {_past_hour(within[0])} through {_past_hour(within[-1])}"
@@ -289,7 +289,7 @@ def _dates(dates: Collection[int | End], of: str) -> str:
     ends = ["the last day"] if "L" in dates else []
     ends += ["the last weekday (Monday to Friday)"] if "LW" in dates else []
     step = _step(numbers)
-    if step > 1 and len(numbers) > FEW and not ends:
+    if step > 1 and len(numbers) > TIMES_LISTED and not ends:
         return f"every {_ordinal(step)} day {of} from the {_ordinal(numbers[0])}"
     return f"{_listed([*_ranges(numbers, lambda day: f'the {_ordinal(day)}'), *ends])} {of}"
 
@@ -306,19 +306,19 @@ def _plain_weekdays(numbers: set[int]) -> str:
     """Three or more weekdays in a row, also across the end of the week, are `first to last`."""
     starts = [number for number in numbers if (number - 1) % 7 not in numbers]
     if len(starts) == 1 and len(numbers) > 2:
-        return f"{_WEEKDAYS[starts[0]]} to {_WEEKDAYS[(starts[0] + len(numbers) - 1) % 7]}"
-    return f"on {_listed(f'{_WEEKDAYS[number]}s' for number in _monday_first(numbers))}"
+        return f"{_WEEKDAY_NAMES[starts[0]]} to {_WEEKDAY_NAMES[(starts[0] + len(numbers) - 1) % 7]}"
+    return f"on {_listed(f'{_WEEKDAY_NAMES[number]}s' for number in _monday_first(numbers))}"
 
 
 def _a_weekday(weekdays: Collection[Weekday]) -> str:
     every = {number for number, nth in weekdays if nth == EVERY}
-    return _listed([*(f"a {_WEEKDAYS[number]}" for number in _monday_first(every)), *_nths(weekdays)], "or")
+    return _listed([*(f"a {_WEEKDAY_NAMES[number]}" for number in _monday_first(every)), *_nths(weekdays)], "or")
 
 
 def _nths(weekdays: Collection[Weekday]) -> list[str]:
     """`the first Monday`, in the order of the month."""
     chosen = [(word, number) for nth, word in _NTH.items() for number in range(7) if (number, nth) in weekdays]
-    return [f"the {word} {_WEEKDAYS[number]}" for word, number in chosen]
+    return [f"the {word} {_WEEKDAY_NAMES[number]}" for word, number in chosen]
 
 
 def _monday_first(numbers: Iterable[int]) -> list[int]:
@@ -328,7 +328,7 @@ def _monday_first(numbers: Iterable[int]) -> list[int]:
 def _months(months: Iterable[int]) -> str:
     """The months in words; nothing for all of them."""
     numbers = sorted(months)
-    return "" if len(numbers) == 12 else _listed(_ranges(numbers, lambda month: _MONTHS[month - 1]))
+    return "" if len(numbers) == 12 else _listed(_ranges(numbers, lambda month: _MONTH_NAMES[month - 1]))
 
 
 def _during(months: str) -> str:

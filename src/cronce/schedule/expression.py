@@ -29,7 +29,7 @@ End = Literal["L", "LW"]
 """Where a month ends: its last day, or its last day from Monday to Friday."""
 
 _FIRST_MONTH, _LAST_MONTH = MINYEAR * 12, MAXYEAR * 12 + 11
-_LENGTHS = {2: (28, 29), 4: (30,), 6: (30,), 9: (30,), 11: (30,)}
+_MONTH_LENGTHS = {2: (28, 29), 4: (30,), 6: (30,), 9: (30,), 11: (30,)}
 
 
 class MatchingDays:
@@ -60,7 +60,7 @@ class MatchingDays:
         return any(
             self._of_kind(first, length)
             for month, first in product(self.months, range(7))
-            for length in _LENGTHS.get(month, (31,))
+            for length in _MONTH_LENGTHS.get(month, (31,))
         )
 
     def _of_kind(self, first: int, length: int) -> tuple[int, ...]:
@@ -140,7 +140,7 @@ def _kind(month: int) -> tuple[int, int]:
     """The weekday of its first day (0 = Monday, as in Python) and its length."""
     year, number = month // 12, month % 12 + 1
     is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    lengths = _LENGTHS.get(number, (31,))
+    lengths = _MONTH_LENGTHS.get(number, (31,))
     return date(year, number, 1).weekday(), lengths[-1] if is_leap else lengths[0]
 
 
@@ -185,16 +185,16 @@ class CronField(NamedTuple):
     """How a span of such steps is written: 90 minutes are `90m`."""
 
 
-_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_MONTH_CODES = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+_WEEKDAY_CODES = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
-FIELDS = (
+CRON_FIELDS = (
     CronField("second", 0, 59, unit="s"),
     CronField("minute", 0, 59, unit="m"),
     CronField("hour", 0, 23, unit="h"),
     CronField("day-of-month", 1, 31, unit="d"),
-    CronField("month", 1, 12, names=_MONTHS),
-    CronField("day-of-week", 0, 7, names=_WEEKDAYS),
+    CronField("month", 1, 12, names=_MONTH_CODES),
+    CronField("day-of-week", 0, 7, names=_WEEKDAY_CODES),
 )
 
 _RANGE = r"(?a)(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\w+))?"
@@ -257,8 +257,8 @@ def _words(expression: str) -> list[_Word]:
     found = list(re.finditer("[^ ]+", expression))
     if len(found) not in (5, 6) or not expression.startswith(tuple("0123456789*")):
         _refuse_foreign(expression, len(found))
-    fields = zip(FIELDS[-len(found) :], found, strict=True)
-    unwritten = [_Word(FIELDS[0], "0", 0, expression)] if len(found) == 5 else []
+    fields = zip(CRON_FIELDS[-len(found) :], found, strict=True)
+    unwritten = [_Word(CRON_FIELDS[0], "0", 0, expression)] if len(found) == 5 else []
     return [*unwritten, *(_Word(field, text[0], text.start(), expression) for field, text in fields)]
 
 

@@ -51,7 +51,7 @@ def shown(value: object, most: int = 60) -> str:
 # --- durations ------------------------------------------------------------------------------------------------------
 
 LONGEST_DURATION = timedelta(days=36_525)  # a century: more is a slip of the keyboard
-UNITS = {
+DURATION_UNITS = {
     "w": timedelta(weeks=1),
     "d": timedelta(days=1),
     "h": timedelta(hours=1),
@@ -60,7 +60,7 @@ UNITS = {
     "ms": timedelta(milliseconds=1),
 }
 # Each unit at most once, the largest first: `1h 30m`, never `30m1h`. Eight digits of each fit in a timedelta.
-_WRITTEN = r" *" + "".join(rf"(?:([0-9]{{1,8}}){unit} *)?" for unit in UNITS)
+_WRITTEN = r" *" + "".join(rf"(?:([0-9]{{1,8}}){unit} *)?" for unit in DURATION_UNITS)
 
 
 def parse_duration(duration: timedelta | str) -> timedelta:
@@ -76,7 +76,7 @@ def parse_duration(duration: timedelta | str) -> timedelta:
 def format_duration(span: timedelta) -> str:
     """`span` in days and below, as `parse_duration` reads it back (to the millisecond)."""
     written = ""
-    for unit, size in UNITS.items():
+    for unit, size in DURATION_UNITS.items():
         if unit != "w":  # 14d says more than 2w to most people
             count, span = divmod(span, size)
             written += f"{count}{unit}" if count else ""
@@ -89,7 +89,7 @@ def _read_duration(text: str) -> timedelta:
     match = re.fullmatch(_WRITTEN, text) if len(text) <= 100 else None
     if match is None or not any(match.groups()):
         raise BadInput(f"{shown(text)} is not a duration: {_remedy(text)}")
-    parts = zip(match.groups(), UNITS.values(), strict=True)
+    parts = zip(match.groups(), DURATION_UNITS.values(), strict=True)
     return sum((int(count or 0) * size for count, size in parts), timedelta(0))
 
 

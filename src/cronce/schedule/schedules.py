@@ -15,7 +15,7 @@ from cronce.value import Value
 MAX_INSTANTS = 1_000
 """A job's schedule is stored and read as a whole; what has more instants than this is data, not a schedule."""
 
-_LONGEST = MAX_INSTANTS * 32  # an instant is written in at most 25 characters
+_LONGEST_LIST = MAX_INSTANTS * 32  # an instant is written in at most 25 characters
 _EVER: Final = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
@@ -177,7 +177,7 @@ def rule_of(schedule: Schedule) -> Rule:
 
 
 def _parse_rule(text: str, tz: str, gap: Gap, fold: Fold) -> Rule:
-    tidied = tidy(text, longest=_LONGEST)
+    tidied = tidy(text, longest=_LONGEST_LIST)
     word, _, rest = tidied.partition(" ")
     match word.lower():
         case "every":

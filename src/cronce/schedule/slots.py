@@ -17,7 +17,7 @@ MISSED_GRACE = timedelta(minutes=1)
 CAP = 1_000
 """How many slots of a backlog are handed out at most."""
 
-LOOKED = 100
+GAPS_COMPARED = 100
 """How many gaps of a schedule are looked at for the shortest: a week of a day's hours, three months of days."""
 
 Reason = Literal["missed", "superseded", "capped"]
@@ -98,7 +98,7 @@ def following(schedule: Schedule, after: datetime, most: int) -> list[datetime]:
 
 def shortest_gap(schedule: Schedule, after: datetime) -> timedelta | None:
     """The shortest time between two neighbours of the slots that come first after `after`."""
-    neighbours = pairwise(following(schedule, after, LOOKED + 1))
+    neighbours = pairwise(following(schedule, after, GAPS_COMPARED + 1))
     return min((later - slot for slot, later in neighbours), default=None)
 
 

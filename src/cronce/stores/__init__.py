@@ -15,8 +15,8 @@ from cronce.errors import BadInput
 if TYPE_CHECKING:
     from cronce.stores.base import Opener, Store
 
-GROUP: Final = "cronce.stores"
-OURS: Final = {
+ENTRY_POINTS: Final = "cronce.stores"
+OWN_BACKENDS: Final = {
     "memory": "cronce.stores.memory",
     "sqlite": "cronce.stores.sqlite",
     **dict.fromkeys(("postgresql", "postgres"), "cronce.stores.postgres"),
@@ -26,7 +26,7 @@ OURS: Final = {
     "kubernetes": "cronce.stores.kubernetes",
 }
 
-_USER: Final = r"(?s)(?<=://)([^:@/]*):.*@"
+_USER_IN_URL: Final = r"(?s)(?<=://)([^:@/]*):.*@"
 _HIDDEN: Final = r"(?i)([?&;][^=&;?]{0,60}(?:pass|pwd|token|secret|key|auth|cred|sig)[^=&;]{0,60}=)[^&;]*"
 _IN_TEXT: Final = r"(?<![\w+.-])[\w+.-]+://[^\s'\"`]+"
 _QUOTED: Final = r"(?<=://)([^\s:@/'\"`]*):[^\s/@]*@"
@@ -64,7 +64,7 @@ def _refuse_split(url: str) -> None:
 def module_of(url: str) -> ModuleType | None:
     """The file of a store of ours; None for one that somebody else wrote."""
     scheme = scheme_of(url)
-    return import_module(OURS[scheme]) if scheme in OURS else None
+    return import_module(OWN_BACKENDS[scheme]) if scheme in OWN_BACKENDS else None
 
 
 def _opener(url: str) -> "Opener":
@@ -72,9 +72,9 @@ def _opener(url: str) -> "Opener":
         return cast("Opener", module.open_store)
     from importlib.metadata import entry_points  # noqa: PLC0415  slow, and rarely asked for
 
-    others, scheme = entry_points(group=GROUP), scheme_of(url)
+    others, scheme = entry_points(group=ENTRY_POINTS), scheme_of(url)
     if scheme not in others.names:
-        known = ", ".join(sorted({*OURS, *others.names}))
+        known = ", ".join(sorted({*OWN_BACKENDS, *others.names}))
         raise BadInput(f"{mask(url)!r}: no store is called {scheme!r}; known: {known}")
     return cast("Opener", others[scheme].load())
 
@@ -82,7 +82,7 @@ def _opener(url: str) -> "Opener":
 # --- what all URLs have in common -----------------------------------------------------------------------------------
 
 LONGEST_TIMEOUT: Final = 3600.0
-SHORTEST: Final = 0.001
+SHORTEST_TIMEOUT: Final = 0.001
 """Seconds. Of a system that is asked to wait for nothing at all, some wait for ever."""
 
 
@@ -97,7 +97,7 @@ def seconds(shown: str, text: str) -> float:
         number = float(text)
     except ValueError:
         number = 0.0
-    if not SHORTEST <= number <= LONGEST_TIMEOUT:
+    if not SHORTEST_TIMEOUT <= number <= LONGEST_TIMEOUT:
         raise BadInput(
             f"{shown!r}: timeout={text} is not a number of seconds up to {LONGEST_TIMEOUT:g}; write it like timeout=2.5"
         )
@@ -124,7 +124,7 @@ def mask(url: str) -> str:
     if not any(mark in url for mark in "@?&;"):  # nothing is hidden, and patterns take their time
         return url
     rest = url.rfind("@") + 1  # a text without an end may look like one URL after another
-    return re.sub(_HIDDEN, r"\1***", re.sub(_USER, r"\1:***@", url[:rest]) + url[rest:])
+    return re.sub(_HIDDEN, r"\1***", re.sub(_USER_IN_URL, r"\1:***@", url[:rest]) + url[rest:])
 
 
 def mask_all(text: str) -> str:

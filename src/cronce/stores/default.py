@@ -24,13 +24,13 @@ from cronce.value import NamedTuple
 if TYPE_CHECKING:
     from cronce.stores.base import Store
 
-VARIABLE: Final = "CRONCE_URL"
+URL_VARIABLE: Final = "CRONCE_URL"
 GIVEN: Final = "given"
 DEFAULT: Final = "default"
-ALERTS: Final = "alerts"
-LINE: Final = f"{VARIABLE}=postgresql://USER:PASSWORD@HOST/DATABASE"
+ALERTS_SECTION: Final = "alerts"
+LINE: Final = f"{URL_VARIABLE}=postgresql://USER:PASSWORD@HOST/DATABASE"
 
-_REMEDY: Final = f"use another store: {VARIABLE}=sqlite:////PATH/cronce.db"
+_REMEDY: Final = f"use another store: {URL_VARIABLE}=sqlite:////PATH/cronce.db"
 
 _LAYERS: Final = frozenset(("overlay", "aufs", "fuse-overlayfs", "fuse.fuse-overlayfs", "btrfs", "zfs"))
 """What container engines build a container's own root of. Mounted elsewhere than at / they are somebody's volume."""
@@ -59,8 +59,8 @@ def choose(
     """The store to use; nothing is made or opened. `root` and `mount_table` stand in for this machine's, for tests."""
     if url is not None:
         return Chosen(url, GIVEN)
-    if VARIABLE in environ:
-        return Chosen(_set(environ[VARIABLE]), f"${VARIABLE}")
+    if URL_VARIABLE in environ:
+        return Chosen(_set(environ[URL_VARIABLE]), f"${URL_VARIABLE}")
     home = _home(environ)
     for path, config in _configured(environ, home, os.fspath(root)):
         named = _url_in(path, config)
@@ -76,8 +76,8 @@ def alerts_table(
 ) -> tuple[str, dict[str, object]]:
     """What the first config file that has them says of alerts, and its path; nothing, if none does."""
     for path, config in _configured(environ, _home(environ), os.fspath(root)):
-        if ALERTS in config:
-            table = config[ALERTS]
+        if ALERTS_SECTION in config:
+            table = config[ALERTS_SECTION]
             if not isinstance(table, dict):
                 raise StoreUnusable(f"{path}: alerts is a table; write [alerts], and what belongs to it below")
             return path, table
@@ -142,7 +142,7 @@ def _make(directory: str) -> None:
 def _set(url: str) -> str:
     """Set to nothing is no choice: a variable of another name was left out somewhere, and all would run everything."""
     if not url:
-        raise StoreUnusable(f"${VARIABLE} is set, and empty; give it the URL of a store, or unset it")
+        raise StoreUnusable(f"${URL_VARIABLE} is set, and empty; give it the URL of a store, or unset it")
     return url
 
 
@@ -182,14 +182,14 @@ def _default(environ: Mapping[str, str], home: str | None) -> str:
 
 
 def _url_of(path: str) -> str:
-    if path.isascii() and path.translate(_PLAIN).isalnum():
+    if path.isascii() and path.translate(_PLAIN_IN_URL).isalnum():
         return f"sqlite:///{path}"
     from cronce.stores.sqlite.file import url_of  # noqa: PLC0415  whoever named another store need not load SQLite
 
     return url_of(path)
 
 
-_PLAIN: Final = {ord(letter): "x" for letter in "/._-"}
+_PLAIN_IN_URL: Final = {ord(letter): "x" for letter in "/._-"}
 """What stands in a URL for itself, besides letters and digits."""
 
 
@@ -239,12 +239,12 @@ def _parse(path: str, file: BinaryIO) -> dict[str, object]:
 
 def _url_in(path: str, config: dict[str, object]) -> str | None:
     """The store that it names; None, if it is there for alerts alone."""
-    unknown = sorted(config.keys() - {"url", ALERTS})
+    unknown = sorted(config.keys() - {"url", ALERTS_SECTION})
     if unknown:
         raise StoreUnusable(
             f"{path} has {', '.join(map(repr, unknown))}, and cronce knows only url and [alerts]; take it out"
         )
-    if config.keys() == {ALERTS}:
+    if config.keys() == {ALERTS_SECTION}:
         return None
     url = config.get("url")
     if not isinstance(url, str) or not url:
@@ -276,7 +276,7 @@ def _refuse_private(path: str, environ: Mapping[str, str], root: str, mount_tabl
             f"the default store of this container, {path}, would be on no volume"
             f" ({mount.kind if mount else 'no mount is known'}) and be deleted with the container; and three"
             " containers with three private files would each run everything. Name one that all of them reach:"
-            f" {LINE}. A file on a volume that all share, {VARIABLE}=sqlite:////VOLUME/cronce.db, is enough for"
+            f" {LINE}. A file on a volume that all share, {URL_VARIABLE}=sqlite:////VOLUME/cronce.db, is enough for"
             " one machine, and not for several"
         )
 

@@ -194,13 +194,13 @@ class _UnusableConnection(Exception):
 
 # --- the clock ------------------------------------------------------------------------------------------------------
 
-DRIFT = 500e-6
+MAX_DRIFT = 500e-6
 """Two clocks drift apart by less than this: the most by which NTP slews one."""
 
 MEMBERS = 0.5
 """Seconds by which the clocks of two members may differ: far more than NTP allows."""
 
-WIDEST = 1.25
+MAX_DOUBT = 1.25
 """Seconds of doubt with which nothing is written: the one of the date, and a quarter for the way of its reply."""
 
 
@@ -231,7 +231,7 @@ class ClockBounds(NamedTuple):
         return aged.high - aged.low
 
     def _aged(self, boot: Boot) -> "ClockBounds":
-        return self._widened(DRIFT * max(boot - self.when, 0.0))
+        return self._widened(MAX_DRIFT * max(boot - self.when, 0.0))
 
     def _widened(self, by: float) -> "ClockBounds":
         return self._replace(low=self.low - by, high=self.high + by)
@@ -274,4 +274,4 @@ class ServerClock:
     @property
     def is_sure(self) -> bool:
         """Whether something may be written by it; else one asks, after a slow reply or a long sleep."""
-        return self.doubt <= WIDEST
+        return self.doubt <= MAX_DOUBT

@@ -72,7 +72,7 @@ class SocketListener:
 
     def close(self) -> None:
         if self._process != os.getpid():
-            _PARENTS.append(self)
+            _PARENTS_LISTENERS.append(self)
             return
         self._closed = True
         self.wake()
@@ -81,7 +81,7 @@ class SocketListener:
                 each.close()
 
 
-_PARENTS: Final[list[object]] = []
+_PARENTS_LISTENERS: Final[list[object]] = []
 """Listeners of another process. They are kept, so that no destructor hangs up on it."""
 
 

@@ -45,7 +45,7 @@ class ConnectionPool(Generic[L]):
     def begin(self) -> None:
         """With no lines. After a fork those of the parent stay the parent's: not used in the child, and not closed
         either, for that would hang up on it."""
-        _PARENTS.extend(self._idle)
+        _PARENTS_LINES.extend(self._idle)
         self.lock = threading.RLock()
         self._room = threading.Condition(self.lock)
         self._returned = 0  # how often a line came back, to be used again
@@ -142,10 +142,10 @@ class Borrowed(Generic[L]):
         if self._lock is self._pool.lock:
             self._pool.give_back(self._line, failed=kind is not None)
         else:  # the pool began anew: the work forked, and this is the child
-            _PARENTS.append(self._line)
+            _PARENTS_LINES.append(self._line)
 
 
-_PARENTS: Final[list[object]] = []
+_PARENTS_LINES: Final[list[object]] = []
 """Lines that another process uses. They are kept, so that no destructor hangs up on it."""
 
 _POOLS: Final = weakref.WeakSet[ConnectionPool[Any]]()

@@ -11,17 +11,17 @@ from cronce.model import Cell, Epoch, Fence, Instant, Mark, Origin, from_us, to_
 from cronce.stores.base import By, Scan, instant, us
 from cronce.value import NamedTuple
 
-SCHEMA: Final = 1
+SQL_SCHEMA: Final = 1
 """The version of the tables. A newer one is refused, never guessed."""
 
-NEVER: Final = -(1 << 62)
-FOREVER: Final = 1 << 62
+BEFORE_ALL_INSTANTS: Final = -(1 << 62)
+AFTER_ALL_INSTANTS: Final = 1 << 62
 """Before and after every instant, in µs."""
 
 Row = Sequence[Any]
 
-_MARKS: Final = {int(mark): mark for mark in Mark}
-_ORIGINS: Final = {str(origin): origin for origin in Origin}
+MARK_BY_NUMBER: Final = {int(mark): mark for mark in Mark}
+ORIGIN_BY_WORD: Final = {str(origin): origin for origin in Origin}
 
 
 class Meta(NamedTuple):
@@ -37,7 +37,7 @@ class Meta(NamedTuple):
 
 def read_meta(row: Row) -> Meta:
     now, schema, birth, tally, base, origin, since, last_write, identity, *network = row
-    epoch = Epoch(birth, tally, base, _ORIGINS[origin], instant(since))
+    epoch = Epoch(birth, tally, base, ORIGIN_BY_WORD[origin], instant(since))
     return Meta(from_us(now), schema, epoch, from_us(last_write), identity, *map(bool, network))
 
 
@@ -53,7 +53,7 @@ def read_cell(row: Row) -> Cell:
         version,
         value,
         instant(at),
-        _MARKS[mark],
+        MARK_BY_NUMBER[mark],
         None if fence_number is None else Fence(fence_birth, fence_number),
         instant(until),
     )
@@ -73,9 +73,9 @@ def beyond(prefix: str) -> str | None:
 
 def bounds(scan: Scan, after_all_text: Any) -> dict[str, Any]:
     """Between which keys and instants a page lies, and past which position; one cell more shows that it goes on."""
-    at_first = (FOREVER, after_all_text) if scan.newest_first else (NEVER, "")
+    at_first = (AFTER_ALL_INSTANTS, after_all_text) if scan.newest_first else (BEFORE_ALL_INSTANTS, "")
     past_us, past_key = scan.after or at_first
-    upto = FOREVER if scan.upto is None else to_us(scan.upto)
+    upto = AFTER_ALL_INSTANTS if scan.upto is None else to_us(scan.upto)
     if scan.newest_first and scan.after is None:  # an index is entered there, not walked to there
         past_us = upto
     high = beyond(scan.prefix)

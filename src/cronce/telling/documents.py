@@ -161,7 +161,7 @@ class Leases(NamedTuple):
         return self.words.get(word, word)
 
 
-LOCKS: Final = Leases("locks", "lock/", "lock", "holder", "fence")
+LOCK_LEASES: Final = Leases("locks", "lock/", "lock", "holder", "fence")
 LEADERS: Final = Leases(
     "leaders", "leader/", "group", "leader", "term", {"held": "led", "free": "vacant", RELEASED: "resigned"}
 )

@@ -18,7 +18,7 @@ from cronce.runtime.why import ONCE_STILL_RAN, Case, Story, Why
 from cronce.schedule.describe import describe
 from cronce.telling.words import as_written, away, by_whom, fate, how_long, moment, safe
 
-_NOBODY = "no live scheduler has this job"
+_NO_LIVE_SCHEDULER = "no live scheduler has this job"
 """How the reason of a slot begins that was stopped because of a step."""
 
 PAYLOAD_SHOWN = 200
@@ -54,8 +54,8 @@ def _about(found: Why) -> Iterator[str]:
         yield f"Its next slot is {spell(upcoming)} ({away(upcoming, now)})."
     if found.abandoned:
         yield (
-            f"{_NOBODY[0].upper()}{_NOBODY[1:]}, so it will not run; `cronce status holders` lists the processes"
-            " that are alive."
+            f"{_NO_LIVE_SCHEDULER[0].upper()}{_NO_LIVE_SCHEDULER[1:]}, so it will not run;"
+            " `cronce status holders` lists the processes that are alive."
         )
     if found.refusals:
         counts = (f"{host} {'once' if times == 1 else f'{times:,} times'}" for host, times in found.refusals.items())
@@ -219,7 +219,7 @@ def _never(story: Story, found: Why) -> str:
         case _ if any(UNASKED in one.refused.why for one in story.refused):
             return f"fell due {away(at, found.now)}: a process called for it, but could not reach the store."
         case _:
-            nobody = f": {_NOBODY}" if found.abandoned else ""
+            nobody = f": {_NO_LIVE_SCHEDULER}" if found.abandoned else ""
             return f"fell due {away(at, found.now)}, and no process has claimed it{nobody}."
 
 
@@ -283,7 +283,7 @@ def _again(until: Instant | None, found: Why, say: _Clock) -> str:
     if job is not None and job.paused:
         return f"it waits until {'everything' if found.halted else found.job.name} is resumed"
     if found.abandoned:
-        return _NOBODY
+        return _NO_LIVE_SCHEDULER
     if until is not None and now < until:
         return f"it may be claimed from {say(until)} on ({away(until, now)})"
     return "it may be claimed now"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cronce.runtime.queries import RunSeen
 
 Tone = Literal["good", "bad", "busy", "odd", "dim"]
-_TONES: Final[Mapping[str, Tone]] = {
+_TONE_OF_WORD: Final[Mapping[str, Tone]] = {
     **dict.fromkeys(("succeeded", "done", "alive", "cleared"), "good"),
     **dict.fromkeys(("failed", "lost", "unknown", "lapsed", "unreadable", "in doubt", "critical", "error"), "bad"),
     **dict.fromkeys(("silent", "dead", "doubled", "host gone"), "bad"),
@@ -27,12 +27,12 @@ _TONES: Final[Mapping[str, Tone]] = {
 }
 """What a state, an outcome or a severity means for whoever looks; any other word means little."""
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _JUST_NOW: Final = timedelta(seconds=2)
-LISTED: Final = 3
+NAMES_LISTED: Final = 3
 """Of so many names each is said."""
 
-_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+_SHORT_UNITS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 def iso(instant: Instant | None) -> str | None:
@@ -54,7 +54,7 @@ def short(span: timedelta) -> str:
         return f"{round(seconds, 1):g}s"
     left = round(seconds)
     parts = []
-    for unit, size in _UNITS:
+    for unit, size in _SHORT_UNITS:
         count, left = divmod(left, size)
         parts.append(f"{count}{unit}" if count else "")
     first = next(place for place, part in enumerate(parts) if part)
@@ -93,7 +93,7 @@ def by_whom(act: "Act") -> str:
 
 def safe(text: str) -> str:
     """Text without what could move a cursor, change a title or break a line: each such character as its escape."""
-    return _CONTROL.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
+    return _CONTROL_CHARACTERS.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
 
 
 def how_long(record: "Record", now: Instant | None = None) -> str:
@@ -145,12 +145,12 @@ def times(number: int) -> str:
 def listed(names: Iterable[str]) -> str:
     """a, b, c and 7 more."""
     shown: Sequence[str] = list(names)
-    left = len(shown) - LISTED
-    return f"{', '.join(shown[:LISTED])} and {left:,} more" if left > 0 else ", ".join(shown)
+    left = len(shown) - NAMES_LISTED
+    return f"{', '.join(shown[:NAMES_LISTED])} and {left:,} more" if left > 0 else ", ".join(shown)
 
 
 def tone(word: str) -> Tone:
-    return _TONES.get(word, "dim")
+    return _TONE_OF_WORD.get(word, "dim")
 
 
 def read_json(text: str) -> Any:

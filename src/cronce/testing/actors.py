@@ -35,8 +35,8 @@ from cronce.testing.simulated_effects import TROUBLE, EffectPlan, RunEffects, ha
 from cronce.testing.takeovers import LOOK_THREAD
 from cronce.testing.world import Play, Sleep, Thread
 
-BEAT = timedelta(seconds=8)
-KEEP = Keep(dict.fromkeys(OUTCOMES, Limit(age=timedelta(seconds=15))), least=timedelta(0))
+SIMULATED_BEAT = timedelta(seconds=8)
+SIMULATED_KEEP = Keep(dict.fromkeys(OUTCOMES, Limit(age=timedelta(seconds=15))), least=timedelta(0))
 LOCK = lock_cell("shared")
 
 
@@ -103,7 +103,7 @@ class SimulatedNode(HeldLeases):
         roster = Roster(self.ledger.client, self.ledger.jobs)
         while True:
             with suppress(StoreUnavailable):
-                yield from roster.beat(me, specs, self.process.boot(), ttl=BEAT)
+                yield from roster.beat(me, specs, self.process.boot(), ttl=SIMULATED_BEAT)
             yield Sleep(self.world.random.uniform(1.5, 2.5))
 
     def _schedule(self, plans: list[JobVersion]) -> Thread:
@@ -221,7 +221,7 @@ class SimulatedNode(HeldLeases):
             yield tick
             for plan in self.plans.values():
                 try:
-                    yield from self.ledger.jobs.purge(plan.job, KEEP)
+                    yield from self.ledger.jobs.purge(plan.job, SIMULATED_KEEP)
                 except StoreUnavailable:
                     continue
 

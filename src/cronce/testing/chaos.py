@@ -21,13 +21,13 @@ from cronce.testing.referee import TAKEOVERS, Referee, Rules
 from cronce.testing.simulated_effects import EffectPlan
 from cronce.testing.world import Dump, How, SimulatedMachine, SimulatedOutage, SimulatedProcess, World
 
-BUSY: Final = 70.0
+FAULT_SECONDS: Final = 70.0
 """Seconds of faults; the length of the quiet while after them depends on the longest lease."""
 
 BACKLOG_LEASES: Final = 40
 """How many leases a backlog may take to be worked off in the quiet while."""
 
-TICK: Final = 1.0
+REFEREE_EVERY: Final = 1.0
 """Seconds between two looks of the referee."""
 
 FORGETFUL: Final = Traits("model, can forget", durable=False, survives_failover=False)
@@ -48,7 +48,7 @@ SITUATIONS: Final = (
     "overlap=skip", "overlap=wait", "overlap=replace", "overlap=allow", "missed=skip", "missed=latest", "missed=all",
     "on_lost=skip", "on_lost=rerun", "by hand", "resolved", "key known", "lower fence refused", "lock waited for",
 )  # fmt: skip
-KINDS: Final = (*FAULTS, *SITUATIONS)
+FAULT_KINDS: Final = (*FAULTS, *SITUATIONS)
 
 
 @dataclass(eq=False)
@@ -269,8 +269,8 @@ class ChaosWorld:
 
     def tick(self) -> None:
         """The referee looks at who is left waiting for."""
-        self.referee.takeovers.look(self.alive(), TICK)
-        self.world.after(TICK, self.tick)
+        self.referee.takeovers.look(self.alive(), REFEREE_EVERY)
+        self.world.after(REFEREE_EVERY, self.tick)
 
     def calm_down(self) -> None:
         """No more faults: who is paused wakes in a while, and at least one process carries the latest version."""
@@ -323,7 +323,7 @@ def _habit(world: World, *, exclusive: bool) -> EffectPlan:
     )
 
 
-EACH: Final = 20
+SLOTS_PER_JOB: Final = 20
 OF_THINGS: Final = 16
 """Of so many worlds this one is about things: all its jobs come by the same ones, slot after slot."""
 
@@ -338,7 +338,7 @@ def stage(seed: int) -> ChaosWorld:
     forgets = seed % 4 == 3
     world = World(seed, FORGETFUL if forgets else DURABLE)
     plans = {name: _plan(world, name) for name in ["a", "b"][: world.random.choice([1, 2])]}
-    if seed % EACH == OF_THINGS:
+    if seed % SLOTS_PER_JOB == OF_THINGS:
         plans = {name: _on_things(plan) for name, plan in plans.items()}
     rules = {
         name: Rules(plan.terms.limit, {} if plan.outside else {plan.terms.digest: plan.schedule}, plan.habit)
@@ -353,13 +353,13 @@ def stage(seed: int) -> ChaosWorld:
     for machine in machines:
         stage.spawn(machine)
     world.after(world.random.uniform(2, 8), stage.torment)
-    world.after(TICK, stage.tick)
+    world.after(REFEREE_EVERY, stage.tick)
     return stage
 
 
 def length(stage: ChaosWorld) -> float:
     """Purging takes a minute from announcing to deleting, so those worlds last longer."""
-    return BUSY + (70.0 if stage.purges else 0.0)
+    return FAULT_SECONDS + (70.0 if stage.purges else 0.0)
 
 
 def play(seed: int) -> ChaosWorld:

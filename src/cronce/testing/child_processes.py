@@ -14,7 +14,7 @@ from typing import Final
 
 from cronce.errors import BadInput, CronceError
 
-REFUSED: Final = 2
+REFUSED_EXIT: Final = 2
 """With this a process ends that was refused what it shall do; the last line that it wrote says why."""
 
 
@@ -44,7 +44,7 @@ class ChildProcesses:
         for name, process in self._living.items():
             if process.poll() is not None and not (name in self._leaving and process.returncode == 0):
                 last = self._log(name).read_text().strip().splitlines()[-1:] or ["it printed nothing"]
-                if process.returncode == REFUSED:
+                if process.returncode == REFUSED_EXIT:
                     raise BadInput(f"{name} was refused: {last[0]}")
                 raise CronceError(f"{name} ended by itself, with {process.returncode}: {last[0]}")
 

@@ -49,7 +49,7 @@ from cronce.stores.base import BOARD, Listener, Position, Scan, Store, Swapped, 
 from cronce.stores.memory import MemoryStore
 
 HOUR: Final = timedelta(hours=1)
-LEASE: Final = timedelta(seconds=30)
+CONTRACT_LEASE: Final = timedelta(seconds=30)
 LATE_BY: Final = timedelta(seconds=10)
 """A store may note its last write so seldom."""
 DAY: Final = EPOCH + timedelta(days=20_000)
@@ -61,7 +61,7 @@ DAY: Final = EPOCH + timedelta(days=20_000)
 
 def claim(key: str, value: str = "claimed", **more: Any) -> Write:
     """Take a cell that is nobody's."""
-    return Write(key, FREE, value, Mark.OPEN, grant=True, ttl=LEASE)._replace(**more)
+    return Write(key, FREE, value, Mark.OPEN, grant=True, ttl=CONTRACT_LEASE)._replace(**more)
 
 
 def put(key: str, mark: Mark = Mark.CLOSED, **more: Any) -> Write:
@@ -291,7 +291,7 @@ class FenceContract(_StoreUnderTest):
 
     def test_other_writes_keep_the_fence(self, store: Store) -> None:
         (claimed,) = win(store, claim("a"))
-        (renewed,) = win(store, change(claimed, ttl=LEASE))
+        (renewed,) = win(store, change(claimed, ttl=CONTRACT_LEASE))
         (closed,) = win(store, change(renewed, mark=Mark.CLOSED))
         assert claimed.fence == renewed.fence == closed.fence == cell_of(store, "a").fence
 
@@ -306,7 +306,7 @@ class ClockContract(_StoreUnderTest):
 
     def test_now_never_falls_and_does_not_stand_still(self, store: Store, other: Store) -> None:
         seen, clock = [store.load([]).now], SystemClock()
-        deadline = clock.boot() + SOON
+        deadline = clock.boot() + NEWS_WITHIN
         while seen[-1] == seen[0] and clock.boot() < deadline:
             seen += [other.load([]).now, store.scan(Scan("")).now, swap(store, claim("a")).now]
         assert seen[-1] > seen[0]
@@ -710,34 +710,34 @@ def note(key: str, **more: Any) -> Write:
     return Write(key, FREE, "board/runs", Mark.FREE)._replace(**more)
 
 
-MANY: Final = [note(f"run/{number:04}") for number in range(1100)]
+LARGE_BATCH: Final = [note(f"run/{number:04}") for number in range(1100)]
 ON_THE_BOARD: Final[dict[str, list[Write]]] = {
     "alone": [news()],
     "with its group": [note("run/a", group=1), news(group=1)],
     "two at once": [news("board/jobs"), news()],
-    "with one group of several": [*MANY[:3], note("turn/a", group=1), news(group=1), note("turn/b", group=2)],
+    "with one group of several": [*LARGE_BATCH[:3], note("turn/a", group=1), news(group=1), note("turn/b", group=2)],
     "beside one that is refused": [note("taken"), news()],
-    "beside a group that is refused": [*MANY[:4], note("taken", group=1), note("run/a", group=1), news(group=2)],
+    "beside a group that is refused": [*LARGE_BATCH[:4], note("taken", group=1), note("run/a", group=1), news(group=2)],
     "beside a key that comes twice": [note("run/a"), news(), note("run/a")],
-    "last of many": [*MANY, news()],
+    "last of many": [*LARGE_BATCH, news()],
 }
-ELSEWHERE: Final[dict[str, list[Write]]] = {
+WRITES_ELSEWHERE: Final[dict[str, list[Write]]] = {
     "alone": [note("run/a")],
     "with its group": [note("run/a", group=1), note("turn/a", group=1)],
     "almost on it": [note(key) for key in ("board", "boar", "Board/runs", "a/board/runs", "board0/a", "board!/a", "b")],
     "many": [note(f"run/board/{number}") for number in range(20)],
     "a key that comes twice": [note("run/a"), note("run/a")],
 }
-REFUSED: Final[dict[str, list[Write]]] = {
+REFUSED_WRITES: Final[dict[str, list[Write]]] = {
     "alone": [news(seen=7)],
     "too early": [news(not_before=DAY + timedelta(days=100_000))],
     "with its group": [note("taken", group=1), news(group=1)],
-    "with one group of several": [*MANY[:4], note("taken", group=1), news(group=1)],
+    "with one group of several": [*LARGE_BATCH[:4], note("taken", group=1), news(group=1)],
     "beside a key that comes twice": [note("run/a"), note("run/a"), note("taken", group=1), news(group=1)],
 }
-SOON: Final = 30.0
+NEWS_WITHIN: Final = 30.0
 """Seconds in which news comes, or a clock goes on, however busy the machine is."""
-QUIET: Final = 0.05
+NO_NEWS_SECONDS: Final = 0.05
 """Seconds in which it would have come."""
 
 
@@ -758,65 +758,65 @@ class NewsContract(_StoreUnderTest):
         win(other, put("taken"))
         for _ in range(2):
             assert written_on_board(other, writes)
-            assert listener.wait(SOON)
-        assert not listener.wait(QUIET)
+            assert listener.wait(NEWS_WITHIN)
+        assert not listener.wait(NO_NEWS_SECONDS)
 
-    @pytest.mark.parametrize("writes", ELSEWHERE.values(), ids=ELSEWHERE)
+    @pytest.mark.parametrize("writes", WRITES_ELSEWHERE.values(), ids=WRITES_ELSEWHERE)
     def test_other_writes_wake_nobody(self, listener: Listener, other: Store, writes: Sequence[Write]) -> None:
         require_groups(other, writes)
         win(other, *writes)
-        assert not listener.wait(QUIET)
+        assert not listener.wait(NO_NEWS_SECONDS)
 
-    @pytest.mark.parametrize("writes", REFUSED.values(), ids=REFUSED)
+    @pytest.mark.parametrize("writes", REFUSED_WRITES.values(), ids=REFUSED_WRITES)
     def test_what_is_refused_wakes_nobody(self, listener: Listener, other: Store, writes: Sequence[Write]) -> None:
         win(other, put("taken"))
         assert not written_on_board(other, writes)
-        assert not listener.wait(QUIET)
+        assert not listener.wait(NO_NEWS_SECONDS)
 
     def test_what_is_purged_wakes_nobody(self, store: Store, other: Store) -> None:
         require(store, "notifies")
         cells = win(other, news(), news("board/jobs"))
         with closing(listening(store)) as listener:
             assert other.purge(cells) == 2
-            assert not listener.wait(QUIET)
+            assert not listener.wait(NO_NEWS_SECONDS)
             win(other, news())
-            assert listener.wait(SOON)
+            assert listener.wait(NEWS_WITHIN)
 
     def test_a_wait_that_is_going_on_ends_at_once(self, listener: Listener, other: Store) -> None:
         with ThreadPoolExecutor(1) as pool:
             for _ in range(5):
-                waiting = pool.submit(listener.wait, SOON)
+                waiting = pool.submit(listener.wait, NEWS_WITHIN)
                 win(other, news())
                 assert waiting.result()
 
     def test_ones_own_writes_are_heard(self, listener: Listener, store: Store) -> None:
         win(store, news())
-        assert listener.wait(SOON)
+        assert listener.wait(NEWS_WITHIN)
 
     def test_everybody_who_listens_hears_it(self, listener: Listener, store: Store, other: Store) -> None:
         with closing(listening(store)) as second, closing(listening(other)) as third:
             win(other, news())
-            assert [each.wait(SOON) for each in (listener, second, third)] == [True, True, True]
+            assert [each.wait(NEWS_WITHIN) for each in (listener, second, third)] == [True, True, True]
         with closing(listening(store)) as late:
-            assert not late.wait(QUIET)
+            assert not late.wait(NO_NEWS_SECONDS)
 
     def test_another_store_has_news_of_its_own(self, listener: Listener, tmp_path: Path) -> None:
         place = tmp_path / "another"
         place.mkdir()
         with closing(self.open(place)) as another, closing(listening(another)) as there:
             win(another, news())
-            assert (there.wait(SOON), listener.wait(QUIET)) == (True, False)
+            assert (there.wait(NEWS_WITHIN), listener.wait(NO_NEWS_SECONDS)) == (True, False)
 
     def test_to_be_woken_is_no_news(self, listener: Listener, other: Store) -> None:
         """Also if it comes before the wait; then news is heard as ever."""
         with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(listener.wait, SOON)
+            waiting = pool.submit(listener.wait, NEWS_WITHIN)
             listener.wake()
             assert waiting.result() is False
         listener.wake()
-        assert not listener.wait(SOON)
+        assert not listener.wait(NEWS_WITHIN)
         win(other, news())
-        assert listener.wait(SOON)
+        assert listener.wait(NEWS_WITHIN)
 
     def test_a_listener_is_closed_under_whoever_waits(self, listener: Listener) -> None:
         began = SystemClock().boot()
@@ -824,7 +824,7 @@ class NewsContract(_StoreUnderTest):
             waiting = pool.submit(_wait_out, listener)
             listener.close()
             assert not waiting.result()
-        assert SystemClock().boot() - began < SOON
+        assert SystemClock().boot() - began < NEWS_WITHIN
         with pytest.raises(StoreUnavailable):
             listener.wait(0)
         listener.wake()
@@ -833,7 +833,7 @@ class NewsContract(_StoreUnderTest):
     def test_a_wait_of_no_time_tells_what_is_there(self, listener: Listener, other: Store) -> None:
         assert not listener.wait(0)
         win(other, news())
-        deadline = SystemClock().boot() + SOON
+        deadline = SystemClock().boot() + NEWS_WITHIN
         while not listener.wait(0):
             assert SystemClock().boot() < deadline
 
@@ -857,7 +857,7 @@ def written_on_board(store: Store, writes: Sequence[Write]) -> list[str]:
 
 def _wait_out(listener: Listener) -> bool:
     try:
-        return listener.wait(SOON)
+        return listener.wait(NEWS_WITHIN)
     except StoreUnavailable:  # closed before it began
         return False
 
@@ -998,7 +998,7 @@ def _expected(store: Store, by: str, mark: Mark | None, *, newest_first: bool = 
     return [key for _, key in sorted(found, reverse=newest_first)]
 
 
-READ: Final = -2
+AS_IT_IS: Final = -2
 """In a random batch: the version that the cell has, whatever it is."""
 
 
@@ -1007,13 +1007,15 @@ def _random_batch(dice: random.Random, *, grouped: bool) -> Iterator[Write]:
     for group in range(dice.randrange(6)):
         for key in dice.sample("abcdefghij", dice.choice([1, 1, 2, 3]) if grouped else 1):
             at = dice.choice([None, DAY, DAY + dice.randrange(5) * HOUR])
-            seen = dice.choice([ABSENT, FREE, FREE, READ, READ, READ])
+            seen = dice.choice([ABSENT, FREE, FREE, AS_IT_IS, AS_IT_IS, AS_IT_IS])
             write = Write(key, seen, str(dice.random()), dice.choice(list(Mark)), at, grant=dice.random() < 0.5)
             yield write._replace(group=group if grouped else None)
 
 
 def _seen(store: Store, batch: Sequence[Write]) -> list[Write]:
-    return [write._replace(seen=cell_of(store, write.key).version) if write.seen == READ else write for write in batch]
+    return [
+        write._replace(seen=cell_of(store, write.key).version) if write.seen == AS_IT_IS else write for write in batch
+    ]
 
 
 def _outcome(swapped: Swapped) -> list[Any]:

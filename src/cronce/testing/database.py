@@ -12,7 +12,16 @@ from typing import Any, Final, NamedTuple
 from cronce.errors import DatabaseUnavailable
 from cronce.model import Fence
 from cronce.runtime.transactions import drivers, fencing
-from cronce.runtime.transactions.connection import IDLE, POSTGRESQL, READ, SELECT_STEPS, WAIT, Driver, Row, Talk
+from cronce.runtime.transactions.connection import (
+    IDLE_SECONDS,
+    POSTGRESQL,
+    READ_FENCING_ROW,
+    SELECT_STEPS,
+    WAIT,
+    Driver,
+    Row,
+    Talk,
+)
 from cronce.runtime.transactions.fencing import Committed, FencingRow, short
 from cronce.testing.receivers import ReceivedEffect
 from cronce.testing.world import Answer, OutsideMessage, Play, SimulatedProcess, Sleep, World
@@ -97,7 +106,7 @@ class SimulatedDatabase:
         if statement == POSTGRESQL.done("step"):
             return values["of"], values["step"]
         key = (values.get("slot", ""), "")
-        return key if statement == f"{READ} FOR UPDATE" and key in self.lines else None
+        return key if statement == f"{READ_FENCING_ROW} FOR UPDATE" and key in self.lines else None
 
     def _do(
         self, session: SimulatedSession, statement: str, values: dict[str, Any], key: Key | None, answer: Answer
@@ -139,7 +148,7 @@ class SimulatedDatabase:
         elif statement == SELECT_STEPS:
             rows = {(values["slot"], ""), (values["of"], values["step"])}
             return [(row[1], *line) for row in rows if (line := self._line(session, row))]
-        elif statement.startswith(READ):
+        elif statement.startswith(READ_FENCING_ROW):
             line = self._line(session, (values["slot"], ""))
             return [tuple(line)] if line else []
         elif key := self._locking(statement, values):
@@ -195,10 +204,10 @@ class SimulatedDatabase:
                 self._world.faults["session cut off"] += 1
                 self.end(session)
             else:
-                self._world.after(IDLE, look)
+                self._world.after(IDLE_SECONDS, look)
 
         if session.open:
-            self._world.after(IDLE, look)
+            self._world.after(IDLE_SECONDS, look)
 
 
 class Connection:
@@ -228,14 +237,14 @@ class Connection:
 
     def hesitate(self) -> Play[None]:
         if self._world.chance(0.2):
-            yield Sleep(self._world.random.uniform(0.0, IDLE))
+            yield Sleep(self._world.random.uniform(0.0, IDLE_SECONDS))
 
     def close(self) -> None:
         """The server learns of it a little later."""
         if self.broken or self.session.process.gone:
             return
         self.broken = True
-        self._world.after(self._world.random.uniform(0.0, IDLE), lambda: self._server.end(self.session))
+        self._world.after(self._world.random.uniform(0.0, IDLE_SECONDS), lambda: self._server.end(self.session))
 
 
 class ModelDriver(Driver):

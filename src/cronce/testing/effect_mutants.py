@@ -24,14 +24,14 @@ from cronce.testing.receivers import EffectGuard, Receivers
 from cronce.testing.simulated_effects import RunEffects
 from cronce.testing.world import Play
 
-BEGIN = Ledger._begin_question
+BEGIN_QUESTION = Ledger._begin_question
 
 
 def _begun_with(**changes: Any) -> Any:
     """Steps are begun by another claim."""
 
     def begin_question(self: Ledger, begin: Begin) -> Question:
-        question = BEGIN(self, begin)
+        question = BEGIN_QUESTION(self, begin)
         assert isinstance(question.command, Claim)
         question.command = question.command._replace(**changes)
         return question

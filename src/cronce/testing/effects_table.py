@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from cronce.testing.receivers import COLUMNS, EffectGuard, Figures
+from cronce.testing.receivers import EFFECT_COUNTS, EffectGuard, Figures
 
 Effects = Mapping[str, Mapping[str, int]]
 """By the way in which they were made, then by column."""
@@ -30,14 +30,14 @@ ZERO: Final = {
 
 
 def by_way(figures: Figures) -> dict[str, dict[str, int]]:
-    return {str(way): {column: figures[way, column] for column in COLUMNS} for way in EffectGuard}
+    return {str(way): {column: figures[way, column] for column in EFFECT_COUNTS} for way in EffectGuard}
 
 
 def table(effects: Effects, seeds: int) -> str:
     """As Markdown."""
-    head = ["an effect", "by", *(column.replace("_", " ") for column in COLUMNS)]
-    rows = [[str(way), HOW[way], *(_figure(way, column, effects) for column in COLUMNS)] for way in EffectGuard]
-    lines = (f"| {' | '.join(cells)} |" for cells in (head, ["---", "---", *["---:"] * len(COLUMNS)], *rows))
+    head = ["an effect", "by", *(column.replace("_", " ") for column in EFFECT_COUNTS)]
+    rows = [[str(way), HOW[way], *(_figure(way, column, effects) for column in EFFECT_COUNTS)] for way in EffectGuard]
+    lines = (f"| {' | '.join(cells)} |" for cells in (head, ["---", "---", *["---:"] * len(EFFECT_COUNTS)], *rows))
     return "\n".join([f"In {seeds:,} histories of `cronce simulate`:", "", *lines])
 
 
@@ -48,6 +48,6 @@ def _figure(way: EffectGuard, column: str, effects: Effects) -> str:
 
 def printed(effects: Effects) -> list[str]:
     """For a terminal."""
-    head = "".join(f"{column.replace('_', ' '):>14}" for column in COLUMNS)
-    rows = ("".join(f"{effects[way][column]:>14,}" for column in COLUMNS) + f"  {way}" for way in EffectGuard)
+    head = "".join(f"{column.replace('_', ' '):>14}" for column in EFFECT_COUNTS)
+    rows = ("".join(f"{effects[way][column]:>14,}" for column in EFFECT_COUNTS) + f"  {way}" for way in EffectGuard)
     return [head, *rows]

@@ -21,7 +21,7 @@ RETRY: Final = 0.45
 """Seconds. What a holder has to say it says at least twice a second."""
 
 
-STUCK: Final = 0.5
+ANSWER_WITHIN: Final = 0.5
 """Seconds. Who waits for longer waits for an answer that does not come."""
 
 PATIENT: Final = patience(timedelta(seconds=12)) + RETRY + 0.1
@@ -104,14 +104,14 @@ class HeldLeases:
         finally:
             if self.asking.get(who) == began:  # else another asks by now
                 del self.asking[who]
-                if self.world.real - began > STUCK:
+                if self.world.real - began > ANSWER_WITHIN:
                     self.stuck[who] = self.world.real
 
     def able_since(self, who: str) -> float:
         """Since when it reaches the store, and that thread of it is not stuck in a call. Who renews is not stuck for
         longer than it is patient."""
         pending = self.world.real - self.asking.get(who, inf)
-        is_stuck = STUCK < pending <= (PATIENT if who == RENEWAL else inf)
+        is_stuck = ANSWER_WITHIN < pending <= (PATIENT if who == RENEWAL else inf)
         return max(self.process.reaches_since, self.stuck.get(who, 0.0), inf if is_stuck else 0.0)
 
     def hung_until(self, who: str) -> float:

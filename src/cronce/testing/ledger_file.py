@@ -12,17 +12,17 @@ What = Literal["start", "step", "done", "accepted", "stale", "ready", "ran", "re
 """A body that started, went on or was done; its end, that the store accepted or refused as stale; a process that is
 ready, whose call of a slot ran it, was refused or was told to stop, or that has been through all slots."""
 
-NOTHING: Final = "-"
+NO_VALUE: Final = "-"
 """Stands where there is no slot or no fence. It sorts before every fence."""
 
 
 class LedgerLine(NamedTuple):
     what: What
     who: str
-    slot: str = NOTHING
-    fence: str = NOTHING
+    slot: str = NO_VALUE
+    fence: str = NO_VALUE
     attempt: int = 1
-    when: str = NOTHING
+    when: str = NO_VALUE
     """By which clock is a matter of the play. The demo writes the time of day, for people; the torture writes the
     machine's boot clock, which all its processes share."""
 

@@ -28,7 +28,7 @@ from cronce.value import NamedTuple
 MOST_STEPS: Final = 1_000_000
 """Steps of one `advance`: a job of every second for a week has fewer."""
 
-QUIET: Final = SchedulerIntervals(look=timedelta(hours=1), beat=timedelta(hours=1))
+QUIET_INTERVALS: Final = SchedulerIntervals(look=timedelta(hours=1), beat=timedelta(hours=1))
 """Nobody acts unseen while a test holds the clock, so nobody need look."""
 
 
@@ -80,7 +80,7 @@ class _Process:
     def __init__(self, manual: "Manual", number: int, post: SchedulerSettings) -> None:
         node = Node(manual.store, manual.clock, lambda: manual.store, log, f"test:{number}:0")
         self._manual, self._number, self.keeper = manual, number, Keeper(node, _IdleThread)
-        self.engine = Engine(self.keeper, manual.cron._carry((), self.keeper), post, self.submit, QUIET)
+        self.engine = Engine(self.keeper, manual.cron._carry((), self.keeper), post, self.submit, QUIET_INTERVALS)
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:

@@ -227,7 +227,7 @@ def _() -> Any:
 
 @_mutant("a renewal that hangs is waited for")
 def _() -> Any:
-    return patch.object(held_leases, "patience", lambda _lease: world.TIMEOUT)
+    return patch.object(held_leases, "patience", lambda _lease: world.WORLD_TIMEOUT)
 
 
 # --- a body that does not stop ---

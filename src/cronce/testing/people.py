@@ -16,7 +16,7 @@ from cronce.testing.world import Play, Thread
 REPEATABLE = (EffectGuard.KEY, EffectGuard.STEP, EffectGuard.THING, EffectGuard.JOINED)
 """What goes by a key may be run again; the rest would just be repeated."""
 
-FORGOTTEN = (EffectGuard.KEY, EffectGuard.STEP, EffectGuard.JOINED)
+SAFE_AFTER_FORGETTING = (EffectGuard.KEY, EffectGuard.STEP, EffectGuard.JOINED)
 """Also when the store has forgotten what was done: the other side has not; or a step of before is in doubt."""
 
 
@@ -44,7 +44,7 @@ def _resolve(node: SimulatedNode) -> Play[None]:
 
 def _run_again(node: SimulatedNode) -> Play[None]:
     page = yield from node.ledger.client.scan(Scan("run/", limit=50, newest_first=True))
-    ways = FORGOTTEN if node.referee.forgot else REPEATABLE
+    ways = SAFE_AFTER_FORGETTING if node.referee.forgot else REPEATABLE
     cells = [cell for cell in page.cells if node.plan_of(cell).habit.way in ways]
     if not cells:
         return

@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 from cronce.model import Fence
 from cronce.testing.world import Answer, OutsideMessage, World
 
-DONE: Final = "done"
+DONE_ANSWER: Final = "done"
 """What a receiver answers."""
 
 
@@ -34,7 +34,7 @@ WAYS: Final = (EffectGuard.KEY, EffectGuard.STEP, EffectGuard.JOINED, EffectGuar
 ONCE: Final = (EffectGuard.KEY, EffectGuard.STEP, EffectGuard.THING, EffectGuard.MESSAGE, EffectGuard.JOINED)
 """The ways by which nothing happens twice."""
 
-COLUMNS: Final = ("made", "repeats", "lost", "out_of_order", "in_doubt")
+EFFECT_COUNTS: Final = ("made", "repeats", "lost", "out_of_order", "in_doubt")
 
 
 Figures = Counter[tuple[EffectGuard, str]]
@@ -113,12 +113,12 @@ class Receivers:
             answer(ReceiverRefused(effect.item))
         elif effect.way is EffectGuard.KEY and effect.key in self.keys:
             self._world.faults["key known"] += 1
-            answer(DONE)
+            answer(DONE_ANSWER)
         else:
             self.keys.add(effect.key)
             self.highest[effect.scope] = effect.fence
             self.happens(effect)
-            answer(ReceiverTrouble(effect.item) if self._world.chance(0.01) else DONE)
+            answer(ReceiverTrouble(effect.item) if self._world.chance(0.01) else DONE_ANSWER)
 
     def happens(self, effect: ReceivedEffect) -> None:
         """It is in the ledger, for good. What is promised of its way is judged at once."""
@@ -157,5 +157,5 @@ class Receivers:
         found: Figures = Counter()
         for way, ledger in self.ledgers.items():
             figures = (ledger.times.total(), ledger.repeats, lost[way], ledger.out_of_order, in_doubt[way])
-            found.update({(way, column): figure for column, figure in zip(COLUMNS, figures, strict=True)})
+            found.update({(way, column): figure for column, figure in zip(EFFECT_COUNTS, figures, strict=True)})
         return found

@@ -12,24 +12,24 @@ from cronce.protocol.lease import FACTS_AGE, renew_every
 from cronce.protocol.notices import decode_position
 from cronce.protocol.record import LAPSED, Job, Outcome, Record, State, decode_job, effects_key
 from cronce.protocol.record import decode as decode_record
-from cronce.protocol.store_clock import SMALL
+from cronce.protocol.store_clock import HARMLESS_ERROR
 from cronce.runtime.ledger import Grant
 from cronce.schedule import Schedule
 from cronce.stores.base import Swapped
 from cronce.testing.database import SimulatedDatabase
 from cronce.testing.receivers import EffectGuard, Figures, Receivers
-from cronce.testing.simulated_effects import DONE_TO_THINGS, TTL, EffectPlan
+from cronce.testing.simulated_effects import DONE_TO_THINGS, MESSAGE_TTL, EffectPlan
 from cronce.testing.takeovers import RENEWAL, Takeovers
-from cronce.testing.world import TIMEOUT, SimulatedProcess, World
+from cronce.testing.world import WORLD_TIMEOUT, SimulatedProcess, World
 
-STALE_FACTS_LIMIT: Final = 2 * FACTS_AGE.total_seconds() + TIMEOUT
+STALE_FACTS_LIMIT: Final = 2 * FACTS_AGE.total_seconds() + WORLD_TIMEOUT
 """How long a claim may rest on facts that have changed: their age, and as much again for a clock that steps back."""
 
 
 decode = lru_cache(1000)(decode_record)
 """Whatever is written is read as the next one's past."""
 
-LEAP: Final = SMALL + timedelta(seconds=30)
+LEAP: Final = HARMLESS_ERROR + timedelta(seconds=30)
 """A clock that is off by more has leapt, and every process knows: also one that has just begun."""
 
 TAKEOVERS: Final = 5
@@ -155,7 +155,7 @@ class Referee:
     def _believable(self) -> timedelta:
         """By how much a process that has just begun may take the store's clock to be right, and be wrong."""
         leap = abs(self.world.store_leap)
-        return leap if leap < SMALL else timedelta(0)
+        return leap if leap < HARMLESS_ERROR else timedelta(0)
 
     def _saw_grant(self, old: Cell, new: Cell, record: Record, now: Instant) -> None:
         assert new.fence is not None
@@ -203,15 +203,15 @@ class Referee:
         """It may happen anew when it is known for long enough that it was done."""
         assert new.fence is not None
         done = self.handled.pop(new.key, None)
-        if done is not None and (now >= done.until or self._has_passed(TTL, done.real)):
+        if done is not None and (now >= done.until or self._has_passed(MESSAGE_TTL, done.real)):
             self.rounds[new.key] += 1
         self.messages[new.fence] = f"{new.key}, {self.lives}, {self.rounds[new.key]}"
 
     def _known_until(self, cell: Cell, now: Instant) -> Instant:
         """Until when it is known that it was done: for less, if the store's clock leapt back by little just before."""
-        if cell.until is None or not timedelta(0) < -self.world.store_leap < SMALL:
-            return now + TTL
-        return min(cell.until, now + TTL)
+        if cell.until is None or not timedelta(0) < -self.world.store_leap < HARMLESS_ERROR:
+            return now + MESSAGE_TTL
+        return min(cell.until, now + MESSAGE_TTL)
 
     def _has_passed(self, span: timedelta, since: float) -> bool:
         """Also if the clock was set back since."""
@@ -283,7 +283,7 @@ class Referee:
 
     def started(self, grant: Grant, process: SimulatedProcess) -> BodySeen:
         body = BodySeen(grant, process)
-        new = NUDGES if abs(self.world.store_leap) > SMALL else LEAP
+        new = NUDGES if abs(self.world.store_leap) > HARMLESS_ERROR else LEAP
         if grant.slot is not None and self.world.right_now() < grant.slot.at - new:
             self.broken("no slot starts before its instant", f"{grant.key} at {self.world.right_now()}")
         self._check_nobody_acts(grant.key, "one run trusts a slot at a time")

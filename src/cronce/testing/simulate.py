@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Final, NamedTuple
 
-from cronce.testing.chaos import KINDS, play, play_out, stage
+from cronce.testing.chaos import FAULT_KINDS, play, play_out, stage
 from cronce.testing.mutants import MUTANTS, mutated
 from cronce.testing.receivers import Figures
 from cronce.testing.referee import Violation
 
-CHUNK: Final = 10
+SEEDS_PER_REPORT: Final = 10
 """Seeds that one process plays before it reports."""
 
 MUTANT_SEEDS: Final = 4000
 """A mutant that survives this many seeds counts as not caught."""
 
-KEPT: Final = (
+ONCE_FAILED_SEEDS: Final = (
     56,
     58,
     70,
@@ -158,7 +158,7 @@ class Simulation(NamedTuple):
     @property
     def unseen(self) -> list[str]:
         """Kinds of fault that never happened: they prove nothing."""
-        return [kind for kind in KINDS if not self.played.faults[kind]]
+        return [kind for kind in FAULT_KINDS if not self.played.faults[kind]]
 
     @property
     def survivors(self) -> list[str]:
@@ -188,6 +188,8 @@ def _leave_interrupts_to_the_parent() -> None:
 
 
 def _chunks(seeds: int) -> Iterator[list[int]]:
-    order = [seed for seed in KEPT if seed < seeds] + [seed for seed in range(seeds) if seed not in KEPT]
-    for start in range(0, len(order), CHUNK):
-        yield order[start : start + CHUNK]
+    order = [seed for seed in ONCE_FAILED_SEEDS if seed < seeds] + [
+        seed for seed in range(seeds) if seed not in ONCE_FAILED_SEEDS
+    ]
+    for start in range(0, len(order), SEEDS_PER_REPORT):
+        yield order[start : start + SEEDS_PER_REPORT]

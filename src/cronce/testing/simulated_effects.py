@@ -32,7 +32,7 @@ TROUBLE: Final = (CronceError, NoReply, ReceiverRefused, ReceiverTrouble, Error)
 
 MAIL: Final = "mail"
 MESSAGE_LEASE: Final = timedelta(seconds=6)
-TTL: Final = timedelta(seconds=8)
+MESSAGE_TTL: Final = timedelta(seconds=8)
 """For how long it is known that a message was handled."""
 
 
@@ -255,7 +255,7 @@ def handle(doer: EffectProcess, receivers: Receivers, message: str, began: Calla
         yield from doer.peril()
         return answer
 
-    begin = Begin(once_cell(MAIL, message), doer.ledger.nonce(), MESSAGE_LEASE, keep=TTL)
+    begin = Begin(once_cell(MAIL, message), doer.ledger.nonce(), MESSAGE_LEASE, keep=MESSAGE_TTL)
     return taken(once(Effect(message, begin, work), EffectPolicy("raise", (ReceiverRefused,)), under))
 
 

@@ -16,14 +16,14 @@ from cronce.testing.world import SimulatedProcess, World
 ABLE: Final = 1.0
 """Seconds. Who was able to write for so long has said what it had to say."""
 
-NOTICED: Final = 2.5
+OUTAGE_NOTICED: Final = 2.5
 """Seconds that the store must be away for others to notice."""
 
 RENEWAL: Final = "renewal"
 LOOK_THREAD: Final = "look"
 """Threads that speak up for what a process holds, and look after what others left."""
 
-SOON: Final = 3.0
+TAKEN_OVER_WITHIN: Final = 3.0
 """Seconds of contact, besides the hearing, in which the dead are taken over."""
 
 AT_NEXT_LOOK: Final = 3.0
@@ -72,7 +72,7 @@ class Takeovers:
         if holder is None or not holder.wants(old.key, old.fence):
             return
         outage, since = self._world.outage, holder.able_since(RENEWAL)
-        able, away = self._world.real - since, outage.until == since and outage.until - outage.since >= NOTICED
+        able, away = self._world.real - since, outage.until == since and outage.until - outage.since >= OUTAGE_NOTICED
         if able >= (0.0 if away else ABLE):
             self._broken("a living holder is heard first", f"{old.key} of {holder.process.name}, for {able:.1f} s able")
 
@@ -82,7 +82,7 @@ class Takeovers:
         began = self._world.right_now() - timedelta(seconds=real - outage.since)
         decided = record.finished or record.started
         late = decided is not None and decided < began
-        if outage.until - outage.since >= NOTICED and outage.until <= real < outage.until + PIECE and not late:
+        if outage.until - outage.since >= OUTAGE_NOTICED and outage.until <= real < outage.until + PIECE and not late:
             self._broken("after an outage holders are heard", f"{key}, {real - outage.until:.2f} s after it")
 
     def look(self, holders: Iterable[HolderSeenByReferee], seconds: float) -> None:
@@ -112,12 +112,12 @@ class Takeovers:
             return
         self._check_sum(cell, record, other, seconds)
         self._waited[key, fence, process.name] += seconds
-        is_late = self._waited[key, fence, process.name] > hearing(record.lease).total_seconds() + SOON
+        is_late = self._waited[key, fence, process.name] > hearing(record.lease).total_seconds() + TAKEN_OVER_WITHIN
         if is_late and self._in_contact(other):
             self._broken("the dead are taken over soon", f"{key} of {record.holder}, but not by {process.name}")
 
     def _in_contact(self, other: HolderSeenByReferee) -> bool:
-        return self._world.real - other.hung_until(LOOK_THREAD) > ABLE + PIECE + SOON
+        return self._world.real - other.hung_until(LOOK_THREAD) > ABLE + PIECE + TAKEN_OVER_WITHIN
 
     def _check_sum(self, cell: Cell, record: Record, other: HolderSeenByReferee, seconds: float) -> None:
         """What was heard adds up over the pieces of contact: once it is enough, whoever looks acts."""

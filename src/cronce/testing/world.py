@@ -23,8 +23,8 @@ from cronce.runtime.flow import Purge, Reply, Request, Swap, Timed, perform
 from cronce.stores.base import Swapped, next_life
 from cronce.stores.memory import MemoryStore
 
-START: Final = datetime(2026, 3, 29, 0, 0, 0, tzinfo=UTC)
-TIMEOUT: Final = 5.0
+WORLD_START: Final = datetime(2026, 3, 29, 0, 0, 0, tzinfo=UTC)
+WORLD_TIMEOUT: Final = 5.0
 """How long a caller waits for the store."""
 
 
@@ -54,7 +54,7 @@ class OutsideMessage(NamedTuple):
 
     deliver: Callable[[Answer], None]
     silence: Exception
-    patience: float = TIMEOUT
+    patience: float = WORLD_TIMEOUT
     risk: float = 1.0  # that something happens to it, compared to a call of the store
 
 
@@ -125,7 +125,7 @@ class SimulatedProcess:
         return self.machine.boot_offset + self.world.real * self.machine.rate
 
     def wall(self) -> datetime:
-        return START + timedelta(seconds=self.world.real + self.world.wall_offset) + self.machine.wall_offset
+        return WORLD_START + timedelta(seconds=self.world.real + self.world.wall_offset) + self.machine.wall_offset
 
     def synchronised(self) -> bool:
         return True
@@ -208,7 +208,7 @@ class World:
 
     def right_now(self) -> Instant:
         """What the store's clock would say, were it right."""
-        return START + timedelta(seconds=self.real * self.store_rate + self.store_offset)
+        return WORLD_START + timedelta(seconds=self.real * self.store_rate + self.store_offset)
 
     def at(self, real: float, action: Callable[[], None]) -> None:
         heappush(self._heap, (real if real > self.real else self.real, next(self._order), action))
@@ -317,7 +317,11 @@ class World:
             deliver, silence, patience = wish.deliver, wish.silence, wish.patience
         else:
             self.calls += 1
-            deliver, silence, patience = partial(self._ask_store, process, wish), StoreUnavailable("no answer"), TIMEOUT
+            deliver, silence, patience = (
+                partial(self._ask_store, process, wish),
+                StoreUnavailable("no answer"),
+                WORLD_TIMEOUT,
+            )
         if there is not None:
             self.after(there, partial(deliver, answers))
         self.after(patience, partial(answer, silence))
@@ -334,13 +338,13 @@ class World:
             return there, None
         if self.chance(0.01 * risk):
             self.fault("late call")  # overtaken by later ones; the caller has long given up
-            return self.random.uniform(TIMEOUT, self.random.choice([2, 5, 30]) * TIMEOUT), None
+            return self.random.uniform(WORLD_TIMEOUT, self.random.choice([2, 5, 30]) * WORLD_TIMEOUT), None
         if self.chance(0.02 * risk):
             self.fault("slow reply")
-            return there, self.random.uniform(0.5, TIMEOUT - 0.1)
+            return there, self.random.uniform(0.5, WORLD_TIMEOUT - 0.1)
         if isinstance(wish, OutsideMessage) and self.chance(0.02 * risk):
             self.fault("slow message")
-            return self.random.uniform(0.5, TIMEOUT - 0.1), back
+            return self.random.uniform(0.5, WORLD_TIMEOUT - 0.1), back
         return there, back
 
     def _ask_store(self, process: SimulatedProcess, request: Request, answer: Answer) -> None:

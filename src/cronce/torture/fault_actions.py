@@ -8,7 +8,7 @@ from typing import Final
 from cronce.clock import Clock
 from cronce.errors import CronceError
 from cronce.testing.child_processes import ChildProcesses
-from cronce.torture.plan import DEPLOYS, LIFE, NETWORK, SIGNALS, Fault, Kind
+from cronce.torture.plan import DEPLOYS, LIFE, NETWORK_FAULTS, SIGNALS, Fault, Kind
 from cronce.torture.proxy import Link
 from cronce.value import NamedTuple
 
@@ -23,7 +23,7 @@ LATEST: Final = 0.3
 CALM: Final = 0.2
 """Seconds after which what was on its way to the store has arrived."""
 
-ENDS: Final = 20.0
+ENDS_WITHIN: Final = 20.0
 """Seconds in which a process that is asked to end must have ended, whatever else goes wrong."""
 
 ENDINGS: Final[tuple[Kind, ...]] = ("roll", *DEPLOYS)
@@ -76,7 +76,7 @@ class FaultActions:
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """What can be done here."""
-        network = NETWORK if self._props.links else ()
+        network = NETWORK_FAULTS if self._props.links else ()
         lock: tuple[Kind, ...] = ("lock",) if self._props.file else ()
         life = (*LIFE, *DEPLOYS) if self._props.orders else ()
         return (*SIGNALS, *network, *lock, *self._props.hooks, *life)
@@ -99,8 +99,8 @@ class FaultActions:
     def can_end(self, deed: InjectedFault) -> bool:
         """Whether what it waits for has happened."""
         if deed.kind in ENDINGS:
-            if self._clock.boot() > deed.began + ENDS:
-                raise CronceError(f"{deed.who} was asked to end {ENDS:.0f} s ago, and still runs")
+            if self._clock.boot() > deed.began + ENDS_WITHIN:
+                raise CronceError(f"{deed.who} was asked to end {ENDS_WITHIN:.0f} s ago, and still runs")
             return self._props.crew.has_ended(deed.who)
         return deed.kind != "drain" or self._undrain(deed.who)
 

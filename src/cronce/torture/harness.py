@@ -23,7 +23,7 @@ from cronce.stores import mask, open_store, scheme_of
 from cronce.stores.base import Store
 from cronce.stores.sqlite import locate
 from cronce.testing.child_processes import ChildProcesses
-from cronce.testing.ledger_file import NOTHING, LedgerLine, LedgerTail
+from cronce.testing.ledger_file import NO_VALUE, LedgerLine, LedgerTail
 from cronce.torture.fault_actions import FaultTools, Hook, InjectedFault, SchedulerOrders
 from cronce.torture.faults import COLOURS, Faults
 from cronce.torture.own_jobs import refuse_live, tasks_of
@@ -32,25 +32,25 @@ from cronce.torture.proxy import Link, Proxy
 from cronce.torture.route import address, through
 from cronce.torture.store_contents import StoreContents
 from cronce.torture.verdict import TortureRecord, TortureVerdict
-from cronce.torture.worker import EVERY, TortureTask, WorkerOrder
+from cronce.torture.worker import SLOT_EVERY, TortureTask, WorkerOrder
 from cronce.value import NamedTuple
 
 SKEWS: Final = (0.4, -5.0, 5.0, -0.4, 0.0, 0.0)
 """Seconds that the processes' clocks are wrong by; the seventh begins again."""
 
-LEASE: Final = 2.5
+TORTURE_LEASE: Final = 2.5
 """Seconds. Short, so that takeovers happen within the minute; where a store's clock is doubtful, longer than that."""
 
 ANSWERS: Final = ("start", "accepted", "stale", "ran", "refused")
 """What a process cannot say before the store has answered it."""
 
 GUARDS: Final = "cronce.torture.worker"
-SCHEDULERS: Final = "cronce.torture.scheduling"
+SCHEDULER_MODULE: Final = "cronce.torture.scheduling"
 """What is run as a process."""
 
 TORTURE_POLL: Final = 0.02
-BEFORE: Final = 2
-REGISTERED: Final = (4, 30)
+SLOTS_BEFORE: Final = 2
+FIRST_SLOT_AFTER: Final = (4, 30)
 """Seconds from when all processes have started to the first slot, at least and at most. Schedulers must have registered
 the job by then: a job begins when it is registered, and slots before that would count as missed. On a busy machine that
 takes longer, as the start of the processes did."""
@@ -58,13 +58,13 @@ takes longer, as the start of the processes did."""
 SETTLE_TIMEOUT: Final = 60.0
 """Seconds that a slow machine may take beyond the slots themselves; then the verdict is on what is there."""
 
-AFTER: Final = 1.5
+QUIET_AFTER: Final = 1.5
 """Seconds in which schedulers look once more, when all is closed, and find nothing to do."""
 
 LOOK_AT_ALL: Final = 0.5
 """Seconds between two looks at every slot."""
 
-READ: Final = 0.2
+READ_EVERY: Final = 0.2
 """Seconds between two readings of a store that keeps only the last slots; the verdict remembers what was read."""
 
 NOTE: Final = 1.0
@@ -176,11 +176,11 @@ class Torture:
         if not self._store.traits.shared:
             raise BadInput(f"{mask(self.settings.url)} works in one process only, and a torture run needs several")
         doubt = self._store.traits.skew + self._store.traits.step
-        self._lease = max(LEASE, 4 * doubt.total_seconds())
+        self._lease = max(TORTURE_LEASE, 4 * doubt.total_seconds())
         self._tasks = self._own_tasks() if self.settings.app else self._our_tasks()
         self._ahead = (self._store_now() - self._clock.wall()).total_seconds()
         self._shelf = StoreContents(self._store, self._clock, self._tasks, f"{self.settings.seed}-{self._mark}")
-        usual = SCHEDULERS if self.settings.scheduler else GUARDS
+        usual = SCHEDULER_MODULE if self.settings.scheduler else GUARDS
         self._crew = ChildProcesses(self.settings.worker or usual, lambda name: self._folder / f"{name}.log")
         self._names = tuple(f"w{number + 1}" for number in range(self.settings.processes))
         to = address(self.settings.url)
@@ -233,7 +233,7 @@ class Torture:
         for name in self._names:
             self._start(name)
         self._until(lambda: all(self._is_ready(name) for name in self._names), self._clock.boot() + SETTLE_TIMEOUT)
-        self._begin(registered(self._clock.boot() - began) if self.settings.scheduler else BEFORE)
+        self._begin(registered(self._clock.boot() - began) if self.settings.scheduler else SLOTS_BEFORE)
         try:
             return self._play()
         except StoreUnavailable as error:
@@ -271,7 +271,7 @@ class Torture:
             self.settings.app if self.settings.really else "",
         )  # fmt: skip
         self._hear()  # what the one before it has said
-        self._said.discard(("ready", name, NOTHING))
+        self._said.discard(("ready", name, NO_VALUE))
         self._crew.start(name)
         self._crew.tell(name, order.written())
         if self._first is not None:
@@ -281,7 +281,7 @@ class Torture:
         self._versions[name] = 1 if kind == "deploy" else 0
 
     def _is_ready(self, name: str) -> bool:
-        return ("ready", name, NOTHING) in self._said
+        return ("ready", name, NO_VALUE) in self._said
 
     def _begin(self, before: int) -> None:
         """Everybody is there: choose the first second, by the store's clock."""
@@ -316,7 +316,7 @@ class Torture:
                 return False
         except StoreUnavailable:
             return False
-        self._closed = not threading.Event().wait(AFTER)
+        self._closed = not threading.Event().wait(QUIET_AFTER)
         return self._closed
 
     # --- looking ---
@@ -335,7 +335,7 @@ class Torture:
         self._hear()
         self._faults.look(new)
         self._crew.check()
-        if not self._store.traits.history and self._clock.boot() >= self._read + READ:
+        if not self._store.traits.history and self._clock.boot() >= self._read + READ_EVERY:
             self._read = self._clock.boot()
             self._shelf.remember()
         if self.settings.scheduler and self._clock.boot() >= self._noted + NOTE:
@@ -365,7 +365,7 @@ class Torture:
 
     def _slots(self) -> tuple[Instant, ...]:
         assert self._first is not None
-        return tuple(self._first + number * EVERY for number in range(self.settings.seconds))
+        return tuple(self._first + number * SLOT_EVERY for number in range(self.settings.seconds))
 
     def _result(self) -> TortureResult:
         self._lines += self._ledger.new()
@@ -378,7 +378,7 @@ class Torture:
 
 def registered(start: float) -> int:
     """Seconds until schedulers have registered their jobs, where their start took so long."""
-    least, most = REGISTERED
+    least, most = FIRST_SLOT_AFTER
     return min(max(least, ceil(2 * start)), most)
 
 

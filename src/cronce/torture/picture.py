@@ -15,19 +15,19 @@ from cronce.torture.verdict import TortureVerdict
 from cronce.torture.worker import TortureTask
 from cronce.value import NamedTuple
 
-LEFT: Final = 96
+LEFT_MARGIN: Final = 96
 RIGHT: Final = 24
 TOP: Final = 84
 LANE: Final = 14
 ROW: Final = 10
 """Pixels: of a lane of bars, and between two processes."""
 
-WIDTH: Final = 1150
+PICTURE_WIDTH: Final = 1150
 NARROW: Final = 12.0
 """Pixels for all seconds together, and the least for one of them: wide enough for the lines above and below."""
 
 LETTER: Final = 6.2
-LABEL: Final = 40
+LABEL_PIXELS: Final = 40
 """Pixels of a letter, and between two labels of the time."""
 
 STYLE: Final = """
@@ -51,7 +51,7 @@ svg { font: 11px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif
 }
 """
 
-WORDS: Final[dict[Kind, str]] = {
+FAULT_LEGEND: Final[dict[Kind, str]] = {
     "kill": "killed, until it is back",
     "pause": "stopped",
     "drop": "replies lost",
@@ -67,14 +67,14 @@ WORDS: Final[dict[Kind, str]] = {
     "deploy": "newer version",
     "rollback": "rolled back",
 }
-RUNS: Final = {
+RUN_LEGEND: Final = {
     "succeeded": "ran",
     "again": "ran after a takeover",
     "overtaken": "taken over, or stopped in time",
     "ended": "did not end",
 }
 LEGENDS: Final = 4
-SLOTS: Final = ("succeeded", "lost", "failed", "skipped", "unknown", "missed")
+SLOT_LEGEND: Final = ("succeeded", "lost", "failed", "skipped", "unknown", "missed")
 
 
 class Bar(NamedTuple):
@@ -107,12 +107,12 @@ class PictureFrame(NamedTuple):
 
     @property
     def width(self) -> float:
-        return LEFT + self.second * (self.end - self.start) + RIGHT
+        return LEFT_MARGIN + self.second * (self.end - self.start) + RIGHT
 
     @property
     def second(self) -> float:
         """Pixels of a second."""
-        return max(WIDTH / (self.end - self.start), NARROW)
+        return max(PICTURE_WIDTH / (self.end - self.start), NARROW)
 
     @property
     def height(self) -> int:
@@ -125,7 +125,7 @@ class PictureFrame(NamedTuple):
         return TOP + self.row * self.names.index(who)
 
     def at(self, second: float) -> float:
-        return round(LEFT + (second - self.start) * self.second, 1)
+        return round(LEFT_MARGIN + (second - self.start) * self.second, 1)
 
 
 def framed(result: TortureResult) -> PictureFrame:
@@ -188,11 +188,11 @@ def _head(frame: PictureFrame) -> Iterator[str]:
 def _grid(frame: PictureFrame) -> Iterator[str]:
     for number, name in enumerate(frame.names):
         y = frame.y(name)
-        yield _rect(LEFT, y + ROW / 2 - 2, frame.width - LEFT - RIGHT, frame.row - ROW + 4, "row")
+        yield _rect(LEFT_MARGIN, y + ROW / 2 - 2, frame.width - LEFT_MARGIN - RIGHT, frame.row - ROW + 4, "row")
         middle = y + frame.row / 2 + 4
         yield _text(8, middle, name)
-        yield _text(LEFT - 10, middle, f"{SKEWS[number % len(SKEWS)]:+g} s", "dim", "end")
-    every = 1 if frame.second >= LABEL else 5
+        yield _text(LEFT_MARGIN - 10, middle, f"{SKEWS[number % len(SKEWS)]:+g} s", "dim", "end")
+    every = 1 if frame.second >= LABEL_PIXELS else 5
     for second in range(-(-frame.start // every) * every, frame.end + 1, every):
         x = frame.at(second)
         yield f'<line x1="{x}" x2="{x}" y1="{TOP}" y2="{frame.bottom}" class="grid"/>'
@@ -203,7 +203,7 @@ def _deeds(frame: PictureFrame) -> Iterator[str]:
     for deed in frame.result.deeds:
         y, height = _place(frame, deed)
         x, end = frame.x(deed.began), frame.x(deed.ended)
-        text = f"{WORDS[deed.kind]}, {deed.ended - deed.began:.1f} s"
+        text = f"{FAULT_LEGEND[deed.kind]}, {deed.ended - deed.began:.1f} s"
         yield _rect(x, y, end - x, height, f"deed {deed.kind}", text)
         yield _rect(x, y, 2, height, deed.kind, text)
 
@@ -219,7 +219,9 @@ def _bars(frame: PictureFrame) -> Iterator[str]:
         for bar in bars(frame.result, task):
             y = frame.y(bar.who) + ROW / 2 + LANE * number + 1
             x = frame.x(bar.began)
-            yield _rect(x, y, frame.x(bar.ended) - x, LANE - 3, bar.kind, f"{bar.slot} by {bar.who}: {RUNS[bar.kind]}")
+            yield _rect(
+                x, y, frame.x(bar.ended) - x, LANE - 3, bar.kind, f"{bar.slot} by {bar.who}: {RUN_LEGEND[bar.kind]}"
+            )
 
 
 def bars(result: TortureResult, task: TortureTask) -> Iterator[Bar]:
@@ -274,18 +276,18 @@ def outcome(result: TortureResult, key: str) -> str:
 
 def _legend(frame: PictureFrame) -> Iterator[str]:
     seen = {deed.kind for deed in frame.result.deeds}
-    deeds = [(f"deed {kind}", text) for kind, text in WORDS.items() if kind in seen]
-    slots = [(kind, kind) for kind in SLOTS]
+    deeds = [(f"deed {kind}", text) for kind, text in FAULT_LEGEND.items() if kind in seen]
+    slots = [(kind, kind) for kind in SLOT_LEGEND]
     top = frame.height - 15 * LEGENDS + 1
-    for number, (label, items) in enumerate((("runs", [*RUNS.items()]), ("slots", slots), ("faults", deeds))):
-        x, y = float(LEFT), top + 15 * number
+    for number, (label, items) in enumerate((("runs", [*RUN_LEGEND.items()]), ("slots", slots), ("faults", deeds))):
+        x, y = float(LEFT_MARGIN), top + 15 * number
         yield _text(8, y + 9, label, "dim")
         for kind, text in items:
             yield _rect(x, y, 12, 10, kind)
             yield _text(x + 17, y + 9, text, "dim")
             x += 17 + LETTER * len(text) + 18
     yield _text(8, top + 54, "rows", "dim")
-    yield _text(LEFT, top + 54, _rows(frame.result.tasks), "dim")
+    yield _text(LEFT_MARGIN, top + 54, _rows(frame.result.tasks), "dim")
 
 
 def _rows(tasks: Sequence[TortureTask]) -> str:

@@ -23,7 +23,7 @@ killed at once, and again right after they came back. One after the other ends a
 the jobs, and later with the one before."""
 
 SIGNALS: Final[tuple[Kind, ...]] = ("kill", "pause")
-NETWORK: Final[tuple[Kind, ...]] = ("drop", "delay", "cut", "outage")
+NETWORK_FAULTS: Final[tuple[Kind, ...]] = ("drop", "delay", "cut", "outage")
 LIFE: Final[tuple[Kind, ...]] = ("roll", "drain", "blackout")
 DEPLOYS: Final[tuple[Kind, ...]] = ("deploy", "rollback")
 
@@ -31,7 +31,7 @@ _BAG: Final[dict[Kind, int]] = {
     "kill": 2, "pause": 1, "drop": 2, "delay": 1, "cut": 1, "outage": 1, "lock": 1,
     "roll": 2, "drain": 1, "blackout": 1,
 }  # fmt: skip
-_LENGTHS: Final[dict[Kind, tuple[float, float]]] = {
+_FAULT_LEASES: Final[dict[Kind, tuple[float, float]]] = {
     "kill": (0.2, 1.2),
     "pause": (1.2, 2.0),
     "drop": (0.4, 0.8),
@@ -45,10 +45,10 @@ _LENGTHS: Final[dict[Kind, tuple[float, float]]] = {
 }
 """How long each lasts, in leases: a partition may be over before the lease is, or long after."""
 
-_ONCE: Final[dict[Kind, float]] = {"deploy": 0.1, "restart": 0.4, "rollback": 0.5, "empty": 0.6}
+_ONCE_AT: Final[dict[Kind, float]] = {"deploy": 0.1, "restart": 0.4, "rollback": 0.5, "empty": 0.6}
 """What happens once, and after which part of the time."""
 
-GAP: Final = (1.0, 3.0)
+FAULT_EVERY: Final = (1.0, 3.0)
 """Seconds from one fault to the next."""
 
 KILL_AGAIN_AFTER: Final = (0.2, 2.0)
@@ -69,17 +69,17 @@ def plan(seed: int, seconds: float, lease: float, kinds: Collection[Kind]) -> li
     """The faults of so many seconds, in the order they begin. All are over soon after the last slot is due."""
     dice = random.Random(seed)  # noqa: S311  seeded on purpose
     bag: list[Kind] = []
-    faults = [Fault(kind, part * seconds) for kind, part in _ONCE.items() if kind in kinds]
+    faults = [Fault(kind, part * seconds) for kind, part in _ONCE_AT.items() if kind in kinds]
     at = dice.uniform(0.3, 1.0)
     while at < seconds - 1 and any(kind in kinds for kind in _BAG):
         if not bag:
             bag = [kind for kind, times in _BAG.items() if kind in kinds for _ in range(times)]
             dice.shuffle(bag)
         kind = bag.pop()
-        fault = Fault(kind, at, lease * dice.uniform(*_LENGTHS[kind]), dice.random())
+        fault = Fault(kind, at, lease * dice.uniform(*_FAULT_LEASES[kind]), dice.random())
         faults.append(fault)
         if kind == "blackout":
             at += fault.lasts + dice.uniform(*KILL_AGAIN_AFTER)
             faults.append(fault._replace(at=at))
-        at += dice.uniform(*GAP)
+        at += dice.uniform(*FAULT_EVERY)
     return sorted(faults, key=lambda fault: fault.at)

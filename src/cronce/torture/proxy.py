@@ -17,14 +17,14 @@ from collections.abc import Coroutine
 from contextlib import closing, suppress
 from typing import Any, Final, TypeVar
 
-from cronce.torture.route import HERE, HostPort
+from cronce.torture.route import LOCALHOST, HostPort
 
 T = TypeVar("T")
 
-SETTLED: Final = 0.2
+GREETING_SECONDS: Final = 0.2
 """Seconds after which the greetings of a connection are over."""
 
-CHUNK: Final = 1 << 16
+PROXY_BYTES: Final = 1 << 16
 
 
 class Link:
@@ -78,7 +78,7 @@ class Proxy:
 
     async def _listen(self) -> Link:
         link = Link(self._loop)
-        server = await asyncio.start_server(lambda *client: self._connected(link, *client), HERE, 0)
+        server = await asyncio.start_server(lambda *client: self._connected(link, *client), LOCALHOST, 0)
         link.port = server.sockets[0].getsockname()[1]
         self._servers.append(server)
         return link
@@ -103,15 +103,15 @@ class Proxy:
     async def _requests(self, link: Link, reader: asyncio.StreamReader, store: asyncio.StreamWriter) -> None:
         """Whoever hangs up has no more to say; what was said before is delivered first."""
         alive = link.deaths
-        while data := await reader.read(CHUNK):
+        while data := await reader.read(PROXY_BYTES):
             if alive == link.deaths:
                 await self._pass_on(link, data, store)
         store.close()
 
     async def _replies(self, link: Link, answers: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         since, alive = self._loop.time(), link.deaths
-        while data := await answers.read(CHUNK):
-            if link.drops and self._loop.time() - since > SETTLED:
+        while data := await answers.read(PROXY_BYTES):
+            if link.drops and self._loop.time() - since > GREETING_SECONDS:
                 link.drops -= 1
                 break
             if alive == link.deaths:

@@ -11,10 +11,10 @@ PORTS: Final = {
     "redis": 6379, "valkey": 6379, "etcd": 2379,
 }  # fmt: skip
 SECURE: Final = ("rediss", "valkeys", "etcds")
-ELSEWHERE: Final = ("host", "hostaddr", "service", "unix_socket", "sentinel", "cluster")
+REDIRECTING_OPTIONS: Final = ("host", "hostaddr", "service", "unix_socket", "sentinel", "cluster")
 """Options that send a driver to another place than the URL's host."""
 
-HERE: Final = "127.0.0.1"
+LOCALHOST: Final = "127.0.0.1"
 
 
 class HostPort(NamedTuple):
@@ -34,7 +34,7 @@ def address(url: str) -> HostPort | str:
         return HostPort(*read_url(url).endpoint)
     if parts.scheme not in PORTS:
         return f"a {parts.scheme}: store is not reached by TCP"
-    if elsewhere := [name for name in ELSEWHERE if name in options]:
+    if elsewhere := [name for name in REDIRECTING_OPTIONS if name in options]:
         return f"the option {elsewhere[0]} bypasses a proxy"
     if "," in parts.netloc:
         return "the URL names several hosts"
@@ -47,6 +47,6 @@ def through(url: str, port: int) -> str:
     """The same store, by way of a port of this machine."""
     parts = urlsplit(url)
     if parts.scheme == "kubernetes":
-        return urlunsplit(parts._replace(query="&".join(filter(None, (parts.query, f"via={HERE}:{port}")))))
+        return urlunsplit(parts._replace(query="&".join(filter(None, (parts.query, f"via={LOCALHOST}:{port}")))))
     user, at, _ = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user}{at}{HERE}:{port}"))
+    return urlunsplit(parts._replace(netloc=f"{user}{at}{LOCALHOST}:{port}"))

@@ -17,15 +17,15 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.runtime.log import LOGGER
-from cronce.torture.worker import BUG, TortureWorker, main
+from cronce.torture.worker import BUG_EXIT, TortureWorker, main
 
 SCHEDULER_GRACE: Final = "1s"
 """Shorter than the longest bodies: some are cut short."""
 
-LABEL: Final = "torture"
+TORTURE_LABEL: Final = "torture"
 UNEXPECTED: Final = "the scheduler hit an unexpected error"
 
-LIMIT: Final = timedelta(minutes=10)
+BODY_LIMIT: Final = timedelta(minutes=10)
 """Of a body; a second more makes another version of the job."""
 
 
@@ -36,7 +36,7 @@ class EndOnUnexpected(logging.Handler):
         if str(record.msg).startswith(UNEXPECTED):
             traceback.print_exc()
             sys.stderr.flush()
-            os._exit(BUG)
+            os._exit(BUG_EXIT)
 
 
 class SchedulingWorker(TortureWorker):
@@ -45,9 +45,9 @@ class SchedulingWorker(TortureWorker):
         self.ready(told)
         LOGGER.addHandler(EndOnUnexpected())
         for task in self.order.tasks if self.first else ():
-            self.guarded(task, LIMIT + timedelta(seconds=self.order.version))
+            self.guarded(task, BODY_LIMIT + timedelta(seconds=self.order.version))
         threading.Thread(target=self._end_with, args=(told,), daemon=True).start()
-        self.cron.run(workers=self.order.workers, grace=SCHEDULER_GRACE, labels={LABEL: self.order.label})
+        self.cron.run(workers=self.order.workers, grace=SCHEDULER_GRACE, labels={TORTURE_LABEL: self.order.label})
 
     def _end_with(self, told: Iterator[str]) -> None:
         for _ in told:

@@ -19,15 +19,15 @@ from cronce.runtime.operations import Operator, drain_cell
 from cronce.runtime.queries import RunSeen, read_all, seen_run
 from cronce.stores.base import Scan, Store
 from cronce.testing.ledger_file import LedgerLine
-from cronce.torture.scheduling import LABEL
+from cronce.torture.scheduling import TORTURE_LABEL
 from cronce.torture.verdict import PurgedSpan, TortureRecord, TortureVerdict, judge, lets_another_run
-from cronce.torture.worker import EVERY, TortureTask
+from cronce.torture.worker import SLOT_EVERY, TortureTask
 
 EDIT: Final = timedelta(seconds=45)
 """What fell due before another version of a job took over, and was not claimed yet, is passed over. A version is alive
 until its last process has not been heard of for half a minute, and the others notice within ten seconds."""
 
-BATCH: Final = 1000
+CELLS_PER_LOAD: Final = 1000
 
 
 class StoreContents:
@@ -149,17 +149,17 @@ class StoreContents:
         first, and on a busy machine that is a later one."""
 
         def known(begins: Instant, job: Job | None, _now: Instant) -> Job:
-            return job or Job(floor=begins - EVERY)
+            return job or Job(floor=begins - SLOT_EVERY)
 
         edits = {task.job: partial(known, task.instants([first])[0]) for task in self._tasks}
         self._told(self._hand.ledger.jobs.edit_all(edits))
 
     def drain(self, colour: str) -> bool:
         """Schedulers of that colour claim no more; whether the store could be told."""
-        return self._told(self._hand.drain(drain_cell(label=f"{LABEL}={self.label(colour)}")))
+        return self._told(self._hand.drain(drain_cell(label=f"{TORTURE_LABEL}={self.label(colour)}")))
 
     def undrain(self, colour: str) -> bool:
-        return self._told(self._hand.undrain(drain_cell(label=f"{LABEL}={self.label(colour)}")))
+        return self._told(self._hand.undrain(drain_cell(label=f"{TORTURE_LABEL}={self.label(colour)}")))
 
     def _told(self, flow: Flow[object]) -> bool:
         try:
@@ -182,8 +182,8 @@ class StoreContents:
         return drive(read_all(Scan(prefix)), self.store, self._clock)[1]
 
     def _purge(self, cells: Sequence[Cell]) -> None:
-        for start in range(0, len(cells), BATCH):
-            self.store.purge(cells[start : start + BATCH])
+        for start in range(0, len(cells), CELLS_PER_LOAD):
+            self.store.purge(cells[start : start + CELLS_PER_LOAD])
 
     def _is_ours(self, cell: Cell) -> bool:
         """What schedulers have left, or were told."""
@@ -192,8 +192,8 @@ class StoreContents:
             if kind == "bundle":
                 return any(task.job in decode_bundle(cell.value, cell.key).specs for task in self._tasks)
             if kind == "holder":
-                return decode_holder(cell.value, cell.key).labels.get(LABEL, "").startswith(self._label)
-        return rest.startswith(f"label:{LABEL}={self._label}")
+                return decode_holder(cell.value, cell.key).labels.get(TORTURE_LABEL, "").startswith(self._label)
+        return rest.startswith(f"label:{TORTURE_LABEL}={self._label}")
 
 
 def _on_record(run: RunSeen) -> TortureRecord:

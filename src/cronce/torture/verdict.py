@@ -41,7 +41,7 @@ class TortureRecord(NamedTuple):
         return self._replace(ended=self.ended | older.ended)
 
 
-IDLE: Final = 10
+SLOTS_UNTIL_IDLE: Final = 10
 """Of so many slots some must run: a guard that refuses everything keeps every promise but the first."""
 
 
@@ -90,7 +90,7 @@ class TortureVerdict(NamedTuple):
         """Whether every promise was kept; `forgot`: the store lost what it knew, and says so."""
         broken = self.extra or self.missed or self.overlapping or self.stale_accepted
         unexplained = self.unknown and not forgot
-        idle = self.slots >= IDLE and not self.runs
+        idle = self.slots >= SLOTS_UNTIL_IDLE and not self.runs
         return not (broken or unexplained or idle or (self.on_lost == "rerun" and self.lost))
 
 

@@ -33,22 +33,22 @@ from cronce.model import Instant, Slot, slot_of_cell, unspell
 from cronce.policy import Missed, OnLost, Overlap
 from cronce.runtime.guard import Guard
 from cronce.schedule import Schedule, parse_schedule
-from cronce.testing.child_processes import REFUSED
-from cronce.testing.ledger_file import NOTHING, LedgerFile, LedgerLine, LedgerTail, What
+from cronce.testing.child_processes import REFUSED_EXIT
+from cronce.testing.ledger_file import NO_VALUE, LedgerFile, LedgerLine, LedgerTail, What
 from cronce.value import NamedTuple
 
-EVERY: Final = timedelta(seconds=1)
-PAUSE: Final = 0.1
+SLOT_EVERY: Final = timedelta(seconds=1)
+CALL_RETRY: Final = 0.1
 """Seconds until a call is made again that got no answer."""
 
 LINGER: Final = 0.4
 """Seconds between two looks at what is still open, when all slots were called."""
 
-STEP: Final = 0.08
-SHORT: Final = (0.05, 0.7)
+BODY_STEP: Final = 0.08
+SHORT_BODY: Final = (0.05, 0.7)
 """Seconds that a body takes."""
 
-LONG: Final = (1.2, 1.6)
+LONG_BODY_LEASES: Final = (1.2, 1.6)
 """Leases that a long one takes: it has to be renewed, and if that fails it must stop in time."""
 
 LONG_ONES: Final = 0.12
@@ -56,7 +56,7 @@ LONG_ONES: Final = 0.12
 
 EVER: Final = timedelta(days=36_500)
 
-BUG: Final = 70
+BUG_EXIT: Final = 70
 """Exit code of a process that met something it was not written for."""
 
 
@@ -195,17 +195,17 @@ class TortureWorker:
             self._trigger(task, first)
         except (BadInput, StoreUnusable) as refusal:
             print(refusal, file=sys.stderr, flush=True)
-            os._exit(REFUSED)
+            os._exit(REFUSED_EXIT)
         except BaseException:
             traceback.print_exc()
             sys.stderr.flush()
-            os._exit(BUG)
+            os._exit(BUG_EXIT)
 
     # --- the trigger ---
 
     def _trigger(self, task: TortureTask, first: Instant) -> None:
         job = self.guarded(task)
-        seconds = [first + number * EVERY for number in range(self.order.slots)]
+        seconds = [first + number * SLOT_EVERY for number in range(self.order.slots)]
         slots = [Slot(task.job, at) for at in task.instants(seconds)]
         begin = self._begin_at(slots)
         for due, slot in zip(seconds[begin:], slots[begin:], strict=False):
@@ -231,7 +231,7 @@ class TortureWorker:
         return self.over.is_set()
 
     def _fire(self, job: Guard[[], Skipped | None], slot: Slot) -> None:
-        on_time = self.clock.wall() < slot.at + EVERY / 2  # later, a call without a name would mean a later slot
+        on_time = self.clock.wall() < slot.at + SLOT_EVERY / 2  # later, a call without a name would mean a later slot
         call: Callable[[], object] = job if on_time else job.at(slot)
         while not self.over.is_set():
             try:
@@ -240,7 +240,7 @@ class TortureWorker:
                 self.say("stopped", slot.key)
                 return
             except StoreUnavailable:  # nothing was run, or it is not on record: the next call finds out
-                self.over.wait(PAUSE)
+                self.over.wait(CALL_RETRY)
             else:
                 self.say("refused" if isinstance(answer, Skipped) else "ran", slot.key)
                 return
@@ -250,11 +250,11 @@ class TortureWorker:
 
     def guarded(self, task: TortureTask, timeout: timedelta | None = None) -> Guard[[], Skipped | None]:
         """It ends with the last slot: whoever is stopped for long before a call would else mean one after that."""
-        end = self.first and self.first + (self.order.slots - 1) * EVERY
+        end = self.first and self.first + (self.order.slots - 1) * SLOT_EVERY
         if task.schedule is not None:
             return self._guarded_own(task, parse_schedule(**task.schedule))  # type: ignore[arg-type]
         define = self.cron.job(
-            every=EVERY, start=self.first, end=end, name=task.job, on_lost=task.on_lost, overlap=task.overlap,
+            every=SLOT_EVERY, start=self.first, end=end, name=task.job, on_lost=task.on_lost, overlap=task.overlap,
             missed=task.missed, lease=timedelta(seconds=task.lease), timeout=timeout,
         )  # fmt: skip
         return define(self.bodied)
@@ -281,14 +281,16 @@ class TortureWorker:
         if function is not None:
             function(run)
         for _ in range(self._steps(run.grant.lease)):
-            self.over.wait(STEP)
+            self.over.wait(BODY_STEP)
             self.act("step", run)
         self.act("done", run)
 
     def _steps(self, lease: timedelta) -> int:
         long = self._dice.random() < LONG_ONES
-        seconds = lease.total_seconds() * self._dice.uniform(*LONG) if long else self._dice.uniform(*SHORT)
-        return math.ceil(seconds * self.order.slow / STEP)
+        seconds = (
+            lease.total_seconds() * self._dice.uniform(*LONG_BODY_LEASES) if long else self._dice.uniform(*SHORT_BODY)
+        )
+        return math.ceil(seconds * self.order.slow / BODY_STEP)
 
     def act(self, what: What, run: Run) -> None:
         """The clock is read first: what is written then says when acting was allowed, however late it is written."""
@@ -302,7 +304,7 @@ class TortureWorker:
         when = self.clock.boot() if boot is None else boot
         self._ledger.write(LedgerLine(what, self.order.name, run.key, str(run.fence), run.attempt, f"{when:.6f}"))
 
-    def say(self, what: What, about: str = NOTHING) -> None:
+    def say(self, what: What, about: str = NO_VALUE) -> None:
         self._calls.write(LedgerLine(what, self.order.name, about, when=f"{self.clock.boot():.6f}"))
 
     def heard(self, event: Event) -> None:

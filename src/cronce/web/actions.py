@@ -39,7 +39,7 @@ from cronce.value import NamedTuple
 from cronce.web.api_schemas import ANY, YES, Schema, one_of, short_text
 from cronce.web.gate import signed_form
 from cronce.web.requests import Problem, status_of
-from cronce.web.security import LASTS
+from cronce.web.security import SESSION_LASTS
 from cronce.web.site import Site, path, root_of, site_of
 
 Subject = Literal["jobs", "runs", "effects", "alerts"]
@@ -310,7 +310,7 @@ def named(of: Subject, subject: str) -> str:
 # --- the pages that stand before an act: what would happen, how things stand, and a button ----------------------------
 
 
-_NONCE: Final = re.compile("[0-9a-f]{16}")
+_NONCE_PATTERN: Final = re.compile("[0-9a-f]{16}")
 
 SENT_BEFORE: Final = "This form was already sent: nothing changed."
 
@@ -338,10 +338,10 @@ async def confirm(request: Request, action: Action) -> Response:
 def _wish(hand: Operator, action: Action, subject: str, said: dict[str, Any], once: str) -> Flow[Document | None]:
     """What comes of a form. One that is sent twice is one wish, whatever happened in between: what can be asked for by
     an id is asked for by the form's own, and anything else is not done again."""
-    if _NONCE.fullmatch(once):
+    if _NONCE_PATTERN.fullmatch(once):
         if action.takes_id:
             said.setdefault("id", f"page-{once}")
-        elif not (yield from hand.once(once, LASTS)):
+        elif not (yield from hand.once(once, SESSION_LASTS)):
             return None
     return (yield from action.act(hand, subject, said))
 

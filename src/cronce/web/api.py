@@ -24,7 +24,7 @@ from cronce.monitor.read_lists import effects_page
 from cronce.runtime.effects.review import names_effect
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import (
-    WANTED,
+    STATES_WANTED,
     JobLine,
     RunSeen,
     halted_and_carried,
@@ -34,15 +34,15 @@ from cronce.runtime.queries import (
 )
 from cronce.runtime.why import Case, slot_meant, why
 from cronce.telling import documents as told
-from cronce.telling.documents import LEADERS, LOCKS, Leases
+from cronce.telling.documents import LEADERS, LOCK_LEASES, Leases
 from cronce.telling.words import iso
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS, Action, ActionField, Document, named
-from cronce.web.api_schemas import INSTANT, SCHEMAS, TEXT, YES, Schema, one_of, ref, short_text
+from cronce.web.api_schemas import INSTANT, SCHEMAS, TEXT_SCHEMA, YES, Schema, one_of, ref, short_text
 from cronce.web.requests import STATUSES, Json, Problem, document, read_instant
 from cronce.web.site import Site, root_of, site_of
 
-BASE: Final = "/api/v1"
+API_BASE: Final = "/api/v1"
 
 
 class ApiQuery(NamedTuple):
@@ -175,24 +175,26 @@ def _fits(schema: Schema, value: Any) -> bool:
     return True
 
 
-SHOWN: Final = 100
+DEFAULT_LIMIT: Final = 100
 """As many as are told of where nobody says how many."""
 
-HOUR: Final = timedelta(hours=1)
+DEFAULT_SPAN: Final = timedelta(hours=1)
 
 # --- what may be asked ------------------------------------------------------------------------------------------------
 
 NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,127}$"
-LIMIT: Final = ActionField("limit", "how many at most", {"type": "integer", "minimum": 1, "maximum": MAX_PER_PAGE})
-AFTER: Final = ActionField("after", "where the list continues: the `next` of the answer before", TEXT)
-JOB: Final = ActionField("job", "of this job only", {"type": "string", "pattern": NAME})
-STATE: Final = ActionField("state", "in this state, or with this outcome", one_of(*WANTED))
-MATCHING: Final = ActionField("matching", "whose name or schedule contains this", TEXT)
-WHAT: Final = ActionField("what", "of this job, slot or idempotent function only", TEXT)
+LIMIT_FIELD: Final = ActionField(
+    "limit", "how many at most", {"type": "integer", "minimum": 1, "maximum": MAX_PER_PAGE}
+)
+AFTER_FIELD: Final = ActionField("after", "where the list continues: the `next` of the answer before", TEXT_SCHEMA)
+JOB_FIELD: Final = ActionField("job", "of this job only", {"type": "string", "pattern": NAME})
+STATE: Final = ActionField("state", "in this state, or with this outcome", one_of(*STATES_WANTED))
+MATCHING: Final = ActionField("matching", "whose name or schedule contains this", TEXT_SCHEMA)
+WHAT: Final = ActionField("what", "of this job, slot or idempotent function only", TEXT_SCHEMA)
 EVERYTHING: Final = ActionField("all", "also effects that are done, and those that the next run will do", YES)
-OPEN: Final = ActionField("open", "true: open alerts (the default); false: cleared alerts", YES)
-START: Final = ActionField("start", "from this instant (default: one hour before the end)", INSTANT)
-END: Final = ActionField("end", "until this instant (default: now)", INSTANT)
+OPEN_FIELD: Final = ActionField("open", "true: open alerts (the default); false: cleared alerts", YES)
+START_FIELD: Final = ActionField("start", "from this instant (default: one hour before the end)", INSTANT)
+END_FIELD: Final = ActionField("end", "until this instant (default: now)", INSTANT)
 
 # --- the whole --------------------------------------------------------------------------------------------------------
 
@@ -207,7 +209,7 @@ def overview(asked: ApiQuery) -> Flow[Document]:
 def jobs(asked: ApiQuery) -> Flow[Document]:
     given = asked.given
     after = check_name(given["after"]) if given.get("after") else ""
-    limit, matching = given.get("limit", SHOWN), given.get("matching", "")
+    limit, matching = given.get("limit", DEFAULT_LIMIT), given.get("matching", "")
     found, lines = yield from read_jobs.job_lines(after, limit, matching, index=asked.site.index)
     _, served = yield from halted_and_carried()
     return {"jobs": [told.job_document(line, served) for line in lines], "total": found.total, "next": found.next}
@@ -274,7 +276,7 @@ def why_it(asked: ApiQuery) -> Flow[Document]:
 def timeline(asked: ApiQuery) -> Flow[Document]:
     given = asked.given
     end = given.get("end", asked.site.now)
-    start = given.get("start", end - HOUR)
+    start = given.get("start", end - DEFAULT_SPAN)
     if start >= end:
         raise Problem(400, "the end must be after the start")
     found = yield from read_overview.stretch(start, end, given.get("job"), given.get("limit", 1000))
@@ -297,7 +299,9 @@ def holders(_asked: ApiQuery) -> Flow[Document]:
 
 
 def leases(asked: ApiQuery, kind: Leases) -> Flow[Document]:
-    page = yield from read_lists.held(kind.prefix, asked.given.get("after", ""), asked.given.get("limit", SHOWN))
+    page = yield from read_lists.held(
+        kind.prefix, asked.given.get("after", ""), asked.given.get("limit", DEFAULT_LIMIT)
+    )
     return {kind.way: [told.held_document(one, kind) for one in page.held], "next": page.next}
 
 
@@ -306,7 +310,7 @@ def effects(asked: ApiQuery) -> Flow[Document]:
     what = given.get("what")
     if what is not None and names_effect(what):
         raise Problem(400, "`what` must be a job, a slot or an idempotent function, not a single effect")
-    limit, everything = given.get("limit", SHOWN), given.get("all", False)
+    limit, everything = given.get("limit", DEFAULT_LIMIT), given.get("all", False)
     page = yield from effects_page(what, given.get("after"), limit, everything=everything)
     return {"effects": [told.effect_document(one) for one in page.effects], "next": page.next}
 
@@ -330,7 +334,9 @@ def beats(_asked: ApiQuery) -> Flow[Document]:
 
 def _page(asked: ApiQuery, job: str | None) -> Flow[Document]:
     given = asked.given
-    page = yield from read_lists.newest_runs(job, given.get("state"), given.get("after"), given.get("limit", SHOWN))
+    page = yield from read_lists.newest_runs(
+        job, given.get("state"), given.get("after"), given.get("limit", DEFAULT_LIMIT)
+    )
     return {"runs": _runs(page.runs), "next": page.next}
 
 
@@ -347,9 +353,9 @@ def _past(one: RunSeen) -> list[Document]:
     return [told.past_document(past) for past in one.record.past] if one.record else []
 
 
-READS: Final = (
+READ_ENDPOINTS: Final = (
     Endpoint("/overview", "overview", "Overview of everything", "Overview", overview),
-    Endpoint("/jobs", "jobs", "Jobs, by name", "Jobs", jobs, (LIMIT, AFTER, MATCHING)),
+    Endpoint("/jobs", "jobs", "Jobs, by name", "Jobs", jobs, (LIMIT_FIELD, AFTER_FIELD, MATCHING)),
     Endpoint("/jobs/{subject}", "job", "One job with all its details", "JobView", job, (), "a job"),
     Endpoint(
         "/jobs/{subject}/runs",
@@ -357,10 +363,10 @@ READS: Final = (
         "Its runs, newest first",
         "Runs",
         runs_of_job,
-        (STATE, LIMIT, AFTER),
+        (STATE, LIMIT_FIELD, AFTER_FIELD),
         "a job",
     ),
-    Endpoint("/runs", "runs", "Runs, newest first", "Runs", runs, (JOB, STATE, LIMIT, AFTER)),
+    Endpoint("/runs", "runs", "Runs, newest first", "Runs", runs, (JOB_FIELD, STATE, LIMIT_FIELD, AFTER_FIELD)),
     Endpoint("/runs/{subject}", "run", "A slot that is on record", "RunView", run, (), "a slot"),
     Endpoint(
         "/why/{subject}",
@@ -371,14 +377,40 @@ READS: Final = (
         (),
         "a slot, or a job",
     ),
-    Endpoint("/timeline", "timeline", "The runs within a time range", "Timeline", timeline, (START, END, JOB, LIMIT)),
-    Endpoint("/holders", "holders", "Schedulers that are alive, or were lately", "Holders", holders),
-    Endpoint("/locks", "locks", "Who holds which lock", "Locks", partial(leases, kind=LOCKS), (LIMIT, AFTER)),
-    Endpoint("/leaders", "leaders", "Who leads which group", "Leaders", partial(leases, kind=LEADERS), (LIMIT, AFTER)),
     Endpoint(
-        "/effects", "effects", "Effects in doubt, and in progress", "Effects", effects, (WHAT, EVERYTHING, LIMIT, AFTER)
+        "/timeline",
+        "timeline",
+        "The runs within a time range",
+        "Timeline",
+        timeline,
+        (START_FIELD, END_FIELD, JOB_FIELD, LIMIT_FIELD),
     ),
-    Endpoint("/alerts", "alerts", "Open alerts, or cleared alerts", "Alerts", alerts, (OPEN,)),
+    Endpoint("/holders", "holders", "Schedulers that are alive, or were lately", "Holders", holders),
+    Endpoint(
+        "/locks",
+        "locks",
+        "Who holds which lock",
+        "Locks",
+        partial(leases, kind=LOCK_LEASES),
+        (LIMIT_FIELD, AFTER_FIELD),
+    ),
+    Endpoint(
+        "/leaders",
+        "leaders",
+        "Who leads which group",
+        "Leaders",
+        partial(leases, kind=LEADERS),
+        (LIMIT_FIELD, AFTER_FIELD),
+    ),
+    Endpoint(
+        "/effects",
+        "effects",
+        "Effects in doubt, and in progress",
+        "Effects",
+        effects,
+        (WHAT, EVERYTHING, LIMIT_FIELD, AFTER_FIELD),
+    ),
+    Endpoint("/alerts", "alerts", "Open alerts, or cleared alerts", "Alerts", alerts, (OPEN_FIELD,)),
     Endpoint("/observed", "observed", "Calls that were only observed", "Observed", observed),
     Endpoint("/beats", "beats", "Heartbeats of other schedulers", "Beats", beats),
 )
@@ -405,12 +437,12 @@ _SUBJECTS: Final = {"jobs": "a job", "runs": "a slot", "effects": "an effect", "
 
 
 def openapi() -> dict[str, Any]:
-    paths = {endpoint.path: {"get": _told(endpoint)} for endpoint in READS}
+    paths = {endpoint.path: {"get": _told(endpoint)} for endpoint in READ_ENDPOINTS}
     paths |= {action.route.replace(":path", ""): {"post": _act(action)} for action in ACTIONS}
     return {
         "openapi": "3.1.0",
         "info": {"title": "cronce", "version": __version__, "summary": "What the page shows and does, for programs"},
-        "servers": [{"url": BASE}],
+        "servers": [{"url": API_BASE}],
         "paths": paths,
         "components": {
             "schemas": SCHEMAS,
@@ -469,11 +501,11 @@ def _json(schema: Schema) -> dict[str, Any]:
 
 async def described(request: Request) -> Response:
     """With the server that was asked: where this is mounted is known then."""
-    return Json({**openapi(), "servers": [{"url": f"{root_of(request)}{BASE}"}]})
+    return Json({**openapi(), "servers": [{"url": f"{root_of(request)}{API_BASE}"}]})
 
 
 ROUTES: Final = (
-    Route(f"{BASE}/openapi.json", described),
-    *(Route(f"{BASE}{one.path}", partial(respond, endpoint=one)) for one in READS),
-    *(Route(f"{BASE}{one.route}", partial(act, action=one), methods=["POST"]) for one in ACTIONS),
+    Route(f"{API_BASE}/openapi.json", described),
+    *(Route(f"{API_BASE}{one.path}", partial(respond, endpoint=one)) for one in READ_ENDPOINTS),
+    *(Route(f"{API_BASE}{one.route}", partial(act, action=one), methods=["POST"]) for one in ACTIONS),
 )

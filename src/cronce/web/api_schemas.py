@@ -22,13 +22,13 @@ def short_text(longest: int, least: int = 0) -> Schema:
     return {"type": "string", "minLength": least, "maxLength": longest}
 
 
-TEXT: Final[Schema] = {"type": "string"}
+TEXT_SCHEMA: Final[Schema] = {"type": "string"}
 YES: Final[Schema] = {"type": "boolean"}
 INSTANT: Final[Schema] = {"type": "string", "format": "date-time"}
 ANY: Final[Schema] = {}
 
-_PLAIN: Final[dict[str, Schema]] = {
-    "": TEXT,
+_PLAIN_TYPES: Final[dict[str, Schema]] = {
+    "": TEXT_SCHEMA,
     "yes": YES,
     "int": {"type": "integer"},
     "seconds": {"type": "number"},
@@ -64,7 +64,7 @@ def shape(keys: str, **more: Schema) -> Schema:
 
 def _held(name: str, kind: str) -> Schema:
     of = kind.rstrip("[]{}")
-    schema = _PLAIN[of] if of in _PLAIN else ref(of)
+    schema = _PLAIN_TYPES[of] if of in _PLAIN_TYPES else ref(of)
     if kind.endswith("[]"):
         schema = many(schema)
     elif kind.endswith("{}"):
@@ -77,7 +77,7 @@ _RUN: Final = (
     "job slot state:state outcome?:outcome holder? fence? grant?:int started?:instant finished?:instant reason?"
     " lapsed:yes host_gone:yes fate? by? payload:any progress?:int[]"
 )
-_JOB: Final = (
+_JOB_SHAPE: Final = (
     "job schedules:object[] policies:object next?:instant carried:yes paused?:yes pause?:Act floor?:instant last?:Run"
 )
 _STORED: Final = maybe(shape("revision:int by at?:instant definition?:object"))
@@ -89,7 +89,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Term": shape(_TERM),
     "Past": shape(f"{_TERM} retried?:instant"),
     "Run": shape(_RUN),
-    "Job": shape(_JOB, stored=_STORED),
+    "Job": shape(_JOB_SHAPE, stored=_STORED),
     "Effect": shape(_EFFECT),
     "Refused": shape("job host slot at?:instant why"),
     "Held": shape("name state holder? since?:instant until?:instant fence? history:Term[]"),
@@ -116,7 +116,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     ),
     "Jobs": shape("jobs:Job[] total:int next?"),
     "JobView": shape(
-        f"{_JOB} halted?:Act open:SomeRuns attention:SomeRuns",
+        f"{_JOB_SHAPE} halted?:Act open:SomeRuns attention:SomeRuns",
         stored=_STORED,
         refused=many(shape("host times:int recent:Refused[]")),
         passed_over=many(shape("start:instant end:instant slots?:int reason")),

@@ -17,18 +17,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cronce.runtime.log import LOGGER
 from cronce.runtime.operations import check_text
 from cronce.web.requests import Problem, form, problem
-from cronce.web.security import COOKIE, LASTS, BrowserSession, PageTokens, address_of, same_word
+from cronce.web.security import COOKIE, SESSION_LASTS, BrowserSession, PageTokens, address_of, same_word
 from cronce.web.site import Site, here, path, root_of, site_of, whole
 
 LONGEST_URL: Final = 2_000
 LONGEST_HEADERS: Final = 32_768
 
-OPEN: Final = ("/healthz", "/readyz", "/login")
+OPEN_PATHS: Final = ("/healthz", "/readyz", "/login")
 """What is seen without a token, also where all else needs one; and what pages look like."""
 
 LONGEST_NAME: Final = 60
 
-OURS: Final = ("localhost", "127.0.0.1", "::1")
+LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 """What this machine calls itself."""
 
 HEADERS: Final = {
@@ -105,7 +105,7 @@ class Gate:
 
     def _barred(self, request: HTTPConnection) -> Response | None:
         place = here(request)
-        if place in OPEN or place.startswith("/static/"):
+        if place in OPEN_PATHS or place.startswith("/static/"):
             return None
         if place.startswith("/api/") or place in ("/live", "/metrics") or request.scope["method"] != "GET":
             return problem(request, 401, "this needs the token: Authorization: Bearer …")
@@ -154,7 +154,7 @@ def host_of(authority: str) -> str:
 
 def strange_host(authority: str, names: Collection[str] | None) -> bool:
     """Whether it is called by a name that is not its own. `names` None: whoever it is mounted in sees to that."""
-    return names is not None and host_of(authority) not in {*OURS, *(name.lower() for name in names)}
+    return names is not None and host_of(authority) not in {*LOCAL_NAMES, *(name.lower() for name in names)}
 
 
 def is_local_path(path: str) -> bool:
@@ -188,7 +188,7 @@ async def _log_in(request: Request, site: Site) -> Response:
     answer.set_cookie(
         COOKIE,
         opened.cookie(check_text("who you are", by), site.now),
-        max_age=int(LASTS.total_seconds()),
+        max_age=int(SESSION_LASTS.total_seconds()),
         path=f"{root_of(request)}/",
         secure="https" in (request.url.scheme, request.headers.get("x-forwarded-proto")),
         httponly=True,

@@ -28,17 +28,17 @@ from cronce.web.requests import RETRY_AFTER, Problem
 if TYPE_CHECKING:
     from cronce.web.site import Site
 
-EVERY: Final = 0.5
+LIVE_LOOK_EVERY: Final = 0.5
 """Seconds between two looks."""
 
-SAID_EVERY: Final = 5.0
+WATCHED_EVERY: Final = 5.0
 """It is said so often that somebody looks on."""
 
 UNCOUNTED_EVERY: Final = 2.0
 """A store that does not count its writes may have changed each so many seconds."""
 
 HEARTBEAT: Final = 10.0
-LASTS: Final = 25.0
+STREAM_SECONDS: Final = 25.0
 """Seconds after which a stream ends, and whoever still listens comes back."""
 
 MAX_STREAMS: Final = 100
@@ -89,7 +89,7 @@ class LiveUpdates:
 
     async def _stream(self) -> AsyncIterator[str]:
         boot = self._site.clock.boot
-        ends = boot() + LASTS
+        ends = boot() + STREAM_SECONDS
         told: LiveUpdate | None = None
         try:
             yield "retry: 1000\n\n"
@@ -104,16 +104,16 @@ class LiveUpdates:
 
     async def _look(self) -> None:
         boot = self._site.clock.boot
-        said = -SAID_EVERY
+        said = -WATCHED_EVERY
         while self._listening:
             began = boot()
-            says = began - said >= SAID_EVERY
+            says = began - said >= WATCHED_EVERY
             news = await self._seen(says=says)
             said = began if says and news.event == "changed" else said
             if news != self._latest:
                 self._latest, came, self._came = news, self._came, asyncio.Event()
                 came.set()
-            await asyncio.sleep(max(0.0, began + EVERY - boot()))
+            await asyncio.sleep(max(0.0, began + LIVE_LOOK_EVERY - boot()))
 
     async def _seen(self, *, says: bool) -> LiveUpdate:
         try:

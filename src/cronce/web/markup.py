@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from cronce.telling.words import safe
 
-_CODE: Final = re.compile("`([^`]+)`")
+_CODE_SPAN: Final = re.compile("`([^`]+)`")
 
 _ICONS: Final = {
     **dict.fromkeys(("succeeded", "done", "cleared"), "check"),
@@ -43,7 +43,7 @@ def brief(holder: str) -> str:
 
 def coded(text: str) -> Markup:
     """A sentence; what it has between backticks is code."""
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(safe(text)))))  # noqa: S704  escaped before
+    return Markup(_CODE_SPAN.sub(r"<code>\1</code>", str(escape(safe(text)))))  # noqa: S704  escaped before
 
 
 # --- elements ---------------------------------------------------------------------------------------------------------

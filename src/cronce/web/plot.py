@@ -14,7 +14,7 @@ from cronce.telling.words import fine, safe, short
 from cronce.value import NamedTuple
 from cronce.web.markup import percent, tag, titled
 
-SHOWN: Final = 100
+RUNS_PLOTTED: Final = 100
 """So many runs, the latest."""
 
 HEIGHT, HEAD, FOOT = 180.0, 14.0, 22.0
@@ -27,7 +27,7 @@ _WIDE: Final = 100.0
 _SHORTEST: Final = timedelta(milliseconds=1)
 
 _POWERS: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0, 36_000.0, 86_400.0, 864_000.0)
-_STEPS: Final = (
+_SECONDS_STEPS: Final = (
     *(digit * 10.0**power for power in (-3, -2, -1, 0) for digit in (1, 2, 5)),
     *(10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 1_800.0, 3_600.0, 7_200.0, 18_000.0, 36_000.0, 86_400.0),
 )
@@ -111,7 +111,7 @@ def points_of(runs: Iterable[RunSeen]) -> list[PlotPoint]:
         for run in runs
         if run.record and run.record.started and run.record.finished and run.shown != "skipped"
     ]
-    return sorted(ended, key=lambda point: (point.at, point.slot))[-SHOWN:]
+    return sorted(ended, key=lambda point: (point.at, point.slot))[-RUNS_PLOTTED:]
 
 
 def scale_of(points: Sequence[PlotPoint], limits: Sequence[PlotLimit]) -> PlotScale:
@@ -157,7 +157,7 @@ def _round(scale: PlotScale) -> list[float]:
     """Spans that people call round, within the scale."""
     if scale.log:
         return [span for span in _POWERS if scale.least <= span <= scale.most]
-    step = next((step for step in _STEPS if scale.most / step <= 5), scale.most / 4)
+    step = next((step for step in _SECONDS_STEPS if scale.most / step <= 5), scale.most / 4)
     return [step * count for count in range(int(scale.most / step) + 1)]
 
 

@@ -113,12 +113,12 @@ async def on_http(request: Request, error: Exception) -> Response:
 MAX_BODY_BYTES: Final = 256 * 1024
 """Bytes. A payload is up to 64 KB of JSON, and a form spells some of its signs as three."""
 
-FIELDS: Final = 20
+MAX_FORM_FIELDS: Final = 20
 
-SLOW: Final = 10.0
+BODY_TIMEOUT: Final = 10.0
 """Seconds in which a body has come."""
 
-_FAR: Final = datetime(2200, 1, 1, tzinfo=UTC)
+_LATEST_INSTANT: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
 
 async def form(request: Request) -> dict[str, str]:
@@ -126,7 +126,9 @@ async def form(request: Request) -> dict[str, str]:
     _expect(request, "application/x-www-form-urlencoded")
     body = await _body(request)
     try:
-        return dict(parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS))
+        return dict(
+            parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FORM_FIELDS)
+        )
     except ValueError:
         raise Problem(400, "that is not a form of this page") from None
 
@@ -156,7 +158,7 @@ async def _body(request: Request) -> bytes:
     """However it is sent, and whatever it says of its length."""
     body = bytearray()
     try:
-        async with asyncio.timeout(SLOW):
+        async with asyncio.timeout(BODY_TIMEOUT):
             async for part in request.stream():
                 body += part
                 if len(body) > MAX_BODY_BYTES:
@@ -164,13 +166,15 @@ async def _body(request: Request) -> bytes:
                         413, f"a request body may have {MAX_BODY_BYTES:,} bytes at most", {"Connection": "close"}
                     )
     except TimeoutError:
-        raise Problem(408, f"the request body did not arrive within {SLOW:g} s", {"Connection": "close"}) from None
+        raise Problem(
+            408, f"the request body did not arrive within {BODY_TIMEOUT:g} s", {"Connection": "close"}
+        ) from None
     return bytes(body)
 
 
 def read_instant(text: str) -> Instant:
     """A time that one can reckon with, also a span before it and after."""
     found = parse_instant(text)
-    if not EPOCH <= found <= _FAR:
+    if not EPOCH <= found <= _LATEST_INSTANT:
         raise BadInput("the time must be after 1970, and not too far from today")
     return found

@@ -29,7 +29,7 @@ from cronce.model import Boot, Instant, to_us
 from cronce.value import NamedTuple
 
 COOKIE: Final = "cronce_session"
-LASTS: Final = timedelta(hours=12)
+SESSION_LASTS: Final = timedelta(hours=12)
 """A session; then one logs in again."""
 
 SHORTEST_TOKEN: Final = 32
@@ -75,7 +75,7 @@ class PageTokens:
 
     def cookie(self, by: str, now: Instant) -> str:
         """What a browser is given that logged in."""
-        said = json.dumps([by, to_us(now + LASTS), secrets.token_urlsafe(12)]).encode()
+        said = json.dumps([by, to_us(now + SESSION_LASTS), secrets.token_urlsafe(12)]).encode()
         return self.seal(b"session", said)
 
     def session(self, cookie: str, now: Instant) -> BrowserSession | None:
@@ -153,7 +153,7 @@ def _is_proxy(address: str, proxies: Collection[Network]) -> bool:
 
 # --- guessing ---------------------------------------------------------------------------------------------------------
 
-TRIES: Final = 10
+TOKEN_TRIES: Final = 10
 PER: Final = 60.0
 """So many wrong tokens from one address in so many seconds."""
 
@@ -170,9 +170,9 @@ class WrongTokens:
     def wait(self, address: str, now: Boot) -> float:
         """Seconds until that address may try again."""
         recent = [at for at in self._wrong.get(address, []) if now - at < PER]
-        return 0.0 if len(recent) < TRIES else PER - (now - recent[-TRIES])
+        return 0.0 if len(recent) < TOKEN_TRIES else PER - (now - recent[-TOKEN_TRIES])
 
     def wrong(self, address: str, now: Boot) -> None:
-        self._wrong[address] = [*self._wrong.pop(address, [])[1 - TRIES :], now]
+        self._wrong[address] = [*self._wrong.pop(address, [])[1 - TOKEN_TRIES :], now]
         while len(self._wrong) > CLIENTS_REMEMBERED:
             self._wrong.popitem(last=False)

@@ -21,10 +21,10 @@ SHUTDOWN_GRACE: Final = 1
 MAX_REQUESTS: Final = 500
 """Requests and connections at once."""
 
-SLOW: Final = 10.0
+REQUEST_TIMEOUT: Final = 10.0
 """Seconds in which a question has to be asked. Who only begins to ask would take the place of somebody else."""
 
-_ENDS: Final = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def serve(app: Starlette, listener: socket, *, until_told: bool = True) -> None:
@@ -63,7 +63,7 @@ class PageServer(Server):
         if not self._until_told:
             yield
             return
-        before = {number: signal.signal(number, _spent) for number in _ENDS}
+        before = {number: signal.signal(number, _spent) for number in _STOP_SIGNALS}
         try:
             with super().capture_signals():
                 yield
@@ -79,14 +79,14 @@ class RequestTimeouts(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._deadline = self.loop.call_later(SLOW, transport.close)
+        self._deadline = self.loop.call_later(REQUEST_TIMEOUT, transport.close)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._have_heard()
         elif self._deadline is None:
-            self._deadline = self.loop.call_later(SLOW, self.transport.close)
+            self._deadline = self.loop.call_later(REQUEST_TIMEOUT, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._have_heard()

@@ -38,7 +38,7 @@ from cronce.web.security import BrowserSession, Network, PageTokens, WrongTokens
 
 T = TypeVar("T")
 
-READERS: Final = 8
+READER_THREADS: Final = 8
 """Threads that read at once: as many as a store has lines."""
 
 STORE_TIMEOUT: Final = 10.0
@@ -90,7 +90,7 @@ class Site:
         self.index = JobIndex()
         self.prevented = PreventedTotals()
         self.metrics = Metrics(cron)
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="cronce-page")
+        self._readers = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="cronce-page")
         self._opening = threading.Lock()
         self._node: Node | None = None
 
@@ -263,7 +263,7 @@ def _templates() -> Environment:
 # --- around every page: how many alerts are open, and whether somebody stopped everything -----------------------------
 
 
-NEAR: Final = 5
+NAMES_SUGGESTED: Final = 5
 """So many names are told that may have been meant."""
 
 Shown = Mapping[str, Any]
@@ -315,5 +315,5 @@ def missing(why: str, name: str, job: str, index: JobIndex) -> Flow[NotFoundPage
     yield from index.keep_up()
     names = index.search(limit=len(index)).names
     within = [one for one in names if job.lower() in one.lower()] if len(job) > 1 else []
-    near = dict.fromkeys((*get_close_matches(job[:128], names, n=NEAR), *within))
-    return NotFoundPage(why, name, list(near)[:NEAR])
+    near = dict.fromkeys((*get_close_matches(job[:128], names, n=NAMES_SUGGESTED), *within))
+    return NotFoundPage(why, name, list(near)[:NAMES_SUGGESTED])

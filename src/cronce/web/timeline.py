@@ -38,7 +38,7 @@ from cronce.web.timeline_layout import (
     TimelineScale,
 )
 
-SPANS: Final = {
+TIMELINE_SPANS: Final = {
     "10m": timedelta(minutes=10),
     "1h": timedelta(hours=1),
     "6h": timedelta(hours=6),
@@ -46,13 +46,13 @@ SPANS: Final = {
     "1w": timedelta(weeks=1),
 }
 LEAST, MOST = timedelta(seconds=10), timedelta(days=92)
-READ: Final = 700
+RUNS_READ: Final = 700
 """Runs that are read for a picture: the newest of its span. Where there are more, it says from when on it is whole."""
 
 MOST_DRAWN: Final = 250
 """Runs that a small picture is drawn of: more could not be told apart."""
 
-STEP: Final = timedelta(minutes=10)
+SMALL_SPAN: Final = timedelta(minutes=10)
 """A small picture is so wide, or a multiple of it."""
 
 _SECOND: Final = timedelta(seconds=1)
@@ -67,7 +67,7 @@ class TimelineView(NamedTuple):
     by: By = "holder"
     job: str | None = None
     tz: str = "UTC"
-    length: timedelta = SPANS["10m"]
+    length: timedelta = TIMELINE_SPANS["10m"]
     start: Instant | None = None
 
     def window(self, now: Instant) -> tuple[Instant, Instant]:
@@ -76,7 +76,7 @@ class TimelineView(NamedTuple):
         return start, start + self.length
 
     def lasts(self, name: str) -> bool:
-        return self.length == SPANS[name]
+        return self.length == TIMELINE_SPANS[name]
 
     def way(self, root: str) -> str:
         """The page that shows it; what is as it would be anyway is left out."""
@@ -90,7 +90,7 @@ class TimelineView(NamedTuple):
 
     def span(self) -> dict[str, object]:
         if self.start is None:
-            return {"span": next(name for name, span in SPANS.items() if span == self.length)}
+            return {"span": next(name for name, span in TIMELINE_SPANS.items() if span == self.length)}
         return {"from": spell(self.start), "to": spell(self.start + self.length)}
 
     def between(self, start: Instant, end: Instant) -> "TimelineView":
@@ -114,9 +114,11 @@ def read_view(query: Mapping[str, str]) -> TimelineView:
     view = TimelineView("job" if by == "job" else "holder", check_name(job) if job else None, tz)
     if "from" not in given and "to" not in given:
         span = given.get("span", "10m")
-        if span not in SPANS:
-            raise BadInput(f"span={span[:20]!r} is not one of {', '.join(SPANS)}; for another span, give from and to")
-        return view._replace(length=SPANS[span])
+        if span not in TIMELINE_SPANS:
+            raise BadInput(
+                f"span={span[:20]!r} is not one of {', '.join(TIMELINE_SPANS)}; for another span, give from and to"
+            )
+        return view._replace(length=TIMELINE_SPANS[span])
     if "from" not in given or "to" not in given:
         raise BadInput("a span needs both of its ends: from=2026-03-29T01:00:00Z&to=2026-03-29T02:00:00Z")
     start, end = read_instant(given["from"]), read_instant(given["to"])
@@ -128,12 +130,12 @@ def read_view(query: Mapping[str, str]) -> TimelineView:
 # --- what is read ---------------------------------------------------------------------------------------------------
 
 
-def facts_of(view: TimelineView, most: int = READ, seen: Overview | JobView | None = None) -> Flow[TimelineFacts]:
+def facts_of(view: TimelineView, most: int = RUNS_READ, seen: Overview | JobView | None = None) -> Flow[TimelineFacts]:
     """Runs are found by their slots, so one more span is read before: of that, what lasted until this one is shown.
     What an overview, or the view of a job, has `seen` of them is not read again."""
     now = seen.now if seen else (yield from load([])).now
     start, end = view.window(now)
-    before = start - min(view.length, SPANS["1d"])
+    before = start - min(view.length, TIMELINE_SPANS["1d"])
     if isinstance(seen, Overview):
         found = yield from stretch_of(seen, before, end, most)
     else:
@@ -175,9 +177,9 @@ def _ways(view: TimelineView, facts: TimelineFacts, root: str) -> dict[str, obje
     """Where one can go from here: nearer and farther, earlier and later, and to what is now."""
     start, end, half = facts.start, facts.end, view.length / 2
     middle, closer = start + half, view.closer(root)
-    nearest = min(SPANS.values(), key=lambda span: abs(span - view.length))
+    nearest = min(TIMELINE_SPANS.values(), key=lambda span: abs(span - view.length))
     return {
-        "zoom": [(name, _zoomed(view, middle, span).way(root)) for name, span in SPANS.items()],
+        "zoom": [(name, _zoomed(view, middle, span).way(root)) for name, span in TIMELINE_SPANS.items()],
         "earlier": closer(start - half, end - half),
         "later": closer(start + half, end + half),
         "wider": closer(start - view.length, end + view.length),
@@ -197,7 +199,7 @@ def _zoomed(view: TimelineView, middle: Instant, span: timedelta) -> TimelineVie
 def picture(root: str, seen: Overview | JobView) -> Flow[Shown | None]:
     """The last hour, or as much of it as there is, of all jobs or of one, out of what was `seen`. None: there is
     nothing to draw."""
-    view = TimelineView(job=seen.seen.name if isinstance(seen, JobView) else None, length=SPANS["1h"])
+    view = TimelineView(job=seen.seen.name if isinstance(seen, JobView) else None, length=TIMELINE_SPANS["1h"])
     facts = yield from facts_of(view, MOST_DRAWN, seen)
     if not facts.pieces:
         return None
@@ -211,7 +213,7 @@ def picture(root: str, seen: Overview | JobView) -> Flow[Shown | None]:
 def legend(facts: TimelineFacts) -> list[tuple[str, Markup]]:
     """What each look means that is in the picture."""
     looks = {piece.look for piece in facts.pieces}
-    return [(LEGEND.get(look, look), key(look)) for look in layout.LOOKS if look in looks]
+    return [(LEGEND.get(look, look), key(look)) for look in layout.PIECE_LOOKS if look in looks]
 
 
 LEGEND: Final = {layout.REFUSED: "refused duplicate (did not run)"}
@@ -220,9 +222,9 @@ LEGEND: Final = {layout.REFUSED: "refused duplicate (did not run)"}
 
 def young(facts: TimelineFacts) -> tuple[TimelineFacts, str]:
     """Without the time before the oldest that is shown, and what it is called then."""
-    hour = SPANS["1h"]
+    hour = TIMELINE_SPANS["1h"]
     oldest = min(piece.due or piece.start for piece in facts.pieces)
-    lengths = (STEP * number for number in range(1, hour // STEP))
+    lengths = (SMALL_SPAN * number for number in range(1, hour // SMALL_SPAN))
     for length in lengths:
         start, end = TimelineView(length=length).window(facts.now)
         if start <= oldest:
@@ -230,7 +232,7 @@ def young(facts: TimelineFacts) -> tuple[TimelineFacts, str]:
     return facts, "The last hour"
 
 
-_WORDS: Final = 46.0
+_WORD_PIXELS: Final = 46.0
 """A bar of so many pixels has room for a word."""
 
 _EDGE: Final = 94.0
@@ -247,7 +249,7 @@ _PATTERNS: Final = {
 }
 
 
-_MARKS: Final = ("skipped", "too old", "due", "waiting", "unreadable")
+_NOT_RUN: Final = ("skipped", "too old", "due", "waiting", "unreadable")
 """Of slots that nobody ran, or not yet."""
 
 
@@ -266,8 +268,8 @@ def draw(picture: Picture, root: str, closer: Closer) -> Markup:
 
 def key(look: str) -> Markup:
     """One entry of the legend: what a look looks like. Its patterns are those of the picture beside it."""
-    shape: Shape = "ghost" if look == layout.REFUSED else "mark" if look in _MARKS else "bar"
-    sign = _worded(layout.SIGNS.get(look, ""), look, layout.BAR)
+    shape: Shape = "ghost" if look == layout.REFUSED else "mark" if look in _NOT_RUN else "bar"
+    sign = _worded(layout.SHORT_BAR_SIGNS.get(look, ""), look, layout.BAR)
     drawn = {"mark": (_mark(look),), "ghost": (_ghost(),), "bar": (_box(look), sign)}
     inside = drawn[shape]
     return tag("svg", *inside, width=22, height=layout.BAR, class_="timeline key", aria_hidden="true")
@@ -369,9 +371,9 @@ def _drawn(placed: PlacedPiece, picture: Picture) -> Iterator[Markup]:
     if placed.until is not None and placed.until > placed.right:
         yield _rect("lease", placed.right, placed.until, top + 3, layout.BAR - 6)
     width, height = placed.right - placed.left, layout.BAR
-    pixels = width / 100 * layout.WIDTH
-    word = (piece.job if picture.by == "holder" else brief(piece.holder)) if pixels > _WORDS else ""
-    sign = layout.SIGNS.get(piece.look, "")
+    pixels = width / 100 * layout.TIMELINE_WIDTH
+    word = (piece.job if picture.by == "holder" else brief(piece.holder)) if pixels > _WORD_PIXELS else ""
+    sign = layout.SHORT_BAR_SIGNS.get(piece.look, "")
     inside = [_box(piece.look)]
     if sign and pixels < layout.NARROWEST:
         inside.append(tag("text", sign, x="100%", dx=2, y=height - 4, class_=f"sign {_class(piece.look)}"))
@@ -440,7 +442,7 @@ def _column(column: TimelineColumn, lane: Lane, busiest: int, scale: TimelineSca
     each = (layout.FOLDED - 3 * len(column.counts)) / busiest
     left, right = scale(column.start), scale(column.end)
     boxes = []
-    for look in reversed(layout.LOOKS):
+    for look in reversed(layout.PIECE_LOOKS):
         if look in column.counts:
             height = 3 + column.counts[look] * each
             low -= height

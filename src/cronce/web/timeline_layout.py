@@ -26,7 +26,7 @@ Shape = Literal["bar", "mark", "ghost"]
 
 REFUSED: Final = "refused"
 GIVEN_BACK: Final = "given back"
-LOOKS: Final = (
+PIECE_LOOKS: Final = (
     *("failed", "lost", "unknown", "unreadable", HOST_GONE, "lapsed", "retrying", "running", "succeeded"),
     *("waiting", "due", "skipped", "too old", GIVEN_BACK, REFUSED),
 )
@@ -185,11 +185,11 @@ MOST_LANES: Final = 24
 MOST_ROWS: Final = 6
 GHOST_ROWS: Final = 3
 """Beyond them ghosts lie on one another."""
-COLUMNS: Final = 120
+FOLDED_COLUMNS: Final = 120
 """Of a lane that is folded."""
 
 # Heights in pixels. Widths are shares: a picture of WIDTH pixels is what legibility is judged by.
-WIDTH: Final = 1000.0
+TIMELINE_WIDTH: Final = 1000.0
 HEAD, NAME, GAP = 34.0, 22.0, 10.0
 ROW, BAR = 22.0, 16.0
 THIN_ROW, THIN_BAR = 16.0, 12.0
@@ -201,7 +201,7 @@ NARROWEST: Final = 14.0
 SIGN: Final = 12.0
 """The room for a sign beside a bar."""
 
-SIGNS: Final = {"failed": "×", "lost": "!", "unknown": "?"}
+SHORT_BAR_SIGNS: Final = {"failed": "×", "lost": "!", "unknown": "?"}
 """What a bar says that is too short to show its pattern."""
 
 OTHERS: Final = "…"
@@ -226,7 +226,7 @@ class TimelineScale(NamedTuple):
         return 100 * min(max(share, 0.0), 1.0)
 
     def pixels(self, at: Instant) -> float:
-        return self(at) / 100 * WIDTH
+        return self(at) / 100 * TIMELINE_WIDTH
 
 
 class PlacedPiece(NamedTuple):
@@ -383,7 +383,7 @@ def _extent(piece: TimelinePiece, scale: TimelineScale) -> tuple[float, float]:
     right = scale.pixels(max(piece.end, piece.until or piece.end))
     if piece.shape != "bar":
         return left, max(right, start + NARROWEST)
-    beside = SIGN if piece.look in SIGNS and right - start < NARROWEST else 0
+    beside = SIGN if piece.look in SHORT_BAR_SIGNS and right - start < NARROWEST else 0
     return left, right + beside + (piece.look == LAPSED)
 
 
@@ -392,18 +392,18 @@ def _extent(piece: TimelinePiece, scale: TimelineScale) -> tuple[float, float]:
 
 def _columns(pieces: Iterable[TimelinePiece], facts: TimelineFacts) -> tuple[TimelineColumn, ...]:
     """Each piece is counted once, where it starts."""
-    width = (facts.end - facts.start) / COLUMNS
+    width = (facts.end - facts.start) / FOLDED_COLUMNS
     counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for piece in pieces:
         place = (max(piece.start, facts.start) - facts.start) // width
-        counts[min(place, COLUMNS - 1)][piece.look] += 1
+        counts[min(place, FOLDED_COLUMNS - 1)][piece.look] += 1
     starts = ((facts.start + place * width, counts[place]) for place in sorted(counts))
     return tuple(TimelineColumn(start, start + width, many) for start, many in starts)
 
 
 def counted(counts: Mapping[str, int]) -> str:
     """1,204 succeeded, 3 failed: what there is most of first."""
-    often = sorted(counts.items(), key=lambda one: (-one[1], LOOKS.index(one[0])))
+    often = sorted(counts.items(), key=lambda one: (-one[1], PIECE_LOOKS.index(one[0])))
     return ", ".join(f"{number:,} {look}" for look, number in often)
 
 
@@ -411,9 +411,9 @@ def counted(counts: Mapping[str, int]) -> str:
 
 MOST_LINES: Final = 9
 
-_DAY: Final = timedelta(days=1)
+_ONE_DAY: Final = timedelta(days=1)
 _MONDAY: Final = datetime(2001, 1, 1)  # noqa: DTZ001  on the wall of any zone
-_STEPS: Final = (
+_TIME_STEPS: Final = (
     *(timedelta(seconds=count) for count in (1, 2, 5, 10, 15, 30)),
     *(timedelta(minutes=count) for count in (1, 2, 5, 10, 15, 30)),
     *(timedelta(hours=count) for count in (1, 2, 3, 6, 12)),
@@ -423,7 +423,7 @@ _STEPS: Final = (
 
 def lines(start: Instant, end: Instant, zone: tzinfo) -> list[LaneLine]:
     """Round times of that zone's clocks, at most so many."""
-    step = next((step for step in _STEPS if (end - start) / step <= MOST_LINES), _STEPS[-1])
+    step = next((step for step in _TIME_STEPS if (end - start) / step <= MOST_LINES), _TIME_STEPS[-1])
     return [LaneLine(at, _label(at.astimezone(zone), step)) for at in _round(start, end, step, zone)]
 
 
@@ -431,7 +431,7 @@ def _round(start: Instant, end: Instant, step: timedelta, zone: tzinfo) -> Itera
     """Wall times in steps; one that the clocks jump over is left out, one that they show twice stands at its first."""
     wall = start.astimezone(zone).replace(tzinfo=None)
     wall -= (wall - _MONDAY) % step
-    last = end.astimezone(zone).replace(tzinfo=None) + _DAY
+    last = end.astimezone(zone).replace(tzinfo=None) + _ONE_DAY
     while wall <= last:
         at = wall.replace(tzinfo=zone).astimezone(UTC)
         if start <= at <= end and at.astimezone(zone).replace(tzinfo=None) == wall:

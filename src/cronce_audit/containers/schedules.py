@@ -122,9 +122,9 @@ def planned(facts: Facts) -> list[Planned]:
         *(Planned("cron", one.schedule, one.command, one.place) for one in facts.of(Line) if one.guard != "cronce"),
         *facts.of(Planned),
         *(
-            Planned("systemd", one.elapses[0].calendar.expression, " ".join(service.execs), one.place)
+            Planned("systemd", one.calendar, " ".join(service.execs), one.place)
             for one in facts.of(Timer)
-            if one.elapses and (service := service_of(one, facts))
+            if (service := service_of(one, facts))
         ),
         *(
             Planned(one.library, one.pattern, "", one.place)

@@ -4,19 +4,16 @@ Five fields; `?` is `*`; weekdays are 0 to 6, and 7 is refused; no L, W or #; `@
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from pathlib import PurePosixPath
 from typing import Final
 
 from cronce.errors import BadInput
 from cronce.schedule import Cron, shortest_gap
 from cronce.schedule.instant import format_duration
-from cronce_audit.clocks import Disputed, disputed, is_zone, season
-from cronce_audit.kubernetes.facts import CronJob, Field, running, whole
-from cronce_audit.model import Check, Confidence, Facts, Found, Severity, rule
+from cronce_audit.kubernetes.facts import CronJob, running, whole
+from cronce_audit.model import Check, Facts, Found, Severity, rule
 
 PREFIX: Final = re.compile(r"(CRON_TZ|TZ)=(\S+)\s+")
 
@@ -40,75 +37,10 @@ def as_cron(text: str) -> str:
     return PREFIX.sub("", text).replace("?", "*")
 
 
-@rule(
-    "CR509 fixed-time-when-clocks-change",
-    Severity.INFO,
-    "choose a time that the change of clocks does not touch, or `timeZone: Etc/UTC`; or claim each slot with cronce",
-)
-def _clocks(facts: Facts) -> Iterator[Found]:
-    for job, schedule in _schedules(facts):
-        zone = _zone(job, schedule)
-        found = disputed(as_cron(schedule.text), zone, facts.year) if is_zone(zone) else None
-        if found and not job.is_guarded and (effects := list(_effects(found))):
-            yield Found(schedule.place, f"`{schedule.text}` in {zone}: {', '.join(effects)}, as the clocks change")
-
-
-def _zone(job: CronJob, schedule: Field) -> str:
-    zone, prefix = job["timeZone"], PREFIX.match(schedule.text)
-    return zone.text if zone else prefix[2] if prefix else ""
-
-
-def _effects(found: Disputed) -> Iterator[str]:
-    if found.twice:
-        yield f"{season(found.twice)} it runs twice"
-    if found.never:
-        yield f"{season(found.never)} it does not run"
-
-
-@rule(
-    "CR514 two-cronjobs-for-one-job",
-    Severity.WARNING,
-    "remove one of them; concurrencyPolicy is about runs of one CronJob, not of two",
-    confidence=Confidence.MEDIUM,
-)
-def _twice(facts: Facts) -> Iterator[Found]:
-    seen: dict[object, list[CronJob]] = defaultdict(list)
-    for job in whole(facts):
-        schedule = job["schedule"]
-        does = tuple((each.image, each.words, each.environment) for each in job.containers)
-        if job.name and schedule and schedule.known and _is_told(job):
-            folder = PurePosixPath(job.place.path).parent
-            seen[folder, job.namespace, schedule.text, _zone(job, schedule), does].append(job)
-    for first, *others in seen.values():
-        for other in others:
-            if other.name != first.name:
-                yield Found(
-                    other.place,
-                    f"{other.called} and `{first.name}` ({first.place}) run the same command at the same times",
-                )
-
-
-def _is_told(job: CronJob) -> bool:
-    """Its commands are spelled out, and nothing else tells it from another."""
-    return bool(job.containers) and all(
-        each.words and each.is_told and "$unknown" not in " ".join((each.image, *each.words)) for each in job.containers
-    )
-
-
-def _schedules(facts: Facts) -> Iterator[tuple[CronJob, Field]]:
-    """The schedules that are known, of what runs."""
-    for job in running(facts):
-        schedule = job["schedule"]
-        if schedule and schedule.known:
-            yield job, schedule
-
-
 SHORT: Final = timedelta(hours=1)
 """Up to here a late run that takes as long as it may is nothing unusual."""
 OFTEN: Final = timedelta(minutes=5)
 """Up to here a run that takes as long as the interval is nothing unusual: one slow query, one full queue."""
-SOONEST: Final = 10
-"""Seconds between two looks of the controller, up to Kubernetes 1.20."""
 
 
 @rule(
@@ -147,29 +79,6 @@ def _joined(job: CronJob) -> tuple[str, Severity]:
     return f"takes longer than {format_duration(gap)},", severity
 
 
-@rule(
-    "CR502 starting-deadline-too-short",
-    Severity.WARNING,
-    "set it to how late a start is still useful, and at least a minute",
-)
-def _too_short(facts: Facts) -> Iterator[Found]:
-    for job in running(facts):
-        deadline = job["startingDeadlineSeconds"]
-        if deadline and deadline.number == 0:
-            yield Found(
-                deadline.place,
-                f"{job.called} has `startingDeadlineSeconds: 0`: each slot expires before it can start, so it"
-                " never runs",
-                severity=Severity.ERROR,
-            )
-        elif deadline and deadline.number and 0 < deadline.number < SOONEST:
-            yield Found(
-                deadline.place,
-                f"{job.called} must start within {deadline.number} s: a controller that is busy or changes its leader "
-                f"is later than that, and the slot is lost (before Kubernetes 1.21 it looked every {SOONEST} s only)",
-            )
-
-
 _MISSING: Final = (
     (
         "CR503 no-starting-deadline",
@@ -204,22 +113,3 @@ def _without(name: str, effect: str) -> Check:
 
 for _title, _field, _effect, _remedy in _MISSING:
     rule(_title, Severity.INFO, _remedy)(_without(_field, _effect))
-
-
-@rule(
-    "CR513 several-pods-per-run",
-    Severity.INFO,
-    "leave both at 1; or `completionMode: Indexed`, and let each pod take its share by JOB_COMPLETION_INDEX",
-    confidence=Confidence.MEDIUM,
-)
-def _parallel(facts: Facts) -> Iterator[Found]:
-    for job in running(facts):
-        if job.is_guarded or job["completionMode"]:
-            continue
-        said = [(name, job[name]) for name in ("parallelism", "completions")]
-        for name, field in [(name, field) for name, field in said if field and (field.number or 0) > 1][:1]:
-            yield Found(
-                field.place,
-                f"{job.called} has `{name}: {field.text}`: each slot starts {field.text} pods with the same command, "
-                "and nothing tells them apart",
-            )

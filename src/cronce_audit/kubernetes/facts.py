@@ -48,8 +48,6 @@ class Container:
     words: tuple[str, ...]
     """Command and arguments; empty where the image has them."""
     environment: tuple[tuple[str, str], ...]
-    is_told: bool
-    """All of its environment is spelled out in these."""
     unexpanded: tuple[Field, ...]
     """Texts for a shell where there is none: `$(date)`."""
 
@@ -60,7 +58,6 @@ class CronJob:
 
     place: Place
     name: str
-    namespace: str
     partial: bool
     """It changes another: what it has not is not missing."""
     chart: str | None

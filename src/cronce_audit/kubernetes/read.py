@@ -55,7 +55,6 @@ def containers(pod: Node | None, fields: Fields) -> Iterator[Container]:
             place=_place(node, fields),
             words=words,
             environment=environment,
-            is_told=not node.get("envFrom") and len(environment) == len((node.get("env") or node).items),
             unexpanded=tuple(_unexpanded(node, fields, words, {name for name, _ in environment})),
         )
 
@@ -227,7 +226,7 @@ _JOB = "spec.jobTemplate.spec"
 _POD = "spec.jobTemplate.spec.template.spec"
 _HOMES: Final = {
     **dict.fromkeys(("schedule", "timeZone", "startingDeadlineSeconds", "concurrencyPolicy"), (_SPEC,)),
-    **dict.fromkeys(("backoffLimit", "parallelism", "completions", "completionMode"), (_JOB,)),
+    "backoffLimit": (_JOB,),
     "activeDeadlineSeconds": (_JOB, _POD),
     "suspend": (_SPEC, _JOB),
 }
@@ -297,7 +296,6 @@ def _cron_job(node: Node, fields: Fields) -> Iterator[Any]:
     found = CronJob(
         place=place,
         name=name,
-        namespace=fields.word(node, "metadata", "namespace"),
         partial=partial,
         chart=fields.chart,
         said={name: _said(node, name, homes, fields) for name, homes in _HOMES.items()},

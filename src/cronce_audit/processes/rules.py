@@ -16,10 +16,9 @@ from cronce_audit.processes.reach import Reach, reach
 from cronce_audit.processes.servers import servings
 from cronce_audit.processes.starts import HOOKS, Occasion, Start, occasions, starts, store_of
 from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, is_done
-from cronce_audit.python.facts import Called, Value, last
 from cronce_audit.python.jobs import Job, jobs
 from cronce_audit.python.names import names
-from cronce_audit.python.schedulers import Scheduler, schedulers
+from cronce_audit.python.schedulers import Scheduler
 
 
 class Launch(NamedTuple):
@@ -141,7 +140,6 @@ _ONE: Final = (
     "or let each run be claimed once, in whichever process it starts: `protect(scheduler, Cronce(…))` of "
     "cronce.integrations.apscheduler"
 )
-_ROUTES: Final = frozenset({"route", "get", "post", "put", "patch", "delete", "api_view", "websocket", "api_route"})
 
 
 _WEB: Final = ("flask", "fastapi", "starlette", "quart", "sanic", "litestar", "django", "aiohttp", "tornado")
@@ -389,28 +387,6 @@ rule(
 
 
 @rule(
-    "CR205 job-added-behind-a-fork",
-    Severity.ERROR,
-    "start the scheduler in a process of its own, with a job store that the web app can add to; without "
-    "`--preload` each worker would have its own, and run every job",
-)
-def _behind_fork(facts: Facts) -> Iterator[Found]:
-    """With `--preload` the scheduler's thread stays in the master; the workers have a copy in which nothing runs."""
-    known = facts.conclude(names)
-    forked = {launch.start.scheduler: launch.by for launch in facts.conclude(every_launch) if _is_forked(launch)}
-    for call in known.calls("add_job", "scheduled_job"):
-        scheduler = facts.conclude(schedulers).of(known.receiver(call))
-        serving = forked.get(scheduler) if scheduler else None
-        function = known.function(call.scope.function)
-        if scheduler and serving and function and any(map(_is_route, function.decorators)):
-            yield Found(
-                call.place,
-                f"the job is added in a worker, and its scheduler ({scheduler.place}) runs in gunicorn's master only, "
-                f"since the app is preloaded ({serving.place}): the job never runs",
-            )
-
-
-@rule(
     "CR307 lock-released-when-the-job-ends",
     Severity.INFO,
     "claim the slot, not the moment: `@cron.job(…)` of cronce; or keep the lock, under a key that names the "
@@ -450,14 +426,3 @@ def _forgotten(facts: Facts) -> Iterator[Found]:
                     f"{job.function} takes no lock, and {locked[0].function} ({locked[0].place}) of the same"
                     " scheduler takes one that all machines see: where that lock is needed, this job runs twice",
                 )
-
-
-def _is_forked(launch: Launch) -> bool:
-    """Started in the master, before it forks."""
-    serving = launch.by if isinstance(launch.by, Serving) else None
-    early = launch.occasion.when in ("import", "ready")
-    return early and not launch.doubts and serving is not None and serving.server == "gunicorn" and serving.preload
-
-
-def _is_route(decorator: Value) -> bool:
-    return last(decorator.function if isinstance(decorator, Called) else decorator) in _ROUTES

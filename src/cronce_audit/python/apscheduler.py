@@ -330,8 +330,8 @@ def _weekdays(facts: Facts) -> Iterator[Found]:
             yield Found(job.place, _shifted(field).replace("from_crontab", "APScheduler"), Confidence.MEDIUM)
     splitting = {call.scope.function for call in known.calls("split")}
     for call in known.calls("CronTrigger", "add_job", "reschedule_job"):
-        fields = [call.called.keyword(name) for name in ("minute", "hour", "day", "month", "day_of_week")]
-        if call.scope.function in splitting and all(isinstance(one, Name) for one in fields):
+        given = [call.called.keyword(name) for name in ("minute", "hour", "day", "month", "day_of_week")]
+        if call.scope.function in splitting and all(isinstance(one, Name) for one in given):
             yield Found(call.place, _TYPED, Confidence.MEDIUM, Severity.INFO)
 
 

@@ -3,6 +3,7 @@
 import ast
 import builtins
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from cronce_audit.model import Place
@@ -83,8 +84,11 @@ class Frame:
         return None if outer is None else outer.find(name)
 
 
-def bound_names(body: Sequence[ast.stmt], target: Callable[[ast.ImportFrom], str]) -> dict[str, str]:
-    """The names that a body binds, each with what it is imported as; "" where it is bound otherwise, or twice."""
+def bound_names(
+    body: Sequence[ast.stmt], target: Callable[[ast.ImportFrom], str], *, walrus: bool = True
+) -> dict[str, str]:
+    """The names that a body binds, each with what it is imported as; "" where it is bound otherwise, or twice. Where
+    no walrus stands in the file, an expression that is only read binds nothing, and is not looked into."""
     found: dict[str, str] = {}
     stack: list[ast.AST] = list(reversed(body))
     while stack:
@@ -93,8 +97,13 @@ def bound_names(body: Sequence[ast.stmt], target: Callable[[ast.ImportFrom], str
             if found.get(name) != _ELSEWHERE:
                 found[name] = what if found.get(name, what) == what or what == _ELSEWHERE else ""
         if not isinstance(node, _OWN_FRAME):
-            stack += reversed(list(ast.iter_child_nodes(node)))
+            inside = ast.iter_child_nodes(node)
+            stack += reversed([one for one in inside if walrus or not _is_read(one)])
     return found
+
+
+def _is_read(node: ast.AST) -> bool:
+    return isinstance(node, ast.expr) and not isinstance(getattr(node, "ctx", None), ast.Store)
 
 
 def _binds(node: ast.AST, target: Callable[[ast.ImportFrom], str]) -> Iterable[tuple[str, str]]:
@@ -135,6 +144,11 @@ _OPERATORS: Final[dict[type[ast.AST], str]] = {
 }  # fmt: skip
 _DEEPEST: Final = 60
 """Expressions inside expressions. What is nested deeper was written by a program, and would not cross to a process."""
+
+
+@cache
+def _handler(kind: str) -> str:
+    return f"_value_{kind.lower()}"
 
 
 class Expressions:
@@ -178,7 +192,7 @@ class Expressions:
                 self.value(child, frame, scope)
 
     def value(self, node: ast.expr, frame: Frame, scope: Scope) -> Value:
-        handler = getattr(self, f"_value_{type(node).__name__.lower()}", None)
+        handler = getattr(self, _handler(type(node).__name__), None)
         if self._depth == _DEEPEST:
             return UNKNOWN
         self._depth += 1

@@ -128,9 +128,13 @@ class _Walk(Expressions):
         self._package = name if is_package else name.rpartition(".")[0]
         self._stars: list[str] = []
         self._returns: list[Value] = []
-        frame = Frame(name, bound_names(tree.body, self._import_target), None)
+        self._walrus = ":=" in source.text
+        frame = Frame(name, self._bound(tree.body), None)
         self._body(tree.body, frame, Scope(name))
         self.facts.append(Module(name, Place(source.path, 1), is_package, tuple(self._stars)))
+
+    def _bound(self, body: Sequence[ast.stmt]) -> dict[str, str]:
+        return bound_names(body, self._import_target, walrus=self._walrus)
 
     def _body(self, body: Sequence[ast.stmt], frame: Frame, scope: Scope) -> None:
         for statement in body:
@@ -240,7 +244,7 @@ class _Walk(Expressions):
         decorators = tuple(self.value(each, frame, scope) for each in node.decorator_list)
         name = frame.own(node.name)
         is_method = frame.is_class and Name("staticmethod") not in decorators
-        inner = Frame(f"{name}.<locals>", bound_names(node.body, self._import_target), frame)
+        inner = Frame(f"{name}.<locals>", self._bound(node.body), frame)
         parameters = self.parameters(node.args, inner, frame, scope)
         if is_method and parameters:
             inner.stand_for(parameters[0].short, frame.prefix)
@@ -264,5 +268,5 @@ class _Walk(Expressions):
         if bases:
             self._bases[name] = bases[0]
         self.facts.append(Class(name, bases, decorators, self.place(node), scope))
-        inner = Frame(name, bound_names(node.body, self._import_target), frame, is_class=True)
+        inner = Frame(name, self._bound(node.body), frame, is_class=True)
         self._body(node.body, inner, scope)

@@ -267,7 +267,7 @@ def test_one_that_was_stopped_because_its_lease_ended_leaves_a_doubt(office: Off
 def test_whichever_calls_are_lost_it_is_done_once(
     consumer: Consumer, lose: int, times: int, fate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "PAUSE", 0.001)
+    monkeypatch.setattr(once, "FIRST_RETRY", 0.001)
     clock = HandClock()
     office = Office(Wire(clock))
     made = 0

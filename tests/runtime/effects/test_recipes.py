@@ -15,7 +15,7 @@ from cronce.runtime.declare import Declaration
 from cronce.runtime.effects.idempotent import Keyed
 from cronce.runtime.effects.once import EffectPolicy
 from cronce.runtime.effects.review import effects, places, resolve_effect
-from cronce.runtime.effects.steps import KEPT
+from cronce.runtime.effects.steps import THING_KEPT
 from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run
 from tests.runtime.office import Office, job, watch
@@ -66,7 +66,7 @@ def with_the_cursor(_office: Office, bank: Bank, run: Run) -> None:
 
 def by_a_queue(office: Office, bank: Bank, _run: Run) -> None:
     keyed = Keyed(
-        "charge", lambda invoice: f"invoice:{invoice}", KEPT, EffectPolicy("raise", ()), lambda: office.keeper
+        "charge", lambda invoice: f"invoice:{invoice}", THING_KEPT, EffectPolicy("raise", ()), lambda: office.keeper
     )
     charge = keyed.guard(lambda invoice: bank.charge(invoice, ""))
     for invoice in INVOICES:

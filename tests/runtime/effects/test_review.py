@@ -16,8 +16,8 @@ from cronce.protocol.commands import Finish, Queue
 from cronce.protocol.record import Outcome, Record, State, decode, encode
 from cronce.runtime.effects.liveness import RetryRefused
 from cronce.runtime.effects.review import (
-    COUNTED,
     DOUBTS_SHOWN,
+    EFFECTS_COUNTED,
     EffectCells,
     EffectSeen,
     LapsedUnwatched,
@@ -345,16 +345,16 @@ DOUBTFUL = Record(State.CLOSED, outcome=Outcome.UNKNOWN, reason="Boom")
 
 
 def test_counts_are_capped_and_say_so(node: HandNode, store: Wire) -> None:
-    fill(store, COUNTED, DONE, Mark.CLOSED)
+    fill(store, EFFECTS_COUNTED, DONE, Mark.CLOSED)
     fill(store, 30, DOUBTFUL, Mark.ATTENTION)
     found = node.do(survey(SLOT, DONE))
-    assert (found.counts, found.capped) == ({"done": COUNTED, "in doubt": 30}, frozenset())
+    assert (found.counts, found.capped) == ({"done": EFFECTS_COUNTED, "in doubt": 30}, frozenset())
     assert len(found.doubtful) == DOUBTS_SHOWN
     store.swap(
         [Write(f"{effect_cells(SLOT.key)}one more", ABSENT, encode(DONE), Mark.CLOSED)], store.load([]).epoch.seen
     )
     found = node.do(survey(SLOT, DONE))
-    assert (found.counts, found.capped) == ({"done": COUNTED, "in doubt": 30}, frozenset({"done"}))
+    assert (found.counts, found.capped) == ({"done": EFFECTS_COUNTED, "in doubt": 30}, frozenset({"done"}))
     assert node.do(doubts(of_job("billing"))).counts == {"in doubt": 30}
 
 

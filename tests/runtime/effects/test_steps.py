@@ -581,7 +581,7 @@ def _watch_quietly(office: Office) -> None:
 def test_whichever_calls_are_lost_each_step_is_done_once_and_none_is_in_doubt(
     lose: int, times: int, fate: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(once, "PAUSE", 0.001)
+    monkeypatch.setattr(once, "FIRST_RETRY", 0.001)
     receiver = Receiver()
     office = _lived_through(receiver, lose, times, fate)
     assert (office.record(NOON).outcome, receiver.done) == (Outcome.SUCCEEDED, {"a": 1, "b": 1})

@@ -20,7 +20,7 @@ from cronce.runtime.call import Call
 from cronce.runtime.effects.idempotent import Keyed
 from cronce.runtime.effects.once import EffectPolicy
 from cronce.runtime.effects.review import resolve_effect
-from cronce.runtime.effects.steps import KEPT
+from cronce.runtime.effects.steps import THING_KEPT
 from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run
 from cronce.runtime.steps import take_async
@@ -109,7 +109,7 @@ def test_another_job_does_not_do_it_again(office: Office, bank: Bank) -> None:
 def test_a_queue_and_a_job_share_it(office: Office, bank: Bank, first: str) -> None:
     """`@cron.idempotent("charge", key=lambda i: f"invoice:{i}")` is the same effect."""
     how = EffectPolicy("raise", ())
-    keyed = Keyed("charge", lambda invoice: f"invoice:{invoice}", KEPT, how, lambda: office.keeper)
+    keyed = Keyed("charge", lambda invoice: f"invoice:{invoice}", THING_KEPT, how, lambda: office.keeper)
     consume = keyed.guard(lambda _invoice: bank.charge(EFFECT))
     calls = [lambda: office.call(job(), charging(bank)), lambda: consume(7)]
     answers = [call() for call in (calls if first == "run" else reversed(calls))]
@@ -268,7 +268,9 @@ def test_a_consumer_of_a_queue_finds_the_doubt_of_a_run(store: Wire, bank: Bank)
     bank.act = lambda _key: dies(dead)
     with suppress(Exception):
         dead.call(job(lease="10s"), charging(bank))
-    keyed = Keyed("charge", lambda invoice: f"invoice:{invoice}", KEPT, EffectPolicy("raise", ()), lambda: other.keeper)
+    keyed = Keyed(
+        "charge", lambda invoice: f"invoice:{invoice}", THING_KEPT, EffectPolicy("raise", ()), lambda: other.keeper
+    )
     consume = keyed.guard(lambda _invoice: bank.charge("again"))
     with pytest.raises(InProgress):
         consume(7)
@@ -497,7 +499,7 @@ def test_the_record_says_which_run_made_it(office: Office, bank: Bank) -> None:
     slot = office.call(job(), lambda run: (charging(bank)(run), run.slot)[1])
     (cell,) = office.store.load(["once/charge/invoice:7"]).cells
     record = decode(cell.value, cell.key)
-    assert (record.under and record.under.run, cell.at, record.keep) == (slot.cell, None, KEPT)
+    assert (record.under and record.under.run, cell.at, record.keep) == (slot.cell, None, THING_KEPT)
 
 
 # --- a failure that nobody made anything of is no success -------------------------------------------------------------

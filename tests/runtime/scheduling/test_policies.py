@@ -391,7 +391,7 @@ class Deaf(Manual):
 def test_a_slot_that_comes_before_the_resume_is_known_of_runs_too(
     monkeypatch: pytest.MonkeyPatch, which: list[str]
 ) -> None:
-    monkeypatch.setattr("cronce.testing.manual_time.QUIET", SchedulerIntervals())
+    monkeypatch.setattr("cronce.testing.manual_time.QUIET_INTERVALS", SchedulerIntervals())
     monkeypatch.setattr("cronce.testing.manual_time.Manual", Deaf)
     cron = Cronce("memory:")
     cron.job(every="5s", name="sync")(lambda: None)

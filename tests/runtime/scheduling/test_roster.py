@@ -94,7 +94,7 @@ def test_who_came_a_moment_ago_may_not_have_looked_yet(store: Wire, clock: HandC
 
 
 def test_a_deploy_of_many_jobs_beats_with_a_few_bytes(store: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cronce.runtime.scheduling.roster.CHUNK", 100)
+    monkeypatch.setattr("cronce.runtime.scheduling.roster.JOBS_PER_CELL", 100)
     specs = {f"job-{number}": ("v1", "every 1s") for number in range(250)}
     Member(store, "web-1", specs).beat()
     assert len(store.load([holder_cell("web-1")]).cells[0].value) < 200

@@ -607,7 +607,7 @@ def test_what_is_on_its_way_to_the_store_is_waited_for(which: int) -> None:
 
 def test_what_is_granted_after_the_end_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """The store took longer than the grace; nobody would say how it ended."""
-    monkeypatch.setattr("cronce.runtime.scheduling.scheduler.LEAST", 0.1)
+    monkeypatch.setattr("cronce.runtime.scheduling.scheduler.MIN_GRACE", 0.1)
     store, ran = Slow(1), list[str]()
     with Cronce(store=store) as cron:
         cron.job(every="1s", name="tick", start_within="1m")(lambda run: ran.append(run.key))

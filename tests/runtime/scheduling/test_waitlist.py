@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from cronce.model import Cell, Slot
 from cronce.protocol.terms import Terms
-from cronce.runtime.scheduling.waitlist import BUSY, MOMENT, Candidate, Waitlist
+from cronce.runtime.scheduling.waitlist import SECOND_TRIES_AFTER, TURN_RETRY, Candidate, Waitlist
 from tests.runtime.shelf import LEASE, START
 
 SOON = timedelta(milliseconds=1)
@@ -26,10 +26,10 @@ def test_the_first_tries_at_the_instant_and_the_second_a_moment_later() -> None:
     line.add(one(0), 0, START)
     line.add(one(1), 1, START + timedelta(minutes=1))
     assert taken(line) == [0]
-    assert line.next_at() == START + timedelta(minutes=1) + MOMENT
-    line.ripen(START + timedelta(minutes=1) + MOMENT - SOON)
+    assert line.next_at() == START + timedelta(minutes=1) + SECOND_TRIES_AFTER
+    line.ripen(START + timedelta(minutes=1) + SECOND_TRIES_AFTER - SOON)
     assert taken(line) == []
-    line.ripen(START + timedelta(minutes=1) + MOMENT)
+    line.ripen(START + timedelta(minutes=1) + SECOND_TRIES_AFTER)
     assert taken(line) == [1]
 
 
@@ -49,10 +49,10 @@ def test_the_others_watch_and_take_only_what_nobody_has() -> None:
 
 def test_what_is_on_record_is_tried_in_the_order_of_places() -> None:
     line = Waitlist()
-    line.add(one(0, known=True), 3, START + 3 * MOMENT)
+    line.add(one(0, known=True), 3, START + 3 * SECOND_TRIES_AFTER)
     line.add(one(1, known=True), 3, START + timedelta(minutes=1))
     assert taken(line) == [0]
-    assert line.next_at() == START + timedelta(minutes=1) + 3 * MOMENT
+    assert line.next_at() == START + timedelta(minutes=1) + 3 * SECOND_TRIES_AFTER
 
 
 def test_a_slot_stands_in_line_once_and_no_more_are_taken_than_there_are_workers() -> None:
@@ -73,7 +73,7 @@ def test_of_a_backlog_that_waits_for_its_turn_one_asks_at_a_time() -> None:
     assert taken(line) == [0, 9]
     line.found_busy("billing", START + timedelta(hours=1))
     assert taken(line) == []
-    assert taken(line, now=timedelta(hours=1) + BUSY) == [1]
+    assert taken(line, now=timedelta(hours=1) + TURN_RETRY) == [1]
     line.found_busy("billing", START + timedelta(hours=1))
     assert line.waits_for("billing")
     line.freed()

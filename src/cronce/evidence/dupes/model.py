@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from cronce.model import Instant
 from cronce.value import NamedTuple
+
+SLACK: Final = 5.0
+"""Seconds by which we wait longer than the server works, so that it can say so."""
 
 
 class DuplicatesQuery(NamedTuple):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cronce.errors import BadInput, CronceError, StoreUnavailable
-from cronce.evidence.dupes.model import DatabaseTable, TimeColumn, TimeKind
+from cronce.evidence.dupes.model import SLACK, DatabaseTable, TimeColumn, TimeKind
 from cronce.evidence.dupes.statement import spelled
 from cronce.evidence.dupes.units import unit_of
 from cronce.model import Instant
@@ -27,8 +27,6 @@ COLUMNS: Final = """
 """
 NUMBERS: Final = ("int", "bigint", "decimal", "float", "double")
 OUT_OF_TIME: Final = (1969, 3024)
-SLACK: Final = 5.0
-"""Seconds by which we wait longer than the server works, so that it can say so."""
 
 
 class MysqlDialect:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cronce.errors import BadInput, CronceError, StoreUnavailable
-from cronce.evidence.dupes.model import DatabaseTable, TimeColumn, TimeKind
+from cronce.evidence.dupes.model import SLACK, DatabaseTable, TimeColumn, TimeKind
 from cronce.evidence.dupes.statement import spelled
 from cronce.evidence.dupes.units import NO_TIME, unit_of
 from cronce.model import Instant
@@ -25,8 +25,6 @@ COLUMNS: Final = """
     WHERE a.attrelid = %(table)s::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
 NUMBERS: Final = ("integer", "bigint", "numeric", "real", "double precision")
-SLACK: Final = 5.0
-"""Seconds by which we wait longer than the server works, so that it can say so."""
 
 
 class PostgresDialect:

@@ -21,7 +21,7 @@ TABLES: Final = (
     "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 )
 COLUMNS: Final = "SELECT name, lower(type) FROM pragma_table_xinfo(:table) WHERE hidden <> 1"
-NEWEST: Final = """
+NEWEST_ROW: Final = """
     SELECT typeof(at), at, julianday(at) IS NOT NULL FROM (
         SELECT coalesce(max(CASE WHEN is_time THEN at END), max(at)) AS at
         FROM (
@@ -32,7 +32,7 @@ NEWEST: Final = """
     )
 """
 OFFSET: Final = re.compile(r"(?:Z|[+-]\d\d:\d\d)\s*$")
-STEPS: Final = 10_000
+INSTRUCTIONS_PER_LOOK: Final = 10_000
 """Instructions of SQLite between two looks at the clock."""
 
 
@@ -61,7 +61,7 @@ class SqliteDatabase:
         self._file, self._name = file, name
         self._boot, self._patience = SystemClock().boot, patience.total_seconds()
         self._deadline = self._boot() + self._patience
-        file.set_progress_handler(lambda: self._boot() > self._deadline, STEPS)
+        file.set_progress_handler(lambda: self._boot() > self._deadline, INSTRUCTIONS_PER_LOOK)
         self._say("PRAGMA query_only = ON")
         self._say("BEGIN")
 
@@ -78,7 +78,7 @@ class SqliteDatabase:
 
     def time(self, table: DatabaseTable, column: str, _declared: str) -> TimeColumn | None:
         names = {"column": self.dialect.quoted(column), "table": spelled(table, self.dialect)}
-        ((kind, newest, is_date),) = self._say(NEWEST.format(**names, no_time=NO_TIME, until=f"{UNTIL:%Y-%m-%d}"))
+        ((kind, newest, is_date),) = self._say(NEWEST_ROW.format(**names, no_time=NO_TIME, until=f"{UNTIL:%Y-%m-%d}"))
         match kind:
             case "integer" | "real" if newest > 1e8:
                 return TimeColumn(column, TimeKind.NUMBER, unit_of(newest))

@@ -22,7 +22,7 @@ LIMIT {{most}}"""
 EXTENT: Final = "SELECT count(*), max({moment}) FROM {table} WHERE {window}"
 WINDOW: Final = "{moment} >= {since} AND {moment} < {until} AND {known}"
 PAIRS: Final = ", sum(CASE WHEN gap_ <= {within} THEN 1 ELSE 0 END)"
-NEAR: Final = " AND min(gap_) <= {within}"
+WITHIN_CLAUSE: Final = " AND min(gap_) <= {within}"
 UNTIL: Final = datetime(9999, 12, 30, tzinfo=UTC)
 """What is later is no time: `infinity`, a NaN, a date that stands for "never"."""
 
@@ -33,7 +33,7 @@ def statement(asked: DuplicatesQuery, table: DatabaseTable, time: TimeColumn, di
     parts, near = _parts(asked, table, time, dialect), asked.within is not None
     moment = parts["moment"]
     gap = dialect.seconds(time, f"lag({moment}) OVER by_key", moment)
-    return STATEMENT.format(**parts, gap=gap, pairs=PAIRS if near else "", near=NEAR if near else "")
+    return STATEMENT.format(**parts, gap=gap, pairs=PAIRS if near else "", near=WITHIN_CLAUSE if near else "")
 
 
 def extent(asked: DuplicatesQuery, table: DatabaseTable, time: TimeColumn, dialect: QueryDialect) -> str:

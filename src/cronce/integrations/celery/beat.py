@@ -51,7 +51,7 @@ App = Any
 IDS: Final = UUID("6bd5a2f6-1f5c-5d7c-9c55-6f3d4b0b7a10")
 """What task ids are made under. They are the same for ever: it never changes."""
 
-SLOT: Final = "cronce_slot"
+SLOT_HEADER: Final = "cronce_slot"
 """The header that says which slot a message is of; in a task, `self.request.cronce_slot`."""
 
 SENDERS: Final = 8
@@ -60,13 +60,13 @@ SENDERS: Final = 8
 ENTRIES_POLL: Final = 5.0
 """Seconds between two looks whether the entries changed."""
 
-PAUSE: Final = 1.0
+BROKER_RETRY: Final = 1.0
 """Seconds until a broker that did not answer is tried again."""
 
 BEAT_GRACE: Final = 10.0
 """Seconds that messages have to be sent when beat is told to stop."""
 
-BEFORE: Final = timedelta(minutes=1)
+LIST_STARTS_BEFORE: Final = timedelta(minutes=1)
 """Where a list begins to ask, ahead of the year: a crontab looks no closer than that."""
 
 
@@ -195,7 +195,7 @@ class OncePerSlot:
                 self._sent.append((entry.name, run.at))
                 beat.info("Scheduler: Sent due task %s (%s) of %s", entry.name, entry.task, run.slot.key)
                 return
-            sleep(WaitStep(PAUSE))
+            sleep(WaitStep(BROKER_RETRY))
 
     # --- on both ---
 
@@ -215,7 +215,7 @@ class OncePerSlot:
 
 def send(app: App, entry: Any, slot: Slot) -> None:
     """The message of a slot, as Celery's own scheduler would send it; only that its id is the slot's."""
-    headers = {**entry.options.get("headers", {}), "celery_beat_task": True, SLOT: slot.key}
+    headers = {**entry.options.get("headers", {}), "celery_beat_task": True, SLOT_HEADER: slot.key}
     options = {**entry.options, "headers": headers, "task_id": task_id(slot)}
     args, kwargs = beat._evaluate_entry_args(entry.args), beat._evaluate_entry_kwargs(entry.kwargs)
     task = app.tasks.get(entry.task)
@@ -240,7 +240,7 @@ class Scheduler(OncePerSlot, beat.Scheduler):  # type: ignore[misc]  # Celery ha
 # * `cronce_start_within`: how late a slot may still be sent.
 # * `cronce_lease`: after how long another beat sends what a dead one had claimed.
 
-NAMES: Final = ("cronce_url", "cronce_missed", "cronce_start_within", "cronce_lease")
+CELERY_SETTINGS: Final = ("cronce_url", "cronce_missed", "cronce_start_within", "cronce_lease")
 
 
 def cronce_of(app: App) -> Cronce:
@@ -269,7 +269,7 @@ def policies_of(app: App) -> Policies:
 def check_settings(app: App) -> None:
     """Whatever cannot be meant, or is misspelt, is refused before anything is sent, and before a worker starts."""
     try:
-        refuse_foreign((name for name in _said(app.conf) if name not in NAMES), NAMES)
+        refuse_foreign((name for name in _said(app.conf) if name not in CELERY_SETTINGS), CELERY_SETTINGS)
         declare("checked", **policies_of(app))
     except BadPolicy as error:
         raise BadPolicy(f"in Celery's configuration: {error}") from None
@@ -352,7 +352,7 @@ def _zone(zone: tzinfo) -> str:
 def _listed(schedule: Any, year: int) -> At:
     """Asked from the same beginning by everybody, it gives the same list."""
     asked = copy(schedule)
-    at, end = datetime(year, 1, 1, tzinfo=UTC) - BEFORE, datetime(year + 2, 1, 1, tzinfo=UTC)
+    at, end = datetime(year, 1, 1, tzinfo=UTC) - LIST_STARTS_BEFORE, datetime(year + 2, 1, 1, tzinfo=UTC)
     found: list[datetime] = []
     while (upcoming := _after(asked, at)) < end:
         if upcoming <= at or len(found) == MAX_INSTANTS:

@@ -34,7 +34,7 @@ except ImportError as missing:
         "cronce.integrations.celery.database needs django-celery-beat: pip install django-celery-beat"
     ) from missing
 
-SOON: Final = 1.0
+RUN_NOW_RETRY: Final = 1.0
 """Seconds until it is asked again for a run that could not be asked for."""
 
 
@@ -72,7 +72,7 @@ class DatabaseScheduler(OncePerSlot, schedulers.DatabaseScheduler):  # type: ign
             if moment is not None and moment > now:
                 yield (moment - now).total_seconds()
             elif moment is not None and (entry.name, moment) not in self._asked:
-                yield SOON
+                yield RUN_NOW_RETRY
                 self._ask(entry.name, moment)
 
     def _ask(self, name: str, moment: Instant) -> None:

@@ -34,7 +34,7 @@ from cronce.runtime.declare import Duration
 from cronce.runtime.log import LOGGER
 from cronce.schedule import parse_duration
 
-AWAY: Final = 5.0
+ASK_STORE_AGAIN: Final = 5.0
 """Seconds until a store that did not answer is asked again."""
 
 
@@ -98,7 +98,7 @@ class Once(Task):  # type: ignore[misc]  # Celery has no types
             self._look_again(parse_duration(self.lease).total_seconds())
         except (StoreError, LeaseLost) as trouble:
             LOGGER.warning("%s is postponed: %s", request.id, trouble)
-            self._look_again(AWAY)
+            self._look_again(ASK_STORE_AGAIN)
         except NotKept:
             self._drop()
         if raised:

@@ -12,7 +12,7 @@ from cronce.integrations.django.databases import check_url
 from cronce.integrations.django.project import store_url, without_a_store
 from cronce.stores import mask_all
 
-OURS: Final = f"{Path(__file__).parents[2]}/"
+OUR_SOURCES: Final = f"{Path(__file__).parents[2]}/"
 
 HINT: Final = "CRONCE = {'store': 'default'} in settings keeps slots in that database"
 
@@ -36,7 +36,7 @@ def _point(error: CronceError) -> None:
     """Let the traceback end at the line of theirs that is to be mended, and not at ours that noticed."""
     step = theirs = error.__traceback__
     while step is not None:
-        if not step.tb_frame.f_code.co_filename.startswith(OURS):
+        if not step.tb_frame.f_code.co_filename.startswith(OUR_SOURCES):
             theirs = step
         step = step.tb_next
     assert theirs is not None

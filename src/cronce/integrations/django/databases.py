@@ -21,7 +21,7 @@ OWN: Final[Mapping[str, frozenset[str]]] = {
 being sure of whom one talks to. That is handed on, and a store that does not know it refuses it."""
 
 
-READERS: Final = {
+URL_READERS: Final = {
     "sqlite": "cronce.stores.sqlite:locate",
     **dict.fromkeys(("postgresql", "postgres"), "cronce.stores.postgres.server:locate"),
     **dict.fromkeys(("mysql", "mariadb"), "cronce.stores.mysql.server:locate"),
@@ -33,7 +33,7 @@ READERS: Final = {
 
 def check_url(url: str) -> None:
     """Refuse what the store would refuse when it is opened."""
-    module, _, name = READERS.get(scheme_of(url), "").partition(":")
+    module, _, name = URL_READERS.get(scheme_of(url), "").partition(":")
     if module:
         getattr(import_module(module), name)(url)
 

@@ -26,12 +26,28 @@ class Metric(NamedTuple):
         return "histogram" if self.buckets else "counter" if self.name.endswith("_total") else "gauge"
 
 
-JOB: Final = ("job",)
-SHORT: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0)
+JOB_LABEL: Final = ("job",)
+STORE_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0)
 """Of a store's answers."""
 PROMPT: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
 """Of starts."""
-LONG: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 900.0, 1800.0, 3600.0, 14400.0, 86400.0)
+BODY_SECONDS: Final = (
+    0.01,
+    0.1,
+    0.5,
+    1.0,
+    5.0,
+    15.0,
+    30.0,
+    60.0,
+    120.0,
+    300.0,
+    900.0,
+    1800.0,
+    3600.0,
+    14400.0,
+    86400.0,
+)
 """Of bodies."""
 
 _METRICS: Final = (
@@ -40,27 +56,27 @@ _METRICS: Final = (
         "Claims of slots: won, lost to another process, or refused (paused, too old, superseded).",
         ("job", "result"),
     ),
-    Metric("cronce_takeovers_total", "Slots taken over from a holder that was gone.", JOB),
+    Metric("cronce_takeovers_total", "Slots taken over from a holder that was gone.", JOB_LABEL),
     Metric(
         "cronce_lock_claims_total",
         "Claims of locks and leaderships that were answered: won, or lost because another process has it.",
         ("kind", "result"),
     ),
-    Metric("cronce_runs_started_total", "Job functions that started.", JOB),
+    Metric("cronce_runs_started_total", "Job functions that started.", JOB_LABEL),
     Metric("cronce_runs_ended_total", "Job functions that ended, by outcome.", ("job", "outcome")),
     Metric(
         "cronce_slot_to_start_seconds",
         "From the instant of a slot to its first start; manual runs do not count.",
-        JOB,
+        JOB_LABEL,
         PROMPT,
     ),
-    Metric("cronce_run_duration_seconds", "From the start of a job function to its end.", JOB, LONG),
-    Metric("cronce_slots_missed_total", "Slots that no scheduler started in time.", JOB),
-    Metric("cronce_slots_lost_total", "Slots closed as lost: their holder died.", JOB),
-    Metric("cronce_slots_unknown_total", "Slots closed as unknown: a person has to check them.", JOB),
-    Metric("cronce_late_total", "Slots that started more than 5 seconds after they were due.", JOB),
-    Metric("cronce_overrun_total", "Runs that were still running at the next slot of their job.", JOB),
-    Metric("cronce_doubled_total", "Duplicate calls of jobs that are only observed: they ran.", JOB),
+    Metric("cronce_run_duration_seconds", "From the start of a job function to its end.", JOB_LABEL, BODY_SECONDS),
+    Metric("cronce_slots_missed_total", "Slots that no scheduler started in time.", JOB_LABEL),
+    Metric("cronce_slots_lost_total", "Slots closed as lost: their holder died.", JOB_LABEL),
+    Metric("cronce_slots_unknown_total", "Slots closed as unknown: a person has to check them.", JOB_LABEL),
+    Metric("cronce_late_total", "Slots that started more than 5 seconds after they were due.", JOB_LABEL),
+    Metric("cronce_overrun_total", "Runs that were still running at the next slot of their job.", JOB_LABEL),
+    Metric("cronce_doubled_total", "Duplicate calls of jobs that are only observed: they ran.", JOB_LABEL),
     Metric(
         "cronce_stale_total", "Writes refused because their fence was old: another process had been granted the slot."
     ),
@@ -74,7 +90,7 @@ _METRICS: Final = (
         ("kind",),
         merge="min",
     ),
-    Metric("cronce_store_round_trip_seconds", "From a call of the store to its answer.", ("call",), SHORT),
+    Metric("cronce_store_round_trip_seconds", "From a call of the store to its answer.", ("call",), STORE_SECONDS),
     Metric("cronce_store_up", "1 while the store answers, 0 while it does not.", merge="min"),
     Metric("cronce_store_silent_total", "Outages: how often the store stopped answering."),
     Metric(

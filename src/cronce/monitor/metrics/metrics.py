@@ -1,7 +1,7 @@
 """What a process counts: a fold over its events, and a look at what it holds when somebody asks.
 
-*Bounded.* Each job is a label, and jobs may be many. The first `JOBS` of them that a process counts have a label of
-their own, the others share `job="other"`; a job never changes over, so no counter ever falls.
+*Bounded.* Each job is a label, and jobs may be many. The first `JOB_LABELS` of them that a process counts have a label
+of their own, the others share `job="other"`; a job never changes over, so no counter ever falls.
 """
 
 import json
@@ -35,7 +35,7 @@ OF_SLOTS: Final = {
 }
 """What is counted once for each event, by job."""
 
-KINDS: Final = ("run", "lock", "leader")
+LEASE_KINDS: Final = ("run", "lock", "leader")
 """Of leases, by the cells they are on. Those of effects last as long as a call."""
 
 CLAIMS: Final = {What.GRANTED: "won", What.TAKEN_OVER: "won", What.REFUSED: "lost"}
@@ -71,7 +71,7 @@ class Metrics:
             self._registry.count("cronce_slots_missed_total", rest, by=event.number)
         elif event.what is What.DOUBLED:
             self._registry.count("cronce_doubled_total", rest)
-        elif kind in KINDS and event.what in CLAIMS:
+        elif kind in LEASE_KINDS and event.what in CLAIMS:
             self._registry.count("cronce_lock_claims_total", kind, CLAIMS[event.what])
         elif event.what is What.SILENT:
             self._registry.count("cronce_store_silent_total")
@@ -119,7 +119,7 @@ class Metrics:
 
     def _of_leases(self, keeper: Keeper) -> Iterator[tuple[Key, Value]]:
         now, boot = keeper.node.ledger.know.now(), keeper.node.clock.boot()
-        held: dict[str, list[Grant]] = {kind: [] for kind in KINDS}
+        held: dict[str, list[Grant]] = {kind: [] for kind in LEASE_KINDS}
         for grant in keeper.held:
             held.get(grant.key.partition("/")[0], []).append(grant)
         for kind, found in held.items():
@@ -144,7 +144,7 @@ class Metrics:
 # --- values: counted in one process, and added up over several -------------------------------------------------------
 
 
-JOBS: Final = 200
+JOB_LABELS: Final = 200
 """Jobs that have a label of their own, in each process."""
 
 OTHER: Final = "other"
@@ -197,7 +197,7 @@ class Registry:
 
     def _label(self, job: str) -> str:
         if job not in self._jobs:
-            if len(self._jobs) >= JOBS:
+            if len(self._jobs) >= JOB_LABELS:
                 return OTHER
             self._jobs.add(job)
         return job
@@ -248,7 +248,7 @@ HALF: Final = 2 << 20
 """Bytes. Jobs with labels of their own are few enough that their snapshot always fits, however long their names; and
 what is not written takes no memory."""
 
-_HEAD: Final = struct.Struct("=QII")
+_SNAPSHOT_HEAD: Final = struct.Struct("=QII")
 """Number, length, checksum."""
 
 
@@ -268,11 +268,11 @@ class ProcessSnapshots:
 
     def write(self, place: int, snapshot: Snapshot) -> None:
         text = json.dumps([snapshot.at, list(snapshot.values.items())], separators=(",", ":")).encode()
-        assert len(text) <= HALF - _HEAD.size, f"{len(text)} bytes"
+        assert len(text) <= HALF - _SNAPSHOT_HEAD.size, f"{len(text)} bytes"
         number = max(self._number(place, half) for half in (0, 1)) + 1
         start = self._start(place, number % 2)
-        self._memory[start + _HEAD.size : start + _HEAD.size + len(text)] = text
-        _HEAD.pack_into(self._memory, start, number, len(text), _checksum(number, text))
+        self._memory[start + _SNAPSHOT_HEAD.size : start + _SNAPSHOT_HEAD.size + len(text)] = text
+        _SNAPSHOT_HEAD.pack_into(self._memory, start, number, len(text), _checksum(number, text))
 
     def read(self, place: int) -> Snapshot | None:
         """The last that is whole. While it is read two more may be written: then there is a newer one."""
@@ -286,12 +286,14 @@ class ProcessSnapshots:
 
     def _text(self, place: int, half: int) -> bytes | None:
         start = self._start(place, half)
-        number, length, checksum = _HEAD.unpack_from(self._memory, start)
-        text = self._memory[start + _HEAD.size : start + _HEAD.size + min(length, HALF - _HEAD.size)]
+        number, length, checksum = _SNAPSHOT_HEAD.unpack_from(self._memory, start)
+        text = self._memory[
+            start + _SNAPSHOT_HEAD.size : start + _SNAPSHOT_HEAD.size + min(length, HALF - _SNAPSHOT_HEAD.size)
+        ]
         return text if number and checksum == _checksum(number, text) else None
 
     def _number(self, place: int, half: int) -> int:
-        number: int = _HEAD.unpack_from(self._memory, self._start(place, half))[0]
+        number: int = _SNAPSHOT_HEAD.unpack_from(self._memory, self._start(place, half))[0]
         return number
 
     def _start(self, place: int, half: int) -> int:

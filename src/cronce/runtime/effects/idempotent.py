@@ -15,7 +15,7 @@ from zlib import crc32
 from cronce.errors import BadInput, InDoubt, LeaseLost
 from cronce.model import check_key, check_name, once_cell
 from cronce.protocol.lease import LOCK_LEASE
-from cronce.runtime.declare import SHORTEST, Duration
+from cronce.runtime.declare import SHORTEST_LEASE, Duration
 from cronce.runtime.effects.once import Effect, EffectPolicy, once
 from cronce.runtime.effects.steps import thing_named
 from cronce.runtime.flow import drive
@@ -87,10 +87,11 @@ class KeyLease:
 
 def read_lease(lease: Duration) -> timedelta:
     length = parse_duration(lease)
-    if not SHORTEST <= length <= LOCK_LEASE:
+    if not SHORTEST_LEASE <= length <= LOCK_LEASE:
         raise BadInput(
-            f"lease is how long a key counts as in progress after its process died: {format_duration(SHORTEST)} to"
-            f" {format_duration(LOCK_LEASE)}; it is renewed while the function runs"
+            "lease is how long a key counts as in progress after its process died:"
+            f" {format_duration(SHORTEST_LEASE)} to {format_duration(LOCK_LEASE)};"
+            " it is renewed while the function runs"
         )
     return length
 

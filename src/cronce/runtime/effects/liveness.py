@@ -18,7 +18,7 @@ from cronce.runtime.node import host_name
 from cronce.runtime.queries import load
 from cronce.value import NamedTuple
 
-SLACK: Final = 1.0
+AGE_SLACK: Final = 1.0
 """Seconds by which a process may seem to be younger than its name says."""
 
 
@@ -56,7 +56,7 @@ def whether_there(holder: str) -> There:
     except OSError:
         return "running" if _signalled(process.pid) else "gone"
     began = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    if began > process.since + SLACK or fields[0] in "ZX":
+    if began > process.since + AGE_SLACK or fields[0] in "ZX":
         return "gone"
     return "stopped" if fields[0] in "Tt" else "running"
 

@@ -35,8 +35,8 @@ from cronce.runtime.steps import BodyStep, Steps, StoreStep, WaitStep
 from cronce.runtime.unfinished import DoneAllTheSame, Unfinished
 from cronce.value import NamedTuple
 
-PAUSE: Final = 0.05
-LONGEST_PAUSE: Final = 5.0
+FIRST_RETRY: Final = 0.05
+MAX_RETRY: Final = 5.0
 """Seconds until a store that did not answer is asked again; each time for twice as long."""
 
 
@@ -155,10 +155,10 @@ def exchange(
     """Say what is over, and begin effects, all in one breath unless some are in doubt. What got no answer is begun
     again, by the same nonce."""
     said, begun = yield StoreStep(_exchanged(under.ledger, words, begins, unsure))
-    pause = PAUSE
+    pause = FIRST_RETRY
     while (places := [place for place, one in enumerate(begun) if _got_no_answer(one)]) and under.trusted:
         yield WaitStep(pause, in_hand=True)
-        pause = min(2 * pause, LONGEST_PAUSE)
+        pause = min(2 * pause, MAX_RETRY)
         _, again = yield StoreStep(_exchanged(under.ledger, (), [begins[place] for place in places], unsure))
         begun = _put(begun, places, again)
     return said, begun
@@ -289,7 +289,7 @@ def failed(
 
 def say(name: str, words: Sequence[Word], under: EffectLease) -> Steps[None]:
     """Put it on record; again and again while the lease can be trusted."""
-    pause = PAUSE
+    pause = FIRST_RETRY
     while True:
         answers, _ = yield StoreStep(under.ledger.exchange_effects(words))
         unsure = heard(name, words, answers, patient=under.trusted)
@@ -297,7 +297,7 @@ def say(name: str, words: Sequence[Word], under: EffectLease) -> Steps[None]:
             return
         words = unsure
         yield WaitStep(pause, in_hand=True)
-        pause = min(2 * pause, LONGEST_PAUSE)
+        pause = min(2 * pause, MAX_RETRY)
 
 
 def heard(name: str, words: Sequence[Word], answers: Sequence[Any], *, patient: bool) -> list[Word]:

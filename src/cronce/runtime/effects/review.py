@@ -22,7 +22,7 @@ from cronce.protocol.codec import all_readable, json_text, readable
 from cronce.protocol.commands import Closed, Held, Queued, Resolve
 from cronce.protocol.record import Maker, Record, decode, effects_key
 from cronce.protocol.table import Row
-from cronce.runtime.client import ROUNDS
+from cronce.runtime.client import MAX_ROUNDS
 from cronce.runtime.effects import steps
 from cronce.runtime.effects.liveness import RetryRefused, refuse_unless_gone, unsure_of, unsure_of_slot
 from cronce.runtime.effects.once import whereabouts
@@ -37,16 +37,16 @@ from cronce.schedule import format_duration
 from cronce.stores.base import Position, Scan
 from cronce.value import NamedTuple, Value
 
-COUNTED: Final = 1000
+EFFECTS_COUNTED: Final = 1000
 """Of each kind so many are counted, of a slot or a job; what is more is said to be more."""
 
-LOOKED: Final = 10_000
+CELLS_SEARCHED: Final = 10_000
 """So many cells are looked at for a list, whatever is wanted of them."""
 
 DOUBTS_SHOWN: Final = 20
 """Of a slot or a job, so many are told of."""
 
-_AT_ONCE: Final = 100
+_CELLS_AT_ONCE: Final = 100
 
 # --- names ----------------------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ def look_at(cells: Iterable[Cell], now: Instant) -> Flow[list[EffectSeen]]:
     may have been done, and its run have ended."""
     found = {cell.key: _seen(cell, now) for cell in cells}
     begun = [(key, run) for key, one in found.items() if one is not None and (run := _run_of(one))]
-    for part in map(dict, chunks(begun, _AT_ONCE)):
+    for part in map(dict, chunks(begun, _CELLS_AT_ONCE)):
         loaded = yield from load([*sorted(set(part.values())), *part])
         known = {cell.key: cell for cell in loaded.cells}
         found |= {key: _seen(known[key], loaded.now, known) for key in part}
@@ -182,7 +182,7 @@ class EffectsSurvey(NamedTuple):
     doubtful: tuple[EffectSeen, ...]
 
 
-NONE: Final = EffectsSurvey(MappingProxyType({}), frozenset(), ())
+EMPTY_SURVEY: Final = EffectsSurvey(MappingProxyType({}), frozenset(), ())
 
 
 def effect(named: Target) -> Flow[EffectSeen | None]:
@@ -261,9 +261,9 @@ def stopped_by(seen: EffectSeen) -> Flow[tuple[Slot, ...]]:
         (cell,) = (yield from load([made.cell])).cells
         run = readable(cell, decode) if cell.version else None
         found |= {made} if run and run.outcome and run.outcome.is_bad else set()
-    scan: Scan | None = Scan("run/", mark=Mark.ATTENTION, limit=COUNTED)
+    scan: Scan | None = Scan("run/", mark=Mark.ATTENTION, limit=EFFECTS_COUNTED)
     looked = 0
-    while scan is not None and looked < LOOKED:
+    while scan is not None and looked < CELLS_SEARCHED:
         page = yield from read_page(scan)
         looked += len(page.cells)
         for cell, run in all_readable(page.cells, decode):
@@ -295,10 +295,12 @@ def effects(
     looked = 0
     for start, where in _ways(wheres, after, everything=everything):
         spot = start
-        size = COUNTED if spot.mark is Mark.OPEN else min(limit + 1, COUNTED)  # of what is open, few may be wanted
+        size = (
+            EFFECTS_COUNTED if spot.mark is Mark.OPEN else min(limit + 1, EFFECTS_COUNTED)
+        )  # of what is open, few may be wanted
         scan: Scan | None = Scan(where.scanned(spot.mark), mark=spot.mark, after=Position(0, spot.key), limit=size)
         while scan is not None:
-            if looked >= LOOKED:
+            if looked >= CELLS_SEARCHED:
                 return _listed(found, spot)
             page = yield from read_page(scan)
             looked += len(page.cells)
@@ -347,7 +349,7 @@ def _survey(wheres: Sequence[EffectCells], marks: Iterable[Mark]) -> Flow[Effect
     found: dict[str, EffectSeen] = {}
     capped: set[EffectState] = set()
     for mark, where in product(marks, wheres):
-        page = yield from read_page(Scan(where.scanned(mark), mark=mark, limit=COUNTED))
+        page = yield from read_page(Scan(where.scanned(mark), mark=mark, limit=EFFECTS_COUNTED))
         found |= {one.name: one for one in (yield from look_at(page.cells, page.now)) if where.has(one)}
         capped |= set(_OF_MARK[mark]) if page.next else set()
     doubtful = [one for one in found.values() if one.state == "in doubt"]
@@ -414,7 +416,7 @@ def resolve_effect(
     if before is not None and before.record is not None and (before.state == "in doubt" or before.record.resolved):
         refuse_unless_gone(named.name, (yield from unsure_of(before.record)))
     over: frozenset[Maker] = frozenset()
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         (reply,) = yield from operator.ledger.resolve_effects([named.cell], command, over)
         match sure(reply):
             case Held():
@@ -429,7 +431,7 @@ def resolve_effect(
                 if seen is None or not (isinstance(answer, Queued) or _is_so(seen, command)):
                     raise _refusal(named, seen)
                 return seen
-    raise StoreUnavailable(f"could not resolve {named.name}: it changed {ROUNDS} times meanwhile")
+    raise StoreUnavailable(f"could not resolve {named.name}: it changed {MAX_ROUNDS} times meanwhile")
 
 
 def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | LapsedUnwatched]:

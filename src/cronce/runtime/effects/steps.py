@@ -57,14 +57,14 @@ T = TypeVar("T")
 STEPS_PER_CALL: Final = 100
 """How many steps are begun, and said to be done, in one call of the store."""
 
-UNSAID: Final = 1.0
+UNRECORDED_SECONDS: Final = 1.0
 """Seconds for which steps may be done without that being on record, where they may be repeated."""
 
 
 UNSAID_BYTES: Final = 1 << 20
 """Of results that are kept back to be said together: no store need take more in one call."""
 
-KEPT: Final = timedelta(days=400)
+THING_KEPT: Final = timedelta(days=400)
 """For how long it is known that an effect on a thing is done: more than a year. What is in doubt is known for ever."""
 
 
@@ -85,7 +85,7 @@ def of_slot(slot: str, key: object) -> Target:
 
 def of_thing(thing: str, what: str) -> Target:
     """What is done to a thing, such as the charge of `invoice:7`."""
-    return Target(once_cell(check_name(what), thing), f"{what}/{thing}", KEPT)
+    return Target(once_cell(check_name(what), thing), f"{what}/{thing}", THING_KEPT)
 
 
 def thing_named(kind: str, key: object) -> str:
@@ -238,7 +238,7 @@ class _Batches:
             except BaseException:
                 self._give_back(begun[place + 1 :])
                 raise
-            if self._boot() > self._said_at + UNSAID or sum(map(_size, self._unsaid)) > UNSAID_BYTES:
+            if self._boot() > self._said_at + UNRECORDED_SECONDS or sum(map(_size, self._unsaid)) > UNSAID_BYTES:
                 yield from self._say()
         return results
 

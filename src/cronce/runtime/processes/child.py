@@ -36,8 +36,8 @@ from cronce.clock import Clock
 from cronce.runtime.processes.output import Stream, Tail
 from cronce.runtime.processes.process_group import (
     BOOT_CLOCK_POLL,
+    GROUP_LOOK_EVERY,
     NOWHERE,
-    PROBE,
     FileAction,
     Watchdog,
     alive,
@@ -49,7 +49,7 @@ from cronce.runtime.processes.process_group import (
 )
 from cronce.value import NamedTuple
 
-STOPPING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+CHILD_STOP_SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 
 GRACE: Final = 10.0
 """Seconds from TERM to KILL."""
@@ -131,7 +131,7 @@ class BackgroundChild:
         try:
             self._child = os.pidfd_open(pid)
         except (AttributeError, OSError):
-            self.longest = PROBE
+            self.longest = GROUP_LOOK_EVERY
 
     def paused(self, number: int) -> None:
         """Somebody stopped the child; whoever did can let it go on."""
@@ -299,7 +299,7 @@ class Child:
         return alive(self._group)
 
     def _next_look(self) -> float:
-        probe = math.inf if self._code is None else self._clock.boot() + PROBE
+        probe = math.inf if self._code is None else self._clock.boot() + GROUP_LOOK_EVERY
         return min(self._kill_at, probe)
 
     # --- acting ---
@@ -321,7 +321,7 @@ class Child:
 
     def _forward(self, number: int) -> None:
         send(self._group, number)
-        if number in STOPPING:
+        if number in CHILD_STOP_SIGNALS:
             send(self._group, signal.SIGCONT)
             self._signalled = number
         if number == signal.SIGTERM and self._place.hastens:

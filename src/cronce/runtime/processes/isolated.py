@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn
 from cronce.clock import Clock, SystemClock
 from cronce.errors import BadInput, BodyFailed, InDoubt, InProgress, LeaseLost, tell
 from cronce.model import Cell, Traits, from_us, read_fence, slot_of_cell, to_us
-from cronce.protocol.codec import LONGEST
+from cronce.protocol.codec import MAX_PAYLOAD_BYTES
 from cronce.protocol.lease import Trust
 from cronce.protocol.record import Outcome, decode, encode
 from cronce.runtime.attempt import Ending, describe
@@ -213,7 +213,7 @@ class IsolatedCall(Command):
             raise BadInput(
                 f"{self._run.key} succeeded, but its result is {size:,} bytes of JSON; a job function in another"
                 " process"
-                f" can return at most {LONGEST:,}; store the result elsewhere, and return its location"
+                f" can return at most {MAX_PAYLOAD_BYTES:,}; store the result elsewhere, and return its location"
             )
         return self._told["returned"]
 
@@ -437,4 +437,4 @@ def _sayable(value: Any) -> dict[str, Any]:
         size = len(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
         return {"returned": None}
-    return {"returned": value} if size <= LONGEST else {"returned": None, "too_long": size}
+    return {"returned": value} if size <= MAX_PAYLOAD_BYTES else {"returned": None, "too_long": size}

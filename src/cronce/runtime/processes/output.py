@@ -12,7 +12,7 @@ from typing import Final
 TAIL: Final = 2_000
 """Characters of a command's output that are kept: the end says what went wrong."""
 
-KEEP: Final = "CRONCE_OUTPUT"
+OUTPUT_VARIABLE: Final = "CRONCE_OUTPUT"
 """The variable that says `none` where the store shall keep nothing of it: others may read that."""
 
 _TAIL_BYTES: Final = 4 * TAIL  # no character has more than four
@@ -53,7 +53,7 @@ class Tail:
         self.add_stdout(b"")
 
     def text(self) -> str:
-        if os.environ.get(KEEP) == "none":
+        if os.environ.get(OUTPUT_VARIABLE) == "none":
             return ""
         kept = self._bytes + b"".join(said for _, said in self._ahead)
         return kept.decode(errors="replace")[-TAIL:]

@@ -95,7 +95,7 @@ def hold_standard_streams() -> None:
 BOOT_CLOCK_POLL: Final = (
     1.0  # poll's timeout stands still in suspend, the boot clock does not: look again at least this often
 )
-PROBE: Final = 0.02  # how often to look whether the rest of a group is gone: nobody tells us
+GROUP_LOOK_EVERY: Final = 0.02  # how often to look whether the rest of a group is gone: nobody tells us
 
 
 def send(group: int, *numbers: int) -> None:
@@ -286,4 +286,4 @@ def _end(kill_at: Guarded, clock: Clock) -> None:
         terminate(group)
     while kill_at:
         _judge(kill_at, clock.boot())
-        ready({}, PROBE if kill_at else 0)
+        ready({}, GROUP_LOOK_EVERY if kill_at else 0)

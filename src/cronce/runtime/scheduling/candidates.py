@@ -26,7 +26,7 @@ from cronce.protocol.record import Job, decode
 from cronce.protocol.specs import fires_alike, raise_floor
 from cronce.protocol.terms import Terms
 from cronce.runtime.commits import Settling
-from cronce.runtime.contact import AHEAD, is_near
+from cronce.runtime.contact import PROBE_AHEAD, is_near
 from cronce.runtime.declare import Declaration
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit
@@ -125,7 +125,7 @@ def _raised(gap: Gap, span: Span, count: int, told: set[str]) -> Edit:
     return edit
 
 
-NEEDED: Final = 1000
+JOBS_READ_AHEAD: Final = 1000
 """How many jobs a look reads that will be due before the next but one."""
 
 
@@ -151,7 +151,7 @@ class DueSlots:
 
     def needed(self, boot: Boot, soon: timedelta) -> Iterator[str]:
         """Jobs that this process is about to claim a slot of, and whose facts will be too old for that by then."""
-        for name, at in islice(self._agenda.upcoming(self._know.now() + soon), NEEDED):
+        for name, at in islice(self._agenda.upcoming(self._know.now() + soon), JOBS_READ_AHEAD):
             old = self._know.fresh_until(name) < boot + soon.total_seconds()
             if old and self._roster.place(Slot(name, at)) <= 1:
                 yield name
@@ -266,7 +266,7 @@ class OpenRuns:
     def _hear(self, now: Instant) -> None:
         """Write something, if a lease of another is so near to its end that its holder should be heard by then."""
         client = self._node.ledger.client
-        upto = now + hearing(LONGEST_LEASE) + AHEAD
+        upto = now + hearing(LONGEST_LEASE) + PROBE_AHEAD
         scan = Scan("run/", "until", Mark.OPEN, upto, after=Position(to_us(now), ""), limit=NEAREST)
         cells = self._node.do(client.scan(scan)).cells
         others = [cell for cell in cells if job_of(cell.key) in self._jobs and cell.key not in self._runs]

@@ -42,10 +42,10 @@ from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unhear
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
 from cronce.runtime.scheduling.running import CarriedJobs, Carry, LocalRuns
 from cronce.runtime.scheduling.settings import LOOKED_ON_BEAT, SchedulerIntervals, SchedulerSettings
-from cronce.runtime.scheduling.waitlist import MOMENT
+from cronce.runtime.scheduling.waitlist import SECOND_TRIES_AFTER
 from cronce.stores.base import Scan, at_once
 
-AWAY: Final = 0.5
+ASK_AGAIN: Final = 0.5
 """Seconds until a store that did not answer is asked again."""
 
 
@@ -148,7 +148,7 @@ class Engine:
         except StoreError as error:
             self._keeper.outage.unanswered(boot, str(error))
             self._exchange.write_down()
-            self._again_at = self._node.clock.boot() + AWAY
+            self._again_at = self._node.clock.boot() + ASK_AGAIN
             return self._again_at
         return max(self._next(), self._again_at)
 
@@ -163,7 +163,7 @@ class Engine:
         """Whether the store was asked anything, and answered."""
         if self._in_doubt():
             self._exchange.make(claims=False)  # what has ended is said all the same
-            self._again_at = boot + AWAY
+            self._again_at = boot + ASK_AGAIN
             return False
         looks = boot >= self._look_at
         comes_along = looks and self._resting and self._beat_at < boot + self._idle  # what one reads serves both
@@ -185,7 +185,7 @@ class Engine:
         if self._exchange.pending or self._due_slots.behind:
             return boot
         times = [boot + max((at - now).total_seconds(), 0.0) for at in self._due_slots.ahead(fires=self._fires)]
-        return min([self._beat_at, self._look_at, *times, *([boot + AWAY] if len(self._exchange.endings) else [])])
+        return min([self._beat_at, self._look_at, *times, *([boot + ASK_AGAIN] if len(self._exchange.endings) else [])])
 
     @property
     def claims(self) -> bool:
@@ -295,7 +295,7 @@ class Engine:
         self._look_at = boot + self._pace.look.total_seconds()
         line = self._due_slots.line
         orders = drain_cells(self._node.holder, self._settings.labels)
-        watched = line.watched(self._know.now() - 2 * MOMENT)
+        watched = line.watched(self._know.now() - 2 * SECOND_TRIES_AFTER)
         asked_for = self._runs.asked_for()
         due = (
             self._due_slots.needed(boot, 2 * (self._pace.idle if self.hears else self._pace.look))

@@ -38,7 +38,7 @@ from cronce.runtime.prevented import is_prevented
 from cronce.runtime.run import AsCurrentRun
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
 from cronce.runtime.scheduling.settings import IDLE_LOOK, SCHEDULER_POLL, SchedulerSettings
-from cronce.runtime.scheduling.waitlist import CLAIMS_PER_SWAP, MOMENT, Candidate, Waitlist
+from cronce.runtime.scheduling.waitlist import CLAIMS_PER_SWAP, SECOND_TRIES_AFTER, Candidate, Waitlist
 from cronce.value import NamedTuple
 
 PUT_OFF: Final = 0.1
@@ -311,7 +311,7 @@ class Exchange:
             case Expired() | Unsure():
                 self._line.put_back([candidate])
             case Early(until):
-                self._line.put_off(candidate, until or now + MOMENT)
+                self._line.put_off(candidate, until or now + SECOND_TRIES_AFTER)
             case Queued(True) | Busy():
                 self._line.found_busy(candidate.slot.job, now)
                 if isinstance(answer, Busy) and not candidate.known:  # it is on record nowhere, so no look finds it

@@ -25,10 +25,10 @@ Done = Callable[[Attempt, End], None]
 MOST_AT_ONCE: Final = 32
 """Threads that are made in one go: each takes a tenth of a millisecond."""
 
-NOTICED: Final = 0.001
+QUEUE_NOTICED: Final = 0.001
 """Seconds until it is noticed that a queue does not empty."""
 
-MOMENT: Final = 0.1
+BROKEN_LOOP_REST: Final = 0.1
 """Seconds that a loop rests after it broke down: it may do so again at once."""
 
 
@@ -37,7 +37,7 @@ class _ThreadState(threading.local):
     """Whose thread this is."""
 
 
-_HERE: Final = _ThreadState()
+_THREAD_STATE: Final = _ThreadState()
 
 
 class WorkerPool:
@@ -59,7 +59,7 @@ class WorkerPool:
     @property
     def is_here(self) -> bool:
         """Whether whoever asks is a body, which nobody may keep waiting for its own end."""
-        return _HERE.pool is self
+        return _THREAD_STATE.pool is self
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
         """Each begins at once, on a thread of its own or on the loop. What cannot is given back."""
@@ -115,7 +115,7 @@ class WorkerPool:
     def _start_more(self) -> None:
         number, taken = 1, 0
         while True:
-            threading.Event().wait(NOTICED)
+            threading.Event().wait(QUEUE_NOTICED)
             with self._lock:
                 if not self._queue:
                     self._starting = False
@@ -147,7 +147,7 @@ class WorkerPool:
             return self._queue.popleft() if self._queue else None
 
     def _work(self) -> None:
-        _HERE.pool = self
+        _THREAD_STATE.pool = self
         try:
             while (attempt := self._next()) is not None:
                 self._over(attempt, self._taken(attempt))
@@ -184,14 +184,14 @@ class WorkerPool:
         it begins again where it was."""
         import asyncio  # noqa: PLC0415
 
-        _HERE.pool = self
+        _THREAD_STATE.pool = self
         asyncio.set_event_loop(loop)
         while not self._closed.is_set():
             try:
                 loop.run_forever()
             except BaseException:
                 LOGGER.exception("a task that a job function started failed outside of it; the event loop goes on")
-                self._closed.wait(MOMENT)
+                self._closed.wait(BROKEN_LOOP_REST)
         loop.close()
 
     def _begin(self, loop: "asyncio.AbstractEventLoop", attempt: Attempt) -> None:

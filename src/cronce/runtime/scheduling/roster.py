@@ -42,10 +42,10 @@ BUNDLE_TTL: Final = timedelta(days=30)
 REPUBLISH: Final = 3600.0
 """Seconds after which a bundle is written again, so that it outlives whoever else wrote it."""
 
-SETTLED: Final = timedelta(seconds=3)
+JOINED_AFTER: Final = timedelta(seconds=3)
 """So long after it came, a scheduler has seen to what it found in the past; until then, that is as open to others."""
 
-CHUNK: Final = 1000
+JOBS_PER_CELL: Final = 1000
 """Jobs that are registered, and entries of a bundle that stand in a cell, at once."""
 
 NO_JOBS: Final = Bundle({}, {})
@@ -103,7 +103,7 @@ class Roster:
             self._published, self._published_in = boot, life
         yield from self._learn_bundles({one.holder.bundle for one in seen if one.live or not self.live})
         if not self.live:
-            self._remember(one for one in seen if me.since - one.holder.since >= SETTLED)
+            self._remember(one for one in seen if me.since - one.holder.since >= JOINED_AFTER)
         self.live = (*(one.holder for one in seen if one.live), me)
         carried = {one.bundle for one in self.live}
         self._bundles = {bundle: specs for bundle, specs in self._bundles.items() if bundle in carried}
@@ -242,7 +242,7 @@ def _seen(cell: Cell, now: Instant, ttl: timedelta, *, watched: bool) -> Schedul
 
 def chunks(many: Iterable[T], size: int | None = None) -> Iterator[list[T]]:
     left = iter(many)
-    while chunk := list(islice(left, size or CHUNK)):
+    while chunk := list(islice(left, size or JOBS_PER_CELL)):
         yield chunk
 
 

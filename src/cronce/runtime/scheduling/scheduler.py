@@ -39,10 +39,10 @@ LEAVING: Final = 3.0
 LEAVE_RETRY: Final = 0.2
 """Seconds for which a process that ends tries to say so, and between two tries."""
 
-LAST: Final = 5.0
+STOP_SECONDS: Final = 5.0
 """Seconds, at the end of the grace, that bodies have to come to an end once they were told to stop."""
 
-LEAST: Final = 1.0
+MIN_GRACE: Final = 1.0
 """Seconds that they have even if the grace is shorter; so long, too, a store that does not answer is waited for."""
 
 SAME: Final = 0.1
@@ -163,7 +163,7 @@ class Scheduler:
             if self._gone.is_set():
                 return
             grace = self._grace if grace is None else grace
-            self._keeper.close_by = self._keeper.node.clock.boot() + max(grace, LEAST)
+            self._keeper.close_by = self._keeper.node.clock.boot() + max(grace, MIN_GRACE)
             parts: list[Callable[[], object]] = [partial(self._wind_down, grace), self._halt, self._hang_up]
             for part in parts + [partial(tell, self) for tell in self._when_gone]:
                 try:
@@ -173,7 +173,7 @@ class Scheduler:
                     self.recorded = False
 
     def _wind_down(self, grace: float) -> None:
-        last = min(LAST, max(grace / 5, LEAST))
+        last = min(STOP_SECONDS, max(grace / 5, MIN_GRACE))
         given_up = self.engine.given_up
         self.drain()
         if not self._await_idle(max(grace - last, 0.0), patient=True):
@@ -197,7 +197,7 @@ class Scheduler:
     @property
     def _left(self) -> float:
         """Seconds for which a thread that hangs in a call to the store is waited for."""
-        return max(min(LEAST, self._keeper.close_by - self._keeper.node.clock.boot()), SAME)
+        return max(min(MIN_GRACE, self._keeper.close_by - self._keeper.node.clock.boot()), SAME)
 
     def when_gone(self, tell: Gone) -> None:
         """Called once it is stopped, by whomever."""
@@ -225,7 +225,7 @@ class Scheduler:
         while not self.idle and (left := until - clock.boot()) > 0 and not (patient and self._hurried):
             if not patient:
                 self._stop_bodies(max(left - SAYING, 0.0))
-                if left < min(LEAST, seconds / 2) and self._is_silent and not self.engine.running:
+                if left < min(MIN_GRACE, seconds / 2) and self._is_silent and not self.engine.running:
                     break  # what is not said is in the journal; to hang up takes the rest
             with self._turn:
                 if not self.idle:
@@ -235,7 +235,7 @@ class Scheduler:
     @property
     def _is_silent(self) -> bool:
         """Whether the store does not answer, or has not for a while."""
-        return self._keeper.outage.lasts or self._keeper.node.clock.boot() - self._ticked > LEAST
+        return self._keeper.outage.lasts or self._keeper.node.clock.boot() - self._ticked > MIN_GRACE
 
     def _stop_bodies(self, grace: float) -> None:
         """The next attempt is another's, if there is one."""

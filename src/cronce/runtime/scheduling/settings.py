@@ -20,7 +20,7 @@ SCHEDULER_POLL: Final = timedelta(seconds=1.4)
 IDLE_LOOK: Final = timedelta(seconds=10)
 """Between two looks while nothing runs anywhere, where the store tells of news."""
 
-BEAT: Final = timedelta(seconds=10)
+BEAT_EVERY: Final = timedelta(seconds=10)
 """Between two beats. Two may fail before others take this process for dead."""
 
 
@@ -45,7 +45,7 @@ class SchedulerSettings(NamedTuple):
 class SchedulerIntervals(NamedTuple):
     look: timedelta = SCHEDULER_POLL
     idle: timedelta = IDLE_LOOK
-    beat: timedelta = BEAT
+    beat: timedelta = BEAT_EVERY
 
 
 def check_settings(role: Role, workers: int, labels: Mapping[str, str]) -> SchedulerSettings:

@@ -17,16 +17,16 @@ from cronce.model import Cell, Instant, Slot
 from cronce.protocol.terms import Terms
 from cronce.value import NamedTuple
 
-MOMENT: Final = timedelta(milliseconds=60)
+SECOND_TRIES_AFTER: Final = timedelta(milliseconds=60)
 """When the second in the order tries: after the first had time to, and before anybody minds."""
 
 CLAIMS_PER_SWAP: Final = 250
 """Claims in one swap: more would make the first of them wait for the last."""
 
-BUSY: Final = timedelta(seconds=1)
+TURN_RETRY: Final = timedelta(seconds=1)
 """For how long nobody asks for a turn of a job that was found to be taken."""
 
-WATCHED: Final = 1000
+WATCHED_PER_CALL: Final = 1000
 """How many slots of others are looked at in one call."""
 
 
@@ -77,7 +77,7 @@ class Waitlist:
         if place > 1 and not candidate.known:
             self._watched[candidate.cell] = candidate
             return
-        at = candidate.due + place * MOMENT
+        at = candidate.due + place * SECOND_TRIES_AFTER
         if at <= now:
             self._queue_of(candidate).setdefault(candidate.cell, candidate)
         else:
@@ -161,7 +161,7 @@ class Waitlist:
 
     def found_busy(self, job: str, now: Instant) -> None:
         """All turns of the job are taken, somewhere."""
-        self._busy[job] = now + BUSY
+        self._busy[job] = now + TURN_RETRY
 
     def waits_for(self, job: str) -> bool:
         """Whether slots of the job wait for a turn of it, as far as this process has seen."""
@@ -176,7 +176,7 @@ class Waitlist:
 
     def watched(self, upto: Instant) -> list[str]:
         """Slots of others that were due by then: somebody should have them."""
-        return list(islice((cell for cell, one in self._watched.items() if one.due <= upto), WATCHED))
+        return list(islice((cell for cell, one in self._watched.items() if one.due <= upto), WATCHED_PER_CALL))
 
     def seen(self, cell: Cell) -> None:
         """A slot that was watched: if nobody has it, it is ready."""

@@ -20,7 +20,7 @@ from cronce.value import NamedTuple
 
 # --- what is said ---------------------------------------------------------------------------------------------------
 
-IDLE: Final = 3
+IDLE_SECONDS: Final = 3
 """Seconds for which a transaction may say nothing between its check and its commit, before the server ends it."""
 
 WAIT: Final = 5
@@ -30,10 +30,10 @@ SAVEPOINT: Final = "SAVEPOINT cronce_transaction"
 ROLLBACK_TO: Final = "ROLLBACK TO SAVEPOINT cronce_transaction"
 RELEASE: Final = "RELEASE SAVEPOINT cronce_transaction"
 
-PROBE: Final = "SELECT slot FROM cronce_effects WHERE slot = '' AND step = ''"
+PROBE_TABLE: Final = "SELECT slot FROM cronce_effects WHERE slot = '' AND step = ''"
 SELECT_STEPS: Final = """SELECT step, fence, done IS NOT NULL FROM cronce_effects
     WHERE (slot = :slot AND step = '') OR (slot = :of AND step = :step)"""
-READ: Final = "SELECT fence, done IS NOT NULL FROM cronce_effects WHERE slot = :slot AND step = ''"
+READ_FENCING_ROW: Final = "SELECT fence, done IS NOT NULL FROM cronce_effects WHERE slot = :slot AND step = ''"
 DONE: Final = "UPDATE cronce_effects SET done = {now} WHERE slot = :slot AND step = ''"
 STEP_DONE: Final = "INSERT INTO cronce_effects (slot, step, fence, done) VALUES (:of, :step, :fence, {now})"
 PURGE: Final = "DELETE FROM cronce_effects WHERE slot >= :first AND slot < :before"
@@ -62,7 +62,7 @@ class Dialect(NamedTuple):
 
     @property
     def read(self) -> str:
-        return READ + self.for_update
+        return READ_FENCING_ROW + self.for_update
 
     def done(self, step: str) -> str:
         return (STEP_DONE if step else DONE).format(now=self.now)
@@ -86,7 +86,7 @@ POSTGRESQL: Final = Dialect(
     for_update=" FOR UPDATE",
     first="SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
     limits=(
-        f"SELECT set_config('idle_in_transaction_session_timeout', '{IDLE}s', true),"
+        f"SELECT set_config('idle_in_transaction_session_timeout', '{IDLE_SECONDS}s', true),"
         f" set_config('lock_timeout', '{WAIT}s', true)"
     ),
 )
@@ -110,7 +110,7 @@ MYSQL: Final = Dialect(
     # an idle session is ended also within a transaction; there are no settings for one transaction
     limits=(
         "SET @cronce_idle = @@SESSION.wait_timeout, @cronce_wait = @@SESSION.innodb_lock_wait_timeout,"
-        f" SESSION wait_timeout = {IDLE}, SESSION innodb_lock_wait_timeout = {WAIT}"
+        f" SESSION wait_timeout = {IDLE_SECONDS}, SESSION innodb_lock_wait_timeout = {WAIT}"
     ),
     unlimited="SET SESSION wait_timeout = @cronce_idle, SESSION innodb_lock_wait_timeout = @cronce_wait",
     spelled=str.encode,

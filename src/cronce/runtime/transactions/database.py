@@ -22,7 +22,7 @@ from cronce.stores import mask, mask_all, scheme_of
 
 T = TypeVar("T")
 
-KEPT: Final = 4
+MAX_IDLE_CONNECTIONS: Final = 4
 """Connections that lie idle at most."""
 
 
@@ -92,7 +92,7 @@ class Database:
     def _take(self) -> Driver | None:
         """One that was kept and still works."""
         if self._pid != os.getpid():
-            _PARENTS.extend(self._kept)
+            _PARENTS_CONNECTIONS.extend(self._kept)
             self._kept, self._pid = [], os.getpid()
         with suppress(IndexError):  # another thread took the last one
             while self._kept:
@@ -103,7 +103,7 @@ class Database:
         return None
 
     def _keep(self, driver: Driver) -> None:
-        if self._closed or len(self._kept) >= KEPT:
+        if self._closed or len(self._kept) >= MAX_IDLE_CONNECTIONS:
             _hang_up(driver)
         else:
             self._kept.append(driver)
@@ -164,7 +164,7 @@ def _hang_up(driver: Driver) -> None:
         driver.conn.close()
 
 
-_PARENTS: Final[list[Driver]] = []
+_PARENTS_CONNECTIONS: Final[list[Driver]] = []
 """Connections that another process uses. They are kept, so that no destructor hangs up on it."""
 
 

@@ -363,7 +363,7 @@ DRIVERS: Final[dict[str, Callable[[Any], Driver]]] = {
 
 _SCOPED: Final = ("sqlalchemy.orm.scoping.scoped_session", "sqlalchemy.ext.asyncio.scoping.async_scoped_session")
 
-KNOWN: Final = (
+KNOWN_CONNECTIONS: Final = (
     "a connection of psycopg (sync or async), psycopg2, PyMySQL or sqlite3, a connection or session of SQLAlchemy"
     " (sync or async), or django.db.connection"
 )
@@ -386,4 +386,4 @@ def driver_of(conn: Any) -> Driver:
     for name in names:
         if name in DRIVERS:
             return DRIVERS[name](conn)
-    raise BadInput(f"a {names[0]} cannot be joined; give {KNOWN}")
+    raise BadInput(f"a {names[0]} cannot be joined; give {KNOWN_CONNECTIONS}")

@@ -59,7 +59,7 @@ from typing import Final
 from cronce.errors import AlreadyDone, BadInput, CronceError, LeaseLost
 from cronce.model import Fence, Instant, spell
 from cronce.runtime.transactions.connection import (
-    PROBE,
+    PROBE_TABLE,
     PURGE,
     RELEASE,
     SELECT_STEPS,
@@ -120,7 +120,7 @@ def short(driver: Driver, work: Talk[T]) -> Talk[T]:
 
 def probe(driver: Driver) -> Talk[None]:
     """Fails where the table is missing, or the connection is broken."""
-    yield from driver.ask(PROBE)
+    yield from driver.ask(PROBE_TABLE)
     yield from driver.rollback()
 
 

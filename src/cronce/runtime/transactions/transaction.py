@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 
-_LOCK: Final = Lock()
-_JOINED: Final[set[int]] = set()
+_IN_A_BLOCK_LOCK: Final = Lock()
+_IN_A_BLOCK: Final[set[int]] = set()
 """Connections of this process that are in a block just now."""
 
 
@@ -90,19 +90,19 @@ class Transaction(Generic[C]):
     def _alone(self) -> Iterator[None]:
         """A block in a block, or beside another on the same connection, would commit what that one has written."""
         self._run.unentered.remove(self)
-        with _LOCK:
-            if id(self._conn) in _JOINED:
+        with _IN_A_BLOCK_LOCK:
+            if id(self._conn) in _IN_A_BLOCK:
                 error = BadInput(
                     f"{self._run.key}: this connection is in another transaction of a run; let that block end before"
                     " the next begins, or give each a connection of its own"
                 )
                 self._run.unfinished.refuse(error)
                 raise error
-            _JOINED.add(id(self._conn))
+            _IN_A_BLOCK.add(id(self._conn))
         try:
             yield
         except BaseException:
-            _JOINED.discard(id(self._conn))
+            _IN_A_BLOCK.discard(id(self._conn))
             raise
 
     @contextmanager
@@ -110,7 +110,7 @@ class Transaction(Generic[C]):
         try:
             yield
         finally:
-            _JOINED.discard(id(self._conn))
+            _IN_A_BLOCK.discard(id(self._conn))
 
     # --- as conversations ---
 

@@ -44,10 +44,10 @@ from cronce.stores.checks import Check
 from cronce.stores.etcd.api import EtcdAddress, EtcdAnswer, EtcdApi, read_url
 from cronce.stores.etcd.layout import (
     DRAFT,
-    META,
-    PURGED,
-    SCHEMA,
-    SPAN,
+    ETCD_SCHEMA,
+    META_KEY,
+    NUMBERS_PER_REVISION,
+    PURGED_KEY,
     TALLY,
     CellAtRevision,
     EtcdCells,
@@ -81,11 +81,11 @@ TRAITS: Final = Traits("etcd", notifies=True, step=timedelta(seconds=1), skew=ti
 SAFE: Final = 3
 """Members that it takes to survive the loss of one."""
 
-WRITES: Final = 100
+WRITES_PER_REQUEST: Final = 100
 BYTES: Final = 1_000_000
 """What is put into one transaction: etcd takes 128 compares and 1.5 MiB."""
 
-READS: Final = 2000
+READS_PER_REQUEST: Final = 2000
 
 CELLS_REMEMBERED: Final = 2_000
 """Cells that a process remembers, without their values; when there are more it begins anew."""
@@ -113,7 +113,10 @@ class EtcdStore:
     def load(self, keys: Sequence[str]) -> Loaded:
         deadline = self.api.deadline()
         wanted = list(dict.fromkeys(keys))
-        shelves = [self._read(wanted[start : start + READS], deadline) for start in range(0, len(wanted) or 1, READS)]
+        shelves = [
+            self._read(wanted[start : start + READS_PER_REQUEST], deadline)
+            for start in range(0, len(wanted) or 1, READS_PER_REQUEST)
+        ]
         found = [cell for shelf in shelves for cell in shelf.read]
         return loaded(self.api.clock.now(), shelves[-1].life.epoch, keys, found)
 
@@ -135,7 +138,7 @@ class EtcdStore:
 
     def purge(self, cells: Sequence[Cell]) -> int:
         deadline = self.api.deadline()
-        chunks = [cells[start : start + WRITES] for start in range(0, len(cells), WRITES)]
+        chunks = [cells[start : start + WRITES_PER_REQUEST] for start in range(0, len(cells), WRITES_PER_REQUEST)]
         return sum(self._purge({cell.key: cell.version for cell in chunk}, deadline) for chunk in chunks)
 
     def size(self) -> int:
@@ -197,7 +200,7 @@ class EtcdStore:
         slot is kept, and its bounds were judged before it was sent.
         """
         life = shelf.life
-        compare = [is_at(self._prefix + META, life.begun), is_at(self._prefix + PURGED, life.purged)]
+        compare = [is_at(self._prefix + META_KEY, life.begun), is_at(self._prefix + PURGED_KEY, life.purged)]
         compare.append(is_at_least(self._prefix + TALLY, life.written))
         then = [put(self._prefix + TALLY, tally_value(wins, now))]
         for key, cell in changed.items():
@@ -226,7 +229,7 @@ class EtcdStore:
             shelf = self._read(list(versions), deadline)
             gone = [kept for key, kept in shelf.cells.items() if kept.cell.version == versions[key]]
             compare = [is_at(self._cell(cell.key), revision) for revision, cell in gone]
-            then = [put(self._prefix + PURGED), *(delete(self._cell(cell.key)) for _, cell in gone)]
+            then = [put(self._prefix + PURGED_KEY), *(delete(self._cell(cell.key)) for _, cell in gone)]
             then += [operation for _, cell in gone for operation in self._reindexed(cell, None)]
             if not gone:
                 return 0
@@ -278,7 +281,7 @@ class EtcdStore:
             self._begin(deadline)
 
     def _reads(self, keys: Iterable[str]) -> list[Json]:
-        about = [one(self._prefix + key) for key in (META, TALLY, PURGED)]
+        about = [one(self._prefix + key) for key in (META_KEY, TALLY, PURGED_KEY)]
         return [*about, *(one(self._cell(key)) for key in keys)]
 
     def _take_in(self, answer: EtcdAnswer) -> tuple[Life | None, Sequence[Sequence[Kv]]]:
@@ -299,7 +302,7 @@ class EtcdStore:
         return life, found
 
     def _check(self, meta: Kv, tally: Sequence[Kv]) -> None:
-        if schema_of(meta) > SCHEMA:
+        if schema_of(meta) > ETCD_SCHEMA:
             raise StoreNewer(f"{self.api.address.shown} was written by a newer cronce; upgrade this one")
         if not tally:
             raise StoreCorrupt(
@@ -315,22 +318,22 @@ class EtcdStore:
         epoch = first_life(to_us(now), TRAITS)
         if known is not None:
             epoch = Epoch(max(epoch.birth, known.epoch.birth + 1), origin=Origin.FOUND)
-        self._transact([is_at(self._prefix + META, 0)], self._life_put(epoch, now), [], deadline)
+        self._transact([is_at(self._prefix + META_KEY, 0)], self._life_put(epoch, now), [], deadline)
 
     def _begin_next(self, life: Life, seen: tuple[int, int], deadline: Boot) -> Epoch | None:
         """The life after a loss; None if another process is faster."""
         epoch = next_life(to_us(self._sure_now(deadline)), seen, life.epoch, life.last_write)
-        same = [is_at(self._prefix + META, life.begun), is_at(self._prefix + TALLY, life.written)]
+        same = [is_at(self._prefix + META_KEY, life.begun), is_at(self._prefix + TALLY, life.written)]
         answer = self._transact(same, self._life_put(epoch, life.last_write), [], deadline)
         return epoch if answer.succeeded else None
 
     def _adopted(self, life: Life, deadline: Boot) -> bool:
         """A copy made key by key has revisions of its own: no number of its cells may be above the tally it had."""
-        return self._begin_next(life, (life.epoch.birth, life.written * SPAN), deadline) is not None
+        return self._begin_next(life, (life.epoch.birth, life.written * NUMBERS_PER_REVISION), deadline) is not None
 
     def _life_put(self, epoch: Epoch, last_write: Instant) -> Sequence[Json]:
         meta, tally = meta_value(epoch, self._cluster), tally_value(0, last_write)
-        return [put(self._prefix + META, meta), put(self._prefix + TALLY, tally)]
+        return [put(self._prefix + META_KEY, meta), put(self._prefix + TALLY, tally)]
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
@@ -361,7 +364,7 @@ def parts(writes: Sequence[Write]) -> list[Sequence[Write]]:
     for places in groups(writes):
         group = [writes[place] for place in places]
         more = sum(len(write.value.encode(errors="replace")) + 4 * len(write.key) for write in group)
-        if found[-1] and (len(found[-1]) + len(group) > WRITES or size + more > BYTES):
+        if found[-1] and (len(found[-1]) + len(group) > WRITES_PER_REQUEST or size + more > BYTES):
             found.append([])
             size = 0
         found[-1] += group

@@ -23,8 +23,8 @@ from cronce.stores.http_api import HttpServer, Json, JsonRequest, NoAnswer, NoCo
 from cronce.stores.news import HttpWatch, SocketListener
 from cronce.value import NamedTuple
 
-PORT: Final = 2379
-TIMEOUT: Final = 5.0
+ETCD_PORT: Final = 2379
+ETCD_TIMEOUT: Final = 5.0
 
 # --- where it is ----------------------------------------------------------------------------------------------------
 
@@ -35,13 +35,13 @@ class EtcdAddress(NamedTuple):
     shown: str
     endpoints: Sequence[tuple[str, int]]
     namespace: str = "cronce"
-    timeout: float = TIMEOUT
+    timeout: float = ETCD_TIMEOUT
     user: str = ""
     password: str = ""
     tls: ssl.SSLContext | None = None
 
 
-FILES: Final = ("ca", "cert", "key")
+TLS_FILES: Final = ("ca", "cert", "key")
 """Options of TLS."""
 
 
@@ -52,13 +52,13 @@ def read_url(url: str) -> EtcdAddress:
     hosts, _, path = hosts.partition("/")
     user, _, password = login.partition(":")
     shown, secure = mask(url), scheme_of(url) == "etcds"
-    found = options(shown, query, ["namespace", "timeout", *FILES])
-    files: dict[str, str] = {name: found[name] for name in FILES if name in found}
+    found = options(shown, query, ["namespace", "timeout", *TLS_FILES])
+    files: dict[str, str] = {name: found[name] for name in TLS_FILES if name in found}
     address = EtcdAddress(
         shown,
         [_endpoint(host, shown) for host in hosts.split(",")],
         check_name(found.get("namespace", "cronce")),
-        seconds(shown, found.get("timeout", str(TIMEOUT))),
+        seconds(shown, found.get("timeout", str(ETCD_TIMEOUT))),
         unquote(user),
         unquote(password),
         _tls(files, shown) if secure else None,
@@ -72,10 +72,10 @@ def read_url(url: str) -> EtcdAddress:
 
 def _endpoint(text: str, shown: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
-    host, port = (host, port) if colon else (text, str(PORT))
+    host, port = (host, port) if colon else (text, str(ETCD_PORT))
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise BadInput(f"{shown!r}: {text!r} is not a host and a port; write it like etcd://localhost:{PORT}")
+        raise BadInput(f"{shown!r}: {text!r} is not a host and a port; write it like etcd://localhost:{ETCD_PORT}")
     return host, int(port)
 
 
@@ -240,7 +240,7 @@ def _is_old_token(text: str) -> bool:
     )
 
 
-_REFUSALS: Final[Sequence[tuple[str, type[StoreError], str]]] = (
+_ETCD_REFUSALS: Final[Sequence[tuple[str, type[StoreError], str]]] = (
     (
         "database space exceeded",
         StoreFull,
@@ -259,7 +259,7 @@ _REFUSALS: Final[Sequence[tuple[str, type[StoreError], str]]] = (
 def refused(reply: Reply, shown: str) -> StoreError:
     """What etcd said no to, in words, and what to do about it."""
     status, said = reply.status, _message(reply.text)
-    for words, kind, remedy in _REFUSALS:
+    for words, kind, remedy in _ETCD_REFUSALS:
         if words in said:
             return kind(f"{shown}: {said}; {remedy}")
     if status == 404:

@@ -6,18 +6,18 @@ from typing import Final
 from cronce.errors import StoreError
 from cronce.stores.checks import Check, alone, error, ok, warn
 from cronce.stores.etcd.api import EtcdAnswer, EtcdApi
-from cronce.stores.etcd.layout import META, after_all, data64, schema_of, text64
+from cronce.stores.etcd.layout import META_KEY, after_all, data64, schema_of, text64
 from cronce.stores.http_api import Json
 
 QUOTA: Final = 2 << 30
 """etcd's own default."""
 
-OLDEST: Final = (3, 4)
-STEADY: Final[dict[tuple[int, ...], int]] = {(3, 4): 23, (3, 5): 7}
+OLDEST_ETCD: Final = (3, 4)
+STEADY_PATCHES: Final[dict[tuple[int, ...], int]] = {(3, 4): 23, (3, 5): 7}
 """The first patches that outlive a client that goes away in the middle of a read (etcd-io/etcd issues 14110, 14891)."""
 
 MOST_NAMESPACES: Final = 20
-MANY: Final = 100_000
+REVISIONS_PER_DAY: Final = 100_000
 """Revisions that a busy day makes."""
 
 
@@ -79,9 +79,9 @@ def _version(answers: Sequence[Json]) -> Check:
     said = {str(status.get("version", "0")) for status in answers}
     versions: list[tuple[int, ...]] = sorted(tuple(map(int, text.partition("-")[0].split("."))) for text in said)
     says = " and ".join(sorted(said))
-    if versions[0][:2] < OLDEST:
+    if versions[0][:2] < OLDEST_ETCD:
         return error("version", says, "cronce needs etcd 3.4 or newer")
-    if any(version[2:] < (STEADY.get(version[:2], 0),) for version in versions):
+    if any(version[2:] < (STEADY_PATCHES.get(version[:2], 0),) for version in versions):
         crash = f"{says}: a client that goes away in the middle of a read may crash it"
         return warn("version", crash, "upgrade to 3.5.7 or newer (3.4.23, if it must be 3.4)")
     return ok("version", says)
@@ -106,7 +106,7 @@ def _alarms(api: EtcdApi) -> Check:
 
 def _compaction(api: EtcdApi) -> Check:
     """Whether the first revisions are still there, long after they were written."""
-    key = text64(api.address.namespace.encode() + b"/" + META)
+    key = text64(api.address.namespace.encode() + b"/" + META_KEY)
     revision = api.ask("/v3/kv/range", {"key": key}, api.deadline()).revision
     try:
         api.ask("/v3/kv/range", {"key": key, "revision": 1}, api.deadline())
@@ -115,7 +115,7 @@ def _compaction(api: EtcdApi) -> Check:
             return ok("compaction", "old revisions are removed")
         raise
     says = f"none of {revision} revisions was removed yet"
-    if revision < MANY:
+    if revision < REVISIONS_PER_DAY:
         return ok("compaction", says)
     return warn("compaction", says, "start etcd with --auto-compaction-retention=1h, or it runs out of room")
 
@@ -135,7 +135,7 @@ def _found_namespaces(api: EtcdApi) -> Iterator[bytes]:
         if not kvs:
             return
         name = data64(kvs[0]["key"]).partition(b"/")[0] + b"/"
-        meta = api.ask("/v3/kv/range", {"key": text64(name + META)}, api.deadline()).body.get("kvs", ())
+        meta = api.ask("/v3/kv/range", {"key": text64(name + META_KEY)}, api.deadline()).body.get("kvs", ())
         if meta and _is_ours(meta[0]):
             yield name[:-1]
         first = after_all(name)

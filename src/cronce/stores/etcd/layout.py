@@ -29,21 +29,21 @@ from cronce.stores.base import By, Scan, instant, page_of, us
 from cronce.stores.http_api import Json
 from cronce.value import NamedTuple
 
-SCHEMA: Final = 1
+ETCD_SCHEMA: Final = 1
 """The version of this layout. A newer one is refused, never guessed."""
 
-SPAN: Final = 1000
+NUMBERS_PER_REVISION: Final = 1000
 """Numbers per revision: more than a transaction can have writes."""
 
 DRAFT: Final = 1 << 62
 """Numbers above it are drawn, and wait for their revision."""
 
-META: Final = b"meta"
+META_KEY: Final = b"meta"
 TALLY: Final = b"tally"
-PURGED: Final = b"purged"
-CELL: Final = b"cell/"
+PURGED_KEY: Final = b"purged"
+CELL_PREFIX: Final = b"cell/"
 
-_NONE: Final = "~"  # after all digits
+_NO_INSTANT: Final = "~"  # after all digits
 _SHIFT: Final = 1 << 62  # so that instants before 1970 have their place too
 
 Kv = dict[str, Any]
@@ -61,11 +61,11 @@ class Life(NamedTuple):
 
     @property
     def shift(self) -> int:
-        return self.epoch.base - self.begun * SPAN
+        return self.epoch.base - self.begun * NUMBERS_PER_REVISION
 
     def went_on(self, revision: int, wins: int, now: Instant) -> "Life":
         """After a transaction of so many wins."""
-        tally = revision * SPAN + self.shift + wins
+        tally = revision * NUMBERS_PER_REVISION + self.shift + wins
         return self._replace(epoch=self.epoch._replace(tally=tally), last_write=now, written=revision)
 
 
@@ -97,7 +97,7 @@ class EtcdCells(NamedTuple):
 
 # --- transactions ---------------------------------------------------------------------------------------------------
 
-WIDTH: Final = 104
+KEY_WIDTH: Final = 104
 PACK: Final = 24
 """etcd takes 128 operations in a transaction (--max-txn-ops), counted down a branch: the longest of a transaction's
 three lists, and that of a transaction within it, together. So 104 packs of 24 fit into one."""
@@ -149,7 +149,7 @@ def txn(compare: Sequence[Json], then: Sequence[Json], other: Sequence[Json] = (
 
 def packed(operations: Sequence[Json]) -> Sequence[Json]:
     """More operations than fit side by side, in transactions without a condition."""
-    if len(operations) <= WIDTH:
+    if len(operations) <= KEY_WIDTH:
         return operations
     starts = range(0, len(operations), PACK)
     return [{"request_txn": {"success": operations[start : start + PACK]}} for start in starts]
@@ -159,7 +159,13 @@ def packed(operations: Sequence[Json]) -> Sequence[Json]:
 
 
 def meta_value(epoch: Epoch, identity: str) -> bytes:
-    row = {"schema": SCHEMA, "birth": epoch.birth, "base": epoch.base, "origin": epoch.origin, "since": us(epoch.since)}
+    row = {
+        "schema": ETCD_SCHEMA,
+        "birth": epoch.birth,
+        "base": epoch.base,
+        "origin": epoch.origin,
+        "since": us(epoch.since),
+    }
     return json.dumps({**row, "identity": identity}).encode()
 
 
@@ -190,7 +196,7 @@ def cell_key(key: str) -> bytes:
         raise BadInput(f"{key[:60]!r} is not text that can be stored") from None
     if b"\0" in data:
         raise BadInput("a key cannot contain NUL")
-    return CELL + data
+    return CELL_PREFIX + data
 
 
 def cell_value(cell: Cell, shift: int) -> bytes:
@@ -212,7 +218,7 @@ def read_cell(kv: Kv, skip: int) -> CellAtRevision:
     revision = int(kv["mod_revision"])
     head, _, value = data64(kv["value"]).decode().partition("\n")
     rest, mark, at, until, birth, number, drafted = json.loads(head)
-    drawn = revision * SPAN
+    drawn = revision * NUMBERS_PER_REVISION
     cell = Cell(
         data64(kv["key"])[skip:].decode(),
         drawn + rest,
@@ -229,7 +235,7 @@ def settled(cell: Cell, shift: int, revision: int) -> Cell:
     """A drafted cell, now that its revision is known; any other as it is."""
     if cell.version <= DRAFT:
         return cell
-    drawn = revision * SPAN + shift - DRAFT
+    drawn = revision * NUMBERS_PER_REVISION + shift - DRAFT
     fence = cell.fence
     if fence is not None and fence.number > DRAFT:
         fence = Fence(fence.birth, fence.number + drawn)
@@ -248,14 +254,14 @@ class EtcdIndex(NamedTuple):
 
     def entry(self, us: int | None, key: str = "") -> bytes:
         """Where a cell stands in it; without a key: before all cells of that instant."""
-        text = f"{_NONE if us is None else format(us + _SHIFT, '019')}/{key}".encode()
+        text = f"{_NO_INSTANT if us is None else format(us + _SHIFT, '019')}/{key}".encode()
         return self.area + (mirror(text) if self.mirrored else text)
 
     def place(self, entry: bytes) -> tuple[int | None, str]:
         """The instant and the key that an entry stands for."""
         text = entry[len(self.area) :]
         us, _, key = (mirror(text[:-1])[:-1] if self.mirrored else text).decode().partition("/")
-        return None if us == _NONE else int(us) - _SHIFT, key
+        return None if us == _NO_INSTANT else int(us) - _SHIFT, key
 
     def us(self, cell: Cell) -> int | None:
         """The instant by which a cell stands in it."""
@@ -264,7 +270,7 @@ class EtcdIndex(NamedTuple):
 
 BY_AT: Final = EtcdIndex(b"at/", "at")
 BY_AT_BACKWARDS: Final = EtcdIndex(b"ta/", "at", mirrored=True)
-OPEN: Final = EtcdIndex(b"open/", "until")
+OPEN_INDEX: Final = EtcdIndex(b"open/", "until")
 ATTENTION: Final = EtcdIndex(b"attention/", "at")
 
 _COMPLEMENT: Final = bytes(range(255, -1, -1))
@@ -283,7 +289,7 @@ def entries(cell: Cell | None) -> Iterator[bytes]:
         yield BY_AT.entry(to_us(cell.at), cell.key)
         yield BY_AT_BACKWARDS.entry(to_us(cell.at), cell.key)
     if cell.mark is Mark.OPEN:
-        yield OPEN.entry(us(cell.until), cell.key)
+        yield OPEN_INDEX.entry(us(cell.until), cell.key)
     if cell.mark is Mark.ATTENTION:
         yield ATTENTION.entry(us(cell.at), cell.key)
 
@@ -295,9 +301,9 @@ def after_all(prefix: bytes) -> bytes:
 
 # --- scans: by the order of keys, by an index that holds the order asked for, or by sorting what is few --------------
 
-PAGE: Final = 1000
+KEYS_PER_PAGE: Final = 1000
 
-FEW: Final = {Mark.OPEN: OPEN, Mark.ATTENTION: ATTENTION}
+INDEX_OF_MARK: Final = {Mark.OPEN: OPEN_INDEX, Mark.ATTENTION: ATTENTION}
 """Marks that few cells have: each has an index of its own, that is sorted here if the order asked for is another."""
 
 Look = Callable[[Sequence[Json]], tuple[Life, Sequence[Sequence[Kv]]]]
@@ -308,7 +314,7 @@ Pages = Iterator[tuple[Life, Iterable[Cell]]]
 def pages(scan: Scan, prefix: bytes, look: Look, read: Read) -> Pages:
     """The cells of a scan in order, in portions, each with the life that it was read in; at least one portion."""
     search = EtcdScan(scan, prefix, look, read)
-    index = FEW.get(scan.mark) if scan.mark else None
+    index = INDEX_OF_MARK.get(scan.mark) if scan.mark else None
     if scan.by == "at" and index is None:
         index = BY_AT_BACKWARDS if scan.newest_first else BY_AT
     if scan.by == (index.by if index else "key"):
@@ -350,7 +356,7 @@ class EtcdScan:
         return (first, min(end, past)) if self.scan.newest_first else (max(first, past + b"\0"), end)
 
     def _portions(self, index: EtcdIndex | None, first: bytes, end: bytes, *, backwards: bool = False) -> Pages:
-        skip = len(self.prefix + CELL)
+        skip = len(self.prefix + CELL_PREFIX)
         for life, kvs in self._walk(self.prefix + first, self.prefix + end, backwards=backwards):
             if index:
                 yield self._found(life, index, kvs)
@@ -372,7 +378,7 @@ class EtcdScan:
         return [cell for cell in cells if self.scan.mark in (None, cell.mark)]
 
     def _walk(self, first: bytes, end: bytes, *, backwards: bool) -> Iterator[tuple[Life, Sequence[Kv]]]:
-        limit = min(self.scan.limit + 1, PAGE)
+        limit = min(self.scan.limit + 1, KEYS_PER_PAGE)
         while True:
             life, (kvs,) = self.look([span(first, end, limit, backwards=backwards)])
             yield life, kvs

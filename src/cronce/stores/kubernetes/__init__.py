@@ -35,8 +35,8 @@ from cronce.stores.checks import Check, error, ok, warn
 from cronce.stores.http_api import Json
 from cronce.stores.kubernetes.api import ApiServerAddress, KubernetesApi, is_forbidden, read_url
 from cronce.stores.kubernetes.layout import (
-    LABEL,
     STORE,
+    STORE_LABEL,
     LeaseCells,
     LeaseOfCell,
     absent,
@@ -340,7 +340,7 @@ class KubernetesStore:
         return found
 
     def _listed(self, deadline: Boot) -> Iterator[LeaseCells]:
-        for answer in self.api.list(f"{LABEL}={self._prefix}", deadline):
+        for answer in self.api.list(f"{STORE_LABEL}={self._prefix}", deadline):
             for lease in answer.body.get("items") or ():
                 home = home_in(lease)
                 if home is not None and lease["metadata"]["name"] == self._name(home):  # else it is a copy of one
@@ -400,7 +400,7 @@ def _by_home(writes: Sequence[Write]) -> dict[LeaseOfCell, list[int]]:
 
 # --- what the doctor asks -------------------------------------------------------------------------------------------
 
-ROOM: Final = 256 << 10
+ANNOTATION_BYTES: Final = 256 << 10
 """Bytes of annotations that an API server takes of one object."""
 
 
@@ -417,8 +417,8 @@ def _deleted(shelves: Sequence[LeaseCells]) -> Check:
 def _room(shelves: Sequence[LeaseCells]) -> Check:
     sizes = {shelf.lease["metadata"]["name"]: len((annotation(shelf.lease) or "").encode()) for shelf in shelves}
     name = max(sizes, key=lambda one: sizes[one], default="")
-    says = f"the fullest Lease, {name}, has {sizes.get(name, 0) / 1024:.0f} KiB of {ROOM / 1024:.0f}"
-    if sizes.get(name, 0) > 0.8 * ROOM:
+    says = f"the fullest Lease, {name}, has {sizes.get(name, 0) / 1024:.0f} KiB of {ANNOTATION_BYTES / 1024:.0f}"
+    if sizes.get(name, 0) > 0.8 * ANNOTATION_BYTES:
         return warn("room", says, "check its runs that are still open: `cronce runs`")
     return ok("room", says)
 

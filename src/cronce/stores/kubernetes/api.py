@@ -28,10 +28,10 @@ from cronce.stores.base import closed_on_error
 from cronce.stores.http_api import HttpServer, Json, JsonRequest, NoAnswer, NoConnection, Reply, ask
 from cronce.value import NamedTuple
 
-TIMEOUT: Final = 5.0
+KUBERNETES_TIMEOUT: Final = 5.0
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-_LABEL: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_NAMESPACE_NAME: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 
 Token = Callable[[], str]
 
@@ -54,7 +54,7 @@ class ApiServerAddress(NamedTuple):
     access: ApiServerAccess
     namespace: str
     prefix: str = "cronce"
-    timeout: float = TIMEOUT
+    timeout: float = KUBERNETES_TIMEOUT
     via: tuple[str, int] | None = None
 
     @property
@@ -63,19 +63,19 @@ class ApiServerAddress(NamedTuple):
         return server.hostname or "", server.port or (443 if self.access.tls else 80)
 
 
-OPTIONS: Final = ("prefix", "kubeconfig", "context", "via")
+KUBERNETES_OPTIONS: Final = ("prefix", "kubeconfig", "context", "via")
 
 
 def read_url(url: str, env: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> ApiServerAddress:
     shown, rest = mask(url), url.partition("://")[2]
     place, _, query = rest.partition("?")
-    found = options(shown, query, [*OPTIONS, "timeout"])
-    timeout = seconds(shown, found.get("timeout", str(TIMEOUT)))
-    prefix, file, context, via = (found.get(name, "") for name in OPTIONS)
+    found = options(shown, query, [*KUBERNETES_OPTIONS, "timeout"])
+    timeout = seconds(shown, found.get("timeout", str(KUBERNETES_TIMEOUT)))
+    prefix, file, context, via = (found.get(name, "") for name in KUBERNETES_OPTIONS)
     access = _access(shown, file, context, env, account)
     namespace = unquote(place.strip("/")) or access.namespace or "default"
     for what, name in (("a namespace", namespace), ("a prefix", prefix or "cronce")):
-        if not re.fullmatch(_LABEL, name):
+        if not re.fullmatch(_NAMESPACE_NAME, name):
             raise BadInput(f"{shown!r}: {name!r} cannot be {what}; write it like kubernetes://jobs: a–z, 0–9 and -")
     return ApiServerAddress(shown, access, namespace, prefix or "cronce", timeout, _via(shown, via))
 
@@ -208,11 +208,11 @@ def _parsed(file: Path) -> Json:
 
 # --- asking ---------------------------------------------------------------------------------------------------------
 
-GROUP: Final = "coordination.k8s.io"
-PAGE: Final = 500
+API_GROUP: Final = "coordination.k8s.io"
+LEASES_PER_PAGE: Final = 500
 """Leases in one part of a list."""
 
-WATCHED: Final = 1800
+WATCH_SECONDS: Final = 1800
 """Seconds after which the server ends a watch, and another is begun."""
 
 REREAD: Final = 60.0
@@ -238,7 +238,7 @@ class KubernetesApi:
         )
         self.clock, self.deadline, self.close = self._http.clock, self._http.deadline, self._http.close
         self._above = urlsplit(access.server).path.rstrip("/")
-        self._leases = f"/apis/{GROUP}/v1/namespaces/{address.namespace}/leases"
+        self._leases = f"/apis/{API_GROUP}/v1/namespaces/{address.namespace}/leases"
         self._token, self._read_at = "", -REREAD
 
     # --- Leases ---
@@ -267,7 +267,7 @@ class KubernetesApi:
 
     def list(self, selector: str, deadline: Boot) -> Iterator[KubernetesAnswer]:
         """All Leases with these labels, as they stood at one moment."""
-        query = {"labelSelector": selector, "limit": str(PAGE)}
+        query = {"labelSelector": selector, "limit": str(LEASES_PER_PAGE)}
         while True:
             answer = self._ask("GET", f"{self._leases}?{urlencode(query)}", deadline)
             yield answer
@@ -277,7 +277,11 @@ class KubernetesApi:
 
     def watch(self, name: str, version: str, deadline: Boot) -> tuple[HTTPConnection, HTTPResponse]:
         """A line of its own on which the server tells of every change of a Lease after that version."""
-        only = {"fieldSelector": f"metadata.name={name}", "resourceVersion": version, "timeoutSeconds": str(WATCHED)}
+        only = {
+            "fieldSelector": f"metadata.name={name}",
+            "resourceVersion": version,
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
         path = f"{self._above}{self._leases}?{urlencode({'watch': '1', **only})}"
         try:
             line = self._http.connect()
@@ -361,7 +365,7 @@ class KubernetesApi:
     def _refused(self, status: int, body: Json) -> StoreError:
         """What the server said no to, in words, and what to do about it."""
         said = str(body.get("message") or body.get("reason") or "no reason given")
-        for refused, says, kind, remedy in _REFUSALS:
+        for refused, says, kind, remedy in _KUBERNETES_REFUSALS:
             if status == refused and re.search(says, said):
                 return kind(f"{self._shown}: {said}; {remedy}")
         if _is_busy(status):
@@ -392,7 +396,7 @@ _CERTIFICATES: Final = {
 """By OpenSSL's number of what is wrong with a certificate."""
 
 _NO_RIGHT: Final = "bind a role with that right to the service account: `cronce k8s rbac` prints it"
-_REFUSALS: Final[Sequence[tuple[int, str, type[StoreError], str]]] = (
+_KUBERNETES_REFUSALS: Final[Sequence[tuple[int, str, type[StoreError], str]]] = (
     (401, "", StoreUnusable, "the API server does not know who asks: the token is wrong, or too old"),
     (403, "(?i)quota", StoreFull, "raise the namespace's ResourceQuota on leases, or delete Leases that are not used"),
     (403, "(?i)terminat", StoreUnusable, "the namespace is being deleted: use another, or create it again"),

@@ -36,22 +36,22 @@ from cronce.stores.base import instant, judge_groups, us
 from cronce.stores.http_api import Json
 from cronce.value import NamedTuple
 
-SCHEMA: Final = 1
+KUBERNETES_SCHEMA: Final = 1
 """The version of this layout. A newer one is refused, never guessed."""
 
 SHELF: Final = "cronce.dev/shelf"
-LABEL: Final = "cronce.dev/store"
+STORE_LABEL: Final = "cronce.dev/store"
 MANAGED: Final = {"app.kubernetes.io/managed-by": "cronce"}
 
-SPAN: Final = 1000
+NUMBERS_PER_VERSION: Final = 1000
 """Numbers per resourceVersion: more than a write of one Lease has wins."""
 
 DRAWN: Final = -1
 """The birth of a fence that is drawn, and waits for its number."""
 
 _SECOND: Final = timedelta(seconds=1)
-_OF_JOB: Final = re.compile(r"(?:run/([^/]+)/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|turn/([^/]+)/\d+|job/([^/]+))")
-_PLAIN: Final = r"[a-z0-9]([a-z0-9-]{0,118}[a-z0-9])?"
+_JOB_IN_KEY: Final = re.compile(r"(?:run/([^/]+)/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|turn/([^/]+)/\d+|job/([^/]+))")
+_PLAIN_NAME: Final = r"[a-z0-9]([a-z0-9-]{0,118}[a-z0-9])?"
 
 # --- which Lease ------------------------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ def home_of(key: str) -> LeaseOfCell:
     kind, _, name = key.partition("/")
     if key in (SWITCH, LOOKED_ON) or kind in ("board", "drain"):
         return STORE
-    if found := _OF_JOB.fullmatch(key):
+    if found := _JOB_IN_KEY.fullmatch(key):
         return LeaseOfCell("job", found[1] or found[2] or found[3])
     return LeaseOfCell(kind, name) if kind in ("lock", "leader") and name else LeaseOfCell("cell", key)
 
@@ -84,7 +84,7 @@ def lease_name(prefix: str, home: LeaseOfCell) -> str:
     """A name is at most 253 of a–z, 0–9 and - (and dots). One that is not gets a digest, so that no two meet."""
     if home == STORE:
         return f"{prefix}-store"
-    if re.fullmatch(_PLAIN, home.name):
+    if re.fullmatch(_PLAIN_NAME, home.name):
         return f"{prefix}-{home.kind}-{home.name}"
     plain = re.sub("[^a-z0-9]+", "-", home.name.lower()).strip("-")[:60].strip("-")
     digest = hashlib.sha256(home.name.encode(errors="surrogatepass")).hexdigest()[:16]
@@ -149,7 +149,7 @@ def absent(home: LeaseOfCell) -> LeaseCells:
 
 def bare(name: str, prefix: str, namespace: str) -> Json:
     """A Lease that is made before anything is written into it: what is written stands on its resourceVersion."""
-    meta = {"name": name, "namespace": namespace, "labels": {**MANAGED, LABEL: prefix}}
+    meta = {"name": name, "namespace": namespace, "labels": {**MANAGED, STORE_LABEL: prefix}}
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": {}}
 
 
@@ -194,7 +194,7 @@ def _row(lease: Json) -> Json | None:
         return None
     try:
         row: Json = json.loads(text)
-        if int(row["schema"]) > SCHEMA:
+        if int(row["schema"]) > KUBERNETES_SCHEMA:
             raise StoreNewer(f"the Lease {lease['metadata']['name']} was written by a newer cronce; upgrade this one")
         kind, name = row["home"]
     except (ValueError, TypeError, KeyError):
@@ -235,7 +235,7 @@ def _theirs(home: LeaseOfCell, lease: Json, sighted: Instant) -> Cell:
     state = State.RUNNING if who else State.DUE
     record = Record(state, shelf.transitions, holder=who, lease=length, on_lost="rerun", started=_acquired(spec))
     key, until = f"{home.kind}/{home.name}", sighted + length if who else None
-    return Cell(key, shelf.revision * SPAN, encode(record), None, Mark.OPEN, term, until)
+    return Cell(key, shelf.revision * NUMBERS_PER_VERSION, encode(record), None, Mark.OPEN, term, until)
 
 
 def _acquired(spec: Json) -> Instant | None:
@@ -250,7 +250,7 @@ def _acquired(spec: Json) -> Instant | None:
 def judged(shelf: LeaseCells, writes: Sequence[Write], now: Instant) -> tuple[list[Verdict], dict[str, Cell]]:
     """Which writes win, and the cells to store."""
     read = [cell for cell in (shelf.cell(write.key) for write in writes) if cell.version]
-    base = shelf.revision * SPAN if shelf.there else 0
+    base = shelf.revision * NUMBERS_PER_VERSION if shelf.there else 0
     drafts, changed, _ = judge_groups(writes, read, Epoch(DRAWN, base), now)
     drawn = sorted({cell.fence for _, cell in drafts if cell.fence and cell.fence.birth == DRAWN})
     terms = {fence: shelf.transitions + number for number, fence in enumerate(drawn, 1)} if shelf.there else {}
@@ -284,7 +284,7 @@ def lease_of(shelf: LeaseCells, prefix: str, now: Instant) -> Json:
     """The Lease to put in the place of the one that was read: all of it, but for what cronce knows of."""
     spec = {**spec_in(shelf.lease), **_spec(shelf, now)}
     row = {
-        "schema": SCHEMA,
+        "schema": KUBERNETES_SCHEMA,
         "home": list(shelf.home),
         "cells": {key: _columns(cell) for key, cell in shelf.cells.items()},
         "passed": us(shelf.passed),
@@ -294,7 +294,7 @@ def lease_of(shelf: LeaseCells, prefix: str, now: Instant) -> Json:
     if shelf.home == STORE:
         row["jobs"] = dict(shelf.jobs)
     meta = dict(shelf.lease["metadata"])
-    meta["labels"] = {**(meta.get("labels") or {}), **MANAGED, LABEL: prefix}
+    meta["labels"] = {**(meta.get("labels") or {}), **MANAGED, STORE_LABEL: prefix}
     text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
     meta["annotations"] = {**(meta.get("annotations") or {}), SHELF: text}
     return {**shelf.lease, "metadata": meta, "spec": spec}

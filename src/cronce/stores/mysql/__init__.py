@@ -54,7 +54,7 @@ _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).enc
 # --- statements -----------------------------------------------------------------------------------------------------
 
 # Keys, each with the version that is hoped for; -1 is free or absent.
-WANTED: Final = """JSON_TABLE(@wanted, '$[*]' COLUMNS (
+WANTED_KEYS: Final = """JSON_TABLE(@wanted, '$[*]' COLUMNS (
         name VARCHAR(1000) CHARACTER SET utf8mb4 PATH '$[0]',
         seen BIGINT PATH '$[1]'
     )) AS wanted"""
@@ -90,7 +90,7 @@ WRITE_CELLS: Final = """
         fence_number = COALESCE(VALUES(fence_number), fence_number), value = VALUES(value)
 """
 
-READ: Final = """
+READ_CELLS: Final = """
     SET @wanted = %(wanted)s;
     {cells};
     {meta}
@@ -146,18 +146,18 @@ PAST_INSTANT: Final = "{by} {past}= %(us)s AND ({by} {past} %(us)s OR `key` {pas
 
 def _say_swap() -> str:
     return SWAP.format(
-        as_hoped=AS_HOPED.format(schema=sql.SCHEMA, wanted=WANTED, free=int(Mark.FREE)),
+        as_hoped=AS_HOPED.format(schema=sql.SQL_SCHEMA, wanted=WANTED_KEYS, free=int(Mark.FREE)),
         now=NOW,
-        cells=SELECT_CELLS.format(value="IF(@go, '', value)", wanted=WANTED),
+        cells=SELECT_CELLS.format(value="IF(@go, '', value)", wanted=WANTED_KEYS),
         meta=SELECT_META.format(now="@now", went="@go"),
         write=WRITE_CELLS,
     )
 
 
 SAID_META: Final = SELECT_META.format(now=NOW, went=0)
-SAID_READ: Final = READ.format(cells=SELECT_CELLS.format(value="value", wanted=WANTED), meta=SAID_META)
+SAID_READ: Final = READ_CELLS.format(cells=SELECT_CELLS.format(value="value", wanted=WANTED_KEYS), meta=SAID_META)
 SAID_SWAP: Final = _say_swap()
-SAID_PURGE: Final = PURGE.format(wanted=WANTED)
+SAID_PURGE: Final = PURGE.format(wanted=WANTED_KEYS)
 
 
 @cache
@@ -209,7 +209,7 @@ def hope_for_same(writes: Sequence[Write], cells: Sequence[Cell], swapped: Swapp
 
 def span(writes: Sequence[Write], now: Instant | None) -> tuple[int, int]:
     """From when till when every bound is kept or broken as it is now; None: all are kept."""
-    earliest, latest = sql.NEVER, sql.FOREVER
+    earliest, latest = sql.BEFORE_ALL_INSTANTS, sql.AFTER_ALL_INSTANTS
     for write in writes:
         if write.not_before is not None:
             if now is None or now >= write.not_before:
@@ -238,7 +238,7 @@ def rows(won: Sequence[Write]) -> str:
 
 
 def named(wanted: Iterable[tuple[str, int]]) -> str:
-    """Keys and versions as `WANTED` reads them."""
+    """Keys and versions as `WANTED_KEYS` reads them."""
     pairs = list(wanted)
     for key, _ in pairs:
         if len(key) * 4 > MAX_KEY_BYTES and (size := len(key.encode(errors="surrogatepass"))) > MAX_KEY_BYTES:

@@ -55,7 +55,7 @@ RUNS: Final = """
 """
 """For people and their own queries; cronce does not read it. Its instants are UTC."""
 
-META: Final = """
+CREATE_META: Final = """
     CREATE TABLE IF NOT EXISTS cronce_meta (
         only_row    TINYINT NOT NULL PRIMARY KEY CHECK (only_row = 1),
         `schema`    INT NOT NULL,
@@ -69,7 +69,7 @@ META: Final = """
     ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin
 """
 
-TABLES: Final = (CELLS, RUNS.format(epoch="CAST('1970-01-01' AS DATETIME(6))"), META)
+TABLES: Final = (CELLS, RUNS.format(epoch="CAST('1970-01-01' AS DATETIME(6))"), CREATE_META)
 """Each is a transaction of its own here; where the last one is, all are."""
 
 
@@ -116,10 +116,10 @@ def read_state(rows: Sequence[sql.Row], place: MySqlAddress) -> MySqlState:
         raise StoreCorrupt(f"{place.url} has lost the row that says what it is (cronce_meta); restore a backup")
     *row, flushed, read_only, went = rows[0]
     meta = sql.read_meta(row)
-    if meta.schema != sql.SCHEMA:
+    if meta.schema != sql.SQL_SCHEMA:
         raise StoreNewer(
             f"{place.url} was written by a newer cronce: its tables are version {meta.schema}, this one knows"
-            f" {sql.SCHEMA}; upgrade this one"
+            f" {sql.SQL_SCHEMA}; upgrade this one"
         )
     return MySqlState(meta, bool(flushed), is_on(read_only), bool(went))
 
@@ -157,7 +157,7 @@ def prepare(line: MySqlConnection, traits: Traits, *, on_purpose: bool, adopt: b
     if not _is_begun(line):
         (((now,),),) = line.ask(f"SELECT {NOW}")
         epoch = first_life(now, traits, on_purpose=on_purpose)
-        line.tell(FIRST_META, schema=sql.SCHEMA, **_row(epoch, epoch.born, identity))
+        line.tell(FIRST_META, schema=sql.SQL_SCHEMA, **_row(epoch, epoch.born, identity))
     engines, rows = line.ask(f"{SELECT_ENGINES}; {SELECT_META.format(now=NOW, went=0)}")
     check_engines(engines, line.place)
     meta = read_state(rows, line.place).meta

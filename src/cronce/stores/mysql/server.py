@@ -38,8 +38,8 @@ Problem: Final = pymysql.Error
 
 # --- URLs -----------------------------------------------------------------------------------------------------------
 
-OPTIONS: Final = ("timeout", "unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname")
-TIMEOUT: Final = "5"
+MYSQL_OPTIONS: Final = ("timeout", "unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname")
+MYSQL_TIMEOUT: Final = "5"
 
 
 _boot: Final = SystemClock().boot
@@ -74,11 +74,11 @@ def locate(url: str) -> MySqlAddress:
         port = parts.port or 3306
     except ValueError as problem:
         raise BadInput(f"{shown!r}: {problem}") from None
-    found = options(shown, parts.query, OPTIONS)
+    found = options(shown, parts.query, MYSQL_OPTIONS)
     database = unquote(parts.path[1:])
     if not database or "/" in database:
         raise BadInput(f"{shown!r} names no database; write mysql://user:password@host:3306/database")
-    timeout = seconds(shown, found.pop("timeout", TIMEOUT))
+    timeout = seconds(shown, found.pop("timeout", MYSQL_TIMEOUT))
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return MySqlAddress(shown, parts.hostname or "localhost", port, user, password, database, timeout, found)
 
@@ -237,10 +237,10 @@ class MySqlConnection:
 
 NO_SUCH_TABLE: Final = 1146
 CANNOT_CONNECT: Final = 2003
-GRANT: Final = "GRANT SELECT, INSERT, UPDATE, DELETE ON `{place.database}`.* TO this user"
+GRANT_STATEMENT: Final = "GRANT SELECT, INSERT, UPDATE, DELETE ON `{place.database}`.* TO this user"
 
-MEANING: Final[dict[int, tuple[type[StoreError], str]]] = {
-    1044: (StoreUnusable, f"may not be used by this user; let an administrator run {GRANT}"),
+MYSQL_ERRORS: Final[dict[int, tuple[type[StoreError], str]]] = {
+    1044: (StoreUnusable, f"may not be used by this user; let an administrator run {GRANT_STATEMENT}"),
     1045: (StoreUnusable, "refused the user or the password; check both in the URL (a special character as %XX)"),
     1698: (StoreUnusable, "refused the user or the password; this user may be let in through the unix_socket only"),
     1049: (StoreUnusable, "has no such database; run CREATE DATABASE `{place.database}` CHARACTER SET utf8mb4"),
@@ -249,7 +249,7 @@ MEANING: Final[dict[int, tuple[type[StoreError], str]]] = {
         StoreUnusable,
         (
             "lacks a privilege; let an administrator run what `cronce store sql` prints, if this was not done"
-            f" yet, and {GRANT}"
+            f" yet, and {GRANT_STATEMENT}"
         ),
     ),
     NO_SUCH_TABLE: (
@@ -284,7 +284,7 @@ def code_of(problem: Exception) -> int:
 
 def explained(problem: Exception, place: MySqlAddress) -> StoreError:
     code, text = code_of(problem), str(problem.args[-1]) if problem.args else ""
-    kind, meaning = MEANING.get(code, NO_ANSWER)
+    kind, meaning = MYSQL_ERRORS.get(code, NO_ANSWER)
     if code == CANNOT_CONNECT:
         kind, meaning = NOT_TRUSTED if "CERTIFICATE" in text else NOT_REACHED
     elif "NO_ENGINE_SUBSTITUTION" in text:  # its number is that of read_only too

@@ -49,7 +49,7 @@ from cronce.stores.postgres.swap import MANY_WRITES, read_epoch, read_head, read
 if TYPE_CHECKING:
     from cronce.stores.news import SocketListener
 
-HEAD: Final = 6
+STORE_COLUMNS: Final = 6
 """So many columns of what is read are about the store, the others about a cell."""
 
 LOAD: Final = """
@@ -100,7 +100,7 @@ SIZE: Final = """
 MAX_WRITES_PER_STATEMENT: Final = 1_000_000
 """Writes that go in one statement, unless the server cancels it."""
 
-BEGIN: Final = "SELECT {schema}.cronce_begin(%s, %s, %s, %s)"
+BEGIN_STORE: Final = "SELECT {schema}.cronce_begin(%s, %s, %s, %s)"
 
 
 _Answer = TypeVar("_Answer")
@@ -226,8 +226,8 @@ class PostgresStore:
 
     def _read(self, statement: str, given: Any) -> tuple[Instant, Epoch, list[Cell]]:
         rows = self.ask(statement, given)
-        now, birth, tally, base, origin, since = rows[0][:HEAD]
-        cells = [sql.read_cell(row[HEAD:]) for row in rows if row[HEAD] is not None]
+        now, birth, tally, base, origin, since = rows[0][:STORE_COLUMNS]
+        cells = [sql.read_cell(row[STORE_COLUMNS:]) for row in rows if row[STORE_COLUMNS] is not None]
         highest = max((cell.version for cell in cells), default=0)
         return from_us(now), self._learnt(read_epoch(birth, tally, base, origin, since), highest), cells
 
@@ -241,7 +241,7 @@ class PostgresStore:
         return epoch if tally == epoch.tally else Epoch(epoch.birth, tally, *epoch[2:])
 
     def _begin(self, seen: tuple[int, int], *, adopt: bool = False) -> Epoch:
-        self.ask(BEGIN, [*seen, self._patience_ms, adopt])
+        self.ask(BEGIN_STORE, [*seen, self._patience_ms, adopt])
         return self.load([]).epoch
 
     def adopt(self) -> Epoch:
@@ -343,7 +343,7 @@ class NotifyChannel:
 
 # --- what the doctor asks: the settings that have burned others -------------------------------------------------------
 
-OLDEST: Final = 13
+OLDEST_POSTGRES: Final = 13
 """The oldest PostgreSQL that the statements are known to work on."""
 
 SELECT_SETTINGS: Final = """
@@ -358,17 +358,17 @@ SELECT_SETTINGS: Final = """
 
 
 def _version(major: int, version: str) -> Check:
-    if major < OLDEST:
-        return error("version", f"PostgreSQL {version}", f"use PostgreSQL {OLDEST} or newer")
+    if major < OLDEST_POSTGRES:
+        return error("version", f"PostgreSQL {version}", f"use PostgreSQL {OLDEST_POSTGRES} or newer")
     return ok("version", f"PostgreSQL {version}, the primary")
 
 
-SHORT: Final = 5000
+BATCH_TIMEOUT_MS: Final = 5000
 """Milliseconds in which a server answers a batch of a thousand writes also when it is busy."""
 
 
 def _statements(limit: int) -> Check:
-    if not limit or limit >= SHORT:
+    if not limit or limit >= BATCH_TIMEOUT_MS:
         return ok("statements", "have enough time" if limit else "have no time limit")
     return warn(
         "statements",

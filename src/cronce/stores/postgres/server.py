@@ -38,14 +38,14 @@ try:
 except ImportError as missing:
     raise BadInput("postgresql:// needs psycopg: pip install 'cronce[postgres]'") from missing
 
-SCHEMA: Final = 1
+POSTGRES_SCHEMA: Final = 1
 """The version of what schema.sql makes. An older one is brought up to it, a newer one refused."""
 
 ANSWER_TIMEOUT: Final = 5.0
 PATIENCE_TO_CONNECT: Final = 2
 """Seconds. PostgreSQL's own library never waits less for a connection."""
 
-LOCKS: Final = int.from_bytes(b"cron", "big")
+ADVISORY_LOCKS: Final = int.from_bytes(b"cron", "big")
 """The first of the two numbers of our advisory locks; the second is the schema's."""
 
 IDENTITY: Final = (
@@ -120,8 +120,8 @@ class PostgresAddress(NamedTuple):
             "identity": IDENTITY,
             "timeline": TIMELINE,
             "survives": SURVIVES,
-            "version": str(SCHEMA),
-            "lock": f"{LOCKS}, {zlib.crc32(self.schema.encode()) - (1 << 31)}",
+            "version": str(POSTGRES_SCHEMA),
+            "lock": f"{ADVISORY_LOCKS}, {zlib.crc32(self.schema.encode()) - (1 << 31)}",
             "made": str(made).lower(),
             "board": BOARD,
             "channel": self.channel,
@@ -248,7 +248,7 @@ def _greeted(line: PostgresConnection, place: PostgresAddress, *, adopt: bool, m
         found = None
     except psycopg.Error as error:
         raise explained(error, place) from error
-    if found is None or found[0] < SCHEMA:
+    if found is None or found[0] < POSTGRES_SCHEMA:
         _make(line, place, made=made)
         found = line.execute(place.say(HELLO)).fetchone()
     assert found is not None
@@ -288,9 +288,10 @@ def _make(line: PostgresConnection, place: PostgresAddress, *, made: bool) -> No
 
 
 def _check(server: PostgresServer, place: PostgresAddress, *, adopt: bool) -> None:
-    if server.schema > SCHEMA:
+    if server.schema > POSTGRES_SCHEMA:
         raise StoreNewer(
-            f"{place.named} has version {server.schema} of cronce's tables, this cronce knows {SCHEMA}: upgrade it"
+            f"{place.named} has version {server.schema} of cronce's tables,"
+            f" this cronce knows {POSTGRES_SCHEMA}: upgrade it"
         )
     if server.read_only:
         raise _read_only(place)

@@ -31,14 +31,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 SESSION_TIMEOUT: Final = 5.0
 """Seconds. Longer than this no question waits for its answer, whatever ?timeout says."""
 
-GONE: Final = 30
+CLIENT_GONE_AFTER: Final = 30
 """Seconds after which the server gives up a client that went silent."""
 
 SERVER_SETTINGS: Final = {
-    "tcp_keepalives_idle": f"{GONE // 3}",
-    "tcp_keepalives_interval": f"{GONE // 6}",
+    "tcp_keepalives_idle": f"{CLIENT_GONE_AFTER // 3}",
+    "tcp_keepalives_interval": f"{CLIENT_GONE_AFTER // 6}",
     "tcp_keepalives_count": "4",
-    "tcp_user_timeout": f"{GONE * 1000}",
+    "tcp_user_timeout": f"{CLIENT_GONE_AFTER * 1000}",
     "idle_session_timeout": "0",
 }
 
@@ -51,13 +51,15 @@ CLIENT_SETTINGS: Final = {
 
 WHO_ARE_YOU: Final = "SELECT pg_backend_pid(), pg_is_in_recovery()"
 
-SET: Final = "SELECT set_config(name, %(ours)s::jsonb ->> name, false) FROM pg_settings WHERE %(ours)s::jsonb ? name"
+SET_SESSION: Final = (
+    "SELECT set_config(name, %(ours)s::jsonb ->> name, false) FROM pg_settings WHERE %(ours)s::jsonb ? name"
+)
 
 TRY: Final = "SELECT pg_try_advisory_lock(%s::bigint)"
 
 UNLOCK: Final = "SELECT pg_advisory_unlock(%s::bigint)"
 
-BEAT: Final = "SELECT pg_backend_pid()"
+CHECK_SESSION: Final = "SELECT pg_backend_pid()"
 
 WHO_HAS_IT: Final = """
     SELECT coalesce(nullif(a.application_name, ''), 'a session'), pid, coalesce(host(a.client_addr), '')
@@ -108,7 +110,7 @@ class AdvisorySession:
             )
         import json  # noqa: PLC0415  the server takes the settings as one parameter
 
-        self._ask(SET, {"ours": json.dumps(SERVER_SETTINGS)})
+        self._ask(SET_SESSION, {"ours": json.dumps(SERVER_SETTINGS)})
 
     # --- what is asked ---
 
@@ -141,7 +143,7 @@ class AdvisorySession:
 
     def beat(self) -> None:
         """See that the session is still there, and the same."""
-        if self._ask(BEAT) != (self._line.pgconn.backend_pid,):
+        if self._ask(CHECK_SESSION) != (self._line.pgconn.backend_pid,):
             raise self._lose(f"{self._place.named} goes on with another session")
 
     def stirs(self, seconds: float) -> bool:
@@ -178,7 +180,7 @@ class AdvisorySession:
     def forked(self) -> None:
         """In a child: let go of the parent's socket without a word. As long as anybody has it open, the server believes
         that the parent lives; and whatever the child said there would be said in the parent's name."""
-        _PARENTS.append(self._line)
+        _PARENTS_SESSIONS.append(self._line)
         with suppress(psycopg.Error):  # it may have no socket any more
             socket = self._line.fileno()
             nothing = os.open(os.devnull, os.O_RDWR)
@@ -186,7 +188,7 @@ class AdvisorySession:
             os.close(nothing)
 
 
-_PARENTS: Final[list[object]] = []
+_PARENTS_SESSIONS: Final[list[object]] = []
 
 
 def _dressed(place: PostgresAddress, holder: str) -> str:

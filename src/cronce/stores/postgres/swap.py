@@ -11,24 +11,21 @@ from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 from cronce.errors import BadInput
-from cronce.model import EPOCH, Cell, Epoch, Fence, Instant, Mark, Origin, Refusal, Verdict, Write, from_us
+from cronce.model import EPOCH, MICROSECOND, Cell, Epoch, Fence, Instant, Refusal, Verdict, Write, from_us
 from cronce.stores import sql
 from cronce.stores.base import groups, instant, made, new_cells
 from cronce.value import NamedTuple
 
-FEW: Final = 4
+MAX_ONE_BY_ONE: Final = 4
 """Up to so many writes, if they are one group, the server goes through them one by one; more are sets to it."""
 
-NONE: Final = -(1 << 62)
+NOT_GIVEN: Final = -(1 << 62)
 """Stands for an instant or a span that is not given."""
 
-GRANT: Final = 16
+GRANT_FLAG: Final = 16
 """Added to the mark of a write that is a grant."""
 
-_MICROSECOND: Final = timedelta(microseconds=1)
 _REFUSALS: Final = (None, Refusal.VERSION, Refusal.EARLY, Refusal.LATE, Refusal.GROUP)
-_MARKS: Final = {int(mark): mark for mark in Mark}
-_ORIGINS: Final = {str(origin): origin for origin in Origin}
 
 
 _Value = TypeVar("_Value")
@@ -57,7 +54,7 @@ class Instants(dict[int | None, Instant | None]):
     """Instants by their microseconds. Those of an answer are mostly those that were asked with."""
 
     def __missing__(self, us: int | None) -> Instant | None:
-        instant = self[us] = None if us is None else EPOCH + us * _MICROSECOND
+        instant = self[us] = None if us is None else EPOCH + us * MICROSECOND
         return instant
 
 
@@ -67,7 +64,7 @@ def spell_swap(writes: Sequence[Write], told: Told) -> SwapCall:
     if len({write.key for write in writes}) < len(writes):
         return _in_turn(writes, told)
     sizes = _sizes(writes)
-    if len(writes) <= FEW and len(sizes) == 1:
+    if len(writes) <= MAX_ONE_BY_ONE and len(sizes) == 1:
         return _few(writes, told, sorted(range(len(writes)), key=lambda place: writes[place].key))
     return _many(writes, told, sizes)
 
@@ -87,8 +84,8 @@ def _sizes(writes: Sequence[Write]) -> Sequence[int]:
 
 def _one(writes: Sequence[Write], told: Told) -> SwapCall:
     ((key, seen, value, mark, at, grant, ttl, before, after, _),) = writes
-    numbers = (*told, seen, mark + GRANT * grant, _us(at), _span(ttl), _us(before), _us(after))
-    birth, tally, patience, *others = [None if number == NONE else b"%d" % number for number in numbers]
+    numbers = (*told, seen, mark + GRANT_FLAG * grant, _us(at), _span(ttl), _us(before), _us(after))
+    birth, tally, patience, *others = [None if number == NOT_GIVEN else b"%d" % number for number in numbers]
     given = [birth, tally, patience, key, value, *others]
     return SwapCall(ONE_WRITE, given, writes, range(1), Instants())
 
@@ -112,7 +109,7 @@ def _spelled(writes: Sequence[Write], told: Told) -> list[str | bytes]:
     numbers = [
         number
         for _, seen, _, mark, at, grant, ttl, before, after, _ in writes
-        for number in (seen, mark + GRANT * grant, _us(at), _span(ttl), _us(before), _us(after))
+        for number in (seen, mark + GRANT_FLAG * grant, _us(at), _span(ttl), _us(before), _us(after))
     ]
     divider, keys, values = _joined(writes)
     return [_array([*told, *numbers]).encode(), divider, f"{keys}{divider}{values}"]
@@ -125,7 +122,7 @@ def _many(writes: Sequence[Write], told: Told, sizes: Sequence[int]) -> SwapCall
     due = _each(_us, ats)
     columns = (
         _first_part(seens, size),
-        _first_part([mark + GRANT * grant for mark, grant in zip(marks, grants, strict=True)], size),
+        _first_part([mark + GRANT_FLAG * grant for mark, grant in zip(marks, grants, strict=True)], size),
         _first_part(due, size),
         _each(_span, _first_part(ttls, size)),
         () if befores == ats else _each(_us, _first_part(befores, size)),
@@ -155,7 +152,7 @@ def _first_part(column: Sequence[_Value], size: int) -> Sequence[_Value]:
 
 
 def _us(instant: Instant | None) -> int:
-    return NONE if instant is None else (instant - EPOCH) // _MICROSECOND
+    return NOT_GIVEN if instant is None else (instant - EPOCH) // MICROSECOND
 
 
 def _each(spell: Callable[[_Value], int], column: Sequence[_Value]) -> list[int]:
@@ -165,7 +162,7 @@ def _each(spell: Callable[[_Value], int], column: Sequence[_Value]) -> list[int]
 
 
 def _span(span: timedelta | None) -> int:
-    return NONE if span is None else span // _MICROSECOND
+    return NOT_GIVEN if span is None else span // MICROSECOND
 
 
 # --- the answer -----------------------------------------------------------------------------------------------------
@@ -208,7 +205,7 @@ def read_head(row: sql.Row) -> AnswerHead:
 
 
 def read_epoch(birth: int, tally: int, base: int, origin: str, since: int | None) -> Epoch:
-    return Epoch(birth, tally, base, _ORIGINS[origin], instant(since))
+    return Epoch(birth, tally, base, sql.ORIGIN_BY_WORD[origin], instant(since))
 
 
 def read_verdicts(call: SwapCall, head: AnswerHead, rows: Sequence[sql.Row]) -> tuple[Sequence[Verdict], int]:
@@ -219,7 +216,7 @@ def read_verdicts(call: SwapCall, head: AnswerHead, rows: Sequence[sql.Row]) -> 
     if not call.writes:
         return [], 0
     told = rows[-len(call.writes) :]
-    if len(told) > FEW:
+    if len(told) > MAX_ONE_BY_ONE:
         _, refused, versions, *_ = columns = list(zip(*told, strict=True))
         if 0 not in refused and None not in versions:
             return _all_refused(call, columns), max(versions)
@@ -242,7 +239,7 @@ def _all_refused(call: SwapCall, columns: Sequence[Sequence[Any]]) -> list[Verdi
     fences: Iterable[Fence | None] = made(Fence, births, numbers)
     if None in numbers:
         fences = [None if number is None else fence for number, fence in zip(numbers, fences, strict=True)]
-    marked = map(_MARKS.__getitem__, marks)
+    marked = map(sql.MARK_BY_NUMBER.__getitem__, marks)
     cells = made(Cell, keys, versions, values, map(dated, ats), marked, fences, map(dated, untils))
     return list(made(Verdict, map(_REFUSALS.__getitem__, refused), cells))
 
@@ -270,7 +267,7 @@ def _verdict(write: Write, head: AnswerHead, row: sql.Row, instants: Instants) -
         cell = (
             Cell(write.key)
             if version is None
-            else Cell(write.key, version, value, instants[at], _MARKS[mark], fence, instants[until])
+            else Cell(write.key, version, value, instants[at], sql.MARK_BY_NUMBER[mark], fence, instants[until])
         )
         return Verdict(_REFUSALS[refused], cell)
     if write.grant:

@@ -40,9 +40,9 @@ from cronce.stores.redis.server import (
 )
 from cronce.stores.redis.url import RedisAddress, read_url
 from cronce.stores.redis.wire import (
-    BASE,
-    BATCH,
-    NUMBERS,
+    GROUPS_PER_CALL,
+    INSTANT_BASE,
+    NUMBER_OF_ORIGIN,
     RedisMeta,
     in_batches,
     in_range,
@@ -63,9 +63,9 @@ TRAITS: Final = Traits("redis", durable=False, survives_failover=False, notifies
 SKEW: Final = timedelta(milliseconds=500)
 """How far apart the clocks of two servers may be of which one takes the other's place."""
 
-ALL: Final = 1 << 31
-FOREVER: Final = 1 << 62
-LOOKED_AT: Final = 10_000
+NO_LIMIT: Final = 1 << 31
+NO_UPPER_LIMIT: Final = 1 << 62
+MEMBERS_PER_CALL: Final = 10_000
 """Members of a sorted set that one call of the script goes through at most."""
 
 with open(f"{__file__.removesuffix('__init__.py')}script.lua", "rb") as _script:  # noqa: PTH123  pathlib is slow to import
@@ -98,7 +98,7 @@ class RedisStore:
         return Loaded(*read_meta(raw), read_cells(keys, found[1:]))
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
-        if len(writes) <= BATCH:
+        if len(writes) <= GROUPS_PER_CALL:
             return self._swap(writes, seen)
         parts = [self._swap(part, seen) for part in in_batches(writes)]
         return parts[-1]._replace(verdicts=[verdict for part in parts for verdict in part.verdicts])
@@ -113,8 +113,8 @@ class RedisStore:
 
     def purge(self, cells: Sequence[Cell]) -> int:
         gone = 0
-        for start in range(0, len(cells), BATCH):
-            part = cells[start : start + BATCH]
+        for start in range(0, len(cells), GROUPS_PER_CALL):
+            part = cells[start : start + GROUPS_PER_CALL]
             keys, versions = [cell.key for cell in part], [cell.version for cell in part]
             _, count = self._say("purge", *keys, *versions)
             gone += count
@@ -146,13 +146,13 @@ class RedisStore:
         """Each range that may hold such cells is read, as far as need be, all at once; then they are put in order."""
         with in_range():
             ranges = [_range(scan, kind, in_order) for kind, in_order in _kinds(scan)]
-            upto = b"" if scan.upto is None or scan.by == "key" else ordered(to_us(scan.upto) + BASE)
+            upto = b"" if scan.upto is None or scan.by == "key" else ordered(to_us(scan.upto) + INSTANT_BASE)
             until = upto if scan.by == "until" else b""
         mark = b"" if scan.mark is None else bytes((scan.mark,))
         found: dict[bytes, bytes] = {}
         while ranges:
             words = [word for each in ranges for word in each]
-            raw, *parts = self._say("scan", int(scan.newest_first), scan.prefix, mark, until, LOOKED_AT, *words)
+            raw, *parts = self._say("scan", int(scan.newest_first), scan.prefix, mark, until, MEMBERS_PER_CALL, *words)
             for cells in parts[::2]:
                 found |= zip(cells[::2], cells[1::2], strict=True)
             stopped = zip(ranges, parts[1::2], strict=True)
@@ -180,7 +180,7 @@ class RedisStore:
         )
         who = (server.identity, server.replication, server.continued, server.started)
         flags = (int(server.flushes), place.min_replicas, int(place.fails_over))
-        hello = ("hello", *who, *flags, NUMBERS[self._new_is], int(self._new_is is Origin.MADE))
+        hello = ("hello", *who, *flags, NUMBER_OF_ORIGIN[self._new_is], int(self._new_is is Origin.MADE))
         if self._run(line, (*hello, "?" if place.cluster else ""))[0] is None:
             self._run(line, (*hello, other_masters(line, place)))
         self._new_is = Origin.FOUND  # from now on an empty store is one that was emptied
@@ -254,12 +254,12 @@ def _range(scan: Scan, kind: bytes, in_order: bool) -> Range:
     head = kind + prefix if keyed else kind
     low, high = b"[" + head, b"(" + _beyond(head)
     if not in_order:
-        return low, high, skip, ALL
+        return low, high, skip, NO_LIMIT
     if scan.by == "at":  # those without an instant stand first
         low = b"[" + kind + ordered(1)
-        high = high if scan.upto is None else b"(" + kind + ordered(to_us(scan.upto) + BASE + 1)
+        high = high if scan.upto is None else b"(" + kind + ordered(to_us(scan.upto) + INSTANT_BASE + 1)
     if scan.after is not None:
-        past = b"(" + kind + (b"" if keyed else ordered(scan.after.us + BASE)) + scan.after.key.encode()
+        past = b"(" + kind + (b"" if keyed else ordered(scan.after.us + INSTANT_BASE)) + scan.after.key.encode()
         low, high = (low, min(high, past)) if scan.newest_first else (max(past, low, key=_bytes), high)
     return low, high, skip, scan.limit + 1
 
@@ -282,7 +282,7 @@ def _beyond(head: bytes) -> bytes:
 def _page(meta: RedisMeta, scan: Scan, found: Mapping[bytes, bytes]) -> Page:
     """The first of what was found. Only those are read: more may have been found than the page holds."""
     placed = ((instant_of(raw, scan.by), key) for key, raw in found.items())
-    last = to_us(scan.upto) if scan.by != "key" and scan.upto is not None else FOREVER
+    last = to_us(scan.upto) if scan.by != "key" and scan.upto is not None else NO_UPPER_LIMIT
     order = sorted([(us, key) for us, key in placed if us is not None and us <= last], reverse=scan.newest_first)
     if scan.after is not None:
         after = (scan.after.us, scan.after.key.encode())

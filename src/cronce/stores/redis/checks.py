@@ -8,14 +8,14 @@ from cronce.stores.redis.server import FLUSHING, RedisConnection, ReplyError, ex
 from cronce.stores.redis.url import RedisAddress
 from cronce.stores.redis.wire import instant_at
 
-OLDEST: Final = (6, 2)
+OLDEST_REDIS: Final = (6, 2)
 SETTINGS: Final = ("*append*", "save", "maxmemory*", "min-replicas-to-write")
 SCANS: Final = 20
 """Steps of a thousand keys: on a server with more, namespaces beyond them are not seen."""
 
 
-READS: Final = ("hget", "hlen", "hmget", "hscan", "zrangebylex", "zrevrangebylex")
-WRITES: Final = ("hset", "hdel", "del", "zadd", "zrem")
+READ_COMMANDS: Final = ("hget", "hlen", "hmget", "hscan", "zrangebylex", "zrevrangebylex")
+WRITE_COMMANDS: Final = ("hset", "hdel", "del", "zadd", "zrem")
 ASKS: Final = ("select", "info", "time", "eval", "evalsha", "publish", "subscribe", "config|get", "scan")
 """What the store says to the server; the last is the doctor's alone."""
 
@@ -23,7 +23,7 @@ ASKS: Final = ("select", "info", "time", "eval", "evalsha", "publish", "subscrib
 def least_rights(place: RedisAddress) -> str:
     """The rights that a user needs for this store, as `ACL SETUSER` takes them."""
     more = ("wait",) * bool(place.min_replicas) + ("cluster|slots", "cluster|keyslot", "cluster|nodes") * place.cluster
-    allowed = " ".join(f"+{command}" for command in (*ASKS, *more, *READS, *WRITES))
+    allowed = " ".join(f"+{command}" for command in (*ASKS, *more, *READ_COMMANDS, *WRITE_COMMANDS))
     keys = f"{tag(place.namespace)}:*"
     return f"resetkeys ~{keys} resetchannels &{keys} -@all {allowed}"
 
@@ -54,7 +54,7 @@ def _version(line: RedisConnection) -> Check:
     if "valkey_version" in info:
         return ok("version", f"Valkey {info['valkey_version']}")
     version = info.get("redis_version", "?")
-    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST:
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST_REDIS:
         return warn(
             "version", f"Redis {version}", "cronce is tested with Redis 6.2 and newer, and with Valkey: upgrade"
         )

@@ -31,7 +31,7 @@ Reply = Any
 """As hiredis reads it: bytes, a number, None, a list of them, or a `ReplyError`."""
 
 ReplyError: Final = hiredis.ReplyError
-NEVER: Final = 1 << 62
+NO_LEASE_END: Final = 1 << 62
 FLUSHING: Final = {"appendonly": "yes", "appendfsync": "always", "no-appendfsync-on-rewrite": "no"}
 _packed: Final[Callable[[tuple[Any, ...]], bytes]] = hiredis.pack_command  # its stub knows tuples of one word only
 
@@ -69,7 +69,7 @@ class RedisServer(NamedTuple):
     @property
     def started(self) -> int:
         """The second, by its own clock, by which its process had started; one that does not say may just have."""
-        now = int(self.info.get("server_time_usec", NEVER)) // 1_000_000
+        now = int(self.info.get("server_time_usec", NO_LEASE_END)) // 1_000_000
         return now - int(self.info.get("uptime_in_seconds", "0")) + 1
 
     @property
@@ -329,7 +329,7 @@ def tag(namespace: str) -> str:
 
 # --- what errors mean -----------------------------------------------------------------------------------------------
 
-_CODE: Final = re.compile(
+_ERROR_CODE: Final = re.compile(
     r"\b(NOAUTH|WRONGPASS|NOPERM|READONLY|OOM|LOADING|BUSY|MISCONF|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|MASTERDOWN"
     r"|UNKILLABLE|WRONGTYPE|CRONCENEWER|CRONCEBEHIND)\b"
 )
@@ -357,7 +357,7 @@ _MEANS: Final[Mapping[str, tuple[type[StoreError], str]]] = {
 
 def explained(error: Exception, place: RedisAddress) -> StoreError:
     """The server's refusal, in our words. It refused: nothing was written."""
-    found = _CODE.search(str(error))
+    found = _ERROR_CODE.search(str(error))
     code = found.group(1) if found else ""
     if "ACL failure" in str(error):  # so newer servers call it within a script
         code = "NOPERM"

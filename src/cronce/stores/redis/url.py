@@ -11,13 +11,13 @@ from cronce.value import NamedTuple
 Address = tuple[str, int] | str
 """A host and a port, or the path of a Unix socket."""
 
-PORT: Final = 6379
+REDIS_PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
-TIMEOUT: Final = "5"
+REDIS_TIMEOUT: Final = "5"
 
 MOST_REPLICAS: Final = 200
 
-KNOWN: Final = (
+URL_OPTIONS: Final = (
     "cluster", "db", "min_replicas", "namespace", "sentinel", "sentinel_password", "sentinel_username",
     "ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile", "ssl_keyfile", "timeout",
 )  # fmt: skip
@@ -92,11 +92,11 @@ def read_url(url: str) -> RedisAddress:
     socket = path if not hosts and path.strip("/") and not path.strip("/").isdigit() else ""
     return RedisAddress(
         shown,
-        (socket,) if socket else _addresses(shown, hosts, SENTINEL_PORT if options.get("sentinel") else PORT),
+        (socket,) if socket else _addresses(shown, hosts, SENTINEL_PORT if options.get("sentinel") else REDIS_PORT),
         Login(unquote(username), unquote(password)),
         _db(shown, "" if socket else path.strip("/"), options),
         _namespace(shown, options.get("namespace", "cronce")),
-        seconds(shown, options.get("timeout", TIMEOUT)),
+        seconds(shown, options.get("timeout", REDIS_TIMEOUT)),
         _replicas(shown, options.get("min_replicas", "0")),
         options.get("sentinel", ""),
         Login(options.get("sentinel_username", ""), options.get("sentinel_password", "")),
@@ -106,7 +106,7 @@ def read_url(url: str) -> RedisAddress:
 
 
 def _options(shown: str, query: str) -> dict[str, str]:
-    found = options(shown, query, KNOWN, INSTEAD)
+    found = options(shown, query, URL_OPTIONS, INSTEAD)
     if found.get("sentinel") and found.get("cluster"):
         raise BadInput(f"{shown!r}: a master under Sentinel, or a Cluster? Give sentinel or cluster, not both")
     return found

@@ -14,36 +14,49 @@ from struct import Struct
 from typing import Any, Final, cast
 
 from cronce.errors import BadInput
-from cronce.model import EPOCH, Cell, Epoch, Fence, Instant, Mark, Origin, Refusal, Verdict, Write, from_us, to_us
+from cronce.model import (
+    EPOCH,
+    MICROSECOND,
+    Cell,
+    Epoch,
+    Fence,
+    Instant,
+    Mark,
+    Origin,
+    Refusal,
+    Verdict,
+    Write,
+    from_us,
+    to_us,
+)
 from cronce.stores.base import By, made, new_cells
 from cronce.value import NamedTuple
 
-BATCH: Final = 1000
+GROUPS_PER_CALL: Final = 1000
 """Groups that one call of the script judges at most: while it does, the server does nothing else."""
 
 MAX_WRITES_PER_CALL: Final = 3000
 """Writes in one call at most: what Lua hands to Redis at once has to fit on its stack."""
 
-BASE: Final = 1 << 50
+INSTANT_BASE: Final = 1 << 50
 """On top of every instant, so that those before 1970 are positive, and none of them is 0, which is none."""
 
-CELL: Final = Struct(">BQQQQQ")
-META: Final = Struct(">QBQQQQQBBB")
-HEAD: Final = Struct(">QQQQB").pack
+CELL_STRUCT: Final = Struct(">BQQQQQ")
+META_STRUCT: Final = Struct(">QBQQQQQBBB")
+PACK_HEAD: Final = Struct(">QQQQB").pack
 SHAPE: Final = Struct(">BBQQQ").pack
 ITEM: Final = Struct(">HBQQII").pack
 AT: Final = 1
-MARKS: Final = {int(mark): mark for mark in Mark}
+MARK_BY_NUMBER: Final = {int(mark): mark for mark in Mark}
 ORIGINS: Final = {1: Origin.MADE, 2: Origin.FOUND, 3: Origin.RESTORED}
-NUMBERS: Final = {origin: number for number, origin in ORIGINS.items()}
+NUMBER_OF_ORIGIN: Final = {origin: number for number, origin in ORIGINS.items()}
 MADE, WON = 0, 1
 REASONS: Final = {MADE: None, WON: None, 2: Refusal.VERSION, 3: Refusal.EARLY, 4: Refusal.LATE, 5: Refusal.GROUP}
 """What may become of a write."""
 
-FEW: Final = 4
+ONE_BY_ONE_UP_TO: Final = 4
 """Up to so many are handled one by one, more of them column by column."""
 
-MICROSECOND: Final = timedelta(microseconds=1)
 LONGEST_TTL: Final = timedelta(days=36_525)
 """A ttl, so that no sum with it is more than a number of Lua holds."""
 
@@ -61,7 +74,7 @@ def in_batches(writes: Sequence[Write]) -> Iterator[Sequence[Write]]:
             raise BadInput(
                 f"a group of {end - begin:,} writes; at most {MAX_WRITES_PER_CALL:,} can be written together on Redis"
             )
-        if count == BATCH or end - start > MAX_WRITES_PER_CALL:
+        if count == GROUPS_PER_CALL or end - start > MAX_WRITES_PER_CALL:
             yield writes[start:begin]
             start, count = begin, 0
         count += 1
@@ -75,7 +88,7 @@ def said(writes: Sequence[Write], seen: tuple[int, int]) -> list[str | bytes]:
     earliest = last = None
     end = 0
     for key, version, value, mark, at, grant, ttl, not_before, not_after, group in writes:
-        instant = 0 if at is None else (at - EPOCH) // MICROSECOND + BASE
+        instant = 0 if at is None else (at - EPOCH) // MICROSECOND + INSTANT_BASE
         at_once = not_before is at
         start = instant if at_once else _number(not_before)
         starts.append(start)
@@ -96,7 +109,7 @@ def said(writes: Sequence[Write], seen: tuple[int, int]) -> list[str | bytes]:
         keys.append(key)
         values.append(value)
         last = group
-    head = HEAD(*seen, max(starts), _number(earliest), len(set(keys)) < len(keys))
+    head = PACK_HEAD(*seen, max(starts), _number(earliest), len(set(keys)) < len(keys))
     return [b"".join([head, *[_shape(*shape) for shape in shapes]]), b"".join(items), "".join(values), *keys]
 
 
@@ -119,7 +132,7 @@ def _shape(mark: Mark, grant: bool, ttl: timedelta | None, start: int, end: Inst
 
 
 def _number(instant: Instant | None) -> int:
-    return 0 if instant is None else to_us(instant) + BASE
+    return 0 if instant is None else to_us(instant) + INSTANT_BASE
 
 
 ordered: Final = Struct(">Q").pack
@@ -137,19 +150,19 @@ class RedisMeta(NamedTuple):
 
 
 def read_meta(raw: bytes) -> RedisMeta:
-    now, _schema, birth, tally, base, since, _last, origin, _durable, _replicas = META.unpack_from(raw)
-    epoch = Epoch(birth, tally, base, ORIGINS[origin], from_us(since - BASE) if since else None)
-    return RedisMeta(EPOCH + (now - BASE) * MICROSECOND, epoch)
+    now, _schema, birth, tally, base, since, _last, origin, _durable, _replicas = META_STRUCT.unpack_from(raw)
+    epoch = Epoch(birth, tally, base, ORIGINS[origin], from_us(since - INSTANT_BASE) if since else None)
+    return RedisMeta(EPOCH + (now - INSTANT_BASE) * MICROSECOND, epoch)
 
 
 def instant_at(raw: bytes) -> Instant | None:
     """Eight bytes, as they are kept; None: none."""
     number = int.from_bytes(raw, "big")
-    return from_us(number - BASE) if number else None
+    return from_us(number - INSTANT_BASE) if number else None
 
 
 def read_cells(keys: Sequence[str], found: Sequence[bytes | None]) -> list[Cell]:
-    if len(keys) > FEW and all(found):
+    if len(keys) > ONE_BY_ONE_UP_TO and all(found):
         return list(_cells(keys, cast(Sequence[bytes], found)))
     known: dict[int, Instant | None] = {0: None}
     return [_cell(key, raw, known) for key, raw in zip(keys, found, strict=True)]
@@ -157,37 +170,43 @@ def read_cells(keys: Sequence[str], found: Sequence[bytes | None]) -> list[Cell]
 
 def _cells(keys: Sequence[str], found: Sequence[bytes]) -> Iterator[Cell]:
     """Many cells, column by column: one by one takes twice as long."""
-    marks, versions, ats, untils, births, numbers = zip(*map(CELL.unpack_from, found), strict=True)
-    values = [raw[CELL.size :].decode() for raw in found]
-    instants = {us: EPOCH + (us - BASE) * MICROSECOND if us else None for us in {*ats, *untils}}
+    marks, versions, ats, untils, births, numbers = zip(*map(CELL_STRUCT.unpack_from, found), strict=True)
+    values = [raw[CELL_STRUCT.size :].decode() for raw in found]
+    instants = {us: EPOCH + (us - INSTANT_BASE) * MICROSECOND if us else None for us in {*ats, *untils}}
     fences: Iterable[Fence | None] = made(Fence, births, numbers)
     if 0 in numbers:
         fences = [fence if number else None for fence, number in zip(fences, numbers, strict=True)]
     dates = map(instants.__getitem__, ats), map(instants.__getitem__, untils)
-    return made(Cell, keys, versions, values, dates[0], map(MARKS.__getitem__, marks), fences, dates[1])
+    return made(Cell, keys, versions, values, dates[0], map(MARK_BY_NUMBER.__getitem__, marks), fences, dates[1])
 
 
 def _cell(key: str, raw: bytes | None, known: dict[int, Instant | None]) -> Cell:
     """`known` are the instants that were read before: those of a batch are much the same."""
-    return Cell(key) if raw is None else _with_head(key, raw[CELL.size :].decode(), CELL.unpack_from(raw), known)
+    return (
+        Cell(key)
+        if raw is None
+        else _with_head(key, raw[CELL_STRUCT.size :].decode(), CELL_STRUCT.unpack_from(raw), known)
+    )
 
 
 def _with_head(key: str, value: str, head: tuple[int, ...], known: dict[int, Instant | None]) -> Cell:
     mark, version, at, until, birth, number = head
     if at not in known:
-        known[at] = from_us(at - BASE)
+        known[at] = from_us(at - INSTANT_BASE)
     if until not in known:
-        known[until] = from_us(until - BASE)
-    return Cell(key, version, value, known[at], MARKS[mark], Fence(birth, number) if number else None, known[until])
+        known[until] = from_us(until - INSTANT_BASE)
+    return Cell(
+        key, version, value, known[at], MARK_BY_NUMBER[mark], Fence(birth, number) if number else None, known[until]
+    )
 
 
 def instant_of(raw: bytes, by: By) -> int | None:
     """What a cell is ordered by, in µs; 0 if that is its key."""
     if by == "key":
         return 0
-    _mark, _version, at, until, _birth, _number = CELL.unpack_from(raw)
+    _mark, _version, at, until, _birth, _number = CELL_STRUCT.unpack_from(raw)
     us: int = at if by == "at" else until
-    return us - BASE if us else None
+    return us - INSTANT_BASE if us else None
 
 
 def read_verdicts(
@@ -195,10 +214,10 @@ def read_verdicts(
 ) -> list[Verdict]:
     """What became of each write. Those that won drew the last numbers of the tally, in their order. `told` is the meta,
     and behind it what they cannot know; `others` are the cells that beat those that lost."""
-    heads = META.size + len(writes)
-    became = told[META.size : heads]
+    heads = META_STRUCT.size + len(writes)
+    became = told[META_STRUCT.size : heads]
     version = meta.epoch.tally - became.count(MADE) - became.count(WON) + 1
-    if len(writes) > FEW:
+    if len(writes) > ONE_BY_ONE_UP_TO:
         if len(told) == heads and not others:
             return list(made(Verdict, repeat(None), new_cells(writes, version, meta.epoch.birth, meta.now)))
         if len(others) == len(writes):
@@ -211,8 +230,8 @@ def read_verdicts(
         if tag == MADE:
             cell = _fresh(write, version, meta)
         elif tag == WON:
-            cell = _with_head(write.key, write.value, CELL.unpack_from(told, heads), known)
-            heads += CELL.size
+            cell = _with_head(write.key, write.value, CELL_STRUCT.unpack_from(told, heads), known)
+            heads += CELL_STRUCT.size
         else:
             cell = _cell(write.key, next(lost), known)
         version += tag <= WON

@@ -76,7 +76,7 @@ TRAITS: Final = Traits("sqlite", survives_failover=False, notifies=True, own_clo
 FILE_LOCK_TIMEOUT: Final = timedelta(seconds=10)
 """How long a call waits for a lock that another process holds; a transaction holds it for one flush to disk."""
 
-WATCH: Final = 0.05
+FILES_CHECKED_EVERY: Final = 0.05
 """Seconds. In a burst of calls, looking at the files each time would make every commit a tenth slower: Linux writes new
 time stamps of a file with the next change after someone asked for them."""
 
@@ -111,7 +111,7 @@ class SqliteStore:
         self._lock = threading.RLock()
         self._working = False
         self._boot = SystemClock().boot
-        self._looked = -WATCH
+        self._looked = -FILES_CHECKED_EVERY
         _STORES.add(self)
         self._open: Callable[[], SqliteConnection] = partial(
             SqliteConnection, self.path, mount_table, make=True, adopt=adopt
@@ -190,7 +190,7 @@ class SqliteStore:
             raise
         finally:
             self._working = False
-        if self._boot() - self._looked >= WATCH:
+        if self._boot() - self._looked >= FILES_CHECKED_EVERY:
             self._check_files()
         return answer
 

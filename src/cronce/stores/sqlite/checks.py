@@ -10,7 +10,7 @@ from typing import Final
 from cronce import mounts
 from cronce.stores.checks import Check, ok, warn
 
-ROOM: Final = 100_000_000
+MIN_DISK_BYTES: Final = 100_000_000
 """Bytes. Less than this left on a disk is soon nothing."""
 
 
@@ -35,7 +35,7 @@ def _name(path: Path, real: Path) -> Check:
 def _disk(mount: mounts.Mount | None, real: Path) -> Check:
     if mount is None:
         return ok("disk", "cannot find out the kind of its file system here; it must not be a network file system")
-    if mount.kind in mounts.NETWORK:
+    if mount.kind in mounts.NETWORK_FILE_SYSTEMS:
         says = f"on a network file system ({mount.kind}), which was adopted: its locks do not reach other machines"
         return warn("disk", says, "use it from one machine only, or move it to a local disk or a database server")
     if mount.kind in mounts.FLEETING:
@@ -47,7 +47,11 @@ def _room(real: Path) -> Check:
     disk = os.statvfs(real)
     left = disk.f_bavail * disk.f_frsize
     says = f"{real.stat().st_size / 1e6:,.0f} MB used, {left / 1e6:,.0f} MB left"
-    return ok("room", says) if left >= ROOM else warn("room", says, "make room: without it nothing can be claimed")
+    return (
+        ok("room", says)
+        if left >= MIN_DISK_BYTES
+        else warn("room", says, "make room: without it nothing can be claimed")
+    )
 
 
 def _readers(real: Path) -> Check:

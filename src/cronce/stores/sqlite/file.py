@@ -28,7 +28,7 @@ from cronce.stores import sql
 from cronce.stores.base import closed_on_error, first_life, next_life
 from cronce.stores.sqlite.statements import ADOPT_META, DDL, FIRST_META, SELECT_META, SELECT_NOW, UPDATE_META
 
-OLDEST: Final = (3, 38)
+OLDEST_SQLITE: Final = (3, 38)
 """The first SQLite that always has JSON; Python brings its own or the system's."""
 
 # --- names, in plain text: pathlib is slow to import, and each `cronce exec` opens a store --------------------------
@@ -160,7 +160,7 @@ def _not_made(directory: str, error: OSError) -> StoreUnusable:
 
 
 def _is_empty(db: sqlite3.Connection, path: str) -> bool:
-    if sqlite3.sqlite_version_info < OLDEST:
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         raise StoreUnusable(f"cronce needs SQLite 3.38 or newer; this Python brings {sqlite3.sqlite_version}")
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if tables and "cronce_meta" not in tables:
@@ -186,7 +186,7 @@ def _fill(
         db.execute(statement)
     (now,) = db.execute(SELECT_NOW).fetchone()
     epoch = Epoch(now, origin=Origin.FOUND) if adopt and there else first_life(now, traits)
-    meta = (sql.SCHEMA, *sql.meta_row(epoch, epoch.born), str(inode(path)), network is not None)
+    meta = (sql.SQL_SCHEMA, *sql.meta_row(epoch, epoch.born), str(inode(path)), network is not None)
     db.execute(FIRST_META, meta)
     db.execute("COMMIT")
 
@@ -232,7 +232,7 @@ def _check(db: sqlite3.Connection, path: str, network: str | None) -> None:
 def _check_schema(db: sqlite3.Connection, path: str) -> None:
     """First of all: the other columns of a newer store may be others."""
     for (schema,) in db.execute("SELECT schema FROM cronce_meta"):
-        if schema != sql.SCHEMA:
+        if schema != sql.SQL_SCHEMA:
             raise _newer(path, schema)
 
 
@@ -241,14 +241,14 @@ def read_meta(db: sqlite3.Connection, path: str) -> sql.Meta:
     if row is None:
         raise StoreCorrupt(f"{path} has lost the row that says what it is; restore it from a backup")
     meta = sql.read_meta(row)
-    if meta.schema != sql.SCHEMA:
+    if meta.schema != sql.SQL_SCHEMA:
         raise _newer(path, meta.schema)
     return meta
 
 
 def _newer(path: str, schema: int) -> StoreNewer:
     return StoreNewer(
-        f"{path} was written by a newer cronce: its tables are version {schema}, this one knows {sql.SCHEMA};"
+        f"{path} was written by a newer cronce: its tables are version {schema}, this one knows {sql.SQL_SCHEMA};"
         " upgrade this one"
     )
 
@@ -263,9 +263,9 @@ def _on_network(path: str, kind: str) -> StoreOnNetwork:
 
 # --- errors ---------------------------------------------------------------------------------------------------------
 
-BUSY: Final = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL))
+BUSY_CODES: Final = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL))
 
-MEANING: Final[dict[int, tuple[type[StoreError], str]]] = {
+SQLITE_ERRORS: Final[dict[int, tuple[type[StoreError], str]]] = {
     sqlite3.SQLITE_READONLY: (StoreReadOnly, "cannot be written; let this user write the file and its directory"),
     sqlite3.SQLITE_PERM: (StoreReadOnly, "cannot be written; let this user write the file and its directory"),
     sqlite3.SQLITE_FULL: (StoreFull, "has no room on its disk and nothing was written; make room"),
@@ -278,14 +278,14 @@ NO_ANSWER: Final = (StoreUnavailable, "gave no answer, and a write may have succ
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    return _code(error) & 0xFF in BUSY
+    return _code(error) & 0xFF in BUSY_CODES
 
 
 def explained(error: sqlite3.Error, path: AnyPath) -> StoreError:
     code = _code(error)
     if code & 0xFF == sqlite3.SQLITE_CANTOPEN:
         return _cannot_open(path)
-    kind, meaning = MEANING.get(code) or MEANING.get(code & 0xFF) or NO_ANSWER
+    kind, meaning = SQLITE_ERRORS.get(code) or SQLITE_ERRORS.get(code & 0xFF) or NO_ANSWER
     return kind(f"{path} {meaning} ({error})")
 
 

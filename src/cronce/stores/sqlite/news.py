@@ -17,11 +17,11 @@ from cronce.stores.sqlite.file import names, stamp
 if TYPE_CHECKING:
     from cronce.stores.sqlite import SqliteStore
 
-EVERY: Final = 0.04
+WAKE_EVERY: Final = 0.04
 """Seconds. To wake up and ask for a time stamp takes up to 100 µs on a small and busy virtual machine: a four-hundredth
 of a core, and much less of a real one."""
 
-TICK: Final = 0.02
+TIMESTAMP_STEP: Final = 0.02
 """Seconds. The clock of time stamps may stand still for half as long."""
 
 ANYWAY: Final = 1.0
@@ -52,7 +52,7 @@ class SqliteListener:
             left = deadline - self._boot()
             if left <= 0:
                 return False
-            if self._bell.acquire(timeout=min(left, EVERY)):
+            if self._bell.acquire(timeout=min(left, WAKE_EVERY)):
                 return self._heard()
         return True
 
@@ -77,6 +77,6 @@ class SqliteListener:
         found, now = stamp(self._log), self._boot()
         if found != self._stamp:
             self._stamp, self._changed = found, now
-        due = self._looked - self._changed < TICK or now - self._looked >= ANYWAY
+        due = self._looked - self._changed < TIMESTAMP_STEP or now - self._looked >= ANYWAY
         self._looked = now if due else self._looked
         return due

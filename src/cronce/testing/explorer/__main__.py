@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
 
-from cronce.testing.explorer.configs import ALL, SMALL, Config
+from cronce.testing.explorer.configs import ALL_CONFIGS, SMALL_CONFIGS, Config
 from cronce.testing.explorer.walk import ExplorerResult, explore
 
-HEAD: Final = (
+TABLE_HEAD: Final = (
     "| configuration | claimants | lease | besides claims, starts, ends and releases | states | transitions |",
     "|---|---|---|---|---:|---:|",
 )
@@ -17,7 +17,7 @@ HEAD: Final = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    configs = SMALL if options.small else ALL
+    configs = SMALL_CONFIGS if options.small else ALL_CONFIGS
     screen = sys.stderr if options.json else sys.stdout
     print(f"{'configuration':<24}{'states':>12}{'transitions':>14}{'seconds':>10}", file=screen)
     results = list(_explored(configs, screen))
@@ -77,7 +77,7 @@ def rows(configs: Sequence[Config], results: Sequence[ExplorerResult]) -> list[s
     """The configurations and their counts as a table of the docs; with the sum, if it is of all."""
     found = [_row(*pair) for pair in zip(configs, results, strict=True)]
     sums = total(results)
-    return [*found, f"| **all** | | | | {sums.states:,} | {sums.transitions:,} |"] if configs == ALL else found
+    return [*found, f"| **all** | | | | {sums.states:,} | {sums.transitions:,} |"] if configs == ALL_CONFIGS else found
 
 
 def _row(config: Config, result: ExplorerResult) -> str:

@@ -29,10 +29,10 @@ from cronce.protocol.view import KnownJob, View
 from cronce.testing.explorer.configs import Config, ExploredFault
 from cronce.testing.explorer.parts import (
     BIRTH,
-    NOW,
-    SLOT,
-    TICK,
-    TRAITS,
+    EXPLORED_NOW,
+    EXPLORED_SLOT,
+    EXPLORED_TICK,
+    EXPLORED_TRAITS,
     AnswerMeaning,
     CellSeen,
     Claimant,
@@ -51,12 +51,14 @@ from cronce.testing.explorer.parts import (
 )
 
 MINE: Final = "mine"
-THEIRS: Final = "theirs"
+THEIR_NONCE: Final = "theirs"
 """The nonces of claims, as a claimant sees them."""
 
 
-JOB: Final = KnownJob(Cell(job_cell(SLOT.job), 1), Job(floor=SLOT.at - TICK), NOW)
-READ: Final = Sample(0.0, 0.0, NOW)
+EXPLORED_JOB: Final = KnownJob(
+    Cell(job_cell(EXPLORED_SLOT.job), 1), Job(floor=EXPLORED_SLOT.at - EXPLORED_TICK), EXPLORED_NOW
+)
+FIRST_SAMPLE: Final = Sample(0.0, 0.0, EXPLORED_NOW)
 
 
 class Move(NamedTuple):
@@ -71,9 +73,11 @@ class Move(NamedTuple):
 class Claimants:
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.lease = config.lease * TICK
-        longest = self.lease + (config.skew + max(0, -config.jump)) * TICK  # read back after the clock stepped back
-        self.trusted = ceil(trust_end(0.0, NOW, NOW + longest, self.lease, TRAITS))
+        self.lease = config.lease * EXPLORED_TICK
+        longest = (
+            self.lease + (config.skew + max(0, -config.jump)) * EXPLORED_TICK
+        )  # read back after the clock stepped back
+        self.trusted = ceil(trust_end(0.0, EXPLORED_NOW, EXPLORED_NOW + longest, self.lease, EXPLORED_TRAITS))
 
     def moves(self, who: Claimant) -> list[Move]:
         return [*self._own_moves(who), *self._call_moves(who), *self._crash(who)]
@@ -184,12 +188,14 @@ class Claimants:
         self, who: Claimant, errand: ClaimantRequest, seen: CellSeen, even: timedelta = timedelta(0)
     ) -> tuple[AnswerMeaning, Change | None]:
         own, others = Fence(BIRTH, 1), Fence(BIRTH, 2)
-        until = NOW + seen.left * TICK
-        cell = Cell(SLOT.cell, seen.version, at=SLOT.at, fence=own if seen.mine else others, until=until)
-        record = seen.record and seen.record._replace(nonce=MINE if seen.mine else THEIRS)
+        until = EXPLORED_NOW + seen.left * EXPLORED_TICK
+        cell = Cell(
+            EXPLORED_SLOT.cell, seen.version, at=EXPLORED_SLOT.at, fence=own if seen.mine else others, until=until
+        )
+        record = seen.record and seen.record._replace(nonce=MINE if seen.mine else THEIR_NONCE)
         view = View(
-            cell, record, READ, SLOT, known=JOB, epoch=epoch_of(who.life), traits=TRAITS, even=lambda *_: even,
-            heard=lambda *_: timedelta.max,
+            cell, record, FIRST_SAMPLE, EXPLORED_SLOT, known=EXPLORED_JOB,
+            epoch=epoch_of(who.life), traits=EXPLORED_TRAITS, even=lambda *_: even, heard=lambda *_: timedelta.max,
         )  # fmt: skip
         decision = decide(view, self._command(who, errand, own))
         assert isinstance(decision, Decision)
@@ -209,7 +215,7 @@ class Claimants:
             case ClaimantRequest.SUCCEED:
                 return Finish(fence, Outcome.SUCCEEDED)
             case ClaimantRequest.FAIL:
-                return Finish(fence, Outcome.FAILED, backoff=TICK)
+                return Finish(fence, Outcome.FAILED, backoff=EXPLORED_TICK)
 
     # --- answers ---
 
@@ -241,16 +247,23 @@ class Claimants:
 
     def _trust(self, call: PendingRequest, seen: CellSeen) -> int:
         """Ticks of trust from now on. The own clock reads 0 now, so the call began at minus its age."""
-        return max(0, ceil(trust_end(-call.age, NOW, NOW + seen.left * TICK, self.lease, TRAITS)))
+        return max(
+            0,
+            ceil(
+                trust_end(
+                    -call.age, EXPLORED_NOW, EXPLORED_NOW + seen.left * EXPLORED_TICK, self.lease, EXPLORED_TRAITS
+                )
+            ),
+        )
 
     # --- clocks ---
 
     def _samples(self, watch: EvenClock | None, age: int, offset: int) -> tuple[Sample, ...]:
         """Newest first. A reply that took a tick bounds the clock too loosely, wherever in that tick it was dated."""
-        newest = Sample(-age, 0, NOW + offset * TICK)
+        newest = Sample(-age, 0, EXPLORED_NOW + offset * EXPLORED_TICK)
         if watch is None:
             return (newest,)
-        return newest, Sample(-watch.age, -watch.age, NOW + (watch.offset - watch.age) * TICK)
+        return newest, Sample(-watch.age, -watch.age, EXPLORED_NOW + (watch.offset - watch.age) * EXPLORED_TICK)
 
     def _watched(self, watch: EvenClock | None, samples: Sequence[Sample], offset: int) -> EvenClock | None:
         if samples[0].began < samples[0].ended:

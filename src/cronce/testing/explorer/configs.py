@@ -73,7 +73,7 @@ _SKIP: Final[tuple[OnLost, ...]] = ("skip", "skip")
 _RERUN: Final[tuple[OnLost, ...]] = ("rerun", "rerun")
 _MIXED: Final[tuple[OnLost, ...]] = ("skip", "rerun")
 
-SMALL: Final = (
+SMALL_CONFIGS: Final = (
     Config("skip", _SKIP, ExploredFaults(crash=1)),
     Config("rerun", _RERUN),
     Config("rerun, no renewals", _RERUN, ExploredFaults(lost=1), keeper=False),
@@ -105,4 +105,4 @@ LARGE: Final = (
     Config("three, slow replies", ("rerun", *_RERUN), keeper=False),
 )
 
-ALL: Final = (*SMALL, *LARGE)
+ALL_CONFIGS: Final = (*SMALL_CONFIGS, *LARGE)

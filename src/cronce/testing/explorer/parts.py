@@ -10,13 +10,13 @@ from cronce.policy import OnLost
 from cronce.protocol.commands import Change
 from cronce.protocol.record import Record, State
 
-TICK: Final = timedelta(seconds=1)
-SLOT: Final = Slot("job", EPOCH + timedelta(days=1))
-NOW: Final = SLOT.at + timedelta(hours=1)
+EXPLORED_TICK: Final = timedelta(seconds=1)
+EXPLORED_SLOT: Final = Slot("job", EPOCH + timedelta(days=1))
+EXPLORED_NOW: Final = EXPLORED_SLOT.at + timedelta(hours=1)
 """All times in a state are told from now, so now may be any instant."""
 
-BIRTH: Final = to_us(NOW)
-TRAITS: Final = Traits("explored", durable=False, skew=TICK)
+BIRTH: Final = to_us(EXPLORED_NOW)
+EXPLORED_TRAITS: Final = Traits("explored", durable=False, skew=EXPLORED_TICK)
 """Two readings of the store's clock may differ by a tick; the margin of trust pays for it."""
 
 

@@ -9,9 +9,9 @@ from cronce.stores.base import judge
 from cronce.testing.explorer.configs import Config, ExploredFault
 from cronce.testing.explorer.parts import (
     BIRTH,
-    NOW,
-    SLOT,
-    TICK,
+    EXPLORED_NOW,
+    EXPLORED_SLOT,
+    EXPLORED_TICK,
     CellChange,
     CellSeen,
     Claimant,
@@ -79,10 +79,18 @@ class StoreSteps:
     def _swap(self, shelf: StoreState, plan: PlannedSwap, skew: int) -> tuple[StoreState, Refusal | None, CellChange]:
         change, stored = plan.change, epoch_of(shelf.life)
         write = Write(
-            SLOT.cell, plan.seen, encode(change.record), change.mark, SLOT.at, grant=change.grant, ttl=change.ttl
+            EXPLORED_SLOT.cell,
+            plan.seen,
+            encode(change.record),
+            change.mark,
+            EXPLORED_SLOT.at,
+            grant=change.grant,
+            ttl=change.ttl,
         )
         believed = (epoch_of(plan.life).birth, 0)
-        swapped, _ = judge([write], believed, _cells(shelf), stored, last_write=NOW, now=NOW + skew * TICK)
+        swapped, _ = judge(
+            [write], believed, _cells(shelf), stored, last_write=EXPLORED_NOW, now=EXPLORED_NOW + skew * EXPLORED_TICK
+        )
         ((refused, cell),) = swapped.verdicts
         if refused is not None:
             return shelf, refused, CellChange.NONE
@@ -97,7 +105,7 @@ class StoreSteps:
         record = decode(cell.value)
         explained = record.state is State.RETRYING and shelf.unexplained is Rank.LATEST
         unexplained = Rank.NONE if explained else shelf.unexplained
-        left = max(round((cell.until - NOW) / TICK), self.least)
+        left = max(round((cell.until - EXPLORED_NOW) / EXPLORED_TICK), self.least)
         return shelf._replace(
             cell=CellSeen(Rank.LATEST, Rank.LATEST if granted else shelf.cell.fence, record, left),
             copy=shelf.copy and outdated_seen(shelf.copy, CellChange.GRANTED if granted else CellChange.CHANGED),
@@ -147,8 +155,8 @@ def _cells(shelf: StoreState) -> list[Cell]:
     version, fence, record, left, _ = shelf.cell
     if record is None:
         return []
-    until = NOW + left * TICK
-    return [Cell(SLOT.cell, version, encode(record), SLOT.at, Mark.OPEN, Fence(BIRTH, fence), until)]
+    until = EXPLORED_NOW + left * EXPLORED_TICK
+    return [Cell(EXPLORED_SLOT.cell, version, encode(record), EXPLORED_SLOT.at, Mark.OPEN, Fence(BIRTH, fence), until)]
 
 
 def _fate(plan: PlannedSwap | None, refused: Refusal | None) -> str:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from cronce.runtime.flow import Flow
-from cronce.telling.documents import LEADERS, LOCKS
+from cronce.telling.documents import LEADERS, LOCK_LEASES
 from cronce.web.pages import tables
 from cronce.web.pages.incidents import alerts_table, incident_page
 from cronce.web.pages.jobs import job_page, jobs_page
@@ -31,7 +31,7 @@ ROUTES: Final = (
     Route("/search", search),
     _page("/timeline", "timeline.html", timeline),
     _page("/holders", "holders.html", holders_page),
-    _page("/locks", "leases.html", partial(tables.leases, kind=LOCKS)),
+    _page("/locks", "leases.html", partial(tables.leases, kind=LOCK_LEASES)),
     _page("/leaders", "leases.html", partial(tables.leases, kind=LEADERS)),
     _page("/effects", "effects.html", tables.effects_table),
     _page("/alerts", "alerts.html", alerts_table),

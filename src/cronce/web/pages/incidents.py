@@ -13,7 +13,7 @@ from cronce.errors import BadInput
 from cronce.model import Instant, Slot
 from cronce.monitor.alerts import AlertKind, key_of
 from cronce.monitor.incidents import SCHEDULERS, Incident, incident_of, incidents
-from cronce.monitor.read_lists import ALERTS, alerts
+from cronce.monitor.read_lists import ALERTS_COUNTED, alerts
 from cronce.monitor.read_overview import Overview, overview
 from cronce.monitor.watch import at_once
 from cronce.protocol.codec import readable
@@ -27,7 +27,7 @@ from cronce.value import NamedTuple
 from cronce.web.site import NotFoundPage, PageFrame, Shown, site_of
 from cronce.web.timeline import MOST_DRAWN
 
-STEPS: Final = 3
+BUTTONS_PER_CARD: Final = 3
 """So many effects, and slots, a card has buttons for; its page links to the others."""
 
 TOLD: Final = 5
@@ -49,7 +49,7 @@ _TITLES: Final = {
     AlertKind.BEAT_SILENT: "{} stopped sending heartbeats",
 }
 
-_CERTAIN: Final = {
+_KNOWN_FACTS: Final = {
     AlertKind.GONE: "It stopped sending heartbeats.",
     AlertKind.LOST: "The lease expired, and no process runs the slot now.",
     AlertKind.UNKNOWN: "No process runs the slot now, and effects that are done are not repeated.",
@@ -57,7 +57,7 @@ _CERTAIN: Final = {
     AlertKind.FAILED: "The run ended, and its failure is on record.",
     AlertKind.MISSED: "The slot did not run.",
 }
-_UNSURE: Final = {
+_UNKNOWN_FACTS: Final = {
     AlertKind.GONE: "Whether the process died, or only lost the store.",
     AlertKind.LOST: "How much of its work was done.",
     AlertKind.UNKNOWN: "Whether all of its work was done.",
@@ -109,8 +109,8 @@ def cards(seen: Overview) -> list[IncidentCard]:
 
 def card_of(one: Incident, now: Instant) -> IncidentCard:
     kinds = [alert.kind for alert in one.alerts]
-    certain = (text for kind, text in _CERTAIN.items() if kind in kinds)
-    unsure = (text for kind, text in _UNSURE.items() if kind in kinds)
+    certain = (text for kind, text in _KNOWN_FACTS.items() if kind in kinds)
+    unsure = (text for kind, text in _UNKNOWN_FACTS.items() if kind in kinds)
     doubt = f"Whether {one.effects[0]} happened." if one.effects else ""
     told = tuple(filter(None, (*unsure, safe(doubt))))
     return IncidentCard(one, title_of(one), tuple(certain), told, tuple(_steps(one)), one.is_snoozed(now))
@@ -130,10 +130,10 @@ def title_of(one: Incident) -> str:
 
 def _steps(one: Incident) -> Iterator[NextStep]:
     """Effects in doubt come first: until they are resolved, a retry is stopped by them again."""
-    for name in one.effects[:STEPS]:
+    for name in one.effects[:BUTTONS_PER_CARD]:
         commands = tuple(f"cronce resolve {quote(safe(name))} {verdict}" for verdict in ("done", "retry"))
         yield NextStep(f"Resolve {safe(name)}", ("effects", *name.split("/"), "resolve"), commands)
-    slots = [slot for alert in one.alerts if alert.kind in _OF_RUNS for slot in alert.slots][:STEPS]
+    slots = [slot for alert in one.alerts if alert.kind in _OF_RUNS for slot in alert.slots][:BUTTONS_PER_CARD]
     for key in slots:
         verdicts = ("retry",) if one.effects else ("done", "retry")
         commands = tuple(f"cronce resolve {quote(key)} {verdict}" for verdict in verdicts)
@@ -165,7 +165,7 @@ def incident_page(request: Request) -> Flow[Shown]:
             (story,) = known.stories
             effects, doubts = counted(story.effects), list(tell_doubts(story.effects))
             stories.append({"key": slot.key, "headline": headline(story, known), "effects": effects, "doubts": doubts})
-    card, frame = card_of(found, seen.now), PageFrame(min(seen.alerts.number, ALERTS), seen.halted)
+    card, frame = card_of(found, seen.now), PageFrame(min(seen.alerts.number, ALERTS_COUNTED), seen.halted)
     return {"now": seen.now, "card": card, "over": over, "stories": stories, "told_of": told_of, "frame": frame}
 
 
@@ -229,5 +229,5 @@ def alerts_table(_request: Request) -> Flow[Shown]:
         "cleared": sorted(cleared.alerts, key=lambda one: one.cleared or one.since, reverse=True),
         "more": seen.alerts.more,
         "told_of": told_of,
-        "frame": PageFrame(min(seen.alerts.number, ALERTS), seen.halted),
+        "frame": PageFrame(min(seen.alerts.number, ALERTS_COUNTED), seen.halted),
     }

@@ -35,7 +35,7 @@ JOBS_PER_PAGE: Final = 50
 SPARKS: Final = 12
 """Of so many runs of a job the outcomes are shown."""
 
-RUNNING: Final = 200
+RUNNING_SEARCHED: Final = 200
 """So many runs are looked at for the jobs that run."""
 
 FAILING: Final = 60
@@ -159,8 +159,8 @@ def _standing(stand: Stand, names: Sequence[str], index: JobIndex, served: Colle
         case "silent":
             return set(names) - set(served) - set(index.paused), ""
         case "running":
-            found = yield from newest_runs(wanted="running", limit=RUNNING)
-            stopped = _stopped(RUNNING, ["running"] if found.next else [])
+            found = yield from newest_runs(wanted="running", limit=RUNNING_SEARCHED)
+            stopped = _stopped(RUNNING_SEARCHED, ["running"] if found.next else [])
             return {run.slot.job for run in found.runs if not run.lapsed}, stopped
         case "failing":
             return (yield from _failing())
@@ -184,8 +184,8 @@ def _stopped(most: int, words: Sequence[str]) -> str:
 
 
 FIRES: Final = 10
-RUNS: Final = 25
-AHEAD: Final = timedelta(days=400)
+RUNS_ON_PAGE: Final = 25
+CLOCK_CHANGES_SHOWN: Final = timedelta(days=400)
 """So far changes of clocks are told of."""
 
 
@@ -212,7 +212,7 @@ def job_page(request: Request) -> Flow[Shown]:
 def _job_page(request: Request) -> Flow[Shown]:
     name, after = request.path_params["job"], request.query_params.get("after") or None
     try:
-        view = yield from job_view(check_name(name), RUNS, after, with_doubts=True)
+        view = yield from job_view(check_name(name), RUNS_ON_PAGE, after, with_doubts=True)
     except BadInput:
         if after is not None:
             raise
@@ -316,7 +316,7 @@ def fires(schedule: Schedule, now: Instant) -> list[ComingSlot]:
     slots = following(schedule, now, FIRES)
     found = [ComingSlot(slot, wall(slot.astimezone(zone))) for slot in slots]
     if isinstance(rule, Cron) and slots:
-        found += [_changed(change) for change in changes(rule, now, min(slots[-1], now + AHEAD))]
+        found += [_changed(change) for change in changes(rule, now, min(slots[-1], now + CLOCK_CHANGES_SHOWN))]
     return sorted(found)
 
 

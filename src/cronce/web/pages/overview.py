@@ -10,8 +10,8 @@ from starlette.requests import Request
 
 from cronce.model import Instant
 from cronce.monitor.figures import figures
-from cronce.monitor.read_lists import ALERTS
-from cronce.monitor.read_overview import CALLS, ForeignSchedulerSeen, Overview, holders, overview
+from cronce.monitor.read_lists import ALERTS_COUNTED
+from cronce.monitor.read_overview import UNNAMED_KINDS, ForeignSchedulerSeen, Overview, holders, overview
 from cronce.monitor.settings import Settings
 from cronce.monitor.watch_schedulers import missed
 from cronce.runtime.flow import Flow
@@ -24,8 +24,8 @@ from cronce.web.pages.runs import rows_of
 from cronce.web.site import PageFrame, Shown, root_of, site_of
 from cronce.web.timeline import MOST_DRAWN, picture
 
-RECENT: Final = 12
-RUNNING: Final = 20
+RECENT_RUNS: Final = 12
+RUNNING_SHOWN: Final = 20
 LIVE: Final = ("alive", "draining", "late")
 
 
@@ -36,13 +36,13 @@ class HealthSentence(NamedTuple):
 
 def overview_page(request: Request) -> Flow[Shown]:
     index = site_of(request).index
-    seen = yield from overview(RECENT, MOST_DRAWN, index)
+    seen = yield from overview(RECENT_RUNS, MOST_DRAWN, index)
     drawn = yield from picture(root_of(request), seen)
     now = seen.now
     there = [beating(line, now) for line in seen.holders]
     silent = silent_ones(there, now)
     found = cards(seen)
-    running = [run for run in seen.open.runs if run.shown in ("running", HOST_GONE)][:RUNNING]
+    running = [run for run in seen.open.runs if run.shown in ("running", HOST_GONE)][:RUNNING_SHOWN]
     return {
         "now": now,
         "health": health(seen, there, found, len(index)),
@@ -56,7 +56,7 @@ def overview_page(request: Request) -> Flow[Shown]:
         "recent": rows_of(seen.newest, now),
         "jobs": len(index),
         "picture": drawn,
-        "frame": PageFrame(min(seen.alerts.number, ALERTS), seen.halted),
+        "frame": PageFrame(min(seen.alerts.number, ALERTS_COUNTED), seen.halted),
     }
 
 
@@ -127,7 +127,7 @@ def _guests(guests: Sequence[ForeignSchedulerSeen]) -> Iterator[str]:
     """4 of APScheduler, calls from 2 hosts."""
     kinds = Counter(one.kind for one in guests if one.last is None or one.jobs)
     for kind, number in kinds.items():
-        yield f"calls from {counted(number, 'host')}" if kind in CALLS else f"{number:,} of {kind}"
+        yield f"calls from {counted(number, 'host')}" if kind in UNNAMED_KINDS else f"{number:,} of {kind}"
 
 
 def _silent(silent: Sequence[SchedulerShown]) -> Iterator[str]:

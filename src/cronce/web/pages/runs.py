@@ -13,7 +13,7 @@ from cronce.monitor.read_jobs import JobIndex
 from cronce.monitor.read_lists import newest_runs
 from cronce.monitor.survey import attempts
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import HOST_GONE, WANTED, RunSeen, slot_named, with_hosts
+from cronce.runtime.queries import HOST_GONE, STATES_WANTED, RunSeen, slot_named, with_hosts
 from cronce.runtime.why import Story, Why, slot_meant, why
 from cronce.telling.story import counted, events, headline, tell_doubts
 from cronce.telling.words import fate, how_long, moment, overdue, safe, tone
@@ -68,7 +68,7 @@ def runs_page(request: Request) -> Flow[Shown]:
         "rows": rows_of(runs, found.now),
         "next": found.next,
         "kept": {"job": job, "state": state},
-        "states": WANTED,
+        "states": STATES_WANTED,
         "after": after,
     }
 
@@ -83,8 +83,8 @@ _BEGAN: Final = {
     "given back": ("dim", "skip"),
 }
 _ENDED: Final = ("lapsed", "succeeded", "failed", "lost", "unknown", "skipped")
-_ICONS: Final = {**_BEGAN, **{word: (tone(word), icon_of(word)) for word in _ENDED}}
-_OPEN: Final = ("running", HOST_GONE, "lapsed", "retrying", "waiting", "due")
+_TONE_AND_ICON: Final = {**_BEGAN, **{word: (tone(word), icon_of(word)) for word in _ENDED}}
+_OPEN_STATES: Final = ("running", HOST_GONE, "lapsed", "retrying", "waiting", "due")
 
 
 class RunStep(NamedTuple):
@@ -132,7 +132,7 @@ def run_page(request: Request) -> Flow[Shown]:
 
 
 def _step(at: Instant, text: str) -> RunStep:
-    tone, icon = next((look for word, look in _ICONS.items() if text.startswith(word)), ("dim", "ring"))
+    tone, icon = next((look for word, look in _TONE_AND_ICON.items() if text.startswith(word)), ("dim", "ring"))
     return RunStep(at, text, tone, icon)
 
 
@@ -141,7 +141,11 @@ def _actions(story: Story, found: Why) -> list[Action]:
     if story.run is None or story.run.record is None or found.job.job is None:
         return []
     shown = story.run.shown
-    fits = {"cancel": shown in _OPEN, "rerun": shown not in _OPEN, "resolve": shown in ("failed", "lost", "unknown")}
+    fits = {
+        "cancel": shown in _OPEN_STATES,
+        "rerun": shown not in _OPEN_STATES,
+        "resolve": shown in ("failed", "lost", "unknown"),
+    }
     return [action for action in ACTIONS if action.of == "runs" and fits.get(action.name)]
 
 

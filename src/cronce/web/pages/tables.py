@@ -76,10 +76,10 @@ def _beat_row(name: str, beats: Beats, now: Instant) -> Shown:
 
 # --- what needs no store ----------------------------------------------------------------------------------------------
 
-SEVERITIES: Final = ("error", "warning", "info")
-FIELDS: Final = ("rule", "name", "confidence", "path", "line", "message", "remedy", "snippet")
+FINDING_SEVERITIES: Final = ("error", "warning", "info")
+FINDING_FIELDS: Final = ("rule", "name", "confidence", "path", "line", "message", "remedy", "snippet")
 
-WORDS: Final = {
+GLOSSARY: Final = {
     "job": "a named piece of work with a schedule and policies; its name stays the same across deploys",
     "slot": "one scheduled instant of one job, such as billing@2026-03-29T01:00:00Z: what happens once",
     "run": "one execution of a slot; a slot may have several runs, and only one closes it",
@@ -105,17 +105,17 @@ def findings_table(request: Request) -> Flow[Shown]:
     yield from ()
     report = site_of(request).findings
     rows = [_finding_row(one) for one in report["findings"]] if report else []
-    grouped = {severity: [row for row in rows if row["severity"] == severity] for severity in SEVERITIES}
+    grouped = {severity: [row for row in rows if row["severity"] == severity] for severity in FINDING_SEVERITIES}
     return {"report": report, "grouped": grouped, "number": len(rows)}
 
 
 def _finding_row(finding: Mapping[str, Any]) -> dict[str, str]:
     """A report is a file that anybody may have written: whatever is not there is empty."""
     severity = finding.get("severity")
-    fields = {name: str(finding[name]) if finding.get(name) is not None else "" for name in FIELDS}
-    return {**fields, "severity": severity if severity in SEVERITIES else "info"}
+    fields = {name: str(finding[name]) if finding.get(name) is not None else "" for name in FINDING_FIELDS}
+    return {**fields, "severity": severity if severity in FINDING_SEVERITIES else "info"}
 
 
 def help_table(_request: Request) -> Flow[Shown]:
     yield from ()
-    return {"words": WORDS}
+    return {"words": GLOSSARY}

@@ -13,7 +13,7 @@ from django.db import connections
 from cronce.cli import main
 from cronce.errors import BadInput
 from cronce.integrations.django.project import store_url, without_a_store
-from cronce.stores.default import VARIABLE
+from cronce.stores.default import URL_VARIABLE
 
 CRON: Final = "cronce.integrations.django:cron"
 
@@ -47,7 +47,7 @@ def call(words: Sequence[str]) -> int:
         print(f"cronce: {error}", file=sys.stderr)
         return 2
     if url is not None:
-        os.environ[VARIABLE] = url  # for whatever the verb starts, too
+        os.environ[URL_VARIABLE] = url  # for whatever the verb starts, too
     elif unnamed := without_a_store():
         print(f"cronce: {unnamed}", file=sys.stderr)
     return main([*words[:1], CRON, *words[1:]] if words[:1] == ["run"] else words)
