@@ -19,7 +19,7 @@ from cronce.protocol.commands import Asked, Closed
 from cronce.runtime.backfill import BACKFILL_BATCH, MOST_BACKFILLED, Stretch, ask, parts, survey
 from cronce.runtime.effects.liveness import RetryRefused
 from cronce.runtime.operations import RequestedRun, StandingOrder, drain_cell
-from cronce.runtime.queries import HolderSeen, RunSeen, carried, holders, load, runs, seen_job, slot_named
+from cronce.runtime.queries import HolderSeen, RunSeen, halted_and_carried, holders, load, runs, seen_job, slot_named
 from cronce.telling.documents import act_document, cancelled_document, paused_document, resumed_document, run_document
 from cronce.telling.words import by_whom, counted, safe
 
@@ -246,7 +246,7 @@ def _obstacle(actor: Actor, name: str, many: int = 1) -> str:
         return f"everything is paused {by_whom(halted)}"
     if job and job.paused:
         return f"{name} is paused {by_whom(job.paused)}"
-    if name in actor.node.do(carried()):
+    if name in actor.node.do(halted_and_carried())[1]:
         return ""
     (cell,) = actor.node.do(load([job_cell(name)])).cells
     if not cell.version or seen_job(cell).is_scheduled:

@@ -257,7 +257,7 @@ def _add_arguments(parser: argparse.ArgumentParser, kind: Leases) -> None:
 
 def _run(options: argparse.Namespace, kind: Leases) -> None:
     with looking(options) as node:
-        found = node.do(queries.locks() if kind is LOCK_LEASES else queries.leaders())
+        found = node.do(queries.held(kind.prefix))
     never = f"there was never a {kind.noun}"
     if options.name is not None:
         found = [one for one in found if one.name == options.name]

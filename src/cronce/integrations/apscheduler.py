@@ -50,12 +50,11 @@ from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import MOST_TURNS, SOME_DAY, Declaration, Policies, When, declare
-from cronce.runtime.foreign_schedulers import SIGN_EVERY, say_there
 from cronce.runtime.guard import guarded
 from cronce.runtime.keeper import Lease, RepeatingThread
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.log import LOGGER
-from cronce.runtime.process_notes import UnwrittenRefusals
+from cronce.runtime.process_notes import SIGN_EVERY, UnwrittenRefusals, say_there
 from cronce.runtime.run import Skipped
 from cronce.runtime.steps import Steps, WaitStep
 from cronce.schedule import Every, Schedule, parse_schedule
