@@ -278,7 +278,7 @@ def _misspelt(expression: str) -> str | None:
     from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
 
     first, _, rest = expression.partition(" ")
-    known = _NAMES if first.startswith("@") else ("every",) if rest[:1].isdigit() and " " not in rest else ()
+    known = _NICKNAMES if first.startswith("@") else ("every",) if rest[:1].isdigit() and " " not in rest else ()
     close = get_close_matches(first, known, n=1, cutoff=0.8) if first not in known else ()
     return f"did you mean '{f'{close[0]} {rest}'.rstrip()}'?" if close else None
 
@@ -365,13 +365,13 @@ def _pointed(text: str, start: int, length: int, reason: str) -> str:
 
 # --- what people bring from other schedulers ------------------------------------------------------------------------
 
-_NAMES = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+_NICKNAMES = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
 
 # Whole schedules, in small letters. No pattern may try two ways through the same text: it may be hostile.
 _FOREIGN_SCHEDULES = (
     (r"@reboot", "machines boot at different times, so they share no slot; call it at start-up"),
     (r"@every +(.+)", r"write 'every \1'"),
-    (r"@.*", f"the known names are {' '.join(_NAMES)}"),
+    (r"@.*", f"the known names are {' '.join(_NICKNAMES)}"),
     (r"rate\( *([0-9]+) +([smhdw])[a-z]* *\)", r"write 'every \1\2'"),
     (r"cron\(.*", f"write the fields alone, without cron(…): {FIVE}; there is no year, and Sunday is 0 or 7"),
     (r"(?:cron_)?tz *=.*", "give the zone beside the expression, as in tz='Europe/Berlin'"),
