@@ -622,7 +622,7 @@ def test_a_job_tells_of_its_lost_slot_and_a_day_of_those_on_record(
     assert lost.run.record
     assert lost.run.record.took() is None
     with pytest.raises(BadInput) as refused:
-        node.do(slot_meant("billing@2026-03-29", store.traits))
+        node.do(slot_meant("billing@2026-03-29"))
     assert str(refused.value).splitlines() == [
         "billing has several slots on 2026-03-29; name one, such as:",
         f"  cronce why {later(5).key}",

@@ -1,8 +1,8 @@
-"""The stage: starts the processes, kills one and pauses one in the middle of a run, and waits until all is settled.
+"""The harness: starts the processes, kills one and pauses one in the middle of a run, and waits until all is settled.
 
 Nothing here rests on timing. A signal is sent when the ledger shows that its victim is in the middle of a body, and
-that body waits until the signal was sent (`worker.Plan.held`). Whoever happens to win the slot is the victim, and the
-process of the same name that runs without the guard gets the same signal in the middle of the same second.
+that body waits until the signal was sent (`worker.DemoPlan.held`). The process that wins the slot is the victim, and
+the process of the same name that runs without the guard gets the same signal in the middle of the same second.
 """
 
 import sqlite3

@@ -12,8 +12,9 @@ A process that calls often looks every few seconds only, and after a failure of 
 *A refusal is an answer.* Who lost the slot gets `Skipped`, with the reason. Only a store that does not answer is an
 exception, and then the body does not run.
 
-*What cannot be recorded.* A body that ended while the store is away is said to have ended again and again until trust
-ends; then it is an error, for by the record the run is still going on. It is said on in the background (`unsaid`).
+*What cannot be recorded.* If the store is away when a job function ends, the end is written again and again until the
+lease can no longer be trusted. Then the call raises, for by the record the run still goes on, and the end is written in
+the background (`pending_ends`).
 """
 
 from collections.abc import Callable, Sequence

@@ -8,8 +8,7 @@ is `Unsure`: that is no permission to run.
 later one, for the numbers of two lives may coincide.
 
 *A batch.* Commands are decided one after the other, each by what was read. What earlier ones of the batch would write
-is not true yet: a later one learns only which turns they would take (`View.reserved`). No command reaches the store by
-another way.
+is not true yet: a later one learns only which turns they would take (`View.reserved`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -434,6 +434,11 @@ def current_run() -> Run | None:
     return _CURRENT.get()
 
 
+def times_begun(record: Record) -> int:
+    """How often a run was begun: its grants, but for those under which nothing ran."""
+    return max(record.grant - sum(past.end in NOTHING_RAN for past in record.past), 0)
+
+
 class AsCurrentRun:
     """For a while, this run is the current one. By hand: a body may take less time than contextlib."""
 

@@ -3,7 +3,7 @@ verdict from two sides.
 
 `plan` says what will go wrong and when, from a seed. `harness` starts the processes, which call guards (`worker`) or
 are schedulers (`scheduling`), each behind a `proxy` of its own where the store is reached by TCP (`route`), does to
-them what the plan says (`faults`, by the `means` there are), and waits until all is settled. The bodies write a ledger
-file that knows nothing of cronce (`testing.book`); `verdict` holds it against what the store has on record (`shelf`);
-`picture` draws both.
+them what the plan says (`faults`, by `fault_actions`), and waits until every slot is closed. The job functions write a
+ledger file that knows nothing of cronce (`testing.ledger_file`); `verdict` compares it with what the store has on
+record (`store_contents`); `picture` draws both.
 """

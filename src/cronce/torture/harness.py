@@ -1,7 +1,7 @@
 """The harness: starts the processes, does to them what the plan says, waits until all is settled, and reads both sides.
 
 It works under job names of its own, so that nothing else in the store is touched, and removes what was written at the
-end. It talks to the store directly (`shelf`), never by way of a proxy.
+end. It talks to the store directly (`store_contents`), never through a proxy.
 """
 
 import threading
