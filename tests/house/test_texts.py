@@ -7,7 +7,7 @@ from tests.house import texts
 
 SPELLED_IN_RECORDS = {"nobody knows whether"}
 """How records begin that other versions of cronce read: these words stay."""
-CLASSES, CONSTANTS, SMALL_MODULES = 34, 82, 1
+CLASSES, CONSTANTS, SMALL_MODULES = 34, 80, 1
 """Names that stand for more than one thing, and modules that hold next to nothing. A number that falls is lowered here;
 none may rise."""
 
