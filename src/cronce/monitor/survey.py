@@ -15,12 +15,12 @@ from cronce.monitor.watcher_state import SLICE, WatcherState, read_most, read_ru
 from cronce.protocol.codec import Decode, all_readable
 from cronce.protocol.notices import Beats, Bundle, Holder, Observed, decode_beats, decode_observed
 from cronce.protocol.record import Act, Record, standing_act
-from cronce.protocol.table import times_begun
 from cronce.runtime import queries
 from cronce.runtime.effects.review import EffectList, EffectSeen, look_at
 from cronce.runtime.flow import Flow
 from cronce.runtime.operations import BACKFILL
 from cronce.runtime.queries import HeldSeen, HolderSeen, JobSeen, RunSeen
+from cronce.runtime.run import times_begun
 from cronce.runtime.scheduling.roster import NO_JOBS, chunks
 from cronce.schedule import parse_duration
 from cronce.stores.base import Page, Scan

@@ -184,11 +184,6 @@ NOTHING_RAN: Final = (RELEASED, NEVER_STARTED)
 """How a grant ends under which nothing ran."""
 
 
-def times_begun(record: Record) -> int:
-    """How often it was begun, as far as anybody knows: its grants, but for those under which nothing ran."""
-    return max(record.grant - sum(past.end in NOTHING_RAN for past in record.past), 0)
-
-
 def grant(view: View, command: Claim) -> Ruling:
     return _granted(view, command, view.record or _NEW)
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 from cronce.errors import BadInput, BodyFailed, InDoubt, InProgress, LeaseLost
 from cronce.model import Boot, Fence, Slot
 from cronce.policy import WhenUnsure
-from cronce.protocol.record import effects_key
-from cronce.protocol.table import times_begun
+from cronce.protocol.record import Record, effects_key
+from cronce.protocol.table import NOTHING_RAN
 from cronce.runtime.interrupt import shielded
 from cronce.runtime.keeper import Lease, LeaseEnd
 from cronce.runtime.ledger import Grant
@@ -392,6 +392,11 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<run {self.attempt} of {self.key}, fence {self.fence}>"
+
+
+def times_begun(record: Record) -> int:
+    """How often it was begun, as far as anybody knows: its grants, but for those under which nothing ran."""
+    return max(record.grant - sum(past.end in NOTHING_RAN for past in record.past), 0)
 
 
 def _told(error: BaseException) -> str:
