@@ -35,11 +35,6 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 Kind = Literal["held", "closed", "too old", "paused", "superseded"]
 
 
-def times_begun(record: Record) -> int:
-    """How often it was begun, as far as anybody knows: its grants, but for those under which nothing ran."""
-    return max(record.grant - sum(past.end in NOTHING_RAN for past in record.past), 0)
-
-
 class RunResources(NamedTuple):
     """What a run has at hand besides its lease."""
 
@@ -398,6 +393,11 @@ class Run:
         return f"<run {self.attempt} of {self.key}, fence {self.fence}>"
 
 
+def times_begun(record: Record) -> int:
+    """How often it was begun, as far as anybody knows: its grants, but for those under which nothing ran."""
+    return max(record.grant - sum(past.end in NOTHING_RAN for past in record.past), 0)
+
+
 def _told(error: BaseException) -> str:
     """In words; what comes from another process is in words already."""
     from cronce.runtime.attempt import describe  # noqa: PLC0415  it imports this module
@@ -432,11 +432,6 @@ _CURRENT: Final[ContextVar[Run | None]] = ContextVar("cronce_run", default=None)
 def current_run() -> Run | None:
     """The run whose body this is called by; None outside of one."""
     return _CURRENT.get()
-
-
-def times_begun(record: Record) -> int:
-    """How often a run was begun: its grants, but for those under which nothing ran."""
-    return max(record.grant - sum(past.end in NOTHING_RAN for past in record.past), 0)
 
 
 class AsCurrentRun:
