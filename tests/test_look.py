@@ -97,5 +97,5 @@ def test_what_makes_no_sense_is_refused(cron: Cronce) -> None:
         cron.look.why("snyc")
     with pytest.raises(BadInput, match="'fine' is not a state or an outcome"):
         cron.look.runs(state="fine")
-    with pytest.raises(BadInput, match="limit is 1 to 10,000, and this is 0"):
+    with pytest.raises(BadInput, match="limit must be from 1 to 10,000, not 0"):
         cron.look.runs(limit=0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypedDict, cast
 
 from cronce.errors import BadInput
-from cronce.model import Slot, check_name
+from cronce.model import Instant, Slot, check_name
 from cronce.monitor import read_lists
 from cronce.monitor.incidents import incident_document, incidents
 from cronce.monitor.read_jobs import JobIndex, hosts_refused
@@ -132,7 +132,7 @@ class Look:
         if state is not None and state not in STATES_WANTED:
             raise BadInput(f"{state[:60]!r} is not a state or an outcome; use one of {', '.join(STATES_WANTED)}")
         if not 1 <= limit <= MAX_RUNS:
-            raise BadInput(f"limit is 1 to {MAX_RUNS:,}, and this is {limit}")
+            raise BadInput(f"limit must be from 1 to {MAX_RUNS:,}, not {limit}")
         node = self._node()
         if job is not None:
             queries.refuse_unknown(job, node.do(queries.job_names()))
@@ -153,7 +153,7 @@ class Look:
 
 def find_why(node: Node, what: str, journal: Journal) -> Why:
     """What is known of a job, or of the slot that is named."""
-    slot = node.do(slot_meant(what, node.store.traits)) if "@" in what else None
+    slot = node.do(slot_meant(what)) if "@" in what else None
     job = slot.job if slot else check_name(what)
     doubt = node.do(clock_doubt(node.ledger))
     found = node.do(why(job, slot, node.store.traits))
@@ -185,7 +185,7 @@ def find_status() -> Flow[Status]:
     leaders = (yield from read_lists.held(LEADERS.prefix)).held
     watched = (yield from read_lists.observed()).items()
     observed = [told.observed_document(name, one) for name, one in watched]
-    carried = yield from queries.carried()
+    carried = yield from queries.carried([one for one in seen.holders if one.until > seen.now])
     prevented = sum(one.refusals.times for one in hosts_refused(seen.refused.cells))
     return Status(seen, carried, len(index), prevented, _not_free(locks), _not_free(leaders), observed)
 
@@ -197,14 +197,8 @@ def _not_free(held: Sequence[queries.HeldSeen]) -> list[queries.HeldSeen]:
 def status_document(found: Status, place: str) -> StatusDocument:
     seen = found.overview
     document = {
-        "now": iso(seen.now),
-        "store": place,
-        "halted": told.act_document(seen.halted),
+        **overview_document(seen, place),
         "incidents": [incident_document(one) for one in incidents(seen.alerts.alerts)],
-        "alerts": [told.alert_document(one) for one in seen.alerts.alerts],
-        "attention": _counted(seen.attention),
-        "in_doubt": {"count": seen.in_doubt.number, "more": seen.in_doubt.more},
-        "holders": [_holder_document(one, seen) for one in seen.holders],
         "guests": [
             {
                 "name": one.name,
@@ -215,24 +209,39 @@ def status_document(found: Status, place: str) -> StatusDocument:
             }
             for one in seen.guests
         ],
-        "open": _counted(seen.open),
         "next": [
             {"job": one.seen.name, "next": iso(one.next), "carried": one.seen.name in found.carried}
             for one in seen.upcoming
         ],
-        "newest": [told.run_document(one) for one in seen.newest],
         "prevented": found.prevented,
         "locks": [told.held_document(one, LOCK_LEASES) for one in found.locks],
         "leaders": [told.held_document(one, LEADERS) for one in found.leaders],
         "observed": list(found.observed),
     }
-    return cast(StatusDocument, document)
+    return cast(StatusDocument, {key: document[key] for key in StatusDocument.__annotations__})
 
 
-def _counted(found: read_lists.RunList) -> dict[str, object]:
+# --- for the API, too -------------------------------------------------------------------------------------------------
+
+
+def overview_document(seen: Overview, place: str) -> dict[str, object]:
+    return {
+        "now": iso(seen.now),
+        "store": place,
+        "halted": told.act_document(seen.halted),
+        "alerts": [told.alert_document(one) for one in seen.alerts.alerts],
+        "attention": counted_document(seen.attention),
+        "in_doubt": {"count": seen.in_doubt.number, "more": seen.in_doubt.more},
+        "holders": [living_document(one, seen.now) for one in seen.holders],
+        "open": counted_document(seen.open),
+        "newest": [told.run_document(one) for one in seen.newest],
+    }
+
+
+def counted_document(found: read_lists.RunList) -> dict[str, object]:
     return {"count": found.number, "more": found.more, "runs": [told.run_document(one) for one in found.runs]}
 
 
-def _holder_document(one: HolderSeen, seen: Overview) -> dict[str, object]:
-    also = {"life": one.life(seen.now), "running": one.holder.running, "skew": one.holder.skew.total_seconds()}
+def living_document(one: HolderSeen, now: Instant) -> dict[str, object]:
+    also = {"life": one.life(now), "running": one.holder.running, "skew": one.holder.skew.total_seconds()}
     return {**told.holder_document(one), **also}

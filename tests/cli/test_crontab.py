@@ -344,6 +344,8 @@ def test_where_there_is_no_such_file_or_block_that_is_said(file: Path, capsys: p
     assert "there is no block nosuch; known: shop\n" in said(capsys, "remove", "--name", "nosuch", "--file", str(file))
     said(capsys, "remove", "--name", "shop", "--file", str(file))
     assert "there is no block shop; known: none\n" in said(capsys, "remove", "--name", "shop", "--file", str(file))
+    file.write_text("@daily root cronce exec x --schedule '@daily' -- /bin/x\n")
+    assert "to undo `wrap`, restore the copy it kept" in said(capsys, "remove", "--file", str(file))
 
 
 def test_where_slots_are_kept_is_said_right_before_the_question_and_the_way_back_after_it(

@@ -170,7 +170,7 @@ def test_where_nothing_is_in_doubt_that_is_said(url: str, say: Said) -> None:
         (
             ("bilingg",),
             1,
-            "no job is called 'bilingg', and there is no record of an effect with this name",
+            "no job is called 'bilingg', and no effect of this name is on record",
         ),
         (("bilingg@2026-03-29T12:00:00Z",), 1, "no job is called 'bilingg'"),
         (("order-mail/43",), 1, "there is no record of order-mail/43"),
@@ -301,7 +301,7 @@ def test_a_slot_that_a_step_stopped_says_so_and_goes_on_when_somebody_has_looked
         ]
         assert story[8] == "    | Traceback (most recent call last):"
         assert 'raise ConnectionError("no answer")' in "\n".join(story[9:])
-        assert "Of its effects 1 in doubt: `cronce effects billing` lists them." in say("why", "billing")
+        assert "Of its effects 1 in doubt: `cronce status effects billing` lists them." in say("why", "billing")
         document = say.json("why", SLOT.key)
         (slot,) = document["slots"]
         assert (document["effects"], say.json("why", "billing")["effects"]["counts"]["in doubt"]) == (None, 1)
@@ -489,7 +489,7 @@ def test_a_slot_that_met_several_doubts_lists_them_all_and_is_retried_only_when_
     for name, others in zip(names, (True, True, False), strict=True):
         say("resolve", SLOT.key, "retry", code=1)
         assert f"resolve the effect first. If it happened, run `cronce resolve {quote(name)} done`" in say.err
-        assert (f"`cronce effects {SLOT.key}` lists the others" in say.err) == others
+        assert (f"`cronce status effects {SLOT.key}` lists the others" in say.err) == others
         assert f"`cronce rerun {SLOT.key}` continues its slot" in say("resolve", name, "done")
     assert "is due again" in say("resolve", SLOT.key, "retry")
 

@@ -222,7 +222,7 @@ def test_the_log_of_one_process_is_paired_by_cronce_logs(life: Life, capsys: pyt
     number = len(life.alone.lines("end"))
     started, over = (
         [line for line in lines if re.search(rf" INFO job0@\S+Z {word} fence=\S+ holder=\S+$", line)]
-        for word in (r"started: attempt 1, -?\d+\.\d{3}s after its instant", r"ended: succeeded after \d+\.\d{3}s")
+        for word in (r"started: attempt 1, -?\d+\.\d{3}s after it was due", r"ended: succeeded after \d+\.\d{3}s")
     )
     assert (len(started), len(over)) == (number, number)
     assert logged(capsys, life.text) == (0, [], {"job0": (number, number)})

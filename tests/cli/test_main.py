@@ -198,3 +198,41 @@ def test_no_password_is_shown_whatever_was_mistyped(
     assert code in (1, 2)
     assert "S3" not in said.out + said.err
     assert "CRET" not in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (
+            ["exec", "j", "--schedul", "0 9 * * *", "--", "true"],
+            "unrecognized arguments: --schedul 0 9 * * *; did you mean --schedule?",
+        ),
+        (["runs", "--stat=lost"], "unrecognized arguments: --stat=lost; did you mean --state?"),
+        (
+            ["exec", "j", "--schedule", "0", "9", "*", "*", "*", "--", "true"],
+            "9 * * *; put the schedule in quotes, or the shell splits it: --schedule '*/15 * * * *'",
+        ),
+        (
+            ["explain", "every", "5m"],
+            "unrecognized arguments: 5m; put the schedule in quotes, or the shell splits it: '*/15 * * * *'",
+        ),
+        (["explain", "a.txt", "b.txt"], "b.txt; put the schedule in quotes, or the shell splits it: '*/15 * * * *'"),
+        (["resolve", "j@2026-03-29T01:00:00Z", "dne"], "'dne' is not one of done, retry; did you mean done?"),
+        (["exec", "j", "--on-lost", "x", "--", "true"], "argument --on-lost: 'x' is not one of skip, rerun"),
+        (
+            ["deploy", "crontab", "unwrap"],
+            (
+                "'unwrap' is not one of install, remove, list, dedupe, wrap; to undo `wrap`, restore the copy it kept"
+                " (~/.local/state/cronce/crontab.*) with `crontab FILE`, or delete `cronce exec … --` from each line"
+            ),
+        ),
+    ],
+)
+def test_what_was_mistyped_is_named_with_what_was_meant(
+    arguments: list[str], remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was said to be unrecognized, or invalid, and no more."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"{remedy}\n")

@@ -383,7 +383,7 @@ def test_a_backfill_runs_what_never_succeeded_and_says_how_it_ended(url: str, sa
     ran(url, ago(4))
     ran(url, ago(3), None)
     head = "billing: 4 slots; 1 succeeded, 1 are open, 0 failed in an earlier backfill; 2 to run\n"
-    assert say(*BACKFILL, "--dry-run") == head
+    assert say(*BACKFILL, "--dry-run") == f"{head}nothing was requested: this was a dry run\n"
     with worker(url):
         assert say(*BACKFILL) == f"{head}2 succeeded\n"
         done = head.replace("1 succeeded", "3 succeeded").replace("2 to run", "0 to run")
@@ -425,14 +425,28 @@ def test_a_backfill_for_programs(url: str, say: Say, monkeypatch: pytest.MonkeyP
 def test_a_backfill_that_nobody_runs_says_so_and_can_be_called_off(url: str, say: Say) -> None:
     told = say(*BACKFILL, code=1).splitlines()
     assert told[1:] == ["4 have not started: no live scheduler runs billing; start `cronce run`"]
-    assert "4 are open" in say(*BACKFILL, "--cancel")
+    told = say(*BACKFILL, "--cancel").splitlines()
+    assert ("4 are open" in told[0], told[1:]) == (True, ["4 runs cancelled"])
     assert [record(url, ago(minutes, "backfill").key).reason for minutes in (4, 3, 2, 1)] == ["cancelled by ada"] * 4
 
 
 def test_how_many_are_meant_has_to_be_said(say: Say) -> None:
     assert "more than 3 slots" in say(*BACKFILL, "--most", "3", code=2)
-    assert "--most must be 1 or more" in say(*BACKFILL, "--most", "0", code=2)
+    assert "--most must be from 1 to 1,000,000, not 0" in say(*BACKFILL, "--most", "0", code=2)
     assert say(*BACKFILL, "--most", "4", "--dry-run").startswith("billing: 4 slots")
+
+
+def test_a_backfill_that_is_not_waited_for_says_what_it_requested(say: Say) -> None:
+    """It said the same as a dry run."""
+    assert say(*BACKFILL, "--no-wait").splitlines()[1:] == ["4 runs requested; `cronce runs billing` lists them"]
+
+
+def test_no_limit_is_so_high_that_the_answer_takes_for_ever(say: Say) -> None:
+    """All slots were listed before the range was looked at."""
+    most = "--most", "1000000"
+    assert "1,000,000, not 999999999999" in say(*BACKFILL, "--most", "999999999999", "--dry-run", code=2)
+    centuries = "rerun", "billing", "--from", "0001-01-02", "--to", "9998-01-01", "--dry-run", *most
+    assert "is not due yet; a backfill runs slots that are due" in say(*centuries, code=2)
 
 
 def test_an_interrupt_leaves_the_rest_to_be_run(url: str) -> None:
@@ -445,7 +459,7 @@ def test_an_interrupt_leaves_the_rest_to_be_run(url: str) -> None:
             out, err = process.communicate(timeout=60)
         assert process.returncode == 130, (out, err)
         assert out.startswith("billing: 4 slots")
-        assert "the runs stay due; the same command waits for them again, and --cancel drops them" in err
+        assert "the runs stay requested: the same command waits for them again, --cancel drops them" in err
         assert len(node.store.scan(Scan("run/", mark=Mark.OPEN)).cells) == 4
 
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from cronce.errors import BadInput
 from cronce.model import ABSENT, Instant, Mark, Slot, Write, refusals_cell, to_us
 from cronce.protocol.commands import Closed, Finish, Queue, Resolve, Skip
 from cronce.protocol.notices import Refusals, Refused, encode_notice
@@ -13,7 +14,7 @@ from cronce.protocol.record import Act, Job, Outcome, Spec
 from cronce.protocol.specs import raise_floor
 from cronce.runtime.journal import PendingEnd, UnaskedCall
 from cronce.runtime.ledger import Grant
-from cronce.runtime.why import Case, Why, why
+from cronce.runtime.why import Case, Why, slot_meant, why
 from cronce.schedule import parse_schedule, spec_of
 from cronce.stores.base import next_life
 from cronce.telling.story import about, tell
@@ -178,7 +179,7 @@ def test_a_slot_whose_lease_passed_says_what_will_become_of_it(
         told(store)
         == f"""\
 billing@2026-03-29T12:00:00Z was granted to web-1 at 12:00:00Z, until 12:00:10Z: its lease has expired; the next\
- scheduler to check it {then}.
+ scheduler or call of this job {then}.
   12:00:00Z  granted to web-1"""
     )
 
@@ -190,7 +191,7 @@ def test_a_rerun_that_was_asked_to_stop_is_told_to_be_closed_and_is(
     node.do(node.ledger.ask(SLOT, "enough"))
     assert "It is closed as lost if its lease is not renewed by 12:00:10Z." in told(store)
     watch(clock, other, 11)
-    assert "the next scheduler to check it closes it as lost." in told(store)
+    assert "the next scheduler or call of this job closes it as lost." in told(store)
     answer = claim(other, on_lost="rerun")
     assert isinstance(answer, Closed)
     assert answer.outcome is Outcome.LOST
@@ -251,7 +252,7 @@ def test_a_slot_that_ten_in_a_row_have_died_with_says_so_and_waits_for_a_person(
         told(store)
         .splitlines()[0]
         .endswith(
-            "There is no record of how much of its work is done; 10 holders before it ended like this: find out why"
+            "There is no record of how much of its work is done; 10 runs before it ended the same way: find out why"
             " before you retry it."
         )
     )
@@ -414,7 +415,7 @@ def test_a_slot_of_a_paused_job_says_so(node: HandNode, store: Wire, clock: Hand
 @pytest.mark.parametrize(
     ("reason", "says"),
     [
-        ("edited", "the schedule was edited at 12:05:01Z, and an edit never fires for the past"),
+        ("edited", "the schedule was edited at 12:05:01Z, and a new schedule does not run slots of the past"),
         ("purged", "runs that closed until 12:05:01Z were purged, so there is no record of whether it ran"),
         ("registered", "billing was registered at 12:05:01Z, and slots before that do not run"),
         ("superseded", "slots from 11:59:59Z to 12:05:01Z were passed over (superseded)"),
@@ -437,7 +438,7 @@ def test_an_edit_by_a_newer_deploy_says_so(node: HandNode, other: HandNode, stor
     clock.turn(1)
     assert told(store, later(5)) == (
         "billing@2026-03-29T12:05:00Z has no record and will not run: the schedule was edited at 12:05:01Z (schedule"
-        " every 5m → every 10m), and an edit never fires for the past."
+        " every 5m → every 10m), and a new schedule does not run slots of the past."
     )
     assert asked(store).job.schedules == (parse_schedule("every 10m"),)
 
@@ -600,6 +601,33 @@ Refused so far: web-2 17 times, web-3 once."""
     assert retrying.startswith(
         "billing@2026-03-29T12:00:00Z is retrying: attempt 1 of 2 failed: boom; it may be claimed"
     )
+
+
+def test_a_job_tells_of_its_lost_slot_and_a_day_of_those_on_record(
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock
+) -> None:
+    """A lost slot was left out as soon as a later one had run; a day began before there was a job. How long a lost run
+    took is not known: it was the time until that was noticed."""
+    declare(node, "*/5 * * * *")
+    granted(node)
+    watch(clock, other, 320)
+    claim(other)
+    finish(other, granted(other, slot=later(5)))
+    assert [(story.slot, story.case) for story in asked(store, None).stories] == [
+        (later(5), Case.SUCCEEDED),
+        (SLOT, Case.LOST),
+    ]
+    (lost,) = asked(store).stories
+    assert lost.run
+    assert lost.run.record
+    assert lost.run.record.took() is None
+    with pytest.raises(BadInput) as refused:
+        node.do(slot_meant("billing@2026-03-29"))
+    assert str(refused.value).splitlines() == [
+        "billing has several slots on 2026-03-29; name one, such as:",
+        f"  cronce why {later(5).key}",
+        f"  cronce why {SLOT.key}",
+    ]
 
 
 def test_a_job_that_is_paused_says_so_instead_of_its_next_slot(node: HandNode, store: Wire) -> None:

@@ -209,7 +209,7 @@ def test_why_a_day_is_its_one_slot_or_says_which_there_are(url: str, capsys: pyt
         "daily@2030-01-01T23:00:00Z is not due yet"
     )
     assert said(capsys, "why", "often@2030-01-02", "--store", url, code=2) == (
-        "cronce why: often has several slots on 2030-01-02; name one:\n"
+        "cronce why: often has several slots on 2030-01-02; name one, such as:\n"
         "  cronce why often@2030-01-02T09:00:00Z\n"
         "  cronce why often@2030-01-02T09:15:00Z\n"
         "  cronce why often@2030-01-02T09:30:00Z\n"

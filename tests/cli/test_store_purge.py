@@ -1,6 +1,7 @@
 """cronce purge from the command line, on an SQLite file with a history."""
 
 import json
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -89,6 +90,24 @@ def test_keys_that_are_long_past_their_time_go_when_the_clock_was_watched(
     store.close()
     assert main(["purge", "--json", "--store", url]) == 0
     assert json.loads(capsys.readouterr().out) == {"jobs": [], "swept": 1}
+
+
+def test_what_comes_to_be_too_much_meanwhile_is_not_waited_for(
+    url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a job that is due every second there was always one more, and the command never ended."""
+    minutes = iter(range(1, 50))
+
+    def sleep(seconds: float) -> None:
+        slot = Slot("billing", NOW - 2 * HOUR + timedelta(minutes=next(minutes)))
+        store, record = open_store(url), encode(Record(State.CLOSED, outcome=Outcome.SUCCEEDED))
+        store.swap([Write(slot.cell, 0, record, Mark.CLOSED, slot.at)], store.load([]).epoch.seen)
+        store.close()
+        threading.Event().wait(seconds)
+
+    monkeypatch.setattr("cronce.cli.store.time.sleep", sleep)
+    assert main(["purge", "--keep", "5", "--store", url]) == 0
+    assert capsys.readouterr().out == "billing: 1 purged\n"
 
 
 def test_what_another_purged_meanwhile_is_not_waited_for(

@@ -127,7 +127,7 @@ def test_a_name_that_is_not_there_names_the_near_ones(shop: Anywhere) -> None:
 
 def test_what_does_not_say_when_is_refused(shop: Anywhere) -> None:
     shop.take(f"order_id int, kind varchar(20), made {shop.WALL}", shop.AGO, ORDERS)
-    with pytest.raises(BadInput, match=r"orders\.kind is .*: it does not say when"):
+    with pytest.raises(BadInput, match=r"orders\.kind is .*: it does not hold a time"):
         seen(shop, at="kind")
     with pytest.raises(
         BadInput, match=r"a column is named twice among the key \(order_id, made\) and the time \(made\)"
@@ -137,7 +137,7 @@ def test_what_does_not_say_when_is_refused(shop: Anywhere) -> None:
 
 def test_a_day_is_no_moment(shop: Anywhere) -> None:
     shop.take("order_id int, kind varchar(20), made date", "'2026-11-01'", [(1, "a", 0), (1, "b", 0)])
-    with pytest.raises(BadInput, match=r"orders\.made is date: it does not say when"):
+    with pytest.raises(BadInput, match=r"orders\.made is date: it does not hold a time"):
         seen(shop)
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from cronce.clock import SystemClock
 from cronce.runtime.flow import drive
-from cronce.runtime.queries import leaders
+from cronce.runtime.queries import held
 from cronce.stores import open_store
 from cronce.stores.redis import init
 from tests.house.wait import PATIENCE, wait_until
@@ -151,7 +151,7 @@ def test_one_leads_at_a_time_whatever_happens_to_the_others(server: Server, tmp_
 def ends(url: str) -> list[str]:
     """How the terms ended that are over, by the store."""
     store = open_store(url)
-    (group,) = drive(leaders(), store, SystemClock())
+    (group,) = drive(held("leader/"), store, SystemClock())
     store.close()
     return [past.end for past in group.record.past] if group.record else []
 

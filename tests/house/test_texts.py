@@ -3,10 +3,13 @@
 import re
 from pathlib import Path
 
+from cronce.cli import UNDER
 from tests.house import texts
 
 SPELLED_IN_RECORDS = {"nobody knows whether"}
 """How records begin that other versions of cronce read: these words stay."""
+SHELL_SCRIPT = re.compile(r"cronce completion (?:words|for)")
+"""What shells source: it calls the older spelling, which other versions know as well."""
 CLASSES, CONSTANTS, SMALL_MODULES = 34, 80, 1
 """Names that stand for more than one thing, and modules that hold next to nothing. A number that falls is lowered here;
 none may rise."""
@@ -19,6 +22,14 @@ def _unused(text: str) -> list[str]:
 def test_no_text_has_a_word_that_readers_stumbled_over() -> None:
     found = [text for text in texts.texts() if _unused(text.text) and text.text.strip() not in SPELLED_IN_RECORDS]
     assert list(map(str, found)) == []
+
+
+def test_commands_are_spelled_as_they_are_today() -> None:
+    """Old spellings work, but the help lists no `cronce effects`."""
+    under = {name: first for first, names in UNDER.items() for name in names}
+    old = re.compile(rf"\bcronce ({'|'.join((*under, 'drain', 'backfill'))})\b(?! for | {{)")
+    shown = [text for text in texts.texts(texts.SOURCE / "cronce") if old.search(text.text)]
+    assert [str(text) for text in shown if not SHELL_SCRIPT.search(text.text)] == []
 
 
 def test_a_text_is_found_in_code_whatever_it_is_spelled_as() -> None:

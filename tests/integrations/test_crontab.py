@@ -301,7 +301,7 @@ def test_whatever_the_command_the_shell_under_the_guard_gets_what_the_shell_got(
     ("line", "why"),
     [
         ("@reboot x", "@reboot is when a machine starts"),
-        ("@daily cronce exec x --schedule @daily -- y", "it is guarded"),
+        ("@daily cronce exec x --schedule @daily -- y", "it is already guarded"),
         ("@daily flock -n l x", "this host only"),
         ("0~30 * * * * x", "each machine would choose its own"),
         ("SHELL=/usr/bin/fish\n@daily x", "SHELL=/usr/bin/fish"),

@@ -79,7 +79,7 @@ def test_the_exit_code_is_the_commands_and_who_comes_later_learns_that_it_failed
     record = node.record()
     assert (record.outcome, record.reason, record.output) == (Outcome.FAILED, "exit code 3", "trouble\n")
     why = "was not run here: it is closed: failed, exit code 3"
-    further = f"`cronce why sync@{SLOT}` says more, `cronce rerun sync@{SLOT}` runs it again"
+    further = f"`cronce why sync@{SLOT}` shows why, `cronce rerun sync@{SLOT}` runs it again"
     assert ended(node.exec(*AT)) == (76, "", f"cronce exec: sync@{SLOT} {why}; {further}\n")
     assert ended(node.exec("--schedule", "@monthly", command=sh("exit 3")))[0] == 3
     code, out, err = ended(node.exec("--schedule", "@monthly"))
@@ -142,7 +142,7 @@ def test_a_store_that_needs_a_person_is_78(node: HandNode) -> None:
         ((), "give --schedule '*/15 * * * *', as in the crontab"),
         (("--schedule", "61 * * * *"), "minute"),
         (("--slot", "noon"), "'noon' is not an instant"),
-        ((*AT, "--on-lost", "retry"), "argument --on-lost: invalid choice: 'retry'"),
+        ((*AT, "--on-lost", "retry"), "argument --on-lost: 'retry' is not one of skip, rerun"),
         ((*AT, "--timeout", "soon"), "timeout: 'soon' is not a duration"),
         ((*AT, "--retries", "-1"), "retries must be 0 or more"),
         ((*AT, "--store", "memory:"), "every start would run every slot"),

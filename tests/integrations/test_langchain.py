@@ -329,7 +329,7 @@ def test_what_cannot_be_meant_is_refused(cron: Cronce) -> None:
     def body(run: Run) -> None:
         with pytest.raises(BadInput, match="not a LangChain tool; make it one with @tool"):
             once(print, run, per="slot")  # type: ignore[type-var]
-        with pytest.raises(BadInput, match="under a run, which a job function gets"):
+        with pytest.raises(BadInput, match="a tool needs the run that its job function gets"):
             once(odd, "night")  # type: ignore[arg-type]
 
     attempts(cron, body, 1)

@@ -215,9 +215,9 @@ def test_a_name_with_dots_is_legal_but_for_a_container(printed: Any) -> None:
 
 
 @pytest.mark.parametrize(("options", "says"), [
-    ([], "that pod runs nothing: --on-lost rerun or --retries has it run again."),
-    (["--retries", "1"], "is started, and not counted. It runs the slot again."),
-    (["--on-lost", "rerun"], "is started, and not counted. It runs the slot again."),
+    ([], "that pod runs nothing; with --on-lost rerun or --retries it runs again."),
+    (["--retries", "1"], "Kubernetes starts another pod. It runs the slot again."),
+    (["--on-lost", "rerun"], "Kubernetes starts another pod. It runs the slot again."),
 ])  # fmt: skip
 def test_what_becomes_of_an_eviction_is_noted(
     options: list[str], says: str, capsys: pytest.CaptureFixture[str]
@@ -253,7 +253,7 @@ def test_what_becomes_of_an_eviction_is_noted(
         ((*CRONJOB[:4], "--schedule", "0 9 * * */7,1-6/2", "--", "x"), "Kubernetes reads * differently from cron"),
         (CRONJOB, "the command or its schedule is missing"),
         ((*CRONJOB[:4], "--", "x"), "the command or its schedule is missing"),
-        ((*CRONJOB[:4], "--schedule", "every 90m", "--", "x"), "let cronce fire it: `cronce k8s deployment`"),
+        ((*CRONJOB[:4], "--schedule", "every 90m", "--", "x"), "let cronce fire it: `cronce deploy k8s deployment`"),
         ((*CRONJOB[:4], "--schedule", "0 0 9 * * *", "--", "x"), "has seconds, and a CronJob fires by the minute"),
         ((*CRONJOB[:4], "--schedule", "0 9 L * *", "--", "x"), "Kubernetes knows no L and no # in days"),
         ((*CRONJOB[:4], "--schedule", "0 9 * * MON#2", "--", "x"), "Kubernetes knows no L and no # in days"),

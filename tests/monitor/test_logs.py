@@ -222,7 +222,7 @@ IN_FULL = {"job": "billing", "slot": SLOT, "run": f"billing@{SLOT}", "fence": st
     [
         (
             Event(What.STARTED, CELL, "web-1:1:a", START, FENCE, "attempt 1", 0.25),
-            f"billing@{SLOT} started: attempt 1, 0.250s after its instant fence={FENCE} holder=web-1:1:a",
+            f"billing@{SLOT} started: attempt 1, 0.250s after it was due fence={FENCE} holder=web-1:1:a",
             {**IN_FULL, "what": "started", "detail": "attempt 1", "seconds": 0.25},
         ),
         (

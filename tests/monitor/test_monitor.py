@@ -24,7 +24,7 @@ from cronce.monitor.survey import Survey, WatchMemory
 from cronce.monitor.watch import judge
 from cronce.protocol.notices import Alert, Holder, encode_holder
 from cronce.runtime.flow import drive
-from cronce.runtime.queries import leaders
+from cronce.runtime.queries import held
 from cronce.stores import open_store
 from cronce.stores.base import Loaded, Page, Scan, Swapped
 from cronce.stores.memory import MemoryStore
@@ -144,10 +144,10 @@ def test_who_stops_resigns_at_once(url: str, monkeypatch: pytest.MonkeyPatch) ->
     store = open_store(url)
     with Cronce(url) as cron:
         with Monitor(cron):
-            wait_until(lambda: [one.state for one in drive(leaders(), store, SystemClock())] == ["held"])
+            wait_until(lambda: [one.state for one in drive(held("leader/"), store, SystemClock())] == ["held"])
             began = time.monotonic()
         assert time.monotonic() - began < PATIENCE / 2
-        assert [one.state for one in drive(leaders(), store, SystemClock())] == ["free"]
+        assert [one.state for one in drive(held("leader/"), store, SystemClock())] == ["free"]
     store.close()
 
 
@@ -441,7 +441,7 @@ def test_a_forked_child_has_no_monitor(url: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(subject, "STOP_WAIT", PATIENCE)
     with Cronce(url) as cron, Monitor(cron) as monitor:
         store = open_store(url)
-        wait_until(lambda: [one.state for one in drive(leaders(), store, SystemClock())] == ["held"])
+        wait_until(lambda: [one.state for one in drive(held("leader/"), store, SystemClock())] == ["held"])
         child = os.fork()
         if not child:
             try:
@@ -451,7 +451,7 @@ def test_a_forked_child_has_no_monitor(url: str, monkeypatch: pytest.MonkeyPatch
             finally:
                 os._exit(99)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
-        assert [one.state for one in drive(leaders(), store, SystemClock())] == ["held"]
+        assert [one.state for one in drive(held("leader/"), store, SystemClock())] == ["held"]
         store.close()
 
 

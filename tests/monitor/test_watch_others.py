@@ -91,7 +91,7 @@ def test_a_run_that_two_effects_stopped_is_critical_until_both_are_resolved(town
             True,
         )
         assert f"`cronce resolve {name} done`, or retry" in finding.remedy
-        assert (f"(`cronce effects {slot}` lists its other effects)" in finding.remedy) == (name == names[0])
+        assert (f"(`cronce status effects {slot}` lists its other effects)" in finding.remedy) == (name == names[0])
         node.do(resolve_effect(town.hand, name, "done", ""))
     assert town.the(AlertKind.UNKNOWN).severity == "warning"
 
@@ -350,7 +350,7 @@ def test_calls_that_ran_twice_are_told_of_for_an_hour() -> None:
     told = observed(0, 10)
     (finding,) = doubled("mail", told, START + 10 * SECOND + HOUR - MICROSECOND)
     assert finding.text == (
-        "mail was called twice for mail@12:00, and ran both times (web-1 runs it). Of 40 calls until now, 2 were"
+        "mail was called twice for mail@12:00, and both calls ran (web-1 runs it). Of 40 calls until now, 2 were"
         " duplicates; the last came from web-1 and web-2."
     )
     (one,) = doubled("mail", observed(0)._replace(calls=(LastBeat(START, "web-1"), LastBeat(START, "web-1"))), START)

@@ -212,7 +212,7 @@ def test_a_run_that_comes_no_further_is_told_of_until_it_does() -> None:
         assert found(town, AlertKind.NO_PROGRESS) == []
     town.pass_time(5 * MICROSECOND)
     (finding,) = found(town, AlertKind.NO_PROGRESS)
-    assert finding.text == f"billing@2026-03-29T13:00:00Z has been at 3 of 10 for 15m, on {WEB}."
+    assert finding.text == f"billing@2026-03-29T13:00:00Z has made no progress for 15m: 3 of 10 done, on {WEB}."
     assert finding.since == START + HOUR
     say(4)
     assert found(town, AlertKind.NO_PROGRESS) == []

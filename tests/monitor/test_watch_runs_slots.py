@@ -25,7 +25,7 @@ from tests.runtime.shelf import DURABLE, START
 MICROSECOND = timedelta(microseconds=1)
 WEB = "web-1:1:a"
 JOB = every("10m")
-PASSED_OVER = 'billing: 4 slots up to 2026-03-29T12:40:00Z were passed over by its policy, missed="skip".'
+PASSED_OVER = 'billing: 4 slots up to 2026-03-29T12:40:00Z were skipped by the job\'s policy, missed="skip".'
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_slot_that_nobody_runs_is_missed_after_a_minute_until_it_runs(town: To
     assert (finding.severity, finding.since) == ("critical", START + 11 * MINUTE)
     assert finding.text == "billing: 1 slot fell due and did not run, at 2026-03-29T12:10:00Z."
     assert finding.remedy == (
-        "`cronce why billing@2026-03-29T12:10:00Z` shows why; `cronce backfill billing --from 2026-03-29T12:10:00Z"
+        "`cronce why billing@2026-03-29T12:10:00Z` shows why; `cronce rerun billing --from 2026-03-29T12:10:00Z"
         " --to 2026-03-29T12:10:01Z` runs the slots that did not run."
     )
     town.run(JOB, at(10).at)
@@ -189,7 +189,9 @@ def test_one_slot_was_passed_over_and_a_backfill_finds_it(
     passed_over(town, 1, "superseded", 30)
     town.beat(WEB, since=START)
     finding = town.the(AlertKind.MISSED)
-    assert finding.text == 'billing: 1 slot up to 2026-03-29T12:30:00Z was passed over by its policy, missed="latest".'
+    assert (
+        finding.text == 'billing: 1 slot up to 2026-03-29T12:30:00Z was skipped by the job\'s policy, missed="latest".'
+    )
     assert f"--from 2026-03-29T{start}:00Z --to 2026-03-29T12:30:01Z`" in finding.remedy
 
 
@@ -200,7 +202,7 @@ def test_what_should_have_run_is_critical_and_says_what_the_policy_passed_over_b
     assert finding.severity == "critical"
     assert finding.text == (
         "billing: 1 slot fell due and did not run, at 2026-03-29T12:20:00Z;"
-        ' 1 slot up to 2026-03-29T12:10:00Z was passed over by its policy, missed="skip".'
+        ' 1 slot up to 2026-03-29T12:10:00Z was skipped by the job\'s policy, missed="skip".'
     )
     assert "--from 2026-03-29T12:20:00Z --to 2026-03-29T12:20:01Z`" in finding.remedy
 
@@ -209,7 +211,7 @@ def test_more_than_are_run_at_once_should_have_run(town: Town) -> None:
     town.pass_time(45 * MINUTE)
     passed_over(town, 4000, "capped", 40)
     finding = town.the(AlertKind.MISSED)
-    text = "billing: 4,000 slots up to 2026-03-29T12:40:00Z were passed over: more fell due than cronce runs at once."
+    text = "billing: 4,000 slots up to 2026-03-29T12:40:00Z were skipped: more fell due than cronce catches up on."
     assert (finding.severity, finding.text) == ("critical", text)
 
 
@@ -309,7 +311,7 @@ def test_a_job_that_is_called_from_outside_may_have_been_switched_off_on_purpose
     town.name(JOB)
     assert to(town, 11, MICROSECOND) == ["missed/billing"]
     assert town.the(AlertKind.MISSED).remedy == (
-        "`cronce why billing@2026-03-29T12:10:00Z` shows why; `cronce backfill billing --from 2026-03-29T12:10:00Z --to"
+        "`cronce why billing@2026-03-29T12:10:00Z` shows why; `cronce rerun billing --from 2026-03-29T12:10:00Z --to"
         " 2026-03-29T12:10:01Z` runs the slots that did not run. If what calls it was switched off on purpose"
         " (a CronJob that was suspended or deleted), `cronce pause billing` ends this alert."
     )

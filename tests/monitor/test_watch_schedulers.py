@@ -292,7 +292,10 @@ def test_an_old_version_that_lives_on_beside_the_new_is_superseded(town: Town) -
     town.beat("web-2:1:a", since=since)
     finding = town.the(AlertKind.SUPERSEDED)
     assert (finding.subject, finding.since) == (WEB, since)
-    assert f"{WEB} has had another version of 1 job than the one that fires (billing) for 10m 20s" in finding.text
+    assert (
+        f"for 10m 20s, {WEB} has had an outdated version of 1 job: billing. Only the newest version runs."
+        in finding.text
+    )
     town.beat(WEB, gone=True)
     town.beat("web-2:1:a", since=since)
     assert AlertKind.SUPERSEDED not in [one.kind for one in town.look()]
@@ -320,7 +323,7 @@ def test_one_name_for_two_functions_is_told_of_while_both_are_alive(town: Town) 
     finding = town.the(AlertKind.SHARED_NAME)
     assert (finding.subject, finding.severity) == ("billing", "warning")
     assert finding.text == (
-        "billing is more than one function: ledger.jobs:billing (web-3:1:a), shop.jobs:billing (web-1:1:a)."
+        "billing is the name of more than one function: ledger.jobs:billing (web-3:1:a), shop.jobs:billing (web-1:1:a)."
         " Each slot runs only one of them."
     )
     assert decode_job(town.store.load(["job/billing"]).cells[0].value).code == "shop.jobs:billing"

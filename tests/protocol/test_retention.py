@@ -107,15 +107,15 @@ def test_counting_goes_on_over_pages() -> None:
 @pytest.mark.parametrize(
     ("kept", "why"),
     [
-        (-1, "keep is how many runs, or for how long, not -1"),
-        ("soon", "keep is how many runs, or for how long: 'soon' is not a duration"),
+        (-1, "keep must be a number of runs or a duration, not -1"),
+        ("soon", "keep must be a number of runs or a duration: 'soon' is not a duration"),
         ("30m", "keep must be 1h or more: a slot that starts late must still find its record"),
         (
             {"sucess": 1},
             "keep: 'sucess' is not an outcome of a run; the outcomes are succeeded, failed, skipped, lost, unknown",
         ),
-        ({"failed": None}, "keep is how many runs, or for how long: NoneType None is not a duration"),
-        (True, "keep is how many runs, or for how long: bool True is not a duration"),
+        ({"failed": None}, "keep must be a number of runs or a duration: NoneType None is not a duration"),
+        (True, "keep must be a number of runs or a duration: bool True is not a duration"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(kept: Kept | Mapping[str, Kept], why: str) -> None:

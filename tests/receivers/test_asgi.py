@@ -312,7 +312,7 @@ def test_a_run_that_was_overtaken_is_refused_with_the_facts(service: Service, cr
     assert answers[2].json() == {
         "title": "overtaken",
         "status": 412,
-        "detail": "a later run has used this already: the run that sends this was taken over and must stop",
+        "detail": "a later run has already written here: the run that sends this was taken over, and must stop",
         "scope": "billing",
         "fence": str(OLD),
     }

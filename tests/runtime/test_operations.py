@@ -25,7 +25,7 @@ from cronce.runtime.flow import Flow, Timed, perform
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.node import Node as RealDesk
 from cronce.runtime.operations import Operator, RequestedRun, StandingOrder, drain_cell, who
-from cronce.runtime.queries import carried, halted, holders
+from cronce.runtime.queries import halted_and_carried, holders
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.runtime.scheduling.scheduler import Scheduler
 from cronce.schedule import parse_schedule, spec_of
@@ -250,7 +250,7 @@ def scheduler(node: HandNode, role: str = "both", **labels: str) -> None:
 def test_who_lives_who_is_drained_and_what_would_be_run(node: HandNode, store: Wire, clock: HandClock) -> None:
     for name, role, colour in (("a", "both", "blue"), ("b", "work", "green"), ("c", "schedule", "green")):
         scheduler(HandNode(store, name), role, colour=colour)
-    assert node.do(carried()) == {"billing"}
+    assert node.do(halted_and_carried())[1] == {"billing"}
     drained = node.do(hand(node).drain(drain_cell(label="colour=blue"))).act
     _, live = node.do(holders())
     assert [(one.holder.holder, one.drained, one.claims) for one in live] == [
@@ -258,9 +258,9 @@ def test_who_lives_who_is_drained_and_what_would_be_run(node: HandNode, store: W
         ("b", None, True),
         ("c", None, True),
     ]
-    assert node.do(carried()) == {"billing"}
+    assert node.do(halted_and_carried())[1] == {"billing"}
     node.do(hand(node).drain(drain_cell("b")))
-    assert node.do(carried()) == set()
+    assert node.do(halted_and_carried())[1] == set()
     clock.turn(31)
     assert node.do(holders())[1] == []
 
@@ -269,7 +269,7 @@ def test_an_order_that_cannot_be_read_stands_all_the_same(node: HandNode, store:
     scheduler(node)
     newer = [Write(cell, ABSENT, '{"v":99}', Mark.OPEN) for cell in (SWITCH, drain_cell("web-1"))]
     store.swap(newer, store.load([]).epoch.seen)
-    ((_, (seen,)), everything) = node.do(holders()), node.do(halted())
+    ((_, (seen,)), everything) = node.do(holders()), node.do(halted_and_carried())[0]
     assert (seen.claims, everything is None) == (False, False)
     assert claim(HandNode(store, "web-2")) == Paused()
 

@@ -8,8 +8,11 @@ import pytest
 from cronce.model import Slot, lock_cell
 from cronce.protocol.commands import Queue, Skip
 from cronce.protocol.record import Outcome
+from cronce.runtime import queries
+from cronce.runtime.declare import declare
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.queries import RunSeen, job_names, jobs, locks, runs
+from cronce.runtime.queries import LATEST_RUNS, RunSeen, held, job_names, latest_runs, runs
+from cronce.runtime.stored_jobs import listed
 from cronce.schedule import Cron, Every, spec_of
 from tests.runtime.shelf import LEASE, START, HandClock, HandNode, Wire, beat, terms
 
@@ -111,7 +114,7 @@ def test_a_job_has_the_schedule_that_fires_it_its_next_slot_and_its_last_run(nod
         text = json.dumps({"schedule": spec_of(schedule), "overlap": "wait"})
         beat(node, {"mail": (version, text)})
     ran(node, slot("billing", 0))
-    now, (billing, mail) = node.do(jobs())
+    now, (billing, mail) = node.do(listed())
     assert now == clock.wall()
     assert (mail.seen.schedules, mail.seen.former) == ((new,), (old,))
     assert mail.seen.policies == {"overlap": "wait"}
@@ -127,7 +130,7 @@ def test_a_job_that_no_version_fires_has_all_schedules_it_was_called_with(node: 
         policies = {"retries": int(version[1])}
         text = json.dumps({"schedule": spec_of(schedule), **policies})
         node.do(node.ledger.jobs.declare("mail", (version, text), START))
-    _, (mail,) = node.do(jobs())
+    _, (mail,) = node.do(listed())
     assert mail.seen.schedules == (one, two)
     assert mail.seen.policies == {"retries": 3}
     assert mail.next == START + timedelta(minutes=10)
@@ -138,14 +141,14 @@ def test_a_job_that_no_version_fires_has_all_schedules_it_was_called_with(node: 
 )
 def test_a_version_without_a_schedule_of_ours_has_none(node: HandNode, text: str) -> None:
     beat(node, {"mail": ("v1", text)})
-    _, (mail,) = node.do(jobs())
+    _, (mail,) = node.do(listed())
     assert mail.seen.schedules == ()
 
 
 def test_a_job_of_a_newer_cronce_is_listed_and_unreadable(node: HandNode, store: Wire) -> None:
     ran(node, slot("mail", 0))
     store._cells["job/mail"] = store._cells["job/mail"]._replace(value='{"v":99}')
-    _, (mail,) = node.do(jobs())
+    _, (mail,) = node.do(listed())
     assert (mail.seen.name, mail.seen.job) == ("mail", None)
     assert mail.seen.trouble.endswith("upgrade cronce")
     assert node.do(job_names()) == ["mail"]
@@ -154,7 +157,7 @@ def test_a_job_of_a_newer_cronce_is_listed_and_unreadable(node: HandNode, store:
 def test_looking_writes_nothing(node: HandNode, store: Wire) -> None:
     ran(node, slot("mail", 0))
     store.calls.clear()
-    for flow in (jobs(), runs(None, None, 10), locks()):
+    for flow in (listed(), runs(None, None, 10), held("lock/")):
         node.do(flow)
     assert "swap" not in store.calls
 
@@ -172,7 +175,7 @@ def test_a_lock_is_held_lapsed_resting_or_free_and_remembers_who_had_it(node: Ha
     clock.turn(LEASE.total_seconds())
     node.do(node.ledger.release([grants["free"]]))
     node.do(node.ledger.release([grants["resting"]], rest=timedelta(minutes=1)))
-    found = {lock.name: lock for lock in node.do(locks())}
+    found = {lock.name: lock for lock in node.do(held("lock/"))}
     assert {name: lock.state for name, lock in found.items()} == {
         "free": "free",
         "held": "held",
@@ -184,3 +187,32 @@ def test_a_lock_is_held_lapsed_resting_or_free_and_remembers_who_had_it(node: Ha
     (past,) = record.past
     assert (past.holder, past.started, past.ended, past.end) == ("web-1", START, START + LEASE, "released")
     assert found["resting"].cell.until == START + LEASE + timedelta(minutes=1)
+
+
+# --- the latest runs of many jobs ---
+
+
+def test_the_latest_runs_are_found_wherever_they_stand(
+    node: HandNode, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among the latest of all; by a schedule that the job has, or had; by hand; and of a job without one."""
+    monkeypatch.setattr(queries, "LATEST_RUNS", LATEST_RUNS._replace(limit=2))
+    for name, schedule in (("steady", "1s"), ("called", None), ("changed", "5s"), ("changed", "1h"), ("young", "1s")):
+        version, text = declare(name, every=schedule).spec if schedule else ("v", "{}")
+        node.do(node.ledger.jobs.declare(name, (version, text), START))
+    clock.turn(20)
+    for name, seconds in (("changed", (5, 10, 15)), ("called", (1, 2, 5)), ("steady", (1, 2, 3, 4))):
+        for second in seconds:
+            ran(node, slot(name, second))
+    clock.turn(10)
+    ran(node, slot("steady", 1, "again"))
+    ran(node, slot("young", 29))
+    _, lines = node.do(listed())
+    found = node.do(latest_runs([line.seen for line in lines], 3))
+    assert {name: keys(runs) for name, runs in found.items()} == {
+        "called": ["called@12:00:05Z", "called@12:00:02Z", "called@12:00:01Z"],
+        "changed": ["changed@12:00:15Z", "changed@12:00:10Z", "changed@12:00:05Z"],
+        "steady": ["steady@12:00:01Z#again", "steady@12:00:04Z", "steady@12:00:03Z"],
+        "young": ["young@12:00:29Z"],
+    }
+    assert [keys([line.last]) for line in lines if line.last] == [[keys(runs)[0]] for runs in found.values()]

@@ -1,19 +1,24 @@
 """How many requests to the store it takes: of each walk exactly these, and no more."""
 
+import json
 import subprocess
 import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
+from bench.fleet import Fleet, fill
 from cronce import Cronce
+from cronce.cli import main
 from cronce.runtime import flow
+from cronce.runtime.queries import _WHOLE
+from cronce.stores import open_store
 from cronce.stores.base import Store
 from tests.runtime.scheduling.manual_cluster import ManualCluster
 
@@ -83,3 +88,45 @@ def test_slots_that_fall_due_together_are_claimed_by_one_swap_and_end_by_another
             cluster.turn_to(6_500)
         assert len(cluster.begun) == 250
         assert Counter(requests)["Swap"] == 2
+
+
+# --- who looks: a flow makes a request for all jobs, not for each ---------------------------------------------------
+
+FLEET = Fleet(jobs=60, runs=40, open=2, attention=2, effects=300, doubtful=3, refused=60)
+"""More runs than are read at once."""
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    made = f"sqlite:///{tmp_path_factory.mktemp('fleet')}/cronce.db"
+    with closing(open_store(made)) as store:
+        fill(store, FLEET)
+    return made
+
+
+def looked(*words: str) -> list[str]:
+    _WHOLE.clear()
+    with counting() as requests:
+        assert main([*words]) == 0
+    return requests
+
+
+def test_cronce_jobs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was one request for each job: 66."""
+    assert looked("jobs", "--store", url, "--json") == ["Scan", "Scan", "Scan", "Scan", "Load", "Scan"]
+    listed = json.loads(capsys.readouterr().out)["jobs"]
+    assert [job["last"] is not None for job in listed] == [True] * FLEET.jobs
+
+
+def test_cronce_why_of_a_job(url: str) -> None:
+    """It was 23, and two for each slot more."""
+    clock, ahead, job = ["Load"], ["Scan", "Scan"], ["Load", "Scan"]
+    slots, effects = ["Scan", "Scan", "Load"], ["Scan", "Scan", "Scan"]
+    assert looked("why", FLEET.name(5), "--store", url) == [*clock, *ahead, *job, *slots, *effects]
+
+
+def test_cronce_why_of_a_slot(url: str) -> None:
+    with closing(open_store(url)) as store:
+        slot = list(FLEET.slots(5, store.load([]).now))[7]
+    clock, ahead, job, refused, effects = ["Load"], ["Scan", "Scan"], ["Load", "Scan"], ["Scan"], ["Scan"] * 3
+    assert looked("why", slot.key, "--store", url) == [*clock, *ahead, *job, *refused, *effects]

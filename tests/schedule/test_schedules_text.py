@@ -136,6 +136,8 @@ POINTED = [
         "machines boot at different times, so they share no slot; call it at start-up",
     ),
     ("@fortnightly", "^^^^^^^^^^^^", "the known names are @yearly @annually @monthly @weekly @daily @midnight @hourly"),
+    ("@dayly", "^^^^^^", "did you mean '@daily'?"),
+    ("evry 5m", "^^^^^^^", "did you mean 'every 5m'?"),
     ("rate(5 minutes)", "^^^^^^^^^^^^^^^", "write 'every 5m'"),
     (
         "cron(0 12 * * ? *)",

@@ -176,5 +176,5 @@ def test_the_command_prints_a_line_for_each_way(capsys: pytest.CaptureFixture[st
 def test_the_table_is_drawn_from_a_run() -> None:
     effects = by_way(Counter({(EffectGuard.NOTHING, "repeats"): 1234}))
     text = table(effects, 5000)
-    assert text.startswith("In 5,000 histories of `cronce simulate`:\n\n| an effect | by | made |")
+    assert text.startswith("In 5,000 histories of `cronce torture simulate`:\n\n| an effect | by | made |")
     assert "| by nothing | a plain call | 0 | 1,234 | 0 | 0 | 0 |" in text

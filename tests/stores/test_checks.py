@@ -19,9 +19,9 @@ from tests.stores.places import name_of
 @pytest.mark.parametrize(("host", "verified", "encrypted", "check"), [
     ("db", "as it must be", True, ok("connection", "encrypted, and verified: as it must be")),
     ("db", "", True, warn("connection", "to db: encrypted, but not verified: another server could answer", "do")),
-    ("db", "as it must be", False, warn("connection", "to db: neither encrypted nor verified", "do")),
-    ("localhost", "", False, ok("connection", "within this machine; neither encrypted nor verified")),
-    ("/run/db", "", False, ok("connection", "within this machine; neither encrypted nor verified")),
+    ("db", "as it must be", False, warn("connection", "to db: not encrypted, and not verified", "do")),
+    ("localhost", "", False, ok("connection", "within this machine; not encrypted, and not verified")),
+    ("/run/db", "", False, ok("connection", "within this machine; not encrypted, and not verified")),
 ])  # fmt: skip
 def test_a_connection_that_is_not_verified_is_a_warning_unless_it_stays_within_the_machine(
     host: str, verified: str, encrypted: bool, check: Check
@@ -41,7 +41,7 @@ def test_the_doctor_says_whether_the_connection_to_postgresql_is_verified(postgr
     settings.write_text(f"{settings.read_text()}client_tls_sslmode = allow\n")
     with with_tls as server:
         url = f"{server.url.replace('127.0.0.1', 'localhost')}?schema={name_of(tmp_path)}"
-        assert told(f"{url}&sslmode=disable") == "within this machine; neither encrypted nor verified"
+        assert told(f"{url}&sslmode=disable") == "within this machine; not encrypted, and not verified"
         assert told(f"{url}&sslmode=require") == (
             "within this machine; encrypted, but not verified: another server could answer"
         )

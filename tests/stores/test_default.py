@@ -95,7 +95,7 @@ def test_a_user_that_nobody_knows_is_told_what_to_set(root: Path, monkeypatch: p
 
 
 def test_a_variable_that_is_set_to_nothing_is_no_choice(home: Path, root: Path) -> None:
-    with pytest.raises(StoreUnusable, match=r"\$CRONCE_URL is set, and empty"):
+    with pytest.raises(StoreUnusable, match=r"\$CRONCE_URL is set but empty"):
         choose(None, {"HOME": str(home), "CRONCE_URL": ""}, root=root)
 
 
@@ -201,10 +201,10 @@ def test_in_a_container_a_file_on_no_volume_is_refused(root: Path, mark: str, ta
     with pytest.raises(StorePrivate) as refused:
         choose(None, environ, root=root, mount_table=table)
     said = str(refused.value)
-    assert "/home/ada/.local/state/cronce/cronce.db, would be on no volume" in said
+    assert "/home/ada/.local/state/cronce/cronce.db, would not be on a volume" in said
     assert "three containers with three private files would each run everything" in said
     assert "CRONCE_URL=postgresql://USER:PASSWORD@HOST/DATABASE" in said
-    assert "is enough for one machine, and not for several" in said
+    assert "is enough for one machine, but not for several" in said
     assert choose("memory:", environ, root=root, mount_table=table).url == "memory:"
 
 
@@ -227,7 +227,7 @@ def test_in_a_container_what_counts_is_the_mount(root: Path, state: str, table: 
     if allowed:
         assert choose(None, environ, root=root, mount_table=table).url == f"sqlite:///{state}/cronce/cronce.db"
     else:
-        with pytest.raises(StorePrivate, match="on no volume"):
+        with pytest.raises(StorePrivate, match="not be on a volume"):
             choose(None, environ, root=root, mount_table=table)
 
 

@@ -620,7 +620,7 @@ def test_the_doctor_looks_at_members_room_alarms_and_namespaces(own: Etcd) -> No
     assert found["namespaces warn"] == "there are other stores beside it: second; a job runs once in each of them"
     assert found["compaction ok"].startswith("none of ")
     assert "Connection refused" in found["endpoint warn"]
-    assert found["members warn"] == "one member: its loss is the loss of the store"
+    assert found["members warn"] == "one member: if it is lost, the store is lost"
 
 
 @pytest.mark.parametrize(

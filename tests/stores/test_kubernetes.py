@@ -545,7 +545,7 @@ def test_a_right_that_is_missing_is_named(own: Kubernetes, verb: str, work: Call
         (old,) = win(store, claim("lock/old"))
         win(store, change(old, mark=Mark.FREE))
         own.forbidden = {verb}
-        with pytest.raises(StoreUnusable, match=f"cannot {verb} resource .leases.* `cronce k8s rbac` prints it"):
+        with pytest.raises(StoreUnusable, match=f"cannot {verb} resource .leases.* `cronce deploy k8s rbac` prints it"):
             work(store)
 
 

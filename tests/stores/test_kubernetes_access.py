@@ -206,7 +206,7 @@ def test_of_a_kubeconfig_that_names_a_ca_no_other_is_trusted(
 
 @pytest.mark.parametrize(("names", "days", "says"), [
     ("DNS:elsewhere", 2, "name the server as its certificate does, in the kubeconfig's `server`"),
-    ("DNS:localhost", 0, "certificate has expired; let the cluster renew it, or set this machine's clock right"),
+    ("DNS:localhost", 0, "certificate has expired; let the cluster renew it, or correct this machine's clock"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_certificate_is_said(
     own: Kubernetes, tmp_path: Path, names: str, days: int, says: str
@@ -258,7 +258,7 @@ def test_a_token_that_was_replaced_on_disk_is_read_again_when_the_old_one_is_ref
 
 def test_a_token_that_is_wrong_is_tried_twice_and_then_said_to_be(own: Kubernetes, tmp_path: Path) -> None:
     own.tokens = {"another"}
-    with pytest.raises(StoreUnusable, match="the API server does not know who asks: the token is wrong, or too old"):
+    with pytest.raises(StoreUnusable, match="the API server rejects the token: it is wrong, or has expired"):
         open_store(own.url("jobs"))
     assert own.requests == {"get": 2}
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from cronce.errors import BadInput, StoreUnavailable
+from cronce.errors import BadInput, StoreReadOnly, StoreUnavailable
 from cronce.stores import (
     ENTRY_POINTS,
     OWN_BACKENDS,
@@ -126,6 +126,27 @@ def test_an_unknown_scheme_is_refused_with_the_known_ones_and_without_its_passwo
         BadInput, match=r"'carrier://me:\*\*\*@pigeon': no store is called 'carrier'; known: .*memory, .*sqlite"
     ):
         open_store("carrier://me:secret@pigeon")
+
+
+def test_a_misspelt_scheme_is_told_the_nearest() -> None:
+    with pytest.raises(BadInput, match=r"no store is called 'postgresq'; did you mean postgresql://\? known: etcd"):
+        open_store("postgresq://localhost/x")
+
+
+@pytest.mark.parametrize("url", ["", " "])
+def test_an_empty_url_is_said_to_be_empty(url: str) -> None:
+    """It was said to be none, and to write sqlite:/// for it."""
+    with pytest.raises(BadInput, match=r"^the URL of the store is empty; write one such as sqlite:///cronce.db, or"):
+        open_store(url)
+
+
+def test_a_directory_that_takes_no_files_is_named_with_the_way_out() -> None:
+    """It was told of in general: its folder, its name, or open files."""
+    with pytest.raises((StoreUnavailable, StoreReadOnly)) as refused:
+        open_store("sqlite:////proc/x.db")
+    remedies = "use a file in another directory: sqlite:////PATH/cronce.db", "let this user write the file"
+    assert str(refused.value).startswith("/proc/x.db cannot be opened")
+    assert any(remedy in str(refused.value) for remedy in remedies)
 
 
 def test_a_path_is_told_how_to_be_a_url() -> None:

@@ -183,6 +183,19 @@ def test_a_scan_costs_what_it_finds_not_what_is_there(
     assert len(thousands) <= 1
 
 
+def test_a_scan_back_from_an_instant_enters_its_index_there(store: SqliteStore) -> None:
+    """It walked to it over all that came after: an hour of a month ago took seconds among a million runs."""
+    win(store, *(put(f"run/{number:04}", at=DAY + number * HOUR, ttl=HOUR) for number in range(3000)))
+    assert store._line is not None
+    thousands: list[None] = []
+    store._line.db.set_progress_handler(lambda: thousands.append(None), 1000)
+    page = store.scan(Scan("run/", "at", upto=DAY + 5 * HOUR, newest_first=True, limit=2))
+    assert [cell.key for cell in page.cells] == ["run/0005", "run/0004"]
+    assert len(thousands) <= 1
+    rest = store.scan(Scan("run/", "at", upto=DAY + 5 * HOUR, newest_first=True, after=page.next))
+    assert [cell.key for cell in rest.cells] == ["run/0003", "run/0002", "run/0001", "run/0000"]
+
+
 # --- locks ----------------------------------------------------------------------------------------------------------
 
 

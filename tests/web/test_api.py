@@ -8,7 +8,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from starlette.routing import Route
 
-from cronce.runtime.queries import carried, runs
+from cronce.runtime.queries import halted_and_carried, runs
 from cronce.runtime.stored_jobs import listed
 from cronce.telling.documents import job_document, run_document
 from cronce.web.actions import ACTIONS
@@ -81,7 +81,7 @@ def test_a_mistake_is_told_as_described(program: Api) -> None:
 def test_it_tells_the_documents_of_the_command_line(busy: Busy, program: Api) -> None:
     node = busy.cron.at_work().node
     _, lines = node.do(listed())
-    served = node.do(carried())
+    _, served = node.do(halted_and_carried())
     assert program.ask("/jobs")["jobs"] == json.loads(json.dumps([job_document(line, served) for line in lines]))
     found = node.do(runs("order-sync", None, 100))
     told = program.ask("/jobs/order-sync/runs")["runs"]

@@ -44,7 +44,7 @@ GROUPS: Final = {
         "jobs": "the jobs with their next slot and last run; add, edit and remove jobs kept in the store",
         "show": "one job: its schedule, what runs, its last runs",
         "runs": "the latest runs (`cronce history` is the same)",
-        "why": "why a slot ran, runs or did not run: every attempt, takeover and refusal",
+        "why": "why a slot ran, is running or did not run, with every attempt, takeover and refusal",
         "explain": "a schedule in plain words: when it fires next, and what it does when clocks change",
         "watch": "check the store for what is wrong, and send alerts",
         "ui": "the web page: overview, timeline, jobs, runs, alerts; and the buttons to act",
@@ -77,8 +77,8 @@ UNDER: Final = {
         "effects": "the effects that are in doubt, and those in progress",
     },
     "jobs": {
-        "add": "keep a job in the store, for all processes that allow it",
-        "edit": "change a job that is kept in the store",
+        "add": "add a job to the store, for all processes that allow stored jobs",
+        "edit": "change a job in the store",
         "remove": "delete a job from the store",
     },
     "explain": {"next": "when a schedule fires next"},
@@ -241,10 +241,26 @@ def refuse_outside(option: str, number: int, most: int, least: int = 1) -> None:
 class Parser(argparse.ArgumentParser):
     """What it cannot make sense of may be a URL with a password."""
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options, left = self.parse_known_args(args, namespace)
+        if left:
+            self.error(f"unrecognized arguments: {' '.join(left)}{self._remedy(options, left)}")
+        return options
+
+    def _remedy(self, options: argparse.Namespace, left: Sequence[str]) -> str:
+        """A misspelt option, else a schedule that the shell has split, else what the verb itself has to say."""
+        for word in left:
+            if word.startswith("--") and (close := _closest(word.partition("=")[0], self._option_string_actions)):
+                return f"; did you mean {close}?"
+        schedule = getattr(options, "schedule", None)
+        if schedule and " " not in schedule and not schedule.startswith("@") and not left[0].startswith("-"):
+            where = "--schedule " if "--schedule" in self._option_string_actions else ""
+            return f"; put the schedule in quotes, or the shell splits it: {where}'*/15 * * * *'"
+        hint = self.get_default("hint")
+        return f"; {hint}" if hint else ""
+
     def error(self, message: str) -> NoReturn:
-        hint = self.get_default("hint") if message.startswith("unrecognized") else None
-        told = _fit(f"{message}; {hint}" if hint else message)
-        tell(f"{self.format_usage()}{self.prog}: error: {told}")
+        tell(f"{self.format_usage()}{self.prog}: error: {_fit(_plain(message, self.get_default('meant') or {}))}")
         sys.exit(2)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
@@ -263,6 +279,24 @@ class Parser(argparse.ArgumentParser):
 def _flush() -> None:
     if sys.stdout is not None:  # a caller may have closed it
         sys.stdout.flush()
+
+
+def _plain(message: str, meant: Mapping[str, str]) -> str:
+    """What argparse says of a word that is not among the choices: they are named, and the nearest of them."""
+    before, found, after = message.partition("invalid choice: ")
+    word, _, choices = after.partition(" (choose from ")
+    if not found:
+        return message
+    word, known = word.strip("'"), choices.removesuffix(")").replace("'", "")
+    close = _closest(word, known.split(", "))
+    remedy = f"; {meant[word]}" if word in meant else f"; did you mean {close}?" if close else ""
+    return f"{before}{word[:60]!r} is not one of {known}{remedy}"
+
+
+def _closest(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
+
+    return next(iter(get_close_matches(word.lower(), list(known), n=1)), "")
 
 
 def _fit(message: str) -> str:
@@ -346,10 +380,6 @@ _MEANT: Final = {"start": "run", "serve": "run", "worker": "run", "list": "jobs"
 
 
 def _unknown(verb: str) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
-
-    close = (
-        [_MEANT[verb]] if verb in _MEANT else get_close_matches(verb.lower(), [*HELP_OF_VERB, *VERBS, *ALIASES], n=1)
-    )
-    remedy = f"did you mean {close[0]!r}? " if close else ""
+    close = _MEANT.get(verb) or _closest(verb, [*HELP_OF_VERB, *VERBS, *ALIASES])
+    remedy = f"did you mean {close!r}? " if close else ""
     return f"there is no command {verb[:40]!r}; {remedy}`cronce --help` lists all commands"

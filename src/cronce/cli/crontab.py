@@ -26,7 +26,7 @@ from cronce.telling.words import iso, safe
 
 CRONTAB_ACTIONS: Final = {
     "install": "write lines into a marked block of the crontab; doing it again changes nothing",
-    "remove": "remove that block",
+    "remove": "remove the block that `install` wrote",
     "list": "list what the crontab starts: schedule, zone, next time, guarded or not",
     "dedupe": "remove lines that start the same command on the same schedule as another line",
     "wrap": "wrap the lines in `cronce exec`, so that each slot runs once across machines",
@@ -40,7 +40,14 @@ examples:
 """
 
 
+UNDO: Final = (
+    "to undo `wrap`, restore the copy it kept (~/.local/state/cronce/crontab.*) with `crontab FILE`, or delete"
+    " `cronce exec … --` from each line"
+)
+
+
 def add_crontab_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(meant={"unwrap": UNDO})
     for action, one in add_actions(parser, CRONTAB_ACTIONS).items():
         _add_options(one, action)
 
@@ -143,6 +150,8 @@ def _remove(options: argparse.Namespace, place: host_settings.Crontab) -> None:
     name, known = check_name(options.name), text.blocks(place.read())
     if name not in known:
         print(f"there is no block {name}; known: {', '.join(known) or 'none'}")
+        if any(entry.guard == "cronce" for entry in text.entries(place.read(), system=place.system)):
+            print(UNDO)
     _apply(options, place, lambda before: text.remove(before, name))
 
 

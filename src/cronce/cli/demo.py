@@ -50,7 +50,7 @@ SIDE_GAP: Final = 2
 
 DEMO_DESCRIPTION: Final = """\
 Three processes call one job every second, on one SQLite file. One of them is killed in the middle of a run, one is
-paused there for longer than its lease. Beside them the same three do the same without cronce. At the end the ledger
+paused there for longer than its lease. Three others do the same without cronce. At the end the ledger
 files that the job functions wrote are counted.
 
 exit codes: 0 every slot ran once with the guard, and some ran more than once without it; 1 otherwise."""

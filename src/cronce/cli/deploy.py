@@ -60,7 +60,7 @@ def _add_cronjob(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the job's name, and the CronJob's")
     _add_pod(parser)
     add_policies(parser)
-    restart = "restartPolicy: a new pod for each attempt, or not"
+    restart = "restartPolicy: Never makes a new pod for each attempt, OnFailure uses the same pod"
     parser.add_argument("--restart", choices=get_args(Restart), default="Never", help=restart)
     parser.add_argument("--suspend", action="store_true", help="create it suspended: it starts nothing yet")
 

@@ -1,5 +1,5 @@
-"""cronce effects and resolve: what is in doubt or in progress, and a person's word on it, or on a slot that failed, was
-lost or is unknown."""
+"""cronce status effects and resolve: what is in doubt or in progress, and a person's word on it, or on a slot that
+failed, was lost or is unknown."""
 
 import argparse
 import time
@@ -116,8 +116,8 @@ def _found(what: str | None, limit: int, *, everything: bool) -> Flow[EffectList
 def _refuse_unknown(name: str) -> Flow[None]:
     if not (yield from review.any_effect((yield from review.places(name)))) and name not in (yield from job_names()):
         raise CronceError(
-            f"no job is called {name[:60]!r}, and there is no record of an effect with this name; `cronce effects"
-            " --all` lists all effects"
+            f"no job is called {name[:60]!r}, and no effect of this name is on record; `cronce status effects --all`"
+            " lists all effects"
         )
 
 
@@ -143,9 +143,11 @@ def _row(one: EffectSeen) -> list[Text]:
 def add_resolve_arguments(parser: argparse.ArgumentParser) -> None:
     what = "such as billing@2026-03-29T01:00:00Z, or an effect: charge/invoice:7; without one, list what is in doubt"
     parser.add_argument("what", nargs="?", metavar="SLOT|EFFECT", help=what)
-    parser.add_argument("verdict", nargs="?", choices=("done", "retry"), help="it is done, or must be tried again")
+    parser.add_argument(
+        "verdict", nargs="?", choices=("done", "retry"), help="done: its work is complete; retry: it must run again"
+    )
     parser.add_argument("--result", metavar="JSON", help="the result of an effect that is done (default null)")
-    force = "retry although its holder may be alive, or an effect of the slot is in doubt; check first"
+    force = "retry even if its process may still be alive, or an effect of the slot is in doubt; check that first"
     parser.add_argument("--force", action="store_true", help=force)
     add_act(parser)
 

@@ -40,8 +40,8 @@ ran; 76 the slot is closed as failed, lost or unknown, or this run lost it; 78 t
 
 SCHEDULE_HELP: Final = "as in the crontab: '*/15 * * * *'"
 CHOICES: Final = (
-    ("--gap", Gap, "run", "a time that clocks jump over: run (right after it; the default) or skip"),
-    ("--fold", Fold, "first", "a time that comes twice: first (the default), second or both"),
+    ("--gap", Gap, "run", "a time that is skipped when clocks go forward: run (right after it; the default) or skip"),
+    ("--fold", Fold, "first", "a time that occurs twice when clocks go back: first (the default), second or both"),
     ("--on-lost", OnLost, None, "a run whose machine died: skip (the default; closed as lost) or rerun"),
     ("--overlap", Overlap, "skip", "while an earlier slot still runs: skip (the default), wait, replace, allow"),
 )
@@ -87,14 +87,26 @@ def add_job_policies(parser: argparse.ArgumentParser) -> None:
     add(
         "--start-within",
         metavar="SPAN",
-        help="skip a slot that cannot start within this (default: until the next slot)",
+        help="skip a slot that cannot start within this time (default: the time until the next slot)",
     )
-    add("--jitter", metavar="SPAN", help="delay each start by less than this, by a hash: the same on every machine")
+    add(
+        "--jitter",
+        metavar="SPAN",
+        help="delay each start by up to this time; a slot's delay is the same on every machine",
+    )
     add("--retries", type=int, default=0, metavar="N", help="try again after a failure, up to N times (default: 0)")
     add("--backoff", metavar="SPAN", help="wait this long after the first failure, then twice as long (default: 1s)")
-    add("--timeout", metavar="SPAN", help="stop a run after this time; a command by TERM, then KILL")
-    add("--lease", metavar="SPAN", help="how long a dead run blocks its slot (default: 30s with rerun, else 5m)")
-    add("--keep", metavar="KEPT", help="runs to keep of each outcome: 100, or 30d (default: 30d, at most 1,000 in all)")
+    add("--timeout", metavar="SPAN", help="stop a run after this time (a command with TERM, then KILL)")
+    add(
+        "--lease",
+        metavar="SPAN",
+        help="how long a run whose process died blocks its slot (default: 30s with rerun, else 5m)",
+    )
+    add(
+        "--keep",
+        metavar="KEPT",
+        help="how many runs of each outcome to keep, or for how long: 100, 30d (default: 30d, at most 1,000)",
+    )
 
 
 def said(options: argparse.Namespace, add: Callable[[argparse.ArgumentParser], None] = add_policies) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
-from cronce.cli import say
+from cronce.cli import refuse_outside, say
 from cronce.cli.session import Actor, acting, add_act, read_option
 from cronce.cli.terminal import bar, show
 from cronce.errors import BadInput, CronceError
@@ -19,9 +19,9 @@ from cronce.protocol.commands import Asked, Closed
 from cronce.runtime.backfill import BACKFILL_BATCH, MOST_BACKFILLED, Stretch, ask, parts, survey
 from cronce.runtime.effects.liveness import RetryRefused
 from cronce.runtime.operations import RequestedRun, StandingOrder, drain_cell
-from cronce.runtime.queries import HolderSeen, RunSeen, carried, holders, load, runs, seen_job, slot_named
+from cronce.runtime.queries import HolderSeen, RunSeen, halted_and_carried, holders, load, runs, seen_job, slot_named
 from cronce.telling.documents import act_document, cancelled_document, paused_document, resumed_document, run_document
-from cronce.telling.words import by_whom, safe
+from cronce.telling.words import by_whom, counted, safe
 
 PAUSE_EPILOG = """
 Runs in progress go on: `cronce cancel SLOT` stops one. Slots that fall due during the pause do not run afterwards.
@@ -128,7 +128,7 @@ def add_drain_arguments(parser: argparse.ArgumentParser) -> None:
     """As `cronce pause --scheduler HOLDER` was spelled before, and its `resume`."""
     parser.add_argument("scheduler", nargs="?", metavar="HOLDER", help="one scheduler, as `cronce status` names it")
     parser.add_argument("--label", metavar="NAME=VALUE", help="all schedulers with this label")
-    parser.add_argument("--off", action="store_true", help="let them take work again")
+    parser.add_argument("--off", action="store_true", help="let them take new work again")
     add_act(parser)
 
 
@@ -164,22 +164,21 @@ ASK_EVERY: Final = 8
 """At each so many looks it is asked who would run it."""
 
 TRIGGER_EPILOG = """
-Prints the key of the run; a scheduler starts it within two seconds. The run waits for its turn, and is never too late.
+Prints the key of the run; a scheduler starts it within two seconds. The run waits for its turn.
 
 examples:
   cronce trigger billing --payload '{"month": "2026-03"}' --wait
   cronce trigger billing --id march        the same id starts only one run
 """
 RERUN_EPILOG = """
-A slot: prints the key of the new run. Its effects use the slot's key, so effects that are done are not repeated. With
---fresh the effects of the slot are repeated; those on things are not. While a rerun of the slot is open, a second
-request starts nothing. A lost slot runs again when its process is known to be dead; if you have checked that, use
---force.
+With a slot: prints the key of the new run. The run uses the slot's effect keys, so effects that are done are not
+repeated; --fresh repeats them, except effects on things. While a rerun of the slot is open, a second request starts
+nothing. A lost slot runs again when its process is known to be dead. If you have checked that yourself, use --force.
 
-A job with --from and --to: a backfill. Each slot from --from until before --to gets one run, however often this is
-repeated, unless it has succeeded or is open. The command waits for the runs to end. Ctrl-C ends only the waiting, and
-the runs stay due: the same command waits again, --cancel drops those that have not started. A day begins at midnight
-in the job's time zone.
+With a job, --from and --to: a backfill. Each slot from --from up to, not including, --to gets one run, unless it has
+succeeded or is open. Repeating the command adds no runs. The command waits for the runs to end. Ctrl-C ends only the
+waiting: the same command waits again, and --cancel drops the runs that have not started. A day begins at midnight in
+the job's time zone.
 
 examples:
   cronce rerun billing@2026-03-29T01:00:00Z
@@ -247,7 +246,7 @@ def _obstacle(actor: Actor, name: str, many: int = 1) -> str:
         return f"everything is paused {by_whom(halted)}"
     if job and job.paused:
         return f"{name} is paused {by_whom(job.paused)}"
-    if name in actor.node.do(carried()):
+    if name in actor.node.do(halted_and_carried())[1]:
         return ""
     (cell,) = actor.node.do(load([job_cell(name)])).cells
     if not cell.version or seen_job(cell).is_scheduled:
@@ -266,7 +265,9 @@ NEXT_CALL: Final = "the next call"
 def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", help="which job")
     parser.add_argument("--payload", metavar="JSON", help="what the run is given: JSON of up to 64 KB")
-    parser.add_argument("--id", default="", metavar="ID", help="an id for the run: the same id starts only one run")
+    parser.add_argument(
+        "--id", default="", metavar="ID", help="an id for the run: a request with the same id starts nothing new"
+    )
     _add_wait(parser)
     add_act(parser, reason=False)
 
@@ -280,9 +281,9 @@ def run_trigger(options: argparse.Namespace) -> int:
 def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
     slot = "a slot such as billing@2026-03-29T01:00:00Z; or a job, with --from and --to"
     parser.add_argument("slot", metavar="SLOT|JOB", help=slot)
-    fresh = "repeat the effects of the slot (not those on things), with a new key"
+    fresh = "also repeat the slot's effects, under a new key; effects on things are not repeated"
     parser.add_argument("--fresh", action="store_true", help=fresh)
-    force = "rerun although the process that ran the slot may be alive; check first"
+    force = "rerun even if the process that ran the slot may still be alive; check that first"
     parser.add_argument("--force", action="store_true", help=force)
     _add_wait(parser)
     _add_backfill(parser.add_argument_group("a backfill of many slots"))
@@ -365,13 +366,14 @@ def _cancelled(reply: Asked | Closed) -> str:
 # --- a backfill -------------------------------------------------------------------------------------------------------
 
 RUNS_TOLD = 5
-WAIT_HINT = "the runs stay due; the same command waits for them again, and --cancel drops them"
+MAX_BACKFILLED: Final = 1_000_000
+WAIT_HINT = "the runs stay requested: the same command waits for them again, --cancel drops them"
 
 
 def _add_backfill(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--from", dest="start", metavar="WHEN", help="the first instant or day")
-    add("--to", dest="end", metavar="WHEN", help="the instant or day to stop before")
+    add("--to", dest="end", metavar="WHEN", help="the instant or day to stop at, not included")
     add(
         "--most",
         type=int,
@@ -380,9 +382,9 @@ def _add_backfill(group: argparse._ArgumentGroup) -> None:
         help=f"at most this many slots (default {MOST_BACKFILLED:,})",
     )
     how = group.add_mutually_exclusive_group()
-    how.add_argument("--dry-run", action="store_true", help="only show what would be run")
-    how.add_argument("--no-wait", action="store_true", help="do not wait for the runs to end")
-    how.add_argument("--cancel", action="store_true", help="drop runs of an earlier backfill that have not started")
+    how.add_argument("--dry-run", action="store_true", help="only show how many would run; request nothing")
+    how.add_argument("--no-wait", action="store_true", help="request the runs, and do not wait for them to end")
+    how.add_argument("--cancel", action="store_true", help="cancel runs of an earlier backfill that have not started")
 
 
 def _run_backfill(options: argparse.Namespace) -> int:
@@ -392,8 +394,7 @@ def _run_backfill(options: argparse.Namespace) -> int:
             f"to rerun one slot, name it: {job.partition('@')[0][:60]}@2026-03-29T01:00:00Z (`cronce runs` lists them);"
             f" to backfill many, name the job and give --from WHEN --to WHEN"
         )
-    if options.most < 1:
-        raise BadInput(f"--most must be 1 or more, not {options.most}")
+    refuse_outside("--most", options.most, MAX_BACKFILLED)
     with acting(options) as actor:
         stretch = actor.node.do(survey(actor.hand, job, options.start, options.end, options.most))
         if not options.json:
@@ -405,8 +406,8 @@ def _run_backfill(options: argparse.Namespace) -> int:
             return 130
     if options.json:
         print(json.dumps(_document(job, stretch, asked, waited)))
-    elif waited is not None:
-        print("\n".join(map(safe, _ended(waited, stretch))))
+    else:
+        print("\n".join(map(safe, _ended(waited, stretch) if waited else _not_waited(job, stretch, asked, options))))
     if waited is not None and waited.obstacle.startswith(NEXT_CALL):
         waited = waited._replace(obstacle="")
     return 1 if waited is not None and (waited.code or stretch.ended) else 0
@@ -455,6 +456,14 @@ def _surveyed(job: str, stretch: Stretch) -> str:
         f"{job}: {slots:,} slots; {stretch.succeeded:,} succeeded, {stretch.busy:,} are open,"
         f" {len(stretch.ended):,} failed in an earlier backfill; {len(stretch.wanted):,} to run"
     )
+
+
+def _not_waited(job: str, stretch: Stretch, asked: Sequence[Slot], options: argparse.Namespace) -> list[str]:
+    if options.dry_run:
+        return ["nothing was requested: this was a dry run"]
+    if options.cancel:
+        return [f"{counted(len(stretch.asked), 'run')} cancelled"]
+    return [f"{counted(len(asked), 'run')} requested; `cronce runs {job}` lists them"]
 
 
 def _ended(waited: WaitResult, stretch: Stretch) -> list[str]:

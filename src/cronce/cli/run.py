@@ -61,8 +61,8 @@ RUN_EPILOG: Final = """
 examples:
   cronce run app:cron
   cronce run shop.jobs:cron -n 3 --workers 20
-  cronce run app:cron --role schedule     finds what is due, and leaves it to processes …
-  cronce run app:cron --role work         … with this role, which run it
+  cronce run app:cron --role schedule     only finds what is due; other processes run it
+  cronce run app:cron --role work         only runs what others found due
   cronce run app:cron --label colour=blue
 """
 
@@ -74,7 +74,13 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "-n", type=int, default=1, metavar="N", dest="number", help="the number of processes; one that dies is replaced"
     )
     add("--role", choices=get_args(Role), default="both", help="find what is due, run it, or both (the default)")
-    add("--workers", type=int, default=10, metavar="N", help="how many runs at once, in each process (default: 10)")
+    add(
+        "--workers",
+        type=int,
+        default=10,
+        metavar="N",
+        help="how many runs at the same time, in each process (default: 10)",
+    )
     add("--grace", default="30s", metavar="SPAN", help="the longest time from TERM to the end (default: 30s)")
     add(
         "--label",

@@ -37,8 +37,7 @@ add_jobs_arguments = add_store
 def run_jobs(options: argparse.Namespace) -> None:
     with looking(options) as node:
         now, lines = node.do(listed())
-        everything = node.do(queries.halted())
-        served = node.do(queries.carried())
+        everything, served = node.do(queries.halted_and_carried())
     if everything and not options.json:
         print(paint(ColouredText(f"everything is paused {by_whom(everything)}", "odd"), screen()))
     headers = ["job", "schedule", "next slot", "last run", "outcome"]

@@ -118,9 +118,9 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("schedule", metavar="EXPR", help="'*/15 9-17 * * MON-FRI', '@daily', 'every 15m' or 'at …Z'")
     add("--tz", default="UTC", metavar="ZONE", help="the time zone of a cron expression (default UTC)")
-    gap = "a fixed time that clocks jump over: right after it (default), or not at all"
+    gap = "a fixed time that is skipped when clocks go forward: run right after it (default), or skip"
     add("--gap", choices=get_args(Gap), default="run", help=gap)
-    fold = "a fixed time that clocks show twice: when it runs (default first)"
+    fold = "a fixed time that occurs twice when clocks go back: when to run (default first)"
     add("--fold", choices=get_args(Fold), default="first", help=fold)
     add("--from", dest="since", metavar="ISO", help="slots after this instant (default: now)")
 

@@ -157,7 +157,7 @@ examples:
 
 
 def add_observed_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="of this function or job only")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="only this function or job")
     parser.add_argument("--cost", metavar="AMOUNT", help="what one call costs, in any currency")
     parser.add_argument("--since", metavar="SPAN", help="exit with 1 only for duplicates within this time")
     add_store(parser)
@@ -257,7 +257,7 @@ def _add_arguments(parser: argparse.ArgumentParser, kind: Leases) -> None:
 
 def _run(options: argparse.Namespace, kind: Leases) -> None:
     with looking(options) as node:
-        found = node.do(queries.locks() if kind is LOCK_LEASES else queries.leaders())
+        found = node.do(queries.held(kind.prefix))
     never = f"there was never a {kind.noun}"
     if options.name is not None:
         found = [one for one in found if one.name == options.name]

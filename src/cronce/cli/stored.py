@@ -28,7 +28,7 @@ examples:
   cronce jobs add sync --every 2h --timeout 10m -- ./scripts/sync.sh --all
 """
 EDIT_EPILOG: Final = """
-Options that are left out stay as they are. A new schedule never fires for the past. A new kind of schedule, function
+Options that are left out do not change. A new schedule does not run slots of the past. A new kind of schedule, function
 or command replaces the old one. --unset sets an option back to its default.
 
 examples:
@@ -36,7 +36,7 @@ examples:
   cronce jobs edit sync --unset timeout -- ./scripts/sync.sh --some
 """
 REMOVE_EPILOG: Final = """
-The job does not fire any more; a run in progress is not stopped (`cronce cancel` does that). Its history stays, and so
+The job's slots no longer run. A run in progress is not stopped (`cronce cancel` does that). Its history stays, and so
 does the record of who removed it and when. To stop it for a while, use `cronce pause`.
 """
 
@@ -95,8 +95,8 @@ def _add_definition(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--every", metavar="SPAN", help="instead of a cron expression: 15m, 2h, 1d")
     add("--at", metavar="INSTANT", help="once, at this instant")
-    add("--start", metavar="INSTANT", help="no slot before this instant")
-    add("--end", metavar="INSTANT", help="no slot after this instant")
+    add("--start", metavar="INSTANT", help="run no slot before this instant")
+    add("--end", metavar="INSTANT", help="run no slot after this instant")
     add("--function", metavar="MODULE:NAME", help="an importable function that --allow of the processes covers")
     add("--isolate", action=argparse.BooleanOptionalAction, help="run the function in a process of its own")
     add("--payload", metavar="JSON", help="the payload of each run")
@@ -106,7 +106,7 @@ def _add_definition(parser: argparse.ArgumentParser) -> None:
         choices=get_args(Missed),
         help="what to do with slots that fell due while no scheduler ran: skip, latest, all",
     )
-    add("--turns", type=int, metavar="N", help="how many runs may run at the same time (default: 1)")
+    add("--turns", type=int, metavar="N", help="how many runs may be in progress at the same time (default: 1)")
     parser.set_defaults(**dict.fromkeys(DEFINITION_WORDS))  # what is not said is left to the job
     add_act(parser, reason=False)
 

@@ -50,12 +50,11 @@ from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import MOST_TURNS, SOME_DAY, Declaration, Policies, When, declare
-from cronce.runtime.foreign_schedulers import SIGN_EVERY, say_there
 from cronce.runtime.guard import guarded
 from cronce.runtime.keeper import Lease, RepeatingThread
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.log import LOGGER
-from cronce.runtime.process_notes import UnwrittenRefusals
+from cronce.runtime.process_notes import SIGN_EVERY, UnwrittenRefusals, say_there
 from cronce.runtime.run import Skipped
 from cronce.runtime.steps import Steps, WaitStep
 from cronce.schedule import Every, Schedule, parse_schedule
@@ -689,11 +688,11 @@ class Protection:
                 self._take_up()
             return process()
         except JobLookupError as error:
-            LOGGER.debug("another scheduler was faster: %s", error)
+            LOGGER.debug("another scheduler already updated the job store: %s", error)
             return 0.0
         except Exception as error:
             pause = self._ask_soon()
-            LOGGER.warning("the job store failed, and is asked again in %g s: %s", pause, error)
+            LOGGER.warning("the job store failed; the next try is in %g s: %s", pause, error)
             return pause
         finally:
             self._guards.give_back()

@@ -360,15 +360,15 @@ class Exec:
         if skipped.kind == "too old" and epoch.forgot:
             how = "found empty" if epoch.origin is Origin.FOUND else "set back"
             self._say(
-                f"{skipped.slot} was not run: the store was {how} at {spell(epoch.born)}, and may have forgotten"
-                " that this slot ran; later slots run. If the store is new, run `cronce store init`"
+                f"{skipped.slot} was not run: the store was {how} at {spell(epoch.born)}, and may have lost"
+                " the record that this slot ran. Later slots run. If the store is new, run `cronce store init`"
             )
             return NOT_DONE
         going_on = skipped.kind == "held" or (skipped.outcome and Outcome(skipped.outcome).is_success)
         bad = is_bad(skipped)
         quiet = not bad and (going_on or not named) and not self._job_name
         again = f"rerun {skipped.slot}" if node.store.traits.history else f"resolve {skipped.slot} retry"
-        further = f"; `cronce why {skipped.slot}` says more, `cronce {again}` runs it again" if bad else ""
+        further = f"; `cronce why {skipped.slot}` shows why, `cronce {again}` runs it again" if bad else ""
         self._say(f"{skipped.slot} was not run here: {skipped.reason}{further}", quiet=bool(quiet))
         if skipped.kind == "held" and self._job_name:
             return LATER

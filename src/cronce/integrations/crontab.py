@@ -186,10 +186,10 @@ def install(text: str, name: str, body: str) -> str:
     """The crontab with the block `name` holding `body`: where it stood, or else at the end."""
     plain = body.replace("\r\n", "\n").strip("\n")
     if not plain.strip():
-        raise BadInput("there is nothing to install; `cronce deploy crontab remove` removes a block")
+        raise BadInput("there is no line to install; `cronce deploy crontab remove` removes a block")
     if any(re.fullmatch(mark, line) for line in plain.split("\n") for mark in (_BEGIN, _END)):
         raise BadInput("the lines to install contain marks of blocks; remove them")
-    begin = f"# BEGIN cronce {name} (written by `cronce crontab install`, which overwrites it)"
+    begin = f"# BEGIN cronce {name} (written by `cronce deploy crontab install`, which overwrites it)"
     block = f"{begin}\n{plain}\n# END cronce {name}\n"
     span = blocks(text).get(name)
     if span is None:
@@ -365,13 +365,13 @@ def _guarded(entry: CrontabEntry, name: str, host: CronHost) -> str | LineLeftAl
 
 def _obstacles(entry: CrontabEntry, zone: str | None) -> Iterator[str]:
     if entry.guard == "cronce":
-        yield "it is guarded"
+        yield "it is already guarded"
     if entry.guard == "flock":
-        yield "flock guards it, on this host only; take flock out to have it guarded on all"
+        yield "flock guards it, but on this host only; remove flock to guard it across hosts"
     if upkeep := re.search(_UPKEEP, entry.command):
         yield f"{upkeep['what']} maintains one host, so it must run on every host; if not, put `cronce exec` before it"
     if entry.block:
-        yield f"it is of the block {entry.block}, which the next install overwrites; install it with --wrap"
+        yield f"it belongs to the block {entry.block}, which the next install overwrites; install that with --wrap"
     if not entry.command:
         yield "it has no command"
     if "\r" in entry.command:

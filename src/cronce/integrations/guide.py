@@ -88,7 +88,7 @@ GUIDE_RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
             "etcd",
             {"etcd": "at hand", "rate": "low"},
             "you have etcd, and it loses no claim when a minority of its members fails",
-            "it is made for small data: keep the history short with --keep",
+            "it is made for little data: keep the history short with --keep",
         ),
         GuideRule(
             "redis",
@@ -131,7 +131,7 @@ GUIDE_RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
             "sqlite",
             {},
             "several machines, nothing that they share, and no server may be added: let one of them run the jobs",
-            "while that machine is down nothing runs; the others must not have these jobs at all",
+            "while that machine is down, nothing runs; no other machine may have these jobs",
         ),
     ),
     "trigger": (
@@ -171,7 +171,7 @@ GUIDE_RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
         GuideRule(
             "key",
             {"store": "kubernetes"},
-            "what the job calls gets the slot's key, CRONCE_KEY, and refuses a repeat",
+            "the system that the job calls gets the slot's key, CRONCE_KEY, and refuses a repeat",
             "the other side must support keys",
         ),
         GuideRule(
@@ -204,7 +204,7 @@ GUIDE_RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
             "rerun",
             {"idempotent": "yes"},
             "a run whose machine died is taken over by another: it may be repeated",
-            "what the dead one had done already is done again",
+            "work that was done before the crash is done again",
         ),
         GuideRule(
             "rerun",
@@ -231,7 +231,7 @@ GUIDE_RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
             "wait",
             {"length": "long", "cost": "money", "store": "not kubernetes"},
             "a run may last into the next slot, and each slot counts: the next one waits for its turn",
-            "if that is the rule and not the exception, a backlog grows",
+            "if that happens often, a backlog grows",
         ),
         GuideRule(
             "skip",
@@ -326,7 +326,9 @@ def _holds(rule: GuideRule, facts: Mapping[str, str]) -> bool:
 
 def _notes(answers: Answers, store: str) -> list[str]:
     named = NOTES.get((answers.provider, store))
-    always = "always: `cronce doctor` on every machine, `cronce why JOB` when in doubt, an alert on what is lost"
+    always = (
+        "always: run `cronce doctor` on every machine, `cronce why JOB` when in doubt, and set an alert for lost runs"
+    )
     return [note for note in (named, always) if note]
 
 

@@ -120,7 +120,7 @@ def deployment(name: str, words: Sequence[str], place: PodSettings, *, replicas:
         "readinessProbe": _probe("/readyz", periodSeconds=5, timeoutSeconds=5),
     }
     spec: Manifest = {
-        "replicas": AnnotatedValue(replicas, "As many as you like: each slot runs once, whichever of them claims it."),
+        "replicas": AnnotatedValue(replicas, "As many as you like: one of them claims each slot, and runs it."),
         "strategy": AnnotatedValue(
             {"type": "Recreate"},
             "The old ones are told to end before new ones start. No setting guarantees that there are never two:"
@@ -144,7 +144,7 @@ def rbac(name: str, namespace: str) -> list[Manifest]:
         "resources": ["leases"],
         "verbs": AnnotatedValue(
             ["get", "list", "watch", "create", "update", "delete"],
-            "list and watch are for schedulers and for looking (`cronce jobs`), delete for `cronce purge`. No patch.",
+            "list and watch are for schedulers and `cronce jobs`, delete is for `cronce store purge`. No patch.",
         ),
     }
     return [
@@ -168,7 +168,10 @@ def _job_spec(
 ) -> Manifest:
     container = _container(job.name, words, place)
     told: Value = {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/job-name']"}}
-    container["env"] = [*_env(place), AnnotatedValue({"name": JOB_NAME, "valueFrom": told}, "Tells `exec` its slot.")]
+    container["env"] = [
+        *_env(place),
+        AnnotatedValue({"name": JOB_NAME, "valueFrom": told}, "`cronce exec` finds its slot by this name."),
+    ]
     if again(job) + PODS_WITHOUT_STORE > MOST_PODS:
         raise BadInput(
             f"--retries {job.retries} are more than Kubernetes counts: at most {MOST_PODS - PODS_WITHOUT_STORE - 1:,}"
@@ -182,9 +185,9 @@ def _job_spec(
     pod = _pod(container, place, grace)
     pod["restartPolicy"] = AnnotatedValue(
         restart,
-        "Each attempt is a pod of its own, on whichever node has room, and its log stays."
+        "Each attempt is a new pod, on any node with room; all logs are kept."
         if restart == "Never"
-        else "Each attempt is in the same pod, on the same node; the logs of all but the last two are gone.",
+        else "Each attempt is in the same pod, on the same node; only the last two logs are kept.",
     )
     spec["template"] = {"metadata": {"labels": _labels(job.name)}, "spec": pod}
     return spec
@@ -214,12 +217,12 @@ def _failure_rules(job: Declaration) -> list[Value]:
 
 
 def _evicted(job: Declaration) -> str:
-    uncounted = "An eviction is no failure: another pod is started, and not counted."
+    uncounted = "An eviction does not count as a failure: Kubernetes starts another pod."
     if again(job):
         return f"{uncounted} It runs the slot again."
     return (
-        f"{uncounted} If the command had begun,\nthe slot is closed by then and that pod runs nothing:"
-        " --on-lost rerun or --retries has it run again."
+        f"{uncounted} If the command had started,\nthe slot is closed by then, and that pod runs nothing;"
+        " with --on-lost rerun or --retries it runs again."
     )
 
 
@@ -246,7 +249,7 @@ def expression(job: Declaration) -> str:
     if not isinstance(rule, Cron):
         raise BadInput(
             "a CronJob fires by a cron expression: --schedule '*/15 * * * *'. For 'every 90m' and the like let cronce"
-            " fire it: `cronce k8s deployment`"
+            " fire it: `cronce deploy k8s deployment`"
         )
     fields = rule.text.split()
     day, weekday = fields[-3], fields[-1]

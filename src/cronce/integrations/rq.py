@@ -71,7 +71,7 @@ class _RetryAsked(Exception):
     """The body returned RQ's `Retry`: it is to run again, like one that raised."""
 
     def __init__(self, retry: Retry) -> None:
-        super().__init__("it asks to be tried again")
+        super().__init__("it asked to be retried")
         self.retry = retry
 
 

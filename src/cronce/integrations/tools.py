@@ -47,7 +47,7 @@ class Calls:
 
     def __init__(self, run: Run, tool: str, how: ToolPolicies) -> None:
         if not isinstance(run, Run):
-            raise BadInput(f"a tool is guarded under a run, which a job function gets; this is {run!r:.60}")
+            raise BadInput(f"a tool needs the run that its job function gets, not {run!r:.60}")
         refuse_foreign([word for word in how if word not in ToolPolicies.__annotations__], ToolPolicies.__annotations__)
         per, on, key = how.get("per"), how.get("on"), how.get("key")
         if (per, on) != ("slot", None) and (per is not None or on is None or key is None):

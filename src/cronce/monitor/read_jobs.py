@@ -12,7 +12,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from heapq import nlargest, nsmallest
+from heapq import nsmallest
 from typing import Final
 
 from cronce.model import (
@@ -35,14 +35,12 @@ from cronce.monitor.read_lists import (
     LIST_COUNTED,
     RunList,
     RunsPage,
-    beside,
     by_key,
     counted_runs,
     latest_of,
     newest_runs,
     open_alerts,
     part_of,
-    read_ahead,
     read_cursor,
 )
 from cronce.protocol.codec import all_readable, readable
@@ -52,24 +50,23 @@ from cronce.runtime.effects.review import EMPTY_SURVEY, EffectsSurvey, doubts, o
 from cronce.runtime.flow import Flow, Load
 from cronce.runtime.prevented import PARTS, prevented_in
 from cronce.runtime.queries import (
+    READ_AHEAD,
     HolderSeen,
     JobLine,
     JobSeen,
     RunSeen,
     by_beats,
-    by_hand_lately,
     is_carried,
+    latest_runs,
     load,
-    ran_at,
-    read_all,
+    present,
     read_page,
     seen_job,
-    seen_runs,
-    told,
+    sparing,
 )
-from cronce.runtime.stored_jobs import line_of, seen_stored
+from cronce.runtime.stored_jobs import line_of, lines_in, seen_stored
 from cronce.schedule import Schedule
-from cronce.stores.base import Loaded, Page, Scan, page_of
+from cronce.stores.base import Loaded, Page, Scan
 from cronce.telling.words import as_written
 from cronce.value import NamedTuple
 
@@ -277,43 +274,18 @@ def job_lines(
     yield from index.keep_up()
     found = index.search(matching, after, limit)
     _, lines = yield from lines_alone(found.names)
-    latest = yield from latest_runs([line.seen.name for line in lines], 1)
+    latest = yield from latest_runs([line.seen for line in lines], 1)
     return found, [line._replace(last=next(iter(latest[line.seen.name]), None)) for line in lines]
 
 
-def latest_runs(names: Iterable[str], limit: int) -> Flow[dict[str, list[RunSeen]]]:
-    """The latest runs of each job. Of those by hand, such as are among the latest of all jobs: it is one request more,
-    however many jobs there are."""
-    by_hand = yield from by_hand_lately()
-    found = {}
-    for name in names:
-        page = yield from read_page(Scan(f"run/{name}/", newest_first=True, limit=limit))
-        cells = {cell.key: cell for cell in (*page.cells, *by_hand.get(name, ()))}
-        found[name] = nlargest(limit, seen_runs(cells.values(), page.now), key=ran_at)
-    return found
-
-
-def lines_alone(names: Sequence[str]) -> Flow[tuple[Instant, tuple[JobLine, ...]]]:
+def lines_alone(names: Sequence[str]) -> Flow[tuple[Instant, list[JobLine]]]:
     """The same in one request, without a run: for who reads more of those than the newest."""
     loaded = yield from load(cells_of(names))
-    return loaded.now, lines_in(names, loaded.cells, loaded.now)
+    return loaded.now, lines_in(names, {cell.key: cell for cell in loaded.cells}, loaded.now)
 
 
 def cells_of(names: Sequence[str]) -> list[str]:
     return [*map(job_cell, names), *map(stored_cell, names)]
-
-
-def lines_in(names: Sequence[str], cells: Sequence[Cell], now: Instant) -> tuple[JobLine, ...]:
-    """What stands in those cells."""
-    read = zip(names, cells, cells[len(names) :], strict=False)
-    lines = (_line(name, job, stored, now) for name, job, stored in read)
-    return tuple(line for line in lines if line is not None)
-
-
-def _line(name: str, job: Cell, stored: Cell, now: Instant) -> JobLine | None:
-    seen = seen_job(job) if job.version else None
-    line = JobLine(seen, seen.next(now), None) if seen else None
-    return line_of(name, stored, line, now) if stored.version else line
 
 
 # --- one job --------------------------------------------------------------------------------------------------------
@@ -325,14 +297,6 @@ class HostRefused(NamedTuple):
     job: str
     host: str
     refusals: Refusals
-
-
-class Pages(NamedTuple):
-    """What a view was read from: its picture is drawn of the same."""
-
-    newest: Page
-    open: Page
-    refused: Page
 
 
 class JobView(NamedTuple):
@@ -355,7 +319,6 @@ class JobView(NamedTuple):
     refused: tuple[HostRefused, ...]
     durations: tuple[tuple[RunSeen, timedelta], ...]
     """Of the newest runs, those that have ended, the newest first, and how long each took."""
-    pages: Pages
     present: tuple[HolderSeen, ...]
     """Schedulers that left a sign, dead ones too."""
     prevented: Prevented
@@ -370,22 +333,21 @@ class JobView(NamedTuple):
 
 def job_view(name: str, runs: int = 50, after: str | None = None, *, with_doubts: bool = False) -> Flow[JobView | None]:
     """None: there is no such job. `with_doubts`: also which of its effects are in doubt, and the alerts."""
-    marks = (Mark.OPEN, Mark.ATTENTION) if with_doubts else ()
-    return (yield from beside(_job_view(name, runs, after, with_doubts=with_doubts), (yield from read_ahead(*marks))))
+    return (
+        yield from sparing(_job_view(name, runs, after, with_doubts=with_doubts), *(READ_AHEAD if with_doubts else ()))
+    )
 
 
 def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> Flow[JobView | None]:
     cells = [job_cell(check_name(name)), stored_cell(name), SWITCH, observed_cell(name)]
     counts = [prevented_cell(name, part) for part in range(PARTS)]
-    _, holders = yield from read_all(Scan("holder/", mark=Mark.OPEN))
-    timed, everybody = yield from told(holders, [*cells, *counts])
-    loaded = timed.reply
-    assert isinstance(loaded, Loaded)
+    there = yield from present([*cells, *counts])
+    loaded, everybody = there.beside, there.holders
     job, stored, switch, observed, *others = loaded.cells
-    line = _line(name, job, stored, loaded.now)
+    line = line_of(name, job, stored, loaded.now)
     if line is None:
         return None
-    has_scheduler = yield from is_carried(name, [one for one in everybody if one.until > loaded.now])
+    has_scheduler = yield from is_carried(name, there.live)
     newest, latest = yield from latest_of(name)
     found = by_beats(latest[:RUNS_FOR_FIGURES], everybody, newest.now)
     place = read_cursor(after, f"run/{name}/") if after else None
@@ -393,8 +355,8 @@ def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> 
         page = yield from newest_runs(name, after=after, limit=runs)
     else:
         page = part_of(newest, latest, place, runs)
-    still_open = yield from _marked(Mark.OPEN, name, newest)
-    attention = yield from _marked(Mark.ATTENTION, name, newest)
+    still_open = yield from read_page(by_key(Mark.OPEN, name, LIST_COUNTED))
+    attention = yield from read_page(by_key(Mark.ATTENTION, name, LIST_COUNTED))
     refused = yield from read_page(refusals(f"refusals/{name}/"))
     return JobView(
         loaded.now,
@@ -410,9 +372,8 @@ def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> 
         counted_runs(attention),
         hosts_refused(refused.cells),
         tuple((run, span) for run in found[:TIMED] if run.record and (span := run.record.took()) is not None),
-        Pages(newest, still_open, refused),
         tuple(everybody),
-        prevented_in(others[:PARTS]).get(name, Prevented(0, {})),
+        prevented_in(others).get(name, Prevented(0, {})),
         figures(found, newest.now),
         (yield from doubts(of_job(name))) if with_doubts else EMPTY_SURVEY,
         (yield from open_alerts()) if with_doubts else 0,
@@ -421,14 +382,6 @@ def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> 
 
 def _with_hosts(found: RunList, holders: Sequence[HolderSeen], now: Instant) -> RunList:
     return found._replace(runs=tuple(by_beats(found.runs, holders, now)))
-
-
-def _marked(mark: Mark, name: str, newest: Page) -> Flow[Page]:
-    """The runs of a job with that mark: out of its newest, if those are all."""
-    scan = by_key(mark, name, LIST_COUNTED)
-    if newest.next is None:
-        return page_of(newest.cells, scan, newest.now, newest.epoch)
-    return (yield from read_page(scan))
 
 
 def refusals(prefix: str) -> Scan:

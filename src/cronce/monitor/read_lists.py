@@ -21,7 +21,7 @@ from cronce.monitor.survey import named
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import Alert, Beats, Observed, decode_alert, decode_beats, decode_observed
 from cronce.runtime.effects.review import EffectCells, EffectSeen, ListPosition, effects, places
-from cronce.runtime.flow import Flow, Timed
+from cronce.runtime.flow import Flow
 from cronce.runtime.queries import (
     MARK_OF_STATE,
     STATES_WANTED,
@@ -33,8 +33,9 @@ from cronce.runtime.queries import (
     read_page,
     seen_held,
     seen_runs,
+    sifted,
 )
-from cronce.stores.base import By, Page, Position, Scan, page_of, position
+from cronce.stores.base import Page, Position, Scan, position
 from cronce.value import NamedTuple
 
 T = TypeVar("T")
@@ -48,11 +49,7 @@ RUNS_SEARCHED: Final = 2000
 OF_A_JOB: Final = 1000
 """So many runs of a job are put in order, those of its newest slots: as many as are kept unless somebody says more."""
 
-CELLS_AT_ONCE: Final = {Mark.OPEN: 200, Mark.ATTENTION: 400}
-"""So many cells of a mark are read at once, whatever they are."""
-
 _RUNS_PREFIX: Final = "run/"
-_OPEN_RUNS: Final = Scan(_RUNS_PREFIX, mark=Mark.OPEN, newest_first=True, limit=LIST_COUNTED)
 
 
 class RunList(NamedTuple):
@@ -71,48 +68,6 @@ class RunsPage(NamedTuple):
     next: str | None
 
 
-# --- one request for several ------------------------------------------------------------------------------------------
-
-
-class FirstCells(NamedTuple):
-    """The first cells of a mark, by key, whatever they are: few stores have many that are open or need attention."""
-
-    mark: Mark
-    timed: Timed
-
-    def answer(self, asked: Scan) -> Timed | None:
-        """What a scan would find; None: there may be more of it than was read. The first by key are whole if more were
-        read than are wanted."""
-        page = self.timed.reply
-        assert isinstance(page, Page)
-        if asked.mark is not self.mark:
-            return None
-        found = page_of(page.cells, asked, page.now, page.epoch)
-        last = page.cells[-1].key if page.next else None
-        whole = last is None or (last > asked.prefix and not last.startswith(asked.prefix))
-        first = asked.by == "key" and not asked.newest_first and found.next is not None
-        return self.timed._replace(reply=found) if whole or first else None
-
-
-def read_ahead(*marks: Mark) -> Flow[list[FirstCells]]:
-    found = []
-    for mark in marks:
-        found += [FirstCells(mark, (yield Scan("", mark=mark, limit=CELLS_AT_ONCE[mark])))]
-    return found
-
-
-def beside(flow: Flow[T], ahead: Sequence[FirstCells]) -> Flow[T]:
-    """A flow, without the scans that are answered by what was read ahead."""
-    try:
-        request = next(flow)
-        while True:
-            known = (one.answer(request) for one in ahead if isinstance(request, Scan))
-            request = flow.send(next(filter(None, known), None) or (yield request))
-    except StopIteration as ended:
-        found: T = ended.value
-        return found
-
-
 # --- by their mark ---------------------------------------------------------------------------------------------------
 
 
@@ -127,8 +82,8 @@ def by_key(mark: Mark, job: str, limit: int) -> Scan:
     return Scan(f"{_RUNS_PREFIX}{job}/" if job else _RUNS_PREFIX, mark=mark, newest_first=True, limit=limit)
 
 
-def final_runs(mark: Mark, limit: int, after: Position | None = None) -> Scan:
-    """The newest across jobs that are closed, or that a person should look at."""
+def final_runs(mark: Mark | None, limit: int, after: Position | None = None) -> Scan:
+    """The newest across jobs: all of them, those that are closed, or those that a person should look at."""
     return Scan(_RUNS_PREFIX, "at", mark, after=after, limit=limit, newest_first=True)
 
 
@@ -155,19 +110,19 @@ def newest_runs(
     prefix = f"{_RUNS_PREFIX}{check_name(job)}/" if job is not None else _RUNS_PREFIX
     place = read_cursor(after, prefix) if after else None
     if job is not None and place and not place.us:  # past those that are put in order, by slot
-        shown = {cell.key for cell in (yield from by_hand_lately()).get(job, ())}
+        shown = {cell.key for cell in (yield from by_hand_lately(job))}
         page = yield from _sifted(Scan(prefix, "key", mark, None, place, limit, newest_first=True), wanted, limit)
         return page._replace(runs=tuple(run for run in page.runs if run.cell.key not in shown))
     if job is not None:
         found, runs = yield from latest_of(job, mark)
         return part_of(found, [run for run in runs if wanted is None or matches(run, wanted)], place, limit)
-    if mark in (Mark.CLOSED, Mark.ATTENTION):
+    if mark is not Mark.OPEN:
         return (yield from _sifted(final_runs(mark, limit, place), wanted, limit))
-    if mark is Mark.OPEN:
-        opened = yield from read_page(_OPEN_RUNS)
-        matching = [run.cell for run in seen_runs(opened.cells, opened.now) if matches(run, wanted or "")]
-        return _cut(opened.now, matching, place, limit)
-    return (yield from _across(place, limit, with_open=wanted is None))
+    opened = yield from read_page(by_key(Mark.OPEN, "", LIST_COUNTED))
+    cells = [run.cell for run in seen_runs(opened.cells, opened.now) if matches(run, wanted or "")]
+    left = [cell for cell in _by_at(cells) if place is None or _place(cell) < place]
+    goes_on = spell_cursor(_place(left[limit - 1])) if len(left) > limit else None
+    return RunsPage(opened.now, tuple(seen_runs(left[:limit], opened.now)), goes_on)
 
 
 def latest_of(job: str, mark: Mark | None = None) -> Flow[tuple[Page, list[RunSeen]]]:
@@ -176,7 +131,7 @@ def latest_of(job: str, mark: Mark | None = None) -> Flow[tuple[Page, list[RunSe
     page = yield from read_page(Scan(f"{_RUNS_PREFIX}{job}/", mark=mark, newest_first=True, limit=OF_A_JOB))
     cells = {cell.key: cell for cell in page.cells}
     if page.next is not None:
-        by_hand = (yield from by_hand_lately()).get(job, ())
+        by_hand = yield from by_hand_lately(job)
         cells |= {cell.key: cell for cell in by_hand if mark in (None, cell.mark)}
     page = page._replace(cells=list(cells.values()))
     return page, sorted(seen_runs(page.cells, page.now), key=ran_at, reverse=True)
@@ -201,49 +156,9 @@ def newest_of(runs: Iterable[RunSeen], limit: int) -> tuple[RunSeen, ...]:
 
 def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[RunsPage]:
     """Those that are wanted along one scan, as far as it may be looked."""
-    found: list[RunSeen] = []
-    looked = 0
-    while True:
-        page = yield from read_page(scan)
-        looked += len(page.cells)
-        found += [run for run in seen_runs(page.cells, page.now) if wanted is None or matches(run, wanted)]
-        if page.next is None or len(found) >= limit or looked >= RUNS_SEARCHED:
-            return _first_of(found, page, limit, scan.by)
-        scan = scan._replace(after=page.next, limit=min(2 * scan.limit, LIST_COUNTED, RUNS_SEARCHED - looked))
-
-
-def _first_of(found: Sequence[RunSeen], page: Page, limit: int, by: By) -> RunsPage:
-    """So many of those that were found up to the end of a page."""
-    if len(found) > limit:
-        return RunsPage(page.now, tuple(found[:limit]), _cursor(found[limit - 1].cell, by))
-    return RunsPage(page.now, tuple(found), spell_cursor(page.next) if page.next else None)
-
-
-def _across(after: Position | None, limit: int, *, with_open: bool) -> Flow[RunsPage]:
-    """What is open and what is final, side by side: one position in the order of `at` is one in each of them."""
-    cells: list[Cell] = []
-    more = False
-    for mark in (Mark.CLOSED, Mark.ATTENTION):
-        page = yield from read_page(final_runs(mark, limit, after))
-        cells += page.cells
-        more = more or page.next is not None
-    if with_open:
-        page = yield from read_page(_OPEN_RUNS)
-        cells += page.cells
-    return _cut(page.now, cells, after, limit, more=more)
-
-
-def _cut(now: Instant, cells: Iterable[Cell], after: Position | None, limit: int, *, more: bool = False) -> RunsPage:
-    ordered = [cell for cell in _by_at(cells) if after is None or _place(cell) < after]
-    part = ordered[:limit]
-    goes_on = part and (more or len(ordered) > limit)
-    return RunsPage(now, tuple(seen_runs(part, now)), _cursor(part[-1], "at") if goes_on else None)
-
-
-def _cursor(cell: Cell, by: By) -> str:
-    place = position(cell, by)
-    assert place is not None
-    return spell_cursor(place)
+    found, page = yield from sifted(scan, wanted, limit, RUNS_SEARCHED)
+    goes_on = position(found[limit - 1].cell, scan.by) if len(found) > limit else page.next
+    return RunsPage(page.now, tuple(found[:limit]), spell_cursor(goes_on) if goes_on else None)
 
 
 # --- where a list goes on: a position in a scan as a text, fit for a link --------------------------------------------

@@ -23,19 +23,17 @@ from cronce.model import (
     unspell,
 )
 from cronce.monitor import read_jobs, survey
-from cronce.monitor.read_jobs import BoardVersion, HostRefused, JobIndex, JobView
+from cronce.monitor.read_jobs import BoardVersion, HostRefused, JobIndex
 from cronce.monitor.read_lists import (
     LIST_COUNTED,
     AlertsPage,
     RunList,
     alerts,
-    beside,
     by_key,
     counted_runs,
     final_runs,
     latest_of,
     newest_of,
-    read_ahead,
 )
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import ForeignJob, Refused, decode_guest
@@ -43,6 +41,7 @@ from cronce.protocol.record import Act, standing_act
 from cronce.runtime.effects.review import EffectSeen
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import (
+    READ_AHEAD,
     HolderSeen,
     JobLine,
     RunSeen,
@@ -52,10 +51,12 @@ from cronce.runtime.queries import (
     read_page,
     seen_runs,
     slot_named,
+    sparing,
     told,
     with_hosts,
 )
-from cronce.stores.base import Loaded, Page, Position, Scan, page_of
+from cronce.runtime.stored_jobs import lines_in
+from cronce.stores.base import Page, Position, Scan
 from cronce.telling.words import as_written
 from cronce.value import NamedTuple
 
@@ -129,8 +130,7 @@ class Overview(NamedTuple):
 def overview(recent: int = 30, drawn: int = 0, index: JobIndex | None = None) -> Flow[Overview]:
     """With its `recent` runs and, by an `index`, the jobs that are due next. If it is `drawn`, so many of each kind are
     read and told, and no more counted: then `stretch_of` needs no other."""
-    ahead = yield from read_ahead(Mark.OPEN, Mark.ATTENTION)
-    return (yield from beside(_overview(recent, drawn, index), ahead))
+    return (yield from sparing(_overview(recent, drawn, index), *READ_AHEAD))
 
 
 def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]:
@@ -139,14 +139,12 @@ def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]
     names = [] if index is None else index.due(UPCOMING, page.now)
     lines_at = read_jobs.cells_of(names)
     touched = _touched(raised)
-    timed, present = yield from told(page.cells, [SWITCH, BOARD_JOBS, *lines_at, *touched])
-    loaded = timed.reply
-    assert isinstance(loaded, Loaded)
+    present, loaded, ended = yield from told(page.cells, [SWITCH, BOARD_JOBS, *lines_at, *touched])
     switch, board, *cells = loaded.cells
-    lines = read_jobs.lines_in(names, cells, loaded.now)
-    found = [cell for cell in cells[len(lines_at) : len(lines_at) + len(touched)] if cell.version]
+    lines = lines_in(names, {cell.key: cell for cell in cells}, loaded.now)
+    found = [cell for cell in cells[len(lines_at) :] if cell.version]
     if index is not None:
-        yield from index.keep_up(BoardVersion(board.version, timed.ended))
+        yield from index.keep_up(BoardVersion(board.version, ended))
         if (due := index.due(UPCOMING, loaded.now)) != names:
             _, lines = yield from read_jobs.lines_alone(due)
     still_open = counted_runs(
@@ -193,17 +191,16 @@ def _touched(raised: AlertsPage) -> list[str]:
 
 def _keys_and_refusals(now: Instant) -> Flow[list[Page]]:
     """Keys that are in doubt, guests, and what hosts were refused: these cells are neighbours in the order of keys, and
-    read in one request, unless there are many keys. With many refusals the page of those goes on."""
-    scans = (*survey.keys_in_doubt(DOUBTS_COUNTED, now), Scan(GUESTS, limit=HOLDERS), read_jobs.refusals("refusals/"))
-    both = yield from read_page(Scan("", after=Position(0, "once/"), limit=read_jobs.HOSTS))
-    last = both.cells[-1].key if both.next else ""
-    if last.startswith(("once/", GUESTS)):
-        pages = []
-        for scan in scans:
-            pages += [(yield from read_page(scan))]
-        return pages
-    *keys, refused = (page_of(both.cells, scan, both.now, both.epoch) for scan in scans)
-    return [*keys, refused._replace(next=both.next) if last.startswith("refusals/") else refused]
+    read in one request, unless there are many."""
+    yield from read_page(Scan("", after=Position(0, "once"), limit=2 * read_jobs.HOSTS))
+    pages = []
+    for scan in (
+        *survey.keys_in_doubt(DOUBTS_COUNTED, now),
+        Scan(GUESTS, limit=HOLDERS),
+        read_jobs.refusals("refusals/"),
+    ):
+        pages += [(yield from read_page(scan))]
+    return pages
 
 
 # --- guests -----------------------------------------------------------------------------------------------------------
@@ -271,7 +268,7 @@ _LATEST_HOLDERS: Final = Scan("holder/", "until", Mark.OPEN, newest_first=True, 
 def holders() -> Flow[tuple[Instant, tuple[HolderSeen, ...]]]:
     """The live first, by name; then those that are gone, the latest first."""
     page = yield from read_page(_LATEST_HOLDERS)
-    _, seen = yield from told(page.cells)
+    seen = (yield from told(page.cells)).holders if page.cells else []
     return page.now, _remembered(seen, page.now)
 
 
@@ -332,28 +329,28 @@ class _RunsSince(NamedTuple):
 
 
 def stretch(
-    start: Instant, end: Instant, job: str | None = None, limit: int = 2000, seen: JobView | None = None
+    start: Instant,
+    end: Instant,
+    job: str | None = None,
+    limit: int = 2000,
+    holders: Sequence[HolderSeen] | None = None,
 ) -> Flow[TimeSpan]:
-    """By slot; a run by hand falls where it was asked for. What the view of the job has `seen` is not read again: runs
-    are read only where its newest do not go back so far."""
+    """By slot; a run by hand falls where it was asked for. Whoever has read the `holders` says who they are."""
     if job is None:
         parts = []
         for mark in (Mark.CLOSED, Mark.ATTENTION):
             scan = final_runs(mark, min(FIRST, limit + 1))._replace(upto=end - MICROSECOND)
             parts += [(yield from _back_to(start, scan, limit))]
     else:
-        parts = [(yield from _of_job(start, end, job, limit, seen.pages.newest if seen else None))]
-    opened = by_key(Mark.OPEN, job or "", min(OPEN_THEN, limit))
-    known = seen.pages.open if seen else None
-    still_open = page_of(known.cells, opened, known.now, known.epoch) if known else (yield from read_page(opened))
+        parts = [(yield from _of_job(start, end, job, limit))]
+    still_open = yield from read_page(by_key(Mark.OPEN, job or "", min(OPEN_THEN, limit)))
     kept = [cell for cell in still_open.cells if cell.at and cell.at < end]
     kept += parts[1].cells if job is None else []
     chosen = _chosen(parts, kept, limit)
-    now = seen.now if seen else still_open.now
+    now = still_open.now
     runs = seen_runs(chosen.cells, now)
-    runs = by_beats(runs, seen.present, now) if seen else (yield from with_hosts(runs))
-    scan = read_jobs.refusals(f"refusals/{job}/" if job else "refusals/")
-    refused = seen.pages.refused if seen else (yield from read_page(scan))
+    runs = (yield from with_hosts(runs)) if holders is None else by_beats(runs, holders, now)
+    refused = yield from read_page(read_jobs.refusals(f"refusals/{job}/" if job else "refusals/"))
     if job is None:
         ghosts, more = yield from _ghosts(start, end, refused, runs)
     else:
@@ -392,9 +389,9 @@ def _chosen(parts: Sequence[_RunsSince], kept: Iterable[Cell], limit: int) -> _R
     return _RunsSince(_newest((*found[:limit], *kept)), max(whole))
 
 
-def _of_job(start: Instant, end: Instant, job: str, limit: int, latest: Page | None) -> Flow[_RunsSince]:
+def _of_job(start: Instant, end: Instant, job: str, limit: int) -> Flow[_RunsSince]:
     """Out of its latest; those before them are found by their slots, from the end on."""
-    page = latest or (yield from latest_of(check_name(job)))[0]
+    page, _ = yield from latest_of(check_name(job))
     cells = [cell for cell in page.cells if start <= _filed_at(cell) < end]
     prefix = f"run/{job}/"
     behind = Position(0, prefix + spell(end.replace(microsecond=0) + timedelta(seconds=bool(end.microsecond))))

@@ -149,7 +149,7 @@ def survey(known: WatcherState, traits: Traits) -> Flow[Survey]:
         attention=attention,
         more=more,
         doubts=(yield from _doubts(first.now)),
-        leaders=(yield from queries.leaders()),
+        leaders=(yield from queries.held("leader/")),
         beats=(yield from named("beat/", decode_beats, NAMES_WATCHED)),
         observed=(yield from named("observed/", decode_observed, NAMES_WATCHED)),
         tzdata=(yield from queries.machines_tzdata()),

@@ -130,7 +130,9 @@ def in_doubt(survey: Survey) -> Iterator[Alert]:
         since = min((begun for one in effects if (begun := _begun(one))), default=survey.now)
         text = safe(f"{newest.name} was begun, and cronce does not know whether it happened{count}.")
         named = quote(safe(newest.name))
-        remedy = f"Find out, then run `cronce resolve {named} done`, or retry; `cronce effects {subject}` lists them."
+        remedy = (
+            f"Find out, then run `cronce resolve {named} done`, or retry; `cronce status effects {subject}` lists them."
+        )
         names = tuple(one.name for one in effects[:TOUCHED_NAMED])
         yield Alert(AlertKind.IN_DOUBT, subject, "critical", text, since, remedy=remedy, effects=names)
 
@@ -204,7 +206,7 @@ def flapping(survey: Survey, settings: Settings) -> Iterator[Alert]:
             continue
         whose = listed(sorted({past.holder for past in ended}))
         text = f"{one.name} lost its leader {times(len(ended))} within {short(FLAPPING_WITHIN)}: {whose}."
-        remedy = "Their processes die, hang or lose the store: check their logs, and `cronce leaders`."
+        remedy = "Its processes crash, hang or lose the store: check their logs, and `cronce status leaders`."
         yield Alert(AlertKind.FLAPPING, one.name, "warning", text, ended[0].ended or survey.now, remedy=remedy)
 
 
@@ -292,7 +294,7 @@ def doubled(name: str, observed: Observed, now: Instant) -> Iterator[Alert]:
     callers = " and ".join(dict.fromkeys(call.by for call in observed.calls[-2:])) or recent[-1].by
     were = "was a duplicate" if observed.doubled == 1 else "were duplicates"
     text = (
-        f"{name} was called twice for {recent[-1].slot}, and ran both times ({recent[-1].why}). Of"
+        f"{name} was called twice for {recent[-1].slot}, and both calls ran ({recent[-1].why}). Of"
         f" {counted(observed.times, 'call')} until now, {observed.doubled:,} {were}; the last came from {callers}."
     )
     remedy = "It is only observed. If you guard it, the second call is refused."

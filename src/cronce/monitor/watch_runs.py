@@ -141,7 +141,7 @@ def _made_up_for(job: str, start: Instant, end: Instant, survey: Survey) -> str:
     """Only what the store lets a person do."""
     if not survey.history:
         return "this store keeps no history, so no backfill is possible: if you need it, start its command by hand."
-    return f"`cronce backfill {job} --from {spell(start)} --to {spell(end)}` runs the slots that did not run."
+    return f"`cronce rerun {job} --from {spell(start)} --to {spell(end)}` runs the slots that did not run."
 
 
 def _did_not_run(slots: Sequence[tuple[Instant, Instant]]) -> Iterator[str]:
@@ -154,8 +154,8 @@ def _passed_over(span: SpanRecord) -> str:
     count = counted(span.slots, "slot") if span.slots is not None else "slots"
     was = "was" if span.slots == 1 else "were"
     if span.reason in BY_POLICY:
-        return f"{count} up to {spell(span.end)} {was} passed over by its policy, {BY_POLICY[span.reason]}"
-    return f"{count} up to {spell(span.end)} {was} passed over: more fell due than cronce runs at once"
+        return f"{count} up to {spell(span.end)} {was} skipped by the job's policy, {BY_POLICY[span.reason]}"
+    return f"{count} up to {spell(span.end)} {was} skipped: more fell due than cronce catches up on"
 
 
 def _first(span: SpanRecord, seen: JobSeen) -> Instant:
@@ -226,7 +226,7 @@ def first_start(record: Record) -> tuple[Instant, str] | None:
 
 
 def _late(slot: Slot, since: Instant, fact: str) -> Alert:
-    remedy = f"`cronce why {slot.key}` shows what it waits for; `cronce holders` lists who is alive."
+    remedy = f"`cronce why {slot.key}` shows what it waits for; `cronce status holders` lists who is alive."
     text = f"{slot.key} {fact}."
     return Alert(AlertKind.LATE, slot.job, "warning", text, since, remedy=remedy, slots=(slot.key,))
 
@@ -370,8 +370,9 @@ def no_progress(survey: Survey, memory: WatchMemory, settings: Settings) -> Iter
         if known is None or run.gone or survey.now - known[1] < settings.no_progress:
             continue
         (done, total), since = known
-        text = f"{run.slot.key} has been at {done:,} of {total:,} for {short(survey.now - since)}, on {_holder(run)}."
-        remedy = f"Check what it waits for; `cronce cancel {run.slot.key}` stops it."
+        stalled = f"has made no progress for {short(survey.now - since)}"
+        text = f"{run.slot.key} {stalled}: {done:,} of {total:,} done, on {_holder(run)}."
+        remedy = f"Check what it is waiting for; `cronce cancel {run.slot.key}` stops it."
         yield Alert(AlertKind.NO_PROGRESS, run.slot.job, "warning", text, since, remedy=remedy, slots=(run.slot.key,))
 
 
@@ -385,9 +386,9 @@ def stuck(survey: Survey) -> Iterator[Alert]:
             continue
         if survey.now - until > max(record.lease, TAKEOVER_DUE):
             then = "closed as lost" if record.closes_as_lost else "taken over"
-            ended = f"its lease expired {short(survey.now - until)} ago, and no scheduler has acted on that"
+            ended = f"its lease expired {short(survey.now - until)} ago, and no process has acted on it"
             text = f"{run.slot.key} was granted to {record.holder}: {ended}."
-            remedy = f"Start a scheduler: then it is {then}. `cronce why {run.slot.key}` has the details."
+            remedy = f"Start a scheduler, or call the job: then it is {then}. `cronce why {run.slot.key}` shows more."
             cause, slots = host_cause(record.holder), (run.slot.key,)
             yield Alert(AlertKind.STUCK, run.slot.job, "critical", text, until, remedy=remedy, cause=cause, slots=slots)
 
@@ -418,7 +419,7 @@ def lapsing(memory: WatchMemory, settings: Settings) -> Iterator[Alert]:
         if len(known) >= settings.flapping:
             whose = listed(sorted({holder for _, holder in known}))
             text = f"{counted(len(known), 'lease')} of {job} expired within the last hour; they were held by {whose}."
-            remedy = f"Their processes died, hung or lost the store: check their logs, and `cronce why {job}`."
+            remedy = f"Their processes crashed, hung or lost the store: check their logs, and `cronce why {job}`."
             cause = host_cause(known[-1][1])
             yield Alert(AlertKind.LAPSING, job, "warning", text, known[0][0], remedy=remedy, cause=cause)
 
@@ -467,7 +468,7 @@ def doubtful(survey: Survey) -> Iterator[Alert]:
             told = unsure or f" is unknown: cronce does not know whether {own[0]} happened"
             lost = " is lost: its process was gone and its lease expired" if kind is AlertKind.LOST else ""
             text = safe(f"{key}{lost}{told}{count}.")
-            others = f" (`cronce effects {key}` lists its other effects)" if len(own) > 1 else ""
+            others = f" (`cronce status effects {key}` lists its other effects)" if len(own) > 1 else ""
             first = f"Find out, then run `cronce resolve {quote(safe(own[0]))} done`, or retry{others}"
             remedy = (
                 f"{first}; then `cronce resolve {key} retry` continues it, and repeats nothing that is done; {listing}."

@@ -54,7 +54,8 @@ def _silent_job(name: str, survey: Survey) -> Iterator[Alert]:
     text = f"{name} is scheduled, and no live scheduler has this job: {_alive(survey)}."
     before = [one for one in survey.holders if name in survey.carried_by(one.holder)]
     if "revision" in survey.jobs[name].policies or not all(_is_replaced(one, survey) for one in before):
-        remedy = f"Start a process that has it (`cronce holders` lists all), or end this alert: `cronce pause {name}`."
+        listed = "`cronce status holders` lists all processes"
+        remedy = f"Start a process that has it ({listed}), or end this alert: `cronce pause {name}`."
         yield Alert(AlertKind.SILENT, name, "critical", text, survey.now, remedy=remedy)
         return
     since = max((one.until + DEPLOY for one in before), default=survey.now)
@@ -105,7 +106,7 @@ def gone(survey: Survey, *, soon: bool = False) -> Iterator[Alert]:
         runs = [run for run in survey.open if run.record and run.record.holder == one.holder.holder and fate(run)]
         left = "".join(f" {run.slot.key}: {fate(run)}." for run in runs[:NAMES_LISTED])
         text = f"{one.holder.holder} stopped sending heartbeats{had}, without shutting down: {dead}.{left}"
-        remedy = "Find in its log why it died, and start it again; `cronce holders` lists who is alive."
+        remedy = "Find in its log why it died, and start it again; `cronce status holders` lists who is alive."
         since = min(one.until, survey.now)
         cause, slots = host_cause(one.holder.holder), tuple(run.slot.key for run in runs[:TOUCHED_NAMED])
         yield Alert(AlertKind.GONE, one.holder.holder, "warning", text, since, remedy=remedy, cause=cause, slots=slots)
@@ -136,7 +137,7 @@ def crowded(survey: Survey, settings: Settings) -> Iterator[Alert]:
     if settings.schedulers is None or len(live) <= settings.schedulers:
         return
     text = f"{counted(len(live), 'scheduler')} are alive, and {settings.schedulers} expected: {listed(live)}."
-    remedy = "Stop those that should not run, or expect more; `cronce holders` lists where they are."
+    remedy = "Stop those that should not run, or expect more; `cronce status holders` lists where they are."
     yield Alert(AlertKind.CROWDED, "", "warning", text, survey.now, remedy=remedy)
 
 
@@ -150,7 +151,7 @@ def skew(survey: Survey, settings: Settings) -> Iterator[Alert]:
     for place, holder in off.items():
         way = "ahead of" if holder.skew > timedelta(0) else "behind"
         text = f"the clock of {place} is {short(holder.skew)} {way} the store's."
-        remedy = f"Run NTP on {place}. Until then, a job that cron calls there may run for another slot."
+        remedy = f"Run NTP on {place}. Until then, a job that cron calls there may run the wrong slot."
         yield Alert(AlertKind.SKEW, place, "warning", text, survey.now, remedy=remedy)
 
 
@@ -167,8 +168,8 @@ def superseded(survey: Survey, settings: Settings) -> Iterator[Alert]:
         if long:
             first = min(since[job] for job in long)
             text = (
-                f"{one.holder.holder} has had another version of {counted(len(long), 'job')} than the one that fires"
-                f" ({listed(long)}) for {short(survey.now - first)}."
+                f"for {short(survey.now - first)}, {one.holder.holder} has had an outdated version of"
+                f" {counted(len(long), 'job')}: {listed(long)}. Only the newest version runs."
             )
             remedy = "Restart it with the new version; `cronce why JOB` shows which version fires."
             yield Alert(AlertKind.SUPERSEDED, one.holder.holder, "warning", text, first, remedy=remedy)
@@ -191,7 +192,7 @@ def shared(survey: Survey) -> Iterator[Alert]:
     """One name, and code in two places: two applications share its slots, or the code moved in a deploy."""
     for job, found in shared_names((one.holder for one in survey.live), survey.bundles).items():
         where = listed([f"{code} ({holder})" for code, holder in found.items()])
-        text = f"{job} is more than one function: {where}. Each slot runs only one of them."
+        text = f"{job} is the name of more than one function: {where}. Each slot runs only one of them."
         remedy = (
             "Give one of them another name, or each application a namespace of its own. If the code moved, this alert"
             " ends when the last process of the old deploy is gone."
@@ -205,5 +206,5 @@ def mixed(survey: Survey) -> Iterator[Alert]:
     if found:
         where = listed([f"{version} ({place})" for version, place in found.items()])
         text = f"machines have different versions of the time zone database: {where}."
-        remedy = "Update tzdata on all of them. Until then, a job that cron calls may run at another instant."
+        remedy = "Update tzdata on all of them. Until then, a job that cron calls may run at the wrong time."
         yield Alert(AlertKind.TZDATA, "", "warning", text, survey.now, remedy=remedy)

@@ -175,9 +175,10 @@ class Record(NamedTuple):
         return self.reason.startswith(RESOLVED)
 
     def took(self, now: Instant | None = None) -> timedelta | None:
-        """How long it ran, or runs by now; None where nobody knows."""
+        """How long it ran, or runs by now; None where nobody knows: a lost run is finished when that is noticed."""
         ended = now if self.is_running else self.finished
-        return ended - self.started if ended and self.started and not self.resolved else None
+        told = not self.resolved and self.outcome is not Outcome.LOST
+        return ended - self.started if told and ended and self.started else None
 
     @property
     def closes_as_lost(self) -> bool:

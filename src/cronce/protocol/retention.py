@@ -75,12 +75,12 @@ def read_keep(keep: Kept | Mapping[str, Kept]) -> Keep:
 def _limit(kept: Kept) -> Limit:
     if type(kept) is int or (isinstance(kept, str) and kept.isascii() and kept.isdigit()):
         if int(kept) < 0:
-            raise BadPolicy(f"keep is how many runs, or for how long, not {kept}")
+            raise BadPolicy(f"keep must be a number of runs or a duration, not {kept}")
         return Limit(newest=int(kept))
     try:
         age = parse_duration(cast("str | timedelta", kept))  # it says so if it is neither
     except BadInput as error:
-        raise BadPolicy(f"keep is how many runs, or for how long: {error}") from None
+        raise BadPolicy(f"keep must be a number of runs or a duration: {error}") from None
     if age < SHORTEST_KEPT:
         raise BadPolicy(
             f"keep must be {format_duration(SHORTEST_KEPT)} or more: a slot that starts late must still find its record"

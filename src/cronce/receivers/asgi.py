@@ -89,7 +89,7 @@ class Once:
             raise RefusedRequest(400, "unreadable", str(problem)) from None
         caller = self._caller(scope) if sent != RequestHeaders() else ""
         if sent.fence is not None and not await self._admits(_told(caller, sent.scope), sent.fence):
-            detail = "a later run has used this already: the run that sends this was taken over and must stop"
+            detail = "a later run has already written here: the run that sends this was taken over, and must stop"
             raise RefusedRequest(412, "overtaken", detail, scope=sent.scope, fence=str(sent.fence))
         if sent.key is None:
             return None
@@ -271,7 +271,7 @@ def _refusal(error: Exception) -> RefusedRequest:
             )
         case InDoubt(name=name):
             LOGGER.warning("%s", error)
-            detail = "an earlier request began this and did not report its end: a person has to check"
+            detail = "an earlier request with this key started and did not finish: a person must check what it did"
             return RefusedRequest(409, "in doubt", detail, effect=name)
         case StoreError():
             LOGGER.warning("%s", error)

@@ -374,8 +374,8 @@ class Cronce:
     ) -> "Observing":
         """Detect only: the function runs as before, and a call within `window` of another is warned of and counted.
 
-        With `key`, a function of the call's arguments, only calls for the same key are compared. `cronce observed`
-        tells what came of it.
+        With `key`, a function of the call's arguments, only calls for the same key are compared. `cronce status
+        observed` lists the results.
         """
         from cronce.runtime.observe import observer  # noqa: PLC0415  most have none
 

@@ -55,14 +55,15 @@ def survey(
         raise CronceError(f"{name} has no schedule on record, so it has no slots to run")
     try:
         first, last = (instant_of(when, zone_of(seen.schedule)) for when in (start, end))
+        latest = seen.schedule.previous(last)
+        if latest is not None and latest > max(first - RESOLUTION, loaded.now):
+            _refuse_early(Slot(name, latest), loaded.now)
         slots = list(islice(_slots(name, seen.schedule, first, last), most + 1))
     except OverflowError:
         raise BadInput(f"{start} to {end} reaches the end of the calendar; give a shorter time") from None
     if last < first:
         raise BadInput(f"a backfill must end after it starts, not run from {spell(first)} to {spell(last)}")
     _refuse_too_many(slots, most)
-    if slots and slots[-1].at > loaded.now:
-        raise BadInput(f"{slots[-1].key} is not due yet; a backfill runs slots that are due, up to {spell(loaded.now)}")
     runs = yield from _runs(name, first, last)
     return _sorted(slots, runs)
 
@@ -99,6 +100,10 @@ def _slots(name: str, rule: Schedule, start: Instant, end: Instant) -> Iterator[
     while instant is not None and instant < end:
         yield Slot(name, instant)
         instant = rule.next(instant)
+
+
+def _refuse_early(slot: Slot, now: Instant) -> None:
+    raise BadInput(f"{slot.key} is not due yet; a backfill runs slots that are due, up to {spell(now)}")
 
 
 def _refuse_too_many(slots: Sequence[Slot], most: int) -> None:

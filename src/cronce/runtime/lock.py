@@ -96,7 +96,7 @@ def refusal(answer: object, held: Callable[[str, Instant | None], CronceError], 
         case Early(until):
             return held("", until)
         case _:
-            return StoreUnavailable(f"the store answers too slowly {what}, so it was given back")
+            return StoreUnavailable(f"the store answers too slowly {what}; it was released again")
 
 
 def seconds_left(answer: object, node: Node) -> float:

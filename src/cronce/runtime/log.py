@@ -161,7 +161,7 @@ def _whose(event: Event) -> str:
 def _detail(event: Event) -> str:
     match event.what:
         case What.STARTED if event.seconds is not None:
-            return f"{event.detail}, {event.seconds:.3f}s after its instant"
+            return f"{event.detail}, {event.seconds:.3f}s after it was due"
         case What.ENDED if event.seconds is not None:
             return f"{event.detail} after {event.seconds:.3f}s"
         case What.REGISTERED | What.EDITED:  # by which version, which has no name for people

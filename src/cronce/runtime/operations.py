@@ -403,7 +403,7 @@ def check_reason(reason: str) -> str:
 def _check_id(request: str) -> None:
     check_name(request)
     if len(request) > LONGEST_ID:
-        raise BadInput(f"an id is at most {LONGEST_ID} characters long, and this has {len(request)}")
+        raise BadInput(f"an id may have at most {LONGEST_ID} characters, and this one has {len(request)}")
     if request == BACKFILL or request.startswith("rerun-") or ":" in request:
         raise BadInput(f"{request!r} is reserved for cronce's own runs; give another id")
 
@@ -416,5 +416,5 @@ def drain_cell(holder: str | None = None, label: str | None = None) -> str:
         return drained_holder(check_name(holder))
     name, equals, value = (label or "").partition("=")
     if not equals:
-        raise BadInput(f"a label is NAME=VALUE, such as colour=blue, and not {label!r:.60}")
+        raise BadInput(f"a label must be NAME=VALUE, such as colour=blue, not {label!r:.60}")
     return drained_label(check_name(name), check_name(value))

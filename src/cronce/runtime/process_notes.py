@@ -13,10 +13,24 @@ from typing import TYPE_CHECKING, Final
 
 from cronce.clock import boot_id
 from cronce.errors import StoreUnavailable
-from cronce.model import FREE, LOOKED_ON, SWITCH, Cell, Mark, Slot, Write, job_cell, machine_cell, refusals_cell
+from cronce.model import (
+    FREE,
+    LOOKED_ON,
+    SWITCH,
+    Cell,
+    Mark,
+    Slot,
+    Write,
+    guest_cell,
+    job_cell,
+    machine_cell,
+    refusals_cell,
+)
 from cronce.protocol.codec import readable
 from cronce.protocol.lease import LONGEST_LEASE
 from cronce.protocol.notices import (
+    ForeignJob,
+    ForeignScheduler,
     Machine,
     Refusals,
     Refused,
@@ -194,3 +208,25 @@ def _version_in(places: Sequence[str]) -> str:
     with suppress(ImportError):
         return str(import_module("tzdata").IANA_VERSION)
     return ""
+
+
+# --- guests: schedulers that are not ours, in processes that we guard. They say now and then that they are there, and
+# what they have to fire.
+
+SIGN_EVERY: Final = 20.0
+"""Seconds between two signs of a guest."""
+
+SIGN_TTL: Final = timedelta(seconds=60)
+"""Without a sign for so long it is gone."""
+
+MAX_JOBS_TOLD: Final = 50
+"""Of so many of its jobs it says when they are due: the next ones."""
+
+
+def say_there(ledger: Ledger, kind: str, jobs: Sequence[ForeignJob]) -> Flow[None]:
+    """A guest is there, with these jobs, the next first."""
+    if not ledger.client.traits.history:  # no room for it
+        return
+    guest = ForeignScheduler(ledger.client.holder, kind, tuple(jobs[:MAX_JOBS_TOLD]))
+    write = Write(guest_cell(guest.holder), FREE, encode_notice(guest), Mark.FREE, ttl=SIGN_TTL)
+    yield from ledger.client.swap([write], ledger.know.epoch.seen)

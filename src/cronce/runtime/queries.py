@@ -3,16 +3,18 @@
 Facts, no words: whoever shows them to a person says them in theirs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import timedelta
+from heapq import nlargest
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from cronce.errors import BadInput, BadRecord, NotOnRecord
 from cronce.model import (
     EPOCH,
     SWITCH,
+    Boot,
     Cell,
     Epoch,
     Instant,
@@ -36,11 +38,13 @@ from cronce.protocol.table import Row, row
 from cronce.protocol.view import KnownJob, View
 from cronce.runtime.flow import Flow, Load, Timed
 from cronce.runtime.process_notes import NOTES_TTL
-from cronce.runtime.scheduling.roster import HOLDER_TTL, NO_JOBS, digest_of, joined
+from cronce.runtime.scheduling.roster import HOLDER_TTL, NO_JOBS, chunks, digest_of, joined
 from cronce.schedule import Schedule, parse_instant, parse_schedule
 from cronce.schedule.instant import RESOLUTION
-from cronce.stores.base import Loaded, Page, Scan
+from cronce.stores.base import Loaded, Page, Scan, page_of
 from cronce.value import NamedTuple
+
+T = TypeVar("T")
 
 MACHINES: Final = 1000
 """So many machines are asked for what they left word of."""
@@ -73,6 +77,49 @@ def read_all(scan: Scan) -> Flow[tuple[Instant, list[Cell]]]:
         scan = scan._replace(after=page.next)
 
 
+READ_AHEAD: Final = (Scan("", mark=Mark.OPEN, limit=200), Scan("", mark=Mark.ATTENTION, limit=400))
+"""Cells that are read at once, whatever they are: few stores have more that are open, or need attention."""
+
+
+def sparing(flow: Flow[T], *ahead: Scan) -> Flow[T]:
+    """A flow that only reads, without the scans that are answered by what it has read before, or by what is read
+    `ahead` of it."""
+    known: list[tuple[Scan, Timed]] = []
+    for scan in ahead:
+        known += [(scan, (yield scan))]
+    try:
+        request = next(flow)
+        while True:
+            answers = (_answer(request, *one) for one in known if isinstance(request, Scan))
+            timed = next(filter(None, answers), None)
+            if timed is None:
+                timed = yield request
+                known += [(request, timed)] if isinstance(request, Scan) else []
+            request = flow.send(timed)
+    except StopIteration as ended:
+        found: T = ended.value
+        return found
+
+
+def _answer(asked: Scan, known: Scan, timed: Timed) -> Timed | None:
+    """What a scan would find by a page of another, by key; None: there may be more of it than was read. The first by
+    key are whole if more were read than are wanted."""
+    page = timed.reply
+    assert isinstance(page, Page)
+    if asked == known:
+        return timed
+    is_part = asked.prefix.startswith(known.prefix) and known.mark in (None, asked.mark)
+    is_behind = known.after is None or asked.prefix > known.after.key
+    is_all = page.next is None and known.after is None
+    if known.by != "key" or not (is_part and is_behind and (is_all or not known.newest_first)):
+        return None
+    found = page_of(page.cells, asked, page.now, page.epoch)
+    last = page.cells[-1].key if page.next else None
+    whole = last is None or (last > asked.prefix and not last.startswith(asked.prefix))
+    first = asked.by == "key" and not asked.newest_first and found.next is not None
+    return timed._replace(reply=found) if whole or first else None
+
+
 # --- where it stands ------------------------------------------------------------------------------------------------
 
 
@@ -89,6 +136,9 @@ def _view(cell: Cell, record: Record | None, now: Instant) -> View:
 
 
 # --- jobs -----------------------------------------------------------------------------------------------------------
+
+
+FEW_SCHEDULES: Final = 4
 
 
 class JobSeen(NamedTuple):
@@ -124,6 +174,16 @@ class JobSeen(NamedTuple):
         slots = (rule.previous(now + RESOLUTION) for rule in self.schedules)
         return max((slot for slot in slots if slot is not None), default=None)
 
+    def past(self, now: Instant, most: int) -> Iterator[Slot]:
+        """The latest slots of each schedule that it has or had; where calls bring ever new ones, that tells nothing."""
+        rules = (*self.schedules, *self.former)
+        for rule in rules if len(rules) <= FEW_SCHEDULES else ():
+            at = rule.previous(now + RESOLUTION)
+            for _ in range(most):
+                if at is not None:
+                    yield Slot(self.name, at)
+                    at = rule.previous(at)
+
     def fires_at(self, instant: Instant) -> bool:
         """Whether it is an instant of a schedule that the job has or had; of one without a schedule any instant is."""
         rules = (*self.schedules, *self.former)
@@ -141,7 +201,7 @@ class JobLine(NamedTuple):
 
     seen: JobSeen
     next: Instant | None
-    last: "RunSeen | None"
+    last: "RunSeen | None" = None
     stored: Stored | None = None
     """What the store has of a job that lives there."""
 
@@ -163,34 +223,6 @@ def refuse_unknown(job: str, names: Iterable[str]) -> None:
     close = get_close_matches(job, known, n=1)
     listed = "`cronce jobs` lists them" if known else "there are no jobs yet; `cronce jobs` shows which store this is"
     raise NotOnRecord(f"no job is called {job[:60]!r}; {f'did you mean {close[0]!r}?' if close else listed}")
-
-
-def jobs() -> Flow[tuple[Instant, list[JobLine]]]:
-    now, cells = yield from read_all(Scan("job/"))
-    lines = []
-    by_hand = yield from by_hand_lately()
-    for cell in cells:
-        seen = seen_job(cell)
-        page = yield from read_page(Scan(f"run/{seen.name}/", newest_first=True, limit=1))
-        latest = seen_runs((*page.cells, *by_hand.get(seen.name, ())), page.now)
-        lines.append(JobLine(seen, seen.next(now), max(latest, key=ran_at, default=None)))
-    return now, lines
-
-
-def by_hand_lately() -> Flow[dict[str, list[Cell]]]:
-    """Of each job those among the latest runs of all jobs that were asked for by hand: their slots may be old ones, and
-    their keys stand among those."""
-    found: dict[str, list[Cell]] = {}
-    for cell in (yield from read_page(Scan("run/", "at", newest_first=True))).cells:
-        if "#" in cell.key:
-            found.setdefault(cell.key.split("/")[1], []).append(cell)
-    return found
-
-
-def halted() -> Flow[Act | None]:
-    """Who stopped everything, if somebody did; what cannot be read stops everything, too."""
-    (cell,) = (yield from load([SWITCH])).cells
-    return standing_act(cell)
 
 
 def seen_job(cell: Cell) -> JobSeen:
@@ -323,12 +355,12 @@ def runs(job: str | None, wanted: str | None, limit: int, by: Order = "ran") -> 
         names = [job] if job is not None else (yield from job_names())
         found: list[RunSeen] = []
         for name in names:
-            found += yield from _sifted(Scan(f"run/{name}/", newest_first=True), wanted, limit)
+            found += yield from _first(Scan(f"run/{name}/", newest_first=True), wanted, limit)
         found = sorted(found, key=lambda run: (run.slot.at, run.cell.key), reverse=True)[:limit]
     elif job is None:
-        found = yield from _sifted(Scan("run/", "at", newest_first=True), wanted, limit)
+        found = yield from _first(Scan("run/", "at", newest_first=True), wanted, limit)
     else:
-        found = yield from _sifted(Scan(f"run/{job}/", newest_first=True), wanted, RUNS_SORTED)
+        found = yield from _first(Scan(f"run/{job}/", newest_first=True), wanted, RUNS_SORTED)
         found = sorted(found, key=lambda run: filed(run.cell), reverse=True)[:limit]
     ordered = found if by == "slot" else sorted(found, key=lambda run: (ran_at(run)[0], filed(run.cell)), reverse=True)
     return (yield from with_hosts(ordered))
@@ -349,16 +381,25 @@ def ran_at(run: RunSeen) -> tuple[Instant, str]:
     return ran or run.cell.at or EPOCH, run.cell.key
 
 
-def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
+def _first(scan: Scan, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
     """The first of a scan that are wanted."""
     scan = scan._replace(mark=MARK_OF_STATE.get(wanted or ""), limit=min(limit, 1000))
+    return (yield from sifted(scan, wanted, limit))[0][:limit]
+
+
+def sifted(scan: Scan, wanted: str | None, limit: int, most: int | None = None) -> Flow[tuple[list[RunSeen], Page]]:
+    """Those along a scan that are wanted, at least so many if there are, and its last page; at `most` so many are
+    looked at."""
     found: list[RunSeen] = []
+    looked = 0
     while True:
         page = yield from read_page(scan)
+        looked += len(page.cells)
         found += [run for run in seen_runs(page.cells, page.now) if wanted is None or matches(run, wanted)]
-        if page.next is None or len(found) >= limit:
-            return found[:limit]
-        scan = scan._replace(after=page.next)
+        if page.next is None or len(found) >= limit or (most is not None and looked >= most):
+            return found, page
+        next_limit = min(2 * scan.limit, 1000, most - looked if most is not None else 1000)
+        scan = scan._replace(after=page.next, limit=next_limit)
 
 
 def matches(run: RunSeen, wanted: str) -> bool:
@@ -383,6 +424,43 @@ def seen_runs(cells: Iterable[Cell], now: Instant) -> list[RunSeen]:
     return runs
 
 
+LATEST_RUNS: Final = Scan("run/", "at", newest_first=True)
+"""The latest runs of all jobs."""
+
+MAYBE_UNCLAIMED: Final = 2
+"""So many of the slots that a schedule names may have no run: one that is just due, or was passed over."""
+
+
+def latest_runs(jobs: Sequence[JobSeen], limit: int) -> Flow[dict[str, list[RunSeen]]]:
+    """The latest runs of each job, the latest first: among the latest of all jobs, which are read at once; else by the
+    slots that its schedules name, of all such jobs at once; and only of a job that has fewer there, too, by its own
+    keys. So a run by hand, whose slot may be an old one, is found if it is among the latest of all."""
+    page = yield from read_page(LATEST_RUNS)
+    found: dict[str, dict[str, Cell]] = {seen.name: {} for seen in jobs}
+
+    def short() -> list[JobSeen]:
+        return [seen for seen in jobs if page.next is not None and len(found[seen.name]) < limit]
+
+    def take(cells: Iterable[Cell]) -> None:
+        for cell in cells:
+            if cell.version and (name := cell.key.split("/")[1]) in found:
+                found[name][cell.key] = cell
+
+    take(page.cells)
+    for keys in chunks(one.cell for seen in short() for one in seen.past(page.now, limit + MAYBE_UNCLAIMED)):
+        take((yield from load(keys)).cells)
+    for seen in short():
+        take((yield from read_page(Scan(f"run/{seen.name}/", newest_first=True, limit=limit))).cells)
+    return {name: nlargest(limit, seen_runs(cells.values(), page.now), key=ran_at) for name, cells in found.items()}
+
+
+def by_hand_lately(job: str) -> Flow[list[Cell]]:
+    """Those among the latest runs of all jobs that were asked for by hand: their slots may be old ones, and their keys
+    stand among those."""
+    page = yield from read_page(LATEST_RUNS)
+    return [cell for cell in page.cells if "#" in cell.key and cell.key.startswith(f"run/{job}/")]
+
+
 # --- locks and leaders ----------------------------------------------------------------------------------------------
 
 HeldState = Literal["held", "lapsed", "resting", "free", "unreadable"]
@@ -398,15 +476,8 @@ class HeldSeen(NamedTuple):
     record: Record | None
 
 
-def locks() -> Flow[list[HeldSeen]]:
-    return (yield from _held("lock/"))
-
-
-def leaders() -> Flow[list[HeldSeen]]:
-    return (yield from _held("leader/"))
-
-
-def _held(prefix: str) -> Flow[list[HeldSeen]]:
+def held(prefix: str) -> Flow[list[HeldSeen]]:
+    """All locks (`lock/`), or leaderships (`leader/`)."""
     now, cells = yield from read_all(Scan(prefix))
     return [seen_held(cell, cell.key.removeprefix(prefix), now) for cell in cells]
 
@@ -462,27 +533,44 @@ def holders() -> Flow[tuple[Instant, list[HolderSeen]]]:
     return now, [one for one in seen if one.until > now]
 
 
+HOLDER_SIGNS: Final = Scan("holder/", mark=Mark.OPEN)
+
+
 def everybody() -> Flow[tuple[Instant, list[HolderSeen]]]:
     """Those that are dead, too, as long as they are remembered. One that a newer cronce wrote says nothing that we
     understand."""
     _, orders = yield from read_all(Scan("drain/"))
-    now, cells = yield from read_all(Scan("holder/"))
+    now, cells = yield from read_all(HOLDER_SIGNS)
     return now, _seen(cells, orders)
 
 
-def told(cells: Sequence[Cell], beside: Sequence[str] = ()) -> Flow[tuple[Timed, list[HolderSeen]]]:
-    """Whoever left these cells, each with what it is told; and what stands `beside`, read in the same request."""
+class PresentHolders(NamedTuple):
+    """Schedulers that left a sign, dead ones too, and the cells that were read beside what they are told."""
+
+    holders: list[HolderSeen]
+    beside: Loaded
+    ended: Boot
+
+    @property
+    def live(self) -> list[HolderSeen]:
+        return [one for one in self.holders if one.until > self.beside.now]
+
+
+def present(beside: Sequence[str]) -> Flow[PresentHolders]:
+    _, cells = yield from read_all(HOLDER_SIGNS)
+    return (yield from told(cells, beside))
+
+
+def told(cells: Sequence[Cell], beside: Sequence[str] = ()) -> Flow[PresentHolders]:
+    """Whoever left these cells."""
     known = (holder for _, holder in all_readable(cells, decode_holder))
     orders = dict.fromkeys(key for holder in known for key in drain_cells(holder.holder, holder.labels))
     timed = yield Load([*beside, *orders])
-    assert isinstance(timed.reply, Loaded)
-    return timed, _seen(cells, timed.reply.cells[len(beside) :])
-
-
-def live(beside: Sequence[str] = ()) -> Flow[tuple[Timed, list[HolderSeen]]]:
-    """Those that live, and what stands beside."""
-    now, cells = yield from read_all(Scan("holder/"))
-    return (yield from told([cell for cell in cells if cell.until is not None and cell.until > now], beside))
+    loaded, number = timed.reply, len(beside)
+    assert isinstance(loaded, Loaded)
+    return PresentHolders(
+        _seen(cells, loaded.cells[number:]), loaded._replace(cells=loaded.cells[:number]), timed.ended
+    )
 
 
 def _seen(cells: Iterable[Cell], orders: Iterable[Cell]) -> list[HolderSeen]:
@@ -495,11 +583,17 @@ def _seen(cells: Iterable[Cell], orders: Iterable[Cell]) -> list[HolderSeen]:
     return seen
 
 
-def carried() -> Flow[set[str]]:
-    """The jobs of which a live scheduler would run what is due."""
-    _, seen = yield from live()
+def halted_and_carried() -> Flow[tuple[Act | None, set[str]]]:
+    """Who stopped everything, if somebody did; what cannot be read stops everything, too. And the jobs of which a live
+    scheduler would run what is due."""
+    there = yield from present([SWITCH])
+    return standing_act(there.beside.cells[0]), (yield from carried(there.live))
+
+
+def carried(by: Iterable[HolderSeen]) -> Flow[set[str]]:
+    """The jobs of which one of these schedulers would run what is due."""
     jobs: set[str] = set()
-    for bundle in _claimed(seen):
+    for bundle in _claimed(by):
         jobs |= yield from _jobs_of(bundle)
     return jobs
 

@@ -331,8 +331,7 @@ class Run:
         database = self._means.database()
         if database is None:
             raise BadInput(
-                f"{self.job} does not say in which database its runs commit; declare it with @cron.job(…,"
-                " transaction=…)"
+                f"the job {self.job} declares no database for run.transaction; add it: @cron.job(…, transaction=…)"
             )
         self.transactions += 1
         return Transaction(database, self, conn, step, of)
@@ -394,6 +393,11 @@ class Run:
         return f"<run {self.attempt} of {self.key}, fence {self.fence}>"
 
 
+def times_begun(record: Record) -> int:
+    """How often it was begun, as far as anybody knows: its grants, but for those under which nothing ran."""
+    return max(record.grant - sum(past.end in NOTHING_RAN for past in record.past), 0)
+
+
 def _told(error: BaseException) -> str:
     """In words; what comes from another process is in words already."""
     from cronce.runtime.attempt import describe  # noqa: PLC0415  it imports this module
@@ -428,11 +432,6 @@ _CURRENT: Final[ContextVar[Run | None]] = ContextVar("cronce_run", default=None)
 def current_run() -> Run | None:
     """The run whose body this is called by; None outside of one."""
     return _CURRENT.get()
-
-
-def times_begun(record: Record) -> int:
-    """How often a run was begun: its grants, but for those under which nothing ran."""
-    return max(record.grant - sum(past.end in NOTHING_RAN for past in record.past), 0)
 
 
 class AsCurrentRun:

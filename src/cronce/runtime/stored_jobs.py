@@ -31,7 +31,16 @@ from cronce.runtime.log import LOGGER
 from cronce.runtime.operations import Operator
 from cronce.runtime.processes.bodies import BodyRunners
 from cronce.runtime.processes.command import checked_words
-from cronce.runtime.queries import JobLine, JobSeen, holders, jobs, read_all, read_bundle, refuse_unknown, seen_job
+from cronce.runtime.queries import (
+    JobLine,
+    JobSeen,
+    holders,
+    latest_runs,
+    read_all,
+    read_bundle,
+    refuse_unknown,
+    seen_job,
+)
 from cronce.schedule import At, Cron, Every, Window, format_duration, parse_instant, spec_of
 from cronce.schedule.instant import shown
 from cronce.stores.base import Scan
@@ -290,22 +299,29 @@ def _stored_job(cell: Cell) -> StoredJob:
 
 def listed() -> Flow[tuple[Instant, list[JobLine]]]:
     """All jobs, and of those in the store what stands there; also those that no process has carried yet."""
-    now, lines = yield from jobs()
-    known = {line.seen.name: line for line in lines}
-    for cell in (yield from read_all(Scan("stored/")))[1]:
-        name = cell.key.removeprefix("stored/")
-        line = line_of(name, cell, known.get(name), now)
-        if line is not None:
-            known[name] = line
-    return now, [known[name] for name in sorted(known)]
+    now, jobs = yield from read_all(Scan("job/"))
+    _, stored = yield from read_all(Scan("stored/"))
+    cells = {cell.key: cell for cell in (*jobs, *stored)}
+    names = {key.partition("/")[2] for key in cells}
+    lines = lines_in(sorted(names), cells, now)
+    latest = yield from latest_runs([line.seen for line in lines], 1)
+    return now, [line._replace(last=next(iter(latest[line.seen.name]), None)) for line in lines]
 
 
-def line_of(name: str, cell: Cell, line: JobLine | None, now: Instant) -> JobLine | None:
-    seen = seen_stored(name, line.seen if line else None, cell)
+def lines_in(names: Iterable[str], cells: Mapping[str, Cell], now: Instant) -> list[JobLine]:
+    """Jobs by what stands in their cells, without a run; of one that is gone, nothing."""
+    found = (line_of(name, cells.get(job_cell(name)), cells.get(stored_cell(name)), now) for name in names)
+    return [line for line in found if line is not None]
+
+
+def line_of(name: str, job: Cell | None, cell: Cell | None, now: Instant) -> JobLine | None:
+    seen = seen_job(job) if job and job.version else None
+    if cell and cell.version:
+        seen = seen_stored(name, seen, cell)
     if seen is None:
         return None  # removed, and nothing is left of it
-    line = JobLine(seen, seen.next(now), line.last if line else None)
-    stored = readable(cell, decode_stored)
+    line = JobLine(seen, seen.next(now))
+    stored = readable(cell, decode_stored) if cell and cell.version else None
     if stored is None or (stored.definition is None and "revision" not in seen.policies):
         return line  # removed, and there is one of that name in code now
     return line._replace(stored=stored, next=line.next if stored.definition else None)

@@ -3,42 +3,57 @@
 Facts, no words: whoever shows them to a person says them in theirs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import MAXYEAR, MINYEAR, date, timedelta
 from enum import StrEnum
 from typing import Final
 
 from cronce.errors import BadInput
-from cronce.model import Cell, Epoch, Instant, Mark, Slot, Traits, check_name, job_cell, slot_of_cell, stored_cell
+from cronce.model import (
+    SWITCH,
+    Cell,
+    Epoch,
+    Instant,
+    Mark,
+    Slot,
+    Traits,
+    check_name,
+    job_cell,
+    slot_of_cell,
+    spell,
+    stored_cell,
+)
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Refusals, Refused, decode_refusals
-from cronce.protocol.record import STILL_RAN, TOO_LATE, Act, Outcome, SpanRecord, decode_turn
+from cronce.protocol.record import STILL_RAN, TOO_LATE, Act, Outcome, SpanRecord, decode_turn, standing_act
 from cronce.protocol.specs import after_forgetting
 from cronce.protocol.table import Row
 from cronce.runtime.declare import instant_of, zone_of
-from cronce.runtime.effects.review import EMPTY_SURVEY, EffectsSurvey, doubts, of_job, of_slot, survey
+from cronce.runtime.effects.review import EMPTY_SURVEY, EffectsSurvey, doubts, of_job, survey
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Entry
 from cronce.runtime.operations import BACKFILL
 from cronce.runtime.queries import (
+    READ_AHEAD,
+    HolderSeen,
     JobSeen,
     RunSeen,
-    carried,
-    halted,
+    by_beats,
+    is_carried,
     job_names,
     load,
+    present,
     read_all,
     read_page,
     refuse_unknown,
-    seen_job,
     seen_run,
     slot_named,
-    with_hosts,
+    sparing,
 )
-from cronce.runtime.stored_jobs import seen_stored
+from cronce.runtime.stored_jobs import line_of
 from cronce.schedule.instant import RESOLUTION
-from cronce.stores.base import Loaded, Scan
+from cronce.stores.base import Loaded, Position, Scan
 from cronce.value import NamedTuple
 
 ONCE_STILL_RAN: Final = " still ran"
@@ -140,7 +155,7 @@ SLOTS_SHOWN: Final = 3
 """So many slots of a day are named to whoever has to choose."""
 
 
-def slot_meant(text: str, traits: Traits) -> Flow[Slot]:
+def slot_meant(text: str) -> Flow[Slot]:
     """The slot that is named, or the only one on the day that is. A day begins where the job lives."""
     job, _, when = text.partition("@")
     try:
@@ -149,94 +164,124 @@ def slot_meant(text: str, traits: Traits) -> Flow[Slot]:
         return slot_named(text)
     if not MINYEAR < day.year < MAXYEAR:
         raise BadInput(f"{job} has no slot on {day}")
-    found = yield from why(check_name(job), None, traits)
-    if found is None or found.job.schedule is None:
+    loaded = yield from load([job_cell(check_name(job)), stored_cell(job)])
+    job_at, stored_at = loaded.cells
+    line = line_of(job, job_at, stored_at, loaded.now)
+    if line is None or line.seen.schedule is None:
         refuse_unknown(job, (yield from job_names()))
         return slot_named(text)
-    start, end = (instant_of(one, zone_of(found.job.schedule)) for one in (day, day + timedelta(days=1)))
-    slots, at = list[Slot](), found.job.after(start - RESOLUTION)
+    start, end = (instant_of(one, zone_of(line.seen.schedule)) for one in (day, day + timedelta(days=1)))
+    slots, at = list[Slot](), line.seen.after(start - RESOLUTION)
     while at is not None and at < end and len(slots) < SLOTS_SHOWN:
         slots.append(Slot(job, at))
-        at = found.job.after(at)
-    if len(slots) == 1:
+        at = line.seen.after(at)
+    if len(slots) > 1:  # better those that are on record than those from before there was a job
+        slots = (yield from _on_record(job, start, end)) or slots
+    elif slots:
         return slots[0]
     if not slots:
         raise BadInput(
             f"{job} has no slot on {day}" + (f"; the next slot:\n  cronce why {Slot(job, at).key}" if at else "")
         )
     listed = "".join(f"\n  cronce why {one.key}" for one in slots)
-    raise BadInput(f"{job} has several slots on {day}; name one:{listed}")
+    raise BadInput(f"{job} has several slots on {day}; name one, such as:{listed}")
+
+
+def _on_record(job: str, start: Instant, end: Instant) -> Flow[list[Slot]]:
+    """The newest on record from `start` until before `end`."""
+    prefix = f"run/{job}/"
+    before = Position(0, prefix + spell(end).removesuffix("Z"))
+    page = yield from read_page(Scan(prefix, after=before, newest_first=True, limit=SLOTS_SHOWN))
+    return [slot for slot in (slot_of_cell(cell.key) for cell in page.cells) if slot.at >= start]
 
 
 def why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
     """One slot of a job, or those that matter: what is due, what is open, what was last. None: there is no such job."""
-    loaded = yield from load([job_cell(name), stored_cell(name)])
-    seen = _seen(name, *loaded.cells)
-    if seen is None:
+    return (yield from sparing(_why(name, slot, traits), *READ_AHEAD))
+
+
+def _why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
+    keys = [job_cell(name), stored_cell(name), SWITCH, *(_cells([slot]) if slot else ())]
+    there = yield from present(keys)
+    loaded = there.beside
+    job_at, stored_at, switch, *_ = loaded.cells
+    line = line_of(name, job_at, stored_at, loaded.now)
+    if line is None:
         return None
-    stopped = yield from halted()
-    is_carried = name in (yield from carried())
+    seen, stopped = line.seen, standing_act(switch)
+    has_scheduler = yield from is_carried(name, there.live)
     if seen.job is not None:
         job = after_forgetting(seen.job, loaded.epoch, traits)
         seen = seen._replace(job=job._replace(paused=job.paused or stopped))
     slots = [slot] if slot else (yield from _that_matter(seen, loaded.now))
     blockers = yield from _blockers(name)
     refusals = yield from _refusals(name)
-    read = yield from load([one.cell for one in slots])
+    read = loaded if slot else (yield from load(_cells(slots)))
+    teller = _Teller(seen, there.holders, {cell.key: cell for cell in read.cells}, read, traits)
     stories = []
-    for one, cell in zip(slots, read.cells, strict=True):
-        story = yield from _story(one, cell, seen, read, traits)
+    for one in slots:
+        story = yield from teller.story(one)
         stories.append(story._replace(refused=_turned(one, refusals)))
     times = {host: told.times for host, told in refusals}
     doubtful = None if slot else (yield from doubts(of_job(name)))
-    return Why(read.now, seen, stopped, read.epoch, tuple(stories), blockers, times, is_carried, doubtful)
+    return Why(read.now, seen, stopped, read.epoch, tuple(stories), blockers, times, has_scheduler, doubtful)
 
 
-def _story(slot: Slot, cell: Cell, seen: JobSeen, read: Loaded, traits: Traits) -> Flow[Story]:
-    run = seen_run(cell, read.now) if cell.version else None
-    backfill = None
-    if run is None and not slot.request and traits.history:
-        instead = slot._replace(request=BACKFILL)
-        loaded = yield from load([instead.cell])
-        if loaded.cells[0].version:
-            backfill = yield from _story(instead, loaded.cells[0], seen, loaded, traits)
-    at = seen.row_of(slot, run, read.now, read.epoch, traits)
-    case = _case(run, at) if run else _absent(slot, seen, read.now, at, is_slot=backfill is not None)
-    span = _span(slot, seen) if case is Case.TOO_OLD else None
-    (run,) = (yield from with_hosts([run])) if run else (None,)
-    blocker = (yield from _blocker(run)) if run and case is Case.OVERLAP else None
-    effects = yield from _effects(slot, run)
-    return Story(slot, case, run, (), span, effects, blocker, backfill)
+def _cells(slots: Iterable[Slot]) -> list[str]:
+    """Where slots stand, and what was asked for in their place."""
+    return [key for one in slots for key in (one.cell, one._replace(request=BACKFILL).cell)]
 
 
-def _blocker(run: RunSeen) -> Flow[RunSeen | None]:
-    """By the key that the reason of a skipped slot begins with."""
-    reason = run.record.reason if run.record else ""
-    with suppress(BadInput):
-        loaded = yield from load([slot_named(reason.partition(" ")[0]).cell])
-        (cell,) = loaded.cells
-        if cell.version:
-            return (yield from with_hosts([seen_run(cell, loaded.now)]))[0]
-    return None
+class _Teller(NamedTuple):
+    """What the stories of a job are told from."""
+
+    seen: JobSeen
+    holders: Sequence[HolderSeen]
+    cells: Mapping[str, Cell]
+    read: Loaded
+    traits: Traits
+
+    def story(self, slot: Slot) -> Flow[Story]:
+        seen, (now, epoch, _) = self.seen, self.read
+        cell, instead = self.cells[slot.cell], slot._replace(request=BACKFILL)
+        run = self._run(cell, now) if cell.version else None
+        backfill = None
+        if run is None and not slot.request and self.traits.history and self.cells[instead.cell].version:
+            backfill = yield from self.story(instead)
+        at = seen.row_of(slot, run, now, epoch, self.traits)
+        case = _case(run, at) if run else _absent(slot, seen, now, at, is_slot=backfill is not None)
+        span = _span(slot, seen) if case is Case.TOO_OLD else None
+        blocker = (yield from self._blocker(run)) if run and case is Case.OVERLAP else None
+        effects = yield from _effects(slot, run)
+        return Story(slot, case, run, (), span, effects, blocker, backfill)
+
+    def _run(self, cell: Cell, now: Instant) -> RunSeen:
+        return by_beats([seen_run(cell, now)], self.holders, now)[0]
+
+    def _blocker(self, run: RunSeen) -> Flow[RunSeen | None]:
+        """By the key that the reason of a skipped slot begins with."""
+        reason = run.record.reason if run.record else ""
+        with suppress(BadInput):
+            loaded = yield from load([slot_named(reason.partition(" ")[0]).cell])
+            (cell,) = loaded.cells
+            if cell.version:
+                return self._run(cell, loaded.now)
+        return None
 
 
 def _effects(slot: Slot, run: RunSeen | None) -> Flow[EffectsSurvey]:
     """By the key that the run goes by: a rerun makes the effects of its slot. And what it left in doubt on things."""
     if run is None or run.record is None:
         return EMPTY_SURVEY
-    return (yield from survey(of_slot(slot, run.record)))
-
-
-def _seen(name: str, job: Cell, stored: Cell) -> JobSeen | None:
-    seen = seen_job(job) if job.version else None
-    return seen_stored(name, seen, stored) if stored.version else seen
+    return (yield from survey(slot, run.record))
 
 
 def _that_matter(seen: JobSeen, now: Instant) -> Flow[list[Slot]]:
     prefix = f"run/{seen.name}/"
     last = yield from read_page(Scan(prefix, newest_first=True, limit=1))
     still_open = yield from read_page(Scan(prefix, mark=Mark.OPEN, newest_first=True, limit=OPEN_SHOWN))
-    slots = {slot_of_cell(cell.key) for cell in (*last.cells, *still_open.cells)}
+    in_doubt = yield from read_page(Scan(prefix, mark=Mark.ATTENTION, newest_first=True, limit=1))
+    slots = {slot_of_cell(cell.key) for cell in (*last.cells, *still_open.cells, *in_doubt.cells)}
     due = seen.latest(now)
     if due is not None:
         slots.add(Slot(seen.name, due))

@@ -264,13 +264,23 @@ def _words(expression: str) -> list[_Word]:
 
 def _refuse_foreign(expression: str, fields: int) -> None:
     """Refuse what is no cron expression at all. Five words that start oddly may still be one with a slip in it."""
-    remedy = _remedy(expression.lower(), _FOREIGN_SCHEDULES)
+    remedy = _misspelt(expression.lower()) or _remedy(expression.lower(), _FOREIGN_SCHEDULES)
     if remedy is None and fields not in (5, 6):
         expected = f"5 are expected ({FIVE}), or 6 with the second first; there is no year"
         torn = "; put it in quotes, or the shell splits it" if fields == 1 or fields > 7 else ""
         remedy = f"{fields} field{'s' if fields > 1 else ''}, where {expected}{torn}"
     if remedy is not None:
         raise BadSchedule(_pointed(expression, 0, len(expression), remedy))
+
+
+def _misspelt(expression: str) -> str | None:
+    """`evry 5m` and `@dayly`: what was meant, where one letter or two are wrong."""
+    from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
+
+    first, _, rest = expression.partition(" ")
+    known = _NICKNAMES if first.startswith("@") else ("every",) if rest[:1].isdigit() and " " not in rest else ()
+    close = get_close_matches(first, known, n=1, cutoff=0.8) if first not in known else ()
+    return f"did you mean '{f'{close[0]} {rest}'.rstrip()}'?" if close else None
 
 
 def _values(word: _Word, read: Callable[[CronField, str], Iterable[T]]) -> set[T]:
@@ -355,11 +365,13 @@ def _pointed(text: str, start: int, length: int, reason: str) -> str:
 
 # --- what people bring from other schedulers ------------------------------------------------------------------------
 
+_NICKNAMES = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+
 # Whole schedules, in small letters. No pattern may try two ways through the same text: it may be hostile.
 _FOREIGN_SCHEDULES = (
     (r"@reboot", "machines boot at different times, so they share no slot; call it at start-up"),
     (r"@every +(.+)", r"write 'every \1'"),
-    (r"@.*", "the known names are @yearly @annually @monthly @weekly @daily @midnight @hourly"),
+    (r"@.*", f"the known names are {' '.join(_NICKNAMES)}"),
     (r"rate\( *([0-9]+) +([smhdw])[a-z]* *\)", r"write 'every \1\2'"),
     (r"cron\(.*", f"write the fields alone, without cron(…): {FIVE}; there is no year, and Sunday is 0 or 7"),
     (r"(?:cron_)?tz *=.*", "give the zone beside the expression, as in tz='Europe/Berlin'"),

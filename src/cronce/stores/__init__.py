@@ -42,7 +42,11 @@ _SAID: Final = (
 def open_store(url: str) -> "Store":
     """The store that a URL names: ``sqlite:///cronce.db``."""
     if not isinstance(url, str):
-        raise BadInput(f"a store is named by a URL such as sqlite:///cronce.db, not by {url!r:.60}")
+        raise BadInput(f"the store must be a URL such as sqlite:///cronce.db, not {url!r:.60}")
+    if not url.strip():
+        raise BadInput(
+            "the URL of the store is empty; write one such as sqlite:///cronce.db, or leave it out for the default"
+        )
     if ":" not in url:
         raise BadInput(f"{mask(url)!r} is not the URL of a store; for a file write sqlite:///{mask(url)}")
     _refuse_split(url)
@@ -56,7 +60,7 @@ def _refuse_split(url: str) -> None:
     host, colon, port = place.rpartition(":")
     if place.count("@") > 1 or ("@" not in place and colon and host and not port.isdigit() and "@" in rest):
         raise BadInput(
-            f"{scheme_of(url)}://…: is there a special character in the user or the password? Write it in percent:"
+            f"{scheme_of(url)}://…: is there a special character in the user or the password? Percent-encode it:"
             " %40 for @, %2F for /, %23 for #, %3F for ?"
         )
 
@@ -74,8 +78,11 @@ def _opener(url: str) -> "Opener":
 
     others, scheme = entry_points(group=ENTRY_POINTS), scheme_of(url)
     if scheme not in others.names:
-        known = ", ".join(sorted({*OWN_BACKENDS, *others.names}))
-        raise BadInput(f"{mask(url)!r}: no store is called {scheme!r}; known: {known}")
+        from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
+
+        known = sorted({*OWN_BACKENDS, *others.names})
+        close = "".join(f"did you mean {name}://? " for name in get_close_matches(scheme, known, n=1, cutoff=0.75))
+        raise BadInput(f"{mask(url)!r}: no store is called {scheme!r}; {close}known: {', '.join(known)}")
     return cast("Opener", others[scheme].load())
 
 

@@ -45,7 +45,9 @@ def connection(host: str, verified: str, remedy: str, *, encrypted: bool) -> Che
     the connection is to; nothing if it is not asked."""
     if encrypted and verified:
         return ok("connection", f"encrypted, and verified: {verified}")
-    says = "encrypted, but not verified: another server could answer" if encrypted else "neither encrypted nor verified"
+    says = (
+        "encrypted, but not verified: another server could answer" if encrypted else "not encrypted, and not verified"
+    )
     if host.startswith("/") or host in LOCAL:
         return ok("connection", f"within this machine; {says}")
     return warn("connection", f"to {host}: {says}", remedy)

@@ -142,7 +142,7 @@ def _make(directory: str) -> None:
 def _set(url: str) -> str:
     """Set to nothing is no choice: a variable of another name was left out somewhere, and all would run everything."""
     if not url:
-        raise StoreUnusable(f"${URL_VARIABLE} is set, and empty; give it the URL of a store, or unset it")
+        raise StoreUnusable(f"${URL_VARIABLE} is set but empty; set it to the URL of a store, or unset it")
     return url
 
 
@@ -242,7 +242,7 @@ def _url_in(path: str, config: dict[str, object]) -> str | None:
     unknown = sorted(config.keys() - {"url", ALERTS_SECTION})
     if unknown:
         raise StoreUnusable(
-            f"{path} has {', '.join(map(repr, unknown))}, and cronce knows only url and [alerts]; take it out"
+            f"{path} has {', '.join(map(repr, unknown))}, and cronce knows only url and [alerts]; remove it"
         )
     if config.keys() == {ALERTS_SECTION}:
         return None
@@ -273,11 +273,11 @@ def _refuse_private(path: str, environ: Mapping[str, str], root: str, mount_tabl
     mount = mounts.mount_of(os.path.realpath(path), table)
     if mount is None or mount.kind in mounts.FLEETING or (mount.point == "/" and mount.kind in _LAYERS):
         raise StorePrivate(
-            f"the default store of this container, {path}, would be on no volume"
-            f" ({mount.kind if mount else 'no mount is known'}) and be deleted with the container; and three"
-            " containers with three private files would each run everything. Name one that all of them reach:"
+            f"the default store of this container, {path}, would not be on a volume"
+            f" ({mount.kind if mount else 'no mount is known'}), and would be deleted with the container; three"
+            " containers with three private files would each run everything. Use a store that all of them reach:"
             f" {LINE}. A file on a volume that all share, {URL_VARIABLE}=sqlite:////VOLUME/cronce.db, is enough for"
-            " one machine, and not for several"
+            " one machine, but not for several"
         )
 
 

@@ -75,13 +75,16 @@ def bounds(scan: Scan, after_all_text: Any) -> dict[str, Any]:
     """Between which keys and instants a page lies, and past which position; one cell more shows that it goes on."""
     at_first = (AFTER_ALL_INSTANTS, after_all_text) if scan.newest_first else (BEFORE_ALL_INSTANTS, "")
     past_us, past_key = scan.after or at_first
+    upto = AFTER_ALL_INSTANTS if scan.upto is None else to_us(scan.upto)
+    if scan.newest_first and scan.after is None:  # an index is entered there, not walked to there
+        past_us = upto
     high = beyond(scan.prefix)
     return {
         "low": scan.prefix,
         "high": after_all_text if high is None else high,
         "us": past_us,
         "after": past_key,
-        "upto": AFTER_ALL_INSTANTS if scan.upto is None else to_us(scan.upto),
+        "upto": upto,
         "limit": scan.limit + 1,
     }
 

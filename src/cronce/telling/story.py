@@ -62,7 +62,7 @@ def _about(found: Why) -> Iterator[str]:
         yield f"Refused so far: {', '.join(sorted(counts))}."
     if found.effects and found.effects.counts.get("in doubt"):
         many = counted(found.effects._replace(counts={"in doubt": found.effects.counts["in doubt"]}))
-        yield f"Of its effects {many}: `cronce effects {seen.name}` lists them."
+        yield f"Of its effects {many}: `cronce status effects {seen.name}` lists them."
     if not found.stories:
         yield "It has no runs on record."
 
@@ -152,7 +152,7 @@ def _since_then(story: Story) -> str:
 
 def _why_lost(record: Record) -> str:
     if len(record.past) >= MOST_LAPSED and record.past[-1].end == LAPSED:
-        return f"{MOST_LAPSED} holders before it ended like this: find out why before you retry it."
+        return f"{MOST_LAPSED} runs before it ended the same way: find out why before you retry it."
     if record.closes_as_lost:
         return 'on_lost="skip" does not run it again.'
     return "it was asked to stop, so it does not run again."
@@ -323,7 +323,7 @@ def _passed_over(span: SpanRecord | None, seen: JobSeen, say: _Clock) -> str:
         case reason if reason.startswith(written.EDITED):
             what = reason.removeprefix(written.EDITED).removeprefix(": ")
             edit = f" ({safe(what)})" if what else ""
-            return f"the schedule was edited at {when}{edit}, and an edit never fires for the past"
+            return f"the schedule was edited at {when}{edit}, and a new schedule does not run slots of the past"
         case written.PAUSED:
             return f"{job} was paused until {when}, and slots that fell due meanwhile do not run"
         case reason if reason.startswith(f"{written.PAUSED} by "):
@@ -437,7 +437,7 @@ def tell_doubts(survey: EffectsSurvey) -> Iterator[str]:
         yield from verdicts(one.name)
     left = survey.counts.get("in doubt", 0) - len(survey.doubtful)
     if left > 0:
-        yield f"and {left:,}{' or more' if 'in doubt' in survey.capped else ''}: `cronce effects` lists them"
+        yield f"and {left:,}{' or more' if 'in doubt' in survey.capped else ''}: `cronce status effects` lists them"
 
 
 def verdicts(name: str) -> Iterator[str]:

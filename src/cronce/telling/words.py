@@ -122,7 +122,7 @@ def fate(run: "RunSeen") -> str:
     lost = record.closes_as_lost
     if run.gone is None or run.lapsed:
         then = "closes it as lost" if lost else "takes it over"
-        return f"{gone}its lease has expired; the next scheduler to check it {then}"
+        return f"{gone}its lease has expired; the next scheduler or call of this job {then}"
     return f"{gone}the lease ends in {short(run.gone.left)}; then it is {'closed as lost' if lost else 'taken over'}"
 
 

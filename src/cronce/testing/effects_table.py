@@ -38,7 +38,7 @@ def table(effects: Effects, seeds: int) -> str:
     head = ["an effect", "by", *(column.replace("_", " ") for column in EFFECT_COUNTS)]
     rows = [[str(way), HOW[way], *(_figure(way, column, effects) for column in EFFECT_COUNTS)] for way in EffectGuard]
     lines = (f"| {' | '.join(cells)} |" for cells in (head, ["---", "---", *["---:"] * len(EFFECT_COUNTS)], *rows))
-    return "\n".join([f"In {seeds:,} histories of `cronce simulate`:", "", *lines])
+    return "\n".join([f"In {seeds:,} histories of `cronce torture simulate`:", "", *lines])
 
 
 def _figure(way: EffectGuard, column: str, effects: Effects) -> str:

@@ -22,7 +22,7 @@ from cronce.model import Instant, Slot
 from cronce.runtime.app_loading import load
 from cronce.runtime.attempt import Work
 from cronce.runtime.flow import drive
-from cronce.runtime.queries import jobs
+from cronce.runtime.stored_jobs import listed
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.testing.child_processes import ChildProcesses
@@ -109,7 +109,7 @@ def _not_on_record(url: str, began: Instant, ended: Instant) -> list[str]:
     """The slots of that time that are not."""
     keys: list[str] = []
     with closing(open_store(url)) as store:
-        _, found = drive(jobs(), store, SystemClock())
+        _, found = drive(listed(), store, SystemClock())
         for line in found:
             at = line.seen.schedule.next(began) if line.seen.schedule else None
             while at is not None and line.seen.schedule and at < ended:

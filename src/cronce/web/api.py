@@ -16,7 +16,8 @@ from starlette.routing import Route
 
 from cronce import __version__
 from cronce.errors import BadInput, NotOnRecord
-from cronce.model import Instant, check_name
+from cronce.look import counted_document, living_document, overview_document
+from cronce.model import check_name
 from cronce.monitor import read_jobs, read_lists, read_overview
 from cronce.monitor.incidents import incident_document, incidents
 from cronce.monitor.read_lists import effects_page
@@ -24,10 +25,9 @@ from cronce.runtime.effects.review import names_effect
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import (
     STATES_WANTED,
-    HolderSeen,
     JobLine,
     RunSeen,
-    carried,
+    halted_and_carried,
     job_names,
     refuse_unknown,
     slot_named,
@@ -200,18 +200,7 @@ END_FIELD: Final = ActionField("end", "until this instant (default: now)", INSTA
 
 
 def overview(asked: ApiQuery) -> Flow[Document]:
-    found = yield from read_overview.overview()
-    return {
-        "now": iso(found.now),
-        "store": asked.site.place,
-        "halted": told.act_document(found.halted),
-        "alerts": [told.alert_document(one) for one in found.alerts.alerts],
-        "holders": [_holder(one, found.now) for one in found.holders],
-        "open": _some(found.open),
-        "attention": _some(found.attention),
-        "in_doubt": {"count": found.in_doubt.number, "more": found.in_doubt.more},
-        "newest": _runs(found.newest),
-    }
+    return overview_document((yield from read_overview.overview()), asked.site.place)
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
@@ -222,7 +211,7 @@ def jobs(asked: ApiQuery) -> Flow[Document]:
     after = check_name(given["after"]) if given.get("after") else ""
     limit, matching = given.get("limit", DEFAULT_LIMIT), given.get("matching", "")
     found, lines = yield from read_jobs.job_lines(after, limit, matching, index=asked.site.index)
-    served = yield from carried()
+    _, served = yield from halted_and_carried()
     return {"jobs": [told.job_document(line, served) for line in lines], "total": found.total, "next": found.next}
 
 
@@ -235,8 +224,8 @@ def job(asked: ApiQuery) -> Flow[Document]:
     return {
         **told.job_document(JobLine(view.seen, view.next, last, view.stored), {name} if view.carried else ()),
         "halted": told.act_document(view.halted),
-        "open": _some(view.open),
-        "attention": _some(view.attention),
+        "open": counted_document(view.open),
+        "attention": counted_document(view.attention),
         "refused": [told.refusals_document(*one) for one in view.refused],
         "passed_over": [told.span_document(one) for one in view.seen.job.spans] if view.seen.job else [],
         "took": [{"slot": run.slot.key, "seconds": took.total_seconds()} for run, took in view.durations],
@@ -272,7 +261,7 @@ def why_it(asked: ApiQuery) -> Flow[Document]:
     is_slot = "@" in asked.subject
     subject = asked.subject if is_slot else named("jobs", asked.subject)
     try:
-        slot = (yield from slot_meant(subject, asked.site.node.store.traits)) if is_slot else None
+        slot = (yield from slot_meant(subject)) if is_slot else None
     except BadInput as error:
         raise Problem(404, str(error)) from None
     name = slot.job if slot else subject
@@ -306,7 +295,7 @@ def timeline(asked: ApiQuery) -> Flow[Document]:
 
 def holders(_asked: ApiQuery) -> Flow[Document]:
     now, found = yield from read_overview.holders()
-    return {"holders": [_holder(one, now) for one in found]}
+    return {"holders": [living_document(one, now) for one in found]}
 
 
 def leases(asked: ApiQuery, kind: Leases) -> Flow[Document]:
@@ -360,17 +349,8 @@ def _runs(found: Iterable[RunSeen]) -> list[Document]:
     return [told.run_document(one) for one in found]
 
 
-def _some(found: read_lists.RunList) -> Document:
-    return {"count": found.number, "more": found.more, "runs": _runs(found.runs)}
-
-
 def _past(one: RunSeen) -> list[Document]:
     return [told.past_document(past) for past in one.record.past] if one.record else []
-
-
-def _holder(one: HolderSeen, now: Instant) -> Document:
-    also = {"life": one.life(now), "running": one.holder.running, "skew": one.holder.skew.total_seconds()}
-    return {**told.holder_document(one), **also}
 
 
 READ_ENDPOINTS: Final = (

@@ -132,7 +132,7 @@ def read_proxies(texts: Iterable[str], option: str) -> tuple[Network, ...]:
     try:
         return tuple(ip_network(text, strict=False) for text in texts)
     except ValueError as error:
-        raise BadInput(f"{option} is an address or a network, such as 10.0.0.0/8: {error}") from None
+        raise BadInput(f"{option} must be an address or a network, such as 10.0.0.0/8: {error}") from None
 
 
 def address_of(peer: str, forwarded: str, proxies: Collection[Network]) -> str:

@@ -139,7 +139,7 @@ def facts_of(view: TimelineView, most: int = RUNS_READ, seen: Overview | JobView
     if isinstance(seen, Overview):
         found = yield from stretch_of(seen, before, end, most)
     else:
-        found = yield from stretch(before, end, view.job, most, seen)
+        found = yield from stretch(before, end, view.job, most, seen.present if seen else None)
     refused = [(ghost.host, ghost.refused) for ghost in found.ghosts]
     return layout.gather(found.runs, refused, start, end, found.now, gaps=tuple(_gaps(found, start, most)))
 

@@ -45,7 +45,7 @@ def test_two_pods_of_one_job_are_one_body_and_the_second_waits_for_the_first(clu
 def test_the_second_pod_of_a_job_that_fails_fails_too(cluster: Cluster) -> None:
     cluster.order("fail")
     assert cluster.run(JOB, exec_words(), backoff_limit=0) == Status("Failed", [3])
-    told = f"it is closed: failed, exit code 3; `cronce why {KEY}` says more, `cronce rerun {KEY}` runs it again"
+    told = f"it is closed: failed, exit code 3; `cronce why {KEY}` shows why, `cronce rerun {KEY}` runs it again"
     assert ended(cluster.pod(JOB, exec_words())) == (76, f"cronce exec: {KEY} was not run here: {told}\n")
     assert cluster.bodies() == [f"{KEY} 1"]
 

@@ -33,7 +33,7 @@ from cronce.runtime.effects.review import (
     survey,
 )
 from cronce.runtime.ledger import Begin, Grant
-from cronce.runtime.node import Node as RealDesk
+from cronce.runtime.node import Node as RealNode
 from cronce.runtime.operations import Operator
 from cronce.runtime.queries import slot_named
 from cronce.stores import open_store
@@ -347,13 +347,13 @@ DOUBTFUL = Record(State.CLOSED, outcome=Outcome.UNKNOWN, reason="Boom")
 def test_counts_are_capped_and_say_so(node: HandNode, store: Wire) -> None:
     fill(store, EFFECTS_COUNTED, DONE, Mark.CLOSED)
     fill(store, 30, DOUBTFUL, Mark.ATTENTION)
-    found = node.do(survey([EffectCells(effect_cells(SLOT.key))]))
+    found = node.do(survey(SLOT, DONE))
     assert (found.counts, found.capped) == ({"done": EFFECTS_COUNTED, "in doubt": 30}, frozenset())
     assert len(found.doubtful) == DOUBTS_SHOWN
     store.swap(
         [Write(f"{effect_cells(SLOT.key)}one more", ABSENT, encode(DONE), Mark.CLOSED)], store.load([]).epoch.seen
     )
-    found = node.do(survey([EffectCells(effect_cells(SLOT.key))]))
+    found = node.do(survey(SLOT, DONE))
     assert (found.counts, found.capped) == ({"done": EFFECTS_COUNTED, "in doubt": 30}, frozenset({"done"}))
     assert node.do(doubts(of_job("billing"))).counts == {"in doubt": 30}
 
@@ -457,7 +457,7 @@ def test_a_word_that_makes_no_sense_is_refused_and_changes_nothing(
 
 
 def test_nothing_is_resolved_that_is_not_on_record(node: HandNode) -> None:
-    with pytest.raises(CronceError, match=f"there is no record of {CHARGE}; `cronce effects` lists what is in doubt"):
+    with pytest.raises(CronceError, match=f"no record of {CHARGE}; `cronce status effects` lists what is in doubt"):
         resolve(node, CHARGE, "done")
     assert node.do(effect(effect_named(CHARGE))) is None
 
@@ -545,13 +545,13 @@ def test_a_doubt_is_seen_and_resolved_on_every_store(kind: str, request: pytest.
             mail(42)
         name = doubt.value.name
         with closing(open_store(url)) as store:
-            node = RealDesk(store, SystemClock(), lambda: store, lambda _event: None)
+            node = RealNode(store, SystemClock(), lambda: store, lambda _event: None)
             found = node.do(effects(ALL, 10))
             assert [(one.name, one.state, one.why) for one in found.effects] == [
                 (name, "in doubt", "ConnectionError: no answer"),
                 (MAIL, "in doubt", "ConnectionError: no answer"),
             ]
-            counts = node.do(survey([EffectCells(effect_cells(name.partition("/")[0]))])).counts
+            counts = node.do(survey(slot_named(name.partition("/")[0]), DONE)).counts
             assert counts == {"done": 1, "in doubt": 1}
             cron.resolve(name, "done", result={"charged": "b"})
             cron.resolve(MAIL, "done", result=7)

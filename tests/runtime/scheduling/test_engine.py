@@ -45,7 +45,7 @@ def test_a_body_that_cannot_be_made_is_given_back_and_takes_no_other_with_it(
     with manual(cron, "2026-03-01T00:00:30Z") as time:
         assert [ran.job for ran in time.advance("31s")] == ["a", "c"]
         assert time.records()["b@2026-03-01T00:01:00Z"].state is State.DUE
-    assert "b@2026-03-01T00:01:00Z could not be started, and is given back" in caplog.text
+    assert "b@2026-03-01T00:01:00Z could not be started; it was released for another process" in caplog.text
     assert made is not unwell
 
 

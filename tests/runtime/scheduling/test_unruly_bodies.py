@@ -23,8 +23,10 @@ from cronce.runtime.declare import declare
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.operations import Operator
 from cronce.runtime.queries import slot_named
-from cronce.runtime.scheduling.exchange import EndedAttempt
-from cronce.runtime.scheduling.pool import WorkerPool
+from cronce.runtime.scheduling.exchange import UNWELL, EndedAttempt
+from cronce.runtime.scheduling.pool import NO_THREAD, WorkerPool
+from cronce.runtime.scheduling.scheduler import Scheduler
+from cronce.runtime.scheduling.settings import SchedulerSettings
 from cronce.stores.base import Loaded, Scan
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import wait_until
@@ -226,7 +228,7 @@ def test_what_the_loop_refuses_is_given_back(office: Office, pool: "Watched", ca
     pool.ends(1)
     pool.submit([second])
     assert pool.ends(2)[second].ending is None
-    assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be started, and is given back"]
+    assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be started; it was released for another process"]
 
 
 # --- what cannot be begun ---------------------------------------------------------------------------------------------
@@ -257,7 +259,7 @@ def test_what_cannot_be_begun_is_given_back_for_a_while_and_the_others_begin(
     pool.submit([later])
     ends = pool.ends(4)
     assert [attempt for attempt, end in ends.items() if end.ending is None] == [function]
-    assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be started, and is given back"]
+    assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be started; it was released for another process"]
     word = EndedAttempt(function, ends[function]).word[1]
     assert word == Release(function.lease.grant.fence, timedelta(seconds=10))
 
@@ -273,13 +275,43 @@ def test_where_there_is_no_room_for_more_threads_a_free_one_runs_them_all(office
     assert [end.ending is not None for end in pool.ends(4).values()] == [True] * 4
 
 
-def test_what_waits_for_a_thread_is_not_renewed(office: Office, pool: "Watched") -> None:
-    """It lapses, and others have it: kept from its grant on, it was renewed for ever where it never began."""
-    waiting, begins = attempts(office, *[Work(lambda _run: None)] * 2)
+def test_what_no_thread_can_be_had_for_is_given_back_after_a_minute(office: Office, pool: "Watched") -> None:
+    """Its lease is renewed while it waits: it would be so for ever, and nobody else could have it."""
+    begun, release = threading.Event(), threading.Event()
+
+    def work(_run: object) -> None:
+        begun.set()
+        release.wait(60)
+
+    def given_back() -> bool:
+        office.hand.turn(NO_THREAD)
+        return len(pool.told) == 3
+
+    long, *waiting = attempts(office, Work(work), *[Work(lambda _run: None)] * 3)
+    office.keeper.keep(*[attempt.lease for attempt in (long, *waiting)])
+    pool.submit([long])
+    assert begun.wait(60)
+    with patch.object(pool, "_make_thread", side_effect=RuntimeError("can't start new thread")):
+        pool.submit(waiting)
+        wait_until(given_back)
+        ends = pool.ends(3)
+    assert [EndedAttempt(attempt, ends[attempt]).word[1] for attempt in waiting] == [
+        Release(attempt.lease.grant.fence, UNWELL) for attempt in waiting
+    ]
+    assert office.keeper._kept() == {long.lease}
+    release.set()
+    assert long in pool.ends(4)
+    assert office.keeper._kept() == set()
+
+
+def test_a_scheduler_that_is_stopped_lets_go_of_what_it_is_granted_too_late(office: Office) -> None:
+    """It was renewed for ever where it never began."""
+    scheduler = Scheduler(office.keeper, dict, SchedulerSettings(), grace=1.0)
+    late = attempts(office, *[Work(lambda _run: None)] * 2)
+    office.keeper.keep(*[attempt.lease for attempt in late])
+    scheduler._stopping = True
+    scheduler.submit(late)
     assert not office.keeper.busy
-    pool.submit([begins])
-    assert begins in pool.ends(1)
-    assert waiting.lease not in office.keeper._kept()
 
 
 def test_none_waits_for_another_to_end(office: Office, pool: "Watched") -> None:

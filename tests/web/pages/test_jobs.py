@@ -112,7 +112,7 @@ def test_a_job_shows_its_pictures(papers: dict[str, Paper]) -> None:
 def test_a_job_says_which_version_fires(papers: dict[str, Paper]) -> None:
     text = papers[f"/jobs/{ABANDONED}"].text
     assert re.search(r"0 \* \* \* \* 20d ago fires .* 30 \* \* \* \* 30d ago superseded", text)
-    assert "No live scheduler has this job, so it will not run. Nor can it be run from here." in text
+    assert "No live scheduler has this job: its slots do not run, and you cannot run it from here." in text
 
 
 def test_a_job_that_is_paused_says_by_whom_and_offers_to_resume_it(busy: Busy) -> None:

@@ -77,7 +77,13 @@ def asked_for(fleet: Fleet, path: str) -> list[str]:
 
 
 def test_the_overview() -> None:
-    assert asked_for(SMALL, "/") == ["all open", "all attention", "load", "all after once/", "run/ closed"]
+    assert asked_for(SMALL, "/") == ["all open", "all attention", "load", "all after once", "run/ closed"]
+
+
+def test_the_jobs_are_asked_for_together() -> None:
+    """It was one request for each job that is shown: 58."""
+    asked = asked_for(SMALL, "/jobs")
+    assert kinds(asked, "-") == ["all open", "load", "bundle", "load", "run/ of all", "load"]
 
 
 def test_a_job_is_asked_for_in_seven_requests_and_then_in_six() -> None:

@@ -86,7 +86,7 @@ def _columns(
     time = database.time(table, at, known[at])
     if time is None:
         raise BadInput(
-            f"{table}.{at} is {known[at] or 'of no type'}: it does not say when, to the second. Name a column with a"
+            f"{table}.{at} is {known[at] or 'of no type'}: it does not hold a time to the second. Name a column with a"
             " time stamp, or a number of seconds or thousandths since 1970"
         )
     return asked._replace(keys=keys), time

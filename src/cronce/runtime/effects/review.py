@@ -30,7 +30,7 @@ from cronce.runtime.effects.steps import Target
 from cronce.runtime.flow import Flow
 from cronce.runtime.operations import Operator, Verdict, sure
 from cronce.runtime.process_notes import recall_once
-from cronce.runtime.queries import load, read_page, row_of, slot_named
+from cronce.runtime.queries import load, read_page, row_of, slot_named, sparing
 from cronce.runtime.scheduling.roster import chunks
 from cronce.runtime.unfinished import doubts_told
 from cronce.schedule import format_duration
@@ -339,8 +339,13 @@ def _listed(found: Mapping[str, EffectSeen], spot: ListPosition | None) -> Effec
     return EffectList(tuple(ordered), spot is not None, spot)
 
 
-def survey(wheres: Sequence[EffectCells], marks: Iterable[Mark] = tuple(_OF_MARK)) -> Flow[EffectsSurvey]:
-    """What there is to say of the effects of a slot, or of a job."""
+def survey(slot: Slot, run: Record) -> Flow[EffectsSurvey]:
+    """What there is to say of the effects of a slot: few have so many of their own that one request would not do."""
+    wheres = of_slot(slot, run)
+    return (yield from sparing(_survey(wheres, _OF_MARK), *(Scan(one.prefix) for one in wheres if not one.made_by)))
+
+
+def _survey(wheres: Sequence[EffectCells], marks: Iterable[Mark]) -> Flow[EffectsSurvey]:
     found: dict[str, EffectSeen] = {}
     capped: set[EffectState] = set()
     for mark, where in product(marks, wheres):
@@ -353,8 +358,8 @@ def survey(wheres: Sequence[EffectCells], marks: Iterable[Mark] = tuple(_OF_MARK
 
 
 def doubts(wheres: Sequence[EffectCells]) -> Flow[EffectsSurvey]:
-    """The same without what is done, of which there may be much."""
-    return (yield from survey(wheres, _NOT_DONE))
+    """The same of a slot or a job, without what is done, of which there may be much."""
+    return (yield from _survey(wheres, _NOT_DONE))
 
 
 # --- resolving what is in doubt -------------------------------------------------------------------------------------
@@ -390,7 +395,7 @@ def refuse_retry(slot: Slot, run: Record) -> Flow[None]:
 
 def _effect_first(slot: Slot, found: EffectsSurvey) -> str:
     command = f"cronce resolve {quote(found.doubtful[0].name)}"
-    others = f" (`cronce effects {quote(slot.key)}` lists the others)" if found.counts["in doubt"] > 1 else ""
+    others = f" (`cronce status effects {quote(slot.key)}` lists the others)" if found.counts["in doubt"] > 1 else ""
     return (
         f"{slot.key} is kept in doubt by an effect: resolve the effect first. If it happened, run `{command}"
         f" done`; if it did not, `{command} retry`{others}. Then `cronce rerun {slot.key}` continues the slot"
@@ -461,7 +466,7 @@ def _is_so(seen: EffectSeen, command: Resolve) -> bool:
 
 def _refusal(named: Target, seen: EffectSeen | None) -> CronceError:
     if seen is None or seen.record is None:
-        return NotOnRecord(f"there is no record of {named.name}; `cronce effects` lists what is in doubt")
+        return NotOnRecord(f"there is no record of {named.name}; `cronce status effects` lists what is in doubt")
     if seen.state == "not done":
         return CronceError(f"{named.name} is not done; the next run will do it: there is nothing to resolve")
     when = f" at {spell(seen.record.finished)}" if seen.record.finished else ""

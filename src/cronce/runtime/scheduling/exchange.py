@@ -77,7 +77,7 @@ class EndedAttempt(NamedTuple):
         """A line for each failure; where it happened only if that is this process, which others have told already."""
         ending, attempt = self.end.ending, self.attempt
         if ending is None and isinstance(self.end.error, DatabaseUnavailable):
-            LOGGER.warning("%s is given back, and will be tried again: %s", attempt.lease.name, self.end.error)
+            LOGGER.warning("%s was released, and will be tried again: %s", attempt.lease.name, self.end.error)
         if ending is None or not ending.outcome.is_failure:
             return
         of = f", attempt {attempt.run.attempt} of {attempt.job.retries + 1}" if attempt.job.retries else ""
@@ -344,7 +344,7 @@ class Exchange:
         try:
             return self._runs.employ(candidate, grant, self._jobs[candidate.slot.job], now)
         except Exception:
-            LOGGER.exception("%s could not be started, and is given back", candidate.slot.key)
+            LOGGER.exception("%s could not be started; it was released for another process", candidate.slot.key)
         with suppress(StoreError):
             self._node.do(self._ledger.release([grant], UNWELL))
         return None

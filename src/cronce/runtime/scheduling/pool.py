@@ -28,6 +28,9 @@ MOST_AT_ONCE: Final = 32
 QUEUE_NOTICED: Final = 0.001
 """Seconds until it is noticed that a queue does not empty."""
 
+NO_THREAD: Final = 60.0
+"""Seconds for which nothing is taken off the queue, until what waits is given back: no thread can be had."""
+
 BROKEN_LOOP_REST: Final = 0.1
 """Seconds that a loop rests after it broke down: it may do so again at once."""
 
@@ -87,7 +90,7 @@ class WorkerPool:
                 self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _give_back(self, attempt: Attempt, error: Exception) -> None:
-        LOGGER.error("%s could not be started, and is given back", attempt.lease.name, exc_info=error)
+        LOGGER.error("%s could not be started; it was released for another process", attempt.lease.name, exc_info=error)
         self._done(attempt, attempt.broken(error))
 
     def _over(self, attempt: Attempt, end: End) -> None:
@@ -113,18 +116,25 @@ class WorkerPool:
             self._work_to_do.notify()
 
     def _start_more(self) -> None:
-        number, taken = 1, 0
+        number, taken, boot = 1, 0, self._node.clock.boot
+        moved = boot()
         while True:
             threading.Event().wait(QUEUE_NOTICED)
             with self._lock:
+                moved = moved if self._taken_off == taken else boot()
+                waiting = list(self._queue) if boot() - moved > NO_THREAD else []
+                if waiting:
+                    self._queue.clear()
                 if not self._queue:
                     self._starting = False
-                    return
+                    break
                 stuck = self._taken_off - taken < self._threads - self._idle
                 taken = self._taken_off
                 if stuck:
                     self._add_threads(min(number, len(self._queue)))
             number = min(2 * number, MOST_AT_ONCE) if stuck else 1
+        for attempt in waiting:
+            self._give_back(attempt, RuntimeError("no thread could be had"))
 
     def _add_threads(self, wanted: int) -> None:
         self._work_to_do.notify(wanted)

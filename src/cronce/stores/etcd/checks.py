@@ -66,12 +66,12 @@ def _endpoints(statuses: dict[str, EtcdAnswer | StoreError]) -> Iterator[Check]:
 def _members(api: EtcdApi) -> Check:
     voters = api.ask("/v3/cluster/member/list", {}, api.deadline()).voters
     if voters == 1:
-        return warn("members", "one member: its loss is the loss of the store", "three members survive the loss of one")
+        return warn("members", "one member: if it is lost, the store is lost", "with three members, one can be lost")
     if voters == 2:
-        return warn("members", "two members: the loss of one stops both", "three members survive the loss of one")
+        return warn("members", "two members: if one is lost, both stop", "with three members, one can be lost")
     says = f"{voters} voting members, which survive the loss of {(voters - 1) // 2}"
     if voters % 2 == 0:
-        return warn("members", says, "an odd number survives as much with one member less")
+        return warn("members", says, "one member fewer would survive as many losses")
     return ok("members", says)
 
 
@@ -82,7 +82,7 @@ def _version(answers: Sequence[Json]) -> Check:
     if versions[0][:2] < OLDEST_ETCD:
         return error("version", says, "cronce needs etcd 3.4 or newer")
     if any(version[2:] < (STEADY_PATCHES.get(version[:2], 0),) for version in versions):
-        crash = f"{says}: a client that goes away in the middle of a read may crash it"
+        crash = f"{says}: a client that disconnects during a read may crash it"
         return warn("version", crash, "upgrade to 3.5.7 or newer (3.4.23, if it must be 3.4)")
     return ok("version", says)
 
@@ -117,7 +117,7 @@ def _compaction(api: EtcdApi) -> Check:
     says = f"none of {revision} revisions was removed yet"
     if revision < REVISIONS_PER_DAY:
         return ok("compaction", says)
-    return warn("compaction", says, "start etcd with --auto-compaction-retention=1h, or it runs out of room")
+    return warn("compaction", says, "start etcd with --auto-compaction-retention=1h, or it runs out of space")
 
 
 def _namespaces(api: EtcdApi) -> Check:

@@ -411,7 +411,7 @@ def _deleted(shelves: Sequence[LeaseCells]) -> Check:
     if not gone:
         return ok("deleted", "every job has its Lease")
     says = f"the Leases of {', '.join(gone[:5])} were deleted: slots up to the time they are created again count as run"
-    return warn("deleted", says, "delete no Lease of a job in use; `cronce purge` removes what is old")
+    return warn("deleted", says, "delete no Lease of a job in use; `cronce store purge` removes what is old")
 
 
 def _room(shelves: Sequence[LeaseCells]) -> Check:

@@ -389,15 +389,15 @@ def _is_busy(status: int) -> bool:
 _UNSIGNED: Final = "it is not signed by {trusts}: put the cluster's CA into certificate-authority-data"
 _CERTIFICATES: Final = {
     **dict.fromkeys((2, 7, 18, 19, 20, 21), _UNSIGNED),
-    9: "set this machine's clock right, or the server's",
-    10: "let the cluster renew it, or set this machine's clock right",
+    9: "correct this machine's clock, or the server's",
+    10: "let the cluster renew it, or correct this machine's clock",
     **dict.fromkeys((62, 64), "name the server as its certificate does, in the kubeconfig's `server`"),
 }
 """By OpenSSL's number of what is wrong with a certificate."""
 
-_NO_RIGHT: Final = "bind a role with that right to the service account: `cronce k8s rbac` prints it"
+_NO_RIGHT: Final = "bind a role with that right to the service account: `cronce deploy k8s rbac` prints it"
 _KUBERNETES_REFUSALS: Final[Sequence[tuple[int, str, type[StoreError], str]]] = (
-    (401, "", StoreUnusable, "the API server does not know who asks: the token is wrong, or too old"),
+    (401, "", StoreUnusable, "the API server rejects the token: it is wrong, or has expired"),
     (403, "(?i)quota", StoreFull, "raise the namespace's ResourceQuota on leases, or delete Leases that are not used"),
     (403, "(?i)terminat", StoreUnusable, "the namespace is being deleted: use another, or create it again"),
     (403, "", StoreUnusable, _NO_RIGHT),

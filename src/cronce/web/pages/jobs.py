@@ -9,15 +9,16 @@ from typing import Any, Final, Literal, get_args
 from starlette.requests import Request
 
 from cronce.errors import BadInput
-from cronce.model import Instant, check_name
-from cronce.monitor.read_jobs import JobIndex, JobView, job_view, latest_runs, lines_alone
-from cronce.monitor.read_lists import newest_runs
+from cronce.model import BOARD_JOBS, SWITCH, Instant, check_name
+from cronce.monitor.read_jobs import BoardVersion, JobIndex, JobView, job_view, lines_alone
+from cronce.monitor.read_lists import newest_runs, open_alerts
 from cronce.monitor.survey import attempts, policy_span, timeout
 from cronce.policy import OnLost
+from cronce.protocol.record import standing_act
 from cronce.protocol.specs import read_spec
 from cronce.protocol.terms import lease_for
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import JobLine, JobSeen, RunSeen, carried, load
+from cronce.runtime.queries import READ_AHEAD, JobLine, JobSeen, RunSeen, carried, latest_runs, present, sparing
 from cronce.schedule import Cron, Schedule, parse_schedule, rule_of
 from cronce.schedule.describe import ClockChange, changes, describe, describe_change
 from cronce.schedule.slots import following
@@ -69,16 +70,22 @@ def jobs_page(request: Request) -> Flow[Shown]:
     stand: Stand | None = _one_of(Stand, query.get("state"))
     order: Order = _one_of(Order, query.get("sort")) or "name"
     asked = JobsQuery(query.get("q", "").strip(), stand, order, query.get("after", ""))
-    yield from index.keep_up()
-    now = (yield from load([])).now
-    served = yield from carried()
-    names, stopped = yield from _wanted(asked, index, now, served)
+    return (yield from sparing(_jobs_page(asked, index), *READ_AHEAD[:1]))
+
+
+def _jobs_page(asked: JobsQuery, index: JobIndex) -> Flow[Shown]:
+    there = yield from present([BOARD_JOBS, SWITCH])
+    board, switch = there.beside.cells
+    yield from index.keep_up(BoardVersion(board.version, there.ended))
+    served = yield from carried(there.live)
+    names, stopped = yield from _wanted(asked, index, there.beside.now, served)
     start = _start(asked, names)
     part = names[start : start + JOBS_PER_PAGE]
     now, lines = yield from lines_alone(part)
-    latest = yield from latest_runs([line.seen.name for line in lines], SPARKS)
+    latest = yield from latest_runs([line.seen for line in lines], SPARKS)
     return {
         "now": now,
+        "frame": PageFrame((yield from open_alerts()), standing_act(switch)),
         "rows": [_row(line, served, latest[line.seen.name]) for line in lines],
         "asked": asked,
         "found": len(names),
@@ -167,7 +174,8 @@ def _failing() -> Flow[Standing]:
         found = yield from newest_runs(wanted=word, limit=FAILING)
         suspects |= {run.slot.job for run in found.runs}
         more += [word] if found.next else []
-    latest = yield from latest_runs(sorted(suspects), 1)
+    _, lines = yield from lines_alone(sorted(suspects))
+    latest = yield from latest_runs([line.seen for line in lines], 1)
     return {name for name, runs in latest.items() if runs and runs[0].shown in WRONG}, _stopped(FAILING, more)
 
 
@@ -198,6 +206,10 @@ class RunTally(NamedTuple):
 
 
 def job_page(request: Request) -> Flow[Shown]:
+    return (yield from sparing(_job_page(request)))
+
+
+def _job_page(request: Request) -> Flow[Shown]:
     name, after = request.path_params["job"], request.query_params.get("after") or None
     try:
         view = yield from job_view(check_name(name), RUNS_ON_PAGE, after, with_doubts=True)

@@ -103,7 +103,7 @@ class RunStep(NamedTuple):
 def run_page(request: Request) -> Flow[Shown]:
     key, site = request.path_params["slot"], site_of(request)
     try:
-        slot = yield from slot_meant(key, site.node.store.traits)
+        slot = yield from slot_meant(key)
     except (BadInput, NotOnRecord) as error:
         raise (yield from missing(str(error), key, key.partition("@")[0], site.index)) from None
     found = yield from why(slot.job, slot, site.node.store.traits)

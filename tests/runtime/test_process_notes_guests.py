@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from cronce import Cronce
 from cronce.model import guest_cell
 from cronce.protocol.notices import ForeignJob, ForeignScheduler, decode_guest
-from cronce.runtime.foreign_schedulers import MAX_JOBS_TOLD, SIGN_TTL, say_there
+from cronce.runtime.process_notes import MAX_JOBS_TOLD, SIGN_TTL, say_there
 from cronce.stores.memory import MemoryStore
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
