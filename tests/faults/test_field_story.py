@@ -43,7 +43,7 @@ from cronce.monitor import destinations, monitor
 from cronce.runtime.scheduling import engine
 sooner = engine.SchedulerIntervals(beat=timedelta(seconds=1))
 engine.Engine.__init__ = partialmethod(engine.Engine.__init__, pace=sooner)
-monitor.LEASE = "5s"
+monitor.WATCHER_LEASE = "5s"
 # And no notice is repeated because somebody stood still on a busy machine.
 destinations.ANSWER = destinations.WHOLE = destinations.Webhook.limit = destinations.SPARE = 60.0
 runpy.run_module("cronce", run_name="__main__")

@@ -44,7 +44,7 @@ _UPKEEP: Final = (
 _FIELD_VALUE: Final = r"(\d\d?|[A-Za-z]{3})"
 _READABLE: Final = rf"(?a)(\*|{_FIELD_VALUE}-{_FIELD_VALUE})(/\d\d?)?|{_FIELD_VALUE}"
 """Of a field, between commas, what every cron reads. Ours reads more: L and #, `5/15`, `007`."""
-_NICKNAMES: Final = frozenset(("@reboot", *NICKNAMES))
+_CRONTAB_NICKNAMES: Final = frozenset(("@reboot", *NICKNAMES))
 _PLAIN_WORDS: Final = r"(?:[\w@+:,./= \t-]|\\%)+"
 _PREPARATIONS: Final = frozenset(("cd", "test", "[", "set", "export", ".", "source", "umask", "ulimit", "sleep"))
 _SHELLS: Final = frozenset(("sh", "ash", "bash", "dash", "ksh", "mksh", "zsh"))
@@ -140,7 +140,7 @@ def _check_entry(entry: CrontabEntry, shown: str) -> None:
 def is_readable(schedule: str) -> bool:
     """Whether every cron can read it."""
     parts = [part for field in schedule.split() for part in field.split(",")]
-    return schedule in _NICKNAMES or all(re.fullmatch(_READABLE, part) for part in parts)
+    return schedule in _CRONTAB_NICKNAMES or all(re.fullmatch(_READABLE, part) for part in parts)
 
 
 def bytes_of(text: str) -> bytes:

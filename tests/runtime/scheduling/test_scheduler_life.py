@@ -275,7 +275,7 @@ def test_term_lets_what_runs_come_to_its_end_and_claims_no_more(found: Found) ->
 LONG_END = f"""
 from cronce.cli import main
 from cronce.runtime.scheduling import scheduler
-scheduler.LAST = scheduler.LEAST = 59.0
+scheduler.STOP_SECONDS = scheduler.MIN_GRACE = 59.0
 raise SystemExit(main(["run", "{APP}", "--grace", "1m"]))
 """
 """Of its grace, all but one second are for stopping what runs and for saying so, however busy the machine is."""
