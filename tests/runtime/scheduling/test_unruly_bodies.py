@@ -237,8 +237,8 @@ def test_what_the_loop_refuses_is_given_back(office: Office, pool: "Watched", ca
 @contextmanager
 def no_new_threads() -> Iterator[None]:
     """The system has no room for another thread. Not for real: on Python 3.11 a start that fails leaves a state behind
-    that goes by the number of this thread, and nothing could be thrown into it any more, for all tests to come. A keeper
-    that an earlier test left behind may start what it likes: it would break down, and that would be held against us."""
+    that goes by the number of this thread, and nothing could be thrown into it any more, for all tests to come. A
+    keeper that an earlier test left behind may start what it likes: it would break down, and this test with it."""
     right = threading.Thread.start
 
     def start(thread: threading.Thread) -> None:
