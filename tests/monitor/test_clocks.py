@@ -255,7 +255,7 @@ class Settable(MemoryStore):
 
 
 def test_a_monitor_waits_until_the_clock_has_gone_evenly_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"EVERY": 0.1, "TICK": 0.05}.items():
+    for name, seconds in {"SURVEY_EVERY": 0.1, "NOTICES_EVERY": 0.05}.items():
         monkeypatch.setattr(subject, name, seconds)
     store = Settable()
     alive = Holder(WEB, "", "both", 1, {}, store.load([]).now, "")

@@ -38,7 +38,7 @@ from tests.runtime.shelf import DURABLE
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that takes seconds takes tenths of them. Not the silence of a store: here a thread may not be let on for as
     long, and would take its own silence for the store's."""
-    for name, seconds in {"EVERY": 0.1, "TICK": 0.05, "GLANCE": 0.05}.items():
+    for name, seconds in {"SURVEY_EVERY": 0.1, "NOTICES_EVERY": 0.05, "GLANCE": 0.05}.items():
         monkeypatch.setattr(subject, name, seconds)
 
 

@@ -236,7 +236,7 @@ def test_whom_to_drain_has_to_be_said(whom: dict[str, str]) -> None:
 
 
 def test_a_label_without_a_value_is_shown_how_it_is_written() -> None:
-    with pytest.raises(BadInput, match=r"a label is NAME=VALUE, such as colour=blue, and not 'colour'"):
+    with pytest.raises(BadInput, match=r"a label must be NAME=VALUE, such as colour=blue, not 'colour'"):
         drain_cell(label="colour")
 
 

@@ -490,7 +490,7 @@ def test_a_block_in_a_block_is_refused_and_nothing_is_committed(
 
 
 def test_a_transaction_needs_a_declared_database(office: Office, books: Books) -> None:
-    with pytest.raises(BadInput, match=r"declare it with @cron\.job"):
+    with pytest.raises(BadInput, match=r"add it: @cron\.job"):
         office.call(job(), books.charge)
 
 

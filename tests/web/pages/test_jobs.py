@@ -51,7 +51,7 @@ def test_where_looking_for_jobs_stops_is_said(monkeypatch: pytest.MonkeyPatch) -
             busy.store.swap([write], busy.store.load([]).epoch.seen)
     visitor = Browser(busy.app)
     told = "were searched: there may be more such jobs."
-    for stand, most, words in (("failing", "FAILING", "lost"), ("running", "RUNNING", "running")):
+    for stand, most, words in (("failing", "FAILING", "lost"), ("running", "RUNNING_SEARCHED", "running")):
         assert told not in paper(visitor, f"/jobs?state={stand}").text
         monkeypatch.setattr(f"cronce.web.pages.jobs.{most}", 2)
         assert f"Only the newest 2 runs that are {words} {told}" in paper(visitor, f"/jobs?state={stand}").text
@@ -152,7 +152,7 @@ def test_a_job_that_is_only_observed_says_how_many_duplicates_ran(observer: Brow
     one = paper(observer, "/jobs/export")
     assert "only observed 1,482 calls 2 duplicates ran" in one.text
     assert "nobody tried to run one twice" not in one.text
-    assert "cannot be run from here: it runs when it is called, and it is only observed." in one.text
+    assert "run it from here: it runs when cron or another program calls it, and it is only observed." in one.text
     assert [link for link in one.links if link.startswith("/jobs/export/")] == ["/jobs/export/pause"]
 
 

@@ -131,7 +131,7 @@ def test_a_run_that_was_resolved_does_not_say_how_long_it_took() -> None:
     other = still()
     key = other.scene.lost.key
     member = Browser(other.app)
-    assert "took 6m" in paper(member, f"/runs/{key}").text
+    assert "took –" in paper(member, f"/runs/{key}").text  # lost: its end on record is when that was noticed
     other.cron.resolve(key, "done", reason="looked")
     text = paper(member, f"/runs/{key}").text
     assert "counts as succeeded" in text
