@@ -1,4 +1,4 @@
-"""An interrupt that was caught where Python keeps it in mind, and then a command: run as a program by `test_cli`."""
+"""An interrupt that was caught where Python keeps it in mind, and then a command: run by `test_main.py`."""
 
 from cronce.cli import console
 

@@ -87,7 +87,7 @@ def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_an_old_spelling_says_and_exits_as_the_new_one(name: str, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     old, new, code, keys = OLD_AND_NEW[name]
     if name == "logs":
-        pytest.importorskip("cronce.evidence.logs", reason="needs the auditor: pip install 'cronce[audit]'")
+        pytest.importorskip("cronce_audit.logs", reason="needs the auditor: pip install 'cronce[audit]'")
     said = []
     for words in (old, new):
         capsys.readouterr()

@@ -8,8 +8,8 @@ Four things make this subtle:
 *Only bodies are stopped.* What a guard does around its body, asking the store above all, is shielded: a stop that comes
 meanwhile is delivered when the shield is put down.
 
-*Bodies nest.* A job may call another, or hold a lock. All gates of a thread (or of a task) are one stack. What was
-thrown for an inner gate says nothing to the outer one, and may be lost on the way out, so when a gate is left or a
+*Job functions nest.* A job may call another, or hold a lock. All gates of a thread (or of a task) are one stack. What
+was thrown for an inner gate says nothing to the outer one, and may be lost on the way out, so when a gate is left or a
 shield put down, and a gate around it was stopped, it is thrown again.
 
 *An exception may be lost*: in a `__del__`, in a bare `except`. So whoever wants a stop says so again after a while.

@@ -49,7 +49,8 @@ T = TypeVar("T")
 MACHINES: Final = 1000
 """So many machines are asked for what they left word of."""
 
-ENDED_SHOWN: Final = timedelta(days=1)
+TZDATA_NOTE_AGE: Final = timedelta(days=1)
+"""What a machine said of its time zone database longer ago than this is not told."""
 
 # --- reading --------------------------------------------------------------------------------------------------------
 
@@ -653,5 +654,5 @@ def mixed_tzdata(live: Iterable[Holder], machines: Mapping[str, str]) -> dict[st
 def machines_tzdata() -> Flow[dict[str, str]]:
     """Which version each machine has, as processes like `cronce exec` left word of within a day."""
     page = yield from read_page(Scan("machine/", "until", Mark.FREE, newest_first=True, limit=MACHINES))
-    lately = [cell for cell in page.cells if cell.until and cell.until > page.now + NOTES_TTL - ENDED_SHOWN]
+    lately = [cell for cell in page.cells if cell.until and cell.until > page.now + NOTES_TTL - TZDATA_NOTE_AGE]
     return {one.host: one.tzdata for _, one in all_readable(lately, decode_machine) if one.tzdata}

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 MAX_STANDBY_RUNS: Final = 1000
 """How many runs a process stands by for."""
 
-LEASE_SHARE: Final = 0.7
-OVERDUE: Final = 0.3
+CLAIM_EVERY_NEAR_END: Final = 0.7
+CLAIM_EVERY_AFTER_END: Final = 0.3
 """Seconds between two claims while a lease nears its end, and after that."""
 
 ASKED_AGAIN: Final = 1.0
@@ -54,7 +54,7 @@ class WaitingCall:
         """Until shortly before the lease is over; then claim often."""
         left = ((until - self.call.node.ledger.know.now()) if until else timedelta(0)).total_seconds()
         early = left - (hearing(self.terms.lease) + PROBE_AHEAD).total_seconds()
-        near = min(left + 0.01, LEASE_SHARE) if left > 0 else OVERDUE
+        near = min(left + 0.01, CLAIM_EVERY_NEAR_END) if left > 0 else CLAIM_EVERY_AFTER_END
         self.at = boot + max(early, near)
 
 
@@ -98,7 +98,7 @@ class Standby:
                 goes_on = self._claim(waiting)
             except StoreError:
                 goes_on = True
-                waiting.at = self._clock.boot() + LEASE_SHARE
+                waiting.at = self._clock.boot() + CLAIM_EVERY_NEAR_END
             if not goes_on:
                 with self._lock:
                     if self._waiting.get(waiting.call.slot.cell) is waiting:
@@ -121,7 +121,7 @@ class Standby:
             case Held(_, until):
                 waiting.put_off(until, self._clock.boot())
             case Busy() | Early() | Queued() | Unsure() | Expired():
-                waiting.at = self._clock.boot() + LEASE_SHARE
+                waiting.at = self._clock.boot() + CLAIM_EVERY_NEAR_END
             case Paused() | Superseded():
                 waiting.at = self._clock.boot() + PAUSED_RETRY
             case _:

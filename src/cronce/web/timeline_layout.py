@@ -188,7 +188,7 @@ GHOST_ROWS: Final = 3
 FOLDED_COLUMNS: Final = 120
 """Of a lane that is folded."""
 
-# Heights in pixels. Widths are shares: a picture of WIDTH pixels is what legibility is judged by.
+# Heights in pixels. Widths are shares: a picture of TIMELINE_WIDTH pixels is what legibility is judged by.
 TIMELINE_WIDTH: Final = 1000.0
 HEAD, NAME, GAP = 34.0, 22.0, 10.0
 ROW, BAR = 22.0, 16.0

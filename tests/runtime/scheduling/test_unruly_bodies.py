@@ -24,7 +24,7 @@ from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.operations import Operator
 from cronce.runtime.queries import slot_named
 from cronce.runtime.scheduling.exchange import UNWELL, EndedAttempt
-from cronce.runtime.scheduling.pool import NO_THREAD, WorkerPool
+from cronce.runtime.scheduling.pool import GIVE_BACK_AFTER, WorkerPool
 from cronce.runtime.scheduling.scheduler import Scheduler
 from cronce.runtime.scheduling.settings import SchedulerSettings
 from cronce.stores.base import Loaded, Scan
@@ -288,7 +288,7 @@ def test_what_no_thread_can_be_had_for_is_given_back_after_a_minute(office: Offi
         release.wait(60)
 
     def given_back() -> bool:
-        office.hand.turn(NO_THREAD)
+        office.hand.turn(GIVE_BACK_AFTER)
         return len(pool.told) == 3
 
     long, *waiting = attempts(office, Work(work), *[Work(lambda _run: None)] * 3)

@@ -66,7 +66,7 @@ def test_every_kind_of_connection_that_is_recognised_has_a_cell(
             with way.open() as conn:
                 seen.update(names_of(conn))
     users = {name for name in RECOGNISED if not name.startswith("cronce.")}  # but that of a simulated world
-    assert sorted(users - seen) == ["django.utils.connection.ConnectionProxy"]  # see test_refusals
+    assert sorted(users - seen) == ["django.utils.connection.ConnectionProxy"]  # nobody opens one by itself
 
 
 def test_what_is_written_commits_with_the_run(client: Client) -> None:

@@ -1,1 +1,1 @@
-"""Bodies in processes of their own: commands, and functions that can be killed."""
+"""Job functions in processes of their own: commands, and functions that can be killed."""

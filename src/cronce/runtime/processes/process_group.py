@@ -131,7 +131,7 @@ def ready(interest: Mapping[int, int], seconds: float) -> set[int]:
 
 # --- the watchdog ---------------------------------------------------------------------------------------------------
 
-# What we tell it: a word, the group it is about, and for GUARD and MOVE the deadline. A record is far below PIPE_BUF,
+# What we tell it: a word, the group it is about, and for _GUARD and _MOVE the deadline. A record is far below PIPE_BUF,
 # so writes from two threads never mix.
 _RECORD: Final = struct.Struct("=cqd")
 _GUARD: Final = b"g"

@@ -28,7 +28,7 @@ MOST_AT_ONCE: Final = 32
 QUEUE_NOTICED: Final = 0.001
 """Seconds until it is noticed that a queue does not empty."""
 
-NO_THREAD: Final = 60.0
+GIVE_BACK_AFTER: Final = 60.0
 """Seconds for which nothing is taken off the queue, until what waits is given back: no thread can be had."""
 
 BROKEN_LOOP_REST: Final = 0.1
@@ -122,7 +122,7 @@ class WorkerPool:
             threading.Event().wait(QUEUE_NOTICED)
             with self._lock:
                 moved = moved if self._taken_off == taken else boot()
-                waiting = list(self._queue) if boot() - moved > NO_THREAD else []
+                waiting = list(self._queue) if boot() - moved > GIVE_BACK_AFTER else []
                 if waiting:
                     self._queue.clear()
                 if not self._queue:

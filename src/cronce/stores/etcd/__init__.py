@@ -10,7 +10,7 @@ refuses nobody. Each failed try means that somebody else won, so this ends; it i
 
 *The clock* is read off the replies; see `stores.http_api`. A write is dated before it is sent.
 
-*A batch of more than WRITES* is several transactions, one after the other: only a group lands as one.
+*A batch of more than WRITES_PER_REQUEST* is several transactions, one after the other: only a group lands as one.
 
 Beside the store itself: `layout` the keys and records it keeps and how they are read in order, `api` its JSON gateway,
 `checks` what the doctor asks.

@@ -13,9 +13,9 @@ Below the namespace, which is a prefix:
     attention/INSTANT/KEY every cell that a person should look at
 
 *Numbers.* etcd gives each transaction the next revision, and keeps with each key the one that wrote it. A transaction
-of ours draws SPAN numbers for each revision: its n-th win has the number n of them. Nobody knows the revision before it
-is written, so what is stored is the rest: number = revision × SPAN + shift + n, where the shift is that of this life,
-chosen so that it goes on where the last one ended.
+of ours draws NUMBERS_PER_REVISION numbers for each revision: its n-th win has the number n of them. Nobody knows the
+revision before it is written, so what is stored is the rest: number = revision × NUMBERS_PER_REVISION + shift + n,
+where the shift is that of this life, chosen so that it goes on where the last one ended.
 """
 
 import base64

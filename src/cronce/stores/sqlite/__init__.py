@@ -14,8 +14,8 @@ one. So every connection is closed before a fork, and each side opens its own af
 
 *The files behind the names.* SQLite keeps three files open, and goes on writing when someone has removed or replaced
 them. So the names are compared with what was opened, after a piece of work and before it is answered, unless that was
-done less than WATCH ago. A connection that lost its files is never closed: closing it writes its log over what took
-their place.
+done less than FILES_CHECKED_EVERY ago. A connection that lost its files is never closed: closing it writes its log over
+what took their place.
 
 Beside the store itself: `statements` what is said to SQLite, `file` how its file is found, made, checked and adopted,
 `checks` what the doctor asks.
