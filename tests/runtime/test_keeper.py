@@ -7,9 +7,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from cronce import Cronce
 from cronce.clock import Clock, SystemClock
 from cronce.errors import LeaseLost, StoreUnavailable
 from cronce.events import What
@@ -77,6 +79,23 @@ def test_two_renewals_may_fail(office: Office, store: Wire, clock: HandClock) ->
     office.keeper.renew()
     clock.turn(20)
     assert lease.trusted
+
+
+def test_a_call_whose_lease_cannot_be_kept_gives_its_slot_back() -> None:
+    """No thread could be had for the keeper: the slot was held, and not run, for as long as the process lived."""
+    with Cronce(store=MemoryStore()) as cron:
+        job = cron.job(every="1h", name="job", lease="30s")(lambda: 1)
+        right = threading.Thread.start
+
+        def start(thread: threading.Thread) -> None:
+            if thread.name == "cronce-watch":
+                raise RuntimeError("can't start new thread")
+            right(thread)
+
+        with patch.object(threading.Thread, "start", start), pytest.raises(RuntimeError):
+            job()
+        assert cron.at_work().held == []
+        assert job() == 1
 
 
 BARE_FORK = """

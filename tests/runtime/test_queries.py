@@ -216,3 +216,18 @@ def test_the_latest_runs_are_found_wherever_they_stand(
         "young": ["young@12:00:29Z"],
     }
     assert [keys([line.last]) for line in lines if line.last] == [[keys(runs)[0]] for runs in found.values()]
+
+
+def test_a_run_that_was_asked_for_is_the_last_of_a_job_that_seldom_runs(
+    node: HandNode, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key is off the schedule: where others had run often since, the run before it was shown."""
+    monkeypatch.setattr(queries, "LATEST_RUNS", LATEST_RUNS._replace(limit=2))
+    for name, every in (("seldom", "10s"), ("steady", "1s")):
+        node.do(node.ledger.jobs.declare(name, declare(name, every=every).spec, START))
+    clock.turn(30)
+    for key in (slot("seldom", 10), slot("seldom", 15, "t-0badcafe"), slot("steady", 28), slot("steady", 29)):
+        ran(node, key)
+        clock.turn(1)
+    _, lines = node.do(listed())
+    assert [keys([line.last]) for line in lines if line.last] == [["seldom@12:00:15Z#t-0badcafe"], ["steady@12:00:29Z"]]

@@ -14,7 +14,7 @@ from cronce.cli.terminal import ColouredText, Screen, bar, paint, screen, show
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreError, StoreUnavailable
 from cronce.integrations.crontab import entries
-from cronce.model import Cell, Epoch, Origin
+from cronce.model import Epoch, Origin
 from cronce.protocol.retention import Keep, Kept, default_keep, read_keep
 from cronce.runtime.clock_repair import set_clock
 from cronce.runtime.doctor import examine
@@ -284,12 +284,12 @@ def run_purge(options: argparse.Namespace) -> None:
         if options.job is not None:
             refuse_unknown(options.job, names)
             names = [options.job]
-        found = {name: cells for name in names if (cells := node.do(node.ledger.jobs.excess(name, keep)))}
+        found = {name: keys for name in names if (keys := _excess(node, name, keep))}
         gone = dict.fromkeys(found, 0) if options.dry_run else _purge(node, found, keep)
         swept = 0 if options.dry_run or options.job else _sweep(node)
     jobs = [{"job": name, "found": len(found[name]), "purged": gone[name]} for name in found]
     if options.dry_run:
-        lines = [f"{name}: {len(cells):,} would be purged" for name, cells in found.items()]
+        lines = [f"{name}: {len(keys):,} would be purged" for name, keys in found.items()]
     else:
         lines = [f"{name}: {count:,} purged" for name, count in gone.items()]
     lines += [f"{swept:,} old records of keys, locks and processes deleted"] if swept else []
@@ -310,15 +310,19 @@ def _keep(given: list[str]) -> Keep | None:
     return read_keep(by_outcome)
 
 
-def _purge(node: Node, found: Mapping[str, Sequence[Cell]], keep: Keep) -> dict[str, int]:
+def _excess(node: Node, name: str, keep: Keep) -> list[str]:
+    return [cell.key for cell in node.do(node.ledger.jobs.excess(name, keep))]
+
+
+def _purge(node: Node, found: Mapping[str, Sequence[str]], keep: Keep) -> dict[str, int]:
     """How many went of each job, by this process; others may purge the same. What comes to be too much meanwhile is not
     waited for: of a job that is due every second there is always one more."""
-    gone, upto = dict.fromkeys(found, 0), {name: max(cell.at for cell in found[name] if cell.at) for name in found}
-    whole, left = sum(map(len, found.values())), set(found)
+    gone, left = dict.fromkeys(found, 0), set(found)
+    whole = sum(map(len, found.values()))
     while left:
         for name in sorted(left):
             gone[name] += node.do(node.ledger.jobs.purge(name, keep))
-        left = {name for name in left if node.do(node.ledger.jobs.excess(name, keep, upto[name], 1))}
+        left = {name for name in left if not {*found[name]}.isdisjoint(_excess(node, name, keep))}
         bar("purging", min(sum(gone.values()), whole) if left else whole, whole)
         time.sleep(PURGE_POLL if left else 0)
     return gone

@@ -120,8 +120,9 @@ class Attempt:
         """Never raises what the body raised: that is part of the end."""
         node, fence = self._keeper.node, self.lease.grant.fence
         boot, wants, know = node.clock.boot, node.ledger.client.wants, node.ledger.know
-        began = self._keeper.begin(self.lease)
+        began = boot()
         try:
+            self._keeper.begin(self.lease)
             know.own.add(fence)
             self.lease.check()  # it may have waited for a thread
             if self.job.database is not None and (

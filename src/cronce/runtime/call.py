@@ -304,7 +304,6 @@ class Call:
     def _run(self, grant: Grant) -> Steps[Any]:
         job = self.job._replace(timeout=None) if self._only_noted else self.job
         attempt = Attempt(self.keeper, job, self._work, grant)
-        self.keeper.keep(attempt.lease)
         with self._running():
             end = yield from attempt.steps()
             if attempt.lease.mine:

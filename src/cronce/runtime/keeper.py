@@ -298,7 +298,7 @@ class Keeper:
     # --- from the threads that hold something ---
 
     def keep(self, *leases: Lease) -> None:
-        """Renew them from now on."""
+        """Renew them from now on; or none of them, if no thread can be had for it."""
         if not leases:
             return
         boot = self._clock.boot()
@@ -307,11 +307,18 @@ class Keeper:
             lease.renew_at = boot + self._every(lease, boot)
         with self._lock:
             self._leases.update(leases)
-        self._watching.wake(min([lease.next_end for lease in leases]))
-        self._connection.thread.wake(min([lease.renew_at for lease in leases]))
+        try:
+            self._watching.wake(min([lease.next_end for lease in leases]))
+            self._connection.thread.wake(min([lease.renew_at for lease in leases]))
+        except BaseException:
+            with self._lock:
+                self._leases.difference_update(leases)
+            raise
 
     def begin(self, lease: Lease) -> Boot:
-        """A run begins under it now: from now on its time counts."""
+        """A run begins under it now: from now on its time counts, and it is renewed if it was not before."""
+        if lease not in self._leases and lease not in self._ended:
+            self.keep(lease)
         lease.began = boot = self._clock.boot()
         if lease.timeout is not None:
             lease.ends = boot + lease.timeout.total_seconds()

@@ -433,9 +433,9 @@ MAYBE_UNCLAIMED: Final = 2
 
 
 def latest_runs(jobs: Sequence[JobSeen], limit: int) -> Flow[dict[str, list[RunSeen]]]:
-    """The latest runs of each job, the latest first: among the latest of all jobs, which are read at once; else by the
-    slots that its schedules name, of all such jobs at once; and only of a job that has fewer there, too, by its own
-    keys. So a run by hand, whose slot may be an old one, is found if it is among the latest of all."""
+    """The latest runs of each job, the latest first: among the latest of all jobs, read at once; of a job with too few
+    there, by the slots that its schedules name, of all such jobs at once; and of a job with none there, or too
+    few there, too, by its own keys. So a run by hand of an old slot is found if it is among the latest of all."""
     page = yield from read_page(LATEST_RUNS)
     found: dict[str, dict[str, Cell]] = {seen.name: {} for seen in jobs}
 
@@ -448,7 +448,8 @@ def latest_runs(jobs: Sequence[JobSeen], limit: int) -> Flow[dict[str, list[RunS
                 found[name][cell.key] = cell
 
     take(page.cells)
-    for keys in chunks(one.cell for seen in short() for one in seen.past(page.now, limit + MAYBE_UNCLAIMED)):
+    some = [seen for seen in short() if found[seen.name]]
+    for keys in chunks(one.cell for seen in some for one in seen.past(page.now, limit + MAYBE_UNCLAIMED)):
         take((yield from load(keys)).cells)
     for seen in short():
         take((yield from read_page(Scan(f"run/{seen.name}/", newest_first=True, limit=limit))).cells)

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
+from unittest.mock import patch
 
 import pytest
 
@@ -229,3 +230,26 @@ def test_what_waits_for_a_thread_is_not_said_to_be_running(caplog: pytest.LogCap
         assert decode(cell.value).overdue == ""
         assert not cluster.busy.engine.no_worker
         assert caplog.messages == []
+
+
+def test_a_coroutine_that_waits_for_a_blocked_loop_lapses() -> None:
+    """Nobody could end what blocks the loop: whoever else is there runs what waits for it."""
+
+    async def body() -> None: ...
+
+    cron = Cronce("memory:")
+    cron.job(at=START.replace(minute=1), name="waits", on_lost="rerun", lease="30s")(body)
+    with ManualCluster(cron, holds_back=True) as cluster:
+        blocked = cluster.join("web-1:1:0")
+        cluster.turn_to(61_000)
+        assert (len(blocked.held), blocked.keeper._leases) == (1, set())
+
+
+def test_where_no_thread_can_be_had_for_the_keeper_what_is_granted_is_still_begun() -> None:
+    cron = Cronce("memory:")
+    cron.job(at=START.replace(minute=1), name="waits", on_lost="rerun", lease="30s")(lambda: None)
+    with ManualCluster(cron, holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0")
+        with patch.object(process.keeper._watching, "wake", side_effect=RuntimeError("can't start new thread")):
+            cluster.turn_to(61_000)
+        assert (len(process.held), process.keeper._leases) == (1, set())

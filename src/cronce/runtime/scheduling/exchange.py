@@ -248,7 +248,8 @@ class Exchange:
             now = self._ledger.know.now()
             answered = [self._answered(one, answer, now) for one, answer in zip(chosen, grants, strict=True)]
             attempts = [attempt for attempt in answered if attempt is not None]
-            self._keeper.keep(*[attempt.lease for attempt in attempts])
+            with suppress(RuntimeError):  # no thread can be had: then each is given back as it begins
+                self._keeper.keep(*[attempt.lease for attempt in attempts if not attempt.is_async])
             self._submit(attempts)
         unsure = [one.error for one in (*answers, *grants) if isinstance(one, Unsure) and one.error]
         if unsure and len(unsure) == len(over) + len(chosen):
