@@ -6,8 +6,8 @@ from html import escape
 
 WIDTH, HEIGHT, MARGIN = 8.4, 19, 18  # of a character, of a line, around all
 WORDS = {
-    r"\btook\sover\b|\bran\b(?!\sagain|\slate)|\bextra\s0,\smissed\s0\b": "#7ee787",
-    r"\bkilled\b|\bran\sagain\b|\bran\slate\b|\bextra\s[1-9]\d*": "#ff7b72",
+    r"\btook\sover\b|\bran\b(?!\sagain|\slate)|\b0\stoo\smany,\s0\smissed\b": "#7ee787",
+    r"\bkilled\b|\bran\sagain\b|\bran\slate\b|\b[1-9]\d*\stoo\smany": "#ff7b72",
     r"\bpaused\b": "#f2cc60",
     r"·": "#6e7681",
     r"^\$.*": "#ffffff",

@@ -7,7 +7,7 @@
     │   └── BadPolicy                         a policy value, names ours for a foreign word
     ├── StoreError                            the store, and what to do about it
     │   ├── StoreUnavailable                  no answer; a write may or may not have landed
-    │   │   └── NotRecorded                   a body ran to its end, and that could not be recorded
+    │   │   └── NotRecorded                   a job function ended, and that could not be recorded
     │   ├── StoreUnusable                     this store will not work until a person acts
     │   │   ├── StoreReadOnly
     │   │   ├── StoreFull
@@ -47,11 +47,11 @@ class CronceError(Exception):
 
 
 class BadInput(CronceError, ValueError):
-    """Something the caller wrote that cannot be meant."""
+    """The caller passed an invalid value."""
 
 
 class BadSchedule(BadInput):
-    """A schedule that cannot be meant; the message points at the field."""
+    """An invalid schedule; the message points at the field."""
 
 
 class BadName(BadInput):
@@ -59,7 +59,7 @@ class BadName(BadInput):
 
 
 class BadPolicy(BadInput):
-    """A policy value that cannot be meant; foreign words get the name of ours."""
+    """An invalid policy value; foreign words get the name of ours."""
 
 
 class StoreError(CronceError):
@@ -71,7 +71,7 @@ class StoreUnavailable(StoreError):
 
 
 class NotRecorded(StoreUnavailable):
-    """A body ran to its end, but the store could not be told: by the record it is still running."""
+    """A job function ended, but the store could not be reached; its record still says running."""
 
 
 class StoreUnusable(StoreError):
@@ -180,8 +180,8 @@ class AlreadyDone(CronceError):
 
 
 class LeaseLost(CronceError):
-    """A run or a lock that is no longer ours, or cannot be shown to be: whoever works under it has to stop. `name` is
-    what was held, `fence` under which fence, `why` how it ended; each may be empty."""
+    """A run or a lock that is no longer ours, or cannot be shown to be. The run must stop. `name` is what was held,
+    `fence` under which fence, `why` how it ended; each may be empty."""
 
     def __init__(self, message: str, *, name: str = "", fence: object = None, why: str = "") -> None:
         super().__init__(message)

@@ -218,6 +218,7 @@ def test_no_password_is_shown_whatever_was_mistyped(
         ),
         (["explain", "a.txt", "b.txt"], "b.txt; put the schedule in quotes, or the shell splits it: '*/15 * * * *'"),
         (["resolve", "j@2026-03-29T01:00:00Z", "dne"], "'dne' is not one of done, retry; did you mean done?"),
+        (["store", "purg"], "'purg' is not one of init, adopt, sql, clock, purge; did you mean purge?"),
         (["exec", "j", "--on-lost", "x", "--", "true"], "argument --on-lost: 'x' is not one of skip, rerun"),
         (
             ["deploy", "crontab", "unwrap"],

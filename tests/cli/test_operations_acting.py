@@ -243,11 +243,11 @@ def test_what_calls_from_outside_run_waits_for_the_next_call(url: str, say: Say)
     with at(url) as node:
         node.do(node.ledger.jobs.edit("billing", lambda job, _now: (job or Job(NOW))._replace(firing="")))
     ran(url, ago(1))
-    told = "the next call of `cronce exec billing` runs it"
+    told = "the next call of billing runs it"
     assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\ncronce rerun: {told}\n"
     assert say("trigger", "billing", "--id", "march").splitlines()[1:] == [f"cronce trigger: {told}"]
     assert say("trigger", "billing", "--wait", code=1).splitlines()[1:] == [f"it has not started: {told}"]
-    assert say(*BACKFILL).splitlines()[1:] == ["3 have not started: the next calls of `cronce exec billing` run them"]
+    assert say(*BACKFILL).splitlines()[1:] == ["3 have not started: the next calls of billing run them"]
     say("pause", "billing")
     assert "it will not start yet: billing is paused by ada at " in say("trigger", "billing", "--id", "march")
 

@@ -234,11 +234,14 @@ def test_a_job_that_is_not_there_is_told_from_the_one_that_was_meant(
 
 
 def test_a_job_that_is_like_no_other(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "why", "xyz", "--store", url, code=1).endswith("'xyz'; `cronce jobs` lists them\n")
+    for verb in ("why", "show", "runs"):
+        err = said(capsys, verb, "xyz", "--store", url, code=1)
+        listed = f"`cronce jobs` lists those of this store: {url}; {OTHER_STORE_HINT}\n"
+        assert err == f"cronce {verb}: no job is called 'xyz'; {listed}"
     empty = f"sqlite:///{tmp_path}/empty.db"
     open_store(empty).close()
     assert said(capsys, "why", "xyz", "--store", empty, code=1).endswith(
-        "'xyz'; there are no jobs yet; `cronce jobs` shows which store this is\n"
+        f"'xyz'; there are no jobs yet in this store: {empty}; {OTHER_STORE_HINT}\n"
     )
     assert said(capsys, "jobs", "--store", empty) == f"no job is known yet in {empty}; {OTHER_STORE_HINT}\n"
     assert said(capsys, "locks", "--store", empty) == f"there was never a lock in {empty}; {OTHER_STORE_HINT}\n"

@@ -103,6 +103,19 @@ def test_a_job_whose_last_run_failed_is_wrong_until_it_ran_well(
     )
 
 
+@pytest.mark.parametrize("outcome", Outcome)
+def test_a_call_within_the_hour_is_told_whatever_came_of_it(
+    outcome: Outcome, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a call that ended unknown it said "no scheduler, and no call within the hour"."""
+    slot, store, now = slot_named(LOST), Cronce(url).at_work().node.store, SystemClock().wall()
+    record = Record(State.CLOSED, 1, "n", "web-1:1:a", started=now, finished=now, outcome=outcome)
+    mark = Mark.ATTENTION if outcome in (Outcome.LOST, Outcome.UNKNOWN) else Mark.CLOSED
+    store.swap([Write(slot.cell, 0, encode(record), at=slot.at, mark=mark)], store.load([]).epoch.seen)
+    assert [(one["name"], one["kind"]) for one in told(capsys, url, "status")["guests"]] == [("web-1", "a process")]
+    assert "no call within the hour" not in said(capsys, url, "status")
+
+
 def test_what_runs_is_told_from_what_waits_whatever_became_of_its_host(
     cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

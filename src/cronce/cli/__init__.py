@@ -260,8 +260,20 @@ class Parser(argparse.ArgumentParser):
         return f"; {hint}" if hint else ""
 
     def error(self, message: str) -> NoReturn:
-        tell(f"{self.format_usage()}{self.prog}: error: {_fit(_plain(message, self.get_default('meant') or {}))}")
+        tell(f"{self.format_usage()}{self.prog}: error: {_fit(self._plain(message))}")
         sys.exit(2)
+
+    def _plain(self, message: str) -> str:
+        """What argparse says of a word that is not among the choices: they are named, and the nearest of them."""
+        before, found, after = message.partition("invalid choice: ")
+        word, _, choices = after.partition(" (choose from ")
+        if not found:
+            return message
+        besides = UNDER.get(self.get_default("verb"), ()) if before == "argument ACTION: " else ()
+        word, known = word.strip("'"), [*choices.removesuffix(")").replace("'", "").split(", "), *besides]
+        meant, close = self.get_default("meant") or {}, _closest(word, known)
+        remedy = f"; {meant[word]}" if word in meant else f"; did you mean {close}?" if close else ""
+        return f"{before}{word[:60]!r} is not one of {', '.join(known)}{remedy}"
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """After a help text or the version. A full disk is noticed here, not in the interpreter's own last flush."""
@@ -279,18 +291,6 @@ class Parser(argparse.ArgumentParser):
 def _flush() -> None:
     if sys.stdout is not None:  # a caller may have closed it
         sys.stdout.flush()
-
-
-def _plain(message: str, meant: Mapping[str, str]) -> str:
-    """What argparse says of a word that is not among the choices: they are named, and the nearest of them."""
-    before, found, after = message.partition("invalid choice: ")
-    word, _, choices = after.partition(" (choose from ")
-    if not found:
-        return message
-    word, known = word.strip("'"), choices.removesuffix(")").replace("'", "")
-    close = _closest(word, known.split(", "))
-    remedy = f"; {meant[word]}" if word in meant else f"; did you mean {close}?" if close else ""
-    return f"{before}{word[:60]!r} is not one of {known}{remedy}"
 
 
 def _closest(word: str, known: Iterable[str]) -> str:

@@ -252,7 +252,7 @@ def _obstacle(actor: Actor, name: str, many: int = 1) -> str:
     if not cell.version or seen_job(cell).is_scheduled:
         return f"no live scheduler runs {name}; start `cronce run`"
     calls, run = ("", "runs it") if many == 1 else ("s", "run them")
-    return f"{NEXT_CALL}{calls} of `cronce exec {name}` {run}"
+    return f"{NEXT_CALL}{calls} of {name} {run}"
 
 
 NEXT_CALL: Final = "the next call"

@@ -7,9 +7,10 @@ from typing import Any, Final, NamedTuple
 
 from cronce.cli.terminal import Text, screen, show, table
 from cronce.clock import SystemClock
-from cronce.errors import BadInput, CronceError, StoreReadOnly
+from cronce.errors import BadInput, CronceError, NotOnRecord, StoreReadOnly
 from cronce.runtime.node import Node
 from cronce.runtime.operations import Operator, who
+from cronce.runtime.queries import NoSuchJob
 from cronce.stores import mask, open_store, scheme_of
 from cronce.stores.base import Store
 from cronce.stores.default import Chosen, choose, open_chosen
@@ -29,7 +30,10 @@ def looking(options: argparse.Namespace) -> Iterator[Node]:
     chosen = choose(options.store)
     refuse_nothing(chosen)
     with closing(open_store(chosen.url)) as store:
-        yield node_at(store)
+        try:
+            yield node_at(store)
+        except NoSuchJob as error:
+            raise NotOnRecord(f"{error}: {mask(chosen.url)}; {OTHER_STORE_HINT}") from None
 
 
 def node_at(store: Store) -> Node:

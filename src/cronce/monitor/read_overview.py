@@ -158,6 +158,7 @@ def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]
     closed = counted_runs((yield from read_page(final_runs(Mark.CLOSED, drawn or recent))), drawn or recent)
     begun = yield from read_page(Scan("effect/", mark=Mark.OPEN, limit=STEPS_CHECKED))
     doubtful = yield from survey.effects_in_doubt((steps, *keys, begun))
+    seen = (*still_open.runs, *attention.runs, *closed.runs)
     return Overview(
         loaded.now,
         loaded.epoch,
@@ -168,12 +169,12 @@ def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]
         attention,
         CountSeen(len(doubtful.effects), doubtful.more),
         doubtful.effects,
-        newest_of((*still_open.runs, *attention.runs, *closed.runs), recent),
+        newest_of(seen, recent),
         closed,
         refused,
         tuple(
             _with_schedules(one, index, loaded.now)
-            for one in guests_of(present_guests.cells, (*closed.runs, *still_open.runs), present, loaded.now)
+            for one in guests_of(present_guests.cells, seen, present, loaded.now)
         ),
         tuple(sorted((line for line in lines if line.next), key=lambda line: (line.next, line.seen.name))),
         tuple(by_beats(seen_runs(found, loaded.now), present, loaded.now)),

@@ -178,8 +178,8 @@ CONDITIONS: Final = (
         lambda one: getattr(one.record, "outcome", None) in _IN_DOUBT or _takes_back(one.record, one.command),
     ),
     Condition("done", "retry", lambda one: getattr(one.command, "verdict", "") == "done"),
-    Condition("its transaction committed", ELSE, lambda one: getattr(one.command, "committed", False)),
-    Condition("already asked", "not yet asked", lambda one: getattr(one.record, "ask", "") != ""),
+    Condition("its transaction committed", "not committed", lambda one: getattr(one.command, "committed", False)),
+    Condition("already asked to stop", "not yet asked to stop", lambda one: getattr(one.record, "ask", "") != ""),
     Condition("already so", "not yet", lambda one: _is_already_so(one.record, one.command)),
     Condition("for its turn", "as due", lambda one: getattr(one.command, "waiting", False)),
 )

@@ -214,6 +214,10 @@ def job_names() -> Flow[list[str]]:
     return sorted({cell.key.partition("/")[2] for cell in (*cells, *stored)})
 
 
+class NoSuchJob(NotOnRecord):
+    """No job of this store has such a name: another store may be meant."""
+
+
 def refuse_unknown(job: str, names: Iterable[str]) -> None:
     """Say which job was meant, if there is none of that name."""
     known = sorted(names)
@@ -222,8 +226,10 @@ def refuse_unknown(job: str, names: Iterable[str]) -> None:
     from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
 
     close = get_close_matches(job, known, n=1)
-    listed = "`cronce jobs` lists them" if known else "there are no jobs yet; `cronce jobs` shows which store this is"
-    raise NotOnRecord(f"no job is called {job[:60]!r}; {f'did you mean {close[0]!r}?' if close else listed}")
+    if close:
+        raise NotOnRecord(f"no job is called {job[:60]!r}; did you mean {close[0]!r}?")
+    listed = "`cronce jobs` lists those of this store" if known else "there are no jobs yet in this store"
+    raise NoSuchJob(f"no job is called {job[:60]!r}; {listed}")
 
 
 def seen_job(cell: Cell) -> JobSeen:
