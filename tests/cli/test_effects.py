@@ -301,7 +301,7 @@ def test_a_slot_that_a_step_stopped_says_so_and_goes_on_when_somebody_has_looked
         ]
         assert story[8] == "    | Traceback (most recent call last):"
         assert 'raise ConnectionError("no answer")' in "\n".join(story[9:])
-        assert "Of its effects 1 in doubt: `cronce status effects billing` lists them." in say("why", "billing")
+        assert "1 effect is in doubt: `cronce status effects billing` lists them." in say("why", "billing")
         document = say.json("why", SLOT.key)
         (slot,) = document["slots"]
         assert (document["effects"], say.json("why", "billing")["effects"]["counts"]["in doubt"]) == (None, 1)

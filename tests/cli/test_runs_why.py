@@ -88,7 +88,7 @@ def test_a_slot_that_ran_says_who_ran_it_who_was_refused_and_what_it_printed(
         == """\
 billing@2026-03-29T12:00:00Z succeeded: web-1 ran it from 12:00:00Z to 12:00:04Z (4s).
   12:00:00Z  granted to web-1
-  12:00:01Z  refused to web-2:17:c0ffee: held by web-1
+  12:00:01Z  web-2:17:c0ffee was refused: held by web-1
   12:00:04Z  succeeded
   the end of its output:
     | 3 reports sent
@@ -107,9 +107,9 @@ def test_who_was_refused_in_the_second_of_the_grant_stands_below_it(
     clock.turn(0.2)
     finish(node, grant)
     assert told(store).splitlines()[1:] == [
-        "  11:59:59Z  refused to web-2: too early",
+        "  11:59:59Z  web-2 was refused: too early",
         "  12:00:00Z  granted to web-1",
-        "  12:00:00Z  refused to web-2: held by web-1",
+        "  12:00:00Z  web-2 was refused: held by web-1",
         "  12:00:00Z  succeeded",
     ]
 
@@ -127,7 +127,7 @@ def test_a_slot_that_is_running_says_since_when_and_who_was_refused(
 billing@2026-03-29T12:00:00Z is running: web-1 has had it since 12:00:00Z (1s). It is closed as lost\
  if its lease is not renewed by 12:00:10Z. It was asked to stop: a person wants it to stop.
   12:00:00Z  granted to web-1
-  12:00:01Z  refused to web-2: held by web-1"""
+  12:00:01Z  web-2 was refused: held by web-1"""
     )
 
 
@@ -504,7 +504,7 @@ def test_a_slot_that_nobody_claimed_says_how_long_ago_it_fell_due(
         told(store, later(5))
         == """\
 billing@2026-03-29T12:05:00Z fell due 1m 40s ago, and no process has claimed it.
-  12:05:01Z  refused to web-2: the store gave no answer"""
+  12:05:01Z  web-2 was refused: the store gave no answer"""
     )
 
 

@@ -191,7 +191,7 @@ def test_what_the_store_promises(lacks: Sequence[str], says: Check) -> None:
     assert promises(SHARED._replace(**dict.fromkeys(lacks, False))) == says  # type: ignore[arg-type]
 
 
-HOSTS = "the host's clock, which this container shares,"
+HOSTS = "the host's clock (containers share it)"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_an_sqlite_file_on_a_local_disk_is_well(file: Path) -> None:
     found = {check.name: check for check in sqlite_checks(str(file), table("ext4"))}
     assert {check.verdict for check in found.values()} == {"ok"}
     assert list(found) == ["file", "disk", "room", "readers", "version"]
-    assert found["file"].says == f"{file} is the original and has no other name"
+    assert found["file"].says == f"{file} is not a copy and has no hard link"
     assert found["disk"].says == "on a local file system (ext4)"
 
 
@@ -269,7 +269,7 @@ def test_an_sqlite_file_by_another_name_that_others_may_read(file: Path) -> None
     link.symlink_to(file)
     file.chmod(0o644)
     found = {check.name: check for check in sqlite_checks(str(link), "")}
-    assert found["file"].says == f"{link} points to {file}, which is the original and has no other name"
+    assert found["file"].says == f"{link} points to {file}, which is not a copy and has no hard link"
     assert found["disk"].verdict == "ok"
     assert found["readers"] == warn(
         "readers",

@@ -144,7 +144,7 @@ def test_a_directory_that_takes_no_files_is_named_with_the_way_out() -> None:
     """It was told of in general: its folder, its name, or open files."""
     with pytest.raises((StoreUnavailable, StoreReadOnly)) as refused:
         open_store("sqlite:////proc/x.db")
-    remedies = "use a file in another directory: sqlite:////PATH/cronce.db", "let this user write the file"
+    remedies = "use another path: sqlite:////PATH/cronce.db", "let this user write the file"
     assert str(refused.value).startswith("/proc/x.db cannot be opened")
     assert any(remedy in str(refused.value) for remedy in remedies)
 

@@ -143,7 +143,7 @@ def test_a_refused_duplicate_is_a_ghost_of_whoever_was_refused_and_of_no_length(
     _, ghost = facts(run, refused=(("web-2", refused),)).pieces
     assert (ghost.shape, ghost.look, ghost.holder, ghost.job) == ("ghost", "refused", B, "sync")
     assert (ghost.start, ghost.end) == (ago(299), ago(299))
-    assert ghost.told == f"{run.slot.key}: refused to {B} at 2026-03-29T11:55:01Z: {run.slot.key} is held by {A}"
+    assert ghost.told == f"{run.slot.key}: {B} was refused at 2026-03-29T11:55:01Z: {run.slot.key} is held by {A}"
 
 
 def test_a_refusal_that_does_not_say_which_process_is_its_hosts() -> None:

@@ -211,7 +211,7 @@ def skew(samples: Sequence[ClockReading], traits: Traits) -> Check:
 
 
 def kept_right(kept: KernelClock | None, *, container: bool) -> Check:
-    whose = "the host's clock, which this container shares," if container else "this machine's clock"
+    whose = "the host's clock (containers share it)" if container else "this machine's clock"
     where = "on the host" if container else "here"
     if kept is None:
         return ok("ntp", f"cannot check here whether NTP synchronises {whose}")

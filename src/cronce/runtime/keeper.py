@@ -1,21 +1,20 @@
-"""The keeper: renews all leases of a process in one batch, on a thread and a connection of its own, and tells whoever
-works under a lease that it must stop.
+"""The keeper: renews all leases of a process in one batch, on a thread and a connection of its own, and stops job
+functions whose lease can no longer be trusted.
 
-Two threads, because a store that does not answer must not keep anybody from being told in time: one renews, and may
-hang in a call for as long as the store lets it; the other only looks at the clock. A third does chores, which may take
-their time. All are there only while there is something to do, so that a process that forks in between forks without
-threads.
+Two threads, because a job function must be stopped in time even if the store does not answer: one renews, and may hang
+in a call for as long as the store lets it; the other only looks at the clock. A third does chores, which may take their
+time. All are there only while there is something to do, so that a process that forks in between forks without threads.
 
 A call may hang in a connection that died without a word, for as long as the store is patient, which can be a whole
 lease. So a renewal without an answer is asked again after a fraction of the lease (`contact.patience`), on another
 thread and a new connection. What has ended keeps its lease until that is on record: who says so may hang, too.
 
-A body that was told to stop and goes on keeps its slot and its turn: they are renewed until it has ended, without
-trust, so that its effects stay refused and no other run begins beside it.
+A job function that was told to stop and goes on keeps its slot and its turn: they are renewed until it has ended,
+without trust, so that its effects stay refused and no other run begins beside it.
 
 Whether a lease may be believed is computed where it is asked (`Lease.trusted`), by a clock that goes on in suspend. The
-threads only bring the news. A body that holds the GIL, a starved machine or a suspended one may delay the news, never
-the truth.
+threads only stop what runs. A job function that holds the GIL, a starved machine or a suspended one may delay that, but
+never makes a lease that has ended trusted.
 """
 
 import _thread

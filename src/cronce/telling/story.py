@@ -16,6 +16,7 @@ from cronce.runtime.process_notes import UNASKED
 from cronce.runtime.queries import JobSeen
 from cronce.runtime.why import ONCE_STILL_RAN, Case, Story, Why
 from cronce.schedule.describe import describe
+from cronce.telling import words
 from cronce.telling.words import as_written, away, by_whom, fate, how_long, moment, safe
 
 _NO_LIVE_SCHEDULER = "no live scheduler has this job"
@@ -61,8 +62,10 @@ def _about(found: Why) -> Iterator[str]:
         counts = (f"{host} {'once' if times == 1 else f'{times:,} times'}" for host, times in found.refusals.items())
         yield f"Refused so far: {', '.join(sorted(counts))}."
     if found.effects and found.effects.counts.get("in doubt"):
-        many = counted(found.effects._replace(counts={"in doubt": found.effects.counts["in doubt"]}))
-        yield f"Of its effects {many}: `cronce status effects {seen.name}` lists them."
+        many, more = found.effects.counts["in doubt"], "in doubt" in found.effects.capped
+        are = "is" if many == 1 and not more else "are"
+        doubts = f"{words.counted(many, 'effect', more=more)} {are} in doubt"
+        yield f"{doubts}: `cronce status effects {seen.name}` lists them."
     if not found.stories:
         yield "It has no runs on record."
 
@@ -368,7 +371,8 @@ def _after(record: Record | None, at: Instant) -> Instant:
 def _refused(host: str, why: str) -> str:
     """Whom and why: most say themselves which process of the host it was."""
     whom = why if why.startswith(f"{host}:") else f"{host}: {why}"
-    return f"called by {whom}" if UNASKED in whom else f"refused to {whom}"
+    holder, _, reason = whom.partition(": ")
+    return f"called by {whom}" if UNASKED in whom else f"{holder} was refused: {reason}"
 
 
 def _grants(record: Record, fence: Fence | None) -> Iterator[tuple[Instant, str]]:

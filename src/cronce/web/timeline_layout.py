@@ -175,7 +175,7 @@ def _ghost(host: str, refused: Refused) -> TimelinePiece:
     holder, colon, why = refused.why.partition(": ")
     if not colon or not holder.startswith(f"{host}:"):
         holder, why = host, refused.why
-    told = safe(f"{refused.slot}: refused to {holder} at {fine(refused.at)}: {why}")
+    told = safe(f"{refused.slot}: {holder} was refused at {fine(refused.at)}: {why}")
     job = refused.slot.partition("@")[0]
     return TimelinePiece("ghost", REFUSED, refused.slot, job, holder, refused.at, refused.at, told)
 

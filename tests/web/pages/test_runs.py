@@ -19,7 +19,7 @@ pytestmark = pytest.mark.xdist_group("pages")
 
 def test_a_run_that_was_taken_over_tells_its_whole_story(papers: dict[str, Paper], busy: Busy) -> None:
     text = papers[f"/runs/{busy.scene.taken_over.key}"].text
-    told = (f"granted to {WEB_2}", f"refused to {WEB_3}: held by {WEB_1}", "lapsed:", f"taken over by {WEB_1}")
+    told = (f"granted to {WEB_2}", f"{WEB_3} was refused: held by {WEB_1}", "lapsed:", f"taken over by {WEB_1}")
     places = [text.index(one) for one in told]
     assert places == sorted(places)
     assert "scheduled invocations 2 times its work was started completions 1" in text

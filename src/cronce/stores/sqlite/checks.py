@@ -28,8 +28,8 @@ def checks(path: str, mount_table: str | None = None) -> Iterator[Check]:
 def _name(path: Path, real: Path) -> Check:
     """That it is the file it was made as, under its only name, was seen when it was opened."""
     if path != real:
-        return ok("file", f"{path} points to {real}, which is the original and has no other name")
-    return ok("file", f"{real} is the original and has no other name")
+        return ok("file", f"{path} points to {real}, which is not a copy and has no hard link")
+    return ok("file", f"{real} is not a copy and has no hard link")
 
 
 def _disk(mount: mounts.Mount | None, real: Path) -> Check:

@@ -297,6 +297,6 @@ def _cannot_open(path: AnyPath) -> StoreError:
     if not os.access(os.path.dirname(path), os.W_OK) or (_mode(path) and not os.access(path, os.R_OK | os.W_OK)):
         return StoreReadOnly(f"{path} cannot be opened; let this user write the file and its directory")
     return StoreUnavailable(
-        f"{path} cannot be opened: {os.path.dirname(path)} accepts no new files, the name is too long, or this process"
-        " has too many files open; use a file in another directory: sqlite:////PATH/cronce.db"
+        f"{path} cannot be opened. Possible causes: {os.path.dirname(path)} accepts no new files, the name is too long,"
+        " this process has too many open files; use another path: sqlite:////PATH/cronce.db"
     )
