@@ -20,10 +20,10 @@ class JobLibrary(NamedTuple):
     used: re.Pattern[str]
     adds: re.Pattern[str]
     """The call that adds a job; its group is the job's name, if it has one."""
-    once: re.Pattern[str]
-    """What makes one job run in one place."""
     fires: str
-    """Where it runs otherwise, in words."""
+    """Where it runs, in words."""
+    once: re.Pattern[str] | None = None
+    """What makes one job run in one place, if the library has such a thing."""
     remedy: str | None = None
 
 
@@ -33,7 +33,6 @@ _JOB_LIBRARIES: Final = (
         ".go",
         re.compile(r'"github\.com/robfig/cron(?:/v\d)?"'),
         re.compile(r"\.(?:AddFunc|AddJob)\("),
-        re.compile(r"(?!)"),
         "in every process of this program",
     ),
     JobLibrary(
@@ -41,7 +40,6 @@ _JOB_LIBRARIES: Final = (
         ".go",
         re.compile(r'"github\.com/(?:go-co-op|jasonlvhit)/gocron(?:/v\d)?"'),
         re.compile(r"\.NewJob\(|\)\.Do\("),
-        re.compile(r"(?!)"),
         "in every process of this program",
     ),
     JobLibrary(
@@ -49,7 +47,6 @@ _JOB_LIBRARIES: Final = (
         ".rb",
         re.compile(r"Rufus::Scheduler"),
         re.compile(r"^[ \t]*\w+\.(?:every|cron|interval)[ (]", re.MULTILINE),
-        re.compile(r"(?!)"),
         "in every process that loads this file: each worker of the web server, each console",
     ),
     JobLibrary(
@@ -57,8 +54,8 @@ _JOB_LIBRARIES: Final = (
         ".php",
         re.compile(r"Console\\Scheduling\\Schedule\b|Facades\\Schedule\b"),
         re.compile(r"(?:\$schedule->|\bSchedule::)(?:command|job|call|exec)\((?:\s*['\"]([\w:.-]+))?"),
-        re.compile(r"->\s*onOneServer\("),
         "on every server whose cron calls `schedule:run`",
+        re.compile(r"->\s*onOneServer\("),
         "add `->onOneServer()`, with a cache that all servers share, or let one server call `schedule:run`",
     ),
 )
@@ -116,7 +113,7 @@ def _added(source: Source, library: JobLibrary) -> Iterator[AddedJob]:
             library.name,
             f"`{name}`" if name else f"this job of {library.name}",
             source.place(plain.count("\n", 0, found.start()) + 1),
-            bool(library.once.search(told)),
+            library.once is not None and bool(library.once.search(told)),
             bool(_EVERY_FEW_MINUTES.search(told)) and not _WITHOUT_OVERLAP.search(told),
         )
 

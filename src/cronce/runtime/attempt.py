@@ -98,7 +98,7 @@ class End(NamedTuple):
 
 
 class Attempt:
-    """Whoever has its steps taken keeps its lease before: they may have to wait for a thread."""
+    """Its lease is renewed from when its steps begin; whoever lets them wait for a thread has it renewed before."""
 
     _ended: Boot | None = None
 
@@ -242,7 +242,7 @@ class Attempt:
             return over
         went_on = format_duration(timedelta(seconds=round(late)))
         return over._replace(
-            why=(f"{over.why}, but kept running for {went_on}: isolate=True runs it in a process that can be killed")
+            why=f"{over.why}, but kept running for {went_on}: isolate=True runs it in a process that can be killed"
         )
 
     def _in_view_of_effects(self, end: End) -> End:
