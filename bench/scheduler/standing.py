@@ -25,6 +25,8 @@ from tests.servers.postgres import Postgres
 
 IN_TIME = 0.1
 RESTARTS = 3
+SETTLED = 4.0
+"""Seconds without a statement after which a start is over; an idle scheduler looks every ten."""
 
 
 class Size(NamedTuple):
@@ -129,8 +131,11 @@ class Cost(NamedTuple):
 
 
 def stood(child: Child, statements: Statements, idle: float) -> Cost:
-    """What it costs to stand there for so many seconds, once the start is over."""
-    time.sleep(min(2.0, idle))
+    """What it costs to stand there for so many seconds, once the start is over: what is not due yet is put on record
+    after `start` came back, so that is when nothing was sent for a while."""
+    sent = -1
+    while sent != (sent := statements.count()):
+        time.sleep(min(SETTLED, idle))
     cpu, calls, began = child.cpu, statements.count(), time.monotonic()
     time.sleep(idle)
     passed = time.monotonic() - began
