@@ -44,8 +44,8 @@ HEAD: Final = """# A soak
 
 Written by `make soak MINUTES=60` (here: {minutes} minutes on {date}, at commit {commit}, with a load of {load}). On
 each store two schedulers run {jobs} jobs every second. Meanwhile `cronce torture` plays half-minute rounds of random
-faults on one store after the other, with a hard restart of the server in each, and `cronce store purge --keep {keep}` deletes
-runs of one of the jobs. Nothing younger than an hour is deleted, so {aged} older runs of it were there at the start.
+faults on one store after the other, with a hard restart of the server in each, and `cronce store purge --keep {keep}`
+deletes runs of one of the jobs. Nothing younger than an hour is deleted, so {aged} older runs of it were there at the start.
 
 - **slots** of those jobs, counted in a file that they append to; *extra* and *missed* must be 0.
 - **switches**: both schedulers began as the wheel of commit `{old}` and were upgraded one after the other while they
