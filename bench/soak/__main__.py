@@ -15,15 +15,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench.soak.app import KEEP, STEADY
-from cronce.errors import CronceError
+from cronce.errors import CronceError, StoreUnavailable
 from cronce.model import ABSENT, Cell, Mark, Slot, Write
 from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.stores import open_store
-from cronce.stores.base import Scan
+from cronce.stores.base import Scan, Store
 from cronce.stores.redis import init
 from cronce.torture.fault_actions import Hook
 from cronce.torture.harness import Torture, TortureSettings
@@ -45,7 +46,8 @@ HEAD: Final = """# A soak
 Written by `make soak MINUTES=60` (here: {minutes} minutes on {date}, at commit {commit}, with a load of {load}). On
 each store two schedulers run {jobs} jobs every second. Meanwhile `cronce torture` plays half-minute rounds of random
 faults on one store after the other, with a hard restart of the server in each, and `cronce store purge --keep {keep}`
-deletes runs of one of the jobs. Nothing younger than an hour is deleted, so {aged} older runs of it were there at the start.
+deletes runs of one of the jobs. Nothing younger than an hour is deleted, so {aged} older runs of it were there at the
+start.
 
 - **slots** of those jobs, counted in a file that they append to; *extra* and *missed* must be 0.
 - **switches**: both schedulers began as the wheel of commit `{old}` and were upgraded one after the other while they
@@ -150,9 +152,11 @@ class Standing(ExitStack):
                 State.CLOSED, 1, "0" * 16, "web-1:1:1a", outcome=Outcome.SUCCEEDED, finished=self.purged_before
             )
             slots = [Slot(PURGED, self.purged_before - timedelta(seconds=number)) for number in range(1, AGED + 1)]
-            store.swap(
-                [Write(slot.cell, ABSENT, encode(ended), Mark.CLOSED, slot.at) for slot in slots], loaded.epoch.seen
-            )
+            for first in range(0, AGED, 100):
+                writes = [
+                    Write(slot.cell, ABSENT, encode(ended), Mark.CLOSED, slot.at) for slot in slots[first : first + 100]
+                ]
+                wait_until(partial(_took, store, writes, loaded.epoch.seen))
 
     def sample(self) -> None:
         """What the scheduler uses that stays up, once it has begun in earnest."""
@@ -288,6 +292,15 @@ def old_release(commit: str) -> str:
             subprocess.run([*pip, f"{folder}[postgres,redis,mysql,etcd]"], check=True)
         (place / "installed").touch()
     return str(place / "bin" / "python")
+
+
+def _took(store: Store, writes: Sequence[Write], seen: tuple[int, int]) -> bool:
+    """Whether the store took them, or has them since it was asked before; on a busy machine it may need another try."""
+    try:
+        store.swap(writes, seen)
+    except StoreUnavailable:
+        return False
+    return True
 
 
 def soak(minutes: float, stores: Sequence[str]) -> list[dict[str, Any]]:
