@@ -11,13 +11,12 @@ names is one node however often it is used, so a file that unfolds to a billion 
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final, Literal
 
 import yaml
 from yaml.events import (
-    AliasEvent,
     CollectionEndEvent,
-    DocumentEndEvent,
     DocumentStartEvent,
     Event,
     MappingStartEvent,
@@ -95,7 +94,7 @@ def documents(text: str) -> Iterator[Node]:
     """The roots of all documents that are not empty. Raises Unreadable where it is not YAML."""
     last = text.count("\n") + (not text.endswith("\n"))
     try:
-        yield from _Composer().documents(yaml.parse(text, Loader=_LOADER))
+        yield from _composed(yaml.parse(text, Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise Unreadable(min(mark.line + 1, last) if mark else 1, f"not YAML: {error.problem}") from error
@@ -105,79 +104,45 @@ def documents(text: str) -> Iterator[Node]:
         raise Unreadable(1, "not YAML: half a character") from error
 
 
-class _Composer:
-    """Nodes out of the events of the parser, without recursion: depth costs a list, not the stack."""
+def _composed(events: Iterator[Event]) -> Iterator[Node]:
+    for event in events:
+        if isinstance(event, DocumentStartEvent):
+            root = _node(next(events), events, {}, 0)
+            if not root.is_null:
+                yield root
 
-    def __init__(self) -> None:
-        self._open: list[Node] = []
-        self._keys: list[Node | None] = []
-        """For each open mapping the key whose value is awaited."""
-        self._anchors: dict[str, Node] = {}
 
-    def documents(self, events: Iterator[Event]) -> Iterator[Node]:
-        root: Node | None = None
-        for event in events:
-            if isinstance(event, DocumentStartEvent):
-                self._anchors.clear()
-                root = None
-            elif isinstance(event, DocumentEndEvent):
-                if root and not root.is_null:
-                    yield root
-            elif isinstance(event, NodeEvent):
-                node = self._node(event)
-                root = root or node
-                self._put(node)
-                if not isinstance(event, ScalarEvent | AliasEvent):
-                    self._enter(node)
-            elif isinstance(event, CollectionEndEvent):
-                self._leave()
-
-    def _node(self, event: NodeEvent) -> Node:
-        assert event.start_mark is not None
-        line, column = event.start_mark.line + 1, event.start_mark.column + 1
-        match event:
-            case ScalarEvent():
-                node = Node("scalar", line, column, event.value, not event.style, event.tag)
-            case MappingStartEvent():
-                node = Node("mapping", line, column, tag=event.tag)
-            case SequenceStartEvent():
-                node = Node("sequence", line, column, tag=event.tag)
-            case _:
-                return self._named(event.anchor or "", line)
-        if event.anchor:
-            self._anchors[event.anchor] = node
-        return node
-
-    def _named(self, anchor: str, line: int) -> Node:
-        node = self._anchors.get(anchor)
-        if node is None or any(node is one for one in self._open):
-            raise Unreadable(line, f"not YAML: *{anchor} names nothing that is complete")
-        return node
-
-    def _put(self, node: Node) -> None:
-        """Where it belongs in the innermost collection."""
-        if not self._open:
-            return
-        into = self._open[-1]
-        if into.kind == "sequence":
-            into.items.append(node)
-        elif self._keys[-1] is None:
-            self._keys[-1] = node
-        else:
-            into.pairs.append((self._keys[-1], node))
-            self._keys[-1] = None
-
-    def _enter(self, node: Node) -> None:
-        if len(self._open) == DEEPEST:
-            raise Unreadable(node.line, "it is nested too deeply")
-        self._open.append(node)
-        self._keys.append(None)
-
-    def _leave(self) -> None:
-        self._keys.pop()
-        node = self._open.pop()
-        if node.kind == "mapping":
+def _node(event: Event, events: Iterator[Event], anchors: dict[str, Node], depth: int) -> Node:
+    """The node that begins with an event. An anchor is known when its node is complete."""
+    assert isinstance(event, NodeEvent)
+    assert event.start_mark is not None
+    line, column = event.start_mark.line + 1, event.start_mark.column + 1
+    if depth > DEEPEST:
+        raise Unreadable(line, "it is nested too deeply")
+    match event:
+        case ScalarEvent():
+            node = Node("scalar", line, column, event.value, not event.style, event.tag)
+        case MappingStartEvent():
+            node = Node("mapping", line, column, tag=event.tag)
+            for key in _until_end(events):
+                pair = _node(key, events, anchors, depth + 1), _node(next(events), events, anchors, depth + 1)
+                node.pairs.append(pair)
             _merge(node)
+        case SequenceStartEvent():
+            items = [_node(item, events, anchors, depth + 1) for item in _until_end(events)]
+            node = Node("sequence", line, column, tag=event.tag, items=items)
+        case _:
+            named = anchors.get(event.anchor or "")
+            if named is None:
+                raise Unreadable(line, f"not YAML: *{event.anchor} names nothing that is complete")
+            return named
+    if event.anchor:
+        anchors[event.anchor] = node
+    return node
+
+
+def _until_end(events: Iterator[Event]) -> Iterator[Event]:
+    return takewhile(lambda event: not isinstance(event, CollectionEndEvent), events)
 
 
 def _merge(mapping: Node) -> None:
