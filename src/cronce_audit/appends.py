@@ -10,13 +10,12 @@ anew first is left alone; so is a condition that speaks of cron in any way, for 
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cronce.errors import BadInput
 from cronce.integrations.crontab import entries
-from cronce_audit.crontab.hosts import Image
+from cronce_audit.containers.facts import Image
 from cronce_audit.grammars import above, line, text, tree, within
 from cronce_audit.model import (
     Command,
@@ -59,8 +58,7 @@ _STATEMENTS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """A line that is added each time."""
 
     place: Place
@@ -294,8 +292,7 @@ _LISTS: Final = ("tasks", "pre_tasks", "post_tasks", "block", "handlers", "alway
 _MAY: Final = re.compile(r"(?m)^\s*(- )?(ansible\.(builtin|legacy)\.)?cron:")
 
 
-@dataclass(frozen=True, slots=True)
-class NamelessCron:
+class NamelessCron(NamedTuple):
     """A task that adds a line to a crontab, and has no name for it."""
 
     place: Place

@@ -8,9 +8,9 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from cronce.errors import BadInput
@@ -21,12 +21,11 @@ NEVER: Final = "never"
 """As a threshold: whatever is found is no failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """How a project wants to be audited."""
 
     exclude: Sequence[str] = ()
-    ignore: Mapping[str, str] = field(default_factory=dict)
+    ignore: Mapping[str, str] = MappingProxyType({})
     """Rules that are not to be told, each with the reason."""
     fail_on: Severity | None = Severity.WARNING
     """The least that is a failure; None: nothing is."""

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
@@ -183,8 +182,7 @@ class Read(NamedTuple):
     files: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """What is told about a tree."""
 
     findings: Sequence[Finding]

@@ -6,7 +6,6 @@ works; and where they show nothing, that says little: a runbook may be in a wiki
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -105,16 +104,14 @@ Verdict = Literal["met", "not met", "cannot tell", "not relevant"]
 VERDICTS: Final[tuple[Verdict, ...]] = ("not met", "cannot tell", "met", "not relevant")
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """What an answer rests on. Without a place it is about the tree."""
 
     text: str
     place: Place | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     verdict: Verdict
     evidence: Sequence[Evidence] = ()
     shows: str = ""
@@ -141,13 +138,12 @@ def _evidence(given: Iterable[Evidence | str]) -> Sequence[Evidence]:
     return tuple(Evidence(one) if isinstance(one, str) else one for one in given)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """All that is known of a tree."""
 
     outcome: Outcome
     facts: Facts
-    mentions: Sequence[Mention] = field(default=())
+    mentions: Sequence[Mention] = ()
 
     def found(self, *names: str) -> list[Evidence]:
         """What rules of these names found; also what is in the baseline, for it is there. What somebody looked at and

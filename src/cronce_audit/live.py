@@ -10,7 +10,6 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
@@ -22,8 +21,7 @@ from cronce_audit.engine import Read, read_source
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, Unparsed, ZoneSet, rule
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(NamedTuple):
     """A process that fires something on a schedule."""
 
     pid: int
@@ -41,8 +39,7 @@ class Process:
         return f"{self.pid}{f' in {self.inside[:12]}' if self.inside else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class JobStore:
+class JobStore(NamedTuple):
     """An SQLite file in which APScheduler keeps jobs, and who has it open."""
 
     path: str
@@ -52,8 +49,7 @@ class JobStore:
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class MachineClock:
+class MachineClock(NamedTuple):
     """What keeps this machine's time, and by which zone it is shown."""
 
     in_step: bool | None

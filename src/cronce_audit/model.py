@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from importlib import import_module
@@ -130,8 +129,7 @@ class Found(NamedTuple):
 Check = Callable[[Facts], Iterator[Found]]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One thing that can be wrong. Its page, `pages/<id>.md`, explains it with samples that are tests."""
 
     id: str
@@ -176,7 +174,7 @@ def reader(name: str, wants: Callable[[PurePosixPath], bool]) -> Callable[[Reads
 
 MODULES: Final = (
     "suppressions", "python.apscheduler", "processes.rules", "processes.commands", "locks", "crontab.rules", "appends",
-    "windows", "kubernetes.read", "kubernetes.cronjobs", "kubernetes.workloads", "containers.read",
+    "windows", "kubernetes.read", "kubernetes.cronjobs", "kubernetes.workloads", "containers.compose",
     "containers.running", "containers.rules", "containers.schedules", "systemd", "javascript.read",
     "javascript.rules", "java", "java_rules", "other_languages", "clockwork", "live",
 )  # fmt: skip
@@ -213,8 +211,7 @@ GONE: Final[Mapping[str, str]] = {
 """Rules of before, each with the one that it is part of now; "" where nothing looks for it any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """What is told: by which rule, where, why, how sure, and the fix."""
 
     rule: str
@@ -237,8 +234,7 @@ class Finding:
 Origin = Literal["dockerfile", "compose", "procfile", "systemd", "supervisor", "kubernetes", "script"]
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
     """A process that is started somewhere: in a container, by a unit, by a line of a Procfile or of a script."""
 
     words: tuple[str, ...]
@@ -255,8 +251,7 @@ class Command:
     """A shell is between the starter and the program, and stays there (no `exec`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneSet:
+class ZoneSet(NamedTuple):
     """The time zone that is in force for a unit, or for a file's entries, and where that is said."""
 
     zone: str
@@ -289,8 +284,7 @@ class LockDeclared(NamedTuple):
 GuardKind = Literal["cronce", "advisory lock", "redis lock", "file lock", "database lock", "declared lock"]
 
 
-@dataclass(frozen=True, slots=True)
-class Guarded:
+class Guarded(NamedTuple):
     """Something that keeps a job from running twice, where it is used: an advisory lock, a file lock, cronce."""
 
     kind: GuardKind
@@ -302,8 +296,7 @@ class Guarded:
     """It is still there when the run has ended: another who comes late, or whose clock is behind, finds it taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
+class Installed(NamedTuple):
     """A file that is handed to `crontab`."""
 
     name: str

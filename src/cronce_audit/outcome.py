@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -87,8 +86,7 @@ def _text(value: object) -> str:
 How = Literal["comment", "config", "baseline"]
 
 
-@dataclass(frozen=True, slots=True)
-class SetAside:
+class SetAside(NamedTuple):
     """A finding that is not told, and why."""
 
     finding: Finding
@@ -96,8 +94,7 @@ class SetAside:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     findings: Sequence[Finding]
     set_aside: Sequence[SetAside]
     gone: Sequence[Entry]

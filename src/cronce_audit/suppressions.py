@@ -9,9 +9,8 @@ import io
 import re
 import tokenize
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, NamedTuple
 
 from cronce_audit.model import GONE, Facts, Finding, Found, Place, Severity, Source, reader, rule, rules
 
@@ -26,8 +25,7 @@ COMMENTS: Final = "suppressions"
 """The reader of comments, in whatever the others read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Suppression:
+class Suppression(NamedTuple):
     """What somebody does not want to be told again, and why."""
 
     rules: tuple[str, ...]

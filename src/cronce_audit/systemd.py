@@ -3,7 +3,6 @@
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
@@ -72,8 +71,7 @@ def environment(found: Sequence[Setting]) -> Mapping[str, str]:
     return {name: given for name, equals, given in pairs if equals}
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(NamedTuple):
     """A service, as far as timers are concerned."""
 
     place: Place
@@ -81,8 +79,7 @@ class Service:
     """Its ExecStart= lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timer:
+class Timer(NamedTuple):
     """A timer that goes by the clock, and the unit it starts."""
 
     place: Place

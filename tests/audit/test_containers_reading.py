@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from cronce_audit.containers.dockerfiles import Instruction, instructions
 from cronce_audit.containers.facts import Image, Service
 from cronce_audit.containers.programs import program
-from cronce_audit.containers.read import Instruction, instructions
 from cronce_audit.containers.shell import Kind, line, sh_of, stays
 from cronce_audit.model import Command, Place, Source, ZoneSet, readers
 

@@ -6,8 +6,8 @@ import pytest
 
 from cronce.integrations.crontab import dedupe
 from cronce_audit.clocks import minutes_between, shared_slot
+from cronce_audit.containers.facts import Image
 from cronce_audit.crontab.commands import job_of, scripts_of, shown
-from cronce_audit.crontab.hosts import Image
 from cronce_audit.crontab.read import Line, Tab, wants
 from tests.audit.trees import YEAR, findings_in, report_on, report_on_machine
 

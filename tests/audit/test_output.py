@@ -1,7 +1,6 @@
 """Findings as programs read them: JSON, SARIF by its schema, annotations of GitHub."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ def finding(line: int, severity: Severity = Severity.ERROR, **other: object) -> 
         "x = 1",
         4,
     )
-    return replace(usual, **other)  # type: ignore[arg-type]
+    return usual._replace(**other)  # type: ignore[arg-type]
 
 
 def outcome(*findings: Finding, aside: tuple[SetAside, ...] = (), unparsed: tuple[Unparsed, ...] = ()) -> Outcome:

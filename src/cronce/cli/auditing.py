@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -122,8 +121,7 @@ def _refuse(paths: Sequence[Path], options: argparse.Namespace) -> None:
 def _settings(said: Settings, options: argparse.Namespace) -> Settings:
     """What the project says, unless the command line says otherwise."""
     ignored = {rule.id: "--ignore" for rule in rules_named(options.ignore)}
-    return replace(
-        said,
+    return said._replace(
         exclude=(*said.exclude, *options.exclude),
         ignore={**said.ignore, **ignored},
         fail_on=threshold(options.fail_on) if options.fail_on else said.fail_on,
@@ -190,12 +188,11 @@ def _masked(report: Report) -> Report:
 
     def masked(finding: Finding) -> Finding:
         message, remedy, snippet = map(mask_all, (finding.message, finding.remedy, finding.snippet))
-        return replace(finding, message=message, remedy=remedy, snippet=snippet)
+        return finding._replace(message=message, remedy=remedy, snippet=snippet)
 
-    return replace(
-        report,
+    return report._replace(
         findings=list(map(masked, report.findings)),
-        suppressed=[(masked(one), replace(by, reason=mask_all(by.reason))) for one, by in report.suppressed],
+        suppressed=[(masked(one), by._replace(reason=mask_all(by.reason))) for one, by in report.suppressed],
     )
 
 

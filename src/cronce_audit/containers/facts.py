@@ -1,14 +1,15 @@
 """What Dockerfiles, compose files and the scripts that are process 1 say, before it is put together."""
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from cronce_audit.containers.shell import ASSIGNMENT, Kind, given, line, stays
 from cronce_audit.model import Command, Origin, Place
 
+_CALLS: Final = re.compile(r"\b(?:curl|wget|http)\b[^\n]*?(?:https?:|\$\{?)")
 _TRYING: Final = frozenset({"dev", "develop", "development", "local", "test", "tests", "testing", "ci", "debug", "e2e"})
 
 
@@ -24,6 +25,20 @@ class Start(NamedTuple):
     place: Place
 
 
+class Planned(NamedTuple):
+    """Something that is started on a schedule."""
+
+    by: str
+    """Who starts it, as people say: `ofelia`, `GitHub Actions`."""
+    schedule: str
+    command: str
+    place: Place
+
+    @property
+    def calls_a_server(self) -> bool:
+        return self.by == "GitHub Actions" and _CALLS.search(self.command) is not None
+
+
 class Said(NamedTuple):
     """A setting, and where it stands."""
 
@@ -31,8 +46,21 @@ class Said(NamedTuple):
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+CronEngine = Literal["debian", "cronie", "busybox", "supercronic", "other", ""]
+
+
+class Copied(NamedTuple):
+    """A file of the tree that an image takes, and where it lies there."""
+
+    source: str
+    target: str
+    lies: str
+    """Its path there, as far as the lines before say in which folder they are."""
+    folder: str
+    """The same, where the source is a folder: what is in it lies there."""
+
+
+class Image(NamedTuple):
     """What a Dockerfile builds: its last stage, with what that has from stages before."""
 
     path: str
@@ -42,10 +70,16 @@ class Image:
     cmd: Start | None
     stage: str = ""
     """The name of that stage; "" where it has none."""
+    engine: CronEngine = ""
+    """"" where it has no cron, or several."""
+    copied: tuple[Copied, ...] = ()
+    runs: frozenset[str] = frozenset()
+    """The names of files in its RUN lines: scripts that run once, when it is built, and crontabs it installs."""
+    named: frozenset[str] = frozenset()
+    """The names of files that any of its lines speak of."""
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(NamedTuple):
     """A service of a compose file."""
 
     name: str
@@ -69,8 +103,7 @@ class Service:
     """The stage that it builds; "" is the last."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntryScript:
+class EntryScript(NamedTuple):
     """A shell script, as process 1 of a container: does it pass on the signals it gets?"""
 
     path: str
@@ -133,3 +166,14 @@ def _without_shell(words: tuple[str, ...], sh: Kind | None) -> tuple[tuple[str, 
     lingers = stays(read, read.commands[-1], kind_of(name, sh)) is not False
     alone = len(read.commands) == 1 and read.plain and not ASSIGNMENT.match(text)  # `X=1 program` is more
     return (read.commands[0].words if alone else words), lingers
+
+
+def paths_in(image: Image, path: str) -> Iterator[str]:
+    """Where a file of the tree lies in an image."""
+    context = PurePosixPath(image.path).parent
+    for copied in image.copied:
+        for source in {str(PurePosixPath(copied.source)), str(context / copied.source)}:
+            if path == source:
+                yield copied.lies
+            elif source == "." or path.startswith(f"{source}/"):
+                yield posixpath.join(copied.folder, path.removeprefix(f"{source}/"))

@@ -10,7 +10,6 @@ from cronce_audit.containers.facts import Image, Service
 from cronce_audit.containers.programs import program
 from cronce_audit.containers.running import Run, runs
 from cronce_audit.containers.shell import simple_commands
-from cronce_audit.crontab.hosts import Image as Built
 from cronce_audit.crontab.hosts import homes
 from cronce_audit.crontab.read import Line
 from cronce_audit.model import Command, Confidence, Facts, Found, Place, Severity, ZoneSet, rule
@@ -113,16 +112,16 @@ def _entrypoint(facts: Facts) -> Iterator[Found]:
 def _cron(facts: Facts) -> Iterator[Found]:
     seen = set()
     for run in facts.conclude(runs):
-        why = _why_deaf(run, facts) if _is_cron(run) and not run.container.inherits else None
+        why = _why_deaf(run) if _is_cron(run) and not run.container.inherits else None
         if why and run.place not in seen:
             seen.add(run.place)
             yield Found(run.place, f"`{run.program.name}` {why}")
 
 
-def _why_deaf(run: Run, facts: Facts) -> str | None:
+def _why_deaf(run: Run) -> str | None:
     if run.program.detaches:
         return None if run.script and not run.lingers else f"runs in the background of {run.container.name}: {_UNTOLD}"
-    if run.container.init or not (run.lingers or _ignores_term(run, facts)):
+    if run.container.init or not (run.lingers or _ignores_term(run)):
         return None
     name = run.container.name
     how = f"runs behind a shell that is process 1 of {name}" if run.lingers else f"as process 1 of {name} ignores TERM"
@@ -132,10 +131,10 @@ def _why_deaf(run: Run, facts: Facts) -> str | None:
     )
 
 
-def _ignores_term(run: Run, facts: Facts) -> bool:
+def _ignores_term(run: Run) -> bool:
     """Debian's and BusyBox's do (measured); cronie's does not, and of others we do not know."""
     image = run.container.image
-    here = {one.engine for one in facts.of(Built) if image is not None and one.path == image.path} - {""}
+    here = {image.engine} - {""} if image else set()
     if run.program.name == "cron":
         return here == {"debian"} or (not here and run.container.sh == "dash")
     return here <= {"busybox"} and run.container.sh == "ash"

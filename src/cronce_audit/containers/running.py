@@ -3,7 +3,6 @@
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import dropwhile
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
@@ -11,7 +10,6 @@ from typing import Final, NamedTuple
 from cronce_audit.containers.facts import EntryScript, Image, Service, Start, joined, kind_of
 from cronce_audit.containers.programs import INITS, Program, behind_init, program
 from cronce_audit.containers.shell import Kind, given, is_shell, line, stays
-from cronce_audit.crontab.hosts import Image as Built
 from cronce_audit.model import Command, Facts, Place, Source, reader
 
 _NAMES: Final = frozenset({"entrypoint", "docker-entrypoint", "start", "run"})
@@ -94,7 +92,7 @@ def containers(facts: Facts) -> Sequence[Container]:
 def _with_image(service: Service, image: Image | None) -> Service:
     """Another stage than the last is another image, of which nothing is known."""
     is_last = not service.target or (image is not None and service.target == image.stage)
-    return service if is_last else replace(service, dockerfile="")
+    return service if is_last else service._replace(dockerfile="")
 
 
 def _completed(services: Sequence[Service]) -> Iterator[Service]:
@@ -105,14 +103,13 @@ def _completed(services: Sequence[Service]) -> Iterator[Service]:
     for same in found.values():
         full = [service for service in same if not service.partial]
         init = any(service.init for service in same if service.partial)
-        yield from (replace(service, init=service.init or init) for service in full)
+        yield from (service._replace(init=service.init or init) for service in full)
         if len(full) == 1:
             yield from (_laid_over(full[0], service) for service in same if service.partial)
 
 
 def _laid_over(base: Service, over: Service) -> Service:
-    return replace(
-        over,
+    return over._replace(
         dockerfile=base.dockerfile,
         sh=base.sh,
         entrypoint=over.entrypoint or base.entrypoint,
@@ -159,7 +156,7 @@ class Scripts:
             if command.origin == "script" and command.unit in self.entries:
                 self.lines[command.unit].append(command)
         self._copied = {
-            (image.path, copied.target): copied.source for image in facts.of(Built) for copied in image.copied
+            (image.path, copied.target): copied.source for image in facts.of(Image) for copied in image.copied
         }
 
     def find(self, word: str, dockerfile: str, started_at: Place) -> str | None:

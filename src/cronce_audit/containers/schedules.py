@@ -1,72 +1,32 @@
-"""Schedules that stand outside of code and crontabs: labels for ofelia, lines that a Dockerfile writes, workflows of
-GitHub; and whether they start what something else of the tree starts, too."""
+"""Schedules that stand outside of code and crontabs: labels for ofelia, workflows of GitHub, lines that a
+Dockerfile writes; and whether they start what something else of the tree starts, too."""
 
 import posixpath
 import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final
 
-from cronce.errors import BadInput
-from cronce.integrations.crontab import entries
-from cronce_audit.containers.read import is_dockerfile
+from cronce_audit.containers.facts import Planned
 from cronce_audit.crontab.read import Line
 from cronce_audit.javascript import code as javascript
 from cronce_audit.kubernetes.facts import running
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, reader, rule
+from cronce_audit.model import Confidence, Facts, Found, Severity, Source, reader, rule
 from cronce_audit.processes.rules import launches
 from cronce_audit.systemd import Timer, service_of
 from cronce_audit.yaml import Node, documents
 
 _LABEL: Final = re.compile(r"ofelia\.(?P<kind>job-\w+(?:-\w+)?)\.(?P<name>[\w.-]+)\.(?P<key>schedule|command)")
-_ECHOED: Final = re.compile(
-    r"""(?:echo|printf)\s+(?:-\w+\s+)?(?P<quote>["'])(?P<line>(?:(?!(?P=quote)).)+)(?P=quote)\s*"""
-    r"""(?:>>?\s*(?P<to>\S*(?:crontab|cron\.d/|/cron/)\S*)|\|\s*crontab\b)"""
-)
-_CALLS: Final = re.compile(r"\b(?:curl|wget|http)\b[^\n]*?(?:https?:|\$\{?)")
 _COMMON: Final = frozenset(
     {"python", "python3", "node", "npm", "npx", "php", "bash", "sh", "curl", "run", "true", "cd"}
 )
 
 
-class Planned(NamedTuple):
-    """Something that is started on a schedule."""
-
-    by: str
-    """Who starts it, as people say: `ofelia`, `GitHub Actions`."""
-    schedule: str
-    command: str
-    place: Place
-
-    @property
-    def calls_a_server(self) -> bool:
-        return self.by == "GitHub Actions" and _CALLS.search(self.command) is not None
-
-
-def _wants(path: PurePosixPath) -> bool:
-    return is_dockerfile(path) or path.suffix in (".yml", ".yaml")
-
-
-@reader("schedules of containers", _wants)
+@reader("schedules of containers", lambda path: path.suffix in (".yml", ".yaml"))
 def _read(source: Source) -> Iterator[Planned]:
-    path = PurePosixPath(source.path)
-    if is_dockerfile(path):
-        yield from _echoed(source)
-    elif "/.github/workflows/" in f"/{source.path}":
+    if "/.github/workflows/" in f"/{source.path}":
         yield from _workflow(source)
     elif "ofelia." in source.text:
         yield from _labels(source)
-
-
-def _echoed(source: Source) -> Iterator[Planned]:
-    """`RUN echo "0 3 * * * /app/run.sh" > /etc/crontabs/root`."""
-    for found in _ECHOED.finditer(source.text):
-        try:
-            [entry] = entries(f"{found['line']}\n")
-        except (BadInput, ValueError):
-            continue
-        at = source.text.count("\n", 0, found.start()) + 1
-        yield Planned("the cron of the image", entry.schedule, entry.command, source.place(at))
 
 
 def _workflow(source: Source) -> Iterator[Planned]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
-from cronce_audit.crontab.hosts import Image, paths_in
+from cronce_audit.containers.facts import Image, paths_in
 from cronce_audit.crontab.read import Line
 from cronce_audit.model import Source, reader
 from cronce_audit.scripts import Simple, commands_in

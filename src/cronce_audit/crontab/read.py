@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 from cronce.errors import BadInput
 from cronce.integrations.crontab import CrontabEntry, Guard, entries, saying
@@ -55,15 +54,13 @@ _MAY_BE: Final = re.compile(r"(?i).+[_-]cron|cronjobs?(\.txt)?|cron\.txt")
 _MINUTE: Final = re.compile(r"@\w+|[\d*?H][\d*/,?~H()-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Tab:
+class Tab(NamedTuple):
     """A crontab."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """An entry of a crontab."""
 
     place: Place

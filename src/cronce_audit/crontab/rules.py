@@ -6,8 +6,9 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from cronce_audit.clocks import Disputed, disputed, minutes_between, season, shared_slot
+from cronce_audit.containers.facts import Image
 from cronce_audit.crontab.commands import Script, is_meant, job_of, leaves_if_locked, scripts_of, shown, work
-from cronce_audit.crontab.hosts import Home, Image, homes, zones
+from cronce_audit.crontab.hosts import Home, homes, zones
 from cronce_audit.crontab.read import Line
 from cronce_audit.guards import guards
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule

@@ -21,8 +21,7 @@ _INTEGER: Final = re.compile(r"(?a:-?[0-9]{1,9})")
 VALUES: Final = frozenset({"values.yaml", "values.yml"})
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """What a field says, and where. None instead of a Field is a field that is not there, and that is sure."""
 
     text: str
@@ -37,8 +36,7 @@ class Field:
         return int(self.text) if _INTEGER.fullmatch(self.text) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(NamedTuple):
     """A container of a pod, not one that only prepares it."""
 
     name: str
@@ -112,8 +110,7 @@ def _file(place: Place) -> str:
     return "/".join(place.path.split("/")[-2:])
 
 
-@dataclass(frozen=True, slots=True)
-class Scaler:
+class Scaler(NamedTuple):
     """A HorizontalPodAutoscaler, and the most that it starts."""
 
     kind: str
@@ -123,8 +120,7 @@ class Scaler:
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Patched:
+class Patched(NamedTuple):
     """Fields that a patch gives to an object of this kind and name; "" is any."""
 
     kind: str
@@ -132,15 +128,13 @@ class Patched:
     fields: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class PatchFile:
+class PatchFile(NamedTuple):
     """A file that a kustomization uses as a patch."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChartValues:
+class ChartValues(NamedTuple):
     """What a chart's values.yaml says, or one beside it that is used on top: by dotted path, the text and the line."""
 
     chart: str
