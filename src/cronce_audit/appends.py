@@ -18,7 +18,7 @@ from cronce.integrations.crontab import entries
 from cronce_audit.containers.facts import Image
 from cronce_audit.grammars import above, line, text, tree, within
 from cronce_audit.model import (
-    Command,
+    CommandLine,
     Confidence,
     Facts,
     Found,
@@ -31,8 +31,7 @@ from cronce_audit.model import (
     rule,
 )
 from cronce_audit.scripts import MAY_START, Simple, simple_commands, starts, word
-from cronce_audit.yaml import Node as YamlNode
-from cronce_audit.yaml import documents
+from cronce_audit.yaml import YamlNode, documents
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -263,7 +262,7 @@ def wants(path: PurePosixPath) -> bool:
 
 
 @reader("script", wants)
-def read(source: Source) -> Iterator[Append | Installed | Command]:
+def read(source: Source) -> Iterator[Append | Installed | CommandLine]:
     makes = source.name.lower() in _MAKEFILES or source.suffix == ".mk"
     may_append = _MAY_APPEND.search(source.text)
     may_start = not makes and MAY_START.search(source.text)
@@ -345,7 +344,7 @@ def crontab_grows_with_each_run(facts: Facts) -> Iterator[Found]:
     built = {name for image in facts.of(Image) for name in image.runs}
     started = {
         PurePosixPath(word).name
-        for command in facts.of(Command)
+        for command in facts.of(CommandLine)
         if command.origin in ("dockerfile", "compose")
         for word in command.words
     }

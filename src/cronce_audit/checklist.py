@@ -5,7 +5,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from cronce_audit.clocks import is_zone
-from cronce_audit.crontab.read import Line
+from cronce_audit.crontab.read import CronLine
 from cronce_audit.evidence import (
     NOTHING,
     Answer,
@@ -211,7 +211,7 @@ def runs_are_bounded(seen: Seen) -> Answer:
     if not there:
         return not_relevant(NOTHING)
     bounded = [_said(one, "activeDeadlineSeconds") for one in _cronjobs(seen.facts)]
-    bounded += [Evidence("a time limit", line.place) for line in seen.facts.of(Line) if "timeout" in line.command]
+    bounded += [Evidence("a time limit", line.place) for line in seen.facts.of(CronLine) if "timeout" in line.command]
     if len(bounded) < len(there):
         shows = "a time limit of each job: `timeout` before the command, `--timeout` of `cronce exec`"
         return cannot_tell(shows, *bounded)
@@ -273,7 +273,7 @@ def _others(seen: Seen) -> list[Evidence]:
 
 def _cronces(seen: Seen) -> list[Evidence]:
     places = {one.place for one in seen.facts.conclude(guards).values() if one.kind == "cronce"}
-    places |= {line.place for line in seen.facts.of(Line) if line.guard == "cronce"}
+    places |= {line.place for line in seen.facts.of(CronLine) if line.guard == "cronce"}
     return [Evidence("cronce", place) for place in sorted(places)]
 
 

@@ -21,7 +21,7 @@ NEVER: Final = "never"
 """As a threshold: whatever is found is no failure."""
 
 
-class Settings(NamedTuple):
+class AuditSettings(NamedTuple):
     """How a project wants to be audited."""
 
     exclude: Sequence[str] = ()
@@ -50,7 +50,7 @@ class Project(NamedTuple):
     """The root that paths are told from, and what is said there."""
 
     root: Path
-    settings: Settings
+    settings: AuditSettings
     said_in: str | None
     """The file that says it, from the root."""
 
@@ -66,7 +66,7 @@ def find_project(paths: Sequence[Path]) -> Project:
             name, said = told or (None, {})
             settings = _settings(said, folder, f"{folder / name}" if name else "")
             return Project(_root(folder, folders), settings, name)
-    return Project(_root(Path.cwd(), folders), Settings(), None)
+    return Project(_root(Path.cwd(), folders), AuditSettings(), None)
 
 
 def _is_folder(path: Path) -> bool:
@@ -112,7 +112,7 @@ def _loaded(path: Path) -> Mapping[str, Any]:
         raise BadInput(f"{path} cannot be read: {error}") from None
 
 
-def _settings(said: Mapping[str, Any], folder: Path, where: str) -> Settings:
+def _settings(said: Mapping[str, Any], folder: Path, where: str) -> AuditSettings:
     known: dict[str, Callable[[Any], Any]] = {
         "exclude": _patterns,
         "ignore": _ignored,
@@ -135,7 +135,7 @@ def _settings(said: Mapping[str, Any], folder: Path, where: str) -> Settings:
         except BadInput as error:
             raise BadInput(f"{where}: {key}: {error}") from None
     per_file = [rule for each in said.get("per-file-ignores", {}).values() for rule in each]
-    return Settings(**read, notes=gone([*said.get("select", ()), *said.get("ignore", ()), *per_file]))
+    return AuditSettings(**read, notes=gone([*said.get("select", ()), *said.get("ignore", ()), *per_file]))
 
 
 def _text(value: Any) -> str:

@@ -67,7 +67,7 @@ def files(
     if wrong := [pattern for pattern in exclude if not _can_be_meant(pattern)]:
         raise BadInput(f"exclude: {wrong[0]!r} is not a pattern; write it as in a .gitignore: /old, *.yaml, docs/")
     excluded = [_spec(exclude, HERE)] if exclude else []
-    walk = _Walk(root, leave_out, tests, [] if unread is None else unread)
+    walk = _TreeWalk(root, leave_out, tests, [] if unread is None else unread)
     yield from walk.below(below, [*excluded, *_from_above(root, below)])
 
 
@@ -101,7 +101,7 @@ def _can_be_meant(pattern: str) -> bool:
 Ignored = tuple[PurePosixPath, "pathspec.GitIgnoreSpec"]
 
 
-class _Walk(NamedTuple):
+class _TreeWalk(NamedTuple):
     root: Path
     leave_out: frozenset[str]
     tests: bool

@@ -11,13 +11,13 @@ from typing import Final, Literal, NamedTuple
 
 from cronce_audit import java
 from cronce_audit.crontab.commands import shown
-from cronce_audit.crontab.read import Line
+from cronce_audit.crontab.read import CronLine
 from cronce_audit.engine import read_text
 from cronce_audit.guards import guards
 from cronce_audit.javascript import code as javascript
 from cronce_audit.kubernetes.facts import running
 from cronce_audit.model import Facts, Finding, Place
-from cronce_audit.outcome import Outcome
+from cronce_audit.outcome import AuditOutcome
 from cronce_audit.processes.argv import ONE
 from cronce_audit.processes.commands import SCHEDULE, Running, Serving, agrees, celeries, settings_called
 from cronce_audit.processes.rules import every_launch
@@ -141,7 +141,7 @@ def _evidence(given: Iterable[Evidence | str]) -> Sequence[Evidence]:
 class Seen(NamedTuple):
     """All that is known of a tree."""
 
-    outcome: Outcome
+    outcome: AuditOutcome
     facts: Facts
     mentions: Sequence[Mention] = ()
 
@@ -172,7 +172,7 @@ SURGE: Final = ("new-copy-before-the-old-stops", "two-schedulers-during-a-rollou
 NOTHING: Final = "nothing that is scheduled was found"
 
 
-class Scheduled(NamedTuple):
+class ScheduledJob(NamedTuple):
     what: str
     place: Place
     guard: bool | None
@@ -187,42 +187,42 @@ class Scheduled(NamedTuple):
         return Evidence(self.what, self.place)
 
 
-def scheduled(facts: Facts) -> Sequence[Scheduled]:
+def scheduled(facts: Facts) -> Sequence[ScheduledJob]:
     """For `facts.conclude(scheduled)`."""
     return sorted(_scheduled(facts), key=lambda one: one.place)
 
 
-def _scheduled(facts: Facts) -> Iterator[Scheduled]:
+def _scheduled(facts: Facts) -> Iterator[ScheduledJob]:
     guarded = {name: one for name, one in facts.conclude(guards).items() if one.across_hosts}
     alone = facts.conclude(_started_once)
     for job in facts.conclude(jobs):
         by = guarded.get(job.full_name)
         known = by is not None if job.full_name else None
         kept, single = by is not None and by.keeps, job.scheduler in alone
-        yield Scheduled(f"{job.function}, by APScheduler", job.place, known, kept, single)
+        yield ScheduledJob(f"{job.function}, by APScheduler", job.place, known, kept, single)
     yield from _beats(facts)
-    for line in facts.of(Line):
+    for line in facts.of(CronLine):
         by_cronce = line.guard == "cronce"
-        yield Scheduled(f"`{shown(line.command)}`, by cron", line.place, by_cronce, by_cronce)
+        yield ScheduledJob(f"`{shown(line.command)}`, by cron", line.place, by_cronce, by_cronce)
     for cronjob in running(facts):
         if not cronjob.partial:
-            yield Scheduled(cronjob.called, cronjob.place, cronjob.is_guarded, cronjob.is_guarded, single=True)
+            yield ScheduledJob(cronjob.called, cronjob.place, cronjob.is_guarded, cronjob.is_guarded, single=True)
     for timer in facts.of(javascript.Job):
-        yield Scheduled(f"{timer.what}, by {timer.library}", timer.place, None if timer.is_guarded else False)
+        yield ScheduledJob(f"{timer.what}, by {timer.library}", timer.place, None if timer.is_guarded else False)
     for method in facts.of(java.Scheduled):
         guard = True if method.lock else None if method.is_guarded else False
-        yield Scheduled(f"{method.what}, by @Scheduled", method.place, guard, kept=bool(method.lock))
+        yield ScheduledJob(f"{method.what}, by @Scheduled", method.place, guard, kept=bool(method.lock))
 
 
-def _beats(facts: Facts) -> Iterator[Scheduled]:
+def _beats(facts: Facts) -> Iterator[ScheduledJob]:
     for beat in facts.conclude(celeries):
         if beat.kind != "worker":
             agreed = agrees(beat, facts)
             single = beat.kind == "beat" and beat.copies == ONE and beat.by.command.origin != "script"
-            yield Scheduled("the schedule of `celery beat`", beat.place, agreed or None, agreed, single)
+            yield ScheduledJob("the schedule of `celery beat`", beat.place, agreed or None, agreed, single)
     if not any(beat.kind != "worker" for beat in facts.conclude(celeries)):
         for _, _, place, _ in settings_called(facts, SCHEDULE):
-            yield Scheduled("a schedule for `celery beat`, which nothing here starts", place, None)
+            yield ScheduledJob("a schedule for `celery beat`, which nothing here starts", place, None)
 
 
 def _started_once(facts: Facts) -> frozenset[Scheduler]:

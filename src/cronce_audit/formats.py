@@ -14,11 +14,11 @@ from cronce import __version__
 from cronce_audit.checklist import Answered
 from cronce_audit.evidence import VERDICTS, Evidence
 from cronce_audit.model import Finding, Rule, Severity, Unparsed
-from cronce_audit.outcome import Outcome, SetAside
+from cronce_audit.outcome import AuditOutcome, SetAside
 from cronce_audit.page import page, published, summary
 
 
-def document(outcome: Outcome) -> dict[str, object]:
+def document(outcome: AuditOutcome) -> dict[str, object]:
     return {
         "findings": [_finding(finding, outcome.prints[finding]) for finding in outcome.findings],
         "unparsed": [{"path": one.place.path, "line": one.place.line, "message": one.why} for one in outcome.unparsed],
@@ -83,7 +83,7 @@ def _evidence(one: Evidence) -> dict[str, object]:
 _ANNOTATIONS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
 
-def annotations(outcome: Outcome) -> Iterator[str]:
+def annotations(outcome: AuditOutcome) -> Iterator[str]:
     worst_first = sorted(outcome.findings, key=lambda one: (-one.severity, -one.confidence, one.order))
     yield from map(_annotated, worst_first)
     yield from map(_unparsed, outcome.unparsed)
@@ -125,7 +125,7 @@ _SUPPRESSED_BY: Final = {"comment": "inSource", "config": "external", "baseline"
 Object = dict[str, object]
 
 
-def sarif(outcome: Outcome, rules: Mapping[str, Rule], pages: str | None, *, suppressed: bool) -> Object:
+def sarif(outcome: AuditOutcome, rules: Mapping[str, Rule], pages: str | None, *, suppressed: bool) -> Object:
     """`pages` is where the rules' pages are published; without it, their address is a name."""
     aside = {one.finding: one for one in outcome.set_aside} if suppressed else {}
     told = sorted([*outcome.findings, *aside], key=lambda finding: finding.order)

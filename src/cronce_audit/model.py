@@ -234,7 +234,7 @@ class Finding(NamedTuple):
 Origin = Literal["dockerfile", "compose", "procfile", "systemd", "supervisor", "kubernetes", "script"]
 
 
-class Command(NamedTuple):
+class CommandLine(NamedTuple):
     """A process that is started somewhere: in a container, by a unit, by a line of a Procfile or of a script."""
 
     words: tuple[str, ...]

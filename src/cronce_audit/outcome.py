@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 import pathspec
 
 from cronce.errors import BadInput
-from cronce_audit.config import Settings
+from cronce_audit.config import AuditSettings
 from cronce_audit.engine import Report
 from cronce_audit.model import Finding, Severity, Unparsed
 
@@ -94,7 +94,7 @@ class SetAside(NamedTuple):
     reason: str
 
 
-class Outcome(NamedTuple):
+class AuditOutcome(NamedTuple):
     findings: Sequence[Finding]
     set_aside: Sequence[SetAside]
     gone: Sequence[Entry]
@@ -122,7 +122,9 @@ def _of_file(finding: Finding, specs: Sequence[tuple[pathspec.GitIgnoreSpec, Map
     )
 
 
-def weigh(report: Report, settings: Settings, baseline: Sequence[Entry], was_asked: Callable[[Entry], bool]) -> Outcome:
+def weigh(
+    report: Report, settings: AuditSettings, baseline: Sequence[Entry], was_asked: Callable[[Entry], bool]
+) -> AuditOutcome:
     """`was_asked`: whether an entry of the baseline could have been found this time, by its rule and its path."""
     prints = fingerprints([*report.findings, *(finding for finding, _ in report.suppressed)])
     known = {entry.fingerprint for entry in baseline}
@@ -142,4 +144,4 @@ def weigh(report: Report, settings: Settings, baseline: Sequence[Entry], was_ask
     there = set(prints.values())
     gone = [entry for entry in baseline if entry.fingerprint not in there and was_asked(entry)]
     aside.sort(key=lambda one: one.finding.order)
-    return Outcome(told, aside, gone, report.unparsed, report.files, prints)
+    return AuditOutcome(told, aside, gone, report.unparsed, report.files, prints)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cronce_audit.containers.shell import WRAPPERS
 from cronce_audit.grammars import above, line, parse, text, within
-from cronce_audit.model import Command, Source, Unreadable
+from cronce_audit.model import CommandLine, Source, Unreadable
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -102,13 +102,13 @@ _PROGRAM: Final = re.compile(_PROGRAMS)
 _LOOPS: Final = ("for_statement", "c_style_for_statement", "while_statement")
 
 
-def starts(source: Source, root: "Node") -> Iterator[Command]:
+def starts(source: Source, root: "Node") -> Iterator[CommandLine]:
     exported = _exported(root)
     for simple in simple_commands(root):
         if _is_start(simple):
             environment = {**exported, **dict(simple.assigned)}
             stays = simple.words[0] != "exec"
-            yield Command(
+            yield CommandLine(
                 simple.words if stays else simple.words[1:],
                 source.place(simple.line),
                 "script",

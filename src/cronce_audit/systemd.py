@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from cronce_audit.model import Command, Facts, Place, Source, reader
+from cronce_audit.model import CommandLine, Facts, Place, Source, reader
 
 
 class Setting(NamedTuple):
@@ -71,7 +71,7 @@ def environment(found: Sequence[Setting]) -> Mapping[str, str]:
     return {name: given for name, equals, given in pairs if equals}
 
 
-class Service(NamedTuple):
+class SystemdService(NamedTuple):
     """A service, as far as timers are concerned."""
 
     place: Place
@@ -99,23 +99,25 @@ def wants_supervisor(path: PurePosixPath) -> bool:
 
 
 @reader("unit", wants)
-def read(source: Source) -> Iterator[Service | Timer | Command]:
+def read(source: Source) -> Iterator[SystemdService | Timer | CommandLine]:
     found = list(settings(source.text))
     if source.suffix == ".timer":
         for when in values(found, "Timer", "OnCalendar")[:1]:
             unit = value(found, "Timer", "Unit") or f"{source.name.removesuffix('.timer')}.service"
             yield Timer(source.place(when.line), unit, when.value)
     elif execs := values(found, "Service", "ExecStart"):
-        yield Service(source.place(execs[0].line), tuple(one.value for one in execs))
+        yield SystemdService(source.place(execs[0].line), tuple(one.value for one in execs))
         yield from _commands(source, found, execs)
 
 
-def _commands(source: Source, found: Sequence[Setting], execs: Sequence[Setting]) -> Iterator[Command]:
+def _commands(source: Source, found: Sequence[Setting], execs: Sequence[Setting]) -> Iterator[CommandLine]:
     given = tuple(sorted(environment(values(found, "Service", "Environment")).items()))
     copies = None if "@" in source.name else 1
     for setting in execs:
         if argv := words(setting.value):
-            yield Command(argv, source.place(setting.line), "systemd", source.name, copies, given, _keeps_shell(argv))
+            yield CommandLine(
+                argv, source.place(setting.line), "systemd", source.name, copies, given, _keeps_shell(argv)
+            )
 
 
 def _keeps_shell(argv: Sequence[str]) -> bool:
@@ -125,7 +127,7 @@ def _keeps_shell(argv: Sequence[str]) -> bool:
 
 
 @reader("supervisor", wants_supervisor)
-def read_supervisor(source: Source) -> Iterator[Command]:
+def read_supervisor(source: Source) -> Iterator[CommandLine]:
     found = list(settings(re.sub(r"[ \t]+;[^\n]*", "", source.text)))
     for section in dict.fromkeys(setting.section for setting in found):
         kind, _, name = section.partition(":")
@@ -134,7 +136,7 @@ def read_supervisor(source: Source) -> Iterator[Command]:
             argv = words(command.value)
             given = re.findall(r'([A-Za-z_]\w*)=(?:"([^"]*)"|([^",]*))', value(found, section, "environment"))
             if argv:
-                yield Command(
+                yield CommandLine(
                     argv,
                     source.place(command.line),
                     "supervisor",
@@ -145,13 +147,14 @@ def read_supervisor(source: Source) -> Iterator[Command]:
                 )
 
 
-Services = Mapping[tuple[str, str], Service]
+Services = Mapping[tuple[str, str], SystemdService]
 """By folder and name."""
 
 
 def _services(facts: Facts) -> Services:
     return {
-        (_folder(service.place.path), PurePosixPath(service.place.path).name): service for service in facts.of(Service)
+        (_folder(service.place.path), PurePosixPath(service.place.path).name): service
+        for service in facts.of(SystemdService)
     }
 
 
@@ -159,6 +162,6 @@ def _folder(path: str) -> str:
     return str(PurePosixPath(path).parent)
 
 
-def service_of(timer: Timer, facts: Facts) -> Service | None:
+def service_of(timer: Timer, facts: Facts) -> SystemdService | None:
     """The service that a timer starts, from the same folder: others are other machines' or another package's."""
     return facts.conclude(_services).get((_folder(timer.place.path), timer.unit))

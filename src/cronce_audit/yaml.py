@@ -39,7 +39,7 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class YamlNode:
     """A scalar, a sequence or a mapping, and where it starts, from 1. Asking one for what another has is asking for
     nothing: a scalar has no items, and `get` is None."""
 
@@ -52,24 +52,24 @@ class Node:
     """A scalar without quotes: 3 and not "3"."""
     tag: str | None = None
     """Only one that is written: `!Ref`, `!reset`."""
-    items: list["Node"] = field(default_factory=list)
-    pairs: list[tuple["Node", "Node"]] = field(default_factory=list)
+    items: list["YamlNode"] = field(default_factory=list)
+    pairs: list[tuple["YamlNode", "YamlNode"]] = field(default_factory=list)
     """Of a mapping, key and value: its own in their order, then what `<<` merges in."""
-    repeated: list["Node"] = field(default_factory=list)
+    repeated: list["YamlNode"] = field(default_factory=list)
     """Keys that were there before. The last of them counts."""
 
-    def get(self, *path: str) -> "Node | None":
+    def get(self, *path: str) -> "YamlNode | None":
         """What is below it by these keys."""
-        node: Node | None = self
+        node: YamlNode | None = self
         for key in path:
             node = node and next((value for name, value in reversed(node.pairs) if name.text == key), None)
         return node
 
-    def key(self, name: str) -> "Node | None":
+    def key(self, name: str) -> "YamlNode | None":
         """The key itself, for its line."""
         return next((key for key, _ in self.pairs if key.text == name), None)
 
-    def walk(self) -> Iterator["Node"]:
+    def walk(self) -> Iterator["YamlNode"]:
         """It and all below it, each once, in the order of the text."""
         seen: set[int] = set()
         stack = [self]
@@ -90,7 +90,7 @@ class Node:
         return self.tag == UNKNOWN_TAG or bool(self.text and UNKNOWN in self.text)
 
 
-def documents(text: str) -> Iterator[Node]:
+def documents(text: str) -> Iterator[YamlNode]:
     """The roots of all documents that are not empty. Raises Unreadable where it is not YAML."""
     last = text.count("\n") + (not text.endswith("\n"))
     try:
@@ -104,7 +104,7 @@ def documents(text: str) -> Iterator[Node]:
         raise Unreadable(1, "not YAML: half a character") from error
 
 
-def _composed(events: Iterator[Event]) -> Iterator[Node]:
+def _composed(events: Iterator[Event]) -> Iterator[YamlNode]:
     for event in events:
         if isinstance(event, DocumentStartEvent):
             root = _node(next(events), events, {}, 0)
@@ -112,7 +112,7 @@ def _composed(events: Iterator[Event]) -> Iterator[Node]:
                 yield root
 
 
-def _node(event: Event, events: Iterator[Event], anchors: dict[str, Node], depth: int) -> Node:
+def _node(event: Event, events: Iterator[Event], anchors: dict[str, YamlNode], depth: int) -> YamlNode:
     """The node that begins with an event. An anchor is known when its node is complete."""
     assert isinstance(event, NodeEvent)
     assert event.start_mark is not None
@@ -121,16 +121,16 @@ def _node(event: Event, events: Iterator[Event], anchors: dict[str, Node], depth
         raise Unreadable(line, "it is nested too deeply")
     match event:
         case ScalarEvent():
-            node = Node("scalar", line, column, event.value, not event.style, event.tag)
+            node = YamlNode("scalar", line, column, event.value, not event.style, event.tag)
         case MappingStartEvent():
-            node = Node("mapping", line, column, tag=event.tag)
+            node = YamlNode("mapping", line, column, tag=event.tag)
             for key in _until_end(events):
                 pair = _node(key, events, anchors, depth + 1), _node(next(events), events, anchors, depth + 1)
                 node.pairs.append(pair)
             _merge(node)
         case SequenceStartEvent():
             items = [_node(item, events, anchors, depth + 1) for item in _until_end(events)]
-            node = Node("sequence", line, column, tag=event.tag, items=items)
+            node = YamlNode("sequence", line, column, tag=event.tag, items=items)
         case _:
             named = anchors.get(event.anchor or "")
             if named is None:
@@ -145,10 +145,10 @@ def _until_end(events: Iterator[Event]) -> Iterator[Event]:
     return takewhile(lambda event: not isinstance(event, CollectionEndEvent), events)
 
 
-def _merge(mapping: Node) -> None:
+def _merge(mapping: YamlNode) -> None:
     """Put in what `<<` names, less what the mapping has; and notice keys that are there twice."""
     known: set[str] = set()
-    sources: list[Node] = []
+    sources: list[YamlNode] = []
     for key, value in mapping.pairs:
         if key.text == "<<" and key.plain:
             sources += value.items or [value]

@@ -8,7 +8,7 @@ import pytest
 from cronce_audit import checklist
 from cronce_audit import evidence as scheduled
 from cronce_audit.checklist import CHECKLISTS, answers
-from cronce_audit.config import Settings
+from cronce_audit.config import AuditSettings
 from cronce_audit.engine import files
 from cronce_audit.evidence import SIGNS, Answer, Seen, mentions
 from cronce_audit.model import rules
@@ -21,7 +21,7 @@ Judge = Callable[[Seen], Answer]
 
 def seen(root: Path, tree: dict[str, str]) -> Seen:
     report = report_on(root, tree)
-    outcome = weigh(report, Settings(), [], lambda _: True)
+    outcome = weigh(report, AuditSettings(), [], lambda _: True)
     return Seen(outcome, report.facts, mentions(root, list(files(root, []))))
 
 
@@ -263,8 +263,8 @@ def test_what_somebody_gave_a_reason_for_is_met_and_what_is_only_known_is_not(tm
     tree["app.py"] = tree["app.py"].replace("scheduler.add_job", "# cronce: ignore[CR101] wiped\nscheduler.add_job")
     assert checklist.jobs_replace(seen(tmp_path, tree)).verdict == "met"
     report = report_on(tmp_path, scheduler(job="", store=PG))
-    known = list(weigh(report, Settings(), [], lambda _: True).entries())
-    in_baseline = weigh(report, Settings(), known, lambda _: True)
+    known = list(weigh(report, AuditSettings(), [], lambda _: True).entries())
+    in_baseline = weigh(report, AuditSettings(), known, lambda _: True)
     assert not in_baseline.findings
     assert checklist.jobs_replace(Seen(in_baseline, report.facts)).verdict == "not met"
 

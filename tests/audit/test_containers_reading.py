@@ -12,7 +12,7 @@ from cronce_audit.containers.dockerfiles import Instruction, instructions
 from cronce_audit.containers.facts import Image, Service
 from cronce_audit.containers.programs import program
 from cronce_audit.containers.shell import Kind, line, sh_of, stays
-from cronce_audit.model import Command, Place, Source, ZoneSet, readers
+from cronce_audit.model import CommandLine, Place, Source, ZoneSet, readers
 
 
 def facts(path: str, text: str, kind: type) -> list[Any]:
@@ -21,7 +21,7 @@ def facts(path: str, text: str, kind: type) -> list[Any]:
 
 
 def words(text: str, path: str = "Dockerfile") -> tuple[str, ...] | None:
-    found = facts(path, text, Command)
+    found = facts(path, text, CommandLine)
     return found[0].words if found else None
 
 
@@ -80,7 +80,7 @@ ENV TZ=$ZONE A="two words" B=${LATER:-b} C=$LATER
 ENV OLD style here
 CMD ["cron"]
 """
-    (command,) = facts("Dockerfile", text, Command)
+    (command,) = facts("Dockerfile", text, CommandLine)
     assert dict(command.environment) == {
         "TZ": "Europe/Paris",
         "A": "two words",
@@ -253,7 +253,7 @@ def test_what_a_compose_file_says_of_its_services() -> None:
         ("built", 23, None, False, None, "deploy/app/docker/Dockerfile"),
         ("staged", 27, None, False, 1, "deploy/Dockerfile"),
     ]
-    commands = facts("deploy/compose.yaml", COMPOSE, Command)
+    commands = facts("deploy/compose.yaml", COMPOSE, CommandLine)
     assert [(one.unit, one.words, one.copies, one.shell) for one in commands] == [
         ("web", ("gunicorn", "app"), 1, False),
         ("beat", ("celery", "-A", "my app", "beat", "-l", "info", "$HOME", "$UNKNOWN"), 2, False),
@@ -271,7 +271,7 @@ def test_what_a_compose_file_says_of_its_services() -> None:
 )
 def test_what_is_for_trying_out_or_for_something_else_is_not_read(path: str) -> None:
     text = COMPOSE if path.endswith("ml") else "FROM a\nCMD cron\n"
-    assert [fact for kind in (Service, Image, Command) for fact in facts(path, text, kind)] == []
+    assert [fact for kind in (Service, Image, CommandLine) for fact in facts(path, text, kind)] == []
 
 
 def test_a_template_of_a_compose_file_is_no_compose_file_yet() -> None:
@@ -280,7 +280,7 @@ def test_a_template_of_a_compose_file_is_no_compose_file_yet() -> None:
 
 def test_the_processes_of_a_procfile() -> None:
     procfile = "# all\nweb: gunicorn app -w 4\nclock: A=1 celery -A x beat\nrelease: a && b\n\nbroken\n"
-    found = facts("Procfile", procfile, Command)
+    found = facts("Procfile", procfile, CommandLine)
     assert [(one.unit, one.words, one.place.line, one.copies) for one in found] == [
         ("web", ("gunicorn", "app", "-w", "4"), 2, None),
         ("clock", ("celery", "-A", "x", "beat"), 3, None),

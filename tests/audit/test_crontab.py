@@ -8,7 +8,7 @@ from cronce.integrations.crontab import dedupe
 from cronce_audit.clocks import minutes_between, shared_slot
 from cronce_audit.containers.facts import Image
 from cronce_audit.crontab.commands import job_of, scripts_of, shown
-from cronce_audit.crontab.read import Line, Tab, wants
+from cronce_audit.crontab.read import CronLine, Tab, wants
 from tests.audit.trees import YEAR, findings_in, report_on, report_on_machine
 
 DEBIAN = "FROM debian:12\nRUN apt-get update && apt-get install -y cron\nCOPY crontab /etc/cron.d/app\nCMD cron -f\n"
@@ -17,8 +17,8 @@ SUPERCRONIC = "FROM alpine:3\nCOPY crontab /app/crontab\nCMD supercronic /app/cr
 STAGES = "FROM x\nWORKDIR /old\nFROM y\nCOPY more there\nCOPY tools /image\nWORKDIR /srv/shop\nCOPY two.sh bin/\n"
 
 
-def lines_in(root: Path, tree: dict[str, str]) -> list[Line]:
-    return list(report_on(root, tree).facts.of(Line))
+def lines_in(root: Path, tree: dict[str, str]) -> list[CronLine]:
+    return list(report_on(root, tree).facts.of(CronLine))
 
 
 # --- which files are crontabs, and of which format --------------------------------------------------------------------

@@ -8,11 +8,11 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from cronce import __version__
-from cronce_audit.config import Settings
+from cronce_audit.config import AuditSettings
 from cronce_audit.engine import Report
 from cronce_audit.formats import annotations, document, sarif
 from cronce_audit.model import Confidence, Facts, Finding, Place, Rule, Severity, Unparsed, rules
-from cronce_audit.outcome import Entry, Outcome, SetAside, fingerprints, weigh
+from cronce_audit.outcome import AuditOutcome, Entry, SetAside, fingerprints, weigh
 from cronce_audit.suppressions import Suppression
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas/sarif-2.1.0-rtm.5.json").read_text())
@@ -34,9 +34,9 @@ def finding(line: int, severity: Severity = Severity.ERROR, **other: object) -> 
     return usual._replace(**other)  # type: ignore[arg-type]
 
 
-def outcome(*findings: Finding, aside: tuple[SetAside, ...] = (), unparsed: tuple[Unparsed, ...] = ()) -> Outcome:
+def outcome(*findings: Finding, aside: tuple[SetAside, ...] = (), unparsed: tuple[Unparsed, ...] = ()) -> AuditOutcome:
     prints = fingerprints([*findings, *(one.finding for one in aside)])
-    return Outcome(findings, aside, [], unparsed, 7, prints)
+    return AuditOutcome(findings, aside, [], unparsed, 7, prints)
 
 
 ASIDE = (
@@ -207,7 +207,7 @@ def test_config_and_baseline_set_aside_and_the_rest_is_told() -> None:
     ignored, commented = finding(6, rule="CR002"), finding(7, snippet="c")
     known = fingerprints([old])[old]
     entries = [Entry("a b/app.py", "CR001", known), Entry("gone.py", "CR001", "22"), Entry("far.py", "CR001", "33")]
-    settings = Settings(ignore={"CR002": "later"}, min_confidence=Confidence.MEDIUM)
+    settings = AuditSettings(ignore={"CR002": "later"}, min_confidence=Confidence.MEDIUM)
     told = weigh(
         report(old, new, unsure, ignored, suppressed=(commented,)),
         settings,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce_audit.model import Command, Place
+from cronce_audit.model import CommandLine, Place
 from tests.audit.trees import findings_in, report_on
 
 JOB = "* * * * * /app/sync"
@@ -133,13 +133,13 @@ def test_what_a_script_starts_is_told(tmp_path: Path) -> None:
     exec "$@"
     grep python README
     """
-    found = report_on(tmp_path, {"entrypoint.sh": script}).facts.of(Command)
+    found = report_on(tmp_path, {"entrypoint.sh": script}).facts.of(CommandLine)
     environment = (("WEB_CONCURRENCY", "4"),)
 
-    def command(words: str, line: int, **more: object) -> Command:
+    def command(words: str, line: int, **more: object) -> CommandLine:
         place = Place("entrypoint.sh", line)
         given = {"environment": environment, "shell": True, **more}
-        return Command(tuple(words.split()), place, "script", "entrypoint.sh", **given)  # type: ignore[arg-type]
+        return CommandLine(tuple(words.split()), place, "script", "entrypoint.sh", **given)  # type: ignore[arg-type]
 
     assert list(found) == [
         command("celery -A app beat", 5),
@@ -153,7 +153,7 @@ def test_where_what_stands_around_it_is_not_understood_that_is_told(tmp_path: Pa
     append = f"(crontab -l; echo '{JOB}') | crontab -\n"
     report = report_on(tmp_path, {"a.sh": f"if true\n{append}fi\n", "b.sh": "if true\nexec gunicorn app:app\n"})
     assert ([str(one.place) for one in report.unparsed], report.findings) == (["a.sh:2"], [])
-    assert [str(one.place) for one in report.facts.of(Command)] == ["b.sh:2"]
+    assert [str(one.place) for one in report.facts.of(CommandLine)] == ["b.sh:2"]
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from cronce_audit.clocks import is_zone
 from cronce_audit.containers.dockerfiles import filled
-from cronce_audit.containers.facts import Said, Service, Start, commands, is_for_trying, joined
+from cronce_audit.containers.facts import PlacedValue, Service, StartWords, commands, is_for_trying, joined
 from cronce_audit.containers.shell import line, sh_of
-from cronce_audit.model import Command, Place, Source, ZoneSet, reader
-from cronce_audit.yaml import Node, documents
+from cronce_audit.model import CommandLine, Place, Source, ZoneSet, reader
+from cronce_audit.yaml import YamlNode, documents
 
 _FAR: Final = 5
 """Services that extend one another in a row."""
@@ -38,7 +38,7 @@ def _read_compose(source: Source) -> Iterator[Any]:
 class _Reading:
     """One service: what it says itself, and what it has from the one it extends."""
 
-    def __init__(self, source: Source, services: Node | None, node: Node) -> None:
+    def __init__(self, source: Source, services: YamlNode | None, node: YamlNode) -> None:
         self._source = source
         self._nodes = list(_lineage(services, node))
 
@@ -74,14 +74,14 @@ class _Reading:
             target=self._text("build", "target") or "",
         )
 
-    def _get(self, *path: str) -> Node | None:
+    def _get(self, *path: str) -> YamlNode | None:
         return next((found for node in self._nodes if (found := node.get(*path)) and not found.is_null), None)
 
-    def _said(self, *path: str) -> Said | None:
+    def _said(self, *path: str) -> PlacedValue | None:
         node = self._get(*path)
-        return Said(filled(node.text, {}), self._source.place(node.line)) if node and node.text else None
+        return PlacedValue(filled(node.text, {}), self._source.place(node.line)) if node and node.text else None
 
-    def _copies(self, replicas: Node | None) -> int | None:
+    def _copies(self, replicas: YamlNode | None) -> int | None:
         """One, where nothing is said and it is not one on each machine."""
         if replicas is None:
             mode = self._said("deploy", "mode")
@@ -89,7 +89,7 @@ class _Reading:
         text = filled(replicas.text or "", {})
         return int(text) if text.isdecimal() else None
 
-    def _start(self, key: str) -> Start | None:
+    def _start(self, key: str) -> StartWords | None:
         node = self._get(key)
         if node is None:
             return None
@@ -100,7 +100,7 @@ class _Reading:
                 words = shlex.split(_filled(node.text or ""))
             except ValueError:
                 return None
-        return Start(tuple(word.replace(_DOLLAR, "$") for word in words), self._source.place(node.line))
+        return StartWords(tuple(word.replace(_DOLLAR, "$") for word in words), self._source.place(node.line))
 
     def _dockerfile(self) -> str:
         """Its path in the tree; "" where that is not told."""
@@ -136,13 +136,13 @@ def _filled(text: str) -> str:
     return filled(text.replace("$$", _DOLLAR), {})
 
 
-def _lineage(services: Node | None, node: Node) -> Iterator[Node]:
+def _lineage(services: YamlNode | None, node: YamlNode) -> Iterator[YamlNode]:
     """A service, the one of this file that it extends, and so on."""
     for _ in range(_FAR):
         yield node
         extends = node.get("extends")
         name = extends and (extends.text or (extends.get("file") is None and extends.get("service")))
-        text = name.text if isinstance(name, Node) else name
+        text = name.text if isinstance(name, YamlNode) else name
         parent = services.get(text) if services and text else None
         if parent is None:
             return
@@ -157,14 +157,14 @@ def _is_procfile(path: PurePosixPath) -> bool:
 
 
 @reader("Procfile", _is_procfile)
-def _read_procfile(source: Source) -> Iterator[Command]:
+def _read_procfile(source: Source) -> Iterator[CommandLine]:
     for found in _PROCESS.finditer(source.text):
         place = source.place(source.text.count("\n", 0, found.start()) + 1)
         yield from commands(_start_of(found["text"], place), "procfile", found["name"], copies=None)
 
 
-def _start_of(text: str, place: Place) -> Start:
+def _start_of(text: str, place: Place) -> StartWords:
     """One simple command by its words, since who starts it signals all of its processes; else as told to a shell."""
     read = line(text)
     simple = len(read.commands) == 1 and read.plain
-    return Start(read.commands[0].words if simple else ("sh", "-c", text), place)
+    return StartWords(read.commands[0].words if simple else ("sh", "-c", text), place)

@@ -16,9 +16,9 @@ from cronce_audit.containers.facts import (
     Copied,
     CronEngine,
     Image,
+    PlacedValue,
     Planned,
-    Said,
-    Start,
+    StartWords,
     commands,
     is_for_trying,
     joined,
@@ -154,11 +154,11 @@ class Stage:
     """ARG and ENV, as far as their values are told."""
     environment: dict[str, str] = field(default_factory=dict)
     shell: tuple[str, ...] = ("/bin/sh", "-c")
-    entrypoint: Start | None = None
-    cmd: Start | None = None
+    entrypoint: StartWords | None = None
+    cmd: StartWords | None = None
     own_cmd: bool = False
-    tz: Said | None = None
-    localtime: Said | None = None
+    tz: PlacedValue | None = None
+    localtime: PlacedValue | None = None
 
     def child(self) -> "Stage":
         environment = dict(self.environment)
@@ -225,7 +225,7 @@ def _apply(stage: Stage, one: Instruction, source: Source, arguments: dict[str, 
             told = {name: filled(value, stage.known) for name, value in pairs(one.rest)}
             stage.known.update(told)
             stage.environment.update(told)
-            stage.tz = Said(told["TZ"], place) if "TZ" in told else stage.tz
+            stage.tz = PlacedValue(told["TZ"], place) if "TZ" in told else stage.tz
         case "SHELL":
             stage.shell = exec_form(one.rest) or stage.shell
         case "CMD":
@@ -236,12 +236,12 @@ def _apply(stage: Stage, one: Instruction, source: Source, arguments: dict[str, 
             stage.cmd = stage.cmd if stage.own_cmd else None
         case "RUN" | "COPY" | "ADD":
             if found := _LOCALTIME.search(one.rest):
-                stage.localtime = Said(filled(found["zone"], stage.known), place)
+                stage.localtime = PlacedValue(filled(found["zone"], stage.known), place)
 
 
-def _start(stage: Stage, one: Instruction, place: Place) -> Start:
+def _start(stage: Stage, one: Instruction, place: Place) -> StartWords:
     words = exec_form(one.rest)
-    return Start((*stage.shell, one.rest) if words is None else words, place)
+    return StartWords((*stage.shell, one.rest) if words is None else words, place)
 
 
 _ENGINES: Final[Sequence[tuple[CronEngine, str]]] = (

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
 from cronce_audit.containers.shell import ASSIGNMENT, Kind, given, line, stays
-from cronce_audit.model import Command, Origin, Place
+from cronce_audit.model import CommandLine, Origin, Place
 
 _CALLS: Final = re.compile(r"\b(?:curl|wget|http)\b[^\n]*?(?:https?:|\$\{?)")
 _TRYING: Final = frozenset({"dev", "develop", "development", "local", "test", "tests", "testing", "ci", "debug", "e2e"})
@@ -18,7 +18,7 @@ def is_for_trying(path: PurePosixPath) -> bool:
     return not _TRYING.isdisjoint(re.split(r"[._-]", path.name.lower()))
 
 
-class Start(NamedTuple):
+class StartWords(NamedTuple):
     """Words that a container is started with, and where they stand."""
 
     words: tuple[str, ...]
@@ -39,7 +39,7 @@ class Planned(NamedTuple):
         return self.by == "GitHub Actions" and _CALLS.search(self.command) is not None
 
 
-class Said(NamedTuple):
+class PlacedValue(NamedTuple):
     """A setting, and where it stands."""
 
     value: str
@@ -66,8 +66,8 @@ class Image(NamedTuple):
     path: str
     sh: Kind | None
     """What `/bin/sh` is in the base image."""
-    entrypoint: Start | None
-    cmd: Start | None
+    entrypoint: StartWords | None
+    cmd: StartWords | None
     stage: str = ""
     """The name of that stage; "" where it has none."""
     engine: CronEngine = ""
@@ -90,14 +90,14 @@ class Service(NamedTuple):
     """What `/bin/sh` is in its image, where it is one that we know."""
     partial: bool
     """It has neither image nor build: it only adds to a service of the same name in another file."""
-    entrypoint: Start | None
-    command: Start | None
+    entrypoint: StartWords | None
+    command: StartWords | None
     init: bool
     copies: int | None
     copies_place: Place
     on_demand: bool
     """It is in a profile: not started with the others."""
-    order: Said | None
+    order: PlacedValue | None
     """Which of old and new comes first in an update."""
     target: str = ""
     """The stage that it builds; "" is the last."""
@@ -119,13 +119,13 @@ class EntryScript(NamedTuple):
     """Lines that begin with a cron and are not indented: they stand below no condition."""
 
 
-def joined(entrypoint: Start | None, cmd: Start | None) -> Start | None:
+def joined(entrypoint: StartWords | None, cmd: StartWords | None) -> StartWords | None:
     """What process 1 gets: the entrypoint, with the command as its arguments. A text for a shell takes none."""
     if entrypoint is None or not entrypoint.words:
         return cmd
     if cmd is None or given(entrypoint.words):
         return entrypoint
-    return Start(entrypoint.words + cmd.words, cmd.place)
+    return StartWords(entrypoint.words + cmd.words, cmd.place)
 
 
 def kind_of(name: str, sh: Kind | None) -> Kind | None:
@@ -134,19 +134,19 @@ def kind_of(name: str, sh: Kind | None) -> Kind | None:
 
 
 def commands(
-    start: Start | None,
+    start: StartWords | None,
     origin: Origin,
     unit: str,
     *,
     sh: Kind | None = None,
     copies: int | None = 1,
     environment: Mapping[str, str] | None = None,
-) -> Iterator[Command]:
+) -> Iterator[CommandLine]:
     if start is None or not start.words:
         return
     words, shell = _without_shell(_without_entry_script(start.words), sh)
     known = tuple(sorted((environment or {}).items()))
-    yield Command(words, start.place, origin, unit, copies, known, shell)
+    yield CommandLine(words, start.place, origin, unit, copies, known, shell)
 
 
 def _without_entry_script(words: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 from cronce_audit.containers.shell import WRAPPERS
 
 
-class Program(NamedTuple):
+class KnownProgram(NamedTuple):
     """What is started."""
 
     name: str
@@ -81,13 +81,13 @@ def agrees(name: str, words: Sequence[str]) -> bool:
     return name in _AGREE or any(told in word.lower() for word in words for told in _TOLD_TO_AGREE)
 
 
-def program(words: Sequence[str]) -> Program | None:
+def program(words: Sequence[str]) -> KnownProgram | None:
     """What these words start, behind `poetry run`, `gosu app` or `python -m`."""
     found = _program(words)
     return found and found._replace(agrees=agrees(found.name, words))
 
 
-def _program(words: Sequence[str]) -> Program | None:
+def _program(words: Sequence[str]) -> KnownProgram | None:
     if list(words[:2]) == ["command", "-v"]:
         return None
     for start, word in enumerate(words):
@@ -101,30 +101,30 @@ def _program(words: Sequence[str]) -> Program | None:
     return None
 
 
-def _known(name: str, arguments: Sequence[str]) -> Program | None:
+def _known(name: str, arguments: Sequence[str]) -> KnownProgram | None:
     if name in ("cron", "crond"):
         return _cron(name, arguments)
     if name in ("service", "rc-service") and list(arguments[:2]) in (["cron", "start"], ["crond", "start"]):
-        return Program(arguments[0], "cron", detaches=True)
+        return KnownProgram(arguments[0], "cron", detaches=True)
     if name in _CRONS:
-        return Program(name, "cron")
+        return KnownProgram(name, "cron")
     if name in _ALONE:
-        return Program(name, _ALONE[name])  # type: ignore[arg-type]
+        return KnownProgram(name, _ALONE[name])  # type: ignore[arg-type]
     known = _WITH.get(name, {})
     told = zip(arguments, ("", *arguments), strict=False)
     word = next((word for word, before in told if word in known and before not in _VALUED), None)
-    return Program(f"{name} {word}", _WITH[name][word]) if word else None  # type: ignore[arg-type]
+    return KnownProgram(f"{name} {word}", _WITH[name][word]) if word else None  # type: ignore[arg-type]
 
 
-def _cron(name: str, arguments: Sequence[str]) -> Program | None:
+def _cron(name: str, arguments: Sequence[str]) -> KnownProgram | None:
     """Debian's cron stays with -f, BusyBox's crond too, cronie's with -n; an init script is told to start it."""
     if list(arguments) == ["start"]:
-        return Program(name, "cron", detaches=True)
+        return KnownProgram(name, "cron", detaches=True)
     options = "".join(word for word in arguments if re.fullmatch(r"-[A-Za-z]\w*", word))
-    return Program(name, "cron", detaches=not set(options) & set("fnd"))
+    return KnownProgram(name, "cron", detaches=not set(options) & set("fnd"))
 
 
-def _script(words: Sequence[str]) -> Program | None:
+def _script(words: Sequence[str]) -> KnownProgram | None:
     """A script or module, by its name: `python -m app.scheduler`, `node worker.js`."""
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c"):
@@ -138,4 +138,4 @@ def _script(words: Sequence[str]) -> Program | None:
         return found
     stem = rest[0].rpartition(".")[2] if module else PurePosixPath(rest[0]).stem
     called = _NAMED & set(re.split(r"[^a-z]+", stem.lower()))
-    return Program(rest[0], "worker" if called == {"worker"} else "scheduler", sure=False) if called else None
+    return KnownProgram(rest[0], "worker" if called == {"worker"} else "scheduler", sure=False) if called else None

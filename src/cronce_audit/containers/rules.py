@@ -8,11 +8,11 @@ from typing import Final
 from cronce_audit.clocks import has_changes
 from cronce_audit.containers.facts import Image, Service
 from cronce_audit.containers.programs import program
-from cronce_audit.containers.running import Run, runs
+from cronce_audit.containers.running import ContainerProgram, runs
 from cronce_audit.containers.shell import simple_commands
 from cronce_audit.crontab.hosts import homes
-from cronce_audit.crontab.read import Line
-from cronce_audit.model import Command, Confidence, Facts, Found, Place, Severity, ZoneSet, rule
+from cronce_audit.crontab.read import CronLine
+from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, ZoneSet, rule
 from cronce_audit.processes.commands import is_agreed
 from cronce_audit.processes.rules import every_launch, is_claimed
 
@@ -63,19 +63,19 @@ _WITH_EXEC: Final = (
 )
 
 
-def _heard(run: Run, plain: str) -> str:
+def _heard(run: ContainerProgram, plain: str) -> str:
     """What helps: a program that does not handle TERM ignores it as process 1, so it needs an init above it."""
     if run.program.name.split()[0] in _HANDLES:
         return plain
     return f"{plain}; and put an init above it, as process 1 ignores TERM unless it handles it: `init: true`, or tini"
 
 
-def _is_cron(run: Run) -> bool:
+def _is_cron(run: ContainerProgram) -> bool:
     """One that was made for machines: it has a rule of its own."""
     return run.program.name in ("cron", "crond")
 
 
-def _sureness(run: Run) -> Confidence:
+def _sureness(run: ContainerProgram) -> Confidence:
     return Confidence.HIGH if run.program.sure else Confidence.MEDIUM
 
 
@@ -118,7 +118,7 @@ def _cron(facts: Facts) -> Iterator[Found]:
             yield Found(run.place, f"`{run.program.name}` {why}")
 
 
-def _why_deaf(run: Run) -> str | None:
+def _why_deaf(run: ContainerProgram) -> str | None:
     if run.program.detaches:
         return None if run.script and not run.lingers else f"runs in the background of {run.container.name}: {_UNTOLD}"
     if run.container.init or not (run.lingers or _ignores_term(run)):
@@ -131,7 +131,7 @@ def _why_deaf(run: Run) -> str | None:
     )
 
 
-def _ignores_term(run: Run) -> bool:
+def _ignores_term(run: ContainerProgram) -> bool:
     """Debian's and BusyBox's do (measured); cronie's does not, and of others we do not know."""
     image = run.container.image
     here = {image.engine} - {""} if image else set()
@@ -155,7 +155,7 @@ def _copies(facts: Facts) -> Iterator[Found]:
         service = run.container.service
         if service is not None and service.copies is not None and service.copies > 1:
             yield _in_each(run.program.name, service.copies, service.name, service.copies_place, _cron_sureness(run))
-    for command in facts.of(Command):
+    for command in facts.of(CommandLine):
         guarded = command.origin != "kubernetes" or _all_guarded(facts, None)
         if not guarded and command.copies is not None and command.copies > 1:
             for found in filter(None, map(program, simple_commands(command.words))):
@@ -169,13 +169,13 @@ def _in_each(name: str, copies: int, unit: str, place: Place, sure: Confidence) 
     return Found(place, message, sure)
 
 
-def _cron_sureness(run: Run) -> Confidence:
+def _cron_sureness(run: ContainerProgram) -> Confidence:
     return Confidence.MEDIUM if run.script or not run.program.sure else Confidence.HIGH
 
 
-def _twice(crons: list[Run]) -> Iterator[Found]:
+def _twice(crons: list[ContainerProgram]) -> Iterator[Found]:
     """Services of one file that have the cron of the same image: its command, or what its entrypoint starts."""
-    users: dict[tuple[str, Place], list[tuple[Service, Run]]] = defaultdict(list)
+    users: dict[tuple[str, Place], list[tuple[Service, ContainerProgram]]] = defaultdict(list)
     for run in crons:
         service = run.container.service
         if service is not None and not service.on_demand and run.place.path != service.place.path:
@@ -194,8 +194,8 @@ def _twice(crons: list[Run]) -> Iterator[Found]:
 def _all_guarded(facts: Facts, image: Image | None) -> bool:
     """Of the crontabs that an image takes; of all that there are, where it is not told which those are."""
     known = facts.conclude(homes)
-    taken = [line for line in facts.of(Line) if image is not None and image.path in known[line.place.path].images]
-    lines = taken or facts.of(Line)
+    taken = [line for line in facts.of(CronLine) if image is not None and image.path in known[line.place.path].images]
+    lines = taken or facts.of(CronLine)
     return bool(lines) and all(line.guard == "cronce" for line in lines)
 
 
@@ -239,7 +239,7 @@ def _started_first(facts: Facts) -> Iterator[Found]:
             )
 
 
-def _fires_twice(run: Run, facts: Facts) -> bool:
+def _fires_twice(run: ContainerProgram, facts: Facts) -> bool:
     """Beside another of it; workers share what there is to do."""
     if run.program.kind == "worker" or run.program.agrees:
         return False
@@ -266,7 +266,7 @@ def _zone(facts: Facts) -> Iterator[Found]:
         )
 
 
-def _is_in(run: Run, zone: ZoneSet) -> bool:
+def _is_in(run: ContainerProgram, zone: ZoneSet) -> bool:
     service, image = run.container.service, run.container.image
     if service is not None:
         return zone.unit == service.name and zone.place.path == service.place.path

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from cronce_audit.containers.facts import Planned
-from cronce_audit.crontab.read import Line
+from cronce_audit.crontab.read import CronLine
 from cronce_audit.javascript import code as javascript
 from cronce_audit.kubernetes.facts import running
 from cronce_audit.model import Confidence, Facts, Found, Severity, Source, reader, rule
 from cronce_audit.processes.rules import launches
 from cronce_audit.systemd import Timer, service_of
-from cronce_audit.yaml import Node, documents
+from cronce_audit.yaml import YamlNode, documents
 
 _LABEL: Final = re.compile(r"ofelia\.(?P<kind>job-\w+(?:-\w+)?)\.(?P<name>[\w.-]+)\.(?P<key>schedule|command)")
 _COMMON: Final = frozenset(
@@ -41,7 +41,7 @@ def _workflow(source: Source) -> Iterator[Planned]:
                 yield Planned("GitHub Actions", cron.text, runs, source.place(cron.line))
 
 
-def _texts(node: Node | None, key: str) -> Iterator[str]:
+def _texts(node: YamlNode | None, key: str) -> Iterator[str]:
     for name, value in node.pairs if node else ():
         if name.text == key and value.text:
             yield value.text
@@ -79,7 +79,7 @@ def planned(facts: Facts) -> list[Planned]:
             for job in running(facts)
             if (schedule := job["schedule"]) and not job.is_guarded
         ),
-        *(Planned("cron", one.schedule, one.command, one.place) for one in facts.of(Line) if one.guard != "cronce"),
+        *(Planned("cron", one.schedule, one.command, one.place) for one in facts.of(CronLine) if one.guard != "cronce"),
         *facts.of(Planned),
         *(
             Planned("systemd", one.calendar, " ".join(service.execs), one.place)

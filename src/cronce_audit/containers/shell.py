@@ -29,7 +29,7 @@ WRAPPERS: Final = frozenset({
 _COMPOUND: Final = frozenset({"while", "until", "for", "if", "case", "function", "{", "select", "!"})
 
 
-class Simple(NamedTuple):
+class ShellCommand(NamedTuple):
     """One command of a list."""
 
     words: tuple[str, ...]
@@ -40,10 +40,10 @@ class Simple(NamedTuple):
     """The operator behind it: `&&`, `|`, `&`, `;`, or "" where it is the last."""
 
 
-class Line(NamedTuple):
+class ShellText(NamedTuple):
     """What a shell is told to do."""
 
-    commands: tuple[Simple, ...]
+    commands: tuple[ShellCommand, ...]
     plain: bool
     """Nothing but commands in a row: no loops, branches or subshells, and no traps."""
 
@@ -69,17 +69,17 @@ def given(words: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def line(text: str) -> Line:
+def line(text: str) -> ShellText:
     """The commands of a text; what cannot be split has none."""
-    commands: list[Simple] = []
+    commands: list[ShellCommand] = []
     plain = True
     try:
         for words, redirected, behind in split(text):
             plain = plain and not (words and words[0] in _COMPOUND)
             commands += _simple(words, redirected, behind)
     except ValueError:
-        return Line((), plain=False)
-    return Line(tuple(commands), plain and "(" not in _SUBSTITUTION.sub("", text))
+        return ShellText((), plain=False)
+    return ShellText(tuple(commands), plain and "(" not in _SUBSTITUTION.sub("", text))
 
 
 def simple_commands(words: Sequence[str]) -> list[tuple[str, ...]]:
@@ -91,14 +91,14 @@ def simple_commands(words: Sequence[str]) -> list[tuple[str, ...]]:
     return [command.words for command in read.commands] if read.plain else []
 
 
-def _simple(words: Sequence[str], redirected: bool, behind: str) -> Iterator[Simple]:
+def _simple(words: Sequence[str], redirected: bool, behind: str) -> Iterator[ShellCommand]:
     start = 0
     while start < len(words) and ASSIGNMENT.fullmatch(words[start]):
         start += 1
     execs = words[start : start + 1] == ["exec"]
     rest = tuple(words[start + execs :])
     if rest:
-        yield Simple(rest, execs, redirected, behind)
+        yield ShellCommand(rest, execs, redirected, behind)
 
 
 def split(text: str) -> Iterator[tuple[list[str], bool, str]]:
@@ -125,7 +125,7 @@ def split(text: str) -> Iterator[tuple[list[str], bool, str]]:
         yield words, redirected, ""
 
 
-def stays(told: Line, command: Simple, kind: Kind | None) -> bool | None:
+def stays(told: ShellText, command: ShellCommand, kind: Kind | None) -> bool | None:
     """Whether the shell is still process 1 while this command runs; None where the shell is not known."""
     if command.exec and command.behind != "|":
         return False

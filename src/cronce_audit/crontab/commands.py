@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
 from cronce_audit.containers.facts import Image, paths_in
-from cronce_audit.crontab.read import Line
+from cronce_audit.crontab.read import CronLine
 from cronce_audit.model import Source, reader
 from cronce_audit.scripts import Simple, commands_in
 
@@ -71,7 +71,7 @@ def shown(command: str) -> str:
     return command.split(maxsplit=1)[0][:60]
 
 
-def work(line: Line, minutes: int) -> Work:
+def work(line: CronLine, minutes: int) -> Work:
     """How a line that fires every so many minutes can come into its own way."""
     text = _before_percent(line.command)
     if line.guard or _LOCK_THEMSELVES.search(text):
@@ -162,7 +162,7 @@ Does = Literal["locks", "short", "works", "unseen"]
 that takes long; something that may; or what others do, in other files."""
 
 
-class Script(NamedTuple):
+class JobScript(NamedTuple):
     """A script."""
 
     path: str
@@ -174,9 +174,9 @@ def wants(path: PurePosixPath) -> bool:
 
 
 @reader("job script", wants)
-def read(source: Source) -> Iterator[Script]:
+def read(source: Source) -> Iterator[JobScript]:
     if source.suffix != ".py" or "__main__" in source.text or source.text.startswith("#!"):
-        yield Script(source.path, _does(source.text, is_python=source.suffix == ".py"))
+        yield JobScript(source.path, _does(source.text, is_python=source.suffix == ".py"))
 
 
 def _does(text: str, *, is_python: bool) -> Does:
@@ -198,7 +198,7 @@ def _imported(text: str) -> set[str]:
     return {name.strip().partition(" ")[0].partition(".")[0] for name in several}
 
 
-def is_meant(script: Script, path: str, images: Iterable[Image]) -> bool:
+def is_meant(script: JobScript, path: str, images: Iterable[Image]) -> bool:
     """Whether a path on a host is that of a script of the tree: an image has it there, or its folder is called the
     same."""
     one, other = PurePosixPath(path).parts[-2:], PurePosixPath(script.path).parts[-2:]

@@ -7,14 +7,14 @@ from typing import Final, NamedTuple
 
 from cronce_audit.clocks import is_zone
 from cronce_audit.containers.facts import CronEngine, Image
-from cronce_audit.crontab.read import Line, Tab
-from cronce_audit.model import Command, Facts, Installed, ZoneSet
+from cronce_audit.crontab.read import CronLine, Tab
+from cronce_audit.model import CommandLine, Facts, Installed, ZoneSet
 
 HONOURS_CRON_TZ: Final[frozenset[CronEngine]] = frozenset({"cronie", "supercronic"})
 _INSTALLED: Final = re.compile(r"((?:.*/)?)(?:etc/crontab|etc/cron\.d/[^/]+|var/spool/cron/.+)")
 
 
-class Home(NamedTuple):
+class CrontabHome(NamedTuple):
     """What is known about a crontab."""
 
     tab: Tab
@@ -34,9 +34,9 @@ class _Known(NamedTuple):
     installed: frozenset[str]
 
 
-def homes(facts: Facts) -> Mapping[str, Home]:
+def homes(facts: Facts) -> Mapping[str, CrontabHome]:
     """By path."""
-    commands = [{PurePosixPath(word).name for word in command.words} for command in facts.of(Command)]
+    commands = [{PurePosixPath(word).name for word in command.words} for command in facts.of(CommandLine)]
     known = _Known(
         [(image, _copied(image)) for image in facts.of(Image)],
         frozenset(name for names in commands if "supercronic" in names for name in names),
@@ -45,7 +45,7 @@ def homes(facts: Facts) -> Mapping[str, Home]:
     return {tab.path: _home(tab, known) for tab in facts.of(Tab)}
 
 
-def _home(tab: Tab, known: _Known) -> Home:
+def _home(tab: Tab, known: _Known) -> CrontabHome:
     name = PurePosixPath(tab.path).name
     takers = {
         image: target for image, copied in known.images if (target := _target(image, copied, tab.path)) is not None
@@ -60,7 +60,7 @@ def _home(tab: Tab, known: _Known) -> Home:
     images = {image.path: target for image, target in takers.items()}
     lies = images or ({} if by_command else {_machine(tab.path): tab.path})
     hosts = {host for host, path in lies.items() if not _is_passed_over(path)}
-    return Home(tab, engine, images, frozenset(hosts | {_machine(tab.path)} if hosts or by_command else ()))
+    return CrontabHome(tab, engine, images, frozenset(hosts | {_machine(tab.path)} if hosts or by_command else ()))
 
 
 def _is_passed_over(path: str) -> bool:
@@ -94,7 +94,7 @@ def _target(image: Image, copied: Mapping[str, str], path: str) -> str | None:
     return None
 
 
-def zones(line: Line, home: Home, facts: Facts) -> Iterator[str]:
+def zones(line: CronLine, home: CrontabHome, facts: Facts) -> Iterator[str]:
     """The zones by whose clocks a line fires, as far as the tree says."""
     if line.zone and home.engine in HONOURS_CRON_TZ | {""}:
         found = {line.zone}

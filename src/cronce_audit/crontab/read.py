@@ -60,7 +60,7 @@ class Tab(NamedTuple):
     path: str
 
 
-class Line(NamedTuple):
+class CronLine(NamedTuple):
     """An entry of a crontab."""
 
     place: Place
@@ -93,7 +93,7 @@ def _is_certain(path: PurePosixPath) -> bool:
 
 
 @reader("crontab", wants)
-def read(source: Source) -> Iterator[Tab | Line]:
+def read(source: Source) -> Iterator[Tab | CronLine]:
     if source.text.startswith("#!") or "\0" in source.text:
         return
     path = PurePosixPath(source.path)
@@ -127,12 +127,12 @@ def _is_of_one_user(path: PurePosixPath) -> bool:
     return path.parent.name == "crontabs" or "spool" in path.parent.parts
 
 
-def _line(source: Source, entry: CrontabEntry) -> Line:
+def _line(source: Source, entry: CrontabEntry) -> CronLine:
     settings = dict(entry.settings)
     zone = settings.pop("CRON_TZ", "")
     changing = {name: value for name, value in settings.items() if name not in ("MAILTO", "MAILFROM", "SHELL", "PATH")}
     user = source.name if _is_of_one_user(PurePosixPath(source.path)) else entry.user
-    return Line(
+    return CronLine(
         source.place(entry.number), entry.schedule, user, entry.command.strip(), zone,
         tuple(sorted(changing.items())), entry.guard, entry.job,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from cronce_audit.model import Facts, Place, Source
-from cronce_audit.yaml import UNKNOWN, UNKNOWN_TAG, Node
+from cronce_audit.yaml import UNKNOWN, UNKNOWN_TAG, YamlNode
 
 _INTEGER: Final = re.compile(r"(?a:-?[0-9]{1,9})")
 VALUES: Final = frozenset({"values.yaml", "values.yml"})
@@ -242,10 +242,10 @@ class Fields:
         parts = PurePosixPath(self.source.path).parts
         return "/".join(parts[: parts.index("templates")]) or "." if "templates" in parts else None
 
-    def place(self, node: Node) -> Place:
+    def place(self, node: YamlNode) -> Place:
         return self.source.place(node.line, node.column)
 
-    def field(self, mapping: Node | None, key: str) -> Field | None:
+    def field(self, mapping: YamlNode | None, key: str) -> Field | None:
         if mapping is None:
             return None
         value = mapping.get(key)
@@ -255,22 +255,22 @@ class Fields:
             return Field(UNKNOWN, self.place(value))
         return Field(self.text(value), self.place(value))
 
-    def word(self, node: Node, *path: str) -> str:
+    def word(self, node: YamlNode, *path: str) -> str:
         """A text below a node; "" where there is none, or where a template says it."""
         value = node.get(*path)
         return value.text if value and value.text and not value.is_unknown else ""
 
-    def name(self, node: Node, *path: str) -> str:
+    def name(self, node: YamlNode, *path: str) -> str:
         """The same, with … for what a template says, as long as that is not all."""
         value = node.get(*path)
         shown = MARK.sub("…", value.text) if value and value.text and value.tag != UNKNOWN_TAG else ""
         return shown if re.search(r"\w", shown) else ""
 
-    def text(self, node: Node) -> str:
+    def text(self, node: YamlNode) -> str:
         """Of a scalar, with what its marks ask for."""
         return MARK.sub(self._asked, node.text or "")
 
-    def is_open(self, mapping: Node) -> bool:
+    def is_open(self, mapping: YamlNode) -> bool:
         """A template may put more into it. Where a list is no deeper than its key, what follows it may be either's."""
         return mapping.is_unknown or any(
             key.is_unknown or (value.column == mapping.column and any(item.is_unknown for item in value.items))

@@ -25,8 +25,8 @@ from cronce_audit.kubernetes.facts import (
     plain,
     unit,
 )
-from cronce_audit.model import Command, Guarded, Place, Source, Unreadable, ZoneSet, reader
-from cronce_audit.yaml import Node, documents
+from cronce_audit.model import CommandLine, Guarded, Place, Source, Unreadable, ZoneSet, reader
+from cronce_audit.yaml import YamlNode, documents
 
 _SUBSTITUTION: Final = re.compile(
     r"(?<!\$)\$\((?:date|hostname|uuidgen|whoami|nproc|uname|id|pwd|cat|echo|curl|openssl|git|kubectl)(?:\s[^()]*)?\)"
@@ -37,7 +37,7 @@ _INTERPRETED: Final = re.compile(r"-\w*[ce]|--eval|--command|--execute|eval|ssh"
 """Words whose neighbours may be run as text after all."""
 
 
-def has_image(pod: Node, fields: Fields) -> bool:
+def has_image(pod: YamlNode, fields: Fields) -> bool:
     """A pod that is whole: a patch names a container, and rarely its image."""
     found = pod.get("containers")
     if found is None or not found.items:
@@ -45,7 +45,7 @@ def has_image(pod: Node, fields: Fields) -> bool:
     return all(one.get("image") or fields.is_open(one) for one in found.items)
 
 
-def containers(pod: Node | None, fields: Fields) -> Iterator[Container]:
+def containers(pod: YamlNode | None, fields: Fields) -> Iterator[Container]:
     for node in _nodes(pod):
         words = _words(node)
         environment = tuple(_environment(node, fields))
@@ -59,39 +59,39 @@ def containers(pod: Node | None, fields: Fields) -> Iterator[Container]:
         )
 
 
-def commands(pod: Node | None, fields: Fields, unit: str, copies: int | None) -> Iterator[Any]:
+def commands(pod: YamlNode | None, fields: Fields, unit: str, copies: int | None) -> Iterator[Any]:
     """The facts that others share: what is started, and in which zone."""
     for node in _nodes(pod):
         words = _words(node)
         environment = tuple(_environment(node, fields))
         if words:
-            yield _command(words, Command(words, _place(node, fields), "kubernetes", unit, copies, environment))
+            yield _command(words, CommandLine(words, _place(node, fields), "kubernetes", unit, copies, environment))
         zone = dict(environment).get("TZ", "")
         if is_zone(zone):
             yield ZoneSet(zone, fields.place(node.get("env") or node), unit)
 
 
-def _command(words: tuple[str, ...], whole: Command) -> Command:
+def _command(words: tuple[str, ...], whole: CommandLine) -> CommandLine:
     """Of a shell that is told one simple command, that command."""
     told = given(words)
     simple = line(told[1]).commands if told else ()
     if len(simple) != 1:
         return whole
-    return Command(
+    return CommandLine(
         simple[0].words, whole.place, whole.origin, whole.unit, whole.copies, whole.environment, not simple[0].exec
     )
 
 
-def _place(node: Node, fields: Fields) -> Place:
+def _place(node: YamlNode, fields: Fields) -> Place:
     return fields.place(node.key("command") or node.key("args") or node)
 
 
-def _nodes(pod: Node | None) -> list[Node]:
+def _nodes(pod: YamlNode | None) -> list[YamlNode]:
     found = pod.get("containers") if pod else None
     return [node for node in (found.items if found else ()) if node.kind == "mapping"]
 
 
-def _words(node: Node) -> tuple[str, ...]:
+def _words(node: YamlNode) -> tuple[str, ...]:
     return tuple(
         _shown(item.text or "")
         for key in ("command", "args")
@@ -105,7 +105,7 @@ def _shown(text: str) -> str:
     return MARK.sub("$unknown", text)
 
 
-def _environment(node: Node, fields: Fields) -> Iterator[tuple[str, str]]:
+def _environment(node: YamlNode, fields: Fields) -> Iterator[tuple[str, str]]:
     for item in (node.get("env") or node).items:
         value = item.get("value")
         name = fields.word(item, "name")
@@ -113,7 +113,7 @@ def _environment(node: Node, fields: Fields) -> Iterator[tuple[str, str]]:
             yield name, value.text
 
 
-def _unexpanded(node: Node, fields: Fields, words: tuple[str, ...], defined: set[str]) -> Iterator[Field]:
+def _unexpanded(node: YamlNode, fields: Fields, words: tuple[str, ...], defined: set[str]) -> Iterator[Field]:
     if "$" in ((node.get("image") or node).text or ""):
         return  # a shell, or envsubst, makes the manifest out of this
     values = [item.get("value") for item in (node.get("env") or node).items]
@@ -144,16 +144,16 @@ MOST: Final = 20_000
 """Nodes of a values.yaml that are looked at."""
 
 
-def patched(node: Node, fields: Fields) -> Patched:
+def patched(node: YamlNode, fields: Fields) -> Patched:
     """What an object in part gives to the whole one of its name."""
     return Patched(fields.word(node, "kind"), fields.word(node, "metadata", "name"), _keys(node))
 
 
-def _keys(node: Node) -> frozenset[str]:
+def _keys(node: YamlNode) -> frozenset[str]:
     return frozenset(key.text for each in node.walk() for key, _ in each.pairs if key.text)
 
 
-def kustomization(node: Node, fields: Fields) -> Iterator[Any]:
+def kustomization(node: YamlNode, fields: Fields) -> Iterator[Any]:
     folder = PurePosixPath(fields.source.path).parent
     for listed in ("patches", "patchesStrategicMerge", "patchesJson6902"):
         for patch in (node.get(listed) or node).items:
@@ -172,7 +172,7 @@ def kustomization(node: Node, fields: Fields) -> Iterator[Any]:
             yield Patched(kind, name, frozenset({"replicas"}))
 
 
-def _inline(text: str, patch: Node) -> Iterator[Patched]:
+def _inline(text: str, patch: YamlNode) -> Iterator[Patched]:
     """A patch that is written into the kustomization: an object in part, or operations with paths."""
     target = patch.get("target") or patch
     try:
@@ -200,7 +200,7 @@ def chart_values(source: Source) -> Iterator[ChartValues]:
     yield ChartValues(str(PurePosixPath(source.path).parent), source.path, entries)
 
 
-def _leaves(root: Node) -> Iterator[tuple[str, str, int]]:
+def _leaves(root: YamlNode) -> Iterator[tuple[str, str, int]]:
     """The scalars by their dotted paths; of a file that unfolds to more than a chart has, some."""
     stack = [("", root)]
     for _ in range(MOST):
@@ -247,7 +247,7 @@ def read(source: Source) -> Iterator[Any]:
                 yield from _object(node, Fields(source, how.marks))
 
 
-def _documents(source: Source) -> Iterator[tuple[Node, Plain]]:
+def _documents(source: Source) -> Iterator[tuple[YamlNode, Plain]]:
     """A template that does not become YAML is beyond us; what should be YAML and is not, is reported."""
     how = plain(source.text)
     try:
@@ -257,7 +257,7 @@ def _documents(source: Source) -> Iterator[tuple[Node, Plain]]:
             raise
 
 
-def _objects(document: Node) -> Iterator[Node]:
+def _objects(document: YamlNode) -> Iterator[YamlNode]:
     kind = document.get("kind")
     inside = document.get("objects" if kind and kind.text == "Template" else "items")
     if kind and kind.text and (kind.text == "Template" or kind.text.endswith("List")) and inside:
@@ -266,7 +266,7 @@ def _objects(document: Node) -> Iterator[Node]:
         yield document
 
 
-def _object(node: Node, fields: Fields) -> Iterator[Any]:
+def _object(node: YamlNode, fields: Fields) -> Iterator[Any]:
     kind = fields.word(node, "kind")
     group = fields.word(node, "apiVersion").partition("/")[0]
     if kind == "CronJob" and group in ("batch", "") and node.get("spec", "jobTemplate"):
@@ -285,7 +285,7 @@ def _object(node: Node, fields: Fields) -> Iterator[Any]:
         yield from kustomization(node, fields)
 
 
-def _cron_job(node: Node, fields: Fields) -> Iterator[Any]:
+def _cron_job(node: YamlNode, fields: Fields) -> Iterator[Any]:
     spec, pod = node.get(_SPEC), node.get(*_POD.split("."))
     name = fields.word(node, "metadata", "name")
     partial = not (spec and (spec.get("schedule") or fields.is_open(spec)) and pod and has_image(pod, fields))
@@ -308,12 +308,12 @@ def _cron_job(node: Node, fields: Fields) -> Iterator[Any]:
         yield from commands(pod, fields, f"CronJob/{name}", 1)
 
 
-def _said(node: Node, name: str, homes: tuple[str, ...], fields: Fields) -> Field | None:
+def _said(node: YamlNode, name: str, homes: tuple[str, ...], fields: Fields) -> Field | None:
     found = (fields.field(node.get(*home.split(".")), name) for home in homes)
     return next((field for field in found if field), None)
 
 
-def _workload(kind: str, node: Node, fields: Fields) -> Iterator[Any]:
+def _workload(kind: str, node: YamlNode, fields: Fields) -> Iterator[Any]:
     spec, pod = node.get("spec"), node.get("spec", "template", "spec")
     name, place = fields.name(node, "metadata", "name"), fields.place(node.key("kind") or node)
     partial = not (pod and has_image(pod, fields))

@@ -35,7 +35,7 @@ _CLAIMING: Final = (
 )
 
 
-class Scheduler(NamedTuple):
+class SchedulingWorkload(NamedTuple):
     """A workload that fires jobs by itself."""
 
     workload: Workload
@@ -44,26 +44,26 @@ class Scheduler(NamedTuple):
     agreeing: str = _AGREEING
 
 
-def schedulers(facts: Facts) -> Sequence[Scheduler]:
+def schedulers(facts: Facts) -> Sequence[SchedulingWorkload]:
     return [
         one for workload in facts.conclude(workloads) for one in (*_told(workload, facts), *_coded(workload, facts))
     ]
 
 
-def _told(workload: Workload, facts: Facts) -> Iterator[Scheduler]:
+def _told(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
     """By the words of its containers."""
     for container in workload.containers:
         if name := _scheduler(container.words, container.place, facts):
-            yield Scheduler(workload, f"`{name}`")
+            yield SchedulingWorkload(workload, f"`{name}`")
 
 
-def _coded(workload: Workload, facts: Facts) -> Iterator[Scheduler]:
+def _coded(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
     """By the Python code that it runs; but not where several of it are told anyway."""
     for launch in facts.conclude(every_launch):
         single = launch.start.kind == "scheduler" and not launch.total.is_several and not launch.doubts
         if single and _is_by(launch, workload, facts) and not is_claimed(launch, facts, far=True):
             sure = None if launch.confidence is Confidence.HIGH else launch.confidence
-            yield Scheduler(workload, f"{launch.start.what} ({launch.start.place})", sure, _CLAIMING)
+            yield SchedulingWorkload(workload, f"{launch.start.what} ({launch.start.place})", sure, _CLAIMING)
             return
 
 

@@ -24,7 +24,7 @@ class Form(StrEnum):
     CRONCE = "cronce"
 
 
-class Said(NamedTuple):
+class LogEvent(NamedTuple):
     """What the words of a line come to. `run` and `slot` are empty where the line names none."""
 
     starts: bool
@@ -39,7 +39,7 @@ class Said(NamedTuple):
     by: str = ""  # who says so, where several processes write one log
 
 
-class Place(NamedTuple):
+class LogWriter(NamedTuple):
     """Who wrote a line: the host that it names, else the log that it stands in; and the process, where it is named."""
 
     host: str
@@ -49,12 +49,12 @@ class Place(NamedTuple):
         return f"{self.host} pid {self.pid}" if self.pid else self.host
 
 
-class Mark(NamedTuple):
+class LogMark(NamedTuple):
     """A start or an end: when, by whom, and where that is written."""
 
     at: Instant
-    said: Said
-    place: Place
+    said: LogEvent
+    place: LogWriter
     log: str
     file: str
     line: int
@@ -63,9 +63,9 @@ class Mark(NamedTuple):
     twofold: bool = False  # the clocks that it is by may have shown this hour twice
 
     @property
-    def by(self) -> Place:
+    def by(self) -> LogWriter:
         """Whose starts and ends belong together. Cron's are told by several processes: any of the host's."""
-        return Place(self.place.host) if self.said.form is Form.CRON else self.place
+        return LogWriter(self.place.host) if self.said.form is Form.CRON else self.place
 
     @property
     def where(self) -> str:
@@ -88,13 +88,13 @@ CERTAIN: Final = Sure.CERTAIN
 POSSIBLE: Final = Sure.POSSIBLE
 
 
-class Finding(NamedTuple):
+class LogFinding(NamedTuple):
     """`mark` is the start that should not have been, or has no end; `first` the one that was there before."""
 
     kind: Kind
     sure: Sure
-    mark: Mark
-    first: Mark | None
+    mark: LogMark
+    first: LogMark | None
     says: str
 
 
@@ -114,22 +114,22 @@ TWOFOLD: Final = (
 )
 
 
-class Run:
+class LoggedRun:
     """One start, and what became of it. `pairs` wait for its end, or for that of the other."""
 
     __slots__ = ("end", "mark", "pairs")
 
-    def __init__(self, mark: Mark) -> None:
+    def __init__(self, mark: LogMark) -> None:
         self.mark = mark
-        self.end: Mark | None = None
+        self.end: LogMark | None = None
         self.pairs: list[Pair] = []
 
 
 class Pair(NamedTuple):
     """A start while another run of the job was open; `close`: so soon after it that it may be the same start."""
 
-    first: Run
-    second: Run
+    first: LoggedRun
+    second: LoggedRun
     close: bool
 
     @property
@@ -144,8 +144,8 @@ class Fleet(NamedTuple):
     """Hosts that started a command of cron in the same slot, the first two starts, and in how many slots they did."""
 
     hosts: frozenset[str]
-    first: Mark
-    second: Mark
+    first: LogMark
+    second: LogMark
     slots: int = 1
 
 
@@ -160,7 +160,7 @@ class Limits(NamedTuple):
         return self.expected or UNSAID
 
 
-def is_retry(first: Run) -> bool:
+def is_retry(first: LoggedRun) -> bool:
     """Whether a start after this one is the next try: it had failed."""
     return first.end is not None and first.end.said.failed
 
@@ -169,7 +169,7 @@ def is_each_hosts_own(command: str) -> bool:
     return not OF_EACH_HOST.isdisjoint(re.findall(r"[\w.-]+", command))
 
 
-def is_close(before: Run, mark: Mark, within: timedelta) -> bool:
+def is_close(before: LoggedRun, mark: LogMark, within: timedelta) -> bool:
     """Nearly at once, and neither one after the other in one process nor for two slots."""
     one = before.mark
     if one.slot and mark.slot and abs(one.slot - mark.slot) >= SECOND:
@@ -178,31 +178,31 @@ def is_close(before: Run, mark: Mark, within: timedelta) -> bool:
     return mark.at - one.at <= within and not in_turn
 
 
-def twice(one: Mark, two: Mark, why: str, doubt: str = "") -> Finding:
+def twice(one: LogMark, two: LogMark, why: str, doubt: str = "") -> LogFinding:
     doubt = _doubt(one, two) or doubt
-    return Finding(
+    return LogFinding(
         Kind.TWICE, POSSIBLE if doubt else CERTAIN, two, one, f"started again{why}, {_after(one, two)}{doubt}"
     )
 
 
-def twice_in_slot(one: Mark, two: Mark) -> Finding:
+def twice_in_slot(one: LogMark, two: LogMark) -> LogFinding:
     return twice(one, two, _for_slot(two), TWOFOLD if two.twofold else "")
 
 
-def on_hosts(fleet: Fleet) -> Finding:
+def on_hosts(fleet: Fleet) -> LogFinding:
     """A command of cron that more than one host started, in each of so many slots."""
     one, two = fleet.first, fleet.second
     slots = f"{fleet.slots:,} slot{'s' * (fleet.slots > 1)}"
     meant = f"; in {slots} on {', '.join(sorted(fleet.hosts))}: is it meant to run on each host?"
-    return Finding(Kind.TWICE, POSSIBLE, two, one, f"started again{_for_slot(two)}, {_after(one, two)}{meant}")
+    return LogFinding(Kind.TWICE, POSSIBLE, two, one, f"started again{_for_slot(two)}, {_after(one, two)}{meant}")
 
 
-def close(one: Mark, two: Mark) -> Finding:
+def close(one: LogMark, two: LogMark) -> LogFinding:
     doubt = _doubt(one, two) or "; no slot is named"
-    return Finding(Kind.TWICE, POSSIBLE, two, one, f"started again, {_after(one, two)}{doubt}")
+    return LogFinding(Kind.TWICE, POSSIBLE, two, one, f"started again, {_after(one, two)}{doubt}")
 
 
-def overlapping(pair: Pair, limits: Limits) -> Finding | None:
+def overlapping(pair: Pair, limits: Limits) -> LogFinding | None:
     """What a pair comes to whose ends are seen."""
     one, two, end = pair.first.mark, pair.second.mark, pair.first.end
     assert end is not None
@@ -213,10 +213,10 @@ def overlapping(pair: Pair, limits: Limits) -> Finding | None:
     if not here and one.place.host != two.place.host and went_on <= limits.within:
         doubt = doubt or "; the clocks of two hosts may be that far apart"
     says = f"started {_after(one, two)}, which went on for {_span(went_on)}{doubt}"
-    return Finding(Kind.OVERLAPPING, POSSIBLE if doubt else CERTAIN, two, one, says)
+    return LogFinding(Kind.OVERLAPPING, POSSIBLE if doubt else CERTAIN, two, one, says)
 
 
-def unsettled(pair: Pair, limits: Limits) -> Finding | None:
+def unsettled(pair: Pair, limits: Limits) -> LogFinding | None:
     """What a pair comes to of which an end is missing."""
     one, two = pair.first.mark, pair.second.mark
     if pair.close:
@@ -224,10 +224,10 @@ def unsettled(pair: Pair, limits: Limits) -> Finding | None:
     if two.at - one.at > limits.longest:
         return None
     says = f"started {_after(one, two)}; the log shows no end of that run before"
-    return Finding(Kind.OVERLAPPING, POSSIBLE, two, one, says)
+    return LogFinding(Kind.OVERLAPPING, POSSIBLE, two, one, says)
 
 
-def never_ended(mark: Mark, limits: Limits, until: Mapping[str, Instant], *, ends: bool) -> Finding | None:
+def never_ended(mark: LogMark, limits: Limits, until: Mapping[str, Instant], *, ends: bool) -> LogFinding | None:
     """A start without an end; `ends`: other runs of the job have theirs. `until` says how long each log goes on."""
     longest = limits.longest
     own, any_log = (latest - mark.at for latest in (until.get(mark.log, mark.at), max(until.values(), default=mark.at)))
@@ -238,18 +238,18 @@ def never_ended(mark: Mark, limits: Limits, until: Mapping[str, Instant], *, end
     else:
         says = f"no end, and {mark.log} itself goes on for {_span(own)} only; other logs go on for {_span(any_log)}"
     unseen = "" if ends else "; no end of this job is seen at all"
-    return Finding(Kind.NEVER_ENDED, CERTAIN if ends and own > longest else POSSIBLE, mark, None, says + unseen)
+    return LogFinding(Kind.NEVER_ENDED, CERTAIN if ends and own > longest else POSSIBLE, mark, None, says + unseen)
 
 
-def overdue(run: Run, expected: timedelta | None) -> Finding | None:
+def overdue(run: LoggedRun, expected: timedelta | None) -> LogFinding | None:
     took = run.end.at - run.mark.at if run.end else timedelta(0)
     if expected is None or took <= expected:
         return None
     says = f"ended after {_span(took)}, and {_span(expected)} were expected"
-    return Finding(Kind.OVERDUE, CERTAIN, run.mark, None, says)
+    return LogFinding(Kind.OVERDUE, CERTAIN, run.mark, None, says)
 
 
-def _doubt(one: Mark, two: Mark) -> str:
+def _doubt(one: LogMark, two: LogMark) -> str:
     """Why two starts that look like the same may not be; "" where nothing speaks against it."""
     if one.text == two.text and one.log == two.log:
         return "; the same line twice: two runs, or two handlers of one log"
@@ -268,11 +268,11 @@ def _difference(one: Mapping[str, int], two: Mapping[str, int]) -> str:
     return f"; they differ in {', '.join(names)}: are they meant to run at once?" if names else ""
 
 
-def _for_slot(mark: Mark) -> str:
+def _for_slot(mark: LogMark) -> str:
     return f" for the slot {spell(mark.slot or mark.at)}"
 
 
-def _after(one: Mark, two: Mark) -> str:
+def _after(one: LogMark, two: LogMark) -> str:
     there = "this process" if one.place == two.place and one.place.pid else str(one.place)
     return f"{_span(two.at - one.at)} after that of {there} ({one.where})"
 

@@ -27,7 +27,7 @@ from typing import IO, Final, cast
 from cronce.errors import BadInput
 from cronce.model import Instant
 from cronce_audit.logs.envelope import Stamps, opened
-from cronce_audit.logs.judge import Form, Mark, Place, Said
+from cronce_audit.logs.judge import Form, LogEvent, LogMark, LogWriter
 from cronce_audit.logs.words import LIKELY, Recogniser, recognise
 
 LONGEST: Final = 1 << 14
@@ -57,7 +57,7 @@ class Log:
         self._own = own
         self._tail: deque[bytes] = deque(maxlen=_TAIL)
 
-    def marks(self) -> Iterator[tuple[Instant, Mark]]:
+    def marks(self) -> Iterator[tuple[Instant, LogMark]]:
         """Each with the instant that it is ordered by: its own, or that of a line before it, if that is later and the
         clocks may have been put back."""
         kept = 0 if self._is_in_order() else SORTED
@@ -82,7 +82,7 @@ class Log:
         self._tail.clear()
         return in_order
 
-    def _found(self) -> Iterator[tuple[Instant, Mark]]:
+    def _found(self) -> Iterator[tuple[Instant, LogMark]]:
         is_likely, keep, own = LIKELY.search, self._tail.append, self._own
         before: Instant | None = None
         for line in self._lines():
@@ -113,25 +113,25 @@ class Log:
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise BadInput(f"{self.name} cannot be read to its end ({error})") from None
 
-    def _mark(self, line: bytes, recognise: Recogniser) -> Mark | None:
+    def _mark(self, line: bytes, recognise: Recogniser) -> LogMark | None:
         text = _text(line)
         letter = opened(text)
         said = recognise(letter)
         at = self._stamps.value(letter.stamp) if said else None
         if said is None or at is None:
             return None
-        place = Place(said.by or letter.host or self.log, letter.pid)
+        place = LogWriter(said.by or letter.host or self.log, letter.pid)
         twofold = self._stamps.twofold
-        return Mark(at, said, place, self.log, self.name, self.lines, hash(text), self._slot(said, at), twofold)
+        return LogMark(at, said, place, self.log, self.name, self.lines, hash(text), self._slot(said, at), twofold)
 
-    def _slot(self, said: Said, at: Instant) -> Instant | None:
+    def _slot(self, said: LogEvent, at: Instant) -> Instant | None:
         """As it is named; cron fires on the minute."""
         if said.form is Form.CRON:
             return at.replace(second=0, microsecond=0)
         return Stamps(UTC, at).value(said.slot) if said.slot else None
 
 
-def merged(logs: Sequence[Log]) -> Iterator[Mark]:
+def merged(logs: Sequence[Log]) -> Iterator[LogMark]:
     """The marks of all logs in order of time."""
     return (mark for _, mark in heapq.merge(*(log.marks() for log in logs), key=lambda pair: pair[0]))
 

@@ -15,7 +15,7 @@ from typing import Final
 from cronce.stores import mask_all
 from cronce.value import NamedTuple
 from cronce_audit.logs.envelope import HOST, PAIR, PID, TEXT, TIME, Letter, first
-from cronce_audit.logs.judge import Form, Said
+from cronce_audit.logs.judge import Form, LogEvent
 
 LIKELY: Final = re.compile(
     rb"(?<![a-z0-9])[abcdefgrst](?:tart|eg[aiu]n|nd(?:ed)?(?![a-z0-9])|inish|omplete|one(?![a-z0-9])|uccee|uccess|ail|bort"
@@ -37,34 +37,36 @@ _SLOT: Final = re.compile(
 )
 
 
-def _cron(letter: Letter) -> Said | None:
+def _cron(letter: Letter) -> LogEvent | None:
     """Debian's cron says `END` only if it is asked to, cronie `CMDEND` always. The same command of two users is two
     jobs."""
     if found := _CRON.fullmatch(letter.text):
-        return Said(found[2] == "CMD", f"{found[1]}: {mask_all(found[3])}", Form.CRON)
+        return LogEvent(found[2] == "CMD", f"{found[1]}: {mask_all(found[3])}", Form.CRON)
     found = _BUSYBOX.fullmatch(letter.text)
-    return Said(starts=True, job=f"{found[1]}: {mask_all(found[3])}", form=Form.CRON, run=found[2]) if found else None
+    return (
+        LogEvent(starts=True, job=f"{found[1]}: {mask_all(found[3])}", form=Form.CRON, run=found[2]) if found else None
+    )
 
 
-def _apscheduler(letter: Letter) -> Said | None:
+def _apscheduler(letter: Letter) -> LogEvent | None:
     if found := _RUNNING.search(letter.text):
-        return Said(starts=True, job=found[1], form=Form.APSCHEDULER, slot=found[2])
+        return LogEvent(starts=True, job=found[1], form=Form.APSCHEDULER, slot=found[2])
     found = _RAN.search(letter.text)
     failed = found is not None and found[2] == "raised an exception"
-    return Said(starts=False, job=found[1], form=Form.APSCHEDULER, failed=failed) if found else None
+    return LogEvent(starts=False, job=found[1], form=Form.APSCHEDULER, failed=failed) if found else None
 
 
-def _celery(letter: Letter) -> Said | None:
+def _celery(letter: Letter) -> LogEvent | None:
     if found := _SENDING.search(letter.text):
-        return Said(starts=True, job=f"{found[1]} → {found[2]}", form=Form.BEAT)
+        return LogEvent(starts=True, job=f"{found[1]} → {found[2]}", form=Form.BEAT)
     found = _TASK.search(letter.text)
     if found is None:
         return None
     task, run, word = found.groups()
-    return Said(word == "received", task, Form.CELERY, run, failed=word not in ("received", "succeeded"))
+    return LogEvent(word == "received", task, Form.CELERY, run, failed=word not in ("received", "succeeded"))
 
 
-def _supercronic(letter: Letter) -> Said | None:
+def _supercronic(letter: Letter) -> LogEvent | None:
     """What a job itself prints comes with a `channel`."""
     fields = letter.fields
     if "job.command" not in fields or "iteration" not in fields or "channel" in fields:
@@ -72,18 +74,18 @@ def _supercronic(letter: Letter) -> Said | None:
     text, job = fields.get("msg", ""), mask_all(fields["job.command"])
     run = f"{fields.get('job.position', '')}/{fields['iteration']}"
     if text == "starting":
-        return Said(starts=True, job=job, form=Form.SUPERCRONIC, run=run)
+        return LogEvent(starts=True, job=job, form=Form.SUPERCRONIC, run=run)
     ended, failed = text == "job succeeded", text.startswith("error running command")
-    return Said(starts=False, job=job, form=Form.SUPERCRONIC, run=run, failed=failed) if ended or failed else None
+    return LogEvent(starts=False, job=job, form=Form.SUPERCRONIC, run=run, failed=failed) if ended or failed else None
 
 
-def _cronce(letter: Letter) -> Said | None:
+def _cronce(letter: Letter) -> LogEvent | None:
     """Ours: what is granted and starts is one start, what takes over and any later attempt a start that is meant."""
     found = _SLOT.search(letter.text)
     if found is None:
         return None
     job, slot, request, word, attempt, outcome = found.groups()
-    return Said(
+    return LogEvent(
         word in ("granted", "taken over", "started"), job, Form.CRONCE, run=f"{job}@{slot}{request or ''}",
         slot="" if request else slot, failed=word in ("retrying", "released") or outcome in ("failed", "lost", "given"),
         again=word == "taken over" or int(attempt or 1) > 1, by=letter.fields.get("holder", ""),
@@ -132,13 +134,13 @@ _EDGES: Final = "\"'`()[]<>{},.;:!|-"
 _CLAUSE: Final = tuple(":,;|])>-")
 
 
-def _anybody(letter: Letter) -> Said | None:
+def _anybody(letter: Letter) -> LogEvent | None:
     job = _job(letter)
     words = _events(letter, job) if job else []
     if not words:
         return None
     fields, starts = letter.fields, words[0] in STARTS
-    return Said(
+    return LogEvent(
         starts, job, Form.WORDS, first(fields, RUN), first(fields, SLOT),
         failed=not starts and not FAILURES.isdisjoint(words), word=words[0], about=_about(fields) if starts else {},
     )  # fmt: skip
@@ -204,7 +206,7 @@ def _job(letter: Letter) -> str:
 # --- either ---------------------------------------------------------------------------------------------------------
 
 
-def recognise(letter: Letter) -> Said | None:
+def recognise(letter: Letter) -> LogEvent | None:
     """What a line comes to; None: it is neither a start nor an end."""
     for known in _KNOWN:
         if said := known(letter):
@@ -218,15 +220,15 @@ class Own(NamedTuple):
     start: re.Pattern[str]
     end: re.Pattern[str] | None
 
-    def recognise(self, letter: Letter) -> Said | None:
+    def recognise(self, letter: Letter) -> LogEvent | None:
         for starts, pattern in ((True, self.start), (False, self.end)):
             if pattern and (found := pattern.search(letter.text)):
                 named = found.groupdict()
                 job = named.get("job") or _job(letter) or "the job"
                 run = named.get("run") or first(letter.fields, RUN)
                 about = _about(letter.fields) if starts else {}
-                return Said(starts, job, Form.WORDS, run, first(letter.fields, SLOT), about=about)
+                return LogEvent(starts, job, Form.WORDS, run, first(letter.fields, SLOT), about=about)
         return None
 
 
-Recogniser = Callable[[Letter], Said | None]
+Recogniser = Callable[[Letter], LogEvent | None]
