@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
@@ -248,15 +248,9 @@ def is_wanted(path: str) -> bool:
 def _each_read(
     root: Path, batches: Sequence[Sequence[str]], workers: int, progress: Callable[[int], None]
 ) -> Iterator[Read]:
-    done = 0
-    if workers == 1:
-        results: Iterable[Read] = (_read_files((root, batch)) for batch in batches)
-        for batch, read in zip(batches, results, strict=True):
-            yield read
-            progress(done := done + len(batch))
-        return
-    with ProcessPoolExecutor(workers, initializer=gc.disable) as pool:
-        for batch, read in zip(batches, pool.map(_read_files, [(root, batch) for batch in batches]), strict=True):
+    done, work = 0, [(root, batch) for batch in batches]
+    with ProcessPoolExecutor(workers, initializer=gc.disable) if workers > 1 else nullcontext() as pool:
+        for batch, read in zip(batches, (pool.map if pool else map)(_read_files, work), strict=True):
             yield read
             progress(done := done + len(batch))
 
@@ -352,12 +346,10 @@ def audit(
     paths: Sequence[str],
     year: int,
     progress: Callable[[int], None] = lambda _: None,
-    *,
-    chosen: Iterable[Rule] | None = None,
     known: Iterable[Any] = (),
 ) -> Report:
-    """Read the files, and report on what they hold."""
-    return report_of(read_tree(root, paths, progress), root, year, chosen=chosen, known=known)
+    """Read the files, and report on what they hold, by all rules."""
+    return report_of(read_tree(root, paths, progress), root, year, known=known)
 
 
 @_no_collecting()
@@ -380,15 +372,9 @@ def report_of(
 def sift(
     findings: Sequence[Finding], suppressions: Sequence[Suppression]
 ) -> tuple[list[Finding], list[tuple[Finding, Suppression]]]:
-    kept: list[Finding] = []
-    gone: list[tuple[Finding, Suppression]] = []
-    for finding in findings:
-        by = next((one for one in suppressions if one.is_whole and one.covers(finding)), None)
-        if by is None:
-            kept.append(finding)
-        else:
-            gone.append((finding, by))
-    return kept, gone
+    whole = [one for one in suppressions if one.is_whole]
+    by = [(finding, next((one for one in whole if one.covers(finding)), None)) for finding in findings]
+    return [finding for finding, one in by if not one], [(finding, one) for finding, one in by if one]
 
 
 class Lines:

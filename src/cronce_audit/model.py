@@ -10,28 +10,26 @@ from pathlib import PurePosixPath
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 
-class Severity(IntEnum):
+class _Level(IntEnum):
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+class Severity(_Level):
     """How bad it is if it is so."""
 
     INFO = 1
     WARNING = 2
     ERROR = 3
 
-    @property
-    def word(self) -> str:
-        return self.name.lower()
 
-
-class Confidence(IntEnum):
+class Confidence(_Level):
     """How sure we are that it is so."""
 
     LOW = 1
     MEDIUM = 2
     HIGH = 3
-
-    @property
-    def word(self) -> str:
-        return self.name.lower()
 
 
 class Place(NamedTuple):
