@@ -57,3 +57,8 @@ def found(
 
 def says(texts: str | Mapping[str, str], *, expected: int | None = None, zone: tzinfo | None = UTC) -> list[str]:
     return [one.says for one in report(texts, expected=expected, zone=zone).findings]
+
+
+def log(text: str) -> str:
+    """Lines of a day: `14:00:00 job=sync START`."""
+    return "".join(f"2026-11-01 {line.strip()}\n" for line in text.strip().splitlines())

@@ -1,4 +1,4 @@
-"""What manifests tell the rules of other parts; and that what cronce writes itself is silent."""
+"""What containers start, and what else manifests tell: copies, environment, zone, guards."""
 
 from pathlib import Path
 
