@@ -24,7 +24,7 @@ from cronce_audit.evidence import (
 )
 from cronce_audit.guards import guards
 from cronce_audit.java import Scheduled
-from cronce_audit.kubernetes.facts import CronJob, running
+from cronce_audit.kubernetes.facts import Workload, running
 from cronce_audit.model import Facts, LockCall, Place, ZoneSet
 from cronce_audit.python.facts import UNKNOWN, Const
 from cronce_audit.python.jobs import Job, jobs, zone_name
@@ -126,7 +126,7 @@ _UTC_OR_UNSET: Final = ("UTC", "Etc/UTC", "Etc/GMT", "GMT", "Zulu", "Universal",
 _NO_CRONJOB: Final = "there is no CronJob here"
 
 
-def _cronjobs(facts: Facts) -> Sequence[CronJob]:
+def _cronjobs(facts: Facts) -> Sequence[Workload]:
     return [one for one in running(facts) if not one.partial]
 
 
@@ -166,7 +166,7 @@ def policy_is_stated(seen: Seen) -> Answer:
     return met(*said)
 
 
-def _said(cronjob: CronJob, name: str) -> Evidence:
+def _said(cronjob: Workload, name: str) -> Evidence:
     value = cronjob[name]
     says = f"has no {name}" if value is None else f"has {name}: {value.text}"
     return Evidence(f"{cronjob.called} {says}", cronjob.place if value is None else value.place)

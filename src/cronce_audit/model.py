@@ -172,7 +172,7 @@ def reader(name: str, wants: Callable[[PurePosixPath], bool]) -> Callable[[Reads
 
 MODULES: Final = (
     "suppressions", "python.apscheduler", "processes.rules", "processes.commands", "locks", "crontab.rules", "appends",
-    "windows", "kubernetes.read", "kubernetes.cronjobs", "kubernetes.workloads", "containers.compose",
+    "windows", "kubernetes.read", "kubernetes.rules", "containers.compose",
     "containers.running", "containers.rules", "containers.schedules", "systemd", "javascript.read",
     "javascript.rules", "java", "java_rules", "other_languages", "clockwork", "live",
 )  # fmt: skip

@@ -51,11 +51,14 @@ class Container(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CronJob:
-    """An object that has a jobTemplate. The place is that of its schedule."""
+class Workload:
+    """A CronJob, Deployment, StatefulSet, ReplicaSet or DaemonSet."""
 
-    place: Place
+    kind: str
     name: str
+    """With … for what a template puts in; "" where that is all."""
+    place: Place
+    """Of its kind; of a CronJob that of its schedule."""
     partial: bool
     """It changes another: what it has not is not missing."""
     chart: str | None
@@ -64,41 +67,20 @@ class CronJob:
     containers: tuple[Container, ...]
 
     def __getitem__(self, name: str) -> Field | None:
-        return self.said[name]
+        return self.said.get(name)
 
     @property
     def called(self) -> str:
-        return f"CronJob `{self.name}`" if self.name else "this CronJob"
-
-    @property
-    def is_guarded(self) -> bool:
-        return any("cronce" in re.split(r"[\s/;&|]", word) for each in self.containers for word in each.words)
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """A Deployment, StatefulSet, ReplicaSet or DaemonSet. The place is that of its kind."""
-
-    kind: str
-    name: str
-    """With … for what a template puts in; "" where that is all."""
-    place: Place
-    partial: bool
-    chart: str | None
-    said: Mapping[str, Field | None]
-    """`replicas`, `strategy` and `maxSurge`."""
-    containers: tuple[Container, ...]
-
-    @property
-    def called(self) -> str:
-        return f"{self.kind} `{self.name}`" if self.name else f"the {self.kind} of {_file(self.place)}"
+        other = "this CronJob" if self.kind == "CronJob" else f"the {self.kind} of {_file(self.place)}"
+        return f"{self.kind} `{self.name}`" if self.name else other
 
     @property
     def unit(self) -> str:
         return unit(self.kind, self.name, self.place)
 
-    def __getitem__(self, name: str) -> Field | None:
-        return self.said[name]
+    @property
+    def is_guarded(self) -> bool:
+        return any("cronce" in re.split(r"[\s/;&|]", word) for each in self.containers for word in each.words)
 
 
 def unit(kind: str, name: str, place: Place) -> str:
@@ -287,40 +269,33 @@ Said = Mapping[str, Field | None]
 Entries = Mapping[str, tuple[str, Place]]
 
 
-def cron_jobs(facts: Facts) -> Sequence[CronJob]:
-    """All of them; those that only change another are partial."""
+def _as_deployed(facts: Facts) -> Sequence[Workload]:
+    """All of them, with what the values of charts and patches say; those that only change another are partial."""
     files = {patch.path for patch in facts.of(PatchFile)}
     found = []
-    for job in facts.of(CronJob):
-        partial = job.partial or job.place.path in files
-        others: frozenset[str] = frozenset() if partial else _others("CronJob", job.name, facts)
-        found.append(replace(job, partial=partial, said=_said(job, others, facts)))
+    for one in facts.of(Workload):
+        partial = one.partial or one.place.path in files
+        others: frozenset[str] = frozenset() if partial else _others(one.kind, one.name, facts)
+        found.append(replace(one, partial=partial, said=_said(one, others, facts)))
     return found
 
 
-def running(facts: Facts) -> Iterator[CronJob]:
-    """Those that are not suspended."""
-    for job in facts.conclude(cron_jobs):
+def running(facts: Facts) -> Iterator[Workload]:
+    """The CronJobs that are not suspended."""
+    for job in facts.conclude(_as_deployed):
         suspend = job["suspend"]
-        if suspend is None or suspend.text.lower() != "true":
+        if job.kind == "CronJob" and (suspend is None or suspend.text.lower() != "true"):
             yield job
 
 
-def whole(facts: Facts) -> Iterator[CronJob]:
-    """Those of which all is seen, and whose runs nothing else guards."""
-    for job in running(facts):
-        if not job.partial and not job.is_guarded:
-            yield job
+def whole(facts: Facts) -> Iterator[Workload]:
+    """The CronJobs of which all is seen, and whose runs nothing else guards."""
+    return (job for job in running(facts) if not job.partial and not job.is_guarded)
 
 
 def workloads(facts: Facts) -> Sequence[Workload]:
-    """Those that are whole."""
-    files = {patch.path for patch in facts.of(PatchFile)}
-    return [
-        replace(one, said=_said(one, _others(one.kind, one.name, facts), facts))
-        for one in facts.of(Workload)
-        if not one.partial and one.place.path not in files
-    ]
+    """Those that run all the time, and are whole."""
+    return [one for one in facts.conclude(_as_deployed) if one.kind != "CronJob" and not one.partial]
 
 
 def most_replicas(workload: Workload, facts: Facts) -> Field | None:
@@ -349,7 +324,7 @@ def at_most(scaler: Scaler, facts: Facts) -> Field | None:
     return _told(scaler.most, scaler.chart, facts)
 
 
-def _said(one: CronJob | Workload, others: frozenset[str], facts: Facts) -> Said:
+def _said(one: Workload, others: frozenset[str], facts: Facts) -> Said:
     """What somebody else says of it is not known from here."""
     told = {name: _told(field, one.chart, facts) for name, field in one.said.items()}
     return {

@@ -14,7 +14,6 @@ from cronce_audit.kubernetes.facts import (
     VALUES,
     ChartValues,
     Container,
-    CronJob,
     Field,
     Fields,
     Patched,
@@ -293,9 +292,10 @@ def _cron_job(node: YamlNode, fields: Fields) -> Iterator[Any]:
         yield patched(node, fields)
     key = spec.key("schedule") if spec else None
     place = fields.source.place((key or node).line)
-    found = CronJob(
-        place=place,
+    found = Workload(
+        kind="CronJob",
         name=name,
+        place=place,
         partial=partial,
         chart=fields.chart,
         said={name: _said(node, name, homes, fields) for name, homes in _HOMES.items()},

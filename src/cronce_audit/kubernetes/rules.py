@@ -1,30 +1,139 @@
-"""Rules about schedulers in a Deployment, StatefulSet or DaemonSet; and about texts for a shell that get none.
+"""What can be wrong with CronJobs, and with schedulers in a Deployment, StatefulSet or DaemonSet; and with texts for a
+shell that get none.
 
 How many a written number of replicas makes is judged where commands are judged, with those of compose and the like.
 Here is what only Kubernetes has: a pod on every node, an autoscaler, numbers from values and overlays, and rollouts.
+
+Kubernetes reads schedules by robfig/cron's ParseStandard, which is not quite cron: five fields; `?` is `*`; weekdays
+are 0 to 6, and 7 is refused; no L, W or #; `@every 90m` counts from the last run.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from cronce.errors import BadInput
+from cronce.schedule import Cron, shortest_gap
+from cronce.schedule.instant import format_duration
 from cronce_audit.containers.programs import program
 from cronce_audit.containers.shell import given, line
 from cronce_audit.kubernetes.facts import (
-    Container,
-    CronJob,
     Field,
     Scaler,
     Workload,
     at_most,
     most_replicas,
     raised,
+    running,
+    whole,
     workloads,
 )
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.model import Check, Confidence, Facts, Found, Place, Severity, rule
 from cronce_audit.processes.commands import is_agreed
 from cronce_audit.processes.rules import Launch, every_launch, is_claimed
+
+PREFIX: Final = re.compile(r"(CRON_TZ|TZ)=(\S+)\s+")
+
+_EVERY: Final = re.compile(r"@every (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+
+
+@lru_cache(1024)
+def interval(text: str) -> timedelta | None:
+    """The shortest time between two of its slots; None where that cannot be told."""
+    every = _EVERY.fullmatch(text)
+    if every and text != "@every ":
+        hours, minutes, seconds = (int(one or 0) for one in every.groups())
+        return timedelta(hours=hours, minutes=minutes, seconds=seconds) or None
+    try:
+        return shortest_gap(Cron(as_cron(text)), datetime(2026, 1, 1, tzinfo=UTC))
+    except BadInput:
+        return None
+
+
+def as_cron(text: str) -> str:
+    return PREFIX.sub("", text).replace("?", "*")
+
+
+SHORT: Final = timedelta(hours=1)
+"""Up to here a late run that takes as long as it may is nothing unusual."""
+OFTEN: Final = timedelta(minutes=5)
+"""Up to here a run that takes as long as the interval is nothing unusual: one slow query, one full queue."""
+
+
+@rule(
+    "CR501 overlap-allowed",
+    Severity.WARNING,
+    "write `concurrencyPolicy: Forbid` (or `Replace`, if the newer run is worth more than the older)",
+)
+def _overlap(facts: Facts) -> Iterator[Found]:
+    for job in running(facts):
+        policy = job["concurrencyPolicy"]
+        if job.is_guarded or (policy is None and job.partial):
+            continue
+        joined, severity = _joined(job)
+        if joined and (policy is None or policy.text == "Allow"):
+            said = "has `concurrencyPolicy: Allow`" if policy else "has no concurrencyPolicy, and the default is Allow"
+            yield Found(
+                policy.place if policy else job.place,
+                f"{job.called} {said}: when a run {joined} the next one starts beside it",
+                severity=severity,
+            )
+
+
+def _joined(job: Workload) -> tuple[str, Severity]:
+    """Which run meets the next one, "" for none, and how bad that is. A deadline counts from the start, which may be
+    late, but hardly by more than an hour."""
+    schedule, deadline = job["schedule"], job["activeDeadlineSeconds"]
+    gap = interval(schedule.text) if schedule and schedule.known else None
+    if gap is None:
+        return "takes longer than the time to the next slot,", Severity.INFO
+    if deadline and deadline.number and deadline.number <= gap.total_seconds():
+        left = gap - timedelta(seconds=deadline.number)
+        late = f"starts more than {format_duration(left)} late, and takes the {deadline.number} s it may,"
+        return late if left <= SHORT else "", Severity.INFO
+    is_open = deadline is not None and deadline.number is None
+    severity = Severity.WARNING if gap <= OFTEN and not is_open else Severity.INFO
+    return f"takes longer than {format_duration(gap)},", severity
+
+
+_MISSING: Final = (
+    (
+        "CR503 no-starting-deadline",
+        "startingDeadlineSeconds",
+        "after an outage, or when it is no longer suspended, the newest missed slot starts at once, however late it is",
+        "write `startingDeadlineSeconds`: how late a start is still useful, at most the interval",
+    ),
+    (
+        "CR504 run-without-end",
+        "activeDeadlineSeconds",
+        "a run that hangs stays for ever, and with `concurrencyPolicy: Forbid` no later one starts",
+        "write `activeDeadlineSeconds` in jobTemplate.spec: longer than a run ever takes, all retries included",
+    ),
+    (
+        "CR505 retries-by-default",
+        "backoffLimit",
+        "the default is 6, and a run that fails half-way is started up to 7 times",
+        "write `backoffLimit`: 0 if half a run must not be repeated, else as many as you want",
+    ),
+)
+"""Fields that a CronJob is to have: the rule, the field, what happens without it, and the remedy."""
+
+
+def _without(name: str, effect: str) -> Check:
+    def check(facts: Facts) -> Iterator[Found]:
+        for job in whole(facts):
+            if job[name] is None:
+                yield Found(job.place, f"{job.called} has no {name}: {effect}")
+
+    return check
+
+
+for _title, _field, _effect, _remedy in _MISSING:
+    rule(_title, Severity.INFO, _remedy)(_without(_field, _effect))
+
 
 _ONCE: Final = "run it once, as a Deployment with `replicas: 1` and `strategy: {type: Recreate}`"
 _RECREATE: Final = "write `strategy: {type: Recreate}`: the old one ends before the new one starts"
@@ -102,20 +211,13 @@ def _app(words: Sequence[str]) -> str:
     "run it where a shell sees it: `command: [sh, -c, 'exec report --day $(date +%F)']`",
 )
 def _unexpanded(facts: Facts) -> Iterator[Found]:
-    for container in _containers(facts):
+    for container in (one for workload in facts.of(Workload) for one in workload.containers):
         for field in container.unexpanded:
             yield Found(
                 field.place,
                 f"`{field.text}` is passed on unchanged, as text: Kubernetes replaces `$(NAME)` of a variable it"
                 " knows, and runs nothing",
             )
-
-
-def _containers(facts: Facts) -> Iterator[Container]:
-    for job in facts.of(CronJob):
-        yield from job.containers
-    for workload in facts.of(Workload):
-        yield from workload.containers
 
 
 @rule("CR520 scheduler-scaled-out", Severity.ERROR, f"{_ONCE}; or {_AGREEING}")
