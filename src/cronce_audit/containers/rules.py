@@ -2,7 +2,7 @@
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from cronce_audit.clocks import has_changes
@@ -33,11 +33,7 @@ _UNTOLD: Final = (
     'the shell out of the way: `sh -c "… && exec program"`',
 )
 def _shell(facts: Facts) -> Iterator[Found]:
-    seen = set()
-    for run in facts.conclude(runs):
-        if run.container.init or run.container.inherits or run.script or _is_cron(run) or run.place in seen:
-            continue
-        seen.add(run.place)
+    for run in _each_place(facts, lambda run: not (run.script or run.container.inherits or _is_cron(run))):
         if run.lingers:
             message = f"`{run.program.name}` runs behind a shell that stays process 1 of {run.container.name}: {_DEAF}"
             yield Found(run.place, message, _sureness(run), remedy=_heard(run, _AS_LIST))
@@ -63,6 +59,12 @@ _WITH_EXEC: Final = (
 )
 
 
+def _each_place(facts: Facts, is_meant: Callable[[ContainerProgram], bool]) -> Iterable[ContainerProgram]:
+    """Those that are not behind an init, the first of each place: several services may start the same."""
+    found = [run for run in facts.conclude(runs) if not run.container.init and is_meant(run)]
+    return {run.place: run for run in reversed(found)}.values()
+
+
 def _heard(run: ContainerProgram, plain: str) -> str:
     """What helps: a program that does not handle TERM ignores it as process 1, so it needs an init above it."""
     if run.program.name.split()[0] in _HANDLES:
@@ -86,21 +88,12 @@ def _sureness(run: ContainerProgram) -> Confidence:
     "an init above it (`init: true`, tini) if it does not handle TERM",
 )
 def _entrypoint(facts: Facts) -> Iterator[Found]:
-    seen = set()
-    for run in facts.conclude(runs):
-        if (
-            run.script
-            and run.lingers
-            and not run.container.init
-            and run.program.kind != "cron"
-            and run.place not in seen
-        ):
-            seen.add(run.place)
-            message = (
-                f"`{run.program.name}` is started without `exec` by a script that is process 1 of {run.container.name} "
-                f"({run.container.start.place}): {_DEAF}"
-            )
-            yield Found(run.place, message, _sureness(run), remedy=_heard(run, _WITH_EXEC))
+    for run in _each_place(facts, lambda run: bool(run.script and run.lingers and run.program.kind != "cron")):
+        message = (
+            f"`{run.program.name}` is started without `exec` by a script that is process 1 of {run.container.name} "
+            f"({run.container.start.place}): {_DEAF}"
+        )
+        yield Found(run.place, message, _sureness(run), remedy=_heard(run, _WITH_EXEC))
 
 
 @rule(
@@ -110,12 +103,12 @@ def _entrypoint(facts: Facts) -> Iterator[Found]:
     " under `cronce run`; `init: true` or tini before cron ends the overlap, but the jobs are still killed",
 )
 def _cron(facts: Facts) -> Iterator[Found]:
-    seen = set()
+    told = {}
     for run in facts.conclude(runs):
         why = _why_deaf(run) if _is_cron(run) and not run.container.inherits else None
-        if why and run.place not in seen:
-            seen.add(run.place)
-            yield Found(run.place, f"`{run.program.name}` {why}")
+        if why:
+            told.setdefault(run.place, Found(run.place, f"`{run.program.name}` {why}"))
+    yield from told.values()
 
 
 def _why_deaf(run: ContainerProgram) -> str | None:
