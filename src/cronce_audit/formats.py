@@ -1,8 +1,8 @@
-"""For programs: as JSON, as annotations of GitHub Actions, as SARIF 2.1.0.
+"""Output for programs: JSON, annotations of GitHub Actions, SARIF 2.1.0.
 
-The keys of the JSON are a contract. GitHub shows ten annotations of each kind and step, so what is worst comes first.
-In SARIF all rules are declared, those without results as well, with their pages as help: a clean run shows what was
-looked for. What is suppressed is left out unless it is asked for: GitHub shows such results as open.
+The keys of the JSON are a contract. GitHub shows ten annotations of each kind per step, so the worst come first. SARIF
+declares all rules with their pages as help, so that a clean run shows what was checked. Suppressed findings are left
+out unless asked for: GitHub shows them as open.
 """
 
 from collections import Counter
@@ -126,7 +126,7 @@ Object = dict[str, object]
 
 
 def sarif(outcome: AuditOutcome, rules: Mapping[str, Rule], pages: str | None, *, suppressed: bool) -> Object:
-    """`pages` is where the rules' pages are published; without it, their address is a name."""
+    """`pages` is the URL of the rules' pages; without it a rule's address is a URN."""
     aside = {one.finding: one for one in outcome.set_aside} if suppressed else {}
     told = sorted([*outcome.findings, *aside], key=lambda finding: finding.order)
     places = {named: place for place, named in enumerate(rules)}

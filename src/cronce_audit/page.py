@@ -31,21 +31,21 @@ def summary(text: str) -> str:
 
 
 def published(text: str) -> str:
-    """A page as others show it, who know nothing of the words behind our fences: the path stands above the sample."""
+    """A page for other viewers, which do not know the words behind our fences: the path is above the sample."""
     return FENCE.sub(
         lambda block: f"`{block['path']}`\n\n{block['ticks']}{block['language']}\n{block['text']}{block['ticks']}", text
     )
 
 
 class Piece(NamedTuple):
-    """A part of a page as a terminal shows it: a paragraph, a heading, or a line of a sample."""
+    """A part of a page for a terminal: a paragraph, a heading, or a line of a sample."""
 
     kind: Literal["title", "heading", "text", "item", "file", "code", "found"]
     text: str
 
 
 def pieces(text: str) -> Iterator[Piece]:
-    """A page without its markup. Of a sample, the lines that are found are told from the others."""
+    """A page without its markup. In samples, lines that are found have a kind of their own."""
     at = 0
     for block in _BLOCK.finditer(text):
         yield from _prose(text[at : block.start()])

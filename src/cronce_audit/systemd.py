@@ -1,4 +1,4 @@
-"""Units of systemd, and programs of supervisor: what they start, and when."""
+"""Units of systemd and programs of supervisor: what they start, and when."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ from cronce_audit.model import CommandLine, Facts, Place, Source, reader
 
 
 class Setting(NamedTuple):
-    """`Key=value` in a section; what a backslash joins is one value."""
+    """`Key=value` in a section; lines joined by a backslash are one value."""
 
     section: str
     key: str
@@ -44,7 +44,7 @@ def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def values(found: Sequence[Setting], section: str, key: str) -> list[Setting]:
-    """All values of a key that may stand there several times; an empty one takes back those before it."""
+    """All values of a key that may be repeated; an empty one removes those before it."""
     kept: list[Setting] = []
     for setting in found:
         if (setting.section, setting.key) == (section, key):
@@ -53,12 +53,12 @@ def values(found: Sequence[Setting], section: str, key: str) -> list[Setting]:
 
 
 def value(found: Sequence[Setting], section: str, key: str) -> str:
-    """The last one counts."""
+    """The last value of a key; "" if there is none."""
     return next((one.value for one in reversed(values(found, section, key))), "")
 
 
 def words(line: str) -> tuple[str, ...]:
-    """The words of `ExecStart=`, without what is said to systemd before the first; none where quotes do not match."""
+    """The words of `ExecStart=`, without systemd's prefixes; none if quotes do not match."""
     try:
         return tuple(shlex.split(re.sub(r"^[@:+!|-]+", "", line)))
     except ValueError:
@@ -72,7 +72,7 @@ def environment(found: Sequence[Setting]) -> Mapping[str, str]:
 
 
 class SystemdService(NamedTuple):
-    """A service, as far as timers are concerned."""
+    """A service that a timer may start."""
 
     place: Place
     execs: tuple[str, ...]
@@ -80,7 +80,7 @@ class SystemdService(NamedTuple):
 
 
 class Timer(NamedTuple):
-    """A timer that goes by the clock, and the unit it starts."""
+    """A timer with a calendar, and the unit it starts."""
 
     place: Place
     unit: str

@@ -12,22 +12,22 @@ from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source
 _NAMESPACE: Final = "schemas.microsoft.com/windows/2004/02/mit/task"
 _BY_TIME: Final = frozenset({"CalendarTrigger", "TimeTrigger"})
 _INTERVALS: Final = frozenset({"DaysInterval", "WeeksInterval"})
-"""Of every second day there are two kinds: from which day on tells which."""
+"""Of every second day there are two kinds: the start date decides which."""
 
 
 Trigger = tuple[tuple[str, str], ...]
-"""A trigger by time: what it says, but not from which day on, unless that tells on which days it fires."""
+"""The settings of a trigger by time; the start date only where it decides on which days the task runs."""
 
 
 class Task(NamedTuple):
-    """A task that is not switched off."""
+    """An enabled task."""
 
     place: Place
-    """Of what it runs."""
+    """The place of its command."""
     uri: str
-    """Where it is registered; "" where that is not said."""
+    """Where it is registered; "" if the file does not say so."""
     action: tuple[str, ...]
-    """Paths in small letters: to Windows they are the same."""
+    """Paths in lower case: Windows ignores case."""
     user: str
     triggers: tuple[Trigger, ...]
 
@@ -38,7 +38,7 @@ def wants(path: PurePosixPath) -> bool:
 
 @reader("task", wants)
 def read(source: Source) -> Iterator[Task]:
-    """Documents with entities of their own are passed over: no export has any."""
+    """Documents that declare entities are skipped: no export has any."""
     if _NAMESPACE not in source.text or "<!ENTITY" in source.text:
         return
     try:
@@ -63,7 +63,7 @@ def _text(element: ElementTree.Element) -> str:
 
 
 def _trigger(element: ElementTree.Element) -> Trigger | None:
-    """None where it is switched off, or goes by something else than the time."""
+    """None for a trigger that is disabled, or does not depend on the time."""
     says = [(leaf.tag, _text(leaf)) for leaf in element.iterfind(".//*") if not len(leaf)]
     if element.tag not in _BY_TIME or not says or ("Enabled", "false") in says:
         return None
@@ -73,7 +73,7 @@ def _trigger(element: ElementTree.Element) -> Trigger | None:
 
 
 def _timeless(name: str, text: str) -> str:
-    """A time of day, without the day that it first was one."""
+    """The time of day, without the start date."""
     return re.sub(r"^[\d-]+T", "", text) if name == "StartBoundary" else text
 
 
@@ -84,7 +84,7 @@ def _timeless(name: str, text: str) -> str:
     confidence=Confidence.MEDIUM,
 )
 def task_registered_twice(facts: Facts) -> Iterator[Found]:
-    """Under one name the second import replaces the first, or fails; under two, both are there."""
+    """With one name the second import replaces the first, or fails; with two names both run."""
     for first, second in combinations(facts.of(Task), 2):
         shared = set(first.triggers) & set(second.triggers)
         if shared and (first.action, first.user) == (second.action, second.user) and _are_two(first, second):

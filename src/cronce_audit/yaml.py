@@ -1,12 +1,12 @@
-"""YAML with the line of every part: what Kubernetes, compose and CI files are read with.
+"""YAML with the line of every part, for Kubernetes, compose and CI files.
 
     for document in documents(source.text):
         policy = document.get("spec", "concurrencyPolicy")
         if policy and policy.text == "Allow":
             yield source.place(policy.line)
 
-Nothing is constructed: a scalar is its text, and what the text means is for who asks. What an alias
-names is one node however often it is used, so a file that unfolds to a billion nodes costs what its text costs.
+No Python objects are constructed: a scalar is its text, and the caller interprets it. An alias is the same node each
+time it is used, so a file that expands to a billion nodes costs no more than its text.
 """
 
 from collections.abc import Iterator
@@ -28,11 +28,11 @@ from yaml.events import (
 from cronce_audit.model import Unreadable
 
 UNKNOWN: Final = "\ue000"
-"""Stands in a text for what a template puts there: nobody writes it, and YAML allows it."""
+"""Marks in a text what a template puts there: a character that YAML allows and people do not use."""
 UNKNOWN_TAG: Final = "!unknown"
-"""Stands before a collection to which a template adds; or before nothing, and then it is all there is."""
+"""The tag of a collection to which a template adds; without a collection, the template gives all of it."""
 DEEPEST: Final = 200
-"""Levels. No manifest has as many, and the parser takes the square of them in time."""
+"""Levels. No manifest is as deep, and the parser's time grows with the square of the depth."""
 
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -40,26 +40,26 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class YamlNode:
-    """A scalar, a sequence or a mapping, and where it starts, from 1. Asking one for what another has is asking for
-    nothing: a scalar has no items, and `get` is None."""
+    """A scalar, a sequence or a mapping, and where it starts, from 1. Each has all attributes: a scalar has no items,
+    and its `get` is None."""
 
     kind: Literal["scalar", "sequence", "mapping"]
     line: int
     column: int
     text: str | None = None
-    """Of a scalar, what it says, without its quotes."""
+    """The value of a scalar, without quotes."""
     plain: bool = False
     """A scalar without quotes: 3 and not "3"."""
     tag: str | None = None
-    """Only one that is written: `!Ref`, `!reset`."""
+    """Only a tag that is written out: `!Ref`, `!reset`."""
     items: list["YamlNode"] = field(default_factory=list)
     pairs: list[tuple["YamlNode", "YamlNode"]] = field(default_factory=list)
-    """Of a mapping, key and value: its own in their order, then what `<<` merges in."""
+    """Keys and values of a mapping: its own in order, then those that `<<` merges in."""
     repeated: list["YamlNode"] = field(default_factory=list)
-    """Keys that were there before. The last of them counts."""
+    """Keys that occur again. The last value counts."""
 
     def get(self, *path: str) -> "YamlNode | None":
-        """What is below it by these keys."""
+        """The value below it, key by key."""
         node: YamlNode | None = self
         for key in path:
             node = node and next((value for name, value in reversed(node.pairs) if name.text == key), None)
@@ -70,7 +70,7 @@ class YamlNode:
         return next((key for key, _ in self.pairs if key.text == name), None)
 
     def walk(self) -> Iterator["YamlNode"]:
-        """It and all below it, each once, in the order of the text."""
+        """It and all nodes below it, each once, in the order of the text."""
         seen: set[int] = set()
         stack = [self]
         while stack:
@@ -86,12 +86,12 @@ class YamlNode:
 
     @property
     def is_unknown(self) -> bool:
-        """A template says at least a part of it."""
+        """A template gives at least a part of it."""
         return self.tag == UNKNOWN_TAG or bool(self.text and UNKNOWN in self.text)
 
 
 def documents(text: str) -> Iterator[YamlNode]:
-    """The roots of all documents that are not empty. Raises Unreadable where it is not YAML."""
+    """The root of each document that is not empty. Raises Unreadable if it is not YAML."""
     last = text.count("\n") + (not text.endswith("\n"))
     try:
         yield from _composed(yaml.parse(text, Loader=_LOADER))
@@ -146,7 +146,7 @@ def _until_end(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def _merge(mapping: YamlNode) -> None:
-    """Put in what `<<` names, less what the mapping has; and notice keys that are there twice."""
+    """Add what `<<` names and the mapping lacks; remember keys that occur twice."""
     known: set[str] = set()
     sources: list[YamlNode] = []
     for key, value in mapping.pairs:
