@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 from cronce_audit.model import Rule
 
-FENCE: Final = re.compile(
+SAMPLE_FENCE: Final = re.compile(
     r"^(?P<ticks>`{3,})(?P<language>[\w+-]*)[ ]+(?P<path>\S+)(?:[ ]+finds=(?P<finds>[\d,]+))?[ ]*\n"
     r"(?P<text>.*?)^(?P=ticks)[ ]*$",
     re.MULTILINE | re.DOTALL,
@@ -32,7 +32,7 @@ def summary(text: str) -> str:
 
 def published(text: str) -> str:
     """A page for other viewers, which do not know the words behind our fences: the path is above the sample."""
-    return FENCE.sub(
+    return SAMPLE_FENCE.sub(
         lambda block: f"`{block['path']}`\n\n{block['ticks']}{block['language']}\n{block['text']}{block['ticks']}", text
     )
 

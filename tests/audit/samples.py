@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cronce_audit.page import FENCE
+from cronce_audit.page import SAMPLE_FENCE
 
 
 class Sample(NamedTuple):
@@ -19,7 +19,7 @@ def samples(text: str, section: str) -> Iterator[Sample]:
     """The trees of a section, `Bad` or `Good`."""
     body = re.search(rf"^## {section}\n(?P<body>.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     for part in re.split(r"^### ", body["body"] if body else "", flags=re.MULTILINE):
-        blocks = list(FENCE.finditer(part))
+        blocks = list(SAMPLE_FENCE.finditer(part))
         if blocks:
             yield Sample(
                 part.partition("\n")[0].strip(),

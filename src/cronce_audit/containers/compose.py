@@ -1,4 +1,4 @@
-"""Compose files and Procfiles: what is started, how many of it, and in which zone."""
+"""Reads compose files and Procfiles: what is started, how many copies, and in which time zone."""
 
 import posixpath
 import re
@@ -15,9 +15,9 @@ from cronce_audit.model import CommandLine, Place, Source, ZoneSet, reader
 from cronce_audit.yaml import YamlNode, documents
 
 _FAR: Final = 5
-"""Services that extend one another in a row."""
+"""Steps of `extends` that are followed."""
 _DOLLAR: Final = "\ue000"
-"""Stands for a `$` that no variable follows."""
+"""Replaces a `$$` until variables are filled in."""
 
 
 def _wants(path: PurePosixPath) -> bool:
@@ -27,7 +27,7 @@ def _wants(path: PurePosixPath) -> bool:
 @reader("compose file", _wants)
 def _read_compose(source: Source) -> Iterator[Any]:
     if "services" not in source.text or "{{" in source.text or "{%" in source.text:
-        return  # not a compose file, or one that is made into one
+        return  # not a compose file, or a template of one
     for document in documents(source.text):
         services = document.get("services")
         for key, node in services.pairs if services else ():
@@ -36,7 +36,7 @@ def _read_compose(source: Source) -> Iterator[Any]:
 
 
 class _Reading:
-    """One service: what it says itself, and what it has from the one it extends."""
+    """One service, with what it inherits by `extends`."""
 
     def __init__(self, source: Source, services: YamlNode | None, node: YamlNode) -> None:
         self._source = source
@@ -82,7 +82,7 @@ class _Reading:
         return PlacedValue(filled(node.text, {}), self._source.place(node.line)) if node and node.text else None
 
     def _copies(self, replicas: YamlNode | None) -> int | None:
-        """One, where nothing is said and it is not one on each machine."""
+        """One by default; None if unknown, or one on each machine."""
         if replicas is None:
             mode = self._said("deploy", "mode")
             return 1 if mode is None or mode.value == "replicated" else None
@@ -103,7 +103,7 @@ class _Reading:
         return StartWords(tuple(word.replace(_DOLLAR, "$") for word in words), self._source.place(node.line))
 
     def _dockerfile(self) -> str:
-        """Its path in the tree; "" where that is not told."""
+        """Its path in the tree; "" where that is not known."""
         build = self._get("build")
         if build is None or self._get("build", "dockerfile_inline"):
             return ""
@@ -118,7 +118,7 @@ class _Reading:
         return node.text if node else None
 
     def _environment(self) -> dict[str, tuple[str, int]]:
-        """What is spelled out, each with its line; a service's own before what it extends."""
+        """The variables with a written value, each with its line; a service's own override those it extends."""
         found: dict[str, tuple[str, int]] = {}
         for node in reversed(self._nodes):
             environment = node.get("environment")
@@ -132,7 +132,7 @@ class _Reading:
 
 
 def _filled(text: str) -> str:
-    """Compose fills in variables before it splits words; what is `$$` is a `$` when both is done."""
+    """Compose fills in variables before it splits words, and then turns `$$` into `$`."""
     return filled(text.replace("$$", _DOLLAR), {})
 
 
@@ -164,7 +164,7 @@ def _read_procfile(source: Source) -> Iterator[CommandLine]:
 
 
 def _start_of(text: str, place: Place) -> StartWords:
-    """One simple command by its words, since who starts it signals all of its processes; else as told to a shell."""
+    """One simple command by its words, since all its processes get signals; else a text for a shell."""
     read = line(text)
     simple = len(read.commands) == 1 and read.plain
     return StartWords(read.commands[0].words if simple else ("sh", "-c", text), place)

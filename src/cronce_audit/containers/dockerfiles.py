@@ -1,4 +1,4 @@
-"""Dockerfiles: what is process 1, in which zone, which cron there is, and which files of the tree are copied where."""
+"""Reads Dockerfiles: process 1, time zone, which cron is installed, which files are copied where."""
 
 import json
 import posixpath
@@ -35,7 +35,7 @@ _VARIABLE: Final = re.compile(
 _OTHER: Final = (
     ".md", ".py", ".sh", ".yml", ".yaml", ".in", ".j2", ".jinja", ".tmpl", ".tpl", ".erb", ".template", ".dockerignore"
 )  # fmt: skip
-"""Endings of what only speaks of a Dockerfile, or is made into one."""
+"""Endings of files about Dockerfiles, or templates of them."""
 
 
 class Instruction(NamedTuple):
@@ -74,7 +74,7 @@ def instructions(text: str) -> Iterator[Instruction]:
 
 
 def _joined(lines: list[str], number: int, escape: str) -> tuple[str, int]:
-    """The line with those it goes on in, and the number of the next. Comments and empty lines between do not count."""
+    """A line with its continuation lines, and the number of the next. Comments and empty lines between are skipped."""
     parts: list[str] = []
     while number < len(lines):
         text = lines[number].rstrip()
@@ -101,7 +101,7 @@ def _heredocs(rest: str, lines: list[str], number: int) -> tuple[str, int]:
 
 
 def exec_form(rest: str) -> tuple[str, ...] | None:
-    """The words of `["cron", "-f"]`; None is the shell form. What is no JSON is handed to the shell as it stands."""
+    """The words of `["cron", "-f"]`; None for the shell form, which includes what is no valid JSON."""
     if not rest.startswith("["):
         return None
     try:
@@ -128,7 +128,7 @@ def pairs(rest: str) -> Iterator[tuple[str, str]]:
 
 
 def filled(text: str, known: Mapping[str, str]) -> str:
-    """With the variables whose value the file tells; the others stay as they stand."""
+    """The text with the known variables filled in; others stay unchanged."""
 
     def value(found: re.Match[str]) -> str:
         name = found["plain"] or found["name"]
@@ -146,12 +146,12 @@ _LOCALTIME: Final = re.compile(
 
 @dataclass(slots=True)
 class Stage:
-    """What holds at some line of a stage."""
+    """The state of a build stage at some line."""
 
     image: str
     name: str = ""
     known: dict[str, str] = field(default_factory=dict)
-    """ARG and ENV, as far as their values are told."""
+    """ARG and ENV, as far as their values are known."""
     environment: dict[str, str] = field(default_factory=dict)
     shell: tuple[str, ...] = ("/bin/sh", "-c")
     entrypoint: StartWords | None = None
@@ -232,7 +232,7 @@ def _apply(stage: Stage, one: Instruction, source: Source, arguments: dict[str, 
             stage.cmd, stage.own_cmd = _start(stage, one, place), True
         case "ENTRYPOINT":
             stage.entrypoint = _start(stage, one, place)
-            # An entrypoint of its own empties the command that was inherited.
+            # Setting an entrypoint resets an inherited command.
             stage.cmd = stage.cmd if stage.own_cmd else None
         case "RUN" | "COPY" | "ADD":
             if found := _LOCALTIME.search(one.rest):
@@ -269,7 +269,7 @@ def _all_copied(found: Sequence[Instruction]) -> Iterator[Copied]:
 
 
 def _copies(one: Instruction, here: str) -> Iterator[Copied]:
-    """COPY and ADD from the tree; from another stage or the network is not of it."""
+    """COPY and ADD from the tree, not from another stage or the network."""
     line = one.rest.partition("\n")[0]
     if one.name not in ("COPY", "ADD") or "--from=" in line:
         return

@@ -1,4 +1,4 @@
-"""Rules about the end of a container: who hears that it is to stop."""
+"""Rules about containers: who gets TERM, copies of a cron, updates, time zones."""
 
 import posixpath
 from collections import defaultdict
@@ -50,7 +50,7 @@ def _shell(facts: Facts) -> Iterator[Found]:
 _HANDLES: Final = frozenset(
     {"celery", "rq", "rqworker", "rqscheduler", "huey_consumer", "dramatiq", "supercronic", "airflow"}
 )
-"""Programs that handle TERM themselves: the kernel gives process 1 no other way to hear it."""
+"""Programs that handle TERM themselves: the kernel ignores it for any other process 1."""
 _AS_LIST: Final = (
     'write the command as a list, `CMD ["program", "argument"]`, or with `exec`: `sh -c "… && exec program"`'
 )
@@ -66,14 +66,14 @@ def _each_place(facts: Facts, is_meant: Callable[[ContainerProgram], bool]) -> I
 
 
 def _heard(run: ContainerProgram, plain: str) -> str:
-    """What helps: a program that does not handle TERM ignores it as process 1, so it needs an init above it."""
+    """The fix. As process 1 a program that does not handle TERM ignores it, so it needs an init above it."""
     if run.program.name.split()[0] in _HANDLES:
         return plain
     return f"{plain}; and put an init above it, as process 1 ignores TERM unless it handles it: `init: true`, or tini"
 
 
 def _is_cron(run: ContainerProgram) -> bool:
-    """One that was made for machines: it has a rule of its own."""
+    """A cron for machines, which has a rule of its own."""
     return run.program.name in ("cron", "crond")
 
 
@@ -125,7 +125,7 @@ def _why_deaf(run: ContainerProgram) -> str | None:
 
 
 def _ignores_term(run: ContainerProgram) -> bool:
-    """Debian's and BusyBox's do (measured); cronie's does not, and of others we do not know."""
+    """Debian's and BusyBox's do (measured), cronie's does not; others are not known."""
     image = run.container.image
     here = {image.engine} - {""} if image else set()
     if run.program.name == "cron":
@@ -167,7 +167,7 @@ def _cron_sureness(run: ContainerProgram) -> Confidence:
 
 
 def _twice(crons: list[ContainerProgram]) -> Iterator[Found]:
-    """Services of one file that have the cron of the same image: its command, or what its entrypoint starts."""
+    """Services of one file that run the cron of the same image."""
     users: dict[tuple[str, Place], list[tuple[Service, ContainerProgram]]] = defaultdict(list)
     for run in crons:
         service = run.container.service
@@ -185,7 +185,7 @@ def _twice(crons: list[ContainerProgram]) -> Iterator[Found]:
 
 
 def _all_guarded(facts: Facts, image: Image | None) -> bool:
-    """Of the crontabs that an image takes; of all that there are, where it is not told which those are."""
+    """Whether cronce guards all lines of the crontabs that an image copies; of all crontabs, if these are not known."""
     known = facts.conclude(homes)
     taken = [line for line in facts.of(CronLine) if image is not None and image.path in known[line.place.path].images]
     lines = taken or facts.of(CronLine)
@@ -214,7 +214,7 @@ def _order(facts: Facts) -> Iterator[Found]:
 
 
 def _started_first(facts: Facts) -> Iterator[Found]:
-    """The same of an app that starts a scheduler inside; the order may stand in a file that is laid over."""
+    """The same for an app that starts a scheduler itself; the order may be set in an override."""
     launched = {
         (posixpath.dirname(launch.by.by.command.place.path), launch.by.by.name): launch
         for launch in facts.conclude(every_launch)
@@ -233,7 +233,7 @@ def _started_first(facts: Facts) -> Iterator[Found]:
 
 
 def _fires_twice(run: ContainerProgram, facts: Facts) -> bool:
-    """Beside another of it; workers share what there is to do."""
+    """Whether two copies would start the same jobs; workers share them."""
     if run.program.kind == "worker" or run.program.agrees:
         return False
     return run.program.name != "celery beat" or not is_agreed(facts, run.place)

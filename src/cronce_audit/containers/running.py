@@ -1,4 +1,4 @@
-"""Scripts that may be process 1 of a container: whether they handle signals, and how they run what they are given."""
+"""What runs in containers: images and services combined, and the schedulers, workers and crons that they start."""
 
 import posixpath
 import re
@@ -46,7 +46,7 @@ def _number(source: Source, found: re.Match[str]) -> int:
 
 
 def _last_line(source: Source) -> Place | None:
-    """Where the last command is `"$@"`, without `exec`."""
+    """The place of the last command, if that is `"$@"` without `exec`."""
     lines = source.text.splitlines()
     for number in range(len(lines), 0, -1):
         text = lines[number - 1]
@@ -56,7 +56,7 @@ def _last_line(source: Source) -> Place | None:
 
 
 class ProcessOne(NamedTuple):
-    """An image's process 1, or that of a service."""
+    """Process 1 of an image or a service."""
 
     name: str
     start: StartWords
@@ -65,7 +65,7 @@ class ProcessOne(NamedTuple):
     service: Service | None
     image: Image | None
     inherits: bool
-    """A service that starts what its image says."""
+    """A service that starts its image's own command."""
 
 
 class ContainerProgram(NamedTuple):
@@ -75,11 +75,11 @@ class ContainerProgram(NamedTuple):
     program: KnownProgram
     place: Place
     lingers: bool | None
-    """Something else is process 1 while it runs, and passes on no signals; None where that depends on the shell."""
+    """Something else is process 1 while it runs, and passes no signals on; None if that depends on the shell."""
     script: str
-    """The script of this tree that starts it; "" where none does."""
+    """The script of this tree that starts it; "" if none does."""
     certain: bool = True
-    """It is started whatever the script is told."""
+    """It is started under no condition."""
 
 
 def containers(facts: Facts) -> Sequence[ProcessOne]:
@@ -90,13 +90,13 @@ def containers(facts: Facts) -> Sequence[ProcessOne]:
 
 
 def _with_image(service: Service, image: Image | None) -> Service:
-    """Another stage than the last is another image, of which nothing is known."""
+    """A stage that is not the last is another image, of which nothing is known."""
     is_last = not service.target or (image is not None and service.target == image.stage)
     return service if is_last else service._replace(dockerfile="")
 
 
 def _completed(services: Sequence[Service]) -> Iterator[Service]:
-    """Services with what the files beside theirs add: an override takes the rest from the file it is laid over."""
+    """Services combined with overrides in the same folder."""
     found: dict[tuple[str, str], list[Service]] = {}
     for service in services:
         found.setdefault((posixpath.dirname(service.place.path), service.name), []).append(service)
@@ -160,7 +160,7 @@ class Scripts:
         }
 
     def find(self, word: str, dockerfile: str, started_at: Place) -> str | None:
-        """The script that a word means: what was copied there, or the only one of this name; of several, the near."""
+        """The script that a word means: the one copied there, or the only one of this name; of several, the nearest."""
         source = self._copied.get((dockerfile, word))
         if source is None and "/" not in word and not word.endswith((".sh", ".bash")):
             return None
@@ -202,7 +202,7 @@ def _told(container: ProcessOne, shell: str, text: str, scripts: Scripts) -> Ite
 
 
 def _script(words: Sequence[str], container: ProcessOne, scripts: Scripts) -> tuple[str | None, Sequence[str]]:
-    """The script of this tree that is started, and what it is given."""
+    """The script of this tree that is started, and its arguments."""
     rest = list(words)
     if rest and is_shell(rest[0]):
         rest = list(dropwhile(lambda word: word.startswith(("-", "+")), rest[1:]))
@@ -211,7 +211,7 @@ def _script(words: Sequence[str], container: ProcessOne, scripts: Scripts) -> tu
 
 
 def _inside(container: ProcessOne, path: str, arguments: Sequence[str], scripts: Scripts) -> Iterator[ContainerProgram]:
-    """What a script starts: its own commands, the cron of the system, and what it is given."""
+    """What a script starts: its own commands, the system's cron, and its arguments."""
     entry = scripts.entries[path]
     for command in scripts.lines[path]:
         if found := program(command.words):

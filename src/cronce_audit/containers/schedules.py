@@ -1,5 +1,5 @@
-"""Schedules that stand outside of code and crontabs: labels for ofelia, workflows of GitHub, lines that a
-Dockerfile writes; and whether they start what something else of the tree starts, too."""
+"""Schedules outside of code and crontabs (labels for ofelia, workflows of GitHub, lines that a Dockerfile writes); and
+whether they start a job that something else in the tree starts too."""
 
 import posixpath
 import re
@@ -70,7 +70,7 @@ def _labels(source: Source) -> Iterator[Planned]:
 
 
 def planned(facts: Facts) -> list[Planned]:
-    """All that stands in files of any kind; those first that are the likeliest to be meant."""
+    """All schedules in files of any kind, the likeliest to be deployed first."""
     return [
         *(
             Planned(
@@ -129,13 +129,13 @@ def _twice(facts: Facts) -> Iterator[Found]:
 
 
 def _is_same(one: Planned, other: Planned) -> bool:
-    """By what they run; or by a schedule that nobody writes twice by chance."""
+    """Whether they run the same script or subcommand, or have the same unusual schedule."""
     shared = _names(one.command) & _names(other.command)
     return bool(shared) or (one.schedule == other.schedule and _is_unusual(one.schedule))
 
 
 def _names(command: str) -> set[str]:
-    """Scripts, modules and subcommands; not the programs that run them."""
+    """The scripts and subcommands in a command, without the programs that run them."""
     found = set()
     for word in re.findall(r"[\w./:-]+", command):
         name = posixpath.basename(word)

@@ -15,21 +15,21 @@ _INSTALLED: Final = re.compile(r"((?:.*/)?)(?:etc/crontab|etc/cron\.d/[^/]+|var/
 
 
 class CrontabHome(NamedTuple):
-    """What is known about a crontab."""
+    """Where a crontab is used."""
 
     tab: Tab
     engine: CronEngine
     images: Mapping[str, str]
-    """The Dockerfiles that take it, and where it lies in each; "" where that is not said."""
+    """The Dockerfiles that copy it, and its path in each image; "" where that is not known."""
     hosts: frozenset[str]
-    """Whatever shares one of these is read by the same cron."""
+    """Crontabs that share one of these are read by the same cron."""
 
 
 class _Known(NamedTuple):
-    """What is said of all crontabs together."""
+    """What is known about all crontabs."""
 
     images: Sequence[tuple[Image, Mapping[str, str]]]
-    """Each with what it copies: from which path of the tree to which of its own."""
+    """Each with its copies: path in the tree to path in the image."""
     of_supercronic: frozenset[str]
     installed: frozenset[str]
 
@@ -64,12 +64,12 @@ def _home(tab: Tab, known: _Known) -> CrontabHome:
 
 
 def _is_passed_over(path: str) -> bool:
-    """Debian's cron reads nothing in cron.d that has a dot in its name: `backup.off`."""
+    """Debian's cron skips files in cron.d with a dot in their name: `backup.off`."""
     return PurePosixPath(path).parent.name == "cron.d" and "." in PurePosixPath(path).name
 
 
 def _machine(path: str) -> str:
-    """What lies where cron looks for it is read together with the others there; any other file is for itself."""
+    """Files where cron looks are read together; any other file alone."""
     found = _INSTALLED.fullmatch(path)
     return f"{found[1]}/" if found else path
 
@@ -80,7 +80,7 @@ def _copied(image: Image) -> Mapping[str, str]:
 
 
 def _target(image: Image, copied: Mapping[str, str], path: str) -> str | None:
-    """Where the image has a file of the tree; None where it does not take it."""
+    """The path of a file of the tree in the image; None if it is not copied."""
     if path in copied:
         return copied[path]
     name = PurePosixPath(path).name
@@ -95,7 +95,7 @@ def _target(image: Image, copied: Mapping[str, str], path: str) -> str | None:
 
 
 def zones(line: CronLine, home: CrontabHome, facts: Facts) -> Iterator[str]:
-    """The zones by whose clocks a line fires, as far as the tree says."""
+    """The time zones in which a line is scheduled, as far as the tree shows."""
     if line.zone and home.engine in HONOURS_CRON_TZ | {""}:
         found = {line.zone}
     else:

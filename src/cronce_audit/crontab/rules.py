@@ -1,4 +1,4 @@
-"""What can be wrong with crontabs. What Debian's cron (3.0pl1) and busybox's (1.35) do was measured, not looked up."""
+"""Rules about crontabs. The behaviour of Debian's cron (3.0pl1) and busybox's (1.35) was measured."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -181,7 +181,7 @@ def same_job_twice(facts: Facts) -> Iterator[Found]:
 
 
 def _of_one_job(facts: Facts) -> Iterator[Sequence[CronLine]]:
-    """On one host. What cronce guards runs once, however often it stands there."""
+    """The lines of each job on one host. What cronce guards runs once, however many lines there are."""
     known = facts.conclude(homes)
     same: dict[tuple[object, ...], list[CronLine]] = {}
     for line in facts.of(CronLine):
@@ -193,7 +193,7 @@ def _of_one_job(facts: Facts) -> Iterator[Sequence[CronLine]]:
 
 
 def _together(lines: Sequence[CronLine], year: int) -> Iterator[tuple[CronLine, CronLine, str]]:
-    """Each line that fires when one before it does."""
+    """Each line that fires at the same time as an earlier one."""
     firsts: dict[str, CronLine] = {}
     for line in lines:
         if line.schedule in firsts:
