@@ -1,4 +1,4 @@
-"""Containers of a pod: what they start, with which environment."""
+"""Reads manifests, charts and kustomizations: workloads, what their containers start, patches and values."""
 
 import re
 from collections.abc import Iterator
@@ -31,13 +31,13 @@ _SUBSTITUTION: Final = re.compile(
     r"(?<!\$)\$\((?:date|hostname|uuidgen|whoami|nproc|uname|id|pwd|cat|echo|curl|openssl|git|kubectl)(?:\s[^()]*)?\)"
     r"|`(?:date|hostname|uuidgen|whoami|nproc|uname)(?:\s[^`]*)?`"
 )
-"""What a shell would run. `$(NAME)` is Kubernetes' own, and `$$(date)` is how it is told to leave it alone."""
+"""What a shell would run. `$(NAME)` is a variable of Kubernetes, and `$$(date)` escapes it."""
 _INTERPRETED: Final = re.compile(r"-\w*[ce]|--eval|--command|--execute|eval|ssh")
-"""Words whose neighbours may be run as text after all."""
+"""Words after which a text may be run after all."""
 
 
 def has_image(pod: YamlNode, fields: Fields) -> bool:
-    """A pod that is whole: a patch names a container, and rarely its image."""
+    """Whether a pod is complete: a patch names a container, and rarely its image."""
     found = pod.get("containers")
     if found is None or not found.items:
         return found is not None and fields.is_open(found)
@@ -59,7 +59,7 @@ def containers(pod: YamlNode | None, fields: Fields) -> Iterator[Container]:
 
 
 def commands(pod: YamlNode | None, fields: Fields, unit: str, copies: int | None) -> Iterator[Any]:
-    """The facts that others share: what is started, and in which zone."""
+    """What is started, and in which time zone, as for other kinds of units."""
     for node in _nodes(pod):
         words = _words(node)
         environment = tuple(_environment(node, fields))
@@ -71,7 +71,7 @@ def commands(pod: YamlNode | None, fields: Fields, unit: str, copies: int | None
 
 
 def _command(words: tuple[str, ...], whole: CommandLine) -> CommandLine:
-    """Of a shell that is told one simple command, that command."""
+    """If a shell runs one simple command, that command."""
     told = given(words)
     simple = line(told[1]).commands if told else ()
     if len(simple) != 1:
@@ -100,7 +100,7 @@ def _words(node: YamlNode) -> tuple[str, ...]:
 
 
 def _shown(text: str) -> str:
-    """With a name in place of what a template says, as others write what they do not know."""
+    """The text with `$unknown` for what a template gives."""
     return MARK.sub("$unknown", text)
 
 
@@ -114,7 +114,7 @@ def _environment(node: YamlNode, fields: Fields) -> Iterator[tuple[str, str]]:
 
 def _unexpanded(node: YamlNode, fields: Fields, words: tuple[str, ...], defined: set[str]) -> Iterator[Field]:
     if "$" in ((node.get("image") or node).text or ""):
-        return  # a shell, or envsubst, makes the manifest out of this
+        return  # a shell, or envsubst, generates the manifest
     values = [item.get("value") for item in (node.get("env") or node).items]
     if any(re.search(r"\beval\b|\benvsubst\b", word) for word in words):
         values = []
@@ -128,23 +128,23 @@ def _unexpanded(node: YamlNode, fields: Fields, words: tuple[str, ...], defined:
 
 
 _RUNS: Final = re.compile(r"\$\(\w+ [^)]+\)")
-"""`$(date +%F)`: a command with arguments, which no variable is called."""
+"""`$(date +%F)`: a command with arguments; no variable has such a name."""
 
 
 def _is_interpreted(words: tuple[str, ...]) -> bool:
-    """A shell is among them, or something that runs a text; a script may be one too, but gets the text as it stands."""
+    """Whether a shell, or something else that runs a text, is among the words."""
     return any(is_shell(word) or _INTERPRETED.fullmatch(PurePosixPath(word).name) for word in words)
 
 
 KUSTOMIZATIONS: Final = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
 _ON_TOP: Final = re.compile(r"values[-_.][\w.-]+\.ya?ml")
-"""`values-prod.yaml`: what `helm install -f` puts over them."""
+"""`values-prod.yaml`: for `helm install -f`."""
 MOST: Final = 20_000
-"""Nodes of a values.yaml that are looked at."""
+"""Nodes of a values.yaml that are read."""
 
 
 def patched(node: YamlNode, fields: Fields) -> Patched:
-    """What an object in part gives to the whole one of its name."""
+    """The fields that a partial object sets in the complete one."""
     return Patched(fields.word(node, "kind"), fields.word(node, "metadata", "name"), _keys(node))
 
 
@@ -172,7 +172,7 @@ def kustomization(node: YamlNode, fields: Fields) -> Iterator[Any]:
 
 
 def _inline(text: str, patch: YamlNode) -> Iterator[Patched]:
-    """A patch that is written into the kustomization: an object in part, or operations with paths."""
+    """A patch inside the kustomization: a partial object, or operations with paths."""
     target = patch.get("target") or patch
     try:
         for document in documents(text):
@@ -200,7 +200,7 @@ def chart_values(source: Source) -> Iterator[ChartValues]:
 
 
 def _leaves(root: YamlNode) -> Iterator[tuple[str, str, int]]:
-    """The scalars by their dotted paths; of a file that unfolds to more than a chart has, some."""
+    """The scalars by their dotted paths; not all, if a file expands to more than a chart has."""
     stack = [("", root)]
     for _ in range(MOST):
         if not stack:
@@ -229,7 +229,7 @@ _HOMES: Final = {
     "activeDeadlineSeconds": (_JOB, _POD),
     "suspend": (_SPEC, _JOB),
 }
-"""Where the fields of a CronJob belong; the first is the one that is meant."""
+"""Where the fields of a CronJob belong; the first that has the field counts."""
 
 
 def wants(path: PurePosixPath) -> bool:
@@ -247,7 +247,7 @@ def read(source: Source) -> Iterator[Any]:
 
 
 def _documents(source: Source) -> Iterator[tuple[YamlNode, Plain]]:
-    """A template that does not become YAML is beyond us; what should be YAML and is not, is reported."""
+    """Broken YAML is reported, unless it is a template that we cannot read."""
     how = plain(source.text)
     try:
         yield from [(document, how) for document in documents(how.text)]
@@ -339,7 +339,7 @@ def _workload(kind: str, node: YamlNode, fields: Fields) -> Iterator[Any]:
 
 
 def _copies(kind: str, replicas: Field | None) -> int | None:
-    """How many pods on every node make is not told."""
+    """None for a DaemonSet: the number of nodes is not known."""
     if kind == "DaemonSet":
         return None
     return replicas.number if replicas else 1

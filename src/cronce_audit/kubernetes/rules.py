@@ -1,8 +1,8 @@
-"""What can be wrong with CronJobs, and with schedulers in a Deployment, StatefulSet or DaemonSet; and with texts for a
-shell that get none.
+"""Rules about CronJobs, about schedulers in a Deployment, StatefulSet or DaemonSet, and about texts for a shell where
+no shell runs.
 
-How many a written number of replicas makes is judged where commands are judged, with those of compose and the like.
-Here is what only Kubernetes has: a pod on every node, an autoscaler, numbers from values and overlays, and rollouts.
+A written number of replicas is judged in `processes`, together with compose and the like. Here is what only Kubernetes
+has: a pod on every node, an autoscaler, numbers from values and overlays, and rollouts.
 
 Kubernetes reads schedules by robfig/cron's ParseStandard, which is not quite cron: five fields; `?` is `*`; weekdays
 are 0 to 6, and 7 is refused; no L, W or #; `@every 90m` counts from the last run.
@@ -42,7 +42,7 @@ _EVERY: Final = re.compile(r"@every (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 
 @lru_cache(1024)
 def interval(text: str) -> timedelta | None:
-    """The shortest time between two of its slots; None where that cannot be told."""
+    """The shortest time between two of its slots; None if that is not known."""
     every = _EVERY.fullmatch(text)
     if every and text != "@every ":
         hours, minutes, seconds = (int(one or 0) for one in every.groups())
@@ -58,9 +58,9 @@ def as_cron(text: str) -> str:
 
 
 SHORT: Final = timedelta(hours=1)
-"""Up to here a late run that takes as long as it may is nothing unusual."""
+"""Up to here a run that starts late and uses all of its time is not unusual."""
 OFTEN: Final = timedelta(minutes=5)
-"""Up to here a run that takes as long as the interval is nothing unusual: one slow query, one full queue."""
+"""Up to here a run that takes as long as the interval is not unusual: a slow query, a full queue."""
 
 
 @rule(
@@ -84,8 +84,8 @@ def _overlap(facts: Facts) -> Iterator[Found]:
 
 
 def _joined(job: Workload) -> tuple[str, Severity]:
-    """Which run meets the next one, "" for none, and how bad that is. A deadline counts from the start, which may be
-    late, but hardly by more than an hour."""
+    """When a run overlaps the next one ("" for never), and how bad that is. A deadline counts from the start, which may
+    be late, but hardly by more than an hour."""
     schedule, deadline = job["schedule"], job["activeDeadlineSeconds"]
     gap = interval(schedule.text) if schedule and schedule.known else None
     if gap is None:
@@ -119,7 +119,7 @@ _MISSING: Final = (
         "write `backoffLimit`: 0 if half a run must not be repeated, else as many as you want",
     ),
 )
-"""Fields that a CronJob is to have: the rule, the field, what happens without it, and the remedy."""
+"""Fields that a CronJob should have: the rule, the field, what happens without it, and the fix."""
 
 
 def _without(name: str, effect: str) -> Check:
@@ -145,7 +145,7 @@ _CLAIMING: Final = (
 
 
 class SchedulingWorkload(NamedTuple):
-    """A workload that fires jobs by itself."""
+    """A workload that runs a scheduler."""
 
     workload: Workload
     what: str
@@ -160,14 +160,14 @@ def schedulers(facts: Facts) -> Sequence[SchedulingWorkload]:
 
 
 def _told(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
-    """By the words of its containers."""
+    """Found by the words of its containers."""
     for container in workload.containers:
         if name := _scheduler(container.words, container.place, facts):
             yield SchedulingWorkload(workload, f"`{name}`")
 
 
 def _coded(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
-    """By the Python code that it runs; but not where several of it are told anyway."""
+    """Found by the Python code that it runs, unless several copies of it are reported anyway."""
     for launch in facts.conclude(every_launch):
         single = launch.start.kind == "scheduler" and not launch.total.is_several and not launch.doubts
         if single and _is_by(launch, workload, facts) and not is_claimed(launch, facts, far=True):
@@ -177,7 +177,7 @@ def _coded(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
 
 
 def _is_by(launch: Launch, workload: Workload, facts: Facts) -> bool:
-    """The place is asked too: another folder may have a workload of the same name."""
+    """Compares the place too: another folder may have a workload of the same name."""
     unit = launch.by.by if launch.by else None
     if unit is None or unit.name != workload.unit:
         return False
@@ -185,7 +185,7 @@ def _is_by(launch: Launch, workload: Workload, facts: Facts) -> bool:
 
 
 def _scheduler(words: Sequence[str], place: Place, facts: Facts) -> str:
-    """What it is called; "" where it is none, or several of it would agree."""
+    """The scheduler's name; "" for none, or if several copies would agree."""
     told = given(words)
     read = line(told[1]) if told else None
     found = program(read.commands[-1].words if read and read.commands else _behind_entrypoint(words))
@@ -195,8 +195,7 @@ def _scheduler(words: Sequence[str], place: Place, facts: Facts) -> str:
 
 
 def _behind_entrypoint(words: Sequence[str]) -> Sequence[str]:
-    """`[/entrypoint.sh, celery, …, beat]`: an entrypoint of an image that is not seen ends by running what it is
-    given."""
+    """`[/entrypoint.sh, celery, …, beat]`: the entrypoint of an image that is not seen runs its arguments."""
     is_one = len(words) > 1 and re.search(r"entrypoint|\.sh$", words[0]) is not None
     return words[1:] if is_one else words
 
@@ -234,7 +233,7 @@ def _scaled(facts: Facts) -> Iterator[Found]:
 
 
 def _counts(workload: Workload, facts: Facts) -> Iterator[tuple[Field | None, str]]:
-    """By whatever says so, and whether it is the most there can be; what the workload says itself is told elsewhere."""
+    """Numbers of replicas from other places than the workload's own file, and whether they are an upper limit."""
     for scaler in facts.of(Scaler):
         if _is_of(scaler, workload):
             yield at_most(scaler, facts), "up to "
@@ -272,7 +271,7 @@ def _rollout(facts: Facts) -> Iterator[Found]:
 
 
 def _surges(workload: Workload) -> bool:
-    """25 % of one, rounded up, is one more. Where there are several anyway, that is told."""
+    """25 % of one, rounded up, is one more. Several replicas are reported elsewhere."""
     replicas, strategy, surge = (workload[name] for name in ("replicas", "strategy", "maxSurge"))
     single = replicas is None or replicas.number == 1
     rolls = strategy is None or strategy.text == "RollingUpdate"
@@ -280,7 +279,7 @@ def _surges(workload: Workload) -> bool:
 
 
 def stays_one(workload: Workload, facts: Facts) -> bool:
-    """Nothing makes several of it, and the old pod has ended before the new one starts."""
+    """Whether there is always one pod: one replica, and the old pod ends before the new one starts."""
     replicas, strategy = workload["replicas"], workload["strategy"]
     counts = [replicas, *(field for field, _ in _counts(workload, facts))]
     in_turn = workload.kind == "StatefulSet" or (strategy is not None and strategy.text == "Recreate")

@@ -1,4 +1,4 @@
-"""The starts and ends of jobs, folded into findings: a pure fold over marks in order of time. Verdicts are `judge`'s.
+"""Pairs starts and ends of jobs and finds what is wrong: a pure fold over marks in order of time. `judge` words it.
 
 *Which end belongs to which start.* By the run's id, where both name one; else by who wrote them (host and process) and
 the job, the oldest open run first. Cron's lines are paired without the process: cronie's end comes from another one.
@@ -38,13 +38,13 @@ OPEN: Final = 100
 REMEMBERED: Final = 1_000
 FLEETS: Final = 100
 MAY_LACK_ENDS: Final = (Form.CRON, Form.BEAT, Form.CRONCE)
-"""Programs that write no ends, or only if they are asked to."""
+"""Programs that do not log ends, or only on request."""
 
 _Key = TypeVar("_Key")
 
 
 class JobHistory:
-    """What is kept in mind of a job."""
+    """The recent runs of a job, and its counts."""
 
     __slots__ = ("ends", "fleets", "found", "hosts", "latest", "open", "runs", "slots", "starts")
 
@@ -55,7 +55,7 @@ class JobHistory:
         self.open: list[LoggedRun] = []
         self.slots: OrderedDict[tuple[Instant, str], LoggedRun] = OrderedDict()
         self.runs: OrderedDict[str, LoggedRun] = OrderedDict()
-        self.hosts: dict[str, LogMark] = {}  # that cron started it on, in the slot that it is in
+        self.hosts: dict[str, LogMark] = {}  # hosts on which cron started it in the current slot
         self.fleets: OrderedDict[frozenset[str], Fleet] = OrderedDict()
 
 
@@ -81,7 +81,7 @@ class LogReport(NamedTuple):
 
 
 class Fold:
-    """`certain` leaves out what is only possible."""
+    """`certain` leaves out findings that are only possible."""
 
     def __init__(self, limits: Limits, most: int, *, certain: bool = False) -> None:
         self._limits, self._most, self._certain = limits, most, certain
@@ -99,7 +99,7 @@ class Fold:
             self._end(mark)
 
     def close(self, until: Mapping[str, Instant]) -> LogReport:
-        """What it came to; `until` says how long each log goes on."""
+        """The result; `until` is the last time in each log."""
         for job in self._jobs.values():
             for run in job.open:
                 self._leave_open(job, run, until)
@@ -127,7 +127,7 @@ class Fold:
         self._remember(job, run)
 
     def _job(self, mark: LogMark) -> JobHistory:
-        """The job of a start; for it, the one that did not start for the longest time may be forgotten."""
+        """The job of a start. Beyond `JOBS` jobs the one with the oldest last start is closed and dropped."""
         key = mark.said.form, mark.said.job
         job = self._jobs.setdefault(key, JobHistory())
         self._jobs.move_to_end(key)
@@ -150,7 +150,7 @@ class Fold:
             if not judge.is_retry(slot):
                 self._tell(judge.twice_in_slot(slot.mark, mark))
         elif mark.said.form is not Form.CELERY or mark.said.job in self._sent:
-            self._judge_open(job, run)  # a task that nobody schedules is sent as often as it is needed
+            self._judge_open(job, run)  # a task without a schedule is sent as often as needed
 
     def _judge_open(self, job: JobHistory, run: LoggedRun) -> None:
         latest, mark = job.latest, run.mark
@@ -192,7 +192,7 @@ class Fold:
         job.hosts.setdefault(mark.place.host, mark)
 
     def _count_hosts(self, job: JobHistory) -> None:
-        """The slot is over: which hosts started it?"""
+        """At the end of a slot: count the hosts that started it."""
         hosts, (first, *others) = frozenset(job.hosts), job.hosts.values()
         job.hosts = {}
         if not others or judge.is_each_hosts_own(first.said.job):
@@ -215,7 +215,7 @@ class Fold:
         named = self._by_run.get(_id(mark))
         said = named.mark.said if named else mark.said
         job = self._jobs.get((said.form, said.job))
-        if job is None or (named is None and mark.said.form is Form.CRONCE):  # ours is told twice: `ended`, `closed`
+        if job is None or (named is None and mark.said.form is Form.CRONCE):  # ours logs it twice: `ended`, `closed`
             return
         job.ends += 1
         run = named or next((run for run in job.open if _belong(run.mark, mark)), None)
@@ -236,7 +236,7 @@ class Fold:
     # --- what is left ---
 
     def _leave_open(self, job: JobHistory, run: LoggedRun, until: Mapping[str, Instant]) -> None:
-        """No end will come any more. Of the starts after it only the next is told of: it may simply have died."""
+        """No end will come. Only the next start after it is reported: the run may have died."""
         following = [pair for pair in run.pairs if pair.first is run]
         waiting = [pair for pair in run.pairs if pair.second is run and pair.first.end]
         for pair in (*following[:1], *waiting):
@@ -260,7 +260,7 @@ class Fold:
 
 
 def _is_one(one: LogMark, two: LogMark) -> bool:
-    """One start that is told twice: in a log and in its copy, as `starting` and as `started`, or in one run's words."""
+    """One start that is logged twice: in a log and its copy, or as `starting` and `started`."""
     if one.place != two.place:
         return False
     if one.said.form is Form.CRON:

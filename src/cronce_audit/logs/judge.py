@@ -1,4 +1,4 @@
-"""The nouns: what a line says (a mark), and what came of it (a finding)."""
+"""Starts and ends in logs, and the findings about them with their wording."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from cronce.value import NamedTuple
 
 
 class Form(StrEnum):
-    """By whom a line was written."""
+    """Which program wrote a line."""
 
     WORDS = "words"
     CRON = "cron"
@@ -25,7 +25,7 @@ class Form(StrEnum):
 
 
 class LogEvent(NamedTuple):
-    """What the words of a line come to. `run` and `slot` are empty where the line names none."""
+    """The start or end that a line reports. `run` and `slot` are empty if the line names none."""
 
     starts: bool
     job: str
@@ -33,14 +33,14 @@ class LogEvent(NamedTuple):
     run: str = ""
     slot: str = ""
     failed: bool = False
-    again: bool = False  # a start that says itself that it takes over from another
-    word: str = ""  # in which it was said, where that was anybody's word
-    about: Mapping[str, int] = MappingProxyType({})  # what else a start names, each as a hash
-    by: str = ""  # who says so, where several processes write one log
+    again: bool = False  # a start that takes over from another run
+    word: str = ""  # the word for start or end, in a line of an unknown program
+    about: Mapping[str, int] = MappingProxyType({})  # other fields of a start, as hashes
+    by: str = ""  # who wrote it, if several processes write one log
 
 
 class LogWriter(NamedTuple):
-    """Who wrote a line: the host that it names, else the log that it stands in; and the process, where it is named."""
+    """Who wrote a line: the host that it names, else its log; and the process, if it is named."""
 
     host: str
     pid: str = ""
@@ -50,7 +50,7 @@ class LogWriter(NamedTuple):
 
 
 class LogMark(NamedTuple):
-    """A start or an end: when, by whom, and where that is written."""
+    """A start or an end: when, by whom, and in which line."""
 
     at: Instant
     said: LogEvent
@@ -58,13 +58,13 @@ class LogMark(NamedTuple):
     log: str
     file: str
     line: int
-    text: int  # a hash of the line, to tell a line that stands there twice
+    text: int  # a hash of the line, to recognise a line that is repeated
     slot: Instant | None = None
-    twofold: bool = False  # the clocks that it is by may have shown this hour twice
+    twofold: bool = False  # this hour may have occurred twice in its time zone
 
     @property
     def by(self) -> LogWriter:
-        """Whose starts and ends belong together. Cron's are told by several processes: any of the host's."""
+        """Whose starts and ends belong together. Several processes write those of cron: only the host counts."""
         return LogWriter(self.place.host) if self.said.form is Form.CRON else self.place
 
     @property
@@ -89,7 +89,7 @@ POSSIBLE: Final = Sure.POSSIBLE
 
 
 class LogFinding(NamedTuple):
-    """`mark` is the start that should not have been, or has no end; `first` the one that was there before."""
+    """`mark` is the start that is wrong or has no end; `first` is the earlier start."""
 
     kind: Kind
     sure: Sure
@@ -99,13 +99,13 @@ class LogFinding(NamedTuple):
 
 
 UNSAID: Final = timedelta(hours=1)
-"""How long a run may take before its missing end is told of, where nobody says what is expected."""
+"""How long a run may take before its missing end is reported, if no expected time is given."""
 SECOND: Final = timedelta(seconds=1)
 OF_EACH_HOST: Final = {
     "run-parts", "anacron", "logrotate", "popularity-contest", "sa1", "sa2", "debian-sa1", "sessionclean", "certbot",
     "e2scrub", "e2scrub_all", "e2scrub_all_cron", "checkarray", "raid-check", "zfs-linux",
 }  # fmt: skip
-"""What a distribution's own crontabs run, on each host for itself."""
+"""Jobs from a distribution's own crontabs, which each host runs for itself."""
 
 
 TWOFOLD: Final = (
@@ -115,7 +115,7 @@ TWOFOLD: Final = (
 
 
 class LoggedRun:
-    """One start, and what became of it. `pairs` wait for its end, or for that of the other."""
+    """A start, and its end if there is one. `pairs` wait for its end, or for the other run's."""
 
     __slots__ = ("end", "mark", "pairs")
 
@@ -126,7 +126,7 @@ class LoggedRun:
 
 
 class Pair(NamedTuple):
-    """A start while another run of the job was open; `close`: so soon after it that it may be the same start."""
+    """A start while another run of the job was open; `close`: so soon that it may be the same start."""
 
     first: LoggedRun
     second: LoggedRun
@@ -134,14 +134,14 @@ class Pair(NamedTuple):
 
     @property
     def settled(self) -> bool:
-        """Whether all ends are seen that it takes to know that the first was at work when the second started."""
+        """Whether the ends are seen that show whether the first run was still active when the second started."""
         one, two = self.first.mark, self.second.mark
         alike = one.by == two.by and not (one.said.run and two.said.run)
         return self.first.end is not None and (not alike or self.second.end is not None)
 
 
 class Fleet(NamedTuple):
-    """Hosts that started a command of cron in the same slot, the first two starts, and in how many slots they did."""
+    """Hosts that started a cron command in the same slot, the first two starts, and the number of such slots."""
 
     hosts: frozenset[str]
     first: LogMark
@@ -150,7 +150,7 @@ class Fleet(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """`expected` is how long a run may take, where somebody says so; `within` how near two starts are one."""
+    """`expected` is how long a run may take, if given; `within` is how near two starts count as one."""
 
     expected: timedelta | None
     within: timedelta
@@ -161,7 +161,7 @@ class Limits(NamedTuple):
 
 
 def is_retry(first: LoggedRun) -> bool:
-    """Whether a start after this one is the next try: it had failed."""
+    """Whether a start after this run is a retry: the run failed."""
     return first.end is not None and first.end.said.failed
 
 
@@ -170,7 +170,7 @@ def is_each_hosts_own(command: str) -> bool:
 
 
 def is_close(before: LoggedRun, mark: LogMark, within: timedelta) -> bool:
-    """Nearly at once, and neither one after the other in one process nor for two slots."""
+    """Nearly at the same time, not one after the other in one process, and not for two slots."""
     one = before.mark
     if one.slot and mark.slot and abs(one.slot - mark.slot) >= SECOND:
         return False
@@ -190,7 +190,7 @@ def twice_in_slot(one: LogMark, two: LogMark) -> LogFinding:
 
 
 def on_hosts(fleet: Fleet) -> LogFinding:
-    """A command of cron that more than one host started, in each of so many slots."""
+    """A cron command that several hosts started in the same slots."""
     one, two = fleet.first, fleet.second
     slots = f"{fleet.slots:,} slot{'s' * (fleet.slots > 1)}"
     meant = f"; in {slots} on {', '.join(sorted(fleet.hosts))}: is it meant to run on each host?"
@@ -203,11 +203,11 @@ def close(one: LogMark, two: LogMark) -> LogFinding:
 
 
 def overlapping(pair: Pair, limits: Limits) -> LogFinding | None:
-    """What a pair comes to whose ends are seen."""
+    """The finding about a pair whose ends are seen."""
     one, two, end = pair.first.mark, pair.second.mark, pair.first.end
     assert end is not None
     went_on, here = end.at - two.at, one.log == two.log
-    if went_on < timedelta(0) or (not here and not went_on):  # two logs may not be in step
+    if went_on < timedelta(0) or (not here and not went_on):  # the clocks of two logs may differ
         return close(one, two) if pair.close else None
     doubt = _doubt(one, two)
     if not here and one.place.host != two.place.host and went_on <= limits.within:
@@ -217,7 +217,7 @@ def overlapping(pair: Pair, limits: Limits) -> LogFinding | None:
 
 
 def unsettled(pair: Pair, limits: Limits) -> LogFinding | None:
-    """What a pair comes to of which an end is missing."""
+    """The finding about a pair with a missing end."""
     one, two = pair.first.mark, pair.second.mark
     if pair.close:
         return close(one, two)
@@ -228,7 +228,7 @@ def unsettled(pair: Pair, limits: Limits) -> LogFinding | None:
 
 
 def never_ended(mark: LogMark, limits: Limits, until: Mapping[str, Instant], *, ends: bool) -> LogFinding | None:
-    """A start without an end; `ends`: other runs of the job have theirs. `until` says how long each log goes on."""
+    """A start without an end; `ends`: other runs of the job have one. `until` is the last time in each log."""
     longest = limits.longest
     own, any_log = (latest - mark.at for latest in (until.get(mark.log, mark.at), max(until.values(), default=mark.at)))
     if max(own, any_log) <= longest:
@@ -250,7 +250,7 @@ def overdue(run: LoggedRun, expected: timedelta | None) -> LogFinding | None:
 
 
 def _doubt(one: LogMark, two: LogMark) -> str:
-    """Why two starts that look like the same may not be; "" where nothing speaks against it."""
+    """Why two starts that look the same may differ; "" for no reason."""
     if one.text == two.text and one.log == two.log:
         return "; the same line twice: two runs, or two handlers of one log"
     match two.said.form:
@@ -263,7 +263,7 @@ def _doubt(one: LogMark, two: LogMark) -> str:
 
 
 def _difference(one: Mapping[str, int], two: Mapping[str, int]) -> str:
-    """Two runs for two tenants may be meant to run at once."""
+    """Two runs for two tenants may run at once on purpose."""
     names = sorted(name for name in one.keys() & two.keys() if one[name] != two[name])
     return f"; they differ in {', '.join(names)}: are they meant to run at once?" if names else ""
 
@@ -278,7 +278,7 @@ def _after(one: LogMark, two: LogMark) -> str:
 
 
 def _span(span: timedelta) -> str:
-    """To the second, but for what is less than ten."""
+    """Rounded to seconds from ten seconds on."""
     if span < 10 * SECOND:
         return format_duration(span)
     return format_duration(timedelta(seconds=round(span.total_seconds())))
