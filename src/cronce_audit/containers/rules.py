@@ -103,7 +103,7 @@ def _entrypoint(facts: Facts) -> Iterator[Found]:
     " under `cronce run`; `init: true` or tini before cron ends the overlap, but the jobs are still killed",
 )
 def _cron(facts: Facts) -> Iterator[Found]:
-    told = {}
+    told: dict[Place, Found] = {}
     for run in facts.conclude(runs):
         why = _why_deaf(run) if _is_cron(run) and not run.container.inherits else None
         if why:
