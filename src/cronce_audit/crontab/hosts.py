@@ -17,7 +17,6 @@ _INSTALLED: Final = re.compile(r"((?:.*/)?)(?:etc/crontab|etc/cron\.d/[^/]+|var/
 class CrontabHome(NamedTuple):
     """Where a crontab is used."""
 
-    tab: Tab
     engine: CronEngine
     images: Mapping[str, str]
     """The Dockerfiles that copy it, and its path in each image; "" where that is not known."""
@@ -25,42 +24,33 @@ class CrontabHome(NamedTuple):
     """Crontabs that share one of these are read by the same cron."""
 
 
-class _Known(NamedTuple):
-    """What is known about all crontabs."""
-
-    images: Sequence[tuple[Image, Mapping[str, str]]]
-    """Each with its copies: path in the tree to path in the image."""
-    of_supercronic: frozenset[str]
-    installed: frozenset[str]
+Copies = Sequence[tuple[Image, Mapping[str, str]]]
+"""Images with their copies: path in the tree to path in the image."""
 
 
 def homes(facts: Facts) -> Mapping[str, CrontabHome]:
     """By path."""
     commands = [{PurePosixPath(word).name for word in command.words} for command in facts.of(CommandLine)]
-    known = _Known(
-        [(image, _copied(image)) for image in facts.of(Image)],
-        frozenset(name for names in commands if "supercronic" in names for name in names),
-        frozenset(installed.name for installed in facts.of(Installed)),
-    )
-    return {tab.path: _home(tab, known) for tab in facts.of(Tab)}
+    of_supercronic = {name for names in commands if "supercronic" in names for name in names}
+    installed = {one.name for one in facts.of(Installed)}
+    copies = [(image, _copied(image)) for image in facts.of(Image)]
+    return {tab.path: _home(tab.path, copies, of_supercronic, installed) for tab in facts.of(Tab)}
 
 
-def _home(tab: Tab, known: _Known) -> CrontabHome:
-    name = PurePosixPath(tab.path).name
-    takers = {
-        image: target for image, copied in known.images if (target := _target(image, copied, tab.path)) is not None
-    }
+def _home(path: str, copies: Copies, of_supercronic: set[str], installed: set[str]) -> CrontabHome:
+    name = PurePosixPath(path).name
+    takers = {image: target for image, copied in copies if (target := _target(image, copied, path)) is not None}
     engines: set[CronEngine] = {image.engine for image in takers}
-    if name in known.of_supercronic:
+    if name in of_supercronic:
         engines.add("supercronic")
     engine: CronEngine = engines.pop() if len(engines) == 1 else ""
     targets = {PurePosixPath(target).name for target in takers.values()} | {name}
     by_command = any("crontab" in image.runs and targets & image.runs for image in takers)
-    by_command = by_command or not targets.isdisjoint(known.installed)
+    by_command = by_command or not targets.isdisjoint(installed)
     images = {image.path: target for image, target in takers.items()}
-    lies = images or ({} if by_command else {_machine(tab.path): tab.path})
-    hosts = {host for host, path in lies.items() if not _is_passed_over(path)}
-    return CrontabHome(tab, engine, images, frozenset(hosts | {_machine(tab.path)} if hosts or by_command else ()))
+    lies = images or ({} if by_command else {_machine(path): path})
+    hosts = {host for host, place in lies.items() if not _is_passed_over(place)}
+    return CrontabHome(engine, images, frozenset(hosts | {_machine(path)} if hosts or by_command else ()))
 
 
 def _is_passed_over(path: str) -> bool:
