@@ -1,25 +1,24 @@
-"""Shell text that adds a line to a crontab, with no look at whether it is there.
+"""Shell text that adds a line to a crontab without checking whether it is already there.
 
     (crontab -l; echo "* * * * * /app/sync") | crontab -
     echo "* * * * * root /app/sync" >> /etc/crontab
     crontab -l > tab; echo "* * * * * /app/sync" >> tab; crontab tab
 
-Each run adds one. What asks before (`grep -q … ||`), filters (`grep -v … | crontab -`, `sort -u`) or writes the file
-anew first is left alone; so is a condition that speaks of cron in any way, for what it asks we do not follow.
+Each run adds one more. Not reported: text that checks first (`grep -q … ||`), filters (`grep -v … | crontab -`,
+`sort -u`) or writes a new file before; and text under any condition that mentions cron, as we do not follow conditions.
 """
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cronce.errors import BadInput
 from cronce.integrations.crontab import entries
-from cronce_audit.crontab.hosts import Image
+from cronce_audit.containers.facts import Image
 from cronce_audit.grammars import above, line, text, tree, within
 from cronce_audit.model import (
-    Command,
+    CommandLine,
     Confidence,
     Facts,
     Found,
@@ -32,8 +31,7 @@ from cronce_audit.model import (
     rule,
 )
 from cronce_audit.scripts import MAY_START, Simple, simple_commands, starts, word
-from cronce_audit.yaml import Node as YamlNode
-from cronce_audit.yaml import documents
+from cronce_audit.yaml import YamlNode, documents
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -47,7 +45,7 @@ _WRITERS: Final = frozenset({"cp", "mv", "rm", "install", "ln", "truncate", "unl
 _SAYS: Final = frozenset({"echo", "printf", "cat"})
 _ASKS: Final = re.compile(rb"crontab|cron\.d|grep|exist|install|already|first|done|marker|\s-[defrsw]\s|=~|\bwc\b")
 _VARIABLE: Final = re.compile(rb"""\[\[?\s*(?:!\s*)?(?:-[nz]\s+)?["']?\$\{?\w+[^]]*\]\]?""")
-"""A test of a variable, which says nothing of what is in the crontab: `[ -n "$CRON" ]`, `[ "$CRON" = yes ]`."""
+"""A test of a variable, which is no check of the crontab: `[ -n "$CRON" ]`, `[ "$CRON" = yes ]`."""
 _LOOKS: Final = re.compile(rb"grep|diff|cmp|comm|\[|\btest\b|=~|\|\|")
 """Before `&&` and `||`: there also stands what only has to go well."""
 
@@ -59,15 +57,14 @@ _STATEMENTS: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
-    """A line that is added each time."""
+class Append(NamedTuple):
+    """A line that each run adds."""
 
     place: Place
     to: str
-    """The file; "" is the user's crontab."""
+    """The file; "" means the user's crontab."""
     literal: bool
-    """What is added is spelled out, and is a line of a crontab."""
+    """The added text is written out, and is a valid line of a crontab."""
 
 
 def appends(source: Source, root: "Node") -> Iterator[Append | Installed]:
@@ -98,7 +95,7 @@ def _by_pipeline(commands: Sequence[Simple]) -> Iterator[tuple[str, "Node"]]:
 
 
 def _fed(command: Simple) -> "Node | None":
-    """The pipeline or the redirection that a command gets its input from; itself, if that is among its words."""
+    """The pipeline or redirection that is a command's input; the command itself, if its words hold the input."""
     if command.bare[-1].startswith("<("):
         return command.node
     parent = command.node.parent
@@ -130,7 +127,7 @@ def _by_redirection(root: "Node", commands: Sequence[Simple]) -> Iterator[tuple[
 
 
 def _installed_copies(root: "Node", commands: Sequence[Simple]) -> set[str]:
-    """Files that begin as the user's crontab, and become it."""
+    """Files that are written by `crontab -l` and installed by `crontab FILE`."""
     listed = set()
     for node in within(root, "file_redirect"):
         if ">" in text(node) and ">>" not in text(node) and node.parent:
@@ -171,7 +168,7 @@ def _is_filter(command: Simple) -> bool:
 
 
 def _is_asked(node: "Node") -> bool:
-    """Whether a condition stands before it that asks about cron, a file or a word in one."""
+    """Whether a condition before it asks about cron, a file, or a word in a file."""
     below = node
     if node.type == "redirected_statement" and (body := node.child_by_field_name("body")) and body.type == "list":
         below = body.named_children[-1]
@@ -191,13 +188,13 @@ def _before(parent: "Node", below: "Node") -> "Iterator[Node]":
 
 
 def _ends_if_done(node: "Node") -> bool:
-    """`if [ -f /etc/installed ]; then exit 0; fi`, `[ -f … ] && exit`: all is well, and the script is over."""
+    """`if [ -f /etc/installed ]; then exit 0; fi`, `[ -f … ] && exit`: there is nothing to do."""
     said = node.text or b""
     return node.type in (*_CONDITIONS, "list") and _IS_WELL.search(said) is not None and _ASKS.search(said) is not None
 
 
 def _is_new(to: str, node: "Node", commands: Sequence[Simple]) -> bool:
-    """Whether something before it in the text looks into the same table, empties it or writes it anew."""
+    """Whether something before it checks the same table, empties it or overwrites it."""
     before = [command for command in commands if command.node.end_byte <= node.start_byte]
     if not to:
         return any(
@@ -228,7 +225,7 @@ def _outermost(node: "Node") -> "Node":
 
 
 def _added(node: "Node") -> str | None:
-    """The text, where it is spelled out; None where it is not, "" where it is no line of a crontab."""
+    """The added text; None where it is not written out, "" where it is no line of a crontab."""
     texts = [text(found) for found in within(node, "heredoc_body")]
     for command in simple_commands(node):
         if command.name in ("echo", "printf"):
@@ -265,7 +262,7 @@ def wants(path: PurePosixPath) -> bool:
 
 
 @reader("script", wants)
-def read(source: Source) -> Iterator[Append | Installed | Command]:
+def read(source: Source) -> Iterator[Append | Installed | CommandLine]:
     makes = source.name.lower() in _MAKEFILES or source.suffix == ".mk"
     may_append = _MAY_APPEND.search(source.text)
     may_start = not makes and MAY_START.search(source.text)
@@ -279,7 +276,7 @@ def read(source: Source) -> Iterator[Append | Installed | Command]:
 
 
 def _recipes(makefile: str) -> str:
-    """The shell text of a Makefile, each line where it was; a `$$` is the shell's `$`."""
+    """The shell text of a Makefile, line numbers unchanged; `$$` is the shell's `$`."""
     kept = []
     goes_on = False
     for each in makefile.split("\n"):
@@ -294,9 +291,8 @@ _LISTS: Final = ("tasks", "pre_tasks", "post_tasks", "block", "handlers", "alway
 _MAY: Final = re.compile(r"(?m)^\s*(- )?(ansible\.(builtin|legacy)\.)?cron:")
 
 
-@dataclass(frozen=True, slots=True)
-class NamelessCron:
-    """A task that adds a line to a crontab, and has no name for it."""
+class NamelessCron(NamedTuple):
+    """An Ansible task that adds a line to a crontab and gives it no name."""
 
     place: Place
 
@@ -307,7 +303,7 @@ def _is_yaml(path: PurePosixPath) -> bool:
 
 @reader("ansible", _is_yaml)
 def _read_tasks(source: Source) -> Iterator[NamelessCron]:
-    """Files that are no YAML are others' to complain about."""
+    """Files that are not YAML are reported by other readers."""
     if not _MAY.search(source.text) or "{%" in source.text:
         return
     try:
@@ -344,11 +340,11 @@ def _text(given: YamlNode, key: str, usual: str) -> str:
     confidence=Confidence.MEDIUM,
 )
 def crontab_grows_with_each_run(facts: Facts) -> Iterator[Found]:
-    """A script that only builds an image starts from a clean file system each time."""
+    """A script that only builds an image starts with a clean file system each time."""
     built = {name for image in facts.of(Image) for name in image.runs}
     started = {
         PurePosixPath(word).name
-        for command in facts.of(Command)
+        for command in facts.of(CommandLine)
         if command.origin in ("dockerfile", "compose")
         for word in command.words
     }

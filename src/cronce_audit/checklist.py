@@ -1,11 +1,11 @@
-"""What the checklists ask of APScheduler."""
+"""The four checklists: their points, and a function that answers each point from the facts and findings."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
 from cronce_audit.clocks import is_zone
-from cronce_audit.crontab.read import Line
+from cronce_audit.crontab.read import CronLine
 from cronce_audit.evidence import (
     NOTHING,
     Answer,
@@ -24,7 +24,7 @@ from cronce_audit.evidence import (
 )
 from cronce_audit.guards import guards
 from cronce_audit.java import Scheduled
-from cronce_audit.kubernetes.facts import CronJob, running
+from cronce_audit.kubernetes.facts import Workload, running
 from cronce_audit.model import Facts, LockCall, Place, ZoneSet
 from cronce_audit.python.facts import UNKNOWN, Const
 from cronce_audit.python.jobs import Job, jobs, zone_name
@@ -68,7 +68,7 @@ def zone_is_utc(seen: Seen) -> Answer:
 
 
 def _zone(scheduler: Scheduler, facts: Facts) -> str | None:
-    """None where it is not set, "" where it cannot be told."""
+    """None where it is not set, "" where it is not known."""
     given = scheduler.options.get("timezone")
     if given in (None, Const(None)):
         return None
@@ -126,7 +126,7 @@ _UTC_OR_UNSET: Final = ("UTC", "Etc/UTC", "Etc/GMT", "GMT", "Zulu", "Universal",
 _NO_CRONJOB: Final = "there is no CronJob here"
 
 
-def _cronjobs(facts: Facts) -> Sequence[CronJob]:
+def _cronjobs(facts: Facts) -> Sequence[Workload]:
     return [one for one in running(facts) if not one.partial]
 
 
@@ -142,7 +142,7 @@ def zones_are_utc(seen: Seen) -> Answer:
 
 
 def _zones_of_schedules(facts: Facts) -> Iterator[tuple[str, Place]]:
-    """Those that stand beside a time: of CronJobs, and behind the calendar of a timer."""
+    """Zones that belong to a schedule: of CronJobs, and at the end of a timer's calendar."""
     for cronjob in _cronjobs(facts):
         zone = cronjob["timeZone"]
         if zone and zone.known:
@@ -166,7 +166,7 @@ def policy_is_stated(seen: Seen) -> Answer:
     return met(*said)
 
 
-def _said(cronjob: CronJob, name: str) -> Evidence:
+def _said(cronjob: Workload, name: str) -> Evidence:
     value = cronjob[name]
     says = f"has no {name}" if value is None else f"has {name}: {value.text}"
     return Evidence(f"{cronjob.called} {says}", cronjob.place if value is None else value.place)
@@ -211,7 +211,7 @@ def runs_are_bounded(seen: Seen) -> Answer:
     if not there:
         return not_relevant(NOTHING)
     bounded = [_said(one, "activeDeadlineSeconds") for one in _cronjobs(seen.facts)]
-    bounded += [Evidence("a time limit", line.place) for line in seen.facts.of(Line) if "timeout" in line.command]
+    bounded += [Evidence("a time limit", line.place) for line in seen.facts.of(CronLine) if "timeout" in line.command]
     if len(bounded) < len(there):
         shows = "a time limit of each job: `timeout` before the command, `--timeout` of `cronce exec`"
         return cannot_tell(shows, *bounded)
@@ -219,7 +219,7 @@ def runs_are_bounded(seen: Seen) -> Answer:
 
 
 def restarts_are_bounded(seen: Seen) -> Answer:
-    """A scheduler that was down: what it makes up for when it comes back."""
+    """What a scheduler makes up for after it was down."""
     there = _cronjobs(seen.facts)
     if not there:
         return not_relevant(_NO_CRONJOB)
@@ -235,7 +235,7 @@ def ci_audits(seen: Seen) -> Answer:
 
 
 def _habit(*signs: tuple[str, str], beside: str = "") -> Callable[[Seen], Answer]:
-    """Of people, as far as files tell: each sign, with what would show it; `beside` is a sign that is not enough."""
+    """A habit of people, by its signs in files, each with what would show it; `beside` is a sign that is not enough."""
 
     def judge(seen: Seen) -> Answer:
         told = [each for sign, _ in signs for each in seen.mentioned(sign)]
@@ -273,7 +273,7 @@ def _others(seen: Seen) -> list[Evidence]:
 
 def _cronces(seen: Seen) -> list[Evidence]:
     places = {one.place for one in seen.facts.conclude(guards).values() if one.kind == "cronce"}
-    places |= {line.place for line in seen.facts.of(Line) if line.guard == "cronce"}
+    places |= {line.place for line in seen.facts.of(CronLine) if line.guard == "cronce"}
     return [Evidence("cronce", place) for place in sorted(places)]
 
 
@@ -287,7 +287,7 @@ def locks_run_out(seen: Seen) -> Answer:
 
 
 def locks_last(seen: Seen) -> Answer:
-    """As long as the run, or are renewed."""
+    """Locks last as long as the run, or are renewed."""
     if found := seen.found(*SHORT, *ETERNAL):
         return not_met(*found)
     if made := _others(seen):
@@ -298,7 +298,7 @@ def locks_last(seen: Seen) -> Answer:
 
 
 def store_is_safe(seen: Seen) -> Answer:
-    """That the locks are kept in."""
+    """The store of the locks."""
     if not (_others(seen) or _cronces(seen)):
         return not_relevant(_NO_LOCK)
     shows = "`cronce doctor` on each machine: it says whether the store persists, and what it does in a failover"
@@ -383,11 +383,11 @@ CHECKLISTS: Final[dict[str, Sequence[Point]]] = {
         Point("Clocks that differ do no harm", skew_does_no_harm),
     ),
 }
-"""What four articles on jobs that fire twice ask for, in their order."""
+"""The points of four articles on jobs that run twice, in their order."""
 
 
 def answers(seen: Seen) -> Sequence[Answered]:
-    """Points that ask the same have the same answer, which is the same object."""
+    """Points with the same function share one Answer object."""
     judge = cache(lambda how: how(seen))
     return [
         Answered(name, number, point.text, judge(point.judge))

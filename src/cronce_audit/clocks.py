@@ -1,4 +1,4 @@
-"""Times that the clocks of a zone show twice, or never; and whether two schedules ever fire at the same time."""
+"""Local times that occur twice or never in a zone; and whether two schedules ever fire at the same time."""
 
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -12,12 +12,12 @@ from cronce.schedule.zone import find_zone, shifts
 
 
 class Disputed(NamedTuple):
-    """What the changes of a year do to the fixed times of a schedule."""
+    """The effect of a year's clock changes on the fixed times of a schedule."""
 
     twice: datetime | None
-    """The first of its times that the clocks show twice."""
+    """The first of its times that occurs twice."""
     never: datetime | None
-    """The first of its times that they leave out."""
+    """The first of its times that does not exist."""
 
 
 @lru_cache(1024)
@@ -34,7 +34,7 @@ def disputed(expression: str, zone: str, year: int) -> Disputed | None:
 
 
 def season(day: date) -> str:
-    """When it is, without making anybody think that it is over: each year (in 2026 on 25 October)."""
+    """`each year (in 2026 on 25 October)`: a date alone would look like a thing of the past."""
     return f"each year (in {day.year} on {day.day} {day:%B})"
 
 
@@ -56,7 +56,7 @@ def is_zone(name: str) -> bool:
 
 
 _STEPS: Final = 500
-"""Turns that are taken in looking for a common slot; schedules that share one within a year find it long before."""
+"""Steps in the search for a common slot; schedules that share one within a year find it long before."""
 _NOON: Final = datetime(2023, 1, 2, 12, tzinfo=UTC)
 """Of a Monday in winter."""
 _HOUR: Final = timedelta(hours=1)
@@ -84,7 +84,7 @@ def shared_slot(one: str, other: str, year: int) -> datetime | None:
 
 
 def _never_meet(one: list[str], other: list[str]) -> bool:
-    """At one minute, or in one hour, and at or in another: that is seen without looking for a slot."""
+    """Two different minutes or hours: no search is needed."""
     pairs = zip(one[:2], other[:2], strict=True) if len(one) == len(other) else ()
     return any(first.isdecimal() and second.isdecimal() and int(first) != int(second) for first, second in pairs)
 

@@ -1,16 +1,16 @@
-"""What a project says about its audits: `[tool.cronce.audit]` in pyproject.toml, or `[audit]` in cronce.toml.
+"""A project's configuration: `[tool.cronce.audit]` in pyproject.toml, or `[audit]` in cronce.toml.
 
-The nearest of them counts, from the first path upwards to the repository's root. Where it is, or where .git is, there
-is the root that all paths are told from: whoever audits from a folder below it finds the same baseline.
+The nearest one counts, from the first path upwards to the folder with .git. That folder is the root of all reported
+paths, so an audit that starts in a subfolder finds the same baseline.
 """
 
 import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from cronce.errors import BadInput
@@ -18,46 +18,45 @@ from cronce_audit.clocks import is_zone
 from cronce_audit.model import GONE, Confidence, Rule, Severity, rules
 
 NEVER: Final = "never"
-"""As a threshold: whatever is found is no failure."""
+"""As a threshold: no finding is a failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How a project wants to be audited."""
+class AuditSettings(NamedTuple):
+    """The options of an audit."""
 
     exclude: Sequence[str] = ()
-    ignore: Mapping[str, str] = field(default_factory=dict)
-    """Rules that are not to be told, each with the reason."""
+    ignore: Mapping[str, str] = MappingProxyType({})
+    """Rules to leave out, each with the reason."""
     fail_on: Severity | None = Severity.WARNING
-    """The least that is a failure; None: nothing is."""
+    """The lowest severity that fails the audit; None: none does."""
     min_confidence: Confidence = Confidence.LOW
     baseline: Path | None = None
     zone: str | None = None
-    """Of the machines, where no file says it."""
+    """The time zone of the machines, where no file sets one."""
     tests: bool = False
     select: Sequence[str] = ()
-    """The ids of the rules that are asked; empty is all."""
+    """The ids of the rules to apply; empty means all."""
     per_file_ignores: Sequence[tuple[str, Mapping[str, str]]] = ()
-    """Patterns, as in a .gitignore, and the rules that are not told of such files, each with the reason."""
+    """Patterns as in .gitignore, and the rules to leave out for such files, each with the reason."""
     locks: Sequence[str] = ()
-    """Functions, classes and decorators that are locks which all machines see: `shop.locking.only_here`."""
+    """Functions, classes and decorators that are locks across machines: `shop.locking.only_here`."""
     pages: str | None = None
-    """Where the rules' pages are published: a URL to which `CR101.md` is added."""
+    """The URL at which the rules' pages are published; `CR101.md` is added to it."""
     notes: Sequence[str] = ()
-    """What is said of rules that are gone."""
+    """Notes about removed rules that the config names."""
 
 
 class Project(NamedTuple):
-    """The root that paths are told from, and what is said there."""
+    """The root of all reported paths, and the settings found there."""
 
     root: Path
-    settings: Settings
+    settings: AuditSettings
     said_in: str | None
-    """The file that says it, from the root."""
+    """The file with the settings, from the root."""
 
 
 def find_project(paths: Sequence[Path]) -> Project:
-    """The project that the first path is in. Paths of several projects are told from the folder that holds them all."""
+    """The project of the first path. With paths of several projects the root is the folder that holds them all."""
     whole = [path.resolve() for path in paths]
     folders = [path if _is_folder(path) else path.parent for path in whole]
     first = folders[0]
@@ -67,7 +66,7 @@ def find_project(paths: Sequence[Path]) -> Project:
             name, said = told or (None, {})
             settings = _settings(said, folder, f"{folder / name}" if name else "")
             return Project(_root(folder, folders), settings, name)
-    return Project(_root(Path.cwd(), folders), Settings(), None)
+    return Project(_root(Path.cwd(), folders), AuditSettings(), None)
 
 
 def _is_folder(path: Path) -> bool:
@@ -97,7 +96,7 @@ def _told_in(folder: Path) -> tuple[str, Mapping[str, Any]] | None:
 
 
 def _refuse_misspelt(beside: Any, way: Sequence[str], path: Path) -> None:
-    """A table that is called nearly as ours was meant for us."""
+    """A table with nearly our name was meant for us."""
     *above, own = way
     if isinstance(beside, dict) and own not in beside:
         for odd in get_close_matches(own, beside, n=1, cutoff=0.75):
@@ -107,13 +106,13 @@ def _refuse_misspelt(beside: Any, way: Sequence[str], path: Path) -> None:
 def _loaded(path: Path) -> Mapping[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, PermissionError):  # /etc/cronce.toml holds the store's URL, and is not for everybody
+    except (FileNotFoundError, PermissionError):  # /etc/cronce.toml holds the store's URL and may be private
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadInput(f"{path} cannot be read: {error}") from None
 
 
-def _settings(said: Mapping[str, Any], folder: Path, where: str) -> Settings:
+def _settings(said: Mapping[str, Any], folder: Path, where: str) -> AuditSettings:
     known: dict[str, Callable[[Any], Any]] = {
         "exclude": _patterns,
         "ignore": _ignored,
@@ -136,7 +135,7 @@ def _settings(said: Mapping[str, Any], folder: Path, where: str) -> Settings:
         except BadInput as error:
             raise BadInput(f"{where}: {key}: {error}") from None
     per_file = [rule for each in said.get("per-file-ignores", {}).values() for rule in each]
-    return Settings(**read, notes=gone([*said.get("select", ()), *said.get("ignore", ()), *per_file]))
+    return AuditSettings(**read, notes=gone([*said.get("select", ()), *said.get("ignore", ()), *per_file]))
 
 
 def _text(value: Any) -> str:
@@ -197,7 +196,7 @@ def zone(value: Any) -> str:
 
 
 def rule_named(word: str) -> Rule:
-    """By id or by name, whatever the case."""
+    """A rule by its id or name, in any case."""
     by_name = {rule.name: rule for rule in rules().values()}
     found = rules().get(GONE.get(word.upper()) or word.upper()) or by_name.get(word.lower())
     if found is None:
@@ -208,7 +207,7 @@ def rule_named(word: str) -> Rule:
 
 
 def gone(words: Iterable[str]) -> Sequence[str]:
-    """A note on each rule of before."""
+    """A note about each removed rule among these."""
     parts = [part.strip().upper() for word in words for part in word.split(",")]
     return tuple(
         f"{one} is now part of {GONE[one]}" if GONE[one] else f"{one} was removed: cronce no longer checks this"
@@ -218,7 +217,7 @@ def gone(words: Iterable[str]) -> Sequence[str]:
 
 
 def rules_named(words: Iterable[str]) -> Sequence[Rule]:
-    """Several may stand in one word, with commas between; a beginning of ids means all that begin so: CR1, CR50."""
+    """Each word may hold several, separated by commas. A prefix of ids means all rules that have it: CR1, CR50."""
     parts = [part.strip() for word in words for part in word.split(",") if part.strip()]
     return list(dict.fromkeys(rule for part in parts for rule in _meant(part)))
 
@@ -231,7 +230,7 @@ def _meant(word: str) -> Sequence[Rule]:
 
 
 def one_of(word: str, known: Sequence[str] | Mapping[str, object]) -> str:
-    """What was probably meant; where nothing is near, all of a few, or where they are listed."""
+    """A hint: the closest known word; else all words, if they are few; else the command that lists them."""
     close = get_close_matches(word, known, n=1)
     if close:
         return f"did you mean {close[0]!r}?"

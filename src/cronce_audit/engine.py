@@ -1,4 +1,4 @@
-"""Which files of a tree are read: not what .gitignore leaves out, nor what was copied in from others, nor tests."""
+"""Finds the files of a tree (no ignored files, vendored code or tests), reads facts from them, applies the rules."""
 
 import codecs
 import gc
@@ -7,8 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
@@ -42,10 +41,10 @@ VENDORED: Final = frozenset({
 TESTS: Final = frozenset({
     "test", "tests", "testing", "__tests__", "__mocks__", "testdata", "fixtures", "spec", "specs", "e2e"
 })  # fmt: skip
-"""What is in them is not deployed. `src/test` of Java projects is among them."""
+"""Folders of tests, which are not deployed; `src/test` of Java projects too."""
 HERE: Final = PurePosixPath()
 LARGEST: Final = 2_000_000
-"""Bytes. Beyond this a file is data, or was made by a program."""
+"""Bytes. A larger file is data, or generated."""
 
 
 def files(
@@ -56,8 +55,8 @@ def files(
     below: PurePosixPath = HERE,
     unread: list[Unparsed] | None = None,
 ) -> Iterator[str]:
-    """Paths from the root, in order, the same on every machine; only of what is below a folder, if one is named.
-    Folders that may not be looked into are put into `unread`."""
+    """Paths from the root, sorted, the same on every machine; with `below`, only those in that folder. Folders without
+    permission go into `unread`."""
     named = root / below
     if not named.exists():
         raise BadInput(f"{named}: there is no such file or directory")
@@ -68,12 +67,12 @@ def files(
     if wrong := [pattern for pattern in exclude if not _can_be_meant(pattern)]:
         raise BadInput(f"exclude: {wrong[0]!r} is not a pattern; write it as in a .gitignore: /old, *.yaml, docs/")
     excluded = [_spec(exclude, HERE)] if exclude else []
-    walk = _Walk(root, leave_out, tests, [] if unread is None else unread)
+    walk = _TreeWalk(root, leave_out, tests, [] if unread is None else unread)
     yield from walk.below(below, [*excluded, *_from_above(root, below)])
 
 
 def _from_above(root: Path, below: PurePosixPath) -> list["Ignored"]:
-    """What the folders above one leave out of it, unless they leave it out as a whole: then it was named on purpose."""
+    """The .gitignore rules of the folders above; none if they ignore the whole folder: it was named on purpose."""
     ignored: list[Ignored] = []
     for folder in reversed(below.parents):
         ignored += _gitignore(root / folder / ".gitignore", folder)
@@ -81,7 +80,7 @@ def _from_above(root: Path, below: PurePosixPath) -> list["Ignored"]:
 
 
 def _gitignore(path: Path, folder: PurePosixPath) -> list["Ignored"]:
-    """As Git does, a line that cannot be meant is passed over."""
+    """Invalid lines are skipped, as Git does."""
     try:
         if not path.is_file():
             return []
@@ -102,7 +101,7 @@ def _can_be_meant(pattern: str) -> bool:
 Ignored = tuple[PurePosixPath, "pathspec.GitIgnoreSpec"]
 
 
-class _Walk(NamedTuple):
+class _TreeWalk(NamedTuple):
     root: Path
     leave_out: frozenset[str]
     tests: bool
@@ -135,7 +134,7 @@ def _is_source(entry: "os.DirEntry[str]") -> bool:
         return entry.is_file() and entry.stat().st_size <= LARGEST
     except FileNotFoundError:  # it went away meanwhile
         return False
-    except OSError:  # whoever reads it will tell
+    except OSError:  # the attempt to read it reports this
         return True
 
 
@@ -146,7 +145,7 @@ def _spec(lines: Iterable[str], folder: PurePosixPath) -> Ignored:
 
 
 def _is_ignored(path: str, ignored: list[Ignored]) -> bool:
-    """The nearest .gitignore that speaks of it decides."""
+    """The nearest .gitignore with a matching line decides."""
     for folder, spec in reversed(ignored):
         below = path if folder == PurePosixPath() else path.removeprefix(f"{folder}/")
         verdict = spec.check_file(below).include
@@ -168,36 +167,35 @@ def _is_test(name: str) -> bool:
 
 
 ALONE: Final = 2_000_000
-"""Bytes that one process reads sooner than another has started."""
+"""Bytes. Up to here one process is faster than starting several."""
 BATCH: Final = 64
-"""Files that are handed to a process at a time."""
+"""Files in one task for a worker process."""
 NO_TEXT: Final = "it is not UTF-8 text"
 BUG: Final = "cronce failed on this file; that is a bug in cronce"
 
 
 class Read(NamedTuple):
-    """What some files hold."""
+    """Facts and failures from some files."""
 
     facts: Sequence[Any]
     unparsed: Sequence[Unparsed]
     files: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What is told about a tree."""
+class Report(NamedTuple):
+    """The result of an audit."""
 
     findings: Sequence[Finding]
     suppressed: Sequence[tuple[Finding, Suppression]]
     unparsed: Sequence[Unparsed]
     files: int
-    """How many were read by a reader that knows their kind."""
+    """How many files of a known kind were read."""
     facts: Facts
 
 
 @contextmanager
 def _no_collecting() -> Iterator[None]:
-    """Facts are many, and none leads back to itself: to look for circles among them took a third of the time."""
+    """Facts are many and have no reference cycles: collecting garbage among them took a third of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -230,19 +228,19 @@ def read_text(root: Path, path: str) -> str:
 
 
 def _file(root: Path, path: str) -> Path:
-    """A root may be the one file itself."""
+    """The root may itself be the one file."""
     return root / path if root.is_dir() else root
 
 
 def _size(root: Path, path: str) -> int:
     try:
         return _file(root, path).stat().st_size
-    except OSError:  # it went away, and will be told as unread
+    except OSError:  # it was deleted; reading it reports that
         return 0
 
 
 def is_wanted(path: str) -> bool:
-    """Whether any reader knows its kind; one is for comments in files that others read."""
+    """Whether a reader knows this kind of file. The reader of suppressions does not count: it reads every kind."""
     pure = PurePosixPath(path)
     return any(reader.wants(pure) for reader in readers() if reader.name != COMMENTS)
 
@@ -250,15 +248,9 @@ def is_wanted(path: str) -> bool:
 def _each_read(
     root: Path, batches: Sequence[Sequence[str]], workers: int, progress: Callable[[int], None]
 ) -> Iterator[Read]:
-    done = 0
-    if workers == 1:
-        results: Iterable[Read] = (_read_files((root, batch)) for batch in batches)
-        for batch, read in zip(batches, results, strict=True):
-            yield read
-            progress(done := done + len(batch))
-        return
-    with ProcessPoolExecutor(workers, initializer=gc.disable) as pool:
-        for batch, read in zip(batches, pool.map(_read_files, [(root, batch) for batch in batches]), strict=True):
+    done, work = 0, [(root, batch) for batch in batches]
+    with ProcessPoolExecutor(workers, initializer=gc.disable) if workers > 1 else nullcontext() as pool:
+        for batch, read in zip(batches, (pool.map if pool else map)(_read_files, work), strict=True):
             yield read
             progress(done := done + len(batch))
 
@@ -291,16 +283,16 @@ def read_source(source: Source) -> Read:
                 facts += reader.read(source)
             except Unreadable as error:
                 unparsed.append(Unparsed(source.place(error.line), f"{reader.name}: {error.why}"))
-            except (RecursionError, MemoryError):  # the latter is what Python's own parser says
+            except (RecursionError, MemoryError):  # Python's parser raises the latter
                 unparsed.append(Unparsed(source.place(1), f"{reader.name}: it is nested too deeply"))
-            except Exception as error:  # one odd file must not hide what the others hold
+            except Exception as error:  # one odd file must not stop the audit
                 why = f"{reader.name}: {BUG}: {type(error).__name__}: {error}"
                 unparsed.append(Unparsed(source.place(1), why))
     return Read(facts, unparsed)
 
 
 def judge(facts: Facts, line: Callable[[Place], str], chosen: Iterable[Rule] | None = None) -> list[Finding]:
-    """What the rules find, in the order of places. `line` is the text at a place."""
+    """What the rules find, ordered by place. `line` gives the text at a place."""
     found = {
         _finding(rule, one, line)
         for rule in (rules().values() if chosen is None else chosen)
@@ -314,7 +306,7 @@ ASIDE: Final = frozenset({
     "example", "examples", "sample", "samples", "demo", "demos", "docs", "doc", "documentation", "tutorial",
     "tutorials", "test", "tests", "testing", "e2e", "spec", "playground", "sandbox", "benchmarks",
 })  # fmt: skip
-"""Folders of what nobody deploys: what is found there is a level less bad."""
+"""Folders that are not deployed: findings there are one level less severe."""
 _LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "CR1": ("apscheduler", "flask_apscheduler", "django_apscheduler"),
     "CR2": ("apscheduler", "flask_apscheduler", "django_apscheduler", "celery", "django_celery_beat", "redbeat",
@@ -322,7 +314,7 @@ _LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "CR7": ("node-cron", "node-schedule", "cron", "croner", "agenda", "bull", "bullmq", "bree", "toad-scheduler",
             "@nestjs/schedule"),
 }  # fmt: skip
-"""What a tree that is such a library itself is not asked: it starts nothing, its users do."""
+"""Rules that are not applied to the source of such a library: it starts nothing, its users do."""
 
 
 def _is_of_library(rule: str, facts: Facts) -> bool:
@@ -354,20 +346,18 @@ def audit(
     paths: Sequence[str],
     year: int,
     progress: Callable[[int], None] = lambda _: None,
-    *,
-    chosen: Iterable[Rule] | None = None,
     known: Iterable[Any] = (),
 ) -> Report:
-    """Read the files, and report on what they hold."""
-    return report_of(read_tree(root, paths, progress), root, year, chosen=chosen, known=known)
+    """Read the files, and report on what they hold, by all rules."""
+    return report_of(read_tree(root, paths, progress), root, year, known=known)
 
 
 @_no_collecting()
 def report_of(
     read: Read, root: Path, year: int, *, chosen: Iterable[Rule] | None = None, known: Iterable[Any] = ()
 ) -> Report:
-    """Ask the rules (all, unless some are chosen) about what was read below a root, and leave out what is suppressed
-    with a reason. `known` are facts that stand in no file."""
+    """Apply the rules (all, or those chosen), and separate what is suppressed with a reason. `known` are facts that
+    come from no file."""
     facts = Facts([*known, *read.facts], year)
     asked = list(rules().values() if chosen is None else chosen)
     lines = Lines(root)
@@ -382,19 +372,13 @@ def report_of(
 def sift(
     findings: Sequence[Finding], suppressions: Sequence[Suppression]
 ) -> tuple[list[Finding], list[tuple[Finding, Suppression]]]:
-    kept: list[Finding] = []
-    gone: list[tuple[Finding, Suppression]] = []
-    for finding in findings:
-        by = next((one for one in suppressions if one.is_whole and one.covers(finding)), None)
-        if by is None:
-            kept.append(finding)
-        else:
-            gone.append((finding, by))
-    return kept, gone
+    whole = [one for one in suppressions if one.is_whole]
+    by = [(finding, next((one for one in whole if one.covers(finding)), None)) for finding in findings]
+    return [finding for finding, one in by if not one], [(finding, one) for finding, one in by if one]
 
 
 class Lines:
-    """The lines of the files below a root, read again where something was found."""
+    """Lines of files below a root; a file is read again when something was found in it."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -409,6 +393,6 @@ class Lines:
     def _read(self, path: str) -> list[str]:
         try:
             text = read_text(self._root, path)
-        except (OSError, UnicodeDecodeError):  # not every place is in a file, or in a text
+        except (OSError, UnicodeDecodeError):  # a place may be no file, or no text
             return []
         return [] if "\0" in text else text.split("\n")

@@ -1,24 +1,23 @@
-"""What the checklists draw on: answers, what is scheduled in a tree in any language, and what its files mention.
+"""What the checklists use: answers, the jobs of a tree in any language, and words that its files mention.
 
-Mentions are found by their words, in pipelines, scripts and pages. They show that something is there, never that it
-works; and where they show nothing, that says little: a runbook may be in a wiki.
+Words are searched for in pipelines, scripts and pages. They show that something exists, never that it works. A missing
+word proves little: a runbook may be in a wiki.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from cronce_audit import java
 from cronce_audit.crontab.commands import shown
-from cronce_audit.crontab.read import Line
+from cronce_audit.crontab.read import CronLine
 from cronce_audit.engine import read_text
 from cronce_audit.guards import guards
 from cronce_audit.javascript import code as javascript
 from cronce_audit.kubernetes.facts import running
 from cronce_audit.model import Facts, Finding, Place
-from cronce_audit.outcome import Outcome
+from cronce_audit.outcome import AuditOutcome
 from cronce_audit.processes.argv import ONE
 from cronce_audit.processes.commands import SCHEDULE, Running, Serving, agrees, celeries, settings_called
 from cronce_audit.processes.rules import every_launch
@@ -38,7 +37,7 @@ _COMMENT: Final = re.compile(r"\s*(?:#|//|--)")
 
 
 class Sign(NamedTuple):
-    """Words that show something, and the files in which they count."""
+    """A pattern that shows something, and the kinds of files in which it counts."""
 
     what: str
     files: tuple["re.Pattern[str]", ...]
@@ -74,7 +73,7 @@ SIGNS: Final = (
 
 
 class Mention(NamedTuple):
-    """The words, and not the line: that may hold what is secret."""
+    """The matched words only: the whole line may hold a secret."""
 
     what: str
     place: Place
@@ -91,7 +90,7 @@ def _mentions(root: Path, path: str) -> Iterator[Mention]:
         return
     try:
         text = read_text(root, path)
-    except (OSError, UnicodeDecodeError):  # the audit has told
+    except (OSError, UnicodeDecodeError):  # the audit reports this
         return
     is_page = _PAGES.search(path) is not None
     for number, line in enumerate(text.split("\n"), start=1):
@@ -105,20 +104,18 @@ Verdict = Literal["met", "not met", "cannot tell", "not relevant"]
 VERDICTS: Final[tuple[Verdict, ...]] = ("not met", "cannot tell", "met", "not relevant")
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What an answer rests on. Without a place it is about the tree."""
+class Evidence(NamedTuple):
+    """A reason for an answer. Without a place it is about the whole tree."""
 
     text: str
     place: Place | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     verdict: Verdict
     evidence: Sequence[Evidence] = ()
     shows: str = ""
-    """Of what cannot be told: what would show it."""
+    """If the answer is not known: what would show it."""
 
 
 def met(*evidence: Evidence | str) -> Answer:
@@ -141,17 +138,15 @@ def _evidence(given: Iterable[Evidence | str]) -> Sequence[Evidence]:
     return tuple(Evidence(one) if isinstance(one, str) else one for one in given)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """All that is known of a tree."""
+class Seen(NamedTuple):
+    """All that is known about a tree."""
 
-    outcome: Outcome
+    outcome: AuditOutcome
     facts: Facts
-    mentions: Sequence[Mention] = field(default=())
+    mentions: Sequence[Mention] = ()
 
     def found(self, *names: str) -> list[Evidence]:
-        """What rules of these names found; also what is in the baseline, for it is there. What somebody looked at and
-        gave a reason for is not."""
+        """What the rules with these names found, including the baseline, but not what is suppressed with a reason."""
         known = [one.finding for one in self.outcome.set_aside if one.how == "baseline"]
         return [_of(one) for one in (*self.outcome.findings, *known) if one.name in names]
 
@@ -171,66 +166,66 @@ SEVERAL: Final = (
     "scheduler-scaled-out",
 )  # fmt: skip
 INSIDE: Final = "scheduler-inside-the-app"
-"""One process today, or a guard that cannot be judged."""
+"""There is one process today, or a guard that cannot be judged."""
 SURGE: Final = ("new-copy-before-the-old-stops", "two-schedulers-during-a-rollout")
 NOTHING: Final = "nothing that is scheduled was found"
 
 
-class Scheduled(NamedTuple):
+class ScheduledJob(NamedTuple):
     what: str
     place: Place
     guard: bool | None
-    """A lock that all machines see, or cronce; None where that cannot be told."""
+    """It is under a lock across machines, or cronce; None where that is not known."""
     kept: bool = False
-    """What guards it is still there when the run has ended: a slot runs once, whoever comes late."""
+    """The guard outlasts the run: a slot runs once, even if a process is late."""
     single: bool = False
-    """It is seen that one process starts it."""
+    """The files show that one process starts it."""
 
     @property
     def evidence(self) -> Evidence:
         return Evidence(self.what, self.place)
 
 
-def scheduled(facts: Facts) -> Sequence[Scheduled]:
+def scheduled(facts: Facts) -> Sequence[ScheduledJob]:
     """For `facts.conclude(scheduled)`."""
     return sorted(_scheduled(facts), key=lambda one: one.place)
 
 
-def _scheduled(facts: Facts) -> Iterator[Scheduled]:
+def _scheduled(facts: Facts) -> Iterator[ScheduledJob]:
     guarded = {name: one for name, one in facts.conclude(guards).items() if one.across_hosts}
     alone = facts.conclude(_started_once)
     for job in facts.conclude(jobs):
         by = guarded.get(job.full_name)
         known = by is not None if job.full_name else None
         kept, single = by is not None and by.keeps, job.scheduler in alone
-        yield Scheduled(f"{job.function}, by APScheduler", job.place, known, kept, single)
+        yield ScheduledJob(f"{job.function}, by APScheduler", job.place, known, kept, single)
     yield from _beats(facts)
-    for line in facts.of(Line):
+    for line in facts.of(CronLine):
         by_cronce = line.guard == "cronce"
-        yield Scheduled(f"`{shown(line.command)}`, by cron", line.place, by_cronce, by_cronce)
+        yield ScheduledJob(f"`{shown(line.command)}`, by cron", line.place, by_cronce, by_cronce)
     for cronjob in running(facts):
         if not cronjob.partial:
-            yield Scheduled(cronjob.called, cronjob.place, cronjob.is_guarded, cronjob.is_guarded, single=True)
+            yield ScheduledJob(cronjob.called, cronjob.place, cronjob.is_guarded, cronjob.is_guarded, single=True)
     for timer in facts.of(javascript.Job):
-        yield Scheduled(f"{timer.what}, by {timer.library}", timer.place, None if timer.is_guarded else False)
+        yield ScheduledJob(f"{timer.what}, by {timer.library}", timer.place, None if timer.is_guarded else False)
     for method in facts.of(java.Scheduled):
         guard = True if method.lock else None if method.is_guarded else False
-        yield Scheduled(f"{method.what}, by @Scheduled", method.place, guard, kept=bool(method.lock))
+        yield ScheduledJob(f"{method.what}, by @Scheduled", method.place, guard, kept=bool(method.lock))
 
 
-def _beats(facts: Facts) -> Iterator[Scheduled]:
+def _beats(facts: Facts) -> Iterator[ScheduledJob]:
     for beat in facts.conclude(celeries):
         if beat.kind != "worker":
             agreed = agrees(beat, facts)
             single = beat.kind == "beat" and beat.copies == ONE and beat.by.command.origin != "script"
-            yield Scheduled("the schedule of `celery beat`", beat.place, agreed or None, agreed, single)
+            yield ScheduledJob("the schedule of `celery beat`", beat.place, agreed or None, agreed, single)
     if not any(beat.kind != "worker" for beat in facts.conclude(celeries)):
         for _, _, place, _ in settings_called(facts, SCHEDULE):
-            yield Scheduled("a schedule for `celery beat`, which nothing here starts", place, None)
+            yield ScheduledJob("a schedule for `celery beat`, which nothing here starts", place, None)
 
 
 def _started_once(facts: Facts) -> frozenset[Scheduler]:
-    """Schedulers of Python that one process starts, as far as the files say who starts what; with no doubt."""
+    """Schedulers in Python of which the files show without doubt that one process starts them."""
     found = [launch for launch in facts.conclude(every_launch) if launch.start.scheduler]
     once = {one.start.scheduler for one in found if one.by and one.total == ONE and not one.doubts and _is_told(one.by)}
     more = {one.start.scheduler for one in found if one.doubts or one.total != ONE}
@@ -238,7 +233,7 @@ def _started_once(facts: Facts) -> frozenset[Scheduler]:
 
 
 def _is_told(by: Serving | Running) -> bool:
-    """Who runs a script, and where, the script does not say."""
+    """A script does not show who runs it, and where."""
     return by.by is None or by.by.command.origin != "script"
 
 
@@ -248,7 +243,7 @@ def all_locked(facts: Facts) -> bool:
 
 
 def all_guarded(facts: Facts) -> bool:
-    """By what makes a slot run once; a lock that is released when the job ends does not."""
+    """By something that makes a slot run once; a lock that is released when the job ends does not."""
     return all_locked(facts) and all(one.kept for one in facts.conclude(scheduled))
 
 
@@ -285,7 +280,7 @@ def one_process(seen: Seen) -> Answer:
 
 
 def old_stops_first(seen: Seen) -> Answer:
-    """When a new version is deployed."""
+    """The old scheduler stops first when a new version is deployed."""
     if found := seen.found(*SURGE):
         return not_met(*found)
     if not seen.facts.conclude(scheduled):

@@ -1,4 +1,4 @@
-"""What can be mended with certainty: one word or one line, after which the job does what its author meant.
+"""Fixes that are certain: one word or one line, after which the job does what its author meant.
 
 CR102: a job that has an id, and fails at the next start because it is taken, gets `replace_existing=True`.
 CR103: `coalesce=False`, by which missed runs come in a burst, becomes True.
@@ -20,7 +20,7 @@ Fix = Callable[[str, Finding], str | None]
 
 
 def mend(root: Path, findings: Sequence[Finding]) -> list[Finding]:
-    """Change the files, from the last line to the first; what was mended."""
+    """Change the files, from the last line to the first. Returns what was fixed."""
     mended = []
     for finding in sorted(findings, key=lambda one: one.order, reverse=True):
         fix = FIXES.get(finding.rule)
@@ -34,7 +34,7 @@ def mend(root: Path, findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _call(text: str, finding: Finding) -> ast.Call | None:
-    """The one that is found."""
+    """The call at the finding's place."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -44,7 +44,7 @@ def _call(text: str, finding: Finding) -> ast.Call | None:
 
 
 def _put(text: str, line: int, start: int, end: int, word: str) -> str:
-    """With a word in place of the bytes from start to end."""
+    """The text with a word instead of the bytes from start to end."""
     lines = text.split("\n")
     old = lines[line - 1].encode()
     lines[line - 1] = (old[:start] + word.encode() + old[end:]).decode()
@@ -52,7 +52,7 @@ def _put(text: str, line: int, start: int, end: int, word: str) -> str:
 
 
 def _replace_existing(text: str, finding: Finding) -> str | None:
-    """Before the bracket that ends the call."""
+    """Adds an argument before the closing bracket of the call."""
     call = _call(text, finding)
     if call is None:
         return None
@@ -62,7 +62,7 @@ def _replace_existing(text: str, finding: Finding) -> str | None:
 
 
 def _coalesce(text: str, finding: Finding) -> str | None:
-    """The one False that is said in the call itself: `coalesce=False`, or `"coalesce": False` in a dict there."""
+    """Changes the only False in the call itself: `coalesce=False`, or `"coalesce": False` in a dict there."""
     call = _call(text, finding)
     said: list[ast.expr] = []
     for node in ast.walk(call) if call else ():

@@ -1,8 +1,8 @@
-"""For programs: as JSON, as annotations of GitHub Actions, as SARIF 2.1.0.
+"""Output for programs: JSON, annotations of GitHub Actions, SARIF 2.1.0.
 
-The keys of the JSON are a contract. GitHub shows ten annotations of each kind and step, so what is worst comes first.
-In SARIF all rules are declared, those without results as well, with their pages as help: a clean run shows what was
-looked for. What is suppressed is left out unless it is asked for: GitHub shows such results as open.
+The keys of the JSON are a contract. GitHub shows ten annotations of each kind per step, so the worst come first. SARIF
+declares all rules with their pages as help, so that a clean run shows what was checked. Suppressed findings are left
+out unless asked for: GitHub shows them as open.
 """
 
 from collections import Counter
@@ -14,11 +14,11 @@ from cronce import __version__
 from cronce_audit.checklist import Answered
 from cronce_audit.evidence import VERDICTS, Evidence
 from cronce_audit.model import Finding, Rule, Severity, Unparsed
-from cronce_audit.outcome import Outcome, SetAside
+from cronce_audit.outcome import AuditOutcome, SetAside
 from cronce_audit.page import page, published, summary
 
 
-def document(outcome: Outcome) -> dict[str, object]:
+def document(outcome: AuditOutcome) -> dict[str, object]:
     return {
         "findings": [_finding(finding, outcome.prints[finding]) for finding in outcome.findings],
         "unparsed": [{"path": one.place.path, "line": one.place.line, "message": one.why} for one in outcome.unparsed],
@@ -83,7 +83,7 @@ def _evidence(one: Evidence) -> dict[str, object]:
 _ANNOTATIONS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
 
-def annotations(outcome: Outcome) -> Iterator[str]:
+def annotations(outcome: AuditOutcome) -> Iterator[str]:
     worst_first = sorted(outcome.findings, key=lambda one: (-one.severity, -one.confidence, one.order))
     yield from map(_annotated, worst_first)
     yield from map(_unparsed, outcome.unparsed)
@@ -125,8 +125,8 @@ _SUPPRESSED_BY: Final = {"comment": "inSource", "config": "external", "baseline"
 Object = dict[str, object]
 
 
-def sarif(outcome: Outcome, rules: Mapping[str, Rule], pages: str | None, *, suppressed: bool) -> Object:
-    """`pages` is where the rules' pages are published; without it, their address is a name."""
+def sarif(outcome: AuditOutcome, rules: Mapping[str, Rule], pages: str | None, *, suppressed: bool) -> Object:
+    """`pages` is the URL of the rules' pages; without it a rule's address is a URN."""
     aside = {one.finding: one for one in outcome.set_aside} if suppressed else {}
     told = sorted([*outcome.findings, *aside], key=lambda finding: finding.order)
     places = {named: place for place, named in enumerate(rules)}

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from cronce_audit.grammars import above, column, line, parse, text, within, words
 from cronce_audit.model import Place, Source, Unreadable, reader
-from cronce_audit.yaml import Node as YamlNode
-from cronce_audit.yaml import documents
+from cronce_audit.yaml import YamlNode, documents
 
 if TYPE_CHECKING:
     from tree_sitter import Node

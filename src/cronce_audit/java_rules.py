@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from cronce_audit.java import ALL, Enabled, LockingClass, QuartzSettings, Scheduled
 from cronce_audit.kubernetes.facts import workloads
-from cronce_audit.kubernetes.workloads import stays_one
+from cronce_audit.kubernetes.rules import stays_one
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
 from cronce_audit.processes.commands import Started, started
 

@@ -1,8 +1,8 @@
-"""This machine, now: what its crontabs and timers fire, which schedulers run, who holds a job store, its clock.
+"""`--live`: the crontabs and timers of this machine, its running schedulers, who has a job store open, its clock.
 
-A machine is read as a tree is, from `/proc`, `/etc` and `/var/spool`, below a root that tests can set; so its crontabs
-and units go through the same readers and rules as those of a repository. What may not be read as this user is told as
-unread: another's crontab, another's open files.
+A machine is read like a repository, from `/proc`, `/etc` and `/var/spool` below a root that tests can set. So its
+crontabs and units go through the same readers and rules. What this user may not read (other users' crontabs and open
+files) is reported as not read.
 """
 
 import ctypes
@@ -10,7 +10,6 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
@@ -22,18 +21,17 @@ from cronce_audit.engine import Read, read_source
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, Unparsed, ZoneSet, rule
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process that fires something on a schedule."""
+class Process(NamedTuple):
+    """A running process that starts jobs on a schedule."""
 
     pid: int
     words: tuple[str, ...]
     what: str
-    """What it is: `celery beat`, `cron`, `supercronic`."""
+    """Its kind: `celery beat`, `cron`, `supercronic`."""
     folder: str
-    """Its working directory; "" where that may not be read."""
+    """Its working directory; "" without permission."""
     inside: str
-    """The container it runs in, as its control group names it; "" outside of any."""
+    """The id of its container, from its control group; "" outside of containers."""
     place: Place
 
     @property
@@ -41,23 +39,21 @@ class Process:
         return f"{self.pid}{f' in {self.inside[:12]}' if self.inside else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class JobStore:
-    """An SQLite file in which APScheduler keeps jobs, and who has it open."""
+class JobStore(NamedTuple):
+    """An SQLite file with APScheduler's jobs, and the processes that have it open."""
 
     path: str
     holders: tuple[int, ...]
     network: str
-    """The kind of network file system it is on; "" for a local one, or where that cannot be told."""
+    """The kind of network file system it is on; "" for a local one, or where that is not known."""
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class MachineClock:
-    """What keeps this machine's time, and by which zone it is shown."""
+class MachineClock(NamedTuple):
+    """Whether this machine's clock is synchronised, and its time zone."""
 
     in_step: bool | None
-    """Whether the kernel says that a person keeps the clock in step; None where it cannot be asked."""
+    """Whether the kernel says that the clock is synchronised; None where it cannot be asked."""
     zone: str
     place: Place
 
@@ -68,7 +64,7 @@ _BEAT: Final = re.compile(r"-[a-zA-Z]*B|--beat")
 
 
 def scheduler_of(words: Sequence[str]) -> str:
-    """What it is: `celery beat`, `cron`, `scheduler.py`; nothing for a process that fires nothing, so far as seen."""
+    """Its kind: `celery beat`, `cron`, `scheduler.py`; "" for what is no scheduler, as far as its words show."""
     if _TITLED.match(words[0]):
         return "celery beat"
     if daemon := DAEMONS.get(PurePosixPath(words[0]).name):
@@ -83,17 +79,17 @@ def scheduler_of(words: Sequence[str]) -> str:
 
 CRONTABS: Final = ("etc/crontab", "etc/anacrontab", "etc/cron.d/*", "var/spool/cron/crontabs/*", "var/spool/cron/*")
 UNITS: Final = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system")
-"""In the order in which systemd looks: the first that has a unit is the one that counts."""
+"""In systemd's order: the first folder that has a unit counts."""
 _CONTAINER: Final = re.compile(r"(?:docker|containerd|crio|libpod|lxc|kubepods)\S*?([0-9a-f]{64}|lxc/[\w.-]+)")
 _SQLITE: Final = b"SQLite format 3\0"
 _JOBS: Final = b"apscheduler_jobs"
 _HEAD: Final = 64 * 1024
-"""Bytes at the head of an SQLite file that hold its table of tables, where there are not hundreds of them."""
+"""Bytes at the start of an SQLite file that hold its list of tables, unless there are hundreds."""
 _UNSYNCHRONISED: Final = 0x0040
 
 
 class _Look(NamedTuple):
-    """What was seen so far, and what could not be."""
+    """The facts so far, and what could not be read."""
 
     facts: list[Any]
     unread: list[Unparsed]
@@ -116,7 +112,7 @@ def look_at(root: Path, zone: str, *, in_step: bool | None) -> Read:
 
 
 def clock_in_step() -> bool | None:
-    """What the kernel says: somebody corrects its clock, nobody does, or it cannot be asked (not on Linux)."""
+    """Whether the kernel says that the clock is synchronised; None where it cannot be asked (not on Linux)."""
     state = ctypes.create_string_buffer(512)  # struct timex; its first word says "only asking"
     try:
         ctypes.CDLL(None, use_errno=True).adjtimex(state)
@@ -142,7 +138,7 @@ def _crontabs(root: Path) -> Iterator[Path]:
 
 
 def _enabled_units(root: Path) -> Iterator[Path]:
-    """The timers that are wanted by something, and the services they start."""
+    """The enabled timers, and the services they start."""
     timers = sorted({link.name for folder in UNITS for link in (root / folder).glob("*.wants/*.timer")})
     services = [name.removesuffix("timer") + "service" for name in timers]
     for name in [*timers, *services]:
@@ -172,7 +168,7 @@ class _Running(NamedTuple):
 
 
 def _processes(root: Path) -> Iterator[_Running]:
-    """Those with a command line: threads of the kernel have none. One that ends while it is looked at is left out."""
+    """Processes with a command line: kernel threads have none. One that ends meanwhile is left out."""
     for folder in sorted((root / "proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
             words = tuple(os.fsdecode((folder / "cmdline").read_bytes()).rstrip("\0").split("\0"))
@@ -227,7 +223,7 @@ def _open_databases(processes: Iterable[_Running], seen: _Look) -> Mapping[str, 
         try:
             links = list(os.scandir(process.folder / "fd"))
         except OSError as error:
-            hidden += isinstance(error, PermissionError)  # else it ended while we looked
+            hidden += isinstance(error, PermissionError)  # else it ended meanwhile
             continue
         for link in links:
             path = _link(Path(link.path))
@@ -240,7 +236,7 @@ def _open_databases(processes: Iterable[_Running], seen: _Look) -> Mapping[str, 
 
 
 def _keeps_jobs(path: Path) -> bool:
-    """Read as bytes: to open it as a database would be to take part in it."""
+    """Read as bytes: opening it as a database could lock it."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD)
@@ -281,7 +277,7 @@ _UNSURE: Final = (Confidence.MEDIUM, Severity.WARNING)
 
 
 def _same(processes: Sequence[Process]) -> Iterator[Sequence[Process]]:
-    """Those that fire the same."""
+    """Groups of processes that start the same jobs."""
     groups: dict[tuple[object, ...], list[Process]] = defaultdict(list)
     for process in processes:
         if not agrees(process.what, process.words):
@@ -290,7 +286,7 @@ def _same(processes: Sequence[Process]) -> Iterator[Sequence[Process]]:
 
 
 def _fires(process: Process) -> tuple[object, ...]:
-    """One cron fires all crontabs of a machine or a container; others fire what their words say, where they run."""
+    """One cron reads all crontabs of a machine or container; other schedulers differ by their words and folder."""
     if process.what != "cron":
         return process.what, process.words, process.folder
     options = dict(pairwise(process.words))

@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from importlib import import_module
@@ -11,33 +10,31 @@ from pathlib import PurePosixPath
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 
-class Severity(IntEnum):
+class _Level(IntEnum):
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+class Severity(_Level):
     """How bad it is if it is so."""
 
     INFO = 1
     WARNING = 2
     ERROR = 3
 
-    @property
-    def word(self) -> str:
-        return self.name.lower()
 
-
-class Confidence(IntEnum):
+class Confidence(_Level):
     """How sure we are that it is so."""
 
     LOW = 1
     MEDIUM = 2
     HIGH = 3
 
-    @property
-    def word(self) -> str:
-        return self.name.lower()
-
 
 class Place(NamedTuple):
-    """Where something stands: a path below the root with forward slashes, and a line and column from 1. Line 0 is what
-    stands in no line of a file, such as an option."""
+    """A path below the root with forward slashes, and a line and column from 1. Line 0 means no line of a file, such as
+    an option."""
 
     path: str
     line: int
@@ -66,7 +63,7 @@ class Source(NamedTuple):
 
 
 class Unreadable(Exception):
-    """A file that a reader was to understand and cannot: it is reported, and the others are read."""
+    """A reader should understand this file and cannot. It is reported, and reading goes on with the next file."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(line, why)
@@ -82,8 +79,8 @@ class Unparsed(NamedTuple):
 
 
 class Reader(NamedTuple):
-    """Turns files of one kind into facts. `wants` judges by the path alone; `read` may find that there is nothing in it
-    for this reader, and raises Unreadable where there should be. Facts cross process borders: plain, small, frozen."""
+    """Turns files of one kind into facts. `wants` looks at the path alone. `read` may find nothing of its kind in the
+    file, and raises Unreadable if the file is broken. Facts are sent between processes: plain, small, frozen."""
 
     name: str
     wants: Callable[[PurePosixPath], bool]
@@ -95,11 +92,11 @@ R = TypeVar("R")
 
 
 class Facts:
-    """All that was read, by kind; and what is concluded from it, once."""
+    """All facts by kind, and the conclusions drawn from them, each computed once."""
 
     def __init__(self, facts: Iterable[Any], year: int) -> None:
         self.year: Final = year
-        """The year whose changes of clocks count."""
+        """The year whose clock changes are looked at."""
         self._facts: dict[type, list[Any]] = defaultdict(list)
         for fact in facts:
             self._facts[type(fact)].append(fact)
@@ -110,7 +107,7 @@ class Facts:
         return self._facts.get(kind, [])
 
     def conclude(self, how: Callable[["Facts"], R]) -> R:
-        """What `how` makes of these facts; it is asked once, however many rules want to know."""
+        """The result of `how(self)`, computed once for all rules."""
         if how not in self._concluded:
             self._concluded[how] = how(self)
         known: R = self._concluded[how]
@@ -118,7 +115,7 @@ class Facts:
 
 
 class Found(NamedTuple):
-    """What a rule sees: where, and the facts in a sentence. What it leaves open is as the rule has it."""
+    """What a rule found: the place and a message. The other fields are the rule's own where they are None."""
 
     place: Place
     message: str
@@ -130,8 +127,7 @@ class Found(NamedTuple):
 Check = Callable[[Facts], Iterator[Found]]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One thing that can be wrong. Its page, `pages/<id>.md`, explains it with samples that are tests."""
 
     id: str
@@ -143,7 +139,7 @@ class Rule:
 
 
 RULES: Final[dict[str, Rule]] = {}
-"""All that were declared, by id."""
+"""All declared rules, by id."""
 READERS: Final[list[Reader]] = []
 
 
@@ -176,11 +172,11 @@ def reader(name: str, wants: Callable[[PurePosixPath], bool]) -> Callable[[Reads
 
 MODULES: Final = (
     "suppressions", "python.apscheduler", "processes.rules", "processes.commands", "locks", "crontab.rules", "appends",
-    "windows", "kubernetes.read", "kubernetes.cronjobs", "kubernetes.workloads", "containers.read",
+    "windows", "kubernetes.read", "kubernetes.rules", "containers.compose",
     "containers.running", "containers.rules", "containers.schedules", "systemd", "javascript.read",
-    "javascript.rules", "java", "java_rules", "other_languages", "clockwork", "live",
+    "javascript.rules", "java", "java_rules", "other_languages", "job_rules", "live",
 )  # fmt: skip
-"""Those that declare rules, and the readers that no rule imports."""
+"""The modules that declare rules, or readers that no rule imports."""
 
 
 @cache
@@ -210,12 +206,11 @@ GONE: Final[Mapping[str, str]] = {
         "CR654", "CR656", "CR703", "CR704", "CR804", "CR806", "CR807",
     ), ""),
 }  # fmt: skip
-"""Rules of before, each with the one that it is part of now; "" where nothing looks for it any more."""
+"""Removed rules, each with the rule that it became part of; "" where cronce no longer checks it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What is told: by which rule, where, why, how sure, and the fix."""
+class Finding(NamedTuple):
+    """One reported problem: the rule, the place, why, how sure, and the fix."""
 
     rule: str
     name: str
@@ -225,9 +220,9 @@ class Finding:
     message: str
     remedy: str
     snippet: str
-    """The line it stands on, without the white space around it."""
+    """The text of its line, without the white space around it."""
     indent: int = 0
-    """How much of that stood before it."""
+    """How many characters of white space come before the text."""
 
     @property
     def order(self) -> tuple[str, int, int, str, str]:
@@ -237,32 +232,30 @@ class Finding:
 Origin = Literal["dockerfile", "compose", "procfile", "systemd", "supervisor", "kubernetes", "script"]
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A process that is started somewhere: in a container, by a unit, by a line of a Procfile or of a script."""
+class CommandLine(NamedTuple):
+    """A command that starts a process: in a container, a unit, a Procfile or a script."""
 
     words: tuple[str, ...]
-    """Its words as the program gets them; of a command for a shell, the words of the one simple command it is."""
+    """The words as the program gets them. If a shell is given one simple command, the words of that command."""
     place: Place
     origin: Origin
     unit: str
     """What starts it: the service, deployment, unit or process name; of a script or Dockerfile, its path."""
     copies: int | None = 1
-    """How many of the unit are started: replicas, scale; None where that is not told."""
+    """How many copies of the unit are started (replicas, scale); None where no file says so."""
     environment: tuple[tuple[str, str], ...] = ()
-    """What is set for it there, as far as it is spelled out."""
+    """Its environment variables, as far as their values are written out."""
     shell: bool = False
-    """A shell is between the starter and the program, and stays there (no `exec`)."""
+    """A shell stays between the starter and the program: there is no `exec`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneSet:
-    """The time zone that is in force for a unit, or for a file's entries, and where that is said."""
+class ZoneSet(NamedTuple):
+    """The time zone of a unit or of the entries of a file, and the place that sets it."""
 
     zone: str
     place: Place
     unit: str
-    """As in Command; "" is the whole tree."""
+    """As in CommandLine; "" is the whole tree."""
 
 
 LockAct = Literal[
@@ -275,13 +268,13 @@ class LockCall(NamedTuple):
 
     act: LockAct
     key: str
-    """As it is written, or where it is taken."""
+    """As written, or where the lock is taken."""
     place: Place
     sure: bool = True
 
 
 class LockDeclared(NamedTuple):
-    """A function, class or decorator of which the project's config says that it is a lock that all machines see."""
+    """A function, class or decorator that the config declares as a lock across machines."""
 
     name: str
 
@@ -289,9 +282,8 @@ class LockDeclared(NamedTuple):
 GuardKind = Literal["cronce", "advisory lock", "redis lock", "file lock", "database lock", "declared lock"]
 
 
-@dataclass(frozen=True, slots=True)
-class Guarded:
-    """Something that keeps a job from running twice, where it is used: an advisory lock, a file lock, cronce."""
+class Guarded(NamedTuple):
+    """A use of something that keeps a job from running twice: an advisory lock, a file lock, cronce."""
 
     kind: GuardKind
     place: Place
@@ -299,12 +291,11 @@ class Guarded:
     """The qualified name of the function it guards, or the path or unit."""
     across_hosts: bool
     keeps: bool = False
-    """It is still there when the run has ended: another who comes late, or whose clock is behind, finds it taken."""
+    """It outlasts the run: a process that is late, or whose clock is behind, still finds the slot taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """A file that is handed to `crontab`."""
+class Installed(NamedTuple):
+    """A file that `crontab FILE` installs."""
 
     name: str
     """Without its folder."""
@@ -314,7 +305,7 @@ _DEVELOPMENT: Final = re.compile(
     r"(?:^|[/._-])(?:dev|development|(?<!usr/)local|override|test)(?:[/._-](?:.*[/._-])?)?"
     r"(?:[\w-]*\.(?:ya?ml|sh|env)|Dockerfile[\w.-]*|start[\w-]*|[\w-]*entrypoint[\w.-]*)?$"
 )
-"""Files that start something on the machine of whoever works on it: `compose.dev.yml`, `docker/local/django/start`."""
+"""Files for a developer's machine: `compose.dev.yml`, `docker/local/django/start`."""
 
 
 def is_for_development(path: str) -> bool:
@@ -327,5 +318,5 @@ _OF_PROCESS: Final = re.compile(
 
 
 def is_of_process(path: str, name: str) -> bool:
-    """Whether a job, by its name or that of its file, is about the process it runs in: each process has its own."""
+    """Whether a job, by its name or its file's, is about its own process, such as a cache: each process needs one."""
     return bool(_OF_PROCESS.search("/".join([*path.split("/")[-2:], name])))

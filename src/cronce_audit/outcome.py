@@ -1,22 +1,21 @@
-"""A baseline: findings that were there when a project began to be audited. Only new ones fail.
+"""Which findings are reported, and which are set aside: by a comment, by the config, or by the baseline.
 
-A finding is known again by its rule, its path and what stands on its line, white space apart; not by the number of the
-line, which changes with every edit above. Equal lines of one file are counted. The file holds hashes of lines, not the
-lines: it is there to be committed, and a line may hold what is not for everybody.
+A baseline lists findings that are known already; only new ones fail. A finding is recognised by its rule, its path and
+the text of its line without white space, not by the line's number, which changes with every edit above. Equal lines of
+one file are counted. The file holds hashes of lines, since it is committed and a line may hold a secret.
 """
 
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 import pathspec
 
 from cronce.errors import BadInput
-from cronce_audit.config import Settings
+from cronce_audit.config import AuditSettings
 from cronce_audit.engine import Report
 from cronce_audit.model import Finding, Severity, Unparsed
 
@@ -24,7 +23,7 @@ VERSION: Final = 1
 
 
 class Entry(NamedTuple):
-    """A known finding."""
+    """A known finding, as the baseline has it."""
 
     path: str
     rule: str
@@ -32,7 +31,7 @@ class Entry(NamedTuple):
 
 
 def fingerprints(findings: Iterable[Finding]) -> Mapping[Finding, str]:
-    """The same for the same finding, wherever in its file it has moved to."""
+    """A hash for each finding, which stays the same when the finding moves within its file."""
     seen: Counter[tuple[str, str, str]] = Counter()
     marks = {}
     for finding in sorted(findings, key=lambda finding: finding.order):
@@ -45,7 +44,7 @@ def fingerprints(findings: Iterable[Finding]) -> Mapping[Finding, str]:
 
 
 def write(path: Path, entries: Iterable[Entry]) -> int:
-    """One line each, in order: so that a change of it can be read. How many there are."""
+    """One line for each entry, sorted, so that diffs are readable. Returns how many there are."""
     lines = [
         json.dumps({"path": one.path, "rule": one.rule, "fingerprint": one.fingerprint}) for one in sorted(entries)
     ]
@@ -87,46 +86,46 @@ def _text(value: object) -> str:
 How = Literal["comment", "config", "baseline"]
 
 
-@dataclass(frozen=True, slots=True)
-class SetAside:
-    """A finding that is not told, and why."""
+class SetAside(NamedTuple):
+    """A finding that is not reported, and why."""
 
     finding: Finding
     how: How
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class AuditOutcome(NamedTuple):
     findings: Sequence[Finding]
     set_aside: Sequence[SetAside]
     gone: Sequence[Entry]
-    """Of the baseline: what is not found any more."""
+    """Entries of the baseline that are no longer found."""
     unparsed: Sequence[Unparsed]
     files: int
     prints: Mapping[Finding, str]
-    """The fingerprint of each finding, told or set aside."""
+    """The fingerprint of each finding, reported or set aside."""
 
     def fails(self, threshold: Severity | None) -> bool:
         return threshold is not None and any(finding.severity >= threshold for finding in self.findings)
 
     def entries(self) -> Iterator[Entry]:
-        """What a baseline holds that is written now: all but what has a reason of its own."""
+        """The entries of a new baseline: all findings but those that are suppressed with a reason."""
         known = [one.finding for one in self.set_aside if one.how == "baseline"]
         for finding in (*self.findings, *known):
             yield Entry(finding.place.path, finding.rule, self.prints[finding])
 
 
 def _of_file(finding: Finding, specs: Sequence[tuple[pathspec.GitIgnoreSpec, Mapping[str, str]]]) -> str:
-    """The reason for which a rule is not told of this file; "" where there is none."""
+    """Why the config leaves this rule out for this file; "" where it does not."""
     return next(
         (rules[finding.rule] for spec, rules in specs if finding.rule in rules and spec.match_file(finding.place.path)),
         "",
     )
 
 
-def weigh(report: Report, settings: Settings, baseline: Sequence[Entry], was_asked: Callable[[Entry], bool]) -> Outcome:
-    """`was_asked`: whether an entry of the baseline could have been found this time, by its rule and its path."""
+def weigh(
+    report: Report, settings: AuditSettings, baseline: Sequence[Entry], was_asked: Callable[[Entry], bool]
+) -> AuditOutcome:
+    """`was_asked`: whether this audit could have found an entry of the baseline, by its rule and path."""
     prints = fingerprints([*report.findings, *(finding for finding, _ in report.suppressed)])
     known = {entry.fingerprint for entry in baseline}
     told: list[Finding] = []
@@ -145,4 +144,4 @@ def weigh(report: Report, settings: Settings, baseline: Sequence[Entry], was_ask
     there = set(prints.values())
     gone = [entry for entry in baseline if entry.fingerprint not in there and was_asked(entry)]
     aside.sort(key=lambda one: one.finding.order)
-    return Outcome(told, aside, gone, report.unparsed, report.files, prints)
+    return AuditOutcome(told, aside, gone, report.unparsed, report.files, prints)

@@ -12,38 +12,15 @@ from typing import Final, Literal, NamedTuple
 
 from cronce_audit.model import Rule
 
-_FENCE: Final = re.compile(
+SAMPLE_FENCE: Final = re.compile(
     r"^(?P<ticks>`{3,})(?P<language>[\w+-]*)[ ]+(?P<path>\S+)(?:[ ]+finds=(?P<finds>[\d,]+))?[ ]*\n"
     r"(?P<text>.*?)^(?P=ticks)[ ]*$",
     re.MULTILINE | re.DOTALL,
 )
 
 
-class Sample(NamedTuple):
-    """A tree of files, and the places in it that are found."""
-
-    title: str
-    files: dict[str, str]
-    finds: list[tuple[str, int]]
-
-
 def page(rule: Rule) -> str:
     return files("cronce_audit").joinpath("pages", f"{rule.id}.md").read_text(encoding="utf-8")
-
-
-def samples(text: str, section: str) -> Iterator[Sample]:
-    """The trees of a section, `Bad` or `Good`."""
-    body = re.search(rf"^## {section}\n(?P<body>.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    for part in re.split(r"^### ", body["body"] if body else "", flags=re.MULTILINE):
-        blocks = list(_FENCE.finditer(part))
-        if blocks:
-            yield Sample(
-                part.partition("\n")[0].strip(),
-                {block["path"]: block["text"] for block in blocks},
-                sorted(
-                    (block["path"], int(line)) for block in blocks for line in (block["finds"] or "").split(",") if line
-                ),
-            )
 
 
 def summary(text: str) -> str:
@@ -54,21 +31,21 @@ def summary(text: str) -> str:
 
 
 def published(text: str) -> str:
-    """A page as others show it, who know nothing of the words behind our fences: the path stands above the sample."""
-    return _FENCE.sub(
+    """A page for other viewers, which do not know the words behind our fences: the path is above the sample."""
+    return SAMPLE_FENCE.sub(
         lambda block: f"`{block['path']}`\n\n{block['ticks']}{block['language']}\n{block['text']}{block['ticks']}", text
     )
 
 
 class Piece(NamedTuple):
-    """A part of a page as a terminal shows it: a paragraph, a heading, or a line of a sample."""
+    """A part of a page for a terminal: a paragraph, a heading, or a line of a sample."""
 
     kind: Literal["title", "heading", "text", "item", "file", "code", "found"]
     text: str
 
 
 def pieces(text: str) -> Iterator[Piece]:
-    """A page without its markup. Of a sample, the lines that are found are told from the others."""
+    """A page without its markup. In samples, lines that are found have a kind of their own."""
     at = 0
     for block in _BLOCK.finditer(text):
         yield from _prose(text[at : block.start()])

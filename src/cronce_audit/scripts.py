@@ -1,4 +1,4 @@
-"""The structure of shell text: its simple commands, and what stands around them."""
+"""The simple commands of shell text, and the processes that scripts start."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cronce_audit.containers.shell import WRAPPERS
 from cronce_audit.grammars import above, line, parse, text, within
-from cronce_audit.model import Command, Source, Unreadable
+from cronce_audit.model import CommandLine, Source, Unreadable
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -17,7 +17,7 @@ _EXPANSIONS: Final = ("simple_expansion", "expansion", "command_substitution", "
 
 
 class Simple(NamedTuple):
-    """A simple command: the words as they stand there without their quotes, variables not filled in."""
+    """A simple command: its words without quotes, variables not filled in."""
 
     words: tuple[str, ...]
     assigned: tuple[tuple[str, str], ...]
@@ -47,7 +47,7 @@ def simple_commands(node: "Node") -> Iterator[Simple]:
 
 
 def parsed(command: str) -> "Node | None":
-    """The tree of one command; None where it is none."""
+    """The tree of one command; None if it does not parse."""
     try:
         return parse("bash", command)
     except Unreadable:
@@ -55,7 +55,7 @@ def parsed(command: str) -> "Node | None":
 
 
 def commands_in(command: str) -> Iterator[Simple]:
-    """The simple commands of a command as a crontab has it."""
+    """The simple commands in a command of a crontab."""
     root = parsed(command)
     return simple_commands(root) if root else iter(())
 
@@ -102,13 +102,13 @@ _PROGRAM: Final = re.compile(_PROGRAMS)
 _LOOPS: Final = ("for_statement", "c_style_for_statement", "while_statement")
 
 
-def starts(source: Source, root: "Node") -> Iterator[Command]:
+def starts(source: Source, root: "Node") -> Iterator[CommandLine]:
     exported = _exported(root)
     for simple in simple_commands(root):
         if _is_start(simple):
             environment = {**exported, **dict(simple.assigned)}
             stays = simple.words[0] != "exec"
-            yield Command(
+            yield CommandLine(
                 simple.words if stays else simple.words[1:],
                 source.place(simple.line),
                 "script",
@@ -120,7 +120,7 @@ def starts(source: Source, root: "Node") -> Iterator[Command]:
 
 
 def _is_start(simple: Simple) -> bool:
-    """Whether it is a program that we know, itself or behind `exec` and the like; or what the script was told to be."""
+    """Whether it starts a known program, directly or behind `exec` and the like; or the script's arguments."""
     if any(parent.type == "command_substitution" for parent in above(simple.node)):
         return False
     for at, word in enumerate(simple.words):
@@ -133,7 +133,7 @@ def _is_start(simple: Simple) -> bool:
 
 
 def _exported(root: "Node") -> Mapping[str, str]:
-    """`export X=1`, as far as it is spelled out."""
+    """Variables of `export X=1`, where the value is written out."""
     found = {}
     for node in within(root, "declaration_command"):
         if node.children[0].type == "export":

@@ -1,17 +1,16 @@
-"""`# cronce: ignore[CR101] the reason`: a finding that was looked at, on its line, or in a comment above it.
+"""`# cronce: ignore[CR101] the reason` suppresses a finding, on its line or in a comment above it.
 
-`cronce: ignore-file[CR101] the reason`, anywhere in a file, is for all of it. The reason is not optional: whoever reads
-it next year must know why. In languages without `#` the comment is theirs; a comment's end is not part of the reason.
-A crontab knows no comments behind a command, so there it stands above the line.
+`cronce: ignore-file[CR101] the reason`, anywhere in a file, counts for the whole file. The reason is required: the next
+reader must know why. The comment is written as the language does; the end of a comment is not part of the reason. A
+crontab has no comments behind a command, so there the comment is above the line.
 """
 
 import io
 import re
 import tokenize
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Final
+from typing import Final, NamedTuple
 
 from cronce_audit.model import GONE, Facts, Finding, Found, Place, Severity, Source, reader, rule, rules
 
@@ -23,18 +22,17 @@ _COMMENT: Final = re.compile(
 _NO_CODE: Final = re.compile(r"\s*(?:\{+-?\s*)?(?:(?:\#|//|--\s|<!--|/\*|;).*)?$")
 
 COMMENTS: Final = "suppressions"
-"""The reader of comments, in whatever the others read."""
+"""The name of the reader of comments, which reads every kind of file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Suppression:
-    """What somebody does not want to be told again, and why."""
+class Suppression(NamedTuple):
+    """A comment that suppresses rules, and why."""
 
     rules: tuple[str, ...]
     reason: str
     place: Place
     line: int | None
-    """The one that it is about; None: all of the file."""
+    """The line it is about; None means the whole file."""
 
     def covers(self, finding: Finding) -> bool:
         near = self.line in (None, finding.place.line)
@@ -61,13 +59,13 @@ def read_comments(source: Source) -> Iterator[Suppression]:
 
 
 def _id(word: str) -> str:
-    """Whatever the case, as on the command line. A rule that became part of another is that one."""
+    """In any case, as on the command line. A rule that became part of another means that one."""
     named = GONE.get(word.upper()) or word.upper()
     return named if named in rules() or named in GONE else word
 
 
 def _comment_lines(source: Source) -> Collection[int] | None:
-    """Lines of Python that hold a comment: what stands in a text suppresses nothing. None: it is not Python."""
+    """The lines of Python that have a comment, as a string suppresses nothing. None: it does not parse."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(source.text).readline))
     except (tokenize.TokenError, SyntaxError):
@@ -76,7 +74,7 @@ def _comment_lines(source: Source) -> Collection[int] | None:
 
 
 def _meant(lines: Sequence[str], number: int) -> int:
-    """The line of a comment behind something; of a comment that stands alone, the next line that is none."""
+    """The comment's own line if there is code on it; else the next line with code."""
     if not _NO_CODE.match(lines[number - 1]):
         return number
     below = range(number + 1, len(lines) + 1)
@@ -101,7 +99,7 @@ def _incomplete(facts: Facts) -> Iterator[Found]:
 
 
 def _remedy(suppression: Suppression) -> str:
-    """The comment as it was probably meant."""
+    """The comment as it should be written."""
     meant = [_meant_rule(named) for named in suppression.rules]
     if None in meant:
         return "name a rule that exists; `cronce audit rules` lists them"
@@ -119,12 +117,12 @@ def _meant_rule(named: str) -> str | None:
 
 @rule("CR002 suppression-of-nothing", Severity.INFO, "remove it; it would hide the next problem on this line")
 def IDLE(_: Facts) -> Iterator[Found]:  # noqa: N802  a decorator makes it a rule, and the engine names it
-    """Facts alone do not tell: `idle` is asked when the others have spoken."""
+    """Facts are not enough to know: the engine calls `idle` after all other rules."""
     yield from ()
 
 
 def idle(suppressions: Sequence[Suppression], findings: Sequence[Finding], asked: Collection[str]) -> Iterator[Found]:
-    """What CR002 finds: comments about rules that were asked, and did not find anything there."""
+    """What CR002 finds: comments about rules that were applied and found nothing there."""
     covered = {
         (suppression.place, finding.rule)
         for finding in findings

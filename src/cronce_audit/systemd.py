@@ -1,17 +1,16 @@
-"""Units of systemd, and programs of supervisor: what they start, and when."""
+"""Units of systemd and programs of supervisor: what they start, and when."""
 
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from cronce_audit.model import Command, Facts, Place, Source, reader
+from cronce_audit.model import CommandLine, Facts, Place, Source, reader
 
 
 class Setting(NamedTuple):
-    """`Key=value` in a section; what a backslash joins is one value."""
+    """`Key=value` in a section; lines joined by a backslash are one value."""
 
     section: str
     key: str
@@ -45,7 +44,7 @@ def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def values(found: Sequence[Setting], section: str, key: str) -> list[Setting]:
-    """All values of a key that may stand there several times; an empty one takes back those before it."""
+    """All values of a key that may be repeated; an empty one removes those before it."""
     kept: list[Setting] = []
     for setting in found:
         if (setting.section, setting.key) == (section, key):
@@ -54,12 +53,12 @@ def values(found: Sequence[Setting], section: str, key: str) -> list[Setting]:
 
 
 def value(found: Sequence[Setting], section: str, key: str) -> str:
-    """The last one counts."""
+    """The last value of a key; "" if there is none."""
     return next((one.value for one in reversed(values(found, section, key))), "")
 
 
 def words(line: str) -> tuple[str, ...]:
-    """The words of `ExecStart=`, without what is said to systemd before the first; none where quotes do not match."""
+    """The words of `ExecStart=`, without systemd's prefixes; none if quotes do not match."""
     try:
         return tuple(shlex.split(re.sub(r"^[@:+!|-]+", "", line)))
     except ValueError:
@@ -72,18 +71,16 @@ def environment(found: Sequence[Setting]) -> Mapping[str, str]:
     return {name: given for name, equals, given in pairs if equals}
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
-    """A service, as far as timers are concerned."""
+class SystemdService(NamedTuple):
+    """A service that a timer may start."""
 
     place: Place
     execs: tuple[str, ...]
     """Its ExecStart= lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timer:
-    """A timer that goes by the clock, and the unit it starts."""
+class Timer(NamedTuple):
+    """A timer with a calendar, and the unit it starts."""
 
     place: Place
     unit: str
@@ -102,23 +99,25 @@ def wants_supervisor(path: PurePosixPath) -> bool:
 
 
 @reader("unit", wants)
-def read(source: Source) -> Iterator[Service | Timer | Command]:
+def read(source: Source) -> Iterator[SystemdService | Timer | CommandLine]:
     found = list(settings(source.text))
     if source.suffix == ".timer":
         for when in values(found, "Timer", "OnCalendar")[:1]:
             unit = value(found, "Timer", "Unit") or f"{source.name.removesuffix('.timer')}.service"
             yield Timer(source.place(when.line), unit, when.value)
     elif execs := values(found, "Service", "ExecStart"):
-        yield Service(source.place(execs[0].line), tuple(one.value for one in execs))
+        yield SystemdService(source.place(execs[0].line), tuple(one.value for one in execs))
         yield from _commands(source, found, execs)
 
 
-def _commands(source: Source, found: Sequence[Setting], execs: Sequence[Setting]) -> Iterator[Command]:
+def _commands(source: Source, found: Sequence[Setting], execs: Sequence[Setting]) -> Iterator[CommandLine]:
     given = tuple(sorted(environment(values(found, "Service", "Environment")).items()))
     copies = None if "@" in source.name else 1
     for setting in execs:
         if argv := words(setting.value):
-            yield Command(argv, source.place(setting.line), "systemd", source.name, copies, given, _keeps_shell(argv))
+            yield CommandLine(
+                argv, source.place(setting.line), "systemd", source.name, copies, given, _keeps_shell(argv)
+            )
 
 
 def _keeps_shell(argv: Sequence[str]) -> bool:
@@ -128,7 +127,7 @@ def _keeps_shell(argv: Sequence[str]) -> bool:
 
 
 @reader("supervisor", wants_supervisor)
-def read_supervisor(source: Source) -> Iterator[Command]:
+def read_supervisor(source: Source) -> Iterator[CommandLine]:
     found = list(settings(re.sub(r"[ \t]+;[^\n]*", "", source.text)))
     for section in dict.fromkeys(setting.section for setting in found):
         kind, _, name = section.partition(":")
@@ -137,7 +136,7 @@ def read_supervisor(source: Source) -> Iterator[Command]:
             argv = words(command.value)
             given = re.findall(r'([A-Za-z_]\w*)=(?:"([^"]*)"|([^",]*))', value(found, section, "environment"))
             if argv:
-                yield Command(
+                yield CommandLine(
                     argv,
                     source.place(command.line),
                     "supervisor",
@@ -148,13 +147,14 @@ def read_supervisor(source: Source) -> Iterator[Command]:
                 )
 
 
-Services = Mapping[tuple[str, str], Service]
+Services = Mapping[tuple[str, str], SystemdService]
 """By folder and name."""
 
 
 def _services(facts: Facts) -> Services:
     return {
-        (_folder(service.place.path), PurePosixPath(service.place.path).name): service for service in facts.of(Service)
+        (_folder(service.place.path), PurePosixPath(service.place.path).name): service
+        for service in facts.of(SystemdService)
     }
 
 
@@ -162,6 +162,6 @@ def _folder(path: str) -> str:
     return str(PurePosixPath(path).parent)
 
 
-def service_of(timer: Timer, facts: Facts) -> Service | None:
+def service_of(timer: Timer, facts: Facts) -> SystemdService | None:
     """The service that a timer starts, from the same folder: others are other machines' or another package's."""
     return facts.conclude(_services).get((_folder(timer.place.path), timer.unit))

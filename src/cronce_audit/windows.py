@@ -2,50 +2,34 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Final
-from xml.parsers.expat import ExpatError, ParserCreate
+from typing import Final, NamedTuple
+from xml.etree import ElementTree
 
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, Unreadable, reader, rule
 
 _NAMESPACE: Final = "schemas.microsoft.com/windows/2004/02/mit/task"
 _BY_TIME: Final = frozenset({"CalendarTrigger", "TimeTrigger"})
 _INTERVALS: Final = frozenset({"DaysInterval", "WeeksInterval"})
-"""Of every second day there are two kinds: from which day on tells which."""
+"""Of every second day there are two kinds: the start date decides which."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trigger:
-    """A trigger by time: what it says, but not from which day on, unless that tells on which days it fires."""
-
-    says: tuple[tuple[str, str], ...]
+Trigger = tuple[tuple[str, str], ...]
+"""The settings of a trigger by time; the start date only where it decides on which days the task runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A task that is not switched off."""
+class Task(NamedTuple):
+    """An enabled task."""
 
     place: Place
-    """Of what it runs."""
+    """The place of its command."""
     uri: str
-    """Where it is registered; "" where that is not said."""
+    """Where it is registered; "" if the file does not say so."""
     action: tuple[str, ...]
-    """Paths in small letters: to Windows they are the same."""
+    """Paths in lower case: Windows ignores case."""
     user: str
     triggers: tuple[Trigger, ...]
-
-
-@dataclass
-class _Found:
-    """The leaves of a task: which elements they stand in, their text, their line."""
-
-    path: list[str] = field(default_factory=list)
-    leaves: list[tuple[tuple[str, ...], str, int]] = field(default_factory=list)
-    triggers: int = 0
-    innermost: bool = False
-    """No element ended since the last one began."""
 
 
 def wants(path: PurePosixPath) -> bool:
@@ -54,72 +38,42 @@ def wants(path: PurePosixPath) -> bool:
 
 @reader("task", wants)
 def read(source: Source) -> Iterator[Task]:
-    """Documents with entities of their own are passed over: no export has any."""
+    """Documents that declare entities are skipped: no export has any."""
     if _NAMESPACE not in source.text or "<!ENTITY" in source.text:
         return
-    leaves = _leaves(source.text)
-    texts = {path: text for path, text, _ in leaves}
-    commands = [(text, line) for path, text, line in leaves if path[1:] == ("Actions", "Exec", "Command")]
-    if not commands or texts.get(("Task", "Settings", "Enabled")) == "false":
+    try:
+        task = ElementTree.fromstring(re.sub(r'\sxmlns="[^"]*"', "", source.text))  # noqa: S314  without entities
+    except ElementTree.ParseError as error:
+        raise Unreadable(error.position[0], "this is not well-formed XML") from error
+    actions = [(leaf.tag, _text(leaf)) for leaf in task.iterfind("Actions//*") if _text(leaf)]
+    command = re.search(r"</Command\s*>", source.text)
+    if not command or "Command" not in dict(actions) or task.findtext("Settings/Enabled", "").strip() == "false":
         return
     yield Task(
-        source.place(commands[0][1]),
-        texts.get(("Task", "RegistrationInfo", "URI"), ""),
-        tuple(
-            text.lower() if path[-1] in ("Command", "WorkingDirectory") else text
-            for path, text, _ in leaves
-            if path[1:2] == ("Actions",)
-        ),
-        " ".join(
-            text for path, text, _ in leaves if path[1:2] == ("Principals",) and path[-1] in ("UserId", "GroupId")
-        ),
-        tuple(_triggers(leaves)),
+        source.place(source.text.count("\n", 0, command.start()) + 1),
+        task.findtext("RegistrationInfo/URI", "").strip(),
+        tuple(text.lower() if name in ("Command", "WorkingDirectory") else text for name, text in actions),
+        " ".join(_text(leaf) for leaf in task.iterfind("Principals//*") if leaf.tag in ("UserId", "GroupId")),
+        tuple(filter(None, map(_trigger, task.iterfind("Triggers/*")))),
     )
 
 
-def _leaves(text: str) -> list[tuple[tuple[str, ...], str, int]]:
-    """Each element with a text in it, and of triggers those without (`<Monday />`) too. A trigger's own number
-    is part of its name, to tell it from the next."""
-    found = _Found()
-    pieces: list[str] = []
-    parser = ParserCreate("utf-8")
-
-    def start(name: str, _: object) -> None:
-        is_trigger = found.path[1:] == ["Triggers"]
-        found.triggers += is_trigger
-        found.path.append(f"{name} {found.triggers}" if is_trigger else name)
-        pieces.clear()
-        found.innermost = True
-
-    def end(_: str) -> None:
-        said = "".join(pieces).strip()
-        if said or (found.innermost and found.path[1:2] == ["Triggers"]):
-            found.leaves.append((tuple(found.path), said, parser.CurrentLineNumber))
-        found.innermost = False
-        found.path.pop()
-        pieces.clear()
-
-    parser.StartElementHandler, parser.EndElementHandler, parser.CharacterDataHandler = start, end, pieces.append
-    try:
-        parser.Parse(text.encode(), True)  # noqa: FBT003  its only form: this is all of it
-    except ExpatError as error:
-        raise Unreadable(error.lineno, "this is not well-formed XML") from error
-    return found.leaves
+def _text(element: ElementTree.Element) -> str:
+    return (element.text or "").strip()
 
 
-def _triggers(leaves: list[tuple[tuple[str, ...], str, int]]) -> Iterator[Trigger]:
-    names = dict.fromkeys(path[2] for path, _, _ in leaves if path[1:2] == ("Triggers",) and len(path) > 3)
-    for name in names:
-        kind = name.split()[0]
-        says = [(path[-1], text) for path, text, _ in leaves if path[2:3] == (name,)]
-        if kind in _BY_TIME and ("Enabled", "false") not in says:
-            each = kind == "CalendarTrigger" and all(text == "1" for key, text in says if key in _INTERVALS)
-            when = sorted((key, _timeless(key, text) if each else text) for key, text in says if key != "Enabled")
-            yield Trigger((("", kind), *when))
+def _trigger(element: ElementTree.Element) -> Trigger | None:
+    """None for a trigger that is disabled, or does not depend on the time."""
+    says = [(leaf.tag, _text(leaf)) for leaf in element.iterfind(".//*") if not len(leaf)]
+    if element.tag not in _BY_TIME or not says or ("Enabled", "false") in says:
+        return None
+    each = element.tag == "CalendarTrigger" and all(text == "1" for key, text in says if key in _INTERVALS)
+    when = sorted((key, _timeless(key, text) if each else text) for key, text in says if key != "Enabled")
+    return (("", element.tag), *when)
 
 
 def _timeless(name: str, text: str) -> str:
-    """A time of day, without the day that it first was one."""
+    """The time of day, without the start date."""
     return re.sub(r"^[\d-]+T", "", text) if name == "StartBoundary" else text
 
 
@@ -130,7 +84,7 @@ def _timeless(name: str, text: str) -> str:
     confidence=Confidence.MEDIUM,
 )
 def task_registered_twice(facts: Facts) -> Iterator[Found]:
-    """Under one name the second import replaces the first, or fails; under two, both are there."""
+    """With one name the second import replaces the first, or fails; with two names both run."""
     for first, second in combinations(facts.of(Task), 2):
         shared = set(first.triggers) & set(second.triggers)
         if shared and (first.action, first.user) == (second.action, second.user) and _are_two(first, second):

@@ -1,6 +1,9 @@
 """Manifests that are right, and what a test changes in them."""
 
 import textwrap
+from pathlib import Path
+
+from tests.audit.trees import findings_in
 
 CRONJOB = """\
 apiVersion: batch/v1
@@ -64,3 +67,9 @@ def under(manifest: str, line: str, more: str) -> str:
     return "".join(
         [*lines[: at + 1], textwrap.dedent(more) if more.startswith("\n") else f"{more}\n", *lines[at + 1 :]]
     )
+
+
+def found_in(root: Path, text: str, *rules: str) -> list[str]:
+    """`CR501:6`, in order."""
+    found = findings_in(root, {"job.yaml": text}, *rules)
+    return [f"{one.split()[0]}:{one.rpartition(':')[2]}" for one in found]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cronce.errors import BadInput
-from cronce_audit.config import Project, Settings, find_project, rule_named, rules_named
+from cronce_audit.config import AuditSettings, Project, find_project, rule_named, rules_named
 from cronce_audit.model import GONE, Confidence, Severity, rules
 from cronce_audit.outcome import weigh
 from tests.audit.trees import report_on
@@ -26,13 +26,13 @@ per-file-ignores = { "scripts/" = { CR405 = "run by hand" } }
 """
 
 
-def told(root: Path, text: str, name: str = "pyproject.toml") -> Settings:
+def told(root: Path, text: str, name: str = "pyproject.toml") -> AuditSettings:
     (root / name).write_text(text)
     return find_project([root]).settings
 
 
 def test_every_key_is_read(tmp_path: Path) -> None:
-    assert told(tmp_path, EVERYTHING) == Settings(
+    assert told(tmp_path, EVERYTHING) == AuditSettings(
         exclude=("legacy/", "*.gen.py"),
         ignore={"CR002": "tidied up in spring", "CR001": "so be it"},
         fail_on=Severity.ERROR,
@@ -49,12 +49,12 @@ def test_every_key_is_read(tmp_path: Path) -> None:
 
 def test_cronce_toml_has_it_in_a_shorter_table_and_goes_first(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(EVERYTHING)
-    assert told(tmp_path, '[audit]\nfail-on = "never"\n', "cronce.toml") == Settings(fail_on=None)
+    assert told(tmp_path, '[audit]\nfail-on = "never"\n', "cronce.toml") == AuditSettings(fail_on=None)
 
 
 def test_without_a_word_about_audits_nothing_is_said(tmp_path: Path) -> None:
     (tmp_path / "cronce.toml").write_text('url = "sqlite:///x.db"\n')
-    assert told(tmp_path, "[project]\nname = 'x'\n") == Settings()
+    assert told(tmp_path, "[project]\nname = 'x'\n") == AuditSettings()
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_table_that_is_called_nearly_so_is_refused(name: str, text: str, says:
     ["[tool.cronce.unit]\n", "[tool.adit]\n", "[tool]\ncronce = 3\n", "[tool.cronce.audits]\n[tool.cronce.audit]\n"],
 )
 def test_other_tables_are_left_alone(text: str, tmp_path: Path) -> None:
-    assert told(tmp_path, text) == Settings()
+    assert told(tmp_path, text) == AuditSettings()
 
 
 @pytest.mark.parametrize("text", ["[tool.cronce.audit\n", "tool.cronce.audit = 3\n"])
@@ -120,7 +120,7 @@ def test_the_nearest_config_above_the_first_path_counts_and_its_folder_is_the_ro
     inner = tmp_path / "services" / "api" / "src"
     inner.mkdir(parents=True)
     (tmp_path / "services/api/cronce.toml").write_text('[audit]\nzone = "UTC"\n')
-    assert find_project([inner]) == Project(tmp_path / "services/api", Settings(zone="UTC"), "cronce.toml")
+    assert find_project([inner]) == Project(tmp_path / "services/api", AuditSettings(zone="UTC"), "cronce.toml")
     assert find_project([tmp_path / "services"]).settings.zone == "Europe/Berlin"
 
 
@@ -128,7 +128,7 @@ def test_what_is_outside_a_repository_does_not_speak_for_it(tmp_path: Path) -> N
     (tmp_path / "pyproject.toml").write_text(EVERYTHING)
     (tmp_path / "repository/.git").mkdir(parents=True)
     (tmp_path / "repository/src").mkdir()
-    assert find_project([tmp_path / "repository/src"]) == Project(tmp_path / "repository", Settings(), None)
+    assert find_project([tmp_path / "repository/src"]) == Project(tmp_path / "repository", AuditSettings(), None)
 
 
 def test_without_a_repository_the_root_is_here_or_what_holds_all_paths(
@@ -166,7 +166,7 @@ def test_the_beginning_of_ids_means_all_that_begin_so() -> None:
 def test_a_file_may_be_left_out_of_a_rule_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="CR405 has no reason"):
         told(tmp_path, '[tool.cronce.audit]\nper-file-ignores = { "scripts/" = { CR405 = "" } }\n')
-    settings = Settings(per_file_ignores=(("old/", {"CR404": "switched off"}),))
+    settings = AuditSettings(per_file_ignores=(("old/", {"CR404": "switched off"}),))
     twice = "0 3 * * * /app/sync\n" * 2
     report = report_on(tmp_path, {"old/crontab": twice, "new/crontab": twice})
     outcome = weigh(report, settings, [], lambda _: True)

@@ -7,7 +7,8 @@ import pytest
 
 from cronce_audit.engine import BUG, judge, read_source
 from cronce_audit.model import Facts, Source, rules
-from cronce_audit.page import page, samples
+from cronce_audit.page import page
+from tests.audit.samples import samples
 from tests.audit.trees import YEAR
 
 SEEDS = 3

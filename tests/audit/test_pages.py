@@ -8,7 +8,8 @@ import pytest
 
 from cronce_audit.engine import Report
 from cronce_audit.model import Rule, Severity, rules
-from cronce_audit.page import Sample, page, samples
+from cronce_audit.page import page
+from tests.audit.samples import Sample, samples
 from tests.audit.trees import report_on, report_on_machine
 
 RULES = list(rules().values())

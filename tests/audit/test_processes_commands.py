@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import pytest
 
-from cronce_audit.model import Command, Facts, Place
+from cronce_audit.model import CommandLine, Facts, Place
 from cronce_audit.processes.argv import SEVERAL, UNKNOWN, Count, programs, simple_commands
 from cronce_audit.processes.commands import Celery, Serving, celeries, runnings
 from cronce_audit.processes.servers import count_in, servings
@@ -16,7 +16,7 @@ PLACE = Place("compose.yml", 7)
 
 def facts_of(text: str, copies: int | None = 1, environment: Mapping[str, str] = MappingProxyType({})) -> Facts:
     words = tuple(shlex.split(text))
-    return Facts([Command(words, PLACE, "compose", "web", copies, tuple(environment.items()))], 2026)
+    return Facts([CommandLine(words, PLACE, "compose", "web", copies, tuple(environment.items()))], 2026)
 
 
 def serving(text: str, **environment: str) -> Serving:
@@ -95,7 +95,7 @@ def test_the_workers_of_a_server_are_counted(text: str, workers: Count) -> None:
     ],
 )
 def test_what_serves_nothing_is_no_server(text: str) -> None:
-    command = Command(tuple(text.split()), PLACE, "compose", "web")
+    command = CommandLine(tuple(text.split()), PLACE, "compose", "web")
     assert list(servings(Facts([command], 2026))) == []
 
 

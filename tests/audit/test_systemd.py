@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce_audit.model import Command, Place
+from cronce_audit.model import CommandLine, Place
 from tests.audit.trees import report_on
 
 
@@ -25,11 +25,11 @@ def test_what_a_unit_starts_is_told(tmp_path: Path) -> None:
         # a comment
         beat --loglevel "in fo"
     """
-    found = report_on(tmp_path, {"beat@.service": unit}).facts.of(Command)
+    found = report_on(tmp_path, {"beat@.service": unit}).facts.of(CommandLine)
     words = ("/venv/bin/celery", "-A", "app", "beat", "--loglevel", "in fo")
     environment = (("A", "1"), ("B", "two words"))
     place = Place("beat@.service", 8)
-    assert list(found) == [Command(words, place, "systemd", "beat@.service", None, environment)]
+    assert list(found) == [CommandLine(words, place, "systemd", "beat@.service", None, environment)]
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_what_a_unit_starts_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_a_shell_that_stays_is_told(tmp_path: Path, line: str, shell: bool) -> None:
-    (found,) = report_on(tmp_path, {"a.service": service(line)}).facts.of(Command)
+    (found,) = report_on(tmp_path, {"a.service": service(line)}).facts.of(CommandLine)
     assert found.shell is shell
 
 
@@ -63,12 +63,12 @@ def test_what_supervisor_starts_is_told(tmp_path: Path) -> None:
     [eventlistener:x]
     command=other
     """
-    found = report_on(tmp_path, {"etc/supervisor/conf.d/app.conf": conf, "nginx/app.conf": conf}).facts.of(Command)
+    found = report_on(tmp_path, {"etc/supervisor/conf.d/app.conf": conf, "nginx/app.conf": conf}).facts.of(CommandLine)
     path = "etc/supervisor/conf.d/app.conf"
     environment = (("A", "1"), ("B", "two"))
     assert list(found) == [
-        Command(("gunicorn", "app:app", "-w", "4"), Place(path, 5), "supervisor", "web", 2, environment),
-        Command(("celery", "-A", "app", "beat"), Place(path, 10), "supervisor", "beat", None),
+        CommandLine(("gunicorn", "app:app", "-w", "4"), Place(path, 5), "supervisor", "web", 2, environment),
+        CommandLine(("celery", "-A", "app", "beat"), Place(path, 10), "supervisor", "beat", None),
     ]
 
 

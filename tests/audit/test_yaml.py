@@ -5,15 +5,15 @@ import time
 import pytest
 
 from cronce_audit.model import Unreadable
-from cronce_audit.yaml import UNKNOWN, UNKNOWN_TAG, Node, documents
+from cronce_audit.yaml import UNKNOWN, UNKNOWN_TAG, YamlNode, documents
 
 
-def _one(text: str) -> Node:
+def _one(text: str) -> YamlNode:
     (document,) = documents(text)
     return document
 
 
-def _at(node: Node | None) -> tuple[str | None, int]:
+def _at(node: YamlNode | None) -> tuple[str | None, int]:
     assert node is not None
     return node.text, node.line
 

@@ -5,7 +5,7 @@ import pytest
 from cronce.cli.audit_report import shown, verdict
 from cronce.cli.terminal import Screen
 from cronce_audit.model import Confidence, Finding, Place, Severity
-from cronce_audit.outcome import Outcome
+from cronce_audit.outcome import AuditOutcome
 
 
 def finding(snippet: str, column: int, severity: Severity = Severity.ERROR, path: str = "app.py") -> Finding:
@@ -14,7 +14,7 @@ def finding(snippet: str, column: int, severity: Severity = Severity.ERROR, path
 
 
 def people(*findings: Finding, on: Screen, under: str = "") -> list[str]:
-    return list(shown(Outcome(findings, [], [], [], 1, {}), on, under, suppressed=False))
+    return list(shown(AuditOutcome(findings, [], [], [], 1, {}), on, under, suppressed=False))
 
 
 def test_a_finding_shows_its_line_with_a_mark_the_reason_and_the_fix() -> None:
@@ -62,7 +62,7 @@ def test_files_with_the_worst_come_first() -> None:
 
 def test_the_verdict_counts_by_severity_and_says_what_explains_the_worst() -> None:
     found = [finding("x", 1, severity) for severity in (Severity.INFO, Severity.INFO, Severity.WARNING)]
-    assert list(verdict(Outcome(found, [], [], [], 1200, {}), Screen(), "1,200 files read")) == [
+    assert list(verdict(AuditOutcome(found, [], [], [], 1200, {}), Screen(), "1,200 files read")) == [
         "1 warning, 2 info; 1,200 files read",
         "`cronce audit explain CR101` has the details",
     ]
@@ -73,7 +73,7 @@ def info(rule: str, line: int, path: str = "app.py") -> Finding:
 
 
 def heads(*findings: Finding, every: bool = False) -> list[str]:
-    told = shown(Outcome(findings, [], [], [], 1, {}), Screen(), "", suppressed=False, every=every)
+    told = shown(AuditOutcome(findings, [], [], [], 1, {}), Screen(), "", suppressed=False, every=every)
     return [line.strip() for line in told if " CR" in line]
 
 

@@ -12,7 +12,7 @@ from cronce.telling.words import Tone
 from cronce_audit.checklist import Answered
 from cronce_audit.evidence import VERDICTS, Answer, Verdict
 from cronce_audit.model import Confidence, Finding, Place, Rule, Severity
-from cronce_audit.outcome import Outcome, SetAside
+from cronce_audit.outcome import AuditOutcome, SetAside
 from cronce_audit.page import page, pieces
 
 TONE_OF_SEVERITY: Final[dict[Severity, Tone]] = {Severity.ERROR: "bad", Severity.WARNING: "odd", Severity.INFO: "busy"}
@@ -29,7 +29,7 @@ EVIDENCE_SHOWN: Final = 3
 """Pieces of evidence that are shown; JSON has all."""
 
 
-def shown(outcome: Outcome, on: Screen, under: str, *, suppressed: bool, every: bool = False) -> Iterator[str]:
+def shown(outcome: AuditOutcome, on: Screen, under: str, *, suppressed: bool, every: bool = False) -> Iterator[str]:
     """Every finding, errors first; of the infos at one place the first, with the names of the others unless `every` one
     is asked for. Then what could not be read, and what is suppressed, if that is asked for. `under` leads from where
     people are to the root."""
@@ -123,7 +123,7 @@ def _set_aside(aside: Sequence[SetAside], on: Screen, under: str) -> Iterator[st
         yield ""
 
 
-def verdict(outcome: Outcome, on: Screen, read: str) -> Iterator[str]:
+def verdict(outcome: AuditOutcome, on: Screen, read: str) -> Iterator[str]:
     """The counts, and what can be done next."""
     counts = Counter(finding.severity for finding in outcome.findings)
     found = [

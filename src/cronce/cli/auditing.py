@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -19,8 +18,8 @@ from cronce.stores import mask_all
 from cronce_audit import outcome as baselines
 from cronce_audit.checklist import answers
 from cronce_audit.config import (
+    AuditSettings,
     Project,
-    Settings,
     confidence,
     find_project,
     gone,
@@ -35,7 +34,7 @@ from cronce_audit.fixes import mend
 from cronce_audit.formats import annotations, checklist_document, document, rule_document, sarif
 from cronce_audit.live import clock_in_step, look_at
 from cronce_audit.model import Facts, Finding, LockDeclared, Place, Unparsed, ZoneSet, rules
-from cronce_audit.outcome import Outcome, weigh
+from cronce_audit.outcome import AuditOutcome, weigh
 from cronce_audit.page import page
 
 AUDIT_ACTIONS: Final = ("rules", "explain")
@@ -69,7 +68,7 @@ def explain(named: Sequence[str], options: argparse.Namespace) -> None:
 
 
 class Audited(NamedTuple):
-    outcome: Outcome
+    outcome: AuditOutcome
     facts: Facts
     paths: Sequence[str]
     seconds: float
@@ -78,7 +77,7 @@ class Audited(NamedTuple):
 def audit_paths(paths: Sequence[Path], options: argparse.Namespace) -> int:
     _refuse(paths, options)
     here = paths or [Path()]
-    project = Project(Path("/"), Settings(), None) if options.live else find_project(here)
+    project = Project(Path("/"), AuditSettings(), None) if options.live else find_project(here)
     settings = _settings(project.settings, options)
     for note in (*settings.notes, *gone([*options.select, *options.ignore])):
         say("audit", note)
@@ -119,11 +118,10 @@ def _refuse(paths: Sequence[Path], options: argparse.Namespace) -> None:
             raise BadInput(f"there is no file or folder {paths[0]}; did you mean `cronce audit {meant}`?")
 
 
-def _settings(said: Settings, options: argparse.Namespace) -> Settings:
+def _settings(said: AuditSettings, options: argparse.Namespace) -> AuditSettings:
     """What the project says, unless the command line says otherwise."""
     ignored = {rule.id: "--ignore" for rule in rules_named(options.ignore)}
-    return replace(
-        said,
+    return said._replace(
         exclude=(*said.exclude, *options.exclude),
         ignore={**said.ignore, **ignored},
         fail_on=threshold(options.fail_on) if options.fail_on else said.fail_on,
@@ -134,7 +132,7 @@ def _settings(said: Settings, options: argparse.Namespace) -> Settings:
     )
 
 
-def _audited(paths: Sequence[Path], project: Project, settings: Settings, options: argparse.Namespace) -> Audited:
+def _audited(paths: Sequence[Path], project: Project, settings: AuditSettings, options: argparse.Namespace) -> Audited:
     clock = SystemClock()
     begun, year = clock.boot(), clock.wall().year
     known = [] if options.write_baseline or not settings.baseline else baselines.read(settings.baseline)
@@ -158,11 +156,11 @@ def _audited(paths: Sequence[Path], project: Project, settings: Settings, option
     return Audited(outcome, report.facts, read, clock.boot() - begun)
 
 
-def _known(project: Project, settings: Settings, options: argparse.Namespace) -> Sequence[ZoneSet | LockDeclared]:
+def _known(project: Project, settings: AuditSettings, options: argparse.Namespace) -> Sequence[ZoneSet | LockDeclared]:
     return [*_zones(project, settings, options), *map(LockDeclared, settings.locks)]
 
 
-def _zones(project: Project, settings: Settings, options: argparse.Namespace) -> Sequence[ZoneSet]:
+def _zones(project: Project, settings: AuditSettings, options: argparse.Namespace) -> Sequence[ZoneSet]:
     """What is said of the machines where no file says it. A machine that is looked at says it itself."""
     if options.live or not settings.zone:
         return []
@@ -176,7 +174,7 @@ def _is_gone(path: Path) -> bool:
         return False
 
 
-def _files(paths: Sequence[Path], root: Path, settings: Settings, unread: list[Unparsed]) -> list[str]:
+def _files(paths: Sequence[Path], root: Path, settings: AuditSettings, unread: list[Unparsed]) -> list[str]:
     """In order, each once, however the paths overlap."""
     found: set[str] = set()
     for path in paths:
@@ -190,16 +188,15 @@ def _masked(report: Report) -> Report:
 
     def masked(finding: Finding) -> Finding:
         message, remedy, snippet = map(mask_all, (finding.message, finding.remedy, finding.snippet))
-        return replace(finding, message=message, remedy=remedy, snippet=snippet)
+        return finding._replace(message=message, remedy=remedy, snippet=snippet)
 
-    return replace(
-        report,
+    return report._replace(
         findings=list(map(masked, report.findings)),
-        suppressed=[(masked(one), replace(by, reason=mask_all(by.reason))) for one, by in report.suppressed],
+        suppressed=[(masked(one), by._replace(reason=mask_all(by.reason))) for one, by in report.suppressed],
     )
 
 
-def _write_baseline(path: Path, outcome: Outcome, configured: Path | None) -> int:
+def _write_baseline(path: Path, outcome: AuditOutcome, configured: Path | None) -> int:
     written = baselines.write(path, outcome.entries())
     how = "" if configured and configured.resolve() == path.resolve() else f", with --baseline {path}"
     print(f"{path}: {number(written, 'finding')} written; from now on only other findings fail the audit{how}")
@@ -265,7 +262,7 @@ def _from_where(project: Project, options: argparse.Namespace) -> Iterator[str]:
         yield f"only {here.relative_to(project.root)}/ of {project.root} was read; `cronce audit {up}` reads all of it"
 
 
-def _programs(outcome: Outcome, settings: Settings, options: argparse.Namespace) -> Iterator[str]:
+def _programs(outcome: AuditOutcome, settings: AuditSettings, options: argparse.Namespace) -> Iterator[str]:
     match options.format:
         case "github":
             yield from annotations(outcome)
@@ -276,7 +273,7 @@ def _programs(outcome: Outcome, settings: Settings, options: argparse.Namespace)
             yield json.dumps(document(outcome), ensure_ascii=False)
 
 
-def _code(outcome: Outcome, settings: Settings, options: argparse.Namespace) -> int:
+def _code(outcome: AuditOutcome, settings: AuditSettings, options: argparse.Namespace) -> int:
     if outcome.unparsed and options.strict:
         return UNREAD
     if not outcome.files:

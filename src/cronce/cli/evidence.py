@@ -21,8 +21,8 @@ from cronce.schedule.instant import format_duration, parse_duration
 from cronce.schedule.zone import find_zone
 from cronce.stores import mask
 from cronce.telling.words import Tone, fine, iso, short
-from cronce_audit.logs.fold import Fold, Report, Tally
-from cronce_audit.logs.judge import CERTAIN, POSSIBLE, Finding, Kind, Limits, Mark, Sure
+from cronce_audit.logs.fold import Fold, LogReport, Tally
+from cronce_audit.logs.judge import CERTAIN, POSSIBLE, Kind, Limits, LogFinding, LogMark, Sure
 from cronce_audit.logs.sources import Log, merged, open_logs
 from cronce_audit.logs.words import Own
 
@@ -111,7 +111,7 @@ def _until(logs: Sequence[Log]) -> dict[str, datetime]:
 # --- logs for people --------------------------------------------------------------------------------------------------
 
 
-def _logs_page(report: Report, logs: Sequence[Log], on: Screen) -> str:
+def _logs_page(report: LogReport, logs: Sequence[Log], on: Screen) -> str:
     shown = [line for found in report.findings for line in _lines(found, on)]
     more = sum(report.counts.values()) - len(report.findings)
     if more:
@@ -120,7 +120,7 @@ def _logs_page(report: Report, logs: Sequence[Log], on: Screen) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _lines(found: Finding, on: Screen) -> Iterator[str]:
+def _lines(found: LogFinding, on: Screen) -> Iterator[str]:
     mark = found.mark
     who = f"{mark.said.job}  {fine(mark.at)}  {mark.place}  ({mark.where})"
     tone: Tone = "bad" if found.sure is CERTAIN else "odd"
@@ -145,7 +145,7 @@ def _count(number: int, tone: Tone) -> ColouredText:
     return ColouredText(f"{number:,}" if number else "—", tone if number else "dim")
 
 
-def _logs_summary(report: Report, logs: Sequence[Log], on: Screen) -> str:
+def _logs_summary(report: LogReport, logs: Sequence[Log], on: Screen) -> str:
     lines = sum(log.lines for log in logs)
     seen = f"{report.starts:,} starts in {lines:,} lines of {len(logs):,} file{'s' * (len(logs) > 1)}"
     if not report.counts:
@@ -162,7 +162,7 @@ def _logs_summary(report: Report, logs: Sequence[Log], on: Screen) -> str:
 # --- logs for programs ------------------------------------------------------------------------------------------------
 
 
-def _logs_document(report: Report, logs: Sequence[Log]) -> dict[str, object]:
+def _logs_document(report: LogReport, logs: Sequence[Log]) -> dict[str, object]:
     return {
         "starts": report.starts,
         "findings": [_finding(found) for found in report.findings],
@@ -172,7 +172,7 @@ def _logs_document(report: Report, logs: Sequence[Log]) -> dict[str, object]:
     }
 
 
-def _finding(found: Finding) -> dict[str, object]:
+def _finding(found: LogFinding) -> dict[str, object]:
     return {
         "kind": found.kind,
         "sure": found.sure,
@@ -183,7 +183,7 @@ def _finding(found: Finding) -> dict[str, object]:
     }
 
 
-def _mark(mark: Mark) -> dict[str, object]:
+def _mark(mark: LogMark) -> dict[str, object]:
     return {
         "at": iso(mark.at),
         "slot": iso(mark.slot),

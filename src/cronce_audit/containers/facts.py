@@ -1,123 +1,156 @@
-"""What Dockerfiles, compose files and the scripts that are process 1 say, before it is put together."""
+"""Facts from Dockerfiles, compose files and entry scripts, before they are combined."""
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from cronce_audit.containers.shell import ASSIGNMENT, Kind, given, line, stays
-from cronce_audit.model import Command, Origin, Place
+from cronce_audit.model import CommandLine, Origin, Place
 
+_CALLS: Final = re.compile(r"\b(?:curl|wget|http)\b[^\n]*?(?:https?:|\$\{?)")
 _TRYING: Final = frozenset({"dev", "develop", "development", "local", "test", "tests", "testing", "ci", "debug", "e2e"})
 
 
 def is_for_trying(path: PurePosixPath) -> bool:
-    """`Dockerfile.dev`, `docker-compose.local.yml`: nobody's jobs run there."""
+    """`Dockerfile.dev`, `docker-compose.local.yml`: not for production."""
     return not _TRYING.isdisjoint(re.split(r"[._-]", path.name.lower()))
 
 
-class Start(NamedTuple):
-    """Words that a container is started with, and where they stand."""
+class StartWords(NamedTuple):
+    """The words that start a container, and their place."""
 
     words: tuple[str, ...]
     place: Place
 
 
-class Said(NamedTuple):
-    """A setting, and where it stands."""
+class Planned(NamedTuple):
+    """Something that is started on a schedule."""
+
+    by: str
+    """Who starts it, as people say: `ofelia`, `GitHub Actions`."""
+    schedule: str
+    command: str
+    place: Place
+
+    @property
+    def calls_a_server(self) -> bool:
+        return self.by == "GitHub Actions" and _CALLS.search(self.command) is not None
+
+
+class PlacedValue(NamedTuple):
+    """The value of a setting, and its place."""
 
     value: str
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
-    """What a Dockerfile builds: its last stage, with what that has from stages before."""
+CronEngine = Literal["debian", "cronie", "busybox", "supercronic", "other", ""]
+
+
+class Copied(NamedTuple):
+    """A file or folder of the tree that an image copies, and its path in the image."""
+
+    source: str
+    target: str
+    lies: str
+    """Its path in the image, as far as WORKDIR lines before show the folder."""
+    folder: str
+    """The same, if the source is a folder: its files are there."""
+
+
+class Image(NamedTuple):
+    """The last stage of a Dockerfile, with what it inherits from earlier stages."""
 
     path: str
     sh: Kind | None
-    """What `/bin/sh` is in the base image."""
-    entrypoint: Start | None
-    cmd: Start | None
+    """The shell that `/bin/sh` is in the base image."""
+    entrypoint: StartWords | None
+    cmd: StartWords | None
     stage: str = ""
-    """The name of that stage; "" where it has none."""
+    """The name of the stage; "" if it has none."""
+    engine: CronEngine = ""
+    """Which cron it has; "" for none, or several."""
+    copied: tuple[Copied, ...] = ()
+    runs: frozenset[str] = frozenset()
+    """File names in its RUN lines: scripts that run once, during the build, and crontabs that it installs."""
+    named: frozenset[str] = frozenset()
+    """File names in any of its lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(NamedTuple):
     """A service of a compose file."""
 
     name: str
     place: Place
     dockerfile: str
-    """The path of the Dockerfile that it builds; "" where it builds none."""
+    """The path of the Dockerfile that it builds; "" if it builds none."""
     sh: Kind | None
-    """What `/bin/sh` is in its image, where it is one that we know."""
+    """The shell that `/bin/sh` is in its image, if the image is known."""
     partial: bool
-    """It has neither image nor build: it only adds to a service of the same name in another file."""
-    entrypoint: Start | None
-    command: Start | None
+    """It has neither image nor build: it only changes a service of the same name in another file."""
+    entrypoint: StartWords | None
+    command: StartWords | None
     init: bool
     copies: int | None
     copies_place: Place
     on_demand: bool
-    """It is in a profile: not started with the others."""
-    order: Said | None
-    """Which of old and new comes first in an update."""
+    """It is in a profile, so it is not started by default."""
+    order: PlacedValue | None
+    """The `start-first` of an update, if it is set."""
     target: str = ""
-    """The stage that it builds; "" is the last."""
+    """The stage that it builds; "" means the last."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntryScript:
-    """A shell script, as process 1 of a container: does it pass on the signals it gets?"""
+class EntryScript(NamedTuple):
+    """A shell script that may be process 1 of a container: does it pass signals on?"""
 
     path: str
     passes_on: bool
-    """It handles signals itself, or puts an init in its place."""
+    """It handles signals itself, or replaces itself by an init."""
     arguments: Place | None
-    """Where it runs what it is given, `"$@"`, and stays."""
+    """The place of `"$@"` without `exec`, if that is its last command."""
     gives_way: bool
-    """It puts what it is given in its place: `exec "$@"`."""
+    """It replaces itself by its arguments: `exec "$@"`."""
     service: Place | None
-    """Where it starts the cron of the system."""
+    """The place where it starts the system's cron."""
     always: frozenset[int]
-    """Lines that begin with a cron and are not indented: they stand below no condition."""
+    """Lines that start a cron and are not indented, so they are under no condition."""
 
 
-def joined(entrypoint: Start | None, cmd: Start | None) -> Start | None:
-    """What process 1 gets: the entrypoint, with the command as its arguments. A text for a shell takes none."""
+def joined(entrypoint: StartWords | None, cmd: StartWords | None) -> StartWords | None:
+    """The words of process 1: the entrypoint, with the command as arguments. A text for a shell takes none."""
     if entrypoint is None or not entrypoint.words:
         return cmd
     if cmd is None or given(entrypoint.words):
         return entrypoint
-    return Start(entrypoint.words + cmd.words, cmd.place)
+    return StartWords(entrypoint.words + cmd.words, cmd.place)
 
 
 def kind_of(name: str, sh: Kind | None) -> Kind | None:
-    """Which shell a name means, where `sh` is that of the image."""
+    """The shell that a name means; `sh` is the image's."""
     return "bash" if name == "bash" else "dash" if name == "dash" else "ash" if name == "ash" else sh
 
 
 def commands(
-    start: Start | None,
+    start: StartWords | None,
     origin: Origin,
     unit: str,
     *,
     sh: Kind | None = None,
     copies: int | None = 1,
     environment: Mapping[str, str] | None = None,
-) -> Iterator[Command]:
+) -> Iterator[CommandLine]:
     if start is None or not start.words:
         return
     words, shell = _without_shell(_without_entry_script(start.words), sh)
     known = tuple(sorted((environment or {}).items()))
-    yield Command(words, start.place, origin, unit, copies, known, shell)
+    yield CommandLine(words, start.place, origin, unit, copies, known, shell)
 
 
 def _without_entry_script(words: tuple[str, ...]) -> tuple[str, ...]:
-    """`docker-entrypoint cron -f` comes to `cron -f`: such programs do what is to be done before, and run the rest."""
+    """`docker-entrypoint cron -f` is `cron -f`: such programs prepare something and run the rest."""
     first = PurePosixPath(words[0]).name
     return words[1:] if len(words) > 1 and "entrypoint" in first and not first.endswith(".sh") else words
 
@@ -133,3 +166,14 @@ def _without_shell(words: tuple[str, ...], sh: Kind | None) -> tuple[tuple[str, 
     lingers = stays(read, read.commands[-1], kind_of(name, sh)) is not False
     alone = len(read.commands) == 1 and read.plain and not ASSIGNMENT.match(text)  # `X=1 program` is more
     return (read.commands[0].words if alone else words), lingers
+
+
+def paths_in(image: Image, path: str) -> Iterator[str]:
+    """The paths of a file of the tree in an image."""
+    context = PurePosixPath(image.path).parent
+    for copied in image.copied:
+        for source in {str(PurePosixPath(copied.source)), str(context / copied.source)}:
+            if path == source:
+                yield copied.lies
+            elif source == "." or path.startswith(f"{source}/"):
+                yield posixpath.join(copied.folder, path.removeprefix(f"{source}/"))

@@ -1,4 +1,4 @@
-"""Which scheduler, worker or cron a command starts. What is none of them is not our business."""
+"""Which scheduler, worker or cron a command starts. Other programs are ignored."""
 
 import re
 from collections.abc import Sequence
@@ -8,22 +8,22 @@ from typing import Final, Literal, NamedTuple
 from cronce_audit.containers.shell import WRAPPERS
 
 
-class Program(NamedTuple):
-    """What is started."""
+class KnownProgram(NamedTuple):
+    """A scheduler, worker or cron."""
 
     name: str
-    """As a person would call it: `celery beat`."""
+    """As people call it: `celery beat`."""
     kind: Literal["cron", "scheduler", "worker"]
     sure: bool = True
-    """Known by its name; not just a script that is called so."""
+    """It is a known program, not just a script with such a name."""
     detaches: bool = False
-    """It goes to the background by itself."""
+    """It goes to the background."""
     agrees: bool = False
-    """Several of it agree which one fires."""
+    """Several copies agree on which one starts a job."""
 
 
 INITS: Final = frozenset({"tini", "tini-static", "dumb-init", "catatonit", "docker-init", "init", "my_init"})
-"""They are process 1 in the program's place, and pass on what they get."""
+"""They are process 1 above the program, and pass signals on."""
 _WRAPPERS: Final = WRAPPERS | INITS | {
     "bundle", "npx", "yarn", "pnpm", "npm", "wait-for-it.sh", "wait-for.sh", "run", "rails", "rake"
 }  # fmt: skip
@@ -35,7 +35,7 @@ _ALONE: Final = {
     "dramatiq": "worker", "arq": "worker", "dagster-daemon": "scheduler", "sidekiq": "worker", "clockwork": "scheduler",
     "qcluster": "worker"
 }  # fmt: skip
-"""Programs that are nothing else."""
+"""Programs with one role."""
 _WITH: Final[dict[str, dict[str, str]]] = {
     "celery": {"beat": "scheduler", "worker": "worker"},
     "rq": {"worker": "worker", "worker-pool": "worker", "cron": "scheduler"},
@@ -55,9 +55,9 @@ _WITH: Final[dict[str, dict[str, str]]] = {
         "db_worker": "worker"
     },
 }  # fmt: skip
-"""Programs that are one with a word behind them; options may stand between."""
+"""Programs whose role depends on a word after them; options may come between."""
 _VALUED: Final = frozenset({"-A", "--app", "-b", "--broker", "--workdir", "--config", "--result-backend", "--loader"})
-"""Options of celery's before the word: `celery -A worker beat` is no worker."""
+"""Options of celery that take a value: `celery -A worker beat` is no worker."""
 _NAMED: Final = frozenset({"scheduler", "beat", "worker", "cron", "clock"})
 _AGREE: Final = frozenset({"airflow scheduler", "cronce run", "cronce agent", "rqscheduler", "manage.py rqscheduler"})
 _TOLD_TO_AGREE: Final = ("redbeat", "cronce")
@@ -65,7 +65,7 @@ _TOLD_TO_AGREE: Final = ("redbeat", "cronce")
 
 
 def behind_init(words: Sequence[str]) -> Sequence[str] | None:
-    """What an init as process 1 starts; None where there is no init."""
+    """The words that an init starts; None if there is no init."""
     if not words or PurePosixPath(words[0]).name not in INITS:
         return None
     rest = list(words[1:])
@@ -77,17 +77,17 @@ def behind_init(words: Sequence[str]) -> Sequence[str] | None:
 
 
 def agrees(name: str, words: Sequence[str]) -> bool:
-    """Whether several of a program let one fire: all of its kind do, or these words tell it to."""
+    """Whether several copies agree on which one starts a job: by default, or by these words."""
     return name in _AGREE or any(told in word.lower() for word in words for told in _TOLD_TO_AGREE)
 
 
-def program(words: Sequence[str]) -> Program | None:
-    """What these words start, behind `poetry run`, `gosu app` or `python -m`."""
+def program(words: Sequence[str]) -> KnownProgram | None:
+    """The program that these words start, also behind `poetry run`, `gosu app` or `python -m`."""
     found = _program(words)
     return found and found._replace(agrees=agrees(found.name, words))
 
 
-def _program(words: Sequence[str]) -> Program | None:
+def _program(words: Sequence[str]) -> KnownProgram | None:
     if list(words[:2]) == ["command", "-v"]:
         return None
     for start, word in enumerate(words):
@@ -101,30 +101,30 @@ def _program(words: Sequence[str]) -> Program | None:
     return None
 
 
-def _known(name: str, arguments: Sequence[str]) -> Program | None:
+def _known(name: str, arguments: Sequence[str]) -> KnownProgram | None:
     if name in ("cron", "crond"):
         return _cron(name, arguments)
     if name in ("service", "rc-service") and list(arguments[:2]) in (["cron", "start"], ["crond", "start"]):
-        return Program(arguments[0], "cron", detaches=True)
+        return KnownProgram(arguments[0], "cron", detaches=True)
     if name in _CRONS:
-        return Program(name, "cron")
+        return KnownProgram(name, "cron")
     if name in _ALONE:
-        return Program(name, _ALONE[name])  # type: ignore[arg-type]
+        return KnownProgram(name, _ALONE[name])  # type: ignore[arg-type]
     known = _WITH.get(name, {})
     told = zip(arguments, ("", *arguments), strict=False)
     word = next((word for word, before in told if word in known and before not in _VALUED), None)
-    return Program(f"{name} {word}", _WITH[name][word]) if word else None  # type: ignore[arg-type]
+    return KnownProgram(f"{name} {word}", _WITH[name][word]) if word else None  # type: ignore[arg-type]
 
 
-def _cron(name: str, arguments: Sequence[str]) -> Program | None:
-    """Debian's cron stays with -f, BusyBox's crond too, cronie's with -n; an init script is told to start it."""
+def _cron(name: str, arguments: Sequence[str]) -> KnownProgram | None:
+    """Debian's cron and BusyBox's crond stay in front with -f, cronie's with -n; `start` is for an init script."""
     if list(arguments) == ["start"]:
-        return Program(name, "cron", detaches=True)
+        return KnownProgram(name, "cron", detaches=True)
     options = "".join(word for word in arguments if re.fullmatch(r"-[A-Za-z]\w*", word))
-    return Program(name, "cron", detaches=not set(options) & set("fnd"))
+    return KnownProgram(name, "cron", detaches=not set(options) & set("fnd"))
 
 
-def _script(words: Sequence[str]) -> Program | None:
+def _script(words: Sequence[str]) -> KnownProgram | None:
     """A script or module, by its name: `python -m app.scheduler`, `node worker.js`."""
     rest = list(words)
     while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c"):
@@ -138,4 +138,4 @@ def _script(words: Sequence[str]) -> Program | None:
         return found
     stem = rest[0].rpartition(".")[2] if module else PurePosixPath(rest[0]).stem
     called = _NAMED & set(re.split(r"[^a-z]+", stem.lower()))
-    return Program(rest[0], "worker" if called == {"worker"} else "scheduler", sure=False) if called else None
+    return KnownProgram(rest[0], "worker" if called == {"worker"} else "scheduler", sure=False) if called else None

@@ -1,19 +1,18 @@
-"""Rules about the end of a container: who hears that it is to stop."""
+"""Rules about containers: who gets TERM, copies of a cron, updates, time zones."""
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from cronce_audit.clocks import has_changes
 from cronce_audit.containers.facts import Image, Service
 from cronce_audit.containers.programs import program
-from cronce_audit.containers.running import Run, runs
+from cronce_audit.containers.running import ContainerProgram, runs
 from cronce_audit.containers.shell import simple_commands
-from cronce_audit.crontab.hosts import Image as Built
 from cronce_audit.crontab.hosts import homes
-from cronce_audit.crontab.read import Line
-from cronce_audit.model import Command, Confidence, Facts, Found, Place, Severity, ZoneSet, rule
+from cronce_audit.crontab.read import CronLine
+from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, ZoneSet, rule
 from cronce_audit.processes.commands import is_agreed
 from cronce_audit.processes.rules import every_launch, is_claimed
 
@@ -34,11 +33,7 @@ _UNTOLD: Final = (
     'the shell out of the way: `sh -c "… && exec program"`',
 )
 def _shell(facts: Facts) -> Iterator[Found]:
-    seen = set()
-    for run in facts.conclude(runs):
-        if run.container.init or run.container.inherits or run.script or _is_cron(run) or run.place in seen:
-            continue
-        seen.add(run.place)
+    for run in _each_place(facts, lambda run: not (run.script or run.container.inherits or _is_cron(run))):
         if run.lingers:
             message = f"`{run.program.name}` runs behind a shell that stays process 1 of {run.container.name}: {_DEAF}"
             yield Found(run.place, message, _sureness(run), remedy=_heard(run, _AS_LIST))
@@ -55,7 +50,7 @@ def _shell(facts: Facts) -> Iterator[Found]:
 _HANDLES: Final = frozenset(
     {"celery", "rq", "rqworker", "rqscheduler", "huey_consumer", "dramatiq", "supercronic", "airflow"}
 )
-"""Programs that handle TERM themselves: the kernel gives process 1 no other way to hear it."""
+"""Programs that handle TERM themselves: the kernel ignores it for any other process 1."""
 _AS_LIST: Final = (
     'write the command as a list, `CMD ["program", "argument"]`, or with `exec`: `sh -c "… && exec program"`'
 )
@@ -64,19 +59,25 @@ _WITH_EXEC: Final = (
 )
 
 
-def _heard(run: Run, plain: str) -> str:
-    """What helps: a program that does not handle TERM ignores it as process 1, so it needs an init above it."""
+def _each_place(facts: Facts, is_meant: Callable[[ContainerProgram], bool]) -> Iterable[ContainerProgram]:
+    """Those that are not behind an init, the first of each place: several services may start the same."""
+    found = [run for run in facts.conclude(runs) if not run.container.init and is_meant(run)]
+    return {run.place: run for run in reversed(found)}.values()
+
+
+def _heard(run: ContainerProgram, plain: str) -> str:
+    """The fix. As process 1 a program that does not handle TERM ignores it, so it needs an init above it."""
     if run.program.name.split()[0] in _HANDLES:
         return plain
     return f"{plain}; and put an init above it, as process 1 ignores TERM unless it handles it: `init: true`, or tini"
 
 
-def _is_cron(run: Run) -> bool:
-    """One that was made for machines: it has a rule of its own."""
+def _is_cron(run: ContainerProgram) -> bool:
+    """A cron for machines, which has a rule of its own."""
     return run.program.name in ("cron", "crond")
 
 
-def _sureness(run: Run) -> Confidence:
+def _sureness(run: ContainerProgram) -> Confidence:
     return Confidence.HIGH if run.program.sure else Confidence.MEDIUM
 
 
@@ -87,21 +88,12 @@ def _sureness(run: Run) -> Confidence:
     "an init above it (`init: true`, tini) if it does not handle TERM",
 )
 def _entrypoint(facts: Facts) -> Iterator[Found]:
-    seen = set()
-    for run in facts.conclude(runs):
-        if (
-            run.script
-            and run.lingers
-            and not run.container.init
-            and run.program.kind != "cron"
-            and run.place not in seen
-        ):
-            seen.add(run.place)
-            message = (
-                f"`{run.program.name}` is started without `exec` by a script that is process 1 of {run.container.name} "
-                f"({run.container.start.place}): {_DEAF}"
-            )
-            yield Found(run.place, message, _sureness(run), remedy=_heard(run, _WITH_EXEC))
+    for run in _each_place(facts, lambda run: bool(run.script and run.lingers and run.program.kind != "cron")):
+        message = (
+            f"`{run.program.name}` is started without `exec` by a script that is process 1 of {run.container.name} "
+            f"({run.container.start.place}): {_DEAF}"
+        )
+        yield Found(run.place, message, _sureness(run), remedy=_heard(run, _WITH_EXEC))
 
 
 @rule(
@@ -111,18 +103,18 @@ def _entrypoint(facts: Facts) -> Iterator[Found]:
     " under `cronce run`; `init: true` or tini before cron ends the overlap, but the jobs are still killed",
 )
 def _cron(facts: Facts) -> Iterator[Found]:
-    seen = set()
+    told: dict[Place, Found] = {}
     for run in facts.conclude(runs):
-        why = _why_deaf(run, facts) if _is_cron(run) and not run.container.inherits else None
-        if why and run.place not in seen:
-            seen.add(run.place)
-            yield Found(run.place, f"`{run.program.name}` {why}")
+        why = _why_deaf(run) if _is_cron(run) and not run.container.inherits else None
+        if why:
+            told.setdefault(run.place, Found(run.place, f"`{run.program.name}` {why}"))
+    yield from told.values()
 
 
-def _why_deaf(run: Run, facts: Facts) -> str | None:
+def _why_deaf(run: ContainerProgram) -> str | None:
     if run.program.detaches:
         return None if run.script and not run.lingers else f"runs in the background of {run.container.name}: {_UNTOLD}"
-    if run.container.init or not (run.lingers or _ignores_term(run, facts)):
+    if run.container.init or not (run.lingers or _ignores_term(run)):
         return None
     name = run.container.name
     how = f"runs behind a shell that is process 1 of {name}" if run.lingers else f"as process 1 of {name} ignores TERM"
@@ -132,10 +124,10 @@ def _why_deaf(run: Run, facts: Facts) -> str | None:
     )
 
 
-def _ignores_term(run: Run, facts: Facts) -> bool:
-    """Debian's and BusyBox's do (measured); cronie's does not, and of others we do not know."""
+def _ignores_term(run: ContainerProgram) -> bool:
+    """Debian's and BusyBox's do (measured), cronie's does not; others are not known."""
     image = run.container.image
-    here = {one.engine for one in facts.of(Built) if image is not None and one.path == image.path} - {""}
+    here = {image.engine} - {""} if image else set()
     if run.program.name == "cron":
         return here == {"debian"} or (not here and run.container.sh == "dash")
     return here <= {"busybox"} and run.container.sh == "ash"
@@ -156,7 +148,7 @@ def _copies(facts: Facts) -> Iterator[Found]:
         service = run.container.service
         if service is not None and service.copies is not None and service.copies > 1:
             yield _in_each(run.program.name, service.copies, service.name, service.copies_place, _cron_sureness(run))
-    for command in facts.of(Command):
+    for command in facts.of(CommandLine):
         guarded = command.origin != "kubernetes" or _all_guarded(facts, None)
         if not guarded and command.copies is not None and command.copies > 1:
             for found in filter(None, map(program, simple_commands(command.words))):
@@ -170,13 +162,13 @@ def _in_each(name: str, copies: int, unit: str, place: Place, sure: Confidence) 
     return Found(place, message, sure)
 
 
-def _cron_sureness(run: Run) -> Confidence:
+def _cron_sureness(run: ContainerProgram) -> Confidence:
     return Confidence.MEDIUM if run.script or not run.program.sure else Confidence.HIGH
 
 
-def _twice(crons: list[Run]) -> Iterator[Found]:
-    """Services of one file that have the cron of the same image: its command, or what its entrypoint starts."""
-    users: dict[tuple[str, Place], list[tuple[Service, Run]]] = defaultdict(list)
+def _twice(crons: list[ContainerProgram]) -> Iterator[Found]:
+    """Services of one file that run the cron of the same image."""
+    users: dict[tuple[str, Place], list[tuple[Service, ContainerProgram]]] = defaultdict(list)
     for run in crons:
         service = run.container.service
         if service is not None and not service.on_demand and run.place.path != service.place.path:
@@ -193,10 +185,10 @@ def _twice(crons: list[Run]) -> Iterator[Found]:
 
 
 def _all_guarded(facts: Facts, image: Image | None) -> bool:
-    """Of the crontabs that an image takes; of all that there are, where it is not told which those are."""
+    """Whether cronce guards all lines of the crontabs that an image copies; of all crontabs, if these are not known."""
     known = facts.conclude(homes)
-    taken = [line for line in facts.of(Line) if image is not None and image.path in known[line.place.path].images]
-    lines = taken or facts.of(Line)
+    taken = [line for line in facts.of(CronLine) if image is not None and image.path in known[line.place.path].images]
+    lines = taken or facts.of(CronLine)
     return bool(lines) and all(line.guard == "cronce" for line in lines)
 
 
@@ -222,7 +214,7 @@ def _order(facts: Facts) -> Iterator[Found]:
 
 
 def _started_first(facts: Facts) -> Iterator[Found]:
-    """The same of an app that starts a scheduler inside; the order may stand in a file that is laid over."""
+    """The same for an app that starts a scheduler itself; the order may be set in an override."""
     launched = {
         (posixpath.dirname(launch.by.by.command.place.path), launch.by.by.name): launch
         for launch in facts.conclude(every_launch)
@@ -240,8 +232,8 @@ def _started_first(facts: Facts) -> Iterator[Found]:
             )
 
 
-def _fires_twice(run: Run, facts: Facts) -> bool:
-    """Beside another of it; workers share what there is to do."""
+def _fires_twice(run: ContainerProgram, facts: Facts) -> bool:
+    """Whether two copies would start the same jobs; workers share them."""
     if run.program.kind == "worker" or run.program.agrees:
         return False
     return run.program.name != "celery beat" or not is_agreed(facts, run.place)
@@ -267,7 +259,7 @@ def _zone(facts: Facts) -> Iterator[Found]:
         )
 
 
-def _is_in(run: Run, zone: ZoneSet) -> bool:
+def _is_in(run: ContainerProgram, zone: ZoneSet) -> bool:
     service, image = run.container.service, run.container.image
     if service is not None:
         return zone.unit == service.name and zone.place.path == service.place.path

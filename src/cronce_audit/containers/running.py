@@ -1,18 +1,16 @@
-"""Scripts that may be process 1 of a container: whether they handle signals, and how they run what they are given."""
+"""What runs in containers: images and services combined, and the schedulers, workers and crons that they start."""
 
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import dropwhile
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.containers.facts import EntryScript, Image, Service, Start, joined, kind_of
-from cronce_audit.containers.programs import INITS, Program, behind_init, program
+from cronce_audit.containers.facts import EntryScript, Image, Service, StartWords, joined, kind_of
+from cronce_audit.containers.programs import INITS, KnownProgram, behind_init, program
 from cronce_audit.containers.shell import Kind, given, is_shell, line, stays
-from cronce_audit.crontab.hosts import Image as Built
-from cronce_audit.model import Command, Facts, Place, Source, reader
+from cronce_audit.model import CommandLine, Facts, Place, Source, reader
 
 _NAMES: Final = frozenset({"entrypoint", "docker-entrypoint", "start", "run"})
 _SHEBANG: Final = re.compile(r"#!.*\b(sh|bash|ash|dash)\b")
@@ -48,7 +46,7 @@ def _number(source: Source, found: re.Match[str]) -> int:
 
 
 def _last_line(source: Source) -> Place | None:
-    """Where the last command is `"$@"`, without `exec`."""
+    """The place of the last command, if that is `"$@"` without `exec`."""
     lines = source.text.splitlines()
     for number in range(len(lines), 0, -1):
         text = lines[number - 1]
@@ -57,34 +55,34 @@ def _last_line(source: Source) -> Place | None:
     return None
 
 
-class Container(NamedTuple):
-    """An image's process 1, or that of a service."""
+class ProcessOne(NamedTuple):
+    """Process 1 of an image or a service."""
 
     name: str
-    start: Start
+    start: StartWords
     sh: Kind | None
     init: bool
     service: Service | None
     image: Image | None
     inherits: bool
-    """A service that starts what its image says."""
+    """A service that starts its image's own command."""
 
 
-class Run(NamedTuple):
+class ContainerProgram(NamedTuple):
     """A scheduler, worker or cron in a container."""
 
-    container: Container
-    program: Program
+    container: ProcessOne
+    program: KnownProgram
     place: Place
     lingers: bool | None
-    """Something else is process 1 while it runs, and passes on no signals; None where that depends on the shell."""
+    """Something else is process 1 while it runs, and passes no signals on; None if that depends on the shell."""
     script: str
-    """The script of this tree that starts it; "" where none does."""
+    """The script of this tree that starts it; "" if none does."""
     certain: bool = True
-    """It is started whatever the script is told."""
+    """It is started under no condition."""
 
 
-def containers(facts: Facts) -> Sequence[Container]:
+def containers(facts: Facts) -> Sequence[ProcessOne]:
     images = {image.path: image for image in facts.of(Image)}
     whole = _completed([_with_image(service, images.get(service.dockerfile)) for service in facts.of(Service)])
     services = [one for service in whole if (one := _of_service(service, images.get(service.dockerfile)))]
@@ -92,27 +90,26 @@ def containers(facts: Facts) -> Sequence[Container]:
 
 
 def _with_image(service: Service, image: Image | None) -> Service:
-    """Another stage than the last is another image, of which nothing is known."""
+    """A stage that is not the last is another image, of which nothing is known."""
     is_last = not service.target or (image is not None and service.target == image.stage)
-    return service if is_last else replace(service, dockerfile="")
+    return service if is_last else service._replace(dockerfile="")
 
 
 def _completed(services: Sequence[Service]) -> Iterator[Service]:
-    """Services with what the files beside theirs add: an override takes the rest from the file it is laid over."""
+    """Services combined with overrides in the same folder."""
     found: dict[tuple[str, str], list[Service]] = {}
     for service in services:
         found.setdefault((posixpath.dirname(service.place.path), service.name), []).append(service)
     for same in found.values():
         full = [service for service in same if not service.partial]
         init = any(service.init for service in same if service.partial)
-        yield from (replace(service, init=service.init or init) for service in full)
+        yield from (service._replace(init=service.init or init) for service in full)
         if len(full) == 1:
             yield from (_laid_over(full[0], service) for service in same if service.partial)
 
 
 def _laid_over(base: Service, over: Service) -> Service:
-    return replace(
-        over,
+    return over._replace(
         dockerfile=base.dockerfile,
         sh=base.sh,
         entrypoint=over.entrypoint or base.entrypoint,
@@ -121,7 +118,7 @@ def _laid_over(base: Service, over: Service) -> Service:
     )
 
 
-def _of_service(service: Service, image: Image | None) -> Container | None:
+def _of_service(service: Service, image: Image | None) -> ProcessOne | None:
     if service.entrypoint is not None:
         start = joined(service.entrypoint, service.command)
     elif image is not None:
@@ -132,19 +129,19 @@ def _of_service(service: Service, image: Image | None) -> Container | None:
         return None
     own = service.entrypoint is not None or service.command is not None
     sh = image.sh if image else service.sh
-    return Container(f"the service `{service.name}`", start, sh, service.init, service, image, not own)
+    return ProcessOne(f"the service `{service.name}`", start, sh, service.init, service, image, not own)
 
 
-def _of_images(images: Iterable[Image], services: Sequence[Container]) -> Iterator[Container]:
+def _of_images(images: Iterable[Image], services: Sequence[ProcessOne]) -> Iterator[ProcessOne]:
     for image in images:
         start = joined(image.entrypoint, image.cmd)
         if start is not None and start.words:
             users = [one for one in services if one.image is image and one.inherits]
             init = bool(users) and all(one.init for one in users)
-            yield Container("the image", start, image.sh, init, None, image, inherits=False)
+            yield ProcessOne("the image", start, image.sh, init, None, image, inherits=False)
 
 
-def runs(facts: Facts) -> Sequence[Run]:
+def runs(facts: Facts) -> Sequence[ContainerProgram]:
     scripts = Scripts(facts)
     return [run for container in facts.conclude(containers) for run in _in(container, scripts)]
 
@@ -154,16 +151,16 @@ class Scripts:
 
     def __init__(self, facts: Facts) -> None:
         self.entries = {script.path: script for script in facts.of(EntryScript)}
-        self.lines: dict[str, list[Command]] = {path: [] for path in self.entries}
-        for command in facts.of(Command):
+        self.lines: dict[str, list[CommandLine]] = {path: [] for path in self.entries}
+        for command in facts.of(CommandLine):
             if command.origin == "script" and command.unit in self.entries:
                 self.lines[command.unit].append(command)
         self._copied = {
-            (image.path, copied.target): copied.source for image in facts.of(Built) for copied in image.copied
+            (image.path, copied.target): copied.source for image in facts.of(Image) for copied in image.copied
         }
 
     def find(self, word: str, dockerfile: str, started_at: Place) -> str | None:
-        """The script that a word means: what was copied there, or the only one of this name; of several, the near."""
+        """The script that a word means: the one copied there, or the only one of this name; of several, the nearest."""
         source = self._copied.get((dockerfile, word))
         if source is None and "/" not in word and not word.endswith((".sh", ".bash")):
             return None
@@ -175,7 +172,7 @@ class Scripts:
         return named[0] if len(named) == 1 else None
 
 
-def _in(container: Container, scripts: Scripts) -> Iterator[Run]:
+def _in(container: ProcessOne, scripts: Scripts) -> Iterator[ContainerProgram]:
     words: Sequence[str] = container.start.words
     inner = behind_init(words)
     if inner is not None:
@@ -183,7 +180,9 @@ def _in(container: Container, scripts: Scripts) -> Iterator[Run]:
     yield from _started(container, words, scripts, lingers=False)
 
 
-def _started(container: Container, words: Sequence[str], scripts: Scripts, *, lingers: bool | None) -> Iterator[Run]:
+def _started(
+    container: ProcessOne, words: Sequence[str], scripts: Scripts, *, lingers: bool | None
+) -> Iterator[ContainerProgram]:
     told = given(words)
     if told is not None:
         yield from _told(container, *told, scripts)
@@ -192,18 +191,18 @@ def _started(container: Container, words: Sequence[str], scripts: Scripts, *, li
     if script is not None:
         yield from _inside(container, script, arguments, scripts)
     elif found := program(words):
-        yield Run(container, found, container.start.place, lingers, "")
+        yield ContainerProgram(container, found, container.start.place, lingers, "")
 
 
-def _told(container: Container, shell: str, text: str, scripts: Scripts) -> Iterator[Run]:
+def _told(container: ProcessOne, shell: str, text: str, scripts: Scripts) -> Iterator[ContainerProgram]:
     read = line(text)
     for command in read.commands if read.plain else ():
         lingers = stays(read, command, kind_of(shell, container.sh))
         yield from _started(container, command.words, scripts, lingers=lingers)
 
 
-def _script(words: Sequence[str], container: Container, scripts: Scripts) -> tuple[str | None, Sequence[str]]:
-    """The script of this tree that is started, and what it is given."""
+def _script(words: Sequence[str], container: ProcessOne, scripts: Scripts) -> tuple[str | None, Sequence[str]]:
+    """The script of this tree that is started, and its arguments."""
     rest = list(words)
     if rest and is_shell(rest[0]):
         rest = list(dropwhile(lambda word: word.startswith(("-", "+")), rest[1:]))
@@ -211,19 +210,19 @@ def _script(words: Sequence[str], container: Container, scripts: Scripts) -> tup
     return (scripts.find(rest[0], dockerfile, container.start.place), rest[1:]) if rest else (None, ())
 
 
-def _inside(container: Container, path: str, arguments: Sequence[str], scripts: Scripts) -> Iterator[Run]:
-    """What a script starts: its own commands, the cron of the system, and what it is given."""
+def _inside(container: ProcessOne, path: str, arguments: Sequence[str], scripts: Scripts) -> Iterator[ContainerProgram]:
+    """What a script starts: its own commands, the system's cron, and its arguments."""
     entry = scripts.entries[path]
     for command in scripts.lines[path]:
         if found := program(command.words):
             lingers = command.shell and not entry.passes_on
-            yield Run(container, found, command.place, lingers, path, command.place.line in entry.always)
+            yield ContainerProgram(container, found, command.place, lingers, path, command.place.line in entry.always)
     if entry.service:
-        cron = Program("cron", "cron", detaches=True)
+        cron = KnownProgram("cron", "cron", detaches=True)
         certain = entry.service.line in entry.always
-        yield Run(container, cron, entry.service, not entry.passes_on, path, certain)
+        yield ContainerProgram(container, cron, entry.service, not entry.passes_on, path, certain)
     if entry.gives_way:
         inner = container._replace(init=container.init or entry.passes_on)
         yield from _started(inner, arguments, scripts, lingers=False)
     elif entry.arguments and (found := program(arguments)):
-        yield Run(container, found, entry.arguments, not entry.passes_on, path)
+        yield ContainerProgram(container, found, entry.arguments, not entry.passes_on, path)

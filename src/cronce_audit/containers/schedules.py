@@ -1,72 +1,32 @@
-"""Schedules that stand outside of code and crontabs: labels for ofelia, lines that a Dockerfile writes, workflows of
-GitHub; and whether they start what something else of the tree starts, too."""
+"""Schedules outside of code and crontabs (labels for ofelia, workflows of GitHub, lines that a Dockerfile writes); and
+whether they start a job that something else in the tree starts too."""
 
 import posixpath
 import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final
 
-from cronce.errors import BadInput
-from cronce.integrations.crontab import entries
-from cronce_audit.containers.read import is_dockerfile
-from cronce_audit.crontab.read import Line
+from cronce_audit.containers.facts import Planned
+from cronce_audit.crontab.read import CronLine
 from cronce_audit.javascript import code as javascript
 from cronce_audit.kubernetes.facts import running
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, reader, rule
+from cronce_audit.model import Confidence, Facts, Found, Severity, Source, reader, rule
 from cronce_audit.processes.rules import launches
 from cronce_audit.systemd import Timer, service_of
-from cronce_audit.yaml import Node, documents
+from cronce_audit.yaml import YamlNode, documents
 
 _LABEL: Final = re.compile(r"ofelia\.(?P<kind>job-\w+(?:-\w+)?)\.(?P<name>[\w.-]+)\.(?P<key>schedule|command)")
-_ECHOED: Final = re.compile(
-    r"""(?:echo|printf)\s+(?:-\w+\s+)?(?P<quote>["'])(?P<line>(?:(?!(?P=quote)).)+)(?P=quote)\s*"""
-    r"""(?:>>?\s*(?P<to>\S*(?:crontab|cron\.d/|/cron/)\S*)|\|\s*crontab\b)"""
-)
-_CALLS: Final = re.compile(r"\b(?:curl|wget|http)\b[^\n]*?(?:https?:|\$\{?)")
 _COMMON: Final = frozenset(
     {"python", "python3", "node", "npm", "npx", "php", "bash", "sh", "curl", "run", "true", "cd"}
 )
 
 
-class Planned(NamedTuple):
-    """Something that is started on a schedule."""
-
-    by: str
-    """Who starts it, as people say: `ofelia`, `GitHub Actions`."""
-    schedule: str
-    command: str
-    place: Place
-
-    @property
-    def calls_a_server(self) -> bool:
-        return self.by == "GitHub Actions" and _CALLS.search(self.command) is not None
-
-
-def _wants(path: PurePosixPath) -> bool:
-    return is_dockerfile(path) or path.suffix in (".yml", ".yaml")
-
-
-@reader("schedules of containers", _wants)
+@reader("schedules of containers", lambda path: path.suffix in (".yml", ".yaml"))
 def _read(source: Source) -> Iterator[Planned]:
-    path = PurePosixPath(source.path)
-    if is_dockerfile(path):
-        yield from _echoed(source)
-    elif "/.github/workflows/" in f"/{source.path}":
+    if "/.github/workflows/" in f"/{source.path}":
         yield from _workflow(source)
     elif "ofelia." in source.text:
         yield from _labels(source)
-
-
-def _echoed(source: Source) -> Iterator[Planned]:
-    """`RUN echo "0 3 * * * /app/run.sh" > /etc/crontabs/root`."""
-    for found in _ECHOED.finditer(source.text):
-        try:
-            [entry] = entries(f"{found['line']}\n")
-        except (BadInput, ValueError):
-            continue
-        at = source.text.count("\n", 0, found.start()) + 1
-        yield Planned("the cron of the image", entry.schedule, entry.command, source.place(at))
 
 
 def _workflow(source: Source) -> Iterator[Planned]:
@@ -81,7 +41,7 @@ def _workflow(source: Source) -> Iterator[Planned]:
                 yield Planned("GitHub Actions", cron.text, runs, source.place(cron.line))
 
 
-def _texts(node: Node | None, key: str) -> Iterator[str]:
+def _texts(node: YamlNode | None, key: str) -> Iterator[str]:
     for name, value in node.pairs if node else ():
         if name.text == key and value.text:
             yield value.text
@@ -110,7 +70,7 @@ def _labels(source: Source) -> Iterator[Planned]:
 
 
 def planned(facts: Facts) -> list[Planned]:
-    """All that stands in files of any kind; those first that are the likeliest to be meant."""
+    """All schedules in files of any kind, the likeliest to be deployed first."""
     return [
         *(
             Planned(
@@ -119,7 +79,7 @@ def planned(facts: Facts) -> list[Planned]:
             for job in running(facts)
             if (schedule := job["schedule"]) and not job.is_guarded
         ),
-        *(Planned("cron", one.schedule, one.command, one.place) for one in facts.of(Line) if one.guard != "cronce"),
+        *(Planned("cron", one.schedule, one.command, one.place) for one in facts.of(CronLine) if one.guard != "cronce"),
         *facts.of(Planned),
         *(
             Planned("systemd", one.calendar, " ".join(service.execs), one.place)
@@ -169,13 +129,13 @@ def _twice(facts: Facts) -> Iterator[Found]:
 
 
 def _is_same(one: Planned, other: Planned) -> bool:
-    """By what they run; or by a schedule that nobody writes twice by chance."""
+    """Whether they run the same script or subcommand, or have the same unusual schedule."""
     shared = _names(one.command) & _names(other.command)
     return bool(shared) or (one.schedule == other.schedule and _is_unusual(one.schedule))
 
 
 def _names(command: str) -> set[str]:
-    """Scripts, modules and subcommands; not the programs that run them."""
+    """The scripts and subcommands in a command, without the programs that run them."""
     found = set()
     for word in re.findall(r"[\w./:-]+", command):
         name = posixpath.basename(word)

@@ -1,9 +1,9 @@
-"""What a shell makes of a command as process 1: is it gone when the program runs, or does it stay in front of it?
+"""Whether a shell stays process 1 while the program runs, or is replaced by it.
 
-A shell that stays is process 1, and TERM that nobody handles is nothing to process 1: the program never hears it, and
-is killed when the wait is over. Measured with `sh -c`: Debian's dash (11 to 13) stays unless it is told to `exec`; bash
-and BusyBox's ash replace themselves by the last command, bash not where its output is redirected. A script that is read
-from a file is never replaced.
+The kernel ignores TERM for a process 1 that does not handle it. So behind a shell that stays, the program never gets
+TERM, and is killed when the grace period is over. Measured with `sh -c`: Debian's dash (11 to 13) stays unless it is
+told to `exec`; bash and BusyBox's ash replace themselves by the last command, bash not where its output is redirected.
+A script that is read from a file is never replaced.
 """
 
 import re
@@ -25,11 +25,11 @@ WRAPPERS: Final = frozenset({
     "setpriv", "runuser", "sudo", "nice", "ionice", "nohup", "stdbuf", "chpst", "s6-setuidgid", "with-contenv", "time",
     "doppler", "dotenv", "chamber", "infisical", "wait-for-it", "wait-for", "dockerize", "command"
 })  # fmt: skip
-"""Programs that run another: it stands behind them, and their own options."""
+"""Programs that run another program, which comes after their own options."""
 _COMPOUND: Final = frozenset({"while", "until", "for", "if", "case", "function", "{", "select", "!"})
 
 
-class Simple(NamedTuple):
+class ShellCommand(NamedTuple):
     """One command of a list."""
 
     words: tuple[str, ...]
@@ -40,12 +40,12 @@ class Simple(NamedTuple):
     """The operator behind it: `&&`, `|`, `&`, `;`, or "" where it is the last."""
 
 
-class Line(NamedTuple):
-    """What a shell is told to do."""
+class ShellText(NamedTuple):
+    """The commands of a text for a shell."""
 
-    commands: tuple[Simple, ...]
+    commands: tuple[ShellCommand, ...]
     plain: bool
-    """Nothing but commands in a row: no loops, branches or subshells, and no traps."""
+    """Only commands in a row: no loops, branches, subshells or traps."""
 
 
 def is_shell(word: str) -> bool:
@@ -69,21 +69,21 @@ def given(words: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def line(text: str) -> Line:
-    """The commands of a text; what cannot be split has none."""
-    commands: list[Simple] = []
+def line(text: str) -> ShellText:
+    """The commands of a text; none if it cannot be split."""
+    commands: list[ShellCommand] = []
     plain = True
     try:
         for words, redirected, behind in split(text):
             plain = plain and not (words and words[0] in _COMPOUND)
             commands += _simple(words, redirected, behind)
     except ValueError:
-        return Line((), plain=False)
-    return Line(tuple(commands), plain and "(" not in _SUBSTITUTION.sub("", text))
+        return ShellText((), plain=False)
+    return ShellText(tuple(commands), plain and "(" not in _SUBSTITUTION.sub("", text))
 
 
 def simple_commands(words: Sequence[str]) -> list[tuple[str, ...]]:
-    """The commands that words come to, in order: those of a text for a shell, if they are nothing but a row."""
+    """The commands of these words, in order; of a text for a shell only if they are all in a row."""
     told = given(words)
     if told is None:
         return [tuple(words)]
@@ -91,14 +91,14 @@ def simple_commands(words: Sequence[str]) -> list[tuple[str, ...]]:
     return [command.words for command in read.commands] if read.plain else []
 
 
-def _simple(words: Sequence[str], redirected: bool, behind: str) -> Iterator[Simple]:
+def _simple(words: Sequence[str], redirected: bool, behind: str) -> Iterator[ShellCommand]:
     start = 0
     while start < len(words) and ASSIGNMENT.fullmatch(words[start]):
         start += 1
     execs = words[start : start + 1] == ["exec"]
     rest = tuple(words[start + execs :])
     if rest:
-        yield Simple(rest, execs, redirected, behind)
+        yield ShellCommand(rest, execs, redirected, behind)
 
 
 def split(text: str) -> Iterator[tuple[list[str], bool, str]]:
@@ -125,8 +125,8 @@ def split(text: str) -> Iterator[tuple[list[str], bool, str]]:
         yield words, redirected, ""
 
 
-def stays(told: Line, command: Simple, kind: Kind | None) -> bool | None:
-    """Whether the shell is still process 1 while this command runs; None where the shell is not known."""
+def stays(told: ShellText, command: ShellCommand, kind: Kind | None) -> bool | None:
+    """Whether the shell is still process 1 while this command runs; None if the shell is not known."""
     if command.exec and command.behind != "|":
         return False
     piped = any(one.behind == "|" for one in told.commands[-2:-1])
@@ -148,7 +148,7 @@ _DEBIAN: Final = frozenset({
     "debian", "ubuntu", "python", "node", "ruby", "php", "golang", "openjdk", "eclipse-temurin", "perl", "rust",
     "buildpack-deps", "pypy", "elixir", "erlang", "composer", "wordpress", "nextcloud", "httpd", "nginx", "postgres"
 })  # fmt: skip
-"""Of Docker's own library, whose images stand on Debian or Ubuntu unless the tag says otherwise."""
+"""Docker's official images that are based on Debian or Ubuntu unless the tag says otherwise."""
 
 
 class Base(NamedTuple):
@@ -158,7 +158,7 @@ class Base(NamedTuple):
     """The last part of the path."""
     tag: str
     library: bool
-    """One of Docker's own, not somebody else's of the same name."""
+    """An official image of Docker, not another one of the same name."""
 
 
 def base(image: str) -> Base:
@@ -170,7 +170,7 @@ def base(image: str) -> Base:
 
 
 def sh_of(image: str) -> Kind | None:
-    """The shell that `/bin/sh` is; None where the name does not tell."""
+    """The shell that `/bin/sh` is; None if the name does not show it."""
     if "$" in image:
         return None
     name, tag, library = base(image)

@@ -1,4 +1,4 @@
-"""What a command of a crontab does, as far as it can be told: which programs, under which lock, for how long."""
+"""What a command of a crontab does, as far as it shows: which programs, under which lock, for how long."""
 
 import posixpath
 import re
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
-from cronce_audit.crontab.hosts import Image, paths_in
-from cronce_audit.crontab.read import Line
+from cronce_audit.containers.facts import Image, paths_in
+from cronce_audit.crontab.read import CronLine
 from cronce_audit.model import Source, reader
 from cronce_audit.scripts import Simple, commands_in
 
@@ -19,7 +19,7 @@ _LOCKS: Final = frozenset({
     "lockfile", "dotlockfile", "lockfile-create", "cronlock", "cronce", "chpst", "pgrep", "pidof", "withlock", "zlock",
     "systemctl", "systemd-run", "service", "invoke-rc.d", "supervisorctl", "initctl", "rc-service"
 })  # fmt: skip
-"""They run one at a time, or ask whether one runs; a unit that runs is not started again."""
+"""They run one at a time, or check for a running one; a running unit is not started again."""
 _LOCK_THEMSELVES: Final = re.compile(
     r"schedule[:/]run|cron:run|cron\.php|poller\.php|wp-cron|"
     r"\b(certbot|anacron|munin-cron|logrotate|rsnapshot|drush|freshclam|puppet|chef-client|apt(-get)?|yum|dnf|borg|"
@@ -39,31 +39,31 @@ _WRAPPERS: Final = frozenset({
     "sudo", "nice", "ionice", "env", "exec", "nohup", "chronic", "time", "command", "su", "su-exec", "gosu"
 })  # fmt: skip
 _AS: Final = frozenset({"su", "su-exec", "gosu"})
-"""They name the user first, and then what to run."""
+"""They take the user first, and then the command."""
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh"})
 _INTERPRETERS: Final = re.compile(r"(python[\d.]*|pypy3?|sh|bash|ash|dash|zsh)")
 _ASIDE: Final = re.compile(
     r"(\s*([12&]?>>\s*[^\s&]\S*|[12&]?>\s*/dev/null|2>\s*[^\s&]\S*|[12]>&[12]|<\s*/dev/null))+\s*$"
 )
-"""Output that is thrown away or kept. What `>` writes is made anew by each run, and may be what the job is for."""
+"""Output that is discarded or appended. A file written by `>` may be the purpose of the job."""
 _SAY: Final = frozenset({"echo", "printf", "date", "cat", "df", "free", "uptime", "ps", "w", "who"})
-"""Their output is all they do."""
+"""Programs that only print."""
 _AT_ONCE: Final = re.compile(r"\bflock(\s+-\S+(\s+[\d.]+)?)*?\s+(-[a-z]*n[a-z]*|--nonblock|--nb)\s")
 
 
 def job_of(command: str) -> str:
-    """The command without what only says where its output is kept."""
+    """The command without redirections of its output."""
     job = " ".join(_ASIDE.sub("", command).split())
     return " ".join(command.split()) if job.partition(" ")[0] in _SAY | {""} and ">>" in command else job
 
 
 def leaves_if_locked(command: str) -> bool:
-    """`flock -n`: a run that finds another one goes away. Without it, it waits, and then runs too."""
+    """`flock -n`: a run that finds the lock taken ends. Without -n it waits, and then runs too."""
     return _AT_ONCE.search(command) is not None
 
 
 def shown(command: str) -> str:
-    """Its program, and the first word after that if it is a name: the others may be secret."""
+    """The program, and the next word if it is a name: other words may be secret."""
     for words in _programs(command):
         if words and PurePosixPath(words[0]).name not in ("cd", "test", "command", "sleep", "export"):
             more = [word for word in words[1:2] if re.fullmatch(r"[A-Za-z0-9_./-]*[A-Za-z][A-Za-z0-9_./-]*", word)]
@@ -71,8 +71,8 @@ def shown(command: str) -> str:
     return command.split(maxsplit=1)[0][:60]
 
 
-def work(line: Line, minutes: int) -> Work:
-    """How a line that fires every so many minutes can come into its own way."""
+def work(line: CronLine, minutes: int) -> Work:
+    """Whether runs of a line can overlap: it is locked, short, long, or that is not seen."""
     text = _before_percent(line.command)
     if line.guard or _LOCK_THEMSELVES.search(text):
         return "locked"
@@ -88,13 +88,13 @@ def work(line: Line, minutes: int) -> Work:
 
 
 def is_short(script: str) -> bool:
-    """Whether a script does nothing but what is short, and does it once."""
+    """Whether a script has only short commands, and no loop."""
     loops = re.search(r"\b(while|until|for)\b", script)
     return not loops and all(_common_name(words[0]) in _SHORT for words in _programs(script) if words)
 
 
 def scripts_of(command: str) -> Iterator[str]:
-    """The paths of the scripts that it runs: what its words begin with, or what they tell an interpreter to run."""
+    """The paths of the scripts that a command runs, directly or by an interpreter."""
     folder = ""
     for words in _programs(_before_percent(command)):
         path = words[0] if words else ""
@@ -107,13 +107,13 @@ def scripts_of(command: str) -> Iterator[str]:
 
 
 def _common_name(word: str) -> str:
-    """A program that every machine has is known by its name; `/opt/sync` is not `sync`."""
+    """The name of a program in a common folder; else the whole path: `/opt/sync` is not `sync`."""
     path = PurePosixPath(word)
     return path.name if path.parent.name in ("", "bin", "sbin") else word
 
 
 def _programs(command: str) -> Iterator[tuple[str, ...]]:
-    """The simple commands in it, without those that only run another; of `sh -c "…"` those in its text."""
+    """The simple commands in it, without wrappers; for `sh -c "…"` those of the text."""
     for simple in commands_in(command):
         words = _unwrapped(simple)
         flag = next((at for at, word in enumerate(words) if at and re.fullmatch(r"-[a-z]*c", word)), None)
@@ -134,7 +134,7 @@ def _unwrapped(simple: Simple) -> tuple[str, ...]:
 
 
 def _is_bounded(words: tuple[str, ...], minutes: int) -> bool:
-    """`timeout 50`: it is gone before the next begins."""
+    """`timeout 50`: it ends before the next run starts."""
     if not words or PurePosixPath(words[0]).name != "timeout":
         return False
     spans = [re.fullmatch(r"([\d.]+)([smhd]?)", word) for word in words[1:]]
@@ -155,15 +155,14 @@ _LOCK_WORDS: Final = re.compile(
 _ELSEWHERE: Final = re.compile(r"(?m)^\s*(\.|source)\s|\.(sh|bash|py|php|pl|rb|js)\b|\spython\S*\s+-m\s")
 _IMPORTS: Final = re.compile(r"(?m)^\s*(?:from\s+(\S+)\s+import\s|import\s+([\w., ]+))")
 _LITTLE: Final = 2000
-"""Characters. What is longer does more than something short."""
+"""Characters. A longer script is not short work."""
 
 Does = Literal["locks", "short", "works", "unseen"]
-"""There is a word in it as scripts have that lock (which lock, and whether it is any good, is not asked here); nothing
-that takes long; something that may; or what others do, in other files."""
+"""It mentions a lock (of any quality); it has only short commands; it may take long; or other files do the work."""
 
 
-class Script(NamedTuple):
-    """A script."""
+class JobScript(NamedTuple):
+    """A script of the tree, and what it does."""
 
     path: str
     does: Does
@@ -174,9 +173,9 @@ def wants(path: PurePosixPath) -> bool:
 
 
 @reader("job script", wants)
-def read(source: Source) -> Iterator[Script]:
+def read(source: Source) -> Iterator[JobScript]:
     if source.suffix != ".py" or "__main__" in source.text or source.text.startswith("#!"):
-        yield Script(source.path, _does(source.text, is_python=source.suffix == ".py"))
+        yield JobScript(source.path, _does(source.text, is_python=source.suffix == ".py"))
 
 
 def _does(text: str, *, is_python: bool) -> Does:
@@ -193,14 +192,13 @@ def _does(text: str, *, is_python: bool) -> Does:
 
 
 def _imported(text: str) -> set[str]:
-    """Where its modules come from; "" is its own package."""
+    """The packages that it imports; "" is its own."""
     several = (name for one, many in _IMPORTS.findall(text) for name in (one or many).split(","))
     return {name.strip().partition(" ")[0].partition(".")[0] for name in several}
 
 
-def is_meant(script: Script, path: str, images: Iterable[Image]) -> bool:
-    """Whether a path on a host is that of a script of the tree: an image has it there, or its folder is called the
-    same."""
+def is_meant(script: JobScript, path: str, images: Iterable[Image]) -> bool:
+    """Whether a host's path means a script of the tree: an image copies it there, or its folder's name is the same."""
     one, other = PurePosixPath(path).parts[-2:], PurePosixPath(script.path).parts[-2:]
     if one[-1] != other[-1]:
         return False

@@ -1,172 +1,65 @@
-"""Which cron an image has, and which crontabs of the tree it takes: Dockerfiles tell."""
+"""Which cron reads a crontab of the tree, in which images, and by which clocks."""
 
-import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from cronce_audit.clocks import is_zone
-from cronce_audit.containers.read import Instruction, instructions, is_dockerfile
-from cronce_audit.crontab.read import Line, Tab
-from cronce_audit.model import Command, Facts, Installed, Source, ZoneSet, reader
+from cronce_audit.containers.facts import CronEngine, Image
+from cronce_audit.crontab.read import CronLine, Tab
+from cronce_audit.model import CommandLine, Facts, Installed, ZoneSet
 
-Engine = Literal["debian", "cronie", "busybox", "supercronic", "other", ""]
-
-_ENGINES: Final[Sequence[tuple[Engine, str]]] = (
-    ("supercronic", r"supercronic"),
-    ("other", r"apk\b[^\n]*\badd\b[^\n]*\b(dcron|fcron)\b|\b(go-cron|yacron|jobber|ofelia|bcron|systemd-cron)\b"),
-    ("cronie", r"\b(apk|yum|dnf|microdnf|zypper|pacman|tdnf)\b[^\n]*\b(cronie|crontabs)\b"),
-    ("debian", r"\bapt(-get|itude)?\b[^\n]*\binstall\b[^\n]*(?<![\w./-])cron(?![\w./-])"),
-)
-_BUSYBOX: Final = r"(?<![\w-])crond(?![\w-])"
-
-
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """A file of the tree that an image takes, and where it lies there."""
-
-    source: str
-    target: str
-    lies: str
-    """Its path there, as far as the lines before say in which folder they are."""
-    folder: str
-    """The same, where the source is a folder: what is in it lies there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """A Dockerfile."""
-
-    path: str
-    engine: Engine
-    """"" where it has no cron, or several."""
-    copied: tuple[Copied, ...]
-    runs: frozenset[str]
-    """The names of files in its RUN lines: scripts that run once, when it is built, and crontabs it installs."""
-    named: frozenset[str]
-    """The names of files that any of its lines speak of."""
-
-
-@reader("image", is_dockerfile)
-def read(source: Source) -> Iterator[Image]:
-    found = list(instructions(source.text))
-    text = "\n".join(f"{one.name} {one.rest}" for one in found)
-    runs = [one.rest for one in found if one.name == "RUN"]
-    yield Image(source.path, _engine(text), tuple(_all_copied(found)), _names(runs), _names([text]))
-
-
-def _engine(text: str) -> Engine:
-    found: list[Engine] = [engine for engine, pattern in _ENGINES if re.search(pattern, text)]
-    if not found and re.search(r"(?im)^FROM\s+\S*alpine", text) and re.search(_BUSYBOX, text):
-        return "busybox"
-    return found[0] if len(found) == 1 else ""
-
-
-def _all_copied(found: Sequence[Instruction]) -> Iterator[Copied]:
-    here = ""
-    for one in found:
-        if one.name in ("FROM", "WORKDIR"):
-            here = posixpath.join(here, one.rest.strip()) if one.name == "WORKDIR" else ""
-        yield from _copies(one, here)
-
-
-def _copies(one: Instruction, here: str) -> Iterator[Copied]:
-    """COPY and ADD from the tree; from another stage or the network is not of it."""
-    line = one.rest.partition("\n")[0]
-    if one.name not in ("COPY", "ADD") or "--from=" in line:
-        return
-    words = [word for word in line.split() if not word.startswith("--")]
-    if words and words[0].startswith("["):
-        words = re.findall(r'"([^"]+)"', line)
-    if len(words) < 2:
-        return
-    *sources, target = words
-    for name in sources:
-        into = target.endswith("/") or len(sources) > 1
-        whole = f"{target.rstrip('/')}/{PurePosixPath(name).name}" if into else target
-        lies, folder = (posixpath.normpath(posixpath.join(here, path)) for path in (whole, target))
-        yield Copied(name.removeprefix("./").rstrip("/"), whole, lies, folder)
-
-
-def _names(lines: Sequence[str]) -> frozenset[str]:
-    return frozenset(
-        PurePosixPath(word).name for line in lines for word in re.findall(r"[\w./~$\{\}-]+", line) if word.strip("./")
-    )
-
-
-def paths_in(image: Image, path: str) -> Iterator[str]:
-    """Where a file of the tree lies in an image."""
-    context = PurePosixPath(image.path).parent
-    for copied in image.copied:
-        for source in {str(PurePosixPath(copied.source)), str(context / copied.source)}:
-            if path == source:
-                yield copied.lies
-            elif source == "." or path.startswith(f"{source}/"):
-                yield posixpath.join(copied.folder, path.removeprefix(f"{source}/"))
-
-
-HONOURS_CRON_TZ: Final[frozenset[Engine]] = frozenset({"cronie", "supercronic"})
+HONOURS_CRON_TZ: Final[frozenset[CronEngine]] = frozenset({"cronie", "supercronic"})
 _INSTALLED: Final = re.compile(r"((?:.*/)?)(?:etc/crontab|etc/cron\.d/[^/]+|var/spool/cron/.+)")
 
 
-class Home(NamedTuple):
-    """What is known about a crontab."""
+class CrontabHome(NamedTuple):
+    """Where a crontab is used."""
 
-    tab: Tab
-    engine: Engine
+    engine: CronEngine
     images: Mapping[str, str]
-    """The Dockerfiles that take it, and where it lies in each; "" where that is not said."""
+    """The Dockerfiles that copy it, and its path in each image; "" where that is not known."""
     hosts: frozenset[str]
-    """Whatever shares one of these is read by the same cron."""
+    """Crontabs that share one of these are read by the same cron."""
 
 
-class _Known(NamedTuple):
-    """What is said of all crontabs together."""
-
-    images: Sequence[tuple[Image, Mapping[str, str]]]
-    """Each with what it copies: from which path of the tree to which of its own."""
-    of_supercronic: frozenset[str]
-    installed: frozenset[str]
+Copies = Sequence[tuple[Image, Mapping[str, str]]]
+"""Images with their copies: path in the tree to path in the image."""
 
 
-def homes(facts: Facts) -> Mapping[str, Home]:
+def homes(facts: Facts) -> Mapping[str, CrontabHome]:
     """By path."""
-    commands = [{PurePosixPath(word).name for word in command.words} for command in facts.of(Command)]
-    known = _Known(
-        [(image, _copied(image)) for image in facts.of(Image)],
-        frozenset(name for names in commands if "supercronic" in names for name in names),
-        frozenset(installed.name for installed in facts.of(Installed)),
-    )
-    return {tab.path: _home(tab, known) for tab in facts.of(Tab)}
+    commands = [{PurePosixPath(word).name for word in command.words} for command in facts.of(CommandLine)]
+    of_supercronic = {name for names in commands if "supercronic" in names for name in names}
+    installed = {one.name for one in facts.of(Installed)}
+    copies = [(image, _copied(image)) for image in facts.of(Image)]
+    return {tab.path: _home(tab.path, copies, of_supercronic, installed) for tab in facts.of(Tab)}
 
 
-def _home(tab: Tab, known: _Known) -> Home:
-    name = PurePosixPath(tab.path).name
-    takers = {
-        image: target for image, copied in known.images if (target := _target(image, copied, tab.path)) is not None
-    }
-    engines: set[Engine] = {image.engine for image in takers}
-    if name in known.of_supercronic:
+def _home(path: str, copies: Copies, of_supercronic: set[str], installed: set[str]) -> CrontabHome:
+    name = PurePosixPath(path).name
+    takers = {image: target for image, copied in copies if (target := _target(image, copied, path)) is not None}
+    engines: set[CronEngine] = {image.engine for image in takers}
+    if name in of_supercronic:
         engines.add("supercronic")
-    engine: Engine = engines.pop() if len(engines) == 1 else ""
+    engine: CronEngine = engines.pop() if len(engines) == 1 else ""
     targets = {PurePosixPath(target).name for target in takers.values()} | {name}
     by_command = any("crontab" in image.runs and targets & image.runs for image in takers)
-    by_command = by_command or not targets.isdisjoint(known.installed)
+    by_command = by_command or not targets.isdisjoint(installed)
     images = {image.path: target for image, target in takers.items()}
-    lies = images or ({} if by_command else {_machine(tab.path): tab.path})
-    hosts = {host for host, path in lies.items() if not _is_passed_over(path)}
-    return Home(tab, engine, images, frozenset(hosts | {_machine(tab.path)} if hosts or by_command else ()))
+    lies = images or ({} if by_command else {_machine(path): path})
+    hosts = {host for host, place in lies.items() if not _is_passed_over(place)}
+    return CrontabHome(engine, images, frozenset(hosts | {_machine(path)} if hosts or by_command else ()))
 
 
 def _is_passed_over(path: str) -> bool:
-    """Debian's cron reads nothing in cron.d that has a dot in its name: `backup.off`."""
+    """Debian's cron skips files in cron.d with a dot in their name: `backup.off`."""
     return PurePosixPath(path).parent.name == "cron.d" and "." in PurePosixPath(path).name
 
 
 def _machine(path: str) -> str:
-    """What lies where cron looks for it is read together with the others there; any other file is for itself."""
+    """Files where cron looks are read together; any other file alone."""
     found = _INSTALLED.fullmatch(path)
     return f"{found[1]}/" if found else path
 
@@ -177,7 +70,7 @@ def _copied(image: Image) -> Mapping[str, str]:
 
 
 def _target(image: Image, copied: Mapping[str, str], path: str) -> str | None:
-    """Where the image has a file of the tree; None where it does not take it."""
+    """The path of a file of the tree in the image; None if it is not copied."""
     if path in copied:
         return copied[path]
     name = PurePosixPath(path).name
@@ -191,8 +84,8 @@ def _target(image: Image, copied: Mapping[str, str], path: str) -> str | None:
     return None
 
 
-def zones(line: Line, home: Home, facts: Facts) -> Iterator[str]:
-    """The zones by whose clocks a line fires, as far as the tree says."""
+def zones(line: CronLine, home: CrontabHome, facts: Facts) -> Iterator[str]:
+    """The time zones in which a line is scheduled, as far as the tree shows."""
     if line.zone and home.engine in HONOURS_CRON_TZ | {""}:
         found = {line.zone}
     else:

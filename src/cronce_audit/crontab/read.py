@@ -1,10 +1,9 @@
-"""What the words of crontabs commonly are: users, and commands that can be no users."""
+"""Reads crontabs: which files are crontabs, and whether their lines name users."""
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 from cronce.errors import BadInput
 from cronce.integrations.crontab import CrontabEntry, Guard, entries, saying
@@ -29,7 +28,7 @@ _NAME: Final = re.compile(r"[a-z_][a-z0-9_-]*")
 
 
 def has_users(rests: list[str]) -> bool:
-    """Whether what stands behind the schedules of a crontab begins with users: judged by all its lines together."""
+    """Whether the lines of a crontab name a user after the schedule: judged by all lines together."""
     pairs = [rest.split(maxsplit=2) for rest in rests]
     firsts = {words[0] for words in pairs}
     if any(len(words) < 2 or words[0] in COMMANDS or not _NAME.fullmatch(words[0]) for words in pairs):
@@ -42,7 +41,7 @@ INACTIVE: Final = frozenset({
     ".sample", ".bak", ".orig", ".old", ".disabled", ".off", ".swp", ".save", ".dpkg-dist", ".dpkg-old", ".dpkg-new",
     ".dpkg-bak", ".rpmsave", ".rpmnew", ".rpmorig", ".placeholder"
 })  # fmt: skip
-"""Endings of files that are made into others, or were: no cron reads them as they are, and nobody expects that."""
+"""Endings of templates, samples and backups, which no cron reads."""
 _OTHER: Final = frozenset({
     ".py", ".js", ".ts", ".tsx", ".go", ".rb", ".php", ".md", ".rst", ".html", ".htm", ".yml", ".yaml", ".json", ".xml",
     ".sh", ".java", ".c", ".h", ".cpp", ".rs", ".css", ".toml", ".tf", ".sql", ".pl", ".service", ".timer", ".po",
@@ -51,33 +50,31 @@ _OTHER: Final = frozenset({
 _TEMPLATED: Final = re.compile(r"\{\{|\{%|<%|%%|@[A-Z_]{2,}@|__[A-Z_]{2,}__|<[A-Z_]{2,}>|^\s*\S*\$\{?\w", re.MULTILINE)
 _NAMED: Final = re.compile(r"(?i)crontab([.-].*)?|.*[._-]crontab|.*\.cron\.d")
 _MAY_BE: Final = re.compile(r"(?i).+[_-]cron|cronjobs?(\.txt)?|cron\.txt")
-"""Names that other files have too: it is a crontab if each of its lines is one of a crontab."""
+"""Names that other files have too: it is a crontab if every line is valid in one."""
 _MINUTE: Final = re.compile(r"@\w+|[\d*?H][\d*/,?~H()-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Tab:
+class Tab(NamedTuple):
     """A crontab."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class CronLine(NamedTuple):
     """An entry of a crontab."""
 
     place: Place
     schedule: str
     user: str
-    """"" where that is not said."""
+    """"" where it is not given."""
     command: str
     zone: str
-    """CRON_TZ as it is in force here; "" is none."""
+    """The CRON_TZ of this line; "" for none."""
     settings: tuple[tuple[str, str], ...]
-    """The others that change what a command does."""
+    """Other variables that change what a command does."""
     guard: Guard
     job: str
-    """Of `cronce exec`."""
+    """The job's name in `cronce exec`."""
 
 
 def wants(path: PurePosixPath) -> bool:
@@ -89,14 +86,14 @@ def wants(path: PurePosixPath) -> bool:
 
 
 def _is_certain(path: PurePosixPath) -> bool:
-    """Whether the path alone says that this is a crontab."""
+    """Whether the path alone makes it a crontab."""
     folder = path.parent
     spool = folder.name in ("cron", "tabs") and "spool" in folder.parts
     return folder.name in ("cron.d", "crontabs") or spool or (path.name == "crontab" and folder.name == "etc")
 
 
 @reader("crontab", wants)
-def read(source: Source) -> Iterator[Tab | Line]:
+def read(source: Source) -> Iterator[Tab | CronLine]:
     if source.text.startswith("#!") or "\0" in source.text:
         return
     path = PurePosixPath(source.path)
@@ -126,16 +123,16 @@ def _is_system(path: PurePosixPath, plain: Sequence[CrontabEntry]) -> bool:
 
 
 def _is_of_one_user(path: PurePosixPath) -> bool:
-    """It is called like the user."""
+    """A crontab that is named after its user."""
     return path.parent.name == "crontabs" or "spool" in path.parent.parts
 
 
-def _line(source: Source, entry: CrontabEntry) -> Line:
+def _line(source: Source, entry: CrontabEntry) -> CronLine:
     settings = dict(entry.settings)
     zone = settings.pop("CRON_TZ", "")
     changing = {name: value for name, value in settings.items() if name not in ("MAILTO", "MAILFROM", "SHELL", "PATH")}
     user = source.name if _is_of_one_user(PurePosixPath(source.path)) else entry.user
-    return Line(
+    return CronLine(
         source.place(entry.number), entry.schedule, user, entry.command.strip(), zone,
         tuple(sorted(changing.items())), entry.guard, entry.job,
     )  # fmt: skip

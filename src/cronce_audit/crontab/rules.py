@@ -1,4 +1,4 @@
-"""What can be wrong with crontabs. What Debian's cron (3.0pl1) and busybox's (1.35) do was measured, not looked up."""
+"""Rules about crontabs. The behaviour of Debian's cron (3.0pl1) and busybox's (1.35) was measured."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,9 +6,10 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from cronce_audit.clocks import Disputed, disputed, minutes_between, season, shared_slot
-from cronce_audit.crontab.commands import Script, is_meant, job_of, leaves_if_locked, scripts_of, shown, work
-from cronce_audit.crontab.hosts import Home, Image, homes, zones
-from cronce_audit.crontab.read import Line
+from cronce_audit.containers.facts import Image
+from cronce_audit.crontab.commands import JobScript, is_meant, job_of, leaves_if_locked, scripts_of, shown, work
+from cronce_audit.crontab.hosts import CrontabHome, homes, zones
+from cronce_audit.crontab.read import CronLine
 from cronce_audit.guards import guards
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
 from cronce_audit.python.facts import Bound, Const, Items
@@ -18,9 +19,9 @@ OFTEN: Final = 10
 """Minutes. A job that fires at least as often as this overlaps with itself one day."""
 
 
-def _homes_of_lines(facts: Facts) -> Iterator[tuple[Line, Home]]:
+def _homes_of_lines(facts: Facts) -> Iterator[tuple[CronLine, CrontabHome]]:
     known = facts.conclude(homes)
-    return ((line, known[line.place.path]) for line in facts.of(Line))
+    return ((line, known[line.place.path]) for line in facts.of(CronLine))
 
 
 # --- too often --------------------------------------------------------------------------------------------------------
@@ -78,8 +79,8 @@ def _each_minute(schedule: str, what: str, place: Place) -> Iterator[Found]:
     confidence=Confidence.MEDIUM,
 )
 def no_lock_on_a_frequent_job(facts: Facts) -> Iterator[Found]:
-    scripts: dict[str, list[Script]] = {}
-    for script in facts.of(Script):
+    scripts: dict[str, list[JobScript]] = {}
+    for script in facts.of(JobScript):
         scripts.setdefault(PurePosixPath(script.path).name, []).append(script)
     locked = {guarded.place.path for guarded in facts.conclude(guards).values()}
     for line, home in _homes_of_lines(facts):
@@ -100,7 +101,7 @@ def no_lock_on_a_frequent_job(facts: Facts) -> Iterator[Found]:
             yield from _unlocked(line, minutes, seen, is_long=doing == "long")
 
 
-def _unlocked(line: Line, minutes: int, run: Sequence[Script], *, is_long: bool) -> Iterator[Found]:
+def _unlocked(line: CronLine, minutes: int, run: Sequence[JobScript], *, is_long: bool) -> Iterator[Found]:
     every = "minute" if minutes == 1 else f"{minutes} minutes"
     if not is_long and not run:
         if minutes == 1:
@@ -137,7 +138,7 @@ def time_that_clocks_show_twice_or_never(facts: Facts) -> Iterator[Found]:
                 break
 
 
-def _by_the_clocks(line: Line, home: Home, zone: str, found: Disputed) -> Found:
+def _by_the_clocks(line: CronLine, home: CrontabHome, zone: str, found: Disputed) -> Found:
     says = []
     if found.twice:
         says.append(f"{season(found.twice)} {found.twice:%H:%M} occurs twice")
@@ -179,11 +180,11 @@ def same_job_twice(facts: Facts) -> Iterator[Found]:
                 yield _twice(first, second, when)
 
 
-def _of_one_job(facts: Facts) -> Iterator[Sequence[Line]]:
-    """On one host. What cronce guards runs once, however often it stands there."""
+def _of_one_job(facts: Facts) -> Iterator[Sequence[CronLine]]:
+    """The lines of each job on one host. What cronce guards runs once, however many lines there are."""
     known = facts.conclude(homes)
-    same: dict[tuple[object, ...], list[Line]] = {}
-    for line in facts.of(Line):
+    same: dict[tuple[object, ...], list[CronLine]] = {}
+    for line in facts.of(CronLine):
         if line.guard != "cronce":
             job = (job_of(line.command), line.user, line.zone, line.settings)
             for host in sorted(known[line.place.path].hosts):
@@ -191,9 +192,9 @@ def _of_one_job(facts: Facts) -> Iterator[Sequence[Line]]:
     return iter(same.values())
 
 
-def _together(lines: Sequence[Line], year: int) -> Iterator[tuple[Line, Line, str]]:
-    """Each line that fires when one before it does."""
-    firsts: dict[str, Line] = {}
+def _together(lines: Sequence[CronLine], year: int) -> Iterator[tuple[CronLine, CronLine, str]]:
+    """Each line that fires at the same time as an earlier one."""
+    firsts: dict[str, CronLine] = {}
     for line in lines:
         if line.schedule in firsts:
             yield firsts[line.schedule], line, "at each of its times"
@@ -205,7 +206,7 @@ def _together(lines: Sequence[Line], year: int) -> Iterator[tuple[Line, Line, st
         firsts[line.schedule] = line
 
 
-def _twice(first: Line, second: Line, when: str) -> Found:
+def _twice(first: CronLine, second: CronLine, when: str) -> Found:
     one_file = first.place.path == second.place.path
     surely = one_file and first.schedule == second.schedule and not leaves_if_locked(second.command)
     unless = ", unless the second finds the lock still taken" if leaves_if_locked(second.command) else ""

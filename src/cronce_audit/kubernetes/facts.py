@@ -1,10 +1,9 @@
-"""What manifests say about CronJobs, other workloads, charts and patches: templates made plain, fields, and objects as
-they will be, with the values of their charts and what patches say of them.
+"""Facts from manifests: CronJobs, other workloads, charts and patches; and workloads as deployed, with the values of
+their charts and with patches applied.
 
-What a template puts in is unknown, and marked: a value by a mark in its place, whole lines by a key that nobody writes,
-so that the mapping is known to have more than is seen. Conditions are left out and both of their branches kept: what
-then stands there twice is not known either. `.Values.a.b` is kept in the mark; the chart's values.yaml, which is
-read in its turn, may say what it is.
+What a template puts in is unknown, and marked: a value by a mark in its place, whole lines by a key that people do not
+use, so that the mapping is known to have more than is seen. Conditions are left out and both branches kept: a key that
+then occurs twice is unknown too. `.Values.a.b` is kept in the mark; the chart's values.yaml may give its value.
 """
 
 import re
@@ -15,15 +14,14 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from cronce_audit.model import Facts, Place, Source
-from cronce_audit.yaml import UNKNOWN, UNKNOWN_TAG, Node
+from cronce_audit.yaml import UNKNOWN, UNKNOWN_TAG, YamlNode
 
 _INTEGER: Final = re.compile(r"(?a:-?[0-9]{1,9})")
 VALUES: Final = frozenset({"values.yaml", "values.yml"})
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """What a field says, and where. None instead of a Field is a field that is not there, and that is sure."""
+class Field(NamedTuple):
+    """The value of a field, and its place. None instead of a Field means that the field is surely missing."""
 
     text: str
     place: Place
@@ -37,74 +35,55 @@ class Field:
         return int(self.text) if _INTEGER.fullmatch(self.text) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
-    """A container of a pod, not one that only prepares it."""
+class Container(NamedTuple):
+    """A container of a pod, not an init container."""
 
     name: str
     image: str
     place: Place
-    """Of its command, where it has one."""
+    """The place of its command, if it has one."""
     words: tuple[str, ...]
-    """Command and arguments; empty where the image has them."""
+    """Command and arguments; empty if the image has them."""
     environment: tuple[tuple[str, str], ...]
     unexpanded: tuple[Field, ...]
-    """Texts for a shell where there is none: `$(date)`."""
+    """Texts for a shell, such as `$(date)`, where no shell runs."""
 
 
 @dataclass(frozen=True, slots=True)
-class CronJob:
-    """An object that has a jobTemplate. The place is that of its schedule."""
+class Workload:
+    """A CronJob, Deployment, StatefulSet, ReplicaSet or DaemonSet."""
 
-    place: Place
+    kind: str
     name: str
+    """With … for what a template puts in; "" if the template gives all of it."""
+    place: Place
+    """The place of its kind; of a CronJob that of its schedule."""
     partial: bool
-    """It changes another: what it has not is not missing."""
+    """It only changes another object: what it lacks is not missing."""
     chart: str | None
     said: Mapping[str, Field | None]
     """Its fields and those of its Job and pod, by their names in Kubernetes."""
     containers: tuple[Container, ...]
 
     def __getitem__(self, name: str) -> Field | None:
-        return self.said[name]
+        return self.said.get(name)
 
     @property
     def called(self) -> str:
-        return f"CronJob `{self.name}`" if self.name else "this CronJob"
+        other = "this CronJob" if self.kind == "CronJob" else f"the {self.kind} of {_file(self.place)}"
+        return f"{self.kind} `{self.name}`" if self.name else other
+
+    @property
+    def unit(self) -> str:
+        return unit(self.kind, self.name, self.place)
 
     @property
     def is_guarded(self) -> bool:
         return any("cronce" in re.split(r"[\s/;&|]", word) for each in self.containers for word in each.words)
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """A Deployment, StatefulSet, ReplicaSet or DaemonSet. The place is that of its kind."""
-
-    kind: str
-    name: str
-    """With … for what a template puts in; "" where that is all."""
-    place: Place
-    partial: bool
-    chart: str | None
-    said: Mapping[str, Field | None]
-    """`replicas`, `strategy` and `maxSurge`."""
-    containers: tuple[Container, ...]
-
-    @property
-    def called(self) -> str:
-        return f"{self.kind} `{self.name}`" if self.name else f"the {self.kind} of {_file(self.place)}"
-
-    @property
-    def unit(self) -> str:
-        return unit(self.kind, self.name, self.place)
-
-    def __getitem__(self, name: str) -> Field | None:
-        return self.said[name]
-
-
 def unit(kind: str, name: str, place: Place) -> str:
-    """As commands call what starts them."""
+    """The name of the unit in CommandLine."""
     return f"{kind}/{name}" if name else f"{kind} of {_file(place)}"
 
 
@@ -112,9 +91,8 @@ def _file(place: Place) -> str:
     return "/".join(place.path.split("/")[-2:])
 
 
-@dataclass(frozen=True, slots=True)
-class Scaler:
-    """A HorizontalPodAutoscaler, and the most that it starts."""
+class Scaler(NamedTuple):
+    """A HorizontalPodAutoscaler, and its maximum of replicas."""
 
     kind: str
     name: str
@@ -123,25 +101,22 @@ class Scaler:
     place: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Patched:
-    """Fields that a patch gives to an object of this kind and name; "" is any."""
+class Patched(NamedTuple):
+    """Fields that a patch sets in an object of this kind and name; "" means any."""
 
     kind: str
     name: str
     fields: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class PatchFile:
+class PatchFile(NamedTuple):
     """A file that a kustomization uses as a patch."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChartValues:
-    """What a chart's values.yaml says, or one beside it that is used on top: by dotted path, the text and the line."""
+class ChartValues(NamedTuple):
+    """The values.yaml of a chart, or a file used on top of it: dotted path, text and line of each value."""
 
     chart: str
     path: str
@@ -149,7 +124,7 @@ class ChartValues:
 
 
 END: Final = "\ue001"
-"""Closes a mark. Between the two is what is asked of values.yaml, `a.b|its default`, or nothing."""
+"""Closes a mark. Between the two is what values.yaml is asked for, `a.b|its default`, or nothing."""
 MARK: Final = re.compile(f"{UNKNOWN}([^{END}]*){END}")
 
 _TOKEN: Final = re.compile(
@@ -157,14 +132,14 @@ _TOKEN: Final = re.compile(
     r"|(?<!\$)\{%(?:(?!\{%|%\}).)*%\}|(?<!\$)\{#(?:(?!\{#|#\}).)*#\}",
     re.DOTALL,
 )
-"""None reaches over the start of another, so that one that is never closed swallows nothing, and costs nothing."""
+"""No token contains the start of another, so one that is never closed swallows nothing and costs nothing."""
 _AROUND: Final = 200
-"""Lines before and behind that are looked at, to see whether something is put into a list."""
+"""Lines before and after that are searched to see whether something is put into a list."""
 _CONTROL: Final = re.compile(
     r"\{\{-?\s*(?:(?:if|else|end|range|with|define|block|break|continue)\b|/\*|\$[\w.]*\s*:?=)|\{%|\{#"
 )
 _UNDER_A_KEY: Final = re.compile(rf"(\s*(?:- )?[^\s:#]+:)\s*{UNKNOWN}(\d+){END}\s*")
-"""`labels: {{- include "app.labels" . | nindent 4 }}`: lines below the key, and more may be written there."""
+"""`labels: {{- include "app.labels" . | nindent 4 }}`: lines below the key, where more may follow."""
 _INDENT: Final = re.compile(r"\bn?indent\s+(\d+)\s*-?\}\}$")
 _VALUE: Final = re.compile(
     r"""\{\{-?\s*\(?(?:default\s+(?P<before>"[^"]*"|'[^']*'|\d+|true|false)\s+)?\$?\.Values\.(?P<path>[\w.]+)\)?
@@ -177,15 +152,15 @@ _OPENSHIFT: Final = re.compile(r"^kind:\s*Template\b", re.MULTILINE)
 
 
 class Plain(NamedTuple):
-    """YAML without its templates."""
+    """YAML with its templates replaced by marks."""
 
     text: str
     marks: tuple[str, ...]
-    """What each mark asks for, by its number."""
+    """The token behind each mark, by its number."""
 
 
 def plain(text: str) -> Plain:
-    """The same lines, with marks for what is put in; an OpenShift Template has `${NAME}` for that."""
+    """The same lines, with marks for what templates put in; an OpenShift Template uses `${NAME}`."""
     marks: list[str] = []
     bare = text.translate({ord(UNKNOWN): "?", ord(END): "?"})
     tokens = _PARAMETER if _OPENSHIFT.search(text) else _TOKEN
@@ -202,13 +177,13 @@ def plain(text: str) -> Plain:
 
 
 def _number(token: str, marks: list[str]) -> str:
-    """A mark with a number instead of the token; the lines that it took stay lines."""
+    """A numbered mark instead of the token, with as many lines."""
     marks.append(token)
     return f"{UNKNOWN}{len(marks) - 1}{END}" + "\n" * token.count("\n")
 
 
 def _stand_in(lines: list[str], index: int, number: int, marks: list[str]) -> str:
-    """A key for lines that are put in; or an item, where items are around it."""
+    """A key that represents inserted lines; or an item, between items."""
     told = _INDENT.search(marks[number])
     width = int(told[1]) if told else len(lines[index]) - len(lines[index].lstrip())
     before = lines[max(index - _AROUND, 0) : index]
@@ -219,7 +194,7 @@ def _stand_in(lines: list[str], index: int, number: int, marks: list[str]) -> st
 
 
 def _near(lines: list[str], width: int) -> str:
-    """The first line that is not deeper than this, and not a mark alone."""
+    """The first line that is not deeper than this, and not only a mark."""
     for line in lines:
         bare = MARK.sub("", line)
         if bare.strip() and not bare.lstrip().startswith("#") and len(bare) - len(bare.lstrip()) <= width:
@@ -236,7 +211,7 @@ def _asked(token: str) -> str:
 
 
 class Fields:
-    """Asks nodes for fields, knowing what a template may put there."""
+    """Reads fields of nodes, and knows where a template may add something."""
 
     def __init__(self, source: Source, marks: tuple[str, ...]) -> None:
         self.source = source
@@ -244,14 +219,14 @@ class Fields:
 
     @property
     def chart(self) -> str | None:
-        """The folder of the chart whose template this is."""
+        """The folder of the chart, if this is one of its templates."""
         parts = PurePosixPath(self.source.path).parts
         return "/".join(parts[: parts.index("templates")]) or "." if "templates" in parts else None
 
-    def place(self, node: Node) -> Place:
+    def place(self, node: YamlNode) -> Place:
         return self.source.place(node.line, node.column)
 
-    def field(self, mapping: Node | None, key: str) -> Field | None:
+    def field(self, mapping: YamlNode | None, key: str) -> Field | None:
         if mapping is None:
             return None
         value = mapping.get(key)
@@ -261,23 +236,23 @@ class Fields:
             return Field(UNKNOWN, self.place(value))
         return Field(self.text(value), self.place(value))
 
-    def word(self, node: Node, *path: str) -> str:
-        """A text below a node; "" where there is none, or where a template says it."""
+    def word(self, node: YamlNode, *path: str) -> str:
+        """A text below a node; "" if there is none, or a template gives it."""
         value = node.get(*path)
         return value.text if value and value.text and not value.is_unknown else ""
 
-    def name(self, node: Node, *path: str) -> str:
-        """The same, with … for what a template says, as long as that is not all."""
+    def name(self, node: YamlNode, *path: str) -> str:
+        """The same, with … for what a template gives; "" if that is all."""
         value = node.get(*path)
         shown = MARK.sub("…", value.text) if value and value.text and value.tag != UNKNOWN_TAG else ""
         return shown if re.search(r"\w", shown) else ""
 
-    def text(self, node: Node) -> str:
-        """Of a scalar, with what its marks ask for."""
+    def text(self, node: YamlNode) -> str:
+        """The text of a scalar; its marks hold what they ask of values.yaml."""
         return MARK.sub(self._asked, node.text or "")
 
-    def is_open(self, mapping: Node) -> bool:
-        """A template may put more into it. Where a list is no deeper than its key, what follows it may be either's."""
+    def is_open(self, mapping: YamlNode) -> bool:
+        """A template may add keys to it. After a list that is no deeper than its key, an insertion may be in either."""
         return mapping.is_unknown or any(
             key.is_unknown or (value.column == mapping.column and any(item.is_unknown for item in value.items))
             for key, value in mapping.pairs
@@ -293,50 +268,43 @@ Said = Mapping[str, Field | None]
 Entries = Mapping[str, tuple[str, Place]]
 
 
-def cron_jobs(facts: Facts) -> Sequence[CronJob]:
-    """All of them; those that only change another are partial."""
+def _as_deployed(facts: Facts) -> Sequence[Workload]:
+    """All of them, with what the values of charts and patches say; those that only change another are partial."""
     files = {patch.path for patch in facts.of(PatchFile)}
     found = []
-    for job in facts.of(CronJob):
-        partial = job.partial or job.place.path in files
-        others: frozenset[str] = frozenset() if partial else _others("CronJob", job.name, facts)
-        found.append(replace(job, partial=partial, said=_said(job, others, facts)))
+    for one in facts.of(Workload):
+        partial = one.partial or one.place.path in files
+        others: frozenset[str] = frozenset() if partial else _others(one.kind, one.name, facts)
+        found.append(replace(one, partial=partial, said=_said(one, others, facts)))
     return found
 
 
-def running(facts: Facts) -> Iterator[CronJob]:
-    """Those that are not suspended."""
-    for job in facts.conclude(cron_jobs):
+def running(facts: Facts) -> Iterator[Workload]:
+    """The CronJobs that are not suspended."""
+    for job in facts.conclude(_as_deployed):
         suspend = job["suspend"]
-        if suspend is None or suspend.text.lower() != "true":
+        if job.kind == "CronJob" and (suspend is None or suspend.text.lower() != "true"):
             yield job
 
 
-def whole(facts: Facts) -> Iterator[CronJob]:
-    """Those of which all is seen, and whose runs nothing else guards."""
-    for job in running(facts):
-        if not job.partial and not job.is_guarded:
-            yield job
+def whole(facts: Facts) -> Iterator[Workload]:
+    """The CronJobs of which all is seen, and whose runs nothing else guards."""
+    return (job for job in running(facts) if not job.partial and not job.is_guarded)
 
 
 def workloads(facts: Facts) -> Sequence[Workload]:
-    """Those that are whole."""
-    files = {patch.path for patch in facts.of(PatchFile)}
-    return [
-        replace(one, said=_said(one, _others(one.kind, one.name, facts), facts))
-        for one in facts.of(Workload)
-        if not one.partial and one.place.path not in files
-    ]
+    """Those that run all the time, and are whole."""
+    return [one for one in facts.conclude(_as_deployed) if one.kind != "CronJob" and not one.partial]
 
 
 def most_replicas(workload: Workload, facts: Facts) -> Field | None:
-    """How many there are, by the values that make the most of it."""
+    """The highest number of replicas by any file of values."""
     told = [workload["replicas"], *raised(workload, facts)]
     return max(told, key=lambda field: (field and field.number) or 0)
 
 
 def raised(workload: Workload, facts: Facts) -> Iterator[Field]:
-    """How many there are by each of the files of values that are used on top of the chart's own."""
+    """The replicas by each file of values that is used on top of the chart's own."""
     written = facts.conclude(_as_written).get(workload.place)
     if written is None or written.known:
         return
@@ -355,8 +323,8 @@ def at_most(scaler: Scaler, facts: Facts) -> Field | None:
     return _told(scaler.most, scaler.chart, facts)
 
 
-def _said(one: CronJob | Workload, others: frozenset[str], facts: Facts) -> Said:
-    """What somebody else says of it is not known from here."""
+def _said(one: Workload, others: frozenset[str], facts: Facts) -> Said:
+    """Its fields with the chart's values; a missing field that a patch sets is unknown."""
     told = {name: _told(field, one.chart, facts) for name, field in one.said.items()}
     return {
         name: Field(UNKNOWN, one.place) if field is None and name in others else field for name, field in told.items()
@@ -364,7 +332,7 @@ def _said(one: CronJob | Workload, others: frozenset[str], facts: Facts) -> Said
 
 
 def _others(kind: str, name: str, facts: Facts) -> frozenset[str]:
-    """The fields that patches give to it."""
+    """The fields that patches set."""
     patched = facts.conclude(_patched)
     return patched[kind, name] | patched[kind, ""] | patched["", ""]
 
@@ -387,7 +355,7 @@ def _entries(values: ChartValues) -> Entries:
 
 
 def _told(field: Field | None, chart: str | None, facts: Facts) -> Field | None:
-    """With the chart's own values; what is to be changed then stands there."""
+    """The field with the chart's own values; its place is then that of the value."""
     if field is None or field.known:
         return field
     return _filled(field, facts.conclude(_charts).get(chart or "", {}))

@@ -1,4 +1,4 @@
-"""Containers of a pod: what they start, with which environment."""
+"""Reads manifests, charts and kustomizations: workloads, what their containers start, patches and values."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,6 @@ from cronce_audit.kubernetes.facts import (
     VALUES,
     ChartValues,
     Container,
-    CronJob,
     Field,
     Fields,
     Patched,
@@ -25,27 +24,27 @@ from cronce_audit.kubernetes.facts import (
     plain,
     unit,
 )
-from cronce_audit.model import Command, Guarded, Place, Source, Unreadable, ZoneSet, reader
-from cronce_audit.yaml import Node, documents
+from cronce_audit.model import CommandLine, Guarded, Place, Source, Unreadable, ZoneSet, reader
+from cronce_audit.yaml import YamlNode, documents
 
 _SUBSTITUTION: Final = re.compile(
     r"(?<!\$)\$\((?:date|hostname|uuidgen|whoami|nproc|uname|id|pwd|cat|echo|curl|openssl|git|kubectl)(?:\s[^()]*)?\)"
     r"|`(?:date|hostname|uuidgen|whoami|nproc|uname)(?:\s[^`]*)?`"
 )
-"""What a shell would run. `$(NAME)` is Kubernetes' own, and `$$(date)` is how it is told to leave it alone."""
+"""What a shell would run. `$(NAME)` is a variable of Kubernetes, and `$$(date)` escapes it."""
 _INTERPRETED: Final = re.compile(r"-\w*[ce]|--eval|--command|--execute|eval|ssh")
-"""Words whose neighbours may be run as text after all."""
+"""Words after which a text may be run after all."""
 
 
-def has_image(pod: Node, fields: Fields) -> bool:
-    """A pod that is whole: a patch names a container, and rarely its image."""
+def has_image(pod: YamlNode, fields: Fields) -> bool:
+    """Whether a pod is complete: a patch names a container, and rarely its image."""
     found = pod.get("containers")
     if found is None or not found.items:
         return found is not None and fields.is_open(found)
     return all(one.get("image") or fields.is_open(one) for one in found.items)
 
 
-def containers(pod: Node | None, fields: Fields) -> Iterator[Container]:
+def containers(pod: YamlNode | None, fields: Fields) -> Iterator[Container]:
     for node in _nodes(pod):
         words = _words(node)
         environment = tuple(_environment(node, fields))
@@ -59,39 +58,39 @@ def containers(pod: Node | None, fields: Fields) -> Iterator[Container]:
         )
 
 
-def commands(pod: Node | None, fields: Fields, unit: str, copies: int | None) -> Iterator[Any]:
-    """The facts that others share: what is started, and in which zone."""
+def commands(pod: YamlNode | None, fields: Fields, unit: str, copies: int | None) -> Iterator[Any]:
+    """What is started, and in which time zone, as for other kinds of units."""
     for node in _nodes(pod):
         words = _words(node)
         environment = tuple(_environment(node, fields))
         if words:
-            yield _command(words, Command(words, _place(node, fields), "kubernetes", unit, copies, environment))
+            yield _command(words, CommandLine(words, _place(node, fields), "kubernetes", unit, copies, environment))
         zone = dict(environment).get("TZ", "")
         if is_zone(zone):
             yield ZoneSet(zone, fields.place(node.get("env") or node), unit)
 
 
-def _command(words: tuple[str, ...], whole: Command) -> Command:
-    """Of a shell that is told one simple command, that command."""
+def _command(words: tuple[str, ...], whole: CommandLine) -> CommandLine:
+    """If a shell runs one simple command, that command."""
     told = given(words)
     simple = line(told[1]).commands if told else ()
     if len(simple) != 1:
         return whole
-    return Command(
+    return CommandLine(
         simple[0].words, whole.place, whole.origin, whole.unit, whole.copies, whole.environment, not simple[0].exec
     )
 
 
-def _place(node: Node, fields: Fields) -> Place:
+def _place(node: YamlNode, fields: Fields) -> Place:
     return fields.place(node.key("command") or node.key("args") or node)
 
 
-def _nodes(pod: Node | None) -> list[Node]:
+def _nodes(pod: YamlNode | None) -> list[YamlNode]:
     found = pod.get("containers") if pod else None
     return [node for node in (found.items if found else ()) if node.kind == "mapping"]
 
 
-def _words(node: Node) -> tuple[str, ...]:
+def _words(node: YamlNode) -> tuple[str, ...]:
     return tuple(
         _shown(item.text or "")
         for key in ("command", "args")
@@ -101,11 +100,11 @@ def _words(node: Node) -> tuple[str, ...]:
 
 
 def _shown(text: str) -> str:
-    """With a name in place of what a template says, as others write what they do not know."""
+    """The text with `$unknown` for what a template gives."""
     return MARK.sub("$unknown", text)
 
 
-def _environment(node: Node, fields: Fields) -> Iterator[tuple[str, str]]:
+def _environment(node: YamlNode, fields: Fields) -> Iterator[tuple[str, str]]:
     for item in (node.get("env") or node).items:
         value = item.get("value")
         name = fields.word(item, "name")
@@ -113,9 +112,9 @@ def _environment(node: Node, fields: Fields) -> Iterator[tuple[str, str]]:
             yield name, value.text
 
 
-def _unexpanded(node: Node, fields: Fields, words: tuple[str, ...], defined: set[str]) -> Iterator[Field]:
+def _unexpanded(node: YamlNode, fields: Fields, words: tuple[str, ...], defined: set[str]) -> Iterator[Field]:
     if "$" in ((node.get("image") or node).text or ""):
-        return  # a shell, or envsubst, makes the manifest out of this
+        return  # a shell, or envsubst, generates the manifest
     values = [item.get("value") for item in (node.get("env") or node).items]
     if any(re.search(r"\beval\b|\benvsubst\b", word) for word in words):
         values = []
@@ -129,31 +128,31 @@ def _unexpanded(node: Node, fields: Fields, words: tuple[str, ...], defined: set
 
 
 _RUNS: Final = re.compile(r"\$\(\w+ [^)]+\)")
-"""`$(date +%F)`: a command with arguments, which no variable is called."""
+"""`$(date +%F)`: a command with arguments; no variable has such a name."""
 
 
 def _is_interpreted(words: tuple[str, ...]) -> bool:
-    """A shell is among them, or something that runs a text; a script may be one too, but gets the text as it stands."""
+    """Whether a shell, or something else that runs a text, is among the words."""
     return any(is_shell(word) or _INTERPRETED.fullmatch(PurePosixPath(word).name) for word in words)
 
 
 KUSTOMIZATIONS: Final = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
 _ON_TOP: Final = re.compile(r"values[-_.][\w.-]+\.ya?ml")
-"""`values-prod.yaml`: what `helm install -f` puts over them."""
+"""`values-prod.yaml`: for `helm install -f`."""
 MOST: Final = 20_000
-"""Nodes of a values.yaml that are looked at."""
+"""Nodes of a values.yaml that are read."""
 
 
-def patched(node: Node, fields: Fields) -> Patched:
-    """What an object in part gives to the whole one of its name."""
+def patched(node: YamlNode, fields: Fields) -> Patched:
+    """The fields that a partial object sets in the complete one."""
     return Patched(fields.word(node, "kind"), fields.word(node, "metadata", "name"), _keys(node))
 
 
-def _keys(node: Node) -> frozenset[str]:
+def _keys(node: YamlNode) -> frozenset[str]:
     return frozenset(key.text for each in node.walk() for key, _ in each.pairs if key.text)
 
 
-def kustomization(node: Node, fields: Fields) -> Iterator[Any]:
+def kustomization(node: YamlNode, fields: Fields) -> Iterator[Any]:
     folder = PurePosixPath(fields.source.path).parent
     for listed in ("patches", "patchesStrategicMerge", "patchesJson6902"):
         for patch in (node.get(listed) or node).items:
@@ -172,8 +171,8 @@ def kustomization(node: Node, fields: Fields) -> Iterator[Any]:
             yield Patched(kind, name, frozenset({"replicas"}))
 
 
-def _inline(text: str, patch: Node) -> Iterator[Patched]:
-    """A patch that is written into the kustomization: an object in part, or operations with paths."""
+def _inline(text: str, patch: YamlNode) -> Iterator[Patched]:
+    """A patch inside the kustomization: a partial object, or operations with paths."""
     target = patch.get("target") or patch
     try:
         for document in documents(text):
@@ -200,8 +199,8 @@ def chart_values(source: Source) -> Iterator[ChartValues]:
     yield ChartValues(str(PurePosixPath(source.path).parent), source.path, entries)
 
 
-def _leaves(root: Node) -> Iterator[tuple[str, str, int]]:
-    """The scalars by their dotted paths; of a file that unfolds to more than a chart has, some."""
+def _leaves(root: YamlNode) -> Iterator[tuple[str, str, int]]:
+    """The scalars by their dotted paths; not all, if a file expands to more than a chart has."""
     stack = [("", root)]
     for _ in range(MOST):
         if not stack:
@@ -230,7 +229,7 @@ _HOMES: Final = {
     "activeDeadlineSeconds": (_JOB, _POD),
     "suspend": (_SPEC, _JOB),
 }
-"""Where the fields of a CronJob belong; the first is the one that is meant."""
+"""Where the fields of a CronJob belong; the first that has the field counts."""
 
 
 def wants(path: PurePosixPath) -> bool:
@@ -247,8 +246,8 @@ def read(source: Source) -> Iterator[Any]:
                 yield from _object(node, Fields(source, how.marks))
 
 
-def _documents(source: Source) -> Iterator[tuple[Node, Plain]]:
-    """A template that does not become YAML is beyond us; what should be YAML and is not, is reported."""
+def _documents(source: Source) -> Iterator[tuple[YamlNode, Plain]]:
+    """Broken YAML is reported, unless it is a template that we cannot read."""
     how = plain(source.text)
     try:
         yield from [(document, how) for document in documents(how.text)]
@@ -257,7 +256,7 @@ def _documents(source: Source) -> Iterator[tuple[Node, Plain]]:
             raise
 
 
-def _objects(document: Node) -> Iterator[Node]:
+def _objects(document: YamlNode) -> Iterator[YamlNode]:
     kind = document.get("kind")
     inside = document.get("objects" if kind and kind.text == "Template" else "items")
     if kind and kind.text and (kind.text == "Template" or kind.text.endswith("List")) and inside:
@@ -266,7 +265,7 @@ def _objects(document: Node) -> Iterator[Node]:
         yield document
 
 
-def _object(node: Node, fields: Fields) -> Iterator[Any]:
+def _object(node: YamlNode, fields: Fields) -> Iterator[Any]:
     kind = fields.word(node, "kind")
     group = fields.word(node, "apiVersion").partition("/")[0]
     if kind == "CronJob" and group in ("batch", "") and node.get("spec", "jobTemplate"):
@@ -285,7 +284,7 @@ def _object(node: Node, fields: Fields) -> Iterator[Any]:
         yield from kustomization(node, fields)
 
 
-def _cron_job(node: Node, fields: Fields) -> Iterator[Any]:
+def _cron_job(node: YamlNode, fields: Fields) -> Iterator[Any]:
     spec, pod = node.get(_SPEC), node.get(*_POD.split("."))
     name = fields.word(node, "metadata", "name")
     partial = not (spec and (spec.get("schedule") or fields.is_open(spec)) and pod and has_image(pod, fields))
@@ -293,9 +292,10 @@ def _cron_job(node: Node, fields: Fields) -> Iterator[Any]:
         yield patched(node, fields)
     key = spec.key("schedule") if spec else None
     place = fields.source.place((key or node).line)
-    found = CronJob(
-        place=place,
+    found = Workload(
+        kind="CronJob",
         name=name,
+        place=place,
         partial=partial,
         chart=fields.chart,
         said={name: _said(node, name, homes, fields) for name, homes in _HOMES.items()},
@@ -308,12 +308,12 @@ def _cron_job(node: Node, fields: Fields) -> Iterator[Any]:
         yield from commands(pod, fields, f"CronJob/{name}", 1)
 
 
-def _said(node: Node, name: str, homes: tuple[str, ...], fields: Fields) -> Field | None:
+def _said(node: YamlNode, name: str, homes: tuple[str, ...], fields: Fields) -> Field | None:
     found = (fields.field(node.get(*home.split(".")), name) for home in homes)
     return next((field for field in found if field), None)
 
 
-def _workload(kind: str, node: Node, fields: Fields) -> Iterator[Any]:
+def _workload(kind: str, node: YamlNode, fields: Fields) -> Iterator[Any]:
     spec, pod = node.get("spec"), node.get("spec", "template", "spec")
     name, place = fields.name(node, "metadata", "name"), fields.place(node.key("kind") or node)
     partial = not (pod and has_image(pod, fields))
@@ -339,7 +339,7 @@ def _workload(kind: str, node: Node, fields: Fields) -> Iterator[Any]:
 
 
 def _copies(kind: str, replicas: Field | None) -> int | None:
-    """How many pods on every node make is not told."""
+    """None for a DaemonSet: the number of nodes is not known."""
     if kind == "DaemonSet":
         return None
     return replicas.number if replicas else 1

@@ -1,4 +1,4 @@
-"""Instants in logs: with an offset or without, with a year or without.
+"""Reads a line of a log: its time, host and process, fields and text; times with or without an offset or a year.
 
 A stamp without an offset is read by the clocks of one zone. In the hour that those show twice it is the first one,
 until a line would go back in time. Where one job alone writes, the order may not tell: such a stamp is *twofold*. So is
@@ -27,26 +27,26 @@ _SYSLOG_TIME: Final = re.compile(
     rf"(?:<\d{{1,3}}>)?({'|'.join(_MONTHS)}) {{1,2}}(\d{{1,2}}) (\d\d):(\d\d):(\d\d)(?!\d)", re.ASCII
 )
 _ROOM: Final = 120
-"""Characters at the start of a line in which its stamp stands, if it has one."""
+"""Characters at the start of a line that may hold its stamp."""
 _GRACE: Final = timedelta(days=1)
 _HOUR: Final = timedelta(hours=1)
 _MINUTE: Final = timedelta(minutes=1)
 _NIGHTS: Final = ((4, 1, 7), (10, 25, 31), (11, 1, 7))
-"""The month and the days among which the Sunday lies: in the south, in Europe, in America."""
+"""Month and range of days of the Sunday: in the south, in Europe, in America."""
 _SUNDAY: Final = 7
 _MORNING: Final = 4
 _DISORDER: Final = timedelta(seconds=1)
-"""By how much a line may be older than the one before it: threads of one process do not write in turn."""
+"""How much older a line may be than the one before it: threads do not write in order."""
 _EARLIEST: Final = 1e8
 _LATEST: Final = 1e11
-"""Seconds since 1970: what is less is no stamp, what is more is in a finer unit."""
+"""Seconds since 1970: less is no stamp, more is in a finer unit."""
 _LEAP: Final = 8
 """Years between two 29th of February, at most."""
 
 
 class Stamps:
-    """The stamps of one file. `zone` is None where nobody said by whose clocks they are; `newest` is when the file was
-    last changed. `twofold` and `exact` (it has an offset) are of the stamp that was read last."""
+    """The stamps of one file. `zone` is None if it is not known; `newest` is when the file was last changed. `twofold`
+    and `exact` (it has an offset) describe the last stamp."""
 
     def __init__(self, zone: tzinfo | None, newest: Instant) -> None:
         self._zone, self._named, self._newest = zone or UTC, zone is not None, newest
@@ -55,7 +55,7 @@ class Stamps:
         self.twofold = self.exact = False
 
     def anew(self) -> "Stamps":
-        """For reading the same file once more."""
+        """To read the same file again."""
         return Stamps(self._zone if self._named else None, self._newest)
 
     def of(self, text: str) -> Instant | None:
@@ -137,7 +137,7 @@ def _iso(text: str, offset: str | None) -> datetime | None:
 
 
 _PREFIX: Final = re.compile(r"(?:([\w.-]{1,100}) +\||\[pod/([\w.-]{1,100})/[\w.-]{1,100}\]) ")
-"""Of `docker compose logs`, and of `kubectl logs --prefix`."""
+"""The prefix of `docker compose logs` and of `kubectl logs --prefix`."""
 _CONTAINER: Final = re.compile(r"\S{20,40} (?:stdout|stderr) [FP] ")
 _STAMP: Final = r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\d:.,]{8,18}(?:Z|[+-]\d\d:?\d\d)?)"
 _SYSLOG: Final = re.compile(
@@ -156,7 +156,7 @@ PID: Final = ("pid", "process_id", "process.pid", "_PID", "process")
 
 
 class Letter(NamedTuple):
-    """`stamp` is the text that says when; `fields` what it says by name."""
+    """The parts of a line: its text, the text with the time, named fields, host and process."""
 
     text: str
     stamp: str
@@ -166,7 +166,7 @@ class Letter(NamedTuple):
 
 
 def opened(line: str) -> Letter:
-    """What a line says, and who says it, as far as it does."""
+    """Takes a line apart."""
     host = pid = ""
     text = line
     if found := _PREFIX.match(text):
@@ -183,7 +183,7 @@ def opened(line: str) -> Letter:
 
 
 def first(fields: Mapping[str, str], names: Iterable[str]) -> str:
-    """The first of these fields that says anything."""
+    """The first of these fields that is not empty."""
     return next((fields[name] for name in names if fields.get(name)), "")
 
 
@@ -196,7 +196,7 @@ def _json(text: str, stamp: str, host: str, pid: str) -> Letter:
         return _named(text, stamp, _pairs(text), host, pid)
     fields = _flat(found)
     inner = fields.get("log", "")
-    if inner and not fields.keys() & {"message", "msg"}:  # Docker's, around the line of a container
+    if inner and not fields.keys() & {"message", "msg"}:  # Docker's JSON around a container's line
         letter = opened(inner.rstrip("\n"))
         return letter._replace(host=letter.host or host, stamp=first(fields, TIME) or letter.stamp)
     text = first(fields, TEXT)
@@ -205,13 +205,13 @@ def _json(text: str, stamp: str, host: str, pid: str) -> Letter:
 
 def _named(text: str, stamp: str, fields: Mapping[str, str], host: str, pid: str) -> Letter:
     by_name = ""
-    if stamp.startswith(("time=", "ts=", "level=")):  # logfmt: all that it says has a name
+    if stamp.startswith(("time=", "ts=", "level=")):  # logfmt: all fields have names
         by_name, text = first(fields, TIME), first(fields, TEXT) or text
     return Letter(text, by_name or stamp, fields, first(fields, HOST) or host, _digits(first(fields, PID)) or pid)
 
 
 def _flat(found: Mapping[str, object]) -> dict[str, str]:
-    """The fields by name; those of a field's own, one level down, by both names: host.name."""
+    """The fields by name; fields one level down by both names: host.name."""
     fields: dict[str, str] = {}
     for name, value in found.items():
         if isinstance(value, dict):
@@ -226,7 +226,7 @@ def _plain(value: object) -> bool:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """What stands there as name=value; of two with one name the first."""
+    """All name=value in the text; the first of each name."""
     fields: dict[str, str] = {}
     for name, value in PAIR.findall(text):
         fields.setdefault(name, _unquoted(value))

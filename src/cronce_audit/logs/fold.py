@@ -1,4 +1,4 @@
-"""The starts and ends of jobs, folded into findings: a pure fold over marks in order of time. Verdicts are `judge`'s.
+"""Pairs starts and ends of jobs and finds what is wrong: a pure fold over marks in order of time. `judge` words it.
 
 *Which end belongs to which start.* By the run's id, where both name one; else by who wrote them (host and process) and
 the job, the oldest open run first. Cron's lines are paired without the process: cronie's end comes from another one.
@@ -19,31 +19,43 @@ from typing import Final, TypeVar
 from cronce.model import Instant
 from cronce.value import NamedTuple
 from cronce_audit.logs import judge
-from cronce_audit.logs.judge import CERTAIN, POSSIBLE, Finding, Fleet, Form, Kind, Limits, Mark, Pair, Run, Sure
+from cronce_audit.logs.judge import (
+    CERTAIN,
+    POSSIBLE,
+    Fleet,
+    Form,
+    Kind,
+    Limits,
+    LogFinding,
+    LoggedRun,
+    LogMark,
+    Pair,
+    Sure,
+)
 
 JOBS: Final = 10_000
 OPEN: Final = 100
 REMEMBERED: Final = 1_000
 FLEETS: Final = 100
 MAY_LACK_ENDS: Final = (Form.CRON, Form.BEAT, Form.CRONCE)
-"""Programs that write no ends, or only if they are asked to."""
+"""Programs that do not log ends, or only on request."""
 
 _Key = TypeVar("_Key")
 
 
-class Job:
-    """What is kept in mind of a job."""
+class JobHistory:
+    """The recent runs of a job, and its counts."""
 
     __slots__ = ("ends", "fleets", "found", "hosts", "latest", "open", "runs", "slots", "starts")
 
     def __init__(self) -> None:
         self.starts = self.ends = 0
         self.found: Counter[Sure] = Counter()
-        self.latest: Run | None = None
-        self.open: list[Run] = []
-        self.slots: OrderedDict[tuple[Instant, str], Run] = OrderedDict()
-        self.runs: OrderedDict[str, Run] = OrderedDict()
-        self.hosts: dict[str, Mark] = {}  # that cron started it on, in the slot that it is in
+        self.latest: LoggedRun | None = None
+        self.open: list[LoggedRun] = []
+        self.slots: OrderedDict[tuple[Instant, str], LoggedRun] = OrderedDict()
+        self.runs: OrderedDict[str, LoggedRun] = OrderedDict()
+        self.hosts: dict[str, LogMark] = {}  # hosts on which cron started it in the current slot
         self.fleets: OrderedDict[frozenset[str], Fleet] = OrderedDict()
 
 
@@ -59,35 +71,35 @@ class Tally(NamedTuple):
     possible: int
 
 
-class Report(NamedTuple):
+class LogReport(NamedTuple):
     """`counts` has all findings, `findings` the first of each kind; `jobs` those that started last."""
 
     starts: int
-    findings: Sequence[Finding]
+    findings: Sequence[LogFinding]
     counts: Mapping[tuple[Kind, Sure], int]
     jobs: Sequence[Tally]
 
 
 class Fold:
-    """`certain` leaves out what is only possible."""
+    """`certain` leaves out findings that are only possible."""
 
     def __init__(self, limits: Limits, most: int, *, certain: bool = False) -> None:
         self._limits, self._most, self._certain = limits, most, certain
         self._starts = 0
-        self._jobs: OrderedDict[tuple[Form, str], Job] = OrderedDict()
-        self._by_run: dict[str, Run] = {}
+        self._jobs: OrderedDict[tuple[Form, str], JobHistory] = OrderedDict()
+        self._by_run: dict[str, LoggedRun] = {}
         self._sent: set[str] = set()
         self._counts: Counter[tuple[Kind, Sure]] = Counter()
-        self._kept: list[Finding] = []
+        self._kept: list[LogFinding] = []
 
-    def see(self, mark: Mark) -> None:
+    def see(self, mark: LogMark) -> None:
         if mark.said.starts:
             self._start(mark)
         else:
             self._end(mark)
 
-    def close(self, until: Mapping[str, Instant]) -> Report:
-        """What it came to; `until` says how long each log goes on."""
+    def close(self, until: Mapping[str, Instant]) -> LogReport:
+        """The result; `until` is the last time in each log."""
         for job in self._jobs.values():
             for run in job.open:
                 self._leave_open(job, run, until)
@@ -97,27 +109,27 @@ class Fold:
             Tally(form, name, job.starts, job.ends, len(job.open), job.found[CERTAIN], job.found[POSSIBLE])
             for (form, name), job in sorted(self._jobs.items())
         ]
-        return Report(self._starts, findings, self._counts, jobs)
+        return LogReport(self._starts, findings, self._counts, jobs)
 
     # --- a start ---
 
-    def _start(self, mark: Mark) -> None:
+    def _start(self, mark: LogMark) -> None:
         said = mark.said
         job = self._job(mark)
         if said.form is Form.BEAT:
             self._sent.add(said.job.rpartition(" → ")[2])
         if any(_is_one(run.mark, mark) for run in (*job.open[-2:], *filter(None, [job.runs.get(_id(mark))]))):
             return
-        run = Run(mark)
+        run = LoggedRun(mark)
         if said.form is Form.CRON:
             self._gather(job, mark)
         self._judge(job, run)
         self._remember(job, run)
 
-    def _job(self, mark: Mark) -> Job:
-        """The job of a start; for it, the one that did not start for the longest time may be forgotten."""
+    def _job(self, mark: LogMark) -> JobHistory:
+        """The job of a start. Beyond `JOBS` jobs the one with the oldest last start is closed and dropped."""
         key = mark.said.form, mark.said.job
-        job = self._jobs.setdefault(key, Job())
+        job = self._jobs.setdefault(key, JobHistory())
         self._jobs.move_to_end(key)
         if len(self._jobs) > JOBS:
             oldest = next(iter(self._jobs.values()))
@@ -128,7 +140,7 @@ class Fold:
             self._jobs.popitem(last=False)
         return job
 
-    def _judge(self, job: Job, run: Run) -> None:
+    def _judge(self, job: JobHistory, run: LoggedRun) -> None:
         mark = run.mark
         named, slot = job.runs.get(_id(mark)), job.slots.get(_slot_key(mark)) if mark.slot else None
         if named:
@@ -138,9 +150,9 @@ class Fold:
             if not judge.is_retry(slot):
                 self._tell(judge.twice_in_slot(slot.mark, mark))
         elif mark.said.form is not Form.CELERY or mark.said.job in self._sent:
-            self._judge_open(job, run)  # a task that nobody schedules is sent as often as it is needed
+            self._judge_open(job, run)  # a task without a schedule is sent as often as needed
 
-    def _judge_open(self, job: Job, run: Run) -> None:
+    def _judge_open(self, job: JobHistory, run: LoggedRun) -> None:
         latest, mark = job.latest, run.mark
         each_host = mark.said.form is Form.CRON
         near = latest is not None and not each_host and judge.is_close(latest, mark, self._limits.within)
@@ -153,10 +165,10 @@ class Fold:
             pair.first.pairs.append(pair)
             pair.second.pairs.append(pair)
 
-    def _writes_ends(self, job: Job, mark: Mark) -> bool:
+    def _writes_ends(self, job: JobHistory, mark: LogMark) -> bool:
         return mark.said.form not in MAY_LACK_ENDS or job.ends > 0
 
-    def _remember(self, job: Job, run: Run) -> None:
+    def _remember(self, job: JobHistory, run: LoggedRun) -> None:
         mark = run.mark
         job.starts += 1
         self._starts += 1
@@ -174,13 +186,13 @@ class Fold:
 
     # --- a slot on several hosts ---
 
-    def _gather(self, job: Job, mark: Mark) -> None:
+    def _gather(self, job: JobHistory, mark: LogMark) -> None:
         if job.latest and job.latest.mark.slot != mark.slot:
             self._count_hosts(job)
         job.hosts.setdefault(mark.place.host, mark)
 
-    def _count_hosts(self, job: Job) -> None:
-        """The slot is over: which hosts started it?"""
+    def _count_hosts(self, job: JobHistory) -> None:
+        """At the end of a slot: count the hosts that started it."""
         hosts, (first, *others) = frozenset(job.hosts), job.hosts.values()
         job.hosts = {}
         if not others or judge.is_each_hosts_own(first.said.job):
@@ -190,7 +202,7 @@ class Fold:
         if len(job.fleets) > FLEETS:
             self._tell(judge.on_hosts(job.fleets.popitem(last=False)[1]))
 
-    def _tell_fleets(self, job: Job) -> None:
+    def _tell_fleets(self, job: JobHistory) -> None:
         if job.hosts:
             self._count_hosts(job)
         for fleet in job.fleets.values():
@@ -198,12 +210,12 @@ class Fold:
 
     # --- an end ---
 
-    def _end(self, mark: Mark) -> None:
+    def _end(self, mark: LogMark) -> None:
         """An end without a start is that of a run from before the log: no finding."""
         named = self._by_run.get(_id(mark))
         said = named.mark.said if named else mark.said
         job = self._jobs.get((said.form, said.job))
-        if job is None or (named is None and mark.said.form is Form.CRONCE):  # ours is told twice: `ended`, `closed`
+        if job is None or (named is None and mark.said.form is Form.CRONCE):  # ours logs it twice: `ended`, `closed`
             return
         job.ends += 1
         run = named or next((run for run in job.open if _belong(run.mark, mark)), None)
@@ -217,14 +229,14 @@ class Fold:
             self._part(pair)
             self._tell(judge.overlapping(pair, self._limits))
 
-    def _forget(self, run: Run) -> None:
+    def _forget(self, run: LoggedRun) -> None:
         if self._by_run.get(_id(run.mark)) is run:
             del self._by_run[_id(run.mark)]
 
     # --- what is left ---
 
-    def _leave_open(self, job: Job, run: Run, until: Mapping[str, Instant]) -> None:
-        """No end will come any more. Of the starts after it only the next is told of: it may simply have died."""
+    def _leave_open(self, job: JobHistory, run: LoggedRun, until: Mapping[str, Instant]) -> None:
+        """No end will come. Only the next start after it is reported: the run may have died."""
         following = [pair for pair in run.pairs if pair.first is run]
         waiting = [pair for pair in run.pairs if pair.second is run and pair.first.end]
         for pair in (*following[:1], *waiting):
@@ -238,7 +250,7 @@ class Fold:
         pair.first.pairs.remove(pair)
         pair.second.pairs.remove(pair)
 
-    def _tell(self, found: Finding | None) -> None:
+    def _tell(self, found: LogFinding | None) -> None:
         if found is None or (self._certain and found.sure is POSSIBLE):
             return
         self._jobs[found.mark.said.form, found.mark.said.job].found[found.sure] += 1
@@ -247,8 +259,8 @@ class Fold:
             self._kept.append(found)
 
 
-def _is_one(one: Mark, two: Mark) -> bool:
-    """One start that is told twice: in a log and in its copy, as `starting` and as `started`, or in one run's words."""
+def _is_one(one: LogMark, two: LogMark) -> bool:
+    """One start that is logged twice: in a log and its copy, or as `starting` and `started`."""
     if one.place != two.place:
         return False
     if one.said.form is Form.CRON:
@@ -258,7 +270,7 @@ def _is_one(one: Mark, two: Mark) -> bool:
     return one.said.word != two.said.word
 
 
-def _id(mark: Mark) -> str:
+def _id(mark: LogMark) -> str:
     """What tells a run from all others anywhere; "" where nothing does. Cron has a process for each start, and the slot
     tells it from a later one with its number, however fine the stamps of this log and of another are."""
     if mark.said.form is Form.CRON:
@@ -271,19 +283,19 @@ def _is_unique(run: str) -> bool:
     return len(run) >= 8 and not run.isdigit()
 
 
-def _belong(start: Mark, end: Mark) -> bool:
+def _belong(start: LogMark, end: LogMark) -> bool:
     one, two = start.said.run, end.said.run
     if one and two:
         return one == two and (_is_unique(one) or start.place == end.place)
     return start.by == end.by
 
 
-def _slot_key(mark: Mark) -> tuple[Instant, str]:
+def _slot_key(mark: LogMark) -> tuple[Instant, str]:
     assert mark.slot is not None
     return mark.slot, mark.place.host if mark.said.form is Form.CRON else ""
 
 
-def _put(memory: OrderedDict[_Key, Run], key: _Key, run: Run) -> None:
+def _put(memory: OrderedDict[_Key, LoggedRun], key: _Key, run: LoggedRun) -> None:
     memory[key] = run
     if len(memory) > REMEMBERED:
         memory.popitem(last=False)

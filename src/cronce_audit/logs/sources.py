@@ -1,4 +1,4 @@
-"""Files of logs, as marks in order of time: plain or compressed, rotated, from several hosts, or from stdin.
+"""Reads log files as marks in order of time: plain or compressed, rotated, from several hosts, or from stdin.
 
 Lines are read one at a time and forgotten, so memory does not depend on how many there are. All files are read side by
 side. `kubectl logs -l app=shop` writes pod after pod, and some write JSON as it comes: where a file is not in order of
@@ -27,27 +27,27 @@ from typing import IO, Final, cast
 from cronce.errors import BadInput
 from cronce.model import Instant
 from cronce_audit.logs.envelope import Stamps, opened
-from cronce_audit.logs.judge import Form, Mark, Place, Said
+from cronce_audit.logs.judge import Form, LogEvent, LogMark, LogWriter
 from cronce_audit.logs.words import LIKELY, Recogniser, recognise
 
 LONGEST: Final = 1 << 14
-"""Bytes of a line that are looked at."""
+"""Bytes of a line that are read."""
 STDIN: Final = "-"
 SORTED: Final = 100_000
-"""Starts and ends of a file that are kept in mind to put them in order: some 50 MB."""
+"""Starts and ends of a file that are kept in memory to sort them: some 50 MB."""
 _HOUR: Final = timedelta(hours=1)
 _TAIL: Final = 50
 _OPENERS: Final[dict[bytes, Callable[[IO[bytes]], IO[bytes]]]] = {
     b"\x1f\x8b": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)),
     b"BZh": lambda file: cast(IO[bytes], bz2.BZ2File(file)),
-    b"\xfd7zXZ": lambda file: cast(IO[bytes], lzma.LZMAFile(file)),  # noqa: SIM115  its file is closed by whoever opened it
+    b"\xfd7zXZ": lambda file: cast(IO[bytes], lzma.LZMAFile(file)),  # noqa: SIM115  the opener closes its file
 }
 _ROTATED: Final = re.compile(r"[._-]?\d{4}-?\d\d-?\d\d(?:[-_T]\d{2,6})?(?=[^/]*$)|(?:\.(?:\d{1,3}|gz|bz2|xz|old))+$")
-"""What rotation adds to a name: a date, a number, how it is packed."""
+"""What rotation adds to a name: a date, a number, a compression."""
 
 
 class Log:
-    """One file, and what is known of it when it was read: `lines`, and until when it goes on."""
+    """One file; after reading, its number of lines and its last time."""
 
     def __init__(self, file: IO[bytes], name: str, stamps: Stamps, own: Recogniser | None) -> None:
         self.name, self.log = name, _ROTATED.sub("", name) or name
@@ -57,9 +57,9 @@ class Log:
         self._own = own
         self._tail: deque[bytes] = deque(maxlen=_TAIL)
 
-    def marks(self) -> Iterator[tuple[Instant, Mark]]:
-        """Each with the instant that it is ordered by: its own, or that of a line before it, if that is later and the
-        clocks may have been put back."""
+    def marks(self) -> Iterator[tuple[Instant, LogMark]]:
+        """Each with the instant that it is sorted by: its own, or a later one of a line before, if clocks may have gone
+        back."""
         kept = 0 if self._is_in_order() else SORTED
         found = self._found()
         first = sorted(islice(found, kept), key=lambda pair: pair[0])
@@ -72,7 +72,7 @@ class Log:
             self._goes_on(self._stamps.value(opened(_text(line)).stamp))
 
     def _is_in_order(self) -> bool:
-        """A look at all of it, where that can be read twice."""
+        """Reads the whole file once to see; only if it can be read again."""
         if not self._file.seekable():
             return False
         pairs = pairwise(at for at, _ in self._found())
@@ -82,7 +82,7 @@ class Log:
         self._tail.clear()
         return in_order
 
-    def _found(self) -> Iterator[tuple[Instant, Mark]]:
+    def _found(self) -> Iterator[tuple[Instant, LogMark]]:
         is_likely, keep, own = LIKELY.search, self._tail.append, self._own
         before: Instant | None = None
         for line in self._lines():
@@ -103,7 +103,7 @@ class Log:
             self.until = at if self.until is None else max(at, self.until)
 
     def _lines(self) -> Iterator[bytes]:
-        """A line at a time; of one that is longer than any should be, only its beginning."""
+        """One line at a time; only the beginning of an overlong one."""
         whole = True
         try:
             for line in iter(partial(self._file.readline, LONGEST), b""):
@@ -113,25 +113,25 @@ class Log:
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise BadInput(f"{self.name} cannot be read to its end ({error})") from None
 
-    def _mark(self, line: bytes, recognise: Recogniser) -> Mark | None:
+    def _mark(self, line: bytes, recognise: Recogniser) -> LogMark | None:
         text = _text(line)
         letter = opened(text)
         said = recognise(letter)
         at = self._stamps.value(letter.stamp) if said else None
         if said is None or at is None:
             return None
-        place = Place(said.by or letter.host or self.log, letter.pid)
+        place = LogWriter(said.by or letter.host or self.log, letter.pid)
         twofold = self._stamps.twofold
-        return Mark(at, said, place, self.log, self.name, self.lines, hash(text), self._slot(said, at), twofold)
+        return LogMark(at, said, place, self.log, self.name, self.lines, hash(text), self._slot(said, at), twofold)
 
-    def _slot(self, said: Said, at: Instant) -> Instant | None:
-        """As it is named; cron fires on the minute."""
+    def _slot(self, said: LogEvent, at: Instant) -> Instant | None:
+        """The slot that the line names; for cron the minute."""
         if said.form is Form.CRON:
             return at.replace(second=0, microsecond=0)
         return Stamps(UTC, at).value(said.slot) if said.slot else None
 
 
-def merged(logs: Sequence[Log]) -> Iterator[Mark]:
+def merged(logs: Sequence[Log]) -> Iterator[LogMark]:
     """The marks of all logs in order of time."""
     return (mark for _, mark in heapq.merge(*(log.marks() for log in logs), key=lambda pair: pair[0]))
 
@@ -139,7 +139,7 @@ def merged(logs: Sequence[Log]) -> Iterator[Mark]:
 def open_logs(
     names: Sequence[str], zone: tzinfo | None, now: Instant, own: Recogniser | None, kept: ExitStack
 ) -> list[Log]:
-    """The files, open as long as `kept` is; `now` is when stdin was last written to."""
+    """The files, open as long as `kept` is; `now` stands for the last change of stdin."""
     logs = []
     for name in dict.fromkeys(names):
         file, changed = _open(name, now)
@@ -153,7 +153,7 @@ def _open(name: str, now: Instant) -> tuple[IO[bytes], Instant]:
     try:
         if name == STDIN:
             return os.fdopen(os.dup(sys.stdin.fileno()), "rb"), now
-        file = Path(name).open("rb")  # noqa: SIM115  closed by whoever asked for it
+        file = Path(name).open("rb")  # noqa: SIM115  the caller closes it
     except OSError as error:
         raise BadInput(f"{name} cannot be read ({error.strerror or error})") from None
     return file, datetime.fromtimestamp(os.fstat(file.fileno()).st_mtime, UTC)

@@ -1,7 +1,7 @@
 """Which lines are starts and ends.
 
-Programs that are known are recognised by their own sentences. Anybody else's line is a start or an end if it names a
-job and says so of the job itself: `job_id=ORDER_SYNC START run=7`, `{"event": "job_started", "job": "sync"}`,
+Known programs are recognised by their own messages. A line of any other program is a start or an end if it names a
+job and reports one of the job itself: `job_id=ORDER_SYNC START run=7`, `{"event": "job_started", "job": "sync"}`,
 `Job sync finished`. A line with words of both kinds is an end; one that says *not* or *skipped* is nothing, and so is
 one about a part of the job, `job=sync upload started`.
 
@@ -15,13 +15,13 @@ from typing import Final
 from cronce.stores import mask_all
 from cronce.value import NamedTuple
 from cronce_audit.logs.envelope import HOST, PAIR, PID, TEXT, TIME, Letter, first
-from cronce_audit.logs.judge import Form, Said
+from cronce_audit.logs.judge import Form, LogEvent
 
 LIKELY: Final = re.compile(
     rb"(?<![a-z0-9])[abcdefgrst](?:tart|eg[aiu]n|nd(?:ed)?(?![a-z0-9])|inish|omplete|one(?![a-z0-9])|uccee|uccess|ail|bort"
     rb"|unning|aised|md|ending due|eceived|etry|ranted|aken over|losed|eleased)"
 )
-"""What any line that is recognised has in it, in small letters: to look for that first spares nearly all the work."""
+"""Every recognised line contains this, in lower case: searching for it first saves nearly all the work."""
 
 # --- known programs -------------------------------------------------------------------------------------------------
 
@@ -37,53 +37,54 @@ _SLOT: Final = re.compile(
 )
 
 
-def _cron(letter: Letter) -> Said | None:
-    """Debian's cron says `END` only if it is asked to, cronie `CMDEND` always. The same command of two users is two
-    jobs."""
+def _cron(letter: Letter) -> LogEvent | None:
+    """Debian's cron logs `END` only on request, cronie always logs `CMDEND`. One command of two users is two jobs."""
     if found := _CRON.fullmatch(letter.text):
-        return Said(found[2] == "CMD", f"{found[1]}: {mask_all(found[3])}", Form.CRON)
+        return LogEvent(found[2] == "CMD", f"{found[1]}: {mask_all(found[3])}", Form.CRON)
     found = _BUSYBOX.fullmatch(letter.text)
-    return Said(starts=True, job=f"{found[1]}: {mask_all(found[3])}", form=Form.CRON, run=found[2]) if found else None
+    return (
+        LogEvent(starts=True, job=f"{found[1]}: {mask_all(found[3])}", form=Form.CRON, run=found[2]) if found else None
+    )
 
 
-def _apscheduler(letter: Letter) -> Said | None:
+def _apscheduler(letter: Letter) -> LogEvent | None:
     if found := _RUNNING.search(letter.text):
-        return Said(starts=True, job=found[1], form=Form.APSCHEDULER, slot=found[2])
+        return LogEvent(starts=True, job=found[1], form=Form.APSCHEDULER, slot=found[2])
     found = _RAN.search(letter.text)
     failed = found is not None and found[2] == "raised an exception"
-    return Said(starts=False, job=found[1], form=Form.APSCHEDULER, failed=failed) if found else None
+    return LogEvent(starts=False, job=found[1], form=Form.APSCHEDULER, failed=failed) if found else None
 
 
-def _celery(letter: Letter) -> Said | None:
+def _celery(letter: Letter) -> LogEvent | None:
     if found := _SENDING.search(letter.text):
-        return Said(starts=True, job=f"{found[1]} → {found[2]}", form=Form.BEAT)
+        return LogEvent(starts=True, job=f"{found[1]} → {found[2]}", form=Form.BEAT)
     found = _TASK.search(letter.text)
     if found is None:
         return None
     task, run, word = found.groups()
-    return Said(word == "received", task, Form.CELERY, run, failed=word not in ("received", "succeeded"))
+    return LogEvent(word == "received", task, Form.CELERY, run, failed=word not in ("received", "succeeded"))
 
 
-def _supercronic(letter: Letter) -> Said | None:
-    """What a job itself prints comes with a `channel`."""
+def _supercronic(letter: Letter) -> LogEvent | None:
+    """The output of a job itself has a `channel`."""
     fields = letter.fields
     if "job.command" not in fields or "iteration" not in fields or "channel" in fields:
         return None
     text, job = fields.get("msg", ""), mask_all(fields["job.command"])
     run = f"{fields.get('job.position', '')}/{fields['iteration']}"
     if text == "starting":
-        return Said(starts=True, job=job, form=Form.SUPERCRONIC, run=run)
+        return LogEvent(starts=True, job=job, form=Form.SUPERCRONIC, run=run)
     ended, failed = text == "job succeeded", text.startswith("error running command")
-    return Said(starts=False, job=job, form=Form.SUPERCRONIC, run=run, failed=failed) if ended or failed else None
+    return LogEvent(starts=False, job=job, form=Form.SUPERCRONIC, run=run, failed=failed) if ended or failed else None
 
 
-def _cronce(letter: Letter) -> Said | None:
-    """Ours: what is granted and starts is one start, what takes over and any later attempt a start that is meant."""
+def _cronce(letter: Letter) -> LogEvent | None:
+    """cronce's own: `granted` and `started` are one start; a takeover and any later attempt are intended starts."""
     found = _SLOT.search(letter.text)
     if found is None:
         return None
     job, slot, request, word, attempt, outcome = found.groups()
-    return Said(
+    return LogEvent(
         word in ("granted", "taken over", "started"), job, Form.CRONCE, run=f"{job}@{slot}{request or ''}",
         slot="" if request else slot, failed=word in ("retrying", "released") or outcome in ("failed", "lost", "given"),
         again=word == "taken over" or int(attempt or 1) > 1, by=letter.fields.get("holder", ""),
@@ -92,7 +93,7 @@ def _cronce(letter: Letter) -> Said | None:
 
 _KNOWN: Final = (_cron, _apscheduler, _celery, _supercronic, _cronce)
 
-# --- anybody's words ------------------------------------------------------------------------------------------------
+# --- other programs -------------------------------------------------------------------------------------------------
 
 JOB: Final = ("job", "job_id", "job_name", "jobname", "job.name", "job.id", "jobId", "jobName", "task", "task_name")
 RUN: Final = ("run", "run_id", "runid", "runId", "run.id", "execution_id", "executionId", "task_id", "id")
@@ -112,14 +113,14 @@ EITHER: Final = STARTS | ENDS
 LEVELS: Final = _words("trace debug info notice warn warning error critical fatal")
 BEFORE: Final = LEVELS | _words("job task run execution cron scheduled the this a has is was been now")
 AFTER: Final = BEFORE | _words("in at with after for on by from as ok pid successfully within")
-"""What may stand right before or after the word. Anything else is a part of the job: `job=sync upload started`."""
+"""What may come right before or after the word. Any other word means a part of the job: `job=sync upload started`."""
 
 OF_NO_WEIGHT: Final = _words(
     "trace span request req correlation transaction session thread worker seq sequence offset cursor attempt retry"
     " traceid spanid requestid threadname time date at ms ts timestamp start started begin end duration elapsed took"
     " pid process host pod node container address ip port memory mem cpu count rows total size"
 )
-"""In the name of what differs from start to start, and does not say what a run is for."""
+"""Parts of the names of fields that differ from start to start without saying what a run is for."""
 
 _NOTHING: Final = re.compile(
     r"(?i)\b(?:not|never|cannot|can't|won't|skip\w*|already|refus\w*|miss\w*|will|would|should|waiting|queued|held"
@@ -132,20 +133,20 @@ _EDGES: Final = "\"'`()[]<>{},.;:!|-"
 _CLAUSE: Final = tuple(":,;|])>-")
 
 
-def _anybody(letter: Letter) -> Said | None:
+def _other(letter: Letter) -> LogEvent | None:
     job = _job(letter)
     words = _events(letter, job) if job else []
     if not words:
         return None
     fields, starts = letter.fields, words[0] in STARTS
-    return Said(
+    return LogEvent(
         starts, job, Form.WORDS, first(fields, RUN), first(fields, SLOT),
         failed=not starts and not FAILURES.isdisjoint(words), word=words[0], about=_about(fields) if starts else {},
     )  # fmt: skip
 
 
 def _about(fields: Mapping[str, str]) -> Mapping[str, int]:
-    """What else a start names, `tenant=5`, as hashes: it is only ever compared."""
+    """Other fields of a start, such as `tenant=5`, as hashes: they are only compared."""
     return {name: hash(value) for name, value in fields.items() if name not in _ACCOUNTED and _has_weight(name)}
 
 
@@ -155,8 +156,8 @@ def _has_weight(name: str) -> bool:
 
 
 def _events(letter: Letter, job: str) -> list[str]:
-    """The words that make it a start or an end, ends first: `finished, started at 14:00` is an end. What is said by
-    name counts more than what is said aloud, and that more than what is said in prose."""
+    """The words that make it a start or an end, ends first: `finished, started at 14:00` is an end. Named fields count
+    more than words in capitals, and those more than prose."""
     named = [value for name in EVENT if (value := letter.fields.get(name))]
     words = [word for value in named for word in _named_event(value, job)]
     if not words:
@@ -187,8 +188,8 @@ def _told(text: str, job: str, *, loud: bool) -> list[str]:
 
 
 def _fits(token: str, job: str, neutral: frozenset[str]) -> bool:
-    """Whether a word next to it leaves a start the job's own: none, the job, or one that says nothing. What is no plain
-    word (a time, a logger's name, the end of a clause) says nothing either."""
+    """Whether a neighbouring word still lets the start be the job's own: no word, the job's name, a neutral word, or no
+    plain word at all (a time, a logger's name, the end of a clause)."""
     bare = token.strip(_EDGES)
     return bare.lower() in neutral or bare == job or not bare.isalnum() or token.endswith(_CLAUSE)
 
@@ -204,29 +205,29 @@ def _job(letter: Letter) -> str:
 # --- either ---------------------------------------------------------------------------------------------------------
 
 
-def recognise(letter: Letter) -> Said | None:
-    """What a line comes to; None: it is neither a start nor an end."""
+def recognise(letter: Letter) -> LogEvent | None:
+    """The start or end in a line; None if there is none."""
     for known in _KNOWN:
         if said := known(letter):
             return said
-    return _anybody(letter)
+    return _other(letter)
 
 
 class Own(NamedTuple):
-    """Words of one's own: patterns for starts and ends. A group named `job` or `run` says which."""
+    """The user's own patterns for starts and ends. A group named `job` or `run` gives its name."""
 
     start: re.Pattern[str]
     end: re.Pattern[str] | None
 
-    def recognise(self, letter: Letter) -> Said | None:
+    def recognise(self, letter: Letter) -> LogEvent | None:
         for starts, pattern in ((True, self.start), (False, self.end)):
             if pattern and (found := pattern.search(letter.text)):
                 named = found.groupdict()
                 job = named.get("job") or _job(letter) or "the job"
                 run = named.get("run") or first(letter.fields, RUN)
                 about = _about(letter.fields) if starts else {}
-                return Said(starts, job, Form.WORDS, run, first(letter.fields, SLOT), about=about)
+                return LogEvent(starts, job, Form.WORDS, run, first(letter.fields, SLOT), about=about)
         return None
 
 
-Recogniser = Callable[[Letter], Said | None]
+Recogniser = Callable[[Letter], LogEvent | None]

@@ -15,7 +15,8 @@ from typing import Final, Literal, NamedTuple
 
 from cronce_audit.containers.facts import Service
 from cronce_audit.containers.running import Scripts
-from cronce_audit.model import Command, Confidence, Facts, Found, Origin, Place, Severity, is_for_development, rule
+from cronce_audit.model import CommandLine as Command
+from cronce_audit.model import Confidence, Facts, Found, Origin, Place, Severity, is_for_development, rule
 from cronce_audit.processes.argv import ONE, Argv, Count, Options, count, programs
 from cronce_audit.processes.units import Unit, units
 from cronce_audit.python.facts import Bound, Called, Const, Name, Package, Value

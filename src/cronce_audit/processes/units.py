@@ -10,11 +10,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.containers.facts import Image, Service, Start, joined
+from cronce_audit.containers.facts import Image, Service, joined
+from cronce_audit.containers.facts import StartWords as Start
 from cronce_audit.containers.running import containers
 from cronce_audit.javascript.code import Package
 from cronce_audit.kubernetes.facts import Container, Field, Workload, most_replicas, workloads
-from cronce_audit.model import Command, Confidence, Facts, Place
+from cronce_audit.model import CommandLine as Command
+from cronce_audit.model import Confidence, Facts, Place
 from cronce_audit.processes.argv import UNKNOWN, Count
 
 _OTHERS: Final = frozenset({

@@ -53,6 +53,9 @@ def _conflicts(facts: Facts) -> Iterator[Found]:
     'set how late a run may be: `job_defaults={"misfire_grace_time": 3600, "coalesce": True}`; None means however late',
 )
 def _lost(facts: Facts) -> Iterator[Found]:
+    dropped: dict[Scheduler, list[Job]] = defaultdict(list)
+    for job in filter(_is_dropped_when_late, facts.conclude(jobs)):
+        dropped[job.scheduler].append(job)
     for scheduler in facts.conclude(schedulers).all:
         stray = [key for key, _ in scheduler.options.pairs if key in _OF_JOBS]
         if stray and scheduler.version == 3 and scheduler.kind not in FLASK_KINDS:
@@ -62,7 +65,7 @@ def _lost(facts: Facts) -> Iterator[Found]:
                 " second of grace among them",
                 remedy='put them into the job defaults: `job_defaults={"misfire_grace_time": 3600, "coalesce": True}`',
             )
-        late = [job for job in facts.conclude(jobs) if job.scheduler == scheduler and _is_dropped_when_late(job)]
+        late = dropped[scheduler]
         kept = [job for job in late if not job.start and job.replaces in _NOT_REPLACED]
         if kept:
             yield Found(

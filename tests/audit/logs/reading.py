@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from cronce_audit.logs.envelope import Stamps
-from cronce_audit.logs.fold import Fold, Report
-from cronce_audit.logs.judge import Limits, Mark
+from cronce_audit.logs.fold import Fold, LogReport
+from cronce_audit.logs.judge import Limits, LogMark
 from cronce_audit.logs.sources import Log, merged
 from cronce_audit.logs.words import Recogniser
 
@@ -26,14 +26,14 @@ def logs_of(
 
 def marks(
     text: str | bytes, zone: tzinfo | None = UTC, newest: datetime = NEWEST, own: Recogniser | None = None
-) -> list[Mark]:
+) -> list[LogMark]:
     return list(merged(logs_of({"app.log": text}, zone, newest, own)))
 
 
 def report(
     texts: str | Mapping[str, str], *, expected: int | None = None, within: float = 2, most: int = 100,
     certain: bool = False, zone: tzinfo | None = UTC,
-) -> Report:  # fmt: skip
+) -> LogReport:  # fmt: skip
     """`expected` in minutes, `within` in seconds."""
     logs = logs_of({"app.log": texts} if isinstance(texts, str) else texts, zone)
     limits = Limits(None if expected is None else timedelta(minutes=expected), timedelta(seconds=within))
@@ -57,3 +57,8 @@ def found(
 
 def says(texts: str | Mapping[str, str], *, expected: int | None = None, zone: tzinfo | None = UTC) -> list[str]:
     return [one.says for one in report(texts, expected=expected, zone=zone).findings]
+
+
+def log(text: str) -> str:
+    """Lines of a day: `14:00:00 job=sync START`."""
+    return "".join(f"2026-11-01 {line.strip()}\n" for line in text.strip().splitlines())

@@ -1,17 +1,17 @@
-"""What manifests tell the rules of other parts; and that what cronce writes itself is silent."""
+"""What containers start, and what else manifests tell: copies, environment, zone, guards."""
 
 from pathlib import Path
 
 import pytest
 
 from cronce.cli import main
-from cronce_audit.model import Command, Guarded, ZoneSet
+from cronce_audit.model import CommandLine, Guarded, ZoneSet
 from tests.audit.manifests import CRONJOB, DEPLOYMENT, changed
 from tests.audit.trees import report_on
 
 
 def _commands(root: Path, text: str) -> list[tuple[str, str, int | None, bool]]:
-    facts = report_on(root, {"app.yaml": text}).facts.of(Command)
+    facts = report_on(root, {"app.yaml": text}).facts.of(CommandLine)
     return [(" ".join(one.words), one.unit, one.copies, one.shell) for one in facts if one.origin == "kubernetes"]
 
 
@@ -54,7 +54,7 @@ def test_an_image_that_says_itself_what_it_starts_is_no_command(tmp_path: Path) 
 def test_the_environment_and_the_zone(tmp_path: Path) -> None:
     env = "[{name: TZ, value: Europe/Berlin}, {name: A, value: '1'}, {name: B, valueFrom: {}}]"
     facts = report_on(tmp_path, {"app.yaml": f"{DEPLOYMENT}          env: {env}\n"}).facts
-    (command,) = facts.of(Command)
+    (command,) = facts.of(CommandLine)
     assert command.environment == (("TZ", "Europe/Berlin"), ("A", "1"))
     assert [(zone.zone, zone.unit, zone.place.line) for zone in facts.of(ZoneSet)] == [
         ("Europe/Berlin", "Deployment/beat", 19)

@@ -8,19 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronce_audit.logs import fold
-from tests.audit.logs.reading import found, report, says
+from tests.audit.logs.reading import found, log, report, says
 
 UUID = "5b3b4a5e-6f0a-4b6f-9a53-0d8f3c3b1a{:02d}"
 OVERLAP, TWICE, NEVER, LATE = "overlapping", "twice-started", "never-ended", "overdue"
 CERTAIN, POSSIBLE = "certain", "possible"
 
-
-def log(text: str) -> str:
-    """Lines of a day: `14:00:00 job=sync START`."""
-    return "".join(f"2026-11-01 {line.strip()}\n" for line in text.strip().splitlines())
-
-
-# --- overlapping ----------------------------------------------------------------------------------------------------
 
 TWO_STARTS_BEFORE_THE_FIRST_END = log("""
     14:00:00,123 INFO job_id=ORDER_SYNC START run={0}
@@ -103,30 +96,6 @@ def test_a_run_that_died_makes_only_the_next_start_doubtful() -> None:
     assert found(lines, expected=10) == [(NEVER, CERTAIN, "sync", "app.log:1")]
 
 
-def test_two_hosts_have_two_clocks_which_are_trusted_to_within() -> None:
-    first = log("14:00:00.000 job=sync START\n14:01:00.000 job=sync END")
-    second = log("14:00:{} job=sync START\n14:02:00.000 job=sync END")
-    assert found({"web-1/a.log": first, "web-2/a.log": second.format("57.000")}) == [
-        (OVERLAP, CERTAIN, "sync", "web-2/a.log:1")
-    ]
-    assert found({"web-1/a.log": first, "web-2/a.log": second.format("59.500")}) == [
-        (OVERLAP, POSSIBLE, "sync", "web-2/a.log:1")
-    ]
-    at_once = second.replace("14:00:{}", "14:01:00.000")
-    assert found({"web-1/a.log": first, "web-2/a.log": at_once}) == []
-    assert found({"web-2/a.log": at_once, "web-1/a.log": first}) == []
-
-
-def test_in_one_file_the_order_of_lines_counts_where_stamps_are_too_coarse() -> None:
-    lines = log("""
-        14:00:00 job=sync START run=1
-        14:00:00 job=sync START run=2
-        14:00:00 job=sync END run=1
-        14:00:00 job=sync END run=2
-    """)
-    assert found(lines) == [(OVERLAP, CERTAIN, "sync", "app.log:2")]
-
-
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12), st.sampled_from("ab")), max_size=12))
 def test_exactly_the_starts_within_another_run_are_told_and_no_other(runs: list[tuple[int, int, str]]) -> None:
@@ -143,32 +112,6 @@ def test_exactly_the_starts_within_another_run_are_told_and_no_other(runs: list[
     ) == (sorted(overlapping))
 
 
-@pytest.mark.parametrize(
-    ("one", "two", "sure"),
-    [
-        ("tenant=a", "tenant=b", POSSIBLE),
-        ("tenant=a rows=3", "tenant=a", CERTAIN),
-        ("tenant=a", "", CERTAIN),
-        ("vendor=a account=1", "vendor=a account=2", POSSIBLE),
-        ("thread=1 trace_id=5 requestId=7", "thread=2 trace_id=6 requestId=8", CERTAIN),
-    ],
-)
-def test_runs_that_differ_in_what_else_is_named_may_be_meant_to_run_at_once(one: str, two: str, sure: str) -> None:
-    lines = log(f"""
-        02:00:00 Job import {one} started
-        02:00:05 Job import {two} started
-        02:10:00 Job import {one} finished
-        02:11:00 Job import {two} finished
-    """)
-    assert found(lines) == [(OVERLAP, sure, "import", "app.log:2")]
-    if sure == POSSIBLE:
-        differ = one.rpartition("=")[0].rpartition(" ")[2]
-        assert says(lines)[0].endswith(f"; they differ in {differ}: are they meant to run at once?")
-
-
-# --- twice started --------------------------------------------------------------------------------------------------
-
-
 def test_two_hosts_that_start_the_same_slot_are_certain_and_nearness_alone_is_possible() -> None:
     line = '{{"time":"2026-11-01T14:00:00.{}Z","event":"job_started","job":"sync","host":"web-{}"{}}}\n'
     slot = ',"slot":"2026-11-01T14:00:00Z"'
@@ -177,12 +120,6 @@ def test_two_hosts_that_start_the_same_slot_are_certain_and_nearness_alone_is_po
     assert says(line.format("1", 1, slot) + line.format("9", 2, slot)) == [
         "started again for the slot 2026-11-01T14:00:00Z, 800ms after that of web-1 (app.log:1)"
     ]
-
-
-def test_how_near_is_said_by_within() -> None:
-    lines = {"web-1.log": log("14:00:00 job=sync START"), "web-2.log": log("14:00:03 job=sync START")}
-    assert found(lines, within=3) == [(TWICE, POSSIBLE, "sync", "web-2.log:1")]
-    assert [kind for kind, *_ in found(lines, within=2)] == [OVERLAP]
 
 
 def test_a_quick_run_on_each_of_two_hosts_is_seen_though_the_first_was_over() -> None:
@@ -229,12 +166,6 @@ def test_a_small_number_is_a_run_of_its_own_on_each_host() -> None:
     assert says(lines) == ["started 5m after that of a (app.log:1), which went on for 4m"]
 
 
-def test_the_same_line_twice_may_be_two_handlers_of_one_log_and_is_never_certain() -> None:
-    lines = log("14:00:00.123 job=sync START\n" * 2 + "14:00:09.456 job=sync END\n" * 2)
-    assert [one[:2] for one in found(lines)] == [(OVERLAP, POSSIBLE)]
-    assert says(lines)[0].endswith("; the same line twice: two runs, or two handlers of one log")
-
-
 def test_a_log_and_its_copy_are_one_log() -> None:
     lines = log(f"14:00:00.123 job=sync START run={UUID.format(1)}\n14:00:09.456 job=sync END run={UUID.format(1)}")
     assert found({"app.log": lines, "app.log.1": lines}) == []
@@ -246,9 +177,6 @@ def test_starting_and_started_are_one_start() -> None:
         14:00:00.2 Job order-sync started
         14:00:09 Job order-sync finished
     """)) == []  # fmt: skip
-
-
-# --- no end ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_start_without_an_end_within_the_expected_time_is_found_if_the_log_goes_on_for_longer() -> None:
@@ -263,26 +191,6 @@ def test_a_start_without_an_end_within_the_expected_time_is_found_if_the_log_goe
     assert found(lines.format("19"), expected=20) == []
 
 
-def test_where_no_run_of_the_job_shows_an_end_it_is_only_possible() -> None:
-    lines = log("14:00:00 job=sync START\n15:30:00 something else")
-    assert found(lines, expected=20) == [(NEVER, POSSIBLE, "sync", "app.log:1")]
-    assert found(lines) == [(NEVER, POSSIBLE, "sync", "app.log:1")]
-
-
-def test_a_log_that_breaks_off_while_others_go_on_is_possible() -> None:
-    broken = log("13:00:00 job=sync START\n13:01:00 job=sync END\n14:00:00 job=sync START")
-    logs = {"web-1.log": broken, "web-2.log": log("16:00:00 all is well")}
-    assert found(logs, expected=20) == [(NEVER, POSSIBLE, "sync", "web-1.log:3")]
-    assert found({"web-1.log": broken, "web-2.log": log("14:10:00 all is well")}, expected=20) == []
-
-
-def test_an_end_that_comes_late_is_overdue_if_somebody_said_what_is_expected() -> None:
-    lines = log("14:00:00 job=sync START\n16:00:00 job=sync END")
-    assert found(lines, expected=20) == [(LATE, CERTAIN, "sync", "app.log:1")]
-    assert says(lines, expected=20) == ["ended after 2h, and 20m were expected"]
-    assert found(lines) == found(lines, expected=120) == []
-
-
 def test_an_end_without_a_start_is_from_before_the_log() -> None:
     assert found(log("14:00:00 job=sync END\n14:15:00 job=sync START\n14:16:00 job=sync END\n18:00:00 idle")) == []
 
@@ -291,9 +199,6 @@ def test_an_end_that_names_only_its_run_ends_it() -> None:
     run = UUID.format(1)
     lines = log(f"14:00:00 job=sync START run={run}\n14:01:00 task=upload END run={run}\n18:00:00 idle")
     assert found(lines) == []
-
-
-# --- files ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_run_that_goes_over_a_rotation_is_one_run() -> None:
@@ -309,9 +214,6 @@ def test_a_run_that_goes_over_a_rotation_is_one_run() -> None:
 def test_files_of_two_hosts_are_two_places_by_their_names() -> None:
     logs = {"web-1": log("14:00:00 job=sync START"), "web-2": log("14:00:01 job=sync START\n14:00:02 job=sync END")}
     assert found(logs) == [(TWICE, POSSIBLE, "sync", "web-2:1")]
-
-
-# --- how much is kept -----------------------------------------------------------------------------------------------
 
 
 def many(jobs: int) -> Iterator[str]:

@@ -1,5 +1,5 @@
-"""What can go wrong with one job in one process, in any language: its hour is the machine's, a run meets the next one,
-all it does is to send a message, or a restart forgets it."""
+"""Rules about one job in one process, in any language: it depends on the machine's time zone, its runs overlap, it only
+sends a message, or a restart forgets it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,14 +18,14 @@ from cronce_audit.python.names import Names, names
 _NAMED: Final = re.compile(
     r"@(?:daily|midnight|weekly|monthly|yearly|annually)|\w*_AT_\w+|EVERY_(?:WEEK|WEEKDAY|WEEKEND|QUARTER|YEAR)"
 )
-"""Names for times of day, among them those of Nest's CronExpression."""
+"""Names for times of day, including those of Nest's CronExpression."""
 _OFTEN: Final = re.compile(r"EVERY_(?:\d+_)?SECONDS?|EVERY_MINUTE|EVERY_5_MINUTES")
 _FREQUENT: Final = 300
-"""Seconds. A job that comes more seldom is hardly still at work when the next is due."""
+"""Seconds. With a longer interval a run has nearly always ended before the next."""
 
 
 def hour_of(pattern: str | None) -> bool:
-    """Whether a cron expression, of five or six fields, or its name, is about an hour of the day."""
+    """Whether a cron expression of five or six fields, or its name, fixes an hour of the day."""
     if pattern is None or " " not in pattern.strip():
         return bool(pattern and _NAMED.fullmatch(pattern))
     fields = pattern.split()
@@ -33,7 +33,7 @@ def hour_of(pattern: str | None) -> bool:
 
 
 def is_frequent(pattern: str | None) -> bool:
-    """Whether it comes every five minutes or more often."""
+    """Whether it runs every five minutes or more often."""
     fields = (pattern or "").split()
     if len(fields) not in (5, 6):
         return bool(_OFTEN.fullmatch(pattern or ""))
@@ -46,7 +46,7 @@ class _Timed(NamedTuple):
     place: Place
     what: str
     by: str
-    """What goes by the machine's clock: `node-cron`."""
+    """The library that uses the machine's time zone: `node-cron`."""
 
 
 @rule(
@@ -69,7 +69,7 @@ def _local(facts: Facts) -> Iterator[Found]:
 
 
 def _coded(facts: Facts) -> Sequence[JavaScriptJob | java.Scheduled]:
-    """The jobs of other languages than Python: what they are called, when they are due, what they do."""
+    """The jobs in JavaScript and Java."""
     return [*facts.of(JavaScriptJob), *facts.of(java.Scheduled)]
 
 
@@ -110,7 +110,7 @@ def _is_naive(call: Call) -> bool:
 
 
 def _is_of_schedule(value: Value) -> bool:
-    """`schedule.every().day.at(…)`: what the chain begins with."""
+    """Whether a chain of calls begins with `schedule.every`, as in `schedule.every().day.at(…)`."""
     while isinstance(value, Called | Member):
         value = value.function if isinstance(value, Called) else value.of
         if value == Name("schedule.every"):
@@ -167,7 +167,7 @@ def _sent(facts: Facts) -> Iterator[Found]:
 
 
 def _messages(facts: Facts) -> Sequence[tuple[str, str, Place]]:
-    """Who sends, by which call, and where that stands; each job once."""
+    """Each job that sends a message, with the call and its place."""
     known = facts.conclude(names)
     found = [
         (job.what, job.sends[0], Place(job.place.path, job.sends[1])) for job in _coded(facts) if job.sends is not None
@@ -190,7 +190,7 @@ _ASKED: Final = frozenset({
     "message_handler", "callback_query_handler", "command", "on_message", "websocket",
 })  # fmt: skip
 _LONG: Final = 12 * 3600
-"""Seconds. Whoever deploys once a day starts such an interval anew before it is over."""
+"""Seconds. With one deploy a day such an interval restarts before it is over."""
 
 
 @rule(
@@ -216,7 +216,7 @@ def _forgotten(facts: Facts) -> Iterator[Found]:
 
 
 def _asked_for(facts: Facts) -> Iterator[tuple[Place, str]]:
-    """Jobs that a request or a message adds to a scheduler in memory, and that no start adds again."""
+    """Jobs that a request or message adds to a scheduler in memory, and that are not added at the start."""
     known = facts.conclude(names)
     for job in facts.conclude(jobs):
         store = job.store
@@ -228,7 +228,7 @@ def _asked_for(facts: Facts) -> Iterator[tuple[Place, str]]:
 
 
 def _is_asked(name: str, known: Names) -> bool:
-    """Whether a function, or one that calls it, answers a request or a message."""
+    """Whether a function, or a caller of it, handles a request or a message."""
     waiting, seen = [name] if name else [], {name}
     for one in waiting:
         function = known.function(one)
@@ -242,7 +242,7 @@ def _is_asked(name: str, known: Names) -> bool:
 
 
 _MOST: Final = 20
-"""Functions that are asked on the way up."""
+"""Callers that are followed."""
 
 
 def _answers(decorator: Value) -> bool:

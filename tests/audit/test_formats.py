@@ -1,7 +1,6 @@
 """Findings as programs read them: JSON, SARIF by its schema, annotations of GitHub."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,35 +8,13 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from cronce import __version__
-from cronce_audit.config import Settings
-from cronce_audit.engine import Report
 from cronce_audit.formats import annotations, document, sarif
-from cronce_audit.model import Confidence, Facts, Finding, Place, Rule, Severity, Unparsed, rules
-from cronce_audit.outcome import Entry, Outcome, SetAside, fingerprints, weigh
-from cronce_audit.suppressions import Suppression
+from cronce_audit.model import Confidence, Place, Rule, Severity, Unparsed, rules
+from cronce_audit.outcome import SetAside
+from tests.audit.findings import finding, outcome
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas/sarif-2.1.0-rtm.5.json").read_text())
 RULES: dict[str, Rule] = {number: rule for number, rule in rules().items() if number in ("CR001", "CR002")}
-
-
-def finding(line: int, severity: Severity = Severity.ERROR, **other: object) -> Finding:
-    usual = Finding(
-        "CR001",
-        "suppression-without-rule-or-reason",
-        severity,
-        Confidence.HIGH,
-        Place("a b/app.py", line, 5),
-        f"what is wrong in {line}",
-        "what to do",
-        "x = 1",
-        4,
-    )
-    return replace(usual, **other)  # type: ignore[arg-type]
-
-
-def outcome(*findings: Finding, aside: tuple[SetAside, ...] = (), unparsed: tuple[Unparsed, ...] = ()) -> Outcome:
-    prints = fingerprints([*findings, *(one.finding for one in aside)])
-    return Outcome(findings, aside, [], unparsed, 7, prints)
 
 
 ASIDE = (
@@ -46,9 +23,6 @@ ASIDE = (
     SetAside(finding(32), "baseline", "it was there before"),
 )
 UNREAD = (Unparsed(Place("b.py", 3), "python: no"),)
-
-
-# JSON
 
 
 def test_the_document_has_the_keys_of_the_contract() -> None:
@@ -74,9 +48,6 @@ def test_the_document_has_the_keys_of_the_contract() -> None:
         {"rule": "CR001", "path": "a b/app.py", "line": 30, "by": "comment", "reason": "looked at"}
     ]
     assert told["files"] == 7
-
-
-# SARIF
 
 
 def valid(told: Any) -> Any:
@@ -165,9 +136,6 @@ def test_a_place_in_no_line_is_valid_too() -> None:
     valid(sarif(outcome(finding(0, snippet="")), RULES, None, suppressed=False))
 
 
-# GitHub
-
-
 def test_annotations_come_worst_first_because_github_shows_ten() -> None:
     seen = outcome(
         finding(1, Severity.INFO),
@@ -193,48 +161,3 @@ def test_nothing_that_is_told_can_break_out_of_an_annotation() -> None:
         "::error file=a%2Cb%3Ac%25.py,line=3,col=1,title=CR001 suppression-without-rule-or-reason"
         "::100%25%0D%0A::error::no%0AFix: what to do"
     )
-
-
-# What is told at all
-
-
-def report(*findings: Finding, suppressed: tuple[Finding, ...] = ()) -> Report:
-    by = Suppression(("CR001",), "looked at", Place("a b/app.py", 1), None)
-    return Report(findings, [(one, by) for one in suppressed], [], 1, Facts([], 2026))
-
-
-def test_config_and_baseline_set_aside_and_the_rest_is_told() -> None:
-    old, new, unsure = finding(3, snippet="old"), finding(4), finding(5, confidence=Confidence.LOW)
-    ignored, commented = finding(6, rule="CR002"), finding(7, snippet="c")
-    known = fingerprints([old])[old]
-    entries = [Entry("a b/app.py", "CR001", known), Entry("gone.py", "CR001", "22"), Entry("far.py", "CR001", "33")]
-    settings = Settings(ignore={"CR002": "later"}, min_confidence=Confidence.MEDIUM)
-    told = weigh(
-        report(old, new, unsure, ignored, suppressed=(commented,)),
-        settings,
-        entries,
-        lambda entry: entry.path != "far.py",
-    )
-    assert told.findings == [new]
-    assert [(one.finding, one.how, one.reason) for one in told.set_aside] == [
-        (old, "baseline", "it was there before"),
-        (ignored, "config", "later"),
-        (commented, "comment", "looked at"),
-    ]
-    assert told.gone == [Entry("gone.py", "CR001", "22")]
-    assert [entry.fingerprint for entry in told.entries()] == [told.prints[new], known]
-
-
-@pytest.mark.parametrize(
-    ("worst", "threshold", "fails"),
-    [
-        (Severity.WARNING, Severity.WARNING, True),
-        (Severity.WARNING, Severity.ERROR, False),
-        (Severity.INFO, Severity.WARNING, False),
-        (Severity.INFO, Severity.INFO, True),
-        (Severity.ERROR, None, False),
-    ],
-)
-def test_a_failure_is_at_or_above_the_threshold(worst: Severity, threshold: Severity | None, fails: bool) -> None:
-    assert outcome(finding(1, worst)).fails(threshold) is fails
-    assert not outcome().fails(Severity.INFO)

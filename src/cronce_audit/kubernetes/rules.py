@@ -1,30 +1,139 @@
-"""Rules about schedulers in a Deployment, StatefulSet or DaemonSet; and about texts for a shell that get none.
+"""Rules about CronJobs, about schedulers in a Deployment, StatefulSet or DaemonSet, and about texts for a shell where
+no shell runs.
 
-How many a written number of replicas makes is judged where commands are judged, with those of compose and the like.
-Here is what only Kubernetes has: a pod on every node, an autoscaler, numbers from values and overlays, and rollouts.
+A written number of replicas is judged in `processes`, together with compose and the like. Here is what only Kubernetes
+has: a pod on every node, an autoscaler, numbers from values and overlays, and rollouts.
+
+Kubernetes reads schedules by robfig/cron's ParseStandard, which is not quite cron: five fields; `?` is `*`; weekdays
+are 0 to 6, and 7 is refused; no L, W or #; `@every 90m` counts from the last run.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from cronce.errors import BadInput
+from cronce.schedule import Cron, shortest_gap
+from cronce.schedule.instant import format_duration
 from cronce_audit.containers.programs import program
 from cronce_audit.containers.shell import given, line
 from cronce_audit.kubernetes.facts import (
-    Container,
-    CronJob,
     Field,
     Scaler,
     Workload,
     at_most,
     most_replicas,
     raised,
+    running,
+    whole,
     workloads,
 )
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.model import Check, Confidence, Facts, Found, Place, Severity, rule
 from cronce_audit.processes.commands import is_agreed
 from cronce_audit.processes.rules import Launch, every_launch, is_claimed
+
+PREFIX: Final = re.compile(r"(CRON_TZ|TZ)=(\S+)\s+")
+
+_EVERY: Final = re.compile(r"@every (?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+
+
+@lru_cache(1024)
+def interval(text: str) -> timedelta | None:
+    """The shortest time between two of its slots; None if that is not known."""
+    every = _EVERY.fullmatch(text)
+    if every and text != "@every ":
+        hours, minutes, seconds = (int(one or 0) for one in every.groups())
+        return timedelta(hours=hours, minutes=minutes, seconds=seconds) or None
+    try:
+        return shortest_gap(Cron(as_cron(text)), datetime(2026, 1, 1, tzinfo=UTC))
+    except BadInput:
+        return None
+
+
+def as_cron(text: str) -> str:
+    return PREFIX.sub("", text).replace("?", "*")
+
+
+SHORT: Final = timedelta(hours=1)
+"""Up to here a run that starts late and uses all of its time is not unusual."""
+OFTEN: Final = timedelta(minutes=5)
+"""Up to here a run that takes as long as the interval is not unusual: a slow query, a full queue."""
+
+
+@rule(
+    "CR501 overlap-allowed",
+    Severity.WARNING,
+    "write `concurrencyPolicy: Forbid` (or `Replace`, if the newer run is worth more than the older)",
+)
+def _overlap(facts: Facts) -> Iterator[Found]:
+    for job in running(facts):
+        policy = job["concurrencyPolicy"]
+        if job.is_guarded or (policy is None and job.partial):
+            continue
+        joined, severity = _joined(job)
+        if joined and (policy is None or policy.text == "Allow"):
+            said = "has `concurrencyPolicy: Allow`" if policy else "has no concurrencyPolicy, and the default is Allow"
+            yield Found(
+                policy.place if policy else job.place,
+                f"{job.called} {said}: when a run {joined} the next one starts beside it",
+                severity=severity,
+            )
+
+
+def _joined(job: Workload) -> tuple[str, Severity]:
+    """When a run overlaps the next one ("" for never), and how bad that is. A deadline counts from the start, which may
+    be late, but hardly by more than an hour."""
+    schedule, deadline = job["schedule"], job["activeDeadlineSeconds"]
+    gap = interval(schedule.text) if schedule and schedule.known else None
+    if gap is None:
+        return "takes longer than the time to the next slot,", Severity.INFO
+    if deadline and deadline.number and deadline.number <= gap.total_seconds():
+        left = gap - timedelta(seconds=deadline.number)
+        late = f"starts more than {format_duration(left)} late, and takes the {deadline.number} s it may,"
+        return late if left <= SHORT else "", Severity.INFO
+    is_open = deadline is not None and deadline.number is None
+    severity = Severity.WARNING if gap <= OFTEN and not is_open else Severity.INFO
+    return f"takes longer than {format_duration(gap)},", severity
+
+
+_MISSING: Final = (
+    (
+        "CR503 no-starting-deadline",
+        "startingDeadlineSeconds",
+        "after an outage, or when it is no longer suspended, the newest missed slot starts at once, however late it is",
+        "write `startingDeadlineSeconds`: how late a start is still useful, at most the interval",
+    ),
+    (
+        "CR504 run-without-end",
+        "activeDeadlineSeconds",
+        "a run that hangs stays for ever, and with `concurrencyPolicy: Forbid` no later one starts",
+        "write `activeDeadlineSeconds` in jobTemplate.spec: longer than a run ever takes, all retries included",
+    ),
+    (
+        "CR505 retries-by-default",
+        "backoffLimit",
+        "the default is 6, and a run that fails half-way is started up to 7 times",
+        "write `backoffLimit`: 0 if half a run must not be repeated, else as many as you want",
+    ),
+)
+"""Fields that a CronJob should have: the rule, the field, what happens without it, and the fix."""
+
+
+def _without(name: str, effect: str) -> Check:
+    def check(facts: Facts) -> Iterator[Found]:
+        for job in whole(facts):
+            if job[name] is None:
+                yield Found(job.place, f"{job.called} has no {name}: {effect}")
+
+    return check
+
+
+for _title, _field, _effect, _remedy in _MISSING:
+    rule(_title, Severity.INFO, _remedy)(_without(_field, _effect))
+
 
 _ONCE: Final = "run it once, as a Deployment with `replicas: 1` and `strategy: {type: Recreate}`"
 _RECREATE: Final = "write `strategy: {type: Recreate}`: the old one ends before the new one starts"
@@ -35,8 +144,8 @@ _CLAIMING: Final = (
 )
 
 
-class Scheduler(NamedTuple):
-    """A workload that fires jobs by itself."""
+class SchedulingWorkload(NamedTuple):
+    """A workload that runs a scheduler."""
 
     workload: Workload
     what: str
@@ -44,31 +153,31 @@ class Scheduler(NamedTuple):
     agreeing: str = _AGREEING
 
 
-def schedulers(facts: Facts) -> Sequence[Scheduler]:
+def schedulers(facts: Facts) -> Sequence[SchedulingWorkload]:
     return [
         one for workload in facts.conclude(workloads) for one in (*_told(workload, facts), *_coded(workload, facts))
     ]
 
 
-def _told(workload: Workload, facts: Facts) -> Iterator[Scheduler]:
-    """By the words of its containers."""
+def _told(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
+    """Found by the words of its containers."""
     for container in workload.containers:
         if name := _scheduler(container.words, container.place, facts):
-            yield Scheduler(workload, f"`{name}`")
+            yield SchedulingWorkload(workload, f"`{name}`")
 
 
-def _coded(workload: Workload, facts: Facts) -> Iterator[Scheduler]:
-    """By the Python code that it runs; but not where several of it are told anyway."""
+def _coded(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
+    """Found by the Python code that it runs, unless several copies of it are reported anyway."""
     for launch in facts.conclude(every_launch):
         single = launch.start.kind == "scheduler" and not launch.total.is_several and not launch.doubts
         if single and _is_by(launch, workload, facts) and not is_claimed(launch, facts, far=True):
             sure = None if launch.confidence is Confidence.HIGH else launch.confidence
-            yield Scheduler(workload, f"{launch.start.what} ({launch.start.place})", sure, _CLAIMING)
+            yield SchedulingWorkload(workload, f"{launch.start.what} ({launch.start.place})", sure, _CLAIMING)
             return
 
 
 def _is_by(launch: Launch, workload: Workload, facts: Facts) -> bool:
-    """The place is asked too: another folder may have a workload of the same name."""
+    """Compares the place too: another folder may have a workload of the same name."""
     unit = launch.by.by if launch.by else None
     if unit is None or unit.name != workload.unit:
         return False
@@ -76,7 +185,7 @@ def _is_by(launch: Launch, workload: Workload, facts: Facts) -> bool:
 
 
 def _scheduler(words: Sequence[str], place: Place, facts: Facts) -> str:
-    """What it is called; "" where it is none, or several of it would agree."""
+    """The scheduler's name; "" for none, or if several copies would agree."""
     told = given(words)
     read = line(told[1]) if told else None
     found = program(read.commands[-1].words if read and read.commands else _behind_entrypoint(words))
@@ -86,8 +195,7 @@ def _scheduler(words: Sequence[str], place: Place, facts: Facts) -> str:
 
 
 def _behind_entrypoint(words: Sequence[str]) -> Sequence[str]:
-    """`[/entrypoint.sh, celery, …, beat]`: an entrypoint of an image that is not seen ends by running what it is
-    given."""
+    """`[/entrypoint.sh, celery, …, beat]`: the entrypoint of an image that is not seen runs its arguments."""
     is_one = len(words) > 1 and re.search(r"entrypoint|\.sh$", words[0]) is not None
     return words[1:] if is_one else words
 
@@ -102,20 +210,13 @@ def _app(words: Sequence[str]) -> str:
     "run it where a shell sees it: `command: [sh, -c, 'exec report --day $(date +%F)']`",
 )
 def _unexpanded(facts: Facts) -> Iterator[Found]:
-    for container in _containers(facts):
+    for container in (one for workload in facts.of(Workload) for one in workload.containers):
         for field in container.unexpanded:
             yield Found(
                 field.place,
                 f"`{field.text}` is passed on unchanged, as text: Kubernetes replaces `$(NAME)` of a variable it"
                 " knows, and runs nothing",
             )
-
-
-def _containers(facts: Facts) -> Iterator[Container]:
-    for job in facts.of(CronJob):
-        yield from job.containers
-    for workload in facts.of(Workload):
-        yield from workload.containers
 
 
 @rule("CR520 scheduler-scaled-out", Severity.ERROR, f"{_ONCE}; or {_AGREEING}")
@@ -132,7 +233,7 @@ def _scaled(facts: Facts) -> Iterator[Found]:
 
 
 def _counts(workload: Workload, facts: Facts) -> Iterator[tuple[Field | None, str]]:
-    """By whatever says so, and whether it is the most there can be; what the workload says itself is told elsewhere."""
+    """Numbers of replicas from other places than the workload's own file, and whether they are an upper limit."""
     for scaler in facts.of(Scaler):
         if _is_of(scaler, workload):
             yield at_most(scaler, facts), "up to "
@@ -170,7 +271,7 @@ def _rollout(facts: Facts) -> Iterator[Found]:
 
 
 def _surges(workload: Workload) -> bool:
-    """25 % of one, rounded up, is one more. Where there are several anyway, that is told."""
+    """25 % of one, rounded up, is one more. Several replicas are reported elsewhere."""
     replicas, strategy, surge = (workload[name] for name in ("replicas", "strategy", "maxSurge"))
     single = replicas is None or replicas.number == 1
     rolls = strategy is None or strategy.text == "RollingUpdate"
@@ -178,7 +279,7 @@ def _surges(workload: Workload) -> bool:
 
 
 def stays_one(workload: Workload, facts: Facts) -> bool:
-    """Nothing makes several of it, and the old pod has ended before the new one starts."""
+    """Whether there is always one pod: one replica, and the old pod ends before the new one starts."""
     replicas, strategy = workload["replicas"], workload["strategy"]
     counts = [replicas, *(field for field, _ in _counts(workload, facts))]
     in_turn = workload.kind == "StatefulSet" or (strategy is not None and strategy.text == "Recreate")

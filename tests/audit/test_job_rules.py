@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce_audit.clockwork import hour_of, is_frequent
+from cronce_audit.job_rules import hour_of, is_frequent
 from cronce_audit.model import Severity
 from tests.audit.trees import findings_in, report_on
 

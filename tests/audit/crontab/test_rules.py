@@ -1,110 +1,16 @@
-"""Crontabs: what no cron reads, what runs twice, what overlaps, and what the change of clocks does to them."""
+"""Crontabs: what runs twice, what overlaps, and what the change of clocks does to them."""
 
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pytest
 
 from cronce.integrations.crontab import dedupe
-from cronce_audit.clocks import minutes_between, shared_slot
-from cronce_audit.crontab.commands import job_of, scripts_of, shown
-from cronce_audit.crontab.hosts import Image
-from cronce_audit.crontab.read import Line, Tab, wants
-from tests.audit.trees import YEAR, findings_in, report_on, report_on_machine
+from tests.audit.trees import findings_in, report_on
 
 DEBIAN = "FROM debian:12\nRUN apt-get update && apt-get install -y cron\nCOPY crontab /etc/cron.d/app\nCMD cron -f\n"
 ALPINE = "FROM alpine:3\nCOPY crontab /etc/crontabs/root\nCMD crond -f\n"
 SUPERCRONIC = "FROM alpine:3\nCOPY crontab /app/crontab\nCMD supercronic /app/crontab\n"
 STAGES = "FROM x\nWORKDIR /old\nFROM y\nCOPY more there\nCOPY tools /image\nWORKDIR /srv/shop\nCOPY two.sh bin/\n"
-
-
-def lines_in(root: Path, tree: dict[str, str]) -> list[Line]:
-    return list(report_on(root, tree).facts.of(Line))
-
-
-# --- which files are crontabs, and of which format --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "etc/crontab", "etc/cron.d/app", "cron.d/app", "debian/app.cron.d", "deploy/crontab", "deploy/crontab.txt",
-        "deploy/app.crontab", "deploy/app.cron", "var/spool/cron/crontabs/root", "var/spool/cron/alice",
-        "etc/crontabs/root", "crontab-prod", "app-crontab", "hello-cron", "laravel_cron", "cronjob", "docker/cronjobs",
-        "cron.txt",
-    ],
-)  # fmt: skip
-def test_crontabs_of_users_of_cron_d_and_of_the_spool_are_read(tmp_path: Path, path: str) -> None:
-    (line,) = lines_in(tmp_path, {path: "# jobs\n@daily root /usr/bin/job\n"})
-    assert (line.place.line, line.schedule) == (2, "@daily")
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["crontab.py", "src/crontabs.js", "cron.d/app.j2", "etc/cron.d/app.bak", "usr/bin/crontab", "docs/crontab.5",
-     "etc/cron.d/.placeholder", "crontab.md", "etc/anacrontab", "crontab.yaml", "bin/run-cron", "cron", "acron"],
-)  # fmt: skip
-def test_other_files_are_not(path: str) -> None:
-    assert not wants(PurePosixPath(path))
-
-
-@pytest.mark.parametrize(
-    ("path", "text", "user"),
-    [
-        ("etc/cron.d/x", "@daily www /usr/bin/x", "www"),
-        ("jobs.cron", "@daily root /usr/bin/x", "root"),
-        ("jobs.cron", "@daily www /usr/bin/x\n@hourly www cd /app", "www"),
-        ("jobs.cron", "@daily root /usr/bin/x\n@hourly /usr/bin/y z", ""),
-        ("jobs.cron", "@daily php /app/x.php", ""),
-        ("crontab", "@daily /usr/bin/x y", ""),
-        ("crontab", "@daily backup", ""),
-        ("etc/crontabs/root", "@daily root /usr/bin/x", "root"),
-        ("var/spool/cron/alice", "@daily root /usr/bin/x", "alice"),
-        ("cron/crontab", "@daily loxberry /usr/bin/php x", "loxberry"),
-    ],
-)
-def test_whether_there_is_a_user_is_judged_by_all_lines_together(
-    tmp_path: Path, path: str, text: str, user: str
-) -> None:
-    assert {line.user for line in lines_in(tmp_path, {path: f"{text}\n"})} == {user}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "#!/bin/sh\n0 0 * * * x\n",
-        "just some words\n",
-        "a b c d e f g\n" * 20,
-        "",
-        "\0" * 9,
-        "key = value\n",
-        "{{ x }}\n",
-    ],
-)
-def test_what_is_no_crontab_is_passed_over(tmp_path: Path, text: str) -> None:
-    report = report_on(tmp_path, {"app.cron": text, "crontab": text})
-    assert (list(report.facts.of(Tab)), report.findings, report.unparsed) == ([], [], [])
-
-
-@pytest.mark.parametrize("text", ["0 3 * * * /app/x\n0 4 * * * /app/y\nand some words\n", "run: it\n"])
-def test_a_file_of_an_ordinary_name_is_a_crontab_if_all_its_lines_are(tmp_path: Path, text: str) -> None:
-    assert lines_in(tmp_path, {"hello-cron": text, "cronjobs": text}) == []
-
-
-def test_lines_that_are_filled_in_later_are_passed_over(tmp_path: Path) -> None:
-    text = (
-        "{{ minute }} 3 * * * root /usr/bin/a\n0 3 * * * root @BINDIR@/b\n$MIN 1 * * * root c\n0 1 * * * root /d\nx\n"
-    )
-    assert [line.command for line in lines_in(tmp_path, {"etc/cron.d/app": text})] == ["/d"]
-    assert findings_in(tmp_path, {"etc/cron.d/app": text}) == []
-
-
-# --- CR402: names -----------------------------------------------------------------------------------------------------
-
-
-# --- CR403: percent signs ---------------------------------------------------------------------------------------------
-
-
-# --- CR404: twice -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -155,57 +61,6 @@ def test_a_lock_makes_two_runs_wait_and_not_one(tmp_path: Path, line: str, said:
     assert [one.severity.word for one in report.findings if one.rule == "CR404"] == [said]
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "found"),
-    [
-        ("etc/cron.d/a", "etc/cron.d/b", ["CR404 etc/cron.d/b:1"]),
-        ("etc/cron.d/a", "etc/crontab", ["CR404 etc/crontab:1"]),
-        ("host/etc/cron.d/a", "host/etc/crontab", ["CR404 host/etc/crontab:1"]),
-        ("etc/cron.d/a", "debian/etc/cron.d/a", []),
-        ("web/crontab", "worker/crontab", []),
-        ("files/cron.d/web", "files/cron.d/worker", []),
-        ("etc/cron.d/a", "etc/cron.d/b.off.cron", []),
-    ],
-)
-def test_across_files_only_what_one_cron_reads_counts(
-    tmp_path: Path, first: str, second: str, found: list[str]
-) -> None:
-    tree = dict.fromkeys((first, second), "0 3 * * * root /app/x\n")
-    assert findings_in(tmp_path, tree, "CR404") == found
-
-
-@pytest.mark.parametrize(
-    ("path", "found"),
-    [
-        ("var/spool/cron/crontabs/root", ["CR404 var/spool/cron/crontabs/root:1"]),
-        ("var/spool/cron/root", ["CR404 var/spool/cron/root:1"]),
-        ("var/spool/cron/crontabs/alice", []),
-        ("other/var/spool/cron/crontabs/root", []),
-    ],
-)
-def test_the_crontab_of_a_user_is_read_beside_those_of_the_system(tmp_path: Path, path: str, found: list[str]) -> None:
-    tree = {"etc/cron.d/a": "0 3 * * * root /app/x\n", path: "0 3 * * * /app/x\n"}
-    assert findings_in(tmp_path, tree, "CR404") == found
-
-
-def test_on_a_machine_too(tmp_path: Path) -> None:
-    tree = {"etc/cron.d/a": "0 3 * * * root /app/x\n", "var/spool/cron/crontabs/root": "0 3 * * * /app/x\n"}
-    found = [str(one.place) for one in report_on_machine(tmp_path, tree).findings if one.rule == "CR404"]
-    assert found == ["var/spool/cron/crontabs/root:1"]
-
-
-def test_a_folder_that_an_image_takes_is_one_host(tmp_path: Path) -> None:
-    tree = dict.fromkeys(("files/cron.d/web", "files/cron.d/worker"), "0 3 * * * root /app/x\n")
-    image = {"Dockerfile": DEBIAN.replace("COPY crontab /etc/cron.d/app", "COPY files/cron.d /etc/cron.d")}
-    assert findings_in(tmp_path, tree | image, "CR404") == ["CR404 files/cron.d/worker:1"]
-
-
-def test_what_an_image_gives_a_name_that_cron_passes_over_runs_once(tmp_path: Path) -> None:
-    tree = dict.fromkeys(("a-cron", "b-cron"), "0 3 * * * root /x\n")
-    image = DEBIAN.replace("crontab /etc/cron.d/app", "a-cron /etc/cron.d/a\nCOPY b-cron /etc/cron.d/b.cron")
-    assert findings_in(tmp_path, tree | {"Dockerfile": image}, "CR404") == []
-
-
 def test_a_thousand_equal_lines_and_a_thousand_schedules_are_judged(tmp_path: Path) -> None:
     """Each is compared with the first of its schedule, and a few dozen schedules with each other."""
     several = "".join(f"{at % 60} {at // 60} * * * /app/y\n" for at in range(1000))
@@ -216,9 +71,6 @@ def test_a_thousand_equal_lines_and_a_thousand_schedules_are_judged(tmp_path: Pa
 def test_users_differ(tmp_path: Path) -> None:
     tree = {"etc/cron.d/a": "0 3 * * * alice /app/x\n0 3 * * * bob /app/x\n"}
     assert findings_in(tmp_path, tree, "CR404") == []
-
-
-# --- CR405: overlapping -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -299,9 +151,6 @@ def test_supercronic_starts_none_beside_another(tmp_path: Path) -> None:
     assert findings_in(tmp_path, tree, "CR405") == []
 
 
-# --- CR406, CR407: clocks ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("tree", "said"),
     [
@@ -332,9 +181,6 @@ def test_the_days_of_the_change_are_named(tmp_path: Path) -> None:
     assert " and each year (in 2026 on 29 March) 02:30 does not exist" in found.message
 
 
-# --- CR408 ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("line", "found"),
     [("* 2 * * * /x", True), ("0-59 2 * * * /x", False), ("* 2-4 * * * /x", False), ("0 2 * * * /x", False),
@@ -342,57 +188,6 @@ def test_the_days_of_the_change_are_named(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_each_minute_of_one_hour_is_found(tmp_path: Path, line: str, found: bool) -> None:
     assert findings_in(tmp_path, {"crontab": f"{line}\n"}, "CR408") == (["CR408 crontab:1"] if found else [])
-
-
-# --- the parts --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "at"),
-    [("0 3 * * *", "@hourly", "03:00"), ("*/7 * * * *", "*/5 * * * *", "00:00"), ("1 * * * *", "2 * * * *", None),
-     ("0 0 29 2 *", "0 0 1 3 *", None), ("0 3 * * 1", "0 3 1 * *", "03:00"), ("x", "0 3 * * *", None)],
-)  # fmt: skip
-def test_the_slot_that_two_schedules_share(one: str, other: str, at: str | None) -> None:
-    found = shared_slot(one, other, YEAR)
-    assert (f"{found:%H:%M}" if found else None) == at
-
-
-@pytest.mark.parametrize(
-    ("schedule", "minutes"),
-    [("* * * * *", 1), ("*/5 * * * *", 5), ("0,30 * * * *", 30), ("0 * * * *", None), ("* 2 * * *", None), ("x", None)],
-)
-def test_the_minutes_between_runs(schedule: str, minutes: int | None) -> None:
-    assert minutes_between(schedule) == minutes
-
-
-def test_what_is_shown_of_a_command_is_no_secret() -> None:
-    assert shown("cd /app && mysqldump -psecret app") == "mysqldump"
-    assert shown("curl https://u:p@host/x") == "curl"
-    assert shown("PASSWORD=secret php artisan --x") == "php artisan"
-    assert shown("/app/run sync now") == "/app/run sync"
-    assert shown(")(") == ")("
-    assert shown("su-exec www-data /app/run sync") == "/app/run sync"
-    assert shown("sh -c 'cd /app; make clean'") == "make clean"
-
-
-def test_the_job_of_a_command_is_without_its_output() -> None:
-    assert job_of("a  b >> /var/log/x.log 2>&1") == "a b"
-    assert job_of("a b &> /dev/null") == "a b"
-    assert job_of("a > x; b") == "a > x; b"
-    assert job_of("a b > /dev/null 2>&1") == "a b"
-    assert job_of("a b 2> /var/log/x.err < /dev/null") == "a b"
-    assert job_of("a b > x 2>&1") == "a b > x"
-
-
-def test_the_scripts_that_a_command_runs() -> None:
-    command = "cd /app && ./a.sh; python3 -u /x/b.py c && sudo bash d.sh; e f.sh"
-    assert list(scripts_of(command)) == ["/app/a.sh", "/x/b.py", "/app/d.sh"]
-    assert list(scripts_of("bin/a.sh")) == ["bin/a.sh"]
-
-
-def test_an_image_for_trying_out_is_not_read(tmp_path: Path) -> None:
-    report = report_on(tmp_path, {"Dockerfile.dev": DEBIAN, "crontab": "0 1 * * * /x\n"})
-    assert (list(report.facts.of(Image)), report.findings) == ([], [])
 
 
 def test_dedupe_is_recommended_for_what_it_takes_away_and_for_nothing_else(tmp_path: Path) -> None:

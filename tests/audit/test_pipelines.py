@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from collections import Counter
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 import yaml
 
 from cronce.cli import parser_of
-from cronce_audit.model import rules
 from tests.audit import rules_page
 
 ROOT = Path(__file__).parents[2]
@@ -72,11 +70,6 @@ def test_the_hook_reads_the_whole_tree_with_the_extra() -> None:
     [hook] = loaded(".pre-commit-hooks.yaml")
     assert (hook["id"], hook["language"], hook["pass_filenames"]) == ("cronce-audit", "python", False)
     assert hook["additional_dependencies"] == [".[audit]"]
-
-
-def test_a_name_is_that_of_one_rule_as_an_id_is() -> None:
-    names = Counter(rule.name for rule in rules().values())
-    assert [name for name, times in names.items() if times > 1] == []
 
 
 def test_the_page_of_all_rules_is_what_the_rules_say() -> None:
