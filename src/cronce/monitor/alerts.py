@@ -13,7 +13,7 @@ minutes of being cleared is told again only if it is still there when they are o
 whoever looks cannot know yet, since it leads only now, is not over because it was not found.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from hashlib import blake2b
@@ -64,6 +64,48 @@ class AlertKind(StrEnum):
     DOUBLED = "doubled"  # calls were only observed, and some of them were duplicates
     SHARED_NAME = "shared-name"  # live schedulers have different functions under one name
     TZDATA = "tzdata"  # machines have different versions of the time zone database
+
+
+class KindFacts(NamedTuple):
+    """What is said of a kind, besides the text of the alert itself."""
+
+    of: Literal["job", "store", ""] = ""
+    """What its alerts are about: those of one job, or of the store, are one incident."""
+    title: str = ""
+    """Of its card on the page; the subject stands for {}."""
+    certain: str = ""
+    unsure: str = ""
+
+
+_LEASE_EXPIRED: Final = "The lease expired, and no process runs the slot now."
+_FACTS: Final[Mapping[str, KindFacts]] = {
+    AlertKind.SILENT: KindFacts("job", "{} has no scheduler"),
+    AlertKind.GONE: KindFacts(
+        certain="It stopped sending heartbeats.", unsure="Whether the process died, or only lost the store."
+    ),
+    AlertKind.MISSED: KindFacts("job", "{} missed its slots", certain="The slot did not run."),
+    AlertKind.LATE: KindFacts("job", "{} is late"),
+    AlertKind.FAILED: KindFacts("job", "{} failed", certain="The run ended, and its failure is on record."),
+    AlertKind.OVERRUN: KindFacts("job", "{} takes too long"),
+    AlertKind.NO_PROGRESS: KindFacts("job", "{} makes no progress"),
+    AlertKind.STUCK: KindFacts(certain=_LEASE_EXPIRED),
+    AlertKind.LOST: KindFacts(certain=_LEASE_EXPIRED, unsure="How much of its work was done."),
+    AlertKind.UNKNOWN: KindFacts(
+        title="{} may or may not have run",
+        certain="No process runs the slot now, and effects that are done are not repeated.",
+        unsure="Whether all of its work was done.",
+    ),
+    AlertKind.IN_DOUBT: KindFacts(title="{}: effects in doubt", unsure="Whether the effect happened."),
+    AlertKind.CLOCK: KindFacts("store", "The store's clock jumped"),
+    AlertKind.AHEAD: KindFacts("store"),
+    AlertKind.AMNESIA: KindFacts("store", "The store lost records"),
+    AlertKind.BEAT_SILENT: KindFacts(title="{} stopped sending heartbeats"),
+}
+
+
+def facts_of(kind: str) -> KindFacts:
+    """Also of one that a newer cronce has."""
+    return _FACTS.get(kind, KindFacts())
 
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")

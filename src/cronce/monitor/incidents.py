@@ -11,7 +11,7 @@ from typing import Final
 
 from cronce.errors import NotOnRecord
 from cronce.model import Instant, Mark
-from cronce.monitor.alerts import AlertKind, Alerts, is_snoozed, key_of, rank, worst_first
+from cronce.monitor.alerts import AlertKind, Alerts, facts_of, is_snoozed, key_of, rank, worst_first
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import Alert, Delivery, Handled, decode_alert
 from cronce.runtime.client import Client
@@ -30,16 +30,6 @@ TOUCHED_NAMED: Final = 20
 SCHEDULERS, STORE = "schedulers", "store"
 """Causes: no scheduler is alive; the store itself."""
 
-_KINDS_OF_STORE: Final = (AlertKind.CLOCK, AlertKind.AHEAD, AlertKind.AMNESIA)
-_KINDS_OF_JOB: Final = (
-    AlertKind.SILENT,
-    AlertKind.MISSED,
-    AlertKind.LATE,
-    AlertKind.FAILED,
-    AlertKind.OVERRUN,
-    AlertKind.NO_PROGRESS,
-)
-
 
 def host_cause(holder: str) -> str:
     return f"host {holder.partition(':')[0]}"
@@ -56,9 +46,10 @@ def _cause(one: Alert, *, nobody: bool) -> str:
         return SCHEDULERS
     if one.cause:
         return one.cause
-    if one.kind in _KINDS_OF_STORE:
+    of = facts_of(one.kind).of
+    if of == "store":
         return STORE
-    return f"job {one.subject}" if one.kind in _KINDS_OF_JOB and one.subject else one.id
+    return f"job {one.subject}" if of == "job" and one.subject else one.id
 
 
 class Incident(NamedTuple):
