@@ -32,7 +32,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from cronce.errors import BadInput, CronceError
-from cronce.monitor.metrics.exposition import CONTENT_TYPE
+from cronce.monitor.metrics import CONTENT_TYPE
 from cronce.runtime.app import Cronce
 from cronce.runtime.clock_repair import clock_doubt
 from cronce.web import actions, api, gate, live, pages

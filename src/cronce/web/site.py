@@ -20,7 +20,7 @@ from cronce.clock import SystemClock
 from cronce.errors import CronceError, StoreUnavailable
 from cronce.model import SWITCH, Instant, spell
 from cronce.monitor.figures import PreventedTotals
-from cronce.monitor.metrics.metrics import Metrics
+from cronce.monitor.metrics import Metrics
 from cronce.monitor.read_jobs import JobIndex
 from cronce.monitor.read_lists import open_alerts
 from cronce.protocol.notices import Prevented
