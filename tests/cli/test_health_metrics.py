@@ -24,8 +24,7 @@ from cronce import Cronce
 from cronce.cli import main
 from cronce.cli.health import ANSWER_FRESH, ProcessHealth
 from cronce.clock import SystemClock
-from cronce.monitor.metrics.exposition import METRICS
-from cronce.monitor.metrics.metrics import Snapshot
+from cronce.monitor.metrics import METRICS, Snapshot
 from cronce.runtime.scheduling.scheduler import SchedulerHealth
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import PATIENCE, wait_until

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from cronce.monitor.metrics.exposition import METRICS, Metric
-from cronce.monitor.metrics.metrics import JOB_LABELS
+from cronce.monitor.metrics import JOB_LABELS, METRICS, Metric
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 

@@ -13,14 +13,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from cronce import Cronce, LockHeld, __version__
 from cronce.events import Event, What
 from cronce.model import Fence
-from cronce.monitor.metrics.exposition import METRICS, Key, Value, Values, exposition
-from cronce.monitor.metrics.metrics import (
+from cronce.monitor.metrics import (
     HALF,
     JOB_LABELS,
+    METRICS,
+    Key,
     Metrics,
     ProcessSnapshots,
     Registry,
     Snapshot,
+    Value,
+    Values,
+    exposition,
     merged,
     without_gauges,
 )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cronce.monitor.metrics.exposition import METRICS, Metric
+from cronce.monitor.metrics import METRICS, Metric
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "monitoring"

@@ -25,8 +25,16 @@ from typing import Final
 from cronce.cli.listening import HttpProcess, listening, read_address
 from cronce.clock import SystemClock
 from cronce.model import Boot
-from cronce.monitor.metrics.exposition import CONTENT_TYPE, Values, exposition
-from cronce.monitor.metrics.metrics import Metrics, ProcessSnapshots, Snapshot, merged, without_gauges
+from cronce.monitor.metrics import (
+    CONTENT_TYPE,
+    Metrics,
+    ProcessSnapshots,
+    Snapshot,
+    Values,
+    exposition,
+    merged,
+    without_gauges,
+)
 from cronce.runtime.app import Cronce
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.scheduler import Scheduler, SchedulerHealth

@@ -1,69 +1,133 @@
-"""Alerts: what stands in the store of a finding, so that whoever should know is told, and told once.
+"""Alerts: findings in the store, so that those who should know are told, and told once.
 
-*An alert is a cell*, `alert/<kind>/<subject>`. It is open from when the finding is raised until everybody who was told
-of it has been told that it is over. However many evaluate, and however often they start anew, it is raised once: each
-write names the version that it rests on, and one that lost is simply not repeated, since the next look sees what won.
+*An alert is a cell*, `alert/<kind>/<subject>`. It is open from when the finding is raised until every destination that
+was told of it has been told that it is over. However many processes watch, and however often they restart, it is raised
+once: each write names the version that it rests on, and one that lost is not repeated, since the next look sees what
+won.
 
 *A notice is claimed before it is sent.* Destinations are named by their digests, so the same webhook in ten processes
-is one. Whoever claims a notice has half a minute to send it and say so. If it fails, or nobody hears of it again,
-anybody may try once more: a notice comes at least once, and twice only if its sender died in between.
+is one. A process that claims a notice has half a minute to send it and record that. If it fails, or ends before that,
+any process may try again: a notice comes at least once, and twice only if its sender died in between.
 
 *Nothing flaps.* What is gone has to be gone at the next look, too, before it is cleared. What comes back within five
-minutes of being cleared is told again only if it is still there when they are over, unless it is critical. And what
-whoever looks cannot know yet, since it leads only now, is not over because it was not found.
+minutes of being cleared is sent again only if it is still there when they are over, unless it is critical. And a new
+leader, which cannot know some things yet, does not clear an alert because it did not find its reason.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from hashlib import blake2b
 from itertools import groupby
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
+from cronce.errors import NotOnRecord
 from cronce.model import Cell, Epoch, Instant, Mark, Write, alert_cell
-from cronce.protocol.codec import readable
+from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Alert, Delivery, Handled, Notice, decode_alert, encode_notice
 from cronce.runtime.client import Client
 from cronce.runtime.flow import Flow
-from cronce.runtime.scheduling.roster import JOBS_PER_CELL, chunks
+from cronce.runtime.queries import read_all
+from cronce.runtime.scheduling.roster import chunks
 from cronce.stores.base import Scan
+from cronce.telling.documents import handled_document
+from cronce.telling.words import iso, safe
 from cronce.value import NamedTuple
 
+T = TypeVar("T")
+
 Severity = Literal["critical", "warning", "info"]
-"""Critical: something ran twice, did not run, or may have. Warning: it will, if nobody looks. Info: worth knowing."""
+"""Critical: something ran twice, did not run, or may have. Warning: it will, unless one acts. Info: worth knowing."""
 
 
 class AlertKind(StrEnum):
     """What is wrong. The name is part of an alert's key, so it is never changed."""
 
     SILENT = "silent"  # a job is scheduled, and no live scheduler carries it
-    GONE = "gone"  # a scheduler stopped beating and did not say goodbye
+    GONE = "gone"  # a scheduler stopped sending heartbeats without shutting down
     CROWDED = "crowded"  # there are more schedulers than expected
     MISSED = "missed"  # a slot is long due, and there is no run of it
     LATE = "late"  # a slot started late, or has not started yet
     FAILED = "failed"  # the latest slot of a job failed
     OVERRUN = "overrun"  # a run takes longer than ever, than its lease allows or than its timeout
-    NO_PROGRESS = "no-progress"  # a run said how far it is, and has not come further
+    NO_PROGRESS = "no-progress"  # a run reports its progress, and makes none
     UNSAID = "unsaid"  # a run ended on this machine, and that could not be recorded yet
-    STUCK = "stuck"  # a lease lapsed long ago and nobody acted on it
+    STUCK = "stuck"  # a lease expired long ago and no process acted on it
     LAPSING = "lapsing"  # leases of a job lapse again and again
-    LOST = "lost"  # runs whose holder died, and that nobody may run again
-    UNKNOWN = "unknown"  # runs of which nobody knows whether they happened
-    IN_DOUBT = "in-doubt"  # effects of which nobody knows
+    LOST = "lost"  # runs whose holder died, and that do not run again by themselves
+    UNKNOWN = "unknown"  # runs that may or may not have happened
+    IN_DOUBT = "in-doubt"  # effects that may or may not have happened
     SKEW = "skew"  # a machine's clock is off
     CLOCK = "clock"  # the store's clock jumped, and is not believed
-    AHEAD = "ahead"  # it was far ahead once, and closed slots that are to come
+    AHEAD = "ahead"  # the store's clock was far ahead once, and closed slots of the future
     AMNESIA = "amnesia"  # the store forgot, or was set back
     COPIED = "copied"  # this is a copy of a store, or was restored elsewhere
     UNREACHABLE = "unreachable"  # the store does not answer this process
     UNUSABLE = "unusable"  # the store needs a person
     SUPERSEDED = "superseded"  # an old version of a job is still alive somewhere
     FLAPPING = "flapping"  # a leadership changes hands again and again
-    BEAT_SILENT = "beat-silent"  # another scheduler's sign of life is overdue
+    BEAT_SILENT = "beat-silent"  # the heartbeat of another scheduler is overdue
     BEAT_DOUBLE = "beat-double"  # it comes too often: there are two of it
     DOUBLED = "doubled"  # calls were only observed, and some of them were duplicates
     SHARED_NAME = "shared-name"  # live schedulers have different functions under one name
     TZDATA = "tzdata"  # machines have different versions of the time zone database
+
+
+class KindFacts(NamedTuple):
+    """What is said of a kind, besides the text of the alert itself."""
+
+    of: Literal["job", "store", ""] = ""
+    """What its alerts are about: those of one job, or of the store, are one incident."""
+    title: str = ""
+    """Of its card on the page; the subject stands for {}."""
+    certain: str = ""
+    unsure: str = ""
+
+
+_LEASE_EXPIRED: Final = "The lease expired, and no process runs the slot now."
+_FACTS: Final[Mapping[str, KindFacts]] = {
+    AlertKind.SILENT: KindFacts("job", "{} has no scheduler"),
+    AlertKind.GONE: KindFacts(
+        title="{} is gone",
+        certain="It stopped sending heartbeats.",
+        unsure="Whether the process died, or only lost the store.",
+    ),
+    AlertKind.CROWDED: KindFacts(title="More schedulers than expected"),
+    AlertKind.MISSED: KindFacts("job", "{} missed its slots", certain="The slot did not run."),
+    AlertKind.LATE: KindFacts("job", "{} is late"),
+    AlertKind.FAILED: KindFacts("job", "{} failed", certain="The run ended, and its failure is on record."),
+    AlertKind.OVERRUN: KindFacts("job", "{} takes too long"),
+    AlertKind.NO_PROGRESS: KindFacts("job", "{} makes no progress"),
+    AlertKind.UNSAID: KindFacts(title="The end of {} is not recorded yet"),
+    AlertKind.STUCK: KindFacts(title="{} was left by its process", certain=_LEASE_EXPIRED),
+    AlertKind.LAPSING: KindFacts(title="Leases of {} keep expiring"),
+    AlertKind.LOST: KindFacts(title="{} was lost", certain=_LEASE_EXPIRED, unsure="How much of its work was done."),
+    AlertKind.UNKNOWN: KindFacts(
+        title="{} may or may not have run",
+        certain="No process runs the slot now, and effects that are done are not repeated.",
+        unsure="Whether all of its work was done.",
+    ),
+    AlertKind.IN_DOUBT: KindFacts(title="{}: effects in doubt", unsure="Whether the effect happened."),
+    AlertKind.SKEW: KindFacts(title="The clock of {} is off"),
+    AlertKind.CLOCK: KindFacts("store", "The store's clock jumped"),
+    AlertKind.AHEAD: KindFacts("store", "Records are dated in the future"),
+    AlertKind.AMNESIA: KindFacts("store", "The store lost records"),
+    AlertKind.COPIED: KindFacts(title="{} has a copy of a store"),
+    AlertKind.UNREACHABLE: KindFacts(title="The store does not answer {}"),
+    AlertKind.UNUSABLE: KindFacts(title="{} cannot use its store"),
+    AlertKind.SUPERSEDED: KindFacts(title="{} has an old version"),
+    AlertKind.FLAPPING: KindFacts(title="{} keeps losing its leader"),
+    AlertKind.BEAT_SILENT: KindFacts(title="{} stopped sending heartbeats"),
+    AlertKind.BEAT_DOUBLE: KindFacts(title="{} runs more than once"),
+    AlertKind.DOUBLED: KindFacts(title="{} ran twice"),
+    AlertKind.SHARED_NAME: KindFacts(title="{} is the name of two functions"),
+    AlertKind.TZDATA: KindFacts(title="Machines have different time zone data"),
+}
+
+
+def facts_of(kind: str) -> KindFacts:
+    """Also of one that a newer cronce has."""
+    return _FACTS.get(kind, KindFacts())
 
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
@@ -96,8 +160,8 @@ def gathered(found: Iterable[Alert], standing: Collection[str] = ()) -> list[Ale
     """What is told of findings that are many, or say the same: ten thousand jobs that fail together are ten alerts and
     one more, and not ten thousand messages.
 
-    The worst first. Those that stand go on by themselves. While the rest of a kind stands nobody moves out of it,
-    so that as they recover, one by one, nothing is told until they all have."""
+    The worst first. Those that are open stay on their own. While the rest of a kind is open, none moves out of it, so
+    that as they recover, one by one, nothing is sent until they all have."""
     ordered = sorted(_news(list(found), standing), key=lambda one: (one.kind, worst_first(one)))
     told: list[Alert] = []
     for kind, group in groupby(ordered, key=lambda one: one.kind):
@@ -111,9 +175,9 @@ def gathered(found: Iterable[Alert], standing: Collection[str] = ()) -> list[Ale
 
 def _news(found: list[Alert], standing: Collection[str]) -> Iterator[Alert]:
     """Where no scheduler is alive no slot runs: that is said once, and not of each job."""
-    nobody = any(one.kind == AlertKind.SILENT and not one.subject for one in found)
+    none_alive = any(one.kind == AlertKind.SILENT and not one.subject for one in found)
     for one in found:
-        follows = nobody and one.kind in (AlertKind.MISSED, AlertKind.LATE)
+        follows = none_alive and one.kind in (AlertKind.MISSED, AlertKind.LATE)
         if not follows or one.id in standing or f"{one.kind}/{REST_OF_KIND}" in standing:
             yield one
 
@@ -132,7 +196,7 @@ REWORDED: Final = timedelta(minutes=1)
 
 QUIET_BEFORE_CLEARED: Final = timedelta(minutes=5)
 GIVEN_UP: Final = timedelta(hours=1)
-"""After so long a recovery is no news, and whoever could have been told of it is gone."""
+"""After this long a recovery is no news, and destinations that could not be told of it are given up."""
 
 CLEARED_KEPT: Final = timedelta(days=7)
 FIRST_PAUSE: Final = timedelta(seconds=5)
@@ -150,7 +214,7 @@ class AlertInCell(NamedTuple):
 
 
 class OpenAlerts(NamedTuple):
-    """The alerts that stand, and those that are over and of which somebody has yet to be told, worst first."""
+    """The alerts that are open, and those that are over but not yet reported as over everywhere, worst first."""
 
     now: Instant
     epoch: Epoch
@@ -217,7 +281,7 @@ def _was_snoozed(alert: Alert, told: Delivery) -> bool:
 
 
 def over(alert: Alert, now: Instant) -> bool:
-    """Whether nobody has to be told anything more of it."""
+    """Whether no destination has to be told anything more of it."""
     if alert.cleared is None:
         return False
     all_told = all(one.notice == "cleared" and one.sent for one in alert.deliveries.values())
@@ -229,11 +293,6 @@ def pause(tries: int) -> timedelta:
     return min(FIRST_PAUSE * (1 << min(tries - 1, 10)), MAX_NOTICE_PAUSE)
 
 
-def _claimed(alert: Alert, to: str, until: Instant, notice: Notice) -> Delivery:
-    told = alert.deliveries.get(to)
-    return Delivery(notice, None, until, told.tries + 1 if told and told.notice == notice else 1)
-
-
 def _concluded(alert: Alert, claim: Delivery, now: Instant, *, sent: bool) -> Delivery:
     """Of a recovery that was told, `until` is when it may be told that it is back."""
     if not sent:
@@ -243,11 +302,128 @@ def _concluded(alert: Alert, claim: Delivery, now: Instant, *, sent: bool) -> De
     )
 
 
+# --- incidents: alerts of one cause are one thing to a person ---------------------------------------------------------
+#
+# A host that dies with three runs is one message and one card, and not seven. *A cause* is a text: the host that died,
+# the job, the store. Alerts of one cause that began within a quarter of an hour of each other are one incident; what
+# begins later is news again.
+
+TOGETHER: Final = timedelta(minutes=15)
+
+TOUCHED_NAMED: Final = 20
+"""So many slots, and effects, an alert names of those that it touches."""
+
+SCHEDULERS, STORE = "schedulers", "store"
+"""Causes: no scheduler is alive; the store itself."""
+
+
+def host_cause(holder: str) -> str:
+    return f"host {holder.partition(':')[0]}"
+
+
+def with_causes(found: Sequence[Alert]) -> list[Alert]:
+    """Each with its cause. Where no scheduler is alive, that is why hosts are gone and runs are lost."""
+    none_alive = any(one.kind == AlertKind.SILENT and not one.subject for one in found)
+    return [one._replace(cause=_cause(one, none_alive=none_alive)) for one in found]
+
+
+def _cause(one: Alert, *, none_alive: bool) -> str:
+    if none_alive and (one.cause.startswith("host ") or one.id == f"{AlertKind.SILENT}/"):
+        return SCHEDULERS
+    if one.cause:
+        return one.cause
+    of = facts_of(one.kind).of
+    if of == "store":
+        return STORE
+    return f"job {one.subject}" if of == "job" and one.subject else one.id
+
+
+class Incident(NamedTuple):
+    """Alerts of one cause, the worst first: that one speaks for them."""
+
+    alerts: tuple[Alert, ...]
+
+    @property
+    def lead(self) -> Alert:
+        return self.alerts[0]
+
+    @property
+    def since(self) -> Instant:
+        return min(one.since for one in self.alerts)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(slot for one in self.alerts for slot in one.slots))
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(effect for one in self.alerts for effect in one.effects))
+
+    @property
+    def handled(self) -> Handled | None:
+        """What was said of the worst of them that a watcher has raised."""
+        return next((one.handled for one in self.alerts if one.times), None)
+
+    def is_snoozed(self, now: Instant) -> bool:
+        return any(is_snoozed(one, now) for one in self.alerts if one.handled == self.handled)
+
+
+def incidents(alerts: Iterable[Alert]) -> list[Incident]:
+    """The worst first."""
+    groups: list[list[Alert]] = []
+    for one in sorted(alerts, key=lambda one: (one.cause or one.id, one.since)):
+        last = groups[-1][-1] if groups else None
+        if last and (last.cause or last.id) == (one.cause or one.id) and one.since - last.since <= TOGETHER:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    found = [Incident(tuple(sorted(group, key=worst_first))) for group in groups]
+    return sorted(found, key=lambda one: worst_first(one.lead))
+
+
+def incident_of(alert: Alert, alerts: Iterable[Alert]) -> Incident:
+    """The one that it is part of."""
+    return next(one for one in incidents(alerts) if any(each.id == alert.id for each in one.alerts))
+
+
+def incident_document(one: Incident) -> dict[str, object]:
+    return {
+        "id": one.lead.id,
+        "cause": one.lead.cause or one.lead.id,
+        "severity": one.lead.severity,
+        "since": iso(one.since),
+        "alerts": [each.id for each in one.alerts],
+        "slots": list(one.slots),
+        "effects": list(one.effects),
+        "handled": handled_document(one.handled),
+    }
+
+
+def is_covered(alert: Alert, incident: Incident, to: str) -> bool:
+    """Whether that destination knows: it was told of another that is as bad; or will be told that all is over."""
+    others = [one for one in incident.alerts if one.id != alert.id]
+    told = [(one, one.deliveries[to]) for one in others if to in one.deliveries]
+    if alert.cleared is None:
+        return any(_is_told(one, said) and rank(one.severity) <= rank(alert.severity) for one, said in told)
+    own = alert.deliveries.get(to)
+    owed = any(one.cleared and said.notice == "raised" and said.tries for one, said in told)
+    return own is not None and not own.tries and owed
+
+
+def _is_told(one: Alert, said: Delivery) -> bool:
+    return one.cleared is None and said.notice == "raised" and said.sent is not None
+
+
+def goes_on(alert: Alert, incident: Incident) -> bool:
+    """Whether an alert is over, and its incident is not: then nothing is sent yet."""
+    return alert.cleared is not None and any(one.cleared is None for one in incident.alerts)
+
+
 # --- at the store -----------------------------------------------------------------------------------------------------
 
 
 class Alerts:
-    """The alerts of a store. What was gone at the last look is remembered here, by whoever leads, and what it found."""
+    """The alerts of a store. The leader remembers here what it found at its last look, and what was gone."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -264,9 +440,9 @@ class Alerts:
         return OpenAlerts(page.now, epoch, tuple(sorted(posted, key=lambda one: worst_first(one.alert))))
 
     def settle(self, findings: Iterable[Alert], is_over: IsOver, *, anew: bool = False) -> Flow[None]:
-        """Raise what was found, reword what has changed, clear what is gone for the second time, and let go of what
-        nobody has to be told of any more. What another changed meanwhile is left for the next look. `is_over`: whether
-        one is that was never found here; `anew`: others looked in between."""
+        """Raise what was found, reword what has changed, clear what is gone for the second time, and free what
+        every destination knows is over. What another process changed meanwhile is left for the next look. `is_over`:
+        whether one is that was never found here; `anew`: others looked in between."""
         if anew:
             self._gone, self._found = set(), set()
         seen = yield from self.standing()
@@ -282,8 +458,8 @@ class Alerts:
             loaded, _ = yield from self._client.load(keys)
             pairs = ((cell, raised(_read(cell), found[cell.key], seen.now, reword=True)) for cell in loaded.cells)
             writes += [_written(cell, alert) for cell, alert in pairs if alert is not None]
-        for place in range(0, len(writes), JOBS_PER_CELL):
-            yield from self._client.swap(writes[place : place + JOBS_PER_CELL], seen.epoch.seen)
+        for some in chunks(writes):
+            yield from self._client.swap(some, seen.epoch.seen)
 
     def _settled(self, one: AlertInCell, found: dict[str, Alert], now: Instant) -> Write | None:
         cell, alert = one
@@ -299,54 +475,75 @@ class Alerts:
     def claim(self, key: str, to: str, lasting: timedelta) -> Flow[NoticeClaim | None]:
         """The right to tell that destination what it should be told of the alert; None: nothing, or another does."""
 
-        def make(cell: Cell, now: Instant) -> tuple[NoticeClaim | None, Write | None]:
-            alert = _read(cell) if cell.mark is Mark.OPEN else None
-            notice = due(alert, to, now) if alert else None
-            if alert is None or notice is None:
+        def claimed(alert: Alert, now: Instant) -> tuple[NoticeClaim | None, Alert | None]:
+            notice = due(alert, to, now)
+            if notice is None:
                 return None, None
-            delivery = _claimed(alert, to, now + lasting, notice)
+            before = alert.deliveries.get(to)
+            tries = before.tries + 1 if before and before.notice == notice else 1
+            delivery = Delivery(notice, None, now + lasting, tries)
             alert = _with(alert, to, delivery)
-            return NoticeClaim(key, alert, delivery), _kept(cell, alert)
+            return NoticeClaim(key, alert, delivery), alert
 
-        return (yield from self._client.rewrite(key, make))
-
-    def cover(self, key: str, to: str) -> Flow[None]:
-        """That destination was told with another alert of the same cause."""
-
-        def make(cell: Cell, now: Instant) -> tuple[None, Write | None]:
-            alert = _read(cell) if cell.mark is Mark.OPEN else None
-            notice = due(alert, to, now) if alert else None
-            if alert is None or notice is None:
-                return None, None
-            until = now + QUIET_BEFORE_CLEARED if notice == "cleared" else now
-            alert = _with(alert, to, Delivery(notice, now, until, 0))
-            return None, _freed(cell, alert) if over(alert, now) else _kept(cell, alert)
-
-        yield from self._client.rewrite(key, make)
-
-    def handle(self, key: str, by: str, reason: str, span: timedelta | None) -> Flow[Alert | None]:
-        """Put on record that somebody is on it or, for a span, that it can wait. None: no such alert stands."""
-
-        def make(cell: Cell, now: Instant) -> tuple[Alert | None, Write | None]:
-            alert = _read(cell) if cell.mark is Mark.OPEN else None
-            if alert is None or alert.cleared is not None:
-                return None, None
-            alert = alert._replace(handled=Handled(by, now, reason, now + span if span else None))
-            return alert, _kept(cell, alert)
-
-        return (yield from self._client.rewrite(key, make))
+        return (yield from self._change(key, claimed))
 
     def conclude(self, claim: NoticeClaim, to: str, *, sent: bool) -> Flow[None]:
         """Whether it was sent. Nothing is said if the claim has lapsed and another has it, or there is other news."""
 
-        def make(cell: Cell, now: Instant) -> tuple[None, Write | None]:
-            alert = _read(cell)
-            if alert is None or alert.deliveries.get(to) != claim.delivery:
+        def concluded(alert: Alert, now: Instant) -> tuple[None, Alert | None]:
+            if alert.deliveries.get(to) != claim.delivery:
                 return None, None
-            alert = _with(alert, to, _concluded(alert, claim.delivery, now, sent=sent))
-            return None, _freed(cell, alert) if over(alert, now) else _kept(cell, alert)
+            return None, _with(alert, to, _concluded(alert, claim.delivery, now, sent=sent))
 
-        yield from self._client.rewrite(claim.key, make)
+        yield from self._change(claim.key, concluded)
+
+    def cover(self, key: str, to: str) -> Flow[None]:
+        """That destination was told with another alert of the same cause."""
+
+        def covered(alert: Alert, now: Instant) -> tuple[None, Alert | None]:
+            notice = due(alert, to, now)
+            until = now + QUIET_BEFORE_CLEARED if notice == "cleared" else now
+            return None, _with(alert, to, Delivery(notice, now, until, 0)) if notice else None
+
+        yield from self._change(key, covered)
+
+    def handle(self, key: str, by: str, reason: str, span: timedelta | None) -> Flow[Alert | None]:
+        """Record that a person works on it or, for a span, that it can wait. None: no such alert is open."""
+
+        def handled(alert: Alert, now: Instant) -> tuple[Alert | None, Alert | None]:
+            if alert.cleared is not None:
+                return None, None
+            alert = alert._replace(handled=Handled(by, now, reason, now + span if span else None))
+            return alert, alert
+
+        return (yield from self._change(key, handled))
+
+    def _change(self, key: str, change: Callable[[Alert, Instant], tuple[T, Alert | None]]) -> Flow[T | None]:
+        """What comes of a change to an alert that is open, and what it is then; None: it stays as it is."""
+
+        def make(cell: Cell, now: Instant) -> tuple[T | None, Write | None]:
+            alert = _read(cell) if cell.mark is Mark.OPEN else None
+            answer, changed = change(alert, now) if alert else (None, None)
+            if changed is None:
+                return answer, None
+            return answer, _freed(cell, changed) if over(changed, now) else _kept(cell, changed)
+
+        return (yield from self._client.rewrite(key, make))
+
+
+def handle(client: Client, name: str, by: str, reason: str, span: timedelta | None = None) -> Flow[dict[str, object]]:
+    """Record that a person works on it or, for a span, that it can wait: of all alerts of the incident."""
+    _, cells = yield from read_all(Scan("alert/", mark=Mark.OPEN))
+    standing = [one for _, one in all_readable(cells, decode_alert) if one.cleared is None]
+    wanted = next((one for one in standing if one.id in (name, f"{name}/")), None)
+    if wanted is None:
+        known = ", ".join(one.id for one in standing[:5]) or "none"
+        raise NotOnRecord(safe(f"no alert {name[:80]} is open; open alerts: {known}"))
+    incident, handled = incident_of(wanted, standing), None
+    for one in incident.alerts:
+        done = yield from Alerts(client).handle(key_of(one.kind, one.subject), by, reason, span)
+        handled = done.handled if done else handled
+    return {"id": wanted.id, "alerts": [one.id for one in incident.alerts], "handled": handled_document(handled)}
 
 
 def _is_less(finding: Alert, posted: AlertInCell | None) -> bool:

@@ -1,12 +1,12 @@
 """Where notices go: the log, a webhook, a command, a function.
 
-Each has a digest, by which all processes that have it know it as one, and says of itself no more than people may read:
-the URL of a webhook is often all that it takes to write there. Whoever sends does so in a thread of its own, and what
-cannot be sent raises `Undelivered`, with words that hold no secret.
+Each has a digest, by which all processes that have the same destination know it as one. It never shows its secret: the
+URL of a webhook is often all that it takes to write there. What cannot be sent raises `Undelivered`, whose text holds
+no secret.
 
-*Who sends* takes notices from a shelf of alerts, the store's or one of its own, to the destinations that this process
-has. Whoever looks after it calls `deliver` again and again, from one thread; sending itself takes place in threads of
-their own, one notice at a time for each destination, so that a receiver that hangs delays nobody but itself.
+*A `Sender`* takes notices from the alerts of a store to the destinations of this process. The monitor calls `deliver`
+again and again, from one thread. Sending takes place in threads, one notice at a time for each destination, so that a
+receiver that hangs delays no other.
 """
 
 import json
@@ -30,8 +30,21 @@ from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Reque
 from cronce import __version__
 from cronce.errors import BadInput, CronceError
 from cronce.model import Boot
-from cronce.monitor.alerts import SEVERITIES, Alerts, IsOver, NoticeClaim, OpenAlerts, Severity, due, rank
-from cronce.monitor.incidents import Incident, goes_on, incident_document, incidents, is_covered
+from cronce.monitor.alerts import (
+    SEVERITIES,
+    Alerts,
+    Incident,
+    IsOver,
+    NoticeClaim,
+    OpenAlerts,
+    Severity,
+    due,
+    goes_on,
+    incident_document,
+    incidents,
+    is_covered,
+    rank,
+)
 from cronce.protocol.notices import Alert
 from cronce.runtime.flow import Flow
 from cronce.runtime.log import LOGGER
@@ -39,17 +52,17 @@ from cronce.stores import discreet
 from cronce.telling.documents import raised_document
 from cronce.telling.words import iso, listed, safe, short
 
-ANSWER: Final = 5.0
+RECEIVER_TIMEOUT: Final = 5.0
 """Seconds that a receiver may take for each step of an answer."""
 
-WHOLE: Final = 10.0
+POST_TIMEOUT: Final = 10.0
 """And for all of them together."""
 
 COMMAND_TIMEOUT: Final = 30.0
 """Seconds after which a command is killed."""
 
-SPARE: Final = 20.0
-"""Seconds that a claim lasts longer than sending may take: so that it is said that it was sent before another tries."""
+CLAIM_SPARE: Final = 20.0
+"""Seconds that a claim lasts longer than sending may take: time to record it before another process tries."""
 
 LEVEL_OF_SEVERITY: Final[Mapping[str, int]] = {
     "critical": logging.ERROR,
@@ -66,7 +79,7 @@ class Undelivered(CronceError):
 
 @runtime_checkable
 class Destination(Protocol):
-    """Whom to tell, from which severity on. `limit` is how many seconds that may take."""
+    """Where to send alerts, from which severity on. `limit` is how many seconds sending may take."""
 
     @property
     def digest(self) -> str: ...
@@ -81,7 +94,7 @@ class Destination(Protocol):
 
 
 def reaches(severity: str, threshold: Severity) -> bool:
-    """Whether it is as bad as that, or worse; nobody knows how bad one of a newer cronce is, so that does."""
+    """Whether it is as bad as that, or worse. A severity that only a newer cronce knows reaches all."""
     return severity not in SEVERITIES or rank(severity) <= rank(threshold)
 
 
@@ -129,7 +142,7 @@ def _lasted(alert: Mapping[str, Any]) -> str:
 
 
 def _plain(text: str) -> str:
-    """For receivers that read <!channel> and links out of a text: nobody's job is called so that it rings all bells."""
+    """Escaped, for receivers that read <!channel> and links out of a text: a job's name must not notify everyone."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -137,9 +150,9 @@ def _plain(text: str) -> str:
 
 
 class LogDestination:
-    """The log of whichever process comes first."""
+    """The log of the first process that comes to it."""
 
-    digest, threshold, limit = "log", SEVERITIES[-1], ANSWER
+    digest, threshold, limit = "log", SEVERITIES[-1], RECEIVER_TIMEOUT
 
     def send(self, document: Document) -> None:
         alert = document["alert"]
@@ -150,9 +163,9 @@ class LogDestination:
 
 
 class Webhook:
-    """A URL that is sent JSON. It is not followed elsewhere: whoever can redirect it would be told everything."""
+    """A URL that is sent JSON. Redirects are not followed: they could lead the alerts elsewhere."""
 
-    limit = WHOLE
+    limit = POST_TIMEOUT
 
     def __init__(self, url: str, threshold: Severity = "warning") -> None:
         self._parts = read_url("an alert", url)
@@ -185,7 +198,7 @@ class CommandDestination:
             raise Undelivered(f"{self.shown} ended with exit code {code}")
 
     def _run(self, given: bytes, env: Mapping[str, str]) -> int:
-        with subprocess.Popen(  # noqa: S603  words of whoever runs this, and no shell
+        with subprocess.Popen(  # noqa: S603  the operator's own words, and no shell
             self._words,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -261,7 +274,7 @@ def read_url(what: str, url: str) -> SplitResult:
 
 
 def shown(parts: SplitResult) -> str:
-    """What may be said of it: whoever has the rest can write there."""
+    """What may be shown of it: the rest is enough to write there."""
     return f"{parts.scheme}://{parts.hostname}"
 
 
@@ -321,10 +334,10 @@ def post(parts: SplitResult, body: bytes, kind: str) -> None:
         headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
     place = parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl()
     request = Request(place, body, headers, method="POST")  # noqa: S310  the scheme was checked
-    with _Deadline(WHOLE) as deadline:
+    with _Deadline(POST_TIMEOUT) as deadline:
         trouble = _answered(request, deadline)
     if deadline.passed:  # half an answer may look like a whole one
-        trouble = f"did not answer in full within {WHOLE:g} s"
+        trouble = f"did not answer in full within {POST_TIMEOUT:g} s"
     if trouble:
         raise Undelivered(f"{shown(parts)} {trouble}")
 
@@ -332,14 +345,14 @@ def post(parts: SplitResult, body: bytes, kind: str) -> None:
 def _answered(request: Request, deadline: _Deadline) -> str:
     """What went wrong, if anything did."""
     try:
-        with build_opener(_NoRedirect(), deadline).open(request, timeout=ANSWER) as answer:
+        with build_opener(_NoRedirect(), deadline).open(request, timeout=RECEIVER_TIMEOUT) as answer:
             answer.read(1)
     except HTTPError as error:
         error.close()
         elsewhere = ", a redirect, which is not followed" if 300 <= error.code < 400 else ""
         return f"answered {error.code}{elsewhere}"
     except TimeoutError:
-        return f"did not answer within {ANSWER:g} s"
+        return f"did not answer within {RECEIVER_TIMEOUT:g} s"
     except (OSError, HTTPException) as error:
         return f"cannot be reached: {_reason(error)}"
     return ""
@@ -355,7 +368,7 @@ def _reason(error: BaseException) -> str:
 
 Do = Callable[[Flow[Any]], Any]
 
-DIED: Final = "it did not return in time"
+NO_RETURN: Final = "it did not return in time"
 
 
 class Sending(threading.Thread):
@@ -364,7 +377,7 @@ class Sending(threading.Thread):
     def __init__(self, destination: Destination, said: Document, then: Callable[[], None]) -> None:
         super().__init__(name="cronce-notice", daemon=True)
         self._destination, self._said, self._then = destination, said, then
-        self.trouble, self.ended = DIED, False
+        self.trouble, self.ended = NO_RETURN, False
         self.start()
 
     def run(self) -> None:
@@ -373,7 +386,7 @@ class Sending(threading.Thread):
             self.trouble = ""
         except Undelivered as error:
             self.trouble = str(error)
-        except BaseException as error:  # of somebody's function; its words may hold anything
+        except BaseException as error:  # of a user's function; its text may hold a secret
             self.trouble = discreet(f"{type(error).__name__}: {error}")
         self.ended = True
         self._then()
@@ -393,7 +406,7 @@ class Sender:
         self._alerts, self._destinations, self._do = alerts, destinations, do
         self._describe, self._boot, self._wake = describe, boot, wake
         self._under_way: dict[str, tuple[NoticeClaim, Boot, Sending]] = {}
-        """By destination; each with the time after which nobody waits for it any more."""
+        """By destination; each with the time until which it is waited for."""
 
     @property
     def idle(self) -> bool:
@@ -404,7 +417,7 @@ class Sender:
         self._do(self._alerts.settle(findings, is_over, anew=anew))
 
     def deliver(self) -> OpenAlerts:
-        """Say what became of the notices that were sent, and send the next to whoever waits; which alerts there are."""
+        """Record what became of the notices that were sent, and send the next ones; which alerts there are."""
         for to, (claim, until, sending) in list(self._under_way.items()):
             if sending.ended or self._boot() >= until:
                 self._do(self._alerts.conclude(claim, to, sent=not sending.trouble))
@@ -418,7 +431,7 @@ class Sender:
         return seen
 
     def part(self, alert: Alert, said: Document, seconds: float) -> None:
-        """Say this to whoever was told of the alert, once, and wait for it no longer than that."""
+        """Send this once to the destinations that were told of the alert, and wait no longer than that."""
         told = [to for to, one in alert.deliveries.items() if one.notice == "raised" and to in self._destinations]
         sendings = [Sending(self._destinations[to], said, lambda: None) for to in told]
         until = self._boot() + seconds
@@ -430,7 +443,7 @@ class Sender:
     def _send_next(self, to: str, destination: Destination, seen: OpenAlerts) -> None:
         """One message for each incident, and one when all of it is over. Those that go out with another's are noted
         first: once that one is over, nothing shows that it was told."""
-        lasting = timedelta(seconds=destination.limit + SPARE)
+        lasting = timedelta(seconds=destination.limit + CLAIM_SPARE)
         of = {one.id: incident for incident in incidents(one.alert for one in seen.posted) for one in incident.alerts}
         wanted = [one for one in seen.posted if reaches(one.alert.severity, destination.threshold)]
         wanted = [one for one in wanted if due(one.alert, to, seen.now) and not goes_on(one.alert, of[one.alert.id])]
@@ -443,7 +456,7 @@ class Sender:
             if not is_covered(one.alert, incident, to):
                 claim = self._do(self._alerts.claim(one.cell.key, to, lasting))
             if claim is not None:
-                until = self._boot() + destination.limit + SPARE / 2
+                until = self._boot() + destination.limit + CLAIM_SPARE / 2
                 sending = Sending(destination, self._describe(claim, incident), self._wake)
                 self._under_way[to] = claim, until, sending
                 return

@@ -3,13 +3,13 @@
     with Monitor(cron, ["https://hooks.example/…", page_me]):
         cron.run()
 
-Each `cronce run`, `ui` and `watch` has one. They stand for the leadership of one group; whoever leads surveys the store
-each few seconds, judges what it saw, and raises and clears alerts. Destinations differ from process to process, so each
-one delivers to its own.
+Each `cronce run`, `ui` and `watch` has one. One of them is elected leader: it surveys the store every few seconds,
+judges what it saw, and raises and clears alerts. Destinations differ from process to process, so each delivers to its
+own.
 
-*Two threads.* One talks to the store, and may hang in a call for as long as the store lets it. The other looks at the
-clock: when the store has not answered for half a minute, or cannot be used, it tells so from a shelf of its own in
-memory. Then every process tells for itself, since there is no place where they could agree.
+*Two threads.* One talks to the store, and may hang in a call for as long as the store lets it. The other watches the
+clock: when the store has not answered for half a minute, or cannot be used, it alerts from a store of its own in
+memory. Then every process alerts for itself, since there is no place where they could agree.
 """
 
 import atexit
@@ -17,22 +17,19 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from math import inf
 from typing import Any, Final
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, StoreCopied, StoreError, StoreForgot, StoreUnusable
 from cronce.events import Event, What
-from cronce.model import MONITOR, Boot, Instant, leader_cell, spell
+from cronce.model import MONITOR, Boot, leader_cell, spell
 from cronce.monitor import watch_runs
-from cronce.monitor.alerts import AlertKind, Alerts, NoticeClaim
+from cronce.monitor.alerts import AlertKind, Alerts, Incident, NoticeClaim
 from cronce.monitor.destinations import Document, Given, LogDestination, Sender, destination, document, told_apart
-from cronce.monitor.incidents import Incident
 from cronce.monitor.settings import Settings, check_settings
-from cronce.monitor.survey import WatchMemory, survey
+from cronce.monitor.survey import WatcherState, WatchMemory, survey
 from cronce.monitor.watch import clock, is_over, judge
 from cronce.monitor.watch_runs import first_of_each
-from cronce.monitor.watcher_state import WatcherState
 from cronce.protocol.notices import Alert
 from cronce.runtime.app import Cronce
 from cronce.runtime.clock_repair import clock_doubt
@@ -49,7 +46,7 @@ from cronce.stores.memory import MemoryStore
 from cronce.telling.words import short
 
 WATCHER_LEASE: Final = "15s"
-"""After so long another watches, if whoever did was killed."""
+"""After this long another process watches, if the leader was killed."""
 
 SURVEY_EVERY: Final = 5.0
 """Seconds between two surveys."""
@@ -61,27 +58,31 @@ SELDOM_ASK: Final = 5.0
 counts requests, and of which each process may make one in two seconds."""
 
 NOTICES_EVERY: Final = 2.0
-"""Seconds between two looks for what is to be told."""
+"""Seconds between two looks for notices to send."""
 
 QUIET_TICK: Final = 10.0
-"""The same for a process that does not lead, while no alert stands: it has only to deliver what the leader raises."""
+"""The same for a process that does not lead, while no alert is open: it only delivers what the leader raises."""
 
-SURE: Final = 3
-"""Looks in a row after which another leads for sure, and is not about to be this process."""
+SURE_AFTER_LOOKS: Final = 3
+"""After this many looks in a row another process leads for sure, and this one is not about to."""
 
-GLANCE: Final = 1.0
+GLANCE_EVERY: Final = 1.0
 """Seconds between two looks at the clock."""
 
-SILENCE: Final = 30.0
+UNREACHABLE_AFTER: Final = 30.0
 """Seconds without an answer after which the store is unreachable."""
 
-ASLEEP: Final = 10.0
-"""Seconds between two looks at the clock which show that this process stood still, and asked nobody anything."""
+SUSPENDED_AFTER: Final = 10.0
+"""More seconds between two looks at the clock mean that this process was suspended, not that the store is silent."""
+
+JUDGE_AFTER_DOUBT: Final = HOLDER_TTL.total_seconds()
+"""Seconds from when the store's clock jumped to the next judgement. If it went an hour ahead, all schedulers seem dead
+and all slots of that hour missed, until each scheduler has sent a heartbeat and seen to what fell due."""
 
 LAST_WORDS: Final = 10.0
 LAST_WORD: Final = 2.0
 STOP_WAIT: Final = 0.5
-"""Seconds that somebody waits for it at most."""
+"""Seconds to wait, at most: for the last alerts of a process that ends, for its last notice, and for `stop`."""
 
 
 class Monitor:
@@ -113,7 +114,7 @@ class Monitor:
         self._sender: Sender | None = None
         self._known = WatcherState()
         self._memory: WatchMemory | None = None
-        self._evenly = SteadyClock()
+        self._judge_from: Boot = 0.0
         self._look_at = self._survey_at = 0.0
         self._quiet_looks = 0
         # Of both: when the store last answered, and what it last said instead.
@@ -161,7 +162,7 @@ class Monitor:
         self._stopped[0].wait(max(until - self._clock.boot(), 0.0))
 
     def last_words(self, error: StoreUnusable) -> None:
-        """The process ends because of this: tell so before, but keep nobody waiting for long."""
+        """Send an alert before the process ends because of this error, but do not wait for long."""
         self._final = error
         self._guarding.wake()
         self._told.wait(LAST_WORDS)
@@ -184,7 +185,7 @@ class Monitor:
         began = self._clock.boot()
         if began < self._look_at:  # its thread wakes up more often
             return self._look_at
-        self._look_at = began + QUIET_TICK  # unless somebody wants another look meanwhile
+        self._look_at = began + QUIET_TICK  # unless an event asks for an earlier look
         try:
             self._look()
         except StoreForgot as error:  # it answers, and is another: see what it is the next time
@@ -192,14 +193,14 @@ class Monitor:
             self._heard = self._clock.boot()
         except StoreError as error:
             self._trouble = error
-        except BadInput as error:  # no such store can be meant: whoever started this is told so, too
+        except BadInput as error:  # a URL that cannot be meant: the command line reports it, too
             LOGGER.debug("%s", mask_all(str(error)))
         except Exception:
             LOGGER.exception("the monitor could not read the store, and will try again")
         leads = self._leader is not None and self._leader.is_leader
         quiet = not self.standing and self._heard >= began and not leads
         self._quiet_looks = self._quiet_looks + 1 if quiet else 0
-        again = self._clock.boot() + (QUIET_TICK if self._quiet_looks > SURE else NOTICES_EVERY)
+        again = self._clock.boot() + (QUIET_TICK if self._quiet_looks > SURE_AFTER_LOOKS else NOTICES_EVERY)
         self._look_at = min(self._look_at, again, self._survey_at if leads else again)
         return self._look_at
 
@@ -219,7 +220,7 @@ class Monitor:
         self.standing = tuple(one.alert for one in sender.deliver().posted)
 
     def _candidate(self) -> Leader:
-        """Not one of cron's own: nobody who closes that waits for a store which hangs, until this one has resigned."""
+        """Not one of cron's own leaders: `cron.close()` would wait until it has resigned, even if the store hangs."""
         usual = candidacy(MONITOR, WATCHER_LEASE, None)
         seldom = candidacy(MONITOR, SELDOM_LEASE, None)._replace(ask=SELDOM_ASK)
         return Leader(usual if self._has_shelf else seldom, self._cron.at_work, self._clock)
@@ -248,19 +249,20 @@ class Monitor:
         assert self._at_node is not None
         ledger = self._at_node.ledger
         doubt = self._do(clock_doubt(ledger))
-        if doubt is not None:  # what else is wrong, and what is over, nobody can tell
+        if doubt is not None:  # without a clock nothing else can be judged
+            self._judge_from = boot + JUDGE_AFTER_DOUBT
             sender.settle([clock(doubt, ledger.know.now())], lambda _alert: False, anew=anew)
             return
         seen = self._do(survey(self._known, self._store.traits))
-        if not self._evenly.goes(seen.now, boot):  # both from when it began: how long it takes tells nothing of a clock
+        if boot < self._judge_from:
             return
         findings, remembered = judge(seen, memory, self._settings)
         self._memory = remembered
         sender.settle(findings, lambda alert: is_over(alert, seen, remembered, self._settings), anew=anew)
 
     def _arrive(self) -> Sender:
-        """A connection of its own, and the shelf that alerts stand on. Where the store keeps no such thing it is one in
-        memory, of whoever leads: another's means nothing any more."""
+        """A connection of its own, and the store for alerts. Where the user's store keeps none, it is one in memory,
+        which a new leader begins anew."""
         if self._store is None:
             node = self._cron.at_work().node
             self._store, self._at_node = node.connect(), node
@@ -305,11 +307,11 @@ class Monitor:
             self._glance()
         except Exception:
             LOGGER.exception("the monitor could not report on the store, and will try again")
-        return self._clock.boot() + GLANCE
+        return self._clock.boot() + GLANCE_EVERY
 
     def _glance(self) -> None:
         boot, final = self._clock.boot(), self._final
-        if boot - self._glanced > ASLEEP:
+        if boot - self._glanced > SUSPENDED_AFTER:
             self._heard = boot
         self._glanced = boot
         found, keeper = self._own_finding(boot), self._cron.keeper
@@ -320,7 +322,7 @@ class Monitor:
             self._told.set()
 
     def _part(self) -> None:
-        """Whether the store answers again, nobody would hear from here."""
+        """Tell that this process no longer watches: a recovery would not be reported."""
         for alert in self._unreachable:
             text = f"no longer watched by {self._host}:{self._process}; it was unreachable since {spell(alert.since)}."
             said = document(alert._replace(text=text), "cleared", self._place, self._host)
@@ -338,7 +340,7 @@ class Monitor:
             kind = AlertKind.COPIED if isinstance(trouble, StoreCopied) else AlertKind.UNUSABLE
             text = f"{self._host} cannot use its store, and runs nothing: {words}"
             return Alert(kind, self._host, "critical", text, since)
-        if silent < SILENCE:
+        if silent < UNREACHABLE_AFTER:
             return None
         text = f"{self._place} has not answered {self._host} for {short(timedelta(seconds=round(silent)))}: {words}"
         remedy = "Runs in progress go on while their leases can be trusted; this process starts nothing new."
@@ -356,44 +358,3 @@ class Monitor:
     def _describe(self, claim: NoticeClaim, incident: Incident) -> Document:
         facts = (claim.alert, claim.delivery.notice, self._place, self._host)
         return document(*facts, incident=incident, page=self._settings.page)
-
-
-# --- whether the store's clock can be held against anybody -----------------------------------------------------------
-
-CLOCK_SET_BY: Final = HOLDER_TTL / 3
-"""By so much at least a clock was set that went otherwise than ours: with less nobody who lives seems to be dead."""
-
-STEADY_AFTER: Final = HOLDER_TTL
-"""After so long everybody has."""
-
-
-class SteadyClock:
-    """Asked at each look, by a clock of our own that nobody sets: not right after the store's was set.
-
-    Where it goes an hour ahead, all schedulers seem to be dead for an hour, and all slots of that hour to be missed,
-    until each has had the time to say that it lives, and to see to what fell due. So nothing is judged until then:
-    neither what is wrong, nor that it is over. Where it is set again and again, a line in the log says that nobody
-    judges."""
-
-    def __init__(self) -> None:
-        self._last: tuple[Instant, Boot] | None = None
-        self._from: Boot = 0.0
-        self._tell_at: Boot | None = None
-
-    def goes(self, now: Instant, boot: Boot) -> bool:
-        last, self._last = self._last, (now, boot)
-        if last is not None and abs(now - last[0] - timedelta(seconds=boot - last[1])) > CLOCK_SET_BY:
-            self._from = boot + STEADY_AFTER.total_seconds()
-        even = boot >= self._from
-        self._tell(boot, even=even)
-        return even
-
-    def _tell(self, boot: Boot, *, even: bool) -> None:
-        """Once until it goes evenly again, and not where it was set once."""
-        if even:
-            self._tell_at = None
-        elif self._tell_at is None:
-            self._tell_at = boot + 2 * STEADY_AFTER.total_seconds()
-        elif boot > self._tell_at:
-            LOGGER.warning("the store's clock changes again and again; the monitor waits until it runs steadily")
-            self._tell_at = inf

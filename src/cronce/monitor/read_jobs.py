@@ -1,9 +1,9 @@
 """Jobs: which there are, a part of their list, and all that there is to see of one.
 
-*An index, kept in the process*: a page that lists or finds ten thousand jobs reads only those it shows. What stands in
-it is what a search goes by: names, schedules, whether a job is paused. It is filled by walking over the cells of jobs,
-as far as a moment allows, and walked again when the board of jobs says that a person changed one, or after a minute. A
-job whose cell has not changed is not read anew. Whatever is shown of a job comes from the store when it is shown.
+*An index, kept in the process*: a page that lists or finds ten thousand jobs reads only those it shows. The index holds
+what a search goes by: names, schedules, whether a job is paused. It is filled by a walk over the cells of jobs, a slice
+at a time, and again when a person changed a job, or after a minute. A job whose cell has not changed is not decoded
+again. What is shown of a job always comes from the store.
 
 The next slots are kept per schedule, not per job: many jobs share one, and it is asked once for all of them.
 """
@@ -21,7 +21,6 @@ from cronce.model import (
     SWITCH,
     Boot,
     Cell,
-    Epoch,
     Instant,
     Mark,
     check_name,
@@ -43,6 +42,7 @@ from cronce.monitor.read_lists import (
     part_of,
     read_cursor,
 )
+from cronce.monitor.survey import JobWalk
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Observed, Prevented, Refusals, Stored, decode_observed, decode_refusals
 from cronce.protocol.record import Act, standing_act
@@ -61,12 +61,11 @@ from cronce.runtime.queries import (
     load,
     present,
     read_page,
-    seen_job,
     sparing,
 )
-from cronce.runtime.stored_jobs import line_of, lines_in, seen_stored
+from cronce.runtime.stored_jobs import line_of, lines_in
 from cronce.schedule import Schedule
-from cronce.stores.base import Loaded, Page, Scan
+from cronce.stores.base import Loaded, Scan
 from cronce.telling.words import as_written
 from cronce.value import NamedTuple
 
@@ -74,17 +73,15 @@ JOB_CELLS_AT_ONCE: Final = 500
 """Cells that are read at once."""
 
 WALK_WAIT: Final = 0.05
-"""Seconds of walking that somebody who asks has to wait for, after the first walk."""
+"""Seconds that a request spends on a walk, after the first one."""
 
 STALE: Final = 60.0
 """Seconds after which the jobs are walked over again, whatever the board says."""
 
 
 class IndexedJob(NamedTuple):
-    """A job in the index, as of the versions of its cells."""
+    """What the index holds of a job."""
 
-    job: int
-    stored: int
     text: str
     """What is searched: its name and its schedules, in lower case."""
     rules: tuple[Schedule, ...]
@@ -106,68 +103,17 @@ class BoardVersion(NamedTuple):
     boot: Boot
 
 
-class JobWalk:
-    """A walk over the cells of jobs, under way: `known` is what the one before it found."""
-
-    def __init__(self, board: int, known: Mapping[str, IndexedJob]) -> None:
-        self.board = board
-        self.entries: dict[str, IndexedJob] = {}
-        self._known = known
-        self._rules = {rule: rule for entry in known.values() for rule in entry.rules}
-        self._scan: Scan | None = Scan("job/", limit=JOB_CELLS_AT_ONCE)
-
-    @property
-    def is_over(self) -> bool:
-        return self._scan is None
-
-    def step(self) -> Flow[Boot]:
-        """Read a slice; the boot clock afterwards."""
-        scan = self._scan
-        assert scan is not None
-        timed = yield scan
-        assert isinstance(timed.reply, Page)
-        for cell in timed.reply.cells:
-            (self._take_job if scan.prefix == "job/" else self._take_stored)(cell)
-        if timed.reply.next is not None:
-            self._scan = scan._replace(after=timed.reply.next)
-        else:
-            self._scan = Scan("stored/", mark=Mark.OPEN, limit=JOB_CELLS_AT_ONCE) if scan.prefix == "job/" else None
-        return timed.ended
-
-    def _take_job(self, cell: Cell) -> None:
-        name = cell.key.removeprefix("job/")
-        known = self._known.get(name)
-        if known is not None and known.job == cell.version and not known.stored:
-            self.entries[name] = known
-        else:
-            self.entries[name] = self._entry(seen_job(cell), cell.version, 0)
-
-    def _take_stored(self, cell: Cell) -> None:
-        """What a process has carried is known from that; this is for what none has carried yet."""
-        name = cell.key.removeprefix("stored/")
-        entry, known = self.entries.get(name), self._known.get(name)
-        if entry is not None and entry.rules:
-            return
-        version = entry.job if entry else 0
-        if known is not None and (known.job, known.stored) == (version, cell.version):
-            self.entries[name] = known
-        elif (seen := seen_stored(name, None, cell)) is not None:
-            made = self._entry(seen, version, cell.version)
-            self.entries[name] = made._replace(paused=entry.paused) if entry else made
-
-    def _entry(self, seen: JobSeen, job: int, stored: int) -> IndexedJob:
-        rules = tuple(self._rules.setdefault(rule, rule) for rule in seen.schedules)
-        text = " ".join((seen.name, *map(as_written, rules))).lower()
-        return IndexedJob(job, stored, text, rules, paused=seen.job is not None and seen.job.paused is not None)
-
-
 class JobIndex:
     """One per process and store. Any number of threads may ask it; one of them at a time goes on with a walk."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
-        """Of whoever walks."""
-        self._walk: JobWalk | None = None
+        """Held by the thread that walks."""
+        self._walk = JobWalk(self._entry, with_removed=False)
+        self._walk_board = -1
+        """The board of jobs, when the walk began."""
+        self._rules: dict[Schedule, Schedule] = {}
+        """Many jobs share a schedule: it is kept once."""
         self._walked: Boot | None = None
         self._board = -1
         self._entries: Mapping[str, IndexedJob] = {}
@@ -178,9 +124,8 @@ class JobIndex:
         return len(self._entries)
 
     def keep_up(self, look: BoardVersion | None = None) -> Flow[None]:
-        """Go on with a walk if one is due, for a moment. The first one, which everybody needs, is gone to its end, and
-        whoever else comes waits for that. To be run before asking; whoever has read the board just now says what he
-        saw."""
+        """Go on with a walk if one is due, for a moment. The first walk, which every request needs, goes to its end,
+        and other threads wait for it. Call this before a search; `look` is the board, if it was read just now."""
         if self._turn.acquire(blocking=self._walked is None):
             try:
                 yield from self._go_on(look or (yield from _look()))
@@ -190,16 +135,23 @@ class JobIndex:
     def _go_on(self, look: BoardVersion) -> Flow[None]:
         first = self._walked is None
         stale = self._walked is None or look.boot - self._walked >= STALE
-        if self._walk is None and (stale or look.board != self._board):
-            self._walk = JobWalk(look.board, self._entries)
+        if not self._walk.is_under_way() and (stale or look.board != self._board):
+            self._walk.begin(JOB_CELLS_AT_ONCE)
+            self._walk_board = look.board
         ended = look.boot
-        while self._walk is not None and (first or ended - look.boot < WALK_WAIT):
+        while self._walk.is_under_way() and (first or ended - look.boot < WALK_WAIT):
             ended = yield from self._walk.step()
-            if self._walk.is_over:
-                entries = dict(sorted(self._walk.entries.items()))
+            if not self._walk.is_under_way():
+                entries = {name: entry for name, (_, entry) in self._walk.jobs.items()}
+                self._rules = {rule: rule for entry in entries.values() for rule in entry.rules}
                 self._soon = NextSlots(entries, self._soon.slots)
-                self._board, self._walked, self._walk = self._walk.board, look.boot, None
-                self._entries = entries  # last: whoever finds its jobs finds all of it
+                self._board, self._walked = self._walk_board, look.boot
+                self._entries = entries  # last: a thread that finds these jobs finds the rest, too
+
+    def _entry(self, seen: JobSeen) -> IndexedJob:
+        rules = tuple(self._rules.setdefault(rule, rule) for rule in seen.schedules)
+        text = " ".join((seen.name, *map(as_written, rules))).lower()
+        return IndexedJob(text, rules, paused=seen.job is not None and seen.job.paused is not None)
 
     def search(self, matching: str = "", after: str = "", limit: int = 50) -> JobMatches:
         """Jobs whose name or schedule contains the text."""
@@ -279,7 +231,7 @@ def job_lines(
 
 
 def lines_alone(names: Sequence[str]) -> Flow[tuple[Instant, list[JobLine]]]:
-    """The same in one request, without a run: for who reads more of those than the newest."""
+    """The same in one request, without runs."""
     loaded = yield from load(cells_of(names))
     return loaded.now, lines_in(names, {cell.key: cell for cell in loaded.cells}, loaded.now)
 
@@ -303,7 +255,6 @@ class JobView(NamedTuple):
     """All that there is to see of a job, as of the store's now."""
 
     now: Instant
-    epoch: Epoch
     seen: JobSeen
     """Its floor, its spans and whether it is paused stand in `seen.job`; everything may be `halted` besides."""
     halted: Act | None
@@ -326,7 +277,7 @@ class JobView(NamedTuple):
     figures: Figures | None
     """Of its newest runs."""
     doubtful: EffectsSurvey
-    """Its effects of which nobody knows whether they happened."""
+    """Its effects that are in doubt."""
     alerts: int
     """How many are open, of all jobs, up to a hundred."""
 
@@ -360,7 +311,6 @@ def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> 
     refused = yield from read_page(refusals(f"refusals/{name}/"))
     return JobView(
         loaded.now,
-        loaded.epoch,
         line.seen,
         standing_act(switch),
         line.stored,

@@ -70,7 +70,7 @@ OPEN_ON_OVERVIEW: Final = 200
 """So many that are open are told of."""
 
 DOUBTS_COUNTED: Final = 200
-"""So many runs and effects in doubt are counted: whoever sees that many does not go by the number."""
+"""Runs and effects in doubt are counted up to this."""
 
 TOUCHED_READ: Final = 50
 """So many slots that open alerts name are read."""
@@ -79,7 +79,7 @@ UPCOMING: Final = 6
 """So many jobs that are due next are told of."""
 
 STEPS_CHECKED: Final = 100
-"""So many steps that are begun are looked at, whether somebody still is at them."""
+"""Steps that are begun, so many are checked for whether their run is still alive."""
 
 
 class CountSeen(NamedTuple):
@@ -100,7 +100,7 @@ class Overview(NamedTuple):
     open: RunList
     attention: RunList
     in_doubt: CountSeen
-    """Effects of which nobody knows whether they happened."""
+    """How many effects are in doubt."""
     doubts: tuple[EffectSeen, ...]
     """Those."""
     newest: tuple[RunSeen, ...]
@@ -281,14 +281,14 @@ def _remembered(seen: Sequence[HolderSeen], now: Instant) -> tuple[HolderSeen, .
 
 # --- a stretch of time ------------------------------------------------------------------------------------------------
 
-FIRST, AT_ONCE = 200, 1000
+FIRST_SLICE, NEXT_SLICES = 200, 1000
 """Runs that are read at once: few at first, since those of a short stretch are among them."""
 
 OPEN_THEN: Final = 300
 """So many that are open are told of."""
 
-JOBS, FEW_JOBS = 20, 5
-"""Of so many jobs it is told what was refused, where hosts were refused much; of few, where little is drawn."""
+REFUSALS_LOADED: Final = 1000
+"""Where hosts were refused much, so many cells of it are read: those of the newest jobs."""
 
 
 class LostClaim(NamedTuple):
@@ -317,10 +317,6 @@ class TimeSpan(NamedTuple):
     more_ghosts: bool
     """Whether more may have been refused than is told of: of too many jobs."""
 
-    @property
-    def capped(self) -> bool:
-        return self.whole_from > self.start
-
 
 class _RunsSince(NamedTuple):
     """Cells of runs, and from when on those are all."""
@@ -336,11 +332,11 @@ def stretch(
     limit: int = 2000,
     holders: Sequence[HolderSeen] | None = None,
 ) -> Flow[TimeSpan]:
-    """By slot; a run by hand falls where it was asked for. Whoever has read the `holders` says who they are."""
+    """By slot; a run by hand falls where it was requested. `holders` are those that were read already."""
     if job is None:
         parts = []
         for mark in (Mark.CLOSED, Mark.ATTENTION):
-            scan = final_runs(mark, min(FIRST, limit + 1))._replace(upto=end - MICROSECOND)
+            scan = final_runs(mark, min(FIRST_SLICE, limit + 1))._replace(upto=end - MICROSECOND)
             parts += [(yield from _back_to(start, scan, limit))]
     else:
         parts = [(yield from _of_job(start, end, job, limit))]
@@ -352,10 +348,11 @@ def stretch(
     runs = seen_runs(chosen.cells, now)
     runs = (yield from with_hosts(runs)) if holders is None else by_beats(runs, holders, now)
     refused = yield from read_page(read_jobs.refusals(f"refusals/{job}/" if job else "refusals/"))
-    if job is None:
-        ghosts, more = yield from _ghosts(start, end, refused, runs)
-    else:
-        ghosts, more = _told(start, end, refused.cells), refused.next is not None
+    cells, more = refused.cells, refused.next is not None
+    if job is None and more:
+        known = yield from read_page(_LATEST_HOLDERS)
+        cells, more = yield from _refused_of(refused, runs, [cell.key.removeprefix("holder/") for cell in known.cells])
+    ghosts = _told(start, end, cells)
     return TimeSpan(now, start, end, tuple(runs), ghosts, chosen.whole_from, still_open.next is not None, more)
 
 
@@ -365,12 +362,12 @@ def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow
     parts = [_part(runs, start, end) for runs in (seen.closed, seen.attention)]
     kept = [run.cell for run in seen.open.runs if _filed_at(run.cell) < end]
     touched = [run.cell for run in seen.touched if start <= _filed_at(run.cell) < end]
-    kept += [*parts[1].cells, *touched]  # however many came after: those are what somebody looks for
+    kept += [*parts[1].cells, *touched]  # however many came after: those are what one looks for
     chosen = _chosen(parts, kept, limit)
     every = (*seen.touched, *seen.closed.runs, *seen.attention.runs, *seen.open.runs)
     known = {run.cell.key: run for run in every}
     runs = tuple(known[cell.key] for cell in chosen.cells)
-    refused, more = yield from _few_ghosts(seen, runs)
+    refused, more = yield from _refused_of(seen.refused, runs, [one.holder.holder for one in seen.holders])
     return TimeSpan(seen.now, start, end, runs, _told(start, end, refused), chosen.whole_from, seen.open.more, more)
 
 
@@ -397,7 +394,7 @@ def _of_job(start: Instant, end: Instant, job: str, limit: int) -> Flow[_RunsSin
     prefix = f"run/{job}/"
     behind = Position(0, prefix + spell(end.replace(microsecond=0) + timedelta(seconds=bool(end.microsecond))))
     while page.next is not None and _slot_at(page.next.key) >= start and len(cells) <= limit:
-        page = yield from read_page(Scan(prefix, after=min(page.next, behind), limit=AT_ONCE, newest_first=True))
+        page = yield from read_page(Scan(prefix, after=min(page.next, behind), limit=NEXT_SLICES, newest_first=True))
         cells += [cell for cell in page.cells if start <= _filed_at(cell) < end]
     return _RunsSince(cells, max(start, _slot_at(page.next.key) + MICROSECOND) if page.next else start)
 
@@ -411,7 +408,7 @@ def _back_to(start: Instant, scan: Scan, limit: int) -> Flow[_RunsSince]:
         ends = page.next is None or len(within) < len(page.cells)
         if ends or len(cells) > limit:
             return _RunsSince(cells, start if ends else _filed_at(cells[-1]) + MICROSECOND)
-        scan = scan._replace(after=page.next, limit=min(AT_ONCE, limit + 1 - len(cells)))
+        scan = scan._replace(after=page.next, limit=min(NEXT_SLICES, limit + 1 - len(cells)))
 
 
 def _newest(cells: Iterable[Cell]) -> list[Cell]:
@@ -434,29 +431,17 @@ def _filed_at(cell: Cell) -> Instant:
 # --- what was refused -----------------------------------------------------------------------------------------------
 
 
-def _ghosts(
-    start: Instant, end: Instant, page: Page, runs: Iterable[RunSeen]
-) -> Flow[tuple[tuple[LostClaim, ...], bool]]:
-    """All that hosts remember of all jobs, if that is little; else of the jobs that are shown, and of so many."""
+def _refused_of(page: Page, runs: Sequence[RunSeen], holders: Iterable[str]) -> Flow[tuple[Sequence[Cell], bool]]:
+    """All that hosts were refused of all jobs, if that is little; else of the jobs that are shown, and of hosts that
+    are known by now: in one request. And whether there may be more."""
     if page.next is None:
-        return _told(start, end, page.cells), False
-    jobs = _jobs_of(runs)
-    cells: list[Cell] = []
-    for name in jobs[:JOBS]:
-        cells += (yield from read_page(read_jobs.refusals(f"refusals/{name}/"))).cells
-    return _told(start, end, cells), len(jobs) > JOBS
-
-
-def _few_ghosts(seen: Overview, runs: Sequence[RunSeen]) -> Flow[tuple[Sequence[Cell], bool]]:
-    """The same of few jobs, and of the hosts that are known by now: in one request."""
-    if seen.refused.next is None:
-        return seen.refused.cells, False
-    jobs, holders = _jobs_of(runs), [one.holder.holder for one in seen.holders]
-    holders += [run.record.holder for run in runs if run.record]
+        return page.cells, False
+    holders = [*holders, *(run.record.holder for run in runs if run.record)]
     hosts = dict.fromkeys(holder.partition(":")[0] for holder in holders)
-    hosts |= dict.fromkeys(one.host for one in read_jobs.hosts_refused(seen.refused.cells))
-    loaded = yield from load([refusals_cell(name, host) for name in jobs[:FEW_JOBS] for host in hosts if host])
-    return [cell for cell in loaded.cells if cell.version], len(jobs) > FEW_JOBS
+    hosts |= dict.fromkeys(one.host for one in read_jobs.hosts_refused(page.cells))
+    keys = [refusals_cell(name, host) for name in _jobs_of(runs) for host in hosts if host]
+    loaded = yield from load(keys[:REFUSALS_LOADED])
+    return [cell for cell in loaded.cells if cell.version], len(keys) > REFUSALS_LOADED
 
 
 def _jobs_of(runs: Iterable[RunSeen]) -> list[str]:

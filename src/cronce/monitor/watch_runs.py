@@ -1,5 +1,5 @@
-"""Slots and runs: which did not run, ran late or failed; which take too long, come no further, or were left by whoever
-had them."""
+"""Slots and runs: which did not run, ran late or failed; which take too long, make no progress, or were left behind by
+a process that is gone."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -7,11 +7,23 @@ from shlex import quote
 from typing import Final
 
 from cronce.model import Instant, Slot, effect_cells, slot_of_cell, spell
-from cronce.monitor.alerts import AlertKind, Severity
-from cronce.monitor.incidents import STORE, TOUCHED_NAMED, host_cause
+from cronce.monitor.alerts import STORE, TOUCHED_NAMED, AlertKind, Severity, host_cause
+from cronce.monitor.figures import ranked
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import SHORTEST_COMPARED, Survey, WatchMemory, began, is_near, policy_span, timeout
-from cronce.monitor.watcher_state import MISSED_TTL, SLICE, UNCLAIMED, is_too_late, watched_rule
+from cronce.monitor.survey import (
+    MISSED_TTL,
+    SHORTEST_COMPARED,
+    SLICE,
+    UNCLAIMED,
+    Survey,
+    WatchMemory,
+    began,
+    is_near,
+    is_too_late,
+    policy_span,
+    timeout,
+    watched_rule,
+)
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import FORGOTTEN, LAPSED, Outcome, Record, SpanRecord, effects_key
 from cronce.protocol.table import NOTHING_RAN
@@ -24,12 +36,12 @@ from cronce.runtime.unfinished import is_cut
 from cronce.telling.words import counted, listed, safe, short
 
 BY_POLICY: Final = {"missed": 'missed="skip"', "superseded": 'missed="latest"'}
-"""Why slots were passed over that fell due while nobody looked, and the policy that wants it so."""
+"""Why slots were skipped that fell due while no scheduler was alive, and the policy that says so."""
 
 PASSED_OVER: Final = (*BY_POLICY, "capped")
 """The last: the policy is to run them all, but they were too many."""
 
-STOPPED: Final = "the scheduler was stopped"
+CUT_SHORT: Final = "the scheduler was stopped"
 """Why a run failed that a restart cut short."""
 
 ONE_SECOND: Final = timedelta(seconds=1)
@@ -82,7 +94,7 @@ def _is_passed_over(seen: JobSeen | None, at: Instant) -> bool:
 
 
 def _too_late(survey: Survey, settings: Settings) -> dict[Slot, Instant]:
-    """Slots that nobody may start any more, or that should have long been started, and since when that is so."""
+    """Slots that may not start any more, or should have started long ago, and since when."""
     found = {}
     for slot in survey.unclaimed:
         when = deadline(slot, survey.jobs.get(slot.job), settings)
@@ -240,7 +252,7 @@ def failed(run: RunSeen) -> Iterator[Alert]:
     record = run.record
     if record is None or record.outcome is not Outcome.FAILED:
         return
-    severity: Severity = "warning" if record.reason.removeprefix("stopped: ").startswith(STOPPED) else "critical"
+    severity: Severity = "warning" if record.reason.removeprefix("stopped: ").startswith(CUT_SHORT) else "critical"
     tries = f" after {counted(record.failures, 'attempt')}" if record.failures > 1 else ""
     why = f": {safe(record.reason)}" if record.reason else ""
     text = f"{run.slot.key} failed on {record.holder}{tries}{why}.{_last_words(record)}"
@@ -261,24 +273,24 @@ def _last_words(record: Record) -> str:
     return f" Its last output: {' / '.join(lines[-OUTPUT_LINES:])}" if lines else ""
 
 
-ENOUGH: Final = 5
-"""With fewer runs that succeeded nobody knows how long one takes."""
+RUNS_NEEDED: Final = 5
+"""From fewer runs that succeeded one cannot tell how long a run takes."""
 
-LONGER: Final = 3
-"""So many times the longest of them is too long."""
+TIMES_LONGER: Final = 3
+"""This many times the longest of them is too long."""
 
 TAKEOVER_DUE: Final = timedelta(seconds=60)
-"""Within so long after a lease passed, somebody acts on it; within another lease, if that is longer."""
+"""Within this long after a lease expired a process acts on it; within another lease, if that is longer."""
 
 END_SAID_WITHIN: Final = timedelta(seconds=10)
-"""Within so long an end is said again, and nobody need know."""
+"""Within this long the end of a run is usually recorded by a retry, and no alert is needed."""
 
 LAPSES: Final = 20
-"""Leases of a job that lapsed, so many are remembered."""
+"""Expired leases of a job that are remembered."""
 
 
 def first_of_each(found: Iterable[Alert]) -> Iterator[Alert]:
-    """A job may have several such runs: the oldest of them is told of."""
+    """A job may have several such runs: the alert is about the oldest."""
     oldest: dict[str, Alert] = {}
     for one in sorted(found, key=lambda one: one.since):
         oldest.setdefault(one.subject, one)
@@ -325,9 +337,9 @@ def _limits(run: RunSeen, survey: Survey) -> Iterator[tuple[timedelta, str]]:
     limit, took = timeout(survey.jobs.get(run.slot.job)), survey.took.get(run.slot.job, ())
     if limit is not None:
         yield limit, f"longer than its timeout of {short(limit)}"
-    if len(took) >= ENOUGH:
+    if len(took) >= RUNS_NEEDED:
         yield (
-            max(LONGER * max(took), SHORTEST_COMPARED),
+            max(TIMES_LONGER * max(took), SHORTEST_COMPARED),
             f"and the longest of the last {len(took)} took {short(max(took))}",
         )
 
@@ -337,19 +349,15 @@ def near_timeout(survey: Survey) -> Iterator[Alert]:
     overrunning = {one.subject for one in overrun(survey)}
     for job, took in survey.took.items():
         limit = timeout(survey.jobs.get(job))
-        if limit is None or len(took) < ENOUGH or job in overrunning or not is_near(nearly_all(took), limit):
+        most = ranked(sorted(took), 95) if len(took) >= RUNS_NEEDED else None
+        if limit is None or most is None or job in overrunning or not is_near(most, limit):
             continue
         text = (
             f"{job} is close to its timeout of {short(limit)}: 95 % of the last {len(took)} runs took up to"
-            f" {short(nearly_all(took))}."
+            f" {short(most)}."
         )
         remedy = f"Give it a longer timeout, or less work; `cronce runs {job}` lists its runs."
         yield Alert(AlertKind.OVERRUN, job, "warning", text, survey.now, remedy=remedy)
-
-
-def nearly_all(spans: Sequence[timedelta]) -> timedelta:
-    """What 95 % of them do not exceed: the nearest rank."""
-    return sorted(spans)[-(-95 * len(spans) // 100) - 1]
 
 
 def progress(survey: Survey, memory: WatchMemory) -> Mapping[str, tuple[tuple[int, int], Instant]]:
@@ -425,7 +433,7 @@ def lapsing(memory: WatchMemory, settings: Settings) -> Iterator[Alert]:
 
 
 def unsaid(journal: Iterable[Entry], now: Instant) -> Iterator[Alert]:
-    """Runs that ended on this machine, and whose store has not taken that yet: by its own clock."""
+    """Runs that ended on this machine, and whose end is not recorded yet: by this machine's clock."""
     for entry in journal:
         if isinstance(entry, PendingEnd) and now - entry.at >= END_SAID_WITHIN:
             slot = slot_of_cell(entry.run)

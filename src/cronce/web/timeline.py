@@ -2,7 +2,7 @@
 
 The picture has no script and no style but classes, and every text in it is escaped. Colour is never the only sign: what
 failed is crossed out and striped, what lapsed or is lost is hatched, a refused claim is a small dashed ring with a
-cross, a slot that nobody ran is a hollow mark.
+cross, a slot that did not run is a hollow mark.
 """
 
 from collections import Counter
@@ -45,12 +45,15 @@ TIMELINE_SPANS: Final = {
     "1d": timedelta(days=1),
     "1w": timedelta(weeks=1),
 }
-LEAST, MOST = timedelta(seconds=10), timedelta(days=92)
+SHORTEST_SPAN, LONGEST_SPAN = timedelta(seconds=10), timedelta(days=92)
 RUNS_READ: Final = 700
 """Runs that are read for a picture: the newest of its span. Where there are more, it says from when on it is whole."""
 
 MOST_DRAWN: Final = 250
 """Runs that a small picture is drawn of: more could not be told apart."""
+
+SMALL_HEIGHT: Final = 280.0
+"""Pixels: then it is on the first screen of the overview, below what is wrong and who is alive."""
 
 SMALL_SPAN: Final = timedelta(minutes=10)
 """A small picture is so wide, or a multiple of it."""
@@ -95,7 +98,7 @@ class TimelineView(NamedTuple):
 
     def between(self, start: Instant, end: Instant) -> "TimelineView":
         """Another span of the same, in whole seconds and within what can be shown."""
-        length = min(max(end - start, LEAST), MOST)
+        length = min(max(end - start, SHORTEST_SPAN), LONGEST_SPAN)
         first = (start + (end - start - length) / 2).replace(microsecond=0)
         return self._replace(start=first, length=length // _SECOND * _SECOND)
 
@@ -122,8 +125,10 @@ def read_view(query: Mapping[str, str]) -> TimelineView:
     if "from" not in given or "to" not in given:
         raise BadInput("a span needs both of its ends: from=2026-03-29T01:00:00Z&to=2026-03-29T02:00:00Z")
     start, end = read_instant(given["from"]), read_instant(given["to"])
-    if not LEAST <= end - start <= MOST:
-        raise BadInput(f"a timeline can show from {LEAST.seconds} s to {MOST.days} days, not {end - start}")
+    if not SHORTEST_SPAN <= end - start <= LONGEST_SPAN:
+        raise BadInput(
+            f"a timeline can show from {SHORTEST_SPAN.seconds} s to {LONGEST_SPAN.days} days, not {end - start}"
+        )
     return view._replace(start=start, length=end - start)
 
 
@@ -204,10 +209,16 @@ def picture(root: str, seen: Overview | JobView) -> Flow[Shown | None]:
     if not facts.pieces:
         return None
     facts, title = young(facts)
-    laid = layout.lay_out(facts, view.by, find_zone(view.tz))
-    svg = draw(laid, root, view.closer(root))
-    keys = legend(facts)
-    return {"title": title, "svg": svg, "told": laid.counted, "way": view.way(root), "gaps": facts.gaps, "keys": keys}
+    laid, left_out = layout.lay_out_small(facts, view.by, find_zone(view.tz), SMALL_HEIGHT)
+    return {
+        "title": title,
+        "svg": draw(laid, root, view.closer(root)),
+        "told": laid.counted,
+        "way": view.way(root),
+        "gaps": facts.gaps,
+        "left_out": left_out,
+        "keys": legend(facts),
+    }
 
 
 def legend(facts: TimelineFacts) -> list[tuple[str, Markup]]:
@@ -250,7 +261,7 @@ _PATTERNS: Final = {
 
 
 _NOT_RUN: Final = ("skipped", "too old", "due", "waiting", "unreadable")
-"""Of slots that nobody ran, or not yet."""
+"""Looks of slots that did not run, or not yet."""
 
 
 def draw(picture: Picture, root: str, closer: Closer) -> Markup:
@@ -327,7 +338,7 @@ def _lanes(picture: Picture, root: str, closer: Closer) -> Iterator[Markup]:
     called = labels(picture)
     busiest = max((column.total for lane in picture.lanes for column in lane.columns), default=0)
     for lane in picture.lanes:
-        label = tag("text", called[lane.name], titled(lane.name), x=8, y=lane.top + 15, class_="name")
+        label = tag("text", called[lane.name], titled(lane.name), x=8, y=lane.top + 14, class_="name")
         is_job = picture.by == "job" and lane.name not in ("", layout.OTHERS)
         yield tag("a", label, href=path("jobs", lane.name, root=root), tabindex="-1") if is_job else label
         for column in lane.columns:
@@ -384,7 +395,7 @@ def _drawn(placed: PlacedPiece, picture: Picture) -> Iterator[Markup]:
 
 
 def _ghost() -> Markup:
-    """A small dashed ring that is crossed out, and no bar: nobody takes it for a run."""
+    """A small dashed ring that is crossed out, and no bar: it must not look like a run."""
     middle = layout.THIN_BAR / 2
     ring = tag("circle", cx=middle, cy=middle, r=5)
     cross = tag("path", d=f"M{middle - 2.5},{middle - 2.5} l5,5 m0,-5 l-5,5")

@@ -7,7 +7,7 @@ A picture is bounded whatever there is to show. More than so many pieces, or mor
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from itertools import pairwise
 from typing import Final, Literal
@@ -22,7 +22,7 @@ from cronce.value import NamedTuple
 
 By = Literal["holder", "job"]
 Shape = Literal["bar", "mark", "ghost"]
-"""A bar lasted. A mark is a slot that nobody ran, or not yet. A ghost is a claim that was refused: it was no run."""
+"""A bar is a run. A mark is a slot that did not run, or not yet. A ghost is a claim that was refused: it was no run."""
 
 REFUSED: Final = "refused"
 GIVEN_BACK: Final = "given back"
@@ -41,7 +41,7 @@ class TimelinePiece(NamedTuple):
     slot: str
     job: str
     holder: str
-    """Empty: nobody's."""
+    """Empty: no process ran it."""
     start: Instant
     end: Instant
     told: str
@@ -85,7 +85,7 @@ def gather(
     gaps: tuple[str, ...] = (),
 ) -> TimelineFacts:
     """What is seen of them from `start` to `end`. A handover needs both of its ends in sight. Who was refused a slot
-    that nobody ran was not refused a duplicate."""
+    that did not run was not refused a duplicate."""
     pieces: list[TimelinePiece] = []
     was_run: dict[str, bool] = {}
     for run in runs:
@@ -102,7 +102,7 @@ def gather(
 
 
 def _grants(run: RunSeen, now: Instant) -> list[TimelinePiece]:
-    """Every grant of a slot in its order; a mark where the slot is nobody's at the end of them."""
+    """Every grant of a slot in order; a mark at the end, if no process has the slot then."""
     record = run.record
     if record is None:
         return [_mark(run, run.slot.at, "", run.trouble)]
@@ -190,7 +190,7 @@ FOLDED_COLUMNS: Final = 120
 
 # Heights in pixels. Widths are shares: a picture of TIMELINE_WIDTH pixels is what legibility is judged by.
 TIMELINE_WIDTH: Final = 1000.0
-HEAD, NAME, GAP = 34.0, 22.0, 10.0
+HEAD, NAME, GAP = 34.0, 18.0, 8.0
 ROW, BAR = 22.0, 16.0
 THIN_ROW, THIN_BAR = 16.0, 12.0
 """Of ghosts, which stand below what there was."""
@@ -205,7 +205,7 @@ SHORT_BAR_SIGNS: Final = {"failed": "×", "lost": "!", "unknown": "?"}
 """What a bar says that is too short to show its pattern."""
 
 OTHERS: Final = "…"
-"""The lane of what is left over. Nobody is called that."""
+"""The lane of the rest. No process has this name."""
 
 
 class LaneLine(NamedTuple):
@@ -291,13 +291,16 @@ class Picture(NamedTuple):
         return told + (f", {several:,} taken over" if several else "")
 
 
-def lay_out(facts: TimelineFacts, by: By, zone: tzinfo) -> Picture:
+def lay_out(facts: TimelineFacts, by: By, zone: tzinfo, only: Collection[str] | None = None) -> Picture:
+    """Of all lanes, or of those with these names."""
     scale = TimelineScale(facts.start, facts.end)
     names = lane_names(facts.pieces, by)
     lanes: list[Lane] = []
     places: dict[int, PlacedPiece] = {}
     top = HEAD
     for name, numbers in _by_lane(facts.pieces, names, by):
+        if only is not None and name not in only:
+            continue
         lane, rows = _lane(name, top, {number: facts.pieces[number] for number in numbers}, facts, scale)
         lanes.append(lane._replace(members=len({facts.pieces[number].lane(by) for number in numbers})))
         places |= rows
@@ -305,6 +308,25 @@ def lay_out(facts: TimelineFacts, by: By, zone: tzinfo) -> Picture:
     arrows = tuple((places[one], places[one + 1]) for one in facts.handovers if one in places and one + 1 in places)
     marked = (facts.start, facts.end, zone)
     return Picture(facts, by, scale, tuple(lanes), arrows, tuple(lines(*marked)), tuple(clock_changes(*marked)), top)
+
+
+def lay_out_small(facts: TimelineFacts, by: By, zone: tzinfo, most: float) -> tuple[Picture, int]:
+    """A picture of so many pixels in height at most: of whole lanes, at least one. Those come first whose pieces a
+    person should see first. And how many lanes did not fit."""
+    whole = lay_out(facts, by, zone)
+    kept: set[str] = set()
+    height = HEAD
+    for lane in sorted(whole.lanes, key=_first_look):
+        if not kept or height + lane.height <= most:
+            kept.add(lane.name)
+            height += lane.height
+    left_out = len(whole.lanes) - len(kept)
+    return (lay_out(facts, by, zone, kept), left_out) if left_out else (whole, 0)
+
+
+def _first_look(lane: Lane) -> int:
+    looks = {*(placed.piece.look for placed in lane.placed), *(look for one in lane.columns for look in one.counts)}
+    return min(PIECE_LOOKS.index(look) for look in looks)
 
 
 # --- lanes ----------------------------------------------------------------------------------------------------------
@@ -324,7 +346,7 @@ def lane_names(pieces: Sequence[TimelinePiece], by: By) -> dict[str, str]:
 
 
 def _by_lane(pieces: Sequence[TimelinePiece], names: Mapping[str, str], by: By) -> list[tuple[str, list[int]]]:
-    """In order of names; then who was only refused, what is nobody's, and what is left over."""
+    """In order of names; then processes that were only refused, slots that did not run, and the rest."""
     lanes: defaultdict[str, list[int]] = defaultdict(list)
     for number, piece in enumerate(pieces):
         lanes[names[piece.lane(by)]].append(number)
@@ -407,12 +429,12 @@ def counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number:,} {look}" for look, number in often)
 
 
-# --- the time axis: where its lines stand and what they say, by the clocks on the wall of one zone ------------------
+# --- the time axis: its lines and their labels, in the local time of one zone -----------------------------------------
 
 MOST_LINES: Final = 9
 
 _ONE_DAY: Final = timedelta(days=1)
-_MONDAY: Final = datetime(2001, 1, 1)  # noqa: DTZ001  on the wall of any zone
+_MONDAY: Final = datetime(2001, 1, 1)  # noqa: DTZ001  local time of any zone
 _TIME_STEPS: Final = (
     *(timedelta(seconds=count) for count in (1, 2, 5, 10, 15, 30)),
     *(timedelta(minutes=count) for count in (1, 2, 5, 10, 15, 30)),

@@ -11,8 +11,7 @@ from starlette.requests import Request
 
 from cronce.errors import BadInput
 from cronce.model import Instant, Slot
-from cronce.monitor.alerts import AlertKind, key_of
-from cronce.monitor.incidents import SCHEDULERS, Incident, incident_of, incidents
+from cronce.monitor.alerts import SCHEDULERS, AlertKind, Incident, facts_of, incident_of, incidents, key_of
 from cronce.monitor.read_lists import ALERTS_COUNTED, alerts
 from cronce.monitor.read_overview import Overview, overview
 from cronce.monitor.watch import at_once
@@ -30,39 +29,10 @@ from cronce.web.timeline import MOST_DRAWN
 BUTTONS_PER_CARD: Final = 3
 """So many effects, and slots, a card has buttons for; its page links to the others."""
 
-TOLD: Final = 5
+STORIES_SHOWN: Final = 5
 """Of so many slots the page of an incident has the story."""
 
 _OF_RUNS: Final = (AlertKind.LOST, AlertKind.UNKNOWN, AlertKind.FAILED)
-
-_TITLES: Final = {
-    AlertKind.FAILED: "{} failed",
-    AlertKind.LATE: "{} is late",
-    AlertKind.MISSED: "{} missed its slots",
-    AlertKind.SILENT: "{} has no scheduler",
-    AlertKind.OVERRUN: "{} takes too long",
-    AlertKind.NO_PROGRESS: "{} makes no progress",
-    AlertKind.UNKNOWN: "{} may or may not have run",
-    AlertKind.IN_DOUBT: "{}: effects in doubt",
-    AlertKind.CLOCK: "The store's clock jumped",
-    AlertKind.AMNESIA: "The store lost records",
-    AlertKind.BEAT_SILENT: "{} stopped sending heartbeats",
-}
-
-_KNOWN_FACTS: Final = {
-    AlertKind.GONE: "It stopped sending heartbeats.",
-    AlertKind.LOST: "The lease expired, and no process runs the slot now.",
-    AlertKind.UNKNOWN: "No process runs the slot now, and effects that are done are not repeated.",
-    AlertKind.STUCK: "The lease expired, and no process runs the slot now.",
-    AlertKind.FAILED: "The run ended, and its failure is on record.",
-    AlertKind.MISSED: "The slot did not run.",
-}
-_UNKNOWN_FACTS: Final = {
-    AlertKind.GONE: "Whether the process died, or only lost the store.",
-    AlertKind.LOST: "How much of its work was done.",
-    AlertKind.UNKNOWN: "Whether all of its work was done.",
-    AlertKind.IN_DOUBT: "Whether the effect happened.",
-}
 
 
 class NextStep(NamedTuple):
@@ -108,12 +78,12 @@ def cards(seen: Overview) -> list[IncidentCard]:
 
 
 def card_of(one: Incident, now: Instant) -> IncidentCard:
-    kinds = [alert.kind for alert in one.alerts]
-    certain = (text for kind, text in _KNOWN_FACTS.items() if kind in kinds)
-    unsure = (text for kind, text in _UNKNOWN_FACTS.items() if kind in kinds)
-    doubt = f"Whether {one.effects[0]} happened." if one.effects else ""
-    told = tuple(filter(None, (*unsure, safe(doubt))))
-    return IncidentCard(one, title_of(one), tuple(certain), told, tuple(_steps(one)), one.is_snoozed(now))
+    kinds = {alert.kind for alert in one.alerts}
+    facts = [facts_of(kind) for kind in AlertKind if kind in kinds]
+    certain = tuple(dict.fromkeys(fact.certain for fact in facts if fact.certain))
+    doubt = [safe(f"Whether {one.effects[0]} happened.")] if one.effects else []
+    unsure = tuple(dict.fromkeys([*(fact.unsure for fact in facts if fact.unsure), *doubt]))
+    return IncidentCard(one, title_of(one), certain, unsure, tuple(_steps(one)), one.is_snoozed(now))
 
 
 def title_of(one: Incident) -> str:
@@ -124,7 +94,7 @@ def title_of(one: Incident) -> str:
         host = lead.cause.removeprefix("host ")
         gone = any(alert.kind == AlertKind.GONE for alert in one.alerts)
         return safe(f"Host {host} is gone" if gone else f"{lead.subject} was on {host}, which was gone")
-    title = next((title for kind, title in _TITLES.items() if kind == lead.kind), "")
+    title = facts_of(lead.kind).title
     return safe(title.format(lead.subject) if title else f"{lead.kind.replace('-', ' ')}: {lead.subject}".rstrip(": "))
 
 
@@ -159,7 +129,7 @@ def incident_page(request: Request) -> Flow[Shown]:
         standing = [alert]
     found = incident_of(alert, standing)
     stories = []
-    for slot in _named(found.slots[:TOLD]):
+    for slot in _named(found.slots[:STORIES_SHOWN]):
         known = yield from why(slot.job, slot, site.node.store.traits)
         if known is not None:
             (story,) = known.stories

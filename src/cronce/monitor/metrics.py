@@ -1,7 +1,13 @@
-"""What a process counts: a fold over its events, and a look at what it holds when somebody asks.
+"""What a process counts: a fold over its events, and a look at what it holds when asked.
+
+All metrics are here as data, and docs/reference/metrics.md is made of them. `exposition` writes their values in
+Prometheus's text format, version 0.0.4.
 
 *Bounded.* Each job is a label, and jobs may be many. The first `JOB_LABELS` of them that a process counts have a label
 of their own, the others share `job="other"`; a job never changes over, so no counter ever falls.
+
+*Prometheus' own client* would save the few lines that write its text format, and no more: it keeps one registry a
+process, merges several processes through files, and not all gauges here are a sum, a maximum or a minimum.
 """
 
 import json
@@ -12,17 +18,150 @@ import threading
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, cast
+from itertools import accumulate
+from types import MappingProxyType
+from typing import Final, Literal, cast
 
 from cronce import __version__
 from cronce.events import Event, What
 from cronce.model import Boot
-from cronce.monitor.metrics.exposition import METRICS, Histogram, Key, Merge, Value, Values, exposition
 from cronce.runtime.app import Cronce
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Grant
 from cronce.stores.base import Store, size
 from cronce.value import NamedTuple
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+Merge = Literal["sum", "max", "min", "widest"]
+"""How the gauges of several processes become one; counters and histograms add up."""
+
+
+class Metric(NamedTuple):
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    merge: Merge = "sum"
+
+    @property
+    def kind(self) -> Kind:
+        return "histogram" if self.buckets else "counter" if self.name.endswith("_total") else "gauge"
+
+
+JOB_LABEL: Final = ("job",)
+STORE_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0)
+"""How long a store takes to answer."""
+START_SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
+"""How late slots start."""
+RUN_SECONDS: Final = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 900.0, 1800.0, 3600.0, 14400.0, 86400.0)
+"""How long job functions take."""
+
+_METRICS: Final = (
+    Metric(
+        "cronce_claims_total",
+        "Claims of slots: won, lost to another process, or refused (paused, too old, superseded).",
+        ("job", "result"),
+    ),
+    Metric("cronce_takeovers_total", "Slots taken over from a holder that was gone.", JOB_LABEL),
+    Metric(
+        "cronce_lock_claims_total",
+        "Claims of locks and leaderships that were answered: won, or lost because another process has it.",
+        ("kind", "result"),
+    ),
+    Metric("cronce_runs_started_total", "Job functions that started.", JOB_LABEL),
+    Metric("cronce_runs_ended_total", "Job functions that ended, by outcome.", ("job", "outcome")),
+    Metric(
+        "cronce_slot_to_start_seconds",
+        "From the instant of a slot to its first start; manual runs do not count.",
+        JOB_LABEL,
+        START_SECONDS,
+    ),
+    Metric("cronce_run_duration_seconds", "From the start of a job function to its end.", JOB_LABEL, RUN_SECONDS),
+    Metric("cronce_slots_missed_total", "Slots that no scheduler started in time.", JOB_LABEL),
+    Metric("cronce_slots_lost_total", "Slots closed as lost: their holder died.", JOB_LABEL),
+    Metric("cronce_slots_unknown_total", "Slots closed as unknown: a person has to check them.", JOB_LABEL),
+    Metric("cronce_late_total", "Slots that started more than 5 seconds after they were due.", JOB_LABEL),
+    Metric("cronce_overrun_total", "Runs that were still running at the next slot of their job.", JOB_LABEL),
+    Metric("cronce_doubled_total", "Duplicate calls of jobs that are only observed: they ran.", JOB_LABEL),
+    Metric(
+        "cronce_stale_total", "Writes refused because their fence was old: another process had been granted the slot."
+    ),
+    Metric("cronce_leases_held", "Leases held here.", ("kind",)),
+    Metric(
+        "cronce_lease_age_seconds", "Age of the oldest lease held here; 0 if there is none.", ("kind",), merge="max"
+    ),
+    Metric(
+        "cronce_lease_left_ratio",
+        "The part that is left of the lease that ends first; above 0.4 while leases are renewed in time.",
+        ("kind",),
+        merge="min",
+    ),
+    Metric("cronce_store_round_trip_seconds", "From a call of the store to its answer.", ("call",), STORE_SECONDS),
+    Metric("cronce_store_up", "1 while the store answers, 0 while it does not.", merge="min"),
+    Metric("cronce_store_silent_total", "Outages: how often the store stopped answering."),
+    Metric(
+        "cronce_clock_skew_seconds",
+        "This machine's clock minus the store's; of several processes, the largest difference.",
+        merge="widest",
+    ),
+    Metric("cronce_schedulers_live", "Schedulers alive on the store, on all machines.", merge="max"),
+    Metric("cronce_cells", "Cells in the store, as it estimates them.", merge="max"),
+    Metric("cronce_build_info", "Always 1; the label is the version of cronce.", ("version",), merge="max"),
+)
+METRICS: Final = MappingProxyType({metric.name: metric for metric in _METRICS})
+
+# --- as text ----------------------------------------------------------------------------------------------------------
+
+Key = tuple[str, ...]
+"""The metric, and the values of its labels in their order."""
+
+Histogram = list[float]
+"""The sum of what was observed, then how many fell into each bucket, the last being those above all."""
+
+Value = float | Histogram
+Values = Mapping[Key, Value]
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def exposition(values: Values) -> str:
+    """Every metric is named, those without a value too: so that an alerting rule refers to a metric that exists."""
+    found: dict[str, list[tuple[tuple[str, ...], Value]]] = {name: [] for name in METRICS}
+    for (name, *labels), value in sorted(values.items(), key=lambda one: one[0]):
+        found[name].append((tuple(labels), value))
+    return "".join(f"{line}\n" for name, rows in found.items() for line in _metric(METRICS[name], rows))
+
+
+def _metric(metric: Metric, rows: list[tuple[tuple[str, ...], Value]]) -> Iterator[str]:
+    yield f"# HELP {metric.name} {metric.help}"
+    yield f"# TYPE {metric.name} {metric.kind}"
+    for labels, value in rows:
+        pairs = [f'{name}="{_escaped(label)}"' for name, label in zip(metric.labels, labels, strict=True)]
+        if isinstance(value, list):
+            yield from _histogram(metric, pairs, value)
+        else:
+            yield _line(metric.name, pairs, value)
+
+
+def _histogram(metric: Metric, pairs: list[str], value: Histogram) -> Iterator[str]:
+    seconds, *counts = value
+    for bound, count in zip([*map(str, metric.buckets), "+Inf"], accumulate(counts), strict=True):
+        yield _line(f"{metric.name}_bucket", [*pairs, f'le="{bound}"'], count)
+    yield _line(f"{metric.name}_sum", pairs, seconds)
+    yield _line(f"{metric.name}_count", pairs, sum(counts))
+
+
+def _line(name: str, pairs: list[str], value: float) -> str:
+    labels = f"{{{','.join(pairs)}}}" if pairs else ""
+    return f"{name}{labels} {value}"
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+# --- what is counted in this process ----------------------------------------------------------------------------------
 
 CELLS_EVERY: Final = 60.0
 """Seconds between two looks at how large the store is."""
@@ -42,7 +181,7 @@ CLAIMS: Final = {What.GRANTED: "won", What.TAKEN_OVER: "won", What.REFUSED: "los
 
 
 class Metrics:
-    """Counts what `cron` does in this process, from now on. `before` is what was counted in its place before."""
+    """Counts what `cron` does in this process, from now on. `before` is what the process before this one counted."""
 
     def __init__(self, cron: Cronce, before: Values | None = None) -> None:
         self._cron = cron
@@ -131,7 +270,7 @@ class Metrics:
                 yield ("cronce_lease_left_ratio", kind), max(left, 0.0)
 
     def _measure_in_time(self, keeper: Keeper) -> None:
-        """On the thread that may take its time: whoever asks for numbers must not have to wait for the store."""
+        """On the keeper's slow thread: a scrape must not wait for the store."""
         boot = keeper.node.clock.boot()
         if boot - self._measured >= CELLS_EVERY:
             self._measured = boot
@@ -153,7 +292,7 @@ _BY_JOB: Final = frozenset(name for name, metric in METRICS.items() if metric.la
 
 
 class Registry:
-    """For any number of threads. `before` is what whoever had this place before has counted: it goes on from there."""
+    """For any number of threads. `before` is what the process before this one counted: it goes on from there."""
 
     def __init__(self, before: Values | None = None) -> None:
         self._begin(before or {})
@@ -166,8 +305,7 @@ class Registry:
         self._jobs = {key[1] for key in self._values if key[0] in _BY_JOB}
 
     def _locked(self) -> threading.Lock:
-        """In a forked child a thread of the parent may have held the lock for ever, and what it counted is the
-        parent's."""
+        """In a forked child a thread of the parent may hold the lock for ever, and the counts are the parent's."""
         if self._process != os.getpid():
             self._begin({})
         return self._lock
@@ -230,19 +368,19 @@ def _merged(name: str, values: list[Value]) -> Value:
 
 
 def without_gauges(values: Values) -> Values:
-    """What still counts of a process that is gone."""
+    """Counters and histograms: what still counts of a process that is gone."""
     return {key: value for key, value in values.items() if METRICS[key[0]].kind != "gauge"}
 
 
 # --- memory that several processes share ------------------------------------------------------------------------------
 #
 # *A place each, and two halves to a place.* A snapshot is written into the half that holds the older one, with a number
-# that is higher by one, its length and its checksum. Whoever reads takes the half with the higher number whose checksum
-# is right. So a writer that is killed in the middle leaves the snapshot before, and a reader never takes half of one.
+# that is higher by one, its length and its checksum. A reader takes the half with the higher number whose checksum is
+# right. So a writer that is killed in the middle leaves the snapshot before, and a reader never takes half of one.
 #
-# *Who takes over a place counts on.* A process that died is replaced, and its successor begins with what stands in its
-# place: so counters never fall, and nobody who looks at their rate sees a restart. What it counted in its last second,
-# and had not written yet, is not in there.
+# *A successor counts on.* A process that died is replaced, and the new one begins with the snapshot in its place: so
+# counters never fall, and their rate shows no restart. What the old one counted in its last second, and had not written
+# yet, is lost.
 
 HALF: Final = 2 << 20
 """Bytes. Jobs with labels of their own are few enough that their snapshot always fits, however long their names; and
