@@ -16,6 +16,7 @@ from cronce.clock import Clock, SystemClock
 from cronce.errors import LeaseLost, StoreUnavailable
 from cronce.events import What
 from cronce.model import Boot, Slot, lock_cell
+from cronce.protocol.commands import Finish
 from cronce.protocol.lease import LOCK_LEASE
 from cronce.protocol.record import Outcome, State
 from cronce.protocol.terms import Terms
@@ -326,6 +327,57 @@ def test_what_can_wait_is_written_in_one_go_after_a_while(office: Office, store:
     office.keeper.later("chore", done.append)
     office.keeper.close()
     assert done == [store, store]
+
+
+class Connection:
+    """One of its own to the store; whether it is open."""
+
+    def __init__(self, store: Wire) -> None:
+        self._store, self.is_open = store, True
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+def with_connections(store: Wire) -> tuple[Office, list[Connection]]:
+    office, made = Office(store), list[Connection]()
+
+    def connect() -> Connection:
+        made.append(Connection(store))
+        return made[-1]
+
+    office.node.connect = connect  # type: ignore[assignment]
+    return office, made
+
+
+def test_an_end_that_is_recorded_after_the_keeper_was_closed_leaves_no_connection_open(
+    store: Wire, clock: HandClock
+) -> None:
+    """It was recorded on a new connection, which was open until it was collected."""
+    office, made = with_connections(store)
+    lease = held(office)
+    office.keeper.drop(lease, unsaid=True)
+    end = office.keeper.unsaid.end_of(lease.grant, Finish(lease.grant.fence, Outcome.SUCCEEDED))
+    office.keeper.say_later(end)
+    store.lose_next("swap", "before", 99)
+    office.keeper.close()
+    assert len(office.keeper.unsaid) == 1
+    store.lose = lambda _call: ""
+    clock.turn(1)
+    assert office.keeper.renew() is None
+    assert len(office.keeper.unsaid) == 0
+    assert [one.is_open for one in made] == [False, False]
+
+
+def test_a_chore_that_comes_after_the_keeper_was_closed_leaves_no_connection_open(store: Wire) -> None:
+    office, made = with_connections(store)
+    office.keeper.close()
+    office.keeper.later("a chore", lambda store: store.load([]), soon=True)  # type: ignore[arg-type, return-value]
+    assert office.keeper.do_chores() is None
+    assert [one.is_open for one in made] == [False]
 
 
 def test_a_chore_that_finds_no_store_is_dropped(office: Office, clock: HandClock) -> None:

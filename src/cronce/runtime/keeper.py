@@ -285,6 +285,7 @@ class Keeper:
         self._unsettled: dict[Fence, Lease] = {}  # what has ended, and is not on record yet
         self._chores: dict[str, tuple[Boot, Callable[[Store], None]]] = {}
         self.outage = Outage(node)
+        self._closed = False
         self.close_by: Boot = inf
         """When it is closed at the latest, as was promised to whoever closes it."""
         self.lingers = False
@@ -404,7 +405,12 @@ class Keeper:
         if not self.outage.lasts:
             self.do_chores(at_once=True)
             self._say_unsaid()
-        if not self.busy:
+        self._closed = True
+        self._hang_up_if_closed()
+
+    def _hang_up_if_closed(self) -> None:
+        """What comes after that, an end that is said at last or a chore, is written on a new connection."""
+        if self._closed and not self.busy:
             self._connection.current.close()
 
     # --- on the thread that watches ---
@@ -441,6 +447,7 @@ class Keeper:
             self._say_at = self._clock.boot() + RENEWAL_RETRY
         if not self._connection.returned(connection):
             return None
+        self._hang_up_if_closed()
         waiting = [lease.renew_at for lease in self._renewed()]
         return min([*waiting, self._say_at] if self.unsaid else waiting, default=None)
 
@@ -518,6 +525,7 @@ class Keeper:
         for chore in chores:
             with suppress(CronceError):
                 chore(self._connection.current.store())
+        self._hang_up_if_closed()
         with self._lock:
             return min((when for when, _ in self._chores.values()), default=None)
 
