@@ -180,8 +180,7 @@ def _is_over(view: View, maker: Maker, mine: Maker | None) -> bool:
 
 _NEW: Final = Record(State.DUE)
 
-NOTHING_RAN: Final = (RELEASED, NEVER_STARTED)
-"""How a grant ends under which nothing ran."""
+NOTHING_RAN: Final = (RELEASED, NEVER_STARTED)  # how a grant ends under which nothing ran
 
 
 def grant(view: View, command: Claim) -> Ruling:
@@ -298,9 +297,8 @@ def finish(view: View, command: Finish) -> Ruling:
         failures = record.failures + (0 if again else 1)
         if not (command.final or record.ask) and (again or failures < record.attempts):
             end = f"failed: {command.reason}" if command.reason else "failed"
-            retry = _past(record, _grant_of(view, end))._replace(
-                state=State.RETRYING, failures=failures, turn="", ask=""
-            )
+            record = _past(record, _grant_of(view, end))
+            retry = record._replace(state=State.RETRYING, failures=failures, turn="", ask="")
             return Ruling(Finished(command.outcome, retrying=True), Change(retry, _idle(record), command.backoff))
     closed = _close(view, record._replace(result=command.result), command.outcome, command.reason)
     return closed._replace(answer=Finished(command.outcome))
@@ -423,7 +421,10 @@ def _grant_of(view: View, end: str) -> Past:
 
 
 def _past(record: Record, was: Past) -> Record:
-    return record._replace(past=(*record.past, was)[-PAST_KEPT:])
+    past = [*record.past, was]
+    if len(past) > PAST_KEPT:  # grants under which nothing ran are forgotten first: the others can be counted
+        past.remove(next((one for one in past if one.end in NOTHING_RAN), past[0]))
+    return record._replace(past=tuple(past))
 
 
 # --- the table ------------------------------------------------------------------------------------------------------
