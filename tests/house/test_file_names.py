@@ -27,7 +27,7 @@ UNNAMED = Counter(
         "integrations": 6,
         "monitor": 6,
         "protocol": 3,
-        "runtime": 15,
+        "runtime": 14,
         "schedule": 1,
         "stores": 20,
         "telling": 2,

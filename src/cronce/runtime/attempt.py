@@ -12,7 +12,6 @@ from cronce.model import Boot, Instant
 from cronce.protocol.commands import Finish
 from cronce.protocol.record import COMMITTED, REASON_KEPT, Outcome
 from cronce.protocol.table import ended_as
-from cronce.runtime.commits import committed_before, sealed
 from cronce.runtime.declare import Declaration
 from cronce.runtime.keeper import STUBBORN, Keeper, Lease, LeaseEnd, whose
 from cronce.runtime.ledger import Grant
@@ -125,9 +124,8 @@ class Attempt:
             self._keeper.begin(self.lease)
             know.own.add(fence)
             self.lease.check()  # it may have waited for a thread
-            if self.job.database is not None and (
-                yield StoreStep(committed_before(self.job.database, self.lease.grant))
-            ):
+            database = self.job.database
+            if database is not None and (yield StoreStep(database.committed_before(self.lease.grant))):
                 end = End(Ending(Outcome.SUCCEEDED, COMMITTED))
             else:
                 if wants(What.STARTED):
@@ -176,7 +174,7 @@ class Attempt:
         if self.job.database is None or not failed or self.run.committed or not self.run.joined:
             return end
         try:
-            self.run.committed = yield StoreStep(sealed(self.job.database, self.lease.grant))
+            self.run.committed = yield StoreStep(self.job.database.sealed(self.lease.grant))
         except DatabaseUnavailable as trouble:
             LOGGER.error(
                 "%s failed, and it is not known yet whether its transaction was committed: %s", self.lease.name, trouble

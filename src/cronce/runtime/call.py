@@ -45,7 +45,6 @@ from cronce.protocol.lease import LONGEST_LEASE, hearing, tolerance
 from cronce.protocol.record import Outcome, decode
 from cronce.protocol.terms import Terms
 from cronce.runtime.attempt import Attempt, End, Ending, Work, finish_of, too_late
-from cronce.runtime.commits import settle_gone
 from cronce.runtime.declare import CLOCK_OFF, Declaration, When
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import tidy_later
@@ -259,7 +258,7 @@ class Call:
             yield from self._watch()
             yield from self._hear(dead)
         if self.job.database is not None:
-            yield StoreStep(settle_gone(self.node.ledger, self.job.database, [cell.key for cell in dead]))
+            yield StoreStep(self.job.database.settle_gone(self.node.ledger, [cell.key for cell in dead]))
         elif not self._take_over:
             yield StoreStep(self.node.ledger.settle(cell for cell in dead if cell.key != own.cell))
         if not self._take_over:
