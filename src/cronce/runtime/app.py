@@ -18,10 +18,10 @@ from cronce.errors import BadInput, BadPolicy, CronceError, StoreError, tell
 from cronce.events import Event
 from cronce.model import Fence, Slot, check_key, read_fence
 from cronce.policy import WhenUnsure, refuse_foreign
+from cronce.runtime.app_loading import defined, place_of
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call, could_not_ask
 from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
-from cronce.runtime.function_loading import defined, place_of
 from cronce.runtime.guard import (
     CommandGuard,
     Decorator,
@@ -40,7 +40,7 @@ from cronce.runtime.log import LOGGER, Listeners
 from cronce.runtime.node import Node
 from cronce.runtime.pod import JOB_NAME, PodCall
 from cronce.runtime.process_notes import UnwrittenRefusals
-from cronce.runtime.processes.bodies import BodyRunners
+from cronce.runtime.processes.child import BodyRunners
 from cronce.runtime.run import Around
 from cronce.runtime.standby import Standby
 from cronce.schedule import Schedule, parse_duration

@@ -15,7 +15,7 @@ from cronce.protocol.table import ended_as
 from cronce.runtime.declare import Declaration
 from cronce.runtime.keeper import STUBBORN, Keeper, Lease, LeaseEnd, whose
 from cronce.runtime.ledger import Grant
-from cronce.runtime.log import LOGGER
+from cronce.runtime.log import LOGGER, job_traceback
 from cronce.runtime.run import Around, AsCurrentRun, Run, RunResources
 from cronce.runtime.steps import BodyStep, Steps, StoreStep
 from cronce.schedule import format_duration
@@ -228,7 +228,7 @@ class Attempt:
         if not self._body.started:
             return End(None, error=error)
         over = self._over() if self._body.stopped else None
-        return End(self._ending(over, error)._replace(output=_where(error)), error=error, over=over)
+        return End(self._ending(over, error)._replace(output=job_traceback(error)), error=error, over=over)
 
     def _over(self) -> LeaseEnd | None:
         """Why it was stopped; and that it went on for a while all the same, if it did."""
@@ -288,13 +288,6 @@ def _told_apart(body: Callable[[Run], Any], run: Run, around: Around) -> Any:
 async def _awaited(body: Callable[[Run], Any], run: Run, around: Around) -> Any:
     with AsCurrentRun(run), around(run):
         return await body(run)
-
-
-def _where(error: BaseException) -> str:
-    """Where it happened, for people."""
-    from cronce.runtime.tracebacks import traceback_of  # noqa: PLC0415  few fail, and it is slow to import
-
-    return traceback_of(error)
 
 
 LONG_TEXT: Final = 10_000

@@ -28,9 +28,9 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cronce.clock import Clock
 from cronce.runtime.processes.output import Stream, Tail
@@ -48,6 +48,11 @@ from cronce.runtime.processes.process_group import (
     terminate,
 )
 from cronce.value import NamedTuple
+
+if TYPE_CHECKING:
+    from cronce.runtime.app_loading import FunctionLocation
+    from cronce.runtime.attempt import Work
+    from cronce.runtime.keeper import Keeper
 
 CHILD_STOP_SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 
@@ -390,3 +395,27 @@ class Supervisor:
         watchdog, self.watchdog = self.watchdog, None
         if watchdog is not None:
             watchdog.let_go()
+
+
+class BodyRunners(Supervisor):
+    """Runs the job functions of a process that have processes of their own: commands, and functions that are
+    isolated."""
+
+    def __init__(self, at_work: "Callable[[], Keeper]", clock: Clock, url: Callable[[], str | None]) -> None:
+        super().__init__(clock)
+        self._at_work, self._url = at_work, url
+
+    def command(self, words: Sequence[str]) -> "Work":
+        """One run of a command."""
+        from cronce.runtime.processes.command import Command  # noqa: PLC0415  most have none
+
+        return Command(words, self, self._at_work().node.store.traits)
+
+    def isolated(
+        self, place: "FunctionLocation", args: tuple[Any, ...], named: Mapping[str, Any], is_async: bool
+    ) -> "Work":
+        """One call of a function in a process of its own."""
+        from cronce.runtime.processes.isolated import IsolatedCall  # noqa: PLC0415
+
+        traits = self._at_work().node.store.traits
+        return IsolatedCall(place, self, traits, self._url(), args=args, named=named, is_async=is_async)

@@ -24,8 +24,8 @@ from cronce.model import Cell, Traits, from_us, read_fence, slot_of_cell, to_us
 from cronce.protocol.codec import MAX_PAYLOAD_BYTES
 from cronce.protocol.lease import Trust
 from cronce.protocol.record import Outcome, decode, encode
+from cronce.runtime.app_loading import FunctionLocation, find, plain
 from cronce.runtime.attempt import Ending, describe
-from cronce.runtime.function_loading import FunctionLocation, find, plain
 from cronce.runtime.guard import call_with_run
 from cronce.runtime.interrupt import Interrupt
 from cronce.runtime.keeper import NOT_RENEWED, Lease, LeaseEnd

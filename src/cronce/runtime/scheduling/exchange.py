@@ -33,7 +33,7 @@ from cronce.runtime.jobs import tidy_later
 from cronce.runtime.journal import PendingEnd
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Expired, Grant
-from cronce.runtime.log import LOGGER
+from cronce.runtime.log import LOGGER, job_exc_info
 from cronce.runtime.prevented import is_prevented
 from cronce.runtime.run import AsCurrentRun
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
@@ -81,12 +81,10 @@ class EndedAttempt(NamedTuple):
         if ending is None or not ending.outcome.is_failure:
             return
         of = f", attempt {attempt.run.attempt} of {attempt.job.retries + 1}" if attempt.job.retries else ""
-        from cronce.runtime.tracebacks import from_job  # noqa: PLC0415  slow to import, and few fail
-
         own = None if self.end.over or isinstance(self.end.error, BodyFailed | SlotFailed) else self.end.error
         reason = ending.reason or "no reason given"
         with AsCurrentRun(attempt.run):  # the line says which run it is about
-            LOGGER.error("%s failed%s: %s", attempt.lease.name, of, reason, exc_info=own and from_job(own))
+            LOGGER.error("%s failed%s: %s", attempt.lease.name, of, reason, exc_info=own and job_exc_info(own))
 
 
 class Endings:
