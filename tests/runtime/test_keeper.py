@@ -20,7 +20,7 @@ from cronce.protocol.commands import Finish
 from cronce.protocol.lease import LOCK_LEASE
 from cronce.protocol.record import Outcome, State
 from cronce.protocol.terms import Terms
-from cronce.runtime.contact import patience
+from cronce.runtime.client import patience
 from cronce.runtime.keeper import NOT_RENEWED, Keeper, Lease, LeaseEnd, RepeatingThread
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.node import Node

@@ -32,7 +32,7 @@ from cronce.events import Event, What
 from cronce.model import Boot, Fence, Instant
 from cronce.protocol.commands import Stale, Unsure
 from cronce.protocol.lease import renew_every
-from cronce.runtime.contact import patience
+from cronce.runtime.client import patience
 from cronce.runtime.flow import drive
 from cronce.runtime.journal import Journal, PendingEnd
 from cronce.runtime.ledger import Grant

@@ -37,9 +37,8 @@ from cronce.protocol.store_clock import is_ahead, is_early
 from cronce.protocol.table import Row, row
 from cronce.protocol.terms import MEANT, Terms, Wants, check_lease, check_terms, checked
 from cronce.protocol.view import View
-from cronce.runtime.answer_events import event_of, is_wanted
 from cronce.runtime.batch import Batch, Ended
-from cronce.runtime.client import Client, Knowledge
+from cronce.runtime.client import Client, Knowledge, event_of, is_wanted
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Jobs
 from cronce.runtime.loop import Loop, Question

@@ -18,7 +18,7 @@ from cronce.protocol.commands import Busy, Early, Held, Paused, Queued, Supersed
 from cronce.protocol.lease import hearing
 from cronce.protocol.terms import Terms
 from cronce.runtime.call import Call
-from cronce.runtime.contact import PROBE_AHEAD
+from cronce.runtime.client import PROBE_AHEAD
 from cronce.runtime.keeper import Look, RepeatingThread
 from cronce.runtime.ledger import Expired, Grant, Wanted
 from cronce.runtime.log import LOGGER

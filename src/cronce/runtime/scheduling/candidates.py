@@ -25,7 +25,7 @@ from cronce.protocol.lease import LONGEST_LEASE, hearing
 from cronce.protocol.record import Job, decode
 from cronce.protocol.specs import fires_alike, raise_floor
 from cronce.protocol.terms import Terms
-from cronce.runtime.contact import PROBE_AHEAD, is_near
+from cronce.runtime.client import PROBE_AHEAD, is_near
 from cronce.runtime.declare import Declaration
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit
