@@ -25,6 +25,7 @@ from cronce.runtime.declare import Declaration, Duration, Policies, When, declar
 from cronce.runtime.guard import (
     CommandGuard,
     Decorator,
+    SameSignature,
     SingleDecorator,
     Steppable,
     code_of,
@@ -51,10 +52,8 @@ from cronce.stores.default import Chosen, choose, journal_directory, open_chosen
 if TYPE_CHECKING:
     from cronce.look import Look
     from cronce.runtime.background import BackgroundWriter
-    from cronce.runtime.effects.idempotent import Idempotent
     from cronce.runtime.election import Leader, Term
     from cronce.runtime.flow import Flow
-    from cronce.runtime.observe import Observing
     from cronce.runtime.operations import Operator, Verdict
     from cronce.runtime.scheduling.running import Carry
     from cronce.runtime.scheduling.scheduler import Scheduler
@@ -330,7 +329,7 @@ class Cronce:
         unsure: WhenUnsure = "raise",
         not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
         **foreign: Never,
-    ) -> "Idempotent":
+    ) -> SameSignature:
         """Let a function do its work once for each key, whoever calls it: `key` says which, from the call's arguments.
 
         A repeat returns what came of it, kept as JSON, for `ttl` after it was done. While it is at work another call
@@ -352,7 +351,7 @@ class Cronce:
             refuse_another(self._idempotent, name, fn)
             return keyed.guard(fn)
 
-        return cast("Idempotent", guard)
+        return cast(SameSignature, guard)
 
     def admits(self, scope: str, fence: Fence | str) -> bool:
         """For a receiver of effects: whether no higher fence was seen in the scope. From then on no lower one is."""
@@ -371,7 +370,7 @@ class Cronce:
         window: Duration = "10s",
         key: Callable[..., object] | None = None,
         **foreign: Never,
-    ) -> "Observing":
+    ) -> SameSignature:
         """Detect only: the function runs as before, and a call within `window` of another is warned of and counted.
 
         With `key`, a function of the call's arguments, only calls for the same key are compared. `cronce status
@@ -380,7 +379,7 @@ class Cronce:
         from cronce.runtime.observe import observer  # noqa: PLC0415  most have none
 
         refuse_foreign(foreign, ("window", "key"))
-        return cast("Observing", observer(name, window, key, self._in_background, self._clock.boot))
+        return cast(SameSignature, observer(name, window, key, self._in_background, self._clock.boot))
 
     def heartbeat(self, name: str, every: Duration = "1m") -> None:
         """A sign of life of a scheduler that is not ours: call it from a job of its own, at each interval. Who watches

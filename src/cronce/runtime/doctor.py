@@ -109,14 +109,8 @@ def _examined(store: Store, connect: Callable[[], Store], clock: Clock) -> Itera
 
 
 def named(chosen: Chosen) -> Check:
-    url = mask(chosen.url)
-    match chosen.source:
-        case value if value == GIVEN:
-            return ok("store", url)
-        case value if value == DEFAULT:
-            return ok("store", f"{url}, the default: only this user's processes on this machine share it")
-        case source:
-            return ok("store", f"{url}, named by {source}")
+    by = {GIVEN: "", DEFAULT: ", the default: only this user's processes on this machine share it"}
+    return ok("store", f"{mask(chosen.url)}{by.get(chosen.source, f', named by {chosen.source}')}")
 
 
 def unusable(trouble: BadInput) -> Check:

@@ -303,12 +303,12 @@ TIDY_MOST: Final = 10
 def tidy_later(keeper: "Keeper", job: "Declaration", done: Slot) -> None:
     if job.tidies(done):
         keeper.later(f"tidy {job.name}", lambda store: _tidied(keeper, job, store))
-        keeper.later("sweep", lambda store: _swept(keeper, store))
+        sweep_later(keeper)
 
 
-def _swept(keeper: "Keeper", store: Store) -> None:
+def sweep_later(keeper: "Keeper") -> None:
     """What processes, machines and locks leave belongs to no job: of many jobs that are tidied at once, one sweeps."""
-    drive(keeper.node.ledger.jobs.sweep(), store, keeper.node.clock)
+    keeper.later("sweep", lambda store: drive(keeper.node.ledger.jobs.sweep(), store, keeper.node.clock))
 
 
 def _tidied(keeper: "Keeper", job: "Declaration", store: Store) -> None:

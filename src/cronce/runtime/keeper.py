@@ -36,10 +36,9 @@ from cronce.runtime.client import patience
 from cronce.runtime.flow import drive
 from cronce.runtime.journal import Journal, PendingEnd
 from cronce.runtime.ledger import Grant
-from cronce.runtime.node import Node, Outage
+from cronce.runtime.node import Node, Outage, RenewalConnection, StoreConnection
 from cronce.runtime.pending_ends import PendingEnds
 from cronce.runtime.prevented import PreventedCounts
-from cronce.runtime.renewal_connection import RenewalConnection, StoreConnection
 from cronce.schedule import format_duration
 from cronce.stores.base import Store
 from cronce.value import NamedTuple
@@ -240,17 +239,15 @@ class RepeatingThread:
 
     def _beat(self) -> None:
         try:
-            while self._once_more(self._look_now()):
-                pass
+            again = True
+            while again:
+                with self._turn:
+                    self._asked = inf
+                again = self._once_more(self._look())
         except BaseException:  # a bug, and loud: the next to wake this begins anew, and trust ends by the clock anyway
             with self._turn:
                 self._running = False
             raise
-
-    def _look_now(self) -> Boot | None:
-        with self._turn:
-            self._asked = inf
-        return self._look()
 
     def _once_more(self, again: Boot | None) -> bool:
         """Wait until it is time to look again; False: nothing is left to look after."""
@@ -283,7 +280,7 @@ class Keeper:
         self._leases: set[Lease] = set()
         self._ended: set[Lease] = set()
         self._unsettled: dict[Fence, Lease] = {}  # what has ended, and is not on record yet
-        self._chores: dict[str, tuple[Boot, Callable[[Store], None]]] = {}
+        self._chores: dict[str, tuple[Boot, Callable[[Store], object]]] = {}
         self.outage = Outage(node)
         self._closed = False
         self.close_by: Boot = inf
@@ -384,7 +381,7 @@ class Keeper:
         """What is held here, as it was last renewed."""
         return [lease.grant for lease in self._kept()]
 
-    def later(self, name: str, chore: Callable[[Store], None], *, soon: bool = False) -> None:
+    def later(self, name: str, chore: Callable[[Store], object], *, soon: bool = False) -> None:
         """Something for the store that can wait for a few seconds, unless it is wanted soon; one of each name."""
         with self._lock:
             self._chores.setdefault(name, (self._clock.boot() + (0.0 if soon else LAZY), chore))

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial, wraps
 from inspect import signature
-from typing import Any, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Final
 
 from cronce.clock import Clock
 from cronce.errors import BadInput, BadPolicy, CronceError, StoreError
@@ -47,15 +47,6 @@ CALLS_KEPT: Final = 50
 
 EXTRA_CALLS_KEPT: Final = 20
 """How many of those that were too many are kept, for people."""
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-class Observing(Protocol):
-    """Keeps the signature."""
-
-    def __call__(self, fn: Callable[P, R]) -> Callable[P, R]: ...
 
 
 class ExtraCall(NamedTuple):

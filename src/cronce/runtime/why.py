@@ -252,7 +252,7 @@ class _Teller(NamedTuple):
         case = _case(run, at) if run else _absent(slot, seen, now, at, is_slot=backfill is not None)
         span = _span(slot, seen) if case is Case.TOO_OLD else None
         blocker = (yield from self._blocker(run)) if run and case is Case.OVERLAP else None
-        effects = yield from _effects(slot, run)
+        effects = (yield from survey(slot, run.record)) if run and run.record else EMPTY_SURVEY
         return Story(slot, case, run, (), span, effects, blocker, backfill)
 
     def _run(self, cell: Cell, now: Instant) -> RunSeen:
@@ -267,13 +267,6 @@ class _Teller(NamedTuple):
             if cell.version:
                 return self._run(cell, loaded.now)
         return None
-
-
-def _effects(slot: Slot, run: RunSeen | None) -> Flow[EffectsSurvey]:
-    """By the key that the run goes by: a rerun makes the effects of its slot. And what it left in doubt on things."""
-    if run is None or run.record is None:
-        return EMPTY_SURVEY
-    return (yield from survey(slot, run.record))
 
 
 def _that_matter(seen: JobSeen, now: Instant) -> Flow[list[Slot]]:
