@@ -27,7 +27,7 @@ UNNAMED = Counter(
         "integrations": 6,
         "monitor": 6,
         "protocol": 3,
-        "runtime": 10,
+        "runtime": 4,
         "schedule": 1,
         "stores": 20,
         "telling": 2,
