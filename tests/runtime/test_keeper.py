@@ -221,7 +221,7 @@ def test_a_renewal_that_hung_until_its_own_run_had_ended_is_no_stale_holder(
 
 def ends(here: Office, there: Office, lease: Lease, outcome: Outcome) -> None:
     """The run ends, which is on record at once; if it is to be tried again, another process does."""
-    here.keeper.drop(lease, unsaid=True)
+    here.keeper.drop(lease, unrecorded=True)
     here.node.do(here.node.ledger.finish(lease.grant, outcome))
     there.node.do(there.node.ledger.claim([Wanted(Slot("billing", START), Terms(LEASE, "rerun", "allow"), known=True)]))
 
@@ -359,16 +359,16 @@ def test_an_end_that_is_recorded_after_the_keeper_was_closed_leaves_no_connectio
     """It was recorded on a new connection, which was open until it was collected."""
     office, made = with_connections(store)
     lease = held(office)
-    office.keeper.drop(lease, unsaid=True)
-    end = office.keeper.unsaid.end_of(lease.grant, Finish(lease.grant.fence, Outcome.SUCCEEDED))
-    office.keeper.say_later(end)
+    office.keeper.drop(lease, unrecorded=True)
+    end = office.keeper.pending_ends.end_of(lease.grant, Finish(lease.grant.fence, Outcome.SUCCEEDED))
+    office.keeper.record_later(end)
     store.lose_next("swap", "before", 99)
     office.keeper.close()
-    assert len(office.keeper.unsaid) == 1
+    assert len(office.keeper.pending_ends) == 1
     store.lose = lambda _call: ""
     clock.turn(1)
     assert office.keeper.renew() is None
-    assert len(office.keeper.unsaid) == 0
+    assert len(office.keeper.pending_ends) == 0
     assert [one.is_open for one in made] == [False, False]
 
 
@@ -487,20 +487,20 @@ def test_a_renewal_that_hangs_is_asked_again_on_a_new_connection_and_its_answer_
 def test_what_has_ended_keeps_its_lease_until_that_is_on_record(office: Office, store: Wire, clock: HandClock) -> None:
     """Who says so may hang in its call for a whole lease."""
     lease = held(office)
-    office.keeper.drop(lease, unsaid=True)
+    office.keeper.drop(lease, unrecorded=True)
     clock.turn(8)
     store.calls.clear()
     assert office.keeper.renew() == pytest.approx(clock.boot() + 8)
     assert len(store.calls) == 1
     clock.turn(8)
-    office.keeper.unsaid.said([lease.grant.fence])
+    office.keeper.pending_ends.said([lease.grant.fence])
     assert office.keeper.renew() is None
     assert len(store.calls) == 1
 
 
 def test_what_cannot_be_put_on_record_keeps_its_lease_for_a_minute(office: Office, clock: HandClock) -> None:
     lease = held(office)
-    office.keeper.drop(lease, unsaid=True)
+    office.keeper.drop(lease, unrecorded=True)
     while (again := office.keeper.renew()) is not None:
         clock.turn(again - clock.boot())
     assert clock.boot() - lease.end_by == pytest.approx(4)  # a minute, and then when the next would have been

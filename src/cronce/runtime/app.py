@@ -82,7 +82,7 @@ class Cronce:
         self._bodies = BodyRunners(self.at_work, self._clock, self._named)
         self._databases: dict[str | int, Database] = {}
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
-        self._notebook = UnwrittenRefusals()
+        self._refusals = UnwrittenRefusals()
         self._standby = Standby(self._clock)
         self._background: BackgroundWriter | None = None
         self._starting = threading.Lock()
@@ -142,9 +142,9 @@ class Cronce:
         """What this process holds at the store, which is opened by the first who asks: for integrations."""
         with self._opening:
             if self.keeper is None:
-                store, heard = self._connect(first=True), self._listeners
-                node = Node(store, self._clock, self._connect, heard.report, around=heard.around)
-                node.ledger.client.timed, node.ledger.client.wants = heard.timed, heard.wants
+                store, listeners = self._connect(first=True), self._listeners
+                node = Node(store, self._clock, self._connect, listeners.report, around=listeners.around)
+                node.ledger.client.timed, node.ledger.client.wants = listeners.timed, listeners.wants
                 self.keeper = Keeper(node, journal=self._journal())
             return self.keeper
 
@@ -251,7 +251,7 @@ class Cronce:
 
     def _call(self, job: Declaration, work: Work, take_over: bool, when: When | None) -> Steppable:
         defined(f"calls {job.name}")
-        job_name, refused = os.environ.get(JOB_NAME), self._notebook.refused
+        job_name, refused = os.environ.get(JOB_NAME), self._refusals.refused
         try:
             keeper = self.at_work()
         except StoreError as error:
@@ -572,7 +572,7 @@ class Cronce:
             settings,
             grace=length,
             ended=self._ended,
-            refused=self._notebook.refused,
+            refused=self._refusals.refused,
         )
         return self.scheduler.start()
 
@@ -589,8 +589,8 @@ class Cronce:
         for said in filter(None, self._remarks.values()):
             LOGGER.warning("%s", said)
         own = {name: RunnableJob(self.jobs[name], work) for name, work in self.works.items()}
-        shelf = RunnableStoredJobs(allow, self._bodies, self.jobs)
-        return lambda: own | shelf.carry(keeper.node.do(definitions()))
+        stored = RunnableStoredJobs(allow, self._bodies, self.jobs)
+        return lambda: own | stored.carry(keeper.node.do(definitions()))
 
     def run(
         self,
@@ -669,7 +669,7 @@ class Cronce:
             self._session.forked()
         self._session = None
         self.scheduler = None
-        self._notebook, self._standby = UnwrittenRefusals(), Standby(self._clock)
+        self._refusals, self._standby = UnwrittenRefusals(), Standby(self._clock)
         self._background, self._starting = None, threading.Lock()
         self._bodies.forked()
         for leader in list(self._leaders):

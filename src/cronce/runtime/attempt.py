@@ -145,7 +145,7 @@ class Attempt:
             end = self._in_view_of_effects(end if self.job.database is None else (yield from self._sealed(end)))
         finally:
             know.ended[fence] = self.lease.grant.key
-            self._keeper.drop(self.lease, unsaid=True)
+            self._keeper.drop(self.lease, unrecorded=True)
         if end.open:
             self.let_go()
         if self._body.started and wants(What.ENDED):

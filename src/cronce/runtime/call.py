@@ -119,7 +119,7 @@ class Call:
             result = answer if isinstance(answer, Grant) else why_not(self.slot, answer)
         except StoreError as error:
             if not self._only_noted:
-                could_not_ask(self.keeper.unsaid.journal, self.job, self.node.clock, error, self.slot)
+                could_not_ask(self.keeper.pending_ends.journal, self.job, self.node.clock, error, self.slot)
             raise
         if isinstance(result, Grant):
             return (yield from self._run(result))
@@ -143,9 +143,9 @@ class Call:
         ago = timedelta(seconds=self.node.clock.boot() - began) + (CLOCK_OFF if when is None else timedelta(0))
         called = self.node.ledger.know.now() - ago  # by a clock that may be off, where the slot was inferred from that
         yield StoreStep(self.node.ledger.jobs.declare(self.job.name, self.job.spec, slot.at, self.job.code, called))
-        if self.keeper.unsaid.waits:
+        if self.keeper.pending_ends.waits:
             with suppress(StoreError):
-                yield StoreStep(self.keeper.unsaid.say())
+                yield StoreStep(self.keeper.pending_ends.say())
         if self.node.ledger.looks_again(self.job.name):
             yield from self._look_after_older(slot)
         if self._standby is not None:
@@ -342,10 +342,10 @@ class Call:
     def _said(self, lease: Lease, word: Finish | Release, *, once: bool) -> Steps[object]:
         """What the store says to how it ended. Without an answer it is written down, and said again while the call can
         wait, then by the keeper."""
-        unsaid, outage = self.keeper.unsaid, self.keeper.outage
-        end, pause, answer = unsaid.end_of(lease.grant, word), 0.1, None
+        pending, outage = self.keeper.pending_ends, self.keeper.outage
+        end, pause, answer = pending.end_of(lease.grant, word), 0.1, None
         if outage.lasts:
-            unsaid.write_down([end])
+            pending.write_down([end])
         try:
             while True:
                 began = self.node.clock.boot()
@@ -356,16 +356,16 @@ class Call:
                     return answer
                 if answer.error is not None:
                     outage.unanswered(began, answer.why)
-                unsaid.write_down([end])
+                pending.write_down([end])
                 if once or not lease.trusted or not answer.passing:
                     return answer
                 yield WaitStep(pause, in_hand=True)
                 pause = min(2 * pause, RENEWAL_RETRY)
         finally:
             if answer is None or isinstance(answer, Unsure):
-                self.keeper.say_later(end)
+                self.keeper.record_later(end)
             else:
-                unsaid.said([word.fence])
+                pending.said([word.fence])
 
 
 def _runs(cell: Cell) -> bool:

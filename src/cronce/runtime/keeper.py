@@ -107,7 +107,7 @@ class Ownership:
         """A forked child has a copy of this, and none of the right."""
         return os.getpid() == self._pid
 
-    def untie(self) -> None:
+    def forget_listener(self) -> None:
         """Nobody works under it any more. What it would tell holds on to it in turn: let go of both at once."""
         self._told = _nobody
 
@@ -272,9 +272,9 @@ class Keeper:
         journal: Journal | None = None,
     ) -> None:
         self.node = node
-        self.unsaid = PendingEnds(node, journal or Journal(), self._settled)
+        self.pending_ends = PendingEnds(node, journal or Journal(), self._settled)
         self.prevented = PreventedCounts()
-        self._say_at: Boot = 0.0
+        self._record_at: Boot = 0.0
         self._clock = node.clock
         self._lock = threading.Lock()
         self._leases: set[Lease] = set()
@@ -322,19 +322,19 @@ class Keeper:
             self._watching.wake(lease.ends)
         return boot
 
-    def drop(self, lease: Lease, *, unsaid: bool = False) -> None:
+    def drop(self, lease: Lease, *, unrecorded: bool = False) -> None:
         """No more news; and no more renewals, unless it has yet to be said how it ended: then, once that is on record
         (`_settled`)."""
         with self._lock:
             self._leases.discard(lease)
             self._ended.discard(lease)
-            if unsaid:
+            if unrecorded:
                 lease.end_by = self._clock.boot() + SETTLES
                 self._unsettled[lease.grant.fence] = lease
             else:
                 self._unsettled.pop(lease.grant.fence, None)
             none_left = not (self._leases or self._ended or self._unsettled)
-        lease.untie()
+        lease.forget_listener()
         self._rest(none_left=none_left)
 
     def _settled(self, fences: Iterable[Fence]) -> None:
@@ -355,9 +355,9 @@ class Keeper:
         self._watching.wake()
         self._connection.thread.wake(lease.renew_at)
 
-    def say_later(self, end: PendingEnd) -> None:
+    def record_later(self, end: PendingEnd) -> None:
         """The store did not take how a run ended: it is said again, from now on in the background."""
-        self.unsaid.add(end)
+        self.pending_ends.add(end)
         self._settled([end.word.fence])
         self._connection.thread.wake()
 
@@ -401,7 +401,7 @@ class Keeper:
     def _close(self) -> None:
         if not self.outage.lasts:
             self.do_chores(at_once=True)
-            self._say_unsaid()
+            self._record_ends()
         self._closed = True
         self._hang_up_if_closed()
 
@@ -433,25 +433,25 @@ class Keeper:
         """Renew what is due, all in one batch; when is the next?"""
         boot, connection, renewed = self._clock.boot(), self._connection.current, self._renewed()
         due = [lease for lease in renewed if lease.renew_at <= boot]
-        says = bool(self.unsaid) and boot >= self._say_at
-        if due or says:
+        is_due = bool(self.pending_ends) and boot >= self._record_at
+        if due or is_due:
             self._connection.hangs_at = boot + min((patience(lease.grant.lease) for lease in renewed), default=LOOK)
             self._watching.wake(self._connection.hangs_at)
         if due:
             self._renew(due, connection)
-        if says and connection is self._connection.current:
-            self._say_unsaid()
-            self._say_at = self._clock.boot() + RENEWAL_RETRY
+        if is_due and connection is self._connection.current:
+            self._record_ends()
+            self._record_at = self._clock.boot() + RENEWAL_RETRY
         if not self._connection.returned(connection):
             return None
         self._hang_up_if_closed()
         waiting = [lease.renew_at for lease in self._renewed()]
-        return min([*waiting, self._say_at] if self.unsaid else waiting, default=None)
+        return min([*waiting, self._record_at] if self.pending_ends else waiting, default=None)
 
-    def _say_unsaid(self) -> None:
-        if self.unsaid:
+    def _record_ends(self) -> None:
+        if self.pending_ends:
             with suppress(StoreError):
-                drive(self.unsaid.say(), self._connection.current.store(), self._clock)
+                drive(self.pending_ends.say(), self._connection.current.store(), self._clock)
 
     def _renew(self, due: list[Lease], connection: StoreConnection) -> None:
         limits = {lease.grant.fence: lease.at_most for lease in due if lease.at_most is not None}

@@ -26,7 +26,7 @@ from cronce.protocol.commands import Closed, Held
 from cronce.protocol.notices import Doubled, LastBeat, Observed, decode_observed, encode_notice
 from cronce.protocol.record import Outcome, decode
 from cronce.runtime.attempt import Ending, Work, describe
-from cronce.runtime.background import BackgroundWriter, BesideBody, Note, NoteWrite
+from cronce.runtime.background import BackgroundWriter, Note, NoteWrite, ShadowCall
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, Duration, When
 from cronce.runtime.flow import Flow
@@ -264,7 +264,7 @@ def _seen(cell: Cell) -> ObservedSeen:
 OBSERVED_SUCCESS: Final = Ending(Outcome.SUCCEEDED)
 
 
-class ObservedCall(BesideBody, Work):
+class ObservedCall(ShadowCall, Work):
     """What the guard's call is for: to wait until the real body is over, and to say how it ended. The real body is in
     the block, whether it is awaited there or not: `with ObservedCall(…) as returned:`, which is told its result."""
 
@@ -288,7 +288,7 @@ class ObservedCall(BesideBody, Work):
     # --- for the real body ---
 
     def __enter__(self) -> Callable[[Any], None]:
-        self._background.play(self)
+        self._background.start_shadow(self)
         return self._returned
 
     def _returned(self, result: Any) -> None:
@@ -301,7 +301,7 @@ class ObservedCall(BesideBody, Work):
 
     # --- on its own thread ---
 
-    def play(self) -> None:
+    def ask(self) -> None:
         try:
             call = Call(self._at_work(), self._job, self, fired=self._fired, only_noted=True)
             when, is_by_hand = self._meant()

@@ -59,8 +59,8 @@ class Run:
     """How many it was asked for."""
     _closed = False
 
-    def __init__(self, lease: Lease, means: "RunResources") -> None:
-        self._lease, self._means = lease, means
+    def __init__(self, lease: Lease, resources: "RunResources") -> None:
+        self._lease, self._resources = lease, resources
         self.unfinished = Unfinished()
         """Effects that were asked for and are not known to be done, each with what the body was told of it."""
         self._done_by: dict[str, object] = {}
@@ -117,7 +117,7 @@ class Run:
         if type(done) is not int or type(total) is not int or not 0 <= done <= total:
             raise BadInput(f"progress is a number of a total, such as 30 of 200, not {done!r:.40} of {total!r:.40}")
         with shielded():  # a stop that arrives inside would leave the keeper's lock taken for ever
-            self._means.note_progress(self._lease, done, total)
+            self._resources.note_progress(self._lease, done, total)
 
     @property
     def fence(self) -> Fence:
@@ -295,7 +295,7 @@ class Run:
         from cronce.runtime.steps import take  # noqa: PLC0415
 
         if not is_async(fn):
-            return take(steps, self._means.node())
+            return take(steps, self._resources.node())
         if not on_event_loop():
             raise BadInput(
                 f"{call} of a coroutine function must be awaited: make the job function `async def`, and await it there"
@@ -307,7 +307,7 @@ class Run:
         from cronce.runtime.steps import take_async  # noqa: PLC0415
 
         self.unawaited.remove(call)
-        return await take_async(steps, self._means.node())
+        return await take_async(steps, self._resources.node())
 
     @remembered
     def transaction(self, conn: C, step: str = "", *, per: Literal["slot"] | None = None) -> "Transaction[C]":
@@ -328,7 +328,7 @@ class Run:
         """A transaction that puts this step on record: of the slot or, by the name of what is done, the thing."""
         from cronce.runtime.transactions import Transaction  # noqa: PLC0415
 
-        database = self._means.database()
+        database = self._resources.database()
         if database is None:
             raise BadInput(
                 f"the job {self.job} declares no database for run.transaction; add it: @cron.job(…, transaction=…)"
@@ -379,14 +379,14 @@ class Run:
     @property
     def exclusive(self) -> bool:
         """No other run of its job goes on."""
-        return self._means.exclusive
+        return self._resources.exclusive
 
     @property
     def _under(self) -> "RunLease":
         from cronce.runtime.effects.steps import RunLease  # noqa: PLC0415
 
         if self._made is None:
-            self._made = RunLease(self._lease, self._means.node, self.unfinished, self.check)
+            self._made = RunLease(self._lease, self._resources.node, self.unfinished, self.check)
         return self._made
 
     def __repr__(self) -> str:

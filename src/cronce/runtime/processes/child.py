@@ -116,18 +116,18 @@ class BackgroundChild:
 
     def __init__(self) -> None:
         self.came: list[int] = []  # signals that are to be forwarded
-        self._listen, self._rope, self._child = -1, -1, -1
+        self._listen, self._waker, self._child = -1, -1, -1
         self._lock = threading.Lock()  # nobody may write to a number that was closed, and given away since
 
     def __enter__(self) -> None:
-        self._listen, self._rope = os.pipe()
+        self._listen, self._waker = os.pipe()
         os.set_blocking(self._listen, False)
-        os.set_blocking(self._rope, False)
+        os.set_blocking(self._waker, False)
 
     def __exit__(self, *_: object) -> None:
         self._forget()
         with self._lock:
-            pipe, self._listen, self._rope = (self._listen, self._rope), -1, -1
+            pipe, self._listen, self._waker = (self._listen, self._waker), -1, -1
             for fd in pipe:
                 os.close(fd)
 
@@ -152,7 +152,7 @@ class BackgroundChild:
     def wake(self) -> None:
         """Wake whoever waits; from any thread."""
         with self._lock, suppress(OSError):  # full: it is awake already; closed: nobody waits any more
-            os.write(self._rope, b"\0")
+            os.write(self._waker, b"\0")
 
     def wait(self, interest: Mapping[int, int], seconds: float) -> set[int]:
         own = {fd: select.POLLIN for fd in (self._listen, self._child) if fd >= 0}

@@ -335,19 +335,19 @@ class Progress:
 
     def __init__(self, line: ParentConnection, now: Callable[[], float]) -> None:
         self._line, self._now = line, now
-        self._said = 0.0
-        self._unsaid: tuple[int, int] | None = None
+        self._sent = 0.0
+        self._unsent: tuple[int, int] | None = None
 
     def note(self, lease: Lease, done: int, total: int) -> None:
         if lease.mine:
-            self._unsaid = done, total
-            if self._now() >= self._said + TELL_EVERY:
+            self._unsent = done, total
+            if self._now() >= self._sent + TELL_EVERY:
                 self.say()
 
     def say(self) -> None:
-        if self._unsaid is not None:
-            self._line.tell(progress=self._unsaid)
-            self._said, self._unsaid = self._now(), None
+        if self._unsent is not None:
+            self._line.tell(progress=self._unsent)
+            self._sent, self._unsent = self._now(), None
 
 
 def main() -> None:

@@ -130,18 +130,18 @@ class Endings:
     def write_down(self, unsaid: Iterable[EndedAttempt] | None = None) -> None:
         """On disk, so that it is not lost with the process: these, which the store did not take; or all."""
         ends = self._unsaid if unsaid is None else unsaid
-        self._keeper.unsaid.write_down(self._end_of(said) for said in ends if not said.end.open)
+        self._keeper.pending_ends.write_down(self._end_of(said) for said in ends if not said.end.open)
 
     def hand_over(self) -> None:
         """Nobody says anything here any more: the keeper does."""
         unsaid, self._unsaid = [*self._unsaid, *self.pop_new()], []
         for said in unsaid:
             if not said.end.open:
-                self._keeper.say_later(self._end_of(said))
+                self._keeper.record_later(self._end_of(said))
 
     def _end_of(self, said: EndedAttempt) -> PendingEnd:
         grant, word, _ = said.word
-        return self._keeper.unsaid.end_of(grant, word)
+        return self._keeper.pending_ends.end_of(grant, word)
 
     def take(self, boot: Boot, starting: Collection[str]) -> list[EndedAttempt]:
         """What is said now. While slots of these jobs are started in the same breath, starting goes before saying, for
@@ -159,7 +159,7 @@ class Endings:
     def heard(self, over: Sequence[EndedAttempt], answers: Sequence[object]) -> None:
         """What the store said to them. What it may not have heard is kept, and written down."""
         pairs = list(zip(over, answers, strict=True))
-        self._keeper.unsaid.said([said.fence for said, answer in pairs if not isinstance(answer, Unsure)])
+        self._keeper.pending_ends.said([said.fence for said, answer in pairs if not isinstance(answer, Unsure)])
         unheard = [said for said, answer in pairs if isinstance(answer, Unsure)]
         self.keep(unheard)
         for said, answer in pairs:
