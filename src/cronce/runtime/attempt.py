@@ -29,7 +29,7 @@ PROMPT_END: Final = 1.0
 
 
 class Ending(NamedTuple):
-    """How a body ended, for the record."""
+    """How a job function ended, for the record."""
 
     outcome: Outcome
     reason: str = ""
@@ -42,7 +42,7 @@ SUCCEEDED: Final = Ending(Outcome.SUCCEEDED)
 
 
 class Work:
-    """What a call is for: a function, unless a kind of work says otherwise (`processes.command`)."""
+    """What a call runs: a function, or in a subclass something else (`processes.command`)."""
 
     is_async = False
     """Whether `run` gives an awaitable, to be awaited on the event loop."""
@@ -53,7 +53,7 @@ class Work:
         self.run, self.is_async = body, is_async
 
     def ending(self, _run: Run, _result: Any) -> Ending | None:
-        """How a body ended that returned; None: it never began, and the slot is given back."""
+        """How a job function that returned has ended; None: it never began, and the slot is given back."""
         return SUCCEEDED
 
     def renewed(self, _grant: Grant) -> None:
@@ -97,7 +97,7 @@ class End(NamedTuple):
 
 
 class Attempt:
-    """Its lease is renewed from when its steps begin; whoever lets them wait for a thread has it renewed before."""
+    """Its lease is renewed from when its steps begin; a scheduler whose attempts wait for a thread renews it before."""
 
     _ended: Boot | None = None
 
@@ -212,7 +212,7 @@ class Attempt:
         return End(ending, result)
 
     def _warn_if_unused(self) -> None:
-        """Once, for whoever forgot it: what such a run writes is written again by a repeat. It may have had nothing to
+        """Once: what such a run writes is written again by a repeat. It may have had nothing to
         write, so it is no error."""
         database = self.job.database
         if database is not None and not self.run.transactions and not database.told_unused:

@@ -33,7 +33,7 @@ SIGN_OF_LIFE_TIMEOUT: Final = 1.0
 """Seconds for which a scheduler that says it is alive waits for the store at most."""
 
 WRITER_CLOSE_WAIT: Final = 3.0
-"""Seconds for which the end of a process, or whoever closes, waits for what is still to be written."""
+"""Seconds for which the end of a process, or `close`, waits for what is still to be written."""
 
 MAX_PENDING_WRITES: Final = 200
 """So many wait to be written at most."""

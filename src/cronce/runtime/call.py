@@ -149,7 +149,7 @@ class Call:
         if self.node.ledger.looks_again(self.job.name):
             yield from self._look_after_older(slot)
         if self._standby is not None:
-            self._standby.drop(slot.cell)  # whoever asks again takes it over by that, and has the result
+            self._standby.drop(slot.cell)  # this call takes it over, and its caller has the result
         terms = self.job.terms(slot, inferred=when is None)
         return (yield from self._claim(slot, terms.only_noted() if self._only_noted else terms))
 
@@ -243,7 +243,7 @@ class Call:
                 return None
 
     def _has_lapsed(self, until: Instant | None) -> bool:
-        """Its holder may be gone, and whoever asks may not act on that before it has watched for long enough."""
+        """Its holder may be gone; this process may act on that only after it has watched for long enough."""
         return until is not None and until <= self.node.ledger.know.now()
 
     def _until(self, until: Instant | None) -> float:

@@ -219,8 +219,8 @@ class Declaration(NamedTuple):
         return ANY_TIME if wants_all(self.missed) or self.schedule is None else SHORTEST_KEPT
 
     def tidies(self, done: Slot) -> bool:
-        """Whether whoever ran this slot sees to what is kept of the job: about once an hour, and nobody counts. Of a
-        job that is seldom due and has no `keep`, one run in ten: for each `exec` would ask the store twice as much."""
+        """Whether the process that ran this slot deletes old runs of the job: about once an hour, without counting. Of
+        a job that is seldom due and has no `keep`, one run in ten: for each `exec` would ask the store twice as much."""
         runs, drawn = 1 if self.keep is not None else TIDY_RUNS, crc32(done.job.encode(), int(done.at.timestamp()))
         if drawn % runs:
             return False

@@ -1,7 +1,7 @@
 """What `cronce doctor` looks at: which store is meant and who named it, whether this machine's clock is kept right and
 agrees with the store's, what the store promises, what its own kind knows to ask, and the proof that it excludes.
 
-Checks are yielded as they are made, so that whoever waits sees how far it is.
+Checks are yielded as they are made, so that the person who waits sees how far it is.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Leadership: of all processes that stand for a group one leads, for a term.
 
-A leadership is a claim on a cell that never closes. Whoever is granted it leads for as long as it renews, and the fence
+A leadership is a claim on a cell that never closes. A process that is granted it leads while it renews, and the fence
 of the grant is the number of its term: renewing and resigning name it, so that nobody extends or ends another's. There
 is no protocol here beyond that of a lock; this is the loop around it.
 
@@ -131,7 +131,7 @@ class Leader:
     # --- from the threads that want it ---
 
     def start(self) -> None:
-        """Stand for election, in the background, until `stop`. Whoever started it need not keep it: its thread does."""
+        """Be a candidate, in the background, until `stop`. The caller need not keep this object: its thread does."""
         with self._news:
             if not self._started:
                 self._join()
@@ -186,7 +186,7 @@ class Leader:
         self._beat.wake()
 
     def leave(self) -> None:
-        """Whoever is the last to leave waits until the leadership was given back; a callback cannot wait for itself."""
+        """The last to leave waits until the leadership was given back; a callback cannot wait for itself."""
         with self._news:
             self._wanted -= 1
             body, calls_back = self._body, threading.get_ident() == self._thread
@@ -396,5 +396,5 @@ class Elected(HeldBlock):
         yield StoreStep(node.leave)
 
     def _undo(self, _block: LeaderBlock, _node: Leader) -> Steps[None]:
-        """Who could not arrive leaves as whoever was not elected."""
+        """A block that was cancelled meanwhile leaves as one that was not elected."""
         yield from ()

@@ -120,7 +120,7 @@ class Jobs:
             self._client.report(Event(what, key, self._client.holder, now, detail=new.firing))
 
     def _edited(self, cell: Cell, edit: Edit, loaded: Loaded) -> tuple[Job | None, Job | None]:
-        """What the job is, and what it becomes. Whoever touches a job after the store forgot puts that on record."""
+        """What the job is, and what it becomes. An edit after the store forgot puts that on record."""
         traits = self._client.traits
         job = decode_job(cell.value, cell.key) if cell.version else None
         known = job and after_forgetting(job, loaded.epoch, traits)
@@ -256,7 +256,7 @@ class Jobs:
         return gone
 
     def left_behind(self, least: timedelta = SWEPT_AFTER) -> Flow[int]:
-        """How many a sweep would delete. Whoever asks again and again has watched the clock for it by and by."""
+        """How many a sweep would delete. A process that asks again and again has watched the clock for it."""
         found = 0
         yield from self._client.load([SWITCH])  # what is old is so by the store's clock
         for prefix, mark in LEFT_BEHIND:

@@ -218,8 +218,8 @@ class Ledger:
     def exchange(
         self, ended: Sequence[Ended], wanted: Sequence[Wants], beside: Sequence[Write] = ()
     ) -> Flow[tuple[list[Finished | Released | Stale | Unsure], list[Grant | Refused]]]:
-        """Say what has ended, and claim what is next, in one breath. Unlike `claim` it answers even when the store said
-        nothing: with `Unsure` for each."""
+        """Record what has ended, and claim what is next, in one call. Unlike `claim` it answers even when the store
+        said nothing: with `Unsure` for each."""
         sample = self.know.guess()
         outside = sorted([want.slot for want in wanted if want.terms.outside], key=lambda slot: slot.at, reverse=True)
         lowest = {slot.job: slot.at for slot in outside}
@@ -260,7 +260,7 @@ class Ledger:
         return [cast(Released | Stale | Unsure, question.answer) for question in questions]
 
     def say(self, words: Sequence[tuple[str, Finish | Release]]) -> Flow[list[Answer]]:
-        """Say how runs ended, by their cells: whoever says it need not be whoever ran them."""
+        """Record how runs ended, by their cells; another process may have run them."""
         return (yield from self._answers([self._cell_question(word, Cell(key)) for key, word in words]))
 
     def put(self, commands: Mapping[Slot, Queue | Skip]) -> Flow[list[Answer]]:
@@ -314,7 +314,7 @@ class Ledger:
         self._looked.pop(job, None)
 
     def ask(self, slot: Slot, reason: str) -> Flow[Answer]:
-        """Ask whoever runs the slot to stop."""
+        """Ask the run of the slot to stop."""
         return (yield from self._say(self._cell_question(Ask(reason), Cell(slot.cell))))
 
     def resolve(self, slot: Slot, command: Resolve) -> Flow[Answer]:
@@ -354,7 +354,7 @@ class Ledger:
     def exchange_effects(
         self, endings: Sequence[tuple[Grant, Finish | Release]], begins: Sequence[Begin] = ()
     ) -> Flow[tuple[list[Finished | Released | Stale | Unsure], list[Begun]]]:
-        """Say of effects how they ended, and begin others, in one breath."""
+        """Record how effects ended, and begin others, in one call."""
         said = [self._grant_question(grant, word, quiet=True) for grant, word in endings]
         claims = [self._begin_question(begin) for begin in begins]
         yield from self.loop.answer([*said, *claims])

@@ -1,6 +1,6 @@
 """What the store says about jobs, runs, locks, leaders and schedulers. Flows that only read.
 
-Facts, no words: whoever shows them to a person says them in theirs.
+Facts, no words: what shows them to people finds the words.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -570,7 +570,7 @@ def present(beside: Sequence[str]) -> Flow[PresentHolders]:
 
 
 def told(cells: Sequence[Cell], beside: Sequence[str] = ()) -> Flow[PresentHolders]:
-    """Whoever left these cells."""
+    """The schedulers that left these cells."""
     known = (holder for _, holder in all_readable(cells, decode_holder))
     orders = dict.fromkeys(key for holder in known for key in drain_cells(holder.holder, holder.labels))
     timed = yield Load([*beside, *orders])

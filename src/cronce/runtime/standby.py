@@ -37,7 +37,7 @@ CLAIM_EVERY_AFTER_END: Final = 0.3
 """Seconds between two claims while a lease nears its end, and after that."""
 
 ASKED_AGAIN: Final = 1.0
-"""Seconds for which a call that was refused may be repeated: whoever does that takes over by it, and has the result."""
+"""Seconds for which a refused call may be repeated: the repeat then takes over, and its caller has the result."""
 
 PAUSED_RETRY: Final = 10.0
 """Seconds between two claims of a slot whose job is paused, or fired by another version."""

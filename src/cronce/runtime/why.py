@@ -1,6 +1,6 @@
 """Why a slot ran, runs or did not run: all that the store knows of it. A flow that only reads.
 
-Facts, no words: whoever shows them to a person says them in theirs.
+Facts, no words: what shows them to people finds the words.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -141,9 +141,9 @@ class Why(NamedTuple):
     effects: EffectsSurvey | None = None
     """Which effects of all its slots are in doubt, or in progress; None where one slot was asked about."""
     journal: tuple[Entry, ...] = ()
-    """What the machine of whoever asks could not tell the store yet."""
+    """What this machine could not tell the store yet."""
     doubt: str = ""
-    """Why the store's clock is not trusted by whoever asks."""
+    """Why this process does not trust the store's clock."""
 
     @property
     def abandoned(self) -> bool:
@@ -152,7 +152,7 @@ class Why(NamedTuple):
 
 
 SLOTS_SHOWN: Final = 3
-"""So many slots of a day are named to whoever has to choose."""
+"""So many slots of a day are listed where one has to be chosen."""
 
 
 def slot_meant(text: str) -> Flow[Slot]:

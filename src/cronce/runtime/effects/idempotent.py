@@ -29,7 +29,7 @@ from cronce.runtime.unfinished import Unfinished
 from cronce.schedule import format_duration, parse_duration
 
 SWEPT: Final = 1000
-"""At one key of so many, whoever has done it looks for those that are known for long enough."""
+"""After one key in so many, old keys are deleted."""
 
 BEGUN_TIMEOUT: Final = 10.0
 """Seconds for which a store that does not answer is asked whether the key was begun."""

@@ -85,7 +85,7 @@ class EffectLease(Protocol):
 
     @property
     def stopped(self) -> str:
-        """Why whoever works under it is stopped from outside, if so."""
+        """Why what runs under it is stopped from outside, if it is."""
 
     def check(self) -> None: ...
 

@@ -4,7 +4,7 @@ all of it. And a person's word on an effect that is in doubt: it is done, or may
 *In doubt* is more than its record says. A step stands as begun until somebody says how it ended; when its run is over
 and nobody has looked at it since, nobody will. The same goes for a key whose lease has passed.
 
-Facts, no words: whoever shows them to a person says them in theirs.
+Facts, no words: what shows them to people finds the words.
 """
 
 from collections import Counter

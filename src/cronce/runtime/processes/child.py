@@ -139,7 +139,7 @@ class BackgroundChild:
             self.longest = GROUP_LOOK_EVERY
 
     def paused(self, number: int) -> None:
-        """Somebody stopped the child; whoever did can let it go on."""
+        """Somebody stopped the child, and can continue it."""
 
     def ended(self, _seen: os.waitid_result) -> None:
         self._forget()
@@ -150,7 +150,7 @@ class BackgroundChild:
             os.close(child)
 
     def wake(self) -> None:
-        """Wake whoever waits; from any thread."""
+        """Wake the thread that waits; from any thread."""
         with self._lock, suppress(OSError):  # full: it is awake already; closed: nobody waits any more
             os.write(self._waker, b"\0")
 
