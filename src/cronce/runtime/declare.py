@@ -220,7 +220,7 @@ class Declaration(NamedTuple):
 
     def tidies(self, done: Slot) -> bool:
         """Whether the process that ran this slot deletes old runs of the job: about once an hour, without counting. Of
-        a job that is seldom due and has no `keep`, one run in ten: for each `exec` would ask the store twice as much."""
+        a job that is seldom due and has no `keep`, one in ten runs: each `exec` would ask the store twice as much."""
         runs, drawn = 1 if self.keep is not None else TIDY_RUNS, crc32(done.job.encode(), int(done.at.timestamp()))
         if drawn % runs:
             return False
