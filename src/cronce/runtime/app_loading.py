@@ -108,7 +108,7 @@ def plain(found: Any) -> Any:
 
 
 def _program(place: FunctionLocation) -> ModuleType:
-    """The program, as far as it comes; in the place of our own, which nobody asks for."""
+    """The program, up to where it starts work; as `__main__`, instead of our own."""
     program = ModuleType(PROGRAM)
     program.__file__, program.__package__ = place.file, place.package
     sys.modules[PROGRAM] = sys.modules["__main__"] = program

@@ -133,7 +133,7 @@ class Attempt:
                 began = boot()
                 result = yield self._body
                 end = self._returned(result)
-        except GeneratorExit:  # nobody takes these steps any more, and nothing can be said
+        except GeneratorExit:  # the caller gave up these steps, and nothing can be recorded
             self.let_go()
             raise
         except BaseException as error:

@@ -33,10 +33,10 @@ class Stretch(NamedTuple):
     """The slots of a stretch of time, by what there is to do about them."""
 
     wanted: tuple[Slot, ...]
-    """Those that never succeeded, and nobody is about to run."""
+    """Those that never succeeded, and that are not about to run."""
     succeeded: int
     busy: int
-    """Those that are open, or unreadable: nobody can say that they did not run."""
+    """Those that are open or unreadable: they may have run."""
     asked: tuple[Slot, ...]
     """The open ones among the runs that an earlier backfill asked for."""
     ended: tuple[RunSeen, ...]

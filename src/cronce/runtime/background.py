@@ -1,6 +1,6 @@
 """What is written down beside somebody's work, and never holds it up: calls that are only observed, and signs of life.
 
-A thread writes, all that came meanwhile in one go; it is there only while there is something to write. Nobody's body
+A thread writes, all that came meanwhile in one go; it is there only while there is something to write. No job function
 waits for it. What the store does not take yet waits here, and beyond so much of it is dropped. All that a person sees
 of it is a warning now and then. At the end of the process, what is still to be written has a few seconds.
 """
@@ -79,7 +79,7 @@ class Note(ABC):
         self.cell, self.boot = cell, boot
         self.at: Instant | None = None
         self.tried = threading.Event()
-        """It is written, or was dropped, or has to wait: nobody else need."""
+        """It was written, dropped or put off: there is nothing to wait for."""
 
     def date(self, now: Instant, boot: Boot) -> Instant:
         """When it happened, where the store's clock shows `now` at this moment of ours."""
@@ -141,7 +141,7 @@ class BackgroundWriter:
         note.tried.set()
 
     def wait(self, note: Note) -> None:
-        """For a moment. Nobody waits again for a store that did not answer in time."""
+        """For a moment; not again for a store that did not answer in time."""
         patience = SIGN_OF_LIFE_TIMEOUT if self._answers and os.getpid() == self._process else 0.0
         self._answers = note.tried.wait(patience) and self._answers
 
@@ -326,7 +326,7 @@ def read_every(every: Duration) -> timedelta:
 
 
 def forget_beats(client: Client, name: str) -> Flow[bool]:
-    """Nobody is to beat any more: whether anybody did."""
+    """Forget a scheduler's signs of life: whether there were any."""
     loaded, _ = yield from client.load([beat_cell(check_name(name))])
     known = [cell for cell in loaded.cells if cell.version]
     return bool(known) and (yield from client.purge(Purge(known))) > 0

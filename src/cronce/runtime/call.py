@@ -110,7 +110,7 @@ class Call:
         """What the store said to its slot."""
 
     def steps(self, when: When | None = None) -> Steps[Any]:
-        """The whole call: the body's result, or why it was skipped; the body's exception is the caller's."""
+        """The whole call: the result of the job function, or why it was skipped. What the function raises is raised."""
         refuse_patched_threads()
         began = self.node.clock.boot()
         self.slot = self._slot(when, began)
@@ -251,7 +251,7 @@ class Call:
         return min(max(left, 0.001), SLOT_POLL)
 
     def _look_after_older(self, own: Slot) -> Steps[None]:
-        """What nobody can make sense of is passed over: it must not keep the job from running."""
+        """A cell that cannot be read is passed over: it must not keep the job from running."""
         cells = yield StoreStep(self.node.ledger.overdue(self.job.name, OLDER if self._take_over else RUNS_CHECKED))
         older, dead = [cell for cell in cells if cell.key != own.cell], [cell for cell in cells if _runs(cell)]
         if dead:
@@ -310,7 +310,7 @@ class Call:
             return end.outcome(attempt.lease.name)
 
     def _record(self, attempt: Attempt, end: End) -> Steps[None]:
-        """Put the end on record. If that fails, the body's own exception is still what the caller sees."""
+        """Record the end. If that fails, the caller still sees the exception of the job function itself."""
         if end.open:
             return
         ending, fence = end.ending, attempt.lease.grant.fence

@@ -165,12 +165,11 @@ def is_near(cell: Cell, record: Record, now: Instant) -> bool:
 
 
 class Knowledge:
-    def __init__(self, clock: Clock, *, one_clock: bool = True, traits: Traits = NO_TRAITS) -> None:
+    def __init__(self, clock: Clock, traits: Traits = NO_TRAITS) -> None:
         self._clock = clock
         self._traits = traits
         self._believed = Believed()
         self._judges_birth = True
-        self._one_clock = one_clock
         self._sightings: dict[str, tuple[int, Boot]] = {}
         self._lock = threading.Lock()
         self._samples: deque[Sample] = deque(maxlen=_SAMPLES_KEPT)
@@ -204,7 +203,7 @@ class Knowledge:
         cells = [verdict.cell for verdict in reply.verdicts] if isinstance(reply, Swapped) else reply.cells
         if len(self._sightings) > _SIGHTED:
             self._sightings = {}
-        if self._one_clock:  # the clock will do, but for what is dated far ahead
+        if self._traits.one_clock:  # the clock will do, but for what is dated far ahead
             far = {until for until in {cell.until for cell in cells} if until and is_ahead(until, reply.now)}
             cells = [cell for cell in cells if cell.until in far] if far else ()
         for cell in cells:
@@ -312,7 +311,7 @@ class Knowledge:
         seen unchanged, by our own clock. What this process runs itself is not gone."""
         if cell.fence in self.own:
             return timedelta(0)
-        if self._one_clock and not (cell.until and is_ahead(cell.until, newest.now)):
+        if self._traits.one_clock and not (cell.until and is_ahead(cell.until, newest.now)):
             return self.even(newest, tolerance)
         with self._lock:
             version, since = self._sightings.get(cell.key, (0, newest.began))

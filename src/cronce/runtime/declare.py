@@ -103,7 +103,7 @@ VERSIONED: Final = ("on_lost", "overlap", "turns", "missed", "retries", *SHORTES
 """The policies that tell one version of a job from another, besides its schedule."""
 
 NEVER_NONE: Final = ("tz", "gap", "fold", "overlap", "turns", "missed", "retries", "mode")
-"""The policies that nobody can mean to leave open by None."""
+"""The policies for which None is refused."""
 
 CLOCK_OFF: Final = timedelta(minutes=1)
 """How far a host's clock may be off the store's. Beyond it, what the host takes for a slot is an error."""

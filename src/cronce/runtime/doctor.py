@@ -257,7 +257,7 @@ NOT_A_STORE: Final = "do not use this store: slots would run more than once. Tel
 
 
 class WriteBarrier:
-    """A store where nobody's first write begins before everybody's: all have read by then, and none the others'."""
+    """A store where the first writes of all claimants begin together, after all have read."""
 
     def __init__(self, store: Store, all_here: threading.Barrier) -> None:
         self.traits = store.traits
@@ -289,7 +289,7 @@ class SelfTest:
             yield from self._made()
         except StoreError as trouble:
             yield error("proof", f"the store failed during the test: {trouble}", "fix the store, then try again")
-        finally:  # also when nobody wants to hear more
+        finally:  # also when the caller stops early
             tidy = self._tidied()
             self._close()
         yield tidy
@@ -430,11 +430,11 @@ class SelfTest:
         threading.Event().wait(max(span.total_seconds(), 0.0))
 
     def _tidied(self) -> Check:
-        """Also after trouble: what is left is a few cells of jobs that nobody else knows."""
+        """Also after an error: the test leaves a few cells of jobs that only it knows."""
         keys = [key for one in self._slots for key in (one.cell, turn_cell(one.job, 0), job_cell(one.job))]
         try:
             boards = [cell for cell in self._store.load(self._boards).cells if cell.version]
-            if boards:  # nobody had written there before
+            if boards:  # only the test has written there
                 self._store.purge(boards)
             there = [cell for cell in self._store.load(keys).cells if cell.version]
             if not there:

@@ -229,7 +229,7 @@ class Leader:
     # --- on the thread of the candidate ---
 
     def look(self) -> Boot | None:
-        """Lead on, step down, or ask once more. Returns when to look again; None: nobody here wants it any more."""
+        """Lead on, step down, or ask once more. Returns when to look again; None: it is no candidate any more."""
         self._thread = threading.get_ident()
         self._remind()
         term = self._term
@@ -331,7 +331,7 @@ class Leader:
             self._tell(keeper.node, lease)
 
     def _tell(self, node: Node, lease: Lease) -> None:
-        """That a term was lost has nobody to raise to."""
+        """A lost term has no caller to raise to, so it is an event."""
         why, now = (lease.over or NOT_RENEWED).why, node.ledger.know.now()
         node.ledger.client.report(Event(What.DEPOSED, lease.grant.key, node.holder, now, lease.grant.fence, why))
 

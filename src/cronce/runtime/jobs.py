@@ -51,7 +51,7 @@ LEFT_BEHIND: Final = (
     ("observed/", Mark.FREE),
     ("alert/", Mark.FREE),
 )
-"""What processes, machines, locks, requests and effects leave, which nobody needs when not heard of for so long."""
+"""Cells of processes, machines, locks, requests and effects, which are of no use after so long without news."""
 
 Edit = Callable[[Job | None, Instant], Job | None]
 """What becomes of a job, at the store's now; None leaves it as it is."""
@@ -62,7 +62,7 @@ class Jobs:
         self._client = client
         self._compared: set[tuple[str, str]] = set()
         self.without_effects: Boot = 0.0
-        """Until when nobody asks again whether the store holds any effects, since it held none."""
+        """Until when the store is not asked again whether it holds any effects, since it held none."""
 
     def edit(self, name: str, edit: Edit) -> Flow[Job | None]:
         """Load the job, change it, swap it in; again when another was faster."""

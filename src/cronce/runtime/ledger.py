@@ -50,7 +50,7 @@ MAX_BEGINS: Final = 1_000_000
 """How often an effect may be begun that was not done."""
 
 LOOK_EVERY: Final = 5.0
-"""Seconds between two looks of a process for slots of a job that nobody looks after."""
+"""Seconds between two looks of a process for slots of a job whose process is gone."""
 
 LOOK_AHEAD: Final = 60.0
 """And for those that a clock which leapt has dated far ahead."""
@@ -64,7 +64,7 @@ register_at_fork(after_in_child=_NONCES.clear)  # what a parent and its child bo
 
 
 def fresh_nonce() -> str:
-    """One that nobody else has. A thousand are drawn at once: a call to the kernel for each would cost more than all
+    """A unique one. A thousand are drawn at once: a call to the kernel for each would cost more than all
     else about a claim."""
     while True:
         try:
@@ -78,9 +78,9 @@ class Wanted(NamedTuple):
     slot: Slot
     terms: Terms
     known: bool = False
-    """The slot is on record, as a scan found it: read it first. Else it is guessed to be nobody's."""
+    """The slot is on record, as a scan found it: read it first. Else it is guessed to have no record."""
     nonce: str = ""
-    """Of a claim that is made again, since nobody knows whether it landed; each other one draws its own."""
+    """Of a claim that is repeated, since it may have landed; every other claim draws its own."""
 
     @property
     def cell(self) -> str:
@@ -144,7 +144,7 @@ class Ledger:
         nonce: Callable[[], str] = fresh_nonce,
         report: Callable[[Event], None] = lambda _event: None,
     ) -> None:
-        self.know = Knowledge(clock, one_clock=traits.one_clock, traits=traits)
+        self.know = Knowledge(clock, traits)
         self.client = Client(self.know, traits, holder, report)
         self.loop = Loop(self.client)
         self.jobs = Jobs(self.client)
@@ -288,7 +288,7 @@ class Ledger:
         return (yield from self._answers([self._cell_question(_settling(cell, committed), cell) for cell in cells]))
 
     def gone(self, keys: Sequence[str], *, for_person: bool = False) -> Flow[list[Cell]]:
-        """Those of the runs whose holder is gone, as they stand now. A person who asks has looked, and hears nobody."""
+        """Those of the runs whose holder is gone, as they stand now. For a person, contact is not asked for."""
         loaded, timed = yield from self.client.load(keys)
         sample = Sample(timed.began, timed.ended, loaded.now)
         read, know = all_readable(loaded.cells, decode), self.know
@@ -302,7 +302,7 @@ class Ledger:
         return [view.run for view in views if row(view, Settle()) is Row.LAPSED]
 
     def looks_again(self, job: str, every: float = LOOK_EVERY) -> bool:
-        """Whether it is time to look for slots of the job that nobody looks after: every few seconds is enough."""
+        """Whether it is time to look for slots of the job whose process is gone: every few seconds is enough."""
         boot = self._clock.boot()
         due = boot - self._looked.get(job, -every) >= every
         if due:
@@ -330,7 +330,7 @@ class Ledger:
         return over + (yield from self.ahead(prefix))
 
     def ahead(self, prefix: str = "run/") -> Flow[list[Cell]]:
-        """What a clock that leapt has dated so far ahead that nobody would look at it: about once a minute."""
+        """Leases that a clock which leapt has dated so far ahead that they never lapse; about once a minute."""
         self._looked.setdefault(f"ahead {prefix}", self._clock.boot())  # who has just begun has seen nothing unchanged
         if not self.looks_again(f"ahead {prefix}", LOOK_AHEAD):
             return []

@@ -26,7 +26,7 @@ DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 
 class _Logger:
     """The logger named cronce, from the first line on. To import `logging` is a twentieth of what `exec` takes, and
-    most runs have nothing to say. Where nobody has imported it nobody has set a level, and warnings are shown."""
+    most runs have nothing to say. Where it was not imported no level was set, and warnings are shown."""
 
     _logger: "logging.Logger | None" = None
 

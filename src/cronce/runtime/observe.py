@@ -217,7 +217,7 @@ def observed(fn: Callable[..., Any], begin: Callable[..., Block], *, pops_slot: 
 
 
 def _digest(key: object) -> str:
-    """A key may be long, and nobody's business."""
+    """A key may be long, and private."""
     from hashlib import sha256  # noqa: PLC0415
 
     return sha256(check_key(key).encode()).hexdigest()[:16]
@@ -316,7 +316,7 @@ class ObservedCall(ShadowCall, Work):
 
     def _meant(self) -> tuple[When | None, bool]:
         """The slot it means; None: that of the moment it was made. And whether a person made this Job, which is a run
-        of its own, and would be refused by nobody."""
+        of its own, and would not be refused."""
         if isinstance(self._when, Exception):
             raise self._when
         if self._when is not None or not self._pod:
@@ -423,7 +423,7 @@ def observed_job(
 
 
 def _computed(slot: Callable[..., When], args: tuple[Any, ...], named: dict[str, Any]) -> When | Exception:
-    """By the thread that calls, before a body changes its arguments."""
+    """In the thread that calls, before the function changes its arguments."""
     try:
         return slot(*args, **named)
     except Exception as error:

@@ -352,7 +352,7 @@ def _rerun_cell(base: Slot, request: str) -> str:
 
 
 def _when(act: Act) -> Instant:
-    """An act that cannot be read stands, but nobody knows since when."""
+    """An act that cannot be read holds, but since when is not known."""
     if act.at is None:
         raise BadRecord(act.reason)
     return act.at

@@ -1,5 +1,5 @@
-"""What a process leaves for people and for the processes after it. None of it decides who runs, so a failure to write
-it is nobody's error."""
+"""What a process leaves for people and for the processes after it. None of it decides what runs, so a failure to
+write it is no error."""
 
 import os
 import sys

@@ -423,7 +423,7 @@ def seen_run(cell: Cell, now: Instant) -> RunSeen:
 
 
 def seen_runs(cells: Iterable[Cell], now: Instant) -> list[RunSeen]:
-    """The runs behind these cells; one whose very key is none of a run is nobody's, and left out."""
+    """The runs of these cells; cells whose key is not that of a run are left out."""
     runs = []
     for cell in cells:
         with suppress(BadInput):

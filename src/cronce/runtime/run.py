@@ -1,4 +1,4 @@
-"""What a body is given, and what a caller gets when there was none."""
+"""`Run`, which a job function is given, and `Skipped`, which a caller gets when it did not run."""
 
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -36,7 +36,7 @@ Kind = Literal["held", "closed", "too old", "paused", "superseded"]
 
 
 class RunResources(NamedTuple):
-    """What a run has at hand besides its lease."""
+    """What a run uses besides its lease."""
 
     note_progress: Callable[[Lease, int, int], None]
     """Who hears how far it is: the keeper of its lease, or in an isolated child the line to it."""
@@ -54,7 +54,7 @@ class Run:
     committed = False
     """Its completion is, together with what it wrote."""
     joined = False
-    """A transaction was begun for it: it may be committed though nobody heard of that."""
+    """A transaction was begun for it: it may be committed although no answer came."""
     transactions = 0
     """How many it was asked for."""
     _closed = False
@@ -65,11 +65,11 @@ class Run:
         """Effects that were asked for and are not known to be done, each with what the body was told of it."""
         self._done_by: dict[str, object] = {}
         self.environment: dict[str, str] = {}
-        """What a process that is its body is told besides: of what it is a part, for those who trace."""
+        """More variables for a command that it runs, such as the trace that it is part of."""
         self.unawaited: list[str] = []
-        """Effects of coroutine functions that nobody has awaited yet."""
+        """Effects of coroutine functions that were not awaited yet."""
         self.unentered: list[object] = []
-        """Transactions that nobody has entered yet."""
+        """Transactions that were not entered yet."""
 
     @property
     def attempt(self) -> int:
@@ -136,7 +136,7 @@ class Run:
         self._lease.check()
 
     def close(self) -> None:
-        """Its body has ended: what that left behind, a thread or a task, acts for it no more."""
+        """The job function has ended: a thread or a task that it left behind may not act for it any more."""
         self._closed = True
 
     @property

@@ -129,7 +129,7 @@ class SessionKeeper:
                 if not owned.session.lost and not owned.session.unlock(owned.key):
                     owned.end(LeaseEnd("lost", "the server says that it was not held"))
             except StoreUnavailable as error:
-                owned.end(LeaseEnd("lost", str(error)))  # nobody can tell whether it was held to the end
+                owned.end(LeaseEnd("lost", str(error)))  # it is not known whether it was held to the end
             finally:
                 del self._locks[owned.key]
                 self._tell()

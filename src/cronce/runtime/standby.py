@@ -83,7 +83,7 @@ class Standby:
             self._waiting.pop(cell, None)
 
     def close(self) -> None:
-        """Stand by for nobody any more."""
+        """Drop all calls that wait."""
         with self._lock:
             self._waiting.clear()
         self._beat.wake()
@@ -150,7 +150,7 @@ def _run(waiting: WaitingCall, grant: Grant) -> None:
 
 
 def _run_here(steps: Steps[None], call: Call) -> None:
-    """Nobody waits for it, so what could not be recorded is told in the log."""
+    """It has no caller, so an end that could not be recorded is logged."""
     try:
         if call.is_async:
             import asyncio  # noqa: PLC0415

@@ -118,7 +118,7 @@ def spelled(name: str, words: Words) -> str:
 
 
 def parsed(name: str, text: str) -> Definition:
-    """The definition that stands in the store. One that nobody of us wrote is a BadInput, whatever it is."""
+    """The definition in the store. One that cronce did not write is a BadInput, whatever it is."""
     words = read_words(name, text)
     try:
         return define(name, words)

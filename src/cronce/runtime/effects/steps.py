@@ -98,7 +98,7 @@ def thing_named(kind: str, key: object) -> str:
 
 
 class RunLease:
-    """A run's lease, as effects are made under it. Nobody renews them: they are over with their run."""
+    """A run's lease, under which effects are made. They are not renewed themselves: they end with their run."""
 
     def __init__(
         self,
@@ -254,7 +254,7 @@ class _Batches:
         return returned(name, word[1])
 
     def _give_back(self, rest: Sequence[Begun]) -> None:
-        """What was not begun after all may be begun by the next run."""
+        """Steps that were not called may be begun by the next run."""
         self._unrecorded += [(one.answer, Release(one.answer.fence)) for one in rest if isinstance(one.answer, Grant)]
 
     def _say(self) -> Steps[None]:

@@ -62,7 +62,7 @@ class StdinChannel:
         self.inlet, self._socket = theirs.detach(), ours
 
     def tell(self, **word: object) -> None:
-        """From any thread, at any time; nobody waits for the child to listen."""
+        """From any thread, at any time; it does not wait for the child to read."""
         with self._lock:
             if len(self._unsent) < UNSENT_MOST or self._socket is None:
                 self._unsent += f"{json.dumps(word)}\n".encode()
@@ -102,7 +102,7 @@ class StdinChannel:
 
     def _send(self) -> None:
         if self._socket is not None and self._unsent:
-            with suppress(OSError):  # no room, or nobody there any more
+            with suppress(OSError):  # no room, or the child is gone
                 del self._unsent[: self._socket.send(self._unsent)]
 
     def _received(self) -> bytes:
