@@ -6,7 +6,7 @@ in a call for as long as the store lets it; the other only looks at the clock. A
 time. All are there only while there is something to do, so that a process that forks in between forks without threads.
 
 A call may hang in a connection that died without a word, for as long as the store is patient, which can be a whole
-lease. So a renewal without an answer is asked again after a fraction of the lease (`contact.patience`), on another
+lease. So a renewal without an answer is asked again after a fraction of the lease (`client.patience`), on another
 thread and a new connection. What has ended keeps its lease until that is on record: who says so may hang, too.
 
 A job function that was told to stop and goes on keeps its slot and its turn: they are renewed until it has ended,
