@@ -375,7 +375,7 @@ def test_an_end_that_is_recorded_after_the_keeper_was_closed_leaves_no_connectio
 def test_a_chore_that_comes_after_the_keeper_was_closed_leaves_no_connection_open(store: Wire) -> None:
     office, made = with_connections(store)
     office.keeper.close()
-    office.keeper.later("a chore", lambda store: store.load([]), soon=True)  # type: ignore[arg-type, return-value]
+    office.keeper.later("a chore", lambda store: store.load([]), soon=True)
     assert office.keeper.do_chores() is None
     assert [one.is_open for one in made] == [False]
 
