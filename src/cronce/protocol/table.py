@@ -74,6 +74,7 @@ from cronce.protocol.record import (
     COMMITTED,
     DOUBTFUL,
     LAPSED,
+    MOST_LAPSED,
     NEVER_STARTED,
     PAST_KEPT,
     REASON_KEPT,
@@ -421,10 +422,9 @@ def _grant_of(view: View, end: str) -> Past:
 
 
 def _past(record: Record, was: Past) -> Record:
-    past = [*record.past, was]
-    if len(past) > PAST_KEPT:  # grants under which nothing ran are forgotten first: the others can be counted
-        past.remove(next((one for one in past if one.end in NOTHING_RAN), past[0]))
-    return record._replace(past=tuple(past))
+    kept = [*record.past, was]  # older grants under which nothing ran are forgotten first: the others can be counted
+    first = next((one for one in kept[:-MOST_LAPSED] if one.end in NOTHING_RAN), kept[0])
+    return record._replace(past=tuple(one for one in kept if len(kept) <= PAST_KEPT or one is not first))
 
 
 # --- the table ------------------------------------------------------------------------------------------------------

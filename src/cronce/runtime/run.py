@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 from cronce.errors import BadInput, BodyFailed, InDoubt, InProgress, LeaseLost
 from cronce.model import Boot, Fence, Slot
 from cronce.policy import WhenUnsure
-from cronce.protocol.record import PAST_KEPT, Record, effects_key
+from cronce.protocol.record import MOST_LAPSED, PAST_KEPT, Record, effects_key
 from cronce.protocol.table import NOTHING_RAN
 from cronce.runtime.interrupt import shielded
 from cronce.runtime.keeper import Lease, LeaseEnd
@@ -394,14 +394,13 @@ class Run:
 
 
 def times_begun(record: Record) -> int:
-    """How often it was begun: its grants, but for those under which nothing ran. Where not all grants are kept, and one
-    of these is, all that were forgotten are such."""
-    ran = [past for past in record.past if past.end not in NOTHING_RAN]
-    idle = len(record.past) - len(ran)
-    if not idle or len(record.past) < PAST_KEPT:
-        return max(record.grant - idle, 0)
+    """How often it was begun: its grants, but for those under which nothing ran. While one of these is among the older
+    grants that are kept, all that were forgotten are such."""
+    idle = [past.end in NOTHING_RAN for past in record.past]
+    if not any(idle[:-MOST_LAPSED]) or len(idle) < PAST_KEPT:
+        return max(record.grant - sum(idle), 0)
     is_kept = not record.is_running and (not record.is_closed or record.past[-1].started == record.started)
-    return len(ran) if is_kept else len(ran) + 1
+    return len(idle) - sum(idle) + (not is_kept)
 
 
 def _told(error: BaseException) -> str:
