@@ -31,8 +31,8 @@ TELLS = {
     "monitor/survey.py": "what a finding needs to know of older runs",
     "monitor/watch_runs.py": "findings about slots and runs",
     "runtime/call.py": "the words of a refusal",
+    "runtime/doctor.py": "its proof that a store works",
     "runtime/effects/liveness.py": "what a person is to check before a retry",
-    "runtime/self_test.py": "the doctor's proof that a store works",
     "runtime/why.py": "which sentence `why` has for a slot",
 }
 """Modules that look at an outcome to tell people of it, and decide nothing."""
@@ -41,8 +41,7 @@ WRITES = {
     "monitor/alerts.py": "alerts",
     "runtime/clock_repair.py": "that a person says the store's clock is right",
     "runtime/background.py": "signs of life of other schedulers",
-    "runtime/client.py": "the boards that tell of news",
-    "runtime/contact.py": "a cell of no meaning, which shows that the store can be written to",
+    "runtime/client.py": "the boards that tell of news; a cell of no meaning, to see whether the store takes writes",
     "runtime/effects/steps.py": "cursors",
     "runtime/operations.py": "orders: pause all, drain, a run that was asked for",
     "runtime/jobs.py": "jobs: their floor, versions and pauses",

@@ -26,7 +26,7 @@ UNNAMED = Counter(
         "headers": 1,
         "integrations": 6,
         "protocol": 3,
-        "runtime": 16,
+        "runtime": 4,
         "schedule": 1,
         "stores": 20,
         "telling": 2,

@@ -16,7 +16,9 @@ from cronce.protocol.notices import Holder
 from cronce.runtime.declare import declare
 from cronce.runtime.doctor import (
     CLOCK_READINGS,
+    NOT_A_STORE,
     ClockReading,
+    SelfTest,
     examine,
     kept_right,
     life,
@@ -30,7 +32,6 @@ from cronce.runtime.doctor import (
 )
 from cronce.runtime.flow import drive
 from cronce.runtime.scheduling.roster import Roster, digest_of
-from cronce.runtime.self_test import NOT_A_STORE, SelfTest
 from cronce.stores import open_store
 from cronce.stores.base import Loaded, Scan, Store, Swapped
 from cronce.stores.checks import Check, error, ok, warn

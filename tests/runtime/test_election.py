@@ -176,7 +176,7 @@ def test_nobody_else_leads_before_on_deposed_of_who_resigns_has_returned(town: T
             second.live()
             led.append(second.leader.is_leader)
 
-    leader._stands = leader._stands._replace(on_deposed=takes_its_time)
+    leader._terms = leader._terms._replace(on_deposed=takes_its_time)
     first.leader.stop()
     town.until(lambda: second.leader.is_leader)
     assert led == [False] * 100
@@ -408,7 +408,7 @@ class Bell:
 def test_a_block_that_was_told_and_goes_on_is_told_again(town: Town) -> None:
     (first,) = town.candidates(1)
     leader, bell = first.leader, Bell()
-    seat = leader.sit(bell)  # type: ignore[arg-type]
+    seat = leader.block_under_term(bell)  # type: ignore[arg-type]
     assert isinstance(seat, LeaderBlock)
     leader.keep(seat)
     town.go(30, asleep=first)
@@ -424,7 +424,7 @@ def test_a_block_that_was_told_and_goes_on_is_told_again(town: Town) -> None:
 def test_a_block_that_sits_down_when_the_term_has_just_ended_is_told(town: Town) -> None:
     (first,) = town.candidates(1)
     leader, bell = first.leader, Bell()
-    seat = leader.sit(bell)  # type: ignore[arg-type]
+    seat = leader.block_under_term(bell)  # type: ignore[arg-type]
     assert isinstance(seat, LeaderBlock)
     town.go(30, asleep=first)
     first.live()

@@ -3,7 +3,7 @@
 import asyncio
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -12,11 +12,8 @@ import pytest
 
 from cronce import Cronce, LeaseLost, Run, TimedOut
 from cronce.clock import SystemClock
-from cronce.model import Write
 from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here, is_starting_another
 from cronce.runtime.keeper import NOT_RENEWED, Lease
-from cronce.runtime.steps import BodyStep, Steps, take
-from cronce.stores.base import Swapped
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import PATIENCE, wait_until
 
@@ -329,48 +326,3 @@ def test_an_outer_stop_reaches_whoever_waits_for_a_lock(cron: Cronce) -> None:
 
     with cron.lock("reindex"), ThreadPoolExecutor(1) as pool, pytest.raises(TimedOut):
         pool.submit(report).result(60)
-
-
-class Slow(MemoryStore):
-    """A store that takes its time to hear of an end."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked, self.answer = threading.Event(), threading.Event()
-
-    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
-        if any('"succeeded"' in write.value for write in writes):
-            self.asked.set()
-            self.answer.wait(60)
-        return super().swap(writes, seen)
-
-
-def test_a_cancellation_while_the_end_is_recorded_does_not_undo_it_and_is_not_lost() -> None:
-    store = Slow()
-    cron = Cronce(store=store)
-
-    @cron.job("@daily", name="report")
-    async def report() -> None: ...
-
-    async def main() -> None:
-        task = asyncio.ensure_future(report())
-        assert await asyncio.to_thread(store.asked.wait, 60)
-        task.cancel()
-        await asyncio.sleep(0.05)
-        store.answer.set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(main())
-    assert [cell for key, cell in store._cells.items() if key.startswith("run/") and '"succeeded"' in cell.value]
-
-
-def test_a_body_that_was_stopped_before_it_began_does_not_get_far(cron: Cronce) -> None:
-    body = BodyStep(spin)
-    body.stop()
-
-    def steps() -> Steps[None]:
-        yield body
-
-    with pytest.raises(Interrupt):
-        take(steps(), cron.at_work().node)

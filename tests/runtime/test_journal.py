@@ -42,7 +42,7 @@ def test_an_end_reads_as_it_was_written(office: Office, store: ReadOnly, folder:
         office.call(job(retries=2, backoff="1m", lease="30s"), body)
     (end,) = Journal(folder).all()
     assert isinstance(end, PendingEnd)
-    assert end in office.keeper.unsaid._ends.values()
+    assert end in office.keeper.pending_ends._ends.values()
     assert end.at == START
 
 

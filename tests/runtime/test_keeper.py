@@ -16,10 +16,11 @@ from cronce.clock import Clock, SystemClock
 from cronce.errors import LeaseLost, StoreUnavailable
 from cronce.events import What
 from cronce.model import Boot, Slot, lock_cell
+from cronce.protocol.commands import Finish
 from cronce.protocol.lease import LOCK_LEASE
 from cronce.protocol.record import Outcome, State
 from cronce.protocol.terms import Terms
-from cronce.runtime.contact import patience
+from cronce.runtime.client import patience
 from cronce.runtime.keeper import NOT_RENEWED, Keeper, Lease, LeaseEnd, RepeatingThread
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.node import Node
@@ -220,7 +221,7 @@ def test_a_renewal_that_hung_until_its_own_run_had_ended_is_no_stale_holder(
 
 def ends(here: Office, there: Office, lease: Lease, outcome: Outcome) -> None:
     """The run ends, which is on record at once; if it is to be tried again, another process does."""
-    here.keeper.drop(lease, unsaid=True)
+    here.keeper.drop(lease, unrecorded=True)
     here.node.do(here.node.ledger.finish(lease.grant, outcome))
     there.node.do(there.node.ledger.claim([Wanted(Slot("billing", START), Terms(LEASE, "rerun", "allow"), known=True)]))
 
@@ -326,6 +327,57 @@ def test_what_can_wait_is_written_in_one_go_after_a_while(office: Office, store:
     office.keeper.later("chore", done.append)
     office.keeper.close()
     assert done == [store, store]
+
+
+class Connection:
+    """One of its own to the store; whether it is open."""
+
+    def __init__(self, store: Wire) -> None:
+        self._store, self.is_open = store, True
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+def with_connections(store: Wire) -> tuple[Office, list[Connection]]:
+    office, made = Office(store), list[Connection]()
+
+    def connect() -> Connection:
+        made.append(Connection(store))
+        return made[-1]
+
+    office.node.connect = connect  # type: ignore[assignment]
+    return office, made
+
+
+def test_an_end_that_is_recorded_after_the_keeper_was_closed_leaves_no_connection_open(
+    store: Wire, clock: HandClock
+) -> None:
+    """It was recorded on a new connection, which was open until it was collected."""
+    office, made = with_connections(store)
+    lease = held(office)
+    office.keeper.drop(lease, unrecorded=True)
+    end = office.keeper.pending_ends.end_of(lease.grant, Finish(lease.grant.fence, Outcome.SUCCEEDED))
+    office.keeper.record_later(end)
+    store.lose_next("swap", "before", 99)
+    office.keeper.close()
+    assert len(office.keeper.pending_ends) == 1
+    store.lose = lambda _call: ""
+    clock.turn(1)
+    assert office.keeper.renew() is None
+    assert len(office.keeper.pending_ends) == 0
+    assert [one.is_open for one in made] == [False, False]
+
+
+def test_a_chore_that_comes_after_the_keeper_was_closed_leaves_no_connection_open(store: Wire) -> None:
+    office, made = with_connections(store)
+    office.keeper.close()
+    office.keeper.later("a chore", lambda store: store.load([]), soon=True)
+    assert office.keeper.do_chores() is None
+    assert [one.is_open for one in made] == [False]
 
 
 def test_a_chore_that_finds_no_store_is_dropped(office: Office, clock: HandClock) -> None:
@@ -435,20 +487,20 @@ def test_a_renewal_that_hangs_is_asked_again_on_a_new_connection_and_its_answer_
 def test_what_has_ended_keeps_its_lease_until_that_is_on_record(office: Office, store: Wire, clock: HandClock) -> None:
     """Who says so may hang in its call for a whole lease."""
     lease = held(office)
-    office.keeper.drop(lease, unsaid=True)
+    office.keeper.drop(lease, unrecorded=True)
     clock.turn(8)
     store.calls.clear()
     assert office.keeper.renew() == pytest.approx(clock.boot() + 8)
     assert len(store.calls) == 1
     clock.turn(8)
-    office.keeper.unsaid.said([lease.grant.fence])
+    office.keeper.pending_ends.said([lease.grant.fence])
     assert office.keeper.renew() is None
     assert len(store.calls) == 1
 
 
 def test_what_cannot_be_put_on_record_keeps_its_lease_for_a_minute(office: Office, clock: HandClock) -> None:
     lease = held(office)
-    office.keeper.drop(lease, unsaid=True)
+    office.keeper.drop(lease, unrecorded=True)
     while (again := office.keeper.renew()) is not None:
         clock.turn(again - clock.boot())
     assert clock.boot() - lease.end_by == pytest.approx(4)  # a minute, and then when the next would have been

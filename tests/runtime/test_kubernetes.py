@@ -22,6 +22,7 @@ from cronce.protocol.commands import Closed, Early, Held
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import Outcome
 from cronce.protocol.terms import Terms
+from cronce.protocol.view import NO_TRAITS
 from cronce.runtime.client import Knowledge
 from cronce.runtime.declare import declare
 from cronce.runtime.flow import Timed
@@ -499,7 +500,7 @@ def test_fences_rise_also_when_somebody_counts_no_transitions(namespace: Namespa
 
 def test_a_cell_is_watched_from_when_its_version_was_first_seen() -> None:
     hand = HandClock()
-    know, cells = Knowledge(hand, one_clock=False), [Cell("a", 7), Cell("a", 7), Cell("a", 8)]
+    know, cells = Knowledge(hand, NO_TRAITS._replace(one_clock=False)), [Cell("a", 7), Cell("a", 7), Cell("a", 8)]
     for cell in cells:
         know.learn(Timed(Loaded(START, Epoch(1), [cell]), hand.boot() - 1, hand.boot()))
         hand.turn(10)

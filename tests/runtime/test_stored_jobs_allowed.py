@@ -21,7 +21,7 @@ from cronce.protocol.notices import decode_bundle
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.flow import drive
-from cronce.runtime.processes.bodies import BodyRunners
+from cronce.runtime.processes.child import BodyRunners
 from cronce.runtime.queries import holders, read_all
 from cronce.runtime.steps import take, take_async
 from cronce.runtime.stored_jobs import (

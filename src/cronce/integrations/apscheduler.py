@@ -54,7 +54,7 @@ from cronce.runtime.guard import guarded
 from cronce.runtime.keeper import Lease, RepeatingThread
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.log import LOGGER
-from cronce.runtime.process_notes import SIGN_EVERY, UnwrittenRefusals, say_there
+from cronce.runtime.process_notes import SIGN_EVERY, UnwrittenRefusals, announce_scheduler
 from cronce.runtime.run import Skipped
 from cronce.runtime.steps import Steps, WaitStep
 from cronce.schedule import Every, Schedule, parse_schedule
@@ -776,7 +776,7 @@ class Protection:
             if not is_errand(job, private=own)
         ]
         node = self._guards.cron.at_work().node
-        node.do(say_there(node.ledger, "APScheduler", told))
+        node.do(announce_scheduler(node.ledger, "APScheduler", told))
 
     def _left(self) -> dict[Slot, Any]:
         """With the job of each. One without a next run time is paused. What is still before a job is handed on by the

@@ -100,7 +100,7 @@ class Foreground(BackgroundChild):
 
     def open(self) -> None:
         super().__enter__()
-        wakeup = signal.set_wakeup_fd(self._rope, warn_on_full_buffer=False)
+        wakeup = signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         self._restore.callback(signal.set_wakeup_fd, wakeup)
         for number in FORWARDED:
             if signal.getsignal(number) != signal.SIG_IGN:
@@ -271,7 +271,7 @@ class Exec:
         try:
             node.do(recall_clock(node.ledger, self._job.name))
         except StoreError as error:
-            could_not_ask(keeper.unsaid.journal, self._job, clock, error, when)
+            could_not_ask(keeper.pending_ends.journal, self._job, clock, error, when)
             raise
         try:
             if when is None and self._job_name:

@@ -23,7 +23,7 @@ from cronce.model import check_key
 from cronce.policy import WhenUnsure, refuse_foreign
 from cronce.protocol.codec import as_json
 from cronce.runtime.effects.once import checked_how
-from cronce.runtime.effects.things import scope_unsaid
+from cronce.runtime.effects.things import scope_missing
 from cronce.runtime.run import Run
 from cronce.runtime.unfinished import REFUSED_EFFECT
 
@@ -52,7 +52,7 @@ class Calls:
         per, on, key = how.get("per"), how.get("on"), how.get("key")
         if (per, on) != ("slot", None) and (per is not None or on is None or key is None):
             call = f"once({tool}, run"
-            raise scope_unsaid(
+            raise scope_missing(
                 f"{call})", f"{call}, on='invoice', key=lambda invoice: invoice)", f"{call}, per='slot')"
             )
         self._run, self._tool, self._on, self._key = run, tool, on, key

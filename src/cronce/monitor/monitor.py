@@ -315,7 +315,8 @@ class Monitor:
             self._heard = boot
         self._glanced = boot
         found, keeper = self._own_finding(boot), self._cron.keeper
-        unsaid = first_of_each(watch_runs.unsaid(keeper.unsaid.journal.all(), self._clock.wall())) if keeper else ()
+        left = keeper.pending_ends.journal.all() if keeper else []
+        unsaid = first_of_each(watch_runs.unsaid(left, self._clock.wall()))
         self._own.settle([*unsaid, *([found] if found else [])], lambda _alert: True)
         self.own = tuple(one.alert for one in self._own.deliver().posted)
         if final and self._own.idle:

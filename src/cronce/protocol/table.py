@@ -74,6 +74,7 @@ from cronce.protocol.record import (
     COMMITTED,
     DOUBTFUL,
     LAPSED,
+    MOST_LAPSED,
     NEVER_STARTED,
     PAST_KEPT,
     REASON_KEPT,
@@ -180,8 +181,7 @@ def _is_over(view: View, maker: Maker, mine: Maker | None) -> bool:
 
 _NEW: Final = Record(State.DUE)
 
-NOTHING_RAN: Final = (RELEASED, NEVER_STARTED)
-"""How a grant ends under which nothing ran."""
+NOTHING_RAN: Final = (RELEASED, NEVER_STARTED)  # how a grant ends under which nothing ran
 
 
 def grant(view: View, command: Claim) -> Ruling:
@@ -298,9 +298,8 @@ def finish(view: View, command: Finish) -> Ruling:
         failures = record.failures + (0 if again else 1)
         if not (command.final or record.ask) and (again or failures < record.attempts):
             end = f"failed: {command.reason}" if command.reason else "failed"
-            retry = _past(record, _grant_of(view, end))._replace(
-                state=State.RETRYING, failures=failures, turn="", ask=""
-            )
+            record = _past(record, _grant_of(view, end))
+            retry = record._replace(state=State.RETRYING, failures=failures, turn="", ask="")
             return Ruling(Finished(command.outcome, retrying=True), Change(retry, _idle(record), command.backoff))
     closed = _close(view, record._replace(result=command.result), command.outcome, command.reason)
     return closed._replace(answer=Finished(command.outcome))
@@ -423,7 +422,9 @@ def _grant_of(view: View, end: str) -> Past:
 
 
 def _past(record: Record, was: Past) -> Record:
-    return record._replace(past=(*record.past, was)[-PAST_KEPT:])
+    kept = [*record.past, was]  # older grants under which nothing ran are forgotten first: the others can be counted
+    first = next((one for one in kept[:-MOST_LAPSED] if one.end in NOTHING_RAN), kept[0])
+    return record._replace(past=tuple(one for one in kept if len(kept) <= PAST_KEPT or one is not first))
 
 
 # --- the table ------------------------------------------------------------------------------------------------------

@@ -18,13 +18,14 @@ from cronce.errors import BadInput, BadPolicy, CronceError, StoreError, tell
 from cronce.events import Event
 from cronce.model import Fence, Slot, check_key, read_fence
 from cronce.policy import WhenUnsure, refuse_foreign
+from cronce.runtime.app_loading import defined, place_of
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call, could_not_ask
 from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
-from cronce.runtime.function_loading import defined, place_of
 from cronce.runtime.guard import (
     CommandGuard,
     Decorator,
+    SameSignature,
     SingleDecorator,
     Steppable,
     code_of,
@@ -40,7 +41,7 @@ from cronce.runtime.log import LOGGER, Listeners
 from cronce.runtime.node import Node
 from cronce.runtime.pod import JOB_NAME, PodCall
 from cronce.runtime.process_notes import UnwrittenRefusals
-from cronce.runtime.processes.bodies import BodyRunners
+from cronce.runtime.processes.child import BodyRunners
 from cronce.runtime.run import Around
 from cronce.runtime.standby import Standby
 from cronce.schedule import Schedule, parse_duration
@@ -51,10 +52,8 @@ from cronce.stores.default import Chosen, choose, journal_directory, open_chosen
 if TYPE_CHECKING:
     from cronce.look import Look
     from cronce.runtime.background import BackgroundWriter
-    from cronce.runtime.effects.idempotent import Idempotent
     from cronce.runtime.election import Leader, Term
     from cronce.runtime.flow import Flow
-    from cronce.runtime.observe import Observing
     from cronce.runtime.operations import Operator, Verdict
     from cronce.runtime.scheduling.running import Carry
     from cronce.runtime.scheduling.scheduler import Scheduler
@@ -83,7 +82,7 @@ class Cronce:
         self._bodies = BodyRunners(self.at_work, self._clock, self._named)
         self._databases: dict[str | int, Database] = {}
         self._leaders: weakref.WeakSet[Leader] = weakref.WeakSet()
-        self._notebook = UnwrittenRefusals()
+        self._refusals = UnwrittenRefusals()
         self._standby = Standby(self._clock)
         self._background: BackgroundWriter | None = None
         self._starting = threading.Lock()
@@ -143,9 +142,9 @@ class Cronce:
         """What this process holds at the store, which is opened by the first who asks: for integrations."""
         with self._opening:
             if self.keeper is None:
-                store, heard = self._connect(first=True), self._listeners
-                node = Node(store, self._clock, self._connect, heard.report, around=heard.around)
-                node.ledger.client.timed, node.ledger.client.wants = heard.timed, heard.wants
+                store, listeners = self._connect(first=True), self._listeners
+                node = Node(store, self._clock, self._connect, listeners.report, around=listeners.around)
+                node.ledger.client.timed, node.ledger.client.wants = listeners.timed, listeners.wants
                 self.keeper = Keeper(node, journal=self._journal())
             return self.keeper
 
@@ -252,7 +251,7 @@ class Cronce:
 
     def _call(self, job: Declaration, work: Work, take_over: bool, when: When | None) -> Steppable:
         defined(f"calls {job.name}")
-        job_name, refused = os.environ.get(JOB_NAME), self._notebook.refused
+        job_name, refused = os.environ.get(JOB_NAME), self._refusals.refused
         try:
             keeper = self.at_work()
         except StoreError as error:
@@ -330,7 +329,7 @@ class Cronce:
         unsure: WhenUnsure = "raise",
         not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
         **foreign: Never,
-    ) -> "Idempotent":
+    ) -> SameSignature:
         """Let a function do its work once for each key, whoever calls it: `key` says which, from the call's arguments.
 
         A repeat returns what came of it, kept as JSON, for `ttl` after it was done. While it is at work another call
@@ -352,7 +351,7 @@ class Cronce:
             refuse_another(self._idempotent, name, fn)
             return keyed.guard(fn)
 
-        return cast("Idempotent", guard)
+        return cast(SameSignature, guard)
 
     def admits(self, scope: str, fence: Fence | str) -> bool:
         """For a receiver of effects: whether no higher fence was seen in the scope. From then on no lower one is."""
@@ -371,7 +370,7 @@ class Cronce:
         window: Duration = "10s",
         key: Callable[..., object] | None = None,
         **foreign: Never,
-    ) -> "Observing":
+    ) -> SameSignature:
         """Detect only: the function runs as before, and a call within `window` of another is warned of and counted.
 
         With `key`, a function of the call's arguments, only calls for the same key are compared. `cronce status
@@ -380,7 +379,7 @@ class Cronce:
         from cronce.runtime.observe import observer  # noqa: PLC0415  most have none
 
         refuse_foreign(foreign, ("window", "key"))
-        return cast("Observing", observer(name, window, key, self._in_background, self._clock.boot))
+        return cast(SameSignature, observer(name, window, key, self._in_background, self._clock.boot))
 
     def heartbeat(self, name: str, every: Duration = "1m") -> None:
         """A sign of life of a scheduler that is not ours: call it from a job of its own, at each interval. Who watches
@@ -573,7 +572,7 @@ class Cronce:
             settings,
             grace=length,
             ended=self._ended,
-            refused=self._notebook.refused,
+            refused=self._refusals.refused,
         )
         return self.scheduler.start()
 
@@ -590,8 +589,8 @@ class Cronce:
         for said in filter(None, self._remarks.values()):
             LOGGER.warning("%s", said)
         own = {name: RunnableJob(self.jobs[name], work) for name, work in self.works.items()}
-        shelf = RunnableStoredJobs(allow, self._bodies, self.jobs)
-        return lambda: own | shelf.carry(keeper.node.do(definitions()))
+        stored = RunnableStoredJobs(allow, self._bodies, self.jobs)
+        return lambda: own | stored.carry(keeper.node.do(definitions()))
 
     def run(
         self,
@@ -670,7 +669,7 @@ class Cronce:
             self._session.forked()
         self._session = None
         self.scheduler = None
-        self._notebook, self._standby = UnwrittenRefusals(), Standby(self._clock)
+        self._refusals, self._standby = UnwrittenRefusals(), Standby(self._clock)
         self._background, self._starting = None, threading.Lock()
         self._bodies.forked()
         for leader in list(self._leaders):

@@ -12,11 +12,10 @@ from cronce.model import Boot, Instant
 from cronce.protocol.commands import Finish
 from cronce.protocol.record import COMMITTED, REASON_KEPT, Outcome
 from cronce.protocol.table import ended_as
-from cronce.runtime.commits import committed_before, sealed
 from cronce.runtime.declare import Declaration
 from cronce.runtime.keeper import STUBBORN, Keeper, Lease, LeaseEnd, whose
 from cronce.runtime.ledger import Grant
-from cronce.runtime.log import LOGGER
+from cronce.runtime.log import LOGGER, job_traceback
 from cronce.runtime.run import Around, AsCurrentRun, Run, RunResources
 from cronce.runtime.steps import BodyStep, Steps, StoreStep
 from cronce.schedule import format_duration
@@ -30,7 +29,7 @@ PROMPT_END: Final = 1.0
 
 
 class Ending(NamedTuple):
-    """How a body ended, for the record."""
+    """How a job function ended, for the record."""
 
     outcome: Outcome
     reason: str = ""
@@ -43,7 +42,7 @@ SUCCEEDED: Final = Ending(Outcome.SUCCEEDED)
 
 
 class Work:
-    """What a call is for: a function, unless a kind of work says otherwise (`processes.command`)."""
+    """What a call runs: a function, or in a subclass something else (`processes.command`)."""
 
     is_async = False
     """Whether `run` gives an awaitable, to be awaited on the event loop."""
@@ -54,7 +53,7 @@ class Work:
         self.run, self.is_async = body, is_async
 
     def ending(self, _run: Run, _result: Any) -> Ending | None:
-        """How a body ended that returned; None: it never began, and the slot is given back."""
+        """How a job function that returned has ended; None: it never began, and the slot is given back."""
         return SUCCEEDED
 
     def renewed(self, _grant: Grant) -> None:
@@ -98,7 +97,7 @@ class End(NamedTuple):
 
 
 class Attempt:
-    """Its lease is renewed from when its steps begin; whoever lets them wait for a thread has it renewed before."""
+    """Its lease is renewed from when its steps begin; a scheduler whose attempts wait for a thread renews it before."""
 
     _ended: Boot | None = None
 
@@ -125,9 +124,8 @@ class Attempt:
             self._keeper.begin(self.lease)
             know.own.add(fence)
             self.lease.check()  # it may have waited for a thread
-            if self.job.database is not None and (
-                yield StoreStep(committed_before(self.job.database, self.lease.grant))
-            ):
+            database = self.job.database
+            if database is not None and (yield StoreStep(database.committed_before(self.lease.grant))):
                 end = End(Ending(Outcome.SUCCEEDED, COMMITTED))
             else:
                 if wants(What.STARTED):
@@ -135,7 +133,7 @@ class Attempt:
                 began = boot()
                 result = yield self._body
                 end = self._returned(result)
-        except GeneratorExit:  # nobody takes these steps any more, and nothing can be said
+        except GeneratorExit:  # the caller gave up these steps, and nothing can be recorded
             self.let_go()
             raise
         except BaseException as error:
@@ -147,7 +145,7 @@ class Attempt:
             end = self._in_view_of_effects(end if self.job.database is None else (yield from self._sealed(end)))
         finally:
             know.ended[fence] = self.lease.grant.key
-            self._keeper.drop(self.lease, unsaid=True)
+            self._keeper.drop(self.lease, unrecorded=True)
         if end.open:
             self.let_go()
         if self._body.started and wants(What.ENDED):
@@ -176,7 +174,7 @@ class Attempt:
         if self.job.database is None or not failed or self.run.committed or not self.run.joined:
             return end
         try:
-            self.run.committed = yield StoreStep(sealed(self.job.database, self.lease.grant))
+            self.run.committed = yield StoreStep(self.job.database.sealed(self.lease.grant))
         except DatabaseUnavailable as trouble:
             LOGGER.error(
                 "%s failed, and it is not known yet whether its transaction was committed: %s", self.lease.name, trouble
@@ -214,7 +212,7 @@ class Attempt:
         return End(ending, result)
 
     def _warn_if_unused(self) -> None:
-        """Once, for whoever forgot it: what such a run writes is written again by a repeat. It may have had nothing to
+        """Once: what such a run writes is written again by a repeat. It may have had nothing to
         write, so it is no error."""
         database = self.job.database
         if database is not None and not self.run.transactions and not database.told_unused:
@@ -230,7 +228,7 @@ class Attempt:
         if not self._body.started:
             return End(None, error=error)
         over = self._over() if self._body.stopped else None
-        return End(self._ending(over, error)._replace(output=_where(error)), error=error, over=over)
+        return End(self._ending(over, error)._replace(output=job_traceback(error)), error=error, over=over)
 
     def _over(self) -> LeaseEnd | None:
         """Why it was stopped; and that it went on for a while all the same, if it did."""
@@ -290,13 +288,6 @@ def _told_apart(body: Callable[[Run], Any], run: Run, around: Around) -> Any:
 async def _awaited(body: Callable[[Run], Any], run: Run, around: Around) -> Any:
     with AsCurrentRun(run), around(run):
         return await body(run)
-
-
-def _where(error: BaseException) -> str:
-    """Where it happened, for people."""
-    from cronce.runtime.tracebacks import traceback_of  # noqa: PLC0415  few fail, and it is slow to import
-
-    return traceback_of(error)
 
 
 LONG_TEXT: Final = 10_000

@@ -33,10 +33,10 @@ class Stretch(NamedTuple):
     """The slots of a stretch of time, by what there is to do about them."""
 
     wanted: tuple[Slot, ...]
-    """Those that never succeeded, and nobody is about to run."""
+    """Those that never succeeded, and that are not about to run."""
     succeeded: int
     busy: int
-    """Those that are open, or unreadable: nobody can say that they did not run."""
+    """Those that are open or unreadable: they may have run."""
     asked: tuple[Slot, ...]
     """The open ones among the runs that an earlier backfill asked for."""
     ended: tuple[RunSeen, ...]
@@ -57,13 +57,20 @@ def survey(
         first, last = (instant_of(when, zone_of(seen.schedule)) for when in (start, end))
         latest = seen.schedule.previous(last)
         if latest is not None and latest > max(first - RESOLUTION, loaded.now):
-            _refuse_early(Slot(name, latest), loaded.now)
+            raise BadInput(
+                f"{Slot(name, latest).key} is not due yet; a backfill runs slots that are due, up to"
+                f" {spell(loaded.now)}"
+            )
         slots = list(islice(_slots(name, seen.schedule, first, last), most + 1))
     except OverflowError:
         raise BadInput(f"{start} to {end} reaches the end of the calendar; give a shorter time") from None
     if last < first:
         raise BadInput(f"a backfill must end after it starts, not run from {spell(first)} to {spell(last)}")
-    _refuse_too_many(slots, most)
+    if len(slots) > most:
+        raise BadInput(
+            f"these are more than {most:,} slots, the last of them at {spell(slots[most - 1].at)}: backfill a part"
+            " at a time, or raise the limit with --most"
+        )
     runs = yield from _runs(name, first, last)
     return _sorted(slots, runs)
 
@@ -100,18 +107,6 @@ def _slots(name: str, rule: Schedule, start: Instant, end: Instant) -> Iterator[
     while instant is not None and instant < end:
         yield Slot(name, instant)
         instant = rule.next(instant)
-
-
-def _refuse_early(slot: Slot, now: Instant) -> None:
-    raise BadInput(f"{slot.key} is not due yet; a backfill runs slots that are due, up to {spell(now)}")
-
-
-def _refuse_too_many(slots: Sequence[Slot], most: int) -> None:
-    if len(slots) > most:
-        raise BadInput(
-            f"these are more than {most:,} slots, the last of them at {spell(slots[most - 1].at)}: backfill a part"
-            " at a time, or raise the limit with --most"
-        )
 
 
 def _runs(name: str, start: Instant, end: Instant) -> Flow[dict[Instant, list[RunSeen]]]:

@@ -1,6 +1,6 @@
 """What is written down beside somebody's work, and never holds it up: calls that are only observed, and signs of life.
 
-A thread writes, all that came meanwhile in one go; it is there only while there is something to write. Nobody's body
+A thread writes, all that came meanwhile in one go; it is there only while there is something to write. No job function
 waits for it. What the store does not take yet waits here, and beyond so much of it is dropped. All that a person sees
 of it is a warning now and then. At the end of the process, what is still to be written has a few seconds.
 """
@@ -33,7 +33,7 @@ SIGN_OF_LIFE_TIMEOUT: Final = 1.0
 """Seconds for which a scheduler that says it is alive waits for the store at most."""
 
 WRITER_CLOSE_WAIT: Final = 3.0
-"""Seconds for which the end of a process, or whoever closes, waits for what is still to be written."""
+"""Seconds for which the end of a process, or `close`, waits for what is still to be written."""
 
 MAX_PENDING_WRITES: Final = 200
 """So many wait to be written at most."""
@@ -45,8 +45,9 @@ WARN_EVERY: Final = 60.0
 """Seconds between two warnings about the same."""
 
 
-class BesideBody(ABC):
-    """What is played beside a body: it asks the store, and where that grants it a slot, lasts as long as the body."""
+class ShadowCall(ABC):
+    """A call beside a job function that runs anyway: it asks the store, and where that grants it a slot, lasts as long
+    as the function."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -59,7 +60,7 @@ class BesideBody(ABC):
         return self.done if self.over.is_set() else self.decided
 
     @abstractmethod
-    def play(self) -> None:
+    def ask(self) -> None:
         """On a thread of its own."""
 
 
@@ -78,7 +79,7 @@ class Note(ABC):
         self.cell, self.boot = cell, boot
         self.at: Instant | None = None
         self.tried = threading.Event()
-        """It is written, or was dropped, or has to wait: nobody else need."""
+        """It was written, dropped or put off: there is nothing to wait for."""
 
     def date(self, now: Instant, boot: Boot) -> Instant:
         """When it happened, where the store's clock shows `now` at this moment of ours."""
@@ -116,9 +117,9 @@ class BackgroundWriter:
         self._not_before: Boot = 0.0
         self._asks_again: Boot = 0.0
         self._beat = RepeatingThread("cronce-background", self.write, clock)
-        self._parts: list[tuple[BesideBody, Sequence[BesideBody]]] = []
+        self._waiting_shadows: list[tuple[ShadowCall, Sequence[ShadowCall]]] = []
         """Those that wait for their turn, each with those whose bodies had ended when it was called."""
-        self._playing: list[BesideBody] = []
+        self._shadows: list[ShadowCall] = []
         _at_the_end_of_a_child(self.close)
 
     # --- from the threads that work ---
@@ -140,58 +141,56 @@ class BackgroundWriter:
         note.tried.set()
 
     def wait(self, note: Note) -> None:
-        """For a moment. Nobody waits again for a store that did not answer in time."""
+        """For a moment; not again for a store that did not answer in time."""
         patience = SIGN_OF_LIFE_TIMEOUT if self._answers and os.getpid() == self._process else 0.0
         self._answers = note.tried.wait(patience) and self._answers
 
-    def play(self, part: BesideBody) -> None:
+    def start_shadow(self, shadow: ShadowCall) -> None:
         """Beside a body that begins now. Of those of one job one at a time asks, in the order of their calls; a store
         that failed is not asked for a while, and what is called meanwhile is on no record."""
         with self._lock:
             boot = self._clock.boot()
             spared = not self._answers and boot < self._asks_again
-            full = len(self._parts) >= MAX_PENDING_WRITES
+            full = len(self._waiting_shadows) >= MAX_PENDING_WRITES
             self._dropped += full
             if not spared:
                 self._asks_again = boot + STORE_RETRY
             if not (spared or full):
-                before = [*self._playing, *(one for one, _ in self._parts)]
-                self._parts.append((part, [one for one in before if one.name == part.name and one.over.is_set()]))
-        self._next_part()
+                before = [*self._shadows, *(one for one, _ in self._waiting_shadows)]
+                earlier = [one for one in before if one.name == shadow.name and one.over.is_set()]
+                self._waiting_shadows.append((shadow, earlier))
+        self._start_next()
 
-    def _next_part(self) -> None:
+    def _start_next(self) -> None:
         with self._lock:
-            self._playing = [part for part in self._playing if not part.done.is_set()]
-            asking = {part.name for part in self._playing if not part.decided.is_set()}
-            free = next((waiting for waiting in self._parts if waiting[0].name not in asking), None)
+            self._shadows = [shadow for shadow in self._shadows if not shadow.done.is_set()]
+            asking = {shadow.name for shadow in self._shadows if not shadow.decided.is_set()}
+            free = next((waiting for waiting in self._waiting_shadows if waiting[0].name not in asking), None)
             if free is None:
                 return
-            self._parts.remove(free)
-            part, earlier = free
-            self._playing.append(part)
+            self._waiting_shadows.remove(free)
+            shadow = free[0]
+            self._shadows.append(shadow)
         try:
-            threading.Thread(target=self._play, args=(part, earlier), name="cronce-observed", daemon=True).start()
+            threading.Thread(target=self._run_shadow, args=free, name="cronce-observed", daemon=True).start()
         except RuntimeError as error:  # there can be no more threads here
             self.failed(error)
-            part.done.set()
-            self.decide(part)
+            shadow.done.set()
+            self.decide(shadow)
 
-    def _play(self, part: BesideBody, earlier: Iterable[BesideBody]) -> None:
+    def _run_shadow(self, shadow: ShadowCall, earlier: Iterable[ShadowCall]) -> None:
         try:
             for one in earlier:
                 one.done.wait(WRITER_CLOSE_WAIT)
-            part.play()
+            shadow.ask()
         finally:
-            part.done.set()
-            self.decide(part)
+            shadow.done.set()
+            self.decide(shadow)
 
-    def decide(self, part: BesideBody) -> None:
+    def decide(self, shadow: ShadowCall) -> None:
         """What the store says is known: the next may ask."""
-        part.decided.set()
-        self._next_part()
-
-    def boot(self) -> Boot:
-        return self._clock.boot()
+        shadow.decided.set()
+        self._start_next()
 
     def answered(self) -> None:
         self._answers = True
@@ -218,9 +217,9 @@ class BackgroundWriter:
         """Give what is still to be written a while, and drop the rest."""
         give_up = self._clock.boot() + WRITER_CLOSE_WAIT
         with self._lock:
-            parts = [*self._playing, *(part for part, _ in self._parts)]
-        for part in parts:
-            part.settled.wait(max(give_up - self._clock.boot(), 0.0))
+            shadows = [*self._shadows, *(shadow for shadow, _ in self._waiting_shadows)]
+        for shadow in shadows:
+            shadow.settled.wait(max(give_up - self._clock.boot(), 0.0))
         with self._lock:
             under_way = self._pending[-1:]
         for note in under_way:
@@ -234,7 +233,7 @@ class BackgroundWriter:
                 self._beat.wake()
                 note.tried.wait(max(give_up - self._clock.boot(), 0.0))
         with self._lock:
-            self._pending, self._parts = [], []
+            self._pending, self._waiting_shadows = [], []
 
     # --- on the thread that writes ---
 
@@ -327,7 +326,7 @@ def read_every(every: Duration) -> timedelta:
 
 
 def forget_beats(client: Client, name: str) -> Flow[bool]:
-    """Nobody is to beat any more: whether anybody did."""
+    """Forget a scheduler's signs of life: whether there were any."""
     loaded, _ = yield from client.load([beat_cell(check_name(name))])
     known = [cell for cell in loaded.cells if cell.version]
     return bool(known) and (yield from client.purge(Purge(known))) > 0

@@ -45,7 +45,6 @@ from cronce.protocol.lease import LONGEST_LEASE, hearing, tolerance
 from cronce.protocol.record import Outcome, decode
 from cronce.protocol.terms import Terms
 from cronce.runtime.attempt import Attempt, End, Ending, Work, finish_of, too_late
-from cronce.runtime.commits import settle_gone
 from cronce.runtime.declare import CLOCK_OFF, Declaration, When
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import tidy_later
@@ -111,7 +110,7 @@ class Call:
         """What the store said to its slot."""
 
     def steps(self, when: When | None = None) -> Steps[Any]:
-        """The whole call: the body's result, or why it was skipped; the body's exception is the caller's."""
+        """The whole call: the result of the job function, or why it was skipped. What the function raises is raised."""
         refuse_patched_threads()
         began = self.node.clock.boot()
         self.slot = self._slot(when, began)
@@ -120,7 +119,7 @@ class Call:
             result = answer if isinstance(answer, Grant) else why_not(self.slot, answer)
         except StoreError as error:
             if not self._only_noted:
-                could_not_ask(self.keeper.unsaid.journal, self.job, self.node.clock, error, self.slot)
+                could_not_ask(self.keeper.pending_ends.journal, self.job, self.node.clock, error, self.slot)
             raise
         if isinstance(result, Grant):
             return (yield from self._run(result))
@@ -144,13 +143,13 @@ class Call:
         ago = timedelta(seconds=self.node.clock.boot() - began) + (CLOCK_OFF if when is None else timedelta(0))
         called = self.node.ledger.know.now() - ago  # by a clock that may be off, where the slot was inferred from that
         yield StoreStep(self.node.ledger.jobs.declare(self.job.name, self.job.spec, slot.at, self.job.code, called))
-        if self.keeper.unsaid.waits:
+        if self.keeper.pending_ends.waits:
             with suppress(StoreError):
-                yield StoreStep(self.keeper.unsaid.say())
+                yield StoreStep(self.keeper.pending_ends.say())
         if self.node.ledger.looks_again(self.job.name):
             yield from self._look_after_older(slot)
         if self._standby is not None:
-            self._standby.drop(slot.cell)  # whoever asks again takes it over by that, and has the result
+            self._standby.drop(slot.cell)  # this call takes it over, and its caller has the result
         terms = self.job.terms(slot, inferred=when is None)
         return (yield from self._claim(slot, terms.only_noted() if self._only_noted else terms))
 
@@ -244,7 +243,7 @@ class Call:
                 return None
 
     def _has_lapsed(self, until: Instant | None) -> bool:
-        """Its holder may be gone, and whoever asks may not act on that before it has watched for long enough."""
+        """Its holder may be gone; this process may act on that only after it has watched for long enough."""
         return until is not None and until <= self.node.ledger.know.now()
 
     def _until(self, until: Instant | None) -> float:
@@ -252,14 +251,14 @@ class Call:
         return min(max(left, 0.001), SLOT_POLL)
 
     def _look_after_older(self, own: Slot) -> Steps[None]:
-        """What nobody can make sense of is passed over: it must not keep the job from running."""
+        """A cell that cannot be read is passed over: it must not keep the job from running."""
         cells = yield StoreStep(self.node.ledger.overdue(self.job.name, OLDER if self._take_over else RUNS_CHECKED))
         older, dead = [cell for cell in cells if cell.key != own.cell], [cell for cell in cells if _runs(cell)]
         if dead:
             yield from self._watch()
             yield from self._hear(dead)
         if self.job.database is not None:
-            yield StoreStep(settle_gone(self.node.ledger, self.job.database, [cell.key for cell in dead]))
+            yield StoreStep(self.job.database.settle_gone(self.node.ledger, [cell.key for cell in dead]))
         elif not self._take_over:
             yield StoreStep(self.node.ledger.settle(cell for cell in dead if cell.key != own.cell))
         if not self._take_over:
@@ -311,7 +310,7 @@ class Call:
             return end.outcome(attempt.lease.name)
 
     def _record(self, attempt: Attempt, end: End) -> Steps[None]:
-        """Put the end on record. If that fails, the body's own exception is still what the caller sees."""
+        """Record the end. If that fails, the caller still sees the exception of the job function itself."""
         if end.open:
             return
         ending, fence = end.ending, attempt.lease.grant.fence
@@ -343,10 +342,10 @@ class Call:
     def _said(self, lease: Lease, word: Finish | Release, *, once: bool) -> Steps[object]:
         """What the store says to how it ended. Without an answer it is written down, and said again while the call can
         wait, then by the keeper."""
-        unsaid, outage = self.keeper.unsaid, self.keeper.outage
-        end, pause, answer = unsaid.end_of(lease.grant, word), 0.1, None
+        pending, outage = self.keeper.pending_ends, self.keeper.outage
+        end, pause, answer = pending.end_of(lease.grant, word), 0.1, None
         if outage.lasts:
-            unsaid.write_down([end])
+            pending.write_down([end])
         try:
             while True:
                 began = self.node.clock.boot()
@@ -357,16 +356,16 @@ class Call:
                     return answer
                 if answer.error is not None:
                     outage.unanswered(began, answer.why)
-                unsaid.write_down([end])
+                pending.write_down([end])
                 if once or not lease.trusted or not answer.passing:
                     return answer
                 yield WaitStep(pause, in_hand=True)
                 pause = min(2 * pause, RENEWAL_RETRY)
         finally:
             if answer is None or isinstance(answer, Unsure):
-                self.keeper.say_later(end)
+                self.keeper.record_later(end)
             else:
-                unsaid.said([word.fence])
+                pending.said([word.fence])
 
 
 def _runs(cell: Cell) -> bool:

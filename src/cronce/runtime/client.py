@@ -2,14 +2,19 @@
 and the facts of jobs. All flows of a process share one client.
 
 Knowledge only grows: a reply that arrives late, or comes from a store that forgot, never makes it less.
+
+Contact is when the store answered writes (`protocol.lease.heard`). Reading proves nothing: a store may be read-only. So
+whoever waits for a lease to pass writes a cell that means nothing, about once a second, from a while before: by then it
+knows whether the holder could have renewed.
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import chain
-from typing import Final, TypeVar
+from math import inf
+from typing import Any, Final, TypeVar
 
 from cronce.clock import Clock
 from cronce.errors import BadRecord, StoreError, StoreUnavailable
@@ -31,11 +36,24 @@ from cronce.model import (
     Write,
     spell,
 )
-from cronce.protocol.lease import FACTS_AGE, LONGEST_LEASE, Sample, even_span
-from cronce.protocol.record import Act, decode_job, standing_act
+from cronce.protocol.commands import (
+    Answer,
+    Asked,
+    Closed,
+    Finished,
+    Granted,
+    Held,
+    Paused,
+    Queued,
+    Released,
+    Settled,
+    Stale,
+    Superseded,
+)
+from cronce.protocol.lease import FACTS_AGE, LONGEST_LEASE, Contact, Sample, even_span, heard, hearing
+from cronce.protocol.record import Act, Record, decode_job, standing_act
 from cronce.protocol.store_clock import Believed, Doubt, Host, is_ahead, is_said, judged, recalled
-from cronce.protocol.view import NO_TRAITS, KnownJob
-from cronce.runtime.contact import PROBE_WRITE, Contacts
+from cronce.protocol.view import NO_TRAITS, KnownJob, View
 from cronce.runtime.flow import Flow, Load, Purge, Request, Swap, Timed
 from cronce.stores.base import Loaded, Page, Scan, Swapped
 
@@ -61,13 +79,97 @@ _SIGHTED: Final = 4096
 """Cells whose last change is remembered; when there are more it begins anew, and others only wait longer."""
 
 
+# --- contact --------------------------------------------------------------------------------------------------------
+
+PROBE_WRITE: Final = Write("probe", FREE, "", Mark.FREE)
+
+MAX_ANSWER_TIME: Final = 1.0
+"""Seconds. What takes longer to be answered is no contact."""
+
+PROBE_EVERY: Final = 0.4
+"""Seconds between two probes at least."""
+
+PROBE_AHEAD: Final = timedelta(seconds=2.5)
+"""So long before holders are to be heard, who looks once a second begins to probe. No holder that renews in time lets a
+lease come so near to its end, unless it is of a few seconds."""
+
+_CONTACTS_KEPT: Final = 256
+"""Pieces of contact. Over the longest lease there can hardly be more that count."""
+
+
+class Contacts:
+    """For any number of threads."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._pieces: deque[Contact] = deque(maxlen=_CONTACTS_KEPT)
+        self._broken = True
+        self._spoke: Boot = -inf  # when the latest of the calls began that were answered in time
+
+    def answered(self, began: Boot, ended: Boot) -> None:
+        """A write has won, in a call that began and ended then."""
+        if ended - began > MAX_ANSWER_TIME:
+            self.broke(began)
+            return
+        with self._lock:
+            last = self._pieces[-1] if self._pieces and not self._broken else None
+            self._broken, self._spoke = False, max(self._spoke, began)
+            if last is None or not last.reaches(began):
+                self._pieces.append(Contact(ended, ended))
+            elif ended > last.upto:
+                self._pieces[-1] = last._replace(upto=ended)
+
+    def sends(self) -> Boot:
+        """When a call begins."""
+        return self._clock.boot()
+
+    def broke(self, began: Boot) -> None:
+        """A write that began then was not answered, or late. If another that began later was, the store is there: after
+        an outage the calls that hung in it end one by one, and must not end contact each time."""
+        with self._lock:
+            self._broken = self._broken or began >= self._spoke
+
+    def heard(self, newest: Sample, ago: timedelta) -> timedelta:
+        """For how long, up to that reading, a holder that renewed so long before it could be heard."""
+        return heard(self.pieces, newest.began - ago.total_seconds(), newest.began)
+
+    @property
+    def pieces(self) -> tuple[Contact, ...]:
+        with self._lock:
+            return tuple(self._pieces)
+
+    def probes(self, views: list[View]) -> list[Write]:
+        """What is written besides, where one of these runs nears the end of its lease."""
+        with self._lock:
+            fresh = self._pieces and not self._broken and self._clock.boot() - self._pieces[-1].upto < PROBE_EVERY
+        if fresh or not any(view.slot and view.record and is_near(view.run, view.record, view.now) for view in views):
+            return []
+        return [PROBE_WRITE]
+
+
+def patience(lease: timedelta) -> float:
+    """Seconds after which a renewal without an answer is asked again, on a new connection. Half of a hearing: where
+    the store was away, and connections have died of it, each holder is heard in time."""
+    return hearing(lease).total_seconds() / 2
+
+
+def is_near(cell: Cell, record: Record, now: Instant) -> bool:
+    """Whether the lease of a run is so near to its end that its holder should be heard. One that was dated by a clock
+    which leapt may end at any time."""
+    if not record.is_running or cell.until is None:
+        return False
+    return cell.until - now <= hearing(record.lease) + PROBE_AHEAD or is_ahead(cell.until, now)
+
+
+# --- what is known --------------------------------------------------------------------------------------------------
+
+
 class Knowledge:
-    def __init__(self, clock: Clock, *, one_clock: bool = True, traits: Traits = NO_TRAITS) -> None:
+    def __init__(self, clock: Clock, traits: Traits = NO_TRAITS) -> None:
         self._clock = clock
         self._traits = traits
         self._believed = Believed()
         self._judges_birth = True
-        self._one_clock = one_clock
         self._sightings: dict[str, tuple[int, Boot]] = {}
         self._lock = threading.Lock()
         self._samples: deque[Sample] = deque(maxlen=_SAMPLES_KEPT)
@@ -101,7 +203,7 @@ class Knowledge:
         cells = [verdict.cell for verdict in reply.verdicts] if isinstance(reply, Swapped) else reply.cells
         if len(self._sightings) > _SIGHTED:
             self._sightings = {}
-        if self._one_clock:  # the clock will do, but for what is dated far ahead
+        if self._traits.one_clock:  # the clock will do, but for what is dated far ahead
             far = {until for until in {cell.until for cell in cells} if until and is_ahead(until, reply.now)}
             cells = [cell for cell in cells if cell.until in far] if far else ()
         for cell in cells:
@@ -209,7 +311,7 @@ class Knowledge:
         seen unchanged, by our own clock. What this process runs itself is not gone."""
         if cell.fence in self.own:
             return timedelta(0)
-        if self._one_clock and not (cell.until and is_ahead(cell.until, newest.now)):
+        if self._traits.one_clock and not (cell.until and is_ahead(cell.until, newest.now)):
             return self.even(newest, tolerance)
         with self._lock:
             version, since = self._sightings.get(cell.key, (0, newest.began))
@@ -267,6 +369,51 @@ class Knowledge:
         """Its facts were refused as too old: read them again."""
         with self._lock:
             self._jobs.pop(name, None)
+
+
+# --- which event follows from an answer -----------------------------------------------------------------------------
+
+Events = Mapping[type, Callable[[Any], tuple[What, str]]]
+
+ANSWERED: Final[Events] = {
+    Granted: lambda a: (What.TAKEN_OVER, f"from {a.taken_over}") if a.taken_over else (What.GRANTED, ""),
+    Finished: lambda a: (What.RETRYING if a.retrying else What.CLOSED, a.outcome),
+    Released: lambda _: (What.RELEASED, ""),
+    Stale: lambda a: (What.STALE, a.by),
+    Held: lambda a: (What.REFUSED, f"held by {a.by}"),
+    Closed: lambda a: (What.REFUSED, f"{a.outcome}: {a.reason}"),
+    Paused: lambda _: (What.REFUSED, "paused"),
+    Superseded: lambda a: (What.REFUSED, f"superseded by version {a.firing}"),
+}
+"""What is a fact whoever wrote it: a grant or an end whose reply was lost was written too. A claim that lost is told
+quietly: the monitor counts them."""
+
+WROTE: Final[Events] = {
+    **ANSWERED,
+    Closed: lambda a: (What.CLOSED, f"{a.outcome}: {a.reason}"),
+    Queued: lambda a: (What.QUEUED, "waiting for its turn" if a.waiting else ""),
+    Asked: lambda _: (What.ASKED, ""),
+    Settled: lambda _: (What.RELEASED, "its holder did not renew its lease"),
+}
+"""What is a fact because we wrote it."""
+
+
+def is_wanted(answer: Answer, wants: Callable[[What], bool]) -> bool:
+    """Grants and successes come by the thousand: whether anybody wants to hear of this one."""
+    if isinstance(answer, Granted):
+        return bool(answer.taken_over) or wants(What.GRANTED)
+    return not (isinstance(answer, Finished) and answer.outcome.is_success) or wants(What.CLOSED)
+
+
+def event_of(answer: Answer, view: View, holder: str, *, wrote: bool) -> Event | None:
+    """The event of an answer that was reached with this view; `wrote`: by a write of ours."""
+    found = (WROTE if wrote else ANSWERED).get(type(answer))
+    if found is None:
+        return None
+    what, detail = found(answer)
+    if isinstance(answer, Finished) and answer.outcome.is_bad and view.record is not None and view.record.reason:
+        detail = f"{detail}: {view.record.reason}"
+    return Event(what, view.run.key, holder, view.now, view.run.fence, detail)
 
 
 class Client:

@@ -79,6 +79,6 @@ def set_clock(ledger: Ledger, by: str, wall: Instant) -> Flow[tuple[Instant, Fut
     for names in chunks(ahead.jobs):
         yield from ledger.jobs.edit_all(dict.fromkeys(names, lambda job, now: job and brought_back(job, now)))
     yield from ledger.begin_anew(ahead.leases)
-    if ahead.holders:  # whoever lives says so again
+    if ahead.holders:  # schedulers that are alive write theirs again
         yield from ledger.client.purge(Purge(ahead.holders))
     return loaded.now, ahead

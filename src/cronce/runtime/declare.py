@@ -103,7 +103,7 @@ VERSIONED: Final = ("on_lost", "overlap", "turns", "missed", "retries", *SHORTES
 """The policies that tell one version of a job from another, besides its schedule."""
 
 NEVER_NONE: Final = ("tz", "gap", "fold", "overlap", "turns", "missed", "retries", "mode")
-"""The policies that nobody can mean to leave open by None."""
+"""The policies for which None is refused."""
 
 CLOCK_OFF: Final = timedelta(minutes=1)
 """How far a host's clock may be off the store's. Beyond it, what the host takes for a slot is an error."""
@@ -219,8 +219,8 @@ class Declaration(NamedTuple):
         return ANY_TIME if wants_all(self.missed) or self.schedule is None else SHORTEST_KEPT
 
     def tidies(self, done: Slot) -> bool:
-        """Whether whoever ran this slot sees to what is kept of the job: about once an hour, and nobody counts. Of a
-        job that is seldom due and has no `keep`, one run in ten: for each `exec` would ask the store twice as much."""
+        """Whether the process that ran this slot deletes old runs of the job: about once an hour, without counting. Of
+        a job that is seldom due and has no `keep`, one in ten runs: each `exec` would ask the store twice as much."""
         runs, drawn = 1 if self.keep is not None else TIDY_RUNS, crc32(done.job.encode(), int(done.at.timestamp()))
         if drawn % runs:
             return False

@@ -1,6 +1,6 @@
 """Leadership: of all processes that stand for a group one leads, for a term.
 
-A leadership is a claim on a cell that never closes. Whoever is granted it leads for as long as it renews, and the fence
+A leadership is a claim on a cell that never closes. A process that is granted it leads while it renews, and the fence
 of the grant is the number of its term: renewing and resigning name it, so that nobody extends or ends another's. There
 is no protocol here beyond that of a lock; this is the loop around it.
 
@@ -9,7 +9,7 @@ before the lease lapses. A process that was stopped, suspended or starved for lo
 it finds out anything else, and the store need not be asked. A term is over once: whoever is elected again has another
 one, with a higher fence.
 
-*A process is one candidate.* All its threads lead with it. It stands for as long as somebody in it wants that: between
+*A process is one candidate.* All its threads lead with it. It is one for as long as somebody in it wants that: between
 `start` and `stop`, and in every block of `elected`.
 
 *One thread* asks, calls back and resigns, in this order and never two at once: `on_elected` is stopped when its term
@@ -105,10 +105,10 @@ class Leader:
     it is the keeper, and the node."""
 
     def __init__(
-        self, stands: Candidacy, keeper: Callable[[], Keeper], clock: Clock, beat: Beats = RepeatingThread
+        self, terms: Candidacy, keeper: Callable[[], Keeper], clock: Clock, beat: Beats = RepeatingThread
     ) -> None:
-        self.group, self.clock = stands.group, clock
-        self._stands, self._open, self._beats = stands, keeper, beat
+        self.group, self.clock = terms.group, clock
+        self._terms, self._open, self._beats = terms, keeper, beat
         self.forked()
 
     def forked(self) -> None:
@@ -121,7 +121,7 @@ class Leader:
         self._ask_at: Boot = 0.0
         self._term: Term | None = None
         self._body: BodyStep | None = None
-        self._seats: set[LeaderBlock] = set()
+        self._blocks: set[LeaderBlock] = set()
         self._thread = 0
         self._beat = self._beats(f"cronce-leader-{self.group}", self.look, self.clock)
         self._unreadable = False
@@ -131,7 +131,7 @@ class Leader:
     # --- from the threads that want it ---
 
     def start(self) -> None:
-        """Stand for election, in the background, until `stop`. Whoever started it need not keep it: its thread does."""
+        """Be a candidate, in the background, until `stop`. The caller need not keep this object: its thread does."""
         with self._news:
             if not self._started:
                 self._join()
@@ -159,7 +159,7 @@ class Leader:
     def elected(self, *, wait: Duration = "0s") -> HeldBlock:
         """A block that runs only while this process leads: `with leader.elected(wait="1m") as term:`.
 
-        Raises `NotElected` when another leads for as long as that. Unless it was started, the leader stands for
+        Raises `NotElected` when another leads for as long as that. Unless it was started, the leader is a candidate for
         election because of the block, and resigns behind it.
         """
         return Elected(self.group, parse_duration(wait), lambda: self)
@@ -179,14 +179,14 @@ class Leader:
     def _join(self) -> None:
         if self._keeper is None:
             keeper = self._open()
-            check_lease(self._stands.lease, keeper.node.store.traits)
+            check_lease(self._terms.lease, keeper.node.store.traits)
             self._keeper = keeper
         self._wanted += 1
         self._ask_at = 0.0
         self._beat.wake()
 
     def leave(self) -> None:
-        """Whoever is the last to leave waits until the leadership was given back; a callback cannot wait for itself."""
+        """The last to leave waits until the leadership was given back; a callback cannot wait for itself."""
         with self._news:
             self._wanted -= 1
             body, calls_back = self._body, threading.get_ident() == self._thread
@@ -200,7 +200,7 @@ class Leader:
         with self._news:
             self._news.wait_for(lambda: self._wanted or self._keeper is None)
 
-    def sit(self, gate: Gate) -> LeaderBlock | LockTaken:
+    def block_under_term(self, gate: Gate) -> LeaderBlock | LockTaken:
         """A block's place under the term, if there is one."""
         with self._news:
             term = self.term
@@ -215,21 +215,21 @@ class Leader:
     def do(self, work: Callable[[], object]) -> object:
         return work()
 
-    def keep(self, seat: LeaderBlock) -> None:
+    def keep(self, block: LeaderBlock) -> None:
         with self._news:
-            self._seats.add(seat)
-            over = seat.term.lease.over
+            self._blocks.add(block)
+            over = block.term.lease.over
         if over is not None:  # while it sat down
-            seat.end(over)
+            block.end(over)
 
-    def drop(self, seat: LeaderBlock) -> None:
+    def drop(self, block: LeaderBlock) -> None:
         with self._news:
-            self._seats.discard(seat)
+            self._blocks.discard(block)
 
-    # --- on the thread that stands ---
+    # --- on the thread of the candidate ---
 
     def look(self) -> Boot | None:
-        """Lead on, step down, or ask once more. Returns when to look again; None: nobody here wants it any more."""
+        """Lead on, step down, or ask once more. Returns when to look again; None: it is no candidate any more."""
         self._thread = threading.get_ident()
         self._remind()
         term = self._term
@@ -247,9 +247,9 @@ class Leader:
     def _remind(self) -> None:
         boot = self.clock.boot()
         with self._news:
-            ended = [seat for seat in self._seats if seat.over is not None]
-        for seat in ended:
-            seat.remind(boot)
+            ended = [block for block in self._blocks if block.over is not None]
+        for block in ended:
+            block.remind(boot)
 
     def _stand_again(self) -> Boot:
         """Its thread wakes up more often than the store is to be asked."""
@@ -263,7 +263,7 @@ class Leader:
         assert keeper is not None
         node = keeper.node
         try:
-            answer = node.do(node.ledger.acquire(leader_cell(self.group), self._stands.lease))
+            answer = node.do(node.ledger.acquire(leader_cell(self.group), self._terms.lease))
         except StoreError as error:
             keeper.outage.unanswered(began, str(error))
             self.refused = error
@@ -295,11 +295,11 @@ class Leader:
 
     def _pause(self) -> float:
         """Not all at the same moment: a quarter of it is left to chance."""
-        return min(self._stands.renew.total_seconds(), self._stands.ask) * (1 - urandom(1)[0] / 1024)
+        return min(self._terms.renew.total_seconds(), self._terms.ask) * (1 - urandom(1)[0] / 1024)
 
     def _lead(self, grant: Grant, keeper: Keeper) -> None:
-        term = Term(Lease(grant, self.clock, self._told, renew=self._stands.renew))
-        body = self._calling(self._stands.on_elected, term)
+        term = Term(Lease(grant, self.clock, self._told, renew=self._terms.renew))
+        body = self._calling(self._terms.on_elected, term)
         with self._news:
             wanted = self._wanted > 0
             if wanted:
@@ -321,7 +321,7 @@ class Leader:
         if not lease.trusted:
             lease.end(NOT_RENEWED)
         if term.announced:
-            self._call(self._calling(self._stands.on_deposed, term))
+            self._call(self._calling(self._terms.on_deposed, term))
         keeper.drop(lease)
         if lease.trusted:
             lease.end(RESIGNED)
@@ -331,7 +331,7 @@ class Leader:
             self._tell(keeper.node, lease)
 
     def _tell(self, node: Node, lease: Lease) -> None:
-        """That a term was lost has nobody to raise to."""
+        """A lost term has no caller to raise to, so it is an event."""
         why, now = (lease.over or NOT_RENEWED).why, node.ledger.know.now()
         node.ledger.client.report(Event(What.DEPOSED, lease.grant.key, node.holder, now, lease.grant.fence, why))
 
@@ -361,10 +361,10 @@ class Leader:
     def _told(self, over: LeaseEnd) -> None:
         """The term has ended: everybody who works under it has to stop."""
         with self._news:
-            ended = [seat for seat in self._seats if seat.term.lease.over is not None]
+            ended = [block for block in self._blocks if block.term.lease.over is not None]
             body = self._body
-        for seat in ended:
-            seat.end(over)
+        for block in ended:
+            block.end(over)
         if body is not None:
             body.stop()
         self._beat.wake()
@@ -375,26 +375,26 @@ class Elected(HeldBlock):
 
     noun = "the leadership of"
 
-    def _holding(self, seat: LeaderBlock) -> Term:
-        return seat.term
+    def _holding(self, block: LeaderBlock) -> Term:
+        return block.term
 
     def _acquire(self, node: Leader, gate: Gate) -> Steps[LeaderBlock]:
         looks = yield StoreStep(node.join)
         try:
             yield StoreStep(partial(node.hear, looks))
-            seat: LeaderBlock = yield from super()._acquire(node, gate)
+            block: LeaderBlock = yield from super()._acquire(node, gate)
         except BaseException:
             yield StoreStep(node.leave)
             raise
-        return seat
+        return block
 
     def _try(self, node: Leader, gate: Gate) -> Steps[LeaderBlock | LockTaken]:
-        answer: LeaderBlock | LockTaken = yield StoreStep(partial(node.sit, gate))
+        answer: LeaderBlock | LockTaken = yield StoreStep(partial(node.block_under_term, gate))
         return answer
 
-    def _release(self, _seat: LeaderBlock, node: Leader) -> Steps[None]:
+    def _release(self, _block: LeaderBlock, node: Leader) -> Steps[None]:
         yield StoreStep(node.leave)
 
-    def _undo(self, _seat: LeaderBlock, _node: Leader) -> Steps[None]:
-        """Who could not arrive leaves as whoever was not elected."""
+    def _undo(self, _block: LeaderBlock, _node: Leader) -> Steps[None]:
+        """A block that was cancelled meanwhile leaves as one that was not elected."""
         yield from ()

@@ -60,6 +60,12 @@ class SingleDecorator(Protocol):
     def __call__(self, fn: Callable[P, R]) -> Callable[P, R | Skipped]: ...
 
 
+class SameSignature(Protocol):
+    """A decorator that keeps the signature."""
+
+    def __call__(self, fn: Callable[P, R]) -> Callable[P, R]: ...
+
+
 Function = Callable[..., Any]
 
 
@@ -115,33 +121,41 @@ def guarded(
             return isolate(args, named, awaits)
         return Work(lambda run: checked(with_run(run, args, named)), is_async=awaits)
 
-    def called(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Work, Steppable, When | None]:
+    def steps_of(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Steps[Any], Node]:
         when = None if takes_slot else named.pop("slot", None)
         plain.bind(*args, **named)  # a call that cannot be made is refused before it takes a slot
         if when is None and slot is not None:
             when = slot(*args, **named)
         work = work_for(args, named)
-        return work, make_call(work, not args and not named, when), when
+        call = make_call(work, not args and not named, when)
+        return _answered(work, call.steps(when)), call.node
 
     scheduled = None
     if _needs_nothing(plain):
         same = work_for((), {}) if isolate is None else None  # what keeps nothing serves all slots
         scheduled = partial(work_for, (), {}, awaits=False) if same is None else lambda: same
-    if awaited:
+    return dressed(stepping(fn, steps_of), name, fn, plain, scheduled)
+
+
+def stepping(fn: Function, steps_of: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Steps[Any], Node]]) -> Any:
+    """A function like it, whose calls take the steps that are made of their arguments."""
+    if is_async(fn):
 
         @wraps(fn)
-        async def guard_async(*args: Any, **named: Any) -> Any:
-            work, call, when = called(args, named)
-            return work.answer(await take_async(call.steps(when), call.node))
+        async def call_async(*args: Any, **named: Any) -> Any:
+            return await take_async(*steps_of(args, named))
 
-        return dressed(guard_async, name, fn, plain, scheduled)
+        return call_async
 
     @wraps(fn)
-    def guard(*args: Any, **named: Any) -> Any:
-        work, call, when = called(args, named)
-        return work.answer(take(call.steps(when), call.node))
+    def call(*args: Any, **named: Any) -> Any:
+        return take(*steps_of(args, named))
 
-    return dressed(guard, name, fn, plain, scheduled)
+    return call
+
+
+def _answered(work: Work, steps: Steps[Any]) -> Steps[Any]:
+    return work.answer((yield from steps))
 
 
 def call_with_run(fn: Function, run: Run, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
@@ -164,7 +178,7 @@ class CommandGuard:
     def __call__(self, *, slot: When | None = None) -> int | Skipped:
         work = self.work()
         call = self._make_call(work, True, slot)  # noqa: FBT003
-        answer: int | Skipped = work.answer(take(call.steps(slot), call.node))
+        answer: int | Skipped = take(_answered(work, call.steps(slot)), call.node)
         return answer
 
     def at(self, slot: When) -> Callable[[], int | Skipped]:

@@ -51,7 +51,7 @@ LEFT_BEHIND: Final = (
     ("observed/", Mark.FREE),
     ("alert/", Mark.FREE),
 )
-"""What processes, machines, locks, requests and effects leave, which nobody needs when not heard of for so long."""
+"""Cells of processes, machines, locks, requests and effects, which are of no use after so long without news."""
 
 Edit = Callable[[Job | None, Instant], Job | None]
 """What becomes of a job, at the store's now; None leaves it as it is."""
@@ -62,7 +62,7 @@ class Jobs:
         self._client = client
         self._compared: set[tuple[str, str]] = set()
         self.without_effects: Boot = 0.0
-        """Until when nobody asks again whether the store holds any effects, since it held none."""
+        """Until when the store is not asked again whether it holds any effects, since it held none."""
 
     def edit(self, name: str, edit: Edit) -> Flow[Job | None]:
         """Load the job, change it, swap it in; again when another was faster."""
@@ -120,7 +120,7 @@ class Jobs:
             self._client.report(Event(what, key, self._client.holder, now, detail=new.firing))
 
     def _edited(self, cell: Cell, edit: Edit, loaded: Loaded) -> tuple[Job | None, Job | None]:
-        """What the job is, and what it becomes. Whoever touches a job after the store forgot puts that on record."""
+        """What the job is, and what it becomes. An edit after the store forgot puts that on record."""
         traits = self._client.traits
         job = decode_job(cell.value, cell.key) if cell.version else None
         known = job and after_forgetting(job, loaded.epoch, traits)
@@ -256,7 +256,7 @@ class Jobs:
         return gone
 
     def left_behind(self, least: timedelta = SWEPT_AFTER) -> Flow[int]:
-        """How many a sweep would delete. Whoever asks again and again has watched the clock for it by and by."""
+        """How many a sweep would delete. A process that asks again and again has watched the clock for it."""
         found = 0
         yield from self._client.load([SWITCH])  # what is old is so by the store's clock
         for prefix, mark in LEFT_BEHIND:
@@ -303,12 +303,12 @@ TIDY_MOST: Final = 10
 def tidy_later(keeper: "Keeper", job: "Declaration", done: Slot) -> None:
     if job.tidies(done):
         keeper.later(f"tidy {job.name}", lambda store: _tidied(keeper, job, store))
-        keeper.later("sweep", lambda store: _swept(keeper, store))
+        sweep_later(keeper)
 
 
-def _swept(keeper: "Keeper", store: Store) -> None:
+def sweep_later(keeper: "Keeper") -> None:
     """What processes, machines and locks leave belongs to no job: of many jobs that are tidied at once, one sweeps."""
-    drive(keeper.node.ledger.jobs.sweep(), store, keeper.node.clock)
+    keeper.later("sweep", lambda store: drive(keeper.node.ledger.jobs.sweep(), store, keeper.node.clock))
 
 
 def _tidied(keeper: "Keeper", job: "Declaration", store: Store) -> None:

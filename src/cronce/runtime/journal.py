@@ -149,7 +149,7 @@ class Journal:
         return found
 
     def _write(self, name: str, text: str) -> None:
-        """Whole, or not at all: whoever lists the directory never sees a part of it."""
+        """Whole or not at all: a reader of the directory never sees a part of it."""
         path = os.path.join(self._directory, name)
         file = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:

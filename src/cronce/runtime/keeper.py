@@ -6,7 +6,7 @@ in a call for as long as the store lets it; the other only looks at the clock. A
 time. All are there only while there is something to do, so that a process that forks in between forks without threads.
 
 A call may hang in a connection that died without a word, for as long as the store is patient, which can be a whole
-lease. So a renewal without an answer is asked again after a fraction of the lease (`contact.patience`), on another
+lease. So a renewal without an answer is asked again after a fraction of the lease (`client.patience`), on another
 thread and a new connection. What has ended keeps its lease until that is on record: who says so may hang, too.
 
 A job function that was told to stop and goes on keeps its slot and its turn: they are renewed until it has ended,
@@ -32,42 +32,41 @@ from cronce.events import Event, What
 from cronce.model import Boot, Fence, Instant
 from cronce.protocol.commands import Stale, Unsure
 from cronce.protocol.lease import renew_every
-from cronce.runtime.contact import patience
+from cronce.runtime.client import patience
 from cronce.runtime.flow import drive
 from cronce.runtime.journal import Journal, PendingEnd
 from cronce.runtime.ledger import Grant
-from cronce.runtime.node import Node, Outage
+from cronce.runtime.node import Node, Outage, RenewalConnection, StoreConnection
 from cronce.runtime.pending_ends import PendingEnds
 from cronce.runtime.prevented import PreventedCounts
-from cronce.runtime.renewal_connection import RenewalConnection, StoreConnection
 from cronce.schedule import format_duration
 from cronce.stores.base import Store
 from cronce.value import NamedTuple
 
 LOOK: Final = 1.0
-"""Seconds. A thread that sleeps does not count suspend, so nobody sleeps for longer than this."""
+"""Seconds. A sleeping thread does not count the time that the machine is suspended, so no thread sleeps longer."""
 
 REMIND: Final = 5.0
-"""Seconds until somebody is told again that has not let go, then twice as long: an exception can be lost, and whoever
-is busy cleaning up should not be hit by another."""
+"""Seconds until a job function that goes on is stopped again, then twice as long: an exception can be lost, and one
+that is cleaning up should not be hit by another."""
 
 NOTED: Final = 1.0
-"""Seconds until what a body said of its progress is told at the latest."""
+"""Seconds until the progress of a job function is in the store, at most."""
 
 RENEWAL_RETRY: Final = 0.5
-"""Seconds at most until a renewal that got no answer is tried again: whoever is back in touch is heard soon."""
+"""Seconds until a renewal that got no answer is tried again, at most: so other processes soon see that it is alive."""
 
 SETTLES: Final = 60.0
-"""Seconds for which what has ended keeps its lease, while that cannot be put on record."""
+"""Seconds for which a run that has ended keeps its lease while its end cannot be recorded."""
 
 STUBBORN: Final = 3.0
-"""Seconds after which a body that was told to stop, and goes on, is on record as overdue."""
+"""Seconds after which a job function that was stopped, and goes on, is recorded as overdue."""
 
 KEEPER_CLOSE_WAIT: Final = 3.0
-"""Seconds for which whoever closes waits for a store that does not answer."""
+"""Seconds for which `close` waits for a store that does not answer."""
 
 MIN_WAIT: Final = 0.1
-"""Seconds that it waits in any case."""
+"""Seconds for which it waits in any case."""
 
 LAZY: Final = 5.0
 """Seconds that a chore may wait, so that many become one write."""
@@ -77,8 +76,8 @@ Look = Callable[[], Boot | None]
 
 
 class LeaseEnd(NamedTuple):
-    """Why a lease ended while somebody worked under it; `why` is for people. `grace` is for how many seconds whoever is
-    told is waited for."""
+    """Why a lease ended while something ran under it; `why` is for people. `grace`: for how many seconds what is
+    stopped is waited for."""
 
     cause: Literal["lost", "asked", "timed out", "drained"]
     why: str
@@ -88,12 +87,12 @@ class LeaseEnd(NamedTuple):
 NOT_RENEWED: Final = LeaseEnd("lost", "it could not be renewed in time")
 
 
-def _nobody(_over: "LeaseEnd") -> None:
-    """Nobody is left to be told."""
+def _ignore(_over: "LeaseEnd") -> None:
+    """Nothing runs under the lease any more."""
 
 
 class Ownership:
-    """Something that is held, and whoever works under it: `told` is called from another thread if it ends."""
+    """Something that is held. `told` is called from another thread if it ends while something runs under it."""
 
     over: LeaseEnd | None = None
     _pause = REMIND
@@ -105,12 +104,12 @@ class Ownership:
 
     @property
     def mine(self) -> bool:
-        """A forked child has a copy of this, and none of the right."""
+        """Whether it is this process's: a forked child has a copy of it, and may not use it."""
         return os.getpid() == self._pid
 
-    def untie(self) -> None:
-        """Nobody works under it any more. What it would tell holds on to it in turn: let go of both at once."""
-        self._told = _nobody
+    def forget_listener(self) -> None:
+        """Nothing runs under it any more. The listener refers back to it: without this, neither is freed at once."""
+        self._told = _ignore
 
     def end(self, over: LeaseEnd) -> None:
         if self.over is None:
@@ -118,7 +117,7 @@ class Ownership:
             self._told(over)
 
     def remind(self, boot: Boot) -> Boot:
-        """Of one that has ended: say so again when it is time; when is the next?"""
+        """Of one that has ended: call the listener again when it is time; returns when the next time is."""
         if self._again is None:
             self._again = boot + self._pause
         elif self.over is not None and self._again <= boot:
@@ -129,17 +128,17 @@ class Ownership:
 
 
 class Lease(Ownership):
-    """A grant that is kept. What of it changes with few stands in the class: thousands are made in a second."""
+    """A grant that is renewed. What few of them change has its default in the class: thousands are made in a second."""
 
     renew_at = 0.0
     progress: tuple[int, int] | None = None
-    """What the body last said of how far it is; it is told with the next renewal."""
+    """The progress that the job function last reported; it is written with the next renewal."""
     told_at: Boot = inf
-    """When whoever works under it was told to stop."""
+    """When what runs under it was stopped."""
     stale = False
-    """Another has it, or it was closed: there is nothing left to renew."""
+    """Another process has it, or it was closed: there is nothing left to renew."""
     end_by: Boot = inf
-    """Until when it is renewed though whoever worked under it has ended."""
+    """Until when it is renewed although what ran under it has ended."""
     began: Boot = inf
     """When a run under it began: one that is granted may have to wait for a thread."""
     ends: Boot | None = None
@@ -169,7 +168,7 @@ class Lease(Ownership):
         return self.mine and not self.over and self.grant.trust.holds(self._clock.boot())
 
     def check(self) -> None:
-        """Raise unless whoever works under it may go on."""
+        """Raise unless what runs under it may go on."""
         if self.trusted:
             return
         if not self.mine:
@@ -180,11 +179,11 @@ class Lease(Ownership):
 
     @property
     def held_on(self) -> bool:
-        """A run was told to stop, and has not: it keeps its slot and its turn until it has ended."""
+        """A run was stopped and goes on: it keeps its slot and its turn until it has ended."""
         return self.over is not None and self.grant.slot is not None and not self.stale
 
     def overdue(self, boot: Boot) -> str:
-        """Why it was told to stop, if it has gone on for a while since."""
+        """Why it was stopped, if it has gone on for a while since."""
         goes_on = boot >= max(self.told_at, self.began) + STUBBORN and self.end_by == inf
         return self.over.why if self.over is not None and goes_on else ""
 
@@ -202,7 +201,7 @@ class Lease(Ownership):
 
     @property
     def at_limit(self) -> bool:
-        """It may not go on for longer than it does already."""
+        """It is already held until its limit."""
         until = self.grant.cells[0].until
         return self.at_most is not None and until is not None and until >= self.at_most
 
@@ -212,7 +211,7 @@ class Lease(Ownership):
 
 
 class RepeatingThread:
-    """Looks again and again on a thread of its own, until a look says that nothing is left."""
+    """Calls `look` again and again on a thread of its own, until that returns None."""
 
     def __init__(self, name: str, look: Look, clock: Clock) -> None:
         self._name, self._look, self._clock = name, look, clock
@@ -222,8 +221,8 @@ class RepeatingThread:
         self._asked = inf  # by when somebody wants it to look, since it began to look the last time
 
     def wake(self, by: Boot = 0.0) -> None:
-        """Something changed: look by then, on a new thread if there is none. Much may change in a moment, and to look
-        is to go through everything: it is not done sooner than asked. If it is to look by then anyway, it will see."""
+        """Something changed: look by then, on a new thread if there is none. A look goes through everything, and much
+        may change in a moment, so it is not done sooner than asked."""
         if self._running and self._asked <= by:
             return
         with self._turn:
@@ -235,25 +234,23 @@ class RepeatingThread:
                 self._turn.notify()
 
     def retire(self) -> None:
-        """When it comes back from where it looks now, it looks no more: another does."""
+        """It ends after the look that is under way: another thread takes its place."""
         self._retired = True
 
     def _beat(self) -> None:
         try:
-            while self._once_more(self._look_now()):
-                pass
+            again = True
+            while again:
+                with self._turn:
+                    self._asked = inf
+                again = self._once_more(self._look())
         except BaseException:  # a bug, and loud: the next to wake this begins anew, and trust ends by the clock anyway
             with self._turn:
                 self._running = False
             raise
 
-    def _look_now(self) -> Boot | None:
-        with self._turn:
-            self._asked = inf
-        return self._look()
-
     def _once_more(self, again: Boot | None) -> bool:
-        """Wait until it is time to look again; False: nothing is left to look after."""
+        """Wait until it is time to look again; False: nothing is left to do."""
         with self._turn:
             wanted = min(self._asked, inf if again is None else again)
             if wanted == inf or self._retired:
@@ -275,21 +272,22 @@ class Keeper:
         journal: Journal | None = None,
     ) -> None:
         self.node = node
-        self.unsaid = PendingEnds(node, journal or Journal(), self._settled)
+        self.pending_ends = PendingEnds(node, journal or Journal(), self._settled)
         self.prevented = PreventedCounts()
-        self._say_at: Boot = 0.0
+        self._record_at: Boot = 0.0
         self._clock = node.clock
         self._lock = threading.Lock()
         self._leases: set[Lease] = set()
         self._ended: set[Lease] = set()
         self._unsettled: dict[Fence, Lease] = {}  # what has ended, and is not on record yet
-        self._chores: dict[str, tuple[Boot, Callable[[Store], None]]] = {}
+        self._chores: dict[str, tuple[Boot, Callable[[Store], object]]] = {}
         self.outage = Outage(node)
+        self._closed = False
         self.close_by: Boot = inf
-        """When it is closed at the latest, as was promised to whoever closes it."""
+        """When `close` has to be done at the latest."""
         self.lingers = False
-        """Its threads stay for a moment when there is nothing to do: where there are others anyway, and a thousand
-        short runs a second, making them anew for each would take longer than the runs."""
+        """Its threads stay for a moment when there is nothing to do: with a thousand short runs a second, starting them
+        anew for each would take longer than the runs."""
         self._connection = RenewalConnection(node, lambda: beat("cronce-keeper", self.renew, node.clock))
         self._watching = beat("cronce-watch", self.watch, node.clock)
         self._tidying = beat("cronce-chores", self.do_chores, node.clock)
@@ -315,7 +313,7 @@ class Keeper:
             raise
 
     def begin(self, lease: Lease) -> Boot:
-        """A run begins under it now: from now on its time counts, and it is renewed if it was not before."""
+        """A run begins under it: its timeout counts from now on, and it is renewed if it was not before."""
         if lease not in self._leases and lease not in self._ended:
             self.keep(lease)
         lease.began = boot = self._clock.boot()
@@ -324,23 +322,23 @@ class Keeper:
             self._watching.wake(lease.ends)
         return boot
 
-    def drop(self, lease: Lease, *, unsaid: bool = False) -> None:
-        """No more news; and no more renewals, unless it has yet to be said how it ended: then, once that is on record
-        (`_settled`)."""
+    def drop(self, lease: Lease, *, unrecorded: bool = False) -> None:
+        """Its listener is called no more. It is renewed no more or, if the end of its run is not recorded yet, until
+        that is (`_settled`)."""
         with self._lock:
             self._leases.discard(lease)
             self._ended.discard(lease)
-            if unsaid:
+            if unrecorded:
                 lease.end_by = self._clock.boot() + SETTLES
                 self._unsettled[lease.grant.fence] = lease
             else:
                 self._unsettled.pop(lease.grant.fence, None)
             none_left = not (self._leases or self._ended or self._unsettled)
-        lease.untie()
+        lease.forget_listener()
         self._rest(none_left=none_left)
 
     def _settled(self, fences: Iterable[Fence]) -> None:
-        """How they ended is on record, or never will be."""
+        """Their ends are recorded, or never will be."""
         with self._lock:
             known = [self._unsettled.pop(fence, None) for fence in fences]
             none_left = any(known) and not (self._leases or self._ended or self._unsettled)
@@ -352,19 +350,19 @@ class Keeper:
             self._connection.thread.wake()
 
     def end(self, lease: Lease, over: LeaseEnd) -> None:
-        """Whoever works under it shall stop; nothing happens if it was dropped, or told before."""
+        """Stop what runs under it; nothing happens if it was dropped or stopped before."""
         self._end(lease, over)
         self._watching.wake()
         self._connection.thread.wake(lease.renew_at)
 
-    def say_later(self, end: PendingEnd) -> None:
-        """The store did not take how a run ended: it is said again, from now on in the background."""
-        self.unsaid.add(end)
+    def record_later(self, end: PendingEnd) -> None:
+        """The store did not take the end of a run: it is written again, from now on in the background."""
+        self.pending_ends.add(end)
         self._settled([end.word.fence])
         self._connection.thread.wake()
 
     def note_progress(self, lease: Lease, done: int, total: int) -> None:
-        """How far the body is, for people; it stands in the store about a second later."""
+        """The progress of a job function, for people; it is in the store about a second later."""
         lease.progress = (done, total)
         lease.renew_at = min(lease.renew_at, self._clock.boot() + NOTED)
         self._connection.thread.wake(lease.renew_at)
@@ -374,7 +372,7 @@ class Keeper:
 
     @property
     def busy(self) -> bool:
-        """Whether somebody holds something."""
+        """Whether anything is held."""
         with self._lock:
             return bool(self._leases or self._ended)
 
@@ -383,15 +381,16 @@ class Keeper:
         """What is held here, as it was last renewed."""
         return [lease.grant for lease in self._kept()]
 
-    def later(self, name: str, chore: Callable[[Store], None], *, soon: bool = False) -> None:
-        """Something for the store that can wait for a few seconds, unless it is wanted soon; one of each name."""
+    def later(self, name: str, chore: Callable[[Store], object], *, soon: bool = False) -> None:
+        """Call this with a store in a few seconds, or `soon`; one of each name."""
         with self._lock:
             self._chores.setdefault(name, (self._clock.boot() + (0.0 if soon else LAZY), chore))
         self._tidying.wake()
 
     def close(self) -> None:
-        """Do what was put off, and hang up. Not while somebody holds something: it has to be renewed, and let go. What
-        cannot be said even now is in the journal; a store that does not answer is waited for only for a while."""
+        """Do the chores that wait, record the ends that are pending, and close the connection unless something is held.
+        An end that cannot be recorded even now is in the journal. A store that does not answer is waited for only
+        briefly."""
         closing = threading.Thread(target=self._close, name="cronce-close", daemon=True)
         try:
             closing.start()
@@ -403,14 +402,19 @@ class Keeper:
     def _close(self) -> None:
         if not self.outage.lasts:
             self.do_chores(at_once=True)
-            self._say_unsaid()
-        if not self.busy:
+            self._record_ends()
+        self._closed = True
+        self._hang_up_if_closed()
+
+    def _hang_up_if_closed(self) -> None:
+        """An end or a chore that comes after `close` is written on a new connection, which is closed again here."""
+        if self._closed and not self.busy:
             self._connection.current.close()
 
     # --- on the thread that watches ---
 
     def watch(self) -> Boot | None:
-        """Tell everybody whose time is over; when is the next?"""
+        """Stop what runs without trust or past its timeout; returns when to look again."""
         boot = self._clock.boot()
         for lease in self._kept():
             if not lease.grant.trust.holds(boot):
@@ -427,27 +431,28 @@ class Keeper:
     # --- on the thread that renews ---
 
     def renew(self) -> Boot | None:
-        """Renew what is due, all in one batch; when is the next?"""
+        """Renew what is due, all in one batch; returns when to look again."""
         boot, connection, renewed = self._clock.boot(), self._connection.current, self._renewed()
         due = [lease for lease in renewed if lease.renew_at <= boot]
-        says = bool(self.unsaid) and boot >= self._say_at
-        if due or says:
+        is_due = bool(self.pending_ends) and boot >= self._record_at
+        if due or is_due:
             self._connection.hangs_at = boot + min((patience(lease.grant.lease) for lease in renewed), default=LOOK)
             self._watching.wake(self._connection.hangs_at)
         if due:
             self._renew(due, connection)
-        if says and connection is self._connection.current:
-            self._say_unsaid()
-            self._say_at = self._clock.boot() + RENEWAL_RETRY
+        if is_due and connection is self._connection.current:
+            self._record_ends()
+            self._record_at = self._clock.boot() + RENEWAL_RETRY
         if not self._connection.returned(connection):
             return None
+        self._hang_up_if_closed()
         waiting = [lease.renew_at for lease in self._renewed()]
-        return min([*waiting, self._say_at] if self.unsaid else waiting, default=None)
+        return min([*waiting, self._record_at] if self.pending_ends else waiting, default=None)
 
-    def _say_unsaid(self) -> None:
-        if self.unsaid:
+    def _record_ends(self) -> None:
+        if self.pending_ends:
             with suppress(StoreError):
-                drive(self.unsaid.say(), self._connection.current.store(), self._clock)
+                drive(self.pending_ends.say(), self._connection.current.store(), self._clock)
 
     def _renew(self, due: list[Lease], connection: StoreConnection) -> None:
         limits = {lease.grant.fence: lease.at_most for lease in due if lease.at_most is not None}
@@ -510,7 +515,7 @@ class Keeper:
     # --- on the thread for what may take its time ---
 
     def do_chores(self, *, at_once: bool = False) -> Boot | None:
-        """Do what was put off and is due; when is the next? What can wait can be lost."""
+        """Do the chores that are due; returns when the next is. One that fails is dropped."""
         boot = self._clock.boot()
         with self._lock:
             due = [name for name, (when, _) in self._chores.items() if at_once or when <= boot]
@@ -518,6 +523,7 @@ class Keeper:
         for chore in chores:
             with suppress(CronceError):
                 chore(self._connection.current.store())
+        self._hang_up_if_closed()
         with self._lock:
             return min((when for when, _ in self._chores.values()), default=None)
 
@@ -528,7 +534,7 @@ class Keeper:
             return set(self._leases)
 
     def _renewed(self) -> set[Lease]:
-        """What is renewed: all that may go on, and what does not stop."""
+        """What is renewed: all that may go on, and what goes on though it was stopped."""
         with self._lock:
             going_on = {lease for lease in self._leases if not lease.at_limit}
             boot = self._clock.boot()
@@ -549,8 +555,8 @@ class Keeper:
 
 
 def refuse_patched_threads() -> None:
-    """gevent and eventlet put something else in the place of threads: whoever computes keeps all others waiting, also
-    those who renew its lease and would stop it, and another process begins the same run."""
+    """gevent and eventlet replace threads: a job function that computes keeps all others waiting, also those that renew
+    its lease and would stop it, and another process begins the same run."""
     module: str = _thread.start_new_thread.__module__
     if module != "_thread":
         name = module.partition(".")[0]
@@ -568,5 +574,5 @@ _LEFT_ALONE: Final = {
 
 
 def whose(by: str, me: str) -> str:
-    """Whose something is that turned out to be no longer ours."""
+    """Who has what this process no longer has, for people."""
     return "it was closed while this process could not reach the store" if by in ("", me) else f"{by} has it now"

@@ -37,9 +37,8 @@ from cronce.protocol.store_clock import is_ahead, is_early
 from cronce.protocol.table import Row, row
 from cronce.protocol.terms import MEANT, Terms, Wants, check_lease, check_terms, checked
 from cronce.protocol.view import View
-from cronce.runtime.answer_events import event_of, is_wanted
 from cronce.runtime.batch import Batch, Ended
-from cronce.runtime.client import Client, Knowledge
+from cronce.runtime.client import Client, Knowledge, event_of, is_wanted
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Jobs
 from cronce.runtime.loop import Loop, Question
@@ -51,7 +50,7 @@ MAX_BEGINS: Final = 1_000_000
 """How often an effect may be begun that was not done."""
 
 LOOK_EVERY: Final = 5.0
-"""Seconds between two looks of a process for slots of a job that nobody looks after."""
+"""Seconds between two looks of a process for slots of a job whose process is gone."""
 
 LOOK_AHEAD: Final = 60.0
 """And for those that a clock which leapt has dated far ahead."""
@@ -65,7 +64,7 @@ register_at_fork(after_in_child=_NONCES.clear)  # what a parent and its child bo
 
 
 def fresh_nonce() -> str:
-    """One that nobody else has. A thousand are drawn at once: a call to the kernel for each would cost more than all
+    """A unique one. A thousand are drawn at once: a call to the kernel for each would cost more than all
     else about a claim."""
     while True:
         try:
@@ -79,9 +78,9 @@ class Wanted(NamedTuple):
     slot: Slot
     terms: Terms
     known: bool = False
-    """The slot is on record, as a scan found it: read it first. Else it is guessed to be nobody's."""
+    """The slot is on record, as a scan found it: read it first. Else it is guessed to have no record."""
     nonce: str = ""
-    """Of a claim that is made again, since nobody knows whether it landed; each other one draws its own."""
+    """Of a claim that is repeated, since it may have landed; every other claim draws its own."""
 
     @property
     def cell(self) -> str:
@@ -145,7 +144,7 @@ class Ledger:
         nonce: Callable[[], str] = fresh_nonce,
         report: Callable[[Event], None] = lambda _event: None,
     ) -> None:
-        self.know = Knowledge(clock, one_clock=traits.one_clock, traits=traits)
+        self.know = Knowledge(clock, traits)
         self.client = Client(self.know, traits, holder, report)
         self.loop = Loop(self.client)
         self.jobs = Jobs(self.client)
@@ -219,8 +218,8 @@ class Ledger:
     def exchange(
         self, ended: Sequence[Ended], wanted: Sequence[Wants], beside: Sequence[Write] = ()
     ) -> Flow[tuple[list[Finished | Released | Stale | Unsure], list[Grant | Refused]]]:
-        """Say what has ended, and claim what is next, in one breath. Unlike `claim` it answers even when the store said
-        nothing: with `Unsure` for each."""
+        """Record what has ended, and claim what is next, in one call. Unlike `claim` it answers even when the store
+        said nothing: with `Unsure` for each."""
         sample = self.know.guess()
         outside = sorted([want.slot for want in wanted if want.terms.outside], key=lambda slot: slot.at, reverse=True)
         lowest = {slot.job: slot.at for slot in outside}
@@ -261,7 +260,7 @@ class Ledger:
         return [cast(Released | Stale | Unsure, question.answer) for question in questions]
 
     def say(self, words: Sequence[tuple[str, Finish | Release]]) -> Flow[list[Answer]]:
-        """Say how runs ended, by their cells: whoever says it need not be whoever ran them."""
+        """Record how runs ended, by their cells; another process may have run them."""
         return (yield from self._answers([self._cell_question(word, Cell(key)) for key, word in words]))
 
     def put(self, commands: Mapping[Slot, Queue | Skip]) -> Flow[list[Answer]]:
@@ -289,7 +288,7 @@ class Ledger:
         return (yield from self._answers([self._cell_question(_settling(cell, committed), cell) for cell in cells]))
 
     def gone(self, keys: Sequence[str], *, for_person: bool = False) -> Flow[list[Cell]]:
-        """Those of the runs whose holder is gone, as they stand now. A person who asks has looked, and hears nobody."""
+        """Those of the runs whose holder is gone, as they stand now. For a person, contact is not asked for."""
         loaded, timed = yield from self.client.load(keys)
         sample = Sample(timed.began, timed.ended, loaded.now)
         read, know = all_readable(loaded.cells, decode), self.know
@@ -303,7 +302,7 @@ class Ledger:
         return [view.run for view in views if row(view, Settle()) is Row.LAPSED]
 
     def looks_again(self, job: str, every: float = LOOK_EVERY) -> bool:
-        """Whether it is time to look for slots of the job that nobody looks after: every few seconds is enough."""
+        """Whether it is time to look for slots of the job whose process is gone: every few seconds is enough."""
         boot = self._clock.boot()
         due = boot - self._looked.get(job, -every) >= every
         if due:
@@ -315,7 +314,7 @@ class Ledger:
         self._looked.pop(job, None)
 
     def ask(self, slot: Slot, reason: str) -> Flow[Answer]:
-        """Ask whoever runs the slot to stop."""
+        """Ask the run of the slot to stop."""
         return (yield from self._say(self._cell_question(Ask(reason), Cell(slot.cell))))
 
     def resolve(self, slot: Slot, command: Resolve) -> Flow[Answer]:
@@ -331,7 +330,7 @@ class Ledger:
         return over + (yield from self.ahead(prefix))
 
     def ahead(self, prefix: str = "run/") -> Flow[list[Cell]]:
-        """What a clock that leapt has dated so far ahead that nobody would look at it: about once a minute."""
+        """Leases that a clock which leapt has dated so far ahead that they never lapse; about once a minute."""
         self._looked.setdefault(f"ahead {prefix}", self._clock.boot())  # who has just begun has seen nothing unchanged
         if not self.looks_again(f"ahead {prefix}", LOOK_AHEAD):
             return []
@@ -355,7 +354,7 @@ class Ledger:
     def exchange_effects(
         self, endings: Sequence[tuple[Grant, Finish | Release]], begins: Sequence[Begin] = ()
     ) -> Flow[tuple[list[Finished | Released | Stale | Unsure], list[Begun]]]:
-        """Say of effects how they ended, and begin others, in one breath."""
+        """Record how effects ended, and begin others, in one call."""
         said = [self._grant_question(grant, word, quiet=True) for grant, word in endings]
         claims = [self._begin_question(begin) for begin in begins]
         yield from self.loop.answer([*said, *claims])

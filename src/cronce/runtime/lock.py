@@ -1,6 +1,6 @@
 """Locks: mutual exclusion by a lease with no slot, for as long as the block runs and never longer than `at_most`.
 
-Not reentrant: whoever holds a lock and asks for it again is refused like anybody else, with its own name as the holder.
+Not reentrant: a holder that asks for the same lock again is refused like any other, with its own name as the holder.
 A block that goes on after its lock ended is stopped as a job's body is (`interrupt`), and leaving it is an error.
 """
 
@@ -26,7 +26,7 @@ from cronce.schedule import parse_duration
 from cronce.value import NamedTuple
 
 LOCK_POLL: Final = 0.25
-"""Seconds between two tries of whoever waits, at most."""
+"""Seconds between two tries of a block that waits, at most."""
 
 Gate = ThreadGate | TaskGate
 
@@ -68,7 +68,7 @@ class Holding:
 
     @property
     def fence(self) -> Fence:
-        """Higher each time the lock is granted: a receiver that remembers the highest refuses who lost it."""
+        """Higher each time the lock is granted: a receiver that remembers the highest refuses a holder that lost it."""
         return self._lease.grant.fence
 
     @property
@@ -82,7 +82,7 @@ class Holding:
 
 
 class LockTaken(NamedTuple):
-    """Another has it: the error for whoever does not wait, and how many seconds to wait before the next try."""
+    """Another has it: the error if the block does not wait, else how many seconds to wait before the next try."""
 
     error: CronceError
     pause: float
@@ -106,7 +106,7 @@ def seconds_left(answer: object, node: Node) -> float:
 
 
 class KeepsOwnership(Protocol):
-    """Who looks after what is held: a keeper."""
+    """Renews what is held, or watches over it: a keeper."""
 
     @property
     def node(self) -> Any: ...
@@ -117,7 +117,7 @@ class KeepsOwnership(Protocol):
 
 
 class HeldBlock(ABC):
-    """`with` or `async with`, whatever is held for it: who takes it, who leaves it, and how it is stopped.
+    """`with` or `async with`, whatever is held for it: entering, leaving, and being stopped.
 
     One object may be used by many threads and tasks; each is a claimant of its own.
     """
@@ -139,7 +139,7 @@ class HeldBlock(ABC):
     def _release(self, lease: Any, node: Any) -> Steps[None]: ...
 
     def _undo(self, lease: Any, node: Any) -> Steps[None]:
-        """Release one that nobody has worked under."""
+        """Release one under which nothing ran."""
         yield from self._release(lease, node)
 
     def _holding(self, lease: Any) -> Holding:

@@ -1,6 +1,7 @@
 """Events as log lines, in one place, and who else is told of them. Losers are quiet: a refused claim is normal life. No
 line holds a secret."""
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -14,6 +15,7 @@ from cronce.stores import discreet
 
 if TYPE_CHECKING:
     import logging
+    from traceback import TracebackException
     from types import TracebackType
 
     from cronce.runtime.run import Around, Run
@@ -24,7 +26,7 @@ DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 
 class _Logger:
     """The logger named cronce, from the first line on. To import `logging` is a twentieth of what `exec` takes, and
-    most runs have nothing to say. Where nobody has imported it nobody has set a level, and warnings are shown."""
+    most runs have nothing to say. Where it was not imported no level was set, and warnings are shown."""
 
     _logger: "logging.Logger | None" = None
 
@@ -103,6 +105,54 @@ def _mask(record: "logging.LogRecord") -> bool:
     if error is not None and (shown := discreet(text := _traceback(error, frames))) != text:
         record.exc_info, record.exc_text = None, shown
     return True
+
+
+# --- where a job function failed, without cronce's own frames: for the record and for the log ---
+
+_OWN_SOURCES: Final = __file__.removesuffix("runtime/log.py")
+CUT_SIGN: Final = "…\n"
+
+
+def job_traceback(error: BaseException) -> str:
+    """The end of its traceback; nothing if it is all cronce's, or the store shall keep no output (CRONCE_OUTPUT)."""
+    from traceback import TracebackException  # noqa: PLC0415  only what fails pays for it
+
+    from cronce.runtime.processes.output import OUTPUT_VARIABLE, TAIL  # noqa: PLC0415
+
+    if os.environ.get(OUTPUT_VARIABLE) == "none":
+        return ""
+    try:
+        told = TracebackException.from_exception(error, compact=True)
+        if not _leave_out_own(told):
+            return ""
+        text = "".join(told.format()).replace("\0", "\ufffd").encode(errors="replace").decode()
+    except BaseException:  # some exceptions cannot even say what they are
+        return ""
+    return text if len(text) <= TAIL else CUT_SIGN + text[len(CUT_SIGN) - TAIL :]
+
+
+def _leave_out_own(told: "TracebackException") -> bool:
+    """Also of what it was raised from, and of the parts of a group; whether any frame is left."""
+    left, seen, frames = [told], set[int](), 0
+    while left:
+        one = left.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            one.stack[:] = [frame for frame in one.stack if not frame.filename.startswith(_OWN_SOURCES)]
+            frames += len(one.stack)
+            left += [more for more in (one.__cause__, one.__context__, *(one.exceptions or ())) if more is not None]
+    return frames > 0
+
+
+def job_exc_info(error: BaseException) -> "tuple[type[BaseException], BaseException, TracebackType | None]":
+    """For a log: the exception, with its traceback from the first frame on that is not cronce's."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OWN_SOURCES):
+        frames = frames.tb_next
+    return type(error), error, frames or error.__traceback__
+
+
+# --- events ---
 
 
 class EventLog:

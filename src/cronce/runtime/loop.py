@@ -23,9 +23,8 @@ from cronce.protocol.gates import Need, rests_on_job
 from cronce.protocol.lease import NO_SAMPLE, Sample
 from cronce.protocol.record import Record, decode
 from cronce.protocol.view import KnownJob, View
-from cronce.runtime.answer_events import event_of, is_wanted
 from cronce.runtime.batch import ExtraWrites
-from cronce.runtime.client import MAX_ROUNDS, UNANSWERED, WAKE, Client
+from cronce.runtime.client import MAX_ROUNDS, UNANSWERED, WAKE, Client, event_of, is_wanted
 from cronce.runtime.flow import Flow, Timed
 from cronce.stores.base import Loaded, Swapped
 

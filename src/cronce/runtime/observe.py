@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
 from functools import partial, wraps
 from inspect import signature
-from typing import Any, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Final
 
 from cronce.clock import Clock
 from cronce.errors import BadInput, BadPolicy, CronceError, StoreError
@@ -26,7 +26,7 @@ from cronce.protocol.commands import Closed, Held
 from cronce.protocol.notices import Doubled, LastBeat, Observed, decode_observed, encode_notice
 from cronce.protocol.record import Outcome, decode
 from cronce.runtime.attempt import Ending, Work, describe
-from cronce.runtime.background import BackgroundWriter, BesideBody, Note, NoteWrite
+from cronce.runtime.background import BackgroundWriter, Note, NoteWrite, ShadowCall
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, Duration, When
 from cronce.runtime.flow import Flow
@@ -47,15 +47,6 @@ CALLS_KEPT: Final = 50
 
 EXTRA_CALLS_KEPT: Final = 20
 """How many of those that were too many are kept, for people."""
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-class Observing(Protocol):
-    """Keeps the signature."""
-
-    def __call__(self, fn: Callable[P, R]) -> Callable[P, R]: ...
 
 
 class ExtraCall(NamedTuple):
@@ -226,7 +217,7 @@ def observed(fn: Callable[..., Any], begin: Callable[..., Block], *, pops_slot: 
 
 
 def _digest(key: object) -> str:
-    """A key may be long, and nobody's business."""
+    """A key may be long, and private."""
     from hashlib import sha256  # noqa: PLC0415
 
     return sha256(check_key(key).encode()).hexdigest()[:16]
@@ -273,7 +264,7 @@ def _seen(cell: Cell) -> ObservedSeen:
 OBSERVED_SUCCESS: Final = Ending(Outcome.SUCCEEDED)
 
 
-class ObservedCall(BesideBody, Work):
+class ObservedCall(ShadowCall, Work):
     """What the guard's call is for: to wait until the real body is over, and to say how it ended. The real body is in
     the block, whether it is awaited there or not: `with ObservedCall(…) as returned:`, which is told its result."""
 
@@ -297,7 +288,7 @@ class ObservedCall(BesideBody, Work):
     # --- for the real body ---
 
     def __enter__(self) -> Callable[[Any], None]:
-        self._background.play(self)
+        self._background.start_shadow(self)
         return self._returned
 
     def _returned(self, result: Any) -> None:
@@ -310,7 +301,7 @@ class ObservedCall(BesideBody, Work):
 
     # --- on its own thread ---
 
-    def play(self) -> None:
+    def ask(self) -> None:
         try:
             call = Call(self._at_work(), self._job, self, fired=self._fired, only_noted=True)
             when, is_by_hand = self._meant()
@@ -325,7 +316,7 @@ class ObservedCall(BesideBody, Work):
 
     def _meant(self) -> tuple[When | None, bool]:
         """The slot it means; None: that of the moment it was made. And whether a person made this Job, which is a run
-        of its own, and would be refused by nobody."""
+        of its own, and would not be refused."""
         if isinstance(self._when, Exception):
             raise self._when
         if self._when is not None or not self._pod:
@@ -432,7 +423,7 @@ def observed_job(
 
 
 def _computed(slot: Callable[..., When], args: tuple[Any, ...], named: dict[str, Any]) -> When | Exception:
-    """By the thread that calls, before a body changes its arguments."""
+    """In the thread that calls, before the function changes its arguments."""
     try:
         return slot(*args, **named)
     except Exception as error:

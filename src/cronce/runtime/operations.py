@@ -72,7 +72,7 @@ class RequestedRun(NamedTuple):
 
 
 class Operator:
-    """Whoever acts, `by` name. Jobs that are `declared` here may be meant before the store knows them."""
+    """The person or program that acts, `by` name. Jobs `declared` here are known before they are in the store."""
 
     def __init__(self, ledger: Ledger, by: str, declared: Collection[str] = ()) -> None:
         self.by = check_text("who acts", by)
@@ -118,7 +118,7 @@ class Operator:
     # --- draining ---
 
     def drain(self, cell: str, reason: str = "") -> Flow[StandingOrder]:
-        """Whoever goes by this cell claims nothing more, while it lives."""
+        """Processes that this cell is about claim nothing more, while they live."""
         check_reason(reason)
         return (yield from self._order(cell, reason))
 
@@ -352,7 +352,7 @@ def _rerun_cell(base: Slot, request: str) -> str:
 
 
 def _when(act: Act) -> Instant:
-    """An act that cannot be read stands, but nobody knows since when."""
+    """An act that cannot be read holds, but since when is not known."""
     if act.at is None:
         raise BadRecord(act.reason)
     return act.at
@@ -409,7 +409,7 @@ def _check_id(request: str) -> None:
 
 
 def drain_cell(holder: str | None = None, label: str | None = None) -> str:
-    """Where it stands that a holder, or whoever has a label, shall claim nothing more."""
+    """The cell of the order that a holder, or all with a label, claim nothing more."""
     if (holder is None) == (label is None):
         raise BadInput("name a scheduler, or a label such as colour=blue")
     if holder is not None:

@@ -60,7 +60,7 @@ def slot_meant(job_name: str, job: Declaration, ledger: Ledger) -> Flow[Slot]:
 
 
 def _is_owed(skipped: Skipped, *, by_hand: bool) -> bool:
-    """Whoever makes a Job by hand wants it run; of a slot it is enough that it is over, and did not go badly."""
+    """A Job made by hand must have run; of a slot it is enough that it is over and did not go badly."""
     if by_hand:
         return skipped.outcome is None or not Outcome(skipped.outcome).is_success
     return skipped.kind == "held" or is_bad(skipped)

@@ -1,5 +1,5 @@
-"""What a process leaves for people and for the processes after it. None of it decides who runs, so a failure to write
-it is nobody's error."""
+"""What a process leaves for people and for the processes after it. None of it decides what runs, so a failure to
+write it is no error."""
 
 import os
 import sys
@@ -210,11 +210,11 @@ def _version_in(places: Sequence[str]) -> str:
     return ""
 
 
-# --- guests: schedulers that are not ours, in processes that we guard. They say now and then that they are there, and
-# what they have to fire.
+# --- schedulers that are not ours, in processes that we guard. They say now and then that they are there, and what they
+# have to fire.
 
 SIGN_EVERY: Final = 20.0
-"""Seconds between two signs of a guest."""
+"""Seconds between two signs of such a scheduler."""
 
 SIGN_TTL: Final = timedelta(seconds=60)
 """Without a sign for so long it is gone."""
@@ -223,10 +223,10 @@ MAX_JOBS_TOLD: Final = 50
 """Of so many of its jobs it says when they are due: the next ones."""
 
 
-def say_there(ledger: Ledger, kind: str, jobs: Sequence[ForeignJob]) -> Flow[None]:
-    """A guest is there, with these jobs, the next first."""
+def announce_scheduler(ledger: Ledger, kind: str, jobs: Sequence[ForeignJob]) -> Flow[None]:
+    """A scheduler of that kind is in this process, with these jobs, the next first."""
     if not ledger.client.traits.history:  # no room for it
         return
-    guest = ForeignScheduler(ledger.client.holder, kind, tuple(jobs[:MAX_JOBS_TOLD]))
-    write = Write(guest_cell(guest.holder), FREE, encode_notice(guest), Mark.FREE, ttl=SIGN_TTL)
+    scheduler = ForeignScheduler(ledger.client.holder, kind, tuple(jobs[:MAX_JOBS_TOLD]))
+    write = Write(guest_cell(scheduler.holder), FREE, encode_notice(scheduler), Mark.FREE, ttl=SIGN_TTL)
     yield from ledger.client.swap([write], ledger.know.epoch.seen)

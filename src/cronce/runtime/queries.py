@@ -1,6 +1,6 @@
 """What the store says about jobs, runs, locks, leaders and schedulers. Flows that only read.
 
-Facts, no words: whoever shows them to a person says them in theirs.
+Facts, no words: what shows them to people finds the words.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -425,7 +425,7 @@ def seen_run(cell: Cell, now: Instant) -> RunSeen:
 
 
 def seen_runs(cells: Iterable[Cell], now: Instant) -> list[RunSeen]:
-    """The runs behind these cells; one whose very key is none of a run is nobody's, and left out."""
+    """The runs of these cells; cells whose key is not that of a run are left out."""
     runs = []
     for cell in cells:
         with suppress(BadInput):
@@ -572,7 +572,7 @@ def present(beside: Sequence[str]) -> Flow[PresentHolders]:
 
 
 def told(cells: Sequence[Cell], beside: Sequence[str] = ()) -> Flow[PresentHolders]:
-    """Whoever left these cells."""
+    """The schedulers that left these cells."""
     known = (holder for _, holder in all_readable(cells, decode_holder))
     orders = dict.fromkeys(key for holder in known for key in drain_cells(holder.holder, holder.labels))
     timed = yield Load([*beside, *orders])

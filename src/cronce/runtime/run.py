@@ -1,4 +1,4 @@
-"""What a body is given, and what a caller gets when there was none."""
+"""`Run`, which a job function is given, and `Skipped`, which a caller gets when it did not run."""
 
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 from cronce.errors import BadInput, BodyFailed, InDoubt, InProgress, LeaseLost
 from cronce.model import Boot, Fence, Slot
 from cronce.policy import WhenUnsure
-from cronce.protocol.record import Record, effects_key
+from cronce.protocol.record import MOST_LAPSED, PAST_KEPT, Record, effects_key
 from cronce.protocol.table import NOTHING_RAN
 from cronce.runtime.interrupt import shielded
 from cronce.runtime.keeper import Lease, LeaseEnd
@@ -36,7 +36,7 @@ Kind = Literal["held", "closed", "too old", "paused", "superseded"]
 
 
 class RunResources(NamedTuple):
-    """What a run has at hand besides its lease."""
+    """What a run uses besides its lease."""
 
     note_progress: Callable[[Lease, int, int], None]
     """Who hears how far it is: the keeper of its lease, or in an isolated child the line to it."""
@@ -54,22 +54,22 @@ class Run:
     committed = False
     """Its completion is, together with what it wrote."""
     joined = False
-    """A transaction was begun for it: it may be committed though nobody heard of that."""
+    """A transaction was begun for it: it may be committed although no answer came."""
     transactions = 0
     """How many it was asked for."""
     _closed = False
 
-    def __init__(self, lease: Lease, means: "RunResources") -> None:
-        self._lease, self._means = lease, means
+    def __init__(self, lease: Lease, resources: "RunResources") -> None:
+        self._lease, self._resources = lease, resources
         self.unfinished = Unfinished()
         """Effects that were asked for and are not known to be done, each with what the body was told of it."""
         self._done_by: dict[str, object] = {}
         self.environment: dict[str, str] = {}
-        """What a process that is its body is told besides: of what it is a part, for those who trace."""
+        """More variables for a command that it runs, such as the trace that it is part of."""
         self.unawaited: list[str] = []
-        """Effects of coroutine functions that nobody has awaited yet."""
+        """Effects of coroutine functions that were not awaited yet."""
         self.unentered: list[object] = []
-        """Transactions that nobody has entered yet."""
+        """Transactions that were not entered yet."""
 
     @property
     def attempt(self) -> int:
@@ -117,7 +117,7 @@ class Run:
         if type(done) is not int or type(total) is not int or not 0 <= done <= total:
             raise BadInput(f"progress is a number of a total, such as 30 of 200, not {done!r:.40} of {total!r:.40}")
         with shielded():  # a stop that arrives inside would leave the keeper's lock taken for ever
-            self._means.note_progress(self._lease, done, total)
+            self._resources.note_progress(self._lease, done, total)
 
     @property
     def fence(self) -> Fence:
@@ -136,7 +136,7 @@ class Run:
         self._lease.check()
 
     def close(self) -> None:
-        """Its body has ended: what that left behind, a thread or a task, acts for it no more."""
+        """The job function has ended: a thread or a task that it left behind may not act for it any more."""
         self._closed = True
 
     @property
@@ -295,7 +295,7 @@ class Run:
         from cronce.runtime.steps import take  # noqa: PLC0415
 
         if not is_async(fn):
-            return take(steps, self._means.node())
+            return take(steps, self._resources.node())
         if not on_event_loop():
             raise BadInput(
                 f"{call} of a coroutine function must be awaited: make the job function `async def`, and await it there"
@@ -307,7 +307,7 @@ class Run:
         from cronce.runtime.steps import take_async  # noqa: PLC0415
 
         self.unawaited.remove(call)
-        return await take_async(steps, self._means.node())
+        return await take_async(steps, self._resources.node())
 
     @remembered
     def transaction(self, conn: C, step: str = "", *, per: Literal["slot"] | None = None) -> "Transaction[C]":
@@ -328,7 +328,7 @@ class Run:
         """A transaction that puts this step on record: of the slot or, by the name of what is done, the thing."""
         from cronce.runtime.transactions import Transaction  # noqa: PLC0415
 
-        database = self._means.database()
+        database = self._resources.database()
         if database is None:
             raise BadInput(
                 f"the job {self.job} declares no database for run.transaction; add it: @cron.job(…, transaction=…)"
@@ -379,14 +379,14 @@ class Run:
     @property
     def exclusive(self) -> bool:
         """No other run of its job goes on."""
-        return self._means.exclusive
+        return self._resources.exclusive
 
     @property
     def _under(self) -> "RunLease":
         from cronce.runtime.effects.steps import RunLease  # noqa: PLC0415
 
         if self._made is None:
-            self._made = RunLease(self._lease, self._means.node, self.unfinished, self.check)
+            self._made = RunLease(self._lease, self._resources.node, self.unfinished, self.check)
         return self._made
 
     def __repr__(self) -> str:
@@ -394,8 +394,13 @@ class Run:
 
 
 def times_begun(record: Record) -> int:
-    """How often it was begun, as far as anybody knows: its grants, but for those under which nothing ran."""
-    return max(record.grant - sum(past.end in NOTHING_RAN for past in record.past), 0)
+    """How often it was begun: its grants, but for those under which nothing ran. While one of these is among the older
+    grants that are kept, all that were forgotten are such."""
+    idle = [past.end in NOTHING_RAN for past in record.past]
+    if not any(idle[:-MOST_LAPSED]) or len(idle) < PAST_KEPT:
+        return max(record.grant - sum(idle), 0)
+    is_kept = not record.is_running and (not record.is_closed or record.past[-1].started == record.started)
+    return len(idle) - sum(idle) + (not is_kept)
 
 
 def _told(error: BaseException) -> str:

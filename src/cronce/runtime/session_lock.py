@@ -86,7 +86,7 @@ class SessionKeeper:
         self.clock = clock
         self.holder = holder_name(clock)
         self._session: AdvisorySession | None = None
-        self._ties: dict[int, SessionOwnership] = {}
+        self._locks: dict[int, SessionOwnership] = {}
         self._asking = threading.Lock()
         self._watching = RepeatingThread("cronce-session", self.watch, clock)
 
@@ -99,10 +99,10 @@ class SessionKeeper:
     def do(self, work: Callable[[], T]) -> T:
         return work()
 
-    def keep(self, _tie: SessionOwnership) -> None:
+    def keep(self, _owned: SessionOwnership) -> None:
         self._watching.wake()
 
-    def drop(self, _tie: SessionOwnership) -> None:
+    def drop(self, _owned: SessionOwnership) -> None:
         """Its gate is shut, so that no news reaches it any more; it goes with its release."""
 
     # --- from the threads that hold something ---
@@ -112,7 +112,7 @@ class SessionKeeper:
         with self._asking:
             session = self._connected()
             number = key_of(name, session.schema) if key is None else key
-            if number in self._ties:
+            if number in self._locks:
                 return self.holder
             try:
                 if not session.try_lock(number):
@@ -120,20 +120,20 @@ class SessionKeeper:
             except StoreUnavailable:
                 self._tell()
                 raise
-            tie = self._ties[number] = SessionOwnership(name, number, session, self, told)
-            return tie
+            owned = self._locks[number] = SessionOwnership(name, number, session, self, told)
+            return owned
 
-    def release(self, tie: SessionOwnership) -> None:
+    def release(self, owned: SessionOwnership) -> None:
         with self._asking:
             try:
-                if not tie.session.lost and not tie.session.unlock(tie.key):
-                    tie.end(LeaseEnd("lost", "the server says that it was not held"))
+                if not owned.session.lost and not owned.session.unlock(owned.key):
+                    owned.end(LeaseEnd("lost", "the server says that it was not held"))
             except StoreUnavailable as error:
-                tie.end(LeaseEnd("lost", str(error)))  # nobody can tell whether it was held to the end
+                owned.end(LeaseEnd("lost", str(error)))  # it is not known whether it was held to the end
             finally:
-                del self._ties[tie.key]
+                del self._locks[owned.key]
                 self._tell()
-                self._hang_up_if_lost(tie.session)
+                self._hang_up_if_lost(owned.session)
 
     def prove(self, session: AdvisorySession) -> None:
         """See whether the session is still there; if not, everybody is told."""
@@ -146,12 +146,12 @@ class SessionKeeper:
 
     def close(self) -> None:
         with self._asking:
-            if self._session is not None and not self._ties:
+            if self._session is not None and not self._locks:
                 self._session.close()
 
     def forked(self) -> None:
         ours = {self._session} if self._session else set()
-        for session in ours | {tie.session for tie in self._held()}:
+        for session in ours | {owned.session for owned in self._held()}:
             session.forked()
 
     # --- on the thread that watches ---
@@ -165,20 +165,20 @@ class SessionKeeper:
         else:
             threading.Event().wait(LOCK_POLL)
         boot = self.clock.boot()
-        for tie in self._held():
-            if tie.over is not None:
-                tie.remind(boot)
-        return boot if self._ties else None
+        for owned in self._held():
+            if owned.over is not None:
+                owned.remind(boot)
+        return boot if self._locks else None
 
     # --- on either ---
 
     def _held(self) -> list[SessionOwnership]:
-        return list(self._ties.values())
+        return list(self._locks.values())
 
     def _tell(self) -> None:
-        for tie in self._held():
-            if tie.session.lost:
-                tie.end(LeaseEnd("lost", tie.session.lost))
+        for owned in self._held():
+            if owned.session.lost:
+                owned.end(LeaseEnd("lost", owned.session.lost))
 
     def _connected(self) -> AdvisorySession:
         if self._session is None or self._session.lost:
@@ -188,7 +188,7 @@ class SessionKeeper:
         return self._session
 
     def _hang_up_if_lost(self, session: AdvisorySession) -> None:
-        if session.lost and all(tie.session is not session for tie in self._held()):
+        if session.lost and all(owned.session is not session for owned in self._held()):
             session.close()
 
 
@@ -200,8 +200,8 @@ class SessionLock(HeldBlock):
         _refuse_limits(limits)
         self._key = None if session is True else _checked(session)
 
-    def _holding(self, tie: SessionOwnership) -> SessionHolding:
-        return SessionHolding(tie)
+    def _holding(self, owned: SessionOwnership) -> SessionHolding:
+        return SessionHolding(owned)
 
     def _try(self, node: SessionKeeper, gate: Gate) -> Steps[SessionOwnership | LockTaken]:
         answer = yield StoreStep(partial(node.acquire, self.name, self._key, lambda _over: gate.stop()))
@@ -209,8 +209,8 @@ class SessionLock(HeldBlock):
             answer if isinstance(answer, SessionOwnership) else LockTaken(LockHeld(self.name, answer, None), LOCK_POLL)
         )
 
-    def _release(self, tie: SessionOwnership, node: SessionKeeper) -> Steps[None]:
-        yield StoreStep(partial(node.release, tie))
+    def _release(self, owned: SessionOwnership, node: SessionKeeper) -> Steps[None]:
+        yield StoreStep(partial(node.release, owned))
 
 
 def _refuse_limits(limits: LockLimits) -> None:

@@ -18,7 +18,7 @@ from cronce.protocol.commands import Busy, Early, Held, Paused, Queued, Supersed
 from cronce.protocol.lease import hearing
 from cronce.protocol.terms import Terms
 from cronce.runtime.call import Call
-from cronce.runtime.contact import PROBE_AHEAD
+from cronce.runtime.client import PROBE_AHEAD
 from cronce.runtime.keeper import Look, RepeatingThread
 from cronce.runtime.ledger import Expired, Grant, Wanted
 from cronce.runtime.log import LOGGER
@@ -37,7 +37,7 @@ CLAIM_EVERY_AFTER_END: Final = 0.3
 """Seconds between two claims while a lease nears its end, and after that."""
 
 ASKED_AGAIN: Final = 1.0
-"""Seconds for which a call that was refused may be repeated: whoever does that takes over by it, and has the result."""
+"""Seconds for which a refused call may be repeated: the repeat then takes over, and its caller has the result."""
 
 PAUSED_RETRY: Final = 10.0
 """Seconds between two claims of a slot whose job is paused, or fired by another version."""
@@ -83,7 +83,7 @@ class Standby:
             self._waiting.pop(cell, None)
 
     def close(self) -> None:
-        """Stand by for nobody any more."""
+        """Drop all calls that wait."""
         with self._lock:
             self._waiting.clear()
         self._beat.wake()
@@ -150,7 +150,7 @@ def _run(waiting: WaitingCall, grant: Grant) -> None:
 
 
 def _run_here(steps: Steps[None], call: Call) -> None:
-    """Nobody waits for it, so what could not be recorded is told in the log."""
+    """It has no caller, so an end that could not be recorded is logged."""
     try:
         if call.is_async:
             import asyncio  # noqa: PLC0415

@@ -31,14 +31,14 @@ class TakesStoreSteps(Protocol):
 
 
 class WaitStep(NamedTuple):
-    """Wait. With something in hand the driver does not cut it short, whoever wants it to stop."""
+    """Wait. `in_hand`: the call holds something, so a stop does not cut this short."""
 
     seconds: float
     in_hand: bool = False
 
 
 class BodyStep:
-    """What the call is for. It may be stopped from another thread, before it begins and while it runs, by `stop`."""
+    """The job function. `stop` stops it from another thread, before it begins or while it runs."""
 
     started = False
     stopped = False
@@ -91,7 +91,7 @@ def taken(step: StoreStep | WaitStep | BodyStep, node: TakesStoreSteps, sleep: C
 
 
 def _slept(nap: WaitStep, sleep: Callable[[WaitStep], None]) -> None:
-    """With nothing in hand, whoever sleeps may be stopped."""
+    """A stop cuts it short, unless the call holds something."""
     if nap.in_hand:
         sleep(nap)
     else:

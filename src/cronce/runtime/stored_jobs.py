@@ -21,15 +21,15 @@ from cronce.protocol.codec import json_text, readable
 from cronce.protocol.notices import Stored, decode_stored, encode_notice
 from cronce.protocol.record import Job, Spec, decode_job, encode_job
 from cronce.protocol.specs import read_spec
+from cronce.runtime.app_loading import place_of
 from cronce.runtime.attempt import Work, describe
 from cronce.runtime.client import NEWS, Client
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow
-from cronce.runtime.function_loading import place_of
 from cronce.runtime.guard import guarded
 from cronce.runtime.log import LOGGER
 from cronce.runtime.operations import Operator
-from cronce.runtime.processes.bodies import BodyRunners
+from cronce.runtime.processes.child import BodyRunners
 from cronce.runtime.processes.command import checked_words
 from cronce.runtime.queries import (
     JobLine,
@@ -118,7 +118,7 @@ def spelled(name: str, words: Words) -> str:
 
 
 def parsed(name: str, text: str) -> Definition:
-    """The definition that stands in the store. One that nobody of us wrote is a BadInput, whatever it is."""
+    """The definition in the store. One that cronce did not write is a BadInput, whatever it is."""
     words = read_words(name, text)
     try:
         return define(name, words)

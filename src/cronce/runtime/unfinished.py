@@ -35,14 +35,14 @@ class Unfinished(dict[str, BaseException]):
             self.setdefault(name, error)  # else it is done, or known by the effect's own name
 
     def doubt(self, doubt: InDoubt) -> None:
-        """Nobody knows whether it happened, and that shall be seen."""
+        """It is not known whether it happened, and a person shall see that."""
         self[doubt.name] = doubt
 
     def noted(self, name: str, steps: Generator[Y, S, T]) -> Generator[Y, S, T]:
         """Take the steps of an effect, or of its transaction; what does not come to its end is noted."""
         try:
             result = yield from steps
-        except GeneratorExit:  # nobody takes these steps any more
+        except GeneratorExit:  # the caller gave up these steps
             raise
         except (AlreadyDone, DoneAllTheSame):
             self.pop(name, None)

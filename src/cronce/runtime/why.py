@@ -1,6 +1,6 @@
 """Why a slot ran, runs or did not run: all that the store knows of it. A flow that only reads.
 
-Facts, no words: whoever shows them to a person says them in theirs.
+Facts, no words: what shows them to people finds the words.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -141,9 +141,9 @@ class Why(NamedTuple):
     effects: EffectsSurvey | None = None
     """Which effects of all its slots are in doubt, or in progress; None where one slot was asked about."""
     journal: tuple[Entry, ...] = ()
-    """What the machine of whoever asks could not tell the store yet."""
+    """What this machine could not tell the store yet."""
     doubt: str = ""
-    """Why the store's clock is not trusted by whoever asks."""
+    """Why this process does not trust the store's clock."""
 
     @property
     def abandoned(self) -> bool:
@@ -152,7 +152,7 @@ class Why(NamedTuple):
 
 
 SLOTS_SHOWN: Final = 3
-"""So many slots of a day are named to whoever has to choose."""
+"""So many slots of a day are listed where one has to be chosen."""
 
 
 def slot_meant(text: str) -> Flow[Slot]:
@@ -252,7 +252,7 @@ class _Teller(NamedTuple):
         case = _case(run, at) if run else _absent(slot, seen, now, at, is_slot=backfill is not None)
         span = _span(slot, seen) if case is Case.TOO_OLD else None
         blocker = (yield from self._blocker(run)) if run and case is Case.OVERLAP else None
-        effects = yield from _effects(slot, run)
+        effects = (yield from survey(slot, run.record)) if run and run.record else EMPTY_SURVEY
         return Story(slot, case, run, (), span, effects, blocker, backfill)
 
     def _run(self, cell: Cell, now: Instant) -> RunSeen:
@@ -267,13 +267,6 @@ class _Teller(NamedTuple):
             if cell.version:
                 return self._run(cell, loaded.now)
         return None
-
-
-def _effects(slot: Slot, run: RunSeen | None) -> Flow[EffectsSurvey]:
-    """By the key that the run goes by: a rerun makes the effects of its slot. And what it left in doubt on things."""
-    if run is None or run.record is None:
-        return EMPTY_SURVEY
-    return (yield from survey(slot, run.record))
 
 
 def _that_matter(seen: JobSeen, now: Instant) -> Flow[list[Slot]]:

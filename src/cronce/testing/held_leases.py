@@ -10,7 +10,7 @@ from cronce.model import Fence
 from cronce.protocol.commands import Stale, Unsure
 from cronce.protocol.lease import renew_every
 from cronce.protocol.record import Outcome
-from cronce.runtime.contact import patience
+from cronce.runtime.client import patience
 from cronce.runtime.keeper import Lease, LeaseEnd
 from cronce.runtime.ledger import Grant, Ledger
 from cronce.testing.referee import BodySeen, Referee

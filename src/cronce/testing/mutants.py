@@ -24,7 +24,7 @@ from cronce.protocol.commands import (
 from cronce.protocol.record import Job, Record
 from cronce.protocol.table import TABLE, Row
 from cronce.protocol.view import View
-from cronce.runtime import client, contact, jobs, keeper, ledger, loop
+from cronce.runtime import client, jobs, keeper, ledger, loop
 from cronce.runtime.scheduling import roster
 from cronce.stores import base
 from cronce.testing import held_leases, world
@@ -190,7 +190,7 @@ def _() -> Any:
         return learn(self, timed)
 
     both = ExitStack()
-    both.enter_context(patch.object(contact.Contacts, "broke", lambda _self, _began: None))
+    both.enter_context(patch.object(client.Contacts, "broke", lambda _self, _began: None))
     both.enter_context(patch.object(client.Knowledge, "learn", wrong))
     return both
 
@@ -201,7 +201,7 @@ def _() -> Any:
         unbroken = contacts and contacts[-1].reaches(boot) and contacts[-1].since <= renewed
         return timedelta.max if unbroken else timedelta(0)
 
-    return patch.object(contact, "heard", heard)
+    return patch.object(client, "heard", heard)
 
 
 @_mutant("only the last piece of contact counts")
@@ -209,13 +209,13 @@ def _() -> Any:
     def heard(contacts: Any, renewed: float, boot: float) -> timedelta:
         return lease.heard(contacts[-1:], renewed, boot)
 
-    return patch.object(contact, "heard", heard)
+    return patch.object(client, "heard", heard)
 
 
 @_mutant("contact without end")
 def _() -> Any:
     both = ExitStack()
-    both.enter_context(patch.object(contact.Contacts, "broke", lambda _self, _began: None))
+    both.enter_context(patch.object(client.Contacts, "broke", lambda _self, _began: None))
     both.enter_context(patch.object(lease.Contact, "reaches", lambda _self, _boot: True))
     return both
 

@@ -85,7 +85,7 @@ def test_ends_that_are_only_put_off_are_not_written_down(tmp_path: Path) -> None
     """After each exchange whatever was not said yet went to the disk, and each time the disk was waited for."""
     with ManualCluster(many_jobs()) as cluster:
         process = cluster.join("web-1:1:0", workers=100)
-        journal = process.keeper.unsaid.journal = Written(tmp_path)
+        journal = process.keeper.pending_ends.journal = Written(tmp_path)
         put_off = set[int]()
         cluster.turn_to(61_000, lambda: put_off.add(len(process.engine._exchange.endings)))
         assert len(cluster.begun) == 400
@@ -96,7 +96,7 @@ def test_ends_that_are_only_put_off_are_not_written_down(tmp_path: Path) -> None
 def test_ends_that_got_no_answer_are_written_down_at_once_and_together(tmp_path: Path) -> None:
     with ManualCluster(many_jobs(), holds_back=True) as cluster:
         process = cluster.join("web-1:1:0", workers=400)
-        journal = process.keeper.unsaid.journal = Written(tmp_path)
+        journal = process.keeper.pending_ends.journal = Written(tmp_path)
         cluster.turn_to(60_000)
         while process.held:
             process.end(process.held.pop())

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from sqlalchemy import create_engine
 
-from cronce.errors import BadPolicy, DatabaseUnavailable, LeaseLost
+from cronce.errors import BadInput, BadPolicy, DatabaseUnavailable, LeaseLost
 from cronce.model import Fence, slot
 from cronce.runtime.transactions import Database, Transaction, read_database
 from cronce.runtime.transactions.connection import POSTGRESQL, WAIT
@@ -53,6 +53,24 @@ def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
     database.raise_fence(next_key(), next_fence())
     database.close()
     assert [path.name for path in tmp_path.iterdir()] == ["shop.db"]
+
+
+def test_a_connection_of_an_unknown_kind_is_refused_and_closed() -> None:
+    class Foreign:
+        is_open = True
+
+        def close(self) -> None:
+            self.is_open = False
+
+    made: list[Foreign] = []
+
+    def connect() -> Foreign:
+        made.append(Foreign())
+        return made[-1]
+
+    with pytest.raises(BadInput, match="cannot be joined"):
+        read_database(connect).raise_fence(next_key(), next_fence())
+    assert [one.is_open for one in made] == [False]
 
 
 def test_no_password_is_shown(postgres_site: Site) -> None:

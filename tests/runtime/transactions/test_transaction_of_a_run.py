@@ -27,13 +27,13 @@ from cronce.model import Slot
 from cronce.protocol.commands import Busy, Held
 from cronce.protocol.record import COMMITTED, Outcome, State
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
-from cronce.runtime.commits import Settling, settle_gone
 from cronce.runtime.declare import Declaration
 from cronce.runtime.jobs import _tidied
 from cronce.runtime.keeper import LeaseEnd
 from cronce.runtime.ledger import Wanted
 from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run, Skipped
+from cronce.runtime.transactions.database import Settling
 from tests.house.wait import wait_until
 from tests.runtime.office import Office, dies, job, watch
 from tests.runtime.shelf import START, Wire
@@ -84,7 +84,7 @@ def billing(books: Books) -> Iterator[Callable[..., Declaration]]:
 
 def settle(office: Office, declared: Declaration) -> None:
     assert declared.database is not None
-    office.node.do(settle_gone(office.node.ledger, declared.database, [NOON.cell]))
+    office.node.do(declared.database.settle_gone(office.node.ledger, [NOON.cell]))
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ what is in doubt is known for good.
 
 from collections.abc import Callable
 from datetime import timedelta
-from functools import partial, wraps
-from typing import Any, Final, ParamSpec, Protocol, TypeVar
+from functools import partial
+from typing import Any, Final
 from zlib import crc32
 
 from cronce.errors import BadInput, InDoubt, LeaseLost
@@ -18,30 +18,21 @@ from cronce.protocol.lease import LOCK_LEASE
 from cronce.runtime.declare import SHORTEST_LEASE, Duration
 from cronce.runtime.effects.once import Effect, EffectPolicy, once
 from cronce.runtime.effects.steps import thing_named
-from cronce.runtime.flow import drive
-from cronce.runtime.guard import finished, is_async
+from cronce.runtime.guard import finished, stepping
+from cronce.runtime.jobs import sweep_later
 from cronce.runtime.keeper import Keeper, Lease
 from cronce.runtime.ledger import Begin, Grant, Ledger
+from cronce.runtime.node import Node
 from cronce.runtime.run import current_run
-from cronce.runtime.steps import BodyStep, Steps, take, take_async
+from cronce.runtime.steps import BodyStep, Steps
 from cronce.runtime.unfinished import Unfinished
 from cronce.schedule import format_duration, parse_duration
-from cronce.stores.base import Store
 
 SWEPT: Final = 1000
-"""At one key of so many, whoever has done it looks for those that are known for long enough."""
+"""After one key in so many, old keys are deleted."""
 
 BEGUN_TIMEOUT: Final = 10.0
 """Seconds for which a store that does not answer is asked whether the key was begun."""
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-class Idempotent(Protocol):
-    """Keeps the signature."""
-
-    def __call__(self, fn: Callable[P, R]) -> Callable[P, R]: ...
 
 
 class KeyLease:
@@ -122,23 +113,13 @@ class Keyed:
         self._lease = lease
 
     def guard(self, fn: Callable[..., Any]) -> Any:
-        if is_async(fn):
-
-            @wraps(fn)
-            async def once_async(*args: Any, **named: Any) -> Any:
-                keeper = self._keeper()
-                return await take_async(self._steps(fn, args, named, keeper), keeper.node)
-
-            return once_async
-
         done = finished(fn, "it")
 
-        @wraps(fn)
-        def once_sync(*args: Any, **named: Any) -> Any:
+        def steps_of(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Steps[Any], Node]:
             keeper = self._keeper()
-            return take(self._steps(done, args, named, keeper), keeper.node)
+            return self._steps(done, args, named, keeper), keeper.node
 
-        return once_sync
+        return stepping(fn, steps_of)
 
     def _steps(
         self, fn: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], keeper: Keeper
@@ -153,7 +134,7 @@ class Keyed:
         effect = Effect(f"{self._name}/{key}", begin, partial(fn, *args, **named))
         result = yield from under.unfinished.noted(effect.name, self._once(effect, under))
         if crc32(key.encode()) % SWEPT == 0:
-            keeper.later("sweep", partial(_swept, keeper))
+            sweep_later(keeper)
         return result
 
     def _once(self, effect: Effect, under: KeyLease) -> Steps[Any]:
@@ -182,7 +163,3 @@ def _named(key: object) -> str:
             f"{key!r:.60} cannot be the key of an effect: a pair must be a kind and an id, such as ('invoice', 7)"
         )
     return thing_named(*key)
-
-
-def _swept(keeper: Keeper, store: Store) -> None:
-    drive(keeper.node.ledger.jobs.sweep(), store, keeper.node.clock)

@@ -49,7 +49,7 @@ Word = tuple[Grant, Finish | Release]
 
 
 class EffectPolicy(NamedTuple):
-    """What to do when nobody knows whether it happened, and after which exceptions it surely did not."""
+    """What to do when it is not known whether it happened, and after which exceptions it surely did not."""
 
     unsure: WhenUnsure = "raise"
     not_done: tuple[type[BaseException], ...] = ()
@@ -85,7 +85,7 @@ class EffectLease(Protocol):
 
     @property
     def stopped(self) -> str:
-        """Why whoever works under it is stopped from outside, if so."""
+        """Why what runs under it is stopped from outside, if it is."""
 
     def check(self) -> None: ...
 
@@ -97,11 +97,11 @@ class EffectLease(Protocol):
 
     @property
     def unfinished(self) -> Unfinished:
-        """What the run remembers in which it is made; of one that is made by itself, nobody asks for that."""
+        """What its run remembers of effects that are not done; of one outside of a run it is never read."""
 
 
 def once(effect: Effect, how: EffectPolicy, under: EffectLease) -> Steps[Any]:
-    """Do it, unless it was done: what came of it; a repeat returns the same."""
+    """Do it, unless it was done; returns its result, also on a repeat."""
     _, (begun,) = yield from exchange((), [effect.begin], how.unsure, under)
     grant = begun.answer
     if not isinstance(grant, Grant):
@@ -123,7 +123,7 @@ def performed(
     try:
         under.check()
         result = yield body
-    except GeneratorExit:  # nobody takes these steps any more: it stays begun, and in doubt
+    except GeneratorExit:  # the caller gave up these steps: it stays begun, and in doubt
         under.let_go(grant)
         raise
     except BaseException as error:
@@ -152,7 +152,7 @@ class _Call:
 def exchange(
     words: Sequence[Word], begins: Sequence[Begin], unsure: WhenUnsure, under: EffectLease
 ) -> Steps[tuple[list[Any], list[Begun]]]:
-    """Say what is over, and begin effects, all in one breath unless some are in doubt. What got no answer is begun
+    """Say what is over, and begin effects, all in one call unless some are in doubt. What got no answer is begun
     again, by the same nonce."""
     said, begun = yield StoreStep(_exchanged(under.ledger, words, begins, unsure))
     pause = FIRST_RETRY

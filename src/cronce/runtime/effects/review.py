@@ -4,7 +4,7 @@ all of it. And a person's word on an effect that is in doubt: it is done, or may
 *In doubt* is more than its record says. A step stands as begun until somebody says how it ended; when its run is over
 and nobody has looked at it since, nobody will. The same goes for a key whose lease has passed.
 
-Facts, no words: whoever shows them to a person says them in theirs.
+Facts, no words: what shows them to people finds the words.
 """
 
 from collections import Counter
@@ -141,7 +141,7 @@ def _state(record: Record, gone: str) -> tuple[EffectState, str]:
 
 
 def _gone(cell: Cell, record: Record, now: Instant, runs: Mapping[str, Cell]) -> str:
-    """Why nobody is at it any more, if so."""
+    """Why no process works on it any more, if so."""
     if record.under is None:
         passed = row_of(cell, record, now) is Row.LAPSED
         return f"its lease expired at {spell(cell.until)}" if passed and cell.until else ""
@@ -425,7 +425,7 @@ def resolve_effect(
                     return gone
                 over = gone
             case Closed(outcome) if outcome.is_doubt:
-                pass  # nobody had acted on it, and now that is done: once more, as it was meant
+                pass  # it is closed as lost now, as it had not been: resolve it once more
             case answer:
                 seen = yield from effect(named)
                 if seen is None or not (isinstance(answer, Queued) or _is_so(seen, command)):

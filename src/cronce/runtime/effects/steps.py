@@ -61,8 +61,8 @@ UNRECORDED_SECONDS: Final = 1.0
 """Seconds for which steps may be done without that being on record, where they may be repeated."""
 
 
-UNSAID_BYTES: Final = 1 << 20
-"""Of results that are kept back to be said together: no store need take more in one call."""
+UNRECORDED_BYTES: Final = 1 << 20
+"""Of results that are kept back to be recorded together: no store need take more in one call."""
 
 THING_KEPT: Final = timedelta(days=400)
 """For how long it is known that an effect on a thing is done: more than a year. What is in doubt is known for ever."""
@@ -98,7 +98,7 @@ def thing_named(kind: str, key: object) -> str:
 
 
 class RunLease:
-    """A run's lease, as effects are made under it. Nobody renews them: they are over with their run."""
+    """A run's lease, under which effects are made. They are not renewed themselves: they end with their run."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class _Batches:
 
     def __init__(self, under: RunLease, fn: Callable[[Any], Any], how: EffectPolicy) -> None:
         self._under, self._fn, self._how = under, fn, how
-        self._unsaid: list[Word] = []
+        self._unrecorded: list[Word] = []
         self._said_at = 0.0
 
     def steps(self, targets: Iterable[tuple[Target, Any]]) -> Steps[list[Any]]:
@@ -221,9 +221,9 @@ class _Batches:
         return results
 
     def _begin(self, begins: Sequence[Begin]) -> Steps[list[Begun]]:
-        words, self._unsaid = self._unsaid, []
+        words, self._unrecorded = self._unrecorded, []
         said, begun = yield from exchange(words, begins, "retry", self._under)
-        self._unsaid = heard("a step", words, said, patient=self._under.trusted)
+        self._unrecorded = heard("a step", words, said, patient=self._under.trusted)
         self._said_at = self._boot()
         return begun
 
@@ -238,7 +238,8 @@ class _Batches:
             except BaseException:
                 self._give_back(begun[place + 1 :])
                 raise
-            if self._boot() > self._said_at + UNRECORDED_SECONDS or sum(map(_size, self._unsaid)) > UNSAID_BYTES:
+            is_old = self._boot() > self._said_at + UNRECORDED_SECONDS
+            if is_old or sum(map(_size, self._unrecorded)) > UNRECORDED_BYTES:
                 yield from self._say()
         return results
 
@@ -249,15 +250,15 @@ class _Batches:
         word = yield from performed(name, partial(self._fn, item), grant, self._how, self._under)
         if word is None:
             return None
-        self._unsaid.append(word)
+        self._unrecorded.append(word)
         return returned(name, word[1])
 
     def _give_back(self, rest: Sequence[Begun]) -> None:
-        """What was not begun after all may be begun by the next run."""
-        self._unsaid += [(one.answer, Release(one.answer.fence)) for one in rest if isinstance(one.answer, Grant)]
+        """Steps that were not called may be begun by the next run."""
+        self._unrecorded += [(one.answer, Release(one.answer.fence)) for one in rest if isinstance(one.answer, Grant)]
 
     def _say(self) -> Steps[None]:
-        words, self._unsaid = self._unsaid, []
+        words, self._unrecorded = self._unrecorded, []
         if words:
             yield from say("a step", words, self._under)
         self._said_at = self._boot()

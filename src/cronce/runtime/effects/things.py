@@ -100,10 +100,10 @@ def refuse_scope(call: str, key: object, per: object) -> None:
     if per == "slot":
         return
     thing, slot = _SPELLINGS[call]
-    raise scope_unsaid(f"run.{call}({key!r:.40}, …)", f"run.on('invoice', 7).{thing}", f"run.{slot.format(key=key)}")
+    raise scope_missing(f"run.{call}({key!r:.40}, …)", f"run.on('invoice', 7).{thing}", f"run.{slot.format(key=key)}")
 
 
-def scope_unsaid(call: str, thing: str, slot: str) -> BadInput:
+def scope_missing(call: str, thing: str, slot: str) -> BadInput:
     return BadInput(
         f"{call} does not say what must happen only once. Once per thing, such as an invoice, in all slots"
         f" together: {thing}. Once per slot: {slot}"
@@ -124,7 +124,7 @@ def target_each(
         return step
     if per is not None or on is None or what is None:
         thing = "run.once_each(items, on='invoice', key=…, what='charge', fn=…)"
-        raise scope_unsaid("run.once_each('items', …)", thing, "run.once_each(items, key=…, fn=…, per='slot')")
+        raise scope_missing("run.once_each('items', …)", thing, "run.once_each(items, key=…, fn=…, per='slot')")
     run.note_function(check_name(what), fn)
     thing_named(on, "id")
     return lambda item: of_thing(thing_named(on, check_key(key(item))), what)

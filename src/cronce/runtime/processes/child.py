@@ -28,9 +28,9 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cronce.clock import Clock
 from cronce.runtime.processes.output import Stream, Tail
@@ -48,6 +48,11 @@ from cronce.runtime.processes.process_group import (
     terminate,
 )
 from cronce.value import NamedTuple
+
+if TYPE_CHECKING:
+    from cronce.runtime.app_loading import FunctionLocation
+    from cronce.runtime.attempt import Work
+    from cronce.runtime.keeper import Keeper
 
 CHILD_STOP_SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 
@@ -111,18 +116,18 @@ class BackgroundChild:
 
     def __init__(self) -> None:
         self.came: list[int] = []  # signals that are to be forwarded
-        self._listen, self._rope, self._child = -1, -1, -1
+        self._listen, self._waker, self._child = -1, -1, -1
         self._lock = threading.Lock()  # nobody may write to a number that was closed, and given away since
 
     def __enter__(self) -> None:
-        self._listen, self._rope = os.pipe()
+        self._listen, self._waker = os.pipe()
         os.set_blocking(self._listen, False)
-        os.set_blocking(self._rope, False)
+        os.set_blocking(self._waker, False)
 
     def __exit__(self, *_: object) -> None:
         self._forget()
         with self._lock:
-            pipe, self._listen, self._rope = (self._listen, self._rope), -1, -1
+            pipe, self._listen, self._waker = (self._listen, self._waker), -1, -1
             for fd in pipe:
                 os.close(fd)
 
@@ -134,7 +139,7 @@ class BackgroundChild:
             self.longest = GROUP_LOOK_EVERY
 
     def paused(self, number: int) -> None:
-        """Somebody stopped the child; whoever did can let it go on."""
+        """Somebody stopped the child, and can continue it."""
 
     def ended(self, _seen: os.waitid_result) -> None:
         self._forget()
@@ -145,9 +150,9 @@ class BackgroundChild:
             os.close(child)
 
     def wake(self) -> None:
-        """Wake whoever waits; from any thread."""
+        """Wake the thread that waits; from any thread."""
         with self._lock, suppress(OSError):  # full: it is awake already; closed: nobody waits any more
-            os.write(self._rope, b"\0")
+            os.write(self._waker, b"\0")
 
     def wait(self, interest: Mapping[int, int], seconds: float) -> set[int]:
         own = {fd: select.POLLIN for fd in (self._listen, self._child) if fd >= 0}
@@ -390,3 +395,27 @@ class Supervisor:
         watchdog, self.watchdog = self.watchdog, None
         if watchdog is not None:
             watchdog.let_go()
+
+
+class BodyRunners(Supervisor):
+    """Runs the job functions of a process that have processes of their own: commands, and functions that are
+    isolated."""
+
+    def __init__(self, at_work: "Callable[[], Keeper]", clock: Clock, url: Callable[[], str | None]) -> None:
+        super().__init__(clock)
+        self._at_work, self._url = at_work, url
+
+    def command(self, words: Sequence[str]) -> "Work":
+        """One run of a command."""
+        from cronce.runtime.processes.command import Command  # noqa: PLC0415  most have none
+
+        return Command(words, self, self._at_work().node.store.traits)
+
+    def isolated(
+        self, place: "FunctionLocation", args: tuple[Any, ...], named: Mapping[str, Any], is_async: bool
+    ) -> "Work":
+        """One call of a function in a process of its own."""
+        from cronce.runtime.processes.isolated import IsolatedCall  # noqa: PLC0415
+
+        traits = self._at_work().node.store.traits
+        return IsolatedCall(place, self, traits, self._url(), args=args, named=named, is_async=is_async)

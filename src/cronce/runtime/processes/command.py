@@ -52,7 +52,7 @@ class Command(Work):
             self._child.move_deadline(self._last_moment(grant))
 
     def stop(self, _body: BodyStep, run: Run, over: LeaseEnd) -> None:
-        """One that lost nothing yet has its grace, as far as its lease goes: nobody renews that any more."""
+        """One whose lease is not lost has its grace, as far as the lease goes: it is not renewed any more."""
         if self._child is None:
             return
         left = self._half_margin(run.grant)
@@ -127,7 +127,7 @@ def environment(run: Run) -> dict[str, str]:
 
 
 def checked_words(words: object) -> list[str]:
-    """A command is words, as a program gets them. What a shell would make of a text is nobody's to guess."""
+    """A command is words, as a program gets them. What a shell would make of a text is not guessed."""
     if isinstance(words, str):
         import shlex  # noqa: PLC0415
 

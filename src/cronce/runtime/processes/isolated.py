@@ -24,8 +24,8 @@ from cronce.model import Cell, Traits, from_us, read_fence, slot_of_cell, to_us
 from cronce.protocol.codec import MAX_PAYLOAD_BYTES
 from cronce.protocol.lease import Trust
 from cronce.protocol.record import Outcome, decode, encode
+from cronce.runtime.app_loading import FunctionLocation, find, plain
 from cronce.runtime.attempt import Ending, describe
-from cronce.runtime.function_loading import FunctionLocation, find, plain
 from cronce.runtime.guard import call_with_run
 from cronce.runtime.interrupt import Interrupt
 from cronce.runtime.keeper import NOT_RENEWED, Lease, LeaseEnd
@@ -62,7 +62,7 @@ class StdinChannel:
         self.inlet, self._socket = theirs.detach(), ours
 
     def tell(self, **word: object) -> None:
-        """From any thread, at any time; nobody waits for the child to listen."""
+        """From any thread, at any time; it does not wait for the child to read."""
         with self._lock:
             if len(self._unsent) < UNSENT_MOST or self._socket is None:
                 self._unsent += f"{json.dumps(word)}\n".encode()
@@ -102,7 +102,7 @@ class StdinChannel:
 
     def _send(self) -> None:
         if self._socket is not None and self._unsent:
-            with suppress(OSError):  # no room, or nobody there any more
+            with suppress(OSError):  # no room, or the child is gone
                 del self._unsent[: self._socket.send(self._unsent)]
 
     def _received(self) -> bytes:
@@ -335,19 +335,19 @@ class Progress:
 
     def __init__(self, line: ParentConnection, now: Callable[[], float]) -> None:
         self._line, self._now = line, now
-        self._said = 0.0
-        self._unsaid: tuple[int, int] | None = None
+        self._sent = 0.0
+        self._unsent: tuple[int, int] | None = None
 
     def note(self, lease: Lease, done: int, total: int) -> None:
         if lease.mine:
-            self._unsaid = done, total
-            if self._now() >= self._said + TELL_EVERY:
+            self._unsent = done, total
+            if self._now() >= self._sent + TELL_EVERY:
                 self.say()
 
     def say(self) -> None:
-        if self._unsaid is not None:
-            self._line.tell(progress=self._unsaid)
-            self._said, self._unsaid = self._now(), None
+        if self._unsent is not None:
+            self._line.tell(progress=self._unsent)
+            self._sent, self._unsent = self._now(), None
 
 
 def main() -> None:

@@ -95,7 +95,7 @@ def hold_standard_streams() -> None:
 BOOT_CLOCK_POLL: Final = (
     1.0  # poll's timeout stands still in suspend, the boot clock does not: look again at least this often
 )
-GROUP_LOOK_EVERY: Final = 0.02  # how often to look whether the rest of a group is gone: nobody tells us
+GROUP_LOOK_EVERY: Final = 0.02  # how often to look whether the rest of a group is gone: the system does not tell
 
 
 def send(group: int, *numbers: int) -> None:
@@ -204,7 +204,7 @@ class Watchdog:
 
     @property
     def gone(self) -> bool:
-        """Whether somebody killed it: then nobody reads what we write."""
+        """Whether it was killed: then what we write is not read."""
         return bool(ready({self._pipe: 0}, 0))
 
     def close(self) -> None:

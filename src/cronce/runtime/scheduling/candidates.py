@@ -25,8 +25,7 @@ from cronce.protocol.lease import LONGEST_LEASE, hearing
 from cronce.protocol.record import Job, decode
 from cronce.protocol.specs import fires_alike, raise_floor
 from cronce.protocol.terms import Terms
-from cronce.runtime.commits import Settling
-from cronce.runtime.contact import PROBE_AHEAD, is_near
+from cronce.runtime.client import PROBE_AHEAD, is_near
 from cronce.runtime.declare import Declaration
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit
@@ -35,6 +34,7 @@ from cronce.runtime.node import Node
 from cronce.runtime.scheduling.roster import Roster, chunks
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
 from cronce.runtime.scheduling.waitlist import CLAIMS_PER_SWAP, Candidate, Waitlist, job_of
+from cronce.runtime.transactions.database import Settling
 from cronce.schedule import due
 from cronce.schedule.agenda import Agenda
 from cronce.schedule.slots import CAP, MISSED_GRACE, Due, Span

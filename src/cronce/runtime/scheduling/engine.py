@@ -319,7 +319,7 @@ class Engine:
             line.seen(cells[key])
         self._runs.tell(self._know.now(), boot)
         with suppress(StoreError):
-            self._node.do(self._keeper.unsaid.say())
+            self._node.do(self._keeper.pending_ends.say())
         self._resting = self._rests(boot)
         if self._resting:
             self._look_at = boot + self._idle

@@ -33,7 +33,7 @@ from cronce.runtime.jobs import tidy_later
 from cronce.runtime.journal import PendingEnd
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Expired, Grant
-from cronce.runtime.log import LOGGER
+from cronce.runtime.log import LOGGER, job_exc_info
 from cronce.runtime.prevented import is_prevented
 from cronce.runtime.run import AsCurrentRun
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
@@ -81,12 +81,10 @@ class EndedAttempt(NamedTuple):
         if ending is None or not ending.outcome.is_failure:
             return
         of = f", attempt {attempt.run.attempt} of {attempt.job.retries + 1}" if attempt.job.retries else ""
-        from cronce.runtime.tracebacks import from_job  # noqa: PLC0415  slow to import, and few fail
-
         own = None if self.end.over or isinstance(self.end.error, BodyFailed | SlotFailed) else self.end.error
         reason = ending.reason or "no reason given"
         with AsCurrentRun(attempt.run):  # the line says which run it is about
-            LOGGER.error("%s failed%s: %s", attempt.lease.name, of, reason, exc_info=own and from_job(own))
+            LOGGER.error("%s failed%s: %s", attempt.lease.name, of, reason, exc_info=own and job_exc_info(own))
 
 
 class Endings:
@@ -132,18 +130,18 @@ class Endings:
     def write_down(self, unsaid: Iterable[EndedAttempt] | None = None) -> None:
         """On disk, so that it is not lost with the process: these, which the store did not take; or all."""
         ends = self._unsaid if unsaid is None else unsaid
-        self._keeper.unsaid.write_down(self._end_of(said) for said in ends if not said.end.open)
+        self._keeper.pending_ends.write_down(self._end_of(said) for said in ends if not said.end.open)
 
     def hand_over(self) -> None:
         """Nobody says anything here any more: the keeper does."""
         unsaid, self._unsaid = [*self._unsaid, *self.pop_new()], []
         for said in unsaid:
             if not said.end.open:
-                self._keeper.say_later(self._end_of(said))
+                self._keeper.record_later(self._end_of(said))
 
     def _end_of(self, said: EndedAttempt) -> PendingEnd:
         grant, word, _ = said.word
-        return self._keeper.unsaid.end_of(grant, word)
+        return self._keeper.pending_ends.end_of(grant, word)
 
     def take(self, boot: Boot, starting: Collection[str]) -> list[EndedAttempt]:
         """What is said now. While slots of these jobs are started in the same breath, starting goes before saying, for
@@ -161,7 +159,7 @@ class Endings:
     def heard(self, over: Sequence[EndedAttempt], answers: Sequence[object]) -> None:
         """What the store said to them. What it may not have heard is kept, and written down."""
         pairs = list(zip(over, answers, strict=True))
-        self._keeper.unsaid.said([said.fence for said, answer in pairs if not isinstance(answer, Unsure)])
+        self._keeper.pending_ends.said([said.fence for said, answer in pairs if not isinstance(answer, Unsure)])
         unheard = [said for said, answer in pairs if isinstance(answer, Unsure)]
         self.keep(unheard)
         for said, answer in pairs:

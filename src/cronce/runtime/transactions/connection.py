@@ -56,7 +56,7 @@ class Dialect(NamedTuple):
     lock: str = ""  # where a SELECT locks nothing: what does
     marks: tuple[str, ...] = (SAVEPOINT,)  # begin what ends with the transaction
     first: str = ""  # in a short transaction of our own
-    limits: str = ""  # from here on nobody is kept waiting for long
+    limits: str = ""  # from here on others do not wait long for this transaction
     unlimited: str = ""  # after the transaction: the limits as they were
     spelled: Callable[[str], Any] = str  # a text as it is bound
 
@@ -185,7 +185,7 @@ class Driver(ABC):
         return False
 
     def has_written(self) -> Talk[bool | None]:
-        """Whether the open transaction has written; None: nobody knows."""
+        """Whether the open transaction has written; None: the driver cannot tell."""
         yield from ()
         return None
 

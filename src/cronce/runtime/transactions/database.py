@@ -1,24 +1,37 @@
 """The database that a job declares by `transaction=`: how connections to it are made, and short transactions in it over
 connections of our own.
 
+A run may be committed and never have said so. So before its job function begins the fence is raised there, which says
+whether an earlier run of the slot was committed; and before a run whose holder is gone is closed as lost, it is sealed:
+either it was committed, and the slot succeeded, or it never will be.
+
 Connections are opened when they are needed and kept for the next time. One that was hung up meanwhile, or whose table
 is gone, is noticed before it is used again.
 """
 
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from cronce.errors import BadInput, BadPolicy, DatabaseUnavailable
-from cronce.model import Fence, Instant
+from cronce.errors import BadInput, BadPolicy, CronceError, DatabaseUnavailable
+from cronce.model import Fence, Instant, slot_of_cell
+from cronce.protocol.codec import all_readable
+from cronce.protocol.record import decode, effects_key
+from cronce.runtime.flow import Flow
+from cronce.runtime.log import LOGGER
 from cronce.runtime.transactions import fencing
 from cronce.runtime.transactions.connection import SQLITE, WAIT, Driver, Talk, drive, undo
 from cronce.runtime.transactions.drivers import driver_of, is_connection, names_of
 from cronce.runtime.transactions.fencing import Committed, FencingRow, short
 from cronce.stores import mask, mask_all, scheme_of
+
+if TYPE_CHECKING:
+    from cronce.runtime.ledger import Grant, Ledger
+    from cronce.runtime.node import Node
 
 T = TypeVar("T")
 
@@ -44,6 +57,30 @@ class Database:
 
     def __repr__(self) -> str:
         return f"<database {self._name}>"
+
+    # --- of runs: flows for steps and nodes, though only this database is asked ---
+
+    def committed_before(self, grant: "Grant") -> Flow[bool]:
+        """Raise the fence: whether an earlier run of the slot has committed."""
+        yield from ()
+        return self.raise_fence(_key_of(grant), grant.fence)
+
+    def sealed(self, grant: "Grant") -> Flow[bool]:
+        """Whether a run that ended was committed; if not, it never will be."""
+        yield from ()
+        return self.seal(_key_of(grant), grant.fence)
+
+    def settle_gone(self, ledger: "Ledger", keys: Sequence[str]) -> Flow[None]:
+        """Of these runs, close those whose holder is gone: as succeeded if they were committed, else by their
+        on_lost."""
+        gone = yield from ledger.gone(keys)
+        committed: dict[str, Fence] = {}
+        for cell, record in all_readable(gone, decode):
+            if cell.fence is not None and self.seal(effects_key(record, slot_of_cell(cell.key)), cell.fence):
+                committed[cell.key] = cell.fence
+        yield from ledger.settle(gone, committed)
+
+    # --- of slots ---
 
     def raise_fence(self, key: str, fence: Fence) -> bool:
         """Before a body: from now on no lower fence commits. True if the run's completion is committed already: then
@@ -73,7 +110,7 @@ class Database:
         """Connections that are used just now are closed after that."""
         self._closed = True
         while self._kept:
-            _hang_up(self._kept.pop())
+            _close(self._kept.pop().conn)
 
     # --- connections ---
 
@@ -82,7 +119,7 @@ class Database:
         try:
             answer = drive(work(driver))
         except BaseException as error:
-            _hang_up(driver)
+            _close(driver.conn)
             if isinstance(error, Exception):
                 raise self._unavailable(error) from error
             raise
@@ -99,30 +136,31 @@ class Database:
                 driver = self._kept.pop()
                 if not _problem(driver):
                     return driver
-                _hang_up(driver)
+                _close(driver.conn)
         return None
 
     def _keep(self, driver: Driver) -> None:
         if self._closed or len(self._kept) >= MAX_IDLE_CONNECTIONS:
-            _hang_up(driver)
+            _close(driver.conn)
         else:
             self._kept.append(driver)
 
     def _open(self) -> Driver:
         try:
-            driver = driver_of(self._connect())
-            if driver.asynchronous:
-                raise BadPolicy(f"transaction={self._name} gives asynchronous connections; give {ACCEPTED}")
+            conn = self._connect()
         except BadInput:
             raise
         except Exception as error:
             raise self._unavailable(error) from error
-        try:
+        with ExitStack() as on_error:
+            on_error.callback(_close, conn)
+            driver = driver_of(conn)
+            if driver.asynchronous:
+                on_error.pop_all()  # only its event loop could close it
+                raise BadPolicy(f"transaction={self._name} gives asynchronous connections; give {ACCEPTED}")
             self._refuse(driver)
             self._prepare(driver)
-        except BaseException:
-            _hang_up(driver)
-            raise
+            on_error.pop_all()
         return driver
 
     def _refuse(self, driver: Driver) -> None:
@@ -149,6 +187,41 @@ class Database:
         return DatabaseUnavailable(f"{self._name}, in which the run commits, did not answer: {words}")
 
 
+def _key_of(grant: "Grant") -> str:
+    assert grant.slot is not None
+    return effects_key(grant.record, grant.slot)
+
+
+class Settling:
+    """Closes runs whose holder is gone beside what a scheduler does: a database may let one wait, and must not keep
+    others waiting. So each has a thread of its own while there is something to ask it."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._lock = threading.Lock()
+        self._waiting: dict[Database, set[str]] = {}
+
+    def soon(self, database: Database, key: str) -> None:
+        with self._lock:
+            busy = database in self._waiting
+            self._waiting.setdefault(database, set()).add(key)
+        if not busy:
+            threading.Thread(target=self._settle, args=(database,), name="cronce-settle", daemon=True).start()
+
+    def _settle(self, database: Database) -> None:
+        """Everything that is to be asked this database."""
+        while True:
+            with self._lock:
+                keys, self._waiting[database] = sorted(self._waiting[database]), set()
+                if not keys:
+                    del self._waiting[database]
+                    return
+            try:
+                self._node.do(database.settle_gone(self._node.ledger, keys))
+            except CronceError as error:
+                LOGGER.warning("%s stays open, although its holder is gone: %s", slot_of_cell(keys[0]).key, error)
+
+
 def _problem(driver: Driver) -> Exception | None:
     """Why a connection cannot be used; None if it can."""
     try:
@@ -159,9 +232,9 @@ def _problem(driver: Driver) -> Exception | None:
     return None
 
 
-def _hang_up(driver: Driver) -> None:
+def _close(conn: Any) -> None:
     with suppress(Exception):
-        driver.conn.close()
+        conn.close()
 
 
 _PARENTS_CONNECTIONS: Final[list[Driver]] = []

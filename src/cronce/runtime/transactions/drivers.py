@@ -99,7 +99,7 @@ class AsyncPsycopg(Psycopg):
 # --- MySQL and MariaDB ----------------------------------------------------------------------------------------------
 
 _ECHO: Final = 274177
-"""A number that nobody else asks for."""
+"""A number that no statement of the user's returns by chance."""
 
 
 def wrote_mysql(conn: Any) -> bool:

@@ -102,7 +102,7 @@ class FencingRow(NamedTuple):
 
 
 def short(driver: Driver, work: Talk[T]) -> Talk[T]:
-    """Something quick, in a transaction that keeps nobody waiting."""
+    """Something quick, in a transaction for which others do not wait long."""
     yield from driver.begin()
     try:
         if driver.dialect.first:

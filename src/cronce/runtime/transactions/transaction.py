@@ -39,10 +39,10 @@ class JoinedRun(Protocol):
 
     committed: bool
     joined: bool
-    """A transaction was begun for it: it may be committed though nobody heard of that."""
+    """A transaction was begun for it: it may be committed although no answer came."""
     unfinished: Unfinished
     unentered: list[object]
-    """Transactions that nobody has entered yet."""
+    """Transactions that were not entered yet."""
 
     @property
     def key(self) -> str: ...

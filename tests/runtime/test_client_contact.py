@@ -5,7 +5,7 @@ from datetime import timedelta
 from cronce.protocol.commands import Closed, Finished, Held
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import Outcome
-from cronce.runtime.contact import PROBE_WRITE, Contacts
+from cronce.runtime.client import PROBE_WRITE, Contacts
 from cronce.runtime.ledger import Wanted
 from tests.runtime.shelf import SLOT, START, HandClock, HandNode, granted, terms
 

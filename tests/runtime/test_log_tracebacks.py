@@ -11,9 +11,9 @@ from cronce import Cronce
 from cronce.errors import BadInput
 from cronce.model import Slot
 from cronce.protocol.record import Outcome
+from cronce.runtime.log import job_traceback
 from cronce.runtime.processes.output import TAIL
 from cronce.runtime.run import Run
-from cronce.runtime.tracebacks import traceback_of
 from cronce.schedule import parse_duration
 from tests.runtime.office import Office, job
 from tests.runtime.scheduling.manual_cluster import ManualCluster
@@ -71,7 +71,7 @@ def test_what_was_stopped_says_where_it_was(office: Office, clock: HandClock) ->
 
 
 def test_a_long_traceback_is_cut_at_its_beginning() -> None:
-    text = traceback_of(raised(lambda: charge(10**3000)))
+    text = job_traceback(raised(lambda: charge(10**3000)))
     assert len(text) == TAIL
     assert text.startswith("…\n")
     assert text.endswith("@db/shop\n")
@@ -88,14 +88,14 @@ def test_causes_and_groups_have_none_of_our_frames() -> None:
         raise BaseExceptionGroup("both", [raised(lambda: parse_duration("x")), raised(chained)])
 
     for call in (chained, group):
-        text = traceback_of(raised(call))
+        text = job_traceback(raised(call))
         assert "no bananas" in text
         assert OWN not in text
 
 
 def test_what_is_all_ours_says_no_more_than_its_reason() -> None:
     error = BadInput("it makes no sense")
-    assert traceback_of(error) == ""
+    assert job_traceback(error) == ""
 
 
 def test_an_exception_that_cannot_say_what_it_is_is_no_trouble() -> None:
@@ -106,7 +106,7 @@ def test_an_exception_that_cannot_say_what_it_is_is_no_trouble() -> None:
     def odd() -> None:
         raise Odd
 
-    assert traceback_of(raised(odd)).endswith("Odd: <exception str() failed>\n")
+    assert job_traceback(raised(odd)).endswith("Odd: <exception str() failed>\n")
 
 
 def test_where_no_output_is_kept_no_traceback_is(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from cronce import Cronce
 from cronce.model import guest_cell
 from cronce.protocol.notices import ForeignJob, ForeignScheduler, decode_guest
-from cronce.runtime.process_notes import MAX_JOBS_TOLD, SIGN_TTL, say_there
+from cronce.runtime.process_notes import MAX_JOBS_TOLD, SIGN_TTL, announce_scheduler
 from cronce.stores.memory import MemoryStore
 
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
@@ -18,7 +18,7 @@ def test_a_guest_says_what_it_fires_next_and_is_forgotten_in_a_minute() -> None:
     with closing(Cronce(store=store)) as cron:
         node = cron.at_work().node
         for _ in range(2):
-            node.do(say_there(node.ledger, "APScheduler", jobs))
+            node.do(announce_scheduler(node.ledger, "APScheduler", jobs))
         (cell,) = store.load([guest_cell(node.holder)]).cells
     assert cell.until == NOON + SIGN_TTL
     assert decode_guest(cell.value, cell.key) == ForeignScheduler(

@@ -1,6 +1,6 @@
 """A connection in which a renewal hangs is replaced, at most so many at once."""
 
-from cronce.runtime.renewal_connection import FULL, MOST_STUCK, RenewalConnection
+from cronce.runtime.node import FULL, MOST_STUCK, RenewalConnection
 from tests.runtime.office import Office, StillBeat
 from tests.runtime.shelf import HandClock
 

@@ -328,7 +328,7 @@ def table() -> str:
 
 
 def test_the_page_has_the_table() -> None:
-    assert table() in PAGE.read_text(), "python -m tests.runtime.effects.test_misuse prints it"
+    assert table() in PAGE.read_text(), "python -m tests.runtime.effects.test_once_misuse prints it"
 
 
 if __name__ == "__main__":
