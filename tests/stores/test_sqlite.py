@@ -269,14 +269,12 @@ def test_a_relative_path_stays_the_same_file_when_the_process_moves(
     assert SqliteStore(tmp_path / "store.db").load([]).epoch.tally == 0
 
 
-def test_the_last_directory_is_made_private(tmp_path: Path) -> None:
-    SqliteStore(tmp_path / "new" / "store.db")
-    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
-
-
-def test_a_longer_missing_way_is_a_slip_of_the_pen(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnusable, match=r"no/such does not exist, and neither does .*/no; create it first"):
-        SqliteStore(tmp_path / "no" / "such" / "store.db")
+@pytest.mark.parametrize("directory", ["new", "no/such"])
+def test_a_missing_directory_is_an_error_and_is_not_made(tmp_path: Path, directory: str) -> None:
+    with pytest.raises(
+        StoreUnusable, match=rf"the directory .*/{directory} does not exist, or .* `mkdir -p .*/{directory}`"
+    ):
+        SqliteStore(tmp_path / directory / "store.db")
     assert names_in(tmp_path) == []
 
 
@@ -287,7 +285,7 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreUnusable, match=r"file cannot be created \(File exists\)"):
+    with pytest.raises(StoreUnusable, match=r"file is not a directory; use another path"):
         SqliteStore(tmp_path / "file" / "store.db")
 
 

@@ -94,10 +94,15 @@ def pinned(chosen: Chosen) -> Chosen:
 
 
 def open_chosen(chosen: Chosen) -> "Store":
-    """Open the store. The whole way to the default file is made; on a way that a user spelled, a slip is refused."""
+    """Open the store."""
+    make_default_directory(chosen)
+    return open_store(chosen.url)
+
+
+def make_default_directory(chosen: Chosen) -> None:
+    """The directory of the default file is made. One that a user named is not: the path may be mistyped."""
     if chosen.is_default:
         make_way(os.path.dirname(chosen.file))
-    return open_store(chosen.url)
 
 
 def journal_directory(url: str, environ: Mapping[str, str] = os.environ) -> str:

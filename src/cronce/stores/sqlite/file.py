@@ -133,30 +133,20 @@ def _look(path: str, network: str | None, *, make: bool, adopt: bool) -> bool:
         raise StoreForgot(f"{path} no longer exists; put it back, or start another process, which creates a new store")
     if network and not adopt:
         raise _on_network(path, network)
-    _make_directory(os.path.dirname(path))
+    _check_directory(os.path.dirname(path))
     return False
 
 
-def _make_directory(directory: str) -> None:
-    """The last directory of the way is made, private; a longer missing way looks like a slip of the pen."""
-    try:
-        os.mkdir(directory, mode=0o700)
-    except OSError as error:
-        if not os.path.isdir(directory):
-            raise _not_made(directory, error) from None
-
-
-def _not_made(directory: str, error: OSError) -> StoreUnusable:
-    match error:
-        case FileNotFoundError():
-            above = os.path.dirname(directory)
-            if os.path.isdir(above):  # such as /proc
-                return StoreUnusable(f"{directory} cannot be created: {above} accepts no folders; use another path")
-            return StoreUnusable(f"{directory} does not exist, and neither does {above}; create it first")
-        case PermissionError():
-            return StoreReadOnly(f"this user may not create {directory}; create it first, writable by this user")
-        case _:
-            return StoreUnusable(f"{directory} cannot be created ({error.strerror}); use another path")
+def _check_directory(directory: str) -> None:
+    """It is not created here: the path may be mistyped."""
+    if os.path.isdir(directory):
+        return
+    if _mode(directory):
+        raise StoreUnusable(f"{directory} is not a directory; use another path")
+    raise StoreUnusable(
+        f"the directory {directory} does not exist, or this user cannot see it; check the path, or create it with"
+        f" `mkdir -p {directory}`"
+    )
 
 
 def _is_empty(db: sqlite3.Connection, path: str) -> bool:
