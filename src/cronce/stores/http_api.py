@@ -36,6 +36,8 @@ from typing import Any, Final
 
 from cronce.errors import StoreUnavailable, StoreUnusable
 from cronce.model import EPOCH, Boot, Instant
+from cronce.stores.base import closed_on_error
+from cronce.stores.news import NewsSource, SocketListener
 from cronce.stores.pool import ConnectionPool
 from cronce.value import NamedTuple
 
@@ -123,6 +125,21 @@ class HttpServer:
                 raise _UnusableConnection
         return Reply(response.status, text, response.headers.get("Date"), began, ended)
 
+    def listen(
+        self,
+        question: JsonRequest,
+        deadline: Boot,
+        watch: Callable[[HTTPConnection, HTTPResponse, str], NewsSource],
+        refused: Callable[[Reply], Exception],
+    ) -> SocketListener:
+        """A request whose answer goes on, on a connection of its own."""
+        line = self.connect()
+        with closed_on_error(line):
+            response = ask(line, question, deadline - self.boot())
+            if response.status != 200:
+                raise refused(Reply(response.status, response.read().decode()))
+            return SocketListener(watch(line, response, self.shown))
+
     def hear(self, reply: Reply, member: str = "") -> None:
         """Take in what a reply tells of the clock."""
         try:
@@ -153,12 +170,9 @@ class HttpServer:
 
     def _socket(self, host: str, port: int) -> socket:
         plain = create_connection(self._via or (host, port), self.timeout / len(self._endpoints))
-        try:
+        with closed_on_error(plain):
             plain.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
             return plain if self._tls is None else self._tls.wrap_socket(plain, server_hostname=host)
-        except BaseException:
-            plain.close()
-            raise
 
     def _look_elsewhere(self, line: HTTPConnection) -> None:
         self._first = self._endpoints.index((line.host, line.port)) + 1

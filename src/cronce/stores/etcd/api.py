@@ -17,9 +17,8 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreCorrupt, StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from cronce.model import Boot, check_name
 from cronce.stores import mask, options, scheme_of, seconds
-from cronce.stores.base import closed_on_error
 from cronce.stores.etcd.layout import after_all, count
-from cronce.stores.http_api import HttpServer, Json, JsonRequest, NoAnswer, NoConnection, Reply, ask
+from cronce.stores.http_api import HttpServer, Json, JsonRequest, NoAnswer, NoConnection, Reply
 from cronce.stores.news import HttpWatch, SocketListener
 from cronce.value import NamedTuple
 
@@ -156,7 +155,7 @@ class EtcdApi:
             self._log_in(deadline)
             reply = self._send(path, body, deadline)
         if reply.status != 200:
-            raise refused(reply, self.address.shown)
+            raise self._refused(reply)
         answer = EtcdAnswer(self._parsed(reply.text))
         self._http.hear(reply, str(answer.header.get("member_id", "")))
         return answer
@@ -168,14 +167,9 @@ class EtcdApi:
         now = self.ask("/v3/kv/range", board, deadline).revision
         watch = {**board, "start_revision": now + 1, "filters": ["NODELETE"]}
         headers = {**self._headers(), "Grpc-Metadata-hasleader": "true"}
+        question = JsonRequest("POST", "/v3/watch", {"create_request": watch}, headers)
         try:
-            line = self._http.connect()
-            with closed_on_error(line):
-                question = JsonRequest("POST", "/v3/watch", {"create_request": watch}, headers)
-                response = ask(line, question, deadline - self.boot())
-                if response.status != 200:
-                    raise refused(Reply(response.status, response.read().decode()), self.address.shown)
-                return SocketListener(EtcdWatch(line, response, self.address.shown))
+            return self._http.listen(question, deadline, EtcdWatch, self._refused)
         except NoConnection as error:
             raise self._unanswered(error) from error
         except NoAnswer as error:
@@ -201,7 +195,7 @@ class EtcdApi:
         if reply.status == 200:
             self._token = str(self._parsed(reply.text).get("token", ""))
         elif "authentication is not enabled" not in reply.text:
-            raise refused(reply, self.address.shown)
+            raise self._refused(reply)
         self._logged_in = True
 
     def _send(self, path: str, body: Json, deadline: Boot) -> Reply:
@@ -229,6 +223,20 @@ class EtcdApi:
         maybe = "a write may have succeeded" if secure or self._answered else "if it speaks TLS, write etcds://"
         return StoreUnavailable(f"{shown}: no answer {how}; {maybe}")
 
+    def _refused(self, reply: Reply) -> StoreError:
+        """What etcd refused, in words, and what to do about it."""
+        shown, status, said = self.address.shown, reply.status, _message(reply.text)
+        for words, kind, remedy in _ETCD_REFUSALS:
+            if words in said:
+                return kind(f"{shown}: {said}; {remedy}")
+        if status == 404:
+            return StoreUnusable(
+                f"{shown}: no v3 API in JSON is served there; start etcd with --enable-grpc-gateway=true, its default"
+            )
+        if status >= 500 or "too many requests" in said:
+            return StoreUnavailable(f"{shown}: {said}; a write may have succeeded")
+        return StoreUnusable(f"{shown}: etcd answered {status}: {said}")
+
 
 # --- what it refuses ------------------------------------------------------------------------------------------------
 
@@ -254,21 +262,6 @@ _ETCD_REFUSALS: Final[Sequence[tuple[str, type[StoreError], str]]] = (
     ("authentication failed", StoreUnusable, "user or password is wrong"),
     ("permission denied", StoreUnusable, "grant the user's role readwrite on the prefix NAMESPACE/"),
 )
-
-
-def refused(reply: Reply, shown: str) -> StoreError:
-    """What etcd said no to, in words, and what to do about it."""
-    status, said = reply.status, _message(reply.text)
-    for words, kind, remedy in _ETCD_REFUSALS:
-        if words in said:
-            return kind(f"{shown}: {said}; {remedy}")
-    if status == 404:
-        return StoreUnusable(
-            f"{shown}: no v3 API in JSON is served there; start etcd with --enable-grpc-gateway=true, its default"
-        )
-    if status >= 500 or "too many requests" in said:
-        return StoreUnavailable(f"{shown}: {said}; a write may have succeeded")
-    return StoreUnusable(f"{shown}: etcd answered {status}: {said}")
 
 
 def _message(text: str) -> str:

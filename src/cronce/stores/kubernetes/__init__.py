@@ -25,12 +25,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from http.client import HTTPConnection, HTTPResponse
+from typing import Final
 
 from cronce.clock import Clock, SystemClock
 from cronce.errors import StoreError, StoreUnusable
-from cronce.model import Boot, Cell, Epoch, Instant, Traits, Verdict, Write, to_us
-from cronce.stores.base import Loaded, Page, Scan, Swapped, groups, life_of, page_of, refused_epoch
+from cronce.model import EPOCH, Boot, Cell, Epoch, Instant, Traits, Verdict, Write, to_us
+from cronce.stores.base import BOARD, Loaded, Page, Scan, Swapped, groups, life_of, page_of, refused_epoch
 from cronce.stores.checks import Check, error, ok, warn
 from cronce.stores.http_api import Json
 from cronce.stores.kubernetes.api import ApiServerAddress, KubernetesApi, is_forbidden, read_url
@@ -51,9 +53,7 @@ from cronce.stores.kubernetes.layout import (
     read_shelf,
     without,
 )
-
-if TYPE_CHECKING:
-    from cronce.stores.news import SocketListener
+from cronce.stores.news import HttpWatch, SocketListener
 
 TRAITS: Final = Traits(
     "kubernetes", survives_failover=False, groups=False, notifies=True, history=False, tally=False, one_clock=False,
@@ -144,19 +144,15 @@ class KubernetesStore:
             versions.setdefault(home_of(cell.key), {})[cell.key] = cell.version
         return sum(self._purge(home, gone, deadline) for home, gone in versions.items())
 
-    def listen(self) -> "SocketListener":
-        """The board is in the store's own Lease, which is watched. Who may not watch is told nothing, and looks."""
-        from cronce.stores.kubernetes.watch import BoardWatch  # noqa: PLC0415  schedulers listen, and few others
-        from cronce.stores.news import SocketListener  # noqa: PLC0415
-
+    def listen(self) -> SocketListener:
+        """The board is in the store's own Lease, which is watched. A process that may not watch it gets no news."""
         deadline = self.api.deadline()
         shelf = self._look(deadline)
         try:
-            line, response = self.api.watch(self._name(STORE), str(shelf.revision), deadline)
+            return self.api.listen(self._name(STORE), shelf.revision, deadline, partial(BoardWatch, shelf))
         except StoreUnusable as error:
             self.traits = TRAITS._replace(notifies=not is_forbidden(error))
             raise
-        return SocketListener(BoardWatch(line, response, self.api.address.shown, shelf))
 
     def checks(self) -> Iterator[Check]:
         yield ok("server", f"{self.api.version(self.api.deadline())} at {self.api.address.access.server}")
@@ -356,6 +352,25 @@ class KubernetesStore:
         while not self.api.clock.is_sure:
             self.api.get(self._name(STORE), deadline)
         return self.api.clock.now()
+
+
+class BoardWatch(HttpWatch):
+    """What the API server tells of the store's own Lease after it was `read`."""
+
+    def __init__(self, read: LeaseCells, line: HTTPConnection, response: HTTPResponse, shown: str) -> None:
+        super().__init__(line, response, shown)
+        self._board = _board(read)
+
+    def is_news(self, message: Json) -> bool:
+        """Other writes to the Lease leave the board as it was, and a purge only takes cells away."""
+        if message["type"] not in ("ADDED", "MODIFIED"):
+            raise self.over(str(message["object"].get("message") or "the store's Lease was deleted"))
+        before, self._board = self._board, _board(read_shelf(STORE, message["object"], EPOCH))
+        return not self._board <= before
+
+
+def _board(shelf: LeaseCells) -> set[tuple[str, int]]:
+    return {(key, cell.version) for key, cell in shelf.cells.items() if key.startswith(BOARD)}
 
 
 class _ThreadReads(threading.local):

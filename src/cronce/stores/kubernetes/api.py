@@ -24,8 +24,8 @@ from cronce.clock import Clock
 from cronce.errors import BadInput, StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from cronce.model import Boot
 from cronce.stores import mask, options, seconds
-from cronce.stores.base import closed_on_error
-from cronce.stores.http_api import HttpServer, Json, JsonRequest, NoAnswer, NoConnection, Reply, ask
+from cronce.stores.http_api import HttpServer, Json, JsonRequest, NoAnswer, NoConnection, Reply
+from cronce.stores.news import HttpWatch, SocketListener
 from cronce.value import NamedTuple
 
 KUBERNETES_TIMEOUT: Final = 5.0
@@ -275,21 +275,21 @@ class KubernetesApi:
             if not query["continue"]:
                 return
 
-    def watch(self, name: str, version: str, deadline: Boot) -> tuple[HTTPConnection, HTTPResponse]:
-        """A line of its own on which the server tells of every change of a Lease after that version."""
+    def listen(
+        self, name: str, version: int, deadline: Boot, watch: Callable[[HTTPConnection, HTTPResponse, str], HttpWatch]
+    ) -> SocketListener:
+        """The server tells of every change of a Lease after that version."""
         only = {
             "fieldSelector": f"metadata.name={name}",
-            "resourceVersion": version,
+            "resourceVersion": str(version),
             "timeoutSeconds": str(WATCH_SECONDS),
         }
         path = f"{self._above}{self._leases}?{urlencode({'watch': '1', **only})}"
+        question = JsonRequest("GET", path, None, self._bearer())
         try:
-            line = self._http.connect()
-            with closed_on_error(line):
-                response = ask(line, JsonRequest("GET", path, None, self._bearer()), deadline - self.boot())
-                if response.status != 200:
-                    raise self._refused(response.status, self._parsed(Reply(response.status, response.read().decode())))
-                return line, response
+            return self._http.listen(
+                question, deadline, watch, lambda reply: self._refused(reply.status, self._parsed(reply))
+            )
         except NoAnswer as error:
             raise self._unanswered(error) from error
 
