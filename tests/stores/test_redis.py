@@ -1,5 +1,6 @@
 """The Redis store under real conditions: what its URL may say, what may happen to its server, what it says then."""
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -171,6 +172,12 @@ def test_by_a_unix_socket() -> None:
         assert server.cli("INFO", "keyspace")["db3"]["keys"] == 2
 
 
+def test_a_unix_socket_that_is_not_there_leaves_no_socket_open(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        open_store(f"redis://{tmp_path}/nothing.sock")
+    gc.collect()  # a socket that was left open would be an error here
+
+
 def test_over_tls(server: Valkey, tmp_path: Path) -> None:
     with behind_tls(server.port, tmp_path) as (port, certificate):
         url = f"rediss://localhost:{port}/0?db=0"
@@ -254,7 +261,7 @@ def test_a_connection_is_set_up_in_two_round_trips(server: Valkey) -> None:
     assert found == {"evalsha": 1, "eval": 1, "config|get": 1, "publish": 1}
 
 
-def test_more_than_a_thousand_are_divided_but_no_group_is(server: Valkey) -> None:
+def test_more_than_one_call_takes_is_divided_but_no_group_is(server: Valkey) -> None:
     with opened(server.url) as store:
         calls(server)
         batch = [claim(f"{kind}/{number:04}", group=number) for number in range(2500) for kind in ("run", "turn", "x")]

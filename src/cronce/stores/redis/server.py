@@ -158,16 +158,22 @@ class RedisConnection:
 
     def _connected(self, tls: Tls | None) -> socket.socket:
         try:
-            if isinstance(self.address, str):
-                plain = socket.socket(socket.AF_UNIX)
-                plain.settimeout(self._timeout)
-                plain.connect(self.address)
-            else:
-                plain = socket.create_connection(self.address, self._timeout)
-                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return _secured(plain, self.address[0], tls) if tls else _timed(plain, self._timeout)
+            plain = _plain_socket(self.address, self._timeout)
+            with closed_on_error(plain):
+                return _secured(plain, self.address[0], tls) if tls else _timed(plain, self._timeout)
         except OSError as error:
             raise StoreUnavailable(f"redis at {shown(self.address)} cannot be reached: {error}") from error
+
+
+def _plain_socket(address: Address, timeout: float) -> socket.socket:
+    plain = socket.socket(socket.AF_UNIX) if isinstance(address, str) else socket.create_connection(address, timeout)
+    with closed_on_error(plain):
+        if isinstance(address, str):
+            plain.settimeout(timeout)
+            plain.connect(address)
+        else:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return plain
 
 
 def _timed(plain: socket.socket, seconds: float) -> socket.socket:
@@ -182,13 +188,12 @@ def _timed(plain: socket.socket, seconds: float) -> socket.socket:
 def _secured(plain: socket.socket, host: str, tls: Tls) -> socket.socket:
     import ssl  # noqa: PLC0415  slow to import, and few need it
 
-    with closed_on_error(plain):
-        context = ssl.create_default_context(cafile=tls.ca or None)
-        if not tls.verify:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if tls.cert:
-            context.load_cert_chain(tls.cert, tls.key or None)
-        return context.wrap_socket(plain, server_hostname=host)
+    context = ssl.create_default_context(cafile=tls.ca or None)
+    if not tls.verify:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if tls.cert:
+        context.load_cert_chain(tls.cert, tls.key or None)
+    return context.wrap_socket(plain, server_hostname=host)
 
 
 def shown(address: Address) -> str:
