@@ -273,13 +273,18 @@ def groups(writes: Sequence[Write]) -> Iterator[Sequence[int]]:
             start = place
 
 
-def in_batches(writes: Sequence[Write], most: int) -> Iterator[Sequence[Write]]:
-    """Parts of at most so many writes; a group is never divided, so that a part may be a longer one."""
-    start = 0
+def in_batches(
+    writes: Sequence[Write], most: int, cost: Callable[[Write], int] = lambda _write: 1
+) -> Iterator[Sequence[Write]]:
+    """Parts of at most so many writes, or of so much `cost`. A group is never divided: a part may be one that is
+    longer."""
+    start = used = 0
     for group in groups(writes):
-        if group[-1] + 1 - start > most and group[0] > start:
+        more = sum(cost(writes[place]) for place in group)
+        if used and used + more > most:
             yield writes[start : group[0]]
-            start = group[0]
+            start, used = group[0], 0
+        used += more
     yield writes[start:]
 
 

@@ -33,7 +33,7 @@ from cronce.stores.base import (
     closed_on_error,
     first_life,
     first_page,
-    groups,
+    in_batches,
     judge_groups,
     life_of,
     loaded,
@@ -122,7 +122,7 @@ class EtcdStore:
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
         deadline = self.api.deadline()
-        swapped = [self._swap(part, seen, deadline) for part in parts(writes)]
+        swapped = [self._swap(part, seen, deadline) for part in in_batches(writes, BYTES, _bytes_of)]
         return swapped[-1]._replace(verdicts=[verdict for part in swapped for verdict in part.verdicts])
 
     def scan(self, scan: Scan) -> Page:
@@ -357,19 +357,9 @@ class EtcdStore:
         return self.api.clock.now()
 
 
-def parts(writes: Sequence[Write]) -> list[Sequence[Write]]:
-    """A batch as it fits into transactions, in order; groups stay whole."""
-    found: list[list[Write]] = [[]]
-    size = 0
-    for places in groups(writes):
-        group = [writes[place] for place in places]
-        more = sum(len(write.value.encode(errors="replace")) + 4 * len(write.key) for write in group)
-        if found[-1] and (len(found[-1]) + len(group) > WRITES_PER_REQUEST or size + more > BYTES):
-            found.append([])
-            size = 0
-        found[-1] += group
-        size += more
-    return list(found)
+def _bytes_of(write: Write) -> int:
+    """What a write takes of a transaction; a short one takes its share of the compares."""
+    return max(len(write.value.encode(errors="replace")) + 4 * len(write.key), BYTES // WRITES_PER_REQUEST)
 
 
 # --- URLs, beginning and adopting -----------------------------------------------------------------------------------

@@ -17,14 +17,24 @@ Beside the store itself: `script.lua` what the server does in one step, `wire` h
 which server is spoken to and what its errors mean, `url` what a URL says, `checks` what the doctor asks.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from hashlib import sha1
 from typing import TYPE_CHECKING, Final
 
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Cell, Epoch, Mark, Origin, Traits, Write, to_us
-from cronce.stores.base import Loaded, Page, Scan, Swapped, closed_on_error, first_page, life_of, refused_epoch
+from cronce.stores.base import (
+    Loaded,
+    Page,
+    Scan,
+    Swapped,
+    closed_on_error,
+    in_batches,
+    life_of,
+    page_of,
+    refused_epoch,
+)
 from cronce.stores.checks import Check
 from cronce.stores.pool import ConnectionPool
 from cronce.stores.redis.server import (
@@ -40,13 +50,10 @@ from cronce.stores.redis.server import (
 )
 from cronce.stores.redis.url import RedisAddress, read_url
 from cronce.stores.redis.wire import (
-    GROUPS_PER_CALL,
     INSTANT_BASE,
     NUMBER_OF_ORIGIN,
-    RedisMeta,
-    in_batches,
+    WRITES_PER_CALL,
     in_range,
-    instant_of,
     ordered,
     read_cells,
     read_meta,
@@ -64,7 +71,6 @@ SKEW: Final = timedelta(milliseconds=500)
 """How far apart the clocks of two servers may be of which one takes the other's place."""
 
 NO_LIMIT: Final = 1 << 31
-NO_UPPER_LIMIT: Final = 1 << 62
 MEMBERS_PER_CALL: Final = 10_000
 """Members of a sorted set that one call of the script goes through at most."""
 
@@ -98,9 +104,9 @@ class RedisStore:
         return Loaded(*read_meta(raw), read_cells(keys, found[1:]))
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
-        if len(writes) <= GROUPS_PER_CALL:
+        if len(writes) <= WRITES_PER_CALL:
             return self._swap(writes, seen)
-        parts = [self._swap(part, seen) for part in in_batches(writes)]
+        parts = [self._swap(part, seen) for part in in_batches(writes, WRITES_PER_CALL)]
         return parts[-1]._replace(verdicts=[verdict for part in parts for verdict in part.verdicts])
 
     def _swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
@@ -113,8 +119,8 @@ class RedisStore:
 
     def purge(self, cells: Sequence[Cell]) -> int:
         gone = 0
-        for start in range(0, len(cells), GROUPS_PER_CALL):
-            part = cells[start : start + GROUPS_PER_CALL]
+        for start in range(0, len(cells), WRITES_PER_CALL):
+            part = cells[start : start + WRITES_PER_CALL]
             keys, versions = [cell.key for cell in part], [cell.version for cell in part]
             _, count = self._say("purge", *keys, *versions)
             gone += count
@@ -157,7 +163,8 @@ class RedisStore:
                 found |= zip(cells[::2], cells[1::2], strict=True)
             stopped = zip(ranges, parts[1::2], strict=True)
             ranges = [_past(each, member, newest_first=scan.newest_first) for each, member in stopped if member]
-        return _page(read_meta(raw), scan, found)
+        cells = read_cells([key.decode() for key in found], list(found.values()))
+        return page_of(cells, scan, *read_meta(raw))
 
     # --- talking to the server --------------------------------------------------------------------------------------
 
@@ -277,19 +284,6 @@ def _bytes(bound: bytes) -> bytes:
 def _beyond(head: bytes) -> bytes:
     """The least bytes above everything that begins with these; no byte of UTF-8 is the highest."""
     return head[:-1] + bytes([head[-1] + 1])
-
-
-def _page(meta: RedisMeta, scan: Scan, found: Mapping[bytes, bytes]) -> Page:
-    """The first of what was found. Only those are read: more may have been found than the page holds."""
-    placed = ((instant_of(raw, scan.by), key) for key, raw in found.items())
-    last = to_us(scan.upto) if scan.by != "key" and scan.upto is not None else NO_UPPER_LIMIT
-    order = sorted([(us, key) for us, key in placed if us is not None and us <= last], reverse=scan.newest_first)
-    if scan.after is not None:
-        after = (scan.after.us, scan.after.key.encode())
-        order = [place for place in order if place != after and (place < after) == scan.newest_first]
-    keys = [key for _, key in order[: scan.limit + 1]]
-    cells = read_cells([key.decode() for key in keys], [found[key] for key in keys])
-    return first_page(*meta, cells, scan)
 
 
 # --- URLs -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
-from itertools import pairwise, repeat
+from itertools import repeat
 from struct import Struct
 from typing import Any, Final, cast
 
@@ -29,14 +29,11 @@ from cronce.model import (
     from_us,
     to_us,
 )
-from cronce.stores.base import By, made, new_cells
+from cronce.stores.base import made, new_cells
 from cronce.value import NamedTuple
 
-GROUPS_PER_CALL: Final = 1000
-"""Groups that one call of the script judges at most: while it does, the server does nothing else."""
-
-MAX_WRITES_PER_CALL: Final = 3000
-"""Writes in one call at most: what Lua hands to Redis at once has to fit on its stack."""
+WRITES_PER_CALL: Final = 3000
+"""Writes that one call of the script judges at most: what Lua hands to Redis at once has to fit on its stack."""
 
 INSTANT_BASE: Final = 1 << 50
 """On top of every instant, so that those before 1970 are positive, and none of them is 0, which is none."""
@@ -64,25 +61,12 @@ LONGEST_TTL: Final = timedelta(days=36_525)
 # --- there ----------------------------------------------------------------------------------------------------------
 
 
-def in_batches(writes: Sequence[Write]) -> Iterator[Sequence[Write]]:
-    """Parts that the script takes in one call; a group is never divided."""
-    numbers = [write.group for write in writes]
-    begins = [place for place, (last, group) in enumerate(pairwise(numbers), 1) if group is None or group != last]
-    start, count = 0, 0
-    for begin, end in pairwise((0, *begins, len(writes))):
-        if end - begin > MAX_WRITES_PER_CALL:
-            raise BadInput(
-                f"a group of {end - begin:,} writes; at most {MAX_WRITES_PER_CALL:,} can be written together on Redis"
-            )
-        if count == GROUPS_PER_CALL or end - start > MAX_WRITES_PER_CALL:
-            yield writes[start:begin]
-            start, count = begin, 0
-        count += 1
-    yield writes[start:]
-
-
 def said(writes: Sequence[Write], seen: tuple[int, int]) -> list[str | bytes]:
     """A batch, as `swap` takes it."""
+    if len(writes) > WRITES_PER_CALL:
+        raise BadInput(
+            f"a group of {len(writes):,} writes; at most {WRITES_PER_CALL:,} can be written together on Redis"
+        )
     shapes: dict[tuple[Any, ...], int] = {}
     keys, values, items, starts = [], [], [], [0]
     earliest = last = None
@@ -198,15 +182,6 @@ def _with_head(key: str, value: str, head: tuple[int, ...], known: dict[int, Ins
     return Cell(
         key, version, value, known[at], MARK_BY_NUMBER[mark], Fence(birth, number) if number else None, known[until]
     )
-
-
-def instant_of(raw: bytes, by: By) -> int | None:
-    """What a cell is ordered by, in µs; 0 if that is its key."""
-    if by == "key":
-        return 0
-    _mark, _version, at, until, _birth, _number = CELL_STRUCT.unpack_from(raw)
-    us: int = at if by == "at" else until
-    return us - INSTANT_BASE if us else None
 
 
 def read_verdicts(
