@@ -16,6 +16,7 @@ from cronce.cli import main
 from cronce.errors import StorePrivate
 from cronce.integrations.command import NOT_DONE
 from cronce.protocol.record import Outcome
+from cronce.stores import default
 from cronce.stores.default import choose
 from tests.house.needs import needs, tool
 from tests.house.wait import wait_until
@@ -134,6 +135,26 @@ def test_a_store_that_needs_a_person_is_78(node: HandNode) -> None:
     assert code == 78
     assert "is not an SQLite database" in err
     assert node.lines() == []
+
+
+def test_a_mistyped_directory_is_an_error_and_is_not_made(node: HandNode) -> None:
+    node.url = f"sqlite:///{node.folder}/nodir/cronce.db"
+    code, _, err = ended(node.exec(*AT))
+    assert code == 78
+    assert f"the directory {node.folder}/nodir does not exist" in err
+    assert not (node.folder / "nodir").exists()
+    assert node.lines() == []
+
+
+def test_the_directory_of_the_default_store_is_made_when_that_is_initialised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(default, "_refuse_private", lambda *_place: None)
+    monkeypatch.delenv("CRONCE_URL", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    assert main(["store", "init"]) == 0
+    assert (tmp_path / ".local/state/cronce/cronce.db").exists()
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,6 @@ from cronce.stores.base import Loaded, Scan, Store, Swapped
 from cronce.stores.checks import Check, error, ok, warn
 from cronce.stores.default import Chosen
 from cronce.stores.memory import MemoryStore
-from cronce.stores.sqlite.checks import checks as sqlite_checks
 from tests.runtime.shelf import START, HandClock, HandNode, Wire
 
 MS = timedelta(milliseconds=1)
@@ -239,51 +238,6 @@ def table(kind: str) -> str:
 def file(tmp_path: Path) -> Path:
     open_store(f"sqlite:///{tmp_path}/cronce.db").close()
     return tmp_path / "cronce.db"
-
-
-def test_an_sqlite_file_on_a_local_disk_is_well(file: Path) -> None:
-    found = {check.name: check for check in sqlite_checks(str(file), table("ext4"))}
-    assert {check.verdict for check in found.values()} == {"ok"}
-    assert list(found) == ["file", "disk", "room", "readers", "version"]
-    assert found["file"].says == f"{file} is not a copy and has no hard link"
-    assert found["disk"].says == "on a local file system (ext4)"
-
-
-@pytest.mark.parametrize(
-    ("kind", "says", "remedy"),
-    [
-        (
-            "nfs4",
-            "on a network file system (nfs4), which was adopted: its locks do not reach other machines",
-            "use it from one machine only, or move it to a local disk or a database server",
-        ),
-        ("tmpfs", "in memory (tmpfs): a reboot empties it", "move {} to a disk"),
-    ],
-)
-def test_an_sqlite_file_in_a_bad_place(file: Path, kind: str, says: str, remedy: str) -> None:
-    found = {check.name: check for check in sqlite_checks(str(file), table(kind))}
-    assert found["disk"] == warn("disk", says, remedy.format(file))
-
-
-def test_an_sqlite_file_by_another_name_that_others_may_read(file: Path) -> None:
-    link = file.with_name("link.db")
-    link.symlink_to(file)
-    file.chmod(0o644)
-    found = {check.name: check for check in sqlite_checks(str(link), "")}
-    assert found["file"].says == f"{link} points to {file}, which is not a copy and has no hard link"
-    assert found["disk"].verdict == "ok"
-    assert found["readers"] == warn(
-        "readers",
-        "other users of this machine may open it (644), and what jobs printed is in it",
-        f"if you do not want that: chmod 600 {file}",
-    )
-
-
-def test_an_sqlite_file_on_a_full_disk(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cronce.stores.sqlite.checks.MIN_DISK_BYTES", 1 << 62)
-    found = {check.name: check for check in sqlite_checks(str(file), "")}
-    assert found["room"].verdict == "warn"
-    assert found["room"].remedy == "make room: without it nothing can be claimed"
 
 
 # --- all of them ----------------------------------------------------------------------------------------------------

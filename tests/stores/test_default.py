@@ -165,9 +165,10 @@ def test_a_home_with_an_odd_name_is_found_again(tmp_path: Path, root: Path) -> N
     assert (home / ".local/state/cronce/cronce.db").exists()
 
 
-def test_a_way_that_a_user_spelled_is_not_made_whole(tmp_path: Path) -> None:
-    with pytest.raises(StoreUnusable, match="neither does"):
-        open_chosen(Chosen(f"sqlite:///{tmp_path}/a/b/c.db", GIVEN))
+def test_a_directory_that_a_user_named_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnusable, match="does not exist"):
+        open_chosen(Chosen(f"sqlite:///{tmp_path}/a/c.db", GIVEN))
+    assert not (tmp_path / "a").exists()
 
 
 def test_a_way_that_cannot_be_made_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

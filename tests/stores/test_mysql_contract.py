@@ -41,7 +41,7 @@ def database(url: str, place: Path) -> str:
 
 
 class TestMysql(StoreContract):
-    CELLS = 60  # test_mysql.py has a longer race
+    CELLS = 60  # mysql/test_store.py has a longer race
 
     @pytest.fixture(autouse=True)
     def _server(self, mysql_url: str) -> None:

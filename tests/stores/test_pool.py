@@ -1,5 +1,6 @@
 """Lines to a server: one thread each, none twice, none that failed, none across a fork."""
 
+import gc
 import os
 import socket
 import threading
@@ -61,6 +62,16 @@ def test_a_line_is_used_again(node: HandNode) -> None:
     with pool.line() as second:
         assert second is first
     assert len(node.lines) == 1
+
+
+def test_connections_of_a_pool_that_was_not_closed_are_closed_with_it(node: HandNode) -> None:
+    pool = node.pool()
+    with pool.line():
+        pass
+    assert len(node.open) == 1
+    del pool
+    gc.collect()
+    assert node.open == []
 
 
 def test_no_two_threads_have_the_same_line_and_none_has_more_than_there_may_be(node: HandNode) -> None:

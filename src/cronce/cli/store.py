@@ -24,7 +24,7 @@ from cronce.runtime.queries import job_names, refuse_unknown
 from cronce.stores import mask, module_of, scheme_of
 from cronce.stores.base import Store
 from cronce.stores.checks import Check, CheckVerdict, error, ok, warn
-from cronce.stores.default import URL_VARIABLE, Chosen, choose, open_chosen
+from cronce.stores.default import URL_VARIABLE, Chosen, choose, make_default_directory, open_chosen
 
 # --- what a person decides --------------------------------------------------------------------------------------------
 
@@ -48,13 +48,16 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_store(options: argparse.Namespace) -> None:
-    url = choose(options.url or options.store).url
+    chosen = choose(options.url or options.store)
+    url = chosen.url
     if options.action == "clock":
         print(f"{mask(url)}: {_set_clock(url)}")
         return
     function = getattr(module_of(url), {"sql": "ddl"}.get(options.action, options.action), None)
     if function is None:
         raise BadInput(f"{mask(url)}: {WHY_NOT[options.action]}")
+    if options.action == "init":
+        make_default_directory(chosen)
     result = function(url)
     if options.action == "sql":
         print(result)

@@ -21,9 +21,8 @@ from cronce.demo.worker import DEMO_JOB, DEMO_LEASE, DemoPlan
 from cronce.model import Mark, Slot
 from cronce.runtime.flow import drive
 from cronce.runtime.queries import runs
-from cronce.stores import open_store
+from cronce.stores import open_store, url_of
 from cronce.stores.base import Scan
-from cronce.stores.sqlite.file import url_of
 from cronce.testing.ledger_file import LedgerLine
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from cronce import Cronce, LeaseLost, Run, Skipped
 from cronce.clock import SystemClock
 from cronce.errors import StoreUnavailable
 from cronce.model import Instant, Slot, spell, unspell
-from cronce.stores.sqlite.file import url_of
+from cronce.stores import url_of
 from cronce.testing.ledger_file import NO_VALUE, LedgerFile, LedgerLine, What
 from cronce.value import NamedTuple
 

@@ -2,26 +2,26 @@
 
 THEORY OF OPERATION
 
-*A slot* is a job's id and the run time that its trigger gave, so all schedulers have to come to the same run times.
-Cron and date triggers do. An interval counts from the moment at which its process made it, and jitter is drawn by lot:
-intervals go to the epoch grid, and jitter is taken out.
+*A slot* is a job's id and the run time that its trigger gave, so all schedulers need the same run times. Cron and date
+triggers give them. An interval counts from the moment at which its process made it, and jitter is random: intervals are
+moved to the epoch grid, and jitter is removed.
 
-*The claim comes before the job store is written.* A scheduler hands a run time to its executor, then writes down the
-next one, and from there on nobody else who shares the job store sees the first. Whoever died before its claim would
-take the slot along, on no record. So slots of a shared job store are claimed when its due jobs are read, all in one
-round trip. If our store does not answer, that read fails, as if the job store had not answered: it is made again later,
-and no run time was passed over. A memory job store is nobody else's, and its scheduler may live on an event loop: there
-the claim is made where the body runs.
+*The claim comes before the job store is written.* A scheduler hands a run time to its executor, then writes the next
+one, and from then on no other scheduler of that job store sees the first. A process that died before its claim would
+lose the slot without a record. So slots of a shared job store are claimed when its due jobs are read, all in one round
+trip. If our store does not answer, that read fails as if the job store had not answered: it is repeated later, and no
+run time is passed over. A memory job store is not shared, and its scheduler may run on an event loop: there the claim
+is made where the job function runs.
 
 *A scheduler survives.* An error of the job store in the middle of a round ends APScheduler's loop for good: a database
-that restarts, or a date job that another scheduler was faster to remove. Here the loop looks again instead, and what it
-then fires a second time is refused.
+that restarts, or a date job that another scheduler removed first. Here the loop goes on, and what it then fires a
+second time is refused.
 
-*What others left*, a run whose process died, a failure with attempts left, a run asked for by hand, is looked for on a
-thread of our own, and handed to the scheduler's.
+*What other processes left*, a run whose process died, a failure with attempts left, a run requested by hand, is looked
+for on a thread of our own, and handed to the scheduler's.
 
-Each object of theirs is changed in the smallest way, and a job only in its trigger, which stays one of theirs: a
-scheduler without cronce still reads it from a shared job store.
+Each object of APScheduler is changed as little as possible, and a job only in its trigger, which stays one of
+APScheduler's: a scheduler without cronce still reads it from a shared job store.
 """
 
 import json
@@ -83,13 +83,13 @@ sys.modules[f"{__name__}.triggers"] = sys.modules[__name__]
 # --- what a job of APScheduler is to us: a name, terms, and slots -----------------------------------------------------
 
 TRIGGER_POLICIES: Final = ("every", "at", "tz", "gap", "fold", "start", "end", "missed", "jitter", "start_within")
-"""Policies that say when a job fires: here its trigger, coalesce and misfire_grace_time do."""
+"""Policies about when a job fires: here its trigger, coalesce and misfire_grace_time decide that."""
 
 LATE_GRACE: Final = 10
-"""Many a pause of a process or of a database is longer than fewer seconds than this."""
+"""Seconds. Pauses of a process or a database are often longer than a shorter grace."""
 
 _MADE_UP: Final = re.compile(r"[0-9a-f]{32}")
-"""An id that nobody gave: APScheduler makes another one in each process."""
+"""An id that APScheduler made up: it is another one in each process."""
 
 
 def is_private(scheduler: Any, alias: str) -> bool:
@@ -102,13 +102,13 @@ def is_unnamed(job: Any) -> bool:
 
 
 def is_errand(job: Any, *, private: bool) -> bool:
-    """Something that this process asked of itself, once, as web applications do for what can wait. Nobody else knows of
-    it: whoever wants a date to run once for all gives it an id, and an instant that others come to as well."""
+    """A date job that this process made for itself, as web applications do for work in the background. A date that is
+    to run once for all processes has an id, and an instant that does not come from a clock."""
     return private and isinstance(job.trigger, DateTrigger) and (is_unnamed(job) or is_read_off(job.trigger))
 
 
 def name_of(job: Any, *, private: bool) -> str:
-    """The job's name, the same in every process: its id. Without one, what it calls says which it is."""
+    """The job's name, the same in every process: its id, or else its function and arguments."""
     if not (private and is_unnamed(job)):
         return name_from(job.id)
     remedy = f"give {job.name} an id: add_job(…, id='{name_from(job.name)}')"
@@ -134,9 +134,9 @@ def check_policies(policies: Mapping[str, Any]) -> None:
 
 
 def declared(job: Any, policies: Mapping[str, Any]) -> Declaration | None:
-    """The job, in our words; None for an errand. max_instances holds for all schedulers together. Where run times are
-    not coalesced each waits for its turn; else one that finds another at work is skipped, as APScheduler does. A date
-    has one slot, and nothing to overlap with."""
+    """The job as a declaration of ours; None for an errand. max_instances is the limit of all schedulers together.
+    Where run times are not coalesced each waits for its turn; else one that finds another running is skipped, as by
+    APScheduler. A date has one slot, and nothing to overlap with."""
     private = is_private(job._scheduler, job._jobstore_alias)
     if is_errand(job, private=private):
         return None
@@ -153,11 +153,11 @@ def slot_of(job: Any, name: str, run_time: datetime) -> Slot:
     return Slot(name, slot_instant(job.trigger, run_time))
 
 
-# --- what somebody should know of a scheduler's settings, though they can be meant ------------------------------------
+# --- warnings about a scheduler's settings ----------------------------------------------------------------------------
 
 
 def report(scheduler: Any) -> list[str]:
-    """What in the scheduler's settings may run a slot twice or not at all, a line each; protected or not."""
+    """Settings of the scheduler by which a slot may run twice or not at all, a line each; protected or not."""
     jobs = [(job, alias) for job, alias, _ in scheduler._pending_jobs]
     if scheduler.running:
         jobs = [(job, job._jobstore_alias) for job in scheduler.get_jobs()]
@@ -165,7 +165,7 @@ def report(scheduler: Any) -> list[str]:
 
 
 def of_scheduler(scheduler: Any) -> Iterator[str]:
-    """What is to be said of all of its jobs at once."""
+    """Warnings about the scheduler itself."""
     if remark := _of_grace(scheduler._job_defaults["misfire_grace_time"]):
         yield f"job_defaults: {remark}"
     for alias, store in scheduler._jobstores.items():
@@ -175,7 +175,7 @@ def of_scheduler(scheduler: Any) -> Iterator[str]:
 
 
 def of_names(names: Iterable[str], ids: Iterable[str]) -> Iterator[str]:
-    """What is to be said of policies for jobs that there are not."""
+    """Warnings about policies of jobs that do not exist."""
     for name in sorted(names):
         close = get_close_matches(name, ids, n=1)
         remedy = (
@@ -187,7 +187,7 @@ def of_names(names: Iterable[str], ids: Iterable[str]) -> Iterator[str]:
 
 
 def remarks(scheduler: Any, job: Any, alias: str) -> Iterator[str]:
-    """What is to be said of one job."""
+    """Warnings about one job."""
     yield from _of_id(job, private=is_private(scheduler, alias) or alias not in scheduler._jobstores)
     yield from _of_times(job)
     for other in sorted(_places(scheduler, job.id) - {alias}):
@@ -251,10 +251,8 @@ def _of_times(job: Any) -> Iterator[str]:
 
 # --- triggers that say the same in every process ----------------------------------------------------------------------
 
-# Triggers that say the same in every process.
-
 RUN_TIMES_COMPARED = 5
-"""How many run times of a trigger tell how close they are."""
+"""How many run times of a trigger are compared for their shortest gap."""
 
 
 class CronceTrigger(BaseTrigger):  # type: ignore[misc]
@@ -293,7 +291,7 @@ def agreed(trigger: Any) -> Any:
 
 
 def unjittered(trigger: Any) -> Any:
-    """The trigger without its lottery."""
+    """The trigger without its jitter."""
     for one in getattr(trigger, "triggers", ()):
         unjittered(one)
     if getattr(trigger, "jitter", None):
@@ -307,7 +305,8 @@ def unjittered(trigger: Any) -> Any:
 
 
 def _on_grid(trigger: Any) -> None:
-    """A start on a whole second was given, and is the same everywhere. Any other was read off a clock."""
+    """A start on a whole second was written by a person, and is the same everywhere. Any other was read from a
+    clock."""
     span: timedelta = trigger.interval
     if span % SECOND:
         raise BadInput(f"{trigger}: slots are whole seconds, so an interval must be in whole seconds, too")
@@ -318,20 +317,20 @@ def _on_grid(trigger: Any) -> None:
 
 
 def is_read_off(trigger: DateTrigger) -> bool:
-    """Whether a date is a reading of this machine's clock, as "now" and "in five minutes" are."""
+    """Whether a date was read from this machine's clock, as "now" and "in five minutes" are."""
     return bool(trigger.run_date.microsecond)
 
 
 def rounded_up(trigger: Any) -> None:
-    """Let a date that was read off a clock wait for the next whole second. Of two in one second the later would be
-    taken for a repeat of the first; like this the first has not fired by then, and is replaced."""
+    """Move a date that was read from a clock to the next whole second. Of two in one second the later would count as a
+    repeat of the first; like this the first has not fired by then, and is replaced."""
     if isinstance(trigger, DateTrigger) and is_read_off(trigger):
         trigger.run_date = whole(trigger.run_date + SECOND).astimezone(trigger.run_date.tzinfo)
 
 
 def slot_instant(trigger: Any, run_time: datetime) -> Instant:
-    """Which instant a run time is for. One between two instants of a grid is for the first of them: somebody said "now"
-    for a start, or the job was made before its scheduler was protected."""
+    """The instant of a run time's slot. One between two instants of a grid belongs to the first: its start was "now",
+    or the job was made before its scheduler was protected."""
     if not isinstance(trigger, IntervalTrigger):
         return whole(run_time)
     start = trigger.start_date
@@ -357,16 +356,16 @@ def shortest_gap(trigger: Any) -> timedelta | None:
 # --- any executor of APScheduler, with a guard before each body -------------------------------------------------------
 
 OUTAGE_TIMEOUT: Final = 60.0
-"""Seconds for which a body that is never too late waits for a store that does not answer."""
+"""Seconds for which a run without a misfire_grace_time waits for a store that does not answer."""
 
 OUTAGE_RETRY: Final = 0.25
-"""Seconds until a store that did not answer is asked again; a job store then twice as long each time: APScheduler waits
-for ten, and by then most of its jobs are later than they may be."""
+"""Seconds until a store that did not answer is asked again; for a job store twice as long each time. APScheduler's own
+pause is ten seconds, after which most jobs would be too late."""
 
 
 class Guards:
-    """What guards the bodies of one scheduler: its jobs, and the slots that were claimed for them ahead. Their leases
-    are kept while they wait for a thread."""
+    """The guards of one scheduler's jobs, and the slots that were claimed ahead for them. Their leases are renewed
+    while they wait for a thread."""
 
     def __init__(self, cron: Cronce, policies: Policies, single: Mapping[str, Policies]) -> None:
         """`single` has other policies for single jobs, by their ids."""
@@ -378,12 +377,12 @@ class Guards:
         self._ahead: dict[Slot, Lease] = {}
 
     def declaration(self, job: Any) -> Declaration | None:
-        """The job, in our words, on its policies; None for an errand."""
+        """The job as a declaration of ours, with its policies; None for an errand."""
         return declared(job, self.single.get(job.id, self._policies))
 
     def claim(self, due: Iterable[tuple[Any, Sequence[datetime]]]) -> None:
-        """Claim what is due, in one round trip, or raise. What is not granted is asked for again where the body would
-        run, and can be waited for there."""
+        """Claim what is due, in one round trip, or raise. What is not granted is claimed again where the job function
+        would run, and can be waited for there."""
         wanted: list[Wanted] = []
         for job, run_times in due:
             if ours := self.declaration(job):
@@ -402,7 +401,7 @@ class Guards:
                 raise StoreUnavailable(answer.why)
 
     def pass_over(self, passed: Iterable[tuple[Any, Sequence[datetime]]]) -> None:
-        """Put on record what APScheduler runs no more, where nobody has run it."""
+        """Put on record the run times that APScheduler passes over, where no process has run them."""
         slots: dict[Slot, Queue | Skip] = {}
         for job, run_times in passed:
             if run_times and (ours := self.declaration(job)):
@@ -415,11 +414,11 @@ class Guards:
             keeper.node.do(keeper.node.ledger.put(slots))
 
     def taken(self, slots: Iterable[Slot]) -> dict[Slot, Lease]:
-        """What was claimed ahead of some slots, to be handed to an executor: from then on it is the body's."""
+        """The leases that were claimed ahead for some slots, to be handed to an executor with them."""
         return {slot: self._ahead.pop(slot) for slot in slots if slot in self._ahead}
 
     def give_back(self, leases: Mapping[Slot, Lease] | None = None) -> None:
-        """What was claimed and handed to nobody: the round was cut short, or no executor took it."""
+        """Release what was claimed and not handed over: the round was cut short, or no executor took it."""
         if leases is None:
             leases, self._ahead = self._ahead, {}
         if leases:
@@ -473,7 +472,7 @@ class GuardedExecutor(BaseExecutor):  # type: ignore[misc]
             raise
 
     def submit_older(self, job: Any, slot: Slot) -> None:
-        """A slot that another began, or that somebody asked for: it is never too late."""
+        """A slot that another process began, or that was requested by hand: it is never too late."""
         ours = self.guards.declaration(job)
         assert ours is not None
         self._submit(Firing(self, ours, job, {slot.at: slot}, {}, is_older=True))
@@ -485,8 +484,8 @@ class GuardedExecutor(BaseExecutor):  # type: ignore[misc]
         self.executor._do_submit_job(job, run_times)
 
     def _hush(self) -> None:
-        """Before it calls the function, and after, APScheduler says that a job runs and was executed. Of a slot that
-        another has that is not true: it is said here, of those that run."""
+        """APScheduler logs that a job runs, and that it was executed, around the call. For a slot that another process
+        has that is not true: it is logged here instead, for those that run."""
         self.log = self.executor._logger
         self.executor._logger = self.log.getChild("cronce")
         self.executor._logger.setLevel(logging.WARNING)
@@ -494,12 +493,12 @@ class GuardedExecutor(BaseExecutor):  # type: ignore[misc]
 
 
 def _without_losers(told: Callable[[str, list[Any]], None], job_id: str, events: list[Any]) -> None:
-    """Nothing happened where a slot was refused, and no event says otherwise."""
+    """No event for a slot that was refused: nothing happened."""
     told(job_id, [event for event in events if not isinstance(getattr(event, "retval", None), Skipped)])
 
 
 def _in_one_line(record: logging.LogRecord) -> bool:
-    """A body that did not begin, since the store did not answer: in which of our lines that was helps nobody."""
+    """For a run that did not begin because the store did not answer, a traceback is of no use."""
     error = record.exc_info[1] if record.exc_info else None
     match record.args:
         case (Firing(began=False) as firing,) if isinstance(error, StoreError):
@@ -508,8 +507,8 @@ def _in_one_line(record: logging.LogRecord) -> bool:
 
 
 class Firing:
-    """A job as an executor is to see it, while it runs for some run times: its function is guarded, and is called for
-    the slot of the run time that was asked for last."""
+    """A job as the executor sees it, for some run times: its function is guarded, and is called for the slot of the
+    latest run time that `run_times` gave."""
 
     def __init__(
         self,
@@ -524,7 +523,7 @@ class Firing:
         self.guarded_by, self._guards, self.log = executor, executor.guards, executor.log
         self._ours, self._job, self._slots, self._is_older = ours, job, slots, is_older
         self.leases = leases
-        self.max_instances = sys.maxsize if leases else job.max_instances  # of what was granted the store keeps count
+        self.max_instances = sys.maxsize if leases else job.max_instances  # the store counts what was granted
         self.func = guarded(ours.name, job.func, lambda *_args, **_named: self._slot, self._call)
 
     def __getattr__(self, name: str) -> Any:
@@ -547,7 +546,7 @@ class Firing:
         return None if self._is_older or self._slot in self.leases else self._job.misfire_grace_time
 
     def let_go(self, slot: Slot) -> Lease | None:
-        """What was claimed ahead, if it still waits: from here on nobody keeps it."""
+        """The lease that was claimed ahead, if it still waits. It is no longer renewed."""
         lease = self.leases.pop(slot, None)
         if lease is not None:
             self._guards.cron.at_work().drop(lease)
@@ -561,7 +560,7 @@ class Firing:
         self.log.info('Job "%s" executed successfully', self)
 
     def _call(self, work: Work, *_meant: object) -> "PatientCall":
-        """The arguments are the job's, the same for all of its slots: any call may take over any of them."""
+        """All slots of a job have the same arguments: any call may take over any of them."""
         keeper, refused = self._guards.cron.at_work(), self._guards.notebook.refused
         call = Call(keeper, self._ours, work, take_over=True, refused=refused, ahead=self.let_go, running=self._running)
         return PatientCall(self, call)
@@ -569,7 +568,7 @@ class Firing:
 
 class PatientCall:
     """A call for a slot that may have been claimed ahead. If the store does not answer it waits, for as long as the job
-    may be late; but not while its scheduler shuts down, which waits for it. What did not begin others see to."""
+    may be late; but not while its scheduler shuts down, which waits for it. Another process runs what did not begin."""
 
     def __init__(self, firing: Firing, call: Call) -> None:
         self._firing, self._call, self.node = firing, call, call.node
@@ -580,7 +579,7 @@ class PatientCall:
         while True:
             try:
                 result = yield from self._call.steps(when)
-                if isinstance(result, Skipped) and result.kind == "too old":  # nobody else need have run it
+                if isinstance(result, Skipped) and result.kind == "too old":  # it may be that no process has run it
                     LOGGER.warning("%s was not run: %s", result.slot, result.reason)
                 return result
             except StoreUnavailable:
@@ -592,10 +591,10 @@ class PatientCall:
 # --- the line that makes a scheduler one of many ----------------------------------------------------------------------
 
 TAKEOVER_POLL: Final = 2.0
-"""Seconds between two looks for what others left."""
+"""Seconds between two searches for what other processes left."""
 
 PASSED_RECORDED: Final = 1000
-"""Of the run times that a job passes over at once, so many are put on record: the newest."""
+"""Of the run times that a job passes over at once, at most so many are put on record: the newest."""
 
 
 def protect(
@@ -621,7 +620,7 @@ def protect(
 
 
 class Protection:
-    """Stands before three methods of a scheduler, and before those of its job stores and executors that matter."""
+    """Wraps three methods of a scheduler, and some of its job stores and executors."""
 
     def __init__(self, scheduler: Any, guards: Guards) -> None:
         self._scheduler, self._guards = scheduler, guards
@@ -644,8 +643,8 @@ class Protection:
     # --- jobs, as they come ---
 
     def _see_to_jobs(self) -> None:
-        """Those that are there already. Whoever shares a job store sees the same run times, whatever they are; in one's
-        own the next is an instant that all agree on."""
+        """Jobs that exist already. Schedulers that share a job store see the same run times; in a private one the next
+        run time is moved to an instant that all processes compute."""
         for job, _, _ in self._scheduler._pending_jobs:
             agreed(job.trigger)
         for job in self._scheduler.get_jobs() if self._scheduler.running else ():
@@ -665,7 +664,7 @@ class Protection:
         add(job, alias, replace_existing)
 
     def _check(self, job: Any, alias: str) -> None:
-        """Refuse a job that nobody could tell from another; say what else is not as it should be."""
+        """Refuse a job that cannot be told from another; warn about its settings."""
         self._awaited.discard(job.id)
         if is_private(self._scheduler, alias) and _goes_by_function(job):
             name = name_of(job, private=True)
@@ -680,7 +679,7 @@ class Protection:
     # --- a round of the scheduler ---
 
     def _round(self, process: Callable[[], float | None]) -> float | None:
-        """For how long to sleep, in seconds. What cannot be done now is due in the next round."""
+        """For how many seconds to sleep. What fails now is due again in the next round."""
         self._beat.wake(SystemClock().boot() + TAKEOVER_POLL)
         try:
             self._dress()
@@ -698,7 +697,7 @@ class Protection:
             self._guards.give_back()
 
     def _dress(self) -> None:
-        """Whatever executors and job stores there are by now."""
+        """Wrap the executors and job stores that exist by now."""
         executors = self._scheduler._executors
         for alias, executor in executors.items():
             if not isinstance(executor, GuardedExecutor):
@@ -724,7 +723,7 @@ class Protection:
         return due
 
     def _ask_soon(self) -> float:
-        """Have another round before long, longer each time; in how many seconds."""
+        """Plan another round soon, later each time; in how many seconds."""
         pause, self._pause = self._pause, min(2 * self._pause, self._scheduler.jobstore_retry_interval)
         self._round_at = SystemClock().boot() + pause
         self._beat.wake(self._round_at)
@@ -747,14 +746,14 @@ class Protection:
         return min(SystemClock().boot() + TAKEOVER_POLL, self._round_at or inf)
 
     def _is_asked_for(self) -> bool:
-        """Whether it is time to ask a job store again that failed."""
+        """Whether it is time to ask a job store that failed again."""
         if self._round_at is None or SystemClock().boot() < self._round_at:
             return False
         self._round_at = None
         return True
 
     def _tell_awaited(self) -> None:
-        """Once, and not before others had a moment to add their jobs: many start a scheduler first."""
+        """Warn once, a moment after the start: many programs add their jobs after they start the scheduler."""
         now = SystemClock().boot()
         self._settled = self._settled or now + TAKEOVER_POLL
         if self._awaited and now >= self._settled:
@@ -763,32 +762,34 @@ class Protection:
             self._awaited.clear()
 
     def _say_there(self) -> None:
-        """For people who look: that it is there, and what it fires next."""
+        """Show on the page that this scheduler is alive, and what it fires next."""
         now = SystemClock().boot()
         if now < self._said + SIGN_EVERY:
             return
         self._said = now
-        private = {alias: is_private(self._scheduler, alias) for alias in self._scheduler._jobstores}
-        jobs = [(job, private[job._jobstore_alias]) for job in self._scheduler.get_jobs() if job.next_run_time]
         told = [
-            ForeignJob(name_of(job, private=own), str(job.trigger)[:200], job.next_run_time.astimezone(UTC))
-            for job, own in sorted(jobs, key=lambda one: one[0].next_run_time)
-            if not is_errand(job, private=own)
+            ForeignJob(name, str(job.trigger)[:200], job.next_run_time.astimezone(UTC))
+            for name, job in sorted(self._shared_jobs(), key=lambda one: one[1].next_run_time)
         ]
         node = self._guards.cron.at_work().node
         node.do(announce_scheduler(node.ledger, "APScheduler", told))
 
     def _left(self) -> dict[Slot, Any]:
-        """With the job of each. One without a next run time is paused. What is still before a job is handed on by the
-        scheduler's own round; twice in a round would be one instance too many."""
+        """With the job of each. What is still before a job is handed on by the scheduler's own round; twice in a round
+        would be one instance too many."""
         node = self._guards.cron.at_work().node
         slots = [slot_of_cell(cell.key) for cell in node.do(node.ledger.overdue())]
         if not slots:
             return {}
-        private = {alias: is_private(self._scheduler, alias) for alias in self._scheduler._jobstores}
-        jobs = [(job, private[job._jobstore_alias]) for job in self._scheduler.get_jobs() if job.next_run_time]
-        named = {name_of(job, private=own): job for job, own in jobs if not is_errand(job, private=own)}
+        named = dict(self._shared_jobs())
         return {slot: named[slot.job] for slot in slots if slot.job in named and _is_behind(slot, named[slot.job])}
+
+    def _shared_jobs(self) -> Iterator[tuple[str, Any]]:
+        """The jobs that processes share, by their names. One without a next run time is paused."""
+        for job in self._scheduler.get_jobs():
+            private = is_private(self._scheduler, job._jobstore_alias)
+            if job.next_run_time and not is_errand(job, private=private):
+                yield name_of(job, private=private), job
 
     def _take_up(self) -> None:
         older, self._older = self._older, {}
@@ -811,13 +812,13 @@ def _is_behind(slot: Slot, job: Any) -> bool:
 
 
 def _passed_over(job: Any, now: datetime, wanted: Sequence[datetime]) -> list[datetime]:
-    """The run times that are due, and that APScheduler hands on to nobody: coalesced, or later than its grace."""
+    """The run times that are due and that APScheduler does not run: coalesced, or later than its grace."""
     due: list[datetime] = job._get_run_times(now)
     return [run_time for run_time in due[-PASSED_RECORDED:] if run_time not in wanted]
 
 
 def _in_time(job: Any, now: datetime) -> list[datetime]:
-    """The run times that APScheduler is about to hand on, less those of which it will say that they were missed."""
+    """The run times that APScheduler is about to run, without those that it will report as missed."""
     due: list[datetime] = job._get_run_times(now)
     wanted = due[-1:] if job.coalesce else due
     if job.misfire_grace_time is None:

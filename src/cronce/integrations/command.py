@@ -1,7 +1,7 @@
 """A command under a slot: what `cronce exec` does, for crontabs and for anything else that can start a program.
 
-The claim, the lease and the record are those of every guarded call (`runtime.call`), the body that of every command
-(`runtime.processes.command`); here it is the only one, and stands in our place.
+The claim, the lease and the record are those of every guarded call (`runtime.call`), and the child process is that of
+every command (`runtime.processes.command`); here it is the only one, and gets our signals and our terminal.
 """
 
 import math
@@ -50,18 +50,18 @@ from cronce.stores.base import Store
 
 # --- in our place: our signals are the command's, and our terminal ----------------------------------------------------
 
-# The process group, its watchdog and its end are those of every child (`runtime.processes.child`). What is here is what
-# `cronce exec` owes to whoever started it, and no scheduler may do: it forwards signals, gives the terminal away and
-# takes it back, and buries orphans where it is process 1.
+# The process group, its watchdog and its end are those of every child (`runtime.processes.child`). Here is what only
+# `cronce exec` does, and no scheduler may: it forwards signals, gives the terminal to the command and takes it back,
+# and reaps orphans where it is process 1.
 
 FORWARDED: Final = CHILD_STOP_SIGNALS | {signal.SIGUSR1, signal.SIGUSR2}
 
 
 def _bury_orphans(spare: int) -> None:
-    """As process 1 of a container we are left the children of others; unreaped they would pile up.
+    """As process 1 of a container we get the orphans of other processes, and must reap them.
 
-    The status of our own child is looked at (WNOWAIT) and left to `Child`; if it is the one in front, `Child` reaps it
-    before it comes here again.
+    The status of our own child is only read (WNOWAIT) and left to `Child`; if it is first in line, `Child` reaps it
+    before this is called again.
     """
     if os.getpid() != 1:
         return
@@ -73,19 +73,19 @@ def _bury_orphans(spare: int) -> None:
 
 
 class Foreground(BackgroundChild):
-    """Where we stood: our signals and our terminal are the command's. Signals wake whoever sees it through, too; that
-    of a child which ends among them. There from `open` to `close`, for one command after the other.
+    """The command gets our signals and our terminal. Signals also wake the loop that waits for it, as does SIGCHLD. It
+    lasts from `open` to `close`, for one command after the other.
 
     The terminal is lent to the command's group: only the foreground group may read it, and gets its Ctrl-C. So one
     Ctrl-C reaches the command once: from the terminal while it is lent, through us while it is not.
 
-    A handler only notes; everything is done by the loop that waits here. Python's own signal handler writes to the pipe
-    (`set_wakeup_fd`), so a signal that comes right before the wait ends it as well.
+    A handler only takes a note; everything is done by the loop that waits here. Python's own signal handler writes to
+    the pipe (`set_wakeup_fd`), so a signal that comes right before the wait ends it as well.
     """
 
     longest = math.inf
     stdin = ()
-    """Whoever types to us types to it."""
+    """Our input is the command's."""
 
     def __init__(self, *, hastens: bool) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class Foreground(BackgroundChild):
             send(pid, signal.SIGCONT)  # it may have wanted to read before it was allowed to
 
     def paused(self, number: int) -> None:
-        """Job control: Ctrl-Z pauses us too, or nobody could type any more; a group that wants the terminal gets it."""
+        """Job control: Ctrl-Z pauses us too, so that the shell gets the terminal; a group that wants it gets it."""
         if number == signal.SIGTSTP and self._lent:
             self._take_back()
             os.kill(os.getpid(), signal.SIGTSTP)  # until the shell's `fg` or `bg`; no pause where there is no shell
@@ -143,12 +143,12 @@ class Foreground(BackgroundChild):
         self._child_pid = 0
         by_key = seen.si_code != os.CLD_EXITED and seen.si_status in (signal.SIGINT, signal.SIGQUIT)
         if self._lent and by_key:
-            send(os.getpgrp(), seen.si_status)  # Ctrl-C is meant for us too; the terminal told only who it was lent to
+            send(os.getpgrp(), seen.si_status)  # Ctrl-C is for us too; the terminal sent it only to the command's group
         self._take_back()
         _bury_orphans(0)
 
     def _lend(self, group: int) -> bool:
-        """Whether the terminal is the group's now. Only what is ours can be lent: in the background it is the
+        """Whether the terminal is the group's now. It can be lent only if it is ours: in the background it is the
         shell's."""
         with suppress(OSError):  # stdin is no terminal, or not that of our session
             if os.tcgetpgrp(0) == os.getpgrp():
@@ -160,7 +160,7 @@ class Foreground(BackgroundChild):
     def _take_back(self) -> None:
         if self._lent:
             self._lent = False
-            with suppress(OSError):  # it hung up
+            with suppress(OSError):  # the terminal was closed
                 os.tcsetpgrp(0, os.getpgrp())
 
     def wait(self, interest: Mapping[int, int], seconds: float) -> set[int]:
@@ -175,8 +175,8 @@ class CommandSupervisor(child.Supervisor):
     """Signals and the watchdog, for any number of commands one after the other.
 
     Enter it in the main thread, before there are other threads or open stores: it forks. Threads that call a `Child`
-    must have ended when it is left. `hastens`: whoever sends us TERM kills us a while later, as Kubernetes does; so a
-    command that is still there after the grace is killed, while how it ended can be put on record.
+    must have ended when it is left. `hastens`: TERM is followed by KILL a while later, as in Kubernetes; so a command
+    that still runs after the grace is killed, while there is time to record how it ended.
     """
 
     def __init__(self, clock: Clock, grace: float = GRACE, *, hastens: bool = False) -> None:
@@ -218,11 +218,11 @@ NOT_DONE: Final = 76  # EX_PROTOCOL's number: the slot is closed as failed, lost
 
 
 class Signalled(BaseException):
-    """A signal came while nothing was in hand."""
+    """A signal came while no slot was claimed."""
 
 
 class _Command(Command):
-    """Knows the exit code that `exec` owes for the last that ended."""
+    """Knows the exit code of `exec` for the last run that ended."""
 
     code = 0
 
@@ -237,7 +237,7 @@ class _Command(Command):
 
 
 class Announce(Protocol):
-    """Tells a person something; what is quiet only to who asked for it. Losers are quiet: cron mails all the rest."""
+    """Prints a message; a quiet one only with --verbose. Losers are quiet, because cron mails what is printed."""
 
     def __call__(self, text: str, *, quiet: bool = False) -> None: ...
 
@@ -258,12 +258,12 @@ class Exec:
         say: Announce,
         hear: Callable[[Event], object] = lambda _event: None,
     ) -> None:
-        """`job_name`: of the Kubernetes Job that this is a pod of, if it is. `hear` is told what happens."""
+        """`job_name`: of the Kubernetes Job whose pod this is, if any. `hear` is called with each event."""
         self._job, self._words, self._supervisor, self._env = job, words, supervisor, env
         self._stand_by = stand_by or is_rerun(job.on_lost)
         self._job_name, self._journal, self._say, self._hear = job_name, journal, say, hear
         self.ran = False
-        self._left = False  # what was seen of the clock is written
+        self._left = False  # the note about the clock is written
 
     def run(self, store: Store, clock: Clock, when: When | None = None) -> int:
         node = Node(store, clock, lambda: store, self._heard)
@@ -290,7 +290,7 @@ class Exec:
                     node.do(leave_clock(node.ledger))
 
     def _in_pod(self, node: Node) -> tuple[Slot, bool]:
-        """The slot, and whether somebody named it: then it is to run, and not only if the schedule lets it."""
+        """The slot, and whether a person named it: then it is to run even if the schedule has no such slot."""
         slot, at = node.do(slot_meant(self._job_name, self._job, node.ledger)), fired_at(self._job_name)
         if at is not None and at != slot.at:
             self._say(
@@ -300,7 +300,7 @@ class Exec:
         return slot, at is None
 
     def _code(self, keeper: Keeper, when: When | None, *, named: bool) -> int:
-        """Try until nothing is left to try. The exit code is the command's, or the slot's where another ran it."""
+        """Run all attempts. The exit code is the command's, or the slot's where another process ran it."""
         command = _Command(self._words, self._supervisor, keeper.node.store.traits, self._env)
         refused: Callable[[Slot, str, Keeper], None] = UnwrittenRefusals().refused
         tried = False
@@ -330,7 +330,7 @@ class Exec:
             refused = lambda *_refusal: None  # noqa: E731  out of attempts: that is no refusal worth noting
 
     def _blocked(self, call: Call, ledger: Ledger) -> str:
-        """Why a slot is not run, and none of its job, though it was not run by anybody: that is never silent."""
+        """Why no slot of the job runs, though no process runs it: that is always printed."""
         now, known = ledger.know.now(), ledger.know.job(self._job.name)
         if known is not None and known.job is not None and is_floor_ahead(known.job, now):
             why = closed_ahead(f"slots up to {spell(known.job.floor)}")
@@ -341,7 +341,7 @@ class Exec:
         return f"{why}. {SET_CLOCK}"
 
     def _note_clock(self, ledger: Ledger) -> list[Write]:
-        """With the end of the run: it costs no request of its own."""
+        """Written with the end of the run, which costs no extra request."""
         self._left = True
         return clock_note(ledger)
 
@@ -352,10 +352,10 @@ class Exec:
             raise Signalled
 
     def _skipped(self, skipped: Skipped, node: Node, *, named: bool) -> int:
-        """That a slot failed, was lost or is unknown is always told. Whoever names a slot wants it run,
-        and is told when it is not and will not be. So is whoever has a store that is empty, and seems to have
-        forgotten: most are new. A pod has a log for it, which nobody gets by mail; and it must not end well while the
-        outcome is open, or its Job would count as complete."""
+        """That a slot failed, was lost or is unknown is always printed. A person who names a slot wants it run, so it
+        is printed when it is not and will not be. So it is where an empty store may have lost data: most are new. In a
+        pod it is always printed, to its log; and a pod must not succeed while the outcome is open, or its Job would
+        count as complete."""
         epoch = node.ledger.know.epoch
         if skipped.kind == "too old" and epoch.forgot:
             how = "found empty" if epoch.origin is Origin.FOUND else "set back"
@@ -375,7 +375,7 @@ class Exec:
         return NOT_DONE if bad or (named and not going_on) else 0
 
     def _heard(self, event: Event) -> None:
-        """A slot that is closed as lost or unknown is for a person to see, and nobody else may say so."""
+        """A slot that was closed as lost or unknown needs a person, and no other process may have reported it."""
         self._hear(event)
         if event.what is What.LEAPT:
             self._say(event.detail)
@@ -384,7 +384,7 @@ class Exec:
 
 
 class ObservedExec:
-    """One `cronce exec --observe`, from a store that nobody has opened yet to an exit code.
+    """One `cronce exec --observe`, from a store that is not open yet to an exit code.
 
     The command runs as the crontab's own line would run it, whatever the store says or does, and its exit code is ours.
     The slot is claimed beside it (`runtime.observe`), and where it would have been refused that is noted.

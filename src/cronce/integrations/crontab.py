@@ -1,13 +1,13 @@
-"""The text of a crontab: what its lines fire, a marked block in it, what stands there twice, lines under `cronce exec`.
+"""The text of a crontab: what its lines fire, a marked block in it, duplicate lines, lines under `cronce exec`.
 
-Pure: text in, text out. Lines that an edit is not about stay as they are, byte for byte; so lines end at `\\n` alone,
-as cron sees them, and a carriage return belongs to the command, as cron sees that too.
+Pure: text in, text out. Lines that an edit does not change stay as they are, byte for byte; so lines end at `\\n`
+alone, and a carriage return belongs to the command, as for cron.
 
 Two things about crontabs surprise people. `%` ends the command: what follows is its input, each further `%` a new line,
 unless a backslash stands before it. And a line like `PATH=…` holds for the lines below it, not for the whole file.
 
 Guarded, a line runs the same command by the same schedule, as a job that hosts share. A command is quoted and never
-read: what a shell, or cron, makes of it is what it was.
+parsed, so that a shell, or cron, reads it as before.
 """
 
 import re
@@ -40,10 +40,10 @@ _UPKEEP: Final = (
     r"certbot|freshclam|apt-get|apt|dnf|yum|unattended-upgrade|debian-sa1|checkarray|e2scrub_all|sessionclean|tmpreaper|"
     r"tmpwatch)(?![\w.-])"
 )
-"""What looks after the host it runs on: each host has its own packages, logs, disks and certificates."""
+"""Commands that maintain their own host: each host has its own packages, logs, disks and certificates."""
 _FIELD_VALUE: Final = r"(\d\d?|[A-Za-z]{3})"
 _READABLE: Final = rf"(?a)(\*|{_FIELD_VALUE}-{_FIELD_VALUE})(/\d\d?)?|{_FIELD_VALUE}"
-"""Of a field, between commas, what every cron reads. Ours reads more: L and #, `5/15`, `007`."""
+"""One item of a field as every cron reads it. Ours reads more: L and #, `5/15`, `007`."""
 _CRONTAB_NICKNAMES: Final = frozenset(("@reboot", *NICKNAMES))
 _PLAIN_WORDS: Final = r"(?:[\w@+:,./= \t-]|\\%)+"
 _PREPARATIONS: Final = frozenset(("cd", "test", "[", "set", "export", ".", "source", "umask", "ulimit", "sleep"))
@@ -61,11 +61,11 @@ class CrontabEntry(NamedTuple):
     settings: Mapping[str, str]
     """`PATH=…` and the like, as they are in force here."""
     block: str
-    """The name of the marked block it stands in; nothing outside of any."""
+    """The name of the marked block it is in; "" outside of any."""
 
     @property
     def job(self) -> str:
-        """The job that a line is which is guarded by `cronce exec`."""
+        """The job of a line that `cronce exec` guards; "" if it does not."""
         found = re.search(_CRONCE_EXEC, self.command)
         return found["name"] if found else ""
 
@@ -94,7 +94,7 @@ def entries(text: str, *, system: bool = False, settings: Mapping[str, str] = NO
 
 
 def cron_of(entry: CrontabEntry, zone: str) -> Cron | str:
-    """When it fires; or why that cannot be told."""
+    """When it fires; or why that is unknown."""
     if entry.schedule.lower() == "@reboot":
         return "@reboot is when a machine starts, not a slot that machines share"
     try:
@@ -117,7 +117,7 @@ def check(text: str, *, system: bool) -> None:
 
 
 def saying(text: str) -> Iterator[tuple[int, str]]:
-    """The lines that are to fire something, with their numbers: not blank, no comment, no setting."""
+    """The lines that fire something, with their numbers: not blank, no comment, no setting."""
     for number, line in enumerate(lines_of(text), start=1):
         plain = line.strip()
         if plain and not plain.startswith("#") and not re.fullmatch(_SETTING, line.removesuffix("\n")):
@@ -164,8 +164,8 @@ def _unquoted(value: str) -> str:
 
 
 def blocks(text: str) -> dict[str, range]:
-    """The marked blocks by name: which lines, from 0, with their marks. A mark that has lost its other is refused: to
-    guess where a block ends is to delete what somebody wrote below it."""
+    """The marked blocks by name: their lines, counted from 0, with the marks. A mark without its match is refused: a
+    wrong guess where a block ends would delete the lines below it."""
     found: dict[str, range] = {}
     opened: tuple[str, int] | None = None
     for index, line in enumerate(lines_of(text)):
@@ -183,7 +183,7 @@ def blocks(text: str) -> dict[str, range]:
 
 
 def install(text: str, name: str, body: str) -> str:
-    """The crontab with the block `name` holding `body`: where it stood, or else at the end."""
+    """The crontab with `body` as the block `name`: where it was, or else at the end."""
     plain = body.replace("\r\n", "\n").strip("\n")
     if not plain.strip():
         raise BadInput("there is no line to install; `cronce deploy crontab remove` removes a block")
@@ -200,7 +200,7 @@ def install(text: str, name: str, body: str) -> str:
 
 
 def above(text: str, name: str) -> dict[str, str]:
-    """The settings that hold where the block stands, or would stand."""
+    """The settings in force where the block is, or would be."""
     span = blocks(text).get(name)
     found = (re.fullmatch(_SETTING, line.removesuffix("\n")) for line in lines_of(text)[: span.start if span else None])
     return {setting["name"]: _unquoted(setting["value"]) for setting in found if setting}
@@ -211,11 +211,11 @@ def remove(text: str, name: str) -> str:
     return "".join(line for index, line in enumerate(lines_of(text)) if index not in span)
 
 
-# --- what stands there twice ------------------------------------------------------------------------------------------
+# --- duplicate lines --------------------------------------------------------------------------------------------------
 
 
 def dedupe(text: str, *, system: bool = False) -> str:
-    """The crontab without what it fires twice. Of equal lines one in a marked block stays, for the next deploy would
+    """The crontab without duplicate lines. Of equal lines the one in a marked block stays, since the next deploy would
     write it again; else the first."""
     seen: set[tuple[object, ...]] = set()
     gone: set[int] = set()
@@ -245,15 +245,15 @@ class CronHost(NamedTuple):
     cronce: str
     """The program, by its full path: cron's own PATH is /usr/bin:/bin."""
     zone: str
-    """By whose clocks cron fires."""
+    """The time zone of cron."""
     user: str
     """Whose crontab it is, where lines do not say so themselves."""
     follows_cron_tz: bool = False
     """Whether its cron is known to follow a line `CRON_TZ=…`."""
     told: bool = False
-    """Somebody said that zone for this crontab, whatever else stands there."""
+    """A person named that zone for this crontab, whatever it says."""
     refusal: Callable[[CrontabEntry], str] = lambda _entry: ""
-    """Why `cronce exec` would refuse to run a line there: its user has no store, or cannot read the program."""
+    """Why `cronce exec` would not run a line: its user has no store, or cannot read the program."""
 
 
 class GuardedLine(NamedTuple):
@@ -325,7 +325,7 @@ def job_name(entry: CrontabEntry, host: CronHost, apart: Sequence[str] = ()) -> 
 
 
 def _program(command: str) -> str:
-    """What a command is about: the first program in it that is no preparation for another."""
+    """The first program of a command that does not only prepare for another."""
     for part in re.split(r"[;&|]+", command):
         words = [word for word in part.split() if not re.match(r"\w+=", word)]
         if words and words[0] not in _PREPARATIONS:
@@ -334,7 +334,7 @@ def _program(command: str) -> str:
 
 
 def zone_of(entry: CrontabEntry, host: CronHost) -> str | None:
-    """By whose clocks a line fires; None where nobody can tell."""
+    """The time zone of a line; None if it is unknown."""
     named = entry.settings.get("CRON_TZ")
     if host.told or named in (None, "", host.zone):
         return host.zone
@@ -391,8 +391,8 @@ def _split(command: str) -> tuple[str, str]:
 
 
 def _words(command: str, shell: str) -> str:
-    """The command as words behind two dashes: as it stands, where no shell would make anything else of it, or in the
-    quotes of one. The text is not read, only quoted: what cron does to its backslashes it does in there, too."""
+    """The command as words behind two dashes: as it is, if no shell would change it, or quoted for one. The text is
+    only quoted, not parsed: cron treats its backslashes as before."""
     if re.fullmatch(_PLAIN_WORDS, command, re.ASCII):
         first = command.split(maxsplit=1)[0]
         if "/" in first and "=" not in first:
@@ -407,7 +407,7 @@ def word(text: str) -> str:
 
 
 def twins(done: Sequence[GuardedLine]) -> list[tuple[str, list[CrontabEntry]]]:
-    """Jobs that several lines are, with different schedules: fine, and worth a word."""
+    """Jobs of several lines with different schedules, which is worth a note."""
     by_name: dict[str, list[CrontabEntry]] = {}
     for one in done:
         by_name.setdefault(one.name, []).append(one.entry)

@@ -1,14 +1,14 @@
-"""What a queue delivers at least once, done once: what the guards of queues share.
+"""What a queue delivers at least once is done once: what the guards of queues share.
 
-A message goes by its id. Its body runs once for each id; a message that comes again gets what came of it, and one that
-comes again while its body is still at it waits for that.
+A message is known by its id. Its job function runs once for each id; a message that is delivered again gets the
+recorded result, and waits if the function is still running.
 
-*A retry is not a duplicate.* A body that raised runs again whenever its queue brings the message back: how often, and
-after how long, is the queue's business. A body whose process died is another matter, for nobody knows how far it came:
-`on_lost="skip"` leaves it to a person (`InDoubt`), `"rerun"` runs it again when the lease of the dead has lapsed.
+*A retry is not a duplicate.* A function that raised runs again whenever its queue delivers the message again: how
+often, and after how long, the queue decides. If its process died, it is unknown how far it came: `on_lost="skip"`
+leaves it to a person (`InDoubt`), `"rerun"` runs it again when the lease has expired.
 
-*What is done is done.* A body that came to its end while the store was away is done for its queue, too, which then
-has no reason to deliver it again.
+*What is done is done.* A function that ended while the store was away is done for its queue, too, which then does not
+deliver it again.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ from cronce.schedule import parse_duration
 
 UNSURE: Final[dict[OnLost, WhenUnsure]] = {"skip": "raise", "rerun": "retry"}
 DELIVERY_LOOK_EVERY: Final = 0.1
-"""Seconds between two looks at what another is at. Whoever is gone is known to be when its lease has lapsed."""
+"""Seconds between two tries while another process works on the same message."""
 ID_LETTERS: Final = 80
-"""Letters of an id that are there for people; what follows tells it from all others."""
+"""Characters of a message id that people can read; a digest follows."""
 
 
 def check_policies(on_lost: OnLost, ttl: Duration, lease: Duration) -> None:
-    """Whatever cannot be meant is refused where it is written: a worker that met it would use up the message."""
+    """Refuse wrong values where they are written: in a worker they would cost the message."""
     check_choice("on_lost", on_lost, OnLost)
     for name, length in (("ttl", ttl), ("lease", lease)):
         try:
@@ -50,18 +50,18 @@ def check_policies(on_lost: OnLost, ttl: Duration, lease: Duration) -> None:
 
 
 def check_is(given: object, kind: type, how: str) -> None:
-    """Refuse what is passed in the place of something else; its value may be a URL with a password, and is not said."""
+    """Refuse an argument of the wrong type; its value is not shown, since it may be a URL with a password."""
     if not isinstance(given, kind):
         raise BadInput(f"this is not a {kind.__name__} but of type {type(given).__name__}: write {how}")
 
 
 class NotKept(CronceError):
-    """The body is done, and there is no record of what it returned: if the queue has that, it is to be left alone."""
+    """The job function is done, and its result is not on record: a result that the queue has must be left alone."""
 
 
 class Deliveries:
-    """The bodies of messages. `failed` are exceptions, besides those that are an `Exception`, after which the queue may
-    deliver again: any other stopped the body from outside, like a crash."""
+    """Runs the job functions of messages. `failed` are exceptions, besides every `Exception`, after which the queue may
+    deliver again: any other stopped the function from outside, like a crash."""
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class Deliveries:
         )
 
     def once(self, name: str, message: str, body: Callable[[], Any]) -> Any:
-        """What the body returns; of one that ran before, what JSON said of that, and else `NotKept`. While another is
-        at it, it is waited for."""
+        """The result of the job function; if it ran before, the recorded one, or else `NotKept`. While another process
+        works on the message, wait."""
         return stand_by(lambda body: self.try_once(name, message, body), body)
 
     def try_once(self, name: str, message: str, body: Callable[[], Any]) -> Any:
-        """The same; `InProgress` where another is at it."""
+        """The same, but `InProgress` while another process works on the message."""
         results: list[Any] = []
 
         def first() -> Any:
@@ -110,7 +110,7 @@ class Deliveries:
 
 
 def _kept(result: Any) -> dict[str, Any] | None:
-    """A queue may carry results that JSON cannot say, or long ones: that it is done is kept then, and nothing else."""
+    """The result as JSON; None if it is too long or cannot be JSON: then only that it is done is kept."""
     kept = {"returned": result}
     try:
         json_text("a result", kept)
@@ -120,8 +120,8 @@ def _kept(result: Any) -> dict[str, Any] | None:
 
 
 def dispatch(run: Run, key: object, send: Callable[[str], object]) -> str:
-    """Send a message for the run's slot once, by an id that is always the same for the slot and the key. A run that
-    died in between leaves a doubt: then it is sent again by the same id, and the worker's guard drops one of them."""
+    """Send a message for the run's slot once, with an id made from the slot and the key. If a run died while sending,
+    it is sent again with the same id, and the worker's guard drops one of the two."""
     message = message_id(run, key)
 
     def sent() -> str:
@@ -133,17 +133,17 @@ def dispatch(run: Run, key: object, send: Callable[[str], object]) -> str:
 
 
 def message_id(run: Run, key: object) -> str:
-    """Of letters, digits and dashes, which is all that some queues allow."""
+    """Made of letters, digits and dashes: some queues allow nothing else."""
     text = run.key_of(key, per="slot")
     readable = re.sub(r"[^A-Za-z0-9]+", "-", text)[:ID_LETTERS].strip("-")
     return f"{readable}-{sha256(text.encode()).hexdigest()[:16]}"
 
 
-# --- waiting for another who is at it --------------------------------------------------------------------------------
+# --- waiting for another process --------------------------------------------------------------------------------------
 
 
 def stand_by(once: Callable[[Callable[[], Any]], Any], body: Callable[[], Any]) -> Any:
-    """What `once` returns for the body; while another is at the same, it is asked again."""
+    """What `once` returns for the job function; while another process works on the same, try again."""
     made: list[bool] = []
 
     def noted() -> Any:
@@ -154,7 +154,7 @@ def stand_by(once: Callable[[Callable[[], Any]], Any], body: Callable[[], Any]) 
         try:
             return once(noted)
         except InProgress:
-            if made:  # the body's own words: what it asked for is in progress, and not it
+            if made:  # raised by the job function itself, about something else
                 raise
         sleep(WaitStep(DELIVERY_LOOK_EVERY))
 

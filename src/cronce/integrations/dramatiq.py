@@ -1,9 +1,9 @@
-"""Dramatiq: a message's body runs once for its id, and a slot sends its work once.
+"""Dramatiq: the actor of a message runs once for its id, and a slot sends its work once.
 
 Dramatiq delivers at least once: what a killed worker had not acknowledged is delivered again, and an id that is sent
-twice is two messages. The middleware guards the functions of all actors of its broker. It does so by wrapping them:
-what a middleware raises before a message is logged and *passed over*, and without an answer from the store nothing may
-run. Its retries come by the same id, and are no duplicates.
+twice is two messages. The middleware guards the functions of all actors of its broker by wrapping them: what a
+middleware raises before a message is only logged, and without an answer from the store nothing may run. Retries have
+the same id, and are no duplicates.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ _DELIVERED: Final[ContextVar[MessageProxy | None]] = ContextVar("the message tha
 
 
 class _Refused(BadPolicy, MiddlewareError):
-    """Dramatiq passes over whatever else a middleware raises."""
+    """Dramatiq ignores any other exception of a middleware."""
 
 
 class Once(Middleware):
@@ -41,7 +41,7 @@ class Once(Middleware):
         check_is(cron, Cronce, "Once(Cronce(url))")
         self._on_lost = on_lost
         self._kept = partial(Deliveries, cron, ttl=ttl, lease=lease, failed=(TimeLimitExceeded,))
-        self._kept(on_lost=on_lost)  # whatever cannot be meant is refused here
+        self._kept(on_lost=on_lost)  # wrong values are refused here
 
     @property
     def actor_options(self) -> set[str]:
@@ -66,14 +66,14 @@ class Once(Middleware):
         @wraps(fn)
         def guarded(*args: Any, **named: Any) -> Any:
             message = _DELIVERED.get()
-            if message is None:  # called by hand, or inside the body of a message
+            if message is None:  # called directly, or inside another message's function
                 return fn(*args, **named)
             _DELIVERED.set(None)
             kept = self._kept(on_lost=self._on_lost_of(actor))
             try:
                 return kept.once(actor.actor_name, message.message_id, lambda: fn(*args, **named))
             except NotKept as trouble:
-                message.options["store_results"] = False  # of this delivery: the first one's result stays
+                message.options["store_results"] = False  # for this delivery: the first one's result stays
                 raise SkipMessage(str(trouble)) from None
 
         return guarded

@@ -1,8 +1,7 @@
-"""Which store, which trigger and which policies suit somebody: a few answers in, a recommendation with reasons out.
+"""Which store, trigger and policies to choose: a few answers in, a recommendation with reasons out.
 
-The rules are data: for each thing to decide a list, of which the first whose conditions hold is taken, and the last has
-none. Lists are gone through in order, and a later one sees what an earlier one decided. So every combination of answers
-has a recommendation, and one can be argued with by pointing at a line.
+The rules are data: a list for each choice. The first rule whose conditions hold is taken, and the last one has none, so
+every combination of answers has a recommendation. A later list can refer to the choices of earlier ones.
 """
 
 from collections.abc import Mapping
@@ -16,15 +15,15 @@ Provider = Literal["own", "aws", "gcp", "azure", "kubernetes"]
 Cost = Literal["nothing", "trouble", "money"]
 
 RUNS_PER_PROCESS: Final = 10
-"""Runs at once on one machine: so many a process works on, unless told otherwise."""
+"""Runs at once in one process, by default."""
 MAX_HAND_WRITTEN_JOBS: Final = 50
-"""Jobs: beyond it, nobody reads crontabs or manifests any more."""
+"""Jobs. Beyond this, crontabs and manifests are too long to read."""
 FAST: Final = 100
-"""Slots a second: beyond it, a store in memory is worth what it may forget."""
+"""Slots a second. Beyond this, a store in memory may be worth its risk."""
 
 
 class Answers(NamedTuple):
-    """What somebody says about their jobs and their machines."""
+    """A person's answers about their jobs and machines."""
 
     stores: frozenset[Server] = frozenset()
     provider: Provider = "own"
@@ -35,7 +34,7 @@ class Answers(NamedTuple):
     failure_costs: Cost = "trouble"
     idempotent: bool = False
     add_server: bool = True
-    """How much there may be to operate: whether one more server is acceptable."""
+    """Whether one more server to operate is acceptable."""
 
 
 class GuideRule(NamedTuple):
@@ -101,10 +100,8 @@ GUIDE_RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
             "etcd",
             {"etcd": "at hand", "add_server": "no"},
             "you have etcd, and no other server may be added",
-            (
-                f"it is made for small data, and more than {FAST} slots a second are a lot for it: keep the"
-                " history short with --keep"
-            ),
+            f"it is made for small data, and more than {FAST} slots a second are a lot for it: keep the"
+            " history short with --keep",
         ),
         GuideRule(
             "kubernetes",
@@ -122,10 +119,8 @@ GUIDE_RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
             "kubernetes",
             {"platform": "kubernetes"},
             "no server may be added, and the cluster's own Lease objects are there",
-            (
-                "one slot for each job at a time, and no history and no effects by key: the system that the job"
-                " calls must support keys"
-            ),
+            "one slot for each job at a time, and no history and no effects by key: the system that the job"
+            " calls must support keys",
         ),
         GuideRule(
             "sqlite",
@@ -177,18 +172,14 @@ GUIDE_RULES: Final[Mapping[str, tuple[GuideRule, ...]]] = {
         GuideRule(
             "key",
             {"idempotent": "yes"},
-            (
-                "a second protection: pass CRONCE_KEY (run.key) to what the job calls, and a repeat is recognised"
-                " there, too"
-            ),
+            "a second protection: pass CRONCE_KEY (run.key) to what the job calls, and a repeat is recognised"
+            " there, too",
         ),
         GuideRule(
             "key",
             {"runs": "commands"},
-            (
-                "the command finds the slot's key in CRONCE_KEY: pass it to the system that it calls, which then"
-                " refuses a repeat"
-            ),
+            "the command finds the slot's key in CRONCE_KEY: pass it to the system that it calls, which then"
+            " refuses a repeat",
             "the next slot has another key, and the other side must support keys; for an effect that must happen"
             " once per thing, such as an invoice, write the job in Python with run.on(...).once(...)",
         ),
@@ -286,7 +277,7 @@ def advise(answers: Answers) -> Advice:
 
 
 def facts_of(answers: Answers) -> dict[str, str]:
-    """What the rules speak of. In Kubernetes one pod is several machines: it is replaced by another, elsewhere."""
+    """What rules can refer to. In Kubernetes one pod counts as several machines: it may be replaced on another."""
     in_kubernetes = answers.provider == "kubernetes"
     busy = answers.jobs * min(answers.runs_for / answers.every, 1) / answers.machines  # one run of a job at a time
     return {
@@ -305,7 +296,7 @@ def facts_of(answers: Answers) -> dict[str, str]:
 
 
 def expression(every: timedelta) -> str:
-    """That often as a cron expression; nothing where cron cannot say it. What is daily or rarer runs at three."""
+    """An interval as a cron expression; "" where cron cannot express it. Daily and rarer jobs run at three."""
     minutes, odd = divmod(every, timedelta(minutes=1))
     hours, past = divmod(minutes, 60)
     if odd or not minutes or (hours and past):

@@ -16,7 +16,7 @@ except ImportError as missing:
 T = TypeVar("T", bound=BaseTool)
 
 PASSED_BY_LANGCHAIN: Final = frozenset({"config", "run_manager", "callbacks"})
-"""How LangChain passes what is its own."""
+"""Arguments by which LangChain passes its own objects."""
 
 
 def once(tool: T, run: Run, **how: Unpack[ToolPolicies]) -> T:
@@ -35,7 +35,7 @@ def once(tool: T, run: Run, **how: Unpack[ToolPolicies]) -> T:
     def whole(result: Any) -> Any:
         if tool.response_format != "content_and_artifact":
             return result
-        return ("", None) if result is None else tuple(result)  # none of a call that is passed over
+        return ("", None) if result is None else tuple(result)  # there is no result of a skipped call
 
     @wraps(tool._run)
     def run_once(*args: Any, **named: Any) -> Any:
@@ -51,7 +51,7 @@ def once(tool: T, run: Run, **how: Unpack[ToolPolicies]) -> T:
 
 
 def _added(tool: BaseTool) -> frozenset[str]:
-    """What a tool is given besides what the model says: the state of a graph, callbacks, the id of the call."""
+    """Arguments that do not come from the model: the state of a graph, callbacks, the id of the call."""
     from_model = _fields(tool.tool_call_schema)
     return (_fields(tool.get_input_schema()) | tool._injected_args_keys | PASSED_BY_LANGCHAIN) - from_model
 

@@ -1,8 +1,8 @@
-"""Kubernetes manifests that are right: a CronJob around `cronce exec`, a Deployment of `cronce run`, and least RBAC.
+"""Kubernetes manifests: a CronJob around `cronce exec`, a Deployment of `cronce run`, and least RBAC.
 
-What Kubernetes is told is derived from what the job is told, so that the two do not contradict each other: a pod that
-fails is followed by as many as there are retries, a Job has as long as its attempts have together, and whoever sends
-TERM waits for longer than the command has. Pure: what is printed depends on what is asked for, and on nothing else.
+The settings of Kubernetes are derived from the job's, so that the two do not contradict each other: a pod that fails is
+followed by as many as there are retries, a Job has as long as its attempts together, and the pause between TERM and
+KILL is longer than the command's. Pure.
 """
 
 import re
@@ -24,7 +24,7 @@ Manifest = dict[str, Value]
 Restart = Literal["Never", "OnFailure"]
 
 LONGEST_CRONJOB: Final = 52
-"""Its Jobs have 11 characters more, and a Job's name becomes a label of 63 at most."""
+"""Characters. The names of its Jobs have 11 more, and must fit into a label of 63."""
 MAX_LABEL: Final = 63
 DNS_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 SUBDOMAIN: Final = re.compile(rf"{DNS_LABEL.pattern}(\.{DNS_LABEL.pattern})*")
@@ -33,22 +33,23 @@ MOST_PODS: Final = 2**31 - 1
 QUANTITY: Final = re.compile(r"(?a)[0-9]+(\.[0-9]+)?(m|[kMGTPE]|[KMGTPE]i)?")
 
 REFERENCE: Final = re.compile(r"\$(?=[$(])")
-"""In a command Kubernetes replaces $(NAME) and $$; a second $ before it keeps what is meant for a shell."""
+"""In a command Kubernetes replaces $(NAME) and $$; a second $ keeps what is for a shell."""
 
 USER: Final = 10001
-"""That of our Dockerfile: a number, or nobody could tell that it is not root."""
+"""The user of our Dockerfile, as a number: by a name Kubernetes cannot see that it is not root."""
 PROBE_PORT: Final = 8080
 JOBS_KEPT: Final = 3
 CONTROLLER_EVERY: Final = 10
-"""Seconds between two looks of the CronJob controller: what has to start sooner may never be started."""
+"""Seconds between two checks of the CronJob controller: a Job with a shorter deadline may never start."""
 
 STARTING: Final = 300
 """Seconds that a Job has for finding a node and pulling its image, beside its attempts."""
 PODS_WITHOUT_STORE: Final = 3
-"""Pods that may find no store, and run nothing: after the pauses of Kubernetes that is more than a minute."""
+"""Pods that may fail because the store does not answer: with the pauses of Kubernetes that is over a minute."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 10, 360
-"""Seconds that Kubernetes waits before the second pod of a Job, twice as long before each later one, up to these."""
+"""Seconds that Kubernetes waits before the second pod of a Job; twice as long before each later one, up to the
+second."""
 RECORD_SECONDS: Final = 5
 """Seconds beyond the grace, to put on record how it ended."""
 
@@ -60,7 +61,7 @@ POLICIES: Final[Mapping[Overlap, str]] = {"skip": "Forbid", "wait": "Allow", "al
 
 
 class AnnotatedValue(NamedTuple):
-    """A value, and what whoever reads the manifest should know of it."""
+    """A value, and a comment for readers of the manifest."""
 
     value: "Value"
     note: str
@@ -110,8 +111,8 @@ def cronjob(
 
 
 def deployment(name: str, words: Sequence[str], place: PodSettings, *, replicas: int, grace: timedelta) -> Manifest:
-    """`words` are the whole command, from `cronce run` on, less where its health is asked for."""
-    check_name(name, MAX_LABEL)
+    """`words` are the whole command, from `cronce run` on, without --health."""
+    check_name(name)
     if replicas < 0:
         raise BadInput(f"--replicas must be 0 or more, not {replicas}")
     container = _container(name, [*words, "--health", f"0.0.0.0:{PROBE_PORT}"], place) | {
@@ -135,8 +136,8 @@ def deployment(name: str, words: Sequence[str], place: PodSettings, *, replicas:
 
 def rbac(name: str, namespace: str) -> list[Manifest]:
     """What the `kubernetes://` store needs, and nothing else; other stores need no rights in the cluster at all."""
-    check_name(name, MAX_LABEL)
-    check_label(namespace, MAX_LABEL, "a namespace")
+    check_name(name)
+    check_namespace(namespace)
     metadata = _metadata(name, namespace)
     group = "rbac.authorization.k8s.io"
     rule: Value = {
@@ -194,7 +195,7 @@ def _job_spec(
 
 
 def again(job: Declaration) -> int:
-    """Kubernetes brings the next attempt: so many may fail before the last. A pod that is killed counts too."""
+    """How many pods may fail before the last one. A pod that is killed counts too."""
     return job.retries + is_rerun(job.on_lost)
 
 
@@ -244,7 +245,7 @@ def _starting_deadline(job: Declaration) -> int:
 
 
 def expression(job: Declaration) -> str:
-    """The schedule as Kubernetes reads it; what it reads in another way than we do is refused."""
+    """The schedule as Kubernetes reads it; what it would read differently is refused."""
     rule = job.schedule and rule_of(job.schedule)
     if not isinstance(rule, Cron):
         raise BadInput(
@@ -313,7 +314,7 @@ def _container(name: str, words: Sequence[str], place: PodSettings) -> Manifest:
 def _env(place: PodSettings) -> list[Value]:
     if place.store:
         return [{"name": "CRONCE_URL", "value": place.store}]
-    check_name(place.secret, MAX_LABEL, "a secret")
+    check_name(place.secret, what="a secret")
     secret: Value = {"secretKeyRef": {"name": place.secret, "key": "url"}}
     made = f"kubectl create secret generic {place.secret} --from-literal=url=postgresql://…"
     return [AnnotatedValue({"name": "CRONCE_URL", "valueFrom": secret}, made)]
@@ -332,7 +333,7 @@ def _pod(container: Manifest, place: PodSettings, grace: timedelta) -> Manifest:
         "containers": [container],
         "volumes": [{"name": "tmp", "emptyDir": {}}],
     }
-    return {"serviceAccountName": check_name(place.account, MAX_LABEL), **pod} if place.account else pod
+    return {"serviceAccountName": check_name(place.account), **pod} if place.account else pod
 
 
 def _probe(path: str, **seconds: int) -> Value:
@@ -340,7 +341,7 @@ def _probe(path: str, **seconds: int) -> Value:
 
 
 def _metadata(name: str, namespace: str) -> Value:
-    where: Manifest = {"namespace": check_label(namespace, MAX_LABEL, "a namespace")} if namespace else {}
+    where: Manifest = {"namespace": check_namespace(namespace)} if namespace else {}
     return {"name": name, **where, "labels": _labels(name)}
 
 
@@ -349,26 +350,22 @@ def _labels(name: str) -> Value:
 
 
 def container_name(name: str) -> str:
-    """That of a container has no dots, unlike others."""
+    """The name of a container, which may have no dots, unlike others."""
     return name.replace(".", "-")
 
 
-def check_name(name: str, longest: int, what: str = "a name") -> str:
-    if not SUBDOMAIN.fullmatch(name) or len(name) > longest:
+def check_name(name: str, longest: int = MAX_LABEL, what: str = "a name", *, dots: bool = True) -> str:
+    if not (SUBDOMAIN if dots else DNS_LABEL).fullmatch(name) or len(name) > longest:
+        letters, ends = ("- and .", "- or .") if dots else ("and -", "-")
         raise BadInput(
-            f"{name[:80]!r} cannot be {what} in Kubernetes: use 1 to {longest} characters of a–z 0–9 - and ., with"
-            " no - or . at the start or the end"
+            f"{name[:80]!r} cannot be {what} in Kubernetes: use 1 to {longest} characters of a–z 0–9 {letters}, with"
+            f" no {ends} at the start or the end"
         )
     return name
 
 
-def check_label(name: str, longest: int, what: str = "a name") -> str:
-    if not DNS_LABEL.fullmatch(name) or len(name) > longest:
-        raise BadInput(
-            f"{name[:80]!r} cannot be {what} in Kubernetes: use 1 to {longest} characters of a–z 0–9 and -, with"
-            " no - at the start or the end"
-        )
-    return name
+def check_namespace(name: str) -> str:
+    return check_name(name, what="a namespace", dots=False)
 
 
 # --- as YAML --------------------------------------------------------------------------------------------------------

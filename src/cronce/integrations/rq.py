@@ -1,8 +1,8 @@
-"""RQ: a job's body runs once for its id, and a slot queues its work once.
+"""RQ: a job's function runs once for its id, and a slot queues its work once.
 
 RQ may run a job again: after a worker was killed or fell silent, after a retry, or because its id was queued twice (an
-id that is there already is overwritten, and queued once more). `@once(cron)` makes the function answer from the record
-then. It works with every kind of worker, since it is the function that is guarded.
+existing id is overwritten, and queued again). With `@once(cron)` the function then returns the recorded result. It
+works with every kind of worker, since the function itself is guarded.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _IN_HAND: Final[ContextVar[str]] = ContextVar("the id of the job that runs now",
 def once(
     cron: Cronce, *, on_lost: OnLost = "skip", ttl: Duration = "7d", lease: Duration = "30s"
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Guard a function that RQ's workers run. Called by anybody else it is the plain function, like its `fn`."""
+    """Guard a function that RQ's workers run. Called outside a worker it is the plain function, like its `fn`."""
     check_is(cron, Cronce, "@once(Cronce(url)), above the function")
     kept = Deliveries(cron, on_lost=on_lost, ttl=ttl, lease=lease)
 
@@ -68,7 +68,7 @@ def dispatch(run: Run, key: object, queue: Queue, fn: Any, /, *args: Any, **name
 
 
 class _RetryAsked(Exception):
-    """The body returned RQ's `Retry`: it is to run again, like one that raised."""
+    """The function returned RQ's `Retry`: it is to run again, like one that raised."""
 
     def __init__(self, retry: Retry) -> None:
         super().__init__("it asked to be retried")
@@ -102,7 +102,7 @@ def _delivery(job: Job) -> str:
 
 
 def _check_own(job: Job, guarded: Callable[..., Any]) -> None:
-    """A call inside another function's job has no id of its own: it would be taken for done the second time."""
+    """A call inside another function's job has no id of its own: the second one would count as done."""
     if unwrap(getattr(job.func, "__func__", job.func)) is not unwrap(guarded):
         name = guarded.__qualname__
         raise BadInput(

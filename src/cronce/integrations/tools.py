@@ -1,13 +1,12 @@
 """Tools of agents, called once for each slot or once for each thing: what the guards of tools share.
 
-An agent that is started again is asked again. The ids of its calls are the model's, and others each time, so a call
-goes by the tool's name and its arguments, or by what `key` makes of them: a model may word the same wish differently.
-A call on a thing goes by the tool's name and the thing that `key` names. A call that was made returns what came of it,
-and one that is being made, by the same agent at the same time, waits.
+An agent that is restarted makes its calls again. The model chooses their ids, others each time, so a call is known by
+the tool's name and its arguments, or by what `key` makes of them: a model may word the same call differently. A call on
+a thing is known by the tool's name and the thing that `key` names. A call that was made before returns its recorded
+result, and one that is being made at the same time waits.
 
-*Refused, and corrected.* A model that leaves out the id is told so, and calls again. So a refused call does not fail
-its run for good: a later call of the tool that is done, and no repeat of another, takes its place. Each takes the place
-of one.
+*Refused, and corrected.* A model that leaves out the id gets an error, and calls again. So a refused call does not fail
+its run for good: a later call of the tool that is done, and is no repeat, makes up for one refused call.
 """
 
 import json
@@ -28,7 +27,7 @@ from cronce.runtime.run import Run
 from cronce.runtime.unfinished import REFUSED_EFFECT
 
 CALL_LETTERS: Final = 160
-"""Letters of a call that its key shows; a longer one ends in a digest."""
+"""Characters of a call in its key; a longer one ends in a digest."""
 
 
 class ToolPolicies(TypedDict, total=False):
@@ -62,7 +61,7 @@ class Calls:
         self._done: set[str] = set()
 
     def once(self, args: tuple[Any, ...], named: Mapping[str, Any], call: Callable[[], Any]) -> Any:
-        """What came of the call, as JSON says it, the first time too."""
+        """The result of the call, as read back from JSON, the first time too."""
         with self._remembered(args, named) as once:
             return stand_by(once, lambda: as_json(call()))
 
@@ -78,7 +77,7 @@ class Calls:
 
     @contextmanager
     def _remembered(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[Callable[..., Any]]:
-        """How the call is made, once. That it was refused is remembered until another is done in its place."""
+        """How the call is made once. A refused call is remembered until another one makes up for it."""
         try:
             key, once = self._once(args, named)
             yield lambda body: once(body, **self._how._asdict())
@@ -100,7 +99,7 @@ class Calls:
             self._refused.append(name)
 
     def _once(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[str, Callable[..., Any]]:
-        """What tells the call from others, and how it is made."""
+        """The key of the call, and how it is made."""
         if self._on is not None and self._key is not None:
             thing = self._run.on(self._on, self._key(*args, **named))
             return thing.name, partial(thing.once, self._tool)
@@ -110,7 +109,7 @@ class Calls:
     def _key_of(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> str:
         if self._key is not None:
             return f"{self._tool}:{check_key(self._key(*args, **named))}"
-        from pydantic_core import to_jsonable_python  # noqa: PLC0415  whoever has such tools has it
+        from pydantic_core import to_jsonable_python  # noqa: PLC0415  every framework with such tools has it
 
         try:
             plain = to_jsonable_python([*args, named] if args else named)

@@ -115,7 +115,7 @@ class Once:
                 return await _send(send, *_recorded(record, exchange.print))
         await exchange.deliver()  # also where it could not be put on record: what the app says is true all the same
         if exchange.raised is not None:
-            raise exchange.raised  # for the server, as if nobody had been between
+            raise exchange.raised  # for the server, as without this middleware
         return None
 
     async def _hand_on(self, exchange: "HttpExchange") -> dict[str, Any]:

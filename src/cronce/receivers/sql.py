@@ -1,13 +1,13 @@
-"""A database where effects land: a repeat is found by its key, and a run that was overtaken by its fence.
+"""A database that receives effects: a repeat is found by its key, and a run that was taken over by its fence.
 
     receiver = PostgreSQL()                                # or MySQL(), SQLite()
     with connection.transaction():
-        if receiver.first(cursor, key):                    # nobody did it before
+        if receiver.first(cursor, key):                    # it was not done before
             ...                                            # the effects, in the same transaction
 
-Each call is said on a cursor of the transaction that makes the effect, before or with it. It locks a row until that
-ends, so whoever races waits for the outcome; what is rolled back was never said. In autocommit it promises nothing: the
-key would be on record before its effect is.
+Each call uses a cursor of the transaction that makes the effect, before or with it. It locks a row until that ends, so
+a concurrent one waits for the outcome; a rollback undoes it. In autocommit it promises nothing: the key would be on
+record before its effect.
 """
 
 import re
@@ -65,7 +65,7 @@ class Receiver:
         if self._mark not in ("%s", "?"):
             raise BadInput(f"a placeholder must be %s or ?, not {placeholder!r:.60}")
         self.predicate = f"({self._name('fence')} IS NULL OR {self._name('fence')} <= {self._mark})"
-        """For an UPDATE of your own that also sets the fence: true where nobody later has written."""
+        """For an UPDATE of your own that also sets the fence: true where no later fence has written."""
 
     def fence_column(self, table: str) -> str:
         """What `put` and `update` need in a table of yours, for a migration."""
@@ -74,7 +74,7 @@ class Receiver:
     def first(
         self, cursor: DatabaseCursor, key: str, *, table: str = "cronce_keys", column: str = "idempotency_key"
     ) -> bool:
-        """Put the key on record. False says that it is there already: it was done before, so skip the effects.
+        """Put the key on record. False: it is there already, so skip the effects.
 
         The table may be yours, such as job_results(job_run_id), if that column is unique and compares bytewise.
         """
@@ -83,12 +83,12 @@ class Receiver:
         return cursor.rowcount > 0
 
     def admit(self, cursor: DatabaseCursor, scope: str, fence: Fence | str) -> bool:
-        """Whether nobody came later in this scope, whatever is written then. The highest fence stands in a table of its
-        own, and its row is locked: one transaction of a scope at a time."""
+        """Whether no later fence was admitted in this scope, for effects of any kind. The highest fence is in a table
+        of its own, and its row is locked: one transaction of a scope at a time."""
         return self.put(cursor, "cronce_fences", {"scope": _text("scope", scope)}, {}, fence)
 
     def put(self, cursor: DatabaseCursor, table: str, key: Columns, values: Columns, fence: Fence | str) -> bool:
-        """Insert the row with that unique key, or change it unless a later fence wrote it. False says that one did."""
+        """Insert the row with that unique key, or change it unless a later fence wrote it. False: one did."""
         row = _row(key, values, fence)
         changes = ", ".join(f"{name} = excluded.{name}" for name in map(self._name, [*values, "fence"]))
         kept, new = (f"{place}.{self._name('fence')}" for place in ("kept", "excluded"))
@@ -100,8 +100,8 @@ class Receiver:
         return self._wrote(cursor, table, key, fence)
 
     def update(self, cursor: DatabaseCursor, table: str, key: Columns, values: Columns, fence: Fence | str) -> bool:
-        """Change the row with that key unless a later fence wrote it: a compare-and-swap. False says that one did, or
-        that there is no such row."""
+        """Change the row with that key unless a later fence wrote it: a compare-and-swap. False: one did, or there is
+        no such row."""
         written = _row({}, values, fence)
         changes = ", ".join(f"{self._name(name)} = {self._mark}" for name in written)
         statement = f"UPDATE {self._name(table)} SET {changes} WHERE {self._is(key)} AND {self.predicate}"  # noqa: S608
@@ -184,7 +184,7 @@ class MySQL(Receiver):
 
 
 def _row(key: Columns, values: Columns, fence: Fence | str) -> dict[str, object]:
-    """A fence that is none would refuse all others for ever, so it is read before it is written."""
+    """A malformed fence would refuse all others for ever, so it is checked before it is written."""
     if "fence" in key or "fence" in values:
         raise BadInput("pass the fence as its own argument, not among the columns")
     return {**key, **values, "fence": str(read_fence(str(fence)))}

@@ -4,6 +4,7 @@ A backend is one file and one entry point in the group `cronce.stores`. Our own 
 points: reading those of all installed packages takes longer than the rest of a start under cron.
 """
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -36,7 +37,7 @@ _SAID: Final = (
     r"""\\*["']?\s*[=:]\s*)(?:b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*'"""
     r"""|digest\s[^\n]*|(?:(?:basic|bearer|token|negotiate|apikey)\s+)?(?!\*\*\*)\S+)"""
 )
-"""What programs write before a secret when they say what went wrong."""
+"""What programs write before a secret in their error messages."""
 
 
 def open_store(url: str) -> "Store":
@@ -54,7 +55,7 @@ def open_store(url: str) -> "Store":
 
 
 def _refuse_split(url: str) -> None:
-    """A password with a character that ends the host in a URL would be taken for one, and shown as such."""
+    """Refuse a password with an unescaped special character: part of it would be read as a host, and shown."""
     rest = url.partition("://")[2]
     place = re.split("[/?#]", rest, maxsplit=1)[0]
     host, colon, port = place.rpartition(":")
@@ -66,7 +67,7 @@ def _refuse_split(url: str) -> None:
 
 
 def module_of(url: str) -> ModuleType | None:
-    """The file of a store of ours; None for one that somebody else wrote."""
+    """The module of a store of our own; None for one of another package."""
     scheme = scheme_of(url)
     return import_module(OWN_BACKENDS[scheme]) if scheme in OWN_BACKENDS else None
 
@@ -90,16 +91,30 @@ def _opener(url: str) -> "Opener":
 
 LONGEST_TIMEOUT: Final = 3600.0
 SHORTEST_TIMEOUT: Final = 0.001
-"""Seconds. Of a system that is asked to wait for nothing at all, some wait for ever."""
+"""Seconds. To some drivers 0 means to wait for ever."""
+
+
+_UNQUOTED: Final = dict.fromkeys(b"_.~/-")
+"""What a URL holds as it is, besides letters and digits."""
+
+
+def url_of(path: str | os.PathLike[str]) -> str:
+    """The URL of an SQLite store in that file."""
+    text = os.fspath(path)
+    if not (text.isascii() and text.translate(_UNQUOTED).isalnum()):
+        from urllib.parse import quote  # noqa: PLC0415  slow to import, and few paths need it
+
+        text = quote(os.fsencode(text))
+    return f"sqlite:///{text}"
 
 
 def scheme_of(url: str) -> str:
-    """Which kind of store is meant; in capitals it means the same."""
+    """The kind of store, in lower case."""
     return url.partition(":")[0].lower()
 
 
 def seconds(shown: str, text: str) -> float:
-    """What a URL's `timeout` says; `shown` is that URL, masked."""
+    """The `timeout` of a URL; `shown` is that URL, masked."""
     try:
         number = float(text)
     except ValueError:
@@ -112,8 +127,7 @@ def seconds(shown: str, text: str) -> float:
 
 
 def options(shown: str, query: str, known: Sequence[str], instead: Mapping[str, str] = {}) -> dict[str, str]:
-    """What a URL says behind its `?`. What such a store does not know is refused, each by its name; `instead`: what to
-    write for it."""
+    """The options behind the `?` of a URL. Unknown ones are refused by name; `instead`: what to write for some."""
     if not query:
         return {}
     from urllib.parse import parse_qsl  # noqa: PLC0415  slow to import, and few have options
@@ -128,19 +142,19 @@ def options(shown: str, query: str, known: Sequence[str], instead: Mapping[str, 
 
 def mask(url: str) -> str:
     """A URL fit for people and logs: without its password, tokens and keys."""
-    if not any(mark in url for mark in "@?&;"):  # nothing is hidden, and patterns take their time
+    if not any(mark in url for mark in "@?&;"):  # nothing to hide, and regular expressions are slow
         return url
-    rest = url.rfind("@") + 1  # a text without an end may look like one URL after another
+    rest = url.rfind("@") + 1  # in a long text, search only up to the last @
     return re.sub(_HIDDEN, r"\1***", re.sub(_USER_IN_URL, r"\1:***@", url[:rest]) + url[rest:])
 
 
 def mask_all(text: str) -> str:
-    """A text fit for people in which there may be URLs, or words such as libpq takes."""
+    """A text fit for people and logs that may contain URLs, or `password=…` as libpq writes it."""
     text = re.sub(_IN_TEXT, lambda found: mask(found[0]), text)
     text = re.sub(_QUOTED, r"\1:***@", text)  # a password may hold what ends a URL in a text
     return re.sub(_WORD, r"\1=***", text)
 
 
 def discreet(text: str) -> str:
-    """What a program said that is not ours, fit for logs and records: a body that failed, a receiver."""
+    """The text of another program (a job function, a receiver), fit for logs and records."""
     return re.sub(_SAID, r"\1***", mask_all(text)) if text else ""

@@ -15,9 +15,9 @@ What a backend has to get right, and `cronce.testing.StoreContract` checks:
 Where a store cannot (a trait says so), the rest holds all the same: without a `tally`, each cell counts for itself, its
 versions never return and its fences rise.
 
-A store may also wake whoever waits (`Traits.notifies`): a write that wins on a cell whose key begins with `board/` is
-news to every listener of the store. Nothing is sent for it: the news is part of the swap. It only makes others look
-sooner, so they look now and then without it, too.
+A store may also wake processes that wait (`Traits.notifies`): a write that wins on a cell whose key begins with
+`board/` is news to every listener of the store. It costs no request: the news is part of the swap.
+It only makes others read sooner; they also read now and then without it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,11 +47,11 @@ from cronce.value import NamedTuple
 By = Literal["key", "at", "until"]
 
 BOARD: Final = "board/"
-"""What the key of a cell begins with whose writes are news."""
+"""Writes to a cell whose key begins with this are news."""
 
 
 class Position(NamedTuple):
-    """Where a cell stands in a scan: by the instant it is ordered by in µs (0 when ordered by key), then by its key."""
+    """The place of a cell in a scan: the instant it is ordered by, in µs (0 when ordered by key), then its key."""
 
     us: int
     key: str
@@ -116,10 +116,10 @@ class Store(Protocol):
 
 
 class Listener(Protocol):
-    """Hears of writes on the board since it was made. One thread waits; any other may wake or close it.
+    """Learns of writes on the board since it was made. One thread waits; any other may wake or close it.
 
-    Several writes may be one piece of news, and one's own are news too. None is lost while the connection is up; when
-    that breaks, `wait` raises `StoreUnavailable`: close it, and listen again. A forked child listens for itself.
+    Several writes may be one piece of news, and a process's own writes are news too. None is lost while the connection
+    is up; when that breaks, `wait` raises `StoreUnavailable`: close it, and listen again. A forked child needs its own.
     """
 
     def wait(self, seconds: float) -> bool:
@@ -127,11 +127,11 @@ class Listener(Protocol):
         ...
 
     def wake(self) -> None:
-        """End the wait that is going on, or else the next one: it returns False, unless there is news."""
+        """End the current wait, or else the next one: it returns False, unless there is news."""
         ...
 
     def close(self) -> None:
-        """Also while another thread waits: its wait returns False, and a later one raises `StoreUnavailable`."""
+        """Also while another thread waits: that wait returns False, and a later one raises `StoreUnavailable`."""
         ...
 
 
@@ -143,7 +143,7 @@ class Notifies(Store, Protocol):
 
 
 def listen(store: Store) -> Listener | None:
-    """A listener, where the store has any. What stands before a store, with its traits, need not pass this on."""
+    """A listener, if the store can notify. A wrapper with the traits of its store need not pass this on."""
     return store.listen() if store.traits.notifies and isinstance(store, Notifies) else None
 
 
@@ -155,14 +155,14 @@ class ReadsAtOnce(Store, Protocol):
 
 
 def at_once(store: Store) -> AbstractContextManager[None]:
-    """A block in which one thread reads much, and in which a reading may be up to a second old: such a store is asked
-    once for all of it. What is written there is judged by what stands in the store, as ever."""
+    """A block in which one thread reads much, and may get a reading up to a second old: such a store is asked once for
+    all of it. Writes in the block are judged by what is in the store, as always."""
     return store.at_once() if isinstance(store, ReadsAtOnce) else nullcontext()
 
 
 @runtime_checkable
 class Sized(Store, Protocol):
-    """A store that can say how many cells it holds without going through them."""
+    """A store that can tell how many cells it holds without reading them all."""
 
     def size(self) -> int:
         """About how many: exact as long as there are few, else within a tenth or so."""
@@ -180,7 +180,7 @@ def is_news(keys: Iterable[str]) -> bool:
 
 
 def position(cell: Cell, by: By) -> Position | None:
-    """Where the cell stands in a scan; None where it does not."""
+    """The place of the cell in a scan; None if it has no such instant."""
     if by == "key":
         return Position(0, cell.key)
     instant = cell.at if by == "at" else cell.until
@@ -209,7 +209,7 @@ def loaded(now: Instant, epoch: Epoch, keys: Sequence[str], found: Iterable[Cell
 
 
 def first_page(now: Instant, epoch: Epoch, cells: Sequence[Cell], scan: Scan) -> Page:
-    """Of cells in the order asked for, past the scan's position: one more than the page holds shows that it goes on."""
+    """The first of cells that are in order and past the scan's position; one too many shows that there are more."""
     page = cells[: scan.limit]
     return Page(now, epoch, page, position(page[-1], scan.by) if len(cells) > scan.limit else None)
 
@@ -220,7 +220,7 @@ class Closes(Protocol):
 
 @contextmanager
 def closed_on_error(opened: Closes) -> Iterator[None]:
-    """What was opened is closed again, unless all that is done with it at first goes well."""
+    """Close what was just opened if the block raises."""
     try:
         yield
     except BaseException:
@@ -229,7 +229,7 @@ def closed_on_error(opened: Closes) -> Iterator[None]:
 
 
 def life_of(store: Store) -> Epoch:
-    """The life of a store that was opened only to begin it, or to ask for it."""
+    """The epoch of a store that was opened only to initialise it, or to ask for the epoch."""
     with closing(store):
         return store.load([]).epoch
 
@@ -246,7 +246,7 @@ def instant(us: int | None) -> Instant | None:
 
 
 def believe(seen: tuple[int, int], stored: Epoch) -> Literal["yes", "behind", "ahead"]:
-    """How a writer's epoch stands to the store's. Ahead: the writer saw what the store no longer knows."""
+    """Whether a writer's epoch is the store's. Ahead: the writer has seen what the store no longer knows."""
     if seen > stored.seen:
         return "ahead"
     return "yes" if seen[0] == stored.birth else "behind"
@@ -258,14 +258,14 @@ def first_life(now_us: int, traits: Traits, *, on_purpose: bool = False) -> Epoc
 
 
 def next_life(now_us: int, seen: tuple[int, int], stored: Epoch, last_write: Instant) -> Epoch:
-    """The life after a loss: born later than any birth known, counting on from the highest tally known."""
+    """The epoch after a loss: its birth is later, and its tally at least as high, as any that is known."""
     tally = max(seen[1], stored.tally) if seen[0] >= stored.birth else stored.tally
     birth = max(now_us, seen[0] + 1, stored.birth + 1)
     return Epoch(birth, tally, tally, Origin.RESTORED, last_write)
 
 
 def groups(writes: Sequence[Write]) -> Iterator[Sequence[int]]:
-    """The places of writes that land together, in the order given; a group's members stand side by side."""
+    """The indexes of writes that are written together, in the order given; the members of a group are neighbours."""
     start = 0
     for place in range(1, len(writes) + 1):
         if place == len(writes) or writes[place].group is None or writes[place].group != writes[start].group:
@@ -273,13 +273,18 @@ def groups(writes: Sequence[Write]) -> Iterator[Sequence[int]]:
             start = place
 
 
-def in_batches(writes: Sequence[Write], most: int) -> Iterator[Sequence[Write]]:
-    """Parts of at most so many writes; a group is never divided, so that a part may be a longer one."""
-    start = 0
+def in_batches(
+    writes: Sequence[Write], most: int, cost: Callable[[Write], int] = lambda _write: 1
+) -> Iterator[Sequence[Write]]:
+    """Parts of at most so many writes, or of so much `cost`. A group is never divided: a part may be one that is
+    longer."""
+    start = used = 0
     for group in groups(writes):
-        if group[-1] + 1 - start > most and group[0] > start:
+        more = sum(cost(writes[place]) for place in group)
+        if used and used + more > most:
             yield writes[start : group[0]]
-            start = group[0]
+            start, used = group[0], 0
+        used += more
     yield writes[start:]
 
 
@@ -292,7 +297,7 @@ def judge(
     last_write: Instant,
     now: Instant,
 ) -> tuple[Swapped, dict[str, Cell]]:
-    """What a swap comes to: the answer, and the cells to store. Nothing changed if the epoch is the stored one."""
+    """The answer to a swap, and the cells to store. If the epoch in the answer is the stored one, nothing changes."""
     belief = believe(seen, stored)
     if belief == "ahead":
         stored = next_life(to_us(now), seen, stored, last_write)
@@ -404,4 +409,4 @@ def _say(value: bool | timedelta) -> str:
 
 
 Opener = Callable[[str], Store]
-"""What an entry point of `cronce.stores` names: a store from its URL."""
+"""What an entry point of `cronce.stores` names: a function that opens a store by its URL."""

@@ -1,4 +1,4 @@
-"""What `cronce doctor` is told about a store: one check, one verdict, and what to do about it."""
+"""What `cronce doctor` shows of a store: checks, each with a verdict and what to do."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -9,7 +9,7 @@ CheckVerdict = Literal["ok", "warn", "error"]
 
 
 class Check(NamedTuple):
-    """One thing that was looked at."""
+    """One thing that was checked."""
 
     name: str
     verdict: CheckVerdict
@@ -30,7 +30,7 @@ def error(name: str, says: str, remedy: str) -> Check:
 
 
 def alone(others: Sequence[str], remedy: str) -> Check:
-    """Whether there are other stores in the same place: a process may name one of them by mistake."""
+    """Whether there are other stores on the same server: a process may name one of them by mistake."""
     if not others:
         return ok("namespaces", "there is no other store beside it")
     named = f"{', '.join(others[:5])}{' and more' * (len(others) > 5)}"
@@ -41,8 +41,7 @@ LOCAL = ("", "localhost", "127.0.0.1", "::1")
 
 
 def connection(host: str, verified: str, remedy: str, *, encrypted: bool) -> Check:
-    """Whether anybody on the way could read along, or answer in the server's place. `verified`: what is known of whom
-    the connection is to; nothing if it is not asked."""
+    """Whether the connection is encrypted, and the server verified. `verified`: how it was; nothing if it was not."""
     if encrypted and verified:
         return ok("connection", f"encrypted, and verified: {verified}")
     says = (

@@ -3,12 +3,12 @@
 The argument, `$CRONCE_URL`, the user's config, `/etc/cronce.toml` (cron gives its jobs no environment), and else one
 SQLite file in the user's state directory: enough for all processes of one machine, with nothing to set up.
 
-That default is a trap where every process has a file system of its own: three pods with three private files would each
-run everything. So it is refused there, rather than used and regretted. A machine's real disk is no such place, even if
-something once left a `/.dockerenv` on it: what counts is the mount that the file would rest on.
+Where every process has a file system of its own, that default is dangerous: three pods with three private files would
+each run everything. So it is refused there. What counts is the mount that the file would be on, not a `/.dockerenv`
+that something once left on a machine's real disk.
 """
 
-# Paths are plain text here: pathlib is slow to import, and every start of `cronce exec` comes by.
+# Paths are plain text here: pathlib is slow to import, and every start of `cronce exec` runs this.
 # ruff: noqa: PTH102, PTH110, PTH112, PTH118, PTH120, PTH123
 
 import os
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from cronce import mounts
 from cronce.errors import StorePrivate, StoreReadOnly, StoreUnusable
-from cronce.stores import mask, open_store, scheme_of
+from cronce.stores import mask, open_store, scheme_of, url_of
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ LINE: Final = f"{URL_VARIABLE}=postgresql://USER:PASSWORD@HOST/DATABASE"
 _REMEDY: Final = f"use another store: {URL_VARIABLE}=sqlite:////PATH/cronce.db"
 
 _LAYERS: Final = frozenset(("overlay", "aufs", "fuse-overlayfs", "fuse.fuse-overlayfs", "btrfs", "zfs"))
-"""What container engines build a container's own root of. Mounted elsewhere than at / they are somebody's volume."""
+"""File systems of a container's own root. Mounted elsewhere than at / they are a volume."""
 
 
 class Chosen(NamedTuple):
@@ -56,7 +56,7 @@ def choose(
     root: str | os.PathLike[str] = "/",
     mount_table: str | None = None,
 ) -> Chosen:
-    """The store to use; nothing is made or opened. `root` and `mount_table` stand in for this machine's, for tests."""
+    """The store to use; nothing is made or opened. `root` and `mount_table` replace this machine's, for tests."""
     if url is not None:
         return Chosen(url, GIVEN)
     if URL_VARIABLE in environ:
@@ -68,13 +68,13 @@ def choose(
             return Chosen(named, path)
     path = _default(environ, home)
     _refuse_private(path, environ, os.fspath(root), mount_table)
-    return Chosen(_url_of(path), DEFAULT, path)
+    return Chosen(url_of(path), DEFAULT, path)
 
 
 def alerts_table(
     environ: Mapping[str, str] = os.environ, *, root: str | os.PathLike[str] = "/"
 ) -> tuple[str, dict[str, object]]:
-    """What the first config file that has them says of alerts, and its path; nothing, if none does."""
+    """The [alerts] table of the first config file that has one, and that file's path; empty if none has."""
     for path, config in _configured(environ, _home(environ), os.fspath(root)):
         if ALERTS_SECTION in config:
             table = config[ALERTS_SECTION]
@@ -94,14 +94,19 @@ def pinned(chosen: Chosen) -> Chosen:
 
 
 def open_chosen(chosen: Chosen) -> "Store":
-    """Open the store. The whole way to the default file is made; on a way that a user spelled, a slip is refused."""
-    if chosen.is_default:
-        make_way(os.path.dirname(chosen.file))
+    """Open the store."""
+    make_default_directory(chosen)
     return open_store(chosen.url)
 
 
+def make_default_directory(chosen: Chosen) -> None:
+    """The directory of the default file is made. One that a user named is not: the path may be mistyped."""
+    if chosen.is_default:
+        make_way(os.path.dirname(chosen.file))
+
+
 def journal_directory(url: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Where this machine keeps what it could not tell that store; "" where it has no place for it, or needs none."""
+    """Where this machine keeps what it could not write to that store; "" if it has no place for it, or needs none."""
     home = _home(environ)
     if scheme_of(url) == "memory" or not (home or _absolute(environ.get("XDG_STATE_HOME"))):
         return ""
@@ -140,14 +145,15 @@ def _make(directory: str) -> None:
 
 
 def _set(url: str) -> str:
-    """Set to nothing is no choice: a variable of another name was left out somewhere, and all would run everything."""
+    """An empty variable is refused: it was probably meant to name a store, and with the default each machine would run
+    everything."""
     if not url:
         raise StoreUnusable(f"${URL_VARIABLE} is set but empty; set it to the URL of a store, or unset it")
     return url
 
 
 def _home(environ: Mapping[str, str]) -> str | None:
-    """The user's home, by the environment or the password database; None if nobody knows it."""
+    """The user's home, by the environment or the password database; None if neither has it."""
     home = _absolute(environ.get("HOME"))
     if home is not None:
         return home
@@ -155,17 +161,17 @@ def _home(environ: Mapping[str, str]) -> str | None:
 
     try:
         return _absolute(pwd.getpwuid(os.getuid()).pw_dir)
-    except KeyError:  # a user without a name, as container platforms like to assign
+    except KeyError:  # a user id without a name, as container platforms assign
         return None
 
 
 def _absolute(path: str | None) -> str | None:
-    """As the XDG specification wants it: what is empty or relative is as good as unset."""
+    """By the XDG specification an empty or relative path counts as unset."""
     return path if path and path.startswith("/") else None
 
 
 def _below_home(environ: Mapping[str, str], variable: str, home: str | None, path: str) -> str | None:
-    """A directory that a variable names, or that stands below the home."""
+    """The directory that a variable names, or else one below the home."""
     return _absolute(environ.get(variable)) or (os.path.join(home, path) if home else None)
 
 
@@ -181,23 +187,11 @@ def _default(environ: Mapping[str, str], home: str | None) -> str:
     return os.path.join(state, "cronce/cronce.db")
 
 
-def _url_of(path: str) -> str:
-    if path.isascii() and path.translate(_PLAIN_IN_URL).isalnum():
-        return f"sqlite:///{path}"
-    from cronce.stores.sqlite.file import url_of  # noqa: PLC0415  whoever named another store need not load SQLite
-
-    return url_of(path)
-
-
-_PLAIN_IN_URL: Final = {ord(letter): "x" for letter in "/._-"}
-"""What stands in a URL for itself, besides letters and digits."""
-
-
 # --- config files ---------------------------------------------------------------------------------------------------
 
 
 def _configured(environ: Mapping[str, str], home: str | None, root: str) -> Iterator[tuple[str, dict[str, object]]]:
-    """The config files that are there, in their order, and what stands in each."""
+    """The config files that exist, in their order, each with its content."""
     for path in _configs(environ, home, root):
         config = _read(path)
         if config is not None:
@@ -205,8 +199,8 @@ def _configured(environ: Mapping[str, str], home: str | None, root: str) -> Iter
 
 
 def _read(path: str) -> dict[str, object] | None:
-    """What a config file says; None if there is no such file. One that cannot be used is never passed over: whoever
-    wrote it meant another store than the next in line."""
+    """The content of a config file; None if there is no such file. One that cannot be read is an error: the next
+    place may name another store."""
     try:
         with open(path, "rb") as file:
             _refuse_public(path, os.fstat(file.fileno()).st_mode)
@@ -238,7 +232,7 @@ def _parse(path: str, file: BinaryIO) -> dict[str, object]:
 
 
 def _url_in(path: str, config: dict[str, object]) -> str | None:
-    """The store that it names; None, if it is there for alerts alone."""
+    """The store that it names; None if it has only alerts."""
     unknown = sorted(config.keys() - {"url", ALERTS_SECTION})
     if unknown:
         raise StoreUnusable(

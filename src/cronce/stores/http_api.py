@@ -1,26 +1,26 @@
-"""Servers that are asked in JSON over HTTP, and tell the time by the second in the `Date` of their replies: etcd and
-Kubernetes.
+"""Servers with a JSON API over HTTP, whose clock is read from the `Date` of their replies: etcd and Kubernetes.
 
-*One client for both*, of the standard library: `http.client` is imported in 31 ms, where httpx takes 144, and each run
-under cron starts anew. A request is sent once: whether one without an answer has landed, nobody knows. Connecting is
-tried at each endpoint in turn.
+*One client for both*, of the standard library: importing `http.client` takes 31 ms and httpx 144, and each run under
+cron is a new process. A request is sent once: one without an answer may have been carried out. Connecting is tried at
+each endpoint in turn.
 
 *The clock.* A *member* is one of several machines that may answer.
 
-A reply dated D, asked for at `began` and here at `ended` on our boot clock, was written at some moment between the two,
-and at that moment the member's clock stood between D and D + 1 s. So the offset *member's clock − boot clock* is
+A reply dated D, requested at `began` and received at `ended` on our boot clock, was written at some moment between the
+two, and at that moment the member's clock showed between D and D + 1 s. So the offset *member's clock − boot clock* is
 
     at least  D − ended        (the reply was written at the latest when it arrived)
-    below     D + 1 s − began  (and at the earliest when it was asked for)
+    below     D + 1 s − began  (and at the earliest when it was requested)
 
-Every reply gives such a pair of bounds, and the truth lies in all of them: a few replies around a change of the second
-narrow a whole second down to the length of a round trip. Old bounds grow by DRIFT, since no two clocks run alike, and
-by MEMBERS when another member answers. If nothing is left between them, the clock was set: begin anew.
+Every reply gives such a pair of bounds, and the true offset is within all of them: a few replies around a change of the
+second narrow a whole second down to the length of a round trip. Old bounds are widened by MAX_DRIFT, since no two
+clocks run alike, and by MEMBERS when another member answers. If nothing is left between them, the clock was set: start
+again.
 
-`now` is the lower bound: the latest instant that the server's clock has surely reached. It never claims a slot early,
-never takes a lease for lapsed early, and does not fall while the clock is left alone. It is behind by what is not known
-yet, at most a second and the way of a reply; a lease written by it ends that much early for others, and the margin of
-trust (`Traits.step` and `Traits.skew`) pays for that. It is exact right after a change of the second, where slots are.
+`now` is the lower bound: the latest instant that the server's clock has certainly reached. By it no slot is claimed
+early and no lease counts as lapsed early, and it does not fall while the clock is not set. It is behind by what is not
+known yet, at most a second and the time of a reply. A lease dated by it ends that much early for others; the margin of
+trust (`Traits.step` and `Traits.skew`) covers that. It is exact right after a change of the second, where slots are.
 """
 
 import json
@@ -36,6 +36,8 @@ from typing import Any, Final
 
 from cronce.errors import StoreUnavailable, StoreUnusable
 from cronce.model import EPOCH, Boot, Instant
+from cronce.stores.base import closed_on_error
+from cronce.stores.news import NewsSource, SocketListener
 from cronce.stores.pool import ConnectionPool
 from cronce.value import NamedTuple
 
@@ -44,11 +46,11 @@ Json = dict[str, Any]
 # --- asking ---------------------------------------------------------------------------------------------------------
 
 NoAnswer: Final = (OSError, HTTPException)
-"""What a request raises that has no answer."""
+"""What a request without an answer raises."""
 
 
 class NoConnection(OSError):
-    """No endpoint took a connection: which, and why not, the last one last."""
+    """No endpoint accepted a connection: each with its error."""
 
     def __init__(self, failures: Sequence[tuple[str, OSError]]) -> None:
         super().__init__("; ".join(f"{endpoint}: {error.strerror or error}" for endpoint, error in failures))
@@ -56,8 +58,6 @@ class NoConnection(OSError):
 
 
 class JsonRequest(NamedTuple):
-    """A request."""
-
     method: str
     path: str
     body: Json | None = None
@@ -65,7 +65,7 @@ class JsonRequest(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a server answered, its `Date`, and between which readings of our boot clock."""
+    """The answer of a server, its `Date`, and our boot clock before and after."""
 
     status: int
     text: str
@@ -75,8 +75,8 @@ class Reply(NamedTuple):
 
 
 class HttpServer:
-    """The endpoints of one server or cluster, for all threads of a process. `shown` is its URL, for people. `via` is
-    where connections are opened instead, such as a tunnel: TLS still checks that the endpoint itself is at its end."""
+    """The endpoints of one server or cluster, for all threads of a process. `shown` is its URL, masked. `via` is where
+    connections are opened instead, such as a tunnel: TLS still verifies the endpoint itself."""
 
     def __init__(
         self,
@@ -98,33 +98,48 @@ class HttpServer:
         self._pool: ConnectionPool[HTTPConnection] = ConnectionPool(self.connect, _number, timeout)
 
     def deadline(self) -> Boot:
-        """When a call that begins now has taken long enough."""
+        """When a call that begins now times out."""
         return self.boot() + self.timeout
 
     def close(self) -> None:
         self._pool.close()
 
     def send(self, question: JsonRequest, deadline: Boot) -> Reply:
-        """One request. A server that gives no answer, or 5xx, may do so for long: the next one goes elsewhere."""
+        """One request. After no answer, or a status of 500 or more, the next one goes to another endpoint."""
         if self.boot() >= deadline:
             raise StoreUnavailable(f"{self.shown}: not done within {self.timeout:g} s; this process is too busy")
-        with suppress(_UnusableConnection), self._pool.line() as line:
+        with suppress(_UnusableConnection), self._pool.line() as connection:
             began = self.boot()
             try:
-                response = ask(line, question, deadline - began)
+                response = ask(connection, question, deadline - began)
                 text = self._whole(response, deadline)
             except NoAnswer:
-                self._look_elsewhere(line)
+                self._look_elsewhere(connection)
                 raise
             ended = self.boot()
             if response.status >= 500:
-                self._look_elsewhere(line)
-            if line.sock is None:
+                self._look_elsewhere(connection)
+            if connection.sock is None:
                 raise _UnusableConnection
         return Reply(response.status, text, response.headers.get("Date"), began, ended)
 
+    def listen(
+        self,
+        question: JsonRequest,
+        deadline: Boot,
+        watch: Callable[[HTTPConnection, HTTPResponse, str], NewsSource],
+        refused: Callable[[Reply], Exception],
+    ) -> SocketListener:
+        """A request whose answer goes on, on a connection of its own."""
+        connection = self.connect()
+        with closed_on_error(connection):
+            response = ask(connection, question, deadline - self.boot())
+            if response.status != 200:
+                raise refused(Reply(response.status, response.read().decode()))
+            return SocketListener(watch(connection, response, self.shown))
+
     def hear(self, reply: Reply, member: str = "") -> None:
-        """Take in what a reply tells of the clock."""
+        """Learn about the server's clock from a reply."""
         try:
             second = int(parsedate_to_datetime(reply.date or "").timestamp())
         except ValueError:
@@ -135,77 +150,74 @@ class HttpServer:
         self.clock.heard(DateReading(member, second, reply.began, reply.ended))
 
     def connect(self) -> HTTPConnection:
-        """To the first endpoint that takes a connection, beginning with the one that worked last."""
+        """To the first endpoint that accepts a connection, beginning with the one that worked last."""
         failures: list[tuple[str, OSError]] = []
         for step in range(len(self._endpoints)):
             number = (self._first + step) % len(self._endpoints)
             host, port = self._endpoints[number]
-            line = HTTPConnection(host, port)
-            line.auto_open = 0  # once hung up it stays so: by itself it would connect again, and without TLS
+            connection = HTTPConnection(host, port)
+            connection.auto_open = 0  # by itself it would connect again after an error, and without TLS
             try:
-                line.sock = self._socket(host, port)
+                connection.sock = self._socket(host, port)
             except OSError as error:
                 failures.append((f"{host}:{port}", error))
                 continue
             self._first = number
-            return line
+            return connection
         raise NoConnection(failures)
 
     def _socket(self, host: str, port: int) -> socket:
         plain = create_connection(self._via or (host, port), self.timeout / len(self._endpoints))
-        try:
+        with closed_on_error(plain):
             plain.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
             return plain if self._tls is None else self._tls.wrap_socket(plain, server_hostname=host)
-        except BaseException:
-            plain.close()
-            raise
 
-    def _look_elsewhere(self, line: HTTPConnection) -> None:
-        self._first = self._endpoints.index((line.host, line.port)) + 1
-        line.close()
+    def _look_elsewhere(self, connection: HTTPConnection) -> None:
+        self._first = self._endpoints.index((connection.host, connection.port)) + 1
+        connection.close()
 
     def _whole(self, response: HTTPResponse, deadline: Boot) -> str:
-        """The socket's own limit is from one piece to the next."""
+        """The socket's own timeout is only for each part of it."""
         pieces = []
         while piece := response.read1():
             pieces.append(piece)
             if self.boot() >= deadline:
                 raise TimeoutError
-        response.read()  # the end of it, so that the line can be used again
+        response.read()  # its end, so that the connection can be used again
         return b"".join(pieces).decode(errors="replace")
 
 
-def ask(line: HTTPConnection, question: JsonRequest, seconds: float) -> HTTPResponse:
+def ask(connection: HTTPConnection, question: JsonRequest, seconds: float) -> HTTPResponse:
     method, path, body, headers = question
     payload = None if body is None else json.dumps(body, separators=(",", ":")).encode()
-    line.sock.settimeout(max(seconds, 0.001))
-    line.request(method, path, payload, {"Content-Type": "application/json", **headers})
-    return line.getresponse()
+    connection.sock.settimeout(max(seconds, 0.001))
+    connection.request(method, path, payload, {"Content-Type": "application/json", **headers})
+    return connection.getresponse()
 
 
-def _number(line: HTTPConnection) -> int:
-    number: int = line.sock.fileno()
+def _number(connection: HTTPConnection) -> int:
+    number: int = connection.sock.fileno()
     return number
 
 
 class _UnusableConnection(Exception):
-    """There is an answer, and the pool must not keep this line: the other end hung up, or does not work."""
+    """There is an answer, but the pool must not keep this connection: it was closed, or its server does not work."""
 
 
 # --- the clock ------------------------------------------------------------------------------------------------------
 
 MAX_DRIFT = 500e-6
-"""Two clocks drift apart by less than this: the most by which NTP slews one."""
+"""Seconds a second. Two clocks drift apart by less than this: the most by which NTP slews one."""
 
 MEMBERS = 0.5
 """Seconds by which the clocks of two members may differ: far more than NTP allows."""
 
 MAX_DOUBT = 1.25
-"""Seconds of doubt with which nothing is written: the one of the date, and a quarter for the way of its reply."""
+"""Seconds of doubt above which nothing is written: one for the date, and a quarter for the time of a reply."""
 
 
 class DateReading(NamedTuple):
-    """The second that a member wrote on a reply, and between which readings of our boot clock."""
+    """The second in the `Date` of a member's reply, and our boot clock before and after."""
 
     member: str
     second: int
@@ -214,7 +226,7 @@ class DateReading(NamedTuple):
 
 
 class ClockBounds(NamedTuple):
-    """Between which numbers of seconds a member's clock was ahead of our boot clock, as known at `when`."""
+    """By at least `low` and below `high` seconds a member's clock is ahead of our boot clock, as known at `when`."""
 
     member: str
     low: float
@@ -222,7 +234,7 @@ class ClockBounds(NamedTuple):
     when: Boot
 
     def now(self, boot: Boot) -> float:
-        """The instant that the member's clock has surely reached, in seconds since 1970."""
+        """The instant that the member's clock has certainly reached, in seconds since 1970."""
         return boot + self._aged(boot).low
 
     def doubt(self, boot: Boot) -> float:
@@ -247,14 +259,14 @@ class ClockBounds(NamedTuple):
 
 
 def bounds(reading: DateReading) -> ClockBounds:
-    """What one reply tells."""
+    """What one reply shows."""
     return ClockBounds(
         reading.member, reading.second - reading.ended, reading.second + 1 - reading.began, reading.ended
     )
 
 
 class ServerClock:
-    """What all replies up to now tell together."""
+    """What all replies so far show together."""
 
     def __init__(self, boot: Callable[[], Boot]) -> None:
         self._boot = boot
@@ -273,5 +285,5 @@ class ServerClock:
 
     @property
     def is_sure(self) -> bool:
-        """Whether something may be written by it; else one asks, after a slow reply or a long sleep."""
+        """Whether a write may be dated by it; if not, after a slow reply or a long pause, ask again first."""
         return self.doubt <= MAX_DOUBT

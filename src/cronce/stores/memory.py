@@ -1,4 +1,4 @@
-"""A store in a dictionary: the one to read first. For tests, the simulator and a single process that may forget."""
+"""A store in a dictionary: the one to read first. For tests, the simulator, and a single process that may lose it."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ TRAITS: Final = Traits("memory", durable=False, survives_failover=False, notifie
 
 
 class MemoryStore:
-    """Cells in a dictionary under a lock. `clock` is the store's own; `on_purpose`: that it begins empty is meant."""
+    """Cells in a dictionary under a lock. `clock` is the store's own. `on_purpose`: empty, it has lost nothing."""
 
     def __init__(
         self, clock: Callable[[], Instant] | None = None, traits: Traits = TRAITS, *, on_purpose: bool = True
@@ -75,7 +75,7 @@ class MemoryStore:
 
 
 class MemoryListener:
-    """Waits for `news` to count on. `told` is notified when it does."""
+    """Waits for `news` to rise. `told` is notified when it does."""
 
     def __init__(self, told: threading.Condition, news: Callable[[], int]) -> None:
         self._told = told

@@ -1,7 +1,7 @@
-"""Listening on a connection of its own: the waiting, which is the same for every server that tells its news.
+"""Listening on a connection of its own: waiting is the same for every server that can notify.
 
-A fork copies the connection, and two that read from it would each have half of it. So a child does not use its parent's
-listener, nor does it hang up, which would end the parent's.
+A fork copies the connection, and two processes that read from it would each get a part. So a child does not use its
+parent's listener, and does not close it either, which would end the parent's connection.
 """
 
 import json
@@ -21,12 +21,12 @@ from cronce.errors import StoreUnavailable
 
 
 class NewsSource(Protocol):
-    """A connection on which a server tells its news."""
+    """A connection on which a server sends its news."""
 
     def fileno(self) -> int: ...
 
     def heard(self) -> bool:
-        """Whether there is news in what has come since it was last asked. It never waits; a broken line raises
+        """Whether news has arrived since the last call. It never waits; a broken connection raises
         `StoreUnavailable`."""
         ...
 
@@ -34,7 +34,7 @@ class NewsSource(Protocol):
 
 
 class SocketListener:
-    """Waits for a source to say something, or for another thread to ring."""
+    """Waits for news from a source, or for another thread to call `wake`."""
 
     def __init__(self, source: NewsSource) -> None:
         keep_alive(source.fileno())
@@ -67,7 +67,7 @@ class SocketListener:
             return True
 
     def wake(self) -> None:
-        with suppress(OSError):  # closed, or rung so often that it will be heard
+        with suppress(OSError):  # closed, or its buffer is full and wakes the reader anyway
             self._bell.send(b"!")
 
     def close(self) -> None:
@@ -82,19 +82,19 @@ class SocketListener:
 
 
 _PARENTS_LISTENERS: Final[list[object]] = []
-"""Listeners of another process. They are kept, so that no destructor hangs up on it."""
+"""Listeners of the parent process. They are kept, so that no destructor closes their connections."""
 
 
 def refuse_others(process: int) -> None:
-    """A listener is of use in the process that made it."""
+    """A listener can only be used in the process that made it."""
     if process != os.getpid():
         raise StoreUnavailable("this listener belongs to the process before the fork; listen again")
 
 
-def received(line: socket.socket) -> bytes | None:
-    """What has come over a connection that does not wait; None: nothing yet. One that was hung up is an error."""
+def received(connection: socket.socket) -> bytes | None:
+    """What has arrived on a non-blocking connection; None: nothing yet. A closed one is an error."""
     try:
-        data = line.recv(1 << 16)
+        data = connection.recv(1 << 16)
     except (BlockingIOError, SSLWantReadError):
         return None
     if not data:
@@ -107,32 +107,32 @@ IDLE, EVERY, TIMES = 30, 10, 3
 
 
 class HttpWatch:
-    """A reply in JSON that goes on: a line for each message, in pieces as HTTP has them."""
+    """A response in JSON that does not end: a line for each message, in HTTP's chunked encoding."""
 
-    def __init__(self, line: HTTPConnection, response: HTTPResponse, shown: str) -> None:
-        self._line = line
+    def __init__(self, connection: HTTPConnection, response: HTTPResponse, shown: str) -> None:
+        self._connection = connection
         self._response = response
         self._shown = shown
         self._pieces = self._text = b""
         self._ended = False
-        line.sock.settimeout(0)
+        connection.sock.settimeout(0)
         with suppress(SSLWantReadError):
-            self._pieces = response.fp.peek()  # the first of it may have come with the head
+            self._pieces = response.fp.peek()  # the first of it may have come with the headers
 
     def is_news(self, message: dict[str, Any]) -> bool:
-        """Whether a message tells of a write on the board; one that ends the watch raises what `over` makes."""
+        """Whether a message is about a write on the board; one that ends the watch raises what `over` returns."""
         raise NotImplementedError
 
     def over(self, why: str) -> StoreUnavailable:
         return StoreUnavailable(f"{self._shown}: its notifications stopped: {why}")
 
     def fileno(self) -> int:
-        number: int = self._line.sock.fileno()
+        number: int = self._connection.sock.fileno()
         return number
 
     def heard(self) -> bool:
         try:
-            self._pieces += received(self._line.sock) or b""
+            self._pieces += received(self._connection.sock) or b""
         except OSError as error:
             raise self.over(str(error)) from error
         news = [message for message in self._messages() if self.is_news(message)]
@@ -142,7 +142,7 @@ class HttpWatch:
 
     def close(self) -> None:
         self._response.close()
-        self._line.close()
+        self._connection.close()
 
     def _messages(self) -> Iterator[dict[str, Any]]:
         self._text += b"".join(self._whole_pieces())
@@ -150,7 +150,7 @@ class HttpWatch:
         return map(json.loads, lines)
 
     def _whole_pieces(self) -> Iterator[bytes]:
-        """Each is its length in hexadecimal, a line's end, itself, and a line's end; an empty one is the last."""
+        """Each chunk is its length in hexadecimal, CRLF, the chunk, and CRLF; an empty one is the last."""
         while True:
             length, there, rest = self._pieces.partition(b"\r\n")
             size = int(length, 16) if there else 0
@@ -162,8 +162,8 @@ class HttpWatch:
 
 
 def keep_alive(file: int) -> None:
-    """See to it that a connection on which nothing is said for hours breaks when the other end is gone, or a router in
-    between has forgotten it: otherwise it would be listened to for ever."""
+    """Let an idle connection break when the other end is gone, or a router in between has forgotten it; else a listener
+    would wait for ever."""
     with socket.socket(fileno=os.dup(file)) as copy:
         if copy.family == socket.AF_UNIX:
             return

@@ -6,6 +6,7 @@ hung up while it lay idle is noticed before it is used. Nothing here retries: a 
 
 import os
 import select
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -62,6 +63,11 @@ class ConnectionPool(Generic[L]):
             self._closed = True
             self._hang_up_idle()
             self._room.notify_all()
+
+    def __del__(self) -> None:
+        """Of a store that was not closed: its connections are closed, and not left to the driver, which would warn."""
+        if not sys.is_finalizing():
+            self._hang_up_idle()
 
     def take(self) -> L:
         with self.lock:

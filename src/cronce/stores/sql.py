@@ -1,7 +1,7 @@
 """The rows that the SQL stores have in common; the statements are each store's own.
 
 Instants are whole microseconds since 1970, a mark is its number, a fence is two numbers, and a key compares bytewise.
-`value` stands last in a row, so that a filter on the other columns never reads a long one.
+`value` is the last column, so that a filter on the others never reads a long one.
 """
 
 from collections.abc import Sequence
@@ -72,11 +72,12 @@ def beyond(prefix: str) -> str | None:
 
 
 def bounds(scan: Scan, after_all_text: Any) -> dict[str, Any]:
-    """Between which keys and instants a page lies, and past which position; one cell more shows that it goes on."""
+    """The parameters of a page: its keys and instants, and the position before it. One cell more shows that there are
+    more."""
     at_first = (AFTER_ALL_INSTANTS, after_all_text) if scan.newest_first else (BEFORE_ALL_INSTANTS, "")
     past_us, past_key = scan.after or at_first
     upto = AFTER_ALL_INSTANTS if scan.upto is None else to_us(scan.upto)
-    if scan.newest_first and scan.after is None:  # an index is entered there, not walked to there
+    if scan.newest_first and scan.after is None:  # so that the index is entered there
         past_us = upto
     high = beyond(scan.prefix)
     return {
@@ -92,8 +93,8 @@ def bounds(scan: Scan, after_all_text: Any) -> dict[str, Any]:
 def scan_words(
     by: By, mark: Mark | None, *, newest_first: bool, key: str, past_key: str, past_instant: str
 ) -> dict[str, str]:
-    """What the statement of a scan says: of which cells, past which position, in which order. `key` is how that column
-    is written, the others how a cell is compared with the position."""
+    """The parts of a scan's statement: which cells, past which position, in which order. `key` is the name of that
+    column, the others are how a cell is compared with the position."""
     past, way = ("<", "DESC") if newest_first else (">", "ASC")
     return {
         "only": "TRUE" if mark is None else f"mark = {mark:d}",

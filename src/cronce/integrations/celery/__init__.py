@@ -1,4 +1,4 @@
-"""Celery: any number of beats send each entry once per slot, and the body of a message runs once.
+"""Celery: any number of beats send each entry once per slot, and the task of a message runs once.
 
 `celery -A app beat -S cronce.integrations.celery:Scheduler` is the line for beats, `@app.task(base=Once)` for tasks.
 """
@@ -6,7 +6,7 @@
 from cronce.errors import BadInput
 
 try:
-    import celery as _celery  # noqa: F401  whoever lacks it is told here, once for all files of this folder
+    import celery as _celery  # noqa: F401  if it is missing, the error is raised here for all modules of this folder
 except ImportError as missing:
     raise BadInput("cronce.integrations.celery needs Celery: pip install 'cronce[celery]'") from missing
 

@@ -1,13 +1,13 @@
 """Beat: start as many as you like, each entry is sent once per slot.
 
-Every beat carries all entries, and runs a scheduler of ours in the background: a slot is claimed, its message is sent
-by an id that is made of the slot, and that is put on record. So a beat that dies in between is taken over, and what may
-have been sent is sent again by the same id, which the workers' guard (`worker`) drops. What was sent, and when, the
-store knows, and so does a beat that starts anew.
+Every beat has all entries, and runs a scheduler of ours in the background: a slot is claimed, its message is sent with
+an id made from the slot, and that is put on record. If a beat dies in between, another takes over, and what may have
+been sent is sent again with the same id, which the workers' guard (`worker`) drops. The store has on record what was
+sent, and when, also for a beat that starts later.
 
-What Celery calls a tick is only a look whether the entries changed, and where it learns what was sent.
+Celery's tick only checks whether the entries changed, and updates the entries that were sent.
 
-*The broker away.* Whoever is sending waits for it, under its lease. What falls due meanwhile stands in line until a
+*The broker away.* The thread that is sending waits for it, under its lease. What falls due meanwhile waits until a
 sender is free, and is sent if it is not too late by then (`cronce_start_within`, by default until the next slot).
 
 *The store away.* Nothing is claimed, so nothing is sent. When it is back, `cronce_missed` says what becomes of the
@@ -49,16 +49,16 @@ App = Any
 """Celery has no types of its own."""
 
 IDS: Final = UUID("6bd5a2f6-1f5c-5d7c-9c55-6f3d4b0b7a10")
-"""What task ids are made under. They are the same for ever: it never changes."""
+"""The namespace of task ids. It never changes, so that a slot always has the same id."""
 
 SLOT_HEADER: Final = "cronce_slot"
-"""The header that says which slot a message is of; in a task, `self.request.cronce_slot`."""
+"""The header with the slot of a message; in a task, `self.request.cronce_slot`."""
 
 SENDERS: Final = 8
 """Threads that send at most; Celery has ten connections for them, unless broker_pool_limit says otherwise."""
 
 ENTRIES_POLL: Final = 5.0
-"""Seconds between two looks whether the entries changed."""
+"""Seconds between two checks whether the entries changed."""
 
 BROKER_RETRY: Final = 1.0
 """Seconds until a broker that did not answer is tried again."""
@@ -67,11 +67,11 @@ BEAT_GRACE: Final = 10.0
 """Seconds that messages have to be sent when beat is told to stop."""
 
 LIST_STARTS_BEFORE: Final = timedelta(minutes=1)
-"""Where a list begins to ask, ahead of the year: a crontab looks no closer than that."""
+"""How long before the year a list of slots begins: a crontab is exact to a minute."""
 
 
 def task_id(slot: Slot) -> str:
-    """The id of the message of a slot, whoever sends it."""
+    """The id of the message of a slot, the same from every beat."""
     return str(uuid5(IDS, slot.key))
 
 
@@ -81,7 +81,7 @@ def job_name(app: App, entry: str) -> str:
 
 
 class OncePerSlot:
-    """Over any of Celery's schedulers: where the entries come from is its business, sending them is ours."""
+    """A mixin for any of Celery's schedulers: the entries come from it, and are sent here."""
 
     app: Any
     schedule: Any
@@ -116,7 +116,7 @@ class OncePerSlot:
         return min(self.max_interval, ENTRIES_POLL)
 
     def close(self) -> None:
-        """Celery calls it in its signal handler, and once more at the end."""
+        """Celery calls this in its signal handler, and again at the end."""
         running, self._running = self._running, None
         if running is not None:
             running.stop()
@@ -129,7 +129,7 @@ class OncePerSlot:
         return f"    . store -> {self.cron.place}"
 
     def _start(self) -> None:
-        """A store that does not answer yet is tried again with the next tick."""
+        """If the store does not answer yet, the next tick tries again."""
         try:
             keeper = self.cron.at_work()
         except StoreError as error:
@@ -141,7 +141,7 @@ class OncePerSlot:
         ).start()
 
     def _carry(self) -> None:
-        """What cannot be given slots is not sent: it is said, once, and keeps none of the others from it."""
+        """An entry that cannot have slots is not sent: that is logged once, and the others are sent."""
         book = {}
         for entry in self._seen.values():
             try:
@@ -214,7 +214,7 @@ class OncePerSlot:
 
 
 def send(app: App, entry: Any, slot: Slot) -> None:
-    """The message of a slot, as Celery's own scheduler would send it; only that its id is the slot's."""
+    """Send the message of a slot as Celery's own scheduler would, but with the slot's id."""
     headers = {**entry.options.get("headers", {}), "celery_beat_task": True, SLOT_HEADER: slot.key}
     options = {**entry.options, "headers": headers, "task_id": task_id(slot)}
     args, kwargs = beat._evaluate_entry_args(entry.args), beat._evaluate_entry_kwargs(entry.kwargs)
@@ -226,7 +226,7 @@ def send(app: App, entry: Any, slot: Slot) -> None:
 
 
 class Scheduler(OncePerSlot, beat.Scheduler):  # type: ignore[misc]  # Celery has no types
-    """The entries of `beat_schedule`. Nothing is kept in a file: `beat_schedule_filename` means nothing here."""
+    """The entries of `beat_schedule`. There is no file: `beat_schedule_filename` has no effect."""
 
     def setup_schedule(self) -> None:
         self.merge_inplace(self.app.conf.beat_schedule)
@@ -244,7 +244,7 @@ CELERY_SETTINGS: Final = ("cronce_url", "cronce_missed", "cronce_start_within", 
 
 
 def cronce_of(app: App) -> Cronce:
-    """The store that the app's configuration names; one in a process, whoever asks."""
+    """The store that the app's configuration names; one `Cronce` per process."""
     return _on(app.conf.get("cronce_url"))
 
 
@@ -254,8 +254,8 @@ def _on(url: str | None) -> Cronce:
 
 
 def policies_of(app: App) -> Policies:
-    """On what terms slots of entries are claimed. Sending takes a moment, and may be done again by the same id, so that
-    a beat that died is taken over; and no slot waits for another of its entry."""
+    """The policies of entries. Sending may be repeated with the same id, so the slots of a dead beat are taken over;
+    and no slot waits for another one of its entry."""
     conf = app.conf
     return Policies(
         on_lost="rerun",
@@ -267,7 +267,7 @@ def policies_of(app: App) -> Policies:
 
 
 def check_settings(app: App) -> None:
-    """Whatever cannot be meant, or is misspelt, is refused before anything is sent, and before a worker starts."""
+    """Refuse wrong values and misspelt names before anything is sent, and before a worker starts."""
     try:
         refuse_foreign((name for name in _said(app.conf) if name not in CELERY_SETTINGS), CELERY_SETTINGS)
         declare("checked", **policies_of(app))
@@ -276,7 +276,7 @@ def check_settings(app: App) -> None:
 
 
 def _said(conf: Any) -> Iterator[str]:
-    """The settings of ours, also where Celery's have a prefix, and others stand beside them: in Django's."""
+    """The names of our settings, also where Celery's have a prefix, as in Django's settings."""
     prefix = conf.prefix or ""
     for name in conf:
         if name.startswith("cronce_"):
@@ -287,18 +287,18 @@ def _said(conf: Any) -> Iterator[str]:
 
 # --- the instants of Celery's schedules ------------------------------------------------------------------------------
 
-# The instants of Celery's schedules. Beat asks its own "are you due?", with when it last ran: each beat has an answer
-# of its own. Slots have to be the same for all.
+# Celery asks a schedule whether it is due since it last ran, which differs between beats. Slots must be the same for
+# all.
 #
-# * `crontab` becomes our cron, in the zone that Celery would use, with our rules for when clocks change: Celery's own
-#   fires nothing of `*/5` in the hour that comes twice.
-# * An interval lies on the epoch grid: all beats mean the same instants, whenever they were started.
-# * Whatever else says how long it is from one time to the next (`solar`, or somebody's own) is asked for all of this
-#   year and the next, from the same beginning, and becomes a list. So does a crontab that wants a date and a weekday.
+# * `crontab` becomes our cron, in the zone that Celery would use, with our rules for clock changes: Celery's own fires
+#   nothing of `*/5` in the hour that occurs twice.
+# * An interval is on the epoch grid: the same instants in all beats, whenever they were started.
+# * Any other schedule (`solar`, or a class of the user) is evaluated for this year and the next, and becomes a list. So
+#   does a crontab that needs a date and a weekday to match.
 
 
 def rule_of(schedule: Any, year: int) -> Schedule:
-    """What it says, as a rule of ours."""
+    """The schedule as one of ours."""
     if schedule is None:
         raise BadSchedule("it has no schedule")
     if isinstance(schedule, crontab):
@@ -318,7 +318,7 @@ def next_whole(instant: datetime) -> datetime:
 
 
 def _expression(schedule: Any) -> str | None:
-    """Cron takes a date *or* a weekday where both are given, Celery both, which cron can say of `*` only."""
+    """None where it cannot be written: given a date and a weekday, cron fires on either, Celery only on both."""
     minute = _field(schedule._orig_minute, schedule.minute, range(60))
     hour = _field(schedule._orig_hour, schedule.hour, range(24))
     day = _field(schedule._orig_day_of_month, schedule.day_of_month, range(1, 32))
@@ -329,7 +329,7 @@ def _expression(schedule: Any) -> str | None:
 
 
 def _field(said: Any, values: set[int], all_values: range) -> str:
-    """The values, which Celery has worked out. Whether it was said with a star counts when clocks change."""
+    """The values that Celery computed. Whether the field was written with a star matters when clocks change."""
     if values == set(all_values):
         return "*"
     listed = sorted(values)

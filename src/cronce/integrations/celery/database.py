@@ -2,12 +2,12 @@
 
     celery -A project beat -S cronce.integrations.celery.database:DatabaseScheduler
 
-What is changed in the admin is picked up as before. `start_time` and `expires` bound the slots of an entry. When it was
-last sent, and how often, still stands in its row: each beat adds what it sent itself, so that all together are right.
+Changes in the admin are picked up as before. `start_time` and `expires` bound the slots of an entry. Its row still
+shows when it was last sent, and how often: each beat adds what it sent itself.
 
-*One-off* entries, clocked ones among them, have one moment and no schedule. When it has come, the beats ask for the run
-by an id that is made of it, and asking twice by one id is asking once. So an entry that is made for this very moment,
-or while no beat runs, is sent as soon as one does. Whoever has sent it disables it.
+*One-off* entries, also clocked ones, have one moment and no schedule. At that moment the beats request the run with an
+id made from it, and two requests with one id are one run. So an entry that is made for this very moment, or while no
+beat runs, is sent as soon as one does. The beat that sent it disables it.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ except ImportError as missing:
     ) from missing
 
 RUN_NOW_RETRY: Final = 1.0
-"""Seconds until it is asked again for a run that could not be asked for."""
+"""Seconds until a run that could not be requested is requested again."""
 
 
 class DatabaseScheduler(OncePerSlot, schedulers.DatabaseScheduler):  # type: ignore[misc]  # it has no types
@@ -47,7 +47,7 @@ class DatabaseScheduler(OncePerSlot, schedulers.DatabaseScheduler):  # type: ign
         super().__init__(*args, **named)
 
     def enabled_models_qs(self) -> Any:
-        """All, also those that are not due for hours: an entry that comes and goes would look like one that is new."""
+        """All, also those that are not due for hours: an entry that comes and goes would count as new each time."""
         return self.Model.objects.enabled()
 
     def rule(self, entry: Any) -> Schedule | None:
@@ -63,7 +63,7 @@ class DatabaseScheduler(OncePerSlot, schedulers.DatabaseScheduler):  # type: ign
         return min([super().tick(*args, **named), *self._ask_for_one_offs()])
 
     def _ask_for_one_offs(self) -> Iterator[float]:
-        """Ask for those whose moment has come; in how many seconds the others' will."""
+        """Request those whose moment has come; the seconds until the others'."""
         if self._running is None or not self._running.engine.joined:
             return
         now = self._clock.wall()
@@ -76,7 +76,7 @@ class DatabaseScheduler(OncePerSlot, schedulers.DatabaseScheduler):  # type: ign
                 self._ask(entry.name, moment)
 
     def _ask(self, name: str, moment: Instant) -> None:
-        """Again later while the store does not answer, or does not know the entry yet."""
+        """If the store does not answer, or does not know the entry yet, the next tick tries again."""
         try:
             self.cron.trigger(job_name(self.app, name), id=f"once-{moment:%Y%m%dT%H%M%SZ}", by="beat")
         except CronceError as trouble:
@@ -85,8 +85,8 @@ class DatabaseScheduler(OncePerSlot, schedulers.DatabaseScheduler):  # type: ign
             self._asked.add((name, moment))
 
     def _moment(self, entry: Any) -> Instant | None:
-        """The one of a clocked entry, whatever else is changed of it; else the first of its schedule since it was last
-        changed. One that is in the past by then is due at once."""
+        """That of a clocked entry, or else the first of its schedule since the entry was last changed. One in the past
+        is due at once."""
         model = entry.model
         since = _utc(model.clocked.clocked_time if model.clocked else model.date_changed)
         since, end = max(filter(None, (since, _utc(model.start_time)))), _utc(model.expires)
@@ -116,7 +116,7 @@ class DatabaseScheduler(OncePerSlot, schedulers.DatabaseScheduler):  # type: ign
             LOGGER.warning("the rows of the entries do not show yet what was sent: %s", trouble)
 
     def _save(self, rows: Any, sent: int, at: datetime) -> None:
-        """Others add to the same row."""
+        """By UPDATE, since other beats change the same row."""
         rows.update(total_run_count=F("total_run_count") + sent)
         rows.filter(Q(last_run_at__isnull=True) | Q(last_run_at__lt=at)).update(last_run_at=at)
         if rows.filter(one_off=True, enabled=True).update(enabled=False, total_run_count=0):

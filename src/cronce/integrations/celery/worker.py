@@ -1,24 +1,24 @@
-"""Workers: the body of a message runs once, however often the message is delivered.
+"""Workers: the task function of a message runs once, however often the message is delivered.
 
 Celery delivers at least once. A worker that dies before it acknowledges, a task that takes longer than the visibility
-timeout of Redis, a beat that does not know whether it had sent: each brings the same task id again.
+timeout of Redis, a beat that does not know whether it has sent: each delivers the same task id again.
 
 *A message is a task id and an attempt.* `self.retry()` sends the same id with a higher number, `self.replace()` with a
-deeper nesting: those are other messages, and run. The one that called for them is over, and does not run again.
+deeper nesting: those are other messages, and run. The one that sent them has ended, and does not run again.
 
-*A body that raised is over*, too: Celery says so to whoever waits, and whether it is tried again is for `self.retry` or
-`autoretry_for` to say. Only `Reject` asks for the same message again, and gets it.
+*A function that raised has ended*, too: Celery reports that, and `self.retry` or `autoretry_for` decide whether it is
+tried again. Only `Reject` asks for the same message again, and gets it.
 
-*A body whose worker died* leaves a doubt. `acks_late=True` is how people ask Celery to run such a task again, so then
-it is (`on_lost="rerun"`), when the lease of the dead has lapsed; else it fails with `InDoubt` (`on_lost="skip"`), and a
-person looks.
+*If the worker died*, it is unknown how far the function came. `acks_late=True` is how people ask Celery to run such a
+task again, so then it is (`on_lost="rerun"`), when the dead worker's lease has expired; else it fails with `InDoubt`
+(`on_lost="skip"`), for a person to check.
 
-*What comes again* is dropped, and its result stays as it was. One exception: a message that the broker delivers again,
-because it was never acknowledged, and whose body is done, is answered from the record. Its worker may have died right
-after the body, and then Celery has yet to store the result, call back, and go on with the chain.
+*A duplicate* is dropped, and its result stays as it was. One exception: a message that the broker delivers again
+because it was never acknowledged, and whose function is done, returns the recorded result. Its worker may have died
+right after the function, before Celery stored the result, called back, and continued the chain.
 
-*Not knowing is not running.* While another is at it, or the store does not answer, the message is sent again as it is,
-for later, and takes up no worker meanwhile.
+*In doubt, wait.* While another worker runs the message, or the store does not answer, the message is sent again for
+later, and occupies no worker meanwhile.
 """
 
 from typing import Any, ClassVar, Final, NoReturn
@@ -35,7 +35,7 @@ from cronce.runtime.log import LOGGER
 from cronce.schedule import parse_duration
 
 ASK_STORE_AGAIN: Final = 5.0
-"""Seconds until a store that did not answer is asked again."""
+"""Seconds after which a message is tried again whose store did not answer."""
 
 
 class Once(Task):  # type: ignore[misc]  # Celery has no types
@@ -44,20 +44,20 @@ class Once(Task):  # type: ignore[misc]  # Celery has no types
     abstract = True
 
     on_lost: ClassVar[OnLost | None] = None
-    """What becomes of a message whose worker died in its body: "rerun", or "skip"; else as acks_late says."""
+    """What becomes of a message whose worker died: "rerun" or "skip"; by default "rerun" with acks_late."""
     ttl: ClassVar[Duration] = "7d"
-    """For how long it is known that a message was done: longer than its broker may deliver it again."""
+    """How long a done message is remembered: longer than its broker may deliver it again."""
     lease: ClassVar[Duration] = "30s"
-    """After how long a worker that is silent counts as dead."""
+    """After how long a silent worker counts as dead."""
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """A task, or a base class of tasks, that cannot be meant is never made: no worker starts with it."""
+        """Wrong settings are refused when the class is made, so that no worker starts with them."""
         super().__init_subclass__(**named)
         cls._check()
 
     @classmethod
     def on_bound(cls, app: App) -> None:
-        """By now `task_annotations` have had their say."""
+        """By now `task_annotations` are applied."""
         check_settings(app)
         cls._check()
 
@@ -80,8 +80,8 @@ class Once(Task):  # type: ignore[misc]  # Celery has no types
         raised: list[Exception] = []
 
         def body() -> Any:
-            """It does not raise: for Celery, a body that raised is over. Of an error JSON says nothing, so that no
-            repeat is answered with one."""
+            """It returns its exception: for Celery, a function that raised has ended. An exception is no JSON, so it is
+            not recorded as a result."""
             began.append(True)
             try:
                 return self.run(*args, **named)
@@ -114,7 +114,7 @@ class Once(Task):  # type: ignore[misc]  # Celery has no types
         return Deliveries(cron, on_lost=self._lost(), ttl=self.ttl, lease=self.lease)
 
     def _answer_again(self, returned: Any) -> Any:
-        """The body is done; where Celery's part may not be, with what came of it."""
+        """The recorded result, if Celery may not have stored it yet; else the message is dropped."""
         if not (self.request.delivery_info or {}).get("redelivered"):
             self._drop()
         return returned
@@ -124,11 +124,11 @@ class Once(Task):  # type: ignore[misc]  # Celery has no types
         raise Ignore
 
     def _look_again(self, seconds: float) -> NoReturn:
-        """The message as it is, later: one for this one, so that they do not grow in number."""
+        """Send the same message for later, in place of this one."""
         self.signature_from_request(countdown=seconds, retries=self.request.retries).apply_async()
         raise Ignore
 
 
 def _message(request: Any) -> str:
-    """The id, and which attempt; a task that replaces itself goes by the same id, too."""
+    """The id and the attempt; a task that replaces itself has the same id, so its nesting counts too."""
     return f"{request.id}:{request.retries or 0}:{request.replaced_task_nesting or 0}"

@@ -1,4 +1,4 @@
-"""Two pages of the admin that only look: the jobs, and their newest runs. Acting is for `manage.py cronce`."""
+"""Two read-only pages of the admin: the jobs, and their newest runs. To change something: `manage.py cronce`."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ Row = Sequence[str]
 
 
 class AdminPage(admin.ModelAdmin):  # type: ignore[misc]  # Django has no types
-    """A table that is read from the store when it is looked at."""
+    """A table that is read from the store when the page is shown."""
 
     headers: ClassVar[Sequence[str]] = ()
     empty = ""
@@ -51,7 +51,7 @@ class AdminPage(admin.ModelAdmin):  # type: ignore[misc]  # Django has no types
         }
         try:
             context |= {"place": cron.place, "rows": self.rows(job)}
-        except CronceError as error:  # a store that does not answer is what the page says, then
+        except CronceError as error:  # the page shows that the store does not answer
             context["trouble"] = mask_all(str(error))
         return TemplateResponse(request, "cronce/table.html", context | (extra_context or {}))
 
@@ -59,10 +59,10 @@ class AdminPage(admin.ModelAdmin):  # type: ignore[misc]  # Django has no types
         name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
         return [path("", self.admin_site.admin_view(self.changelist_view), name=name)]
 
-    def _nobody_may(self, *_request: object, **_named: object) -> bool:
+    def _never(self, *_request: object, **_named: object) -> bool:
         return False
 
-    has_add_permission = has_change_permission = has_delete_permission = _nobody_may
+    has_add_permission = has_change_permission = has_delete_permission = _never
 
 
 @admin.register(Job)

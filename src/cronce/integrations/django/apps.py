@@ -33,7 +33,7 @@ class CronceConfig(AppConfig):  # type: ignore[misc]  # Django has no types
 
 
 def _point(error: CronceError) -> None:
-    """Let the traceback end at the line of theirs that is to be mended, and not at ours that noticed."""
+    """Let the traceback end at the line of the project that is wrong, and not at ours that noticed."""
     step = theirs = error.__traceback__
     while step is not None:
         if not step.tb_frame.f_code.co_filename.startswith(OUR_SOURCES):

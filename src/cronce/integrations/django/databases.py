@@ -7,8 +7,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from cronce.errors import BadInput
-from cronce.stores import scheme_of
-from cronce.stores.sqlite.file import url_of
+from cronce.stores import scheme_of, url_of
 
 OWN: Final[Mapping[str, frozenset[str]]] = {
     "postgresql": frozenset(("assume_role", "isolation_level", "pool", "server_side_binding")),
@@ -17,8 +16,8 @@ OWN: Final[Mapping[str, frozenset[str]]] = {
         "use_unicode",
     )),
 }  # fmt: skip
-"""Of OPTIONS, what is Django's own affair: how it talks, once it is there. All else is about getting there, or about
-being sure of whom one talks to. That is handed on, and a store that does not know it refuses it."""
+"""OPTIONS that only concern Django's own connection. The others are about reaching or verifying the server: they become
+options of the URL, and a store that does not know one refuses it."""
 
 
 URL_READERS: Final = {
@@ -28,7 +27,7 @@ URL_READERS: Final = {
     **dict.fromkeys(("redis", "rediss", "valkey", "valkeys"), "cronce.stores.redis.url:read_url"),
     **dict.fromkeys(("etcd", "etcds"), "cronce.stores.etcd.api:read_url"),
 }
-"""What reads the URL of a store, and opens nothing. Kubernetes' would read a machine's own files."""
+"""Functions that read the URL of a store, and open nothing. That of Kubernetes would read files of this machine."""
 
 
 def check_url(url: str) -> None:
@@ -57,8 +56,8 @@ def _with(url: str, options: str) -> str:
 
 
 def _file(name: str) -> str:
-    """A file of its own, next to the project's: SQLite locks a whole file, and neither is to wait for the other. What
-    is in memory, as in most tests, is seen by one process alone; so is its store."""
+    """A file of its own, next to the project's: SQLite locks a whole file, and neither should wait for the other. For a
+    database in memory, as in most tests, the store is in memory too."""
     if not name or name.startswith("file:") or ":memory:" in name:
         return "memory:"
     path = Path(name).absolute()

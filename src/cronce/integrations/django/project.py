@@ -25,7 +25,7 @@ except ImportError as missing:
 
 
 def store_url() -> str | None:
-    """What settings say, just now: a test runner names other databases than the settings file does."""
+    """The store by the current settings: a test runner uses other databases than the settings file names."""
     given = getattr(settings, "CRONCE", {})
     if not isinstance(given, dict) or given.keys() - {"store"} or not isinstance(given.get("store", ""), str):
         raise BadInput(f"CRONCE must be {{'store': …}}, with an alias of DATABASES or a URL, not {_shown(given)}")
@@ -40,7 +40,7 @@ def store_url() -> str | None:
 
 
 def without_a_store() -> str:
-    """What is to be said where neither settings nor anything else names one: each machine would run everything."""
+    """The warning where no store is named: each machine would run everything."""
     try:
         chosen = choose()
     except StoreUnusable as error:
@@ -51,20 +51,20 @@ def without_a_store() -> str:
 
 
 def _shown(given: Any) -> str:
-    """Without what may be a secret."""
+    """Without values, which may be secrets."""
     return f"a dict with {', '.join(map(repr, given))}" if isinstance(given, dict) else f"a {type(given).__name__}"
 
 
 class ProjectCron(Cronce):
-    """Settings are read when the store is asked for, and bodies leave no connection behind."""
+    """Settings are read when the store is opened, and job functions leave no connection open."""
 
     def __init__(self) -> None:
         super().__init__()
         self._use(store_url)
 
     def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies, place: str) -> None:
-        """A body that a scheduler runs is what a request is to a web server. One that somebody calls is a part of what
-        they do, and the connection is theirs."""
+        """A job function that a scheduler runs is like a request to a web server. One that is called directly is part
+        of its caller's work, which owns the connection."""
         super()._declare(job, None if work is None else partial(_like_a_request, work), policies, place)
 
 
@@ -75,7 +75,7 @@ def _like_a_request(make: Callable[[], Work]) -> Work:
 
 
 def _called(body: Callable[[Run], Any], run: Run) -> Any:
-    """A test that turns the clock by hand runs bodies within its own transaction, which ends with its connection."""
+    """A test may run job functions within its own transaction, which must keep its connection."""
     if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
         return body(run)
     _let_go()
@@ -86,7 +86,7 @@ def _called(body: Callable[[Run], Any], run: Run) -> Any:
 
 
 async def _awaited(body: Callable[[Run], Any], run: Run) -> Any:
-    """Its queries are made on a thread that Django has for that."""
+    """Its queries are made on Django's own thread for that."""
     let_go = sync_to_async(_let_go)
     await let_go()
     try:
@@ -96,7 +96,7 @@ async def _awaited(body: Callable[[Run], Any], run: Run) -> Any:
 
 
 def _let_go() -> None:
-    """Of connections that are broken, or older than CONN_MAX_AGE. A body has not failed because one did not go well."""
+    """Close connections that are broken, or older than CONN_MAX_AGE. If that fails, the run has not failed."""
     try:
         close_old_connections()
     except Exception:

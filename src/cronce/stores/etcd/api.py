@@ -1,10 +1,9 @@
-"""Talking to etcd: its v3 API in JSON, over plain HTTP.
+"""etcd's v3 API in JSON, over HTTP.
 
-There is no light and maintained client for Python, and gRPC is heavy: compiled code, and threads that do not outlive a
-fork. Every etcd since 3.4 serves the same API as JSON, and for that the standard library is enough.
+There is no light and maintained client for Python, and gRPC is heavy: compiled code, and threads that do not survive a
+fork. Every etcd since 3.4 serves the same API as JSON, for which the standard library is enough.
 
-A request that was sent is never sent again, unless etcd said that it refused it for an old token: whether it landed,
-nobody knows.
+A request is never sent twice, unless etcd refused it for an old token: one without an answer may have been carried out.
 """
 
 import json
@@ -17,9 +16,8 @@ from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreCorrupt, StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from cronce.model import Boot, check_name
 from cronce.stores import mask, options, scheme_of, seconds
-from cronce.stores.base import closed_on_error
 from cronce.stores.etcd.layout import after_all, count
-from cronce.stores.http_api import HttpServer, Json, JsonRequest, NoAnswer, NoConnection, Reply, ask
+from cronce.stores.http_api import HttpServer, Json, JsonRequest, NoAnswer, NoConnection, Reply
 from cronce.stores.news import HttpWatch, SocketListener
 from cronce.value import NamedTuple
 
@@ -131,7 +129,7 @@ class EtcdAnswer(NamedTuple):
 
     @property
     def voters(self) -> int:
-        """Of the members that were asked for, how many vote."""
+        """How many members of the answer vote."""
         return sum(not member.get("isLearner", False) for member in self.body.get("members", ()))
 
 
@@ -148,7 +146,7 @@ class EtcdApi:
         self._token = ""
 
     def ask(self, path: str, body: Json, deadline: Boot) -> EtcdAnswer:
-        """One request. An old token is refused before anything is done, so a new one may be tried."""
+        """One request. An old token is refused before anything is done, so it is sent again with a new one."""
         if not self._logged_in:
             self._log_in(deadline)
         reply = self._send(path, body, deadline)
@@ -156,26 +154,21 @@ class EtcdApi:
             self._log_in(deadline)
             reply = self._send(path, body, deadline)
         if reply.status != 200:
-            raise refused(reply, self.address.shown)
+            raise self._refused(reply)
         answer = EtcdAnswer(self._parsed(reply.text))
         self._http.hear(reply, str(answer.header.get("member_id", "")))
         return answer
 
     def listen(self, prefix: bytes) -> SocketListener:
-        """To all that is put below a prefix from now on: the watch begins after the revision that a reading has shown,
-        and ends if its member loses its leader."""
+        """To all that is put below a prefix from now on: the watch begins after the current revision, and ends if its
+        member loses the leader."""
         deadline, board = self.deadline(), count(prefix, after_all(prefix))
         now = self.ask("/v3/kv/range", board, deadline).revision
         watch = {**board, "start_revision": now + 1, "filters": ["NODELETE"]}
         headers = {**self._headers(), "Grpc-Metadata-hasleader": "true"}
+        question = JsonRequest("POST", "/v3/watch", {"create_request": watch}, headers)
         try:
-            line = self._http.connect()
-            with closed_on_error(line):
-                question = JsonRequest("POST", "/v3/watch", {"create_request": watch}, headers)
-                response = ask(line, question, deadline - self.boot())
-                if response.status != 200:
-                    raise refused(Reply(response.status, response.read().decode()), self.address.shown)
-                return SocketListener(EtcdWatch(line, response, self.address.shown))
+            return self._http.listen(question, deadline, EtcdWatch, self._refused)
         except NoConnection as error:
             raise self._unanswered(error) from error
         except NoAnswer as error:
@@ -194,14 +187,14 @@ class EtcdApi:
         return body
 
     def _log_in(self, deadline: Boot) -> None:
-        """A token for this user, or none where etcd asks nobody who they are."""
+        """A token for this user, or none where authentication is not enabled."""
         self._token = ""
         body = {"name": self.address.user, "password": self.address.password}
         reply = self._send("/v3/auth/authenticate", body, deadline)
         if reply.status == 200:
             self._token = str(self._parsed(reply.text).get("token", ""))
         elif "authentication is not enabled" not in reply.text:
-            raise refused(reply, self.address.shown)
+            raise self._refused(reply)
         self._logged_in = True
 
     def _send(self, path: str, body: Json, deadline: Boot) -> Reply:
@@ -229,12 +222,26 @@ class EtcdApi:
         maybe = "a write may have succeeded" if secure or self._answered else "if it speaks TLS, write etcds://"
         return StoreUnavailable(f"{shown}: no answer {how}; {maybe}")
 
+    def _refused(self, reply: Reply) -> StoreError:
+        """What etcd refused, in words, and what to do about it."""
+        shown, status, said = self.address.shown, reply.status, _message(reply.text)
+        for words, kind, remedy in _ETCD_REFUSALS:
+            if words in said:
+                return kind(f"{shown}: {said}; {remedy}")
+        if status == 404:
+            return StoreUnusable(
+                f"{shown}: no v3 API in JSON is served there; start etcd with --enable-grpc-gateway=true, its default"
+            )
+        if status >= 500 or "too many requests" in said:
+            return StoreUnavailable(f"{shown}: {said}; a write may have succeeded")
+        return StoreUnusable(f"{shown}: etcd answered {status}: {said}")
+
 
 # --- what it refuses ------------------------------------------------------------------------------------------------
 
 
 def _is_old_token(text: str) -> bool:
-    """Or none, where authentication was enabled since. Refused before it is applied, also by those that say 500."""
+    """Or none, where authentication was enabled since. Refused before anything is done, also with status 500."""
     return any(
         words in text for words in ("invalid auth token", "auth store is old", "in header is old", "name is empty")
     )
@@ -256,23 +263,8 @@ _ETCD_REFUSALS: Final[Sequence[tuple[str, type[StoreError], str]]] = (
 )
 
 
-def refused(reply: Reply, shown: str) -> StoreError:
-    """What etcd said no to, in words, and what to do about it."""
-    status, said = reply.status, _message(reply.text)
-    for words, kind, remedy in _ETCD_REFUSALS:
-        if words in said:
-            return kind(f"{shown}: {said}; {remedy}")
-    if status == 404:
-        return StoreUnusable(
-            f"{shown}: no v3 API in JSON is served there; start etcd with --enable-grpc-gateway=true, its default"
-        )
-    if status >= 500 or "too many requests" in said:
-        return StoreUnavailable(f"{shown}: {said}; a write may have succeeded")
-    return StoreUnusable(f"{shown}: etcd answered {status}: {said}")
-
-
 def _message(text: str) -> str:
-    """Of a refusal; older gateways call it error, newer ones message."""
+    """The text of a refusal; older gateways call it error, newer ones message."""
     try:
         body = json.loads(text)
         return str(body.get("message") or body.get("error")).removeprefix("etcdserver: ")
@@ -284,10 +276,10 @@ def _message(text: str) -> str:
 
 
 class EtcdWatch(HttpWatch):
-    """What etcd tells of a watch: that it was created, then what happened."""
+    """A watch: first that it was created, then events."""
 
     def is_news(self, message: Json) -> bool:
-        """A watch is cancelled where its member has no leader, or the history that it begins with is gone."""
+        """A watch is cancelled if its member has no leader, or the revision that it begins with was compacted."""
         result = message.get("result", {})
         if "error" in message or result.get("canceled"):
             raise self.over(str(message.get("error") or result.get("cancel_reason") or "it was cancelled"))

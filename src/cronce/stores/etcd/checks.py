@@ -1,4 +1,4 @@
-"""What `cronce doctor` asks of an etcd."""
+"""What `cronce doctor` checks of an etcd."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -14,11 +14,11 @@ QUOTA: Final = 2 << 30
 
 OLDEST_ETCD: Final = (3, 4)
 STEADY_PATCHES: Final[dict[tuple[int, ...], int]] = {(3, 4): 23, (3, 5): 7}
-"""The first patches that outlive a client that goes away in the middle of a read (etcd-io/etcd issues 14110, 14891)."""
+"""The first patches that do not crash when a client disconnects during a read (etcd-io/etcd issues 14110, 14891)."""
 
 MOST_NAMESPACES: Final = 20
 REVISIONS_PER_DAY: Final = 100_000
-"""Revisions that a busy day makes."""
+"""Revisions of a busy day."""
 
 
 def checks(api: EtcdApi) -> Iterator[Check]:
@@ -37,7 +37,7 @@ def checks(api: EtcdApi) -> Iterator[Check]:
 
 
 def _asked(name: str, check: Callable[[EtcdApi], Check], api: EtcdApi) -> Check:
-    """A user with few rights may not ask everything."""
+    """A user with few rights may not read everything."""
     try:
         return check(api)
     except StoreError as failure:
@@ -105,7 +105,7 @@ def _alarms(api: EtcdApi) -> Check:
 
 
 def _compaction(api: EtcdApi) -> Check:
-    """Whether the first revisions are still there, long after they were written."""
+    """Whether the first revisions still exist, long after they were written."""
     key = text64(api.address.namespace.encode() + b"/" + META_KEY)
     revision = api.ask("/v3/kv/range", {"key": key}, api.deadline()).revision
     try:
@@ -127,7 +127,7 @@ def _namespaces(api: EtcdApi) -> Check:
 
 
 def _found_namespaces(api: EtcdApi) -> Iterator[bytes]:
-    """The first part of every key, by leaps, where a store of ours lies below it."""
+    """The first part of every key below which there is a store of ours; each is skipped to the next."""
     first = b"\0"
     for _ in range(MOST_NAMESPACES):
         everything = {"key": text64(first), "range_end": text64(b"\0"), "limit": 1, "keys_only": True}

@@ -1,5 +1,4 @@
-"""How cells lie in etcd: which keys and values stand for one, how numbers are drawn, and how a transaction and a scan
-are spelled. Pure.
+"""How cells are kept in etcd: their keys and values, how numbers are drawn, transactions, and scans. Pure.
 
 Below the namespace, which is a prefix:
 
@@ -8,14 +7,14 @@ Below the namespace, which is a prefix:
     purged                written with every purge; empty
     cell/KEY              a line of JSON, then the cell's value
     at/INSTANT/KEY        every cell that has an instant, in its order; empty
-    ta/…                  the same the other way round: etcd reads the newest few only forwards
+    ta/…                  the same in reverse order: etcd can read the first few of a range, not the last few
     open/UNTIL/KEY        every open cell
-    attention/INSTANT/KEY every cell that a person should look at
+    attention/INSTANT/KEY every cell that needs attention
 
 *Numbers.* etcd gives each transaction the next revision, and keeps with each key the one that wrote it. A transaction
-of ours draws NUMBERS_PER_REVISION numbers for each revision: its n-th win has the number n of them. Nobody knows the
-revision before it is written, so what is stored is the rest: number = revision × NUMBERS_PER_REVISION + shift + n,
-where the shift is that of this life, chosen so that it goes on where the last one ended.
+of ours has NUMBERS_PER_REVISION numbers: its n-th win gets the n-th of them. The revision is not known before it is
+written, so what is stored is the rest: number = revision × NUMBERS_PER_REVISION + shift + n, where the shift is that of
+this life, chosen so that numbers go on where the last life ended.
 """
 
 import base64
@@ -36,7 +35,7 @@ NUMBERS_PER_REVISION: Final = 1000
 """Numbers per revision: more than a transaction can have writes."""
 
 DRAFT: Final = 1 << 62
-"""Numbers above it are drawn, and wait for their revision."""
+"""Numbers above it are drafts, whose revision is not known yet."""
 
 META_KEY: Final = b"meta"
 TALLY: Final = b"tally"
@@ -77,7 +76,7 @@ class CellAtRevision(NamedTuple):
 
 
 class EtcdCells(NamedTuple):
-    """Some cells, and the life they are part of: as they stood when they were read, or as they are remembered."""
+    """Some cells and their life: as they were read (`sure`), or as they are remembered."""
 
     life: Life
     keys: Sequence[str]
@@ -99,8 +98,8 @@ class EtcdCells(NamedTuple):
 
 KEY_WIDTH: Final = 104
 PACK: Final = 24
-"""etcd takes 128 operations in a transaction (--max-txn-ops), counted down a branch: the longest of a transaction's
-three lists, and that of a transaction within it, together. So 104 packs of 24 fit into one."""
+"""etcd accepts 128 operations in a transaction (--max-txn-ops): the longest of its three lists, plus that of a
+transaction within it. So 104 packs of 24 fit into one."""
 
 
 def text64(data: bytes) -> str:
@@ -116,7 +115,7 @@ def one(key: bytes) -> Json:
 
 
 def span(first: bytes, end: bytes, limit: int, *, backwards: bool = False) -> Json:
-    """Keys from `first` to before `end`, in order. Forwards etcd stops at the limit; backwards it reads the span."""
+    """Keys from `first` to before `end`, in order. Forwards etcd stops at the limit; backwards it reads all of them."""
     wanted: Json = {"key": text64(first), "range_end": text64(end), "limit": limit}
     return {"request_range": {**wanted, "sort_order": "DESCEND", "sort_target": "KEY"} if backwards else wanted}
 
@@ -135,7 +134,7 @@ def delete(key: bytes) -> Json:
 
 
 def is_at(key: bytes, revision: int) -> Json:
-    """The key was last written at this revision; 0: it is not there."""
+    """The key was last written at this revision; 0: it does not exist."""
     return {"key": text64(key), "target": "MOD", "mod_revision": revision, "result": "EQUAL"}
 
 
@@ -214,7 +213,7 @@ def cell_value(cell: Cell, shift: int) -> bytes:
 
 
 def read_cell(kv: Kv, skip: int) -> CellAtRevision:
-    """The cell of a key whose first `skip` bytes say where it lies."""
+    """The cell of a key, without the first `skip` bytes of that."""
     revision = int(kv["mod_revision"])
     head, _, value = data64(kv["value"]).decode().partition("\n")
     rest, mark, at, until, birth, number, drafted = json.loads(head)
@@ -253,18 +252,18 @@ class EtcdIndex(NamedTuple):
     mirrored: bool = False
 
     def entry(self, us: int | None, key: str = "") -> bytes:
-        """Where a cell stands in it; without a key: before all cells of that instant."""
+        """The entry of a cell; without a key: before all cells of that instant."""
         text = f"{_NO_INSTANT if us is None else format(us + _SHIFT, '019')}/{key}".encode()
         return self.area + (mirror(text) if self.mirrored else text)
 
     def place(self, entry: bytes) -> tuple[int | None, str]:
-        """The instant and the key that an entry stands for."""
+        """The instant and the key of an entry."""
         text = entry[len(self.area) :]
         us, _, key = (mirror(text[:-1])[:-1] if self.mirrored else text).decode().partition("/")
         return None if us == _NO_INSTANT else int(us) - _SHIFT, key
 
     def us(self, cell: Cell) -> int | None:
-        """The instant by which a cell stands in it."""
+        """The instant by which it orders a cell."""
         return us(cell.at if self.by == "at" else cell.until)
 
 
@@ -277,7 +276,7 @@ _COMPLEMENT: Final = bytes(range(255, -1, -1))
 
 
 def mirror(data: bytes) -> bytes:
-    """Sorts the other way round. The end is above all bytes, so that what is longer comes first."""
+    """Bytes that sort in reverse. The last one is above all others, so that what is longer comes first."""
     return data.translate(_COMPLEMENT) + b"\xff"
 
 
@@ -304,7 +303,7 @@ def after_all(prefix: bytes) -> bytes:
 KEYS_PER_PAGE: Final = 1000
 
 INDEX_OF_MARK: Final = {Mark.OPEN: OPEN_INDEX, Mark.ATTENTION: ATTENTION}
-"""Marks that few cells have: each has an index of its own, that is sorted here if the order asked for is another."""
+"""Marks that few cells have: each has an index of its own, which is sorted here if another order is asked for."""
 
 Look = Callable[[Sequence[Json]], tuple[Life, Sequence[Sequence[Kv]]]]
 Read = Callable[[Sequence[str]], EtcdCells]
@@ -364,7 +363,7 @@ class EtcdScan:
                 yield life, self._matching(read_cell(kv, skip).cell for kv in kvs)
 
     def _found(self, life: Life, index: EtcdIndex, kvs: Sequence[Kv]) -> tuple[Life, Iterable[Cell]]:
-        """The cells behind some entries; one that has moved on since stands elsewhere now."""
+        """The cells of some entries, without those that have changed since and are elsewhere in the index."""
         skip = len(self.prefix)
         stand = {key: us for us, key in (index.place(data64(kv["key"])[skip:]) for kv in kvs)}
         keys = [key for key in stand if key.startswith(self.scan.prefix)]
@@ -389,7 +388,7 @@ class EtcdScan:
 
 
 def _bounds(index: EtcdIndex, scan: Scan) -> tuple[bytes, bytes]:
-    """Where a scan along an index begins and ends; cells without such an instant stand at its end, and outside."""
+    """Where a scan along an index begins and ends. Cells without such an instant are left out."""
     past = None if scan.after is None else index.entry(*scan.after)
     top = index.entry(None) if scan.upto is None else index.entry(to_us(scan.upto) + 1)
     if index.mirrored:

@@ -1,10 +1,10 @@
-"""Where the API server is and who asks, from a pod's service account or from a kubeconfig; and the requests.
+"""The API server and the login, from a pod's service account or from a kubeconfig; and the requests.
 
 A service account's token is a file that the kubelet rewrites before it expires, so it is read again now and then, and
-whenever the server does not know the one at hand.
+whenever the server rejects it.
 
-A request that was sent is never sent again, unless the server said that it does not know who asks: whether another one
-landed, nobody knows. A write that is refused since somebody else was faster is an answer, and no error.
+A request is never sent twice, unless the server rejected the token: one without an answer may have been carried out. A
+write that is refused because another writer was faster is an answer, and no error.
 """
 
 import base64
@@ -24,8 +24,8 @@ from cronce.clock import Clock
 from cronce.errors import BadInput, StoreError, StoreFull, StoreUnavailable, StoreUnusable
 from cronce.model import Boot
 from cronce.stores import mask, options, seconds
-from cronce.stores.base import closed_on_error
-from cronce.stores.http_api import HttpServer, Json, JsonRequest, NoAnswer, NoConnection, Reply, ask
+from cronce.stores.http_api import HttpServer, Json, JsonRequest, NoAnswer, NoConnection, Reply
+from cronce.stores.news import HttpWatch, SocketListener
 from cronce.value import NamedTuple
 
 KUBERNETES_TIMEOUT: Final = 5.0
@@ -44,7 +44,7 @@ class ApiServerAccess(NamedTuple):
     tls: ssl.SSLContext | None = None
     namespace: str = ""
     trusts: str = ""
-    """Whose signature the server's certificate must bear, for people."""
+    """Which CA must have signed the server's certificate, in words."""
 
 
 class ApiServerAddress(NamedTuple):
@@ -91,7 +91,7 @@ def _via(shown: str, text: str) -> tuple[str, int] | None:
 
 
 def _access(shown: str, file: str, context: str, env: Mapping[str, str], account: Path) -> ApiServerAccess:
-    """A file that is named, else the pod that this is, else the file that kubectl takes."""
+    """A kubeconfig that is named, else this pod's service account, else the kubeconfig of kubectl."""
     host = env.get("KUBERNETES_SERVICE_HOST", "")
     if not file and not context and host and (account / "token").exists():
         return _in_cluster(host, env.get("KUBERNETES_SERVICE_PORT", "443"), account)
@@ -114,8 +114,8 @@ def _in_cluster(host: str, port: str, account: Path) -> ApiServerAccess:
 
 
 def trusting(ca: str | None) -> ssl.SSLContext:
-    """Trusts this file of CAs alone, or, without one, those of this system. Not strictly: from 3.13 on Python refuses
-    certificates without an Authority Key Identifier, which some clusters have, and kubectl takes."""
+    """Trusts the CAs in this file, or, without one, those of this system. Not strict: from 3.13 on Python refuses
+    certificates without an Authority Key Identifier, which some clusters have, and kubectl accepts."""
     context = ssl.create_default_context(cafile=ca)
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
@@ -132,7 +132,7 @@ def _from_file(path: Path) -> Token:
 
 
 class _Config:
-    """One kubeconfig, or several that count as one: of two that say something, the first counts."""
+    """One kubeconfig, or several that are merged: the first that has an entry counts."""
 
     def __init__(self, shown: str, files: list[Path]) -> None:
         self._shown, self._files = shown, files
@@ -183,10 +183,10 @@ class _Config:
 
 
 def _file(home: Path, entry: Json, name: str) -> Iterator[str]:
-    """The file that something lies in, if it is there at all; what stands in the kubeconfig is put into one."""
+    """The path of a certificate or key, if the entry has one; data in the kubeconfig is put into a temporary file."""
     data = entry.get(f"{name}-data")
     if data:
-        with NamedTemporaryFile() as file:  # of this user alone, and gone when it was read
+        with NamedTemporaryFile() as file:  # readable by this user alone, and deleted right after
             file.write(base64.b64decode(data))
             file.flush()
             yield file.name
@@ -213,7 +213,7 @@ LEASES_PER_PAGE: Final = 500
 """Leases in one part of a list."""
 
 WATCH_SECONDS: Final = 1800
-"""Seconds after which the server ends a watch, and another is begun."""
+"""Seconds after which the server ends a watch; then another is started."""
 
 REREAD: Final = 60.0
 """Seconds after which a token is read again: the kubelet rewrites it long before it expires."""
@@ -244,29 +244,29 @@ class KubernetesApi:
     # --- Leases ---
 
     def get(self, name: str, deadline: Boot) -> KubernetesAnswer:
-        """A Lease as it stands now: without a resourceVersion in the question, a majority of etcd was asked. 404: there
+        """The current Lease: without a resourceVersion in the request, it is read from a majority of etcd. 404: there
         is none."""
         return self._ask("GET", f"{self._leases}/{name}", deadline, but=404)
 
     def create(self, lease: Json, deadline: Boot) -> KubernetesAnswer:
-        """409: it is there already."""
+        """409: it exists already."""
         return self._ask("POST", self._leases, deadline, lease, but=409)
 
     def replace(self, lease: Json, deadline: Boot) -> KubernetesAnswer:
-        """If it still has the resourceVersion that it was read with; 409: it has another, or it is gone. Without its
-        uid, one that was deleted would be made anew by this, with all that was in it."""
+        """If it still has the resourceVersion that it was read with; 409: it has another, or was deleted. Without its
+        uid, a deleted one would be created again by this, with its old content."""
         assert lease["metadata"]["uid"]
         assert lease["metadata"]["resourceVersion"]
         return self._ask("PUT", f"{self._leases}/{lease['metadata']['name']}", deadline, lease, but=409)
 
     def delete(self, lease: Json, deadline: Boot) -> KubernetesAnswer:
-        """If it is still the very one that was read; 409, 404: it is not."""
+        """If it has not changed since it was read; 409, 404: it has."""
         meta = lease["metadata"]
         body = {"preconditions": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}}
         return self._ask("DELETE", f"{self._leases}/{meta['name']}", deadline, body, but=409)
 
     def list(self, selector: str, deadline: Boot) -> Iterator[KubernetesAnswer]:
-        """All Leases with these labels, as they stood at one moment."""
+        """All Leases with these labels, as they were at one moment."""
         query = {"labelSelector": selector, "limit": str(LEASES_PER_PAGE)}
         while True:
             answer = self._ask("GET", f"{self._leases}?{urlencode(query)}", deadline)
@@ -275,21 +275,21 @@ class KubernetesApi:
             if not query["continue"]:
                 return
 
-    def watch(self, name: str, version: str, deadline: Boot) -> tuple[HTTPConnection, HTTPResponse]:
-        """A line of its own on which the server tells of every change of a Lease after that version."""
+    def listen(
+        self, name: str, version: int, deadline: Boot, watch: Callable[[HTTPConnection, HTTPResponse, str], HttpWatch]
+    ) -> SocketListener:
+        """The server sends every change of a Lease after that version."""
         only = {
             "fieldSelector": f"metadata.name={name}",
-            "resourceVersion": version,
+            "resourceVersion": str(version),
             "timeoutSeconds": str(WATCH_SECONDS),
         }
         path = f"{self._above}{self._leases}?{urlencode({'watch': '1', **only})}"
+        question = JsonRequest("GET", path, None, self._bearer())
         try:
-            line = self._http.connect()
-            with closed_on_error(line):
-                response = ask(line, JsonRequest("GET", path, None, self._bearer()), deadline - self.boot())
-                if response.status != 200:
-                    raise self._refused(response.status, self._parsed(Reply(response.status, response.read().decode())))
-                return line, response
+            return self._http.listen(
+                question, deadline, watch, lambda reply: self._refused(reply.status, self._parsed(reply))
+            )
         except NoAnswer as error:
             raise self._unanswered(error) from error
 
@@ -301,7 +301,7 @@ class KubernetesApi:
     def _ask(
         self, method: str, path: str, deadline: Boot, body: Json | None = None, *, but: int = 0
     ) -> KubernetesAnswer:
-        """`but`: this status is an answer, too; so is 404 to whoever changes what was there."""
+        """`but`: this status is an answer and no error; so is 404 to PUT and DELETE."""
         question = JsonRequest(method, f"{self._above}{path}", body, self._bearer())
         answer = self._send(question, deadline)
         if answer.status == 401:
@@ -321,7 +321,7 @@ class KubernetesApi:
             reply = self._http.send(question, deadline)
         except NoAnswer as error:
             raise self._unanswered(error) from error
-        if reply.date is None and _is_busy(reply.status):  # a proxy before it, which has no clock of interest
+        if reply.date is None and _is_busy(reply.status):  # from a proxy in front of it, whose clock does not matter
             raise self._refused(reply.status, self._parsed(reply))
         self._http.hear(reply)
         return KubernetesAnswer(reply.status, self._parsed(reply))
@@ -363,7 +363,7 @@ class KubernetesApi:
         return f"{error.verify_message}; {remedy.format(trusts=self.address.access.trusts)}"
 
     def _refused(self, status: int, body: Json) -> StoreError:
-        """What the server said no to, in words, and what to do about it."""
+        """What the server refused, in words, and what to do about it."""
         said = str(body.get("message") or body.get("reason") or "no reason given")
         for refused, says, kind, remedy in _KUBERNETES_REFUSALS:
             if status == refused and re.search(says, said):
@@ -378,7 +378,7 @@ class KubernetesApi:
 
 
 def is_forbidden(error: StoreUnusable) -> bool:
-    """Whether it is that the account has no right to what was asked."""
+    """Whether the account has no right to what was requested."""
     return str(error).endswith(_NO_RIGHT)
 
 
@@ -405,5 +405,5 @@ _KUBERNETES_REFUSALS: Final[Sequence[tuple[int, str, type[StoreError], str]]] = 
     (410, "", StoreUnavailable, "the list expired before all of it was read; try again"),
     (413, "", StoreFull, "a Lease holds at most 256 KiB, and open runs stay in it"),
 )
-"""By the status, and by what is said with it: a 403 is no matter of rights where a quota is used up, or the namespace
-is going away. The first that fits counts."""
+"""By the status and its message: a 403 is not about rights if a quota is used up, or the namespace is being deleted.
+The first that fits counts."""

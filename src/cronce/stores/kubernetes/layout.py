@@ -1,22 +1,22 @@
-"""How cells lie in Leases: which Lease a cell is in, what is written into it, and what is read out of it. Pure.
+"""How cells are kept in Leases: which Lease a cell is in, what is written into it, and how it is read. Pure.
 
     PREFIX-job-NAME       job/NAME, turn/NAME/… and run/NAME/…: a job, whose group is one write
-    PREFIX-lock-NAME      lock/NAME, PREFIX-leader-NAME leader/NAME: what others may hold, too
+    PREFIX-lock-NAME      lock/NAME, PREFIX-leader-NAME leader/NAME: other programs may hold them, too
     PREFIX-store          what is about all jobs: switch, looked-on, board/…, drain/…, and which jobs there are
     PREFIX-cell-…         any other cell, by itself
 
 *Cells* are JSON in an annotation. A Lease is replaced whole, under the resourceVersion that it was read with, so of all
-who read one state of it one writes the next. A cell's version is drawn from the resourceVersion that its write stood
-on: etcd gives no two objects the same, and a Lease that is made anew has a higher one.
+processes that read one state of it one writes the next. A cell's version is made from the resourceVersion that was
+replaced: etcd gives no two objects the same, and a Lease that is made again has a higher one.
 
-*The spec* of a job's Lease shows people who runs it. That of a lock or leader is the truth: client-go's leader election
-and its like know nothing of annotations. What we wrote counts as long as holder and transitions are those we wrote with
-it; else somebody else took it over, and the cell is made up from the spec.
+*The spec* of a job's Lease shows people who runs it. That of a lock or leader decides: client-go's leader election and
+the like know nothing of annotations. What we wrote counts as long as holder and transitions are those we wrote with it;
+else another program took it over, and the cell is derived from the spec.
 
 *A fence* is the creation of the Lease and the transitions in it, so that it is higher in every later term, ours or not.
 
-*Slots rise.* `protocol.retention` says which runs of a job are kept, and what stands for one that is not: `passed` is
-the latest of those, and is all that is written of them.
+*Slots rise.* `protocol.retention` decides which runs of a job are kept, and what one that is not reads as: `passed` is
+the latest of those, and all that is stored of them.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ NUMBERS_PER_VERSION: Final = 1000
 """Numbers per resourceVersion: more than a write of one Lease has wins."""
 
 DRAWN: Final = -1
-"""The birth of a fence that is drawn, and waits for its number."""
+"""The birth of a new fence that has no number yet."""
 
 _SECOND: Final = timedelta(seconds=1)
 _JOB_IN_KEY: Final = re.compile(r"(?:run/([^/]+)/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|turn/([^/]+)/\d+|job/([^/]+))")
@@ -108,7 +108,7 @@ class LeaseCells(NamedTuple):
     granted: int = 0
     """The transitions that we last wrote."""
     life: int | None = None
-    """The birth of the store that it was last written in; None: nobody said."""
+    """The birth of the store when it was last written; None: not on record."""
 
     @property
     def there(self) -> bool:
@@ -128,12 +128,12 @@ class LeaseCells(NamedTuple):
 
     @property
     def transitions(self) -> int:
-        """How often it was granted: the number of the last fence, also if somebody else does not count on."""
+        """How often it was granted: the number of the last fence, even if another program did not count on."""
         fences = [cell.fence.number for cell in self.cells.values() if cell.fence]
         return max([int(spec_in(self.lease).get("leaseTransitions") or 0), self.granted, *fences])
 
     def cell(self, key: str) -> Cell:
-        """What stands for a key; a slot that may have been there once is closed."""
+        """The cell of a key; a slot that may have run before reads as closed."""
         if key in self.cells or not key.startswith("run/"):
             return self.cells.get(key) or Cell(key)
         return stand_in(key, self.passed)
@@ -148,7 +148,7 @@ def absent(home: LeaseOfCell) -> LeaseCells:
 
 
 def bare(name: str, prefix: str, namespace: str) -> Json:
-    """A Lease that is made before anything is written into it: what is written stands on its resourceVersion."""
+    """A new Lease. Cells are written into it afterwards, under its resourceVersion."""
     meta = {"name": name, "namespace": namespace, "labels": {**MANAGED, STORE_LABEL: prefix}}
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": {}}
 
@@ -160,8 +160,8 @@ def home_in(lease: Json) -> LeaseOfCell | None:
 
 
 def read_shelf(home: LeaseOfCell, lease: Json, sighted: Instant) -> LeaseCells:
-    """`sighted`: the server's now when it was first seen as it is. A holder that is not ours is given its time from
-    there: its own clock may be anything."""
+    """`sighted`: the server's now when this state of it was first seen. The lease of another program's holder counts
+    from there, since its clock may be wrong."""
     row = _row(lease)
     if row is None:
         cells = [_theirs(home, lease, sighted)] if home.elects and _was_held(lease) else []
@@ -182,7 +182,7 @@ def read_shelf(home: LeaseOfCell, lease: Json, sighted: Instant) -> LeaseCells:
 
 
 def annotation(lease: Json) -> str | None:
-    """What we wrote, as it stands there."""
+    """What we wrote into it, as text."""
     text: str | None = (lease["metadata"].get("annotations") or {}).get(SHELF)
     return text
 
@@ -216,7 +216,7 @@ def _read_cell(key: str, columns: Sequence[Any]) -> Cell:
 
 
 def _seal(spec: Json) -> list[object]:
-    """What tells whether a Lease is as we left it: any other holder changes one of these."""
+    """Shows whether a Lease is as we left it: any other holder changes one of these."""
     return [spec.get("holderIdentity") or "", int(spec.get("leaseTransitions") or 0)]
 
 
@@ -226,7 +226,7 @@ def _was_held(lease: Json) -> bool:
 
 
 def _theirs(home: LeaseOfCell, lease: Json, sighted: Instant) -> Cell:
-    """The cell of a lock or leader that somebody else wrote last: held for as long as they said, or given back."""
+    """The cell of a lock or leader that another program wrote last: held for its duration, or released."""
     spec = spec_in(lease)
     shelf = LeaseCells(home, lease, {})
     term = Fence(to_us(shelf.born), shelf.transitions)
@@ -263,8 +263,7 @@ def judged(shelf: LeaseCells, writes: Sequence[Write], now: Instant) -> tuple[li
 
 
 def changed_by(shelf: LeaseCells, changed: Mapping[str, Cell], life: int) -> LeaseCells:
-    """With these cells in it, written in that life of the store; a run that begins takes the place of older ones that
-    are closed."""
+    """With these cells in it, written in that life of the store; a new run replaces older ones that are closed."""
     shelf = shelf._replace(life=life)
     cells = {**shelf.cells, **changed}
     runs = {key: cell for key, cell in cells.items() if shelf.home.kind == "job" and key.startswith("run/")}
@@ -273,7 +272,7 @@ def changed_by(shelf: LeaseCells, changed: Mapping[str, Cell], life: int) -> Lea
 
 
 def without(shelf: LeaseCells, cells: Mapping[str, Cell], gone: Iterable[str]) -> LeaseCells:
-    """Less those that go. A run that is not kept any more is passed for good."""
+    """Without some cells. A run that is no longer kept counts as passed for good."""
     away = set(gone)
     ran = [key for key in away if shelf.home.kind == "job" and key.startswith("run/")]
     left = {key: cell for key, cell in cells.items() if key not in away}
@@ -281,7 +280,7 @@ def without(shelf: LeaseCells, cells: Mapping[str, Cell], gone: Iterable[str]) -
 
 
 def lease_of(shelf: LeaseCells, prefix: str, now: Instant) -> Json:
-    """The Lease to put in the place of the one that was read: all of it, but for what cronce knows of."""
+    """The Lease to replace the read one with: as it was, except for what is cronce's."""
     spec = {**spec_in(shelf.lease), **_spec(shelf, now)}
     row = {
         "schema": KUBERNETES_SCHEMA,
@@ -306,7 +305,7 @@ def _columns(cell: Cell) -> list[object]:
 
 
 def _spec(shelf: LeaseCells, now: Instant) -> Json:
-    """Who has it, in the words of client-go: who gives it back leaves no name, and a second."""
+    """Who holds it, as client-go writes it: a released one has no holder, and a duration of one second."""
     transitions = shelf.transitions
     if shelf.home.kind not in ("job", "lock", "leader"):
         return {"leaseTransitions": transitions}
@@ -327,7 +326,7 @@ def _spec(shelf: LeaseCells, now: Instant) -> Json:
 
 
 def _held(cells: Iterable[Cell], now: Instant) -> Iterator[Cell]:
-    """What somebody runs, or a lock that rests."""
+    """Runs in progress, and locks that are not free yet."""
     for cell in cells:
         record = _record(cell)
         rests = cell.key.startswith("lock/") and cell.until is not None and cell.until > now
@@ -343,7 +342,7 @@ def _record(cell: Cell) -> Record:
 
 
 def spell_micro(when: Instant) -> str:
-    """Always with six digits: an API server takes no other spelling, and isoformat leaves them out at zero."""
+    """Always with six digits: an API server accepts nothing else, and isoformat omits them at zero."""
     return when.isoformat(timespec="microseconds")[:26] + "Z"
 
 

@@ -1,18 +1,19 @@
 """Cells in a database of MySQL or MariaDB. One round trip for a batch of claims, won or lost.
 
-*No lock waits for a client.* A swap that locked, read, judged here and then wrote would hold the lock over a round
-trip, and a process that is stopped in the middle of one would stop all others. So a swap goes out as one piece: what it
-hopes to find, and what to write if it does. The server compares, without a lock at first, so that a loser takes none
-and writes nothing; then under the lock of the one row in `cronce_meta`, which comes before all others, so that swaps
-never deadlock. It reads its clock, and writes all or nothing. What it found comes back either way, and `judge` says
-what that comes to. The first hope is that every write wins. If only some can, or a key is named twice, a second piece
-hopes to find again exactly what was found.
+*No lock is held while the server waits for a client.* A swap that locked, read, judged here and then wrote would hold
+the lock for a round trip, and a process that is stopped in the middle of one would stop all others. So a swap is sent
+as one piece: what it expects to find, and what to write if it does. The server compares, without a lock at first, so
+that a loser takes none and writes nothing; then it takes the lock of the one row in `cronce_meta`, always before any
+other, so that swaps never deadlock. It reads its clock, and writes all or nothing. What it found is returned either
+way, and `judge` decides what that means. The first try expects that every write wins. If only some can, or a key is
+named twice, a second try expects exactly what the first one found.
 
-*Nobody is told of a win before it is on disk.* Without a binary log, InnoDB shows a commit to others first and flushes
-it then; a crash in between takes back what they were told, and they would take the store for one that forgot. So a
-winner holds a named lock, called after its tally, over its commit, and an answer that counts up to there waits for it.
+*No answer counts a win before it is on disk.* Without a binary log, InnoDB shows a commit to others first and flushes
+it then. A crash in between undoes what they have read, and they would conclude that the store lost data. So a winner
+holds a named lock, called after its tally, until its commit returns, and an answer that counts up to there waits for
+it.
 
-*Cells are read before the row in `cronce_meta`*, each by a statement of its own, so that the tally of an answer covers
+*Cells are read before the row in `cronce_meta`*, by a statement of their own, so that the tally of an answer covers
 every version in it.
 
 Beside the store itself: `schema` its tables, `server` connections, what their errors mean and what the doctor asks.
@@ -30,16 +31,8 @@ from cronce.model import Cell, Epoch, Instant, Mark, Traits, Write, to_us
 from cronce.stores import sql
 from cronce.stores.base import By, Loaded, Page, Scan, Swapped, closed_on_error, first_page, judge, life_of, loaded, us
 from cronce.stores.checks import Check
-from cronce.stores.mysql.schema import (
-    MAX_KEY_BYTES,
-    NOW,
-    SELECT_META,
-    TABLES,
-    MySqlState,
-    prepare,
-    read_state,
-    replace_life,
-)
+from cronce.stores.mysql import schema
+from cronce.stores.mysql.schema import MAX_KEY_BYTES, MySqlState
 from cronce.stores.mysql.server import MySqlAddress, MySqlConnection, Problem, checks, explained, locate, tls
 from cronce.stores.pool import ConnectionPool
 from cronce.value import NamedTuple
@@ -53,7 +46,7 @@ _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).enc
 
 # --- statements -----------------------------------------------------------------------------------------------------
 
-# Keys, each with the version that is hoped for; -1 is free or absent.
+# Keys, each with the version that is expected; -1 is free or absent.
 WANTED_KEYS: Final = """JSON_TABLE(@wanted, '$[*]' COLUMNS (
         name VARCHAR(1000) CHARACTER SET utf8mb4 PATH '$[0]',
         seen BIGINT PATH '$[1]'
@@ -64,7 +57,7 @@ SELECT_CELLS: Final = """
     FROM {wanted} STRAIGHT_JOIN cronce_cells ON `key` = CAST(name AS BINARY)
 """
 
-AS_HOPED: Final = """(
+AS_EXPECTED: Final = """(
         SELECT `schema` = {schema} AND birth = %(birth)s AND tally >= %(tally)s AND NOT @@read_only FROM cronce_meta
     ) AND NOT EXISTS (
         SELECT 1 FROM {wanted} LEFT JOIN cronce_cells ON `key` = CAST(name AS BINARY)
@@ -100,11 +93,11 @@ READ_CELLS: Final = """
 # the server can send them and go on, whether or not the client reads them.
 SWAP: Final = """
     SET @wanted = %(wanted)s;
-    SELECT {as_hoped} INTO @go;
+    SELECT {as_expected} INTO @go;
     START TRANSACTION;
     SELECT only_row INTO @locked FROM cronce_meta WHERE only_row = @go FOR UPDATE;
     SET @now = {now};
-    SELECT @go AND @now BETWEEN %(earliest)s AND %(latest)s AND {as_hoped} INTO @go;
+    SELECT @go AND @now BETWEEN %(earliest)s AND %(latest)s AND {as_expected} INTO @go;
     {cells};
     {meta};
     {write};
@@ -114,7 +107,7 @@ SWAP: Final = """
     DO RELEASE_ALL_LOCKS()
 """
 
-SETTLE: Final = "SELECT GET_LOCK(%(name)s, %(wait)s); DO RELEASE_ALL_LOCKS()"
+WAIT_FOR_LOCK: Final = "SELECT GET_LOCK(%(name)s, %(wait)s); DO RELEASE_ALL_LOCKS()"
 
 PURGE: Final = """
     SET @wanted = %(wanted)s;
@@ -144,28 +137,28 @@ PAST_KEY: Final = "`key` {past} %(after)s"
 PAST_INSTANT: Final = "{by} {past}= %(us)s AND ({by} {past} %(us)s OR `key` {past} %(after)s) AND {by} <= %(upto)s"
 
 
-def _say_swap() -> str:
+def _swap_statements() -> str:
     return SWAP.format(
-        as_hoped=AS_HOPED.format(schema=sql.SQL_SCHEMA, wanted=WANTED_KEYS, free=int(Mark.FREE)),
-        now=NOW,
+        as_expected=AS_EXPECTED.format(schema=sql.SQL_SCHEMA, wanted=WANTED_KEYS, free=int(Mark.FREE)),
+        now=schema.NOW,
         cells=SELECT_CELLS.format(value="IF(@go, '', value)", wanted=WANTED_KEYS),
-        meta=SELECT_META.format(now="@now", went="@go"),
+        meta=schema.SELECT_META.format(now="@now", went="@go"),
         write=WRITE_CELLS,
     )
 
 
-SAID_META: Final = SELECT_META.format(now=NOW, went=0)
-SAID_READ: Final = READ_CELLS.format(cells=SELECT_CELLS.format(value="value", wanted=WANTED_KEYS), meta=SAID_META)
-SAID_SWAP: Final = _say_swap()
-SAID_PURGE: Final = PURGE.format(wanted=WANTED_KEYS)
+META_SQL: Final = schema.SELECT_META.format(now=schema.NOW, went=0)
+READ_SQL: Final = READ_CELLS.format(cells=SELECT_CELLS.format(value="value", wanted=WANTED_KEYS), meta=META_SQL)
+SWAP_SQL: Final = _swap_statements()
+PURGE_SQL: Final = PURGE.format(wanted=WANTED_KEYS)
 
 
 @cache
-def say_scan(by: By, mark: Mark | None, *, newest_first: bool) -> str:
+def scan_statement(by: By, mark: Mark | None, *, newest_first: bool) -> str:
     words = sql.scan_words(
         by, mark, newest_first=newest_first, key="`key`", past_key=PAST_KEY, past_instant=PAST_INSTANT
     )
-    return SCAN.format(index=_index(by, mark), meta=SAID_META, **words)
+    return SCAN.format(index=_index(by, mark), meta=META_SQL, **words)
 
 
 def _index(by: By, mark: Mark | None) -> str:
@@ -177,7 +170,7 @@ def _index(by: By, mark: Mark | None) -> str:
     return "cronce_by_mark_at" if mark in (Mark.OPEN, Mark.ATTENTION) else "PRIMARY"
 
 
-# --- what a swap hopes for --------------------------------------------------------------------------------------------
+# --- what a swap expects --------------------------------------------------------------------------------------------
 
 
 class SwapExpectation(NamedTuple):
@@ -192,16 +185,16 @@ class SwapExpectation(NamedTuple):
     drawn: int
 
 
-def hope_for_all(writes: Sequence[Write], seen: tuple[int, int]) -> SwapExpectation | None:
-    """That every write wins. Where a key is named twice, that depends on what is there."""
+def expect_all_to_win(writes: Sequence[Write], seen: tuple[int, int]) -> SwapExpectation | None:
+    """Every write wins. None where a key is named twice: then that depends on what is stored."""
     wanted = {write.key: write.seen for write in writes}
     if not writes or len(wanted) < len(writes):
         return None
     return SwapExpectation(*seen, *span(writes, None), named(wanted.items()), rows(writes), len(writes))
 
 
-def hope_for_same(writes: Sequence[Write], cells: Sequence[Cell], swapped: Swapped, epoch: Epoch) -> SwapExpectation:
-    """To find these cells again as they are, with the clock on the same side of every bound, so that the same win."""
+def expect_the_same(writes: Sequence[Write], cells: Sequence[Cell], swapped: Swapped, epoch: Epoch) -> SwapExpectation:
+    """The cells are as they were read, and the clock is on the same side of every bound, so that the same win."""
     wanted = {**{write.key: 0 for write in writes}, **{cell.key: cell.version for cell in cells}}
     won = [write for write, (refused, _) in zip(writes, swapped.verdicts, strict=True) if refused is None]
     return SwapExpectation(*epoch.seen, *span(writes, swapped.now), named(wanted.items()), rows(won), len(won))
@@ -257,99 +250,103 @@ class MysqlStore:
         self._place = place
         self._context = tls(place)
         self._pool: ConnectionPool[MySqlConnection] = ConnectionPool(
-            self._connect, lambda line: line.socket, place.timeout
+            self._connect, lambda connection: connection.socket, place.timeout
         )
         with closed_on_error(self):
-            self._use(lambda line: prepare(line, self.traits, on_purpose=on_purpose, adopt=adopt))
+            self._use(lambda connection: schema.prepare(connection, self.traits, on_purpose=on_purpose, adopt=adopt))
 
     def load(self, keys: Sequence[str]) -> Loaded:
-        state, cells = self._use(partial(_read, SAID_READ, {"wanted": named((key, 0) for key in keys)}))
+        state, cells = self._use(partial(_read, READ_SQL, {"wanted": named((key, 0) for key in keys)}))
         return loaded(state.meta.now, state.meta.epoch, keys, cells)
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
-        return self._use(lambda line: _swap(line, writes, seen))
+        return self._use(lambda connection: _swap(connection, writes, seen))
 
     def scan(self, scan: Scan) -> Page:
-        statements = say_scan(scan.by, scan.mark, newest_first=scan.newest_first)
+        statements = scan_statement(scan.by, scan.mark, newest_first=scan.newest_first)
         state, cells = self._use(partial(_read, statements, sql.bounds(scan, AFTER_ALL_TEXT)))
         return first_page(state.meta.now, state.meta.epoch, cells, scan)
 
     def purge(self, cells: Sequence[Cell]) -> int:
         wanted = named((cell.key, cell.version) for cell in cells)
-        ((gone,),) = self._use(lambda line: line.ask(SAID_PURGE, wanted=wanted)[0])
+        ((gone,),) = self._use(lambda connection: connection.ask(PURGE_SQL, wanted=wanted)[0])
         return int(gone)
 
     def size(self) -> int:
-        (((cells,),),) = self._use(lambda line: line.ask(SIZE))
+        (((cells,),),) = self._use(lambda connection: connection.ask(SIZE))
         return int(cells)
 
     def checks(self) -> Iterator[Check]:
-        yield from self._use(lambda line: list(checks(line)))
+        yield from self._use(lambda connection: list(checks(connection)))
 
     def close(self) -> None:
         self._pool.close()
 
     def _connect(self) -> MySqlConnection:
         try:
-            line = MySqlConnection(self._place, self._context)
-        except RuntimeError as problem:  # so the driver says that this way to log in needs one more package
+            connection = MySqlConnection(self._place, self._context)
+        except RuntimeError as problem:  # by this the driver says that the login method needs another package
             raise StoreUnusable(f"{self._place.url}: {problem}; or let the server speak TLS") from problem
-        self.traits = TRAITS._replace(durable=line.server.durable)
-        return line
+        self.traits = TRAITS._replace(durable=connection.server.durable)
+        return connection
 
     def _use(self, work: Callable[[MySqlConnection], _Answer]) -> _Answer:
         deadline = self._place.deadline()
         try:
-            with self._pool.line() as line:
-                line.deadline = deadline
-                return work(line)
+            with self._pool.line() as connection:
+                connection.deadline = deadline
+                return work(connection)
         except Problem as problem:
             raise explained(problem, self._place) from problem
         except UnicodeEncodeError as problem:
             raise BadInput(f"{problem.object[:60]!r} is not text that can be stored") from None
 
 
-def _read(statements: str, values: dict[str, Any], line: MySqlConnection) -> tuple[MySqlState, list[Cell]]:
-    state, cells = _ask(line, statements, values)
-    _settle(line, state)
+def _read(statements: str, values: dict[str, Any], connection: MySqlConnection) -> tuple[MySqlState, list[Cell]]:
+    state, cells = _ask(connection, statements, values)
+    _wait_for_flush(connection, state)
     return state, cells
 
 
-def _ask(line: MySqlConnection, statements: str, values: dict[str, Any]) -> tuple[MySqlState, list[Cell]]:
-    found, meta = line.ask(statements, **values)
-    return read_state(meta, line.place), [sql.read_cell((key.decode(), *row)) for key, *row in found]
+def _ask(connection: MySqlConnection, statements: str, values: dict[str, Any]) -> tuple[MySqlState, list[Cell]]:
+    found, meta = connection.ask(statements, **values)
+    return schema.read_state(meta, connection.place), [sql.read_cell((key.decode(), *row)) for key, *row in found]
 
 
-def _swap(line: MySqlConnection, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
-    """Each time that others were faster, one of them got on; so this ends, or the call's time is up."""
+def _swap(connection: MySqlConnection, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+    """Each failed try means that another writer won, so this ends, at the latest when the call's time is up."""
     wanted = {"wanted": named((write.key, 0) for write in writes)}
-    hope, cells = hope_for_all(writes, seen), list[Cell]()
+    expected, cells = expect_all_to_win(writes, seen), list[Cell]()
     while True:
-        state, found = _ask(line, SAID_SWAP, hope._asdict()) if hope else _ask(line, SAID_READ, wanted)
+        state, found = (
+            _ask(connection, SWAP_SQL, expected._asdict()) if expected else _ask(connection, READ_SQL, wanted)
+        )
         meta, went = state.meta, state.went
         cells = cells if went and cells else found  # if they are again the same, we have their values too
         swapped, changed = judge(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
         if went:
             return swapped
         if swapped.epoch == meta.epoch:
-            _settle(line, state)
+            _wait_for_flush(connection, state)
             return swapped
         if state.read_only:
-            raise StoreReadOnly(f"{line.place.url} is read_only: a replica? Use the server that accepts writes")
+            raise StoreReadOnly(f"{connection.place.url} is read_only: a replica? Use the server that accepts writes")
         if changed:
-            hope = hope_for_same(writes, cells, swapped, meta.epoch)
-        elif replace_life(line, meta, swapped.epoch, meta.identity):
+            expected = expect_the_same(writes, cells, swapped, meta.epoch)
+        elif schema.replace_life(connection, meta, swapped.epoch, meta.identity):
             return swapped
 
 
-def _settle(line: MySqlConnection, state: MySqlState) -> None:
-    """What the answer counts is on disk before it is given."""
+def _wait_for_flush(connection: MySqlConnection, state: MySqlState) -> None:
+    """All wins that the answer counts are on disk before it is returned."""
     if state.flushed:
         return
     name = "cronce:{}:{}".format(*state.meta.epoch.seen)
-    (((got,),),) = line.ask(SETTLE, name=name, wait=line.place.wait)
+    (((got,),),) = connection.ask(WAIT_FOR_LOCK, name=name, wait=connection.place.wait)
     if not got:
-        raise StoreUnavailable(f"{line.place.url} has not flushed its log for {line.place.wait} s; check its disk")
+        raise StoreUnavailable(
+            f"{connection.place.url} has not flushed its log for {connection.place.wait} s; check its disk"
+        )
 
 
 # --- from a URL -------------------------------------------------------------------------------------------------------
@@ -366,7 +363,7 @@ def init(url: str) -> Epoch:
 
 def ddl(_url: str) -> str:
     """The SQL that makes the tables."""
-    return ";\n\n".join(map(cleandoc, TABLES)) + ";"
+    return ";\n\n".join(map(cleandoc, schema.TABLES)) + ";"
 
 
 def adopt(url: str) -> Epoch:

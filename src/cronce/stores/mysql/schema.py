@@ -1,7 +1,7 @@
 """The tables of a MySQL store: making them, and the row about the store itself.
 
-Everything is said in what MySQL 8 and MariaDB 10.6 have in common. Keys are VARBINARY: of the text collations that both
-know, none tells "a" from "a ".
+Only what MySQL 8 and MariaDB 10.6 have in common is used. Keys are VARBINARY: no text collation that both know
+distinguishes "a" from "a ".
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from cronce.stores.mysql.server import NO_SUCH_TABLE, MySqlAddress, MySqlConnect
 from cronce.value import NamedTuple
 
 MAX_KEY_BYTES: Final = 1000
-"""Bytes of a key. InnoDB has room for 3,072 in an index, where a key stands beside a mark and an instant."""
+"""Bytes of a key. InnoDB has room for 3,072 in an index entry, which also holds a mark and an instant."""
 
 # --- the tables -----------------------------------------------------------------------------------------------------
 
@@ -70,13 +70,13 @@ CREATE_META: Final = """
 """
 
 TABLES: Final = (CELLS, RUNS.format(epoch="CAST('1970-01-01' AS DATETIME(6))"), CREATE_META)
-"""Each is a transaction of its own here; where the last one is, all are."""
+"""Each is a transaction of its own: if the last one exists, all do."""
 
 
 # --- the row about the store itself -----------------------------------------------------------------------------------
 
 NOW: Final = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-"""When this statement began; no time zone plays a part in it."""
+"""When this statement began, in µs since 1970; it does not depend on a time zone."""
 
 SELECT_META: Final = """
     SELECT {now}, `schema`, birth, tally, base, origin, since, last_write, identity,
@@ -134,10 +134,10 @@ def check_engines(rows: Sequence[sql.Row], place: MySqlAddress) -> None:
             )
 
 
-def replace_life(line: MySqlConnection, meta: sql.Meta, life: Epoch, identity: str) -> bool:
-    """False if another was faster."""
+def replace_life(connection: MySqlConnection, meta: sql.Meta, life: Epoch, identity: str) -> bool:
+    """False if another process was faster."""
     new = _row(life, meta.last_write, identity)
-    return line.tell(NEXT_META, old_birth=meta.epoch.birth, old_tally=meta.epoch.tally, **new) == 1
+    return connection.tell(NEXT_META, old_birth=meta.epoch.birth, old_tally=meta.epoch.tally, **new) == 1
 
 
 def _row(epoch: Epoch, last_write: Instant, identity: str) -> dict[str, Any]:
@@ -148,38 +148,38 @@ def _row(epoch: Epoch, last_write: Instant, identity: str) -> dict[str, Any]:
 # --- opening --------------------------------------------------------------------------------------------------------
 
 
-def prepare(line: MySqlConnection, traits: Traits, *, on_purpose: bool, adopt: bool) -> None:
-    """Make what is not there yet, adopt what is if that is meant, and refuse a copy.
+def prepare(connection: MySqlConnection, traits: Traits, *, on_purpose: bool, adopt: bool) -> None:
+    """Create the tables if they are missing, adopt a copy if asked to, and else refuse it.
 
-    A copy under another name is one for sure. Under the same name elsewhere, it may as well be a failover.
+    A database under another name is certainly a copy. One of the same name elsewhere may as well be a failover.
     """
-    identity = line.place.database.casefold()
-    if not _is_begun(line):
-        (((now,),),) = line.ask(f"SELECT {NOW}")
+    identity = connection.place.database.casefold()
+    if not _is_begun(connection):
+        (((now,),),) = connection.ask(f"SELECT {NOW}")
         epoch = first_life(now, traits, on_purpose=on_purpose)
-        line.tell(FIRST_META, schema=sql.SQL_SCHEMA, **_row(epoch, epoch.born, identity))
-    engines, rows = line.ask(f"{SELECT_ENGINES}; {SELECT_META.format(now=NOW, went=0)}")
-    check_engines(engines, line.place)
-    meta = read_state(rows, line.place).meta
+        connection.tell(FIRST_META, schema=sql.SQL_SCHEMA, **_row(epoch, epoch.born, identity))
+    engines, rows = connection.ask(f"{SELECT_ENGINES}; {SELECT_META.format(now=NOW, went=0)}")
+    check_engines(engines, connection.place)
+    meta = read_state(rows, connection.place).meta
     if adopt:
         life = next_life(to_us(meta.now), meta.epoch.seen, meta.epoch, meta.last_write)
-        if not replace_life(line, meta, life, identity):
-            raise StoreUnavailable(f"{line.place.url} was written to meanwhile, and is not adopted; try again")
+        if not replace_life(connection, meta, life, identity):
+            raise StoreUnavailable(f"{connection.place.url} was written to meanwhile, and is not adopted; try again")
     elif meta.identity != identity:
         raise StoreCopied(
-            f"{line.place.url} is a copy of the database {meta.identity!r}: with the original in use, both would"
+            f"{connection.place.url} is a copy of the database {meta.identity!r}: with the original in use, both would"
             " run everything. To use this one as the store from now on, make sure that the other is no longer"
-            f" used, then run `cronce store adopt {line.place.url}`"
+            f" used, then run `cronce store adopt {connection.place.url}`"
         )
 
 
-def _is_begun(line: MySqlConnection) -> bool:
+def _is_begun(connection: MySqlConnection) -> bool:
     try:
-        (rows,) = line.ask("SELECT only_row FROM cronce_meta")
+        (rows,) = connection.ask("SELECT only_row FROM cronce_meta")
         return bool(rows)
     except Problem as problem:
         if code_of(problem) != NO_SUCH_TABLE:
             raise
     for table in TABLES:
-        line.tell(table)
+        connection.tell(table)
     return False

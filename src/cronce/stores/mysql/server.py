@@ -22,7 +22,8 @@ from cronce.errors import (
 from cronce.model import Boot
 from cronce.stores import mask, options, seconds, sql
 from cronce.stores.base import closed_on_error
-from cronce.stores.checks import Check, alone, connection, error, ok, warn
+from cronce.stores.checks import Check, alone, error, ok, warn
+from cronce.stores.checks import connection as encryption
 from cronce.value import NamedTuple
 
 try:
@@ -59,7 +60,7 @@ class MySqlAddress(NamedTuple):
 
     @property
     def wait(self) -> int:
-        """Seconds for which the server waits for a lock: it says so a little before we lose patience with it."""
+        """Seconds for which the server waits for a lock: a little less than the timeout, so that it can say so."""
         return max(1, ceil(self.timeout) - 1)
 
     def deadline(self) -> Boot:
@@ -84,7 +85,7 @@ def locate(url: str) -> MySqlAddress:
 
 
 def tls(place: MySqlAddress) -> "ssl.SSLContext | None":
-    """How to make sure whom one talks to, where the URL says by what; else the driver encrypts if the server can."""
+    """How the server is verified, where the URL names certificates; else None, and the connection is not verified."""
     authority, certificate, key = (place.options.get(name) for name in ("ssl_ca", "ssl_cert", "ssl_key"))
     if not authority and not certificate:
         return None
@@ -103,7 +104,7 @@ def tls(place: MySqlAddress) -> "ssl.SSLContext | None":
 
 @cache
 def unverified() -> "ssl.SSLContext":
-    """It encrypts if the server can, and trusts whoever answers."""
+    """Encrypts if the server can, and verifies nothing."""
     import ssl  # noqa: PLC0415  as above
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -147,7 +148,7 @@ class MySqlServer(NamedTuple):
 
 
 class MySqlConnection:
-    """An open connection, and what is said over it: any number of statements in one round trip.
+    """An open connection. Any number of statements are one round trip.
 
     `deadline` is that of the call that uses it, however many round trips the call takes.
     """
@@ -157,12 +158,12 @@ class MySqlConnection:
         self.context: Final = context
         self.deadline = place.deadline()
         self.packet = 1 << 20
-        self.connection: Final = pymysql.connect(
+        self.driver: Final = pymysql.connect(
             host=place.host,
             port=place.port,
             unix_socket=place.options.get("unix_socket"),
             user=place.user or None,
-            password=place.password.encode(),  # or the driver takes it for Latin-1
+            password=place.password.encode(),  # as text the driver would encode it as Latin-1
             database=place.database,
             charset="utf8mb4",
             collation="utf8mb4_bin",
@@ -176,8 +177,8 @@ class MySqlConnection:
             defer_connect=True,
         )
         if context is None:  # the driver would do the same, and read all authorities of the machine for each connection
-            vars(self.connection).update(ssl=True, ctx=unverified())
-        self.connection.connect()
+            vars(self.driver).update(ssl=True, ctx=unverified())
+        self.driver.connect()
         with closed_on_error(self):
             self.server: Final = self._set_up()
         self.packet = self.server.packet
@@ -192,7 +193,7 @@ class MySqlConnection:
     def ask(self, statements: str, **values: Any) -> list[list[sql.Row]]:
         """The rows of each statement that has some."""
         self._limit()
-        with self.connection.cursor() as cursor:
+        with self.driver.cursor() as cursor:
             said = cursor.mogrify(statements, values)
             self._check_size(len(said.encode()))
             cursor.execute(said)
@@ -203,9 +204,9 @@ class MySqlConnection:
             return answers
 
     def tell(self, statement: str, **values: Any) -> int:
-        """How many rows it met, changed or not."""
+        """How many rows it found, changed or not."""
         self._limit()
-        with self.connection.cursor() as cursor:
+        with self.driver.cursor() as cursor:
             return cursor.execute(statement, values)
 
     def _limit(self) -> None:
@@ -214,10 +215,10 @@ class MySqlConnection:
             raise StoreUnavailable(
                 f"{self.place.url}: not done within {self.place.timeout:g} s; this process is too busy"
             )
-        self.connection._read_timeout = left  # type: ignore[attr-defined]
+        self.driver._read_timeout = left  # type: ignore[attr-defined]
 
     def _check_size(self, size: int) -> None:
-        """The server would hang up in the middle of it, and not say why."""
+        """The server would close the connection in the middle of it, without a reason."""
         if size >= self.packet:
             raise StoreUnusable(
                 f"{self.place.url} takes {self.packet:,} bytes at once, and this call has {size:,}; nothing was"
@@ -226,11 +227,11 @@ class MySqlConnection:
 
     @property
     def socket(self) -> int:
-        number: int = self.connection._sock.fileno()  # type: ignore[attr-defined]
+        number: int = self.driver._sock.fileno()  # type: ignore[attr-defined]
         return number
 
     def close(self) -> None:
-        self.connection.close()
+        self.driver.close()
 
 
 # --- errors ---------------------------------------------------------------------------------------------------------
@@ -308,13 +309,13 @@ def is_on(setting: Any) -> bool:
     return setting not in (0, "OFF")
 
 
-def checks(line: MySqlConnection) -> Iterator[Check]:
-    ((zone, read_only),), ((_, isolation), *_), others, semi, galera = line.ask(SELECT_SETTINGS)
-    yield ok("version", line.server.version)
-    yield _connection(line)
-    yield _durable(line.server)
-    yield _writable(line, read_only=is_on(read_only))
-    yield _failover(line.server, semi)
+def checks(connection: MySqlConnection) -> Iterator[Check]:
+    ((zone, read_only),), ((_, isolation), *_), others, semi, galera = connection.ask(SELECT_SETTINGS)
+    yield ok("version", connection.server.version)
+    yield _connection(connection)
+    yield _durable(connection.server)
+    yield _writable(connection, read_only=is_on(read_only))
+    yield _failover(connection.server, semi)
     if any(value == "ON" for _, value in galera):
         yield warn(
             "cluster",
@@ -326,15 +327,15 @@ def checks(line: MySqlConnection) -> Iterator[Check]:
     yield ok("time zone", f"{zone}; cronce asks for UTC, whatever it is")
 
 
-def _connection(line: MySqlConnection) -> Check:
-    ((cipher,),) = line.ask("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
-    verified, context = "", line.context
+def _connection(connection: MySqlConnection) -> Check:
+    ((cipher,),) = connection.ask("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+    verified, context = "", connection.context
     if context is not None:
         host = "and names the host" if context.check_hostname else "the host name is not checked"
         verified = f"its certificate is signed by ssl_ca, {host}"
     remedy = "add ssl_ca=FILE to the URL, the authority that signed the server's certificate"
-    host = "" if line.place.options.get("unix_socket") else line.place.host
-    return connection(host, verified, remedy, encrypted=bool(cipher[1]))
+    host = "" if connection.place.options.get("unix_socket") else connection.place.host
+    return encryption(host, verified, remedy, encrypted=bool(cipher[1]))
 
 
 def _durable(server: MySqlServer) -> Check:
@@ -347,13 +348,13 @@ def _durable(server: MySqlServer) -> Check:
     return warn("durable", f"{says}: a crash can lose confirmed writes", remedy)
 
 
-def _writable(line: MySqlConnection, *, read_only: bool) -> Check:
+def _writable(connection: MySqlConnection, *, read_only: bool) -> Check:
     if read_only:
         return error("writable", "read_only is on", "use the server that accepts writes")
     for show in ("SHOW REPLICA STATUS", "SHOW SLAVE STATUS"):
         try:
-            (rows,) = line.ask(show)
-        except Problem:  # not spoken here, or not allowed
+            (rows,) = connection.ask(show)
+        except Problem:  # not known to this server, or not allowed
             continue
         if rows:
             return error("writable", "this server is a replica", "use the server that it replicates")

@@ -2,71 +2,58 @@
 
 What has to be one step is one script, `script.lua`; its head says what is kept where. Three things here are subtle.
 
-*A server can forget.* It is restarted empty or from an old dump, emptied by hand, or replaced by a replica that lagged.
-A restart or a failover breaks every connection. So on each new one, before anything else, the script is told which
-server this is, and begins a new life of the store where writes may have been lost. Of two processes that notice at
-once, the second finds it begun.
+*A server can lose data.* It is restarted empty or from an old dump, emptied by hand, or replaced by a replica that
+lagged. A restart or a failover breaks every connection. So on each new one, before anything else, the script is given
+the identity of the server, and starts a new epoch of the store where writes may have been lost. Of two processes that
+notice at once, the second finds the new epoch.
 
-*What the server's settings allow decides the traits.* It is durable only if every write is flushed before it is
-answered, and that can be read.
+*The server's settings decide the traits.* It is durable only if every write is flushed before it is answered, and that
+setting can be read.
 
-*`min_replicas`.* A win counts once so many replicas have it. If they do not say so in time it is not known whether it
-will last, and nor is anything that is read after it, until a later write has reached them: they get writes in order.
+*`min_replicas`.* A win counts once so many replicas have it. If they do not confirm in time, it may be lost in a
+failover, and so may anything that is read after it, until a later write has reached them: they get writes in order.
 
-Beside the store itself: `script.lua` what the server does in one step, `wire` how batches and cells travel, `server`
-which server is spoken to and what its errors mean, `url` what a URL says, `checks` what the doctor asks.
+Beside the store itself: `script.lua` what the server does in one step, `wire` how batches and cells are encoded,
+`server` connections and what errors mean, `url` what a URL says, `checks` what the doctor asks.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from hashlib import sha1
 from typing import TYPE_CHECKING, Final
 
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import Cell, Epoch, Mark, Origin, Traits, Write, to_us
-from cronce.stores.base import Loaded, Page, Scan, Swapped, closed_on_error, first_page, life_of, refused_epoch
+from cronce.stores import base
+from cronce.stores.base import Loaded, Page, Scan, Swapped
 from cronce.stores.checks import Check
 from cronce.stores.pool import ConnectionPool
+from cronce.stores.redis import wire
 from cronce.stores.redis.server import (
     Command,
     RedisConnection,
     Reply,
     ReplyError,
+    answered,
     connect,
-    explained,
     listen,
     other_masters,
     tag,
 )
 from cronce.stores.redis.url import RedisAddress, read_url
-from cronce.stores.redis.wire import (
-    GROUPS_PER_CALL,
-    INSTANT_BASE,
-    NUMBER_OF_ORIGIN,
-    RedisMeta,
-    in_batches,
-    in_range,
-    instant_of,
-    ordered,
-    read_cells,
-    read_meta,
-    read_verdicts,
-    said,
-)
 
 if TYPE_CHECKING:
     from cronce.stores.news import SocketListener
 
 TRAITS: Final = Traits("redis", durable=False, survives_failover=False, notifies=True, in_memory=True)
-"""As it comes. The settings of the server and of the URL can make it more."""
+"""By default. The settings of the server and of the URL can allow more."""
 
 SKEW: Final = timedelta(milliseconds=500)
-"""How far apart the clocks of two servers may be of which one takes the other's place."""
+"""How far apart the clocks of a server and of the one that replaces it may be."""
 
 NO_LIMIT: Final = 1 << 31
-NO_UPPER_LIMIT: Final = 1 << 62
 MEMBERS_PER_CALL: Final = 10_000
-"""Members of a sorted set that one call of the script goes through at most."""
+"""Members of a sorted set that one call of the script reads at most."""
 
 with open(f"{__file__.removesuffix('__init__.py')}script.lua", "rb") as _script:  # noqa: PTH123  pathlib is slow to import
     SCRIPT: Final = _script.read()
@@ -77,7 +64,7 @@ LIVE, KEY, AT, ATTENTION = b"o", b"k", b"a", b"t"
 
 
 class RedisStore:
-    """A store in a Redis. `on_purpose`: should it be empty, that is meant."""
+    """A store in a Redis. `on_purpose`: if it is empty, it has lost nothing."""
 
     def __init__(self, place: RedisAddress, *, on_purpose: bool = False) -> None:
         self.place: Final = place
@@ -86,45 +73,45 @@ class RedisStore:
         keys = (self._cells, f"{tag(place.namespace)}:index")
         self._by_name, self._by_text = (*BY_NAME, *keys), (*BY_TEXT, *keys)
         wait: Command = ("WAIT", place.min_replicas, int(place.timeout * 500))  # in ms, and the server is not exact
-        self._proof = (wait,) if place.min_replicas else ()
+        self._replica_wait = (wait,) if place.min_replicas else ()
         self._new_is = Origin.MADE if on_purpose else Origin.FOUND
         self._doubt: object = None  # of the last write that may not have reached the replicas
         self._pool = ConnectionPool(self._connect, RedisConnection.fileno, place.timeout)
         with self._pool.line():
-            pass  # what cannot be used says so at once
+            pass  # so that what cannot be used is an error now
 
     def load(self, keys: Sequence[str]) -> Loaded:
-        raw, found = self._say("load", *keys)
-        return Loaded(*read_meta(raw), read_cells(keys, found[1:]))
+        raw, found = self._call("load", *keys)
+        return Loaded(*wire.read_meta(raw), wire.read_cells(keys, found[1:]))
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
-        if len(writes) <= GROUPS_PER_CALL:
+        if len(writes) <= wire.WRITES_PER_CALL:
             return self._swap(writes, seen)
-        parts = [self._swap(part, seen) for part in in_batches(writes)]
+        parts = [self._swap(part, seen) for part in base.in_batches(writes, wire.WRITES_PER_CALL)]
         return parts[-1]._replace(verdicts=[verdict for part in parts for verdict in part.verdicts])
 
     def _swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
-        with in_range():
-            words = said(writes, seen)
-        told, *others = self._say("swap", *words, writes=bool(writes))
-        now, epoch = meta = read_meta(told)
+        with wire.in_range():
+            words = wire.encode_batch(writes, seen)
+        told, *others = self._call("swap", *words, writes=bool(writes))
+        now, epoch = meta = wire.read_meta(told)
         believed = seen[0] == epoch.birth
-        return Swapped(now, epoch, read_verdicts(writes, told, others, meta) if believed else refused_epoch(writes))
+        return Swapped(
+            now, epoch, wire.read_verdicts(writes, told, others, meta) if believed else base.refused_epoch(writes)
+        )
 
     def purge(self, cells: Sequence[Cell]) -> int:
         gone = 0
-        for start in range(0, len(cells), GROUPS_PER_CALL):
-            part = cells[start : start + GROUPS_PER_CALL]
+        for start in range(0, len(cells), wire.WRITES_PER_CALL):
+            part = cells[start : start + wire.WRITES_PER_CALL]
             keys, versions = [cell.key for cell in part], [cell.version for cell in part]
-            _, count = self._say("purge", *keys, *versions)
+            _, count = self._call("purge", *keys, *versions)
             gone += count
         return gone
 
     def size(self) -> int:
-        with self._pool.line() as line:
-            (fields,) = line.ask(("HLEN", self._cells))
-        if isinstance(fields, ReplyError):
-            raise explained(fields, self.place)
+        with self._pool.line() as connection:
+            (fields,) = answered(connection.ask(("HLEN", self._cells)), self.place)
         return max(int(fields) - 1, 0)  # one of them is the meta
 
     def listen(self) -> "SocketListener":
@@ -137,39 +124,40 @@ class RedisStore:
         """What `cronce doctor` asks of this store."""
         from cronce.stores.redis.checks import checks  # noqa: PLC0415  only the doctor asks
 
-        with self._pool.line() as line:
-            yield from checks(line, self.place)
+        with self._pool.line() as connection:
+            yield from checks(connection, self.place)
 
     # --- scans ------------------------------------------------------------------------------------------------------
 
     def scan(self, scan: Scan) -> Page:
-        """Each range that may hold such cells is read, as far as need be, all at once; then they are put in order."""
-        with in_range():
+        """Every range that may hold such cells is read as far as needed, all in one call; then the cells are sorted."""
+        with wire.in_range():
             ranges = [_range(scan, kind, in_order) for kind, in_order in _kinds(scan)]
-            upto = b"" if scan.upto is None or scan.by == "key" else ordered(to_us(scan.upto) + INSTANT_BASE)
+            upto = b"" if scan.upto is None or scan.by == "key" else wire.ordered(to_us(scan.upto) + wire.INSTANT_BASE)
             until = upto if scan.by == "until" else b""
         mark = b"" if scan.mark is None else bytes((scan.mark,))
         found: dict[bytes, bytes] = {}
         while ranges:
             words = [word for each in ranges for word in each]
-            raw, *parts = self._say("scan", int(scan.newest_first), scan.prefix, mark, until, MEMBERS_PER_CALL, *words)
+            raw, *parts = self._call("scan", int(scan.newest_first), scan.prefix, mark, until, MEMBERS_PER_CALL, *words)
             for cells in parts[::2]:
                 found |= zip(cells[::2], cells[1::2], strict=True)
             stopped = zip(ranges, parts[1::2], strict=True)
             ranges = [_past(each, member, newest_first=scan.newest_first) for each, member in stopped if member]
-        return _page(read_meta(raw), scan, found)
+        cells = wire.read_cells([key.decode() for key in found], list(found.values()))
+        return base.page_of(cells, scan, *wire.read_meta(raw))
 
     # --- talking to the server --------------------------------------------------------------------------------------
 
     def _connect(self) -> RedisConnection:
-        line = connect(self.place)
-        with closed_on_error(line):
-            self._greet(line)
-        return line
+        connection = connect(self.place)
+        with base.closed_on_error(connection):
+            self._introduce(connection)
+        return connection
 
-    def _greet(self, line: RedisConnection) -> None:
-        """Tell the script which server this is; an empty store, or one that lost writes, begins a life."""
-        server, place = line.server, self.place
+    def _introduce(self, connection: RedisConnection) -> None:
+        """Give the script the identity of the server; an empty store, or one that lost writes, starts a new epoch."""
+        server, place = connection.server, self.place
         replicated = place.min_replicas > 0
         self.traits = TRAITS._replace(
             linearizable=replicated or not place.fails_over,
@@ -180,22 +168,22 @@ class RedisStore:
         )
         who = (server.identity, server.replication, server.continued, server.started)
         flags = (int(server.flushes), place.min_replicas, int(place.fails_over))
-        hello = ("hello", *who, *flags, NUMBER_OF_ORIGIN[self._new_is], int(self._new_is is Origin.MADE))
-        if self._run(line, (*hello, "?" if place.cluster else ""))[0] is None:
-            self._run(line, (*hello, other_masters(line, place)))
-        self._new_is = Origin.FOUND  # from now on an empty store is one that was emptied
+        hello = ("hello", *who, *flags, wire.NUMBER_OF_ORIGIN[self._new_is], int(self._new_is is Origin.MADE))
+        if self._run(connection, (*hello, "?" if place.cluster else ""))[0] is None:
+            self._run(connection, (*hello, other_masters(connection, place)))
+        self._new_is = Origin.FOUND  # from now on an empty store has lost its data
 
-    def _say(self, *words: str | bytes | int, writes: bool = False) -> list[Reply]:
-        """Call the script. What it answers begins with the meta."""
+    def _call(self, *words: str | bytes | int, writes: bool = False) -> list[Reply]:
+        """Call the script. Its answer begins with the meta."""
         try:
-            with self._pool.line() as line:
-                if doubt := self._doubt:  # a swap that loses would not wait for them: it writes nothing
-                    self._run(line, ("touch",), proven=True)
+            with self._pool.line() as connection:
+                if doubt := self._doubt:  # a losing swap would not wait for the replicas, since it writes nothing
+                    self._run(connection, ("touch",), proven=True)
                     self._doubt = None if self._doubt is doubt else self._doubt
-                reply = self._run(line, words, proven=writes)
-                if reply[0] is None:  # it was emptied under this process, and nothing was done
-                    self._greet(line)
-                    reply = self._run(line, words, proven=writes)
+                reply = self._run(connection, words, proven=writes)
+                if reply[0] is None:  # the store was emptied meanwhile, and nothing was done
+                    self._introduce(connection)
+                    reply = self._run(connection, words, proven=writes)
         except UnicodeEncodeError as error:
             near = error.object[max(error.start - 30, 0) :][:60]
             raise BadInput(f"{near!r} is not text that can be stored") from None
@@ -203,29 +191,26 @@ class RedisStore:
             raise StoreUnavailable(f"{self.place.url}: the store is emptied again and again while it is initialised")
         return reply
 
-    def _run(self, line: RedisConnection, words: Command, *, proven: bool = False) -> list[Reply]:
-        """Call the script, once; a server that does not know it says so, and is sent it. `proven`: on replicas too."""
-        if not (proven and self._proof):
-            return self._ask(line, words)
+    def _run(self, connection: RedisConnection, words: Command, *, proven: bool = False) -> list[Reply]:
+        """Call the script once; a server that does not know it is sent its text. `proven`: wait for replicas too."""
+        if not (proven and self._replica_wait):
+            return self._ask(connection, words)
         try:
-            return self._ask(line, words, *self._proof)
+            return self._ask(connection, words, *self._replica_wait)
         except BaseException:
             self._doubt = object()
             raise
 
-    def _ask(self, line: RedisConnection, words: Command, *proof: Command) -> list[Reply]:
-        answer, *acknowledged = line.ask((*self._by_name, *words), *proof)
+    def _ask(self, connection: RedisConnection, words: Command, *proof: Command) -> list[Reply]:
+        answer, *acknowledged = connection.ask((*self._by_name, *words), *proof)
         if isinstance(answer, ReplyError) and "NOSCRIPT" in str(answer):
-            answer, *acknowledged = line.ask((*self._by_text, *words), *proof)
-        if isinstance(answer, ReplyError):
-            raise explained(answer, self.place)
+            answer, *acknowledged = connection.ask((*self._by_text, *words), *proof)
+        answered((answer, *acknowledged), self.place)
         if acknowledged:
-            self._check_proof(acknowledged[0])
+            self._check_replicas(acknowledged[0])
         return answer if type(answer) is list else [answer]
 
-    def _check_proof(self, replicas: Reply) -> None:
-        if isinstance(replicas, ReplyError):
-            raise explained(replicas, self.place)
+    def _check_replicas(self, replicas: int) -> None:
         if replicas < self.place.min_replicas:
             raise StoreUnavailable(
                 f"{self.place.url}: a write has reached only {replicas} of {self.place.min_replicas} replicas in"
@@ -234,8 +219,8 @@ class RedisStore:
 
 
 def _kinds(scan: Scan) -> Iterator[tuple[bytes, bool]]:
-    """The kinds of members that a scan reads, and whether they are in the order asked for. If not, all are read: of
-    what is not final there is little, and of what is, only a scan by `until` reads more than it shows."""
+    """The kinds of members that a scan reads, and whether they are in the order asked for. If not, all are read: few
+    cells are not final, and of final ones only a scan by `until` reads more than it returns."""
     if scan.mark in (None, Mark.OPEN, Mark.FREE):
         yield LIVE, scan.by == "key"
     if scan.mark is Mark.ATTENTION:
@@ -245,7 +230,7 @@ def _kinds(scan: Scan) -> Iterator[tuple[bytes, bool]]:
 
 
 Range = tuple[bytes, bytes, int, int]
-"""The lowest and the highest member as ZRANGEBYLEX has them, the bytes before the key, and how many cells."""
+"""The lowest and the highest member as ZRANGEBYLEX takes them, the bytes before the key, and how many cells."""
 
 
 def _range(scan: Scan, kind: bytes, in_order: bool) -> Range:
@@ -255,11 +240,13 @@ def _range(scan: Scan, kind: bytes, in_order: bool) -> Range:
     low, high = b"[" + head, b"(" + _beyond(head)
     if not in_order:
         return low, high, skip, NO_LIMIT
-    if scan.by == "at":  # those without an instant stand first
-        low = b"[" + kind + ordered(1)
-        high = high if scan.upto is None else b"(" + kind + ordered(to_us(scan.upto) + INSTANT_BASE + 1)
+    if scan.by == "at":  # those without an instant are first
+        low = b"[" + kind + wire.ordered(1)
+        high = high if scan.upto is None else b"(" + kind + wire.ordered(to_us(scan.upto) + wire.INSTANT_BASE + 1)
     if scan.after is not None:
-        past = b"(" + kind + (b"" if keyed else ordered(scan.after.us + INSTANT_BASE)) + scan.after.key.encode()
+        past = (
+            b"(" + kind + (b"" if keyed else wire.ordered(scan.after.us + wire.INSTANT_BASE)) + scan.after.key.encode()
+        )
         low, high = (low, min(high, past)) if scan.newest_first else (max(past, low, key=_bytes), high)
     return low, high, skip, scan.limit + 1
 
@@ -279,19 +266,6 @@ def _beyond(head: bytes) -> bytes:
     return head[:-1] + bytes([head[-1] + 1])
 
 
-def _page(meta: RedisMeta, scan: Scan, found: Mapping[bytes, bytes]) -> Page:
-    """The first of what was found. Only those are read: more may have been found than the page holds."""
-    placed = ((instant_of(raw, scan.by), key) for key, raw in found.items())
-    last = to_us(scan.upto) if scan.by != "key" and scan.upto is not None else NO_UPPER_LIMIT
-    order = sorted([(us, key) for us, key in placed if us is not None and us <= last], reverse=scan.newest_first)
-    if scan.after is not None:
-        after = (scan.after.us, scan.after.key.encode())
-        order = [place for place in order if place != after and (place < after) == scan.newest_first]
-    keys = [key for _, key in order[: scan.limit + 1]]
-    cells = read_cells([key.decode() for key in keys], [found[key] for key in keys])
-    return first_page(*meta, cells, scan)
-
-
 # --- URLs -----------------------------------------------------------------------------------------------------------
 
 
@@ -300,6 +274,5 @@ def open_store(url: str) -> RedisStore:
 
 
 def init(url: str) -> Epoch:
-    """Begin the store on purpose, also if somebody has looked at it, empty as it is; one that holds something stays as
-    it is. The life it is in."""
-    return life_of(RedisStore(read_url(url), on_purpose=True))
+    """Initialise the store, also if it was opened before and is still empty; one that holds cells stays as it is."""
+    return base.life_of(RedisStore(read_url(url), on_purpose=True))

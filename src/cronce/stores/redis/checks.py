@@ -1,10 +1,10 @@
-"""What `cronce doctor` asks of a Redis: whether it keeps what it is given, and on how many machines."""
+"""What `cronce doctor` checks of a Redis: whether it can lose data, and on how many machines it is."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from cronce.stores.checks import Check, alone, error, ok, warn
-from cronce.stores.redis.server import FLUSHING, RedisConnection, ReplyError, explained, read_config, shown, tag
+from cronce.stores.redis.server import FLUSHING, RedisConnection, answered, read_config, shown, tag
 from cronce.stores.redis.url import RedisAddress
 from cronce.stores.redis.wire import instant_at
 
@@ -17,7 +17,7 @@ SCANS: Final = 20
 READ_COMMANDS: Final = ("hget", "hlen", "hmget", "hscan", "zrangebylex", "zrevrangebylex")
 WRITE_COMMANDS: Final = ("hset", "hdel", "del", "zadd", "zrem")
 ASKS: Final = ("select", "info", "time", "eval", "evalsha", "publish", "subscribe", "config|get", "scan")
-"""What the store says to the server; the last is the doctor's alone."""
+"""The commands that the store sends; the last one only the doctor."""
 
 
 def least_rights(place: RedisAddress) -> str:
@@ -28,29 +28,29 @@ def least_rights(place: RedisAddress) -> str:
     return f"resetkeys ~{keys} resetchannels &{keys} -@all {allowed}"
 
 
-def checks(line: RedisConnection, place: RedisAddress) -> Iterator[Check]:
-    config = _config(line)
-    yield _version(line)
+def checks(connection: RedisConnection, place: RedisAddress) -> Iterator[Check]:
+    config = _config(connection)
+    yield _version(connection)
     yield ok("rights", f"the least that works: ACL SETUSER NAME on >PASSWORD {least_rights(place)}")
-    yield ok("writable", f"{shown(line.address)} is the master")
+    yield ok("writable", f"{shown(connection.address)} is the master")
     yield _settings(config)
     if config:
         yield _durable(config)
         yield _eviction(config)
-    yield _index(line, place)
-    yield _failover(line, place)
-    if config and (place.fails_over or line.server.replicas):
+    yield _index(connection, place)
+    yield _failover(connection, place)
+    if config and (place.fails_over or connection.server.replicas):
         yield _partition(config)
-    yield _namespaces(line, place)
+    yield _namespaces(connection, place)
 
 
-def _config(line: RedisConnection) -> Mapping[str, str]:
-    replies = line.ask(*(("CONFIG", "GET", setting) for setting in SETTINGS))
+def _config(connection: RedisConnection) -> Mapping[str, str]:
+    replies = connection.ask(*(("CONFIG", "GET", setting) for setting in SETTINGS))
     return {name: value for reply in replies for name, value in read_config(reply).items()}
 
 
-def _version(line: RedisConnection) -> Check:
-    info = line.server.info
+def _version(connection: RedisConnection) -> Check:
+    info = connection.server.info
     if "valkey_version" in info:
         return ok("version", f"Valkey {info['valkey_version']}")
     version = info.get("redis_version", "?")
@@ -101,17 +101,16 @@ def _durable(config: Mapping[str, str]) -> Check:
 
 def _eviction(config: Mapping[str, str]) -> Check:
     policy = config.get("maxmemory-policy", "noeviction")
-    if not policy.startswith("allkeys"):  # none of ours expires, so the volatile ones leave them alone
+    if not policy.startswith("allkeys"):  # our keys never expire, so volatile policies do not touch them
         return ok("eviction", f"maxmemory-policy is {policy}: no cell is evicted")
     says = f"maxmemory-policy is {policy}: when memory is full it deletes this store, and slots run again"
     return error("eviction", says, "CONFIG SET maxmemory-policy noeviction, or a server of its own")
 
 
-def _index(line: RedisConnection, place: RedisAddress) -> Check:
-    """The first member says when it was made anew, if it was."""
-    (reply,) = line.ask(("ZRANGEBYLEX", f"{tag(place.namespace)}:index", "[!", '("', "LIMIT", 0, 1))
-    if isinstance(reply, ReplyError):
-        raise explained(reply, place)
+def _index(connection: RedisConnection, place: RedisAddress) -> Check:
+    """Its first member says when the index was rebuilt, if it was."""
+    first = ("ZRANGEBYLEX", f"{tag(place.namespace)}:index", "[!", '("', "LIMIT", 0, 1)
+    (reply,) = answered(connection.ask(first), place)
     rebuilt = instant_at(reply[0][1:]) if reply else None
     if rebuilt is None:
         return ok("index", "lists every cell")
@@ -119,8 +118,8 @@ def _index(line: RedisConnection, place: RedisAddress) -> Check:
     return warn("index", says, "find out what deletes keys here; maxmemory-policy must be noeviction")
 
 
-def _failover(line: RedisConnection, place: RedisAddress) -> Check:
-    replicas, wanted = line.server.replicas, place.min_replicas
+def _failover(connection: RedisConnection, place: RedisAddress) -> Check:
+    replicas, wanted = connection.server.replicas, place.min_replicas
     if wanted > replicas:
         return error(
             "failover",
@@ -149,13 +148,11 @@ def _partition(config: Mapping[str, str]) -> Check:
     )
 
 
-def _namespaces(line: RedisConnection, place: RedisAddress) -> Check:
+def _namespaces(connection: RedisConnection, place: RedisAddress) -> Check:
     ours, cursor, found = f"{tag(place.namespace)}:cells".encode(), b"0", set[bytes]()
     for _ in range(SCANS):
-        (reply,) = line.ask(("SCAN", cursor, "MATCH", "{cronce:*}:cells", "COUNT", 1000))
-        if isinstance(reply, ReplyError):
-            raise explained(reply, place)
-        cursor, keys = reply
+        step = ("SCAN", cursor, "MATCH", "{cronce:*}:cells", "COUNT", 1000)
+        ((cursor, keys),) = answered(connection.ask(step), place)
         found.update(keys)
         if cursor == b"0":
             break

@@ -1,7 +1,7 @@
-"""Redis servers: a connection and what is said over it, finding the master, and what its errors mean.
+"""Redis servers: connections, finding the master, and what errors mean.
 
-Nothing here retries: a command is sent once. The connection is hiredis over a socket of ours: redis-py would retry by
-itself, and takes 170 ms of CPU to import where hiredis takes 3; a run under cron starts in less than half of that.
+Nothing here retries: a command is sent once. The connection is hiredis over a socket of our own: redis-py would retry
+by itself, and takes 170 ms of CPU to import where hiredis takes 3. A run under cron starts in less than half of that.
 """
 
 import re
@@ -28,7 +28,7 @@ except ImportError:
 
 Command = tuple[str | bytes | int, ...]
 Reply = Any
-"""As hiredis reads it: bytes, a number, None, a list of them, or a `ReplyError`."""
+"""As hiredis returns it: bytes, a number, None, a list of them, or a `ReplyError`."""
 
 ReplyError: Final = hiredis.ReplyError
 NO_LEASE_END: Final = 1 << 62
@@ -40,11 +40,11 @@ _packed: Final[Callable[[tuple[Any, ...]], bytes]] = hiredis.pack_command  # its
 
 
 class RedisServer(NamedTuple):
-    """What a server says about itself; `config` is empty where it may not be asked."""
+    """A server's description of itself; `config` is empty where this user may not read it."""
 
     info: Mapping[str, str]
     config: Mapping[str, str]
-    publishes: bool = False  # this user may say what is new
+    publishes: bool = False  # this user may publish news
 
     @property
     def identity(self) -> str:
@@ -62,13 +62,13 @@ class RedisServer(NamedTuple):
 
     @property
     def continued(self) -> str:
-        """The replication that its own goes on from: it was a replica of that one, or, a Valkey, loaded its dump."""
+        """The replication that its own continues: it was a replica of that one, or, a Valkey, loaded its dump."""
         replication = self.info.get("master_replid2", "")
         return replication if replication.strip("0") else ""
 
     @property
     def started(self) -> int:
-        """The second, by its own clock, by which its process had started; one that does not say may just have."""
+        """The second, by its own clock, by which its process had started; if it is not told, far ahead."""
         now = int(self.info.get("server_time_usec", NO_LEASE_END)) // 1_000_000
         return now - int(self.info.get("uptime_in_seconds", "0")) + 1
 
@@ -86,7 +86,7 @@ class RedisServer(NamedTuple):
 
 
 class RedisConnection:
-    """One connection. Commands said together travel together, and are answered in their order."""
+    """One connection. Commands sent together are one round trip, and are answered in their order."""
 
     def __init__(self, address: Address, timeout: float, tls: Tls | None = None) -> None:
         self.address: Final = address
@@ -116,14 +116,14 @@ class RedisConnection:
                 raise ConnectionResetError("the server closed the connection")
             self._reader.feed(received)
             reply = self._reader.gets()
-            if reply is False:  # each part in time is not all of it in time
+            if reply is False:  # the socket's timeout is only for each part
                 deadline = deadline or self._boot() + self._timeout
                 if self._boot() > deadline:
                     raise TimeoutError
         return reply
 
     def subscribe(self, channel: str) -> Reply:
-        """From now on nothing is asked, and what the server says by itself is heard: nothing but messages."""
+        """From now on no command is sent, and the server sends messages."""
         (reply,) = self.ask(("SUBSCRIBE", channel))
         self._socket.settimeout(0)
         return reply
@@ -158,20 +158,26 @@ class RedisConnection:
 
     def _connected(self, tls: Tls | None) -> socket.socket:
         try:
-            if isinstance(self.address, str):
-                plain = socket.socket(socket.AF_UNIX)
-                plain.settimeout(self._timeout)
-                plain.connect(self.address)
-            else:
-                plain = socket.create_connection(self.address, self._timeout)
-                plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return _secured(plain, self.address[0], tls) if tls else _timed(plain, self._timeout)
+            plain = _plain_socket(self.address, self._timeout)
+            with closed_on_error(plain):
+                return _secured(plain, self.address[0], tls) if tls else _timed(plain, self._timeout)
         except OSError as error:
             raise StoreUnavailable(f"redis at {shown(self.address)} cannot be reached: {error}") from error
 
 
+def _plain_socket(address: Address, timeout: float) -> socket.socket:
+    plain = socket.socket(socket.AF_UNIX) if isinstance(address, str) else socket.create_connection(address, timeout)
+    with closed_on_error(plain):
+        if isinstance(address, str):
+            plain.settimeout(timeout)
+            plain.connect(address)
+        else:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return plain
+
+
 def _timed(plain: socket.socket, seconds: float) -> socket.socket:
-    """Leave the timeout to the system: Python would ask it before every call whether there is something to wait for."""
+    """Let the system keep the timeout: with Python's own, each call makes one more system call."""
     whole = int(seconds)
     plain.settimeout(None)
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -182,13 +188,12 @@ def _timed(plain: socket.socket, seconds: float) -> socket.socket:
 def _secured(plain: socket.socket, host: str, tls: Tls) -> socket.socket:
     import ssl  # noqa: PLC0415  slow to import, and few need it
 
-    with closed_on_error(plain):
-        context = ssl.create_default_context(cafile=tls.ca or None)
-        if not tls.verify:
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if tls.cert:
-            context.load_cert_chain(tls.cert, tls.key or None)
-        return context.wrap_socket(plain, server_hostname=host)
+    context = ssl.create_default_context(cafile=tls.ca or None)
+    if not tls.verify:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if tls.cert:
+        context.load_cert_chain(tls.cert, tls.key or None)
+    return context.wrap_socket(plain, server_hostname=host)
 
 
 def shown(address: Address) -> str:
@@ -201,11 +206,11 @@ ABOUT: Final[Sequence[Command]] = (("INFO", "server"), ("INFO", "replication"), 
 
 
 def connect(place: RedisAddress) -> RedisConnection:
-    """A connection to the master, logged in, which has said who it is."""
-    line = RedisConnection(_find_master(place), place.timeout, place.tls)
-    with closed_on_error(line):
-        line.server = _log_in(line, place)
-    return line
+    """A connection to the master, logged in, with the description of its server."""
+    connection = RedisConnection(_find_master(place), place.timeout, place.tls)
+    with closed_on_error(connection):
+        connection.server = _log_in(connection, place)
+    return connection
 
 
 def listen(place: RedisAddress) -> "SocketListener":
@@ -213,27 +218,23 @@ def listen(place: RedisAddress) -> "SocketListener":
     Cluster's: a store of the same namespace in another of its databases has the same news."""
     from cronce.stores.news import SocketListener  # noqa: PLC0415  not under cron
 
-    line = connect(place)
-    with closed_on_error(line):
-        reply = line.subscribe(f"{tag(place.namespace)}:news")
-        if isinstance(reply, ReplyError):
-            raise explained(reply, place)
-        return SocketListener(line)
+    connection = connect(place)
+    with closed_on_error(connection):
+        answered([connection.subscribe(f"{tag(place.namespace)}:news")], place)
+        return SocketListener(connection)
 
 
-def _log_in(line: RedisConnection, place: RedisAddress) -> RedisServer:
+def _log_in(connection: RedisConnection, place: RedisAddress) -> RedisServer:
     login = _login(place.login)
     if place.db:
         login.append(("SELECT", place.db))
     probe = ("PUBLISH", f"{tag(place.namespace)}:probe", "")  # where nobody listens
-    *answers, about, replication, config, published = line.ask(*login, *ABOUT, probe)
-    for answer in (*answers, about, replication):
-        if isinstance(answer, ReplyError):
-            raise explained(answer, place)
+    *answers, about, replication, config, published = connection.ask(*login, *ABOUT, probe)
+    answered((*answers, about, replication), place)
     info, publishes = {**read_info(about), **read_info(replication)}, not isinstance(published, ReplyError)
     server = RedisServer(info, read_config(config), publishes)
     if not server.master:
-        raise not_the_master(place, line.address)
+        raise not_the_master(place, connection.address)
     return server
 
 
@@ -261,7 +262,7 @@ def read_config(reply: Reply) -> dict[str, str]:
 def _find_master(place: RedisAddress) -> Address:
     if not place.fails_over:
         return place.addresses[0]
-    patience = place.timeout / (len(place.addresses) + 1)  # all of them together are no slower than one call
+    patience = place.timeout / (len(place.addresses) + 1)  # all of them together take no longer than one call
     troubles = []
     for address in place.addresses:
         try:
@@ -291,10 +292,10 @@ def _ask_cluster(place: RedisAddress, address: Address, patience: float) -> Addr
     raise StoreUnavailable(f"{place.url}: no node of the Cluster serves slot {slot}, where this namespace is")
 
 
-def other_masters(line: RedisConnection, place: RedisAddress) -> str:
-    """Of a Cluster: the other masters that this node is in touch with and that answer, each as `script.lua` has it. One
-    that is not in touch with this node may be a master that lost its slots to its own replica."""
-    (nodes,) = line.ask(("CLUSTER", "NODES"))
+def other_masters(connection: RedisConnection, place: RedisAddress) -> str:
+    """Of a Cluster: the other masters that this node is connected to and that answer, each as `script.lua` writes it.
+    One that is not connected may be a master that lost its slots to its own replica."""
+    (nodes,) = connection.ask(("CLUSTER", "NODES"))
     if isinstance(nodes, ReplyError):
         return ""
     rows = [row.split() for row in nodes.decode(errors="replace").splitlines()]
@@ -310,20 +311,17 @@ def other_masters(line: RedisConnection, place: RedisAddress) -> str:
     return f"\n{lines}"
 
 
-def _asked(place: RedisAddress, address: Address, patience: float, login: Login, *commands: Command) -> list[Reply]:
-    line = RedisConnection(address, patience, place.tls)
+def _asked(place: RedisAddress, address: Address, patience: float, login: Login, *commands: Command) -> Sequence[Reply]:
+    connection = RedisConnection(address, patience, place.tls)
     try:
-        replies = line.ask(*_login(login), *commands)
+        replies = connection.ask(*_login(login), *commands)
     finally:
-        line.close()
-    for reply in replies:
-        if isinstance(reply, ReplyError):
-            raise explained(reply, place)
-    return replies[-len(commands) :]
+        connection.close()
+    return answered(replies, place)[-len(commands) :]
 
 
 def tag(namespace: str) -> str:
-    """What all keys of a namespace begin with: in a Cluster the braces keep them together."""
+    """What all keys of a namespace begin with: in a Cluster the braces keep them on one node."""
     return f"{{cronce:{namespace}}}"
 
 
@@ -353,6 +351,14 @@ _MEANS: Final[Mapping[str, tuple[type[StoreError], str]]] = {
     "CRONCENEWER": (StoreNewer, "upgrade this cronce"),
     "CRONCEBEHIND": (StoreUnavailable, "its clock is behind its own last write; set the clock"),
 }  # fmt: skip
+
+
+def answered(replies: Sequence[Reply], place: RedisAddress) -> Sequence[Reply]:
+    """The replies; a refusal among them is raised."""
+    for reply in replies:
+        if isinstance(reply, ReplyError):
+            raise explained(reply, place)
+    return replies
 
 
 def explained(error: Exception, place: RedisAddress) -> StoreError:

@@ -1,4 +1,4 @@
-"""What the URL of a Redis store says: where its servers are, how to log in, and how patient to be."""
+"""The URL of a Redis store: its servers, the login, and options such as the timeout."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -44,7 +44,7 @@ INSTEAD: Final = {
         "leave it out: cronce takes care of that",
     ),
 }  # fmt: skip
-"""Options of redis-py that people have in their URLs, and what to write here."""
+"""Options of redis-py that people have in their URLs, and what to write instead."""
 
 
 class Login(NamedTuple):
@@ -76,7 +76,7 @@ class RedisAddress(NamedTuple):
 
     @property
     def fails_over(self) -> bool:
-        """Another server may take this one's place by itself."""
+        """Another server may replace this one by itself."""
         return self.cluster or bool(self.sentinel)
 
 

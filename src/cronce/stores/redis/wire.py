@@ -1,7 +1,7 @@
-"""How cells, writes and answers travel to and from `script.lua`, whose head says the same in its words.
+"""How cells, writes and answers are encoded for `script.lua`; the comment at its top describes the same.
 
-A batch is a thousand writes that differ in little. So what they share travels once, as a *shape*, and what a winner
-already knows, because it wrote it, does not travel back.
+The writes of a batch differ in little. So what they share is sent once, as a *shape*, and what a winner wrote is not
+sent back to it.
 """
 
 import struct
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
-from itertools import pairwise, repeat
+from itertools import repeat
 from struct import Struct
 from typing import Any, Final, cast
 
@@ -29,17 +29,14 @@ from cronce.model import (
     from_us,
     to_us,
 )
-from cronce.stores.base import By, made, new_cells
+from cronce.stores.base import made, new_cells
 from cronce.value import NamedTuple
 
-GROUPS_PER_CALL: Final = 1000
-"""Groups that one call of the script judges at most: while it does, the server does nothing else."""
-
-MAX_WRITES_PER_CALL: Final = 3000
-"""Writes in one call at most: what Lua hands to Redis at once has to fit on its stack."""
+WRITES_PER_CALL: Final = 3000
+"""Writes that one call of the script judges at most: what Lua hands to Redis at once has to fit on its stack."""
 
 INSTANT_BASE: Final = 1 << 50
-"""On top of every instant, so that those before 1970 are positive, and none of them is 0, which is none."""
+"""Added to every instant, so that those before 1970 are positive; 0 means none."""
 
 CELL_STRUCT: Final = Struct(">BQQQQQ")
 META_STRUCT: Final = Struct(">QBQQQQQBBB")
@@ -52,37 +49,24 @@ ORIGINS: Final = {1: Origin.MADE, 2: Origin.FOUND, 3: Origin.RESTORED}
 NUMBER_OF_ORIGIN: Final = {origin: number for number, origin in ORIGINS.items()}
 MADE, WON = 0, 1
 REASONS: Final = {MADE: None, WON: None, 2: Refusal.VERSION, 3: Refusal.EARLY, 4: Refusal.LATE, 5: Refusal.GROUP}
-"""What may become of a write."""
+"""The result of a write, by its number."""
 
 ONE_BY_ONE_UP_TO: Final = 4
-"""Up to so many are handled one by one, more of them column by column."""
+"""Up to so many cells are read one by one, more of them column by column."""
 
 LONGEST_TTL: Final = timedelta(days=36_525)
-"""A ttl, so that no sum with it is more than a number of Lua holds."""
+"""The longest ttl: a sum with it must fit into a number of Lua."""
 
 
 # --- there ----------------------------------------------------------------------------------------------------------
 
 
-def in_batches(writes: Sequence[Write]) -> Iterator[Sequence[Write]]:
-    """Parts that the script takes in one call; a group is never divided."""
-    numbers = [write.group for write in writes]
-    begins = [place for place, (last, group) in enumerate(pairwise(numbers), 1) if group is None or group != last]
-    start, count = 0, 0
-    for begin, end in pairwise((0, *begins, len(writes))):
-        if end - begin > MAX_WRITES_PER_CALL:
-            raise BadInput(
-                f"a group of {end - begin:,} writes; at most {MAX_WRITES_PER_CALL:,} can be written together on Redis"
-            )
-        if count == GROUPS_PER_CALL or end - start > MAX_WRITES_PER_CALL:
-            yield writes[start:begin]
-            start, count = begin, 0
-        count += 1
-    yield writes[start:]
-
-
-def said(writes: Sequence[Write], seen: tuple[int, int]) -> list[str | bytes]:
-    """A batch, as `swap` takes it."""
+def encode_batch(writes: Sequence[Write], seen: tuple[int, int]) -> list[str | bytes]:
+    """The arguments of `swap` for a batch."""
+    if len(writes) > WRITES_PER_CALL:
+        raise BadInput(
+            f"a group of {len(writes):,} writes; at most {WRITES_PER_CALL:,} can be written together on Redis"
+        )
     shapes: dict[tuple[Any, ...], int] = {}
     keys, values, items, starts = [], [], [], [0]
     earliest = last = None
@@ -143,7 +127,7 @@ ordered: Final = Struct(">Q").pack
 
 
 class RedisMeta(NamedTuple):
-    """What the store says about itself with every answer."""
+    """What every answer says about the store itself."""
 
     now: Instant
     epoch: Epoch
@@ -181,7 +165,7 @@ def _cells(keys: Sequence[str], found: Sequence[bytes]) -> Iterator[Cell]:
 
 
 def _cell(key: str, raw: bytes | None, known: dict[int, Instant | None]) -> Cell:
-    """`known` are the instants that were read before: those of a batch are much the same."""
+    """`known` are the instants that were read before: the cells of a batch share most of them."""
     return (
         Cell(key)
         if raw is None
@@ -200,20 +184,11 @@ def _with_head(key: str, value: str, head: tuple[int, ...], known: dict[int, Ins
     )
 
 
-def instant_of(raw: bytes, by: By) -> int | None:
-    """What a cell is ordered by, in µs; 0 if that is its key."""
-    if by == "key":
-        return 0
-    _mark, _version, at, until, _birth, _number = CELL_STRUCT.unpack_from(raw)
-    us: int = at if by == "at" else until
-    return us - INSTANT_BASE if us else None
-
-
 def read_verdicts(
     writes: Sequence[Write], told: bytes, others: Sequence[bytes | None], meta: RedisMeta
 ) -> list[Verdict]:
-    """What became of each write. Those that won drew the last numbers of the tally, in their order. `told` is the meta,
-    and behind it what they cannot know; `others` are the cells that beat those that lost."""
+    """The result of each write. Those that won drew the last numbers of the tally, in their order. `told` is the meta,
+    followed by what winners cannot know; `others` are the cells that the losers lost to."""
     heads = META_STRUCT.size + len(writes)
     became = told[META_STRUCT.size : heads]
     version = meta.epoch.tally - became.count(MADE) - became.count(WON) + 1

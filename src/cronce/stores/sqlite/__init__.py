@@ -5,20 +5,20 @@ Four things here are subtle; done the obvious way, each loses writes or answers 
 *The lock comes before the clock.* A swap takes the file's one write lock first, then reads the clock: SQLite's own,
 which stands still only within a statement, in whole milliseconds.
 
-*A refused write needs no lock.* While another process holds it, a waiting swap looks whether its writes have become
-hopeless, and if so is answered from that reading. A loser writes nothing, and does not wait for the winner's disk.
+*A refused write needs no lock.* While another process holds the lock, a waiting swap reads whether its writes have
+already lost, and if so returns. A loser writes nothing, and does not wait for the winner's disk.
 
-*A fork.* SQLite counts its locks in memory that a fork copies. A connection opened in the child believes that it shares
-the parent's; then the parent hangs up as the last one, deletes the log, and the child goes on writing to the deleted
-one. So every connection is closed before a fork, and each side opens its own after it.
+*A fork.* SQLite counts its locks in memory that a fork copies. A connection opened in the child assumes that it shares
+the parent's locks. Then the parent closes its connection as the last one and deletes the log, and the child goes on
+writing to the deleted one. So every connection is closed before a fork, and each side opens its own after it.
 
-*The files behind the names.* SQLite keeps three files open, and goes on writing when someone has removed or replaced
-them. So the names are compared with what was opened, after a piece of work and before it is answered, unless that was
-done less than FILES_CHECKED_EVERY ago. A connection that lost its files is never closed: closing it writes its log over
-what took their place.
+*Files that are replaced.* SQLite keeps three files open, and goes on writing to them after they were removed or
+replaced. So after each call, before it returns, the files of these names are compared with those that were opened,
+unless that was done less than FILES_CHECKED_EVERY ago. A connection that lost its files is never closed: closing it
+would write its log over the new ones.
 
-Beside the store itself: `statements` what is said to SQLite, `file` how its file is found, made, checked and adopted,
-`checks` what the doctor asks.
+Beside the store itself: `statements` the SQL, `file` how the file is found, made, checked and adopted, `news` listening
+to it, `checks` what the doctor asks.
 """
 
 import atexit
@@ -37,33 +37,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreForgot, StoreUnavailable, StoreUnusable
 from cronce.model import Cell, Epoch, Traits, Write
-from cronce.stores import mask, options, scheme_of, seconds, sql
+from cronce.stores import mask, options, scheme_of, seconds, sql, url_of
 from cronce.stores.base import Loaded, Page, Scan, Swapped, first_page, judge, life_of, loaded
-from cronce.stores.sqlite.file import (
-    connect,
-    explained,
-    inodes,
-    is_busy,
-    names,
-    network_of,
-    plain_path,
-    read_meta,
-    url_of,
-)
-from cronce.stores.sqlite.statements import (
-    DDL,
-    INSERT_CELL,
-    PURGE,
-    SELECT_BOARD,
-    SELECT_CELL,
-    SELECT_CELLS,
-    SIZE,
-    UPDATE_CELL,
-    UPDATE_META,
-    inserted_row,
-    say_scan,
-    updated_row,
-)
+from cronce.stores.sqlite import file, statements
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,8 +53,8 @@ FILE_LOCK_TIMEOUT: Final = timedelta(seconds=10)
 """How long a call waits for a lock that another process holds; a transaction holds it for one flush to disk."""
 
 FILES_CHECKED_EVERY: Final = 0.05
-"""Seconds. In a burst of calls, looking at the files each time would make every commit a tenth slower: Linux writes new
-time stamps of a file with the next change after someone asked for them."""
+"""Seconds. In a burst of calls, checking the files each time would make every commit a tenth slower: once a file's time
+stamps were read, Linux writes new ones with the next change."""
 
 AFTER_ALL_TEXT: Final = b""  # a blob sorts after every text
 
@@ -96,7 +72,7 @@ class SqliteStore:
     """
 
     traits: Final = TRAITS
-    _line: "SqliteConnection | None" = None
+    _connection: "SqliteConnection | None" = None
 
     def __init__(
         self,
@@ -106,12 +82,12 @@ class SqliteStore:
         adopt: bool = False,
         mount_table: str | None = None,
     ) -> None:
-        self.path: Final = plain_path(path)
+        self.path: Final = file.plain_path(path)
         self._timeout = timeout
         self._lock = threading.RLock()
         self._working = False
         self._boot = SystemClock().boot
-        self._looked = -FILES_CHECKED_EVERY
+        self._files_checked_at = -FILES_CHECKED_EVERY
         _STORES.add(self)
         self._open: Callable[[], SqliteConnection] = partial(
             SqliteConnection, self.path, mount_table, make=True, adopt=adopt
@@ -121,20 +97,20 @@ class SqliteStore:
 
     def load(self, keys: Sequence[str]) -> Loaded:
         wanted = select(keys)
-        meta, cells = self._use(lambda line: line.read(*wanted))
+        meta, cells = self._use(lambda connection: connection.read(*wanted))
         return loaded(meta.now, meta.epoch, keys, cells)
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
         wanted = select([write.key for write in writes])
-        return self._use(lambda line: line.swap(writes, wanted, seen))
+        return self._use(lambda connection: connection.swap(writes, wanted, seen))
 
     def scan(self, scan: Scan) -> Page:
-        statement = say_scan(scan.by, scan.mark, newest_first=scan.newest_first)
-        meta, cells = self._use(lambda line: line.read(statement, sql.bounds(scan, AFTER_ALL_TEXT)))
+        statement = statements.scan_statement(scan.by, scan.mark, newest_first=scan.newest_first)
+        meta, cells = self._use(lambda connection: connection.read(statement, sql.bounds(scan, AFTER_ALL_TEXT)))
         return first_page(meta.now, meta.epoch, cells, scan)
 
     def purge(self, cells: Sequence[Cell]) -> int:
-        return self._use(lambda line: line.purge([(cell.key, cell.version) for cell in cells]))
+        return self._use(lambda connection: connection.purge([(cell.key, cell.version) for cell in cells]))
 
     def listen(self) -> "SqliteListener":
         from cronce.stores.sqlite.news import SqliteListener  # noqa: PLC0415  not under cron
@@ -142,11 +118,11 @@ class SqliteStore:
         return SqliteListener(self)
 
     def size(self) -> int:
-        return self._use(lambda line: int(line.db.execute(SIZE).fetchone()[0]))
+        return self._use(lambda connection: int(connection.db.execute(statements.SIZE).fetchone()[0]))
 
     def board(self) -> frozenset[tuple[str, int]]:
         """The cells of the board, by their keys and versions."""
-        return self._use(lambda line: frozenset(line.db.execute(SELECT_BOARD).fetchall()))
+        return self._use(lambda connection: frozenset(connection.db.execute(statements.SELECT_BOARD).fetchall()))
 
     def checks(self) -> "Iterator[Check]":
         from cronce.stores.sqlite.checks import checks  # noqa: PLC0415  only the doctor asks
@@ -155,27 +131,27 @@ class SqliteStore:
 
     def close(self) -> None:
         with self._lock:
-            self._hang_up()
+            self._disconnect()
             self._open = partial(_refuse, self.path)
 
     def __del__(self) -> None:
         if not sys.is_finalizing():
-            self._hang_up()
+            self._disconnect()
 
     # --- one connection, for all threads of the process -------------------------------------------------------------
 
     def _use(self, work: Work[_Answer]) -> _Answer:
-        """One piece of work, tried again for as long as another process holds the file's lock."""
-        for nap in naps(self._timeout):
+        """One call, tried again while another process holds the file's lock, up to the timeout."""
+        for pause in pauses(self._timeout):
             try:
                 with self._lock:
                     return self._attempt(work)
             except sqlite3.Error as error:
-                if not is_busy(error):
-                    raise explained(error, self.path) from error
+                if not file.is_busy(error):
+                    raise file.explained(error, self.path) from error
             except UnicodeEncodeError as error:
                 raise BadInput(f"{error.object[:60]!r} is not text that can be stored") from None
-            time.sleep(nap)
+            time.sleep(pause)
         raise StoreUnavailable(
             f"{self.path} was locked by another process for {self._timeout.total_seconds():g} s; see who holds it with"
             f" `fuser -v {self.path}`, or wait longer with ?timeout=SECONDS"
@@ -184,36 +160,36 @@ class SqliteStore:
     def _attempt(self, work: Work[_Answer]) -> _Answer:
         self._working = True
         try:
-            answer = self._own_line().do(work)
+            answer = self._own_connection().do(work)
         except sqlite3.Error:
-            self._check_files()  # if they are gone, that says more than the error
+            self._check_files()  # if they are gone, that is the better error
             raise
         finally:
             self._working = False
-        if self._boot() - self._looked >= FILES_CHECKED_EVERY:
+        if self._boot() - self._files_checked_at >= FILES_CHECKED_EVERY:
             self._check_files()
         return answer
 
-    def _own_line(self) -> "SqliteConnection":
-        if self._line is None:
-            self._line = self._open()
-        elif self._line.process != os.getpid():
+    def _own_connection(self) -> "SqliteConnection":
+        if self._connection is None:
+            self._connection = self._open()
+        elif self._connection.process != os.getpid():
             raise StoreUnusable(
                 f"{self.path} was open during a fork that Python did not see (uWSGI without lazy-apps?);"
                 " open the store after the fork"
             )
-        return self._line
+        return self._connection
 
     def _check_files(self) -> None:
-        if self._line is None or (found := inodes(self._line.names)) == self._line.files:
-            self._looked = self._boot()
+        if self._connection is None or (found := file.inodes(self._connection.names)) == self._connection.files:
+            self._files_checked_at = self._boot()
             return
-        if found[0] == self._line.files[0]:
+        if found[0] == self._connection.files[0]:
             raise StoreForgot(
                 f"the -wal or -shm file beside {self.path} was removed while this process used it, so no other process"
                 " sees its writes; restart this process, and never remove those files while one is running"
             )
-        self._hang_up()
+        self._disconnect()
         raise StoreForgot(
             f"{self.path} was {'replaced by another file' if found[0] else 'deleted'} while this process used it,"
             " and what it wrote last is lost; put the file back, or start another cronce process, which creates a"
@@ -222,19 +198,19 @@ class SqliteStore:
 
     # --- forks, and the end of the process --------------------------------------------------------------------------
 
-    def hold_still(self) -> None:
-        """Before a fork: wait for threads at work, then hang up, unless the fork comes out of the work itself."""
+    def before_fork(self) -> None:
+        """Wait for calls of other threads, then disconnect; not if the fork happens inside a call of this thread."""
         self._lock.acquire()
         if not self._working:
-            self._hang_up()
+            self._disconnect()
 
-    def go_on(self) -> None:
+    def after_fork(self) -> None:
         self._lock.release()
 
-    def _hang_up(self) -> None:
-        if self._line is not None:
-            self._line.hang_up()
-            self._line = None
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 def _refuse(path: str) -> "SqliteConnection":
@@ -242,25 +218,25 @@ def _refuse(path: str) -> "SqliteConnection":
 
 
 _STORES: Final = weakref.WeakSet[SqliteStore]()
-_STILL: Final[list[SqliteStore]] = []
+_LOCKED: Final[list[SqliteStore]] = []
 _FORKING: Final = threading.RLock()
 
 
 def _before_fork() -> None:
     _FORKING.acquire()
     for store in sorted(_STORES, key=id):
-        store.hold_still()
-        _STILL.append(store)
+        store.before_fork()
+        _LOCKED.append(store)
 
 
 def _after_fork() -> None:
-    while _STILL:
-        _STILL.pop().go_on()
+    while _LOCKED:
+        _LOCKED.pop().after_fork()
     _FORKING.release()
 
 
 def _before_exit() -> None:
-    """Hang up while a connection that lost its files can still be told from the others; a later call opens anew."""
+    """Disconnect while a connection that lost its files can still be recognised; a later call connects again."""
     _before_fork()
     _after_fork()
 
@@ -270,13 +246,13 @@ atexit.register(_before_exit)
 
 
 class SqliteConnection:
-    """An open connection of one process, and what is said over it."""
+    """An open connection of one process."""
 
     def __init__(self, path: str, mount_table: str | None, *, make: bool = False, adopt: bool = False) -> None:
-        self.db: Final = connect(path, TRAITS, mount_table, make=make, adopt=adopt)
+        self.db: Final = file.connect(path, TRAITS, mount_table, make=make, adopt=adopt)
         self.path: Final = path
-        self.names: Final = names(path)
-        self.files: Final = inodes(self.names)
+        self.names: Final = file.names(path)
+        self.files: Final = file.inodes(self.names)
         self.process: Final = os.getpid()
 
     def do(self, work: Work[_Answer]) -> _Answer:
@@ -287,7 +263,7 @@ class SqliteConnection:
                 self.db.execute("ROLLBACK")
 
     def meta(self) -> sql.Meta:
-        return read_meta(self.db, self.path)
+        return file.read_meta(self.db, self.path)
 
     def cells(self, statement: str, bounds: Any) -> list[Cell]:
         return list(map(sql.read_cell, self.db.execute(statement, bounds).fetchall()))
@@ -307,7 +283,9 @@ class SqliteConnection:
         swapped, changed = judge(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
         if swapped.epoch != meta.epoch:
             self._put(changed.values(), {cell.key for cell in cells})
-            self.db.execute(UPDATE_META, sql.meta_row(swapped.epoch, meta.now if changed else meta.last_write))
+            self.db.execute(
+                statements.UPDATE_META, sql.meta_row(swapped.epoch, meta.now if changed else meta.last_write)
+            )
         self.db.execute("COMMIT")
         return swapped
 
@@ -317,15 +295,15 @@ class SqliteConnection:
         for cell in changed:
             (old if cell.key in there else new).append(cell)
         if new:
-            self.db.executemany(INSERT_CELL, map(inserted_row, new))
+            self.db.executemany(statements.INSERT_CELL, map(statements.inserted_row, new))
         if old:
-            self.db.executemany(UPDATE_CELL, map(updated_row, old))
+            self.db.executemany(statements.UPDATE_CELL, map(statements.updated_row, old))
 
     def _refused_already(
         self, writes: Sequence[Write], wanted: Select, seen: tuple[int, int], error: sqlite3.OperationalError
     ) -> Swapped:
-        """The answer to a swap that would write nothing; another process has the lock, so the others must wait."""
-        if not is_busy(error):
+        """The answer to a swap that would write nothing. Another process holds the lock: any other swap has to wait."""
+        if not file.is_busy(error):
             raise error
         meta, cells = self.read(*wanted)
         swapped, _ = judge(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
@@ -335,12 +313,12 @@ class SqliteConnection:
 
     def purge(self, cells: Sequence[tuple[str, int]]) -> int:
         self.db.execute("BEGIN IMMEDIATE")
-        gone = self.db.executemany(PURGE, cells).rowcount if cells else 0
+        gone = self.db.executemany(statements.PURGE, cells).rowcount if cells else 0
         self.db.execute("COMMIT")
         return gone
 
-    def hang_up(self) -> None:
-        if self.process == os.getpid() and inodes(self.names) == self.files:
+    def close(self) -> None:
+        if self.process == os.getpid() and file.inodes(self.names) == self.files:
             self.db.close()
         else:
             _leak(self.db)
@@ -386,7 +364,7 @@ def _named(url: str) -> tuple[str, timedelta]:
         from urllib.parse import unquote  # noqa: PLC0415  as below
 
         path = unquote(path, errors="surrogateescape")
-    return plain_path(path), timeout
+    return file.plain_path(path), timeout
 
 
 def _patience(url: str, query: str) -> timedelta:
@@ -395,7 +373,7 @@ def _patience(url: str, query: str) -> timedelta:
 
 
 def init(url: str) -> Epoch:
-    """Begin a store, or find it begun. What is durable is made on purpose either way."""
+    """Initialise a store; one that exists stays as it is."""
     return life_of(open_store(url))
 
 
@@ -403,12 +381,12 @@ def ddl(_url: str) -> str:
     """The SQL that makes the tables."""
     from inspect import cleandoc  # noqa: PLC0415  slow to import, and only a person asks
 
-    return ";\n\n".join(map(cleandoc, DDL)) + ";"
+    return ";\n\n".join(map(cleandoc, statements.DDL)) + ";"
 
 
 def adopt(url: str) -> Epoch:
     path, timeout = _named(url)
-    if not os.path.exists(path) and not network_of(os.fspath(path)):  # noqa: PTH110  pathlib is slow to import
+    if not os.path.exists(path) and not file.network_of(os.fspath(path)):  # noqa: PTH110  pathlib is slow to import
         raise BadInput(f"there is no file {path}; nothing was adopted")
     return adopt_file(path, timeout=timeout)
 
@@ -416,10 +394,10 @@ def adopt(url: str) -> Epoch:
 def adopt_file(
     path: str | os.PathLike[str], *, timeout: timedelta = FILE_LOCK_TIMEOUT, mount_table: str | None = None
 ) -> Epoch:
-    """Accept a copy, or a file on a network file system, as the store from now on; the life that begins with it.
+    """Accept a copy, or a file on a network file system, as the store from now on; its new epoch.
 
     A copy may be behind its original, so what is open in it counts as unknown. On a network file system there may be no
-    file yet: then the store begins there.
+    file yet: then one is made.
     """
     return life_of(SqliteStore(path, timeout=timeout, adopt=True, mount_table=mount_table))
 
@@ -427,13 +405,13 @@ def adopt_file(
 # --- small matters --------------------------------------------------------------------------------------------------
 
 
-def naps(timeout: timedelta) -> Iterator[float]:
-    """What to sleep between tries, in seconds: short at first, since most wait for one flush to disk."""
-    left, nap = timeout.total_seconds(), 0.0005
+def pauses(timeout: timedelta) -> Iterator[float]:
+    """Seconds to sleep between tries: short at first, since most wait for one flush to disk."""
+    left, pause = timeout.total_seconds(), 0.0005
     while left > 0:
-        yield min(nap, left)
-        left -= nap
-        nap = min(nap * 1.5, 0.02)
+        yield min(pause, left)
+        left -= pause
+        pause = min(pause * 1.5, 0.02)
     yield 0.0
 
 
@@ -447,4 +425,4 @@ def select(keys: Sequence[str]) -> Select:
     """
     if "\0" in "".join(keys):
         raise BadInput("a key cannot contain NUL")
-    return (SELECT_CELL, keys) if len(keys) == 1 else (SELECT_CELLS, [_encode(keys)])
+    return (statements.SELECT_CELL, keys) if len(keys) == 1 else (statements.SELECT_CELLS, [_encode(keys)])

@@ -1,5 +1,5 @@
-"""What `cronce doctor` asks of an SQLite file. What would be refused when it is opened is not asked again: a copy, a
-second name, a network file system that nobody adopted."""
+"""What `cronce doctor` checks of an SQLite file. What opening refuses is not checked again: a copy, a hard link, a
+network file system that was not adopted."""
 
 import os
 import sqlite3
@@ -11,7 +11,7 @@ from cronce import mounts
 from cronce.stores.checks import Check, ok, warn
 
 MIN_DISK_BYTES: Final = 100_000_000
-"""Bytes. Less than this left on a disk is soon nothing."""
+"""Bytes. With less left on the disk there is a warning."""
 
 
 def checks(path: str, mount_table: str | None = None) -> Iterator[Check]:
@@ -26,7 +26,7 @@ def checks(path: str, mount_table: str | None = None) -> Iterator[Check]:
 
 
 def _name(path: Path, real: Path) -> Check:
-    """That it is the file it was made as, under its only name, was seen when it was opened."""
+    """That it is no copy and has no hard link was checked when it was opened."""
     if path != real:
         return ok("file", f"{path} points to {real}, which is not a copy and has no hard link")
     return ok("file", f"{real} is not a copy and has no hard link")

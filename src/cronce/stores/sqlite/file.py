@@ -1,7 +1,4 @@
-"""The file behind an SQLite store: its names, opening it, refusing it, and what can be wrong with it, in words.
-
-Every error says what, where, and what to do about it.
-"""
+"""The file of an SQLite store: its names, opening it, refusing it, and its errors in words."""
 
 import os
 import sqlite3
@@ -24,7 +21,7 @@ from cronce.errors import (
     StoreUnusable,
 )
 from cronce.model import Epoch, Origin, Traits, to_us
-from cronce.stores import sql
+from cronce.stores import sql, url_of
 from cronce.stores.base import closed_on_error, first_life, next_life
 from cronce.stores.sqlite.statements import ADOPT_META, DDL, FIRST_META, SELECT_META, SELECT_NOW, UPDATE_META
 
@@ -34,9 +31,6 @@ OLDEST_SQLITE: Final = (3, 38)
 # --- names, in plain text: pathlib is slow to import, and each `cronce exec` opens a store --------------------------
 
 AnyPath = str | os.PathLike[str]
-
-_UNQUOTED: Final = dict.fromkeys(b"_.~/-")
-"""What a URL holds as it is, besides letters and digits."""
 
 
 def plain_path(path: AnyPath) -> str:
@@ -48,15 +42,6 @@ def plain_path(path: AnyPath) -> str:
     return os.path.abspath(os.path.expanduser(text))  # realpath would follow links
 
 
-def url_of(path: AnyPath) -> str:
-    text = os.fspath(path)
-    if not (text.isascii() and text.translate(_UNQUOTED).isalnum()):
-        from urllib.parse import quote  # noqa: PLC0415  slow to import, and few paths need it
-
-        text = quote(os.fsencode(text))
-    return f"sqlite:///{text}"
-
-
 def names(path: str) -> tuple[str, ...]:
     """The file by the name it was given, then its log and shared memory, which SQLite keeps where a link leads."""
     real = os.path.realpath(path)
@@ -64,7 +49,7 @@ def names(path: str) -> tuple[str, ...]:
 
 
 def inodes(names: Iterable[str]) -> tuple[int | None, ...]:
-    """What stands behind some names; None where nothing does."""
+    """The inode of each file; None where there is none."""
     return tuple(map(inode, names))
 
 
@@ -80,7 +65,7 @@ def stamp(name: str) -> tuple[int, int, int] | None:
 
 
 def _mode(path: AnyPath) -> int:
-    """What kind of thing stands behind a name; 0 if nothing does, or this user may not look."""
+    """The mode of a file or directory; 0 if there is none, or this user may not see it."""
     found = _stat(path)
     return found.st_mode if found else 0
 
@@ -123,8 +108,8 @@ def network_of(path: str, mount_table: str | None = None) -> str | None:
 
 
 def _look(path: str, network: str | None, *, make: bool, adopt: bool) -> bool:
-    """What can be said before opening, and had better be: to open a file is to make it. Whether there is one."""
-    mode = _mode(path)  # asked once: another process may be making it just now
+    """Whether the file exists. What can be refused is refused here, before opening, which would create the file."""
+    mode = _mode(path)  # read once: another process may be creating it
     if mode and not stat.S_ISREG(mode):
         raise StoreUnusable(f"{path} is not a plain file; name one, for instance {path}/cronce.db")
     if mode:
@@ -133,30 +118,20 @@ def _look(path: str, network: str | None, *, make: bool, adopt: bool) -> bool:
         raise StoreForgot(f"{path} no longer exists; put it back, or start another process, which creates a new store")
     if network and not adopt:
         raise _on_network(path, network)
-    _make_directory(os.path.dirname(path))
+    _check_directory(os.path.dirname(path))
     return False
 
 
-def _make_directory(directory: str) -> None:
-    """The last directory of the way is made, private; a longer missing way looks like a slip of the pen."""
-    try:
-        os.mkdir(directory, mode=0o700)
-    except OSError as error:
-        if not os.path.isdir(directory):
-            raise _not_made(directory, error) from None
-
-
-def _not_made(directory: str, error: OSError) -> StoreUnusable:
-    match error:
-        case FileNotFoundError():
-            above = os.path.dirname(directory)
-            if os.path.isdir(above):  # such as /proc
-                return StoreUnusable(f"{directory} cannot be created: {above} accepts no folders; use another path")
-            return StoreUnusable(f"{directory} does not exist, and neither does {above}; create it first")
-        case PermissionError():
-            return StoreReadOnly(f"this user may not create {directory}; create it first, writable by this user")
-        case _:
-            return StoreUnusable(f"{directory} cannot be created ({error.strerror}); use another path")
+def _check_directory(directory: str) -> None:
+    """It is not created here: the path may be mistyped."""
+    if os.path.isdir(directory):
+        return
+    if _mode(directory):
+        raise StoreUnusable(f"{directory} is not a directory; use another path")
+    raise StoreUnusable(
+        f"the directory {directory} does not exist, or this user cannot see it; check the path, or create it with"
+        f" `mkdir -p {directory}`"
+    )
 
 
 def _is_empty(db: sqlite3.Connection, path: str) -> bool:
@@ -171,10 +146,10 @@ def _is_empty(db: sqlite3.Connection, path: str) -> bool:
 def _fill(
     db: sqlite3.Connection, path: str, traits: Traits, network: str | None, *, make: bool, adopt: bool, there: bool
 ) -> None:
-    """The tables and the store's first life, unless another process is faster. An empty file that somebody adopts in
-    place of a store has lost what was in it.
+    """The tables and the first epoch, unless another process is faster. An empty file that is adopted has lost what
+    was in it.
 
-    Still without a log: a copy of the file alone holds its identity from the start.
+    This is done before there is a log, so that a copy of the file alone holds its identity from the start.
     """
     if not make:
         raise StoreForgot(f"{path} was emptied while this process used it; restore it from a backup")
@@ -192,7 +167,7 @@ def _fill(
 
 
 def _adopt(db: sqlite3.Connection, path: str, network: str | None) -> None:
-    """A new identity, and a new life, since a copy may be behind its original."""
+    """A new identity, and a new epoch, since a copy may be behind its original."""
     _check_schema(db, path)
     db.execute("BEGIN IMMEDIATE")
     meta = read_meta(db, path)
@@ -203,7 +178,7 @@ def _adopt(db: sqlite3.Connection, path: str, network: str | None) -> None:
 
 
 def _write_ahead(db: sqlite3.Connection, path: str) -> None:
-    """Readers never wait for a writer, and a commit is one flush of one file: durable when it returns."""
+    """With a write-ahead log readers never wait for a writer, and a commit is one flush of one file."""
     (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise StoreUnusable(f"{path} is on a file system where processes cannot share memory; move it to a local disk")

@@ -1,7 +1,7 @@
-"""Listening to an SQLite file. Nobody tells, so it is looked at, twenty-five times a second.
+"""Listening to an SQLite file. SQLite does not notify other processes, so the file is checked 25 times a second.
 
-To ask SQLite, also for its `data_version`, takes several calls of the system: too much for something that has hardly
-ever changed. So the time stamp of its log is asked first, which is one: every commit writes to the log.
+Asking SQLite, even for its `data_version`, takes several system calls. So the time stamp of the log is read first,
+which takes one: every commit writes to the log.
 """
 
 import os
@@ -18,18 +18,17 @@ if TYPE_CHECKING:
     from cronce.stores.sqlite import SqliteStore
 
 WAKE_EVERY: Final = 0.04
-"""Seconds. To wake up and ask for a time stamp takes up to 100 µs on a small and busy virtual machine: a four-hundredth
-of a core, and much less of a real one."""
+"""Seconds. Waking up and reading a time stamp takes up to 100 µs on a small and busy machine: 0.25 % of a core."""
 
 TIMESTAMP_STEP: Final = 0.02
-"""Seconds. The clock of time stamps may stand still for half as long."""
+"""Seconds. Time stamps of files advance in steps of up to half of this."""
 
 ANYWAY: Final = 1.0
-"""Seconds. So often it is looked at whatever its log says, should it lie where time stamps are not kept well."""
+"""Seconds. The store is read this often whatever the time stamp says: some file systems do not keep them well."""
 
 
 class SqliteListener:
-    """Compares the board with what it was at the last look."""
+    """Compares the board with what it was when it was last read."""
 
     def __init__(self, store: "SqliteStore") -> None:
         self._look = store.board
@@ -65,15 +64,15 @@ class SqliteListener:
         self.wake()
 
     def _heard(self) -> bool:
-        """A cell that is gone is no news: nothing was written on it."""
+        """A cell that was deleted is no news."""
         if not self._may_be_new():
             return False
         last, self._board = self._board, self._look()
         return not self._board <= last
 
     def _may_be_new(self) -> bool:
-        """What is written within the tick of the last look does not show in the stamp: so after it has changed it is
-        looked at once more when that tick is over."""
+        """A write within the same step of the clock as the last read does not change the time stamp. So after a change
+        the store is read once more when that step is over."""
         found, now = stamp(self._log), self._boot()
         if found != self._stamp:
             self._stamp, self._changed = found, now

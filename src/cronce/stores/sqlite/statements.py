@@ -1,4 +1,4 @@
-"""What is said to SQLite: the tables, and the statements, whole and named."""
+"""The SQL of the SQLite store: the tables, and whole statements with names."""
 
 from functools import cache
 from typing import Final
@@ -115,7 +115,7 @@ INSERT_CELL: Final = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 
-# Its `at` is fixed by the first write; to name it here would rewrite its index each time.
+# `at` is fixed by the first write; naming it here would rewrite its index each time.
 UPDATE_CELL: Final = """
     UPDATE cronce_cells SET version = ?, mark = ?, until = ?, fence_birth = ?, fence_number = ?, value = ? WHERE key = ?
 """
@@ -153,13 +153,13 @@ PAST_INSTANT: Final = "({by}, key) {past} (:us, :after) AND {by} <= :upto"
 
 
 @cache
-def say_scan(by: By, mark: Mark | None, *, newest_first: bool) -> str:
+def scan_statement(by: By, mark: Mark | None, *, newest_first: bool) -> str:
     words = scan_words(by, mark, newest_first=newest_first, key="key", past_key=PAST_KEY, past_instant=PAST_INSTANT)
     return SCAN.format(index=_index(by, mark), **words)
 
 
 def _index(by: By, mark: Mark | None) -> str:
-    """What is open or wants attention is little: its own index is read, and sorted if need be, whatever the order."""
+    """Few cells are open or need attention: their own index is read, and sorted where the order is another."""
     if mark is Mark.OPEN:
         return "cronce_open"
     if mark is Mark.ATTENTION:

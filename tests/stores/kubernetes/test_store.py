@@ -1,22 +1,18 @@
 """The Kubernetes store, beyond the contract: what lies in Leases, which slots are kept, requests, lost replies."""
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from contextlib import closing
 from pathlib import Path
 from time import time
 from typing import Any
 
 import pytest
 
-from cronce.errors import StoreCorrupt, StoreFull, StoreNewer, StoreUnavailable, StoreUnusable
+from cronce.errors import StoreUnavailable, StoreUnusable
 from cronce.model import (
-    ABSENT,
     BOARD_JOBS,
     BOARD_RUNS,
-    FREE,
     LOOKED_ON,
     SWITCH,
     Cell,
@@ -28,12 +24,10 @@ from cronce.model import (
     Write,
     spell,
 )
-from cronce.protocol.record import Outcome, Record, State, decode, encode
 from cronce.stores import open_store
 from cronce.stores.base import Loaded, Page, Scan, Store, Swapped, at_once, page_of
 from cronce.stores.kubernetes import NOT_KEPT, TRAITS, KubernetesStore
 from cronce.stores.kubernetes.api import read_url
-from cronce.stores.kubernetes.layout import SHELF, LeaseOfCell, home_of, lease_name, spell_micro
 from cronce.testing.contract import (
     BatchContract,
     GroupContract,
@@ -49,181 +43,9 @@ from cronce.testing.contract import (
 )
 from tests.runtime.shelf import HandClock
 from tests.servers.kubernetes import Kubernetes, Refused
-from tests.servers.patience import until_it_answers
 from tests.stores.forks import ask
+from tests.stores.kubernetes.leases import MINUTE, NOON, Requests, begin, losing, run, through
 from tests.stores.places import name_of
-
-NOON = datetime(2026, 3, 29, 12, 0, 0, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
-
-
-@pytest.fixture
-def namespace(tmp_path: Path) -> str:
-    return name_of(tmp_path).replace("_", "-")
-
-
-@pytest.fixture
-def url(kubernetes: Kubernetes, namespace: str) -> str:
-    return kubernetes.url(namespace)
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[KubernetesStore]:
-    with closing(open_store(url)) as store:
-        assert isinstance(store, KubernetesStore)
-        store.load([])
-        yield store
-
-
-@pytest.fixture
-def other(url: str) -> Iterator[Store]:
-    with closing(open_store(url)) as store:
-        yield store
-
-
-@pytest.fixture
-def own() -> Iterator[Kubernetes]:
-    """A server for this test alone."""
-    with Kubernetes() as server:
-        yield server
-
-
-class Requests:
-    """What was asked of the server since it was last asked."""
-
-    def __init__(self, server: Kubernetes) -> None:
-        self.server = server
-        self()
-
-    def __call__(self) -> dict[str, int]:
-        counted = dict(self.server.requests)
-        self.server.requests.clear()
-        return counted
-
-
-def run(minute: int) -> str:
-    return f"run/billing/{spell(NOON + minute * MINUTE)}"
-
-
-def begin(minute: int, **more: Any) -> list[Write]:
-    """A slot and its turn, as a claim takes them."""
-    slot = claim(run(minute), at=NOON + minute * MINUTE, group=1, seen=ABSENT)
-    return [slot._replace(**more), claim("turn/billing/0", grant=False, group=1)]
-
-
-def end(cells: Sequence[Cell], mark: Mark = Mark.CLOSED) -> list[Write]:
-    slot, turn = cells
-    return [change(slot, mark=mark, group=1), change(turn, mark=Mark.FREE, group=1)]
-
-
-def through(store: Store, minute: int) -> Cell:
-    """A slot from its claim to its end."""
-    return win(store, *end(win(store, *begin(minute))))[0]
-
-
-# --- what lies in Leases --------------------------------------------------------------------------------------------
-
-
-def test_a_job_is_one_lease_and_a_claim_one_request(kubernetes: Kubernetes, store: Store, namespace: str) -> None:
-    through(store, 0)
-    seen, requests = store.load([]).epoch.seen, Requests(kubernetes)
-    cells = [verdict.cell for verdict in store.swap(begin(1), seen).verdicts]
-    assert requests() == {"update": 1}
-    assert refusals(store.swap(end(cells), seen)) == [None, None]
-    assert requests() == {"update": 1}
-    assert kubernetes.names(namespace) == ["cronce-job-billing", "cronce-store"]
-
-
-def test_a_loser_asks_once_and_writes_nothing(kubernetes: Kubernetes, store: Store, other: Store) -> None:
-    store.load(["turn/billing/0"])
-    seen = store.load([]).epoch.seen
-    slot, turn = win(other, *begin(0))
-    requests = Requests(kubernetes)
-    swapped = store.swap(begin(0), seen)
-    assert verdicts(swapped) == [Verdict(Refusal.VERSION, slot), Verdict(Refusal.VERSION, turn)]
-    assert requests() == {"get": 1}
-
-
-def test_a_first_job_is_made_with_its_place_on_the_stores_list(
-    kubernetes: Kubernetes, store: Store, namespace: str
-) -> None:
-    through(store, 0)
-    shelf = json.loads(kubernetes.get(namespace, "cronce-store")["metadata"]["annotations"][SHELF])
-    assert shelf["jobs"] == {"billing": kubernetes.get(namespace, "cronce-job-billing")["metadata"]["uid"]}
-
-
-@pytest.mark.parametrize(
-    ("key", "name"),
-    [
-        ("job/billing", "cronce-job-billing"),
-        ("turn/billing/0", "cronce-job-billing"),
-        ("run/billing/2026-03-29T12:00:00Z", "cronce-job-billing"),
-        ("lock/a-b.c", "cronce-lock-a-b-c-fb187eed737ab375"),
-        ("lock/a-b-c", "cronce-lock-a-b-c"),
-        ("leader/Indexer", "cronce-leader-indexer-4a8a73e2152c8c8a"),
-        ("leader/::", "cronce-leader-71546855d6279ef7"),
-        ("switch", "cronce-store"),
-        ("board/runs", "cronce-store"),
-        ("drain/holder:x", "cronce-store"),
-        ("run/billing", "cronce-cell-run-billing-3b6d4ff744187e0f"),
-    ],
-)
-def test_a_lease_has_a_name_that_people_can_read(key: str, name: str) -> None:
-    """It is frozen: another name would be another lock."""
-    assert lease_name("cronce", home_of(key)) == name
-
-
-def test_every_name_is_taken_by_the_server_and_is_another_ones(store: Store) -> None:
-    names = ["a", "A", "a_", "a-", "a.", "a:", "x" * 128, "X" * 128, "-".join("ab" * 32), "0", "a--b", "a-b"]
-    win(store, *(claim(f"lock/{name}", name) for name in names))
-    assert [cell_of(store, f"lock/{name}").value for name in names] == names
-    assert len({lease_name("cronce", LeaseOfCell("lock", name)) for name in names}) == len(names)
-
-
-@pytest.mark.parametrize("us", [0, 1, 999_999])
-def test_a_time_always_has_six_digits(us: int) -> None:
-    """isoformat leaves them out at zero, and an API server takes no other spelling."""
-    assert spell_micro(NOON.replace(microsecond=us)) == f"2026-03-29T12:00:00.{us:06}Z"
-
-
-def test_labels_and_annotations_of_others_stay_and_change_no_version(
-    kubernetes: Kubernetes, store: Store, other: Store, namespace: str
-) -> None:
-    (cell,) = win(store, claim("lock/a"))
-
-    def annotate(lease: dict[str, Any]) -> None:
-        lease["metadata"]["annotations"]["example.com/note"] = "mine"
-        lease["metadata"]["labels"]["team"] = "blue"
-
-    kubernetes.edit(namespace, "cronce-lock-a", annotate)
-    assert cell_of(other, "lock/a") == cell
-    win(store, change(cell))
-    meta = kubernetes.get(namespace, "cronce-lock-a")["metadata"]
-    assert (meta["annotations"]["example.com/note"], meta["labels"]["team"]) == ("mine", "blue")
-
-
-def test_what_a_newer_cronce_wrote_is_not_guessed_at(kubernetes: Kubernetes, store: Store, namespace: str) -> None:
-    win(store, claim("lock/a"))
-
-    def spoil(text: str) -> None:
-        lease = kubernetes.get(namespace, "cronce-lock-a")
-        lease["metadata"]["annotations"][SHELF] = text
-        kubernetes.answer("PUT", namespace, "cronce-lock-a", lease)
-
-    damaged = ["[]", "{", '{"schema": 1}', '{"schema": 1, "home": ["job"]}']
-    home = '{"schema": 1, "home": ["lock", "a"], "cells": '
-    damaged += [home + "[]}", home + '{"lock/a": [1, 2]}}', home.replace('"a"', '"b"') + "{}}"]
-    for text, error in (('{"schema": 2}', StoreNewer), *((text, StoreCorrupt) for text in damaged)):
-        spoil(text)
-        with pytest.raises(error, match="cronce-lock-a"):
-            store.load(["lock/a"])
-
-
-def test_what_does_not_fit_into_a_lease_is_refused(store: Store) -> None:
-    with pytest.raises(StoreFull, match="at most 256 KiB"):
-        swap(store, claim("lock/a", "x" * (256 << 10)))
-    assert cell_of(store, "lock/a") == Cell("lock/a")
-
 
 # --- groups: of one job, and of no other ----------------------------------------------------------------------------
 
@@ -276,80 +98,6 @@ def test_a_group_of_two_leases_is_refused(store: Store) -> None:
     with pytest.raises(StoreUnusable, match="lock/a and the cells to write with it are not in one Lease"):
         swap(store, claim("lock/a", group=1), claim("lock/b", group=1))
     assert [cell.version for cell in store.load(["lock/a", "lock/b"]).cells] == [0, 0]
-
-
-# --- slots rise -----------------------------------------------------------------------------------------------------
-
-
-def test_of_the_runs_that_are_closed_the_last_two_are_kept_beside_the_newest(store: Store, other: Store) -> None:
-    for minute in range(5):
-        through(store, minute)
-    assert keys_of(other.scan(Scan("run/billing/")).cells) == [run(2), run(3), run(4)]
-
-
-def test_a_slot_that_is_not_kept_any_more_is_closed_and_never_granted(store: Store, other: Store) -> None:
-    for minute in range(5):
-        through(store, minute)
-    for minute in (-1, 0, 1):
-        cell = cell_of(other, run(minute))
-        assert (decode(cell.value).outcome, cell.mark) == (Outcome.TOO_OLD, Mark.CLOSED)
-        assert "its Lease has no record of slots up to 2026-03-29T12:01:00Z" in decode(cell.value).reason
-        for seen in (ABSENT, FREE):
-            assert refusals(swap(other, *begin(minute, seen=seen))) == [Refusal.VERSION, Refusal.GROUP]
-    assert cell_of(other, run(5)) == Cell(run(5))
-
-
-def test_a_slot_that_did_not_succeed_is_kept_for_longer(store: Store, other: Store) -> None:
-    """A pod that comes late is to hear of it: else its Job would count as complete."""
-    failed = encode(Record(State.CLOSED, outcome=Outcome.FAILED))
-    win(store, *(write._replace(value=failed) for write in end(win(store, *begin(0)))))
-    for minute in range(1, 6):
-        through(store, minute)
-    assert keys_of(other.scan(Scan("run/billing/")).cells) == [run(0), run(3), run(4), run(5)]
-    assert cell_of(other, run(0)).value == failed
-
-
-def test_a_copy_of_a_lease_is_not_taken_for_it(
-    kubernetes: Kubernetes, store: Store, other: Store, namespace: str
-) -> None:
-    """As somebody makes who edits what kubectl printed, or restores it by another name."""
-    cells = win(store, *begin(0))
-    copy = kubernetes.get(namespace, "cronce-job-billing")
-    for word in ("resourceVersion", "uid", "creationTimestamp"):
-        del copy["metadata"][word]
-    copy["metadata"]["name"] = "cronce-job-copy"
-    kubernetes.answer("POST", namespace, "", copy)
-    assert len(kubernetes.names(namespace)) == 3
-    assert keys_of(other.scan(Scan("run/")).cells) == [run(0)]
-    win(other, *end(cells))
-    assert cell_of(store, run(0)).mark is Mark.CLOSED
-
-
-def test_what_is_open_stays_however_many_come_after_it(store: Store) -> None:
-    (slot, turn) = win(store, *begin(0))
-    win(store, change(turn, mark=Mark.FREE))  # as if it failed, and waits to be tried again
-    for minute in range(1, 5):
-        through(store, minute)
-    assert cell_of(store, run(0)) == slot
-    (done,) = win(store, change(slot, mark=Mark.CLOSED))
-    assert cell_of(store, run(0)) == done
-    through(store, 5)
-    assert decode(cell_of(store, run(0)).value).outcome is Outcome.TOO_OLD
-
-
-def test_a_slot_between_that_never_was_may_still_come(store: Store) -> None:
-    for minute in (1, 3, 5):
-        through(store, minute)
-    through(store, 4)
-    assert cell_of(store, run(2)) == Cell(run(2))  # the slot before it was dropped, and none after it
-    assert decode(cell_of(store, run(0)).value).outcome is Outcome.TOO_OLD
-
-
-def test_what_is_purged_is_passed(store: Store) -> None:
-    cells = [through(store, minute) for minute in (0, 1)]
-    assert store.purge(cells[:1]) == 1
-    assert decode(cell_of(store, run(0)).value).outcome is Outcome.TOO_OLD
-    assert cell_of(store, run(1)) == cells[1]
 
 
 # --- Leases that somebody deletes -----------------------------------------------------------------------------------
@@ -495,72 +243,6 @@ def test_what_there_is_no_room_for_is_refused_with_the_reason(kubernetes: Kubern
 # --- replies that are lost ------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def losing(server: Kubernetes, which: Callable[[str, str], bool]) -> Iterator[None]:
-    """A server that loses replies."""
-    server.losing, before = which, server.losing
-    yield
-    server.losing = before
-
-
-@pytest.mark.parametrize("verb", ["create", "update"])
-def test_a_write_without_an_answer_may_have_landed_and_is_not_sent_again(
-    kubernetes: Kubernetes, store: Store, verb: str
-) -> None:
-    seen, requests = store.load([]).epoch.seen, Requests(kubernetes)
-    with (
-        losing(kubernetes, lambda asked, _name: asked == verb),
-        pytest.raises(StoreUnavailable, match="may have succeeded"),
-    ):
-        store.swap([claim("lock/a")], seen)
-    assert requests()[verb] == 1
-    assert (cell_of(store, "lock/a").value == "claimed") is (verb == "update")
-
-
-def test_a_server_that_hangs_is_given_up_after_the_timeout(own: Kubernetes) -> None:
-    with closing(until_it_answers(lambda: open_store(own.url("jobs", timeout=0.2)))) as store:
-        late = pytest.raises(StoreUnavailable, match=r"no answer within 0\.2 s")
-        with own.paused(), late:
-            store.load([])
-
-
-def test_a_busy_server_is_not_asked_again_by_the_store(own: Kubernetes) -> None:
-    with closing(open_store(own.url("jobs"))) as store:
-        requests, own.busy = Requests(own), 1
-        with pytest.raises(StoreUnavailable, match="answers 429, and asks to wait for 1 s: too many requests"):
-            store.load([])
-        assert requests() == {"get": 1}
-        assert list(store.load([]).cells) == []
-
-
-@pytest.mark.parametrize(("verb", "work"), [
-    ("get", lambda store: store.load([])),
-    ("list", lambda store: store.scan(Scan("run/"))),
-    ("create", lambda store: swap(store, claim("lock/new"))),
-    ("update", lambda store: swap(store, claim("lock/old"))),
-    ("delete", lambda store: store.purge(store.load(["lock/old"]).cells)),
-])  # fmt: skip
-def test_a_right_that_is_missing_is_named(own: Kubernetes, verb: str, work: Callable[[Store], object]) -> None:
-    with closing(open_store(own.url("jobs"))) as store:
-        (old,) = win(store, claim("lock/old"))
-        win(store, change(old, mark=Mark.FREE))
-        own.forbidden = {verb}
-        with pytest.raises(StoreUnusable, match=f"cannot {verb} resource .leases.* `cronce deploy k8s rbac` prints it"):
-            work(store)
-
-
-def test_a_quota_or_a_namespace_that_goes_away_is_no_matter_of_rights(own: Kubernetes) -> None:
-    """Both are a 403, and a role was advised that was there already."""
-    with closing(open_store(own.url("jobs"))) as store:
-        own.quota = 1
-        with pytest.raises(StoreFull, match=r"exceeded quota: .*; raise the namespace's ResourceQuota") as full:
-            swap(store, claim("lock/a"))
-        own.quota, own.terminating = None, {"jobs"}
-        with pytest.raises(StoreUnusable, match="being terminated; the namespace is being deleted") as going:
-            swap(store, claim("lock/a"))
-        assert not any("rbac" in str(said.value) for said in (full, going))
-
-
 def test_a_forked_child_has_a_connection_of_its_own(own: Kubernetes) -> None:
     with closing(open_store(own.url("jobs"))) as store:
         (cell,) = win(store, claim("lock/a"))
@@ -652,14 +334,6 @@ def test_a_block_is_of_one_thread(kubernetes: Kubernetes, store: Store) -> None:
         requests = Requests(kubernetes)
         assert pool.submit(cell_of, store, "holder/a").result() == first
         assert requests() == {"get": 2}
-
-
-def test_a_list_is_read_in_parts(own: Kubernetes) -> None:
-    with closing(open_store(own.url("jobs"))) as store:
-        win(store, *(put(f"lock/{number}") for number in range(7)))
-        own.page, requests = 3, Requests(own)
-        assert keys_of(store.scan(Scan("lock/")).cells) == [f"lock/{number}" for number in range(7)]
-        assert requests() == {"list": 3}
 
 
 def test_a_store_of_another_prefix_is_another_store(kubernetes: Kubernetes, store: Store, namespace: str) -> None:

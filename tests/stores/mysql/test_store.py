@@ -1,15 +1,10 @@
 """What the MySQL store does beyond the contract, on one server that stays up."""
 
-import os
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,256 +12,21 @@ import pytest
 from cronce.clock import SystemClock
 from cronce.errors import (
     BadInput,
-    StoreCopied,
-    StoreCorrupt,
-    StoreError,
-    StoreForgot,
-    StoreNewer,
     StoreUnavailable,
-    StoreUnusable,
 )
-from cronce.model import FREE, Cell, Mark, Origin, Refusal, Write, slot, to_us
-from cronce.protocol.record import Outcome, Record, State, encode
+from cronce.model import FREE, Cell, Mark, Origin, Refusal, Write, to_us
 from cronce.stores import mysql
 from cronce.stores.base import Scan
-from cronce.stores.mysql import SAID_READ, SAID_SWAP, MysqlStore, adopt, ddl, init, open_store, say_scan, server
-from cronce.stores.mysql.schema import NOW, prepare
-from cronce.stores.mysql.server import MySqlConnection, MySqlServer, explained, locate
+from cronce.stores.mysql import READ_SQL, SWAP_SQL, MysqlStore, scan_statement, server
+from cronce.stores.mysql.schema import NOW
+from cronce.stores.mysql.server import MySqlConnection, locate
 from cronce.stores.sql import AFTER_ALL_INSTANTS, BEFORE_ALL_INSTANTS, bounds
-from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, keys_of, put, refusals, swap, win
+from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, put, refusals, swap, win
 from tests.house.wait import PATIENCE, wait_until
-from tests.servers.patience import unanswered_within
 from tests.stores.forks import Child
-from tests.stores.test_mysql_contract import administrator, database
+from tests.stores.mysql.opening import opened
 
-
-@pytest.fixture
-def url(mysql_url: str, tmp_path: Path) -> str:
-    return database(mysql_url, tmp_path)
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[MysqlStore]:
-    store = open_store(url)
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def sql(url: str) -> Iterator[Any]:
-    """A cursor of somebody else's in the same database."""
-    with administrator(url) as cursor:
-        cursor.execute(f"USE {locate(url).database}")
-        yield cursor
-
-
-@contextmanager
-def opened(url: str) -> Iterator[MysqlStore]:
-    store = open_store(url)
-    try:
-        yield store
-    finally:
-        store.close()
-
-
-def refused(url: str, kind: type[Exception]) -> str:
-    """What opening it comes to, in words."""
-    with pytest.raises(kind) as caught:
-        open_store(url)
-    assert type(caught.value) is kind
-    return str(caught.value)
-
-
-def with_user(url: str, user: str, password: str = "secret") -> str:
-    place = locate(url)
-    return f"mysql://{user}:{password}@{place.host}:{place.port}/{place.database}"
-
-
-# --- URLs -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("url", "says"),
-    [
-        ("mysql://u:secret@h/db?colour=red&timeout=1", "mysql knows no colour; it knows timeout, unix_socket, ssl_ca"),
-        ("mysql://u:secret@h", "names no database; write mysql://user:password@host:3306/database"),
-        ("mysql://u:secret@h/", "names no database"),
-        ("mysql://u:secret@h/a/b", "names no database"),
-        ("mysql://u:secret@h:http/db", "Port could not be cast"),
-        ("mysql://u:secret@h/db?timeout=soon", "timeout=soon is not a number of seconds"),
-        ("mysql://u:secret@h/db?timeout=0", "timeout=0 is not a number of seconds"),
-        ("mysql://u:secret@h/db?ssl_ca=/no/such/file", "its certificates cannot be read"),
-    ],
-)
-def test_a_url_that_cannot_be_meant_is_refused(url: str, says: str) -> None:
-    message = refused(url, BadInput)
-    assert says in message
-    assert "secret" not in message
-
-
-def test_a_url_is_read_with_its_escapes() -> None:
-    place = locate("mariadb://b%40b:p%C3%A9%2F@[::1]:3307/the%20db?timeout=2.5&unix_socket=/run/s")
-    assert place[1:] == ("::1", 3307, "b@b", "pé/", "the db", 2.5, {"unix_socket": "/run/s"})
-
-
-def test_without_the_driver_the_extra_is_named() -> None:
-    code = "import sys; sys.modules['pymysql'] = None; from cronce.stores import open_store; open_store('mysql://h/db')"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "BadInput: mysql:// needs PyMySQL: pip install 'cronce[mysql]'" in done.stderr
-
-
-def test_a_wrong_password_is_said_and_not_shown(url: str) -> None:
-    message = refused(with_user(url, "nobody-known", "hunter2"), StoreUnusable)
-    assert "refused the user or the password" in message
-    assert "hunter2" not in message
-
-
-def test_a_missing_database_is_named_with_the_line_that_makes_it(url: str) -> None:
-    message = refused(url + "_nowhere", StoreUnusable)
-    assert f"run CREATE DATABASE `{locate(url).database}_nowhere` CHARACTER SET utf8mb4" in message
-
-
-def test_a_server_that_does_not_run_is_unavailable() -> None:
-    assert "does the server run" in refused("mysql://u@127.0.0.1:1/db", StoreUnavailable)
-
-
-@pytest.mark.parametrize(
-    ("version", "too_old"),
-    [
-        ("8.0.36", False),
-        ("5.7.44", True),
-        ("9.7.4-2", False),
-        ("10.11.18-MariaDB-0+deb12u1", False),
-        ("5.5.5-10.6.1-MariaDB", False),
-        ("10.5.9-MariaDB", True),
-        ("11.4.2-MariaDB", False),
-    ],
-)
-def test_old_servers_are_told(version: str, too_old: bool) -> None:
-    assert MySqlServer(version, 1, 0, 0, 1 << 20).too_old is too_old
-
-
-# --- tables and privileges --------------------------------------------------------------------------------------------
-
-
-def test_a_user_that_may_not_make_tables_uses_those_that_an_administrator_made(url: str, sql: Any) -> None:
-    name = f"u{os.getpid()}"
-    sql.execute(f"DROP USER IF EXISTS {name}@'%'; CREATE USER {name}@'%' IDENTIFIED BY 'sécret'")
-    theirs = with_user(url, name, "s%C3%A9cret")
-    assert "may not be used by this user; let an administrator run GRANT SELECT" in refused(theirs, StoreUnusable)
-    sql.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {locate(url).database}.* TO {name}@'%'")
-    assert "let an administrator run what `cronce store sql` prints" in refused(theirs, StoreUnusable)
-    sql.execute(ddl(url))
-    while sql.nextset():
-        pass
-    with opened(theirs) as store:
-        (cell,) = win(store, claim("run/a"))
-        assert keys_of(store.scan(Scan("run/")).cells) == ["run/a"]
-        assert store.purge(store.load([cell.key]).cells) == 1
-        assert {check.verdict for check in store.checks() if check.name == "writable"} == {"ok"}
-    sql.execute(f"DROP USER {name}@'%'")
-
-
-def test_processes_that_make_the_store_together_make_one(url: str) -> None:
-    def start(me: Child) -> Any:
-        me.wait()
-        with opened(url) as store:
-            return [store.load([]).epoch.birth, refusals(swap(store, claim("first"))) == [None]]
-
-    children = [Child(start) for _ in range(6)]
-    for child in children:
-        child.go()
-    answers = [child.end()[-1] for child in children]
-    with opened(url) as store:
-        assert {birth for birth, _ in answers} == {store.load([]).epoch.birth}
-    assert [won for _, won in answers].count(True) == 1
-
-
-def test_tables_that_were_made_half_are_made_whole(url: str, sql: Any) -> None:
-    sql.execute(ddl(url).partition(";")[0])
-    with opened(url) as store:
-        win(store, claim("a"))
-    sql.execute("SELECT COUNT(*) FROM cronce_runs")
-    assert sql.fetchone() == (0,)
-
-
-def test_a_newer_store_is_refused_even_by_those_that_have_it_open(url: str, store: MysqlStore, sql: Any) -> None:
-    seen = store.load([]).epoch.seen
-    sql.execute("UPDATE cronce_meta SET `schema` = 2")
-    assert "its tables are version 2, this one knows 1" in refused(url, StoreNewer)
-    with pytest.raises(StoreNewer):
-        store.swap([claim("a")], seen)
-    sql.execute("SELECT tally, (SELECT COUNT(*) FROM cronce_cells) FROM cronce_meta")
-    assert sql.fetchone() == (0, 0)
-
-
-def test_tables_that_vanish_in_use_are_missed(store: MysqlStore, sql: Any) -> None:
-    win(store, claim("a"))
-    sql.execute("DELETE FROM cronce_meta")
-    with pytest.raises(StoreCorrupt, match="lost the row"):
-        store.load(["a"])
-    sql.execute("DROP TABLE cronce_meta, cronce_cells")
-    for call in (lambda: store.load(["a"]), lambda: store.swap([claim("a")], (1, 1))):
-        with pytest.raises(StoreForgot, match="lost its tables"):
-            call()
-
-
-def test_a_copy_under_another_name_is_refused_until_it_is_adopted(url: str, store: MysqlStore, sql: Any) -> None:
-    (cell,) = win(store, claim("a"))
-    copy = url + "_copy"
-    name = locate(copy).database
-    sql.execute(f"CREATE DATABASE {name}")
-    for table in ("cronce_cells", "cronce_meta"):
-        sql.execute(f"CREATE TABLE {name}.{table} LIKE {table}; INSERT INTO {name}.{table} SELECT * FROM {table}")
-        sql.nextset()
-    assert f"copy of the database '{locate(url).database}'" in refused(copy, StoreCopied)
-    epoch = adopt(copy)
-    assert (epoch.origin, epoch.base) == (Origin.RESTORED, cell.version)
-    with opened(copy) as other:
-        assert other.load([]).epoch == epoch
-        assert cell_of(other, "a") == cell
-    sql.execute(f"DROP DATABASE {name}")
-
-
-def test_a_store_that_is_written_to_while_it_is_adopted_is_not(url: str, store: MysqlStore) -> None:
-    class Slow(MySqlConnection):
-        def tell(self, statement: str, **values: Any) -> int:
-            win(store, claim("a"))
-            return super().tell(statement, **values)
-
-    epoch, line = store.load([]).epoch, Slow(locate(url), None)
-    with pytest.raises(StoreUnavailable, match="not adopted; try again"):
-        prepare(line, store.traits, on_purpose=False, adopt=True)
-    line.close()
-    assert store.load([]).epoch == epoch._replace(tally=epoch.tally + 1)
-
-
-def test_init_begins_a_store_once(url: str) -> None:
-    epoch = init(url)
-    assert epoch.origin is Origin.MADE
-    assert init(url) == epoch
-
-
-def test_people_read_runs_in_a_view(store: MysqlStore, sql: Any) -> None:
-    at = datetime(2026, 3, 29, 1, tzinfo=UTC)
-    started, finished = at + timedelta(seconds=1, microseconds=5), at + timedelta(seconds=2)
-    record = Record(
-        State.CLOSED, 2, holder='web "7"', started=started, finished=finished, outcome=Outcome.FAILED, reason="ü"
-    )
-    (cell,) = win(store, claim(slot("billing", at).cell, encode(record), at=at))
-    win(store, put(slot("billing", at, "again").cell, value=encode(Record(State.DUE))), put("job/billing"))
-    sql.execute("SET time_zone = '+05:00'")
-    sql.execute("SELECT * FROM cronce_runs ORDER BY request")
-    columns = "job slot request state outcome reason holder fence grant started finished due until"
-    assert [column[0] for column in sql.description] == columns.split()
-    first, second = sql.fetchall()
-    plain = [instant.replace(tzinfo=None) for instant in (started, finished, at, cell.until) if instant]
-    texts = ("billing", "2026-03-29T01:00:00Z", "", "closed", "failed", "ü", 'web "7"', str(cell.fence), 2)
-    assert first == (*texts, *plain)
-    assert second == ("billing", texts[1], "again", "due", None, None, None, None, 0, None, None, None, None)
-
-
-# --- text and size ----------------------------------------------------------------------------------------------------
+# --- text and size --------------------------------------------------------------------------------------------------
 
 
 def test_keys_have_a_length_and_are_any_text(store: MysqlStore) -> None:
@@ -280,22 +40,13 @@ def test_keys_have_a_length_and_are_any_text(store: MysqlStore) -> None:
         swap(store, put("a", value="\ud800"))
 
 
-def test_a_call_that_is_too_large_is_refused_before_it_is_sent(store: MysqlStore, sql: Any) -> None:
-    sql.execute("SELECT @@max_allowed_packet")
-    ((most,),) = sql.fetchall()
-    with pytest.raises(StoreUnusable, match=f"takes {most:,} bytes at once.*Raise max_allowed_packet"):
-        swap(store, put("a", value="x" * most))
-    win(store, put("a", value="x" * (most // 4)))
-    assert len(cell_of(store, "a").value) == most // 4
-
-
 # --- the clock ------------------------------------------------------------------------------------------------------
 
 
 def test_the_clock_is_utc_in_any_time_zone(url: str) -> None:
-    line = MySqlConnection(locate(url), None)
-    (((there,),),) = line.ask(f"SET time_zone = '+09:00'; SELECT {NOW}")
-    line.close()
+    connection = MySqlConnection(locate(url), None)
+    (((there,),),) = connection.ask(f"SET time_zone = '+09:00'; SELECT {NOW}")
+    connection.close()
     assert abs(there - to_us(datetime.now(UTC))) < 60_000_000  # zones are a quarter of an hour apart, or more
 
 
@@ -332,7 +83,7 @@ def unanswered(ask: Callable[[], object]) -> str:
     return str(late.value)
 
 
-# --- locks and losers -------------------------------------------------------------------------------------------------
+# --- locks and losers -----------------------------------------------------------------------------------------------
 
 
 def test_a_loser_waits_for_no_lock_and_a_winner_not_for_ever(url: str, store: MysqlStore, sql: Any) -> None:
@@ -354,11 +105,11 @@ def test_a_swap_that_others_are_always_faster_than_gives_up_in_time(
 ) -> None:
     ask, boots = MySqlConnection.ask, [SystemClock().boot()]
 
-    def outrun(line: MySqlConnection, statements: str, **values: Any) -> Any:
-        if statements == SAID_SWAP:
+    def outrun(connection: MySqlConnection, statements: str, **values: Any) -> Any:
+        if statements == SWAP_SQL:
             boots.append(boots[-1] + 1)
             sql.execute("UPDATE cronce_cells SET version = version + 1 WHERE `key` = 'held'")
-        return ask(line, statements, **values)
+        return ask(connection, statements, **values)
 
     win(store, claim("held"))
     monkeypatch.setattr(server, "_boot", lambda: boots[-1])
@@ -367,23 +118,6 @@ def test_a_swap_that_others_are_always_faster_than_gives_up_in_time(
         swap(store, claim("held"), claim("free"))
     assert len(boots) == 6
     assert cell_of(store, "free") == Cell("free")
-
-
-def test_a_round_trip_has_what_is_left_of_its_calls_time(store: MysqlStore) -> None:
-    def slowly(line: MySqlConnection) -> None:
-        line.deadline = SystemClock().boot() + 0.5
-        line.ask("SELECT SLEEP(60)")
-
-    def too_late(line: MySqlConnection) -> None:
-        line.deadline -= 5
-        line.tell("DELETE FROM cronce_meta")
-
-    with pytest.raises(StoreUnavailable, match="gave no answer"):
-        store._use(slowly)
-    assert unanswered_within(4, lambda: store._use(slowly))
-    with pytest.raises(StoreUnavailable, match="not done within 5 s"):
-        store._use(too_late)
-    assert refusals(swap(store, claim("a"))) == [None]
 
 
 def test_a_settled_loser_writes_nothing(store: MysqlStore, sql: Any) -> None:
@@ -429,15 +163,15 @@ def quiet(sql: Any) -> int:
 def test_a_client_that_stops_in_the_middle_of_a_swap_holds_no_lock(url: str, store: MysqlStore) -> None:
     """A batch as large as they come; its sender never reads the answer."""
     cells = win(store, *(claim(f"run/{number}", "x" * 10_000) for number in range(1000)))
-    hope = mysql.hope_for_all([change(cell) for cell in cells], store.load([]).epoch.seen)
+    hope = mysql.expect_all_to_win([change(cell) for cell in cells], store.load([]).epoch.seen)
     assert hope is not None
-    line = MySqlConnection(locate(url), None)
-    with line.connection.cursor() as cursor:
-        said = cursor.mogrify(SAID_SWAP, hope._asdict())
-    line.connection._execute_command(3, said)  # type: ignore[attr-defined]
+    connection = MySqlConnection(locate(url), None)
+    with connection.driver.cursor() as cursor:
+        said = cursor.mogrify(SWAP_SQL, hope._asdict())
+    connection.driver._execute_command(3, said)  # type: ignore[attr-defined]
     wait_until(lambda: cell_of(store, "run/999").value == "changed")  # it does not wait for its client
     win(store, claim("another"))
-    line.connection._force_close()  # type: ignore[attr-defined]
+    connection.driver._force_close()  # type: ignore[attr-defined]
 
 
 def test_nobody_is_told_what_is_not_on_disk_yet(url: str, store: MysqlStore, sql: Any) -> None:
@@ -459,21 +193,21 @@ def not_flushed(tell: Callable[[], object]) -> bool:
 
 
 def test_a_winner_holds_its_named_lock_over_the_commit() -> None:
-    lock, commit, release = (SAID_SWAP.index(word) for word in ("GET_LOCK", "COMMIT", "RELEASE_ALL_LOCKS"))
-    assert SAID_SWAP.index("UPDATE cronce_meta") < lock < commit < release
+    lock, commit, release = (SWAP_SQL.index(word) for word in ("GET_LOCK", "COMMIT", "RELEASE_ALL_LOCKS"))
+    assert SWAP_SQL.index("UPDATE cronce_meta") < lock < commit < release
 
 
-# --- round trips and plans --------------------------------------------------------------------------------------------
+# --- round trips and plans ------------------------------------------------------------------------------------------
 
 
 def test_a_call_is_one_round_trip(store: MysqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     trips = 0
     ask = MySqlConnection.ask
 
-    def counted(line: MySqlConnection, statements: str, **values: Any) -> Any:
+    def counted(connection: MySqlConnection, statements: str, **values: Any) -> Any:
         nonlocal trips
         trips += 1
-        return ask(line, statements, **values)
+        return ask(connection, statements, **values)
 
     monkeypatch.setattr(MySqlConnection, "ask", counted)
     seen = store.load([]).epoch.seen
@@ -509,7 +243,7 @@ def test_scans_follow_an_index(store: MysqlStore, sql: Any) -> None:
                 scan = Scan("run/job-07/", by, mark, limit=50, newest_first=newest_first)
                 (plan,) = explain(
                     sql,
-                    say_scan(by, mark, newest_first=newest_first).partition(";")[0],
+                    scan_statement(by, mark, newest_first=newest_first).partition(";")[0],
                     bounds(scan, mysql.AFTER_ALL_TEXT),
                 )
                 assert plan["type"] in ("range", "ref"), (by, mark, plan)
@@ -527,7 +261,7 @@ def test_cells_are_found_by_their_keys(store: MysqlStore, sql: Any) -> None:
     sql.execute("ANALYZE TABLE cronce_cells")
     sql.fetchall()
     sql.execute('SET @wanted = \'[["run/00007", 0], ["run/00008", 0]]\'')
-    _, select, _ = SAID_READ.split(";")
+    _, select, _ = READ_SQL.split(";")
     _, cells = explain(sql, select, {})
     assert (cells["table"], cells["type"], cells["key"]) == ("cronce_cells", "eq_ref", "PRIMARY")
 
@@ -540,7 +274,7 @@ def explain(sql: Any, statement: str, values: dict[str, Any]) -> list[dict[str, 
 
 def touched(sql: Any, scan: Scan) -> int:
     """How many rows of an index the server looked at."""
-    question = say_scan(scan.by, scan.mark, newest_first=scan.newest_first).partition(";")[0]
+    question = scan_statement(scan.by, scan.mark, newest_first=scan.newest_first).partition(";")[0]
     sql.execute("FLUSH STATUS")
     sql.execute(question, bounds(scan, mysql.AFTER_ALL_TEXT))
     assert len(sql.fetchall()) == 51
@@ -598,7 +332,7 @@ def test_a_writer_that_is_ahead_begins_one_life_with_others(url: str, store: Mys
         assert store.load([]).epoch == other.load([]).epoch
 
 
-# --- many processes ---------------------------------------------------------------------------------------------------
+# --- many processes -------------------------------------------------------------------------------------------------
 
 
 def test_four_processes_win_each_of_two_thousand_slots_once_and_never_deadlock(url: str, sql: Any) -> None:
@@ -643,27 +377,3 @@ def test_parent_and_children_are_claimants_with_lines_of_their_own(store: MysqlS
     mine = won()
     assert mine + sum(child.end()[-1] for child in children) == 40
     assert store.load([]).epoch.tally == 41
-
-
-# --- the doctor -----------------------------------------------------------------------------------------------------
-
-
-def test_the_doctor_hears_of_other_stores_on_the_server(url: str, store: MysqlStore, sql: Any) -> None:
-    checks = {check.name: check for check in store.checks()}
-    names = ["version", "connection", "durable", "writable", "failover", "namespaces", "isolation", "time zone"]
-    assert list(checks) == names
-    assert [checks[name].verdict for name in ("version", "durable", "writable", "isolation")] == ["ok"] * 4
-    assert "READ-COMMITTED" in checks["isolation"].says
-    other = url.replace("/cronce_", "/cronce_00000")  # the first few of all that tests have made here are named
-    sql.execute(f"CREATE DATABASE {locate(other).database}")
-    with opened(other):
-        (namespaces,) = (check for check in store.checks() if check.name == "namespaces")
-    assert namespaces.verdict == "warn"
-    assert locate(other).database in namespaces.says
-    sql.execute(f"DROP DATABASE {locate(other).database}")
-
-
-def test_an_error_without_a_number_is_no_answer() -> None:
-    place = locate("mysql://h/db")
-    assert type(explained(ValueError(), place)) is StoreUnavailable
-    assert isinstance(explained(ValueError("odd"), place), StoreError)

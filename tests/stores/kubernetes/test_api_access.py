@@ -27,13 +27,6 @@ from tests.servers.process import free_port
 from tests.servers.tls import behind_tls, without_key_identifier
 
 
-@pytest.fixture
-def own() -> Iterator[Kubernetes]:
-    """A server for this test alone."""
-    with Kubernetes() as server:
-        yield server
-
-
 def open_store(url: str) -> Store:
     """A store is asked for the first time when it is used."""
     store = opened(url)

@@ -1,6 +1,5 @@
 """News from an API server, beyond the contract: who may not watch, and a store that goes away."""
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -12,12 +11,6 @@ from cronce.stores.kubernetes import KubernetesStore
 from cronce.stores.kubernetes.api import read_url
 from tests.house.wait import wait_until
 from tests.servers.kubernetes import Kubernetes
-
-
-@pytest.fixture
-def own() -> Iterator[Kubernetes]:
-    with Kubernetes() as server:
-        yield server
 
 
 def test_who_may_not_watch_is_told_no_news_and_is_asked_for_it_once(own: Kubernetes) -> None:
