@@ -10,7 +10,7 @@ another process leaves behind is taken up.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from datetime import timedelta
 from itertools import islice
 from math import inf
@@ -126,7 +126,7 @@ def _raised(gap: Gap, span: Span, count: int, told: set[str]) -> Edit:
 
 
 JOBS_READ_AHEAD: Final = 1000
-"""How many jobs a look reads that will be due before the next but one."""
+"""How many jobs a look reads that will be due before the next look but one. If there are more, it comes sooner."""
 
 
 class DueSlots:
@@ -149,12 +149,11 @@ class DueSlots:
         upcoming = self._agenda.next_at() if fires else None
         return [at for at in (self.line.next_at(), upcoming) if at is not None]
 
-    def needed(self, boot: Boot, soon: timedelta) -> Iterator[str]:
+    def needed(self, boot: Boot, soon: timedelta) -> list[str]:
         """Jobs that this process is about to claim a slot of, and whose facts will be too old for that by then."""
-        for name, at in islice(self._agenda.upcoming(self._know.now() + soon), JOBS_READ_AHEAD):
-            old = self._know.fresh_until(name) < boot + soon.total_seconds()
-            if old and self._roster.place(Slot(name, at)) <= 1:
-                yield name
+        upcoming, until = self._agenda.upcoming(self._know.now() + soon), boot + soon.total_seconds()
+        old = (Slot(name, at) for name, at in upcoming if self._know.fresh_until(name) < until)
+        return list(islice((slot.job for slot in old if self._roster.place(slot) <= 1), JOBS_READ_AHEAD))
 
     # --- jobs that come and go ---
 

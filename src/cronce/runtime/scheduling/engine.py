@@ -8,12 +8,13 @@ costs little, and goes to a process that has a worker free.
 
 *The way of a slot.* The agenda yields it at its instant (`candidates`), and it stands in line (`waitlist`) until its
 time has come and a worker is free. Then it is claimed, in a batch with others; what has ended since is said in the same
-swap (`exchange`). Granted, it runs (`running`, `pool`). Refused, it is forgotten: whoever has it looks after it.
+swap, unless many are claimed (`exchange`). Granted, it runs (`running`, `pool`). Refused, it is forgotten: the process
+that has it looks after it.
 
-*Looking.* About once a second: has anybody acted by hand, is somebody asked to stop, and which runs have others left
-open. A look also learns what will lapse before the next one, and then comes in time for it. A store that
-can notify makes a look come earlier. While nothing runs anywhere, who hears of news looks once in ten seconds only:
-whoever begins to run something then, says so.
+*Looking.* About once a second: did a person pause, drain or change something, is a run asked to stop, and which runs
+have others left open. A look also learns what will lapse before the next one, and then comes in time for it. A store
+that can notify makes a look come earlier. While nothing runs anywhere, a process that is notified looks once in ten
+seconds only: a process that begins to run something notifies the others.
 
 *Gaps.* A process that was paused, cut off or newly started finds slots in the past (`candidates`).
 
@@ -37,7 +38,7 @@ from cronce.protocol.record import Act, standing_act
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.process_notes import leave_clock, own_cell, recall_once, tzdata_version
-from cronce.runtime.scheduling.candidates import DueSlots, OpenRuns
+from cronce.runtime.scheduling.candidates import JOBS_READ_AHEAD, DueSlots, OpenRuns
 from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
 from cronce.runtime.scheduling.running import CarriedJobs, Carry, LocalRuns
@@ -49,17 +50,20 @@ ASK_AGAIN: Final = 0.5
 """Seconds until a store that did not answer is asked again."""
 
 
+READ_ON: Final = 0.1
+"""Seconds until the next look, where the last one could not read all the jobs that are about to be due."""
+
 BURST: Final = 50
 """So many slots that are claimed at once are a part of many."""
 
 SHARE: Final = 60.0
-"""Seconds between two times that what was seen of the store's clock is left for other processes of this machine."""
+"""Seconds between two times that readings of the store's clock are left for other processes of this machine."""
 
 
 class _Uncollected:
-    """Without the garbage collector, for a moment: a batch makes thousands of values, none of them in a circle, and to
-    look through them all, and ten thousand jobs beside them, took a third of the time. Several engines of a process may
-    be at it at once: the last one out puts it back."""
+    """Without the garbage collector, for a moment: a batch makes thousands of values without cycles, and to search them
+    all, and ten thousand jobs beside them, took a third of the time. Of several engines in a process, the last one to
+    leave turns it on again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,7 +71,7 @@ class _Uncollected:
         os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
-        """A child has none of the engines: nobody would put the collector back there."""
+        """A child has none of the engines: none of them would turn the collector on again."""
         if self._inside and self._collects:
             gc.enable()
         self._lock, self._inside = threading.Lock(), 0
@@ -136,7 +140,7 @@ class Engine:
     # --- one step ---
 
     def step(self) -> Boot:
-        """Do what is to be done; when is the next?"""
+        """Do what is due; returns when the next step is."""
         boot = self._node.clock.boot()
         if boot < self._again_at:
             return self._again_at
@@ -153,7 +157,7 @@ class Engine:
         return max(self._next(), self._again_at)
 
     def _in_doubt(self) -> bool:
-        """Whether the store's clock is not trusted: then nothing falls due, and nobody says that it looks after it."""
+        """Whether the store's clock is not trusted: then nothing falls due, and this process sends no beat."""
         if self._know.doubt is not None:
             self._node.do(self._ledger.client.load([]))
         self._node.do(recall_once(self._ledger))
@@ -182,10 +186,12 @@ class Engine:
     def _next(self) -> Boot:
         """When there is something to do, if nothing happens before."""
         boot, now = self._node.clock.boot(), self._know.now()
-        if self._exchange.pending or self._due_slots.behind:
+        if self._due_slots.behind:
             return boot
         times = [boot + max((at - now).total_seconds(), 0.0) for at in self._due_slots.ahead(fires=self._fires)]
-        return min([self._beat_at, self._look_at, *times, *([boot + ASK_AGAIN] if len(self._exchange.endings) else [])])
+        if len(self._exchange.endings):
+            times.append(boot + ASK_AGAIN)
+        return min(self._beat_at, self._look_at, self._exchange.next_at, *times)
 
     @property
     def claims(self) -> bool:
@@ -210,6 +216,11 @@ class Engine:
     def in_burst(self) -> bool:
         """The last step claimed so many that more may follow at once."""
         return self._exchange.took >= BURST
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it should be woken for what has ended."""
+        return self._exchange.is_ready
 
     @property
     def no_worker(self) -> bool:
@@ -297,12 +308,8 @@ class Engine:
         orders = drain_cells(self._node.holder, self._settings.labels)
         watched = line.watched(self._know.now() - 2 * SECOND_TRIES_AFTER)
         asked_for = self._runs.asked_for()
-        due = (
-            self._due_slots.needed(boot, 2 * (self._pace.idle if self.hears else self._pace.look))
-            if self._fires
-            else ()
-        )
-        needed = {job_cell(name): name for name in due}
+        soon = 2 * (self._pace.idle if self.hears else self._pace.look)
+        needed = {job_cell(name): name for name in (self._due_slots.needed(boot, soon) if self._fires else ())}
         fixed = [BOARD_RUNS, BOARD_JOBS, SWITCH, LOOKED_ON, *orders, *([own_cell()] if self._left else [])]
         loaded, _ = self._node.do(self._ledger.client.load([*fixed, *asked_for, *watched, *needed]))
         cells = {cell.key: cell for cell in loaded.cells}
@@ -328,6 +335,8 @@ class Engine:
         elif self._settings.works and self.claims:
             comes = self._open_runs.take_up(self._pace.look)
             self._look_at = min(self._look_at, boot + max(comes + 0.005, 0.05))
+        if len(needed) == JOBS_READ_AHEAD:
+            self._look_at = min(self._look_at, boot + READ_ON)
 
     def _rests(self, boot: Boot) -> bool:
         """Whether nothing runs anywhere, and this process is told when something begins to. After news it stays awake

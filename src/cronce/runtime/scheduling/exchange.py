@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from math import inf
 from typing import Final
 
 from cronce.errors import BodyFailed, DatabaseUnavailable, LeaseLost, SlotFailed, StoreError
@@ -42,11 +43,16 @@ from cronce.runtime.scheduling.waitlist import CLAIMS_PER_SWAP, SECOND_TRIES_AFT
 from cronce.value import NamedTuple
 
 PUT_OFF: Final = 0.1
-"""Seconds for which saying may wait, while others are started: with the swap on top, less than a third of a second."""
+"""Seconds for which ends wait while many slots are claimed: with the swap on top, less than a third of a second."""
 
-SAID_BESIDE: Final = 50
+MANY: Final = 50
+"""So many claims, or ends, go in a swap of their own: a store writes many new cells sooner than a mixture."""
+
 SAID_AT_ONCE: Final = 500
-"""How many are said in one swap, beside claims and without."""
+"""How many ends go in one swap."""
+
+GATHER: Final = 0.005
+"""Seconds at most for which claims wait until half of the workers are free, if more slots wait than workers are."""
 
 UNWELL: Final = timedelta(seconds=10)
 """Until what could not be begun is tried again, here or elsewhere."""
@@ -102,9 +108,9 @@ class Endings:
         return len(self._new) + len(self._unsaid)
 
     @property
-    def new(self) -> bool:
-        """Whether something has ended that was not looked at yet."""
-        return bool(self._new)
+    def new(self) -> int:
+        """How many have ended that were not looked at yet."""
+        return len(self._new)
 
     @property
     def just_over(self) -> set[int]:
@@ -143,21 +149,26 @@ class Endings:
         grant, word, _ = said.word
         return self._keeper.pending_ends.end_of(grant, word)
 
+    def go_first(self, boot: Boot) -> bool:
+        """Whether many have waited for long enough: they are recorded before anything else is claimed."""
+        return len(self._unsaid) >= MANY and boot >= self._said_at + PUT_OFF
+
     def take(self, boot: Boot, starting: Collection[str]) -> list[EndedAttempt]:
-        """What is said now. While slots of these jobs are started in the same breath, starting goes before saying, for
-        a moment: only some are said, and those of the same jobs, since a slot is never tried before the end of an
-        earlier one of its job is said."""
-        waited = not starting or boot >= self._said_at + PUT_OFF
-        most = SAID_AT_ONCE if waited else SAID_BESIDE
+        """The ends to record now, while slots of these jobs are claimed in the same swap. Beside many claims that is
+        only what cannot wait: a slot is never tried before the end of an earlier one of its job is recorded."""
+        most = SAID_AT_ONCE if len(starting) < MANY else 0
         now, later = self._unsaid[:most], self._unsaid[most:]
         now += [said for said in later if said.attempt.job.name in starting]
         self._unsaid = [said for said in later if said.attempt.job.name not in starting]
-        if waited and not self._unsaid:
+        if not self._unsaid:
             self._said_at = boot
         return now
 
     def heard(self, over: Sequence[EndedAttempt], answers: Sequence[object]) -> None:
         """What the store said to them. What it may not have heard is kept, and written down."""
+        if {type(answer) for answer in answers} == {Finished}:
+            self._keeper.unsaid.said([said.fence for said in over])
+            return
         pairs = list(zip(over, answers, strict=True))
         self._keeper.pending_ends.said([said.fence for said, answer in pairs if not isinstance(answer, Unsure)])
         unheard = [said for said, answer in pairs if isinstance(answer, Unsure)]
@@ -203,6 +214,9 @@ class Exchange:
         self._settings, self._jobs, self._line, self._runs = settings, jobs, line, runs
         self._submit, self._refused, self._news = submit, refused, news
         self._left = False  # the last time, not all was said of what had ended
+        self._made: Boot = 0.0  # when the last one was over
+        self._gathers = False
+        self._chunk = max(settings.workers // 2, 1) if settings.works else CLAIMS_PER_SWAP
         self.took = 0
         """How many were in line the last time that could be claimed."""
         self._told = -TOLD_AGAIN  # when others were last told that something runs here
@@ -210,9 +224,17 @@ class Exchange:
         self.endings = Endings(keeper)
 
     @property
-    def pending(self) -> bool:
-        """Whether there is something to say, or something in line that may be claimed."""
-        return self.endings.new or self._left or (self.took > 0 and len(self._line) > 0 and self._free > 0)
+    def next_at(self) -> Boot:
+        """When there is something to record, or something in line that may be claimed."""
+        if self._gathers:
+            return self._made + GATHER
+        pending = self.endings.new or self._left or (self.took > 0 and len(self._line) > 0 and self._free > 0)
+        return self._made if pending else inf
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether what has ended is to be looked at now."""
+        return not self._gathers or self._free + self.endings.new >= self._chunk
 
     @property
     def _free(self) -> int:
@@ -226,9 +248,15 @@ class Exchange:
     def make(self, *, claims: bool) -> bool:
         """Whether there was anything to be said or claimed."""
         self._dismiss_ended()
-        chosen = self._line.take(self._free, self._ledger.know.now(), self._runs.turns) if claims else []
-        self.took = len(chosen)
-        over = self.endings.take(self._node.clock.boot(), {one.slot.job for one in chosen})
+        boot, chosen, free, waiting = self._node.clock.boot(), list[Candidate](), self._free, len(self._line)
+        self._gathers = claims and free < min(waiting, self._chunk) and boot < self._made + GATHER
+        if self._gathers:
+            return False
+        if not self.endings.go_first(boot):
+            most = free if free >= waiting else self._chunk
+            chosen = self._line.take(min(free, most), self._ledger.know.now(), self._runs.turns) if claims else []
+            self.took = len(chosen)
+        over = self.endings.take(boot, {one.slot.job for one in chosen})
         self._left = len(self.endings) > 0
         if not over and not chosen:
             return False
@@ -249,6 +277,7 @@ class Exchange:
             with suppress(RuntimeError):  # no thread can be had: then each is given back as it begins
                 self._keeper.keep(*[attempt.lease for attempt in attempts if not attempt.is_async])
             self._submit(attempts)
+        self._made = self._node.clock.boot()
         unsure = [one.error for one in (*answers, *grants) if isinstance(one, Unsure) and one.error]
         if unsure and len(unsure) == len(over) + len(chosen):
             raise unsure[0]

@@ -1,7 +1,7 @@
-"""Where the bodies of a scheduler run: threads, made as they are needed, and one event loop for coroutines.
+"""Where a scheduler runs job functions: threads, made as they are needed, and one event loop for coroutines.
 
-A body may do to its thread, to the loop and to this process whatever Python allows. That must cost itself at most:
-each attempt is over once and is told once, and whoever ran it goes on with the next.
+A job function may do to its thread, to the loop and to this process whatever Python allows. That must harm its own run
+at most: each attempt ends once and is reported once, and its thread goes on with the next.
 """
 
 import os
@@ -10,12 +10,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from cronce.runtime.attempt import Attempt, End
+from cronce.runtime.flow import driven
+from cronce.runtime.interrupt import here
 from cronce.runtime.log import LOGGER
 from cronce.runtime.node import Node
-from cronce.runtime.steps import take, take_async
+from cronce.runtime.steps import sleep, take_async, taken
 
 if TYPE_CHECKING:
     import asyncio
@@ -29,30 +32,31 @@ QUEUE_NOTICED: Final = 0.001
 """Seconds until it is noticed that a queue does not empty."""
 
 GIVE_BACK_AFTER: Final = 60.0
-"""Seconds for which nothing is taken off the queue, until what waits is given back: no thread can be had."""
+"""Seconds without progress in the queue after which everything in it is given back: no thread can be started."""
 
 BROKEN_LOOP_REST: Final = 0.1
-"""Seconds that a loop rests after it broke down: it may do so again at once."""
+"""Seconds between a failure of the event loop and its restart: it may fail again at once."""
 
 
 class _ThreadState(threading.local):
     pool: "WorkerPool | None" = None
-    """Whose thread this is."""
+    """The pool that this thread works for."""
 
 
 _THREAD_STATE: Final = _ThreadState()
 
 
 class WorkerPool:
-    """The threads are daemons: whoever ends the process has seen to it that nothing runs any more, or cannot help."""
+    """The threads are daemons: a process that ends has waited for its runs, or could not stop them."""
 
     def __init__(self, node: Node, done: Done) -> None:
         self._node, self._done = node, done
+        self._step = partial(taken, node=node, sleep=sleep)
         self._queue: deque[Attempt] = deque()
+        self._queued = 0  # how many were ever put into the queue
         self._threads = 0
-        self._idle = 0  # of them, how many have nothing in hand
+        self._idle = 0  # of them, how many wait for something to do
         self._starting = False
-        self._taken_off = 0
         self._lock = threading.Lock()
         self._work_to_do = threading.Condition(self._lock)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -61,11 +65,11 @@ class WorkerPool:
 
     @property
     def is_here(self) -> bool:
-        """Whether whoever asks is a body, which nobody may keep waiting for its own end."""
+        """Whether the caller is a job function: it must not wait for its own end."""
         return _THREAD_STATE.pool is self
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
-        """Each begins at once, on a thread of its own or on the loop. What cannot is given back."""
+        """Begin each at once, on a thread of its own or on the loop. What cannot begin is given back."""
         functions = [attempt for attempt in attempts if not attempt.is_async]
         coroutines = [attempt for attempt in attempts if attempt.is_async]
         try:
@@ -94,42 +98,43 @@ class WorkerPool:
         self._done(attempt, attempt.broken(error))
 
     def _over(self, attempt: Attempt, end: End) -> None:
-        if not attempt.lease.mine:  # a child that the body forked, and that came back from it: nobody waits for it here
+        if not attempt.lease.mine:  # a child process that the job function forked, and that returned from it
             os._exit(_exit_code(end.error))
         self._done(attempt, end)
 
     # --- functions ---
 
     def _on_threads(self, attempts: Sequence[Attempt]) -> None:
-        """One thread begins at once. More come while the queue does not empty and nobody comes back for more, twice as
-        many every millisecond: of a thousand short bodies a few threads make quick work, and more would only be in each
-        other's way; of long ones none waits for longer than it takes to notice."""
+        """One thread begins at once. While the queue does not move, more are started, twice as many each millisecond. A
+        few threads are faster with a thousand short job functions than many that wait for each other; and no long one
+        keeps others waiting for more than some milliseconds."""
         with self._lock:
             none_free = self._threads > 0 and not self._idle
             if not self._threads:
                 self._make_thread()
             if (none_free or len(self._queue) + len(attempts) > 1) and not self._starting:
-                with nullcontext() if none_free else suppress(RuntimeError):  # the thread that is free sees to it
+                with nullcontext() if none_free else suppress(RuntimeError):  # the free thread runs them all
                     threading.Thread(target=self._start_more, name="cronce-starter", daemon=True).start()
                     self._starting = True
             self._queue.extend(attempts)  # now that nothing can fail any more: what is given back must not begin
-            self._work_to_do.notify()
+            self._queued += len(attempts)
+            if self._idle:
+                self._work_to_do.notify()
 
     def _start_more(self) -> None:
-        number, taken, boot = 1, 0, self._node.clock.boot
-        moved = boot()
+        number, before, boot = 1, 0, self._node.clock.boot
+        moved, waiting = boot(), list[Attempt]()
         while True:
             threading.Event().wait(QUEUE_NOTICED)
             with self._lock:
-                moved = moved if self._taken_off == taken else boot()
-                waiting = list(self._queue) if boot() - moved > GIVE_BACK_AFTER else []
-                if waiting:
-                    self._queue.clear()
+                begun = self._queued - len(self._queue)
+                moved = moved if begun == before else boot()
+                if boot() - moved > GIVE_BACK_AFTER:
+                    waiting = list(iter(self._pop, None))
                 if not self._queue:
                     self._starting = False
                     break
-                stuck = self._taken_off - taken < self._threads - self._idle
-                taken = self._taken_off
+                stuck, before = begun - before < self._threads - self._idle, begun
                 if stuck:
                     self._add_threads(min(number, len(self._queue)))
             number = min(2 * number, MOST_AT_ONCE) if stuck else 1
@@ -139,25 +144,34 @@ class WorkerPool:
     def _add_threads(self, wanted: int) -> None:
         self._work_to_do.notify(wanted)
         for _ in range(wanted - self._idle):
-            with suppress(RuntimeError):  # no more threads: those that there are see to it
+            with suppress(RuntimeError):  # no more threads: the others run them all
                 self._make_thread()
 
     def _make_thread(self) -> None:
         threading.Thread(target=self._work, name="cronce-worker", daemon=True).start()
         self._threads += 1
 
+    def _pop(self) -> Attempt | None:
+        """Without the lock: a deque gives each to one thread only."""
+        try:
+            return self._queue.popleft()
+        except IndexError:
+            return None
+
     def _next(self) -> Attempt | None:
         """The next in the queue; None: there is nothing more to do, ever."""
-        with self._lock:
-            self._idle += 1
-            while not self._queue and not self._closed.is_set():
-                self._work_to_do.wait()
-            self._idle -= 1
-            self._taken_off += 1
-            return self._queue.popleft() if self._queue else None
+        while (attempt := self._pop()) is None and not self._closed.is_set():
+            with self._lock:
+                self._idle += 1
+                while not self._queue and not self._closed.is_set():
+                    self._work_to_do.wait()
+                self._idle -= 1
+        return attempt
 
     def _work(self) -> None:
+        """Nothing but a job function can be interrupted here."""
         _THREAD_STATE.pool = self
+        here().shield()
         try:
             while (attempt := self._next()) is not None:
                 self._over(attempt, self._taken(attempt))
@@ -167,7 +181,7 @@ class WorkerPool:
 
     def _taken(self, attempt: Attempt) -> End:
         try:
-            return copy_context().run(take, attempt.steps(), self._node)
+            return copy_context().run(driven, attempt.steps(), self._step)
         except BaseException as error:
             return attempt.broken(error)
 
@@ -190,8 +204,8 @@ class WorkerPool:
         return loop
 
     def _run(self, loop: "asyncio.AbstractEventLoop") -> None:
-        """Until it is closed. A body may stop it, and a task of a body's that raises SystemExit goes right through it;
-        it begins again where it was."""
+        """Until it is closed. A job function may stop the loop, and a SystemExit in a task of its own ends it: then the
+        loop goes on where it was."""
         import asyncio  # noqa: PLC0415
 
         _THREAD_STATE.pool = self

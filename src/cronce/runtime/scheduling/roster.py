@@ -134,6 +134,8 @@ class Roster:
 
     def place(self, slot: Slot) -> int:
         """How many go before this process, of those that do the same for this version of the job."""
+        if len(self.live) == 1:
+            return 0
         job, me = slot.job, self.live[-1]
         others = self._order.get(job)
         if others is None:

@@ -1,4 +1,4 @@
-"""What a scheduler's process is there for, and how often it does what nobody asks it for."""
+"""What a scheduler process does, and how often it looks at the store."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -18,14 +18,13 @@ SCHEDULER_POLL: Final = timedelta(seconds=1.4)
 """Between two looks. Two calls each, and the beat: less than two calls a second, and a change is seen within two."""
 
 IDLE_LOOK: Final = timedelta(seconds=10)
-"""Between two looks while nothing runs anywhere, where the store tells of news."""
+"""Between two looks while nothing runs anywhere, where the store sends notifications."""
 
 BEAT_EVERY: Final = timedelta(seconds=10)
 """Between two beats. Two may fail before others take this process for dead."""
 
-
 LOOKED_ON_BEAT: Final = timedelta(seconds=1)
-"""Between two beats while somebody looks on."""
+"""Between two beats while a page is open."""
 
 
 class SchedulerSettings(NamedTuple):
@@ -49,7 +48,7 @@ class SchedulerIntervals(NamedTuple):
 
 
 def check_settings(role: Role, workers: int, labels: Mapping[str, str]) -> SchedulerSettings:
-    """The settings, if it can be meant."""
+    """The settings, checked."""
     check_choice("role", role, Role)
     if type(workers) is not int or not 1 <= workers <= MOST_WORKERS:
         raise BadInput(f"workers must be 1 to {MOST_WORKERS:,}, not {workers!r:.40}")

@@ -18,7 +18,7 @@ from cronce.protocol.terms import Terms
 from cronce.value import NamedTuple
 
 SECOND_TRIES_AFTER: Final = timedelta(milliseconds=60)
-"""When the second in the order tries: after the first had time to, and before anybody minds."""
+"""When the second in the order tries: after the first had time to, and before people notice."""
 
 CLAIMS_PER_SWAP: Final = 250
 """Claims in one swap: more would make the first of them wait for the last."""
@@ -87,7 +87,7 @@ class Waitlist:
         heappush(self._later, (until, next(self._numbers), candidate))
 
     def put_back(self, candidates: Iterable[Candidate]) -> None:
-        """They were tried in vain, and are first again."""
+        """Their claims got no answer: they are first again."""
         first: dict[int, tuple[Queue, Queue]] = {}
         for candidate in candidates:
             queue = self._queue_of(candidate)

@@ -44,7 +44,16 @@ from cronce.stores.postgres.server import (
     locate,
     psycopg,
 )
-from cronce.stores.postgres.swap import MANY_WRITES, read_epoch, read_head, read_rows, read_verdicts, spell_swap
+from cronce.stores.postgres.swap import (
+    MANY_WRITES,
+    Instants,
+    read_cells,
+    read_epoch,
+    read_head,
+    read_rows,
+    read_verdicts,
+    spell_swap,
+)
 
 if TYPE_CHECKING:
     from cronce.stores.news import SocketListener
@@ -227,9 +236,12 @@ class PostgresStore:
     def _read(self, statement: str, given: Any) -> tuple[Instant, Epoch, list[Cell]]:
         rows = self.ask(statement, given)
         now, birth, tally, base, origin, since = rows[0][:STORE_COLUMNS]
-        cells = [sql.read_cell(row[STORE_COLUMNS:]) for row in rows if row[STORE_COLUMNS] is not None]
-        highest = max((cell.version for cell in cells), default=0)
-        return from_us(now), self._learnt(read_epoch(birth, tally, base, origin, since), highest), cells
+        epoch = read_epoch(birth, tally, base, origin, since)
+        keys, versions, *others = list(zip(*rows, strict=True))[STORE_COLUMNS:]
+        if keys[0] is None:
+            return from_us(now), self._learnt(epoch, 0), []
+        cells = list(read_cells([keys, versions, *others], Instants()))
+        return from_us(now), self._learnt(epoch, max(versions)), cells
 
     def _learnt(self, epoch: Epoch, highest: int) -> Epoch:
         """The epoch with the highest number that is certain: of this life, none that was told before is taken back."""

@@ -234,14 +234,19 @@ def _in_order(verdicts: list[Verdict], call: SwapCall) -> list[Verdict]:
 
 def _all_refused(call: SwapCall, columns: Sequence[Sequence[Any]]) -> list[Verdict]:
     """Every write met a cell that was not as seen, as when another process claimed the same slots."""
-    _, refused, versions, marks, ats, untils, births, numbers, values = columns
-    dated, keys = call.instants.__getitem__, [write.key for write in call.writes]
+    _, refused, versions, *others = columns
+    cells = read_cells([[write.key for write in call.writes], versions, *others], call.instants)
+    return list(made(Verdict, map(_REFUSALS.__getitem__, refused), cells))
+
+
+def read_cells(columns: Sequence[Sequence[Any]], instants: Instants) -> Iterator[Cell]:
+    """Cells, whose columns are in the order of a row."""
+    keys, versions, marks, ats, untils, births, numbers, values = columns
     fences: Iterable[Fence | None] = made(Fence, births, numbers)
     if None in numbers:
         fences = [None if number is None else fence for number, fence in zip(numbers, fences, strict=True)]
-    marked = map(sql.MARK_BY_NUMBER.__getitem__, marks)
-    cells = made(Cell, keys, versions, values, map(dated, ats), marked, fences, map(dated, untils))
-    return list(made(Verdict, map(_REFUSALS.__getitem__, refused), cells))
+    dated, marked = instants.__getitem__, map(sql.MARK_BY_NUMBER.__getitem__, marks)
+    return made(Cell, keys, versions, values, map(dated, ats), marked, fences, map(dated, untils))
 
 
 def _all_won(call: SwapCall, head: AnswerHead, columns: Sequence[Sequence[Any]]) -> list[Verdict]:
