@@ -17,12 +17,10 @@ SOURCES = {Path("src/cronce"): Path(), Path("src/cronce_audit"): Path("audit")}
 UNNAMED = Counter(
     {
         "audit": 46,
-        "cli": 2,
+        "cli": 1,
         "clock": 1,
-        "demo": 2,
         "errors": 1,
         "events": 1,
-        "evidence": 7,
         "headers": 1,
         "integrations": 6,
         "monitor": 6,
@@ -30,8 +28,8 @@ UNNAMED = Counter(
         "runtime": 16,
         "schedule": 1,
         "stores": 20,
-        "telling": 2,
-        "testing": 24,
+        "telling": 1,
+        "testing": 22,
         "torture": 2,
         "web": 8,
     }
