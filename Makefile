@@ -17,7 +17,8 @@ help: ## this text
 $(CORE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cronce needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	@echo "setting up $(VENV), once: some seconds"
-	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv"; exit 1; }
+	@# a .venv that is there keeps its own Python: another one on top of it would mix the two
+	@[ -x $(BIN)/pip ] || $(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/pip install -q --disable-pip-version-check -e .
 	@$(BIN)/python -m compileall -q src  # pip does so for what it copies; cron starts us every minute
 	@touch $@

@@ -1,17 +1,24 @@
 """Looking from Python: the documents of the command line, and the types that they are said to have."""
 
 import json
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any, Final, get_args, get_type_hints
 
 import pytest
 
+from bench.fleet import Fleet, fill
 from cronce import Cronce, CronceError, slot
 from cronce.cli import main
 from cronce.errors import BadInput
 from cronce.look import ActDocument, RunDocument, SlotDocument, StatusDocument, Upcoming, WhyDocument
+from cronce.runtime.queries import Order
 from cronce.schedule import parse_instant
+from cronce.stores.base import Loaded, Page, Scan
+from cronce.stores.memory import MemoryStore
 
 
 @pytest.fixture
@@ -48,6 +55,39 @@ def test_runs_are_those_of_the_command_line(cron: Cronce, capsys: pytest.Capture
     assert {"runs": cron.look.runs("sync", limit=1)} == printed(cron, capsys, "runs", "sync", "-n", "1")
     assert {"runs": cron.look.runs(by="slot")} == printed(cron, capsys, "runs", "--by", "slot")
     assert [run["reason"] for run in cron.look.runs(state="failed")] == ["RuntimeError: no paper"]
+
+
+class NotingStore(MemoryStore):
+    """Notes what is asked of it."""
+
+    asked: Final[list[str]] = []
+
+    def load(self, keys: Sequence[str]) -> Loaded:
+        self.asked.append("load")
+        return super().load(keys)
+
+    def scan(self, scan: Scan) -> Page:
+        self.asked.append(f"{scan.prefix} by {scan.by}")
+        return super().scan(scan)
+
+
+@pytest.mark.parametrize(
+    ("job", "by", "asked"),
+    [
+        (None, "slot", ["run/ by at"]),  # it was a scan for each job
+        ("reindex-00007", "ran", ["run/reindex-00007/ by key"]),  # it listed all jobs first
+        ("reindex-00007", "slot", ["run/reindex-00007/ by key"]),
+    ],
+)
+def test_runs_ask_the_store_once_however_many_jobs_there_are(job: str | None, by: Order, asked: list[str]) -> None:
+    noon = datetime(2026, 3, 29, 12, tzinfo=UTC)
+    store = NotingStore(clock=lambda: noon)
+    fill(store, Fleet(jobs=50, runs=3, open=0, attention=0, effects=0, refused=0), noon)
+    with closing(Cronce(store=store)) as cron:
+        cron.look.runs(limit=1)
+        store.asked.clear()
+        assert len(cron.look.runs(job, by=by, limit=2)) == 2
+    assert store.asked == asked
 
 
 def test_why_is_that_of_the_command_line(cron: Cronce, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,22 +10,24 @@ from cronce.errors import BadInput
 from cronce.model import Instant, Slot, check_name
 from cronce.monitor import read_lists
 from cronce.monitor.alerts import incident_document, incidents
-from cronce.monitor.read_jobs import JobIndex, hosts_refused
+from cronce.monitor.read_jobs import JobIndex
 from cronce.monitor.read_overview import Overview, overview
 from cronce.runtime import queries
 from cronce.runtime.clock_repair import clock_doubt
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Journal
 from cronce.runtime.node import Node
-from cronce.runtime.queries import STATES_WANTED, HolderSeen, Order
+from cronce.runtime.prevented import prevented_in
+from cronce.runtime.queries import STATES_WANTED, HolderSeen, Order, RunSeen
 from cronce.runtime.why import Why, slot_meant, why
+from cronce.stores.base import Scan
 from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCK_LEASES
 from cronce.telling.words import iso
 from cronce.value import NamedTuple
 
 MAX_RUNS: Final = 10_000
-"""So many runs are told of at most."""
+"""The highest number of runs to ask for."""
 
 
 class ActDocument(TypedDict):
@@ -133,10 +135,8 @@ class Look:
             raise BadInput(f"{state[:60]!r} is not a state or an outcome; use one of {', '.join(STATES_WANTED)}")
         if not 1 <= limit <= MAX_RUNS:
             raise BadInput(f"limit must be from 1 to {MAX_RUNS:,}, not {limit}")
-        node = self._node()
-        if job is not None:
-            queries.refuse_unknown(job, node.do(queries.job_names()))
-        return [cast(RunDocument, told.run_document(one)) for one in node.do(queries.runs(job, state, limit, by))]
+        found = self._node().do(find_runs(job, state, limit, by))
+        return [cast(RunDocument, told.run_document(one)) for one in found]
 
     def why(self, what: str | Slot) -> WhyDocument:
         """Why a slot ran, runs or did not run, or how a job's latest slots stand. As `cronce why --json`."""
@@ -149,6 +149,14 @@ class Look:
 
 
 # --- for the command line, too ----------------------------------------------------------------------------------------
+
+
+def find_runs(job: str | None, state: str | None, limit: int, by: Order = "ran") -> Flow[list[RunSeen]]:
+    """The latest runs; whether there is such a job is asked only where it has none."""
+    found = yield from queries.runs(job, state, limit, by)
+    if job is not None and not found:
+        queries.refuse_unknown(job, (yield from queries.job_names()))
+    return found
 
 
 def find_why(node: Node, what: str, journal: Journal) -> Why:
@@ -171,7 +179,7 @@ class Status(NamedTuple):
     """The jobs that a live scheduler would run."""
     jobs: int
     prevented: int
-    """Calls that were refused a slot, as far as hosts are remembered."""
+    """Duplicate runs that were prevented."""
     locks: Sequence[queries.HeldSeen]
     leaders: Sequence[queries.HeldSeen]
     observed: Sequence[dict[str, object]]
@@ -186,7 +194,8 @@ def find_status() -> Flow[Status]:
     watched = (yield from read_lists.observed()).items()
     observed = [told.observed_document(name, one) for name, one in watched]
     carried = yield from queries.carried([one for one in seen.holders if one.until > seen.now])
-    prevented = sum(one.refusals.times for one in hosts_refused(seen.refused.cells))
+    _, counts = yield from queries.read_all(Scan("duplicates/"))
+    prevented = sum(one.total for one in prevented_in(counts).values())
     return Status(seen, carried, len(index), prevented, _not_free(locks), _not_free(leaders), observed)
 
 

@@ -51,7 +51,7 @@ def test_the_query_is_shown_and_the_keys_newest_first(shop: SqliteShop, capsys: 
         "order 1   2     1      2030-01-01T00:00:00Z  2030-01-01T00:00:00.250Z  250ms",
     ]
     assert (
-        summary == f"2 keys more than once within 2s of each other among 5 rows in orders since"
+        summary == f"2 duplicate keys within 2s of each other among 5 rows in orders since"
         f" {since.replace(' ', 'T')}Z (30m)\n"
     )
 
@@ -76,7 +76,7 @@ def test_no_duplicate_is_0(shop: SqliteShop, capsys: Said) -> None:
     assert (
         capsys.readouterr()
         .out.splitlines()[-1]
-        .startswith("no order_id twice within 200ms of each other among 5 rows in orders since")
+        .startswith("no duplicate order_id within 200ms of each other among 5 rows in orders since")
     )
 
 

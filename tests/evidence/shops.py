@@ -1,14 +1,19 @@
-"""A shop whose orders are in a table, in each of the databases that `cronce dupes` reads."""
+"""A shop whose orders are in a table, in each of the databases that `cronce audit dupes` reads."""
 
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 import psycopg
 import pymysql
+
+from cronce.evidence.model import DuplicatesFound, DuplicatesQuery
+from cronce.evidence.search import connect, look
 
 Order = tuple[Any, str, float]
 """An order's id, what was done for it, and how many seconds ago."""
@@ -97,3 +102,25 @@ class SqliteShop:
     def add(self, order: str, made: str) -> None:
         with closing(sqlite3.connect(self.path)) as line, line:
             line.execute("INSERT INTO orders (order_id, made) VALUES (?, ?)", (order, made))
+
+
+Anywhere = PostgresShop | MysqlShop | SqliteShop
+
+ORDERS: Sequence[Order] = [
+    (1, "mail", 100), (1, "mail", 99.5), (2, "mail", 50), (3, "mail", 20), (3, "mail", 10), (3, "stock", 9),
+    (4, "mail", 7200), (4, "mail", 7199), (None, "mail", 5), (None, "mail", 5),
+]  # fmt: skip
+
+
+def seen(
+    shop: Anywhere, keys: str = "order_id", within: str | None = None, *, since: int = 30, at: str = "made",
+    table: str = "orders", tz: str = "UTC", most: int = 50,
+) -> DuplicatesFound:  # fmt: skip
+    near = None if within is None else timedelta(milliseconds=int(within))
+    asked = DuplicatesQuery(table, keys.split(","), at, timedelta(minutes=since), near, most)
+    with closing(connect(shop.url, timedelta(seconds=30))) as database:
+        return look(database, asked, UTC if tz == "UTC" else ZoneInfo(tz))
+
+
+def brief(found: DuplicatesFound) -> list[tuple[Any, ...]]:
+    return [(*one.key.values(), one.rows, round(one.gap.total_seconds(), 1), one.pairs) for one in found.rows]

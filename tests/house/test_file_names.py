@@ -17,19 +17,17 @@ SOURCES = {Path("src/cronce"): Path(), Path("src/cronce_audit"): Path("audit")}
 UNNAMED = Counter(
     {
         "audit": 22,
-        "cli": 2,
+        "cli": 1,
         "clock": 1,
-        "demo": 2,
         "errors": 1,
         "events": 1,
-        "evidence": 7,
         "headers": 1,
         "integrations": 2,
         "protocol": 3,
         "runtime": 4,
         "stores": 3,
-        "telling": 2,
-        "testing": 24,
+        "telling": 1,
+        "testing": 22,
         "torture": 2,
     }
 )

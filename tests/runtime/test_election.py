@@ -841,4 +841,4 @@ def test_leaders_are_shown_with_their_terms_and_who_led_before(
     assert main(["leaders", "--store", url]) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["indexer", "vacant"]
     assert main(["leaders", "other", "--store", url]) == 1
-    assert "there was never a group 'other'" in capsys.readouterr().err
+    assert "no group 'other' is on record" in capsys.readouterr().err

@@ -109,12 +109,15 @@ def test_each_day_has_its_own_count_and_those_long_ago_are_part_of_the_sum(offic
     [
         (Held("web-2", START), True),
         (Closed(Outcome.SUCCEEDED, ""), True),
-        (Closed(Outcome.FAILED, ""), True),
+        (Closed(Outcome.FAILED, ""), False),
+        (Closed(Outcome.LOST, ""), False),
+        (Closed(Outcome.UNKNOWN, ""), False),
         (Closed(Outcome.SKIPPED, "too late to start"), False),
         (Closed(Outcome.TOO_OLD, ""), False),
         (Paused(), False),
     ],
     ids=str,
 )
-def test_a_duplicate_is_what_another_runs_or_ran(answer: object, *, is_one: bool) -> None:
+def test_a_duplicate_is_what_another_runs_or_has_done(answer: object, *, is_one: bool) -> None:
+    """Refusals of a slot that had failed, or was lost, were counted too."""
     assert is_prevented(answer) is is_one

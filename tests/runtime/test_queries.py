@@ -56,6 +56,19 @@ def test_runs_come_newest_first_across_jobs_with_those_by_hand(node: HandNode, c
     assert node.do(runs("nobody", None, 10)) == []
 
 
+def test_runs_by_slot_read_on_past_runs_by_hand_of_older_slots(node: HandNode, clock: HandClock) -> None:
+    """They were requested last, so they are the first to be read, and their slots are the oldest."""
+    clock.turn(30)
+    for wanted in (
+        *(slot("mail", second) for second in (20, 22, 24)),
+        *(slot("billing", 0, f"h{n}") for n in range(9)),
+    ):
+        ran(node, wanted)
+    assert keys(node.do(runs(None, None, 3, "slot"))) == ["mail@12:00:24Z", "mail@12:00:22Z", "mail@12:00:20Z"]
+    assert len(node.do(runs(None, "succeeded", 20, "slot"))) == 12
+    assert node.do(runs(None, "lost", 3, "slot")) == []
+
+
 def test_runs_of_a_job_are_not_those_of_another_whose_name_begins_like_it(node: HandNode) -> None:
     ran(node, slot("mail", 0))
     ran(node, slot("mail-daily", 0))

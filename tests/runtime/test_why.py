@@ -1,5 +1,5 @@
 """Why a slot ran or did not, where the store keeps only the last slots of a job. The other cases, with their exact
-words, are in tests/cli/test_runs_why.py."""
+words, are in tests/telling/test_story.py."""
 
 from contextlib import closing
 from datetime import UTC, datetime, timedelta

@@ -17,9 +17,8 @@ from typing import Final, TextIO
 from cronce.cli import on_signals, refuse_outside
 from cronce.cli.terminal import ColouredText, Screen, Text, filled, paint, screen, show
 from cronce.clock import SystemClock
-from cronce.demo.harness import DemoHarness
+from cronce.demo.harness import PROCESS_NAMES, DemoHarness, DemoSide
 from cronce.demo.picture import SlotMark, mark, settled, time_of
-from cronce.demo.side import PROCESS_NAMES, DemoSide
 from cronce.demo.verdict import DemoVerdict
 from cronce.errors import BadInput
 from cronce.telling.words import Tone
@@ -130,7 +129,7 @@ def _counted(side: str, verdict: DemoVerdict, on: Screen) -> str:
 
 
 class DemoOutput:
-    """Nobody, unless it is a terminal or a file."""
+    """Prints nothing; the base of those that print to a terminal or a file."""
 
     def open(self) -> None: ...
     def show(self, stage: DemoHarness) -> None: ...
@@ -248,7 +247,7 @@ def _cell(cell: Text, width: int, on: Screen) -> str:
 
 @contextmanager
 def folder(saved: Path | None) -> Iterator[Path]:
-    """Where the files are: of no further use after the verdict, unless somebody wants to look at them."""
+    """The directory for the files: a temporary one, unless a person wants to keep them."""
     if saved is None:
         with tempfile.TemporaryDirectory(prefix="cronce-") as made:
             yield Path(made)
@@ -265,7 +264,7 @@ def folder(saved: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def ended_like_ctrl_c() -> Iterator[None]:
-    """Whoever ends it with TERM, or by closing the terminal, leaves no process and no file behind either."""
+    """TERM and a closed terminal end the block as Ctrl-C does, so that no process and no file is left behind."""
     ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
     with on_signals(ours, signal.default_int_handler):
         yield

@@ -1,5 +1,5 @@
-"""cronce logs and dupes: jobs that started twice, overlapped or never ended, found in logs; and rows of a table that
-stand there twice, by their key, within a window."""
+"""cronce audit logs and audit dupes: jobs that started twice, overlapped or never ended, found in logs; and duplicate
+rows in a table."""
 
 import argparse
 import json
@@ -15,8 +15,8 @@ from cronce.cli import refuse_outside, say
 from cronce.cli.terminal import ColouredText, Screen, Text, paint, screen, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
-from cronce.evidence.dupes.model import Duplicate, DuplicatesFound, DuplicatesQuery
-from cronce.evidence.dupes.search import connect, look
+from cronce.evidence.model import Duplicate, DuplicatesFound, DuplicatesQuery
+from cronce.evidence.search import connect, look
 from cronce.schedule.instant import format_duration, parse_duration
 from cronce.schedule.zone import find_zone
 from cronce.stores import mask
@@ -33,7 +33,7 @@ _TONE_OF_CERTAINTY: Final[tuple[tuple[Sure, Tone], ...]] = ((CERTAIN, "bad"), (P
 LOOKED_FOR: Final = """\
 no start of a job was recognised. Looked for, each with a time stamp: a word such as START with a job's name \
 (job_id=ORDER_SYNC START, "Job sync started", {"event": "job_started", "job": "sync"}), and lines of cron, of \
-supercronic, APScheduler, Celery and cronce. Say what yours look like: \
+supercronic, APScheduler, Celery and cronce. Describe your own lines: \
 --start 'begin of (?P<job>\\S+)' --end 'end of (?P<job>\\S+)'\
 """
 LOGS_EPILOG = """
@@ -247,7 +247,7 @@ def _url(options: argparse.Namespace) -> str:
         raise BadInput("name one database: URL, or --url-from-env NAME")
     url: str = options.url if name is None else os.environ.get(name, "")
     if "://" not in url:
-        at, place = mask(url).rpartition("@")[1:]  # without a scheme, nobody knows a password for one
+        at, place = mask(url).rpartition("@")[1:]  # without a scheme, a password cannot be told from the rest
         shown = f"${name}" if name else repr(f"…@{place}" if at else place)
         raise BadInput(f"{shown} is not the URL of a database: sqlite:///shop.db")
     return url
@@ -298,10 +298,10 @@ def _dupes_summary(found: DuplicatesFound, asked: DuplicatesQuery, on: Screen) -
     rows = f"{found.extent.rows:,} row{'s' * (found.extent.rows != 1)}"
     where = f"among {rows} {_where(found, asked)}"
     if not found.rows:
-        return paint(ColouredText(f"no {' and '.join(asked.keys)} twice{near} {where}", "good"), on)
+        return paint(ColouredText(f"no duplicate {' and '.join(asked.keys)}{near} {where}", "good"), on)
     number = f"more than {len(found.rows):,}" if found.more else f"{len(found.rows):,}"
     keys = "key" if len(found.rows) == 1 and not found.more else "keys"
-    return paint(ColouredText(f"{number} {keys} more than once{near} {where}", "bad"), on)
+    return paint(ColouredText(f"{number} duplicate {keys}{near} {where}", "bad"), on)
 
 
 def _nothing(found: DuplicatesFound, asked: DuplicatesQuery) -> ColouredText:

@@ -10,7 +10,7 @@ from cronce.cli import refuse_outside
 from cronce.cli.session import acting, add_store, looking, nothing, show_table
 from cronce.cli.terminal import ColouredText, Text, paint, screen, show, table, toned
 from cronce.clock import SystemClock
-from cronce.look import MAX_RUNS, find_why
+from cronce.look import MAX_RUNS, find_runs, find_why
 from cronce.model import Instant, check_name, spell
 from cronce.monitor.read_jobs import JobView, job_view
 from cronce.protocol.notices import Stored
@@ -26,7 +26,18 @@ from cronce.schedule.describe import describe
 from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.story import about, tell, warnings
-from cronce.telling.words import as_written, away, by_whom, counted, fate, how_long, moment, overdue, short
+from cronce.telling.words import (
+    as_written,
+    away,
+    by_whom,
+    counted,
+    fate,
+    how_long,
+    is_due_again,
+    moment,
+    overdue,
+    short,
+)
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
@@ -130,8 +141,8 @@ def _facts(view: JobView) -> Iterator[list[Text]]:
     if view.durations:
         spans = sorted(span for _, span in view.durations)
         yield ["took", f"{short(spans[len(spans) // 2])} at the median, {short(spans[-1])} at most"]
-    if refused := sum(one.refusals.times for one in view.refused):
-        yield ["prevented", counted(refused, "duplicate run")]
+    if view.prevented.total:
+        yield ["prevented", counted(view.prevented.total, "duplicate run")]
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -164,9 +175,7 @@ def add_runs_arguments(parser: argparse.ArgumentParser) -> None:
 def run_runs(options: argparse.Namespace) -> None:
     refuse_outside("-n", options.n, MAX_RUNS)
     with looking(options) as node:
-        if options.job is not None:
-            queries.refuse_unknown(options.job, node.do(queries.job_names()))
-        found = node.do(queries.runs(options.job, options.state, options.n, options.by))
+        found = node.do(find_runs(options.job, options.state, options.n, options.by))
     document = {"runs": [told.run_document(one) for one in found]}
     show(options, document, _runs_table(found) if found else nothing("no such run is on record", options))
 
@@ -181,6 +190,8 @@ def _run_row(one: RunSeen) -> list[Text]:
     state = toned(one.shown)
     if record is None:
         return [one.slot.key, state, "", "", "", one.trouble]
+    if is_due_again(record):
+        return [one.slot.key, state, "", "", "", remark(one, record)]
     started = moment(record.started, one.slot.at) if record.started else ""
     return [one.slot.key, state, record.holder, started, how_long(record), remark(one, record)]
 

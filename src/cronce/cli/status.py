@@ -24,7 +24,7 @@ from cronce.stores import mask
 from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCK_LEASES, Leases
-from cronce.telling.words import ago, away, by_whom, counted, short
+from cronce.telling.words import ago, away, by_whom, counted, is_due_again, short
 
 # --- one screen -------------------------------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ def _screen(found: Status, place: str) -> Iterator[str]:
     yield f"{place}, {counted(found.jobs, 'job')}, {counted(found.prevented, 'duplicate')} prevented, {spell(now)}"
     yield _part("wrong", list(_wrong(found)), "no alert is open; `cronce watch --once` looks for missed slots")
     alive = [*(_alive(one, now) for one in seen.holders), *(_guest(one, now) for one in seen.guests)]
-    yield _part("alive", alive, _nobody(found))
+    yield _part("alive", alive, _none_alive(found))
     yield _part("running", [_run_line(run, now) for run in running], "nothing")
     yield _part("waiting", [_run_line(run, now) for run in waiting])
     yield _part("next", [_next_line(line, found) for line in seen.upcoming], "no job has a schedule")
@@ -84,8 +84,8 @@ def _plain(text: Text) -> str:
 
 
 def _wrong(found: Status) -> Iterator[list[Text]]:
-    """The worst first, each with the command to look further, or to settle it. What a watcher has told of is one
-    incident for each cause; what it has not told of yet comes after that."""
+    """The worst first, each with the command to look further, or to settle it. First the alerts that a watcher has
+    recorded, one incident for each cause; then what no watcher has recorded yet."""
     seen, told_of = found.overview, incidents(found.overview.alerts.alerts)
     if seen.halted:
         yield ["everything is paused", ColouredText(by_whom(seen.halted), "bad"), "cronce resume --all"]
@@ -115,7 +115,7 @@ def _guest(one: ForeignSchedulerSeen, now: Instant) -> list[Text]:
     return [one.name, f"{one.kind}: {jobs}" if jobs else one.kind, ", ".join((*last, *slot))]
 
 
-def _nobody(found: Status) -> str:
+def _none_alive(found: Status) -> str:
     """No scheduler is needed where something else calls the jobs."""
     scheduled = any(line.seen.is_scheduled for line in found.overview.upcoming)
     return f"no scheduler{'; start one: `cronce run`' if scheduled else ', and no call within the hour'}"
@@ -134,7 +134,7 @@ def _run_line(run: RunSeen, now: Instant) -> list[Text]:
 
 
 def _holder(one: RunSeen | HeldSeen) -> str:
-    return one.record.holder if one.record else ""
+    return one.record.holder if one.record and not is_due_again(one.record) else ""
 
 
 def _observed_line(one: Mapping[str, object]) -> list[Text]:
@@ -177,7 +177,7 @@ def run_observed(options: argparse.Namespace) -> int:
 
 
 def _is_bad(one: ObservedSeen, now: Instant, since: timedelta | None) -> bool:
-    """What cannot be read is nothing that one could call clean."""
+    """A record that cannot be read counts as bad."""
     if one.observed is None:
         return True
     last = _last(one.observed)
@@ -258,11 +258,13 @@ def _add_arguments(parser: argparse.ArgumentParser, kind: Leases) -> None:
 def _run(options: argparse.Namespace, kind: Leases) -> None:
     with looking(options) as node:
         found = node.do(queries.held(kind.prefix))
-    never = f"there was never a {kind.noun}"
+    never = f"no {kind.noun} is on record"
     if options.name is not None:
         found = [one for one in found if one.name == options.name]
         if not found:
-            raise CronceError(f"{never} {options.name[:60]!r}; `cronce status {kind.way}` lists all")
+            raise CronceError(
+                f"no {kind.noun} {options.name[:60]!r} is on record; `cronce status {kind.way}` lists all"
+            )
     page = _page(found, kind, with_history=options.name is not None) if found else nothing(never, options)
     show(options, {kind.way: [told.held_document(one, kind) for one in found]}, page)
 

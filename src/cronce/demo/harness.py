@@ -1,7 +1,7 @@
 """The harness: starts the processes, kills one and pauses one in the middle of a run, and waits until all is settled.
 
-Nothing here rests on timing. A signal is sent when the ledger shows that its victim is in the middle of a body, and
-that body waits until the signal was sent (`worker.DemoPlan.held`). The process that wins the slot is the victim, and
+Nothing here rests on timing. A signal is sent when the ledger shows that its victim is in the middle of a run, and
+that run waits until the signal was sent (`worker.DemoPlan.held`). The process that wins the slot is the victim, and
 the process of the same name that runs without the guard gets the same signal in the middle of the same second.
 """
 
@@ -14,18 +14,22 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from cronce.clock import Clock
-from cronce.demo.picture import time_of
-from cronce.demo.side import DemoSide
+from cronce.demo.picture import DemoAccount, time_of
 from cronce.demo.verdict import DemoRecord, DemoVerdict, judge
-from cronce.demo.worker import DEMO_JOB, DEMO_LEASE, DemoPlan
+from cronce.demo.worker import DEMO_JOB, DEMO_LEASE, DemoPlan, Kind
 from cronce.model import Mark, Slot
 from cronce.runtime.flow import drive
 from cronce.runtime.queries import runs
 from cronce.stores import open_store, url_of
 from cronce.stores.base import Scan
-from cronce.testing.ledger_file import LedgerLine
+from cronce.testing.child_processes import ChildProcesses
+from cronce.testing.ledger_file import LedgerLine, LedgerTail, What
 
 T = TypeVar("T")
+
+PROCESS_NAMES: Final = ("web-1", "web-2", "web-3")
+DEMO_GRACE: Final = 10.0
+"""Seconds that a process has to close what it opened, when all is over."""
 
 DEMO_POLL: Final = 0.02
 """Seconds between two looks at the ledgers."""
@@ -34,10 +38,40 @@ DEMO_TIMEOUT: Final = 60.0
 """Seconds that a slow machine may take beyond the slots themselves; then the verdict is on what is there."""
 
 PAUSED_AT_MOST: Final = 15.0
-"""Seconds after which the paused process goes on even if nobody took over."""
+"""Seconds after which the paused process goes on even if no other took over."""
 
 STOP_TRIES: Final = 20
 """How often a process is stopped again because it held the file's lock."""
+
+
+class DemoSide:
+    """Three processes, with the guard or without it, and what they have written so far."""
+
+    def __init__(self, kind: Kind, folder: Path) -> None:
+        self.account = DemoAccount()
+        self.processes = ChildProcesses("cronce.demo.worker", lambda name: folder / f"{kind}.{name}.log")
+        self._kind, self._folder = kind, folder
+        self._tails = [LedgerTail(folder / f"{kind}.{file}") for file in ("ledger", "calls")]
+        self._said: set[tuple[str, str]] = set()
+
+    def start(self) -> None:
+        for name in PROCESS_NAMES:
+            self.processes.start(name, self._kind, name, str(self._folder))
+
+    def look(self) -> list[LedgerLine]:
+        """What is new."""
+        new = [line for tail in self._tails for line in tail.new()]
+        self.account.add(new)
+        self._said |= {(line.what, line.who) for line in new}
+        self.processes.check()
+        return new
+
+    def all_said(self, what: What) -> bool:
+        return all((what, name) in self._said for name in self.processes.names)
+
+    def ledger(self) -> list[LedgerLine]:
+        """The whole ledger, from its beginning."""
+        return LedgerTail(self._folder / f"{self._kind}.ledger").new()
 
 
 class DemoHarness:
@@ -65,11 +99,11 @@ class DemoHarness:
             self._pause(self.slots[self._count // 2])
             self._settle()
             for side in self.sides:
-                side.end()
+                side.processes.end(DEMO_GRACE)
             return self._judge()
         finally:
             for side in self.sides:
-                side.clear()
+                side.processes.clear()
             self._store.close()
 
     # --- the acts ---
@@ -90,7 +124,8 @@ class DemoHarness:
         if who is None:
             return
         for side in self.sides:
-            side.kill(who, slot.key)
+            side.processes.kill(who)
+            side.account.killed[who] = slot.key
         self._note(f"{who} is killed in the middle of {time_of(slot.key)}")
         self._tell(slot.key)
 
@@ -108,7 +143,7 @@ class DemoHarness:
         lapsed, longest = since + DEMO_LEASE.total_seconds(), since + PAUSED_AT_MOST
         self._until(lambda: self._clock.boot() >= lapsed and self._taken_over(slot, who), longest)
         for side in self.sides:
-            side.go_on(who)
+            side.processes.go_on(who)
 
     def _settle(self) -> None:
         """Every process has been through all slots, and no slot is open any more."""
@@ -167,22 +202,24 @@ class DemoHarness:
 
     def _tell(self, text: str) -> None:
         for side in self.sides:
-            side.tell(text)
+            for name in side.processes.names:
+                side.processes.tell(name, text)
 
     def _note(self, text: str) -> None:
         self.notes.append(text)
 
     def _stop(self, who: str) -> None:
-        """A process that is stopped while it commits keeps the file's lock, and then nobody can take over before it
-        goes on: SQLite has one lock for all. So it is stopped again, until it is in the middle of its body only."""
-        self.unguarded.stop(who)
-        self.guarded.stop(who)
+        """A process that is stopped while it commits keeps the file's lock, and then no other can take over before it
+        goes on: SQLite has one lock for all. So it is stopped again, until it holds no lock."""
+        guarded = self.guarded.processes
+        self.unguarded.processes.stop(who)
+        guarded.stop(who)
         for _ in range(STOP_TRIES):
             if not self._locked():
                 return
-            self.guarded.go_on(who)
+            guarded.go_on(who)
             threading.Event().wait(DEMO_POLL)
-            self.guarded.stop(who)
+            guarded.stop(who)
 
     def _locked(self) -> bool:
         with closing(sqlite3.connect(self._path, timeout=0.5, isolation_level=None)) as db:

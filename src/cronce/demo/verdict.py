@@ -1,4 +1,4 @@
-"""What the ledger files prove: how many slots ran, how many bodies too many, and which slot nobody ran. Pure.
+"""What the ledger files prove: how many slots ran, how many runs were too many, and which slots did not run. Pure.
 
 The slots are those that were decided on beforehand, not those that happen to be in the file. What the store has on
 record explains starts (a takeover is one) and absences (a slot may be lost); it never makes a run.

@@ -96,7 +96,7 @@ class DemoWorker:
         cues.close()
 
     def _linger(self, last: Iterable[Instant]) -> None:
-        """A call of the job looks after older slots too: so the last of them find somebody to take them over."""
+        """A call of the job also looks after older slots, so the last slots are taken over, too."""
         while not self._cues.over.wait(0.25):
             for at in last if self._kind == "guarded" else ():
                 self._fire(at)

@@ -1,4 +1,4 @@
-"""How many duplicates were prevented: claims that were refused because another process runs the slot, or ran it.
+"""How many duplicates were prevented: claims that were refused because another process runs the slot, or has done it.
 
 Each process counts by job and day, and writes its counts beside its other notes, at most once in a few seconds.
 A job has a few cells for all processes, which no retention shrinks. A write that got no answer may have landed: its id
@@ -70,8 +70,9 @@ class PreventedCounts:
 
 
 def is_prevented(answer: object) -> bool:
-    """Whether who was refused would have run what another runs, or ran."""
-    return isinstance(answer, Held) or (isinstance(answer, Closed) and answer.outcome.ran)
+    """Whether who was refused would have run what another process runs, or has done. A slot that failed or was lost is
+    not done: to refuse another run of it prevents no duplicate."""
+    return isinstance(answer, Held) or (isinstance(answer, Closed) and answer.outcome.is_success)
 
 
 def counted(write_id: str, days: Mapping[str, int], cell: Cell) -> Write | None:

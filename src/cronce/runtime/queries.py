@@ -359,11 +359,7 @@ def runs(job: str | None, wanted: str | None, limit: int, by: Order = "ran") -> 
     the order of keys is that of slots. The runs of one job that are kept are read by key, and put in order here: no
     store has them in order of `at` job by job."""
     if by == "slot":
-        names = [job] if job is not None else (yield from job_names())
-        found: list[RunSeen] = []
-        for name in names:
-            found += yield from _first(Scan(f"run/{name}/", newest_first=True), wanted, limit)
-        found = sorted(found, key=lambda run: (run.slot.at, run.cell.key), reverse=True)[:limit]
+        found = yield from _by_slot(job, wanted, limit)
     elif job is None:
         found = yield from _first(Scan("run/", "at", newest_first=True), wanted, limit)
     else:
@@ -371,6 +367,23 @@ def runs(job: str | None, wanted: str | None, limit: int, by: Order = "ran") -> 
         found = sorted(found, key=lambda run: filed(run.cell), reverse=True)[:limit]
     ordered = found if by == "slot" else sorted(found, key=lambda run: (ran_at(run)[0], filed(run.cell)), reverse=True)
     return (yield from with_hosts(ordered))
+
+
+def _by_slot(job: str | None, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
+    """Of all jobs they are read by `at`, the latest first: a run is never filed before its slot. So once enough slots
+    after the last `at` that was read are found, no later page has one of them."""
+    if job is not None:
+        return (yield from _first(Scan(f"run/{job}/", newest_first=True), wanted, limit))
+    found: list[RunSeen] = []
+    scan = Scan("run/", "at", MARK_OF_STATE.get(wanted or ""), newest_first=True, limit=min(2 * limit, 1000))
+    while True:
+        more, page = yield from sifted(scan, wanted, 1)
+        found += more
+        last = page.cells[-1].at if page.cells else None
+        enough = last is not None and sum(run.slot.at > last for run in found) >= limit
+        if page.next is None or enough:
+            return sorted(found, key=lambda run: (run.slot.at, run.cell.key), reverse=True)[:limit]
+        scan = scan._replace(after=page.next, limit=1000)
 
 
 RUNS_SORTED: Final = 10_000

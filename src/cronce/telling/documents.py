@@ -13,22 +13,23 @@ from cronce.runtime.queries import HeldSeen, HolderSeen, JobLine, RunSeen
 from cronce.runtime.why import Story, Why
 from cronce.schedule import format_duration, spec_of
 from cronce.telling.story import headline
-from cronce.telling.words import fate, iso, read_json
+from cronce.telling.words import fate, is_due_again, iso, read_json
 from cronce.value import NamedTuple
 
 
 def run_document(one: RunSeen) -> dict[str, object]:
     """A run as JSON has it. What is missing is null."""
     record = one.record
+    ran = record if record and not is_due_again(record) else None
     return {
         "job": one.slot.job,
         "slot": one.slot.key,
         "state": record.state if record else "unreadable",
         "outcome": record.outcome if record else None,
-        "holder": record.holder or None if record else None,
+        "holder": ran.holder or None if ran else None,
         "fence": str(one.cell.fence) if one.cell.fence else None,
         "grant": record.grant if record else None,
-        "started": iso(record.started) if record else None,
+        "started": iso(ran.started) if ran else None,
         "finished": iso(record.finished) if record else None,
         "reason": record.reason or None if record else one.trouble,
         "lapsed": one.lapsed,
@@ -54,7 +55,7 @@ def effect_document(one: EffectSeen) -> dict[str, object]:
 
 
 def _read(text: str) -> object:
-    """What a text says as JSON; one that is none is told as it stands."""
+    """The value of a JSON text; another text as it is."""
     try:
         found: object = read_json(text)
     except ValueError:
@@ -72,7 +73,7 @@ def survey_document(survey: EffectsSurvey) -> dict[str, object]:
 
 
 def act_document(act: Act | None) -> dict[str, object] | None:
-    """What somebody did by hand."""
+    """What a person did by hand."""
     return {"by": act.by or None, "at": iso(act.at), "reason": act.reason or None} if act else None
 
 
@@ -240,7 +241,7 @@ def alert_document(alert: Alert) -> dict[str, object]:
 
 
 def handled_document(handled: Handled | None) -> dict[str, object] | None:
-    """Who is on it, or until when it can wait."""
+    """Who works on it, or until when it is snoozed."""
     if handled is None:
         return None
     return {"by": handled.by, "at": iso(handled.at), "reason": handled.reason or None, "until": iso(handled.until)}

@@ -1,4 +1,4 @@
-"""Why a slot ran, runs or did not run, in sentences: all of them stand here. The facts are `runtime.why`'s."""
+"""Why a slot ran, runs or did not run, in sentences. `runtime.why` finds the facts."""
 
 from collections.abc import Iterator
 from shlex import quote
@@ -20,7 +20,6 @@ from cronce.telling import words
 from cronce.telling.words import as_written, away, by_whom, fate, how_long, moment, safe
 
 _NO_LIVE_SCHEDULER = "no live scheduler has this job"
-"""How the reason of a slot begins that was stopped because of a step."""
 
 PAYLOAD_SHOWN = 200
 """So many characters; all of it is in the JSON."""
@@ -71,7 +70,7 @@ def _about(found: Why) -> Iterator[str]:
 
 
 def warnings(found: Why) -> Iterator[str]:
-    """What is to be said also where one slot was asked about: whatever stands there, it is not about that slot."""
+    """About the store and the job: also shown where one slot was asked about."""
     if found.doubt:
         yield f"{found.doubt[0].upper()}{found.doubt[1:]}."
     job = found.job.job
@@ -238,7 +237,7 @@ def _request(record: Record) -> Iterator[str]:
 
 
 def _journal(story: Story, found: Why) -> Iterator[str]:
-    """What the machine of whoever asks has written down of it, and could not record yet."""
+    """What this machine's journal has of it that could not be recorded yet."""
     say = _Clock(story.slot.at)
     for entry in found.journal:
         if isinstance(entry, UnaskedCall) and entry.slot == story.slot.key:
@@ -248,7 +247,7 @@ def _journal(story: Story, found: Why) -> Iterator[str]:
 
 
 def _effects(story: Story) -> Iterator[str]:
-    """What became of its effects, and what a person should say of those that are in doubt."""
+    """Its effects by state, and how to resolve those that are in doubt."""
     if any(story.effects.counts.values()):
         stopped = story.case is Case.UNKNOWN and story.run and story.run.record
         settled = stopped and stopped.reason.startswith(NOBODY_KNOWS) and not story.effects.counts.get("in doubt")
@@ -362,8 +361,8 @@ def _timeline(story: Story) -> list[str]:
 
 
 def _after(record: Record | None, at: Instant) -> Instant:
-    """Where a refusal stands: within the second that is shown, after the grant. Two processes do not know the store's
-    clock well enough to say more."""
+    """When a refusal is listed: after the grant, if both are in the same second. Two processes do not know the store's
+    clock more exactly."""
     starts = (*(past.started for past in record.past), record.started) if record is not None else ()
     return max(at, min((start for start in starts if start and spell(start) == spell(at)), default=at))
 

@@ -25,7 +25,7 @@ _TONE_OF_WORD: Final[Mapping[str, Tone]] = {
     **dict.fromkeys(("due", "waiting", "retrying", "resting", "paused", "not done", "warning"), "odd"),
     **dict.fromkeys(("late", "draining"), "odd"),
 }
-"""What a state, an outcome or a severity means for whoever looks; any other word means little."""
+"""The colour of a state, an outcome or a severity; any other word is dim."""
 
 _CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _JUST_NOW: Final = timedelta(seconds=2)
@@ -94,6 +94,11 @@ def by_whom(act: "Act") -> str:
 def safe(text: str) -> str:
     """Text without what could move a cursor, change a title or break a line: each such character as its escape."""
     return _CONTROL_CHARACTERS.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
+
+
+def is_due_again(record: "Record") -> bool:
+    """Whether it was made due again and has not run since: then its holder and its start are those of before."""
+    return not (record.is_running or record.is_closed or record.failures)
 
 
 def how_long(record: "Record", now: Instant | None = None) -> str:

@@ -39,7 +39,7 @@ class InjectedFault(NamedTuple):
 
 
 class SchedulerOrders(NamedTuple):
-    """What schedulers can be told beside signals. Whoever drains may find the store busy: then it says False."""
+    """What schedulers can be told besides signals. Draining may find the store busy: then it returns False."""
 
     drain: Callable[[str], bool]
     """Those of a colour claim no more."""
@@ -47,7 +47,7 @@ class SchedulerOrders(NamedTuple):
     release: Callable[[str, Kind], None]
     """A process comes back with the version that was deployed, or the one before."""
     listens: Callable[[str], bool]
-    """Whether a process is there already: before that, whoever is asked to end is just killed."""
+    """Whether a process is ready: one that is not is killed instead of asked to end."""
 
 
 class FaultTools(NamedTuple):
@@ -144,7 +144,7 @@ class FaultActions:
 
     @property
     def _blocked(self) -> bool:
-        """Whether the file is locked, or may be by a process that was stopped: whoever waits for that cannot end it."""
+        """Whether the file is locked, or may be by a process that is paused: waiting for that would not end."""
         return self._lock is not None or (self._props.file is not None and bool(self._stopped))
 
     def _drain(self, colour: str) -> bool:

@@ -12,7 +12,7 @@ EVERYBODY: Final = ""
 COLOURS: Final = ("blue", "green")
 
 MIDDLE: Final = 1.5
-"""Seconds that a fault waits for somebody to be in the middle of a body."""
+"""Seconds that a fault waits for a process to be in the middle of a run."""
 
 DEATHS: Final[tuple[Kind, ...]] = ("kill", "pause", *ENDINGS)
 """What no longer matters to a process once it is killed with all others."""
@@ -81,7 +81,7 @@ class Faults:
             bodies.discard((line.slot, line.fence))
 
     def _whom(self, fault: Fault, boot: float) -> str | None:
-        """None: everybody it could hit is hit by another, or nobody is yet in the middle of a body."""
+        """None: all that it could hit are hit by another fault, or none is in the middle of a run yet."""
         if fault.kind in self._props.hooks or fault.kind in ("outage", "lock", "blackout"):
             return EVERYBODY
         if fault.kind == "drain":

@@ -252,7 +252,7 @@ class Torture:
         return self._result()
 
     def _stopped_answering(self, error: StoreUnavailable) -> str:
-        """Every process has asked it since, in vain."""
+        """Every process has asked it since, without an answer."""
         ago = timedelta(seconds=self._clock.boot() - self._answered)
         last, after = self._clock.wall() - ago, max(self._answered - self._begun, 0)
         return (
@@ -305,8 +305,8 @@ class Torture:
         return through_all and not self._shelf.has_open()
 
     def _all_closed(self) -> bool:
-        """Every slot is on record, and none is open any more. Whoever counts must not be in the way of those who work:
-        so it is not done all the time."""
+        """Every slot is on record, and none is open any more. Counting must not slow the
+        processes down, so it is done only now and then."""
         boot = self._clock.boot()
         if self._closed or boot < self._looked_at_all + LOOK_AT_ALL:
             return self._closed

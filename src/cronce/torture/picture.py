@@ -250,7 +250,7 @@ def _kind(what: set[str], *, first: bool, last: bool) -> str:
 
 
 def _end(deeds: Iterable[InjectedFault], who: str, last: float, kind: str) -> float:
-    """Whoever was killed worked until then."""
+    """A process that was killed worked until then."""
     killed = [deed.began for deed in deeds if deed.kind == "kill" and deed.who == who and deed.began >= last]
     return min(killed) if killed and kind in ("ended", "overtaken") and min(killed) - last < 1 else last
 

@@ -86,7 +86,7 @@ class Proxy:
     async def _shut(self) -> None:
         for server in self._servers:
             server.close()
-        await asyncio.sleep(0)  # who was just accepted begins, so that there is somebody to hang up
+        await asyncio.sleep(0)  # let connections that were just accepted begin, so that they are closed, too
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
             task.cancel()
@@ -101,7 +101,7 @@ class Proxy:
                 await asyncio.gather(self._requests(link, reader, store), self._replies(link, answers, client))
 
     async def _requests(self, link: Link, reader: asyncio.StreamReader, store: asyncio.StreamWriter) -> None:
-        """Whoever hangs up has no more to say; what was said before is delivered first."""
+        """Pass on what was sent before the connection was closed, then close the other side."""
         alive = link.deaths
         while data := await reader.read(PROXY_BYTES):
             if alive == link.deaths:

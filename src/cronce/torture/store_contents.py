@@ -78,7 +78,7 @@ class StoreContents:
 
     def _no_longer_kept(self, slots: Iterable[Slot], records: Mapping[str, TortureRecord]) -> dict[str, TortureRecord]:
         """Of slots that are not on record as closed, those that the store calls too old: they were closed, and made
-        room for newer ones before anybody read how. The ledger alone tells what became of them."""
+        room for newer ones before it was read how. The ledger alone tells what became of them."""
         doubtful = [slot for slot in slots if records.get(slot.key, TortureRecord()).outcome is None]
         if self.store.traits.history or not doubtful:
             return {}
@@ -127,7 +127,7 @@ class StoreContents:
         gaps = [gap for span in (job.spans if job else ()) for gap in self._gap(span, task)]
         if loaded.epoch.birth == self._birth:
             return gaps
-        known = [spec.first for spec in job.specs][:1] if job else []  # a job that nobody knows begins anew
+        known = [spec.first for spec in job.specs][:1] if job else []  # a job without a record begins anew
         floor = forgotten_floor(loaded.epoch, self.store.traits)
         return [*gaps, *(PurgedSpan(None, upto) for upto in (floor, *known) if upto is not None)]
 

@@ -2,7 +2,7 @@
 
     python -m cronce.torture.worker
 
-What to do comes on standard input, so that no password stands in the list of processes: an order, then when to begin.
+What to do comes on standard input, so that no password is in the list of processes: an order, then when to begin.
 The end of the input is the end. It expects to be killed and stopped at any moment; started again under the same name it
 goes on with the slot after the last that it had an answer for.
 
@@ -249,7 +249,7 @@ class TortureWorker:
     # --- the job ---
 
     def guarded(self, task: TortureTask, timeout: timedelta | None = None) -> Guard[[], Skipped | None]:
-        """It ends with the last slot: whoever is stopped for long before a call would else mean one after that."""
+        """Its schedule ends with the last slot: a process that was paused before a call would else mean a later one."""
         end = self.first and self.first + (self.order.slots - 1) * SLOT_EVERY
         if task.schedule is not None:
             return self._guarded_own(task, parse_schedule(**task.schedule))  # type: ignore[arg-type]
@@ -321,7 +321,7 @@ def main(kind: type[TortureWorker] = TortureWorker) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal; the harness ends us
     told = iter(sys.stdin.readline, "")
     kind(read_order(next(told))).work(told)
-    os._exit(0)  # whoever is still in a call asks about slots that are closed: nobody waits for the answer
+    os._exit(0)  # calls that are still in progress are about closed slots
 
 
 if __name__ == "__main__":

@@ -308,7 +308,7 @@ def gives_up(_season: Season, _run: Run) -> None:
 
 
 def test_retries_come_to_an_end(season: Season) -> None:
-    """After how long each comes is shown on a clock that is turned by hand (`testing/test_manual.py`)."""
+    """After how long each comes is shown on a clock that is turned by hand (`testing/test_manual_time.py`)."""
     record = season.records[season.slot("gives_up", 0)]
     found = [ran.attempt for ran in season.attempts("gives_up")], season.outcomes("gives_up")
     assert found == ([1, 2, 3], {0: ("failed", "ValueError: no printer")}), record

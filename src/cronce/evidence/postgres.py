@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cronce.errors import BadInput, CronceError, StoreUnavailable
-from cronce.evidence.dupes.model import SLACK, DatabaseTable, TimeColumn, TimeKind
-from cronce.evidence.dupes.statement import spelled
-from cronce.evidence.dupes.units import NO_TIME, unit_of
+from cronce.evidence.model import NO_TIME, SLACK, DatabaseTable, TimeColumn, TimeKind, unit_of
+from cronce.evidence.statement import spelled
 from cronce.model import Instant
 from cronce.stores.postgres.server import PostgresAddress, PostgresConnection, dial, locate, psycopg
 

@@ -5,9 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from cronce.errors import BadInput, CronceError, StoreUnavailable
-from cronce.evidence.dupes.model import SLACK, DatabaseTable, TimeColumn, TimeKind
-from cronce.evidence.dupes.statement import spelled
-from cronce.evidence.dupes.units import unit_of
+from cronce.evidence.model import SLACK, DatabaseTable, TimeColumn, TimeKind, unit_of
+from cronce.evidence.statement import spelled
 from cronce.model import Instant
 from cronce.stores.mysql.server import MySqlConnection, Problem, code_of, explained, locate, tls
 

@@ -8,6 +8,12 @@ from typing import Any, Final, Protocol
 from cronce.model import Instant
 from cronce.value import NamedTuple
 
+FINER_UNITS: Final = ((1e14, timedelta(microseconds=1)), (1e11, timedelta(milliseconds=1)))
+"""In seconds, the year 5138 begins the second of these; thousandths passed it in 1973."""
+
+NO_TIME: Final = 1e18
+"""No time in any of these units; nor is what is more, infinity, or what PostgreSQL sorts after that (NaN)."""
+
 SLACK: Final = 5.0
 """Seconds by which we wait longer than the server works, so that it can say so."""
 
@@ -48,6 +54,12 @@ class TimeColumn(NamedTuple):
     kind: TimeKind
     unit: timedelta = timedelta(seconds=1)
     text: bool = False
+
+
+def unit_of(largest: Any) -> timedelta:
+    """Of numbers since 1970, what one is where this is the largest; of no rows at all any will do."""
+    units = (unit for least, unit in FINER_UNITS if largest is not None and float(largest) > least)
+    return next(units, timedelta(seconds=1))
 
 
 class DuplicateRow(NamedTuple):

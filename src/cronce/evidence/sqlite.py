@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, StoreUnavailable
-from cronce.evidence.dupes.model import DatabaseTable, TimeColumn, TimeKind
-from cronce.evidence.dupes.statement import UNTIL, spelled
-from cronce.evidence.dupes.units import NO_TIME, unit_of
+from cronce.evidence.model import NO_TIME, DatabaseTable, TimeColumn, TimeKind, unit_of
+from cronce.evidence.statement import UNTIL, spelled
 from cronce.model import Instant
 from cronce.stores import mask
 from cronce.stores.sqlite import locate

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Final, cast
 
-from cronce.evidence.dupes.model import DatabaseTable, DuplicatesQuery, QueryDialect, TimeColumn, TimeKind
+from cronce.evidence.model import DatabaseTable, DuplicatesQuery, QueryDialect, TimeColumn, TimeKind
 from cronce.model import EPOCH, Instant
 
 STATEMENT: Final = """\

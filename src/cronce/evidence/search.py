@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Final, cast
 
 from cronce.errors import BadInput
-from cronce.evidence.dupes.model import (
+from cronce.evidence.model import (
     DatabaseTable,
     Duplicate,
     DuplicateRow,
@@ -17,7 +17,7 @@ from cronce.evidence.dupes.model import (
     SearchedRows,
     TimeColumn,
 )
-from cronce.evidence.dupes.statement import bound, extent, instant, shown, some_row, statement, values
+from cronce.evidence.statement import bound, extent, instant, shown, some_row, statement, values
 from cronce.model import EPOCH, Instant
 from cronce.stores import mask, scheme_of
 
@@ -33,7 +33,7 @@ def connect(url: str, patience: timedelta) -> ReadOnlyDatabase:
     scheme = scheme_of(url)
     if scheme not in DATABASES:
         raise BadInput(f"{mask(url)!r}: dupes reads postgresql://, mysql:// and sqlite:///, and no {scheme!r}")
-    module = import_module(f"cronce.evidence.dupes.{DATABASES[scheme]}")
+    module = import_module(f"cronce.evidence.{DATABASES[scheme]}")
     return cast(ReadOnlyDatabase, module.connect(url, patience))
 
 
