@@ -167,7 +167,7 @@ class Endings:
     def heard(self, over: Sequence[EndedAttempt], answers: Sequence[object]) -> None:
         """What the store said to them. What it may not have heard is kept, and written down."""
         if {type(answer) for answer in answers} == {Finished}:
-            self._keeper.unsaid.said([said.fence for said in over])
+            self._keeper.pending_ends.said([said.fence for said in over])
             return
         pairs = list(zip(over, answers, strict=True))
         self._keeper.pending_ends.said([said.fence for said, answer in pairs if not isinstance(answer, Unsure)])
