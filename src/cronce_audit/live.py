@@ -80,9 +80,9 @@ def scheduler_of(words: Sequence[str]) -> str:
 CRONTABS: Final = ("etc/crontab", "etc/anacrontab", "etc/cron.d/*", "var/spool/cron/crontabs/*", "var/spool/cron/*")
 UNITS: Final = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system")
 """In systemd's order: the first folder that has a unit counts."""
-_CONTAINER: Final = re.compile(r"(?:docker|containerd|crio|libpod|lxc|kubepods)\S*?([0-9a-f]{64}|lxc/[\w.-]+)")
+_CONTAINER_ID: Final = re.compile(r"(?:docker|containerd|crio|libpod|lxc|kubepods)\S*?([0-9a-f]{64}|lxc/[\w.-]+)")
 _SQLITE: Final = b"SQLite format 3\0"
-_JOBS: Final = b"apscheduler_jobs"
+_JOBS_TABLE: Final = b"apscheduler_jobs"
 _HEAD: Final = 64 * 1024
 """Bytes at the start of an SQLite file that hold its list of tables, unless there are hundreds."""
 _UNSYNCHRONISED: Final = 0x0040
@@ -189,7 +189,7 @@ def _link(path: Path) -> str:
 
 def _container(process: _Running) -> str:
     try:
-        found = _CONTAINER.search((process.folder / "cgroup").read_text())
+        found = _CONTAINER_ID.search((process.folder / "cgroup").read_text())
     except OSError:
         return ""
     return found[1] if found else ""
@@ -232,7 +232,7 @@ def _keeps_jobs(path: Path) -> bool:
             head = file.read(_HEAD)
     except OSError:
         return False
-    return head.startswith(_SQLITE) and _JOBS in head
+    return head.startswith(_SQLITE) and _JOBS_TABLE in head
 
 
 def _mount_table(root: Path) -> str:
