@@ -43,8 +43,8 @@ _FILTERS: Final = frozenset({
 })  # fmt: skip
 _WRITERS: Final = frozenset({"cp", "mv", "rm", "install", "ln", "truncate", "unlink", "rsync", "curl", "wget"})
 _SAYS: Final = frozenset({"echo", "printf", "cat"})
-_ASKS: Final = re.compile(rb"crontab|cron\.d|grep|exist|install|already|first|done|marker|\s-[defrsw]\s|=~|\bwc\b")
-_VARIABLE: Final = re.compile(rb"""\[\[?\s*(?:!\s*)?(?:-[nz]\s+)?["']?\$\{?\w+[^]]*\]\]?""")
+_CHECKS: Final = re.compile(rb"crontab|cron\.d|grep|exist|install|already|first|done|marker|\s-[defrsw]\s|=~|\bwc\b")
+_VARIABLE_TEST: Final = re.compile(rb"""\[\[?\s*(?:!\s*)?(?:-[nz]\s+)?["']?\$\{?\w+[^]]*\]\]?""")
 """A test of a variable, which is no check of the crontab: `[ -n "$CRON" ]`, `[ "$CRON" = yes ]`."""
 _LOOKS: Final = re.compile(rb"grep|diff|cmp|comm|\[|\btest\b|=~|\|\|")
 """Before `&&` and `||`: there also stands what only has to go well."""
@@ -175,8 +175,8 @@ def _is_asked(node: "Node") -> bool:
     for parent in above(below):
         if any(map(_ends_if_done, _before(parent, below))):
             return True
-        before = _VARIABLE.sub(b"", (parent.text or b"")[: below.start_byte - parent.start_byte])
-        asks = {"list": _LOOKS}.get(parent.type, _ASKS if parent.type in _CONDITIONS else None)
+        before = _VARIABLE_TEST.sub(b"", (parent.text or b"")[: below.start_byte - parent.start_byte])
+        asks = {"list": _LOOKS}.get(parent.type, _CHECKS if parent.type in _CONDITIONS else None)
         if asks and asks.search(before):
             return True
         below = parent
@@ -190,7 +190,9 @@ def _before(parent: "Node", below: "Node") -> "Iterator[Node]":
 def _ends_if_done(node: "Node") -> bool:
     """`if [ -f /etc/installed ]; then exit 0; fi`, `[ -f … ] && exit`: there is nothing to do."""
     said = node.text or b""
-    return node.type in (*_CONDITIONS, "list") and _IS_WELL.search(said) is not None and _ASKS.search(said) is not None
+    return (
+        node.type in (*_CONDITIONS, "list") and _IS_WELL.search(said) is not None and _CHECKS.search(said) is not None
+    )
 
 
 def _is_new(to: str, node: "Node", commands: Sequence[Simple]) -> bool:
@@ -247,7 +249,7 @@ def _is_entry(said: str) -> bool:
 
 
 _SUFFIXES: Final = frozenset({".sh", ".bash", ".ksh", ".postinst", ".preinst"})
-_NAMES: Final = frozenset({
+_NAMES_OF_SCRIPTS: Final = frozenset({
     "entrypoint", "docker-entrypoint", "start", "run", "install", "setup", "bootstrap", "provision", "deploy",
     "postinst", "preinst", "init"
 })  # fmt: skip
@@ -258,7 +260,7 @@ _SHEBANG: Final = re.compile(r"#!.*\b(sh|bash|ash|dash|ksh|with-contenv)\b")
 
 def wants(path: PurePosixPath) -> bool:
     name = path.name.lower()
-    return path.suffix.lower() in _SUFFIXES or name in _NAMES | _MAKEFILES or path.suffix == ".mk"
+    return path.suffix.lower() in _SUFFIXES or name in _NAMES_OF_SCRIPTS | _MAKEFILES or path.suffix == ".mk"
 
 
 @reader("script", wants)

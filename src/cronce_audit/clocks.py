@@ -59,7 +59,7 @@ _STEPS: Final = 500
 """Steps in the search for a common slot; schedules that share one within a year find it long before."""
 _NOON: Final = datetime(2023, 1, 2, 12, tzinfo=UTC)
 """Of a Monday in winter."""
-_HOUR: Final = timedelta(hours=1)
+_ONE_HOUR: Final = timedelta(hours=1)
 
 
 @lru_cache(4096)
@@ -93,7 +93,7 @@ def _never_meet(one: list[str], other: list[str]) -> bool:
 def minutes_between(schedule: str) -> int | None:
     """The minutes between its runs, of a schedule that fires several times an hour, all day long."""
     try:
-        times = Cron(schedule).count(_NOON - SECOND, _NOON + _HOUR - SECOND)
+        times = Cron(schedule).count(_NOON - SECOND, _NOON + _ONE_HOUR - SECOND)
     except BadInput:
         return None
     return max(60 // times, 1) if times > 1 else None

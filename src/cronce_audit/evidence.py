@@ -33,7 +33,7 @@ _PIPELINES: Final = re.compile(
 _PAGES: Final = re.compile(r"\.(?:md|rst|adoc)$", re.IGNORECASE)
 _SCRIPTS: Final = re.compile(r"\.(?:sh|bash|py|sql|ya?ml|toml|ini|service|timer|js|ts|java|kt)$|crontab", re.IGNORECASE)
 _ALERTS: Final = re.compile(r"\.(?:ya?ml|rules|tf|json)$")
-_COMMENT: Final = re.compile(r"\s*(?:#|//|--)")
+_COMMENT_LINE: Final = re.compile(r"\s*(?:#|//|--)")
 
 
 class Sign(NamedTuple):
@@ -94,7 +94,7 @@ def _mentions(root: Path, path: str) -> Iterator[Mention]:
         return
     is_page = _PAGES.search(path) is not None
     for number, line in enumerate(text.split("\n"), start=1):
-        if is_page or not _COMMENT.match(line):
+        if is_page or not _COMMENT_LINE.match(line):
             for sign in signs:
                 if words := sign.words.search(line):
                     yield Mention(sign.what, Place(path, number), words[0].strip()[:60])
@@ -158,7 +158,7 @@ def _of(finding: Finding) -> Evidence:
     return Evidence(f"{finding.rule}: {finding.message}", finding.place)
 
 
-SEVERAL: Final = (
+SEVERAL_PROCESSES: Final = (
     "scheduler-in-every-worker", "scheduler-in-every-replica", "scheduler-under-a-reloader",
     "timer-in-every-worker", "job-store-shared-by-processes", "beat-inside-a-worker",
     "several-beats", "cron-in-every-copy", "job-in-every-process", "scheduled-in-every-instance",
@@ -263,7 +263,7 @@ def entry_is_locked(seen: Seen) -> Answer:
 
 
 def one_process(seen: Seen) -> Answer:
-    if found := seen.found(*SEVERAL, *SURGE):
+    if found := seen.found(*SEVERAL_PROCESSES, *SURGE):
         return not_met(*found)
     if not seen.facts.conclude(scheduled):
         return not_relevant(NOTHING)

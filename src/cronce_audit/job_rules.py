@@ -15,7 +15,7 @@ from cronce_audit.python.facts import Call, Called, Const, Member, Name, Value, 
 from cronce_audit.python.jobs import jobs, machine_zone, seconds_between
 from cronce_audit.python.names import Names, names
 
-_NAMED: Final = re.compile(
+_NAMED_TIMES: Final = re.compile(
     r"@(?:daily|midnight|weekly|monthly|yearly|annually)|\w*_AT_\w+|EVERY_(?:WEEK|WEEKDAY|WEEKEND|QUARTER|YEAR)"
 )
 """Names for times of day, including those of Nest's CronExpression."""
@@ -27,7 +27,7 @@ _FREQUENT: Final = 300
 def hour_of(pattern: str | None) -> bool:
     """Whether a cron expression of five or six fields, or its name, fixes an hour of the day."""
     if pattern is None or " " not in pattern.strip():
-        return bool(pattern and _NAMED.fullmatch(pattern))
+        return bool(pattern and _NAMED_TIMES.fullmatch(pattern))
     fields = pattern.split()
     return len(fields) in (5, 6) and fields[-4][:1].isdigit()
 
@@ -144,7 +144,7 @@ def _joined(facts: Facts) -> Iterator[Found]:
     yield from joined(facts)
 
 
-_SENDS: Final = (
+_SENDING_CALLS: Final = (
     "delay", "apply_async", "send_task", "enqueue", "enqueue_in", "enqueue_at", "enqueue_job", "kiq", "basic_publish",
     "lpush", "rpush", "xadd", "async_task",
 )  # fmt: skip
@@ -178,18 +178,18 @@ def _messages(facts: Facts) -> Sequence[tuple[str, str, Place]]:
         for start in facts.conclude(starts)
         if start.kind != "scheduler" and start.scope.function
     }
-    for call in known.calls(*_SENDS):
+    for call in known.calls(*_SENDING_CALLS):
         what = due.pop(call.scope.function, None)
         if what is not None:
             found.append((what, call.method, call.place))
     return found
 
 
-_ASKED: Final = frozenset({
+_HANDLERS: Final = frozenset({
     "route", "get", "post", "put", "patch", "delete", "api_view", "action", "api_route", "message", "callback_query",
     "message_handler", "callback_query_handler", "command", "on_message", "websocket",
 })  # fmt: skip
-_LONG: Final = 12 * 3600
+_LONG_INTERVAL: Final = 12 * 3600
 """Seconds. With one deploy a day such an interval restarts before it is over."""
 
 
@@ -234,27 +234,27 @@ def _is_asked(name: str, known: Names) -> bool:
         function = known.function(one)
         if function is not None and any(map(_answers, function.decorators)):
             return True
-        callers = known.callers(function) if function and len(seen) < _MOST else []
+        callers = known.callers(function) if function and len(seen) < _MOST_CALLERS else []
         fresh = {call.scope.function for call in callers} - seen - {""}
         seen |= fresh
         waiting += sorted(fresh)
     return False
 
 
-_MOST: Final = 20
+_MOST_CALLERS: Final = 20
 """Callers that are followed."""
 
 
 def _answers(decorator: Value) -> bool:
-    return last(decorator.function if isinstance(decorator, Called) else decorator) in _ASKED
+    return last(decorator.function if isinstance(decorator, Called) else decorator) in _HANDLERS
 
 
 def _counted_anew(facts: Facts) -> Iterator[tuple[Place, str, float]]:
     for job in facts.conclude(jobs):
         store, every = job.store, seconds_between(job) or 0
         told = job.trigger_options.get("start_date") or job.options.get("next_run_time")
-        if every >= _LONG and store and not store.is_persistent and told is None:
+        if every >= _LONG_INTERVAL and store and not store.is_persistent and told is None:
             yield job.place, job.function, every
     for one in facts.of(JavaScriptJob):
-        if one.every is not None and one.every >= _LONG * 1000:
+        if one.every is not None and one.every >= _LONG_INTERVAL * 1000:
             yield one.place, one.what, one.every / 1000

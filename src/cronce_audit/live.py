@@ -80,35 +80,25 @@ def scheduler_of(words: Sequence[str]) -> str:
 CRONTABS: Final = ("etc/crontab", "etc/anacrontab", "etc/cron.d/*", "var/spool/cron/crontabs/*", "var/spool/cron/*")
 UNITS: Final = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system")
 """In systemd's order: the first folder that has a unit counts."""
-_CONTAINER: Final = re.compile(r"(?:docker|containerd|crio|libpod|lxc|kubepods)\S*?([0-9a-f]{64}|lxc/[\w.-]+)")
+_CONTAINER_ID: Final = re.compile(r"(?:docker|containerd|crio|libpod|lxc|kubepods)\S*?([0-9a-f]{64}|lxc/[\w.-]+)")
 _SQLITE: Final = b"SQLite format 3\0"
-_JOBS: Final = b"apscheduler_jobs"
+_JOBS_TABLE: Final = b"apscheduler_jobs"
 _HEAD: Final = 64 * 1024
 """Bytes at the start of an SQLite file that hold its list of tables, unless there are hundreds."""
 _UNSYNCHRONISED: Final = 0x0040
 
 
-class _Look(NamedTuple):
-    """The facts so far, and what could not be read."""
-
-    facts: list[Any]
-    unread: list[Unparsed]
-
-
 def look_at(root: Path, zone: str, *, in_step: bool | None) -> Read:
     """Crontabs of all users, cron.d, timers, running schedulers, job stores and their holders, the clock."""
-    seen = _Look(
-        [MachineClock(in_step, zone, Place("etc/localtime", 1)), ZoneSet(zone, Place("etc/localtime", 1), "")], []
-    )
-    sources = [*_texts(root, [*_crontabs(root), *_enabled_units(root)], seen)]
-    for source in sources:
-        read = read_source(source)
-        seen.facts.extend(read.facts)
-        seen.unread.extend(read.unparsed)
+    clock, unread = Place("etc/localtime", 1), list[Unparsed]()
+    facts: list[Any] = [MachineClock(in_step, zone, clock), ZoneSet(zone, clock, "")]
+    sources = [*_texts(root, [*_crontabs(root), *_enabled_units(root)], unread)]
+    for read in map(read_source, sources):
+        facts += read.facts
+        unread += read.unparsed
     processes = list(_processes(root))
-    seen.facts.extend(_schedulers(processes))
-    seen.facts.extend(_job_stores(root, processes, seen))
-    return Read(seen.facts, seen.unread, len(sources) + len(processes))
+    facts += [*_schedulers(processes), *_job_stores(root, processes, unread)]
+    return Read(facts, unread, len(sources) + len(processes))
 
 
 def clock_in_step() -> bool | None:
@@ -147,13 +137,13 @@ def _enabled_units(root: Path) -> Iterator[Path]:
             yield found
 
 
-def _texts(root: Path, paths: Iterable[Path], seen: _Look) -> Iterator[Source]:
+def _texts(root: Path, paths: Iterable[Path], unread: list[Unparsed]) -> Iterator[Source]:
     for path in paths:
         below = path.relative_to(root).as_posix()
         try:
             yield Source(below, path.read_text(encoding="utf-8", errors="replace"))
         except OSError as error:
-            seen.unread.append(Unparsed(Place(below, 1), f"{error.strerror}; root may read it"))
+            unread.append(Unparsed(Place(below, 1), f"{error.strerror}; root may read it"))
 
 
 # --- what runs ------------------------------------------------------------------------------------------------------
@@ -199,7 +189,7 @@ def _link(path: Path) -> str:
 
 def _container(process: _Running) -> str:
     try:
-        found = _CONTAINER.search((process.folder / "cgroup").read_text())
+        found = _CONTAINER_ID.search((process.folder / "cgroup").read_text())
     except OSError:
         return ""
     return found[1] if found else ""
@@ -208,15 +198,15 @@ def _container(process: _Running) -> str:
 # --- who holds a job store ------------------------------------------------------------------------------------------
 
 
-def _job_stores(root: Path, processes: Iterable[_Running], seen: _Look) -> Iterator[JobStore]:
+def _job_stores(root: Path, processes: Iterable[_Running], unread: list[Unparsed]) -> Iterator[JobStore]:
     table = _mount_table(root)
-    for path, holders in sorted(_open_databases(processes, seen).items()):
+    for path, holders in sorted(_open_databases(processes, unread).items()):
         if _keeps_jobs(root / path.lstrip("/")):
             network = mounts.network_kind(path, table) or ""
             yield JobStore(path, tuple(sorted(holders)), network, Place(path.lstrip("/"), 1))
 
 
-def _open_databases(processes: Iterable[_Running], seen: _Look) -> Mapping[str, set[int]]:
+def _open_databases(processes: Iterable[_Running], unread: list[Unparsed]) -> Mapping[str, set[int]]:
     found: dict[str, set[int]] = defaultdict(set)
     hidden = 0
     for process in processes:
@@ -231,7 +221,7 @@ def _open_databases(processes: Iterable[_Running], seen: _Look) -> Mapping[str, 
                 found[path].add(process.pid)
     if hidden:
         why = f"the open files of {hidden} processes may not be read; root may"
-        seen.unread.append(Unparsed(Place("proc", 1), why))
+        unread.append(Unparsed(Place("proc", 1), why))
     return found
 
 
@@ -242,7 +232,7 @@ def _keeps_jobs(path: Path) -> bool:
             head = file.read(_HEAD)
     except OSError:
         return False
-    return head.startswith(_SQLITE) and _JOBS in head
+    return head.startswith(_SQLITE) and _JOBS_TABLE in head
 
 
 def _mount_table(root: Path) -> str:

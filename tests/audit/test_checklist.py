@@ -283,7 +283,7 @@ def test_the_four_lists_are_answered_in_their_order(tmp_path: Path) -> None:
 
 def test_every_rule_that_an_answer_is_drawn_from_exists() -> None:
     named = {
-        *scheduled.SEVERAL,
+        *scheduled.SEVERAL_PROCESSES,
         *scheduled.SURGE,
         *checklist.COPIES,
         *checklist.CLOCKS,

@@ -10,7 +10,7 @@ from cronce_audit.model import rules
 
 def test_every_rule_about_processes_is_about_several_of_them_but_a_few() -> None:
     about = {rule.name for rule in rules().values() if rule.id.startswith("CR2")}
-    assert about - set(scheduled.SEVERAL) == {scheduled.INSIDE}
+    assert about - set(scheduled.SEVERAL_PROCESSES) == {scheduled.INSIDE}
 
 
 def test_every_sign_is_asked_about() -> None:

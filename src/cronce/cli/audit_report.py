@@ -1,5 +1,4 @@
-"""What an audit found, for people: by file, worst files first, each with its line, why and the fix; the rules; and the
-answers to a checklist."""
+"""The output of an audit for people: findings, the list of rules, a rule's page, and the answers to a checklist."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,9 +29,8 @@ EVIDENCE_SHOWN: Final = 3
 
 
 def shown(outcome: AuditOutcome, on: Screen, under: str, *, suppressed: bool, every: bool = False) -> Iterator[str]:
-    """Every finding, errors first; of the infos at one place the first, with the names of the others unless `every` one
-    is asked for. Then what could not be read, and what is suppressed, if that is asked for. `under` leads from where
-    people are to the root."""
+    """Findings, errors first; of several infos at one place the first and the names of the others, unless `every`. Then
+    what could not be read, and what is `suppressed`. `under` is the path from the working directory to the root."""
     found = sorted(outcome.findings, key=lambda one: (-one.severity, one.order))
     folded = {} if every else _folded(found)
     before: Finding | None = None
@@ -50,7 +48,7 @@ def shown(outcome: AuditOutcome, on: Screen, under: str, *, suppressed: bool, ev
 
 
 def _folded(found: Sequence[Finding]) -> dict[Finding, list[Finding]]:
-    """Each info that is shown, with those that are about the same place, or say the same of the same file."""
+    """Each info that is shown, with others at the same place, or of the same rule in the same file."""
     first: dict[object, Finding] = {}
     folded: dict[Finding, list[Finding]] = {}
     for one in found:
@@ -84,7 +82,7 @@ def _finding(finding: Finding, under: str, on: Screen, *, line: bool, more: Sequ
 
 
 def _where(place: Place, under: str, column: str = "") -> str:
-    """As seen from here. A clock and a process are no files that somebody could open."""
+    """The path from the working directory. A clock and a process are no files to open."""
     where = f"{under}{place}{column}"
     return "this machine" if where.startswith(("/etc/localtime:", "/proc/")) else where
 
@@ -105,7 +103,7 @@ def _line(finding: Finding, on: Screen) -> Iterator[str]:
 
 
 def told(text: str, on: Screen, tone: Tone | None = None) -> Iterator[str]:
-    """Wrapped on a terminal; elsewhere one line, which can be searched for."""
+    """Wrapped on a terminal; elsewhere one line, for grep."""
     lines = wrap(text, min(max(on.width - 7, 20), WIDEST_LINE), break_on_hyphens=False) if on.width else [text]
     for line in lines:
         yield f"       {paint(ColouredText(line, tone), on)}"
@@ -124,7 +122,7 @@ def _set_aside(aside: Sequence[SetAside], on: Screen, under: str) -> Iterator[st
 
 
 def verdict(outcome: AuditOutcome, on: Screen, read: str) -> Iterator[str]:
-    """The counts, and what can be done next."""
+    """The counts, and what to do next."""
     counts = Counter(finding.severity for finding in outcome.findings)
     found = [
         paint(ColouredText(number(counts[one], one.word), TONE_OF_SEVERITY[one]), on)

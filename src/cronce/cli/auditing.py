@@ -100,7 +100,7 @@ def audit_paths(paths: Sequence[Path], options: argparse.Namespace) -> int:
 
 
 def _refuse(paths: Sequence[Path], options: argparse.Namespace) -> None:
-    """What cannot be meant together."""
+    """Refuses options that do not go together."""
     if options.live and paths:
         raise BadInput("--live checks this machine; leave out the path")
     if options.fix and options.live:
@@ -119,7 +119,7 @@ def _refuse(paths: Sequence[Path], options: argparse.Namespace) -> None:
 
 
 def _settings(said: AuditSettings, options: argparse.Namespace) -> AuditSettings:
-    """What the project says, unless the command line says otherwise."""
+    """The project's settings; the command line overrides them."""
     ignored = {rule.id: "--ignore" for rule in rules_named(options.ignore)}
     return said._replace(
         exclude=(*said.exclude, *options.exclude),
@@ -161,7 +161,7 @@ def _known(project: Project, settings: AuditSettings, options: argparse.Namespac
 
 
 def _zones(project: Project, settings: AuditSettings, options: argparse.Namespace) -> Sequence[ZoneSet]:
-    """What is said of the machines where no file says it. A machine that is looked at says it itself."""
+    """The zone of the machines from `--zone` or the config. With `--live` the machine itself gives it."""
     if options.live or not settings.zone:
         return []
     return [ZoneSet(settings.zone, Place("--zone" if options.zone else project.said_in or "", 0), "")]
@@ -170,12 +170,12 @@ def _zones(project: Project, settings: AuditSettings, options: argparse.Namespac
 def _is_gone(path: Path) -> bool:
     try:
         return not path.exists()
-    except OSError:  # it is in a folder that may not be looked into
+    except OSError:  # its folder may not be read
         return False
 
 
 def _files(paths: Sequence[Path], root: Path, settings: AuditSettings, unread: list[Unparsed]) -> list[str]:
-    """In order, each once, however the paths overlap."""
+    """Sorted, each file once, even if paths overlap."""
     found: set[str] = set()
     for path in paths:
         below = PurePosixPath(path.resolve().relative_to(root).as_posix())
@@ -184,7 +184,7 @@ def _files(paths: Sequence[Path], root: Path, settings: AuditSettings, unread: l
 
 
 def _masked(report: Report) -> Report:
-    """A line may hold a URL with a password, and what we print may be seen by many."""
+    """A line may hold a URL with a password, and the output may be public."""
 
     def masked(finding: Finding) -> Finding:
         message, remedy, snippet = map(mask_all, (finding.message, finding.remedy, finding.snippet))
@@ -214,7 +214,7 @@ def _check(audited: Audited, project: Project, options: argparse.Namespace) -> i
 def _deliver(
     people: Callable[[Screen], Iterable[str]], programs: Callable[[], Iterable[str]], options: argparse.Namespace
 ) -> None:
-    """To the file, if one is named; then people still read. Else to whom the format is for."""
+    """Writes the report to the file, if one is named, and then prints it for people; else prints the chosen format."""
     for_people = options.format == "people"
     if options.output:
         _write(options.output, people(Screen()) if for_people else programs())
@@ -231,7 +231,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 
 
 def _people(audited: Audited, project: Project, on: Screen, options: argparse.Namespace) -> Iterator[str]:
-    """Only a person wants to know how long it took: whatever else reads it wants the same from run to run."""
+    """The time taken is shown on a terminal only: other output must be the same from run to run."""
     yield from shown(audited.outcome, on, _under(project, options), suppressed=options.suppressed, every=options.all)
     if audited.outcome.files:
         words = ("file or process", "files and processes") if options.live else ("file", "files")
@@ -241,8 +241,8 @@ def _people(audited: Audited, project: Project, on: Screen, options: argparse.Na
 
 
 def _under(project: Project, options: argparse.Namespace) -> str:
-    """Paths are told as they are seen from here, so that they can be clicked on. Those of several projects are told
-    from the folder that holds them, as what is said of them does."""
+    """Paths are shown from the working directory, so that a terminal can open them; with several paths, from the folder
+    that holds them all."""
     here = Path.cwd()
     if project.root == here or len(options.paths) > 1:
         return ""
@@ -251,7 +251,7 @@ def _under(project: Project, options: argparse.Namespace) -> str:
 
 
 def _from_where(project: Project, options: argparse.Namespace) -> Iterator[str]:
-    """What is deployed together is often above the folder somebody works in."""
+    """Files that are deployed together are often above the working directory."""
     here = Path.cwd()
     if project.root == here or options.live:
         return

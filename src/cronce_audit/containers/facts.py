@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 from cronce_audit.containers.shell import ASSIGNMENT, Kind, given, line, stays
 from cronce_audit.model import CommandLine, Origin, Place
 
-_CALLS: Final = re.compile(r"\b(?:curl|wget|http)\b[^\n]*?(?:https?:|\$\{?)")
+_CALLS_A_SERVER: Final = re.compile(r"\b(?:curl|wget|http)\b[^\n]*?(?:https?:|\$\{?)")
 _TRYING: Final = frozenset({"dev", "develop", "development", "local", "test", "tests", "testing", "ci", "debug", "e2e"})
 
 
@@ -36,7 +36,7 @@ class Planned(NamedTuple):
 
     @property
     def calls_a_server(self) -> bool:
-        return self.by == "GitHub Actions" and _CALLS.search(self.command) is not None
+        return self.by == "GitHub Actions" and _CALLS_A_SERVER.search(self.command) is not None
 
 
 class PlacedValue(NamedTuple):

@@ -36,7 +36,7 @@ _ALONE: Final = {
     "qcluster": "worker"
 }  # fmt: skip
 """Programs with one role."""
-_WITH: Final[dict[str, dict[str, str]]] = {
+_BY_WORD: Final[dict[str, dict[str, str]]] = {
     "celery": {"beat": "scheduler", "worker": "worker"},
     "rq": {"worker": "worker", "worker-pool": "worker", "cron": "scheduler"},
     "taskiq": {"scheduler": "scheduler", "worker": "worker"},
@@ -58,7 +58,7 @@ _WITH: Final[dict[str, dict[str, str]]] = {
 """Programs whose role depends on a word after them; options may come between."""
 _VALUED: Final = frozenset({"-A", "--app", "-b", "--broker", "--workdir", "--config", "--result-backend", "--loader"})
 """Options of celery that take a value: `celery -A worker beat` is no worker."""
-_NAMED: Final = frozenset({"scheduler", "beat", "worker", "cron", "clock"})
+_SCRIPT_WORDS: Final = frozenset({"scheduler", "beat", "worker", "cron", "clock"})
 _AGREE: Final = frozenset({"airflow scheduler", "cronce run", "cronce agent", "rqscheduler", "manage.py rqscheduler"})
 _TOLD_TO_AGREE: Final = ("redbeat", "cronce")
 """In `celery beat -S redbeat.RedBeatScheduler`, `cronce exec … -- program`."""
@@ -110,10 +110,10 @@ def _known(name: str, arguments: Sequence[str]) -> KnownProgram | None:
         return KnownProgram(name, "cron")
     if name in _ALONE:
         return KnownProgram(name, _ALONE[name])  # type: ignore[arg-type]
-    known = _WITH.get(name, {})
+    known = _BY_WORD.get(name, {})
     told = zip(arguments, ("", *arguments), strict=False)
     word = next((word for word, before in told if word in known and before not in _VALUED), None)
-    return KnownProgram(f"{name} {word}", _WITH[name][word]) if word else None  # type: ignore[arg-type]
+    return KnownProgram(f"{name} {word}", _BY_WORD[name][word]) if word else None  # type: ignore[arg-type]
 
 
 def _cron(name: str, arguments: Sequence[str]) -> KnownProgram | None:
@@ -137,5 +137,5 @@ def _script(words: Sequence[str]) -> KnownProgram | None:
     if found := _known(PurePosixPath(rest[0]).name, rest[1:]):
         return found
     stem = rest[0].rpartition(".")[2] if module else PurePosixPath(rest[0]).stem
-    called = _NAMED & set(re.split(r"[^a-z]+", stem.lower()))
+    called = _SCRIPT_WORDS & set(re.split(r"[^a-z]+", stem.lower()))
     return KnownProgram(rest[0], "worker" if called == {"worker"} else "scheduler", sure=False) if called else None

@@ -14,7 +14,7 @@ from cronce_audit.scripts import Simple, commands_in
 
 Work = Literal["locked", "short", "long", "unseen"]
 
-_LOCKS: Final = frozenset({
+_LOCK_PROGRAMS: Final = frozenset({
     "flock", "lockrun", "run-one", "run-this-one", "setlock", "solo", "with-lock-ex", "lckdo", "lockf", "shlock",
     "lockfile", "dotlockfile", "lockfile-create", "cronlock", "cronce", "chpst", "pgrep", "pidof", "withlock", "zlock",
     "systemctl", "systemd-run", "service", "invoke-rc.d", "supervisorctl", "initctl", "rc-service"
@@ -25,13 +25,13 @@ _LOCK_THEMSELVES: Final = re.compile(
     r"\b(certbot|anacron|munin-cron|logrotate|rsnapshot|drush|freshclam|puppet|chef-client|apt(-get)?|yum|dnf|borg|"
     r"borgmatic|restic|fetchmail|getmail|offlineimap|mbsync|sa1|debian-sa1|run-parts|git|salt-call|gitlab-\w+)\b"
 )
-_SHORT: Final = frozenset({
+_SHORT_PROGRAMS: Final = frozenset({
     "touch", "echo", "date", "printf", "true", ":", "test", "find", "rm", "chmod", "chown", "curl", "wget", "logger",
     "kill", "pkill", "killall", "sync", "ntpdate", "ln", "cp", "mv", "cat", "sendmail", "mail", "mailx", "df",
     "uptime", "ping", "sed", "grep", "awk", "cd", "export", "mkdir", "head", "tail", "tee", "ts", "command", "which",
     "sleep", "ps", "wc", "sort", "hostname", "free", "nc", "source", ".", "set", "id", "exit", "xargs", "gzip"
 })  # fmt: skip
-_LONG: Final = frozenset({
+_LONG_PROGRAMS: Final = frozenset({
     "rsync", "mysqldump", "mariadb-dump", "pg_dump", "pg_dumpall", "mongodump", "tar", "rclone", "s3cmd", "gsutil",
     "duplicity", "scp", "lftp", "unison", "ffmpeg"
 })  # fmt: skip
@@ -42,7 +42,7 @@ _AS: Final = frozenset({"su", "su-exec", "gosu"})
 """They take the user first, and then the command."""
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh"})
 _INTERPRETERS: Final = re.compile(r"(python[\d.]*|pypy3?|sh|bash|ash|dash|zsh)")
-_ASIDE: Final = re.compile(
+_OUTPUT: Final = re.compile(
     r"(\s*([12&]?>>\s*[^\s&]\S*|[12&]?>\s*/dev/null|2>\s*[^\s&]\S*|[12]>&[12]|<\s*/dev/null))+\s*$"
 )
 """Output that is discarded or appended. A file written by `>` may be the purpose of the job."""
@@ -53,7 +53,7 @@ _AT_ONCE: Final = re.compile(r"\bflock(\s+-\S+(\s+[\d.]+)?)*?\s+(-[a-z]*n[a-z]*|
 
 def job_of(command: str) -> str:
     """The command without redirections of its output."""
-    job = " ".join(_ASIDE.sub("", command).split())
+    job = " ".join(_OUTPUT.sub("", command).split())
     return " ".join(command.split()) if job.partition(" ")[0] in _SAY | {""} and ">>" in command else job
 
 
@@ -78,19 +78,19 @@ def work(line: CronLine, minutes: int) -> Work:
         return "locked"
     found = list(_programs(text))
     names = [_common_name(words[0]) for words in found if words]
-    if any(name in _LOCKS for name in names) or any(_is_bounded(words, minutes) for words in found):
+    if any(name in _LOCK_PROGRAMS for name in names) or any(_is_bounded(words, minutes) for words in found):
         return "locked"
     if "rmdir" in names and any(words[0] == "mkdir" and "-p" not in words for words in found if words):
         return "locked"
-    if any(name in _LONG for name in names):
+    if any(name in _LONG_PROGRAMS for name in names):
         return "long"
-    return "short" if all(name in _SHORT for name in names) else "unseen"
+    return "short" if all(name in _SHORT_PROGRAMS for name in names) else "unseen"
 
 
 def is_short(script: str) -> bool:
     """Whether a script has only short commands, and no loop."""
     loops = re.search(r"\b(while|until|for)\b", script)
-    return not loops and all(_common_name(words[0]) in _SHORT for words in _programs(script) if words)
+    return not loops and all(_common_name(words[0]) in _SHORT_PROGRAMS for words in _programs(script) if words)
 
 
 def scripts_of(command: str) -> Iterator[str]:

@@ -48,7 +48,7 @@ _OTHER: Final = frozenset({
     ".1", ".5", ".8", ".gz", ".png", ".svg", ".log", ".pyc", ".so", ".o", ".lock", ".cfg", ".ini", ".adoc", ".vim"
 })  # fmt: skip
 _TEMPLATED: Final = re.compile(r"\{\{|\{%|<%|%%|@[A-Z_]{2,}@|__[A-Z_]{2,}__|<[A-Z_]{2,}>|^\s*\S*\$\{?\w", re.MULTILINE)
-_NAMED: Final = re.compile(r"(?i)crontab([.-].*)?|.*[._-]crontab|.*\.cron\.d")
+_CRONTAB_NAMES: Final = re.compile(r"(?i)crontab([.-].*)?|.*[._-]crontab|.*\.cron\.d")
 _MAY_BE: Final = re.compile(r"(?i).+[_-]cron|cronjobs?(\.txt)?|cron\.txt")
 """Names that other files have too: it is a crontab if every line is valid in one."""
 _MINUTE: Final = re.compile(r"@\w+|[\d*?H][\d*/,?~H()-]*")
@@ -81,7 +81,7 @@ def wants(path: PurePosixPath) -> bool:
     if path.suffix.lower() in INACTIVE | _OTHER or path.name.startswith(".") or path.name.endswith("~"):
         return False
     in_bin = path.parent.name in ("bin", "sbin")
-    named = _NAMED.fullmatch(path.name) or _MAY_BE.fullmatch(path.name)
+    named = _CRONTAB_NAMES.fullmatch(path.name) or _MAY_BE.fullmatch(path.name)
     return _is_certain(path) or path.suffix in (".cron", ".crontab") or (named is not None and not in_bin)
 
 

@@ -157,14 +157,14 @@ def _by_the_clocks(line: CronLine, home: CrontabHome, zone: str, found: Disputed
     )
 
 
-_MOST: Final = 40
+_MOST_SCHEDULES: Final = 40
 """Different schedules of one job that are compared with each other; equal ones are found among any number."""
 
 
 _BY_DEDUPE: Final = "keep one of the lines; `cronce crontab dedupe` removes duplicate lines"
 
 
-_BY_HAND: Final = (
+_DEDUPE_BY_HAND: Final = (
     "keep the line whose output goes where you want it; `cronce crontab dedupe` removes only lines that are"
     " exactly the same"
 )
@@ -199,7 +199,7 @@ def _together(lines: Sequence[CronLine], year: int) -> Iterator[tuple[CronLine, 
         if line.schedule in firsts:
             yield firsts[line.schedule], line, "at each of its times"
             continue
-        for first in firsts.values() if len(firsts) < _MOST and not leaves_if_locked(line.command) else ():
+        for first in firsts.values() if len(firsts) < _MOST_SCHEDULES and not leaves_if_locked(line.command) else ():
             if shared := shared_slot(first.schedule, line.schedule, year):
                 yield first, line, f"at {shared:%H:%M}"
                 break
@@ -216,5 +216,5 @@ def _twice(first: CronLine, second: CronLine, when: str) -> Found:
         f"`{shown(second.command)}` is also at {first.place}; {when} both lines run it{unless}",
         Confidence.HIGH if one_file else Confidence.MEDIUM,
         Severity.ERROR if surely else Severity.WARNING,
-        _BY_DEDUPE if is_copy else _BY_HAND if job_of(first.command) == job_of(second.command) else None,
+        _BY_DEDUPE if is_copy else _DEDUPE_BY_HAND if job_of(first.command) == job_of(second.command) else None,
     )

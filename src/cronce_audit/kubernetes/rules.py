@@ -57,9 +57,9 @@ def as_cron(text: str) -> str:
     return PREFIX.sub("", text).replace("?", "*")
 
 
-SHORT: Final = timedelta(hours=1)
+SLACK: Final = timedelta(hours=1)
 """Up to here a run that starts late and uses all of its time is not unusual."""
-OFTEN: Final = timedelta(minutes=5)
+FREQUENT: Final = timedelta(minutes=5)
 """Up to here a run that takes as long as the interval is not unusual: a slow query, a full queue."""
 
 
@@ -93,9 +93,9 @@ def _joined(job: Workload) -> tuple[str, Severity]:
     if deadline and deadline.number and deadline.number <= gap.total_seconds():
         left = gap - timedelta(seconds=deadline.number)
         late = f"starts more than {format_duration(left)} late, and takes the {deadline.number} s it may,"
-        return late if left <= SHORT else "", Severity.INFO
+        return late if left <= SLACK else "", Severity.INFO
     is_open = deadline is not None and deadline.number is None
-    severity = Severity.WARNING if gap <= OFTEN and not is_open else Severity.INFO
+    severity = Severity.WARNING if gap <= FREQUENT and not is_open else Severity.INFO
     return f"takes longer than {format_duration(gap)},", severity
 
 
@@ -137,7 +137,7 @@ for _title, _field, _effect, _remedy in _MISSING:
 
 _ONCE: Final = "run it once, as a Deployment with `replicas: 1` and `strategy: {type: Recreate}`"
 _RECREATE: Final = "write `strategy: {type: Recreate}`: the old one ends before the new one starts"
-_AGREEING: Final = "use a scheduler that can run several times (`celery beat -S cronce`, RedBeat)"
+_USE_AGREEING: Final = "use a scheduler that can run several times (`celery beat -S cronce`, RedBeat)"
 _CLAIMING: Final = (
     "let each run be claimed once, in whichever process it starts: `protect(scheduler, Cronce(…))` of "
     "cronce.integrations.apscheduler"
@@ -150,7 +150,7 @@ class SchedulingWorkload(NamedTuple):
     workload: Workload
     what: str
     confidence: Confidence | None = None
-    agreeing: str = _AGREEING
+    agreeing: str = _USE_AGREEING
 
 
 def schedulers(facts: Facts) -> Sequence[SchedulingWorkload]:
@@ -219,7 +219,7 @@ def _unexpanded(facts: Facts) -> Iterator[Found]:
             )
 
 
-@rule("CR520 scheduler-scaled-out", Severity.ERROR, f"{_ONCE}; or {_AGREEING}")
+@rule("CR520 scheduler-scaled-out", Severity.ERROR, f"{_ONCE}; or {_USE_AGREEING}")
 def _scaled(facts: Facts) -> Iterator[Found]:
     for workload, what, sure, agreeing in facts.conclude(schedulers):
         unit, remedy = f"{_capital(workload.called)} runs {what}", f"{_ONCE}; or {agreeing}"
@@ -254,7 +254,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-@rule("CR521 two-schedulers-during-a-rollout", Severity.INFO, f"{_RECREATE}; or {_AGREEING}")
+@rule("CR521 two-schedulers-during-a-rollout", Severity.INFO, f"{_RECREATE}; or {_USE_AGREEING}")
 def _rollout(facts: Facts) -> Iterator[Found]:
     for workload, what, sure, agreeing in facts.conclude(schedulers):
         strategy = workload["strategy"]

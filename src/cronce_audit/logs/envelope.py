@@ -136,9 +136,9 @@ def _iso(text: str, offset: str | None) -> datetime | None:
         return None
 
 
-_PREFIX: Final = re.compile(r"(?:([\w.-]{1,100}) +\||\[pod/([\w.-]{1,100})/[\w.-]{1,100}\]) ")
+_LOG_PREFIX: Final = re.compile(r"(?:([\w.-]{1,100}) +\||\[pod/([\w.-]{1,100})/[\w.-]{1,100}\]) ")
 """The prefix of `docker compose logs` and of `kubectl logs --prefix`."""
-_CONTAINER: Final = re.compile(r"\S{20,40} (?:stdout|stderr) [FP] ")
+_CONTAINER_LOG: Final = re.compile(r"\S{20,40} (?:stdout|stderr) [FP] ")
 _STAMP: Final = r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\d:.,]{8,18}(?:Z|[+-]\d\d:?\d\d)?)"
 _SYSLOG: Final = re.compile(
     rf"(?:<\d{{1,3}}>)?{_STAMP} ([\w.:-]{{1,255}}) ([\w./()@-]{{1,100}}?)(?:\[(\d{{1,10}})\])?: "
@@ -169,10 +169,10 @@ def opened(line: str) -> Letter:
     """Takes a line apart."""
     host = pid = ""
     text = line
-    if found := _PREFIX.match(text):
+    if found := _LOG_PREFIX.match(text):
         host, text = found[1] or found[2], text[found.end() :]
     stamp = text
-    if found := _CONTAINER.match(text):
+    if found := _CONTAINER_LOG.match(text):
         text = text[found.end() :]
     elif (found := _SYSLOG.match(text) or _RFC5424.match(text)) and not _LEVEL.fullmatch(found[1]):
         host, pid = found[1], _digits(found[3])

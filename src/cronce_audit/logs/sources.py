@@ -35,7 +35,7 @@ LONGEST: Final = 1 << 14
 STDIN: Final = "-"
 SORTED: Final = 100_000
 """Starts and ends of a file that are kept in memory to sort them: some 50 MB."""
-_HOUR: Final = timedelta(hours=1)
+_PUT_BACK: Final = timedelta(hours=1)
 _TAIL: Final = 50
 _OPENERS: Final[dict[bytes, Callable[[IO[bytes]], IO[bytes]]]] = {
     b"\x1f\x8b": lambda file: cast(IO[bytes], gzip.GzipFile(fileobj=file)),
@@ -93,7 +93,7 @@ class Log:
             mark = self._mark(line, own or recognise)
             if mark is not None:
                 self._goes_on(mark.at)
-                put_back = before is not None and not self._stamps.exact and before - _HOUR <= mark.at < before
+                put_back = before is not None and not self._stamps.exact and before - _PUT_BACK <= mark.at < before
                 before = before if put_back else mark.at
                 assert before is not None
                 yield before, mark

@@ -26,7 +26,7 @@ LIKELY: Final = re.compile(
 # --- known programs -------------------------------------------------------------------------------------------------
 
 _CRON: Final = re.compile(r"\((\S+)\) (CMD|CMDEND|END) \((?:\[\d+\] )?(.*)\)\s*")
-_BUSYBOX: Final = re.compile(r"USER (\S+) pid +(\d+) cmd (.*)")
+_BUSYBOX_CRON: Final = re.compile(r"USER (\S+) pid +(\d+) cmd (.*)")
 _RUNNING: Final = re.compile(r'Running job "(.{1,255}?) \(trigger: .{0,999}" \(scheduled at ([^)]{1,99})\)')
 _RAN: Final = re.compile(r'Job "(.{1,255}?) \(trigger: .{0,999}" (executed successfully|raised an exception)')
 _SENDING: Final = re.compile(r"Scheduler: Sending due task (.{1,255}) \((\S{1,255})\)")
@@ -41,7 +41,7 @@ def _cron(letter: Letter) -> LogEvent | None:
     """Debian's cron logs `END` only on request, cronie always logs `CMDEND`. One command of two users is two jobs."""
     if found := _CRON.fullmatch(letter.text):
         return LogEvent(found[2] == "CMD", f"{found[1]}: {mask_all(found[3])}", Form.CRON)
-    found = _BUSYBOX.fullmatch(letter.text)
+    found = _BUSYBOX_CRON.fullmatch(letter.text)
     return (
         LogEvent(starts=True, job=f"{found[1]}: {mask_all(found[3])}", form=Form.CRON, run=found[2]) if found else None
     )
@@ -126,7 +126,7 @@ _NOTHING: Final = re.compile(
     r"(?i)\b(?:not|never|cannot|can't|won't|skip\w*|already|refus\w*|miss\w*|will|would|should|waiting|queued|held"
     r"|lock\w*|before|unless|until|another|next)\b"
 )
-_NAMED: Final = re.compile(r"""(?i:\b(?:job|task))[ :]+["'`]?([A-Za-z0-9_][\w.:/-]*)""")
+_NAMED_JOB: Final = re.compile(r"""(?i:\b(?:job|task))[ :]+["'`]?([A-Za-z0-9_][\w.:/-]*)""")
 _LOUD_NAME: Final = re.compile(r"([A-Za-z][\w.-]{2,100})[ :]+(?:START|END)")
 _NO_NAME: Final = EITHER | AFTER | _words("id runs runner queue store scheduler of to and took jobs")
 _EDGES: Final = "\"'`()[]<>{},.;:!|-"
@@ -198,7 +198,7 @@ def _job(letter: Letter) -> str:
     """The job that a line names."""
     if named := first(letter.fields, JOB):
         return named
-    found = [*_NAMED.findall(letter.text), *_LOUD_NAME.findall(letter.text)]
+    found = [*_NAMED_JOB.findall(letter.text), *_LOUD_NAME.findall(letter.text)]
     return next((name.rstrip(".:") for name in found if name.rstrip(".:").lower() not in _NO_NAME), "")
 
 
