@@ -9,7 +9,7 @@ from typing import Any, Final, TypedDict, cast
 from cronce.errors import BadInput
 from cronce.model import Instant, Slot, check_name
 from cronce.monitor import read_lists
-from cronce.monitor.incidents import incident_document, incidents
+from cronce.monitor.alerts import incident_document, incidents
 from cronce.monitor.read_jobs import JobIndex, hosts_refused
 from cronce.monitor.read_overview import Overview, overview
 from cronce.runtime import queries

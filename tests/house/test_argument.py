@@ -28,7 +28,7 @@ BESIDE = {
 """Of the protocol, what a claim passes through besides."""
 
 TELLS = {
-    "monitor/watcher_state.py": "what a finding needs to know of older runs",
+    "monitor/survey.py": "what a finding needs to know of older runs",
     "monitor/watch_runs.py": "findings about slots and runs",
     "runtime/call.py": "the words of a refusal",
     "runtime/effects/liveness.py": "what a person is to check before a retry",

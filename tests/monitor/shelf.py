@@ -7,9 +7,8 @@ from typing import Any
 from cronce.model import Mark, Slot, Traits, Write
 from cronce.monitor.alerts import AlertKind
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import Survey, WatchMemory, survey
+from cronce.monitor.survey import Survey, WatcherState, WatchMemory, survey
 from cronce.monitor.watch import judge
-from cronce.monitor.watcher_state import WatcherState
 from cronce.protocol.notices import Alert, Holder
 from cronce.protocol.record import Outcome
 from cronce.protocol.specs import declared

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.model import BOARD_JOBS, Cell, Epoch, Fence, Mark, Origin, Slot, Write, from_us, to_us
 from cronce.monitor import survey as surveying
-from cronce.monitor import watcher_state
 from cronce.monitor.settings import Settings, check_settings
-from cronce.monitor.survey import Survey, WatchMemory, survey
+from cronce.monitor.survey import SLICE, Survey, WatcherState, WatchMemory, survey
 from cronce.monitor.watch import judge
-from cronce.monitor.watcher_state import SLICE, WatcherState
 from cronce.protocol.notices import Alert, Beats, Bundle, Doubled, Holder, LastBeat, Observed
 from cronce.protocol.record import TOO_LATE, Act, Outcome, Past, Record, SpanRecord, State, encode, encode_job
 from cronce.protocol.specs import respec
@@ -103,7 +101,7 @@ def test_a_quiet_store_is_asked_so_much_and_no_more() -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Town:
     """A hundred jobs are many here: there are 250, which are read in three slices."""
-    monkeypatch.setattr(watcher_state, "SLICE", 100)
+    monkeypatch.setattr(surveying, "SLICE", 100)
     town = Town()
     put_all(town, jobs(250))
     return town
@@ -192,15 +190,15 @@ def test_a_job_that_nobody_runs_is_watched_for_some_of_its_slots() -> None:
     for _ in range(20):
         town.pass_time(10 * SECOND)
         town.look()
-    assert len(town.known.unclaimed()) == watcher_state.UNCLAIMED
-    assert len(town.memory.missed["busy"]) == watcher_state.UNCLAIMED
+    assert len(town.known.unclaimed()) == surveying.UNCLAIMED
+    assert len(town.memory.missed["busy"]) == surveying.UNCLAIMED
     (missed,) = [one for one in town.look() if one.kind == "missed"]
     assert missed.text == "busy: 20 or more slots fell due and did not run, the first at 2026-03-29T12:00:09Z."
     assert missed.remedy.endswith("--to 2026-03-29T12:03:20Z` runs the slots that did not run.")
 
 
 def test_of_very_many_slots_one_of_each_job_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watcher_state, "SLOTS_WATCHED", 25)
+    monkeypatch.setattr(surveying, "SLOTS_WATCHED", 25)
     town = Town()
     put_all(town, jobs(10))
     town.look()

@@ -7,9 +7,8 @@ import pytest
 from cronce.model import Epoch
 from cronce.monitor.alerts import AlertKind, Alerts, key_of
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import Survey, WatchMemory, survey
+from cronce.monitor.survey import Survey, WatcherState, WatchMemory, survey
 from cronce.monitor.watch import is_over, judge
-from cronce.monitor.watcher_state import WatcherState
 from cronce.protocol.notices import Alert, decode_alert
 from cronce.protocol.record import Outcome
 from cronce.runtime.flow import drive

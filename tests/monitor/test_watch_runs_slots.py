@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from cronce.model import Cell, Slot
-from cronce.monitor import watch_runs, watcher_state
+from cronce.monitor import survey, watch_runs
 from cronce.monitor.alerts import AlertKind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import WatchMemory
@@ -277,7 +277,7 @@ def test_a_job_that_is_paused_misses_nothing(town: Town) -> None:
 def test_what_fell_due_while_everything_was_paused_is_not_missed_afterwards(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher_state, "SLICE", 1)  # the job is not read each time
+    monkeypatch.setattr(survey, "SLICE", 1)  # the job is not read each time
     town.beat(WEB, JOB, *(every("1h", f"a-{number}") for number in range(5)))
     town.node().do(town.hand.pause_all())
     assert to(town, 12) == []
@@ -523,7 +523,7 @@ def test_what_failed_and_was_resolved_has_not_failed(town: Town) -> None:
 def test_among_many_a_run_that_fails_after_long_is_seen_within_a_minute(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher_state, "ALL_SLOTS_UP_TO", 0)
+    monkeypatch.setattr(survey, "ALL_SLOTS_UP_TO", 0)
     to(town, 10)
     grant = town.run(JOB, at(10).at, None, lease=5 * MINUTE)
     assert to(town, 14, 40 * SECOND) == []

@@ -8,9 +8,8 @@ from cronce.errors import ClockOff
 from cronce.model import CLOCK, FREE, Mark, Slot, Write, job_cell
 from cronce.monitor.alerts import AlertKind
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import WatchMemory, survey
+from cronce.monitor.survey import WatcherState, WatchMemory, survey
 from cronce.monitor.watch import judge
-from cronce.monitor.watcher_state import WatcherState
 from cronce.protocol.commands import Closed, Held
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import Job, Outcome, SpanRecord, decode_job, encode_job, standing_act

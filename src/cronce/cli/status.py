@@ -13,7 +13,7 @@ from cronce.cli.terminal import ColouredText, Text, paint, screen, show, table, 
 from cronce.errors import BadInput, CronceError
 from cronce.look import Status, find_status, status_document
 from cronce.model import Instant, spell
-from cronce.monitor.incidents import incidents
+from cronce.monitor.alerts import incidents
 from cronce.monitor.read_overview import ForeignSchedulerSeen
 from cronce.protocol.notices import Doubled, Observed
 from cronce.runtime import queries

@@ -23,16 +23,14 @@ from cronce.cli.terminal import ColouredText, Screen, Text, paint, screen, show,
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import spell
-from cronce.monitor.alerts import SEVERITIES, gathered
+from cronce.monitor.alerts import SEVERITIES, gathered, handle
 from cronce.monitor.destinations import CommandDestination, Destination, Webhook, reaches
-from cronce.monitor.incidents import handle
 from cronce.monitor.monitor import Monitor
 from cronce.monitor.pings import Pinger, check_ping
 from cronce.monitor.settings import Settings, check_settings
-from cronce.monitor.survey import WatchMemory, survey
+from cronce.monitor.survey import WatcherState, WatchMemory, survey
 from cronce.monitor.watch import clock, judge
 from cronce.monitor.watch_runs import first_of_each, unsaid
-from cronce.monitor.watcher_state import WatcherState
 from cronce.protocol.notices import Alert
 from cronce.runtime.app import Cronce
 from cronce.runtime.clock_repair import clock_doubt

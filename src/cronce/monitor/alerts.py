@@ -13,21 +13,27 @@ minutes of being cleared is told again only if it is still there when they are o
 whoever looks cannot know yet, since it leads only now, is not over because it was not found.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from hashlib import blake2b
 from itertools import groupby
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
+from cronce.errors import NotOnRecord
 from cronce.model import Cell, Epoch, Instant, Mark, Write, alert_cell
-from cronce.protocol.codec import readable
+from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Alert, Delivery, Handled, Notice, decode_alert, encode_notice
 from cronce.runtime.client import Client
 from cronce.runtime.flow import Flow
-from cronce.runtime.scheduling.roster import JOBS_PER_CELL, chunks
+from cronce.runtime.queries import read_all
+from cronce.runtime.scheduling.roster import chunks
 from cronce.stores.base import Scan
+from cronce.telling.documents import handled_document
+from cronce.telling.words import iso, safe
 from cronce.value import NamedTuple
+
+T = TypeVar("T")
 
 Severity = Literal["critical", "warning", "info"]
 """Critical: something ran twice, did not run, or may have. Warning: it will, if nobody looks. Info: worth knowing."""
@@ -271,11 +277,6 @@ def pause(tries: int) -> timedelta:
     return min(FIRST_PAUSE * (1 << min(tries - 1, 10)), MAX_NOTICE_PAUSE)
 
 
-def _claimed(alert: Alert, to: str, until: Instant, notice: Notice) -> Delivery:
-    told = alert.deliveries.get(to)
-    return Delivery(notice, None, until, told.tries + 1 if told and told.notice == notice else 1)
-
-
 def _concluded(alert: Alert, claim: Delivery, now: Instant, *, sent: bool) -> Delivery:
     """Of a recovery that was told, `until` is when it may be told that it is back."""
     if not sent:
@@ -283,6 +284,123 @@ def _concluded(alert: Alert, claim: Delivery, now: Instant, *, sent: bool) -> De
     return claim._replace(
         sent=now, until=(alert.cleared or now) + QUIET_BEFORE_CLEARED if claim.notice == "cleared" else now
     )
+
+
+# --- incidents: alerts of one cause are one thing to a person ---------------------------------------------------------
+#
+# A host that dies with three runs is one message and one card, and not seven. *A cause* is a text: the host that died,
+# the job, the store. Alerts of one cause that began within a quarter of an hour of each other are one incident; what
+# begins later is news again.
+
+TOGETHER: Final = timedelta(minutes=15)
+
+TOUCHED_NAMED: Final = 20
+"""So many slots, and effects, an alert names of those that it touches."""
+
+SCHEDULERS, STORE = "schedulers", "store"
+"""Causes: no scheduler is alive; the store itself."""
+
+
+def host_cause(holder: str) -> str:
+    return f"host {holder.partition(':')[0]}"
+
+
+def with_causes(found: Sequence[Alert]) -> list[Alert]:
+    """Each with its cause. Where no scheduler is alive, that is why hosts are gone and runs are lost."""
+    nobody = any(one.kind == AlertKind.SILENT and not one.subject for one in found)
+    return [one._replace(cause=_cause(one, nobody=nobody)) for one in found]
+
+
+def _cause(one: Alert, *, nobody: bool) -> str:
+    if nobody and (one.cause.startswith("host ") or one.id == f"{AlertKind.SILENT}/"):
+        return SCHEDULERS
+    if one.cause:
+        return one.cause
+    of = facts_of(one.kind).of
+    if of == "store":
+        return STORE
+    return f"job {one.subject}" if of == "job" and one.subject else one.id
+
+
+class Incident(NamedTuple):
+    """Alerts of one cause, the worst first: that one speaks for them."""
+
+    alerts: tuple[Alert, ...]
+
+    @property
+    def lead(self) -> Alert:
+        return self.alerts[0]
+
+    @property
+    def since(self) -> Instant:
+        return min(one.since for one in self.alerts)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(slot for one in self.alerts for slot in one.slots))
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(effect for one in self.alerts for effect in one.effects))
+
+    @property
+    def handled(self) -> Handled | None:
+        """What was said of the worst of them that a watcher has raised."""
+        return next((one.handled for one in self.alerts if one.times), None)
+
+    def is_snoozed(self, now: Instant) -> bool:
+        return any(is_snoozed(one, now) for one in self.alerts if one.handled == self.handled)
+
+
+def incidents(alerts: Iterable[Alert]) -> list[Incident]:
+    """The worst first."""
+    groups: list[list[Alert]] = []
+    for one in sorted(alerts, key=lambda one: (one.cause or one.id, one.since)):
+        last = groups[-1][-1] if groups else None
+        if last and (last.cause or last.id) == (one.cause or one.id) and one.since - last.since <= TOGETHER:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    found = [Incident(tuple(sorted(group, key=worst_first))) for group in groups]
+    return sorted(found, key=lambda one: worst_first(one.lead))
+
+
+def incident_of(alert: Alert, alerts: Iterable[Alert]) -> Incident:
+    """The one that it is part of."""
+    return next(one for one in incidents(alerts) if any(each.id == alert.id for each in one.alerts))
+
+
+def incident_document(one: Incident) -> dict[str, object]:
+    return {
+        "id": one.lead.id,
+        "cause": one.lead.cause or one.lead.id,
+        "severity": one.lead.severity,
+        "since": iso(one.since),
+        "alerts": [each.id for each in one.alerts],
+        "slots": list(one.slots),
+        "effects": list(one.effects),
+        "handled": handled_document(one.handled),
+    }
+
+
+def is_covered(alert: Alert, incident: Incident, to: str) -> bool:
+    """Whether that destination knows: it was told of another that is as bad; or will be told that all is over."""
+    others = [one for one in incident.alerts if one.id != alert.id]
+    told = [(one, one.deliveries[to]) for one in others if to in one.deliveries]
+    if alert.cleared is None:
+        return any(_is_told(one, said) and rank(one.severity) <= rank(alert.severity) for one, said in told)
+    own = alert.deliveries.get(to)
+    owed = any(one.cleared and said.notice == "raised" and said.tries for one, said in told)
+    return own is not None and not own.tries and owed
+
+
+def _is_told(one: Alert, said: Delivery) -> bool:
+    return one.cleared is None and said.notice == "raised" and said.sent is not None
+
+
+def goes_on(alert: Alert, incident: Incident) -> bool:
+    """Whether an alert is over, and its incident is not: then nobody is told yet."""
+    return alert.cleared is not None and any(one.cleared is None for one in incident.alerts)
 
 
 # --- at the store -----------------------------------------------------------------------------------------------------
@@ -324,8 +442,8 @@ class Alerts:
             loaded, _ = yield from self._client.load(keys)
             pairs = ((cell, raised(_read(cell), found[cell.key], seen.now, reword=True)) for cell in loaded.cells)
             writes += [_written(cell, alert) for cell, alert in pairs if alert is not None]
-        for place in range(0, len(writes), JOBS_PER_CELL):
-            yield from self._client.swap(writes[place : place + JOBS_PER_CELL], seen.epoch.seen)
+        for some in chunks(writes):
+            yield from self._client.swap(some, seen.epoch.seen)
 
     def _settled(self, one: AlertInCell, found: dict[str, Alert], now: Instant) -> Write | None:
         cell, alert = one
@@ -341,54 +459,75 @@ class Alerts:
     def claim(self, key: str, to: str, lasting: timedelta) -> Flow[NoticeClaim | None]:
         """The right to tell that destination what it should be told of the alert; None: nothing, or another does."""
 
-        def make(cell: Cell, now: Instant) -> tuple[NoticeClaim | None, Write | None]:
-            alert = _read(cell) if cell.mark is Mark.OPEN else None
-            notice = due(alert, to, now) if alert else None
-            if alert is None or notice is None:
+        def claimed(alert: Alert, now: Instant) -> tuple[NoticeClaim | None, Alert | None]:
+            notice = due(alert, to, now)
+            if notice is None:
                 return None, None
-            delivery = _claimed(alert, to, now + lasting, notice)
+            before = alert.deliveries.get(to)
+            tries = before.tries + 1 if before and before.notice == notice else 1
+            delivery = Delivery(notice, None, now + lasting, tries)
             alert = _with(alert, to, delivery)
-            return NoticeClaim(key, alert, delivery), _kept(cell, alert)
+            return NoticeClaim(key, alert, delivery), alert
 
-        return (yield from self._client.rewrite(key, make))
-
-    def cover(self, key: str, to: str) -> Flow[None]:
-        """That destination was told with another alert of the same cause."""
-
-        def make(cell: Cell, now: Instant) -> tuple[None, Write | None]:
-            alert = _read(cell) if cell.mark is Mark.OPEN else None
-            notice = due(alert, to, now) if alert else None
-            if alert is None or notice is None:
-                return None, None
-            until = now + QUIET_BEFORE_CLEARED if notice == "cleared" else now
-            alert = _with(alert, to, Delivery(notice, now, until, 0))
-            return None, _freed(cell, alert) if over(alert, now) else _kept(cell, alert)
-
-        yield from self._client.rewrite(key, make)
-
-    def handle(self, key: str, by: str, reason: str, span: timedelta | None) -> Flow[Alert | None]:
-        """Put on record that somebody is on it or, for a span, that it can wait. None: no such alert stands."""
-
-        def make(cell: Cell, now: Instant) -> tuple[Alert | None, Write | None]:
-            alert = _read(cell) if cell.mark is Mark.OPEN else None
-            if alert is None or alert.cleared is not None:
-                return None, None
-            alert = alert._replace(handled=Handled(by, now, reason, now + span if span else None))
-            return alert, _kept(cell, alert)
-
-        return (yield from self._client.rewrite(key, make))
+        return (yield from self._change(key, claimed))
 
     def conclude(self, claim: NoticeClaim, to: str, *, sent: bool) -> Flow[None]:
         """Whether it was sent. Nothing is said if the claim has lapsed and another has it, or there is other news."""
 
-        def make(cell: Cell, now: Instant) -> tuple[None, Write | None]:
-            alert = _read(cell)
-            if alert is None or alert.deliveries.get(to) != claim.delivery:
+        def concluded(alert: Alert, now: Instant) -> tuple[None, Alert | None]:
+            if alert.deliveries.get(to) != claim.delivery:
                 return None, None
-            alert = _with(alert, to, _concluded(alert, claim.delivery, now, sent=sent))
-            return None, _freed(cell, alert) if over(alert, now) else _kept(cell, alert)
+            return None, _with(alert, to, _concluded(alert, claim.delivery, now, sent=sent))
 
-        yield from self._client.rewrite(claim.key, make)
+        yield from self._change(claim.key, concluded)
+
+    def cover(self, key: str, to: str) -> Flow[None]:
+        """That destination was told with another alert of the same cause."""
+
+        def covered(alert: Alert, now: Instant) -> tuple[None, Alert | None]:
+            notice = due(alert, to, now)
+            until = now + QUIET_BEFORE_CLEARED if notice == "cleared" else now
+            return None, _with(alert, to, Delivery(notice, now, until, 0)) if notice else None
+
+        yield from self._change(key, covered)
+
+    def handle(self, key: str, by: str, reason: str, span: timedelta | None) -> Flow[Alert | None]:
+        """Put on record that somebody is on it or, for a span, that it can wait. None: no such alert stands."""
+
+        def handled(alert: Alert, now: Instant) -> tuple[Alert | None, Alert | None]:
+            if alert.cleared is not None:
+                return None, None
+            alert = alert._replace(handled=Handled(by, now, reason, now + span if span else None))
+            return alert, alert
+
+        return (yield from self._change(key, handled))
+
+    def _change(self, key: str, change: Callable[[Alert, Instant], tuple[T, Alert | None]]) -> Flow[T | None]:
+        """What comes of a change to an alert that is open, and what it is then; None: it stays as it is."""
+
+        def make(cell: Cell, now: Instant) -> tuple[T | None, Write | None]:
+            alert = _read(cell) if cell.mark is Mark.OPEN else None
+            answer, changed = change(alert, now) if alert else (None, None)
+            if changed is None:
+                return answer, None
+            return answer, _freed(cell, changed) if over(changed, now) else _kept(cell, changed)
+
+        return (yield from self._client.rewrite(key, make))
+
+
+def handle(client: Client, name: str, by: str, reason: str, span: timedelta | None = None) -> Flow[dict[str, object]]:
+    """Put on record that somebody is on it or, for a span, that it can wait: of all alerts of the incident."""
+    _, cells = yield from read_all(Scan("alert/", mark=Mark.OPEN))
+    standing = [one for _, one in all_readable(cells, decode_alert) if one.cleared is None]
+    wanted = next((one for one in standing if one.id in (name, f"{name}/")), None)
+    if wanted is None:
+        known = ", ".join(one.id for one in standing[:5]) or "none"
+        raise NotOnRecord(safe(f"no alert {name[:80]} is open; open alerts: {known}"))
+    incident, handled = incident_of(wanted, standing), None
+    for one in incident.alerts:
+        done = yield from Alerts(client).handle(key_of(one.kind, one.subject), by, reason, span)
+        handled = done.handled if done else handled
+    return {"id": wanted.id, "alerts": [one.id for one in incident.alerts], "handled": handled_document(handled)}
 
 
 def _is_less(finding: Alert, posted: AlertInCell | None) -> bool:

@@ -30,8 +30,21 @@ from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Reque
 from cronce import __version__
 from cronce.errors import BadInput, CronceError
 from cronce.model import Boot
-from cronce.monitor.alerts import SEVERITIES, Alerts, IsOver, NoticeClaim, OpenAlerts, Severity, due, rank
-from cronce.monitor.incidents import Incident, goes_on, incident_document, incidents, is_covered
+from cronce.monitor.alerts import (
+    SEVERITIES,
+    Alerts,
+    Incident,
+    IsOver,
+    NoticeClaim,
+    OpenAlerts,
+    Severity,
+    due,
+    goes_on,
+    incident_document,
+    incidents,
+    is_covered,
+    rank,
+)
 from cronce.protocol.notices import Alert
 from cronce.runtime.flow import Flow
 from cronce.runtime.log import LOGGER

@@ -25,14 +25,12 @@ from cronce.errors import BadInput, CronceError, StoreCopied, StoreError, StoreF
 from cronce.events import Event, What
 from cronce.model import MONITOR, Boot, Instant, leader_cell, spell
 from cronce.monitor import watch_runs
-from cronce.monitor.alerts import AlertKind, Alerts, NoticeClaim
+from cronce.monitor.alerts import AlertKind, Alerts, Incident, NoticeClaim
 from cronce.monitor.destinations import Document, Given, LogDestination, Sender, destination, document, told_apart
-from cronce.monitor.incidents import Incident
 from cronce.monitor.settings import Settings, check_settings
-from cronce.monitor.survey import WatchMemory, survey
+from cronce.monitor.survey import WatcherState, WatchMemory, survey
 from cronce.monitor.watch import clock, is_over, judge
 from cronce.monitor.watch_runs import first_of_each
-from cronce.monitor.watcher_state import WatcherState
 from cronce.protocol.notices import Alert
 from cronce.runtime.app import Cronce
 from cronce.runtime.clock_repair import clock_doubt

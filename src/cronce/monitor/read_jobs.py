@@ -47,7 +47,7 @@ from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Observed, Prevented, Refusals, Stored, decode_observed, decode_refusals
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.effects.review import EMPTY_SURVEY, EffectsSurvey, doubts, of_job
-from cronce.runtime.flow import Flow, Load
+from cronce.runtime.flow import Flow, Load, Request
 from cronce.runtime.prevented import PARTS, prevented_in
 from cronce.runtime.queries import (
     READ_AHEAD,
@@ -66,7 +66,7 @@ from cronce.runtime.queries import (
 )
 from cronce.runtime.stored_jobs import line_of, lines_in, seen_stored
 from cronce.schedule import Schedule
-from cronce.stores.base import Loaded, Page, Scan
+from cronce.stores.base import Loaded, Scan
 from cronce.telling.words import as_written
 from cronce.value import NamedTuple
 
@@ -81,10 +81,9 @@ STALE: Final = 60.0
 
 
 class IndexedJob(NamedTuple):
-    """A job in the index, as of the versions of its cells."""
+    """A job in the index, as of the versions of its two cells."""
 
-    job: int
-    stored: int
+    versions: tuple[int, int]
     text: str
     """What is searched: its name and its schedules, in lower case."""
     rules: tuple[Schedule, ...]
@@ -106,59 +105,41 @@ class BoardVersion(NamedTuple):
     boot: Boot
 
 
-class JobWalk:
-    """A walk over the cells of jobs, under way: `known` is what the one before it found."""
+def _walk(known: Mapping[str, IndexedJob]) -> Flow[dict[str, IndexedJob]]:
+    """All jobs, slice by slice; one whose cells have not changed is taken over from what is `known`. What a process has
+    carried is known from that; what stands in the store is for jobs that none has carried yet."""
+    stored: dict[str, Cell] = {}
+    found: dict[str, IndexedJob] = {}
+    shared = {rule: rule for entry in known.values() for rule in entry.rules}
 
-    def __init__(self, board: int, known: Mapping[str, IndexedJob]) -> None:
-        self.board = board
-        self.entries: dict[str, IndexedJob] = {}
-        self._known = known
-        self._rules = {rule: rule for entry in known.values() for rule in entry.rules}
-        self._scan: Scan | None = Scan("job/", limit=JOB_CELLS_AT_ONCE)
-
-    @property
-    def is_over(self) -> bool:
-        return self._scan is None
-
-    def step(self) -> Flow[Boot]:
-        """Read a slice; the boot clock afterwards."""
-        scan = self._scan
-        assert scan is not None
-        timed = yield scan
-        assert isinstance(timed.reply, Page)
-        for cell in timed.reply.cells:
-            (self._take_job if scan.prefix == "job/" else self._take_stored)(cell)
-        if timed.reply.next is not None:
-            self._scan = scan._replace(after=timed.reply.next)
-        else:
-            self._scan = Scan("stored/", mark=Mark.OPEN, limit=JOB_CELLS_AT_ONCE) if scan.prefix == "job/" else None
-        return timed.ended
-
-    def _take_job(self, cell: Cell) -> None:
-        name = cell.key.removeprefix("job/")
-        known = self._known.get(name)
-        if known is not None and known.job == cell.version and not known.stored:
-            self.entries[name] = known
-        else:
-            self.entries[name] = self._entry(seen_job(cell), cell.version, 0)
-
-    def _take_stored(self, cell: Cell) -> None:
-        """What a process has carried is known from that; this is for what none has carried yet."""
-        name = cell.key.removeprefix("stored/")
-        entry, known = self.entries.get(name), self._known.get(name)
-        if entry is not None and entry.rules:
+    def take(name: str, job: Cell | None) -> None:
+        own = stored.get(name)
+        versions = (job.version if job else 0, own.version if own else 0)
+        if name in known and known[name].versions == versions:
+            found[name] = known[name]
             return
-        version = entry.job if entry else 0
-        if known is not None and (known.job, known.stored) == (version, cell.version):
-            self.entries[name] = known
-        elif (seen := seen_stored(name, None, cell)) is not None:
-            made = self._entry(seen, version, cell.version)
-            self.entries[name] = made._replace(paused=entry.paused) if entry else made
+        seen = seen_job(job) if job else None
+        seen = seen_stored(name, seen, own) if own else seen
+        if seen is not None:
+            rules = tuple(shared.setdefault(rule, rule) for rule in seen.schedules)
+            text = " ".join((name, *map(as_written, rules))).lower()
+            paused = seen.job is not None and seen.job.paused is not None
+            found[name] = IndexedJob(versions, text, rules, paused)
 
-    def _entry(self, seen: JobSeen, job: int, stored: int) -> IndexedJob:
-        rules = tuple(self._rules.setdefault(rule, rule) for rule in seen.schedules)
-        text = " ".join((seen.name, *map(as_written, rules))).lower()
-        return IndexedJob(job, stored, text, rules, paused=seen.job is not None and seen.job.paused is not None)
+    scan: Scan | None = Scan("stored/", mark=Mark.OPEN, limit=JOB_CELLS_AT_ONCE)
+    while scan is not None:
+        page = yield from read_page(scan)
+        stored |= {cell.key.removeprefix("stored/"): cell for cell in page.cells}
+        scan = scan._replace(after=page.next) if page.next else None
+    scan = Scan("job/", limit=JOB_CELLS_AT_ONCE)
+    while scan is not None:
+        page = yield from read_page(scan)
+        for cell in page.cells:
+            take(cell.key.removeprefix("job/"), cell)
+        scan = scan._replace(after=page.next) if page.next else None
+    for name in stored.keys() - found.keys():
+        take(name, None)
+    return dict(sorted(found.items()))
 
 
 class JobIndex:
@@ -167,7 +148,10 @@ class JobIndex:
     def __init__(self) -> None:
         self._turn = threading.Lock()
         """Of whoever walks."""
-        self._walk: JobWalk | None = None
+        self._walk: Flow[dict[str, IndexedJob]] | None = None
+        """The walk that is under way, what it asks for next, and the board as it was when it began."""
+        self._asked: Request = Load([])
+        self._walk_board = -1
         self._walked: Boot | None = None
         self._board = -1
         self._entries: Mapping[str, IndexedJob] = {}
@@ -191,14 +175,18 @@ class JobIndex:
         first = self._walked is None
         stale = self._walked is None or look.boot - self._walked >= STALE
         if self._walk is None and (stale or look.board != self._board):
-            self._walk = JobWalk(look.board, self._entries)
+            self._walk, self._walk_board = _walk(self._entries), look.board
+            self._asked = next(self._walk)
         ended = look.boot
         while self._walk is not None and (first or ended - look.boot < WALK_WAIT):
-            ended = yield from self._walk.step()
-            if self._walk.is_over:
-                entries = dict(sorted(self._walk.entries.items()))
+            timed = yield self._asked
+            ended = timed.ended
+            try:
+                self._asked = self._walk.send(timed)
+            except StopIteration as over:
+                entries: dict[str, IndexedJob] = over.value
                 self._soon = NextSlots(entries, self._soon.slots)
-                self._board, self._walked, self._walk = self._walk.board, look.boot, None
+                self._board, self._walked, self._walk = self._walk_board, look.boot, None
                 self._entries = entries  # last: whoever finds its jobs finds all of it
 
     def search(self, matching: str = "", after: str = "", limit: int = 50) -> JobMatches:

@@ -7,11 +7,22 @@ from shlex import quote
 from typing import Final
 
 from cronce.model import Instant, Slot, effect_cells, slot_of_cell, spell
-from cronce.monitor.alerts import AlertKind, Severity
-from cronce.monitor.incidents import STORE, TOUCHED_NAMED, host_cause
+from cronce.monitor.alerts import STORE, TOUCHED_NAMED, AlertKind, Severity, host_cause
 from cronce.monitor.settings import Settings
-from cronce.monitor.survey import SHORTEST_COMPARED, Survey, WatchMemory, began, is_near, policy_span, timeout
-from cronce.monitor.watcher_state import MISSED_TTL, SLICE, UNCLAIMED, is_too_late, watched_rule
+from cronce.monitor.survey import (
+    MISSED_TTL,
+    SHORTEST_COMPARED,
+    SLICE,
+    UNCLAIMED,
+    Survey,
+    WatchMemory,
+    began,
+    is_near,
+    is_too_late,
+    policy_span,
+    timeout,
+    watched_rule,
+)
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import FORGOTTEN, LAPSED, Outcome, Record, SpanRecord, effects_key
 from cronce.protocol.table import NOTHING_RAN

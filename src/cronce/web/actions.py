@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from cronce.errors import BadInput, CronceError, NotOnRecord, StoreError
 from cronce.model import check_name
-from cronce.monitor.incidents import handle
+from cronce.monitor.alerts import handle
 from cronce.monitor.read_lists import alerts
 from cronce.protocol.commands import Queued
 from cronce.protocol.record import Record

@@ -19,7 +19,7 @@ from cronce.errors import BadInput, NotOnRecord
 from cronce.look import counted_document, living_document, overview_document
 from cronce.model import check_name
 from cronce.monitor import read_jobs, read_lists, read_overview
-from cronce.monitor.incidents import incident_document, incidents
+from cronce.monitor.alerts import incident_document, incidents
 from cronce.monitor.read_lists import effects_page
 from cronce.runtime.effects.review import names_effect
 from cronce.runtime.flow import Flow

@@ -11,8 +11,7 @@ from starlette.requests import Request
 
 from cronce.errors import BadInput
 from cronce.model import Instant, Slot
-from cronce.monitor.alerts import AlertKind, facts_of, key_of
-from cronce.monitor.incidents import SCHEDULERS, Incident, incident_of, incidents
+from cronce.monitor.alerts import SCHEDULERS, AlertKind, Incident, facts_of, incident_of, incidents, key_of
 from cronce.monitor.read_lists import ALERTS_COUNTED, alerts
 from cronce.monitor.read_overview import Overview, overview
 from cronce.monitor.watch import at_once

@@ -13,7 +13,7 @@ from cronce.monitor.figures import figures
 from cronce.monitor.read_lists import ALERTS_COUNTED
 from cronce.monitor.read_overview import UNNAMED_KINDS, ForeignSchedulerSeen, Overview, holders, overview
 from cronce.monitor.settings import Settings
-from cronce.monitor.watch_schedulers import missed
+from cronce.monitor.watch import not_replaced
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import HOST_GONE, HolderSeen
 from cronce.telling.words import Tone, ago, by_whom, counted, safe, short
@@ -147,7 +147,7 @@ def _needed(urgent: Sequence[IncidentCard]) -> Iterator[str]:
 
 def silent_ones(there: Sequence[SchedulerShown], now: Instant) -> list[SchedulerShown]:
     """Those that are late, and those that died not long ago, if no other took their place."""
-    dead = {one.holder.holder for one in missed([one.line for one in there], now)}
+    dead = {one.holder.holder for one in not_replaced([one.line for one in there], now)}
     return [one for one in there if one.state == "late" or one.line.holder.holder in dead]
 
 

@@ -2,9 +2,8 @@
 
 from datetime import timedelta
 
-from cronce.monitor.alerts import AlertKind, Alerts, key_of
+from cronce.monitor.alerts import AlertKind, Alerts, Incident, incidents, key_of, with_causes
 from cronce.monitor.destinations import Callback, Document, Sender, document
-from cronce.monitor.incidents import Incident, incidents, with_causes
 from cronce.protocol.notices import Alert, decode_alert
 from tests.house.wait import wait_until
 from tests.runtime.shelf import START, HandClock, HandNode, Wire
