@@ -5,7 +5,7 @@ the OpenAPI document at /api/v1/openapi.json. What is not in them is not there, 
 same table of actions as the page's, for whoever sends the token with the call.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -43,6 +43,7 @@ from cronce.web.requests import STATUSES, Json, Problem, document, read_instant
 from cronce.web.site import Site, root_of, site_of
 
 API_BASE: Final = "/api/v1"
+DEFAULT_LIMIT: Final = 100
 
 
 class ApiQuery(NamedTuple):
@@ -52,6 +53,15 @@ class ApiQuery(NamedTuple):
     subject: str
     given: Mapping[str, Any]
 
+    @property
+    def limit(self) -> int:
+        """As many as are asked for; as many as are usual, where nobody says how many."""
+        limit: int = self.given.get("limit", DEFAULT_LIMIT)
+        return limit
+
+
+Answers = Callable[[ApiQuery], Flow[Document]]
+
 
 class Endpoint(NamedTuple):
     path: str
@@ -60,10 +70,25 @@ class Endpoint(NamedTuple):
     summary: str
     answer: str
     """The schema of what is answered."""
-    answers: Callable[[ApiQuery], Flow[Document]]
-    parameters: tuple[ActionField, ...] = ()
-    subject: str = ""
+    parameters: tuple[ActionField, ...]
+    subject: str
     """What is named, in words, if anything is."""
+    answers: Answers
+
+
+READ_ENDPOINTS: Final[list[Endpoint]] = []
+
+
+def endpoint(
+    path: str, name: str, summary: str, answer: str, *parameters: ActionField, subject: str = ""
+) -> Callable[[Answers], Answers]:
+    """Puts the function below it into the table."""
+
+    def add(answers: Answers) -> Answers:
+        READ_ENDPOINTS.append(Endpoint(path, name, summary, answer, parameters, subject, answers))
+        return answers
+
+    return add
 
 
 # --- parameters -------------------------------------------------------------------------------------------------------
@@ -175,9 +200,6 @@ def _fits(schema: Schema, value: Any) -> bool:
     return True
 
 
-DEFAULT_LIMIT: Final = 100
-"""As many as are told of where nobody says how many."""
-
 DEFAULT_SPAN: Final = timedelta(hours=1)
 
 # --- what may be asked ------------------------------------------------------------------------------------------------
@@ -199,6 +221,7 @@ END_FIELD: Final = ActionField("end", "until this instant (default: now)", INSTA
 # --- the whole --------------------------------------------------------------------------------------------------------
 
 
+@endpoint("/overview", "overview", "Overview of everything", "Overview")
 def overview(asked: ApiQuery) -> Flow[Document]:
     return overview_document((yield from read_overview.overview()), asked.site.place)
 
@@ -206,15 +229,16 @@ def overview(asked: ApiQuery) -> Flow[Document]:
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 
+@endpoint("/jobs", "jobs", "Jobs, by name", "Jobs", LIMIT_FIELD, AFTER_FIELD, MATCHING)
 def jobs(asked: ApiQuery) -> Flow[Document]:
     given = asked.given
     after = check_name(given["after"]) if given.get("after") else ""
-    limit, matching = given.get("limit", DEFAULT_LIMIT), given.get("matching", "")
-    found, lines = yield from read_jobs.job_lines(after, limit, matching, index=asked.site.index)
+    found, lines = yield from read_jobs.job_lines(after, asked.limit, given.get("matching", ""), index=asked.site.index)
     _, served = yield from halted_and_carried()
     return {"jobs": [told.job_document(line, served) for line in lines], "total": found.total, "next": found.next}
 
 
+@endpoint("/jobs/{subject}", "job", "One job with all its details", "JobView", subject="a job")
 def job(asked: ApiQuery) -> Flow[Document]:
     name = named("jobs", asked.subject)
     view = yield from read_jobs.job_view(name)
@@ -232,6 +256,16 @@ def job(asked: ApiQuery) -> Flow[Document]:
     }
 
 
+@endpoint(
+    "/jobs/{subject}/runs",
+    "runsOfJob",
+    "Its runs, newest first",
+    "Runs",
+    STATE,
+    LIMIT_FIELD,
+    AFTER_FIELD,
+    subject="a job",
+)
 def runs_of_job(asked: ApiQuery) -> Flow[Document]:
     name = named("jobs", asked.subject)
     page = yield from _page(asked, name)
@@ -243,10 +277,12 @@ def runs_of_job(asked: ApiQuery) -> Flow[Document]:
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
+@endpoint("/runs", "runs", "Runs, newest first", "Runs", JOB_FIELD, STATE, LIMIT_FIELD, AFTER_FIELD)
 def runs(asked: ApiQuery) -> Flow[Document]:
     return (yield from _page(asked, asked.given.get("job")))
 
 
+@endpoint("/runs/{subject}", "run", "A slot that is on record", "RunView", subject="a slot")
 def run(asked: ApiQuery) -> Flow[Document]:
     """A slot that is on record."""
     slot = slot_named(named("runs", asked.subject))
@@ -256,6 +292,7 @@ def run(asked: ApiQuery) -> Flow[Document]:
     return told.story_document(found.stories[0], found)
 
 
+@endpoint("/why/{subject}", "why", "Why a slot ran or did not", "Why", subject="a slot, or a job")
 def why_it(asked: ApiQuery) -> Flow[Document]:
     """A slot, on record or not, the one of a day, or those of a job that matter."""
     is_slot = "@" in asked.subject
@@ -273,6 +310,9 @@ def why_it(asked: ApiQuery) -> Flow[Document]:
     return told.why_document(found)
 
 
+@endpoint(
+    "/timeline", "timeline", "The runs within a time range", "Timeline", START_FIELD, END_FIELD, JOB_FIELD, LIMIT_FIELD
+)
 def timeline(asked: ApiQuery) -> Flow[Document]:
     given = asked.given
     end = given.get("end", asked.site.now)
@@ -293,38 +333,52 @@ def timeline(asked: ApiQuery) -> Flow[Document]:
 # --- what else there is -----------------------------------------------------------------------------------------------
 
 
+@endpoint("/holders", "holders", "Schedulers that are alive, or were lately", "Holders")
 def holders(_asked: ApiQuery) -> Flow[Document]:
     now, found = yield from read_overview.holders()
     return {"holders": [living_document(one, now) for one in found]}
 
 
-def leases(asked: ApiQuery, kind: Leases) -> Flow[Document]:
-    page = yield from read_lists.held(
-        kind.prefix, asked.given.get("after", ""), asked.given.get("limit", DEFAULT_LIMIT)
-    )
+@endpoint("/locks", "locks", "Who holds which lock", "Locks", LIMIT_FIELD, AFTER_FIELD)
+def locks(asked: ApiQuery) -> Flow[Document]:
+    return _leases(asked, LOCK_LEASES)
+
+
+@endpoint("/leaders", "leaders", "Who leads which group", "Leaders", LIMIT_FIELD, AFTER_FIELD)
+def leaders(asked: ApiQuery) -> Flow[Document]:
+    return _leases(asked, LEADERS)
+
+
+def _leases(asked: ApiQuery, kind: Leases) -> Flow[Document]:
+    page = yield from read_lists.held(kind.prefix, asked.given.get("after", ""), asked.limit)
     return {kind.way: [told.held_document(one, kind) for one in page.held], "next": page.next}
 
 
+@endpoint(
+    "/effects", "effects", "Effects in doubt, and in progress", "Effects", WHAT, EVERYTHING, LIMIT_FIELD, AFTER_FIELD
+)
 def effects(asked: ApiQuery) -> Flow[Document]:
     given = asked.given
     what = given.get("what")
     if what is not None and names_effect(what):
         raise Problem(400, "`what` must be a job, a slot or an idempotent function, not a single effect")
-    limit, everything = given.get("limit", DEFAULT_LIMIT), given.get("all", False)
-    page = yield from effects_page(what, given.get("after"), limit, everything=everything)
+    page = yield from effects_page(what, given.get("after"), asked.limit, everything=given.get("all", False))
     return {"effects": [told.effect_document(one) for one in page.effects], "next": page.next}
 
 
+@endpoint("/alerts", "alerts", "Open alerts, or cleared alerts", "Alerts", OPEN_FIELD)
 def alerts(asked: ApiQuery) -> Flow[Document]:
     page = yield from read_lists.alerts(open=asked.given.get("open", True))
     grouped = [incident_document(one) for one in incidents(page.alerts)]
     return {"alerts": [told.alert_document(one) for one in page.alerts], "incidents": grouped, "more": page.more}
 
 
+@endpoint("/observed", "observed", "Calls that were only observed", "Observed")
 def observed(_asked: ApiQuery) -> Flow[Document]:
     return {"observed": [told.observed_document(*one) for one in (yield from read_lists.observed()).items()]}
 
 
+@endpoint("/beats", "beats", "Heartbeats of other schedulers", "Beats")
 def beats(_asked: ApiQuery) -> Flow[Document]:
     return {"beats": [told.beats_document(*one) for one in (yield from read_lists.beats()).items()]}
 
@@ -333,11 +387,8 @@ def beats(_asked: ApiQuery) -> Flow[Document]:
 
 
 def _page(asked: ApiQuery, job: str | None) -> Flow[Document]:
-    given = asked.given
-    page = yield from read_lists.newest_runs(
-        job, given.get("state"), given.get("after"), given.get("limit", DEFAULT_LIMIT)
-    )
-    return {"runs": _runs(page.runs), "next": page.next}
+    page = yield from read_lists.newest_runs(job, asked.given.get("state"), asked.given.get("after"), asked.limit)
+    return {"runs": [told.run_document(one) for one in page.runs], "next": page.next}
 
 
 def _unknown(name: str) -> Flow[NotOnRecord]:
@@ -345,75 +396,8 @@ def _unknown(name: str) -> Flow[NotOnRecord]:
     return NotOnRecord(f"no job is called {name!r}")
 
 
-def _runs(found: Iterable[RunSeen]) -> list[Document]:
-    return [told.run_document(one) for one in found]
-
-
 def _past(one: RunSeen) -> list[Document]:
     return [told.past_document(past) for past in one.record.past] if one.record else []
-
-
-READ_ENDPOINTS: Final = (
-    Endpoint("/overview", "overview", "Overview of everything", "Overview", overview),
-    Endpoint("/jobs", "jobs", "Jobs, by name", "Jobs", jobs, (LIMIT_FIELD, AFTER_FIELD, MATCHING)),
-    Endpoint("/jobs/{subject}", "job", "One job with all its details", "JobView", job, (), "a job"),
-    Endpoint(
-        "/jobs/{subject}/runs",
-        "runsOfJob",
-        "Its runs, newest first",
-        "Runs",
-        runs_of_job,
-        (STATE, LIMIT_FIELD, AFTER_FIELD),
-        "a job",
-    ),
-    Endpoint("/runs", "runs", "Runs, newest first", "Runs", runs, (JOB_FIELD, STATE, LIMIT_FIELD, AFTER_FIELD)),
-    Endpoint("/runs/{subject}", "run", "A slot that is on record", "RunView", run, (), "a slot"),
-    Endpoint(
-        "/why/{subject}",
-        "why",
-        "Why a slot ran or did not",
-        "Why",
-        why_it,
-        (),
-        "a slot, or a job",
-    ),
-    Endpoint(
-        "/timeline",
-        "timeline",
-        "The runs within a time range",
-        "Timeline",
-        timeline,
-        (START_FIELD, END_FIELD, JOB_FIELD, LIMIT_FIELD),
-    ),
-    Endpoint("/holders", "holders", "Schedulers that are alive, or were lately", "Holders", holders),
-    Endpoint(
-        "/locks",
-        "locks",
-        "Who holds which lock",
-        "Locks",
-        partial(leases, kind=LOCK_LEASES),
-        (LIMIT_FIELD, AFTER_FIELD),
-    ),
-    Endpoint(
-        "/leaders",
-        "leaders",
-        "Who leads which group",
-        "Leaders",
-        partial(leases, kind=LEADERS),
-        (LIMIT_FIELD, AFTER_FIELD),
-    ),
-    Endpoint(
-        "/effects",
-        "effects",
-        "Effects in doubt, and in progress",
-        "Effects",
-        effects,
-        (WHAT, EVERYTHING, LIMIT_FIELD, AFTER_FIELD),
-    ),
-    Endpoint("/alerts", "alerts", "Open alerts, or cleared alerts", "Alerts", alerts, (OPEN_FIELD,)),
-    Endpoint("/observed", "observed", "Calls that were only observed", "Observed", observed),
-    Endpoint("/beats", "beats", "Heartbeats of other schedulers", "Beats", beats),
-)
 
 
 _ALWAYS: Final = (400, 401, 414, 421, 429, 431, 503)
