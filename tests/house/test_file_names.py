@@ -25,7 +25,6 @@ UNNAMED = Counter(
         "evidence": 7,
         "headers": 1,
         "integrations": 6,
-        "monitor": 3,
         "protocol": 3,
         "runtime": 16,
         "schedule": 1,
