@@ -115,6 +115,16 @@ def test_only_those_that_are_wanted_are_told(asked: dict[str, str], number: int,
     assert len(told) == len(set(told)) == number
 
 
+def test_a_record_that_cannot_be_read_is_closed_if_its_mark_says_so(read: Reader) -> None:
+    """It was left out, and a list of all that is closed had a hole."""
+    slots = [Slot("billing", NOW - number * HOUR) for number in range(3)]
+    for slot, mark in zip(slots, (Mark.CLOSED, Mark.ATTENTION, Mark.OPEN), strict=True):
+        read.put(slot.cell, '{"v":99}', mark, slot.at, ttl=HOUR)
+    assert list(every(read, wanted="closed")) == [slot.cell for slot in slots[:2]]
+    assert list(every(read, job="billing", wanted="closed")) == [slot.cell for slot in slots[:2]]
+    assert list(every(read, wanted="failed")) == list(every(read, wanted="running")) == []
+
+
 def test_one_looks_so_far_for_what_is_wanted_and_the_list_goes_on(read: Reader) -> None:
     for number in range(RUNS_SEARCHED + 100):
         outcome = Outcome.SUCCEEDED if number < RUNS_SEARCHED + 50 else Outcome.FAILED

@@ -410,7 +410,9 @@ def sifted(scan: Scan, wanted: str | None, limit: int, most: int | None = None) 
 
 
 def matches(run: RunSeen, wanted: str) -> bool:
-    return run.record is not None and wanted in (run.record.state, run.record.outcome, run.shown)
+    if run.record is None:  # its mark says no more than that it is closed
+        return wanted == "closed" and run.cell.mark is not Mark.OPEN
+    return wanted in (run.record.state, run.record.outcome, run.shown)
 
 
 def seen_run(cell: Cell, now: Instant) -> RunSeen:
