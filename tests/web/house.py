@@ -1,6 +1,7 @@
 """The page of a busy store, and a browser that talks to it without a network."""
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from cronce.errors import StoreUnavailable
 from cronce.model import Cell, Traits, Write
 from cronce.stores.base import Loaded, Page, Scan, Swapped
 from cronce.stores.memory import MemoryStore
+from cronce.web.api import openapi
 from cronce.web.app import application
 from tests.web.scene import Scene, fill
 
@@ -115,3 +117,21 @@ class Api(Browser):
 
     def act(self, path: str, said: Mapping[str, Any] | None = None) -> httpx.Response:
         return self.send("POST", f"/api/v1{path}", json=said or {})
+
+
+PAUSE = "/jobs/billing/pause"
+API_PAUSE = "/api/v1/jobs/billing/pause"
+
+
+def paused(busy: Busy) -> bool:
+    return bool(Api(busy.app, {}).ask("/jobs/billing")["paused"])
+
+
+DESCRIBED: dict[str, Any] = json.loads(json.dumps(openapi()))
+"""The API, as it describes itself."""
+
+
+def described(path: str, status: str = "200") -> dict[str, Any]:
+    verb = next(iter(DESCRIBED["paths"][path].values()))
+    schema = verb["responses"][status]["content"]["application/json"]["schema"]
+    return {**schema, "components": DESCRIBED["components"]}

@@ -9,7 +9,6 @@ import pytest
 from cronce.protocol.notices import Refused
 from cronce.protocol.record import Outcome
 from cronce.runtime.queries import RunSeen
-from cronce.web.markup import tag
 from cronce.web.timeline import draw, key
 from cronce.web.timeline_layout import BAR, PIECE_LOOKS, gather, lay_out
 from tests.web.pictures import END, NOW, START, A, B, ago, lapsed, ran, runs, skipped
@@ -109,15 +108,3 @@ def test_lanes_by_job_lead_to_the_jobs() -> None:
     facts = gather([ran("billing", 300)], [], START, END, NOW)
     svg = ElementTree.fromstring(str(draw(lay_out(facts, "job", UTC), "", closer)))
     assert next(element.get("href") for element in svg.iter("a")) == "/jobs/billing"
-
-
-@pytest.mark.parametrize(
-    ("made", "text"),
-    [
-        (tag("text", "a<b", x=1.0), '<text x="1">a&lt;b</text>'),
-        (tag("a", tag("b", "&"), href='"'), '<a href="&#34;"><b>&amp;</b></a>'),
-        (tag("g", stroke_width=0.12345, class_="c"), '<g stroke-width="0.123" class="c"></g>'),
-    ],
-)
-def test_elements_escape_what_is_put_into_them(made: str, text: str) -> None:
-    assert str(made) == text
