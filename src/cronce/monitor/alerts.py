@@ -1,16 +1,17 @@
-"""Alerts: what stands in the store of a finding, so that whoever should know is told, and told once.
+"""Alerts: findings in the store, so that those who should know are told, and told once.
 
-*An alert is a cell*, `alert/<kind>/<subject>`. It is open from when the finding is raised until everybody who was told
-of it has been told that it is over. However many evaluate, and however often they start anew, it is raised once: each
-write names the version that it rests on, and one that lost is simply not repeated, since the next look sees what won.
+*An alert is a cell*, `alert/<kind>/<subject>`. It is open from when the finding is raised until every destination that
+was told of it has been told that it is over. However many processes watch, and however often they restart, it is raised
+once: each write names the version that it rests on, and one that lost is not repeated, since the next look sees what
+won.
 
 *A notice is claimed before it is sent.* Destinations are named by their digests, so the same webhook in ten processes
-is one. Whoever claims a notice has half a minute to send it and say so. If it fails, or nobody hears of it again,
-anybody may try once more: a notice comes at least once, and twice only if its sender died in between.
+is one. A process that claims a notice has half a minute to send it and record that. If it fails, or ends before that,
+any process may try again: a notice comes at least once, and twice only if its sender died in between.
 
 *Nothing flaps.* What is gone has to be gone at the next look, too, before it is cleared. What comes back within five
-minutes of being cleared is told again only if it is still there when they are over, unless it is critical. And what
-whoever looks cannot know yet, since it leads only now, is not over because it was not found.
+minutes of being cleared is sent again only if it is still there when they are over, unless it is critical. And a new
+leader, which cannot know some things yet, does not clear an alert because it did not find its reason.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ from cronce.value import NamedTuple
 T = TypeVar("T")
 
 Severity = Literal["critical", "warning", "info"]
-"""Critical: something ran twice, did not run, or may have. Warning: it will, if nobody looks. Info: worth knowing."""
+"""Critical: something ran twice, did not run, or may have. Warning: it will, unless one acts. Info: worth knowing."""
 
 
 class AlertKind(StrEnum):
@@ -51,11 +52,11 @@ class AlertKind(StrEnum):
     OVERRUN = "overrun"  # a run takes longer than ever, than its lease allows or than its timeout
     NO_PROGRESS = "no-progress"  # a run said how far it is, and has not come further
     UNSAID = "unsaid"  # a run ended on this machine, and that could not be recorded yet
-    STUCK = "stuck"  # a lease lapsed long ago and nobody acted on it
+    STUCK = "stuck"  # a lease expired long ago and no process acted on it
     LAPSING = "lapsing"  # leases of a job lapse again and again
-    LOST = "lost"  # runs whose holder died, and that nobody may run again
-    UNKNOWN = "unknown"  # runs of which nobody knows whether they happened
-    IN_DOUBT = "in-doubt"  # effects of which nobody knows
+    LOST = "lost"  # runs whose holder died, and that do not run again by themselves
+    UNKNOWN = "unknown"  # runs of which is not known whether they happened
+    IN_DOUBT = "in-doubt"  # effects of which is not known whether they happened
     SKEW = "skew"  # a machine's clock is off
     CLOCK = "clock"  # the store's clock jumped, and is not believed
     AHEAD = "ahead"  # it was far ahead once, and closed slots that are to come
@@ -144,8 +145,8 @@ def gathered(found: Iterable[Alert], standing: Collection[str] = ()) -> list[Ale
     """What is told of findings that are many, or say the same: ten thousand jobs that fail together are ten alerts and
     one more, and not ten thousand messages.
 
-    The worst first. Those that stand go on by themselves. While the rest of a kind stands nobody moves out of it,
-    so that as they recover, one by one, nothing is told until they all have."""
+    The worst first. Those that are open stay on their own. While the rest of a kind is open, none moves out of it, so
+    that as they recover, one by one, nothing is sent until they all have."""
     ordered = sorted(_news(list(found), standing), key=lambda one: (one.kind, worst_first(one)))
     told: list[Alert] = []
     for kind, group in groupby(ordered, key=lambda one: one.kind):
@@ -159,9 +160,9 @@ def gathered(found: Iterable[Alert], standing: Collection[str] = ()) -> list[Ale
 
 def _news(found: list[Alert], standing: Collection[str]) -> Iterator[Alert]:
     """Where no scheduler is alive no slot runs: that is said once, and not of each job."""
-    nobody = any(one.kind == AlertKind.SILENT and not one.subject for one in found)
+    none_alive = any(one.kind == AlertKind.SILENT and not one.subject for one in found)
     for one in found:
-        follows = nobody and one.kind in (AlertKind.MISSED, AlertKind.LATE)
+        follows = none_alive and one.kind in (AlertKind.MISSED, AlertKind.LATE)
         if not follows or one.id in standing or f"{one.kind}/{REST_OF_KIND}" in standing:
             yield one
 
@@ -180,7 +181,7 @@ REWORDED: Final = timedelta(minutes=1)
 
 QUIET_BEFORE_CLEARED: Final = timedelta(minutes=5)
 GIVEN_UP: Final = timedelta(hours=1)
-"""After so long a recovery is no news, and whoever could have been told of it is gone."""
+"""After this long a recovery is no news, and destinations that could not be told of it are given up."""
 
 CLEARED_KEPT: Final = timedelta(days=7)
 FIRST_PAUSE: Final = timedelta(seconds=5)
@@ -198,7 +199,7 @@ class AlertInCell(NamedTuple):
 
 
 class OpenAlerts(NamedTuple):
-    """The alerts that stand, and those that are over and of which somebody has yet to be told, worst first."""
+    """The alerts that are open, and those that are over but not yet reported as over everywhere, worst first."""
 
     now: Instant
     epoch: Epoch
@@ -265,7 +266,7 @@ def _was_snoozed(alert: Alert, told: Delivery) -> bool:
 
 
 def over(alert: Alert, now: Instant) -> bool:
-    """Whether nobody has to be told anything more of it."""
+    """Whether no destination has to be told anything more of it."""
     if alert.cleared is None:
         return False
     all_told = all(one.notice == "cleared" and one.sent for one in alert.deliveries.values())
@@ -307,12 +308,12 @@ def host_cause(holder: str) -> str:
 
 def with_causes(found: Sequence[Alert]) -> list[Alert]:
     """Each with its cause. Where no scheduler is alive, that is why hosts are gone and runs are lost."""
-    nobody = any(one.kind == AlertKind.SILENT and not one.subject for one in found)
-    return [one._replace(cause=_cause(one, nobody=nobody)) for one in found]
+    none_alive = any(one.kind == AlertKind.SILENT and not one.subject for one in found)
+    return [one._replace(cause=_cause(one, none_alive=none_alive)) for one in found]
 
 
-def _cause(one: Alert, *, nobody: bool) -> str:
-    if nobody and (one.cause.startswith("host ") or one.id == f"{AlertKind.SILENT}/"):
+def _cause(one: Alert, *, none_alive: bool) -> str:
+    if none_alive and (one.cause.startswith("host ") or one.id == f"{AlertKind.SILENT}/"):
         return SCHEDULERS
     if one.cause:
         return one.cause
@@ -399,7 +400,7 @@ def _is_told(one: Alert, said: Delivery) -> bool:
 
 
 def goes_on(alert: Alert, incident: Incident) -> bool:
-    """Whether an alert is over, and its incident is not: then nobody is told yet."""
+    """Whether an alert is over, and its incident is not: then nothing is sent yet."""
     return alert.cleared is not None and any(one.cleared is None for one in incident.alerts)
 
 
@@ -407,7 +408,7 @@ def goes_on(alert: Alert, incident: Incident) -> bool:
 
 
 class Alerts:
-    """The alerts of a store. What was gone at the last look is remembered here, by whoever leads, and what it found."""
+    """The alerts of a store. The leader remembers here what it found at its last look, and what was gone."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -424,9 +425,9 @@ class Alerts:
         return OpenAlerts(page.now, epoch, tuple(sorted(posted, key=lambda one: worst_first(one.alert))))
 
     def settle(self, findings: Iterable[Alert], is_over: IsOver, *, anew: bool = False) -> Flow[None]:
-        """Raise what was found, reword what has changed, clear what is gone for the second time, and let go of what
-        nobody has to be told of any more. What another changed meanwhile is left for the next look. `is_over`: whether
-        one is that was never found here; `anew`: others looked in between."""
+        """Raise what was found, reword what has changed, clear what is gone for the second time, and free what
+        every destination knows is over. What another process changed meanwhile is left for the next look. `is_over`:
+        whether one is that was never found here; `anew`: others looked in between."""
         if anew:
             self._gone, self._found = set(), set()
         seen = yield from self.standing()
@@ -492,7 +493,7 @@ class Alerts:
         yield from self._change(key, covered)
 
     def handle(self, key: str, by: str, reason: str, span: timedelta | None) -> Flow[Alert | None]:
-        """Put on record that somebody is on it or, for a span, that it can wait. None: no such alert stands."""
+        """Record that a person works on it or, for a span, that it can wait. None: no such alert is open."""
 
         def handled(alert: Alert, now: Instant) -> tuple[Alert | None, Alert | None]:
             if alert.cleared is not None:
@@ -516,7 +517,7 @@ class Alerts:
 
 
 def handle(client: Client, name: str, by: str, reason: str, span: timedelta | None = None) -> Flow[dict[str, object]]:
-    """Put on record that somebody is on it or, for a span, that it can wait: of all alerts of the incident."""
+    """Record that a person works on it or, for a span, that it can wait: of all alerts of the incident."""
     _, cells = yield from read_all(Scan("alert/", mark=Mark.OPEN))
     standing = [one for _, one in all_readable(cells, decode_alert) if one.cleared is None]
     wanted = next((one for one in standing if one.id in (name, f"{name}/")), None)

@@ -1,12 +1,12 @@
 """Where notices go: the log, a webhook, a command, a function.
 
-Each has a digest, by which all processes that have it know it as one, and says of itself no more than people may read:
-the URL of a webhook is often all that it takes to write there. Whoever sends does so in a thread of its own, and what
-cannot be sent raises `Undelivered`, with words that hold no secret.
+Each has a digest, by which all processes that have the same destination know it as one. It never shows its secret: the
+URL of a webhook is often all that it takes to write there. What cannot be sent raises `Undelivered`, whose text holds
+no secret.
 
-*Who sends* takes notices from a shelf of alerts, the store's or one of its own, to the destinations that this process
-has. Whoever looks after it calls `deliver` again and again, from one thread; sending itself takes place in threads of
-their own, one notice at a time for each destination, so that a receiver that hangs delays nobody but itself.
+*A `Sender`* takes notices from the alerts of a store to the destinations of this process. The monitor calls `deliver`
+again and again, from one thread. Sending takes place in threads, one notice at a time for each destination, so that a
+receiver that hangs delays no other.
 """
 
 import json
@@ -62,7 +62,7 @@ COMMAND_TIMEOUT: Final = 30.0
 """Seconds after which a command is killed."""
 
 SPARE: Final = 20.0
-"""Seconds that a claim lasts longer than sending may take: so that it is said that it was sent before another tries."""
+"""Seconds that a claim lasts longer than sending may take: time to record it before another process tries."""
 
 LEVEL_OF_SEVERITY: Final[Mapping[str, int]] = {
     "critical": logging.ERROR,
@@ -79,7 +79,7 @@ class Undelivered(CronceError):
 
 @runtime_checkable
 class Destination(Protocol):
-    """Whom to tell, from which severity on. `limit` is how many seconds that may take."""
+    """Where to send alerts, from which severity on. `limit` is how many seconds sending may take."""
 
     @property
     def digest(self) -> str: ...
@@ -94,7 +94,7 @@ class Destination(Protocol):
 
 
 def reaches(severity: str, threshold: Severity) -> bool:
-    """Whether it is as bad as that, or worse; nobody knows how bad one of a newer cronce is, so that does."""
+    """Whether it is as bad as that, or worse. A severity that only a newer cronce knows reaches all."""
     return severity not in SEVERITIES or rank(severity) <= rank(threshold)
 
 
@@ -142,7 +142,7 @@ def _lasted(alert: Mapping[str, Any]) -> str:
 
 
 def _plain(text: str) -> str:
-    """For receivers that read <!channel> and links out of a text: nobody's job is called so that it rings all bells."""
+    """Escaped, for receivers that read <!channel> and links out of a text: a job's name must not notify everyone."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -150,7 +150,7 @@ def _plain(text: str) -> str:
 
 
 class LogDestination:
-    """The log of whichever process comes first."""
+    """The log of the first process that comes to it."""
 
     digest, threshold, limit = "log", SEVERITIES[-1], ANSWER
 
@@ -163,7 +163,7 @@ class LogDestination:
 
 
 class Webhook:
-    """A URL that is sent JSON. It is not followed elsewhere: whoever can redirect it would be told everything."""
+    """A URL that is sent JSON. Redirects are not followed: they could lead the alerts elsewhere."""
 
     limit = WHOLE
 
@@ -198,7 +198,7 @@ class CommandDestination:
             raise Undelivered(f"{self.shown} ended with exit code {code}")
 
     def _run(self, given: bytes, env: Mapping[str, str]) -> int:
-        with subprocess.Popen(  # noqa: S603  words of whoever runs this, and no shell
+        with subprocess.Popen(  # noqa: S603  the operator's own words, and no shell
             self._words,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -274,7 +274,7 @@ def read_url(what: str, url: str) -> SplitResult:
 
 
 def shown(parts: SplitResult) -> str:
-    """What may be said of it: whoever has the rest can write there."""
+    """What may be shown of it: the rest is enough to write there."""
     return f"{parts.scheme}://{parts.hostname}"
 
 
@@ -386,7 +386,7 @@ class Sending(threading.Thread):
             self.trouble = ""
         except Undelivered as error:
             self.trouble = str(error)
-        except BaseException as error:  # of somebody's function; its words may hold anything
+        except BaseException as error:  # of a user's function; its text may hold a secret
             self.trouble = discreet(f"{type(error).__name__}: {error}")
         self.ended = True
         self._then()
@@ -406,7 +406,7 @@ class Sender:
         self._alerts, self._destinations, self._do = alerts, destinations, do
         self._describe, self._boot, self._wake = describe, boot, wake
         self._under_way: dict[str, tuple[NoticeClaim, Boot, Sending]] = {}
-        """By destination; each with the time after which nobody waits for it any more."""
+        """By destination; each with the time until which it is waited for."""
 
     @property
     def idle(self) -> bool:
@@ -417,7 +417,7 @@ class Sender:
         self._do(self._alerts.settle(findings, is_over, anew=anew))
 
     def deliver(self) -> OpenAlerts:
-        """Say what became of the notices that were sent, and send the next to whoever waits; which alerts there are."""
+        """Record what became of the notices that were sent, and send the next ones; which alerts there are."""
         for to, (claim, until, sending) in list(self._under_way.items()):
             if sending.ended or self._boot() >= until:
                 self._do(self._alerts.conclude(claim, to, sent=not sending.trouble))
@@ -431,7 +431,7 @@ class Sender:
         return seen
 
     def part(self, alert: Alert, said: Document, seconds: float) -> None:
-        """Say this to whoever was told of the alert, once, and wait for it no longer than that."""
+        """Send this once to the destinations that were told of the alert, and wait no longer than that."""
         told = [to for to, one in alert.deliveries.items() if one.notice == "raised" and to in self._destinations]
         sendings = [Sending(self._destinations[to], said, lambda: None) for to in told]
         until = self._boot() + seconds

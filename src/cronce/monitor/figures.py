@@ -108,7 +108,7 @@ class PreventedTotals:
         return self._known
 
     def count(self, client: Client, boot: Boot) -> Flow[None]:
-        """Again, if it is time and nobody else does."""
+        """Again, if it is time and no other thread does."""
         if boot - self._counted < RECOUNTED or not self._turn.acquire(blocking=False):
             return
         try:

@@ -11,7 +11,7 @@ from cronce.events import Event
 from cronce.runtime.run import current_run
 
 RUN_FIELDS: Final = ("job", "slot", "run", "fence")
-"""What a record is given while a body runs; empty text outside of one. `run` is the slot with its job, and with the
+"""What a record is given while a job function runs; empty text outside of one. `run` is the slot with its job, and the
 request of a run by hand: `billing@2026-03-29T01:00:00Z`."""
 
 _NO_RUN: Final = dict.fromkeys(RUN_FIELDS, "")
@@ -57,7 +57,7 @@ def install(*handlers: logging.Handler, json: bool = False) -> None:
 
 
 def _fields(record: logging.LogRecord) -> Mapping[str, str]:
-    """Of the run that a fact is about, else of the one whose body this is, else of what `cronce exec` said."""
+    """Of the run that an event is about, else of the current run, else of the environment that `cronce exec` made."""
     event = getattr(record, "event", None)
     if isinstance(event, Event):
         return _of_cell(event.key, str(event.fence or ""))

@@ -1,4 +1,4 @@
-"""What a process counts: a fold over its events, and a look at what it holds when somebody asks.
+"""What a process counts: a fold over its events, and a look at what it holds when asked.
 
 All metrics are here as data, and docs/reference/metrics.md is made of them. `exposition` writes their values in
 Prometheus's text format, version 0.0.4.
@@ -126,7 +126,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def exposition(values: Values) -> str:
-    """Every metric is named, those without a value too: so a rule about it is seen to be about something."""
+    """Every metric is named, those without a value too: so that an alerting rule refers to a metric that exists."""
     found: dict[str, list[tuple[tuple[str, ...], Value]]] = {name: [] for name in METRICS}
     for (name, *labels), value in sorted(values.items(), key=lambda one: one[0]):
         found[name].append((tuple(labels), value))
@@ -181,7 +181,7 @@ CLAIMS: Final = {What.GRANTED: "won", What.TAKEN_OVER: "won", What.REFUSED: "los
 
 
 class Metrics:
-    """Counts what `cron` does in this process, from now on. `before` is what was counted in its place before."""
+    """Counts what `cron` does in this process, from now on. `before` is what the process before this one counted."""
 
     def __init__(self, cron: Cronce, before: Values | None = None) -> None:
         self._cron = cron
@@ -270,7 +270,7 @@ class Metrics:
                 yield ("cronce_lease_left_ratio", kind), max(left, 0.0)
 
     def _measure_in_time(self, keeper: Keeper) -> None:
-        """On the thread that may take its time: whoever asks for numbers must not have to wait for the store."""
+        """On the keeper's slow thread: a scrape must not wait for the store."""
         boot = keeper.node.clock.boot()
         if boot - self._measured >= CELLS_EVERY:
             self._measured = boot
@@ -292,7 +292,7 @@ _BY_JOB: Final = frozenset(name for name, metric in METRICS.items() if metric.la
 
 
 class Registry:
-    """For any number of threads. `before` is what whoever had this place before has counted: it goes on from there."""
+    """For any number of threads. `before` is what the process before this one counted: it goes on from there."""
 
     def __init__(self, before: Values | None = None) -> None:
         self._begin(before or {})
@@ -305,8 +305,7 @@ class Registry:
         self._jobs = {key[1] for key in self._values if key[0] in _BY_JOB}
 
     def _locked(self) -> threading.Lock:
-        """In a forked child a thread of the parent may have held the lock for ever, and what it counted is the
-        parent's."""
+        """In a forked child a thread of the parent may hold the lock for ever, and the counts are the parent's."""
         if self._process != os.getpid():
             self._begin({})
         return self._lock
@@ -369,19 +368,19 @@ def _merged(name: str, values: list[Value]) -> Value:
 
 
 def without_gauges(values: Values) -> Values:
-    """What still counts of a process that is gone."""
+    """Counters and histograms: what still counts of a process that is gone."""
     return {key: value for key, value in values.items() if METRICS[key[0]].kind != "gauge"}
 
 
 # --- memory that several processes share ------------------------------------------------------------------------------
 #
 # *A place each, and two halves to a place.* A snapshot is written into the half that holds the older one, with a number
-# that is higher by one, its length and its checksum. Whoever reads takes the half with the higher number whose checksum
-# is right. So a writer that is killed in the middle leaves the snapshot before, and a reader never takes half of one.
+# that is higher by one, its length and its checksum. A reader takes the half with the higher number whose checksum is
+# right. So a writer that is killed in the middle leaves the snapshot before, and a reader never takes half of one.
 #
-# *Who takes over a place counts on.* A process that died is replaced, and its successor begins with what stands in its
-# place: so counters never fall, and nobody who looks at their rate sees a restart. What it counted in its last second,
-# and had not written yet, is not in there.
+# *A successor counts on.* A process that died is replaced, and the new one begins with the snapshot in its place: so
+# counters never fall, and their rate shows no restart. What the old one counted in its last second, and had not written
+# yet, is lost.
 
 HALF: Final = 2 << 20
 """Bytes. Jobs with labels of their own are few enough that their snapshot always fits, however long their names; and

@@ -3,13 +3,13 @@
     with Monitor(cron, ["https://hooks.example/…", page_me]):
         cron.run()
 
-Each `cronce run`, `ui` and `watch` has one. They stand for the leadership of one group; whoever leads surveys the store
-each few seconds, judges what it saw, and raises and clears alerts. Destinations differ from process to process, so each
-one delivers to its own.
+Each `cronce run`, `ui` and `watch` has one. One of them is elected leader: it surveys the store every few seconds,
+judges what it saw, and raises and clears alerts. Destinations differ from process to process, so each delivers to its
+own.
 
-*Two threads.* One talks to the store, and may hang in a call for as long as the store lets it. The other looks at the
-clock: when the store has not answered for half a minute, or cannot be used, it tells so from a shelf of its own in
-memory. Then every process tells for itself, since there is no place where they could agree.
+*Two threads.* One talks to the store, and may hang in a call for as long as the store lets it. The other watches the
+clock: when the store has not answered for half a minute, or cannot be used, it alerts from a store of its own in
+memory. Then every process alerts for itself, since there is no place where they could agree.
 """
 
 import atexit
@@ -47,7 +47,7 @@ from cronce.stores.memory import MemoryStore
 from cronce.telling.words import short
 
 WATCHER_LEASE: Final = "15s"
-"""After so long another watches, if whoever did was killed."""
+"""After this long another process watches, if the leader was killed."""
 
 SURVEY_EVERY: Final = 5.0
 """Seconds between two surveys."""
@@ -59,13 +59,13 @@ SELDOM_ASK: Final = 5.0
 counts requests, and of which each process may make one in two seconds."""
 
 NOTICES_EVERY: Final = 2.0
-"""Seconds between two looks for what is to be told."""
+"""Seconds between two looks for notices to send."""
 
 QUIET_TICK: Final = 10.0
-"""The same for a process that does not lead, while no alert stands: it has only to deliver what the leader raises."""
+"""The same for a process that does not lead, while no alert is open: it only delivers what the leader raises."""
 
 SURE: Final = 3
-"""Looks in a row after which another leads for sure, and is not about to be this process."""
+"""After this many looks in a row another process leads for sure, and this one is not about to."""
 
 GLANCE: Final = 1.0
 """Seconds between two looks at the clock."""
@@ -74,12 +74,12 @@ SILENCE: Final = 30.0
 """Seconds without an answer after which the store is unreachable."""
 
 ASLEEP: Final = 10.0
-"""Seconds between two looks at the clock which show that this process stood still, and asked nobody anything."""
+"""More seconds between two looks at the clock mean that this process was suspended, not that the store is silent."""
 
 LAST_WORDS: Final = 10.0
 LAST_WORD: Final = 2.0
 STOP_WAIT: Final = 0.5
-"""Seconds that somebody waits for it at most."""
+"""Seconds to wait, at most: for the last alerts of a process that ends, for its last notice, and for `stop`."""
 
 
 class Monitor:
@@ -159,7 +159,7 @@ class Monitor:
         self._stopped[0].wait(max(until - self._clock.boot(), 0.0))
 
     def last_words(self, error: StoreUnusable) -> None:
-        """The process ends because of this: tell so before, but keep nobody waiting for long."""
+        """Send an alert before the process ends because of this error, but do not wait for long."""
         self._final = error
         self._guarding.wake()
         self._told.wait(LAST_WORDS)
@@ -182,7 +182,7 @@ class Monitor:
         began = self._clock.boot()
         if began < self._look_at:  # its thread wakes up more often
             return self._look_at
-        self._look_at = began + QUIET_TICK  # unless somebody wants another look meanwhile
+        self._look_at = began + QUIET_TICK  # unless an event asks for an earlier look
         try:
             self._look()
         except StoreForgot as error:  # it answers, and is another: see what it is the next time
@@ -190,7 +190,7 @@ class Monitor:
             self._heard = self._clock.boot()
         except StoreError as error:
             self._trouble = error
-        except BadInput as error:  # no such store can be meant: whoever started this is told so, too
+        except BadInput as error:  # a URL that cannot be meant: the command line reports it, too
             LOGGER.debug("%s", mask_all(str(error)))
         except Exception:
             LOGGER.exception("the monitor could not read the store, and will try again")
@@ -217,7 +217,7 @@ class Monitor:
         self.standing = tuple(one.alert for one in sender.deliver().posted)
 
     def _candidate(self) -> Leader:
-        """Not one of cron's own: nobody who closes that waits for a store which hangs, until this one has resigned."""
+        """Not one of cron's own leaders: `cron.close()` would wait until it has resigned, even if the store hangs."""
         usual = candidacy(MONITOR, WATCHER_LEASE, None)
         seldom = candidacy(MONITOR, SELDOM_LEASE, None)._replace(ask=SELDOM_ASK)
         return Leader(usual if self._has_shelf else seldom, self._cron.at_work, self._clock)
@@ -246,7 +246,7 @@ class Monitor:
         assert self._at_node is not None
         ledger = self._at_node.ledger
         doubt = self._do(clock_doubt(ledger))
-        if doubt is not None:  # what else is wrong, and what is over, nobody can tell
+        if doubt is not None:  # without a clock nothing else can be judged
             sender.settle([clock(doubt, ledger.know.now())], lambda _alert: False, anew=anew)
             return
         seen = self._do(survey(self._known, self._store.traits))
@@ -257,8 +257,8 @@ class Monitor:
         sender.settle(findings, lambda alert: is_over(alert, seen, remembered, self._settings), anew=anew)
 
     def _arrive(self) -> Sender:
-        """A connection of its own, and the shelf that alerts stand on. Where the store keeps no such thing it is one in
-        memory, of whoever leads: another's means nothing any more."""
+        """A connection of its own, and the store for alerts. Where the user's store keeps none, it is one in memory,
+        which a new leader begins anew."""
         if self._store is None:
             node = self._cron.at_work().node
             self._store, self._at_node = node.connect(), node
@@ -318,7 +318,7 @@ class Monitor:
             self._told.set()
 
     def _part(self) -> None:
-        """Whether the store answers again, nobody would hear from here."""
+        """Tell that this process no longer watches: a recovery would not be reported."""
         for alert in self._unreachable:
             text = f"no longer watched by {self._host}:{self._process}; it was unreachable since {spell(alert.since)}."
             said = document(alert._replace(text=text), "cleared", self._place, self._host)
@@ -359,19 +359,18 @@ class Monitor:
 # --- whether the store's clock can be held against anybody -----------------------------------------------------------
 
 CLOCK_SET_BY: Final = HOLDER_TTL / 3
-"""By so much at least a clock was set that went otherwise than ours: with less nobody who lives seems to be dead."""
+"""A difference of this much to our own clock means that the store's was set; less makes no live scheduler look dead."""
 
 STEADY_AFTER: Final = HOLDER_TTL
-"""After so long everybody has."""
+"""After this long every live scheduler has sent a heartbeat by the new clock."""
 
 
 class SteadyClock:
-    """Asked at each look, by a clock of our own that nobody sets: not right after the store's was set.
+    """Whether the store's clock runs evenly, by our boot clock: not right after it was set.
 
     Where it goes an hour ahead, all schedulers seem to be dead for an hour, and all slots of that hour to be missed,
     until each has had the time to say that it lives, and to see to what fell due. So nothing is judged until then:
-    neither what is wrong, nor that it is over. Where it is set again and again, a line in the log says that nobody
-    judges."""
+    neither what is wrong, nor that it is over. Where it is set again and again, the log says that nothing is judged."""
 
     def __init__(self) -> None:
         self._last: tuple[Instant, Boot] | None = None

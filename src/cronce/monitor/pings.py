@@ -1,13 +1,13 @@
-"""Pings: signs of life for a service that raises the alarm when they stay away, as healthchecks.io made them common.
+"""Pings for a service that raises an alarm when they stay away, such as healthchecks.io.
 
-    https://hc.example/ping/UUID/{job}      a body began: …/start   it succeeded: nothing   it failed: …/fail, and why
+    https://hc.example/ping/UUID/{job}      a run started: …/start   it succeeded: nothing   it failed: …/fail, and why
 
 Each carries `rid`, a UUID made of the slot's key and the fence of the run: the service tells by it which start belongs
-to which end. A failure is told when it is final. A slot that closed as lost or unknown has failed, too, and whoever
-closed it says so.
+to which end. A failure is sent when it is final. A slot that closed as lost or unknown has failed, too; the process
+that closed it sends that.
 
-No body waits for a ping. They stand in line for a thread of their own. When the receiver is away and the line is full
-the oldest go, and one line of the log says how many.
+No run waits for a ping: a thread sends them from a queue. When the receiver is away and the queue is full the oldest
+are dropped, and the log says how many.
 """
 
 import os

@@ -1,9 +1,9 @@
 """Jobs: which there are, a part of their list, and all that there is to see of one.
 
-*An index, kept in the process*: a page that lists or finds ten thousand jobs reads only those it shows. What stands in
-it is what a search goes by: names, schedules, whether a job is paused. It is filled by walking over the cells of jobs,
-as far as a moment allows, and walked again when the board of jobs says that a person changed one, or after a minute. A
-job whose cell has not changed is not read anew. Whatever is shown of a job comes from the store when it is shown.
+*An index, kept in the process*: a page that lists or finds ten thousand jobs reads only those it shows. The index holds
+what a search goes by: names, schedules, whether a job is paused. It is filled by a walk over the cells of jobs, a slice
+at a time, and again when a person changed a job, or after a minute. A job whose cell has not changed is not decoded
+again. What is shown of a job always comes from the store.
 
 The next slots are kept per schedule, not per job: many jobs share one, and it is asked once for all of them.
 """
@@ -74,7 +74,7 @@ JOB_CELLS_AT_ONCE: Final = 500
 """Cells that are read at once."""
 
 WALK_WAIT: Final = 0.05
-"""Seconds of walking that somebody who asks has to wait for, after the first walk."""
+"""Seconds that a request spends on a walk, after the first one."""
 
 STALE: Final = 60.0
 """Seconds after which the jobs are walked over again, whatever the board says."""
@@ -147,7 +147,7 @@ class JobIndex:
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
-        """Of whoever walks."""
+        """Held by the thread that walks."""
         self._walk: Flow[dict[str, IndexedJob]] | None = None
         """The walk that is under way, what it asks for next, and the board as it was when it began."""
         self._asked: Request = Load([])
@@ -162,9 +162,8 @@ class JobIndex:
         return len(self._entries)
 
     def keep_up(self, look: BoardVersion | None = None) -> Flow[None]:
-        """Go on with a walk if one is due, for a moment. The first one, which everybody needs, is gone to its end, and
-        whoever else comes waits for that. To be run before asking; whoever has read the board just now says what he
-        saw."""
+        """Go on with a walk if one is due, for a moment. The first walk, which every request needs, goes to its end,
+        and other threads wait for it. Call this before a search; `look` is the board, if it was read just now."""
         if self._turn.acquire(blocking=self._walked is None):
             try:
                 yield from self._go_on(look or (yield from _look()))
@@ -187,7 +186,7 @@ class JobIndex:
                 entries: dict[str, IndexedJob] = over.value
                 self._soon = NextSlots(entries, self._soon.slots)
                 self._board, self._walked, self._walk = self._walk_board, look.boot, None
-                self._entries = entries  # last: whoever finds its jobs finds all of it
+                self._entries = entries  # last: a thread that finds these jobs finds the rest, too
 
     def search(self, matching: str = "", after: str = "", limit: int = 50) -> JobMatches:
         """Jobs whose name or schedule contains the text."""
@@ -267,7 +266,7 @@ def job_lines(
 
 
 def lines_alone(names: Sequence[str]) -> Flow[tuple[Instant, list[JobLine]]]:
-    """The same in one request, without a run: for who reads more of those than the newest."""
+    """The same in one request, without runs."""
     loaded = yield from load(cells_of(names))
     return loaded.now, lines_in(names, {cell.key: cell for cell in loaded.cells}, loaded.now)
 
@@ -314,7 +313,7 @@ class JobView(NamedTuple):
     figures: Figures | None
     """Of its newest runs."""
     doubtful: EffectsSurvey
-    """Its effects of which nobody knows whether they happened."""
+    """Its effects that are in doubt."""
     alerts: int
     """How many are open, of all jobs, up to a hundred."""
 

@@ -1,13 +1,12 @@
-"""Lists, as the page and its API read them: runs, the newest, the open ones and those that a person should look at;
-effects, alerts, locks, leaders, and what is only watched.
+"""Lists, as the page and its API read them: runs (the newest, the open ones and those that need attention), effects,
+alerts, locks, leaders, and what is only watched.
 
 Like all that `read_*` holds these are flows that only read: each makes a bounded number of requests for a bounded
 number of cells, whatever the store holds, and says where there is more. A cell that cannot be read is shown as that, or
 left out.
 
-Across jobs the order is that of `at`, which a run by hand has of when it was asked for. What is open has no such order
-that every store keeps at hand, so of that a fixed number is read, whichever it is, and put in order here. So it is with
-the runs of one job, which are told in the order they ran.
+Across jobs, runs are in the order of `at`: the slot, or when a run was requested by hand. Not every store keeps open
+runs, or the runs of one job, in an order of their own. So a fixed number of them is read, and sorted here.
 """
 
 import re
@@ -41,13 +40,13 @@ from cronce.value import NamedTuple
 T = TypeVar("T")
 
 LIST_COUNTED: Final = 1000
-"""So many of a kind are counted; what is more is said to be more."""
+"""Counts go up to this; beyond it the answer says that there are more."""
 
 RUNS_SEARCHED: Final = 2000
-"""So many runs are looked at for a list of those that are wanted; where that is too few, the list goes on."""
+"""Runs that are searched at most for one part of a list; the next part goes on from there."""
 
 OF_A_JOB: Final = 1000
-"""So many runs of a job are put in order, those of its newest slots: as many as are kept unless somebody says more."""
+"""Runs of a job that are sorted, those of its newest slots: as many as are kept by default."""
 
 _RUNS_PREFIX: Final = "run/"
 
@@ -165,7 +164,7 @@ def _sifted(scan: Scan, wanted: str | None, limit: int) -> Flow[RunsPage]:
 
 
 _NUMBER: Final = re.compile("[0-9]{1,17}", re.ASCII)
-"""Microseconds, up to a year that nobody will see."""
+"""Microseconds."""
 
 _LONGEST_TEXT: Final = 1000
 
@@ -218,11 +217,11 @@ def _read(after: str, wheres: list[EffectCells]) -> ListPosition:
 
 
 LIST_SHOWN: Final = 200
-"""So many of a kind are told of."""
+"""Rows of such a list."""
 
 
 class AlertsPage(NamedTuple):
-    """Alerts, by kind and subject; with `more` there are more than are told of."""
+    """Alerts, by kind and subject; with `more` there are more than these."""
 
     now: Instant
     alerts: tuple[Alert, ...]
@@ -247,7 +246,7 @@ def alerts(*, open: bool = True) -> Flow[AlertsPage]:  # noqa: A002  it is what 
 
 
 ALERTS_COUNTED: Final = 100
-"""Open alerts are counted up to this: nobody needs to know how many more there are."""
+"""Open alerts are counted up to this."""
 
 
 def open_alerts() -> Flow[int]:

@@ -70,7 +70,7 @@ OPEN_ON_OVERVIEW: Final = 200
 """So many that are open are told of."""
 
 DOUBTS_COUNTED: Final = 200
-"""So many runs and effects in doubt are counted: whoever sees that many does not go by the number."""
+"""Runs and effects in doubt are counted up to this."""
 
 TOUCHED_READ: Final = 50
 """So many slots that open alerts name are read."""
@@ -79,7 +79,7 @@ UPCOMING: Final = 6
 """So many jobs that are due next are told of."""
 
 STEPS_CHECKED: Final = 100
-"""So many steps that are begun are looked at, whether somebody still is at them."""
+"""Steps that are begun, so many are checked for whether their run is still alive."""
 
 
 class CountSeen(NamedTuple):
@@ -100,7 +100,7 @@ class Overview(NamedTuple):
     open: RunList
     attention: RunList
     in_doubt: CountSeen
-    """Effects of which nobody knows whether they happened."""
+    """How many effects are in doubt."""
     doubts: tuple[EffectSeen, ...]
     """Those."""
     newest: tuple[RunSeen, ...]
@@ -336,7 +336,7 @@ def stretch(
     limit: int = 2000,
     holders: Sequence[HolderSeen] | None = None,
 ) -> Flow[TimeSpan]:
-    """By slot; a run by hand falls where it was asked for. Whoever has read the `holders` says who they are."""
+    """By slot; a run by hand falls where it was requested. `holders` are those that were read already."""
     if job is None:
         parts = []
         for mark in (Mark.CLOSED, Mark.ATTENTION):
@@ -365,7 +365,7 @@ def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow
     parts = [_part(runs, start, end) for runs in (seen.closed, seen.attention)]
     kept = [run.cell for run in seen.open.runs if _filed_at(run.cell) < end]
     touched = [run.cell for run in seen.touched if start <= _filed_at(run.cell) < end]
-    kept += [*parts[1].cells, *touched]  # however many came after: those are what somebody looks for
+    kept += [*parts[1].cells, *touched]  # however many came after: those are what one looks for
     chosen = _chosen(parts, kept, limit)
     every = (*seen.touched, *seen.closed.runs, *seen.attention.runs, *seen.open.runs)
     known = {run.cell.key: run for run in every}

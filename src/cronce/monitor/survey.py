@@ -3,10 +3,9 @@
 Facts, no words and no judgement: those are the folds' (`watch`). What cannot be read, since it is damaged or of a newer
 cronce, is left out; what a store does not keep is not there.
 
-With ten thousand jobs and a million runs nobody reads it all each few seconds. So a watcher knows things from its
-earlier surveys (`WatcherState`): jobs are read in slices, again and again; an agenda of all of them says which slots
-fall due; and of the runs only those are looked at, until they are closed. What is kept grows with the jobs, never with
-the runs.
+Ten thousand jobs and a million runs cannot be read every few seconds. So a watcher keeps what it learned
+(`WatcherState`): jobs are read in slices, again and again; an agenda of all of them says which slots fall due; and of
+the runs only those are looked at, until they are closed. What is kept grows with the jobs, never with the runs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -42,7 +41,7 @@ SLOTS_WATCHED: Final = 20_000
 """If more slots than these are watched, it is the oldest of each job that counts."""
 
 UNCLAIMED: Final = 20
-"""Slots of a job that nobody has claimed, so many are watched."""
+"""Slots of a job without a run, so many are watched."""
 
 MISSED_TTL: Final = timedelta(hours=1)
 """For so long it matters that a slot was missed, once newer ones run."""
@@ -51,7 +50,7 @@ ALL_SLOTS_UP_TO: Final = SLICE
 """So many slots are all looked at each time."""
 
 LONG_RUN_EVERY: Final = timedelta(seconds=60)
-"""Of more, a run that is at work for long, or that failed, is looked at this often."""
+"""Of more, a run that takes long, or that failed, is looked at this often."""
 
 
 NAMES_WATCHED: Final = 10 * SLICE
@@ -64,7 +63,7 @@ ENDED_MATTERS: Final = timedelta(days=1)
 """For so long after a scheduler ended it matters what it carried."""
 
 RESTART_WITHIN: Final = timedelta(seconds=60)
-"""Whoever said goodbye may be back within so long."""
+"""A scheduler that shut down may be back within this long."""
 
 
 class Survey(NamedTuple):
@@ -73,10 +72,10 @@ class Survey(NamedTuple):
     now: Instant
     epoch: Epoch
     halted: Act | None = None
-    """Who stopped everything, if somebody did."""
+    """Who paused everything, if it is paused."""
     jobs: Mapping[str, JobSeen] = {}
     holders: Sequence[HolderSeen] = ()
-    """Whoever left a cell: live if `until` is to come."""
+    """Schedulers, dead ones too: one is alive until its `until`."""
     bundles: Mapping[str, Bundle] = {}
     """Which version of which job, and where its code is, by what those holders name that live or did so lately."""
     unclaimed: Sequence[Slot] = ()
@@ -103,7 +102,7 @@ class Survey(NamedTuple):
     backfilled: Set[Slot] = frozenset()
     """Of slots that were too late to start, those that were made up for by hand."""
     history: bool = True
-    """Whether the store keeps every slot (`Traits.history`); else it refuses runs by hand, and nobody is sent there."""
+    """Whether the store keeps every slot (`Traits.history`); else it refuses runs by hand, and alerts suggest none."""
 
     def carried_by(self, one: Holder) -> Mapping[str, str]:
         """Which version of which job."""
@@ -193,7 +192,7 @@ class WatcherState:
         """The newest one of each that ran and is closed."""
         self._too_late: dict[Slot, Instant] = {}
         self.took: dict[str, tuple[Instant, tuple[timedelta, ...]]] = {}
-        """How long the last runs took that succeeded, of a job of which somebody asked, and when."""
+        """How long the last successful runs of some jobs took, and when that was read."""
         self.bundles: dict[str, Bundle] = {}
         self.job_cells, self.stored_cells = SurveySlices("job/"), SurveySlices("stored/")
         self.board = -1
@@ -264,7 +263,7 @@ class WatcherState:
     # --- slots ---
 
     def fall_due(self, now: Instant) -> None:
-        """Whoever was away for long looks at the latest slot alone."""
+        """After a long time away only the latest slot is looked at."""
         popped = self._agenda.pop_due(now)
         for name, at in popped.slots:
             self.watch(name, at, now)
@@ -310,7 +309,7 @@ class WatcherState:
             return
         self.note(run)
         last_failed = run.record.outcome is Outcome.FAILED and self.ended[slot.job].slot == slot
-        if run.record.is_closed and not last_failed:  # of that somebody may say that all is well
+        if run.record.is_closed and not last_failed:  # a person may still resolve that
             del self._watched[slot.cell]
         else:
             self._watched[slot.cell] = WatchedSlot(slot, now + min((now - slot.at) / 10, LONG_RUN_EVERY), began=True)
@@ -346,7 +345,7 @@ class WatcherState:
         return newest is None or newest.slot.at < slot.at or now - slot.at <= MISSED_TTL
 
     def unclaimed(self) -> list[Slot]:
-        """Of each job the oldest that nobody has claimed: those are missed first. The others are not watched."""
+        """The oldest slots of each job without a run: those are missed first. The others are not watched."""
         slots: dict[str, list[Slot]] = {}
         for one in self._watched.values():
             if not one.began:
@@ -388,8 +387,8 @@ def read_runs(scan: Scan, most: int) -> Flow[tuple[list[RunSeen], bool]]:
 
 
 def survey(known: WatcherState, traits: Traits) -> Flow[Survey]:
-    """What there is to see now. All jobs are read at once if nothing is known yet, or if somebody changed them or
-    resumes all of them; else some of them."""
+    """What there is to see now. All jobs are read at once if nothing is known yet, or if a person changed one or
+    resumed all; else a slice of them."""
     first = yield from queries.load([SWITCH, BOARD_JOBS])
     switch, board = first.cells
     if known.epoch.birth != first.epoch.birth:  # another life: nothing that was known of the last one holds
@@ -514,8 +513,8 @@ def effects_in_doubt(pages: Sequence[Page]) -> Flow[EffectList]:
 
 
 def steps_in_doubt(most: int) -> Scan:
-    """Those that wait for a person. (Whoever is told of runs needs none that stands as begun: such a step is over with
-    its run, and that is lost then.)"""
+    """Those that wait for a person. (Steps that are only begun are not read: they end with their run, which is lost
+    then.)"""
     return Scan("effect/", mark=Mark.ATTENTION, limit=most)
 
 
@@ -567,7 +566,7 @@ def _wanted(known: WatcherState, still_open: Iterable[RunSeen], now: Instant) ->
 
 
 def began(run: RunSeen) -> Instant | None:
-    """Since when a run is at work, if it is."""
+    """Since when it has been running, if it is."""
     return run.record.started if run.record and run.record.is_running else None
 
 

@@ -1,7 +1,7 @@
-"""A span of OpenTelemetry for each run, current while its body runs: what the body traces is a part of it.
+"""An OpenTelemetry span for each run, current while its job function runs: what that traces is a part of it.
 
-This needs no more than OpenTelemetry's interface. Whoever wants to see spans names a provider: in the application, or
-by `opentelemetry-instrument cronce run app:cron`. The package is imported when somebody asks for it, never before.
+This needs only OpenTelemetry's API. To see spans, configure a provider: in the application, or by
+`opentelemetry-instrument cronce run app:cron`. The package is imported on first use, never before.
 """
 
 import os
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
 CONFIGURED: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-"""Variables by which people say where spans go."""
+"""Environment variables that say where spans go."""
 
 WELL: Final = "succeeded"
 
 
 def trace(cron: Cronce, tracer_provider: "TracerProvider | None" = None) -> None:
-    """A span for each body that runs here, from now on: `cronce.run billing`."""
+    """A span for each job function that runs here, from now on: `cronce.run billing`."""
     try:
         from opentelemetry.trace import get_tracer  # noqa: PLC0415  an extra
     except ImportError:
@@ -46,7 +46,7 @@ def trace_if_configured(cron: Cronce) -> None:
 
 
 class Spans:
-    """A body is done before it is known how its run ended, so a span is open until that is told."""
+    """A job function returns before its outcome is known, so its span stays open until then."""
 
     def __init__(self, tracer: "Tracer") -> None:
         self._tracer = tracer
@@ -83,7 +83,7 @@ def _attributes(run: Run) -> dict[str, str | int]:
 
 
 def _carried(span: "Span") -> dict[str, str]:
-    """What a process that is the body is told, so that its spans can be a part of this one."""
+    """What a command gets in its environment, so that its spans become a part of this one."""
     from opentelemetry.trace import set_span_in_context  # noqa: PLC0415
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
-"""The watch: what is wrong, by what a survey shows and what was remembered. Pure: no I/O, no clock.
+"""What is wrong, by what a survey shows and what was remembered. Pure: no I/O, no clock.
 
-Every finding stands as long as its reason does; whoever raises alerts tells of it when it comes, and when it goes. Here
+A finding is made at every look for as long as its reason lasts; `alerts` sends it when it comes, and when it goes. Here
 are those about schedulers, the store, leaders, effects, and what is only watched: schedulers that are not ours, and
 calls that were observed. `watch_runs` has those about slots and runs."""
 
@@ -34,16 +34,16 @@ from cronce.telling.words import NAMES_LISTED, counted, fate, listed, safe, shor
 FLAPPING_WITHIN: Final = timedelta(minutes=10)
 
 SILENT_INTERVALS: Final = 2
-"""After so many intervals without a beat a scheduler is silent."""
+"""After this many intervals without a heartbeat a scheduler is silent."""
 
 INTERVALS_UNTIL_WELL: Final = 5
-"""So many intervals after beats came too often, all is well again."""
+"""This many intervals after heartbeats came too often, all is well again."""
 
 DEPLOY: Final = timedelta(minutes=5)
-"""So long after the last that carried a job left, a newer version may still bring it back."""
+"""For this long after the last process with a job left, a newer version may still bring it back."""
 
-MOURNED: Final = timedelta(minutes=15)
-"""For so long it is told that a scheduler died, if no other took its place."""
+DEAD_TOLD_FOR: Final = timedelta(minutes=15)
+"""For this long an alert says that a scheduler died, if no other replaced it."""
 
 
 def judge(survey: Survey, memory: WatchMemory, settings: Settings) -> tuple[list[Alert], WatchMemory]:
@@ -64,8 +64,8 @@ BY_ONE_LOOK: Final = (AlertKind.GONE, AlertKind.LOST, AlertKind.UNKNOWN, AlertKi
 
 
 def at_once(survey: Survey, stored: Iterable[Alert]) -> list[Alert]:
-    """What stands in the store, but for what can be judged by this look: that is told as it is now, though whoever
-    watches may not have looked yet. What was said of it stays."""
+    """The stored alerts, but for what can be judged by this look: that is as it is now, though the watcher may not have
+    looked yet. Acknowledgements are kept."""
     known = {one.id: one for one in stored}
     runs = watch_runs.first_of_each(watch_runs.stuck(survey))
     found = [*gone(survey, soon=True), *watch_runs.doubtful(survey), *runs, *in_doubt(survey)]
@@ -93,8 +93,8 @@ def _remember(survey: Survey, memory: WatchMemory, settings: Settings) -> WatchM
 
 
 def is_over(alert: Alert, survey: Survey, memory: WatchMemory, settings: Settings) -> bool:
-    """Whether an alert is over of which nothing was found: some things show only to whoever has watched for a while,
-    and another may have led until now."""
+    """Whether an alert is over that was not found: some things show only after a while of watching, and another process
+    may have led until now."""
     watched, job = survey.now - (memory.first or survey.now), alert.subject
     match alert.kind:
         case AlertKind.NO_PROGRESS:
@@ -128,7 +128,8 @@ def of_schedulers(survey: Survey, settings: Settings) -> Iterator[Alert]:
 
 
 def silent(survey: Survey) -> Iterator[Alert]:
-    """Jobs that nobody runs. Where nobody is there at all, that is one finding, whatever the number of jobs."""
+    """Jobs that no scheduler runs. Where no scheduler is alive at all, that is one finding, however many jobs there
+    are."""
     if survey.halted is not None:
         return
     carriers = [one for one in survey.holders if _runs(one, survey.now)]
@@ -143,8 +144,8 @@ def silent(survey: Survey) -> Iterator[Alert]:
 
 
 def _silent_job(name: str, survey: Survey) -> Iterator[Alert]:
-    """Whoever carried it died, was stopped or is drained; or lives on in a version that does not carry it: then most
-    likely it was taken out of the code, and a deploy that is under way has its time."""
+    """The schedulers that had it died, were stopped or drained; or they were replaced by a version without it. Then
+    most likely it was removed from the code, and a deploy in progress has its time."""
     text = f"{name} is scheduled, and no live scheduler has this job: {_alive(survey)}."
     before = [one for one in survey.holders if name in survey.carried_by(one.holder)]
     if "revision" in survey.jobs[name].policies or not all(_is_replaced(one, survey) for one in before):
@@ -163,7 +164,7 @@ def _is_replaced(one: HolderSeen, survey: Survey) -> bool:
 
 
 def _replaces(other: HolderSeen, one: HolderSeen, survey: Survey) -> bool:
-    """On its host since, or elsewhere after it said goodbye: whoever carries a job that it did."""
+    """A later process on its host; or, if it shut down properly, a later one elsewhere that shares a job with it."""
     if host(other.holder.holder) == host(one.holder.holder) and other.holder.since > one.beat:
         return True
     ours, theirs = (survey.carried_by(which.holder).keys() for which in (one, other))
@@ -207,12 +208,12 @@ def gone(survey: Survey, *, soon: bool = False) -> Iterator[Alert]:
 
 
 def not_replaced(holders: Collection[HolderSeen], now: Instant) -> Iterator[HolderSeen]:
-    """Those that died lately, and whose place nobody took: who was started on the same host after the last beat, each
-    for one. Whoever died last has the fewest to choose from, so it chooses first."""
+    """Those that died lately and were not replaced by a process on the same host, started after their last heartbeat.
+    Each replaces one. The last to die has the fewest to choose from, so it chooses first."""
     heirs: dict[str, list[HolderSeen]] = {}
     for one in sorted(holders, key=lambda one: one.holder.since):
         heirs.setdefault(host(one.holder.holder), []).append(one)
-    dead = (one for one in holders if not one.holder.gone and timedelta(0) <= now - one.until < MOURNED)
+    dead = (one for one in holders if not one.holder.gone and timedelta(0) <= now - one.until < DEAD_TOLD_FOR)
     for one in sorted(dead, key=lambda one: one.beat, reverse=True):
         left = heirs[host(one.holder.holder)]
         heir = next((other for other in reversed(left) if other is not one), None)  # a clock may have been set back
@@ -295,7 +296,7 @@ def shared(survey: Survey) -> Iterator[Alert]:
 
 
 def mixed(survey: Survey) -> Iterator[Alert]:
-    """Two versions of the time zone database may mean two instants by one time on the wall."""
+    """With two versions of the time zone database, one local time may mean two instants."""
     found = mixed_tzdata((one.holder for one in survey.live), survey.tzdata)
     if found:
         where = listed([f"{version} ({place})" for version, place in found.items()])
@@ -346,13 +347,13 @@ def _begun(one: EffectSeen) -> Instant | None:
 
 
 def clock(doubt: Doubt, now: Instant) -> Alert:
-    """While it stands nothing else can be judged: everything is by the store's clock."""
+    """While it lasts nothing else can be judged: everything is by the store's clock."""
     remedy = f"This ends by itself when the clock is right again. {REMEDY}."
     return Alert(AlertKind.CLOCK, "", "critical", f"{doubt.text}.", now, remedy=remedy)
 
 
 def ahead(survey: Survey) -> Iterator[Alert]:
-    """What a clock that leapt has left behind: it would last for as long as the leap was."""
+    """What a clock that jumped ahead left behind: floors and leases in the future."""
     jobs = [name for name, seen in survey.jobs.items() if is_floor_ahead(seen.job, survey.now)]
     if jobs:
         text = f"{closed_ahead(f'the slots to come of {listed(sorted(jobs))}')}."
@@ -395,7 +396,7 @@ def amnesia(survey: Survey, memory: WatchMemory) -> Iterator[Alert]:
 
 
 def _was_before(survey: Survey) -> bool:
-    """Whether a record knows of something from before this life: then there was an earlier one."""
+    """Whether a record is older than the store's birth: then there was an earlier store."""
     since = [one.holder.since for one in survey.holders]
     since += [one.at for beats in survey.beats.values() for one in beats.recent]
     since += [spec.first for seen in survey.jobs.values() if seen.job for spec in seen.job.specs]
@@ -403,7 +404,7 @@ def _was_before(survey: Survey) -> bool:
 
 
 def flapping(survey: Survey, settings: Settings) -> Iterator[Alert]:
-    """Whoever resigns ends as it should, as in any restart; and of those who watch each one hears enough."""
+    """A leader that resigns ends properly, as in any restart. The watchers' own leadership does not count."""
     for one in survey.leaders:
         ended = [past for past in one.record.past if _broke_off(past, survey.now)] if one.record else []
         if len(ended) < settings.flapping or one.name == MONITOR:
@@ -422,7 +423,7 @@ def _broke_off(past: Past, now: Instant) -> bool:
 
 
 def state(beats: Beats, now: Instant) -> Literal["silent", "doubled", "alive"]:
-    """How another scheduler is, by its last beats. Silent: two of them are overdue."""
+    """How another scheduler is, by its last heartbeats. Silent: two of them are overdue."""
     last = max(beats.recent, default=None)
     if last is not None and now - last.at > SILENT_INTERVALS * beats.every:
         return "silent"
@@ -455,7 +456,7 @@ def _silent(name: str, beats: Beats, now: Instant) -> Alert:
 
 
 def _double(name: str, beats: Beats, now: Instant) -> Alert:
-    """Sure by five beats, if that was lately; else by three, which may also be of one that was often restarted."""
+    """Sure by five heartbeats, if lately; else by three, which a scheduler that restarts often may send, too."""
     often = _often(beats)
     sure = bool(often) and now - often[-1][-1].at < INTERVALS_UNTIL_WELL * beats.every
     often = often if sure else _in_one(beats)

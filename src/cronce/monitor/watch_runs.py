@@ -1,5 +1,5 @@
-"""Slots and runs: which did not run, ran late or failed; which take too long, come no further, or were left by whoever
-had them."""
+"""Slots and runs: which did not run, ran late or failed; which take too long, make no progress, or were left behind by
+a process that is gone."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -35,7 +35,7 @@ from cronce.runtime.unfinished import is_cut
 from cronce.telling.words import counted, listed, safe, short
 
 BY_POLICY: Final = {"missed": 'missed="skip"', "superseded": 'missed="latest"'}
-"""Why slots were passed over that fell due while nobody looked, and the policy that wants it so."""
+"""Why slots were skipped that fell due while no scheduler was alive, and the policy that says so."""
 
 PASSED_OVER: Final = (*BY_POLICY, "capped")
 """The last: the policy is to run them all, but they were too many."""
@@ -93,7 +93,7 @@ def _is_passed_over(seen: JobSeen | None, at: Instant) -> bool:
 
 
 def _too_late(survey: Survey, settings: Settings) -> dict[Slot, Instant]:
-    """Slots that nobody may start any more, or that should have long been started, and since when that is so."""
+    """Slots that may not start any more, or should have started long ago, and since when."""
     found = {}
     for slot in survey.unclaimed:
         when = deadline(slot, survey.jobs.get(slot.job), settings)
@@ -273,23 +273,23 @@ def _last_words(record: Record) -> str:
 
 
 ENOUGH: Final = 5
-"""With fewer runs that succeeded nobody knows how long one takes."""
+"""From fewer runs that succeeded one cannot tell how long a run takes."""
 
 LONGER: Final = 3
-"""So many times the longest of them is too long."""
+"""This many times the longest of them is too long."""
 
 TAKEOVER_DUE: Final = timedelta(seconds=60)
-"""Within so long after a lease passed, somebody acts on it; within another lease, if that is longer."""
+"""Within this long after a lease expired a process acts on it; within another lease, if that is longer."""
 
 END_SAID_WITHIN: Final = timedelta(seconds=10)
-"""Within so long an end is said again, and nobody need know."""
+"""Within this long the end of a run is usually recorded by a retry, and no alert is needed."""
 
 LAPSES: Final = 20
-"""Leases of a job that lapsed, so many are remembered."""
+"""Expired leases of a job that are remembered."""
 
 
 def first_of_each(found: Iterable[Alert]) -> Iterator[Alert]:
-    """A job may have several such runs: the oldest of them is told of."""
+    """A job may have several such runs: the alert is about the oldest."""
     oldest: dict[str, Alert] = {}
     for one in sorted(found, key=lambda one: one.since):
         oldest.setdefault(one.subject, one)
@@ -436,7 +436,7 @@ def lapsing(memory: WatchMemory, settings: Settings) -> Iterator[Alert]:
 
 
 def unsaid(journal: Iterable[Entry], now: Instant) -> Iterator[Alert]:
-    """Runs that ended on this machine, and whose store has not taken that yet: by its own clock."""
+    """Runs that ended on this machine, and whose end is not recorded yet: by this machine's clock."""
     for entry in journal:
         if isinstance(entry, PendingEnd) and now - entry.at >= END_SAID_WITHIN:
             slot = slot_of_cell(entry.run)
