@@ -1,7 +1,7 @@
 """What can be done by hand from the page and through the API: one table for both.
 
-To ask is not to act: a GET shows what would happen and how things stand, a POST does it. Each act is on record with who
-did it and by which way. Whatever is refused is refused by the same flows as on the command line.
+A GET only shows what would happen and how things are now; a POST does it. Each act is recorded with who did it, and
+whether by the page or the API. The rules are those of the command line: the same flows run.
 """
 
 import re
@@ -48,7 +48,7 @@ Document = dict[str, object]
 
 
 class ActionField(NamedTuple):
-    """Something that one may say with an act, or ask by: a text, one of some words, yes, or any JSON."""
+    """A field of an act, or a parameter of a query: a text, one of some words, yes, or any JSON."""
 
     name: str
     label: str
@@ -62,7 +62,7 @@ class Action(NamedTuple):
     of: Subject
     title: str
     meaning: str
-    """What will happen, to whoever is about to do it."""
+    """What will happen, shown before it is done."""
     fields: tuple[ActionField, ...]
     act: Callable[[Operator, str, Given], Flow[Document]]
 
@@ -131,7 +131,7 @@ def _resolve(hand: Operator, key: str, given: Given) -> Flow[Document]:
 
 
 def _record(hand: Operator, key: str) -> Flow[Record | None]:
-    """As it stands before the act: what it is then tells whether something changed."""
+    """As it is now: compared before and after, it tells whether the act changed something."""
     (seen,) = yield from hand.look([slot_named(key)])
     return seen.record if seen else None
 
@@ -172,7 +172,7 @@ def _snooze(hand: Operator, alert: str, given: Given) -> Flow[Document]:
 
 
 def told(action: str, done: Document) -> str:
-    """In a sentence, to whoever did it: above all, whether it did anything."""
+    """In a sentence: above all, whether it changed anything."""
     changed = done.get("changed", done.get("new"))
     match action:
         case "acknowledge":
@@ -198,7 +198,7 @@ def told(action: str, done: Document) -> str:
 
 
 def _note(done: Document) -> str:
-    """What else there is to know: who said so before, and what goes on all the same."""
+    """What else there is to know: who resolved it before, and what goes on all the same."""
     return f" ({done['note']})" if done.get("note") else ""
 
 
@@ -307,7 +307,7 @@ def named(of: Subject, subject: str) -> str:
         raise Problem(404, str(error)) from None
 
 
-# --- the pages that stand before an act: what would happen, how things stand, and a button ----------------------------
+# --- the page before an act: what would happen, how things are now, and a button --------------------------------------
 
 
 _NONCE_PATTERN: Final = re.compile("[0-9a-f]{16}")
@@ -336,8 +336,8 @@ async def confirm(request: Request, action: Action) -> Response:
 
 
 def _wish(hand: Operator, action: Action, subject: str, said: dict[str, Any], once: str) -> Flow[Document | None]:
-    """What comes of a form. One that is sent twice is one wish, whatever happened in between: what can be asked for by
-    an id is asked for by the form's own, and anything else is not done again."""
+    """Do what a form asks for, once however often it is sent: an act that takes an id gets the form's own, and any
+    other is not done again."""
     if _NONCE_PATTERN.fullmatch(once):
         if action.takes_id:
             said.setdefault("id", f"page-{once}")
@@ -366,7 +366,7 @@ async def _page(
 
 
 def _stands(site: Site, of: Subject, subject: str) -> Flow[str]:
-    """How things stand with it just now, in sentences."""
+    """How it is just now, in sentences."""
     if of == "alerts":
         alert = next((one for one in (yield from alerts()).alerts if one.id == subject), None)
         if alert is None:

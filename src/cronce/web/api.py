@@ -2,7 +2,7 @@
 
 The tables of endpoints and of actions are the source of all: the routes, what is checked before a handler sees it, and
 the OpenAPI document at /api/v1/openapi.json. What is not in them is not there, and the reverse. What is done is the
-same table of actions as the page's, for whoever sends the token with the call.
+same table of actions as the page's, for calls that carry the token.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,7 +55,7 @@ class ApiQuery(NamedTuple):
 
     @property
     def limit(self) -> int:
-        """As many as are asked for; as many as are usual, where nobody says how many."""
+        """As many as are asked for, or the usual number."""
         limit: int = self.given.get("limit", DEFAULT_LIMIT)
         return limit
 

@@ -51,10 +51,10 @@ def application(
     private: bool = True,
     trusted_proxies: Collection[str] = (),
 ) -> Starlette:
-    """The page of a store. It is private: one needs the `token`, or the `look_token` that does not let one act, even to
-    see it. With private=False anybody sees it who reaches it, and without a token nobody can act. `report` is what
-    `cronce audit --json` printed. It answers to these `names` and this machine's own; None leaves that to whatever it
-    is mounted in."""
+    """The page of a store. It is private: reading needs the `token`, or the `look_token`, which does not allow acting.
+    With private=False everyone who reaches it can read it, and without a token no one can act. `report` is what
+    `cronce audit --json` printed. It answers to these host `names` and this machine's own; None leaves that check to
+    the application it is mounted in."""
     if private and token is None and look_token is None:
         raise BadInput(
             "the page is private and needs a token: application(cron, token=…). To let everyone who reaches it read"
@@ -92,7 +92,8 @@ def _routes() -> Sequence[BaseRoute]:
 
 @asynccontextmanager
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
-    """Served by itself it opens the store before anybody asks, and hangs up at the end; mounted, nobody calls this."""
+    """Served by itself, it opens the store before the first request and closes it at the end. Mounted in another
+    application, this is never called."""
     opening = asyncio.create_task(app.state.site.begin())
     yield
     await asyncio.wait([opening], timeout=1)
@@ -112,7 +113,7 @@ def _findings(report: Path) -> dict[str, Any]:
     return found
 
 
-# --- for whoever restarts the page, waits for it, or counts -----------------------------------------------------------
+# --- for programs that restart the page, wait for it, or scrape it ----------------------------------------------------
 
 
 async def healthz(_request: Request) -> Response:
@@ -121,7 +122,7 @@ async def healthz(_request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """Whether the store answers, and its clock is believed. More is for those who may look: here anybody may."""
+    """Whether the store answers, and its clock is believed. Everyone may ask this, so it says no more."""
     try:
         node = await site_of(request).opened()
         doubt = await site_of(request).ask(clock_doubt(node.ledger))

@@ -1,5 +1,5 @@
-"""The gate before all pages: what is refused whoever asks, who may look, and the headers of every answer. And logging
-in: a person says who they are and gives the token once, and may act for as long as the session lasts.
+"""The gate before all pages: malformed requests, who may read, and the headers of every answer. And logging in: one
+gives a name and the token once, and may act for as long as the session lasts.
 
 The gate is plain ASGI, and reads headers alone: an answer that goes on for hours passes it as any other.
 """
@@ -24,7 +24,7 @@ LONGEST_URL: Final = 2_000
 LONGEST_HEADERS: Final = 32_768
 
 OPEN_PATHS: Final = ("/healthz", "/readyz", "/login")
-"""What is seen without a token, also where all else needs one; and what pages look like."""
+"""What needs no token, also where all else does; static files need none either."""
 
 LONGEST_NAME: Final = 60
 
@@ -77,7 +77,7 @@ class Gate:
             await bug(scope, receive, sending)
 
     def _malformed(self, request: HTTPConnection) -> Response | None:
-        """What nobody sends who means well."""
+        """Requests that no browser sends by itself."""
         scope = request.scope
         if strange_host(request.headers.get("host", ""), self._site.names):
             return problem(request, 421, "the page does not allow this host name; `cronce ui --name HOST` adds one")
@@ -90,7 +90,7 @@ class Gate:
         return None
 
     def _refused(self, request: HTTPConnection) -> Response | None:
-        """Note who asks; refuse a wrong token, and where one is needed even to look, whoever has none."""
+        """Note who asks; refuse a wrong token and, where reading needs one, a request without."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         session, site = None, self._site
         if site.doors and scheme.lower() == "bearer":
@@ -115,7 +115,7 @@ class Gate:
 
 
 def open_door(request: HTTPConnection, site: Site, token: str) -> PageTokens | Problem:
-    """Which door this token opens; or why none. A right one always passes, whoever else is behind that address."""
+    """What this token opens; or why nothing. The right one always passes, also from an address that sent wrong ones."""
     for door in site.doors:
         if door.opens(token):
             return door
@@ -153,7 +153,7 @@ def host_of(authority: str) -> str:
 
 
 def strange_host(authority: str, names: Collection[str] | None) -> bool:
-    """Whether it is called by a name that is not its own. `names` None: whoever it is mounted in sees to that."""
+    """Whether the Host header has a name that is not its own. `names` None: the application around it checks that."""
     return names is not None and host_of(authority) not in {*LOCAL_NAMES, *(name.lower() for name in names)}
 
 
@@ -208,7 +208,7 @@ async def logout(request: Request) -> Response:
 
 
 async def signed_form(request: Request, site: Site, *, looking: bool = False) -> dict[str, str]:
-    """A form that somebody sent who is logged in, from a page of their session; `looking`: also one who may not act."""
+    """A form from a page of a session that is logged in; `looking`: also of one that may only read."""
     refuse_foreign(request, site)
     session = site.known(request) if looking else site.session(request)
     if session is None and site.known(request):

@@ -1,13 +1,13 @@
 """Telling pages that something changed, as it happens: Server-Sent Events.
 
-*One look for all.* While anybody listens, the store is asked twice a second for its tally, which every write raises; a
-listener is only told the number, and asks for its page again if it likes. So a thousand changes are one piece of news,
-and whoever reads slowly misses numbers, never the latest one.
+*One look for all.* While a page is open, the store is asked twice a second for its tally, which every write raises. A
+page gets only the number, and fetches itself again if it likes. So a thousand changes are one piece of news, and a slow
+reader misses numbers, never the latest one.
 
-*Somebody looks on*, and says so in the store: then schedulers beat every second, and a dead one is soon seen.
+*An open page is noted in the store*: then schedulers send heartbeats every second, and a dead one is soon seen.
 
-*No stream lasts.* A browser comes back by itself, at once; and a server that this is mounted in, which at its end waits
-for whoever is still connected, does not wait for long.
+*No stream lasts.* A browser reconnects at once by itself. So a server that this is mounted in, which at its end waits
+for open connections, does not wait for long.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ LIVE_LOOK_EVERY: Final = 0.5
 """Seconds between two looks."""
 
 WATCHED_EVERY: Final = 5.0
-"""It is said so often that somebody looks on."""
+"""Seconds between two notes that a page is open."""
 
 UNCOUNTED_EVERY: Final = 2.0
 """A store that does not count its writes may have changed each so many seconds."""
 
 HEARTBEAT: Final = 10.0
 STREAM_SECONDS: Final = 25.0
-"""Seconds after which a stream ends, and whoever still listens comes back."""
+"""Seconds after which a stream ends, and the browser reconnects."""
 
 MAX_STREAMS: Final = 100
 """Streams at once."""
@@ -57,7 +57,7 @@ class LiveUpdate(NamedTuple):
 
 
 class LiveUpdates:
-    """Those who listen, and the one who looks for all of them."""
+    """The open streams, and the one task that asks the store for all of them."""
 
     def __init__(self, site: "Site") -> None:
         self._site = site

@@ -1,5 +1,5 @@
-"""What comes with a request, read within bounds: forms of browsers, JSON of programs, times in a query. And what is
-said when something cannot be shown or done: to programs as {"error": …}, to people as a page.
+"""What comes with a request, read within bounds: forms of browsers, JSON of programs, times in a query. And errors: for
+programs as {"error": …}, for people as a page.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Json(JSONResponse):
 
 
 class Problem(HTTPException):
-    """Something to be said with a status, from wherever it is noticed."""
+    """An error with its HTTP status."""
 
     def __str__(self) -> str:
         return self.detail
@@ -116,7 +116,7 @@ MAX_BODY_BYTES: Final = 256 * 1024
 MAX_FORM_FIELDS: Final = 20
 
 BODY_TIMEOUT: Final = 10.0
-"""Seconds in which a body has come."""
+"""Seconds in which a request body has to arrive."""
 
 _LATEST_INSTANT: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
@@ -155,7 +155,7 @@ def _expect(request: Request, kind: str) -> None:
 
 
 async def _body(request: Request) -> bytes:
-    """However it is sent, and whatever it says of its length."""
+    """Whatever it says of its own length."""
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT):
@@ -173,7 +173,7 @@ async def _body(request: Request) -> bytes:
 
 
 def read_instant(text: str) -> Instant:
-    """A time that one can reckon with, also a span before it and after."""
+    """A time that is far enough from the ends of what Python can express."""
     found = parse_instant(text)
     if not EPOCH <= found <= _LATEST_INSTANT:
         raise BadInput("the time must be after 1970, and not too far from today")

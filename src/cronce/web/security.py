@@ -1,16 +1,16 @@
-"""Who may see the page, and who may act: a token, sessions of browsers, and what is refused unseen.
+"""Who may read the page, and who may act: a token, and sessions of browsers.
 
-*Two secrets.* Whoever knows the token may act; whoever knows the other one, if there is one, may only look. A program
-sends it with each call; a browser once, at /login, and then has a cookie that says who logged in and until when, signed
-with a key made from the token. So all processes behind one address agree, and whoever changes the token ends all its
-sessions. All that is kept here is who logged out.
+*Two secrets.* The token lets one act; the other one, if there is one, only read. A program sends it with each call; a
+browser once, at /login, and then has a cookie that says who logged in and until when, signed with a key made from the
+token. So all processes behind one address agree, and a new token ends all sessions of the old one. All that is kept
+here is which sessions were logged out of.
 
 *Another site must not act through a browser that is logged in.* The cookie is not sent along from there (SameSite),
 each form carries a word that only this session's pages have, and what the browser says about where a request comes from
-has to be right. Of these three each would do by itself, in a browser without a flaw.
+has to be right. In a browser without a flaw each of the three would be enough.
 
-*A name that somebody else's DNS resolves to this machine* would make a foreign site ours in the eyes of a browser: on
-loopback only the names that are ours are answered to.
+*A foreign name that resolves to this machine* (DNS rebinding) would make a foreign site ours in the eyes of a browser:
+on loopback only our own names are answered to.
 """
 
 import hashlib
@@ -36,8 +36,8 @@ SHORTEST_TOKEN: Final = 32
 
 
 class BrowserSession(NamedTuple):
-    """Somebody with a token: who that is, the word that their forms carry (a program has none), and whether they may
-    act, or only look."""
+    """A person or program with a token: the name, the word that their forms carry (a program has none), and whether
+    they may act, or only read."""
 
     by: str
     word: str = ""
@@ -61,7 +61,7 @@ def check_token(token: str, where: str) -> str:
 
 
 class PageTokens:
-    """What a token opens: all that can be done or, if it does not `act`, what can be seen."""
+    """A token, and the sessions that were opened with it: to act or, if it does not `act`, to read."""
 
     def __init__(self, token: str, *, acts: bool = True) -> None:
         self._acts = acts
@@ -79,7 +79,7 @@ class PageTokens:
         return self.seal(b"session", said)
 
     def session(self, cookie: str, now: Instant) -> BrowserSession | None:
-        """Who has this cookie; None: nobody who may act."""
+        """Whose cookie this is; None: it is not valid, or its session is over."""
         text = self.unseal(b"session", cookie)
         if text is None or text in self._ended:
             return None
@@ -87,7 +87,7 @@ class PageTokens:
         return BrowserSession(by, _text(self._sign(b"form", text)), self._acts) if to_us(now) < until else None
 
     def end(self, cookie: str, now: Instant) -> None:
-        """This session is over, also for whoever has a copy of its cookie. This process alone knows."""
+        """End this session, also for a copy of its cookie. Only this process knows of it."""
         text = self.unseal(b"session", cookie)
         self._ended = {one: until for one, until in self._ended.items() if until > to_us(now)}
         if text is not None:
@@ -122,7 +122,7 @@ def _bytes(text: str) -> bytes:
     return urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
 
 
-# --- where somebody is ------------------------------------------------------------------------------------------------
+# --- which address a request comes from -------------------------------------------------------------------------------
 
 Network = IPv4Network | IPv6Network
 

@@ -22,13 +22,13 @@ MAX_REQUESTS: Final = 500
 """Requests and connections at once."""
 
 REQUEST_TIMEOUT: Final = 10.0
-"""Seconds in which a question has to be asked. Who only begins to ask would take the place of somebody else."""
+"""Seconds in which a request has to arrive, so that slow clients do not use up the connections."""
 
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def serve(app: Starlette, listener: socket, *, until_told: bool = True) -> None:
-    """Until a signal tells it to end; without `until_told` signals are somebody else's business, and it never ends."""
+    """Until a signal; without `until_told` signals are handled elsewhere, and it never ends."""
     PageServer(app, until_told=until_told).run(sockets=[listener])
 
 
@@ -59,7 +59,7 @@ class PageServer(Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Uvicorn raises them once more when it has ended, which would be the end of whoever serves."""
+        """Uvicorn raises them once more when it has ended, which would end the process."""
         if not self._until_told:
             yield
             return
@@ -73,7 +73,7 @@ class PageServer(Server):
 
 
 class RequestTimeouts(H11Protocol):
-    """Hangs up on whoever does not say what they want."""
+    """Closes connections whose request does not arrive in time."""
 
     _deadline: asyncio.TimerHandle | None = None
 

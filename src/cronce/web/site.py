@@ -39,14 +39,14 @@ from cronce.web.security import BrowserSession, Network, PageTokens, WrongTokens
 T = TypeVar("T")
 
 READER_THREADS: Final = 8
-"""Threads that read at once: as many as a store has lines."""
+"""Threads that read at once: as many as a store has connections."""
 
 STORE_TIMEOUT: Final = 10.0
 """Seconds after which a page says that the store does not answer."""
 
 CAME: Final = "cronce_came"
 WAITS: Final = 60
-"""Seconds that what came of an act waits for the page that tells it."""
+"""Seconds that the result of an act waits for the page that shows it."""
 
 
 def site_of(request: HTTPConnection) -> "Site":
@@ -75,14 +75,14 @@ class Site:
         self.cron = cron
         self.keys = keys
         self.doors = tuple(door for door in (keys, looking) if door is not None)
-        """What each token opens: the first lets one act, the other only look."""
+        """The tokens: the first lets one act, the other only read."""
         self.proxies = proxies
-        """Which are believed when they say for whom they ask."""
+        """Proxies whose X-Forwarded-For is believed."""
         self.names = names
         self.private = private
-        """Whether one needs the token even to look."""
+        """Whether reading needs a token, too."""
         self._owned = owned
-        """Whether nobody else has this Cronce, and closes it."""
+        """Whether the site opened this Cronce itself, and closes it."""
         self.findings = findings
         """What an audit found, as `cronce audit --json` has it, if a report is given."""
         self.clock = SystemClock()
@@ -98,8 +98,8 @@ class Site:
 
     @property
     def node(self) -> Node:
-        """A line to the store of its own, so that whoever looks keeps nobody from claiming. Opens it: ask for it in a
-        thread. Once it is open, another one finds out which jobs there are: the next who asks need not wait for it."""
+        """A connection to the store of its own, so that page views do not delay claims. It is opened on first use, so
+        ask for it in a thread. Then another thread walks over the jobs, and the next request need not wait for it."""
         with self._opening:
             if self._node is None:
                 work = self.cron.at_work().node
@@ -122,7 +122,7 @@ class Site:
 
     @property
     def now(self) -> Instant:
-        """This machine's idea of it. Where a flow tells the store's, that is better."""
+        """By this machine's clock. Where a flow has the store's, use that."""
         return self.clock.wall()
 
     async def opened(self) -> Node:
@@ -134,12 +134,12 @@ class Site:
         return await self.do(lambda: self.node.do(flow))
 
     async def begin(self) -> None:
-        """Open it before anybody asks. That a store is away is told to whoever does."""
+        """Open the store before the first request. If it does not answer, the next request says so."""
         with suppress(CronceError):
             await self.opened()
 
     async def act(self, by: str, act: Callable[[Operator], Flow[T]]) -> T:
-        """What comes of an act by hand, and on whose record it is."""
+        """What comes of an act by hand, recorded under this name."""
         try:
             return await self.do(lambda: self.node.do(act(Operator(self.node.ledger, by, self.cron.jobs))))
         except StoreUnavailable as error:
@@ -153,7 +153,7 @@ class Site:
             raise StoreUnavailable(f"{self.place} has not answered for {STORE_TIMEOUT:g} s") from None
 
     def close(self) -> None:
-        """Hang up; the next who asks opens another line."""
+        """Close the connection; the next request opens another."""
         with self._opening:
             node, self._node = self._node, None
         if node is not None and node.store.traits.shared:
@@ -176,7 +176,7 @@ class Site:
     # --- pages ---
 
     def render(self, request: Request, template: str, status: int = 200, /, **context: Any) -> Response:
-        """A page; with the header `X-Fragment: 1` only its main part, for whoever has the rest."""
+        """A page; with the header `X-Fragment: 1` only its main part, for a page that is open already."""
         layout, came = ("part.html", "") if is_part(request) else ("base.html", self._told_before(request))
         text = _templates().get_template(template).render(**self._shared(request), layout=layout, came=came, **context)
         page = HTMLResponse(text.encode(errors="replace"), status)
@@ -185,8 +185,8 @@ class Site:
         return page
 
     def tell_next(self, request: Request, answer: Response, text: str) -> None:
-        """What came of an act, told once, on the page that one is led to after it. It travels in a cookie that is ours,
-        of this session: nobody else can have a page say something."""
+        """What came of an act, shown once, on the page after it. It travels in a signed cookie of this session, so that
+        no one else can put a text on the page."""
         session = self.session(request)
         assert self.keys is not None
         assert session is not None
@@ -194,7 +194,7 @@ class Site:
         answer.set_cookie(CAME, sealed, max_age=WAITS, path=root, httponly=True, samesite="strict")
 
     def _told_before(self, request: Request) -> str:
-        """What this page has to tell; most have nothing."""
+        """What came of the act before, if this is the page after one."""
         session, sealed = self.session(request), request.cookies.get(CAME)
         said = self.keys.unseal(session.told, sealed) if self.keys and session and session.word and sealed else None
         return said.decode() if said else ""
@@ -260,11 +260,11 @@ def _templates() -> Environment:
     return made
 
 
-# --- around every page: how many alerts are open, and whether somebody stopped everything -----------------------------
+# --- around every page: how many alerts are open, and whether everything is paused ------------------------------------
 
 
 NAMES_SUGGESTED: Final = 5
-"""So many names are told that may have been meant."""
+"""Similar names that are suggested."""
 
 Shown = Mapping[str, Any]
 """What a template is given."""
@@ -273,7 +273,7 @@ Shown = Mapping[str, Any]
 class PageFrame(NamedTuple):
     alerts: int
     halted: Act | None
-    """Who stopped everything."""
+    """Who paused everything, if it is paused."""
 
 
 async def show(request: Request, template: str, flow: Callable[[Request], Flow[Shown]]) -> Response:

@@ -2,7 +2,7 @@
 
 The picture has no script and no style but classes, and every text in it is escaped. Colour is never the only sign: what
 failed is crossed out and striped, what lapsed or is lost is hatched, a refused claim is a small dashed ring with a
-cross, a slot that nobody ran is a hollow mark.
+cross, a slot that did not run is a hollow mark.
 """
 
 from collections import Counter
@@ -250,7 +250,7 @@ _PATTERNS: Final = {
 
 
 _NOT_RUN: Final = ("skipped", "too old", "due", "waiting", "unreadable")
-"""Of slots that nobody ran, or not yet."""
+"""Looks of slots that did not run, or not yet."""
 
 
 def draw(picture: Picture, root: str, closer: Closer) -> Markup:
@@ -384,7 +384,7 @@ def _drawn(placed: PlacedPiece, picture: Picture) -> Iterator[Markup]:
 
 
 def _ghost() -> Markup:
-    """A small dashed ring that is crossed out, and no bar: nobody takes it for a run."""
+    """A small dashed ring that is crossed out, and no bar: it must not look like a run."""
     middle = layout.THIN_BAR / 2
     ring = tag("circle", cx=middle, cy=middle, r=5)
     cross = tag("path", d=f"M{middle - 2.5},{middle - 2.5} l5,5 m0,-5 l-5,5")

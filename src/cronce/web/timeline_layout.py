@@ -22,7 +22,7 @@ from cronce.value import NamedTuple
 
 By = Literal["holder", "job"]
 Shape = Literal["bar", "mark", "ghost"]
-"""A bar lasted. A mark is a slot that nobody ran, or not yet. A ghost is a claim that was refused: it was no run."""
+"""A bar is a run. A mark is a slot that did not run, or not yet. A ghost is a claim that was refused: it was no run."""
 
 REFUSED: Final = "refused"
 GIVEN_BACK: Final = "given back"
@@ -41,7 +41,7 @@ class TimelinePiece(NamedTuple):
     slot: str
     job: str
     holder: str
-    """Empty: nobody's."""
+    """Empty: no process ran it."""
     start: Instant
     end: Instant
     told: str
@@ -85,7 +85,7 @@ def gather(
     gaps: tuple[str, ...] = (),
 ) -> TimelineFacts:
     """What is seen of them from `start` to `end`. A handover needs both of its ends in sight. Who was refused a slot
-    that nobody ran was not refused a duplicate."""
+    that did not run was not refused a duplicate."""
     pieces: list[TimelinePiece] = []
     was_run: dict[str, bool] = {}
     for run in runs:
@@ -102,7 +102,7 @@ def gather(
 
 
 def _grants(run: RunSeen, now: Instant) -> list[TimelinePiece]:
-    """Every grant of a slot in its order; a mark where the slot is nobody's at the end of them."""
+    """Every grant of a slot in order; a mark at the end, if no process has the slot then."""
     record = run.record
     if record is None:
         return [_mark(run, run.slot.at, "", run.trouble)]
@@ -205,7 +205,7 @@ SHORT_BAR_SIGNS: Final = {"failed": "×", "lost": "!", "unknown": "?"}
 """What a bar says that is too short to show its pattern."""
 
 OTHERS: Final = "…"
-"""The lane of what is left over. Nobody is called that."""
+"""The lane of the rest. No process has this name."""
 
 
 class LaneLine(NamedTuple):
@@ -324,7 +324,7 @@ def lane_names(pieces: Sequence[TimelinePiece], by: By) -> dict[str, str]:
 
 
 def _by_lane(pieces: Sequence[TimelinePiece], names: Mapping[str, str], by: By) -> list[tuple[str, list[int]]]:
-    """In order of names; then who was only refused, what is nobody's, and what is left over."""
+    """In order of names; then processes that were only refused, slots that did not run, and the rest."""
     lanes: defaultdict[str, list[int]] = defaultdict(list)
     for number, piece in enumerate(pieces):
         lanes[names[piece.lane(by)]].append(number)
@@ -407,12 +407,12 @@ def counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number:,} {look}" for look, number in often)
 
 
-# --- the time axis: where its lines stand and what they say, by the clocks on the wall of one zone ------------------
+# --- the time axis: its lines and their labels, in the local time of one zone -----------------------------------------
 
 MOST_LINES: Final = 9
 
 _ONE_DAY: Final = timedelta(days=1)
-_MONDAY: Final = datetime(2001, 1, 1)  # noqa: DTZ001  on the wall of any zone
+_MONDAY: Final = datetime(2001, 1, 1)  # noqa: DTZ001  local time of any zone
 _TIME_STEPS: Final = (
     *(timedelta(seconds=count) for count in (1, 2, 5, 10, 15, 30)),
     *(timedelta(minutes=count) for count in (1, 2, 5, 10, 15, 30)),

@@ -190,7 +190,7 @@ CLOCK_CHANGES_SHOWN: Final = timedelta(days=400)
 
 
 class ComingSlot(NamedTuple):
-    """A slot to come, on the wall of its zone; or, without one, a change of clocks between two."""
+    """A slot to come, in its local time; or, without one, a clock change between two slots."""
 
     at: Instant
     wall: str = ""
@@ -267,8 +267,7 @@ def _drawn(view: JobView, root: str) -> Shown:
 
 
 def _fits(action: str, view: JobView) -> bool:
-    """A job that is paused can be resumed, and one that is not can be paused. What nobody would run is not asked
-    for."""
+    """A paused job can be resumed, another one paused. A run can be requested if a scheduler would run it."""
     paused = view.seen.job is not None and view.seen.job.paused is not None
     return {"pause": not paused, "resume": paused, "trigger": view.carried}.get(action, True)
 
