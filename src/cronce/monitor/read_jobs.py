@@ -43,11 +43,12 @@ from cronce.monitor.read_lists import (
     part_of,
     read_cursor,
 )
+from cronce.monitor.survey import JobWalk
 from cronce.protocol.codec import all_readable, readable
 from cronce.protocol.notices import Observed, Prevented, Refusals, Stored, decode_observed, decode_refusals
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.effects.review import EMPTY_SURVEY, EffectsSurvey, doubts, of_job
-from cronce.runtime.flow import Flow, Load, Request
+from cronce.runtime.flow import Flow, Load
 from cronce.runtime.prevented import PARTS, prevented_in
 from cronce.runtime.queries import (
     READ_AHEAD,
@@ -61,10 +62,9 @@ from cronce.runtime.queries import (
     load,
     present,
     read_page,
-    seen_job,
     sparing,
 )
-from cronce.runtime.stored_jobs import line_of, lines_in, seen_stored
+from cronce.runtime.stored_jobs import line_of, lines_in
 from cronce.schedule import Schedule
 from cronce.stores.base import Loaded, Scan
 from cronce.telling.words import as_written
@@ -81,9 +81,8 @@ STALE: Final = 60.0
 
 
 class IndexedJob(NamedTuple):
-    """A job in the index, as of the versions of its two cells."""
+    """What the index holds of a job."""
 
-    versions: tuple[int, int]
     text: str
     """What is searched: its name and its schedules, in lower case."""
     rules: tuple[Schedule, ...]
@@ -105,53 +104,17 @@ class BoardVersion(NamedTuple):
     boot: Boot
 
 
-def _walk(known: Mapping[str, IndexedJob]) -> Flow[dict[str, IndexedJob]]:
-    """All jobs, slice by slice; one whose cells have not changed is taken over from what is `known`. What a process has
-    carried is known from that; what stands in the store is for jobs that none has carried yet."""
-    stored: dict[str, Cell] = {}
-    found: dict[str, IndexedJob] = {}
-    shared = {rule: rule for entry in known.values() for rule in entry.rules}
-
-    def take(name: str, job: Cell | None) -> None:
-        own = stored.get(name)
-        versions = (job.version if job else 0, own.version if own else 0)
-        if name in known and known[name].versions == versions:
-            found[name] = known[name]
-            return
-        seen = seen_job(job) if job else None
-        seen = seen_stored(name, seen, own) if own else seen
-        if seen is not None:
-            rules = tuple(shared.setdefault(rule, rule) for rule in seen.schedules)
-            text = " ".join((name, *map(as_written, rules))).lower()
-            paused = seen.job is not None and seen.job.paused is not None
-            found[name] = IndexedJob(versions, text, rules, paused)
-
-    scan: Scan | None = Scan("stored/", mark=Mark.OPEN, limit=JOB_CELLS_AT_ONCE)
-    while scan is not None:
-        page = yield from read_page(scan)
-        stored |= {cell.key.removeprefix("stored/"): cell for cell in page.cells}
-        scan = scan._replace(after=page.next) if page.next else None
-    scan = Scan("job/", limit=JOB_CELLS_AT_ONCE)
-    while scan is not None:
-        page = yield from read_page(scan)
-        for cell in page.cells:
-            take(cell.key.removeprefix("job/"), cell)
-        scan = scan._replace(after=page.next) if page.next else None
-    for name in stored.keys() - found.keys():
-        take(name, None)
-    return dict(sorted(found.items()))
-
-
 class JobIndex:
     """One per process and store. Any number of threads may ask it; one of them at a time goes on with a walk."""
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
         """Held by the thread that walks."""
-        self._walk: Flow[dict[str, IndexedJob]] | None = None
-        """The walk that is under way, what it asks for next, and the board as it was when it began."""
-        self._asked: Request = Load([])
+        self._walk = JobWalk(self._entry, with_removed=False)
         self._walk_board = -1
+        """The board of jobs, when the walk began."""
+        self._rules: dict[Schedule, Schedule] = {}
+        """Many jobs share a schedule: it is kept once."""
         self._walked: Boot | None = None
         self._board = -1
         self._entries: Mapping[str, IndexedJob] = {}
@@ -173,20 +136,23 @@ class JobIndex:
     def _go_on(self, look: BoardVersion) -> Flow[None]:
         first = self._walked is None
         stale = self._walked is None or look.boot - self._walked >= STALE
-        if self._walk is None and (stale or look.board != self._board):
-            self._walk, self._walk_board = _walk(self._entries), look.board
-            self._asked = next(self._walk)
+        if not self._walk.is_under_way and (stale or look.board != self._board):
+            self._walk.begin(JOB_CELLS_AT_ONCE)
+            self._walk_board = look.board
         ended = look.boot
-        while self._walk is not None and (first or ended - look.boot < WALK_WAIT):
-            timed = yield self._asked
-            ended = timed.ended
-            try:
-                self._asked = self._walk.send(timed)
-            except StopIteration as over:
-                entries: dict[str, IndexedJob] = over.value
+        while self._walk.is_under_way and (first or ended - look.boot < WALK_WAIT):
+            ended = yield from self._walk.step()
+            if not self._walk.is_under_way:
+                entries = {name: entry for name, (_, entry) in self._walk.jobs.items()}
+                self._rules = {rule: rule for entry in entries.values() for rule in entry.rules}
                 self._soon = NextSlots(entries, self._soon.slots)
-                self._board, self._walked, self._walk = self._walk_board, look.boot, None
+                self._board, self._walked = self._walk_board, look.boot
                 self._entries = entries  # last: a thread that finds these jobs finds the rest, too
+
+    def _entry(self, seen: JobSeen) -> IndexedJob:
+        rules = tuple(self._rules.setdefault(rule, rule) for rule in seen.schedules)
+        text = " ".join((seen.name, *map(as_written, rules))).lower()
+        return IndexedJob(text, rules, paused=seen.job is not None and seen.job.paused is not None)
 
     def search(self, matching: str = "", after: str = "", limit: int = 50) -> JobMatches:
         """Jobs whose name or schedule contains the text."""

@@ -8,20 +8,20 @@ Ten thousand jobs and a million runs cannot be read every few seconds. So a watc
 the runs only those are looked at, until they are closed. What is kept grows with the jobs, never with the runs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import timedelta
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from cronce.errors import BadInput
-from cronce.model import BOARD_JOBS, SWITCH, Cell, Epoch, Instant, Mark, Slot, Traits
+from cronce.model import BOARD_JOBS, SWITCH, Boot, Cell, Epoch, Instant, Mark, Slot, Traits
 from cronce.protocol.codec import Decode, all_readable
 from cronce.protocol.notices import Beats, Bundle, Holder, Observed, decode_beats, decode_observed
 from cronce.protocol.record import TOO_LATE, Act, Outcome, Record, standing_act
 from cronce.protocol.table import Row
 from cronce.runtime import queries
 from cronce.runtime.effects.review import EffectList, EffectSeen, look_at
-from cronce.runtime.flow import Flow
+from cronce.runtime.flow import Flow, Load, Request
 from cronce.runtime.operations import BACKFILL
 from cronce.runtime.queries import HeldSeen, HolderSeen, JobSeen, RunSeen
 from cronce.runtime.run import times_begun
@@ -29,7 +29,7 @@ from cronce.runtime.scheduling.roster import NO_JOBS, chunks
 from cronce.runtime.stored_jobs import seen_stored
 from cronce.schedule import Schedule, parse_duration
 from cronce.schedule.agenda import Agenda
-from cronce.stores.base import Page, Position, Scan
+from cronce.stores.base import Page, Scan
 from cronce.value import NamedTuple
 
 T = TypeVar("T")
@@ -139,31 +139,73 @@ def attempts(record: Record) -> tuple[int, int]:
 # --- what is known from earlier surveys ------------------------------------------------------------------------------
 
 
-class SurveySlices:
-    """The cells of a prefix, some at each survey and all of them by and by."""
+CellVersions = tuple[int, int]
+"""Of a job's two cells: its own, and its definition if it lives in the store; 0 where there is none."""
 
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self._after: Position | None = None
-        self._before: set[str] = set()
-        self._found: set[str] = set()
+WalkedJobs = Mapping[str, tuple[CellVersions, T]]
 
-    def read(self, *, whole: bool) -> Flow[tuple[list[Cell], set[str]]]:
-        """The next of them, or all, and the keys of those that were there in the last round and are no more."""
-        if whole:
-            self._after, self._found = None, set()
-        cells: list[Cell] = []
-        while True:
-            page = yield from queries.read_page(Scan(self._prefix, after=self._after, limit=SLICE))
-            cells += page.cells
-            self._found |= {cell.key for cell in page.cells}
-            self._after = page.next
-            if page.next is None:
-                gone = self._before - self._found
-                self._before, self._found = self._found, set()
-                return cells, gone
-            if not whole:
-                return cells, set()
+
+class JobWalk(Generic[T]):
+    """A walk over all jobs, slice by slice. `make` says what is kept of a job; one whose cells have not changed is kept
+    as it was. `with_removed`: also definitions that were removed are read, and their jobs are left out."""
+
+    def __init__(self, make: Callable[[JobSeen], T], *, with_removed: bool) -> None:
+        self.jobs: WalkedJobs[T] = {}
+        """By name, as the last walk found them."""
+        self._make, self._with_removed = make, with_removed
+        self._walking: Flow[WalkedJobs[T]] | None = None
+        self._asked: Request = Load([])
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._walking is not None
+
+    def begin(self, limit: int) -> None:
+        """Begin anew, with so many cells in a slice."""
+        self._walking = self._walk(limit)
+        self._asked = next(self._walking)
+
+    def step(self) -> Flow[Boot]:
+        """Read a slice; the boot clock afterwards."""
+        assert self._walking is not None
+        timed = yield self._asked
+        try:
+            self._asked = self._walking.send(timed)
+        except StopIteration as over:
+            self.jobs, self._walking = over.value, None
+        return timed.ended
+
+    def _walk(self, limit: int) -> Flow[WalkedJobs[T]]:
+        """Definitions first: a process may have carried none of them yet."""
+        stored: dict[str, Cell] = {}
+        found: dict[str, tuple[CellVersions, T]] = {}
+        for prefix, mark in (("stored/", None if self._with_removed else Mark.OPEN), ("job/", None)):
+            scan: Scan | None = Scan(prefix, mark=mark, limit=limit)
+            while scan is not None:
+                page = yield from queries.read_page(scan)
+                cells = {cell.key.removeprefix(prefix): cell for cell in page.cells}
+                if prefix == "stored/":
+                    stored |= cells
+                else:
+                    found |= self._kept((name, cell, stored.pop(name, None)) for name, cell in cells.items())
+                scan = scan._replace(after=page.next) if page.next else None
+        found |= self._kept((name, None, cell) for name, cell in stored.items())
+        return dict(sorted(found.items()))
+
+    def _kept(
+        self, cells: Iterable[tuple[str, Cell | None, Cell | None]]
+    ) -> Iterator[tuple[str, tuple[CellVersions, T]]]:
+        for name, job, stored in cells:
+            versions = (job.version if job else 0, stored.version if stored else 0)
+            known = self.jobs.get(name)
+            if known is not None and known[0] == versions:
+                yield name, known
+                continue
+            seen = queries.seen_job(job) if job else None
+            seen = seen_stored(name, seen, stored) if stored else seen
+            removed = stored is not None and stored.mark is not Mark.OPEN
+            if seen is not None and not (removed and "revision" in seen.policies):
+                yield name, (versions, self._make(seen))
 
 
 class WatchedSlot(NamedTuple):
@@ -194,51 +236,30 @@ class WatcherState:
         self.took: dict[str, tuple[Instant, tuple[timedelta, ...]]] = {}
         """How long the last successful runs of some jobs took, and when that was read."""
         self.bundles: dict[str, Bundle] = {}
-        self.job_cells, self.stored_cells = SurveySlices("job/"), SurveySlices("stored/")
+        self._walk: JobWalk[JobSeen] = JobWalk(lambda seen: seen, with_removed=True)
         self.board = -1
         self._agenda = Agenda()
         self._placed: dict[str, Schedule] = {}
         self._watched: dict[str, WatchedSlot] = {}
-        self._stored: dict[str, Cell] = {}
-        self._versions: dict[str, int] = {}
         self._new: list[Slot] = []
 
     # --- jobs ---
 
-    def learn_stored(self, cells: Iterable[Cell], gone: Iterable[str], now: Instant) -> None:
-        """Jobs that live in the store are jobs before a process has carried them, and none once they were removed."""
-        for key in gone:
-            self._stored.pop(key.removeprefix("stored/"), None)
-        for cell in cells:
-            name = cell.key.removeprefix("stored/")
-            if self._stored.get(name) == cell:
-                continue
-            self._stored[name] = cell
-            seen = self.jobs.get(name)
-            if cell.mark is Mark.OPEN and not (seen and seen.job and seen.job.firing):
-                self._learn(name, None, now)
-            elif seen is not None and self._is_removed(seen):
-                self._forget(name)
-
-    def learn_jobs(self, cells: Iterable[Cell], gone: Iterable[str], now: Instant) -> None:
-        for key in gone:
-            self._forget(key.removeprefix("job/"))
-        for cell in cells:
-            name = cell.key.removeprefix("job/")
-            if self._versions.get(name) != cell.version:
-                self._learn(name, queries.seen_job(cell), now)
-                self._versions[name] = cell.version
-
-    def _learn(self, name: str, seen: JobSeen | None, now: Instant) -> None:
-        self._versions.pop(name, None)
-        if name in self._stored:
-            seen = seen_stored(name, seen, self._stored[name])
-        if seen is not None and not self._is_removed(seen):
-            self._place(seen, now)
-
-    def _is_removed(self, seen: JobSeen) -> bool:
-        cell = self._stored.get(seen.name)
-        return cell is not None and cell.mark is not Mark.OPEN and "revision" in seen.policies
+    def learn_jobs(self, now: Instant, *, whole: bool) -> Flow[None]:
+        """Go on with the walk over all jobs, by a slice of each kind; or walk over all of them now."""
+        if whole or not self._walk.is_under_way:
+            self._walk.begin(SLICE)
+        before, steps = self._walk.jobs, 0
+        while self._walk.is_under_way and (whole or steps < 2):
+            yield from self._walk.step()
+            steps += 1
+        if self._walk.is_under_way:
+            return
+        for name in before.keys() - self._walk.jobs.keys():
+            self._forget(name)
+        for name, (versions, seen) in self._walk.jobs.items():
+            if name not in before or before[name][0] != versions:
+                self._place(seen, now)
 
     def _place(self, seen: JobSeen, now: Instant) -> None:
         """A job as it is now. The latest slot of one that is new, or has another schedule, is looked at."""
@@ -257,7 +278,7 @@ class WatcherState:
     def _forget(self, name: str) -> None:
         """There is no such job any more."""
         self._agenda.remove(name)
-        for known in (self.jobs, self.began, self.ended, self.took, self._placed, self._versions):
+        for known in (self.jobs, self.began, self.ended, self.took, self._placed):
             known.pop(name, None)
 
     # --- slots ---
@@ -396,7 +417,7 @@ def survey(known: WatcherState, traits: Traits) -> Flow[Survey]:
     stopped = standing_act(switch)
     halted = stopped is not None
     whole = (board.version, halted) != (known.board, known.halted)
-    yield from _learn_jobs(known, first.now, whole=whole)
+    yield from known.learn_jobs(first.now, whole=whole)
     known.board, known.halted = board.version, halted
     _, everyone = yield from queries.everybody()
     bundles = yield from _bundles(known, everyone, first.now)
@@ -428,13 +449,6 @@ def survey(known: WatcherState, traits: Traits) -> Flow[Survey]:
         took={job: took for job, (_, took) in known.took.items()},
         history=traits.history,
     )
-
-
-def _learn_jobs(known: WatcherState, now: Instant, *, whole: bool) -> Flow[None]:
-    stored, gone = yield from known.stored_cells.read(whole=whole)
-    known.learn_stored(stored, gone, now)
-    jobs, gone = yield from known.job_cells.read(whole=whole)
-    known.learn_jobs(jobs, gone, now)
 
 
 def _bundles(known: WatcherState, everyone: Iterable[HolderSeen], now: Instant) -> Flow[Mapping[str, Bundle]]:
