@@ -14,6 +14,7 @@ from cronce.runtime.queries import RunSeen
 from cronce.web.timeline_layout import (
     FOLDED_COLUMNS,
     GHOST_ROWS,
+    HEAD,
     MOST_LANES,
     MOST_LINES,
     MOST_PIECES,
@@ -25,6 +26,7 @@ from cronce.web.timeline_layout import (
     counted,
     gather,
     lay_out,
+    lay_out_small,
     lines,
 )
 from tests.web.pictures import END, NOW, START, A, B, ago, lapsed, ran, runs, skipped
@@ -34,6 +36,24 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 def picture(*given: RunSeen, by: Literal["holder", "job"] = "holder", refused: tuple[Refused, ...] = ()) -> Picture:
     return lay_out(gather(given, [("web-2", one) for one in refused], START, END, NOW), by, UTC)
+
+
+# --- a small one ----------------------------------------------------------------------------------------------------
+
+
+def test_a_small_picture_has_whole_lanes_and_first_those_of_what_went_wrong() -> None:
+    """The last lane was cut: the box of the overview ended in the middle of it."""
+    hosts = [f"web-{number}:1:a" for number in range(1, 8)]
+    given = [ran("sync", 300, host) for host in hosts[:-1]] + [ran("sync", 200, hosts[-1], outcome=Outcome.FAILED)]
+    facts = gather(given, [], START, END, NOW)
+    whole, small = lay_out(facts, "holder", UTC), lay_out_small(facts, "holder", UTC, 260)
+    drawn, left_out = small
+    assert [lane.name for lane in drawn.lanes] == [*hosts[:3], hosts[-1]]
+    assert (left_out, drawn.height) == (3, HEAD + 4 * whole.lanes[0].height)
+    assert drawn.height <= 260
+    assert drawn.counted == whole.counted == "6 succeeded, 1 failed"
+    assert lay_out_small(facts, "holder", UTC, whole.height) == (whole, 0)
+    assert [len(lay_out_small(facts, "holder", UTC, 1)[0].lanes)] == [1]  # whatever its height
 
 
 # --- places ---------------------------------------------------------------------------------------------------------

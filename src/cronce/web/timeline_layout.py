@@ -7,7 +7,7 @@ A picture is bounded whatever there is to show. More than so many pieces, or mor
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from itertools import pairwise
 from typing import Final, Literal
@@ -291,13 +291,16 @@ class Picture(NamedTuple):
         return told + (f", {several:,} taken over" if several else "")
 
 
-def lay_out(facts: TimelineFacts, by: By, zone: tzinfo) -> Picture:
+def lay_out(facts: TimelineFacts, by: By, zone: tzinfo, only: Collection[str] | None = None) -> Picture:
+    """Of all lanes, or of those with these names."""
     scale = TimelineScale(facts.start, facts.end)
     names = lane_names(facts.pieces, by)
     lanes: list[Lane] = []
     places: dict[int, PlacedPiece] = {}
     top = HEAD
     for name, numbers in _by_lane(facts.pieces, names, by):
+        if only is not None and name not in only:
+            continue
         lane, rows = _lane(name, top, {number: facts.pieces[number] for number in numbers}, facts, scale)
         lanes.append(lane._replace(members=len({facts.pieces[number].lane(by) for number in numbers})))
         places |= rows
@@ -305,6 +308,24 @@ def lay_out(facts: TimelineFacts, by: By, zone: tzinfo) -> Picture:
     arrows = tuple((places[one], places[one + 1]) for one in facts.handovers if one in places and one + 1 in places)
     marked = (facts.start, facts.end, zone)
     return Picture(facts, by, scale, tuple(lanes), arrows, tuple(lines(*marked)), tuple(clock_changes(*marked)), top)
+
+
+def lay_out_small(facts: TimelineFacts, by: By, zone: tzinfo, most: float) -> tuple[Picture, int]:
+    """A picture of so many pixels in height at most: of whole lanes, at least one. Those come first whose pieces a
+    person should see first. And how many lanes did not fit."""
+    whole = lay_out(facts, by, zone)
+    kept, height = set(), HEAD
+    for lane in sorted(whole.lanes, key=_first_look):
+        if not kept or height + lane.height <= most:
+            kept.add(lane.name)
+            height += lane.height
+    left_out = len(whole.lanes) - len(kept)
+    return (lay_out(facts, by, zone, kept), left_out) if left_out else (whole, 0)
+
+
+def _first_look(lane: Lane) -> int:
+    looks = {*(placed.piece.look for placed in lane.placed), *(look for one in lane.columns for look in one.counts)}
+    return min(PIECE_LOOKS.index(look) for look in looks)
 
 
 # --- lanes ----------------------------------------------------------------------------------------------------------
