@@ -1,6 +1,5 @@
 """Clocks that are set, and nights in which they change: nobody is told of what is not so, and of all that is."""
 
-import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,8 +10,10 @@ from cronce import Cronce
 from cronce.clock import SystemClock
 from cronce.model import Mark, Write, holder_cell, spell
 from cronce.monitor import monitor as subject
-from cronce.monitor.monitor import CLOCK_SET_BY, STEADY_AFTER, Monitor, SteadyClock
+from cronce.monitor.monitor import Monitor
+from cronce.protocol.lease import Sample
 from cronce.protocol.notices import Holder, encode_holder
+from cronce.protocol.store_clock import Doubt
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import load
@@ -20,7 +21,7 @@ from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores.base import Page, Scan
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import wait_until
-from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town, every
+from tests.monitor.shelf import HOUR, MINUTE, SECOND, Town
 from tests.runtime.shelf import DURABLE, START, HandClock, Wire
 
 WEB = "web-1:1:a"
@@ -129,82 +130,6 @@ def missed(due: list[datetime]) -> Iterator[str]:
 # --- clocks that are set ----------------------------------------------------------------------------------------------
 
 
-class Judge:
-    """Somebody who watches, as a monitor does: by the store's clock, as long as that goes evenly."""
-
-    def __init__(self, town: Town) -> None:
-        self._town, self._evenly = town, SteadyClock()
-
-    def kinds(self) -> list[str] | None:
-        """None: not now."""
-        seen = self._town.survey()
-        return self._town.kinds() if self._evenly.goes(seen.now, self._town.clock.boot()) else None
-
-
-@pytest.mark.parametrize("hours", [1, -1])
-def test_when_the_stores_clock_is_set_nothing_is_told_that_is_not_so_and_then_all_that_is(hours: int) -> None:
-    job, town = every("10m"), Town()
-    town.beat(WEB, job)
-    judge = Judge(town)
-    assert judge.kinds() == []
-    town.pass_time(5 * SECOND)
-    town.clock.back -= hours * 3600  # somebody sets it
-    # as it seems to whoever comes just now
-    assert town.fresh() == (["missed/billing", "silent/"] if hours > 0 else ["ahead/jobs", "ahead/leases"])
-    ahead = [] if hours > 0 else ["ahead/jobs"]  # it begins later than it is now
-    assert judge.kinds() is None
-    for _ in range(5):
-        town.pass_time(5 * SECOND)
-        town.beat(WEB, since=START)
-        assert judge.kinds() is None
-    town.pass_time(5 * SECOND)
-    if hours > 0:
-        town.run(job, START + HOUR)
-    assert judge.kinds() == ahead
-    town.pass_time(HOLDER_TTL)
-    assert sorted(judge.kinds() or []) == [*ahead, f"gone/{WEB}", "silent/"]
-
-
-def test_a_clock_that_goes_a_little_otherwise_was_not_set() -> None:
-    evenly = SteadyClock()
-    assert evenly.goes(START, 5000.0)
-    assert evenly.goes(START + 5 * SECOND + CLOCK_SET_BY, 5005.0)
-    assert evenly.goes(START + 10 * SECOND, 5010.0)
-    assert not evenly.goes(START + 15 * SECOND + CLOCK_SET_BY + MICROSECOND, 5015.0)
-    settled = 5015.0 + STEADY_AFTER.total_seconds()
-    assert not evenly.goes(START + 15 * SECOND + CLOCK_SET_BY + MICROSECOND + STEADY_AFTER - SECOND, settled - 1.0)
-    assert evenly.goes(START + 15 * SECOND + CLOCK_SET_BY + MICROSECOND + STEADY_AFTER, settled)
-
-
-def test_a_clock_that_keeps_being_set_is_told_once_until_it_goes_evenly_again(caplog: pytest.LogCaptureFixture) -> None:
-    evenly, boot, ahead = SteadyClock(), 5000.0, timedelta(0)
-
-    def look(*, sets: timedelta = timedelta(0)) -> bool:
-        nonlocal boot, ahead
-        boot, ahead = boot + 20.0, ahead + sets
-        return evenly.goes(START + timedelta(seconds=boot) + ahead, boot)
-
-    told = [
-        (
-            "cronce",
-            logging.WARNING,
-            "the store's clock changes again and again; the monitor waits until it runs steadily",
-        )
-    ]
-    for times in (1, 2):
-        assert look()
-        assert [look(sets=MINUTE) for _ in range(4)] == [False] * 4  # for twice as long as it takes to settle
-        assert caplog.record_tuples == told * (times - 1)
-        assert [look(sets=MINUTE) for _ in range(20)] == [False] * 20
-        assert caplog.record_tuples == told * times
-        assert not look()
-        assert look()
-    assert not look(sets=HOUR)  # once is no matter
-    assert not look()
-    assert look()
-    assert caplog.record_tuples == told * 2
-
-
 def believed() -> Flow[None]:
     """The store's clock is."""
     yield from load([])
@@ -240,6 +165,37 @@ def test_a_survey_that_takes_long_is_no_clock_that_was_set(monkeypatch: pytest.M
     assert told == [[], ["gone"], ["gone"], ["gone"]]
 
 
+def test_when_the_clock_jumped_nothing_else_is_judged_until_every_scheduler_could_send_a_heartbeat(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = HandClock()
+    jumped = Doubt("jumped 1h ahead", HOUR, Sample(0.0, 0.0, START))
+    doubts: list[Doubt | None] = []
+
+    def doubted(_ledger: object) -> Flow[Doubt | None]:
+        yield from load([])
+        return doubts.pop(0)
+
+    monkeypatch.setattr(subject, "SystemClock", lambda: clock)
+    monkeypatch.setattr(subject, "clock_doubt", doubted)
+    store = Wire(clock)
+    alive = Holder(WEB, "", "both", 1, {}, START, "")
+    store.swap([Write(holder_cell(WEB), 0, encode_holder(alive), Mark.OPEN, ttl=SECOND)], store.load([]).epoch.seen)
+    clock.turn(2.0)  # the scheduler seems to be dead
+    with Cronce(store=store) as cron:
+        monitor = Monitor(cron)
+        sender = monitor._arrive()
+        told = []
+        for doubt in (jumped, jumped, *[None] * 10):
+            doubts.append(doubt)
+            monitor._survey(sender)
+            told.append([one.alert.kind for one in sender.deliver().posted if one.alert.cleared is None])
+            clock.turn(subject.SURVEY_EVERY)
+    until = round(HOLDER_TTL.total_seconds() / subject.SURVEY_EVERY) + 1
+    assert told[:until] == [["clock"]] * until
+    assert (told[until], told[-1]) == (["clock", "gone"], ["gone"])
+
+
 class Settable(MemoryStore):
     """A store whose clock can be set, and that counts how often somebody looks at who is alive."""
 
@@ -268,5 +224,5 @@ def test_a_monitor_waits_until_the_clock_has_gone_evenly_for_a_while(monkeypatch
         cron.at_work().node.ledger.know.believe()
         wait_until(lambda: store.looks > looks + 5)
         assert [one.kind for one in monitor.standing] == ["clock"]
-        monitor._evenly._from = 0.0  # half a minute later it is still silent
+        monitor._judge_from = 0.0  # half a minute later it is still silent
         wait_until(lambda: [one.kind for one in monitor.standing if one.cleared is None] == ["gone"])

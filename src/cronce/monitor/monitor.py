@@ -17,13 +17,12 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from math import inf
 from typing import Any, Final
 
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, StoreCopied, StoreError, StoreForgot, StoreUnusable
 from cronce.events import Event, What
-from cronce.model import MONITOR, Boot, Instant, leader_cell, spell
+from cronce.model import MONITOR, Boot, leader_cell, spell
 from cronce.monitor import watch_runs
 from cronce.monitor.alerts import AlertKind, Alerts, Incident, NoticeClaim
 from cronce.monitor.destinations import Document, Given, LogDestination, Sender, destination, document, told_apart
@@ -76,6 +75,10 @@ SILENCE: Final = 30.0
 ASLEEP: Final = 10.0
 """More seconds between two looks at the clock mean that this process was suspended, not that the store is silent."""
 
+JUDGE_AFTER_DOUBT: Final = HOLDER_TTL.total_seconds()
+"""Seconds from when the store's clock jumped to the next judgement. If it went an hour ahead, all schedulers seem dead
+and all slots of that hour missed, until each scheduler has sent a heartbeat and seen to what fell due."""
+
 LAST_WORDS: Final = 10.0
 LAST_WORD: Final = 2.0
 STOP_WAIT: Final = 0.5
@@ -111,7 +114,7 @@ class Monitor:
         self._sender: Sender | None = None
         self._known = WatcherState()
         self._memory: WatchMemory | None = None
-        self._evenly = SteadyClock()
+        self._judge_from: Boot = 0.0
         self._look_at = self._survey_at = 0.0
         self._quiet_looks = 0
         # Of both: when the store last answered, and what it last said instead.
@@ -247,10 +250,11 @@ class Monitor:
         ledger = self._at_node.ledger
         doubt = self._do(clock_doubt(ledger))
         if doubt is not None:  # without a clock nothing else can be judged
+            self._judge_from = boot + JUDGE_AFTER_DOUBT
             sender.settle([clock(doubt, ledger.know.now())], lambda _alert: False, anew=anew)
             return
         seen = self._do(survey(self._known, self._store.traits))
-        if not self._evenly.goes(seen.now, boot):  # both from when it began: how long it takes tells nothing of a clock
+        if boot < self._judge_from:
             return
         findings, remembered = judge(seen, memory, self._settings)
         self._memory = remembered
@@ -354,43 +358,3 @@ class Monitor:
     def _describe(self, claim: NoticeClaim, incident: Incident) -> Document:
         facts = (claim.alert, claim.delivery.notice, self._place, self._host)
         return document(*facts, incident=incident, page=self._settings.page)
-
-
-# --- whether the store's clock can be held against anybody -----------------------------------------------------------
-
-CLOCK_SET_BY: Final = HOLDER_TTL / 3
-"""A difference of this much to our own clock means that the store's was set; less makes no live scheduler look dead."""
-
-STEADY_AFTER: Final = HOLDER_TTL
-"""After this long every live scheduler has sent a heartbeat by the new clock."""
-
-
-class SteadyClock:
-    """Whether the store's clock runs evenly, by our boot clock: not right after it was set.
-
-    Where it goes an hour ahead, all schedulers seem to be dead for an hour, and all slots of that hour to be missed,
-    until each has had the time to say that it lives, and to see to what fell due. So nothing is judged until then:
-    neither what is wrong, nor that it is over. Where it is set again and again, the log says that nothing is judged."""
-
-    def __init__(self) -> None:
-        self._last: tuple[Instant, Boot] | None = None
-        self._from: Boot = 0.0
-        self._tell_at: Boot | None = None
-
-    def goes(self, now: Instant, boot: Boot) -> bool:
-        last, self._last = self._last, (now, boot)
-        if last is not None and abs(now - last[0] - timedelta(seconds=boot - last[1])) > CLOCK_SET_BY:
-            self._from = boot + STEADY_AFTER.total_seconds()
-        even = boot >= self._from
-        self._tell(boot, even=even)
-        return even
-
-    def _tell(self, boot: Boot, *, even: bool) -> None:
-        """Once until it goes evenly again, and not where it was set once."""
-        if even:
-            self._tell_at = None
-        elif self._tell_at is None:
-            self._tell_at = boot + 2 * STEADY_AFTER.total_seconds()
-        elif boot > self._tell_at:
-            LOGGER.warning("the store's clock changes again and again; the monitor waits until it runs steadily")
-            self._tell_at = inf
