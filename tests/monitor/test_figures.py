@@ -3,6 +3,8 @@
 from contextlib import closing
 from datetime import timedelta
 
+import pytest
+
 from cronce import Cronce
 from cronce.model import FREE, Mark, Write, prevented_cell
 from cronce.monitor.figures import BINS, RECOUNTED, PreventedTotals, figures, ranked
@@ -35,6 +37,11 @@ def test_success_lateness_duration_and_throughput_of_runs_that_ended() -> None:
 def test_the_nearest_rank() -> None:
     spans = [number * SECOND for number in range(1, 21)]
     assert (ranked(spans, 50), ranked(spans, 95), ranked(spans[:1], 95)) == (10 * SECOND, 19 * SECOND, SECOND)
+
+
+@pytest.mark.parametrize(("count", "place"), [(1, 1), (5, 5), (19, 19), (20, 19), (40, 38)])
+def test_ninety_five_percent_are_the_nearest_rank(count: int, place: int) -> None:
+    assert ranked([number * SECOND for number in range(1, count + 1)], 95) == place * SECOND
 
 
 def test_prevented_duplicates_are_added_over_all_jobs_and_counted_again_in_time() -> None:

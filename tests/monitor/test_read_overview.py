@@ -88,7 +88,7 @@ def test_a_stretch_has_its_start_and_not_its_end(job: str | None, read: Reader) 
         read.run(slot, [Mark.CLOSED, Mark.ATTENTION][place % 2])
     found = read(read_overview.stretch(slots[4].at, slots[1].at, job))
     assert [run.slot for run in found.runs] == slots[2:5]
-    assert (found.capped, found.more_open, found.ghosts) == (False, False, ())
+    assert (found.whole_from, found.more_open, found.ghosts) == (found.start, False, ())
     later = slots[1].at + timedelta(microseconds=1)
     assert [run.slot for run in read(read_overview.stretch(slots[4].at, later, job)).runs] == slots[1:5]
 
@@ -100,9 +100,9 @@ def test_of_too_many_runs_it_is_told_from_when_on_they_are_all_there(job: str | 
         read.run(slot)
     found = read(read_overview.stretch(slots[-1].at, NOW, job, limit=10))
     assert [run.slot for run in found.runs] == slots[:10]
-    assert (found.capped, found.whole_from) == (True, slots[9].at + timedelta(microseconds=1))
+    assert found.whole_from == slots[9].at + timedelta(microseconds=1)
     exactly = read(read_overview.stretch(slots[9].at, NOW, job, limit=10))
-    assert ([run.slot for run in exactly.runs], exactly.capped) == (slots[:10], False)
+    assert ([run.slot for run in exactly.runs], exactly.whole_from) == (slots[:10], exactly.start)
 
 
 @pytest.mark.parametrize("job", [None, "billing"])
@@ -142,7 +142,7 @@ def test_an_overview_that_was_read_to_be_drawn_needs_no_other_runs(
     assert fleet.calls == 0
     whole = fleet(read_overview.stretch(start, end, None, 40))
     assert drawn == whole
-    assert (drawn.capped, len(drawn.runs)) == told
+    assert (drawn.whole_from > start, len(drawn.runs)) == told
 
 
 @pytest.mark.parametrize(("every", "hours", "calls"), [(1, 2, 0), (1, 4, 1), (1, 6, 1), (30, 2, 0), (30, 300, 1)])

@@ -9,7 +9,7 @@ from cronce.model import Cell, Epoch, Fence, Slot
 from cronce.monitor.alerts import AlertKind
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Survey, attempts, took
-from cronce.monitor.watch_runs import nearly_all, overrun, unsaid
+from cronce.monitor.watch_runs import overrun, unsaid
 from cronce.protocol.commands import Finish
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import COMMITTED, LAPSED, NEVER_STARTED, RELEASED, Outcome, Past, Record, State
@@ -169,11 +169,6 @@ def test_a_job_that_overruns_is_not_told_that_it_comes_near() -> None:
 @pytest.mark.parametrize("took", [(10, 10, 10, 80, 80), (81, 81, 81, 81)])
 def test_four_fifths_of_the_timeout_are_not_near_and_four_runs_are_not_enough(took: tuple[float, ...]) -> None:
     assert found(after(*took, job=LIMITED), AlertKind.OVERRUN) == []
-
-
-@pytest.mark.parametrize(("count", "place"), [(1, 1), (5, 5), (19, 19), (20, 19), (40, 38)])
-def test_ninety_five_percent_are_the_nearest_rank(count: int, place: int) -> None:
-    assert nearly_all([number * SECOND for number in range(count, 0, -1)]) == place * SECOND
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from cronce.model import (
     SWITCH,
     Boot,
     Cell,
-    Epoch,
     Instant,
     Mark,
     check_name,
@@ -256,7 +255,6 @@ class JobView(NamedTuple):
     """All that there is to see of a job, as of the store's now."""
 
     now: Instant
-    epoch: Epoch
     seen: JobSeen
     """Its floor, its spans and whether it is paused stand in `seen.job`; everything may be `halted` besides."""
     halted: Act | None
@@ -313,7 +311,6 @@ def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> 
     refused = yield from read_page(refusals(f"refusals/{name}/"))
     return JobView(
         loaded.now,
-        loaded.epoch,
         line.seen,
         standing_act(switch),
         line.stored,

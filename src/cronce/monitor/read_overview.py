@@ -317,10 +317,6 @@ class TimeSpan(NamedTuple):
     more_ghosts: bool
     """Whether more may have been refused than is told of: of too many jobs."""
 
-    @property
-    def capped(self) -> bool:
-        return self.whole_from > self.start
-
 
 class _RunsSince(NamedTuple):
     """Cells of runs, and from when on those are all."""

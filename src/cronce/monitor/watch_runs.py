@@ -8,6 +8,7 @@ from typing import Final
 
 from cronce.model import Instant, Slot, effect_cells, slot_of_cell, spell
 from cronce.monitor.alerts import STORE, TOUCHED_NAMED, AlertKind, Severity, host_cause
+from cronce.monitor.figures import ranked
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import (
     MISSED_TTL,
@@ -348,19 +349,15 @@ def near_timeout(survey: Survey) -> Iterator[Alert]:
     overrunning = {one.subject for one in overrun(survey)}
     for job, took in survey.took.items():
         limit = timeout(survey.jobs.get(job))
-        if limit is None or len(took) < ENOUGH or job in overrunning or not is_near(nearly_all(took), limit):
+        most = ranked(sorted(took), 95) if len(took) >= ENOUGH else None
+        if limit is None or most is None or job in overrunning or not is_near(most, limit):
             continue
         text = (
             f"{job} is close to its timeout of {short(limit)}: 95 % of the last {len(took)} runs took up to"
-            f" {short(nearly_all(took))}."
+            f" {short(most)}."
         )
         remedy = f"Give it a longer timeout, or less work; `cronce runs {job}` lists its runs."
         yield Alert(AlertKind.OVERRUN, job, "warning", text, survey.now, remedy=remedy)
-
-
-def nearly_all(spans: Sequence[timedelta]) -> timedelta:
-    """What 95 % of them do not exceed: the nearest rank."""
-    return sorted(spans)[-(-95 * len(spans) // 100) - 1]
 
 
 def progress(survey: Survey, memory: WatchMemory) -> Mapping[str, tuple[tuple[int, int], Instant]]:

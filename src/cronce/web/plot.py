@@ -8,7 +8,7 @@ from typing import Final
 from markupsafe import Markup
 
 from cronce.model import Instant
-from cronce.monitor.figures import Figures
+from cronce.monitor.figures import Figures, ranked
 from cronce.runtime.queries import RunSeen
 from cronce.telling.words import fine, safe, short
 from cronce.value import NamedTuple
@@ -127,17 +127,12 @@ def scale_of(points: Sequence[PlotPoint], limits: Sequence[PlotLimit]) -> PlotSc
 def in_words(points: Sequence[PlotPoint], limits: Sequence[PlotLimit], *, log: bool) -> str:
     took = sorted(point.took for point in points)
     many = "The latest run" if len(points) == 1 else f"The latest {len(points)} runs that ended"
-    half, most = short(_rank(took, 0.5)), short(_rank(took, 0.95))
+    half, most = short(ranked(took, 50)), short(ranked(took, 95))
     words = f"{many} took {half} at the median, {most} at the 95th percentile, {short(took[-1])} at most."
     for limit in limits:
         over = sum(span > limit.span for span in took)
         words += f" {over or 'None'} of them took longer than the {limit.name} of {short(limit.span)}."
     return words + (" The scale is in powers of ten." if log else "")
-
-
-def _rank(ordered: Sequence[timedelta], share: float) -> timedelta:
-    """The nearest one that so many are no longer than."""
-    return ordered[math.ceil(share * len(ordered)) - 1]
 
 
 # --- drawing --------------------------------------------------------------------------------------------------------
