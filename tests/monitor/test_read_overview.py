@@ -12,6 +12,7 @@ from cronce.model import (
     Mark,
     Slot,
     Write,
+    holder_cell,
     refusals_cell,
 )
 from cronce.monitor import read_jobs, read_lists, read_overview
@@ -127,9 +128,15 @@ def test_what_was_refused_in_that_time_is_told_of_all_jobs_that_are_shown(read: 
     assert not found.more_ghosts
     for number in range(200):
         refuse(f"a-{number}", "web-1", NOW - HOUR / 2)
+    read.put(holder_cell("web-2:1:a"), "", Mark.OPEN, ttl=HOUR)
     found = read(read_overview.stretch(NOW - HOUR, NOW))
     assert [(one.job, one.host) for one in found.ghosts] == [("report", "web-2")]
-    assert read.calls == 2 + 1 + 1 + 1
+    assert read.calls == 2 + 1 + 1 + 2, "who is known, and what those were refused"
+    for number in range(30):
+        read.run(Slot(f"a-{number}", NOW - HOUR / 3))
+    found = read(read_overview.stretch(NOW - HOUR, NOW))
+    assert (len(found.ghosts), found.more_ghosts) == (31, False)
+    assert read.calls == 2 + 1 + 1 + 2, "a request for each job once made a timeline slow"
 
 
 @pytest.mark.parametrize(("hours", "told"), [(1, (False, 30)), (30, (True, 40 + 12))])

@@ -287,8 +287,8 @@ FIRST, AT_ONCE = 200, 1000
 OPEN_THEN: Final = 300
 """So many that are open are told of."""
 
-JOBS, FEW_JOBS = 20, 5
-"""Of so many jobs it is told what was refused, where hosts were refused much; of few, where little is drawn."""
+REFUSALS_LOADED: Final = 250
+"""Where hosts were refused much, so many cells of it are read: those of the newest jobs."""
 
 
 class LostClaim(NamedTuple):
@@ -348,10 +348,11 @@ def stretch(
     runs = seen_runs(chosen.cells, now)
     runs = (yield from with_hosts(runs)) if holders is None else by_beats(runs, holders, now)
     refused = yield from read_page(read_jobs.refusals(f"refusals/{job}/" if job else "refusals/"))
-    if job is None:
-        ghosts, more = yield from _ghosts(start, end, refused, runs)
-    else:
-        ghosts, more = _told(start, end, refused.cells), refused.next is not None
+    cells, more = refused.cells, refused.next is not None
+    if job is None and more:
+        known = yield from read_page(_LATEST_HOLDERS)
+        cells, more = yield from _refused_of(refused, runs, [cell.key.removeprefix("holder/") for cell in known.cells])
+    ghosts = _told(start, end, cells)
     return TimeSpan(now, start, end, tuple(runs), ghosts, chosen.whole_from, still_open.next is not None, more)
 
 
@@ -366,7 +367,7 @@ def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow
     every = (*seen.touched, *seen.closed.runs, *seen.attention.runs, *seen.open.runs)
     known = {run.cell.key: run for run in every}
     runs = tuple(known[cell.key] for cell in chosen.cells)
-    refused, more = yield from _few_ghosts(seen, runs)
+    refused, more = yield from _refused_of(seen.refused, runs, [one.holder.holder for one in seen.holders])
     return TimeSpan(seen.now, start, end, runs, _told(start, end, refused), chosen.whole_from, seen.open.more, more)
 
 
@@ -430,29 +431,17 @@ def _filed_at(cell: Cell) -> Instant:
 # --- what was refused -----------------------------------------------------------------------------------------------
 
 
-def _ghosts(
-    start: Instant, end: Instant, page: Page, runs: Iterable[RunSeen]
-) -> Flow[tuple[tuple[LostClaim, ...], bool]]:
-    """All that hosts remember of all jobs, if that is little; else of the jobs that are shown, and of so many."""
+def _refused_of(page: Page, runs: Sequence[RunSeen], holders: Iterable[str]) -> Flow[tuple[Sequence[Cell], bool]]:
+    """All that hosts were refused of all jobs, if that is little; else of the jobs that are shown, and of hosts that
+    are known by now: in one request. And whether there may be more."""
     if page.next is None:
-        return _told(start, end, page.cells), False
-    jobs = _jobs_of(runs)
-    cells: list[Cell] = []
-    for name in jobs[:JOBS]:
-        cells += (yield from read_page(read_jobs.refusals(f"refusals/{name}/"))).cells
-    return _told(start, end, cells), len(jobs) > JOBS
-
-
-def _few_ghosts(seen: Overview, runs: Sequence[RunSeen]) -> Flow[tuple[Sequence[Cell], bool]]:
-    """The same of few jobs, and of the hosts that are known by now: in one request."""
-    if seen.refused.next is None:
-        return seen.refused.cells, False
-    jobs, holders = _jobs_of(runs), [one.holder.holder for one in seen.holders]
-    holders += [run.record.holder for run in runs if run.record]
+        return page.cells, False
+    holders = [*holders, *(run.record.holder for run in runs if run.record)]
     hosts = dict.fromkeys(holder.partition(":")[0] for holder in holders)
-    hosts |= dict.fromkeys(one.host for one in read_jobs.hosts_refused(seen.refused.cells))
-    loaded = yield from load([refusals_cell(name, host) for name in jobs[:FEW_JOBS] for host in hosts if host])
-    return [cell for cell in loaded.cells if cell.version], len(jobs) > FEW_JOBS
+    hosts |= dict.fromkeys(one.host for one in read_jobs.hosts_refused(page.cells))
+    keys = [refusals_cell(name, host) for name in _jobs_of(runs) for host in hosts if host]
+    loaded = yield from load(keys[:REFUSALS_LOADED])
+    return [cell for cell in loaded.cells if cell.version], len(keys) > REFUSALS_LOADED
 
 
 def _jobs_of(runs: Iterable[RunSeen]) -> list[str]:
