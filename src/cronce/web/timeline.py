@@ -52,7 +52,7 @@ RUNS_READ: Final = 700
 MOST_DRAWN: Final = 250
 """Runs that a small picture is drawn of: more could not be told apart."""
 
-SMALL_HEIGHT: Final = 260.0
+SMALL_HEIGHT: Final = 275.0
 """Pixels: then it is on the first screen of the overview, below what is wrong and who is alive."""
 
 SMALL_SPAN: Final = timedelta(minutes=10)
@@ -208,13 +208,13 @@ def picture(root: str, seen: Overview | JobView) -> Flow[Shown | None]:
         return None
     facts, title = young(facts)
     laid, left_out = layout.lay_out_small(facts, view.by, find_zone(view.tz), SMALL_HEIGHT)
-    more = [f"The timeline shows {left_out} more lane{'s' if left_out > 1 else ''}."] if left_out else []
     return {
         "title": title,
         "svg": draw(laid, root, view.closer(root)),
         "told": laid.counted,
         "way": view.way(root),
-        "gaps": [*facts.gaps, *more],
+        "gaps": facts.gaps,
+        "left_out": left_out,
         "keys": legend(facts),
     }
 
