@@ -2,7 +2,9 @@
 
 from datetime import timedelta
 
-from cronce.monitor.alerts import AlertKind, Alerts, Incident, incidents, key_of, with_causes
+import pytest
+
+from cronce.monitor.alerts import AlertKind, Alerts, Incident, facts_of, incidents, key_of, with_causes
 from cronce.monitor.destinations import Callback, Document, Sender, document
 from cronce.protocol.notices import Alert, decode_alert
 from tests.house.wait import wait_until
@@ -119,3 +121,9 @@ def test_a_notice_links_to_the_card_and_names_what_is_sent_with_it() -> None:
     said = document(LOST, "raised", "", "web-1", incident=Incident((LOST, GONE)), page="https://cron.example.org/")
     assert said["incident"]["link"] == "https://cron.example.org/alerts/lost/billing"
     assert said["text"].endswith(f" With it: gone/{WEB}. https://cron.example.org/alerts/lost/billing")
+
+
+@pytest.mark.parametrize("kind", AlertKind)
+def test_every_kind_has_a_title_for_its_card(kind: AlertKind) -> None:
+    """Half of them were shown by their names: *beat double: quartz*."""
+    assert facts_of(kind).title.format("billing")

@@ -44,29 +44,29 @@ class AlertKind(StrEnum):
     """What is wrong. The name is part of an alert's key, so it is never changed."""
 
     SILENT = "silent"  # a job is scheduled, and no live scheduler carries it
-    GONE = "gone"  # a scheduler stopped beating and did not say goodbye
+    GONE = "gone"  # a scheduler stopped sending heartbeats without shutting down
     CROWDED = "crowded"  # there are more schedulers than expected
     MISSED = "missed"  # a slot is long due, and there is no run of it
     LATE = "late"  # a slot started late, or has not started yet
     FAILED = "failed"  # the latest slot of a job failed
     OVERRUN = "overrun"  # a run takes longer than ever, than its lease allows or than its timeout
-    NO_PROGRESS = "no-progress"  # a run said how far it is, and has not come further
+    NO_PROGRESS = "no-progress"  # a run reports its progress, and makes none
     UNSAID = "unsaid"  # a run ended on this machine, and that could not be recorded yet
     STUCK = "stuck"  # a lease expired long ago and no process acted on it
     LAPSING = "lapsing"  # leases of a job lapse again and again
     LOST = "lost"  # runs whose holder died, and that do not run again by themselves
-    UNKNOWN = "unknown"  # runs of which is not known whether they happened
-    IN_DOUBT = "in-doubt"  # effects of which is not known whether they happened
+    UNKNOWN = "unknown"  # runs that may or may not have happened
+    IN_DOUBT = "in-doubt"  # effects that may or may not have happened
     SKEW = "skew"  # a machine's clock is off
     CLOCK = "clock"  # the store's clock jumped, and is not believed
-    AHEAD = "ahead"  # it was far ahead once, and closed slots that are to come
+    AHEAD = "ahead"  # the store's clock was far ahead once, and closed slots of the future
     AMNESIA = "amnesia"  # the store forgot, or was set back
     COPIED = "copied"  # this is a copy of a store, or was restored elsewhere
     UNREACHABLE = "unreachable"  # the store does not answer this process
     UNUSABLE = "unusable"  # the store needs a person
     SUPERSEDED = "superseded"  # an old version of a job is still alive somewhere
     FLAPPING = "flapping"  # a leadership changes hands again and again
-    BEAT_SILENT = "beat-silent"  # another scheduler's sign of life is overdue
+    BEAT_SILENT = "beat-silent"  # the heartbeat of another scheduler is overdue
     BEAT_DOUBLE = "beat-double"  # it comes too often: there are two of it
     DOUBLED = "doubled"  # calls were only observed, and some of them were duplicates
     SHARED_NAME = "shared-name"  # live schedulers have different functions under one name
@@ -88,25 +88,40 @@ _LEASE_EXPIRED: Final = "The lease expired, and no process runs the slot now."
 _FACTS: Final[Mapping[str, KindFacts]] = {
     AlertKind.SILENT: KindFacts("job", "{} has no scheduler"),
     AlertKind.GONE: KindFacts(
-        certain="It stopped sending heartbeats.", unsure="Whether the process died, or only lost the store."
+        title="{} is gone",
+        certain="It stopped sending heartbeats.",
+        unsure="Whether the process died, or only lost the store.",
     ),
+    AlertKind.CROWDED: KindFacts(title="More schedulers than expected"),
     AlertKind.MISSED: KindFacts("job", "{} missed its slots", certain="The slot did not run."),
     AlertKind.LATE: KindFacts("job", "{} is late"),
     AlertKind.FAILED: KindFacts("job", "{} failed", certain="The run ended, and its failure is on record."),
     AlertKind.OVERRUN: KindFacts("job", "{} takes too long"),
     AlertKind.NO_PROGRESS: KindFacts("job", "{} makes no progress"),
-    AlertKind.STUCK: KindFacts(certain=_LEASE_EXPIRED),
-    AlertKind.LOST: KindFacts(certain=_LEASE_EXPIRED, unsure="How much of its work was done."),
+    AlertKind.UNSAID: KindFacts(title="The end of {} is not recorded yet"),
+    AlertKind.STUCK: KindFacts(title="{} was left by its process", certain=_LEASE_EXPIRED),
+    AlertKind.LAPSING: KindFacts(title="Leases of {} keep expiring"),
+    AlertKind.LOST: KindFacts(title="{} was lost", certain=_LEASE_EXPIRED, unsure="How much of its work was done."),
     AlertKind.UNKNOWN: KindFacts(
         title="{} may or may not have run",
         certain="No process runs the slot now, and effects that are done are not repeated.",
         unsure="Whether all of its work was done.",
     ),
     AlertKind.IN_DOUBT: KindFacts(title="{}: effects in doubt", unsure="Whether the effect happened."),
+    AlertKind.SKEW: KindFacts(title="The clock of {} is off"),
     AlertKind.CLOCK: KindFacts("store", "The store's clock jumped"),
-    AlertKind.AHEAD: KindFacts("store"),
+    AlertKind.AHEAD: KindFacts("store", "Records are dated in the future"),
     AlertKind.AMNESIA: KindFacts("store", "The store lost records"),
+    AlertKind.COPIED: KindFacts(title="{} has a copy of a store"),
+    AlertKind.UNREACHABLE: KindFacts(title="The store does not answer {}"),
+    AlertKind.UNUSABLE: KindFacts(title="{} cannot use its store"),
+    AlertKind.SUPERSEDED: KindFacts(title="{} has an old version"),
+    AlertKind.FLAPPING: KindFacts(title="{} keeps losing its leader"),
     AlertKind.BEAT_SILENT: KindFacts(title="{} stopped sending heartbeats"),
+    AlertKind.BEAT_DOUBLE: KindFacts(title="{} runs more than once"),
+    AlertKind.DOUBLED: KindFacts(title="{} ran twice"),
+    AlertKind.SHARED_NAME: KindFacts(title="{} is the name of two functions"),
+    AlertKind.TZDATA: KindFacts(title="Machines have different time zone data"),
 }
 
 
