@@ -135,13 +135,13 @@ class JobIndex:
     def _go_on(self, look: BoardVersion) -> Flow[None]:
         first = self._walked is None
         stale = self._walked is None or look.boot - self._walked >= STALE
-        if not self._walk.is_under_way and (stale or look.board != self._board):
+        if not self._walk.is_under_way() and (stale or look.board != self._board):
             self._walk.begin(JOB_CELLS_AT_ONCE)
             self._walk_board = look.board
         ended = look.boot
-        while self._walk.is_under_way and (first or ended - look.boot < WALK_WAIT):
+        while self._walk.is_under_way() and (first or ended - look.boot < WALK_WAIT):
             ended = yield from self._walk.step()
-            if not self._walk.is_under_way:
+            if not self._walk.is_under_way():
                 entries = {name: entry for name, (_, entry) in self._walk.jobs.items()}
                 self._rules = {rule: rule for entry in entries.values() for rule in entry.rules}
                 self._soon = NextSlots(entries, self._soon.slots)

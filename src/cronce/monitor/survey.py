@@ -156,7 +156,6 @@ class JobWalk(Generic[T]):
         self._walking: Flow[WalkedJobs[T]] | None = None
         self._asked: Request = Load([])
 
-    @property
     def is_under_way(self) -> bool:
         return self._walking is not None
 
@@ -247,13 +246,13 @@ class WatcherState:
 
     def learn_jobs(self, now: Instant, *, whole: bool) -> Flow[None]:
         """Go on with the walk over all jobs, by a slice of each kind; or walk over all of them now."""
-        if whole or not self._walk.is_under_way:
+        if whole or not self._walk.is_under_way():
             self._walk.begin(SLICE)
         before, steps = self._walk.jobs, 0
-        while self._walk.is_under_way and (whole or steps < 2):
+        while self._walk.is_under_way() and (whole or steps < 2):
             yield from self._walk.step()
             steps += 1
-        if self._walk.is_under_way:
+        if self._walk.is_under_way():
             return
         for name in before.keys() - self._walk.jobs.keys():
             self._forget(name)

@@ -314,7 +314,8 @@ def lay_out_small(facts: TimelineFacts, by: By, zone: tzinfo, most: float) -> tu
     """A picture of so many pixels in height at most: of whole lanes, at least one. Those come first whose pieces a
     person should see first. And how many lanes did not fit."""
     whole = lay_out(facts, by, zone)
-    kept, height = set(), HEAD
+    kept: set[str] = set()
+    height = HEAD
     for lane in sorted(whole.lanes, key=_first_look):
         if not kept or height + lane.height <= most:
             kept.add(lane.name)
