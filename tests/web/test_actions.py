@@ -8,9 +8,8 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from cronce.web.actions import ACTIONS
-from tests.web.house import TOKEN, Api, Browser, Busy
+from tests.web.house import TOKEN, Api, Browser, Busy, described
 from tests.web.scene import HOSTILE
-from tests.web.test_api import described
 
 
 def way(*parts: str) -> str:

@@ -52,7 +52,7 @@ RUNS_READ: Final = 700
 MOST_DRAWN: Final = 250
 """Runs that a small picture is drawn of: more could not be told apart."""
 
-SMALL_HEIGHT: Final = 275.0
+SMALL_HEIGHT: Final = 280.0
 """Pixels: then it is on the first screen of the overview, below what is wrong and who is alive."""
 
 SMALL_SPAN: Final = timedelta(minutes=10)
@@ -336,7 +336,7 @@ def _lanes(picture: Picture, root: str, closer: Closer) -> Iterator[Markup]:
     called = labels(picture)
     busiest = max((column.total for lane in picture.lanes for column in lane.columns), default=0)
     for lane in picture.lanes:
-        label = tag("text", called[lane.name], titled(lane.name), x=8, y=lane.top + 15, class_="name")
+        label = tag("text", called[lane.name], titled(lane.name), x=8, y=lane.top + 14, class_="name")
         is_job = picture.by == "job" and lane.name not in ("", layout.OTHERS)
         yield tag("a", label, href=path("jobs", lane.name, root=root), tabindex="-1") if is_job else label
         for column in lane.columns:

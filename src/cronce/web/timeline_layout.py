@@ -190,7 +190,7 @@ FOLDED_COLUMNS: Final = 120
 
 # Heights in pixels. Widths are shares: a picture of TIMELINE_WIDTH pixels is what legibility is judged by.
 TIMELINE_WIDTH: Final = 1000.0
-HEAD, NAME, GAP = 34.0, 22.0, 10.0
+HEAD, NAME, GAP = 34.0, 18.0, 8.0
 ROW, BAR = 22.0, 16.0
 THIN_ROW, THIN_BAR = 16.0, 12.0
 """Of ghosts, which stand below what there was."""

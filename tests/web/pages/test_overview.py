@@ -26,8 +26,8 @@ def test_the_overview_has_on_top_what_needs_attention_with_what_to_do(papers: di
     assert "all 6 incidents" in papers["/"].text
     text = papers["/alerts"].text
     told = ("billing was on web-2, which was gone", "Host web-2 is gone", "thumbnails may or may not have run")
-    told = (*told, "thumbnails: effects in doubt", "invoice-mail failed", "The clock of web-3 is off")
-    places = [text.index(one) for one in told]
+    others = ("thumbnails: effects in doubt", "invoice-mail failed", "The clock of web-3 is off")
+    places = [text.index(one) for one in (*told, *others)]
     assert max(places[:4]) < places[4] < places[5]
     lost, host = (text[place : text.find(" since ", place + 100)] for place in places[:2])
     for part in (f"{busy.scene.lost.key} is lost", "How much of its work was done.", "1d ago"):
