@@ -151,7 +151,7 @@ def test_nobody_is_sent_elsewhere(receiver: Receiver, status: int) -> None:
 
 
 def test_a_receiver_that_hangs_is_not_waited_for(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(destinations, "ANSWER", 0.2)
+    monkeypatch.setattr(destinations, "RECEIVER_TIMEOUT", 0.2)
     receiver.answer = receiver.hang
     began = time.monotonic()
     assert refused(Webhook(receiver.url + SECRET)) == "http://127.0.0.1 did not answer within 0.2 s"
@@ -162,7 +162,7 @@ def test_a_receiver_that_hangs_is_not_waited_for(receiver: Receiver, monkeypatch
 def test_a_receiver_that_trickles_is_cut_off(monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
     """Each byte comes in time, and all of them never would. Late: the time was over before there was a line to cut,
     and then it was never cut."""
-    monkeypatch.setattr(destinations, "WHOLE", 0.5)
+    monkeypatch.setattr(destinations, "POST_TIMEOUT", 0.5)
     connect = socket.create_connection
 
     def connect_late(*where: Any) -> socket.socket:

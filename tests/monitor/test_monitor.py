@@ -38,7 +38,7 @@ from tests.runtime.shelf import DURABLE
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that takes seconds takes tenths of them. Not the silence of a store: here a thread may not be let on for as
     long, and would take its own silence for the store's."""
-    for name, seconds in {"SURVEY_EVERY": 0.1, "NOTICES_EVERY": 0.05, "GLANCE": 0.05}.items():
+    for name, seconds in {"SURVEY_EVERY": 0.1, "NOTICES_EVERY": 0.05, "GLANCE_EVERY": 0.05}.items():
         monkeypatch.setattr(subject, name, seconds)
 
 
@@ -103,7 +103,7 @@ def wait_in_silence(true: Callable[[], object], *monitors: Monitor) -> None:
 
     def is_true() -> object:
         for one in monitors:
-            one._heard = SystemClock().boot() - subject.SILENCE
+            one._heard = SystemClock().boot() - subject.UNREACHABLE_AFTER
         return true()
 
     wait_until(is_true)
@@ -219,7 +219,7 @@ def test_a_call_that_hangs_is_told_too(receiver: Receiver) -> None:
 
 
 def test_a_short_silence_is_nobodys_news(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "SILENCE", 2 * PATIENCE)
+    monkeypatch.setattr(subject, "UNREACHABLE_AFTER", 2 * PATIENCE)
     store = Line()
     with watched(store, receiver.url) as monitor:
         store.trouble = lambda: StoreUnavailable("a moment")
@@ -318,7 +318,7 @@ def test_other_errors_are_none_of_its_business(receiver: Receiver) -> None:
 def test_a_webhook_that_hangs_delays_neither_other_destinations_nor_the_end(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for limit in ("ANSWER", "WHOLE"):
+    for limit in ("RECEIVER_TIMEOUT", "POST_TIMEOUT"):
         monkeypatch.setattr(f"cronce.monitor.destinations.{limit}", PATIENCE)
     monkeypatch.setattr(Webhook, "limit", PATIENCE)
     receiver.answer = receiver.hang
@@ -379,7 +379,7 @@ def test_what_a_run_failed_of_is_told_and_logged_without_its_secrets(
 
 def test_a_function_that_never_returns_is_given_up_and_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Callback, "limit", 0.1)
-    monkeypatch.setattr("cronce.monitor.destinations.SPARE", 0.2)
+    monkeypatch.setattr("cronce.monitor.destinations.CLAIM_SPARE", 0.2)
     monkeypatch.setattr("cronce.monitor.alerts.FIRST_PAUSE", timedelta(milliseconds=10))
     store, called, let_go = Line(), list[str](), threading.Event()
 

@@ -144,7 +144,7 @@ def test_no_body_waits_for_a_receiver_that_hangs_and_the_oldest_go(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pings, "PINGS_QUEUED", 5)
-    for limit in ("ANSWER", "WHOLE"):  # nobody gives up on the receiver before the test does
+    for limit in ("RECEIVER_TIMEOUT", "POST_TIMEOUT"):  # nobody gives up on the receiver before the test does
         monkeypatch.setattr(destinations, limit, 2 * PATIENCE)
     receiver.answer = receiver.hang
     pinger = Pinger(f"{receiver.url}/hush")

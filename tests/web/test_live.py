@@ -158,7 +158,7 @@ def test_that_the_store_is_away_is_told_without_its_password_and_that_it_is_back
 
 def test_a_stream_ends_by_itself_and_whoever_listens_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that it is mounted in waits at its end for whoever is connected, and is not told."""
-    monkeypatch.setattr(live, "HEARTBEAT", 0.1)
+    monkeypatch.setattr(live, "KEEPALIVE_EVERY", 0.1)
     busy, clock = Busy(), HandClock()
     busy.app.state.site.clock = clock
     with served(busy.app) as port, Stream(port) as one:

@@ -7,7 +7,7 @@ import pytest
 from cronce.errors import BadInput
 from cronce.web.app import application
 from cronce.web.gate import is_local_path
-from cronce.web.security import PER, SESSION_LASTS, TOKEN_TRIES, PageTokens, WrongTokens, same_word
+from cronce.web.security import SESSION_LASTS, TOKEN_TRIES, TRIES_WITHIN, PageTokens, WrongTokens, same_word
 from tests.web.house import API_PAUSE, BEARER, PAUSE, TOKEN, Api, Browser, Busy, paused
 
 # --- without a token it only shows ------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def test_whoever_guesses_is_made_to_wait_and_others_are_not() -> None:
         assert visitor.log_in(token="wrong").status_code == 401
     late = visitor.log_in(token="wrong")
     assert late.status_code == 429
-    assert 0 < int(late.headers["Retry-After"]) <= PER
+    assert 0 < int(late.headers["Retry-After"]) <= TRIES_WITHIN
     assert Browser(busy.app, address="198.51.100.4").log_in(token="wrong").status_code == 401
 
 
@@ -118,8 +118,8 @@ def test_guesses_are_forgotten_in_time_and_never_too_many() -> None:
     guesses = WrongTokens()
     for second in range(TOKEN_TRIES):
         guesses.wrong("a", float(second))
-    assert guesses.wait("a", 10.0) == PER - 10.0
-    assert guesses.wait("a", PER) == 0.0
+    assert guesses.wait("a", 10.0) == TRIES_WITHIN - 10.0
+    assert guesses.wait("a", TRIES_WITHIN) == 0.0
     for number in range(5_000):
         guesses.wrong(f"10.0.{number}", 100.0)
     assert len(guesses._wrong) == 1_000

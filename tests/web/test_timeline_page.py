@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from cronce import Cronce
 from cronce.errors import BadInput
 from cronce.web.app import application
-from cronce.web.timeline import LEAST, MOST, TIMELINE_SPANS, TimelineView, read_view, young
+from cronce.web.timeline import LONGEST_SPAN, SHORTEST_SPAN, TIMELINE_SPANS, TimelineView, read_view, young
 from cronce.web.timeline_layout import gather
 from tests.web.pictures import NOW, ran
 from tests.web.scene import HOSTILE, Scene, fill
@@ -90,8 +90,8 @@ def test_what_makes_no_sense_is_refused_in_words(query: str, said: str) -> None:
 def test_another_span_of_the_same_stays_within_what_can_be_shown() -> None:
     view = asked("job=billing&by=job&tz=Europe/Berlin")
     second = timedelta(seconds=1)
-    assert view.between(NOW, NOW + second).length == LEAST
-    assert view.between(NOW, NOW + 400 * 86_400 * second).length == MOST
+    assert view.between(NOW, NOW + second).length == SHORTEST_SPAN
+    assert view.between(NOW, NOW + 400 * 86_400 * second).length == LONGEST_SPAN
     middle = view.between(NOW - 5 * second, NOW + 6 * second)
     assert (middle.start, middle.length, middle.job, middle.by) == (NOW - 5 * second, 11 * second, "billing", "job")
 

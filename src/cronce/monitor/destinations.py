@@ -52,16 +52,16 @@ from cronce.stores import discreet
 from cronce.telling.documents import raised_document
 from cronce.telling.words import iso, listed, safe, short
 
-ANSWER: Final = 5.0
+RECEIVER_TIMEOUT: Final = 5.0
 """Seconds that a receiver may take for each step of an answer."""
 
-WHOLE: Final = 10.0
+POST_TIMEOUT: Final = 10.0
 """And for all of them together."""
 
 COMMAND_TIMEOUT: Final = 30.0
 """Seconds after which a command is killed."""
 
-SPARE: Final = 20.0
+CLAIM_SPARE: Final = 20.0
 """Seconds that a claim lasts longer than sending may take: time to record it before another process tries."""
 
 LEVEL_OF_SEVERITY: Final[Mapping[str, int]] = {
@@ -152,7 +152,7 @@ def _plain(text: str) -> str:
 class LogDestination:
     """The log of the first process that comes to it."""
 
-    digest, threshold, limit = "log", SEVERITIES[-1], ANSWER
+    digest, threshold, limit = "log", SEVERITIES[-1], RECEIVER_TIMEOUT
 
     def send(self, document: Document) -> None:
         alert = document["alert"]
@@ -165,7 +165,7 @@ class LogDestination:
 class Webhook:
     """A URL that is sent JSON. Redirects are not followed: they could lead the alerts elsewhere."""
 
-    limit = WHOLE
+    limit = POST_TIMEOUT
 
     def __init__(self, url: str, threshold: Severity = "warning") -> None:
         self._parts = read_url("an alert", url)
@@ -334,10 +334,10 @@ def post(parts: SplitResult, body: bytes, kind: str) -> None:
         headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
     place = parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl()
     request = Request(place, body, headers, method="POST")  # noqa: S310  the scheme was checked
-    with _Deadline(WHOLE) as deadline:
+    with _Deadline(POST_TIMEOUT) as deadline:
         trouble = _answered(request, deadline)
     if deadline.passed:  # half an answer may look like a whole one
-        trouble = f"did not answer in full within {WHOLE:g} s"
+        trouble = f"did not answer in full within {POST_TIMEOUT:g} s"
     if trouble:
         raise Undelivered(f"{shown(parts)} {trouble}")
 
@@ -345,14 +345,14 @@ def post(parts: SplitResult, body: bytes, kind: str) -> None:
 def _answered(request: Request, deadline: _Deadline) -> str:
     """What went wrong, if anything did."""
     try:
-        with build_opener(_NoRedirect(), deadline).open(request, timeout=ANSWER) as answer:
+        with build_opener(_NoRedirect(), deadline).open(request, timeout=RECEIVER_TIMEOUT) as answer:
             answer.read(1)
     except HTTPError as error:
         error.close()
         elsewhere = ", a redirect, which is not followed" if 300 <= error.code < 400 else ""
         return f"answered {error.code}{elsewhere}"
     except TimeoutError:
-        return f"did not answer within {ANSWER:g} s"
+        return f"did not answer within {RECEIVER_TIMEOUT:g} s"
     except (OSError, HTTPException) as error:
         return f"cannot be reached: {_reason(error)}"
     return ""
@@ -368,7 +368,7 @@ def _reason(error: BaseException) -> str:
 
 Do = Callable[[Flow[Any]], Any]
 
-DIED: Final = "it did not return in time"
+NO_RETURN: Final = "it did not return in time"
 
 
 class Sending(threading.Thread):
@@ -377,7 +377,7 @@ class Sending(threading.Thread):
     def __init__(self, destination: Destination, said: Document, then: Callable[[], None]) -> None:
         super().__init__(name="cronce-notice", daemon=True)
         self._destination, self._said, self._then = destination, said, then
-        self.trouble, self.ended = DIED, False
+        self.trouble, self.ended = NO_RETURN, False
         self.start()
 
     def run(self) -> None:
@@ -443,7 +443,7 @@ class Sender:
     def _send_next(self, to: str, destination: Destination, seen: OpenAlerts) -> None:
         """One message for each incident, and one when all of it is over. Those that go out with another's are noted
         first: once that one is over, nothing shows that it was told."""
-        lasting = timedelta(seconds=destination.limit + SPARE)
+        lasting = timedelta(seconds=destination.limit + CLAIM_SPARE)
         of = {one.id: incident for incident in incidents(one.alert for one in seen.posted) for one in incident.alerts}
         wanted = [one for one in seen.posted if reaches(one.alert.severity, destination.threshold)]
         wanted = [one for one in wanted if due(one.alert, to, seen.now) and not goes_on(one.alert, of[one.alert.id])]
@@ -456,7 +456,7 @@ class Sender:
             if not is_covered(one.alert, incident, to):
                 claim = self._do(self._alerts.claim(one.cell.key, to, lasting))
             if claim is not None:
-                until = self._boot() + destination.limit + SPARE / 2
+                until = self._boot() + destination.limit + CLAIM_SPARE / 2
                 sending = Sending(destination, self._describe(claim, incident), self._wake)
                 self._under_way[to] = claim, until, sending
                 return

@@ -63,16 +63,16 @@ NOTICES_EVERY: Final = 2.0
 QUIET_TICK: Final = 10.0
 """The same for a process that does not lead, while no alert is open: it only delivers what the leader raises."""
 
-SURE: Final = 3
+SURE_AFTER_LOOKS: Final = 3
 """After this many looks in a row another process leads for sure, and this one is not about to."""
 
-GLANCE: Final = 1.0
+GLANCE_EVERY: Final = 1.0
 """Seconds between two looks at the clock."""
 
-SILENCE: Final = 30.0
+UNREACHABLE_AFTER: Final = 30.0
 """Seconds without an answer after which the store is unreachable."""
 
-ASLEEP: Final = 10.0
+SUSPENDED_AFTER: Final = 10.0
 """More seconds between two looks at the clock mean that this process was suspended, not that the store is silent."""
 
 JUDGE_AFTER_DOUBT: Final = HOLDER_TTL.total_seconds()
@@ -200,7 +200,7 @@ class Monitor:
         leads = self._leader is not None and self._leader.is_leader
         quiet = not self.standing and self._heard >= began and not leads
         self._quiet_looks = self._quiet_looks + 1 if quiet else 0
-        again = self._clock.boot() + (QUIET_TICK if self._quiet_looks > SURE else NOTICES_EVERY)
+        again = self._clock.boot() + (QUIET_TICK if self._quiet_looks > SURE_AFTER_LOOKS else NOTICES_EVERY)
         self._look_at = min(self._look_at, again, self._survey_at if leads else again)
         return self._look_at
 
@@ -307,11 +307,11 @@ class Monitor:
             self._glance()
         except Exception:
             LOGGER.exception("the monitor could not report on the store, and will try again")
-        return self._clock.boot() + GLANCE
+        return self._clock.boot() + GLANCE_EVERY
 
     def _glance(self) -> None:
         boot, final = self._clock.boot(), self._final
-        if boot - self._glanced > ASLEEP:
+        if boot - self._glanced > SUSPENDED_AFTER:
             self._heard = boot
         self._glanced = boot
         found, keeper = self._own_finding(boot), self._cron.keeper
@@ -340,7 +340,7 @@ class Monitor:
             kind = AlertKind.COPIED if isinstance(trouble, StoreCopied) else AlertKind.UNUSABLE
             text = f"{self._host} cannot use its store, and runs nothing: {words}"
             return Alert(kind, self._host, "critical", text, since)
-        if silent < SILENCE:
+        if silent < UNREACHABLE_AFTER:
             return None
         text = f"{self._place} has not answered {self._host} for {short(timedelta(seconds=round(silent)))}: {words}"
         remedy = "Runs in progress go on while their leases can be trusted; this process starts nothing new."

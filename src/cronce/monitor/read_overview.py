@@ -281,7 +281,7 @@ def _remembered(seen: Sequence[HolderSeen], now: Instant) -> tuple[HolderSeen, .
 
 # --- a stretch of time ------------------------------------------------------------------------------------------------
 
-FIRST, AT_ONCE = 200, 1000
+FIRST_SLICE, NEXT_SLICES = 200, 1000
 """Runs that are read at once: few at first, since those of a short stretch are among them."""
 
 OPEN_THEN: Final = 300
@@ -336,7 +336,7 @@ def stretch(
     if job is None:
         parts = []
         for mark in (Mark.CLOSED, Mark.ATTENTION):
-            scan = final_runs(mark, min(FIRST, limit + 1))._replace(upto=end - MICROSECOND)
+            scan = final_runs(mark, min(FIRST_SLICE, limit + 1))._replace(upto=end - MICROSECOND)
             parts += [(yield from _back_to(start, scan, limit))]
     else:
         parts = [(yield from _of_job(start, end, job, limit))]
@@ -394,7 +394,7 @@ def _of_job(start: Instant, end: Instant, job: str, limit: int) -> Flow[_RunsSin
     prefix = f"run/{job}/"
     behind = Position(0, prefix + spell(end.replace(microsecond=0) + timedelta(seconds=bool(end.microsecond))))
     while page.next is not None and _slot_at(page.next.key) >= start and len(cells) <= limit:
-        page = yield from read_page(Scan(prefix, after=min(page.next, behind), limit=AT_ONCE, newest_first=True))
+        page = yield from read_page(Scan(prefix, after=min(page.next, behind), limit=NEXT_SLICES, newest_first=True))
         cells += [cell for cell in page.cells if start <= _filed_at(cell) < end]
     return _RunsSince(cells, max(start, _slot_at(page.next.key) + MICROSECOND) if page.next else start)
 
@@ -408,7 +408,7 @@ def _back_to(start: Instant, scan: Scan, limit: int) -> Flow[_RunsSince]:
         ends = page.next is None or len(within) < len(page.cells)
         if ends or len(cells) > limit:
             return _RunsSince(cells, start if ends else _filed_at(cells[-1]) + MICROSECOND)
-        scan = scan._replace(after=page.next, limit=min(AT_ONCE, limit + 1 - len(cells)))
+        scan = scan._replace(after=page.next, limit=min(NEXT_SLICES, limit + 1 - len(cells)))
 
 
 def _newest(cells: Iterable[Cell]) -> list[Cell]:

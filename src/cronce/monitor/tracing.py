@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 CONFIGURED: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """Environment variables that say where spans go."""
 
-WELL: Final = "succeeded"
-
 
 def trace(cron: Cronce, tracer_provider: "TracerProvider | None" = None) -> None:
     """A span for each job function that runs here, from now on: `cronce.run billing`."""
@@ -68,7 +66,7 @@ class Spans:
         from opentelemetry.trace import StatusCode  # noqa: PLC0415
 
         span.set_attributes({"cronce.outcome": event.outcome, "cronce.holder": event.holder})
-        if event.outcome != WELL:
+        if event.outcome != "succeeded":
             span.set_status(StatusCode.ERROR, event.outcome)
         span.end()
 

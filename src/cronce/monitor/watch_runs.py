@@ -41,7 +41,7 @@ BY_POLICY: Final = {"missed": 'missed="skip"', "superseded": 'missed="latest"'}
 PASSED_OVER: Final = (*BY_POLICY, "capped")
 """The last: the policy is to run them all, but they were too many."""
 
-STOPPED: Final = "the scheduler was stopped"
+CUT_SHORT: Final = "the scheduler was stopped"
 """Why a run failed that a restart cut short."""
 
 ONE_SECOND: Final = timedelta(seconds=1)
@@ -252,7 +252,7 @@ def failed(run: RunSeen) -> Iterator[Alert]:
     record = run.record
     if record is None or record.outcome is not Outcome.FAILED:
         return
-    severity: Severity = "warning" if record.reason.removeprefix("stopped: ").startswith(STOPPED) else "critical"
+    severity: Severity = "warning" if record.reason.removeprefix("stopped: ").startswith(CUT_SHORT) else "critical"
     tries = f" after {counted(record.failures, 'attempt')}" if record.failures > 1 else ""
     why = f": {safe(record.reason)}" if record.reason else ""
     text = f"{run.slot.key} failed on {record.holder}{tries}{why}.{_last_words(record)}"
@@ -273,10 +273,10 @@ def _last_words(record: Record) -> str:
     return f" Its last output: {' / '.join(lines[-OUTPUT_LINES:])}" if lines else ""
 
 
-ENOUGH: Final = 5
+RUNS_NEEDED: Final = 5
 """From fewer runs that succeeded one cannot tell how long a run takes."""
 
-LONGER: Final = 3
+TIMES_LONGER: Final = 3
 """This many times the longest of them is too long."""
 
 TAKEOVER_DUE: Final = timedelta(seconds=60)
@@ -337,9 +337,9 @@ def _limits(run: RunSeen, survey: Survey) -> Iterator[tuple[timedelta, str]]:
     limit, took = timeout(survey.jobs.get(run.slot.job)), survey.took.get(run.slot.job, ())
     if limit is not None:
         yield limit, f"longer than its timeout of {short(limit)}"
-    if len(took) >= ENOUGH:
+    if len(took) >= RUNS_NEEDED:
         yield (
-            max(LONGER * max(took), SHORTEST_COMPARED),
+            max(TIMES_LONGER * max(took), SHORTEST_COMPARED),
             f"and the longest of the last {len(took)} took {short(max(took))}",
         )
 
@@ -349,7 +349,7 @@ def near_timeout(survey: Survey) -> Iterator[Alert]:
     overrunning = {one.subject for one in overrun(survey)}
     for job, took in survey.took.items():
         limit = timeout(survey.jobs.get(job))
-        most = ranked(sorted(took), 95) if len(took) >= ENOUGH else None
+        most = ranked(sorted(took), 95) if len(took) >= RUNS_NEEDED else None
         if limit is None or most is None or job in overrunning or not is_near(most, limit):
             continue
         text = (

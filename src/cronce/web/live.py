@@ -37,7 +37,7 @@ WATCHED_EVERY: Final = 5.0
 UNCOUNTED_EVERY: Final = 2.0
 """A store that does not count its writes may have changed each so many seconds."""
 
-HEARTBEAT: Final = 10.0
+KEEPALIVE_EVERY: Final = 10.0
 STREAM_SECONDS: Final = 25.0
 """Seconds after which a stream ends, and the browser reconnects."""
 
@@ -96,7 +96,7 @@ class LiveUpdates:
             while not self._closed and (left := ends - boot()) > 0:
                 if self._latest == told:
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._came.wait(), min(HEARTBEAT, left))
+                        await asyncio.wait_for(self._came.wait(), min(KEEPALIVE_EVERY, left))
                 yield ": still here\n\n" if self._latest == told else str(self._latest)
                 told = self._latest
         finally:

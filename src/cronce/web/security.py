@@ -154,7 +154,7 @@ def _is_proxy(address: str, proxies: Collection[Network]) -> bool:
 # --- guessing ---------------------------------------------------------------------------------------------------------
 
 TOKEN_TRIES: Final = 10
-PER: Final = 60.0
+TRIES_WITHIN: Final = 60.0
 """So many wrong tokens from one address in so many seconds."""
 
 CLIENTS_REMEMBERED: Final = 1_000
@@ -169,8 +169,8 @@ class WrongTokens:
 
     def wait(self, address: str, now: Boot) -> float:
         """Seconds until that address may try again."""
-        recent = [at for at in self._wrong.get(address, []) if now - at < PER]
-        return 0.0 if len(recent) < TOKEN_TRIES else PER - (now - recent[-TOKEN_TRIES])
+        recent = [at for at in self._wrong.get(address, []) if now - at < TRIES_WITHIN]
+        return 0.0 if len(recent) < TOKEN_TRIES else TRIES_WITHIN - (now - recent[-TOKEN_TRIES])
 
     def wrong(self, address: str, now: Boot) -> None:
         self._wrong[address] = [*self._wrong.pop(address, [])[1 - TOKEN_TRIES :], now]

@@ -44,8 +44,8 @@ READER_THREADS: Final = 8
 STORE_TIMEOUT: Final = 10.0
 """Seconds after which a page says that the store does not answer."""
 
-CAME: Final = "cronce_came"
-WAITS: Final = 60
+RESULT_COOKIE: Final = "cronce_came"
+RESULT_SECONDS: Final = 60
 """Seconds that the result of an act waits for the page that shows it."""
 
 
@@ -181,7 +181,7 @@ class Site:
         text = _templates().get_template(template).render(**self._shared(request), layout=layout, came=came, **context)
         page = HTMLResponse(text.encode(errors="replace"), status)
         if came:
-            page.delete_cookie(CAME, path=f"{root_of(request)}/", httponly=True, samesite="strict")
+            page.delete_cookie(RESULT_COOKIE, path=f"{root_of(request)}/", httponly=True, samesite="strict")
         return page
 
     def tell_next(self, request: Request, answer: Response, text: str) -> None:
@@ -191,11 +191,11 @@ class Site:
         assert self.keys is not None
         assert session is not None
         sealed, root = self.keys.seal(session.told, text.encode(errors="replace")), f"{root_of(request)}/"
-        answer.set_cookie(CAME, sealed, max_age=WAITS, path=root, httponly=True, samesite="strict")
+        answer.set_cookie(RESULT_COOKIE, sealed, max_age=RESULT_SECONDS, path=root, httponly=True, samesite="strict")
 
     def _told_before(self, request: Request) -> str:
         """What came of the act before, if this is the page after one."""
-        session, sealed = self.session(request), request.cookies.get(CAME)
+        session, sealed = self.session(request), request.cookies.get(RESULT_COOKIE)
         said = self.keys.unseal(session.told, sealed) if self.keys and session and session.word and sealed else None
         return said.decode() if said else ""
 

@@ -45,7 +45,7 @@ TIMELINE_SPANS: Final = {
     "1d": timedelta(days=1),
     "1w": timedelta(weeks=1),
 }
-LEAST, MOST = timedelta(seconds=10), timedelta(days=92)
+SHORTEST_SPAN, LONGEST_SPAN = timedelta(seconds=10), timedelta(days=92)
 RUNS_READ: Final = 700
 """Runs that are read for a picture: the newest of its span. Where there are more, it says from when on it is whole."""
 
@@ -98,7 +98,7 @@ class TimelineView(NamedTuple):
 
     def between(self, start: Instant, end: Instant) -> "TimelineView":
         """Another span of the same, in whole seconds and within what can be shown."""
-        length = min(max(end - start, LEAST), MOST)
+        length = min(max(end - start, SHORTEST_SPAN), LONGEST_SPAN)
         first = (start + (end - start - length) / 2).replace(microsecond=0)
         return self._replace(start=first, length=length // _SECOND * _SECOND)
 
@@ -125,8 +125,10 @@ def read_view(query: Mapping[str, str]) -> TimelineView:
     if "from" not in given or "to" not in given:
         raise BadInput("a span needs both of its ends: from=2026-03-29T01:00:00Z&to=2026-03-29T02:00:00Z")
     start, end = read_instant(given["from"]), read_instant(given["to"])
-    if not LEAST <= end - start <= MOST:
-        raise BadInput(f"a timeline can show from {LEAST.seconds} s to {MOST.days} days, not {end - start}")
+    if not SHORTEST_SPAN <= end - start <= LONGEST_SPAN:
+        raise BadInput(
+            f"a timeline can show from {SHORTEST_SPAN.seconds} s to {LONGEST_SPAN.days} days, not {end - start}"
+        )
     return view._replace(start=start, length=end - start)
 
 

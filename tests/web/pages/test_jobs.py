@@ -51,7 +51,7 @@ def test_where_looking_for_jobs_stops_is_said(monkeypatch: pytest.MonkeyPatch) -
             busy.store.swap([write], busy.store.load([]).epoch.seen)
     visitor = Browser(busy.app)
     told = "were searched: there may be more such jobs."
-    for stand, most, words in (("failing", "FAILING", "lost"), ("running", "RUNNING_SEARCHED", "running")):
+    for stand, most, words in (("failing", "FAILING_SEARCHED", "lost"), ("running", "RUNNING_SEARCHED", "running")):
         assert told not in paper(visitor, f"/jobs?state={stand}").text
         monkeypatch.setattr(f"cronce.web.pages.jobs.{most}", 2)
         assert f"Only the newest 2 runs that are {words} {told}" in paper(visitor, f"/jobs?state={stand}").text

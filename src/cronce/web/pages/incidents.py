@@ -29,7 +29,7 @@ from cronce.web.timeline import MOST_DRAWN
 BUTTONS_PER_CARD: Final = 3
 """So many effects, and slots, a card has buttons for; its page links to the others."""
 
-TOLD: Final = 5
+STORIES_SHOWN: Final = 5
 """Of so many slots the page of an incident has the story."""
 
 _OF_RUNS: Final = (AlertKind.LOST, AlertKind.UNKNOWN, AlertKind.FAILED)
@@ -129,7 +129,7 @@ def incident_page(request: Request) -> Flow[Shown]:
         standing = [alert]
     found = incident_of(alert, standing)
     stories = []
-    for slot in _named(found.slots[:TOLD]):
+    for slot in _named(found.slots[:STORIES_SHOWN]):
         known = yield from why(slot.job, slot, site.node.store.traits)
         if known is not None:
             (story,) = known.stories

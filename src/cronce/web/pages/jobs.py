@@ -38,12 +38,12 @@ SPARKS: Final = 12
 RUNNING_SEARCHED: Final = 200
 """So many runs are looked at for the jobs that run."""
 
-FAILING: Final = 60
+FAILING_SEARCHED: Final = 60
 """So many that went wrong in one way, for the jobs that fail: the last run of each of those is read."""
 
 Stand = Literal["failing", "running", "paused", "silent"]
 Order = Literal["name", "next"]
-WRONG: Final = ("failed", "lost", "unknown", "lapsed", "unreadable")
+WENT_WRONG: Final = ("failed", "lost", "unknown", "lapsed", "unreadable")
 
 
 class JobsQuery(NamedTuple):
@@ -171,19 +171,21 @@ def _failing() -> Flow[Standing]:
     suspects: set[str] = set()
     more = []
     for word in ("failed", "lost", "unknown", "lapsed"):
-        found = yield from newest_runs(wanted=word, limit=FAILING)
+        found = yield from newest_runs(wanted=word, limit=FAILING_SEARCHED)
         suspects |= {run.slot.job for run in found.runs}
         more += [word] if found.next else []
     _, lines = yield from lines_alone(sorted(suspects))
     latest = yield from latest_runs([line.seen for line in lines], 1)
-    return {name for name, runs in latest.items() if runs and runs[0].shown in WRONG}, _stopped(FAILING, more)
+    return {name for name, runs in latest.items() if runs and runs[0].shown in WENT_WRONG}, _stopped(
+        FAILING_SEARCHED, more
+    )
 
 
 def _stopped(most: int, words: Sequence[str]) -> str:
     return f"Only the newest {most} runs that are {' or '.join(words)} were searched" if words else ""
 
 
-FIRES: Final = 10
+NEXT_SLOTS_SHOWN: Final = 10
 RUNS_ON_PAGE: Final = 25
 CLOCK_CHANGES_SHOWN: Final = timedelta(days=400)
 """So far changes of clocks are told of."""
@@ -312,7 +314,7 @@ def _written(spec: dict[str, Any]) -> str:
 def fires(schedule: Schedule, now: Instant) -> list[ComingSlot]:
     """Its next slots, and the changes of clocks among them."""
     rule, zone = rule_of(schedule), find_zone(zone_of(schedule))
-    slots = following(schedule, now, FIRES)
+    slots = following(schedule, now, NEXT_SLOTS_SHOWN)
     found = [ComingSlot(slot, wall(slot.astimezone(zone))) for slot in slots]
     if isinstance(rule, Cron) and slots:
         found += [_changed(change) for change in changes(rule, now, min(slots[-1], now + CLOCK_CHANGES_SHOWN))]

@@ -24,7 +24,7 @@ from cronce.web.site import Shown, missing, path, root_of, site_of
 
 RUNS_SHOWN: Final = 50
 
-REMARK: Final = 500
+REMARK_LENGTH: Final = 500
 """Characters of it in a table: the page of the run has more."""
 
 
@@ -46,7 +46,7 @@ def row_of(run: RunSeen, now: Instant) -> Shown:
         "holder": safe(record.holder),
         "started": record.started,
         "took": record.took(now),
-        "remark": safe(remark[:REMARK]),
+        "remark": safe(remark[:REMARK_LENGTH]),
         "progress": record.progress if record.is_running else None,
         "begun": begun,
         "completed": completed,
