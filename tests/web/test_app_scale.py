@@ -121,8 +121,8 @@ def test_the_pages_that_show_the_latest_read_it_once() -> None:
     with closing(Cronce(store=store)) as cron:
         visited = Visit(cron, CROWD, NOON)
         assert visited.get("overview")[0] == 7
-        runs, refused = (200 + 501) + (200 + 100) + 300, 200 + 20
-        assert visited.get("timeline") == (5 + 21 + 3 + 1, runs + refused + 1 + 3)  # and three holders
+        runs, refused = (200 + 501) + (200 + 100) + 300, 200 + 250
+        assert visited.get("timeline") == (5 + 3 + 3 + 1, runs + refused + 1 + 2 * 3)  # and three holders, twice
 
 
 @pytest.mark.parametrize("place", [*PLACES, "kubernetes"])

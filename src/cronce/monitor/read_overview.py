@@ -287,7 +287,7 @@ FIRST_SLICE, NEXT_SLICES = 200, 1000
 OPEN_THEN: Final = 300
 """So many that are open are told of."""
 
-REFUSALS_LOADED: Final = 1000
+REFUSALS_LOADED: Final = 250
 """Where hosts were refused much, so many cells of it are read: those of the newest jobs."""
 
 
