@@ -101,10 +101,10 @@ def is_unnamed(job: Any) -> bool:
     return _MADE_UP.fullmatch(job.id) is not None
 
 
-def is_errand(job: Any, *, private: bool) -> bool:
+def is_own_task(job: Any, *, private: bool) -> bool:
     """A date job that this process made for itself, as web applications do for work in the background. A date that is
     to run once for all processes has an id, and an instant that does not come from a clock."""
-    return private and isinstance(job.trigger, DateTrigger) and (is_unnamed(job) or is_read_off(job.trigger))
+    return private and isinstance(job.trigger, DateTrigger) and (is_unnamed(job) or is_from_clock(job.trigger))
 
 
 def name_of(job: Any, *, private: bool) -> str:
@@ -134,11 +134,11 @@ def check_policies(policies: Mapping[str, Any]) -> None:
 
 
 def declared(job: Any, policies: Mapping[str, Any]) -> Declaration | None:
-    """The job as a declaration of ours; None for an errand. max_instances is the limit of all schedulers together.
-    Where run times are not coalesced each waits for its turn; else one that finds another running is skipped, as by
-    APScheduler. A date has one slot, and nothing to overlap with."""
+    """The job as a declaration of ours; None for a task of this process alone. max_instances is the limit of all
+    schedulers together. Where run times are not coalesced each waits for its turn; else one that finds another running
+    is skipped, as by APScheduler. A date has one slot, and nothing to overlap with."""
     private = is_private(job._scheduler, job._jobstore_alias)
-    if is_errand(job, private=private):
+    if is_own_task(job, private=private):
         return None
     words: dict[str, Any] = {"overlap": "skip" if job.coalesce else "wait", "turns": job.max_instances}
     if isinstance(job.trigger, DateTrigger) or job.max_instances > MOST_TURNS:
@@ -161,35 +161,36 @@ def report(scheduler: Any) -> list[str]:
     jobs = [(job, alias) for job, alias, _ in scheduler._pending_jobs]
     if scheduler.running:
         jobs = [(job, job._jobstore_alias) for job in scheduler.get_jobs()]
-    return [*of_scheduler(scheduler), *(remark for job, alias in jobs for remark in remarks(scheduler, job, alias))]
+    return [
+        *scheduler_warnings(scheduler),
+        *(warning for job, alias in jobs for warning in job_warnings(scheduler, job, alias)),
+    ]
 
 
-def of_scheduler(scheduler: Any) -> Iterator[str]:
+def scheduler_warnings(scheduler: Any) -> Iterator[str]:
     """Warnings about the scheduler itself."""
-    if remark := _of_grace(scheduler._job_defaults["misfire_grace_time"]):
-        yield f"job_defaults: {remark}"
+    if warning := _grace_warning(scheduler._job_defaults["misfire_grace_time"]):
+        yield f"job_defaults: {warning}"
     for alias, store in scheduler._jobstores.items():
         engine = getattr(store, "engine", None)
         if engine is not None and engine.url.get_backend_name() == "sqlite":
             yield f"the job store {alias!r} is an SQLite file: it can be shared on one machine only"
 
 
-def of_names(names: Iterable[str], ids: Iterable[str]) -> Iterator[str]:
+def unknown_job_warnings(names: Iterable[str], ids: Iterable[str]) -> Iterator[str]:
     """Warnings about policies of jobs that do not exist."""
     for name in sorted(names):
         close = get_close_matches(name, ids, n=1)
-        remedy = (
-            f"did you mean {close[0]!r}?"
-            if close
-            else ("these policies apply to no job until one with that id is added")
-        )
+        remedy = "these policies apply to no job until one with that id is added"
+        if close:
+            remedy = f"did you mean {close[0]!r}?"
         yield f"jobs= names {name!r:.60}, but no job here has that id; {remedy}"
 
 
-def remarks(scheduler: Any, job: Any, alias: str) -> Iterator[str]:
+def job_warnings(scheduler: Any, job: Any, alias: str) -> Iterator[str]:
     """Warnings about one job."""
-    yield from _of_id(job, private=is_private(scheduler, alias) or alias not in scheduler._jobstores)
-    yield from _of_times(job)
+    yield from _id_warnings(job, private=is_private(scheduler, alias) or alias not in scheduler._jobstores)
+    yield from _time_warnings(job)
     for other in sorted(_places(scheduler, job.id) - {alias}):
         yield (
             f"{job.id}: the job stores {alias!r} and {other!r} both have a job with this id, and cronce takes them"
@@ -197,8 +198,8 @@ def remarks(scheduler: Any, job: Any, alias: str) -> Iterator[str]:
         )
     usual = scheduler._job_defaults["misfire_grace_time"]
     grace = getattr(job, "misfire_grace_time", usual)
-    if grace != usual and (remark := _of_grace(grace)):
-        yield f"{job.id}: {remark}"
+    if grace != usual and (warning := _grace_warning(grace)):
+        yield f"{job.id}: {warning}"
 
 
 def _places(scheduler: Any, job_id: str) -> set[str]:
@@ -209,7 +210,7 @@ def _places(scheduler: Any, job_id: str) -> set[str]:
     return {alias for alias, store in stores if store.lookup_job(job_id)} if len(stores) > 1 else set()
 
 
-def _of_grace(grace: int | None) -> str:
+def _grace_warning(grace: int | None) -> str:
     if grace is None or grace >= LATE_GRACE:
         return ""
     return (
@@ -218,9 +219,9 @@ def _of_grace(grace: int | None) -> str:
     )
 
 
-def _of_id(job: Any, *, private: bool) -> Iterator[str]:
+def _id_warnings(job: Any, *, private: bool) -> Iterator[str]:
     if not is_unnamed(job):
-        if is_errand(job, private=private):
+        if is_own_task(job, private=private):
             yield (
                 f"{job.id}: its date comes from the current time, so it runs in each process that adds it,"
                 " once for each date"
@@ -230,14 +231,14 @@ def _of_id(job: Any, *, private: bool) -> Iterator[str]:
             f"{job.name} has no id: each start of a program adds it to the job store once more; add it with an id and"
             " replace_existing=True"
         )
-    elif is_errand(job, private=True):
+    elif is_own_task(job, private=True):
         yield f"{job.name} has a date and no id: it runs in each process that adds it; with an id it is one job"
     else:
         name = name_of(job, private=True)
         yield f"{job.name} has no id, so cronce names it {name}: if the function is renamed, it becomes another job"
 
 
-def _of_times(job: Any) -> Iterator[str]:
+def _time_warnings(job: Any) -> Iterator[str]:
     trigger, first = job.trigger, getattr(job, "next_run_time", None)
     if getattr(trigger, "jitter", None):
         yield (
@@ -275,7 +276,7 @@ class CronceTrigger(BaseTrigger):  # type: ignore[misc]
         return f"cronce[{self._schedule.text}]"
 
 
-def agreed(trigger: Any) -> Any:
+def same_everywhere(trigger: Any) -> Any:
     """The trigger, made to give the same run times in every process; refused if it cannot."""
     if isinstance(trigger, BaseCombiningTrigger):
         if any(isinstance(one, IntervalTrigger) for one in trigger.triggers):
@@ -284,16 +285,16 @@ def agreed(trigger: Any) -> Any:
                 " differs between processes; make it a job of its own, or write it as a cron trigger"
             )
         for one in trigger.triggers:
-            agreed(one)
+            same_everywhere(one)
     if isinstance(trigger, IntervalTrigger):
         _on_grid(trigger)
-    return unjittered(trigger)
+    return without_jitter(trigger)
 
 
-def unjittered(trigger: Any) -> Any:
+def without_jitter(trigger: Any) -> Any:
     """The trigger without its jitter."""
     for one in getattr(trigger, "triggers", ()):
-        unjittered(one)
+        without_jitter(one)
     if getattr(trigger, "jitter", None):
         LOGGER.warning(
             "%s: its jitter of %ss is ignored, because each process would choose another and run at its own time",
@@ -316,15 +317,15 @@ def _on_grid(trigger: Any) -> None:
         trigger.start_date = first.astimezone(trigger.timezone)
 
 
-def is_read_off(trigger: DateTrigger) -> bool:
+def is_from_clock(trigger: DateTrigger) -> bool:
     """Whether a date was read from this machine's clock, as "now" and "in five minutes" are."""
     return bool(trigger.run_date.microsecond)
 
 
-def rounded_up(trigger: Any) -> None:
+def round_up(trigger: Any) -> None:
     """Move a date that was read from a clock to the next whole second. Of two in one second the later would count as a
     repeat of the first; like this the first has not fired by then, and is replaced."""
-    if isinstance(trigger, DateTrigger) and is_read_off(trigger):
+    if isinstance(trigger, DateTrigger) and is_from_clock(trigger):
         trigger.run_date = whole(trigger.run_date + SECOND).astimezone(trigger.run_date.tzinfo)
 
 
@@ -377,7 +378,7 @@ class Guards:
         self._ahead: dict[Slot, Lease] = {}
 
     def declaration(self, job: Any) -> Declaration | None:
-        """The job as a declaration of ours, with its policies; None for an errand."""
+        """The job as a declaration of ours, with its policies; None for a task of this process alone."""
         return declared(job, self.single.get(job.id, self._policies))
 
     def claim(self, due: Iterable[tuple[Any, Sequence[datetime]]]) -> None:
@@ -447,12 +448,12 @@ class GuardedExecutor(BaseExecutor):  # type: ignore[misc]
         self.log = executor._logger
         executor._run_job_success = partial(_without_losers, executor._run_job_success)
         if executor._scheduler is not None:
-            self._hush()
+            self._quiet_log()
 
     def start(self, scheduler: Any, alias: str) -> None:
         self.ending = False
         self.executor.start(scheduler, alias)
-        self._hush()
+        self._quiet_log()
 
     def shutdown(self, wait: bool = True) -> None:
         self.ending = True
@@ -466,7 +467,7 @@ class GuardedExecutor(BaseExecutor):  # type: ignore[misc]
         slots = {run_time: slot_of(job, ours.name, run_time) for run_time in run_times}
         leases = self.guards.taken(slots.values())
         try:
-            self._submit(Firing(self, ours, job, slots, dict(leases)))
+            self._submit(FiredJob(self, ours, job, slots, dict(leases)))
         except BaseException:
             self.guards.give_back(leases)
             raise
@@ -475,15 +476,15 @@ class GuardedExecutor(BaseExecutor):  # type: ignore[misc]
         """A slot that another process began, or that was requested by hand: it is never too late."""
         ours = self.guards.declaration(job)
         assert ours is not None
-        self._submit(Firing(self, ours, job, {slot.at: slot}, {}, is_older=True))
+        self._submit(FiredJob(self, ours, job, {slot.at: slot}, {}, is_older=True))
 
-    def _submit(self, firing: "Firing") -> None:
-        self.executor.submit_job(firing, firing.run_times())
+    def _submit(self, fired_job: "FiredJob") -> None:
+        self.executor.submit_job(fired_job, fired_job.run_times())
 
     def _do_submit_job(self, job: Any, run_times: Sequence[datetime]) -> None:
         self.executor._do_submit_job(job, run_times)
 
-    def _hush(self) -> None:
+    def _quiet_log(self) -> None:
         """APScheduler logs that a job runs, and that it was executed, around the call. For a slot that another process
         has that is not true: it is logged here instead, for those that run."""
         self.log = self.executor._logger
@@ -501,12 +502,12 @@ def _in_one_line(record: logging.LogRecord) -> bool:
     """For a run that did not begin because the store did not answer, a traceback is of no use."""
     error = record.exc_info[1] if record.exc_info else None
     match record.args:
-        case (Firing(began=False) as firing,) if isinstance(error, StoreError):
-            record.msg, record.args, record.exc_info = 'Job "%s" was not run: %s', (firing, error), None
+        case (FiredJob(began=False) as fired_job,) if isinstance(error, StoreError):
+            record.msg, record.args, record.exc_info = 'Job "%s" was not run: %s', (fired_job, error), None
     return True
 
 
-class Firing:
+class FiredJob:
     """A job as the executor sees it, for some run times: its function is guarded, and is called for the slot of the
     latest run time that `run_times` gave."""
 
@@ -559,20 +560,20 @@ class Firing:
         yield
         self.log.info('Job "%s" executed successfully', self)
 
-    def _call(self, work: Work, *_meant: object) -> "PatientCall":
+    def _call(self, work: Work, *_meant: object) -> "RetryingCall":
         """All slots of a job have the same arguments: any call may take over any of them."""
         keeper, refused = self._guards.cron.at_work(), self._guards.notebook.refused
         call = Call(keeper, self._ours, work, take_over=True, refused=refused, ahead=self.let_go, running=self._running)
-        return PatientCall(self, call)
+        return RetryingCall(self, call)
 
 
-class PatientCall:
+class RetryingCall:
     """A call for a slot that may have been claimed ahead. If the store does not answer it waits, for as long as the job
     may be late; but not while its scheduler shuts down, which waits for it. Another process runs what did not begin."""
 
-    def __init__(self, firing: Firing, call: Call) -> None:
-        self._firing, self._call, self.node = firing, call, call.node
-        grace = firing.misfire_grace_time
+    def __init__(self, fired_job: FiredJob, call: Call) -> None:
+        self._fired_job, self._call, self.node = fired_job, call, call.node
+        grace = fired_job.misfire_grace_time
         self._give_up = self.node.clock.boot() + (OUTAGE_TIMEOUT if grace is None else grace)
 
     def steps(self, when: When | None = None) -> Steps[Any]:
@@ -583,7 +584,7 @@ class PatientCall:
                     LOGGER.warning("%s was not run: %s", result.slot, result.reason)
                 return result
             except StoreUnavailable:
-                if self._firing.began or self._firing.guarded_by.ending or self.node.clock.boot() > self._give_up:
+                if self._fired_job.began or self._fired_job.guarded_by.ending or self.node.clock.boot() > self._give_up:
                     raise
             yield WaitStep(OUTAGE_RETRY)
 
@@ -624,48 +625,48 @@ class Protection:
 
     def __init__(self, scheduler: Any, guards: Guards) -> None:
         self._scheduler, self._guards = scheduler, guards
-        self._older: dict[Slot, Any] = {}
-        self._awaited = set(guards.single)
-        self._settled: Boot | None = None
-        self._pause = OUTAGE_RETRY
-        self._round_at: Boot | None = None
-        self._said = -inf
-        self._beat = RepeatingThread("cronce-apscheduler", self._look, SystemClock())
-        self._dress()
-        _warn(of_scheduler(scheduler))
-        self._see_to_jobs()
-        scheduler._create_trigger = partial(self._made, scheduler._create_trigger)
-        scheduler._real_add_job = partial(self._added, scheduler._real_add_job)
-        scheduler._process_jobs = partial(self._round, scheduler._process_jobs)
+        self._left_slots: dict[Slot, Any] = {}
+        self._unknown_ids = set(guards.single)
+        self._warn_after: Boot | None = None
+        self._retry_pause = OUTAGE_RETRY
+        self._retry_at: Boot | None = None
+        self._announced_at = -inf
+        self._poll_thread = RepeatingThread("cronce-apscheduler", self._poll, SystemClock())
+        self._wrap_parts()
+        _warn(scheduler_warnings(scheduler))
+        self._adjust_jobs()
+        scheduler._create_trigger = partial(self._create_trigger, scheduler._create_trigger)
+        scheduler._real_add_job = partial(self._add_job, scheduler._real_add_job)
+        scheduler._process_jobs = partial(self._process_jobs, scheduler._process_jobs)
         if scheduler.running:
             scheduler.wakeup()  # the next round of its own may be far
 
     # --- jobs, as they come ---
 
-    def _see_to_jobs(self) -> None:
+    def _adjust_jobs(self) -> None:
         """Jobs that exist already. Schedulers that share a job store see the same run times; in a private one the next
         run time is moved to an instant that all processes compute."""
         for job, _, _ in self._scheduler._pending_jobs:
-            agreed(job.trigger)
+            same_everywhere(job.trigger)
         for job in self._scheduler.get_jobs() if self._scheduler.running else ():
             self._check(job, job._jobstore_alias)
             if is_private(self._scheduler, job._jobstore_alias) and job.next_run_time is not None:
-                trigger = agreed(job.trigger)
+                trigger = same_everywhere(job.trigger)
                 if slot_instant(trigger, job.next_run_time) != job.next_run_time:
                     job.modify(next_run_time=trigger.get_next_fire_time(None, SystemClock().wall()))
 
-    def _made(self, create: Callable[..., Any], trigger: Any, arguments: dict[str, Any]) -> Any:
-        return agreed(create(trigger, arguments))
+    def _create_trigger(self, create: Callable[..., Any], trigger: Any, arguments: dict[str, Any]) -> Any:
+        return same_everywhere(create(trigger, arguments))
 
-    def _added(self, add: Callable[..., None], job: Any, alias: str, replace_existing: bool) -> None:
+    def _add_job(self, add: Callable[..., None], job: Any, alias: str, replace_existing: bool) -> None:
         self._check(job, alias)
         if not (is_private(self._scheduler, alias) or is_unnamed(job)):
-            rounded_up(job.trigger)
+            round_up(job.trigger)
         add(job, alias, replace_existing)
 
     def _check(self, job: Any, alias: str) -> None:
         """Refuse a job that cannot be told from another; warn about its settings."""
-        self._awaited.discard(job.id)
+        self._unknown_ids.discard(job.id)
         if is_private(self._scheduler, alias) and _goes_by_function(job):
             name = name_of(job, private=True)
             others = filter(_goes_by_function, self._scheduler._jobstores[alias].get_all_jobs())
@@ -674,29 +675,29 @@ class Protection:
                     f"two jobs without an id call {job.name} with the same arguments, and another process cannot tell"
                     " them apart; give each an id: add_job(…, id='…')"
                 )
-        _warn(remarks(self._scheduler, job, alias))
+        _warn(job_warnings(self._scheduler, job, alias))
 
     # --- a round of the scheduler ---
 
-    def _round(self, process: Callable[[], float | None]) -> float | None:
+    def _process_jobs(self, process: Callable[[], float | None]) -> float | None:
         """For how many seconds to sleep. What fails now is due again in the next round."""
-        self._beat.wake(SystemClock().boot() + TAKEOVER_POLL)
+        self._poll_thread.wake(SystemClock().boot() + TAKEOVER_POLL)
         try:
-            self._dress()
+            self._wrap_parts()
             if self._scheduler.state == STATE_RUNNING:  # else it is paused
-                self._take_up()
+                self._submit_left()
             return process()
         except JobLookupError as error:
             LOGGER.debug("another scheduler already updated the job store: %s", error)
             return 0.0
         except Exception as error:
-            pause = self._ask_soon()
+            pause = self._retry_soon()
             LOGGER.warning("the job store failed; the next try is in %g s: %s", pause, error)
             return pause
         finally:
             self._guards.give_back()
 
-    def _dress(self) -> None:
+    def _wrap_parts(self) -> None:
         """Wrap the executors and job stores that exist by now."""
         executors = self._scheduler._executors
         for alias, executor in executors.items():
@@ -705,68 +706,71 @@ class Protection:
             executors[alias].guards = self._guards
         for store in self._scheduler._jobstores.values():
             if "get_due_jobs" not in vars(store):
-                store.get_due_jobs = partial(self._due, store.get_due_jobs)
+                store.get_due_jobs = partial(self._get_due_jobs, store.get_due_jobs)
 
-    def _due(self, get_due_jobs: Callable[[datetime], list[Any]], now: datetime) -> list[Any]:
+    def _get_due_jobs(self, get_due_jobs: Callable[[datetime], list[Any]], now: datetime) -> list[Any]:
         try:
             due = get_due_jobs(now)
             for job in due:
-                unjittered(job.trigger)
+                without_jitter(job.trigger)
             shared = [job for job in due if not is_private(self._scheduler, job._jobstore_alias)]
             wanted = [(job, _in_time(job, now)) for job in shared]
             self._guards.claim(wanted)
             self._guards.pass_over([(job, _passed_over(job, now, times)) for job, times in wanted])
         except Exception:
-            self._ask_soon()
+            self._retry_soon()
             raise
-        self._pause = OUTAGE_RETRY
+        self._retry_pause = OUTAGE_RETRY
         return due
 
-    def _ask_soon(self) -> float:
+    def _retry_soon(self) -> float:
         """Plan another round soon, later each time; in how many seconds."""
-        pause, self._pause = self._pause, min(2 * self._pause, self._scheduler.jobstore_retry_interval)
-        self._round_at = SystemClock().boot() + pause
-        self._beat.wake(self._round_at)
+        pause, self._retry_pause = (
+            self._retry_pause,
+            min(2 * self._retry_pause, self._scheduler.jobstore_retry_interval),
+        )
+        self._retry_at = SystemClock().boot() + pause
+        self._poll_thread.wake(self._retry_at)
         return pause
 
     # --- what others left ---
 
-    def _look(self) -> Boot | None:
+    def _poll(self) -> Boot | None:
         """On a thread of its own: the scheduler's may be an event loop."""
         if not self._scheduler.running:
             return None
         try:
-            self._tell_awaited()
-            self._older = self._left()
-            self._say_there()
+            self._warn_of_unknown_jobs()
+            self._left_slots = self._left_by_others()
+            self._announce()
         except Exception as error:  # a store that is away is reported by those who need it
             LOGGER.debug("could not look for slots that other processes left: %s", error)
-        if self._older or self._is_asked_for():
+        if self._left_slots or self._is_retry_due():
             self._scheduler.wakeup()
-        return min(SystemClock().boot() + TAKEOVER_POLL, self._round_at or inf)
+        return min(SystemClock().boot() + TAKEOVER_POLL, self._retry_at or inf)
 
-    def _is_asked_for(self) -> bool:
+    def _is_retry_due(self) -> bool:
         """Whether it is time to ask a job store that failed again."""
-        if self._round_at is None or SystemClock().boot() < self._round_at:
+        if self._retry_at is None or SystemClock().boot() < self._retry_at:
             return False
-        self._round_at = None
+        self._retry_at = None
         return True
 
-    def _tell_awaited(self) -> None:
+    def _warn_of_unknown_jobs(self) -> None:
         """Warn once, a moment after the start: many programs add their jobs after they start the scheduler."""
         now = SystemClock().boot()
-        self._settled = self._settled or now + TAKEOVER_POLL
-        if self._awaited and now >= self._settled:
+        self._warn_after = self._warn_after or now + TAKEOVER_POLL
+        if self._unknown_ids and now >= self._warn_after:
             ids = {job.id for job in self._scheduler.get_jobs()}
-            _warn(of_names(self._awaited - ids, ids))
-            self._awaited.clear()
+            _warn(unknown_job_warnings(self._unknown_ids - ids, ids))
+            self._unknown_ids.clear()
 
-    def _say_there(self) -> None:
+    def _announce(self) -> None:
         """Show on the page that this scheduler is alive, and what it fires next."""
         now = SystemClock().boot()
-        if now < self._said + SIGN_EVERY:
+        if now < self._announced_at + SIGN_EVERY:
             return
-        self._said = now
+        self._announced_at = now
         told = [
             ForeignJob(name, str(job.trigger)[:200], job.next_run_time.astimezone(UTC))
             for name, job in sorted(self._shared_jobs(), key=lambda one: one[1].next_run_time)
@@ -774,7 +778,7 @@ class Protection:
         node = self._guards.cron.at_work().node
         node.do(announce_scheduler(node.ledger, "APScheduler", told))
 
-    def _left(self) -> dict[Slot, Any]:
+    def _left_by_others(self) -> dict[Slot, Any]:
         """With the job of each. What is still before a job is handed on by the scheduler's own round; twice in a round
         would be one instance too many."""
         node = self._guards.cron.at_work().node
@@ -788,23 +792,23 @@ class Protection:
         """The jobs that processes share, by their names. One without a next run time is paused."""
         for job in self._scheduler.get_jobs():
             private = is_private(self._scheduler, job._jobstore_alias)
-            if job.next_run_time and not is_errand(job, private=private):
+            if job.next_run_time and not is_own_task(job, private=private):
                 yield name_of(job, private=private), job
 
-    def _take_up(self) -> None:
-        older, self._older = self._older, {}
+    def _submit_left(self) -> None:
+        older, self._left_slots = self._left_slots, {}
         for slot, job in older.items():
             with suppress(MaxInstancesReachedError):
                 self._scheduler._lookup_executor(job.executor).submit_older(job, slot)
 
 
-def _warn(remarks: Iterable[str]) -> None:
-    for remark in remarks:
-        LOGGER.warning("%s", remark)
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        LOGGER.warning("%s", warning)
 
 
 def _goes_by_function(job: Any) -> bool:
-    return is_unnamed(job) and not is_errand(job, private=True)
+    return is_unnamed(job) and not is_own_task(job, private=True)
 
 
 def _is_behind(slot: Slot, job: Any) -> bool:

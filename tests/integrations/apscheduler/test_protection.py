@@ -530,7 +530,7 @@ def test_what_was_claimed_in_a_round_that_failed_is_free_for_others(shelf: Memor
     other = Machine(shelf)
     other.scheduler.start(paused=True)
     other.scheduler.add_job(work, Listed((slot,)), id="b", misfire_grace_time=None)
-    other.scheduler._cronce._look()  # a look right before the round: its own turn is not one instance too many
+    other.scheduler._cronce._poll()  # a look right before the round: its own turn is not one instance too many
     other.scheduler.resume()
     wait_until(lambda: len(ran) == 2)
     for one in (other, machine):
@@ -768,11 +768,11 @@ def test_while_it_is_paused_nothing_is_taken_up(shelf: MemoryStore) -> None:
     wait_until(lambda: ran)
     machine.scheduler.pause()
     machine.cron.trigger("job")
-    assert len(protection._left()) == 1
+    assert len(protection._left_by_others()) == 1
     machine.scheduler.pause_job("job")
-    assert protection._left() == {}
+    assert protection._left_by_others() == {}
     machine.scheduler.resume_job("job")
-    protection._older = protection._left()
+    protection._left_slots = protection._left_by_others()
     machine.scheduler._process_jobs()
     machine.close()
     assert ran == [slot]
@@ -787,7 +787,7 @@ def test_what_is_taken_up_waits_while_all_instances_are_at_work(
     machine.fire(long, second())
     assert began.wait(60)
     machine.cron.trigger("job")
-    machine.scheduler._cronce._older = machine.scheduler._cronce._left()
+    machine.scheduler._cronce._left_slots = machine.scheduler._cronce._left_by_others()
     machine.scheduler._process_jobs()
     assert "the job store failed" not in caplog.text
     go_on.set()
@@ -868,17 +868,17 @@ def test_policies_for_a_job_that_there_is_not_are_said(
 ) -> None:
     """Once, when others had a moment to add theirs; a date that has gone by then was there. The moment is as long here
     as it takes."""
-    settled, tell = threading.Event(), protection.Protection._tell_awaited
+    settled, tell = threading.Event(), protection.Protection._warn_of_unknown_jobs
 
     def waits(protected: protection.Protection) -> None:
-        assert protected._settled is None or settled.wait(60)
+        assert protected._warn_after is None or settled.wait(60)
         tell(protected)
 
     def said() -> list[str]:
         return [message for message in caplog.messages if message.startswith("jobs= names")]
 
     monkeypatch.setattr(protection, "TAKEOVER_POLL", 1.0)
-    monkeypatch.setattr(protection.Protection, "_tell_awaited", waits)
+    monkeypatch.setattr(protection.Protection, "_warn_of_unknown_jobs", waits)
     scheduler = BackgroundScheduler(timezone=UTC, job_defaults={"misfire_grace_time": None})
     if is_started:
         scheduler.start()
@@ -897,9 +897,9 @@ def test_policies_for_a_job_that_there_is_not_are_said(
             scheduler.add_job(work, NEVER, id="billing")
         scheduler._jobstores["default"].add_job(theirs.add_job(work, NEVER, id="theirs"))  # as if it were shared
         settled.set()
-        wait_until(lambda: not scheduler._cronce._awaited)  # all has been said
+        wait_until(lambda: not scheduler._cronce._unknown_ids)  # all has been said
         scheduler.add_job(work, NEVER, id="mail")
-        scheduler._cronce._look()
+        scheduler._cronce._poll()
         scheduler.shutdown()
         theirs.shutdown()
     about = ["'biling', but no job here has that id; did you mean 'billing'?"]

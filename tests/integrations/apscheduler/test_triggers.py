@@ -21,7 +21,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from cronce import Cronce
 from cronce.errors import BadInput
-from cronce.integrations.apscheduler import CronceTrigger, agreed, protect, report, shortest_gap, slot_instant
+from cronce.integrations.apscheduler import CronceTrigger, protect, report, same_everywhere, shortest_gap, slot_instant
 from cronce.stores.memory import MemoryStore
 
 NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
@@ -47,12 +47,12 @@ def fires(trigger: Any, now: datetime, count: int) -> list[datetime]:
 @pytest.mark.parametrize("late", [0.1, 3.7, 899.99])
 def test_an_interval_that_each_process_began_at_its_own_moment_is_on_the_epoch_grid(late: float) -> None:
     began = NOON + timedelta(seconds=late)
-    trigger = agreed(IntervalTrigger(minutes=15, start_date=began + timedelta(minutes=15), timezone=UTC))
+    trigger = same_everywhere(IntervalTrigger(minutes=15, start_date=began + timedelta(minutes=15), timezone=UTC))
     assert fires(trigger, began, 2) == [NOON + timedelta(minutes=15), NOON + timedelta(minutes=30)]
 
 
 def test_a_start_that_somebody_wrote_down_is_kept() -> None:
-    trigger = agreed(IntervalTrigger(days=1, start_date="2026-03-01 06:30:00", timezone="Europe/Berlin"))
+    trigger = same_everywhere(IntervalTrigger(days=1, start_date="2026-03-01 06:30:00", timezone="Europe/Berlin"))
     assert fires(trigger, NOON, 2) == [
         datetime(2026, 3, 29, 5, 30, tzinfo=UTC),
         datetime(2026, 3, 30, 5, 30, tzinfo=UTC),
@@ -68,21 +68,21 @@ def test_a_run_time_between_two_instants_of_the_grid_is_for_the_first() -> None:
 
 def test_jitter_is_left_out() -> None:
     inner = CronTrigger(minute=30, jitter=20, timezone=UTC)
-    agreed(OrTrigger([inner, CronTrigger(minute=45, timezone=UTC)], jitter=5))
+    same_everywhere(OrTrigger([inner, CronTrigger(minute=45, timezone=UTC)], jitter=5))
     assert fires(inner, NOON, 1) == [NOON + timedelta(minutes=30)]
-    interval = agreed(IntervalTrigger(minutes=5, jitter=60, start_date=NOON, timezone=UTC))
+    interval = same_everywhere(IntervalTrigger(minutes=5, jitter=60, start_date=NOON, timezone=UTC))
     assert fires(interval, NOON, 3) == [NOON + timedelta(minutes=5 * number) for number in range(3)]
 
 
 @pytest.mark.parametrize("combine", [AndTrigger, OrTrigger])
 def test_an_interval_among_others_is_refused(combine: Any) -> None:
     with pytest.raises(BadInput, match="a job of its own"):
-        agreed(combine([IntervalTrigger(minutes=5), CronTrigger(hour=3)]))
+        same_everywhere(combine([IntervalTrigger(minutes=5), CronTrigger(hour=3)]))
 
 
 def test_an_interval_of_half_a_second_is_refused() -> None:
     with pytest.raises(BadInput, match="whole seconds"):
-        agreed(IntervalTrigger(seconds=0.5))
+        same_everywhere(IntervalTrigger(seconds=0.5))
 
 
 def test_jobs_that_were_there_before_are_put_on_the_grid(cron: Cronce) -> None:
