@@ -186,12 +186,10 @@ class Engine:
     def _next(self) -> Boot:
         """When there is something to do, if nothing happens before."""
         boot, now = self._node.clock.boot(), self._know.now()
-        if self._due_slots.behind:
+        if self._exchange.pending or self._due_slots.behind:
             return boot
         times = [boot + max((at - now).total_seconds(), 0.0) for at in self._due_slots.ahead(fires=self._fires)]
-        if len(self._exchange.endings):
-            times.append(boot + ASK_AGAIN)
-        return min(self._beat_at, self._look_at, self._exchange.next_at, *times)
+        return min([self._beat_at, self._look_at, *times, *([boot + ASK_AGAIN] if len(self._exchange.endings) else [])])
 
     @property
     def claims(self) -> bool:
@@ -216,11 +214,6 @@ class Engine:
     def in_burst(self) -> bool:
         """The last step claimed so many that more may follow at once."""
         return self._exchange.took >= BURST
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether it should be woken for what has ended."""
-        return self._exchange.is_ready
 
     @property
     def no_worker(self) -> bool:

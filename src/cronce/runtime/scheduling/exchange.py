@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from math import inf
 from typing import Final
 
 from cronce.errors import BodyFailed, DatabaseUnavailable, LeaseLost, SlotFailed, StoreError
@@ -50,9 +49,6 @@ MANY: Final = 50
 
 SAID_AT_ONCE: Final = 500
 """How many ends go in one swap."""
-
-GATHER: Final = 0.005
-"""Seconds at most for which claims wait until half of the workers are free, if more slots wait than workers are."""
 
 UNWELL: Final = timedelta(seconds=10)
 """Until what could not be begun is tried again, here or elsewhere."""
@@ -108,9 +104,9 @@ class Endings:
         return len(self._new) + len(self._unsaid)
 
     @property
-    def new(self) -> int:
-        """How many have ended that were not looked at yet."""
-        return len(self._new)
+    def new(self) -> bool:
+        """Whether something has ended that was not looked at yet."""
+        return bool(self._new)
 
     @property
     def just_over(self) -> set[int]:
@@ -214,9 +210,6 @@ class Exchange:
         self._settings, self._jobs, self._line, self._runs = settings, jobs, line, runs
         self._submit, self._refused, self._news = submit, refused, news
         self._left = False  # the last time, not all was said of what had ended
-        self._made: Boot = 0.0  # when the last one was over
-        self._gathers = False
-        self._chunk = max(settings.workers // 2, 1) if settings.works else CLAIMS_PER_SWAP
         self.took = 0
         """How many were in line the last time that could be claimed."""
         self._told = -TOLD_AGAIN  # when others were last told that something runs here
@@ -224,17 +217,9 @@ class Exchange:
         self.endings = Endings(keeper)
 
     @property
-    def next_at(self) -> Boot:
-        """When there is something to record, or something in line that may be claimed."""
-        if self._gathers:
-            return self._made + GATHER
-        pending = self.endings.new or self._left or (self.took > 0 and len(self._line) > 0 and self._free > 0)
-        return self._made if pending else inf
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether what has ended is to be looked at now."""
-        return not self._gathers or self._free + self.endings.new >= self._chunk
+    def pending(self) -> bool:
+        """Whether there is something to record, or something in line that may be claimed."""
+        return self.endings.new or self._left or (self.took > 0 and len(self._line) > 0 and self._free > 0)
 
     @property
     def _free(self) -> int:
@@ -248,13 +233,9 @@ class Exchange:
     def make(self, *, claims: bool) -> bool:
         """Whether there was anything to be said or claimed."""
         self._dismiss_ended()
-        boot, chosen, free, waiting = self._node.clock.boot(), list[Candidate](), self._free, len(self._line)
-        self._gathers = claims and free < min(waiting, self._chunk) and boot < self._made + GATHER
-        if self._gathers:
-            return False
+        boot, chosen = self._node.clock.boot(), list[Candidate]()
         if not self.endings.go_first(boot):
-            most = free if free >= waiting else self._chunk
-            chosen = self._line.take(min(free, most), self._ledger.know.now(), self._runs.turns) if claims else []
+            chosen = self._line.take(self._free, self._ledger.know.now(), self._runs.turns) if claims else []
             self.took = len(chosen)
         over = self.endings.take(boot, {one.slot.job for one in chosen})
         self._left = len(self.endings) > 0
@@ -277,7 +258,6 @@ class Exchange:
             with suppress(RuntimeError):  # no thread can be had: then each is given back as it begins
                 self._keeper.keep(*[attempt.lease for attempt in attempts if not attempt.is_async])
             self._submit(attempts)
-        self._made = self._node.clock.boot()
         unsure = [one.error for one in (*answers, *grants) if isinstance(one, Unsure) and one.error]
         if unsure and len(unsure) == len(over) + len(chosen):
             raise unsure[0]

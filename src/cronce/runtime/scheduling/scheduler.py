@@ -309,8 +309,7 @@ class Scheduler:
         self.engine.done(attempt, end)
         if self._stopping and not self._thread.is_alive():
             self.engine.hand_over()
-        if self.engine.is_ready:
-            self._wake()
+        self._wake()
 
     def _wake(self) -> None:
         """If it is to wake already, what there is to do is seen by the step that comes."""
