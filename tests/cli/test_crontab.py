@@ -18,8 +18,6 @@ import pytest
 
 from cronce.cli import host_settings as facts
 from cronce.cli import main
-from cronce.cli.host_settings import machine_zone
-from cronce.errors import BadInput
 from tests.cli.person import Person
 from tests.house.needs import needs
 from tests.integrations.machines import Machine, machine
@@ -75,7 +73,7 @@ def test_a_second_deploy_writes_nothing_and_a_third_only_its_block(host: Machine
 
 
 def test_where_there_is_no_crontab_yet_one_is_made_for_the_user_that_is_named(host: Machine) -> None:
-    assert host.cronce("list", "--user", "nobody") == "the crontab of nobody fires nothing\n"
+    assert host.cronce("list", "--user", "nobody") == "the crontab of nobody starts nothing\n"
     host.cronce("install", "@daily /bin/true", "--user", "nobody")
     assert "@daily /bin/true\n" in host.run("crontab", "-u", "nobody", "-l").stdout
     assert "no crontab for root" in host.run("crontab", "-l").stderr
@@ -422,38 +420,3 @@ def test_windows_is_refused(
     monkeypatch.setattr(sys, "platform", "win32")
     assert main(verb) == 2
     assert f"Windows has no {verb[0]}" in capsys.readouterr().err
-
-
-# --- this machine -----------------------------------------------------------------------------------------------------
-
-
-def zone(root: Path, link: str | None, name: str | None, tz: str = "") -> str:
-    (root / "etc").mkdir()
-    if link:
-        (root / "etc/localtime").symlink_to(link)
-    if name:
-        (root / "etc/timezone").write_text(f"{name}\n")
-    return machine_zone(root, {"TZ": tz} if tz else {})
-
-
-@pytest.mark.parametrize(
-    ("link", "name", "tz", "expected"),
-    [
-        ("/usr/share/zoneinfo/Etc/UTC", None, "", "UTC"),
-        ("../usr/share/zoneinfo/Europe/Berlin", "Asia/Tokyo", "", "Europe/Berlin"),
-        ("/usr/share/zoneinfo/Europe/Berlin", None, ":Europe/Berlin", "Europe/Berlin"),
-        (None, "Asia/Tokyo", "", "Asia/Tokyo"),
-        (None, None, "", "UTC"),
-        (None, None, "Etc/UTC", "UTC"),
-    ],
-)
-def test_cron_fires_by_the_machines_zone(
-    link: str | None, name: str | None, tz: str, expected: str, tmp_path: Path
-) -> None:
-    assert zone(tmp_path, link, name, tz) == expected
-
-
-@pytest.mark.parametrize(("link", "tz"), [("/usr/share/zoneinfo/Europe/Berlin", "Asia/Tokyo"), ("/dev/null", "")])
-def test_where_the_zone_is_not_sure_it_has_to_be_said(link: str, tz: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="give --tz"):
-        zone(tmp_path, link, None, tz)

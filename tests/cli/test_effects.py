@@ -33,6 +33,7 @@ from cronce.runtime.node import host_name
 from cronce.runtime.operations import Operator
 from cronce.runtime.queries import slot_named
 from cronce.stores import open_store
+from tests.cli.person import default_store
 from tests.house.wait import wait_until
 from tests.runtime.shelf import HandClock, HandNode, Wire
 
@@ -49,7 +50,8 @@ class Said:
         self.err = ""
 
     def __call__(self, *words: str, code: int = 0) -> str:
-        assert main([*words, "--store", self._url]) == code
+        with default_store(self._url):
+            assert main(words) == code
         out, self.err = self._capsys.readouterr()
         return out
 

@@ -27,6 +27,7 @@ from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.telling.words import iso
+from tests.cli.person import default_store
 from tests.house.wait import wait_until
 
 CLOCK = SystemClock()
@@ -114,7 +115,8 @@ class Say:
         self._url, self._capsys = url, capsys
 
     def __call__(self, *words: str, code: int = 0, by: str = "ada") -> str:
-        assert main([*words, "--by", by, "--store", self._url]) == code
+        with default_store(self._url):
+            assert main([*words, "--by", by]) == code
         out, err = self._capsys.readouterr()
         return out + err
 
@@ -123,7 +125,8 @@ class Say:
         return document
 
     def look(self, *words: str) -> str:
-        assert main([*words, "--store", self._url]) == 0
+        with default_store(self._url):
+            assert main(words) == 0
         return self._capsys.readouterr().out
 
 

@@ -1,6 +1,7 @@
 """cronce jobs, runs, locks and why, from the command line, on an SQLite file that the real ledger wrote."""
 
 import json
+from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from cronce.cli.session import OTHER_STORE_HINT
 from cronce.clock import SystemClock
 from cronce.model import ABSENT, Mark, Slot, Write, job_cell, lock_cell, spell
 from cronce.protocol.commands import Queue
-from cronce.protocol.record import Job, Outcome, Spec
+from cronce.protocol.record import Job, Outcome, Record, Spec, State, encode
 from cronce.protocol.terms import Terms
 from cronce.runtime.flow import drive
 from cronce.runtime.ledger import Grant, Ledger, Wanted
@@ -126,6 +127,36 @@ def test_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(told(capsys, "runs", "-n", "1", "--store", url)["runs"]) == 1
 
 
+def test_a_slot_that_is_due_again_shows_nothing_of_the_process_that_died(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After `resolve … retry` the dead holder stood there as if it had the slot."""
+    url = f"sqlite:///{tmp_path}/cronce.db"
+    lost = Record(State.CLOSED, 1, "n", "web-1:1:a", started=SLOT.at, outcome=Outcome.LOST, finished=SLOT.at)
+    with closing(open_store(url)) as store:
+        store.swap([Write(SLOT.cell, ABSENT, encode(lost), Mark.ATTENTION, SLOT.at)], store.load([]).epoch.seen)
+    said(capsys, "resolve", SLOT.key, "retry", "--force", "--store", url)
+    _, row = said(capsys, "runs", "--store", url).splitlines()
+    assert row == f"{SLOT.key}  due"
+    (run,) = told(capsys, "runs", "--store", url)["runs"]
+    assert (run["state"], run["holder"], run["started"]) == ("due", None, None)
+    assert f"\n  {SLOT.key}  due\n" in said(capsys, "status", "--store", url)
+
+
+def test_commands_to_paste_name_the_store_that_was_named(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They asked the default store instead."""
+    store = f"--store {url}"
+    assert f"`cronce jobs {store}` lists those of this store" in said(capsys, "runs", "x", "--store", url, code=1)
+    key = f"{SLOT.key}#again"
+    paused = said(capsys, "pause", "billing", "--store", url)
+    assert f"  {key} goes on; `cronce cancel {store} {key}` stops it" in paused
+    assert said(capsys, "jobs", "--store", f"{url}?timeout=5").count("--store") == 0
+    shown = said(capsys, "status", "--store", f"{url}?timeout=5")
+    assert f"`cronce watch --store '{url}?timeout=5' --once` looks for missed slots" in shown
+    assert main(["pause", "--all", "--store", "postgresql://ada:secret@127.0.0.1:1/x"]) == 75
+    assert "secret" not in capsys.readouterr().err
+
+
 def test_a_lapsed_run_is_shown_as_lapsed_and_is_running_in_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,7 +196,7 @@ def test_locks(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert list(past) == ["holder", "fence", "started", "ended", "end"]
     assert (past["holder"], past["end"]) == ("web-1", "released")
     assert (held["state"], held["holder"], held["history"]) == ("held", "web-1", [])
-    assert "there was never a lock 'other'" in said(capsys, "locks", "other", "--store", url, code=1)
+    assert "no lock 'other' is on record" in said(capsys, "locks", "other", "--store", url, code=1)
 
 
 def test_why_a_slot(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,12 +244,13 @@ def test_why_a_day_is_its_one_slot_or_says_which_there_are(url: str, capsys: pyt
     )
     assert said(capsys, "why", "often@2030-01-02", "--store", url, code=2) == (
         "cronce why: often has several slots on 2030-01-02; name one, such as:\n"
-        "  cronce why often@2030-01-02T09:00:00Z\n"
-        "  cronce why often@2030-01-02T09:15:00Z\n"
-        "  cronce why often@2030-01-02T09:30:00Z\n"
+        f"  cronce why --store {url} often@2030-01-02T09:00:00Z\n"
+        f"  cronce why --store {url} often@2030-01-02T09:15:00Z\n"
+        f"  cronce why --store {url} often@2030-01-02T09:30:00Z\n"
     )
     assert said(capsys, "why", "firsts@2030-01-02", "--store", url, code=2) == (
-        "cronce why: firsts has no slot on 2030-01-02; the next slot:\n  cronce why firsts@2030-02-01T00:00:00Z\n"
+        "cronce why: firsts has no slot on 2030-01-02; the next slot:\n"
+        f"  cronce why --store {url} firsts@2030-02-01T00:00:00Z\n"
     )
     assert "firsts has no slot on 9999-12-31" in said(capsys, "why", "firsts@9999-12-31", "--store", url, code=2)
     for odd in ("firsts@2030-02-30", "firsts@2030-1-002"):
@@ -239,7 +271,7 @@ def test_a_job_that_is_not_there_is_told_from_the_one_that_was_meant(
 def test_a_job_that_is_like_no_other(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for verb in ("why", "show", "runs"):
         err = said(capsys, verb, "xyz", "--store", url, code=1)
-        listed = f"`cronce jobs` lists those of this store: {url}; {OTHER_STORE_HINT}\n"
+        listed = f"`cronce jobs --store {url}` lists those of this store: {url}; {OTHER_STORE_HINT}\n"
         assert err == f"cronce {verb}: no job is called 'xyz'; {listed}"
     empty = f"sqlite:///{tmp_path}/empty.db"
     open_store(empty).close()
@@ -247,7 +279,7 @@ def test_a_job_that_is_like_no_other(url: str, tmp_path: Path, capsys: pytest.Ca
         f"'xyz'; there are no jobs yet in this store: {empty}; {OTHER_STORE_HINT}\n"
     )
     assert said(capsys, "jobs", "--store", empty) == f"no job is known yet in {empty}; {OTHER_STORE_HINT}\n"
-    assert said(capsys, "locks", "--store", empty) == f"there was never a lock in {empty}; {OTHER_STORE_HINT}\n"
+    assert said(capsys, "locks", "--store", empty) == f"no lock is on record in {empty}; {OTHER_STORE_HINT}\n"
     assert said(capsys, "holders", "--store", empty) == f"no scheduler is alive in {empty}; {OTHER_STORE_HINT}\n"
 
 

@@ -15,6 +15,7 @@ from cronce.model import Mark, Write, holder_cell
 from cronce.protocol.notices import Holder, encode_holder
 from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.runtime.queries import slot_named
+from tests.cli.person import default_store
 
 LOST = "report@2026-03-28T00:00:00Z"
 
@@ -43,7 +44,8 @@ def lose(cron: Cronce) -> None:
 
 def said(capsys: pytest.CaptureFixture[str], url: str, *words: str, code: int = 0) -> str:
     capsys.readouterr()
-    assert main([*words, "--store", url]) == code
+    with default_store(url):
+        assert main(words) == code
     out, err = capsys.readouterr()
     return err if code else out
 

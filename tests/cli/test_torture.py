@@ -43,8 +43,8 @@ def test_what_is_asked_for_is_done() -> None:
         (["--seconds", "4"], "--seconds must be from 5 to 3,600, not 4"),
         (["--processes", "1"], "--processes must be from 2 to 32, not 1"),
         (["--seed", "-1"], "--seed must be from 0 to 999,999, not -1"),
-        (["--restart", "sh -c 'x"], "--restart sh -c 'x: No closing quotation"),
-        (["--restart", " "], "--restart needs a command"),
+        (["--restart", "sh -c 'x"], '--restart "sh -c \'x" cannot be read as words: No closing quotation'),
+        (["--restart", " "], "--restart is empty; give a program and its arguments"),
         (
             ["--restart", "/no/such/prog now"],
             "--restart /no/such/prog now: there is no program /no/such/prog that can be run (cronce uses no shell)",

@@ -107,11 +107,25 @@ def test_nothing_wrong_is_exit_code_0(url: str, capsys: pytest.CaptureFixture[st
 def test_what_is_wrong_is_a_table_and_exit_code_1(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     die(url)
     assert main(["watch", "--once", "--store", url]) == 1
-    header, line, last = capsys.readouterr().out.splitlines()
-    assert last == f"the commands above need `--store {url}`, too"
+    header, line = capsys.readouterr().out.splitlines()
     assert header.split() == ["severity", "what", "since", "why"]
     assert line.startswith("warning   gone  20")
     assert f"{HOLDER} stopped sending heartbeats" in line
+    assert f"`cronce status holders --store {url}` lists who is alive" in line
+
+
+def test_what_one_look_shows_can_be_acknowledged_though_no_watcher_has_recorded_it(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--acknowledge` answered that no such alert was open, right after `--once` had shown it."""
+    die(url)
+    assert main(["watch", "--acknowledge", f"gone/{HOLDER}", "--by", "ada", "--store", url]) == 0
+    assert capsys.readouterr().out == f"gone/{HOLDER} is acknowledged by ada\n"
+    assert main(["status", "--json", "--store", url]) == 0
+    (alert,) = json.loads(capsys.readouterr().out)["alerts"]
+    assert (alert["id"], alert["handled"]["by"]) == (f"gone/{HOLDER}", "ada")
+    assert main(["watch", "--acknowledge", "gone/another", "--store", url]) == 1
+    assert capsys.readouterr().err.startswith("cronce watch: no alert gone/another is open; open alerts: gone/")
 
 
 def test_for_programs_it_is_one_document(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,9 +239,9 @@ def watch(
 def test_each_alert_is_a_line_when_it_is_raised_and_when_it_is_over(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    banner, elsewhere, raised, over = watch(url, monkeypatch)
+    banner, raised, over = watch(url, monkeypatch)
     assert banner == f"cronce watch: on {url}"
-    assert elsewhere == f"the commands in the alerts need `--store {url}`, too"
+    assert f"`cronce status holders --store {url}`" in raised
     assert f"Z warning gone: {HOLDER} stopped sending heartbeats" in raised
     assert re.search(rf"Z over gone, after 1m( \d+s)?: {HOLDER} stopped sending heartbeats", over)
     assert capsys.readouterr().err == ""

@@ -80,7 +80,8 @@ def test_the_exit_code_is_the_commands_and_who_comes_later_learns_that_it_failed
     record = node.record()
     assert (record.outcome, record.reason, record.output) == (Outcome.FAILED, "exit code 3", "trouble\n")
     why = "was not run here: it is closed: failed, exit code 3"
-    further = f"`cronce why sync@{SLOT}` shows why, `cronce rerun sync@{SLOT}` runs it again"
+    store = f"--store {node.url}"
+    further = f"`cronce why {store} sync@{SLOT}` shows why, `cronce rerun {store} sync@{SLOT}` runs it again"
     assert ended(node.exec(*AT)) == (76, "", f"cronce exec: sync@{SLOT} {why}; {further}\n")
     assert ended(node.exec("--schedule", "@monthly", command=sh("exit 3")))[0] == 3
     code, out, err = ended(node.exec("--schedule", "@monthly"))
@@ -121,7 +122,7 @@ def test_an_empty_store_that_may_have_forgotten_is_not_passed_over_in_silence(no
     code, _out, said = ended(node.exec("--schedule", "@daily"))
     assert (code, node.lines()) == (NOT_DONE, [])
     assert " was not run: the store was found empty at " in said
-    assert said.endswith("If the store is new, run `cronce store init`\n")
+    assert said.endswith(f"If the store is new, run `cronce store init --store '{node.url}'`\n")
     node.url = f"{valkey.url}?namespace=begun"
     assert main(["store", "init", "--store", node.url]) == 0
     node.let_go()

@@ -16,6 +16,7 @@ import errno
 import gc
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -103,6 +104,12 @@ ALIASES: Final = {"history": "runs", "backfill": "rerun"}
 """Other spellings of a verb."""
 GIVEN_A_COMMAND: Final = ("exec", "add", "edit", "systemd", "k8s", "completion")
 """Behind two dashes they are given a command."""
+ABOUT_A_STORE: Final = (
+    "status", "jobs", "show", "runs", "why", "watch", "pause", "resume", "trigger", "rerun", "cancel", "resolve",
+)  # fmt: skip
+"""The commands that messages tell people to run, and that read or change one store."""
+_called: Final = argparse.Namespace(store=None)
+"""The store that this command line names."""
 CODES: Final = ((BadInput, 2), (StoreUnavailable, 75), (StoreUnusable, 78))
 HELP_OF_VERB: Final = {verb: text for verbs in GROUPS.values() for verb, text in verbs.items()}
 VERBS: Final = {
@@ -132,7 +139,7 @@ def console() -> NoReturn:
     sixth of its time under cron."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that knows no … is no reason to say nothing
+            stream.reconfigure(errors="replace")  # a terminal without the character … still gets the text
     if sys.argv[1:2] != ["exec"]:
         try:
             sys.exit(main())
@@ -150,12 +157,26 @@ def console() -> NoReturn:
 
 
 def say(verb: str, text: str) -> None:
-    """On stderr. Nobody need take it: a full disk, or a reader who has gone, is no reason to leave a run undone."""
-    tell(f"cronce {verb}: {text}" if verb else f"cronce: {text}")
+    """Print to stderr. A full disk, or a reader that is gone, is no reason to leave a run undone."""
+    tell(pasteable(f"cronce {verb}: {text}" if verb else f"cronce: {text}"))
+
+
+def pasteable(text: str) -> str:
+    """The text, with `--store` in each command that it names, if this command was given one."""
+    if not _called.store:
+        return text
+    from shlex import quote  # noqa: PLC0415  most name no store
+
+    from cronce.stores import mask  # noqa: PLC0415
+
+    longer = [f"{verb} {under}" for verb in ABOUT_A_STORE for under in UNDER.get(verb, ())]
+    verbs = "|".join((*longer, *ABOUT_A_STORE, "store (?:init|adopt|sql|clock)(?=`)"))
+    command = rf"\bcronce (?:{verbs})(?=[ `]|$)(?! --store)"
+    return re.sub(command, lambda found: f"{found[0]} --store {quote(mask(_called.store))}", text, flags=re.M)
 
 
 def let_go() -> None:
-    """What was not taken is none of what ran: Python would try once more, and exit with 120."""
+    """Drop output that cannot be written: Python would try once more, and exit with 120."""
     for name in ("stdout", "stderr"):
         try:
             if (stream := getattr(sys, name)) is not None:
@@ -165,7 +186,7 @@ def let_go() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given, _called.store = list(sys.argv[1:] if arguments is None else arguments), None
     if given[:1] == ["help"]:
         given = [*given[1:3], "--help"]
     verb, spelled = verb_of(given)
@@ -222,9 +243,31 @@ def add_actions(parser: argparse.ArgumentParser, texts: Mapping[str, str]) -> di
     }
 
 
+Options = Mapping[str, str | tuple[int | str | list[str], str]]
+
+
+def add_options(to: argparse._ActionsContainer, options: Options) -> None:
+    """Each as its help shows it: `--lease SPAN` takes a value, `--json` is a switch. With a default before its text, an
+    option is of the type of that; of one whose default is a list several may be given."""
+    for spelled, said in options.items():
+        default, text = said if isinstance(said, tuple) else (None, said)
+        words = spelled.replace(",", "").split()
+        flags, metavar = [word for word in words if word.startswith("-")], words[-1]
+        if metavar in flags:
+            to.add_argument(*flags, action="store_true", help=text)
+        elif isinstance(default, list):
+            to.add_argument(*flags, action="append", default=default, metavar=metavar, help=text)
+        else:
+            kind = int if isinstance(default, int) else str
+            to.add_argument(*flags, type=kind, default=default, metavar=metavar, help=text)
+
+
+JSON_OPTION: Final = {"--json": "print one JSON document"}
+
+
 @contextmanager
 def on_signals(numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """In here the handler is called for these signals; after it whatever was before."""
+    """In this block the handler is called for these signals; afterwards the earlier handlers are back."""
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
@@ -239,7 +282,7 @@ def refuse_outside(option: str, number: int, most: int, least: int = 1) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """What it cannot make sense of may be a URL with a password."""
+    """Its messages mask passwords: a word that it cannot parse may be a URL."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         options, left = self.parse_known_args(args, namespace)
@@ -248,7 +291,7 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def _remedy(self, options: argparse.Namespace, left: Sequence[str]) -> str:
-        """A misspelt option, else a schedule that the shell has split, else what the verb itself has to say."""
+        """A misspelt option, else a schedule that the shell has split, else the hint of the verb."""
         for word in left:
             if word.startswith("--") and (close := _closest(word.partition("=")[0], self._option_string_actions)):
                 return f"; did you mean {close}?"
@@ -264,7 +307,7 @@ class Parser(argparse.ArgumentParser):
         sys.exit(2)
 
     def _plain(self, message: str) -> str:
-        """What argparse says of a word that is not among the choices: they are named, and the nearest of them."""
+        """For a word that is not among the choices: the choices, and the nearest of them."""
         before, found, after = message.partition("invalid choice: ")
         word, _, choices = after.partition(" (choose from ")
         if not found:
@@ -276,14 +319,14 @@ class Parser(argparse.ArgumentParser):
         return f"{before}{word[:60]!r} is not one of {', '.join(known)}{remedy}"
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """After a help text or the version. A full disk is noticed here, not in the interpreter's own last flush."""
+        """After a help text or the version. Flush here, so that a full disk is reported as an error."""
         if message:
             tell(message.rstrip("\n"))
         _flush()
         sys.exit(status)
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
-        """Later Pythons than 3.11.2 ignore an OSError here. It is let through, so that a full disk is told."""
+        """Later Pythons than 3.11.2 ignore an OSError here. It is let through, so that a full disk is reported."""
         if message and file is not None:
             file.write(message)
 
@@ -294,13 +337,13 @@ def _flush() -> None:
 
 
 def _closest(word: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415  only who misspells pays for it
+    from difflib import get_close_matches  # noqa: PLC0415  only needed for a misspelt word
 
     return next(iter(get_close_matches(word.lower(), list(known), n=1)), "")
 
 
 def _fit(message: str) -> str:
-    from cronce.stores import mask_all  # noqa: PLC0415  only who erred pays for it
+    from cronce.stores import mask_all  # noqa: PLC0415  only needed for an error
 
     return mask_all(message)
 
@@ -325,7 +368,7 @@ def _call(verb: str, given: Sequence[str], spelled: str) -> int:
     except KeyboardInterrupt:
         say(spelled, "interrupted")
         return 130
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
@@ -342,6 +385,7 @@ def _run(verb: str, given: Sequence[str], spelled: str) -> int:
     parser = parser_of(verb, spelled)
     options = parser.parse_args(given[:place])
     options.command = given[place + 1 :]
+    _called.store = getattr(options, "store", None) or getattr(options, "url", None)
     run = _named(verb, f"run_{verb}")
     if run is None:  # it only has others under it
         parser.print_help()
@@ -351,7 +395,7 @@ def _run(verb: str, given: Sequence[str], spelled: str) -> int:
 
 
 def _named(verb: str, name: str) -> Any:
-    """What a verb's file has by this name, if anything."""
+    """The object of this name in the verb's file, if there is one."""
     return getattr(import_module(f"cronce.cli.{FILE_OF_VERB.get(verb, verb)}"), name, None)
 
 
@@ -376,7 +420,7 @@ def _listed() -> str:
 
 
 _MEANT: Final = {"start": "run", "serve": "run", "worker": "run", "list": "jobs", "ps": "status", "log": "runs"}
-"""What others call it."""
+"""Names from other tools, and ours for the same."""
 
 
 def _unknown(verb: str) -> str:

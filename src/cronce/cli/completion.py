@@ -52,7 +52,7 @@ complete -c cronce -a '(cronce completion words -- (commandline -opc)[2..] 2>/de
 """,
 }
 COMPLETION_TIMEOUT: Final = 2
-"""Seconds that a store has to name its jobs: somebody waits at a prompt."""
+"""Seconds to wait for the names of jobs: a person waits at the prompt."""
 
 
 def add_completion_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,6 @@
-"""cronce crontab: a crontab that deploys can repeat, without doubles, and whose lines are guarded.
+"""cronce deploy crontab: install lines without duplicates, however often it is repeated, and guard them.
 
-The text is the business of `integrations.crontab`, where crontabs are kept that of `host_settings`.
+`integrations.crontab` edits the text; `host_settings` reads and writes crontabs.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Final
 
-from cronce.cli import add_actions, host_settings
+from cronce.cli import JSON_OPTION, add_actions, add_options, host_settings
 from cronce.cli.terminal import ColouredText, ask, screen, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError
@@ -55,22 +55,18 @@ def add_crontab_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_options(one: argparse.ArgumentParser, action: str) -> None:
     if action == "install":
         one.add_argument("source", metavar="FILE|LINE", help="a file with crontab lines (- is stdin), or one such line")
-        one.add_argument("--wrap", action="store_true", help="wrap its lines in `cronce exec`")
+        add_options(one, {"--wrap": "wrap its lines in `cronce exec`"})
     if action in ("install", "remove"):
-        one.add_argument(
-            "--name", default="default", metavar="BLOCK", help="the name of the block: one for each application"
-        )
+        add_options(one, {"--name BLOCK": ("default", "the name of the block: one for each application")})
     if action in ("install", "wrap", "list"):
-        one.add_argument("--tz", metavar="ZONE", help="the time zone cron uses (default: the machine's, or CRON_TZ)")
-    place = one.add_mutually_exclusive_group()
-    place.add_argument("--user", metavar="USER", help="whose crontab (default: yours)")
-    place.add_argument("--file", metavar="PATH", help="a file like /etc/cron.d/shop, with a user in each line")
-    if action == "list":
-        one.add_argument("--json", action="store_true", help="print one JSON document")
-        return
-    one.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
+        add_options(one, {"--tz ZONE": "the time zone cron uses (default: the machine's, or CRON_TZ)"})
+    file = "a file like /etc/cron.d/shop, with a user in each line"
+    add_options(
+        one.add_mutually_exclusive_group(), {"--user USER": "whose crontab (default: yours)", "--file PATH": file}
+    )
+    add_options(one, JSON_OPTION if action == "list" else {"--dry-run": "show what would change, and change nothing"})
     if action in ("dedupe", "wrap"):
-        one.add_argument("--yes", action="store_true", help="do not ask")
+        add_options(one, {"--yes": "do not ask"})
 
 
 def run_crontab(options: argparse.Namespace) -> None:
@@ -223,7 +219,7 @@ def _tell(done: Sequence[text.GuardedLine], left: Sequence[text.LineLeftAlone]) 
 
 
 def _places(lines: Sequence[text.CrontabEntry], options: argparse.Namespace) -> list[str]:
-    """Where those that are guarded keep their slots, each place once; but for those that say it themselves."""
+    """Where guarded lines keep their slots, each place once; lines that name a store themselves are left out."""
     says = re.compile(rf"\s--store[\s=]|\b{URL_VARIABLE}=")
     silent = [entry for entry in lines if entry.guard == "cronce" and not says.search(entry.command)]
     places = (host_settings.place_of_slots(entry.user or _whose(options), entry.settings) for entry in silent)
@@ -245,7 +241,7 @@ def _list(options: argparse.Namespace, place: host_settings.Crontab) -> None:
         for line in _places(lines, options):
             print(safe(line))
     else:
-        print(f"{place} fires nothing")
+        print(f"{place} starts nothing")
 
 
 def _row(entry: text.CrontabEntry, host: text.CronHost) -> dict[str, object]:

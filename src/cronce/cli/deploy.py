@@ -1,4 +1,4 @@
-"""cronce k8s and systemd: manifests and units that are right. What they say is the business of `integrations`."""
+"""cronce deploy k8s and systemd: print manifests and units. `integrations` makes their text."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, get_args
 
-from cronce.cli import add_actions, parser_of, say
+from cronce.cli import Options, add_actions, add_options, parser_of, say
 from cronce.cli.exec import add_manners, add_policies, declared, said
 from cronce.cli.host_settings import place_of_slots, program, refuse_windows
 from cronce.clock import SystemClock
@@ -45,14 +45,9 @@ def add_k8s_arguments(parser: argparse.ArgumentParser) -> None:
     made = add_actions(parser, DEPLOY_ACTIONS)
     _add_cronjob(made["cronjob"])
     _add_deployment(made["deployment"])
-    made["rbac"].add_argument(
-        "name",
-        nargs="?",
-        default="cronce",
-        metavar="NAME",
-        help="the name of the account, the role and the binding (default: cronce)",
-    )
-    made["rbac"].add_argument("--namespace", default="default", metavar="NAME", help="the namespace (default: default)")
+    named = "the name of the account, the role and the binding (default: cronce)"
+    made["rbac"].add_argument("name", nargs="?", default="cronce", metavar="NAME", help=named)
+    add_options(made["rbac"], {"--namespace NAME": ("default", "the namespace (default: default)")})
 
 
 def _add_cronjob(parser: argparse.ArgumentParser) -> None:
@@ -74,19 +69,17 @@ def _add_deployment(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_pod(parser: argparse.ArgumentParser) -> None:
-    add, usual = parser.add_argument, PodSettings("")
-    add("--image", required=True, metavar="IMAGE", help="an image that has cronce and your code")
-    add("--namespace", default="", metavar="NAME", help="the namespace (default: that of `kubectl apply`)")
-    add(
-        "--secret",
-        default=usual.secret,
-        metavar="NAME",
-        help="a secret whose key `url` is the store's URL (default: cronce)",
-    )
-    add("--store", default="", metavar="URL", help="kubernetes://NAMESPACE, instead of a secret")
-    add("--account", default="", metavar="NAME", help="the service account (default: none; with kubernetes://: cronce)")
-    add("--cpu", default=usual.cpu, metavar="QUANTITY", help=f"what the pod requests (default: {usual.cpu})")
-    add("--memory", default=usual.memory, metavar="QUANTITY", help=f"the pod's limit (default: {usual.memory})")
+    usual = PodSettings("")
+    parser.add_argument("--image", required=True, metavar="IMAGE", help="an image that has cronce and your code")
+    options: Options = {
+        "--namespace NAME": ("", "the namespace (default: that of `kubectl apply`)"),
+        "--secret NAME": (usual.secret, "a secret whose key `url` is the store's URL (default: cronce)"),
+        "--store URL": ("", "kubernetes://NAMESPACE, instead of a secret"),
+        "--account NAME": ("", "the service account (default: none; with kubernetes://: cronce)"),
+        "--cpu QUANTITY": (usual.cpu, f"what the pod requests (default: {usual.cpu})"),
+        "--memory QUANTITY": (usual.memory, f"the pod's limit (default: {usual.memory})"),
+    }
+    add_options(parser, options)
 
 
 def run_k8s(options: argparse.Namespace) -> None:

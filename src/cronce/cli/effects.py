@@ -190,11 +190,11 @@ def _resolve_slot(options: argparse.Namespace) -> None:
     if options.result is not None:
         raise BadInput("only an effect has a result, such as charge/invoice:7")
     with acting(options) as actor:
-        (run,) = actor.node.do(actor.hand.look([slot]))
+        (run,) = actor.node.do(actor.operator.look([slot]))
         record = run.record if run else None
-        reply = actor.node.do(actor.hand.resolve(slot, options.verdict, options.reason, force=options.force))
+        reply = actor.node.do(actor.operator.resolve(slot, options.verdict, options.reason, force=options.force))
         survey = actor.node.do(review.doubts(review.of_slot(slot, record)))
-        reruns = actor.node.do(actor.hand.open_reruns(slot))
+        reruns = actor.node.do(actor.operator.open_reruns(slot))
     if survey.doubtful:
         lines = [f"  {line}" for line in tell_doubts(survey)]
         say("resolve", "\n".join(["some of its effects are still in doubt:", *lines]))
@@ -237,11 +237,11 @@ def _reruns(stopped: Sequence[str]) -> Iterator[str]:
 
 
 def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectSeen:
-    """While it is not sure that whoever was at it is gone, watch the store's clock: for as long as a lease, if that
-    clock runs evenly."""
+    """Resolve it. While its process may still be alive, first watch the store's clock: for one lease, if that clock
+    runs evenly."""
     said, patience = (options.what, options.verdict, options.reason, result), None
     while True:
-        answer = actor.node.do(review.resolve_effect(actor.hand, *said, force=options.force))
+        answer = actor.node.do(review.resolve_effect(actor.operator, *said, force=options.force))
         if not isinstance(answer, LapsedUnwatched):
             return answer
         now = actor.node.clock.boot()
@@ -262,9 +262,9 @@ def _adopt(options: argparse.Namespace) -> None:
     with acting(options) as actor:
         found = actor.node.do(adoptable(options.what, options.adopt, options.on, options.done))
         if not found and not actor.node.do(any_effect(of_job(options.what))):
-            actor.node.do(actor.hand.job(options.what))  # one that is not known is refused
+            actor.node.do(actor.operator.job(options.what))  # one that is not known is refused
         if not options.dry_run:
-            actor.node.do(adopt(actor.hand, found))
+            actor.node.do(adopt(actor.operator, found))
     document = {"adopted": [_adopted_document(one) for one in found], "dry_run": options.dry_run}
     show(options, document, "\n".join(_adopted_page(found, options)))
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, get_args
 
-from cronce.cli import say
+from cronce.cli import Options, add_options, say
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CannotStart, StoreError
 from cronce.events import Event
@@ -47,70 +47,57 @@ CHOICES: Final = (
 )
 
 
+TIMINGS: Final[Options] = {
+    "--start-within SPAN": "skip a slot that cannot start within this time (default: the time until the next slot)",
+    "--jitter SPAN": "delay each start by up to this time; a slot's delay is the same on every machine",
+    "--retries N": (0, "try again after a failure, up to N times (default: 0)"),
+    "--backoff SPAN": "wait this long after the first failure, then twice as long (default: 1s)",
+    "--timeout SPAN": "stop a run after this time (a command with TERM, then KILL)",
+    "--lease SPAN": "how long a run whose process died blocks its slot (default: 30s with rerun, else 5m)",
+    "--keep KEPT": "how many runs of each outcome to keep, or for how long: 100, 30d (default: 30d, at most 1,000)",
+}
+
+
 def add_exec_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(hint="the command goes after two dashes: cronce exec NAME --schedule … -- COMMAND")
     parser.usage = "cronce exec NAME --schedule SCHEDULE [options] -- COMMAND [argument ...]"
     parser.add_argument("name", metavar="NAME", help="the job's name, the same on every machine")
     add_policies(parser, f"{SCHEDULE_HELP}; also 'every 15m', 'at 2026-…'")
-    outright = "run this slot, instead of the latest slot of the schedule"
-    parser.add_argument("--slot", metavar="INSTANT", help=outright)
+    add_options(parser, {"--slot INSTANT": "run this slot, instead of the latest slot of the schedule"})
     add_manners(parser)
 
 
 def add_manners(parser: argparse.ArgumentParser) -> None:
-    """What can be said of the call."""
-    add = parser.add_argument
-    add(
-        "--observe",
-        action="store_true",
-        help="always run the command, and only record where cronce would have refused it",
+    """Options of the call."""
+    add_options(
+        parser,
+        {
+            "--observe": "always run the command, and only record where cronce would have refused it",
+            "--wait": "if another process runs it, wait for its outcome (default with rerun)",
+            "--store URL": "where slots are kept (default: $CRONCE_URL, a config file, one local file)",
+            "--ping URL": "ping this URL after success, URL/fail after failure (default: $CRONCE_PING)",
+            "-v, --verbose": "print why the command was not run",
+        },
     )
-    add("--wait", action="store_true", help="if another process runs it, wait for its outcome (default with rerun)")
-    add("--store", metavar="URL", help="where slots are kept (default: $CRONCE_URL, a config file, one local file)")
-    add("--ping", metavar="URL", help="ping this URL after success, URL/fail after failure (default: $CRONCE_PING)")
-    add("-v", "--verbose", action="store_true", help="print why the command was not run")
 
 
 def add_policies(parser: argparse.ArgumentParser, schedules: str = SCHEDULE_HELP) -> None:
-    """What can be said of the job, and of the command that it is."""
-    parser.add_argument("--schedule", metavar="SCHEDULE", help=schedules)
+    """Options of a job whose function is a command."""
+    add_options(parser, {"--schedule SCHEDULE": schedules})
     add_job_policies(parser)
-    parser.add_argument("--grace", default="10s", metavar="SPAN", help="the time between TERM and KILL (default: 10s)")
+    add_options(parser, {"--grace SPAN": ("10s", "the time between TERM and KILL (default: 10s)")})
 
 
 def add_job_policies(parser: argparse.ArgumentParser) -> None:
-    """What can be said of any job."""
-    add = parser.add_argument
-    add("--tz", default="UTC", metavar="ZONE", help="the time zone of the schedule (default: UTC)")
+    """Options of any job."""
+    add_options(parser, {"--tz ZONE": ("UTC", "the time zone of the schedule (default: UTC)")})
     for option, policy, default, text in CHOICES:
-        add(option, choices=get_args(policy), default=default, help=text)
-    add(
-        "--start-within",
-        metavar="SPAN",
-        help="skip a slot that cannot start within this time (default: the time until the next slot)",
-    )
-    add(
-        "--jitter",
-        metavar="SPAN",
-        help="delay each start by up to this time; a slot's delay is the same on every machine",
-    )
-    add("--retries", type=int, default=0, metavar="N", help="try again after a failure, up to N times (default: 0)")
-    add("--backoff", metavar="SPAN", help="wait this long after the first failure, then twice as long (default: 1s)")
-    add("--timeout", metavar="SPAN", help="stop a run after this time (a command with TERM, then KILL)")
-    add(
-        "--lease",
-        metavar="SPAN",
-        help="how long a run whose process died blocks its slot (default: 30s with rerun, else 5m)",
-    )
-    add(
-        "--keep",
-        metavar="KEPT",
-        help="how many runs of each outcome to keep, or for how long: 100, 30d (default: 30d, at most 1,000)",
-    )
+        parser.add_argument(option, choices=get_args(policy), default=default, help=text)
+    add_options(parser, TIMINGS)
 
 
 def said(options: argparse.Namespace, add: Callable[[argparse.ArgumentParser], None] = add_policies) -> list[str]:
-    """Those of the options that were given, as another line of `cronce exec` is to hear them."""
+    """The options that were given, as words for another `cronce exec`."""
     usual = argparse.ArgumentParser()
     add(usual)
     words: list[str] = []
@@ -122,7 +109,7 @@ def said(options: argparse.Namespace, add: Callable[[argparse.ArgumentParser], N
 
 
 def declared(options: argparse.Namespace) -> Declaration:
-    """The job that they say, checked."""
+    """The job that the options describe, checked."""
     return declare(
         options.name, options.schedule, tz=options.tz, gap=options.gap, fold=options.fold, on_lost=options.on_lost,
         overlap=options.overlap, start_within=options.start_within, jitter=options.jitter, retries=options.retries,
@@ -149,13 +136,13 @@ def run_exec(options: argparse.Namespace) -> int:
     except StoreError as error:
         _ping(ping, options.name, heard, str(error))
         raise
-    only_seen = options.observe  # then nothing is claimed, and there is no run that could be told of
+    only_seen = options.observe  # then nothing is claimed, and there is no run to report
     _ping(ping, options.name, heard, f"exit code {code}" if only_seen and code else "", only_seen=only_seen)
     return code
 
 
 def _ping(url: str | None, job: str, heard: list[Event], trouble: str = "", *, only_seen: bool = False) -> None:
-    """When all is over, so that the command waits for nobody."""
+    """After the command has ended, so that it does not wait for the ping."""
     if not url:
         return
     from cronce.monitor.pings import ping_after  # noqa: PLC0415
@@ -189,7 +176,7 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
             say=partial(_tell, options),
             hear=hear,
         )
-        gc.freeze()  # from here on it may live for days: what was loaded is for ever, the rest is collected
+        gc.freeze()  # the command may run for days: what is loaded by now is never collected, the rest is
         gc.enable()
         try:
             store = open_chosen(chosen)
@@ -209,7 +196,7 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
 
 
 def _observed(options: argparse.Namespace, job: Declaration) -> int:
-    """Without a store that can be used the command runs all the same."""
+    """The command runs even if the store cannot be used."""
     clock = SystemClock()
     with CommandSupervisor(clock, parse_duration(options.grace).total_seconds()) as supervisor:
         only = ObservedExec(job, supervisor, clock, lambda: open_chosen(choose(options.store)), partial(_tell, options))
@@ -222,12 +209,13 @@ def _tell(options: argparse.Namespace, text: str, *, quiet: bool = False) -> Non
 
 
 def _passed_on() -> dict[str, str]:
-    """The command's environment. What it guards itself is not what the pod is for, and would wait for us."""
+    """The command's environment, without the name of the pod's Job: a job that the command itself guards would take the
+    slot of that Job for its own, and wait for us."""
     return {name: value for name, value in os.environ.items() if name != JOB_NAME}
 
 
 def _refuse_off_schedule(job: Declaration, when: str | None) -> None:
-    """A slot that is named and no instant of the schedule is a slip: nobody else will ever mean it."""
+    """A slot that is not an instant of the schedule is a mistake: no other process would ever claim it."""
     if job.schedule is None or when is None:
         return
     at = job.slot_named(when).at

@@ -1,5 +1,5 @@
-"""How the processes of `cronce run` are: noted by each of them in memory that all share, judged, and told over HTTP by
-/healthz, /readyz and /metrics, for whoever restarts processes, waits for them and looks.
+"""The health of the processes of `cronce run`: each writes it to memory that all share, and one answers /healthz,
+/readyz and /metrics over HTTP.
 
 Each notes, every second, when its scheduler last came round and when the store last answered. One that is stopped, or
 whose interpreter hangs in C, notes nothing, and is told by that.
@@ -51,7 +51,7 @@ PULSE: Final = 1.0
 """Seconds between two notes."""
 
 PROBE_TIMEOUT: Final = 5.0
-"""Seconds after which whoever asks has to have asked."""
+"""Seconds that a client has to send its request."""
 
 _NOTE: Final = struct.Struct("=dd????4x")
 
@@ -107,7 +107,7 @@ class ProcessHealth:
         scheduler.when_gone(end)
 
     def _note_counts(self, place: int, metrics: Metrics) -> None:
-        """Whether a process lives is told by whoever calls this, and does not depend on whether it can count."""
+        """A process whose metrics cannot be read is still alive."""
         try:
             self._slates.write(place, Snapshot(_boot(), metrics.read()))
         except Exception:
@@ -174,7 +174,7 @@ class _Server(ThreadingHTTPServer):
         self.socket, self.health = listening, health
 
     def handle_error(self, *_: object) -> None:
-        """Who asks may hang up."""
+        """A client may hang up."""
 
 
 class _ProbeHandler(BaseHTTPRequestHandler):
@@ -212,4 +212,4 @@ class _ProbeHandler(BaseHTTPRequestHandler):
         return "cronce"
 
     def log_message(self, *_: object) -> None:
-        """A line for each probe is nobody's news."""
+        """No log line for each probe."""

@@ -165,7 +165,7 @@ def unit_environment(path: str) -> tuple[str, dict[str, str], str]:
 
 
 def refusal(user: str, settings: Mapping[str, str], starter: Starter = "cron") -> str:
-    """Why it will run nothing; nothing if it will, or if only that user could find out."""
+    """Why it will run nothing; empty if it will, or if only that user could find out."""
     chosen = _chosen(user, settings)
     return _refuses(chosen, starter) if isinstance(chosen, str) else ""
 
@@ -192,7 +192,7 @@ def _chosen(user: str, settings: Mapping[str, str]) -> Chosen | str:
 
 
 def _shut(user: str) -> str:
-    """What of the program another user cannot get at: often a Python in root's home."""
+    """The part of the program that another user cannot read: often a Python in root's home."""
     if user == this_user() or not may_act_as(user):
         return ""
     parts = (program()[0], os.path.realpath(sys.executable), cronce.__file__)
@@ -210,7 +210,7 @@ def _can_be_made(path: str) -> bool:
 
 MAX_LOOKS: Final = 200
 FILE_LOCK_POLL: Final = 0.1
-"""Seconds between two looks at the lock; whoever holds it only writes a file."""
+"""Seconds between two tries of the lock, which is held only while a file is written."""
 
 
 class UserCrontab:
@@ -247,7 +247,7 @@ class UserCrontab:
             )
 
     def lock(self) -> AbstractContextManager[None]:
-        """The program itself is the lock: whoever may use it can open it, and nobody has to make a file for it."""
+        """The lock is on the program itself: every user who may run it can open it, and no extra file is needed."""
         return _locked(self._program)
 
     def _run(self, word: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -317,7 +317,7 @@ Crontab = UserCrontab | SystemCrontab
 
 
 def keep(text: str) -> Path:
-    """Put a copy of a crontab aside, for whoever wants it back, and for nobody else: it may hold a password."""
+    """Keep a copy of a crontab that only this user can read: it may hold a password."""
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "cronce"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -331,7 +331,7 @@ def keep(text: str) -> Path:
 
 @contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """Alone among those that change crontabs by this program, on this machine; the lock goes with the process."""
+    """Only one process on this machine changes crontabs at a time; the lock ends with the process."""
     import fcntl  # noqa: PLC0415  not there on Windows, where all this is refused
 
     try:
@@ -359,7 +359,7 @@ def _said(done: subprocess.CompletedProcess[bytes]) -> str:
 
 
 def _decode(content: bytes) -> str:
-    """Whatever bytes there are come back as they were."""
+    """Bytes that are not UTF-8 are kept as they were."""
     return content.decode("utf-8", "surrogateescape")
 
 

@@ -1,9 +1,9 @@
 """Where a command listens: an address as people write it, a socket that has it; and the processes beside those of
 `cronce run` that answer over HTTP.
 
-The foreman has no threads and must stay able to fork; the members may be stuck. So the foreman forks one more, before
-the others. It ends with the foreman. Should it die the foreman, who keeps its socket open, forks another: whoever asks
-meanwhile waits.
+The foreman has no threads and must stay able to fork, and a member may hang. So the foreman forks one more process for
+each server, before the members. It ends with the foreman. If it dies, the foreman, which keeps its socket open, forks
+another; clients wait meanwhile.
 """
 
 import os
@@ -43,7 +43,7 @@ def listening(host: str, port: int, option: str = "--health") -> socket.socket:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it, by whichever of its addresses; a name that leads nowhere is not."""
+    """Whether only this machine can reach it, by any of its addresses; False for a name without an address."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
@@ -57,10 +57,10 @@ def url_of(listener: socket.socket) -> str:
 
 
 class HttpProcess(ABC):
-    """Listens from the beginning, so that an address that cannot be had is refused before anything is started.
+    """Listens from the beginning, so that an address that is in use is refused before anything is started.
 
-    The rope is a pipe that nobody writes to: it ends when the foreman is gone, and with it the last of its members. Its
-    other end stays with the foreman, too, for whoever comes after one that died.
+    The rope is a pipe that no process writes to: it closes when the foreman and the last of its members are gone. The
+    foreman keeps the other end, too, for the next process if this one dies.
     """
 
     def __init__(self, listener: socket.socket, offers: str) -> None:
@@ -75,8 +75,8 @@ class HttpProcess(ABC):
         """In its process, for as long as that lasts."""
 
     def open(self, others: Sequence["HttpProcess"], ropes: Iterable[int]) -> int:
-        """Fork it, and say which process it is. It holds neither the sockets nor the ropes of anybody else: they would
-        not notice their end."""
+        """Fork it, and return its pid. It closes the sockets and ropes of the other processes: otherwise they would not
+        notice their end."""
         self._pid = os.fork()
         if not self._pid:
             for number in (signal.SIGTERM, signal.SIGINT):  # it stays to the end, and says that the others are going
@@ -96,11 +96,11 @@ class HttpProcess(ABC):
             say("run", f"no server answers at {self.url}: {error}")
         except BaseException as error:
             tell(traceback_of(error))
-        finally:  # also where nobody takes these words: it must not come back as another foreman
+        finally:  # also if the message cannot be printed: this process must not return as a second foreman
             os._exit(1)
 
     def shut(self) -> None:
-        """The door, as far as this process holds it open."""
+        """Close the socket in this process."""
         self._socket.close()
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final, NamedTuple
 
-from cronce.cli import refuse_outside, say
+from cronce.cli import pasteable, refuse_outside, say
 from cronce.cli.session import Actor, acting, add_act, read_option
 from cronce.cli.terminal import bar, show
 from cronce.errors import BadInput, CronceError
@@ -58,8 +58,8 @@ def run_pause(options: argparse.Namespace) -> None:
         return
     with acting(options) as actor:
         _find_jobs(actor, options.job)
-        done = {name: actor.node.do(actor.hand.pause(name, options.reason)) for name in options.job}
-        everything = actor.node.do(actor.hand.pause_all(options.reason)) if options.all else None
+        done = {name: actor.node.do(actor.operator.pause(name, options.reason)) for name in options.job}
+        everything = actor.node.do(actor.operator.pause_all(options.reason)) if options.all else None
         told = [{"job": name, **paused_document(one)} for name, one in done.items()]
         acts = {} if options.json else {None: everything} if everything else done
         lines = [safe(line) for name, one in acts.items() for line in _paused(name, one, actor)]
@@ -90,8 +90,8 @@ def run_resume(options: argparse.Namespace) -> None:
         return
     with acting(options) as actor:
         _find_jobs(actor, options.job)
-        done = {name: actor.node.do(actor.hand.resume(name)) for name in options.job}
-        everything = actor.node.do(actor.hand.resume_all()) if options.all else None
+        done = {name: actor.node.do(actor.operator.resume(name)) for name in options.job}
+        everything = actor.node.do(actor.operator.resume_all()) if options.all else None
     told = [{"job": name, **resumed_document(act)} for name, act in done.items()]
     acts = {"everything": everything} if options.all else done
     lines = [
@@ -116,9 +116,9 @@ def _means_scheduler(options: argparse.Namespace) -> bool:
 
 
 def _find_jobs(actor: Actor, names: list[str]) -> None:
-    """All of them, before anything is done to one."""
+    """All of them, before any is changed."""
     for name in names:
-        actor.node.do(actor.hand.job(name))
+        actor.node.do(actor.operator.job(name))
 
 
 # --- schedulers -------------------------------------------------------------------------------------------------------
@@ -138,9 +138,9 @@ def run_drain(options: argparse.Namespace) -> None:
         _, live = actor.node.do(holders())
         concerned = [one.holder.holder for one in live if one.concerned(cell)]
         if options.scheduler and not options.off and not concerned:
-            raise CronceError(_nobody(options.scheduler, live))
-        stands = None if options.off else actor.node.do(actor.hand.drain(cell, options.reason))
-        was = actor.node.do(actor.hand.undrain(cell)) if options.off else None
+            raise CronceError(_no_such_scheduler(options.scheduler, live))
+        stands = None if options.off else actor.node.do(actor.operator.drain(cell, options.reason))
+        was = actor.node.do(actor.operator.undrain(cell)) if options.off else None
     drained = act_document(stands.act) if stands else None
     changed = stands.new if stands else was is not None
     if stands:
@@ -152,7 +152,7 @@ def run_drain(options: argparse.Namespace) -> None:
     show(options, {"drained": drained, "changed": changed, "holders": concerned}, "\n".join(map(safe, lines)))
 
 
-def _nobody(holder: str, live: list[HolderSeen]) -> str:
+def _no_such_scheduler(holder: str, live: list[HolderSeen]) -> str:
     names = ", ".join(one.holder.holder for one in live) or "none"
     return f"no live scheduler is called {holder[:60]!r}; live: {names}"
 
@@ -215,12 +215,12 @@ def succeeded(one: RunSeen) -> bool:
 
 
 def wait_for(actor: Actor, slots: Sequence[Slot], look: Callable[[Sequence[RunSeen], int], None]) -> WaitResult:
-    """Wait until these runs of one job are over; not if nobody is there to run them. `look` is told each time which
-    runs were seen, and how many are over."""
+    """Wait until these runs of one job are over, unless no process can run them. Each time, `look` gets the runs that
+    were seen and how many are over."""
     left, over, looks = deque(slots), list[RunSeen](), count()
     while left:
         part = [left.popleft() for _ in range(min(BACKFILL_BATCH, len(left)))]
-        found = [one for one in actor.node.do(actor.hand.look(part)) if one is not None]
+        found = [one for one in actor.node.do(actor.operator.look(part)) if one is not None]
         over += [one for one in found if _is_over(one)]
         going_on = [one for one in found if not _is_over(one)]
         left.extend(one.slot for one in going_on)
@@ -239,9 +239,9 @@ def _is_over(one: RunSeen) -> bool:
 
 
 def _obstacle(actor: Actor, name: str, many: int = 1) -> str:
-    """Why nobody runs what is due of the job by now, if so."""
-    job = actor.node.do(actor.hand.job(name))
-    halted = actor.hand.ledger.know.halted
+    """Why no process runs the job's due slots now; empty if one does."""
+    job = actor.node.do(actor.operator.job(name))
+    halted = actor.operator.ledger.know.halted
     if halted:
         return f"everything is paused {by_whom(halted)}"
     if job and job.paused:
@@ -275,7 +275,7 @@ def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
 def run_trigger(options: argparse.Namespace) -> int:
     payload = None if options.payload is None else read_option("--payload", options.payload)
     with acting(options) as actor:
-        return _tell_request(actor, actor.node.do(actor.hand.trigger(options.job, payload, options.id)), options)
+        return _tell_request(actor, actor.node.do(actor.operator.trigger(options.job, payload, options.id)), options)
 
 
 def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
@@ -296,7 +296,7 @@ def run_rerun(options: argparse.Namespace) -> int:
     slot = slot_named(options.slot)
     with acting(options) as actor:
         try:
-            asked = actor.node.do(actor.hand.rerun(slot, fresh=options.fresh, force=options.force))
+            asked = actor.node.do(actor.operator.rerun(slot, fresh=options.fresh, force=options.force))
         except RetryRefused as error:
             raise CronceError(safe(str(error))) from None
         return _tell_request(actor, asked, options)
@@ -318,15 +318,15 @@ def _tell_request(actor: Actor, request: RequestedRun, options: argparse.Namespa
         say(options.verb, obstacle if obstacle.startswith(NEXT_CALL) else f"it will not start yet: {obstacle}")
     if options.json:
         ended = run_document(waited.over[0]) if waited and waited.over else None
-        print(json.dumps({"key": key, "new": request.new, "by": actor.hand.by, "run": ended}))
+        print(json.dumps({"key": key, "new": request.new, "by": actor.operator.by, "run": ended}))
     elif waited is not None:
         print(safe(_end(waited)))
     return waited.code if waited else 0
 
 
 def _before(actor: Actor, slot: Slot) -> str:
-    """Why nobody will run it, if it is not over."""
-    (one,) = actor.node.do(actor.hand.look([slot]))
+    """Why no process will run it; empty if one will, or if it is over."""
+    (one,) = actor.node.do(actor.operator.look([slot]))
     return _obstacle(actor, slot.job) if one is not None and not _is_over(one) else ""
 
 
@@ -352,7 +352,7 @@ def add_cancel_arguments(parser: argparse.ArgumentParser) -> None:
 def run_cancel(options: argparse.Namespace) -> None:
     slots = [slot_named(text) for text in options.slot]
     with acting(options) as actor:
-        done = {slot.key: actor.node.do(actor.hand.cancel(slot, options.reason)) for slot in slots}
+        done = {slot.key: actor.node.do(actor.operator.cancel(slot, options.reason)) for slot in slots}
     document = {"slots": [{"slot": key, **cancelled_document(reply)} for key, reply in done.items()]}
     show(options, document, "\n".join(safe(f"{key} {_cancelled(reply)}") for key, reply in done.items()))
 
@@ -396,7 +396,7 @@ def _run_backfill(options: argparse.Namespace) -> int:
         )
     refuse_outside("--most", options.most, MAX_BACKFILLED)
     with acting(options) as actor:
-        stretch = actor.node.do(survey(actor.hand, job, options.start, options.end, options.most))
+        stretch = actor.node.do(survey(actor.operator, job, options.start, options.end, options.most))
         if not options.json:
             print(_surveyed(job, stretch), flush=True)
         try:
@@ -407,7 +407,8 @@ def _run_backfill(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(_document(job, stretch, asked, waited)))
     else:
-        print("\n".join(map(safe, _ended(waited, stretch) if waited else _not_waited(job, stretch, asked, options))))
+        lines = _ended(waited, stretch) if waited else _not_waited(job, stretch, asked, options)
+        print(pasteable("\n".join(map(safe, lines))))
     if waited is not None and waited.obstacle.startswith(NEXT_CALL):
         waited = waited._replace(obstacle="")
     return 1 if waited is not None and (waited.code or stretch.ended) else 0
@@ -430,14 +431,14 @@ def _backfill(actor: Actor, stretch: Stretch, options: argparse.Namespace) -> tu
 def _ask(actor: Actor, wanted: Sequence[Slot]) -> list[Slot]:
     asked: list[Slot] = []
     for part in parts(wanted):
-        asked += actor.node.do(ask(actor.hand, part))
+        asked += actor.node.do(ask(actor.operator, part))
         bar("asking", len(asked), len(wanted))
     return asked
 
 
 def _call_off(actor: Actor, slots: Sequence[Slot]) -> None:
     for place, slot in enumerate(slots, 1):
-        actor.node.do(actor.hand.cancel(slot))
+        actor.node.do(actor.operator.cancel(slot))
         bar("cancelling", place, len(slots))
 
 

@@ -1,15 +1,14 @@
 """cronce run: run the jobs of an application, in as many processes as you like.
 
-Where there are several, a foreman starts them: a process that does nothing but see to it that so many others run.
-
-It starts one again that died, passes on what it is told, and reaps whoever is left to it: as process 1 of a container
-it is the parent of every orphan there. So it does with those beside them, who show the page and answer probes.
+With several, a foreman starts them: a process that only keeps the others running. It replaces one that died, passes
+signals on, and reaps every child: as process 1 of a container it is the parent of every orphan there. It does the same
+for the processes that show the page and answer probes.
 
 *A pipe to each, not a signal.* The Ctrl-C of a terminal and the stop of systemd reach all processes of a group by
 themselves. A signal that is passed on would be the second for each of them, and stop at once what runs. Through its
 pipe each hears what the foreman was told; and that the foreman is gone, since then the pipe ends.
 
-*A fork, and no more.* The foreman has no threads, and has loaded nothing of what it runs."""
+*A fork, and no more.* The foreman has no threads, and does not load the application."""
 
 import argparse
 import logging
@@ -24,7 +23,7 @@ from math import inf
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Final, NoReturn, get_args
 
-from cronce.cli import let_go, on_signals, refuse_outside, say
+from cronce.cli import Options, add_options, let_go, on_signals, refuse_outside, say
 from cronce.cli.listening import HttpProcess
 from cronce.cli.ui import PageProcess
 from cronce.cli.watch import add_alerts, monitored, told
@@ -67,43 +66,28 @@ examples:
 """
 
 
+RUN_OPTIONS: Final[Options] = {
+    "--workers N": (10, "how many runs at the same time, in each process (default: 10)"),
+    "--grace SPAN": ("30s", "the longest time from TERM to the end (default: 30s)"),
+    "--label NAME=VALUE": ([], "a label for `cronce pause --label`; repeatable"),
+    "--allow PATTERN": ([], "which functions and commands jobs in the store may run; repeatable"),
+    "--health ADDR": "answer /healthz, /readyz and /metrics: 8080 (loopback only), 0.0.0.0:8080",
+    "--ui ADDR": "show the page there: 8080 (loopback only); elsewhere it needs a token",
+    "--ui-token-file FILE": "a file with the token for acting on the page (or $CRONCE_UI_TOKEN)",
+    "--ui-name HOST": ([], "a host name the page is reached by; repeatable"),
+    "--store URL": "use this store instead of the application's",
+    "--log-json": "log one JSON object a line",
+    "-v, --verbose": "log every claim",
+}
+
+
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("app", metavar="MODULE:OBJECT", help="the Cronce object: app:cron, shop.jobs:cron")
-    add(
-        "-n", type=int, default=1, metavar="N", dest="number", help="the number of processes; one that dies is replaced"
-    )
+    number = "the number of processes; one that dies is replaced"
+    add("-n", type=int, default=1, metavar="N", dest="number", help=number)
     add("--role", choices=get_args(Role), default="both", help="find what is due, run it, or both (the default)")
-    add(
-        "--workers",
-        type=int,
-        default=10,
-        metavar="N",
-        help="how many runs at the same time, in each process (default: 10)",
-    )
-    add("--grace", default="30s", metavar="SPAN", help="the longest time from TERM to the end (default: 30s)")
-    add(
-        "--label",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a label for `cronce pause --label`; repeatable",
-    )
-    add(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="which functions and commands jobs in the store may run; repeatable",
-    )
-    add("--health", metavar="ADDR", help="answer /healthz, /readyz and /metrics: 8080 (loopback only), 0.0.0.0:8080")
-    add("--ui", metavar="ADDR", help="show the page there: 8080 (loopback only); elsewhere it needs a token")
-    acting = "a file with the token for acting on the page (or $CRONCE_UI_TOKEN)"
-    add("--ui-token-file", metavar="FILE", help=acting)
-    add("--ui-name", action="append", default=[], metavar="HOST", help="a host name the page is reached by; repeatable")
-    add("--store", metavar="URL", help="use this store instead of the application's")
-    add("--log-json", action="store_true", help="log one JSON object a line")
-    add("-v", "--verbose", action="store_true", help="log every claim")
+    add_options(parser, RUN_OPTIONS)
     add_alerts(parser)
 
 
@@ -176,7 +160,7 @@ def _described(cron: Cronce, scheduler: Scheduler, options: argparse.Namespace) 
 
 
 def _say(line: str) -> None:
-    """In one write: other processes of -n say theirs on the same screen. Nobody need take it."""
+    """In one write, since other processes of -n print to the same screen. It may fail: output is not the job."""
     if sys.stdout is not None:
         with suppress(OSError):
             sys.stdout.write(line)
@@ -192,7 +176,7 @@ def _log(*, verbose: bool, as_json: bool) -> None:
 
 
 def _leave() -> NoReturn:
-    """A body still runs, or the store hangs: nobody may have to wait for their threads."""
+    """A job function still runs, or the store hangs: do not wait for their threads."""
     let_go()
     os._exit(1)
 
@@ -215,7 +199,7 @@ FINAL: Final = (2, 78)
 """Exit codes after which another start would end the same way: the call makes no sense, or the store needs a person."""
 
 UNHURT: Final = (0, -signal.SIGTERM, -signal.SIGINT)
-"""How one may end that was told to: also by the signal itself, before it began."""
+"""Good ends of a process that was told to end: also by the signal itself, before it began."""
 
 RESTART_PAUSE: Final = 0.5
 """Seconds before one that died is started again; twice as long each time that the next dies young, too."""
@@ -236,8 +220,8 @@ class ProcessPlace(NamedTuple):
 
 
 class ProcessManager:
-    """`work` is what each of `number` processes does, by its orders and in its place: it returns an exit code. The
-    `servers` answer beside them, and `health` is where they note how they are, if anybody asks."""
+    """Each of `number` processes calls `work` with its orders and its number, and exits with what that returns. The
+    `servers` are processes beside them; `health` is where the processes record how they are."""
 
     def __init__(
         self,
@@ -331,7 +315,7 @@ class ProcessManager:
         return self._work(orders, place)
 
     def _reap(self) -> None:
-        """Also of those that we never started."""
+        """Also children that this process did not start."""
         with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, code = ended[0], os.waitstatus_to_exitcode(ended[1])
@@ -369,10 +353,10 @@ class ProcessManager:
     # --- what they are told ---
 
     def _tell(self, why: int) -> None:
-        """At the first signal to drain, from then on to stop now. Whoever does not end in time is killed."""
+        """The first signal means drain, a later one stop now. A process that does not end in time is killed."""
         self._told = self._signals.another(why)
         for start in self._starts:
-            if isinstance(start.of, HttpProcess):  # nobody will come to its door any more
+            if isinstance(start.of, HttpProcess):  # it will not be started again
                 start.of.shut()
         self._starts.clear()
         left = self._grace + MIN_GRACE if self._told == 1 else STOP_SECONDS

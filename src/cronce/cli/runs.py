@@ -26,18 +26,7 @@ from cronce.schedule.describe import describe
 from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.story import about, tell, warnings
-from cronce.telling.words import (
-    as_written,
-    away,
-    by_whom,
-    counted,
-    fate,
-    how_long,
-    is_due_again,
-    moment,
-    overdue,
-    short,
-)
+from cronce.telling.words import as_written, away, by_whom, counted, due_again, fate, how_long, moment, overdue, short
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
@@ -190,7 +179,7 @@ def _run_row(one: RunSeen) -> list[Text]:
     state = toned(one.shown)
     if record is None:
         return [one.slot.key, state, "", "", "", one.trouble]
-    if is_due_again(record):
+    if due_again(record):
         return [one.slot.key, state, "", "", "", remark(one, record)]
     started = moment(record.started, one.slot.at) if record.started else ""
     return [one.slot.key, state, record.holder, started, how_long(record), remark(one, record)]

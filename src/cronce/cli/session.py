@@ -1,10 +1,12 @@
 """A session with the store that the command line means: to look, which never makes a store, or to act, and who acts."""
 
 import argparse
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any, Final, NamedTuple
 
+from cronce.cli import JSON_OPTION, Options, add_options
 from cronce.cli.terminal import Text, screen, show, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, NotOnRecord, StoreReadOnly
@@ -16,20 +18,27 @@ from cronce.stores.base import Store
 from cronce.stores.default import Chosen, choose, open_chosen
 from cronce.telling.words import read_json
 
+STORE_OPTION: Final = {"--store URL": "where slots are kept (default: $CRONCE_URL, then the config)"}
+ACT_OPTIONS: Final[Options] = {
+    "--reason TEXT": ("", "why, for the record"),
+    "--by NAME": "who acts, for the record (default: user@host)",
+}
 OTHER_STORE_HINT: Final = "to use another store, set CRONCE_URL or --store"
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--store", metavar="URL", help="where slots are kept (default: $CRONCE_URL, then the config)")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    add_options(parser, STORE_OPTION | JSON_OPTION)
 
 
 @contextmanager
-def looking(options: argparse.Namespace) -> Iterator[Node]:
-    """A node at the store that is meant, if there is one."""
+def looking(options: argparse.Namespace, *, make: bool = False) -> Iterator[Node]:
+    """A node at the store that is meant; one that does not exist is refused, or made."""
     chosen = choose(options.store)
-    refuse_nothing(chosen)
-    with closing(open_store(chosen.url)) as store:
+    if not make:
+        refuse_nothing(chosen)
+    with closing(open_chosen(chosen) if make else open_store(chosen.url)) as store:
+        if make and not store.traits.shared:
+            raise BadInput(f"{mask(chosen.url)} exists only in this process; name a file that other processes can open")
         try:
             yield node_at(store)
         except NoSuchJob as error:
@@ -79,9 +88,7 @@ def refuse_nothing(chosen: Chosen) -> None:
 
 
 def add_act(parser: argparse.ArgumentParser, *, reason: bool = True) -> None:
-    if reason:
-        parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the record")
-    parser.add_argument("--by", metavar="NAME", help="who acts, for the record (default: user@host)")
+    add_options(parser, ACT_OPTIONS if reason else {"--by NAME": ACT_OPTIONS["--by NAME"]})
     add_store(parser)
 
 
@@ -89,23 +96,25 @@ class Actor(NamedTuple):
     """Who acts, and the store."""
 
     node: Node
-    hand: Operator
+    operator: Operator
 
 
 @contextmanager
 def acting(options: argparse.Namespace, *, make: bool = False) -> Iterator[Actor]:
     """Acting, with `make` also on a store that is not there yet."""
-    with (_making if make else looking)(options) as node:
+    with looking(options, make=make) as node:
         yield Actor(node, Operator(node.ledger, who() if options.by is None else options.by))
 
 
-@contextmanager
-def _making(options: argparse.Namespace) -> Iterator[Node]:
-    chosen = choose(options.store)
-    with closing(open_chosen(chosen)) as store:
-        if not store.traits.shared:
-            raise BadInput(f"{mask(chosen.url)} exists only in this process; name a file that other processes can open")
-        yield node_at(store)
+def read_words(option: str, text: str) -> list[str]:
+    """A command that is given as one text."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise BadInput(f"{option} {text!r:.60} cannot be read as words: {error}") from None
+    if not words:
+        raise BadInput(f"{option} is empty; give a program and its arguments")
+    return words
 
 
 def read_option(option: str, text: str) -> Any:

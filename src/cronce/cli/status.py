@@ -24,7 +24,7 @@ from cronce.stores import mask
 from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCK_LEASES, Leases
-from cronce.telling.words import ago, away, by_whom, counted, is_due_again, short
+from cronce.telling.words import ago, away, by_whom, counted, due_again, short
 
 # --- one screen -------------------------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ def _run_line(run: RunSeen, now: Instant) -> list[Text]:
 
 
 def _holder(one: RunSeen | HeldSeen) -> str:
-    return one.record.holder if one.record and not is_due_again(one.record) else ""
+    return one.record.holder if one.record and not due_again(one.record) else ""
 
 
 def _observed_line(one: Mapping[str, object]) -> list[Text]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
-from cronce.cli import add_actions, host_settings
+from cronce.cli import add_actions, host_settings, pasteable
 from cronce.cli.session import add_store, looking, missing
 from cronce.cli.terminal import ColouredText, Screen, bar, paint, screen, show
 from cronce.clock import SystemClock
@@ -68,18 +68,14 @@ def run_store(options: argparse.Namespace) -> None:
 def _set_clock(url: str) -> str:
     with looking(argparse.Namespace(store=url)) as node:
         now, ahead = node.do(set_clock(node.ledger, who(), node.clock.wall()))
-    brought = [
-        (len(ahead.jobs), "job starts again from now on", "jobs start again from now on"),
-        (len(ahead.leases), "lease has its usual length again", "leases have their usual length again"),
-        (
-            len(ahead.holders),
-            "scheduler must register again",
-            "schedulers must register again",
-        ),
-    ]
-    said = [f"{count:,} {one if count == 1 else many}" for count, one, many in brought if count]
-    brought_back = ", ".join(said) or "nothing is dated in the future"
-    return f"its clock says {now:%Y-%m-%d %H:%M:%S} UTC and is confirmed as right; {brought_back}"
+    repaired = {
+        "jobs that start again from now on": ahead.jobs,
+        "leases cut to their usual length": ahead.leases,
+        "schedulers that must register again": ahead.holders,
+    }
+    said = ", ".join(f"{text}: {len(found):,}" for text, found in repaired.items() if found)
+    confirmed = f"its clock says {now:%Y-%m-%d %H:%M:%S} UTC and is confirmed as right"
+    return f"{confirmed}; {said or 'nothing is dated in the future'}"
 
 
 def _begun(action: str, epoch: Epoch) -> str:
@@ -226,7 +222,9 @@ def lines(check: Check, on: Screen) -> Iterator[str]:
     said = _wrapped(check.says, on)
     yield f"{paint(LEVEL_SIGNS[check.verdict], on)} {check.name:<{STORE_COLUMN}}{said[0]}"
     yield from (f"{indent}{line}" for line in said[1:])
-    yield from (f"{indent}{paint(ColouredText(line, 'dim'), on)}" for line in _wrapped(check.remedy, on) if line)
+    yield from (
+        f"{indent}{paint(ColouredText(line, 'dim'), on)}" for line in _wrapped(pasteable(check.remedy), on) if line
+    )
 
 
 def _wrapped(text: str, on: Screen) -> list[str]:
@@ -332,7 +330,7 @@ def _purge(node: Node, found: Mapping[str, Sequence[str]], keep: Keep) -> dict[s
 
 
 def _sweep(node: Node) -> int:
-    """How many cells went that nobody needs any more, by this process."""
+    """Delete cells that are no longer needed, and return how many this process deleted."""
     gone = 0
     while node.do(node.ledger.jobs.left_behind()):
         swept = node.do(node.ledger.jobs.sweep())

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any, Final, get_args
 
+from cronce.cli import add_options
 from cronce.cli.exec import add_job_policies
 from cronce.cli.session import acting, add_act, read_option
 from cronce.cli.terminal import show
@@ -52,7 +53,7 @@ def add_add_arguments(parser: argparse.ArgumentParser) -> None:
 def run_add(options: argparse.Namespace) -> None:
     words, as_it_was = _given(options), "in the store already; nothing to change"
     # to add a job may be the first that is done to a store
-    _changed(options, lambda hand: add(hand, options.name, words), "added", as_it_was, make=True)
+    _changed(options, lambda operator: add(operator, options.name, words), "added", as_it_was, make=True)
 
 
 def add_edit_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +76,7 @@ def run_edit(options: argparse.Namespace) -> None:
     changes = {**dict.fromkeys(options.unset), **_given(options)}
     if not changes:
         raise BadInput(f"nothing to change was given; try: cronce jobs edit {options.name} --schedule '0 * * * *'")
-    _changed(options, lambda hand: edit(hand, options.name, changes), "changed", "as it was")
+    _changed(options, lambda operator: edit(operator, options.name, changes), "changed", "as it was")
 
 
 def add_remove_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +85,7 @@ def add_remove_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_remove(options: argparse.Namespace) -> None:
-    _changed(options, lambda hand: remove(hand, options.name), "removed", "")
+    _changed(options, lambda operator: remove(operator, options.name), "removed", "")
 
 
 # --- a definition -----------------------------------------------------------------------------------------------------
@@ -93,19 +94,19 @@ def run_remove(options: argparse.Namespace) -> None:
 def _add_definition(parser: argparse.ArgumentParser) -> None:
     """All but the schedule, which is an argument of one and an option of the other."""
     add = parser.add_argument
-    add("--every", metavar="SPAN", help="instead of a cron expression: 15m, 2h, 1d")
-    add("--at", metavar="INSTANT", help="once, at this instant")
-    add("--start", metavar="INSTANT", help="run no slot before this instant")
-    add("--end", metavar="INSTANT", help="run no slot after this instant")
-    add("--function", metavar="MODULE:NAME", help="an importable function that --allow of the processes covers")
+    when = {
+        "--every SPAN": "instead of a cron expression: 15m, 2h, 1d",
+        "--at INSTANT": "once, at this instant",
+        "--start INSTANT": "run no slot before this instant",
+        "--end INSTANT": "run no slot after this instant",
+        "--function MODULE:NAME": "an importable function that --allow of the processes covers",
+    }
+    add_options(parser, when)
     add("--isolate", action=argparse.BooleanOptionalAction, help="run the function in a process of its own")
     add("--payload", metavar="JSON", help="the payload of each run")
     add_job_policies(parser)
-    add(
-        "--missed",
-        choices=get_args(Missed),
-        help="what to do with slots that fell due while no scheduler ran: skip, latest, all",
-    )
+    missed = "what to do with slots that fell due while no scheduler ran: skip, latest, all"
+    add("--missed", choices=get_args(Missed), help=missed)
     add("--turns", type=int, metavar="N", help="how many runs may be in progress at the same time (default: 1)")
     parser.set_defaults(**dict.fromkeys(DEFINITION_WORDS))  # what is not said is left to the job
     add_act(parser, reason=False)
@@ -129,6 +130,6 @@ def _changed(
 ) -> None:
     """Change what the store has of the job, and say what came of it."""
     with acting(options, make=make) as actor:
-        stored = actor.node.do(change(actor.hand))
+        stored = actor.node.do(change(actor.operator))
     document = {"job": options.name, "changed": bool(stored), "revision": stored and stored.revision}
     show(options, document, f"{options.name} is {f'{done}, revision {stored.revision}' if stored else as_it_was}")

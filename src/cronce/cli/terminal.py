@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Final, NamedTuple, TextIO
 
+from cronce.cli import pasteable
 from cronce.errors import CronceError
 from cronce.telling.words import Tone, safe, tone
 
@@ -31,7 +32,7 @@ class Screen(NamedTuple):
 
 
 class ColouredText(NamedTuple):
-    """A text that means well, ill or little."""
+    """A text and the colour of its meaning."""
 
     text: str
     tone: Tone | None
@@ -105,7 +106,9 @@ def filled(text: str, on: Screen) -> list[str]:
 
 def show(options: argparse.Namespace, document: Mapping[str, object], text: str, *, escape: bool = True) -> None:
     """One JSON document for a program, with letters beyond ASCII escaped or not; or the text for a person."""
-    print(json.dumps(document, ensure_ascii=escape) if options.json else text)
+    if sys.stdout is None:
+        raise CronceError("standard output is closed, so the answer cannot be printed")
+    print(json.dumps(document, ensure_ascii=escape) if options.json else pasteable(text))
 
 
 def bar(what: str, done: int, whole: int) -> None:
@@ -118,7 +121,7 @@ def bar(what: str, done: int, whole: int) -> None:
 
 
 def ask(question: str) -> str:
-    """The answer, in small letters. Whoever ends the input instead (Ctrl-D) wants nothing done."""
+    """The answer, in small letters. Ctrl-D means that nothing is to be done."""
     try:
         return input(question).strip().lower()
     except EOFError:

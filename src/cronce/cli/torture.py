@@ -16,6 +16,7 @@ from typing import IO, Final, get_args
 
 from cronce.cli import refuse_outside, say
 from cronce.cli.demo import ended_like_ctrl_c, folder
+from cronce.cli.session import read_words
 from cronce.cli.terminal import ColouredText, Screen, bar, filled, paint, screen, show
 from cronce.errors import BadInput
 from cronce.policy import OnLost
@@ -138,12 +139,7 @@ def _url(options: argparse.Namespace) -> str:
 def _restart(command: str | None) -> Hook | None:
     if command is None:
         return None
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise BadInput(f"--restart {command}: {error}") from None
-    if not words:
-        raise BadInput("--restart needs a command")
+    words = read_words("--restart", command)
     if shutil.which(words[0]) is None:
         raise BadInput(f"--restart {command}: there is no program {words[0]} that can be run (cronce uses no shell)")
     return partial(_run_restart, words)

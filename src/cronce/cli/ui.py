@@ -94,11 +94,11 @@ def run_ui(options: argparse.Namespace) -> int:
                 threading.Thread(target=_begin_again, args=[choose(options.store)], daemon=True).start()
             serve(app, listener)
         let_go()
-        os._exit(0)  # whoever still waits for an answer of the store is not waited for
+        os._exit(0)  # do not wait for threads that wait for the store
 
 
 class NoStoreYet(MemoryStore):
-    """Stands in for a file that is not there yet: to look is not to make it."""
+    """Takes the place of a file that does not exist yet: reading must not create it."""
 
     def __init__(self, place: str) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class NoStoreYet(MemoryStore):
 
 
 def _begin_again(chosen: Chosen) -> NoReturn:
-    """As soon as there is a store, by the same words: then the page is that of the store."""
+    """Start again with the same arguments as soon as there is a store."""
     while missing(chosen):
         time.sleep(FILE_POLL)
     os.execve(sys.executable, sys.orig_argv, {**os.environ, **_TAKEN})  # noqa: S606  ourselves
@@ -151,14 +151,14 @@ class PageAccess(NamedTuple):
 
 
 def require() -> None:
-    """Without loading them: whoever forks should stay small."""
+    """Without loading them: a process that forks should stay small."""
     if not all(map(find_spec, ("starlette", "uvicorn", "jinja2"))):
         raise BadInput("the page needs starlette, uvicorn and jinja2: pip install 'cronce[ui]'")
 
 
 def terms(host: str, token_file: str | None, report: str | None, names: Sequence[str], option: str) -> PageAccess:
-    """Whoever is there for other machines has a token, and needs it even to be looked at: who listens for them, and
-    who goes by a name of theirs, since a proxy on this machine makes all of them come from here."""
+    """A page that other machines can reach needs a token, even for reading. Other machines can reach it by its address,
+    or by a name: a proxy on this machine makes all requests look local."""
     under = "--ui-" if option == "--ui" else "--"
     token = _token(token_file, f"{under}token-file")
     wanted = f"give a file with a token by {under}token-file, or set ${ACT_VARIABLE}"
@@ -178,7 +178,7 @@ def terms(host: str, token_file: str | None, report: str | None, names: Sequence
 
 
 def _is_ours(name: str) -> bool:
-    """Whether this machine alone goes by it, wherever it is said; what a resolver thinks is no matter."""
+    """Whether the name means this machine on every machine; a resolver is not asked."""
     bare = name.strip("[]").rstrip(".").lower()
     try:
         return bare == "localhost" or ip_address(bare).is_loopback
@@ -189,7 +189,7 @@ def _is_ours(name: str) -> bool:
 def _token(file: str | None, option: str, variable: str = ACT_VARIABLE) -> str | None:
     """Never an argument itself: every user of the machine could read it there."""
     if file is None:
-        token = os.environ.pop(variable, None) or None  # what this process starts has no business with it
+        token = os.environ.pop(variable, None) or None  # child processes must not see it
         if token is not None:
             _TAKEN[variable] = token
         return token if token is None else _checked(token, f"${variable}")

@@ -1,13 +1,12 @@
-"""cronce watch: watch the store, and tell of what is wrong. And where alerts and pings go, for `run` and `ui` too: by
-the command line, the environment or the config.
+"""cronce watch: watch the store, and report what is wrong. And where alerts and pings go, for `run` and `ui` too.
 
-Each of them (webhooks, commands, the URL for pings) is taken from the first place that names it, as the store is.
+Each setting (webhooks, commands, the URL for pings) comes from the first of these that names it: the command line, the
+environment, the config.
 """
 
 import argparse
 import json
 import os
-import shlex
 import shutil
 import signal
 import sys
@@ -17,13 +16,13 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Final
 
-from cronce.cli import on_signals
-from cronce.cli.session import acting, add_store, looking, nothing
+from cronce.cli import add_options, on_signals, pasteable
+from cronce.cli.session import ACT_OPTIONS, acting, add_store, looking, nothing, read_words
 from cronce.cli.terminal import ColouredText, Screen, Text, paint, screen, show, table, toned
 from cronce.clock import SystemClock
-from cronce.errors import BadInput
+from cronce.errors import BadInput, NotOnRecord
 from cronce.model import spell
-from cronce.monitor.alerts import SEVERITIES, gathered, handle
+from cronce.monitor.alerts import SEVERITIES, Alerts, gathered, handle
 from cronce.monitor.destinations import CommandDestination, Destination, Webhook, reaches
 from cronce.monitor.monitor import Monitor
 from cronce.monitor.pings import Pinger, check_ping
@@ -35,8 +34,8 @@ from cronce.protocol.notices import Alert
 from cronce.runtime.app import Cronce
 from cronce.runtime.clock_repair import clock_doubt
 from cronce.runtime.journal import own_journal
+from cronce.runtime.node import Node
 from cronce.schedule import parse_duration
-from cronce.stores import mask
 from cronce.stores.default import alerts_table, choose
 from cronce.telling.documents import raised_document
 from cronce.telling.words import short
@@ -53,7 +52,7 @@ LAST_PINGS: Final = 5.0
 
 
 class AlertTargets(NamedTuple):
-    """Who is told what: checked."""
+    """Where alerts and pings go, and the settings: checked."""
 
     destinations: tuple[Destination, ...]
     ping: str | None
@@ -61,16 +60,14 @@ class AlertTargets(NamedTuple):
 
 
 def add_alerts(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--alert", action="append", default=[], metavar="URL", help=f"POST alerts to this URL; repeatable (or ${ALERT})"
-    )
-    add("--alert-command", action="append", default=[], metavar="WORDS", help="run this for each alert; repeatable")
-    add("--page", metavar="URL", help=f"where the page is: alerts link to it (or ${PAGE_VARIABLE})")
-    add(
-        "--ping",
-        metavar="URL",
-        help=f"ping it when a run starts, succeeds or fails; {{job}} is the job's name (or ${PING})",
+    add_options(
+        parser,
+        {
+            "--alert URL": ([], f"POST alerts to this URL; repeatable (or ${ALERT})"),
+            "--alert-command WORDS": ([], "run this for each alert; repeatable"),
+            "--page URL": f"where the page is: alerts link to it (or ${PAGE_VARIABLE})",
+            "--ping URL": f"ping it when a run starts, succeeds or fails; {{job}} is the job's name (or ${PING})",
+        },
     )
 
 
@@ -84,7 +81,7 @@ def told(
         raise BadInput(f"{path}, [alerts]: {error}") from None
     threshold = config.get("threshold", "warning")
     urls = options.alert or environ.get(ALERT, "").split() or config["webhook"]
-    commands = [_words(text) for text in options.alert_command] or config["command"]
+    commands = [read_words("--alert-command", text) for text in options.alert_command] or config["command"]
     ping = options.ping or environ.get(PING) or config.get("ping")
     destinations: list[Destination] = [Webhook(url, threshold) for url in urls]
     destinations += [CommandDestination(_startable(words), threshold) for words in commands]
@@ -112,18 +109,18 @@ def monitored(cron: Cronce, given: AlertTargets, *, log: bool = True) -> Iterato
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """What is wrong, and from when on. Whoever leads judges by its own, so that most put them into the config."""
-    usual, add = Settings(), parser.add_argument
+    """From when on something is wrong. The watcher that leads uses its own settings, so most users put them into the
+    config."""
+    add = parser.add_argument
     add("--schedulers", type=int, metavar="N", help="the highest number of schedulers to expect")
-    add("--late", metavar="SPAN", help="a slot that starts later than this is late (default: 60s)")
-    add("--skew", metavar="SPAN", help="how far a clock may be off (default: 1s)")
-    add("--no-progress", metavar="SPAN", help="a run without progress for this long is stalled (default: 15m)")
-    add(
-        "--flapping",
-        type=int,
-        metavar="N",
-        help=f"a leader that changes this often is unstable (default: {usual.flapping})",
-    )
+    spans = {
+        "--late SPAN": "a slot that starts later than this is late (default: 60s)",
+        "--skew SPAN": "how far a clock may be off (default: 1s)",
+        "--no-progress SPAN": "a run without progress for this long is stalled (default: 15m)",
+    }
+    add_options(parser, spans)
+    flapping = f"a leader that changes this often is unstable (default: {Settings().flapping})"
+    add("--flapping", type=int, metavar="N", help=flapping)
     add("--superseded", metavar="SPAN", help="how long an old version of a job may keep running (default: 10m)")
 
 
@@ -162,18 +159,8 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
-def _words(text: str) -> list[str]:
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise BadInput(f"--alert-command {text!r:.60} cannot be read as words: {error}") from None
-    if not words:
-        raise BadInput("--alert-command is empty; give a program and its arguments")
-    return words
-
-
 def _startable(words: list[str]) -> list[str]:
-    """Whoever is to be called at night is looked for now."""
+    """Checked now, so that it does not fail at night."""
     if words[0] and shutil.which(words[0]) is None:
         where = "cannot be started" if os.sep in words[0] else "is not on the PATH"
         raise BadInput(f"an alert's command is a program and its arguments, and {words[0]!r:.60} {where}")
@@ -218,12 +205,9 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser)
     add_alerts(parser)
     said = parser.add_argument_group("an open alert")
-    said.add_argument(
-        "--acknowledge", metavar="ALERT", help="record that you work on it: nothing more is sent about it"
-    )
+    add_options(said, {"--acknowledge ALERT": "record that you work on it: nothing more is sent about it"})
     said.add_argument("--for", dest="span", metavar="SPAN", help="snooze it: it is sent again if it is still open then")
-    said.add_argument("--reason", default="", metavar="TEXT", help="why, for the record")
-    said.add_argument("--by", metavar="NAME", help="who acts, for the record (default: user@host)")
+    add_options(said, ACT_OPTIONS)
 
 
 def run_watch(options: argparse.Namespace) -> int:
@@ -240,33 +224,40 @@ def _acknowledge(options: argparse.Namespace) -> int:
     if span is not None and not span:
         raise BadInput("--for must be longer than 0s; without --for, the alert is acknowledged for good")
     with acting(options) as actor:
-        done = actor.node.do(handle(actor.hand.ledger.client, options.acknowledge, actor.hand.by, options.reason, span))
+        client, name = actor.operator.ledger.client, options.acknowledge
+        try:
+            done = actor.node.do(handle(client, name, actor.operator.by, options.reason, span))
+        except NotOnRecord:  # `--once` also shows what no watcher has recorded yet
+            found = _judged(actor.node, told(options).settings)
+            meant = [one for one in found if one.id in (name, f"{name}/")]
+            if not meant:
+                raise
+            actor.node.do(Alerts(client).settle(meant, lambda _alert: False))
+            done = actor.node.do(handle(client, name, actor.operator.by, options.reason, span))
     what = f"snoozed for {short(span)}" if span else "acknowledged"
-    show(options, done, f"{options.acknowledge} is {what} by {actor.hand.by}")
+    show(options, done, f"{name} is {what} by {actor.operator.by}")
     return 0
 
 
 # --- once -------------------------------------------------------------------------------------------------------------
 
 
+def _judged(node: Node, settings: Settings) -> list[Alert]:
+    """What is wrong at this moment, whether or not a watcher has recorded it."""
+    doubt = node.do(clock_doubt(node.ledger))
+    if doubt is not None:
+        return [clock(doubt, node.ledger.know.now())]
+    return judge(node.do(survey(WatcherState(), node.store.traits)), WatchMemory(), settings)[0]
+
+
 def _once(options: argparse.Namespace, given: AlertTargets) -> int:
     with looking(options) as node:
-        doubt = node.do(clock_doubt(node.ledger))
-        if doubt is not None:
-            found = [clock(doubt, node.ledger.know.now())]
-        else:
-            found, _ = judge(node.do(survey(WatcherState(), node.store.traits)), WatchMemory(), given.settings)
+        found = _judged(node, given.settings)
     journal = own_journal(choose(options.store)).all()
     findings = gathered([*found, *first_of_each(unsaid(journal, SystemClock().wall()))])
-    elsewhere = f"\n{_elsewhere(options.store)}" if options.store else ""
-    text = f"{_table(findings)}{elsewhere}" if findings else nothing("nothing is wrong", options)
+    text = _table(findings) if findings else nothing("nothing is wrong", options)
     show(options, {"alerts": [raised_document(one) for one in findings]}, text)
     return 1 if any(reaches(one.severity, options.threshold) for one in findings) else 0
-
-
-def _elsewhere(store: str, which: str = "above") -> str:
-    """What is copied out of a finding would ask the usual store."""
-    return f"the commands {which} need `--store {shlex.quote(mask(store))}`, too"
 
 
 def _table(findings: Sequence[Alert]) -> str:
@@ -290,13 +281,11 @@ def _watch(options: argparse.Namespace, given: AlertTargets) -> int:
             pass
         if not options.json:
             _say(f"cronce watch: on {cron.place}")
-            if options.store:
-                _say(_elsewhere(options.store, "in the alerts"))
         while not stopped.wait(PEEK):
             now = [one for one in (*monitor.standing, *monitor.own) if reaches(one.severity, options.threshold)]
             for state, alert in _news(shown, now):
                 document = {"state": state, **raised_document(alert)}
-                _say(json.dumps(document) if options.json else _line(state, alert, on))
+                _say(json.dumps(document) if options.json else pasteable(_line(state, alert, on)))
     return 0
 
 

@@ -13,14 +13,14 @@ from cronce.runtime.queries import HeldSeen, HolderSeen, JobLine, RunSeen
 from cronce.runtime.why import Story, Why
 from cronce.schedule import format_duration, spec_of
 from cronce.telling.story import headline
-from cronce.telling.words import fate, is_due_again, iso, read_json
+from cronce.telling.words import due_again, fate, iso, read_json
 from cronce.value import NamedTuple
 
 
 def run_document(one: RunSeen) -> dict[str, object]:
     """A run as JSON has it. What is missing is null."""
     record = one.record
-    ran = record if record and not is_due_again(record) else None
+    ran = record if record and not due_again(record) else None
     return {
         "job": one.slot.job,
         "slot": one.slot.key,

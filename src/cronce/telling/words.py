@@ -96,7 +96,7 @@ def safe(text: str) -> str:
     return _CONTROL_CHARACTERS.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
 
 
-def is_due_again(record: "Record") -> bool:
+def due_again(record: "Record") -> bool:
     """Whether it was made due again and has not run since: then its holder and its start are those of before."""
     return not (record.is_running or record.is_closed or record.failures)
 
