@@ -45,6 +45,9 @@ class Crew:
         self.members: list[subprocess.Popen[bytes]] = []
         self._commands = [[sys.executable, str(MEMBER), store, jobs, str(self.book), *kind.split()] for kind in kinds]
         self._share_a_table = jobs != "memory"
+        self.all_up = 0
+        """The first slot after the last member added the jobs. Before, a slot that the others were late for is
+        forgotten by APScheduler itself: `replace_existing` moves the job's next time on."""
 
     def start(self) -> None:
         for number, command in enumerate(self._commands, start=1):
@@ -52,6 +55,7 @@ class Crew:
             if number == 1 and self._share_a_table:
                 wait_for(1, self._up)  # two at once would both make the table
         wait_for(len(self._commands), self._up)
+        self.all_up = int(time.time()) + 1
 
     def _up(self) -> int:
         return len(self.lines("up"))
@@ -136,7 +140,8 @@ def test_each_slot_runs_once_and_a_killed_scheduler_loses_nothing_unseen(
     crew.stop()
     for job in ("skip", "again"):
         ended = crew.outcomes(job)
-        assert sorted(ended) == list(range(min(ended), max(ended) + 1)), "a second without a run"
+        since = [slot for slot in sorted(ended) if slot >= crew.all_up]
+        assert since == list(range(crew.all_up, max(ended) + 1)), "a second without a run"
         lost = {slot for slot, outcome in ended.items() if outcome is Outcome.LOST}
         assert (hung[job].slot in lost) is (job == "skip")
         assert crew.done(job, lost, killed) == {slot: 1 for slot in ended if slot not in lost}
