@@ -68,17 +68,26 @@ def _not_fast(*_given: object, **_named: object) -> None:
 
 @cache
 def starts_something(path: Path) -> bool:
-    """Whether the module, or a module of the tests that it imports, imports one of STARTERS."""
-    names = set(_imported(path))
-    if any(name == starter or name.startswith(f"{starter}.") for name in names for starter in STARTERS):
-        return True
-    return any(starts_something(other) for other in map(_file, names) if other is not None and other != path)
+    """Whether the module, or a module of the tests that it imports, imports one of STARTERS. Modules may import each
+    other in a circle, for their types."""
+    seen, ahead = {path}, [path]
+    while ahead:
+        names = set(_imported(ahead.pop()))
+        if any(name == starter or name.startswith(f"{starter}.") for name in names for starter in STARTERS):
+            return True
+        new = {file for file in map(_file, names) if file is not None} - seen
+        seen |= new
+        ahead += new
+    return False
 
 
-def _imported(path: Path) -> Iterator[str]:
+@cache
+def _imported(path: Path) -> list[str]:
     """Found by pattern: to parse the files takes longer than the tests that are left."""
+    found: list[str] = []
     for module, names, plain in IMPORT.findall(path.read_text(encoding="utf-8")):
-        yield from ([module, *(f"{module}.{name}" for name in NAME.findall(names))] if module else PLAIN.findall(plain))
+        found += [module, *(f"{module}.{name}" for name in NAME.findall(names))] if module else PLAIN.findall(plain)
+    return found
 
 
 def _file(name: str) -> Path | None:

@@ -13,10 +13,13 @@ ROOT = Path(__file__).parents[2]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(fast, "ROOT", tmp_path)
     fast.starts_something.cache_clear()
+    fast._imported.cache_clear()
     (tmp_path / "tests/helpers").mkdir(parents=True)
     (tmp_path / "tests/helpers/__init__.py").write_text("from tests.helpers import server\n")
     (tmp_path / "tests/helpers/server.py").write_text("def go():\n    import subprocess\n")
     (tmp_path / "tests/plain.py").write_text("import os\nfrom tests import plain\n")
+    (tmp_path / "tests/one.py").write_text("from tests import other\n")
+    (tmp_path / "tests/other.py").write_text("from tests import one, plain\n")
     return tmp_path / "tests"
 
 
@@ -34,6 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("from tests.helpers import (\n    other,\n    server,\n)\n", True),
         ("from tests import plain, helpers\n", True),
         ("from tests import plain\nfrom tests.plain import x\n", False),
+        ("from tests import one\n", False),  # two that import each other
         ("import os, sys\n# subprocess\n", False),
         ("import subprocesses\n", False),
     ],
