@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.java import ALL, Enabled, LockingClass, QuartzSettings, Scheduled
+from cronce_audit.java import ALL, Enabled, LockingClass, QuartzSettings, QuartzUse, Scheduled
 from cronce_audit.kubernetes.facts import workloads
 from cronce_audit.kubernetes.workloads import stays_one
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
@@ -68,19 +68,16 @@ def unlocked(facts: Facts) -> Sequence[Scheduled]:
     return [
         job
         for job in facts.of(Scheduled)
-        if not job.lock and not job.is_guarded and ALL not in locking and not is_of_process(job.place.path, job.what)
+        if not job.lock
+        and not job.is_guarded
+        and not locking & {ALL, *job.leans_on}
+        and not is_of_process(job.place.path, job.what)
     ]
 
 
 def _is_unclear(job: Scheduled, facts: Facts) -> bool:
-    """A condition, on it or on the whole of scheduling, may hold in one instance only; or a class that it uses speaks
-    of locks, which may be about something else."""
-    locking = {one.name for one in facts.of(LockingClass)}
-    return (
-        bool(locking & {*job.leans_on})
-        or job.is_unclear
-        or any(one.what == "scheduling" and one.is_conditional for one in facts.of(Enabled))
-    )
+    """A condition, on it or on the whole of scheduling, may hold in one instance only."""
+    return job.is_unclear or any(one.what == "scheduling" and one.is_conditional for one in facts.of(Enabled))
 
 
 @rule(
@@ -212,6 +209,16 @@ def _not_clustered(facts: Facts) -> Iterator[Found]:
         elif scheduler.database and not is_alone(facts, scheduler.database.path):
             yield Found(
                 scheduler.database, f"{message}, also the new one beside the old in a deploy", Confidence.MEDIUM
+            )
+    if any(one.is_clustered or one.database for one in facts.conclude(schedulers)):
+        return
+    for use in facts.of(QuartzUse):
+        if use.act == "schedule":
+            yield Found(
+                use.place,
+                "this job is given to Quartz, and no settings here choose a store in a database: Quartz then keeps its"
+                " jobs in memory, and every instance that comes here fires them all",
+                Confidence.MEDIUM,
             )
 
 

@@ -253,6 +253,8 @@ class Command:
     """What is set for it there, as far as it is spelled out."""
     shell: bool = False
     """A shell is between the starter and the program, and stays there (no `exec`)."""
+    beside: bool = False
+    """The script goes on meanwhile: a `&` stands behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +268,13 @@ class ZoneSet:
 
 
 LockAct = Literal[
-    "take for ever", "take in two steps", "free after get", "free unasked", "renew after get", "renew unasked"
+    "take for ever",
+    "take in two steps",
+    "ask and take",
+    "free after get",
+    "free unasked",
+    "renew after get",
+    "renew unasked",
 ]
 
 
@@ -321,9 +329,7 @@ def is_for_development(path: str) -> bool:
     return bool(_DEVELOPMENT.search(path))
 
 
-_OF_PROCESS: Final = re.compile(
-    r"(?i)metric|gauge|cache|heartbeat|keep_?alive|memory|health_?(?:check|monitor)|wake_?up"
-)
+_OF_PROCESS: Final = re.compile(r"(?i)metric|gauge|cache|heartbeat|keep_?alive|memory|health(?!_?care)|wake_?up")
 
 
 def is_of_process(path: str, name: str) -> bool:
