@@ -68,16 +68,19 @@ def unlocked(facts: Facts) -> Sequence[Scheduled]:
     return [
         job
         for job in facts.of(Scheduled)
-        if not job.lock
-        and not job.is_guarded
-        and not locking & {ALL, *job.leans_on}
-        and not is_of_process(job.place.path, job.what)
+        if not job.lock and not job.is_guarded and ALL not in locking and not is_of_process(job.place.path, job.what)
     ]
 
 
 def _is_unclear(job: Scheduled, facts: Facts) -> bool:
-    """A condition, on it or on the whole of scheduling, may hold in one instance only."""
-    return job.is_unclear or any(one.what == "scheduling" and one.is_conditional for one in facts.of(Enabled))
+    """A condition, on it or on the whole of scheduling, may hold in one instance only; or a class that it uses speaks
+    of locks, which may be about something else."""
+    locking = {one.name for one in facts.of(LockingClass)}
+    return (
+        bool(locking & {*job.leans_on})
+        or job.is_unclear
+        or any(one.what == "scheduling" and one.is_conditional for one in facts.of(Enabled))
+    )
 
 
 @rule(
