@@ -61,7 +61,8 @@ def every_minute_of_one_hour(facts: Facts) -> Iterator[Found]:
 
 
 def _in_code(facts: Facts) -> Iterator[Found]:
-    for job in (*facts.of(JavaScriptJob), *facts.of(Scheduled)):
+    coded: list[JavaScriptJob | Scheduled] = [*facts.of(JavaScriptJob), *facts.of(Scheduled)]
+    for job in coded:
         sure = not (isinstance(job, JavaScriptJob) and job.starters)  # a function that nobody may call
         for found in _each_minute(job.pattern or "", job.what, job.place):
             yield found if sure else found._replace(severity=Severity.INFO)

@@ -215,11 +215,12 @@ def same_entries(facts: Facts) -> Iterator[Found]:
             if not isinstance(entry, Table) or not isinstance(due, Called) or not isinstance(key, Const):
                 continue
             sent = tuple(shown(entry.get(part) or Const("")) for part in ("task", "args", "kwargs"))
-            for same in ((*sent, shown(due)), (*sent, re.sub(r"\W|_", "", str(key.value).lower()))):
-                if "…" not in same[0] and first.setdefault(same, str(key.value)) != str(key.value):
+            name = str(key.value)
+            for same in ((*sent, shown(due)), (*sent, re.sub(r"\W|_", "", name.lower()))):
+                if "…" not in same[0] and first.setdefault(same, name) != name:
                     yield Found(
                         due.place,
-                        f"the entries `{first[same]}` and `{key.value}` both send {sent[0]}",
+                        f"the entries `{first[same]}` and `{name}` both send {sent[0]}",
                         Confidence.MEDIUM,
                         Severity.INFO,
                         "keep one of the entries",
