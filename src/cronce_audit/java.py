@@ -199,7 +199,7 @@ def _read(source: Source) -> Iterator[Enabled | LockingClass | QuartzUse | Sched
             yield from _method(source, method, imports)
 
 
-_COMMENTS: Final = re.compile(r"/\*.*?\*/|(?<![:\w\"])//[^\n]*", re.DOTALL)
+_JAVA_COMMENTS: Final = re.compile(r"/\*.*?\*/|(?<![:\w\"])//[^\n]*", re.DOTALL)
 _ACTS: Final[dict[QuartzAct, re.Pattern[str]]] = {
     "schedule": re.compile(r"\.scheduleJob\("),
     "local hour": re.compile(r"\bcronSchedule\((?!\s*\"\S+ \S+ \*)"),
@@ -215,7 +215,7 @@ _CAREFUL: Final[dict[QuartzAct, tuple[str, ...]]] = {
 
 def _of_quartz(source: Source) -> Iterator[QuartzUse]:
     """By their text, and the first of each kind in a file."""
-    plain = _COMMENTS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
+    plain = _JAVA_COMMENTS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
     for act, pattern in _ACTS.items():
         found = pattern.search(plain)
         if found and not any(word in plain for word in _CAREFUL[act]):
@@ -287,7 +287,7 @@ def _of_kotlin(source: Source) -> Iterator[Scheduled]:
             ShedLock(place, "lockAtLeastFor" in marks) if "@SchedulerLock" in marks else None,
             ":-}" in found["told"] or bool(_ANY_LOCK.search(marks + body)) or _speaks_of_lock(body),
             bool(_SWITCH.search(body)),
-            tuple(sorted({kind for name, kind in _TYPED.findall(owner) if re.search(rf"\b{name}\b", body)})),
+            tuple(sorted({kind for name, kind in _KOTLIN_TYPED.findall(owner) if re.search(rf"\b{name}\b", body)})),
             "zone" in found["told"],
             "@Async" in marks,
             _sent(bodies[0], source.text.count("\n", 0, found.end()) + 1),
@@ -295,7 +295,7 @@ def _of_kotlin(source: Source) -> Iterator[Scheduled]:
 
 
 _FUNCTION: Final = re.compile(r"^ {0,4}(?:\w+ )*fun (\w+)", re.MULTILINE)
-_TYPED: Final = re.compile(r"\b(\w+):\s*([A-Z]\w+)")
+_KOTLIN_TYPED: Final = re.compile(r"\b(\w+):\s*([A-Z]\w+)")
 
 
 def _kotlin_bodies(code: str, name: str) -> list[str]:

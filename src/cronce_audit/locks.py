@@ -359,13 +359,13 @@ _LOCAL_CACHES: Final = ("LocMemCache", "DummyCache")
 
 
 @rule(
-    "CR309 lock-that-keeps-nobody-out",
+    "CR309 lock-that-excludes-no-other",
     Severity.WARNING,
     "take it in one command that fails if it is there (`SET key value NX EX seconds`, `cache.add(…)`), on a server that"
     " all processes share; or `cron.lock(name)` of cronce",
     confidence=Confidence.MEDIUM,
 )
-def _keeps_nobody_out(facts: Facts) -> Iterator[Found]:
+def _excludes_no_other(facts: Facts) -> Iterator[Found]:
     yield from _told(facts, "ask")
     local = facts.conclude(_local_cache)
     for lock in _real(facts) if local else ():

@@ -168,7 +168,7 @@ def _copies(facts: Facts) -> Iterator[Found]:
     yield from _beside_web(facts)
 
 
-_WEB: Final = re.compile(
+_WEB_SERVER: Final = re.compile(
     r"nginx|php-fpm[\d.]*|apache2?(?:-foreground|ctl)?|httpd(?:-foreground)?|caddy|frankenphp|gunicorn|uvicorn|uwsgi|puma"
 )
 
@@ -181,7 +181,9 @@ def _beside_web(facts: Facts) -> Iterator[Found]:
             by_file[command.place.path].append(command)
     for commands in by_file.values():
         crons = [one for one in commands if (found := program(one.words)) and found.kind == "cron"]
-        served = [one for one in commands if any(_WEB.fullmatch(PurePosixPath(word).name) for word in one.words[:2])]
+        served = [
+            one for one in commands if any(_WEB_SERVER.fullmatch(PurePosixPath(word).name) for word in one.words[:2])
+        ]
         if crons and served:
             yield Found(
                 crons[0].place,

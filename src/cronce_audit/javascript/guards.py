@@ -182,7 +182,7 @@ _EXPIRY: Final = re.compile(r"(?:ex|px)(?:at)?|.*(?:ttl|expir|timeout|second|mil
 _METHODS: Final = frozenset({
     "set", "setnx", "setex", "psetex", "get", "exists", "del", "unlink", "expire", "pexpire", "watch"
 })  # fmt: skip
-_SERVERS: Final = re.compile(r"(?i)redis|valkey")
+_REDIS_CLIENT: Final = re.compile(r"(?i)redis|valkey")
 
 
 class Call(NamedTuple):
@@ -201,7 +201,7 @@ class Call(NamedTuple):
     @property
     def is_set(self) -> bool:
         """Whether it sets a key on a server whether it is there or not; a map has a `set`, too."""
-        on_server = bool(_SERVERS.search(self.target)) or any(map(_EXPIRY.fullmatch, _options(self.node)))
+        on_server = bool(_REDIS_CLIENT.search(self.target)) or any(map(_EXPIRY.fullmatch, _options(self.node)))
         return self.method in ("setex", "psetex") or (self.method == "set" and not self.takes and on_server)
 
     @property
