@@ -65,6 +65,8 @@ class Append(NamedTuple):
     """The file; "" means the user's crontab."""
     literal: bool
     """The added text is written out, and is a valid line of a crontab."""
+    is_locked: bool = False
+    """Of two copies of it one leaves at once."""
 
 
 def appends(source: Source, root: "Node") -> Iterator[Append | Installed]:
@@ -77,7 +79,7 @@ def appends(source: Source, root: "Node") -> Iterator[Append | Installed]:
             raise Unreadable(line(node), "cronce did not understand the lines around this")
         added = _added(node)
         if added != "" and not _is_asked(node) and not _is_new(to, node, commands):
-            yield Append(source.place(line(node)), to, added is not None and _is_entry(added))
+            yield Append(source.place(line(node)), to, added is not None and _is_entry(added), "flock" in (added or ""))
 
 
 # --- ways to add a line -----------------------------------------------------------------------------------------------
@@ -360,6 +362,7 @@ def crontab_grows_with_each_run(facts: Facts) -> Iterator[Found]:
             append.place,
             f"{when} adds the line to {to} again, because nothing here checks whether it is already there",
             Confidence.HIGH if append.literal else Confidence.MEDIUM,
+            None if name in started and not append.is_locked else Severity.INFO,  # a person seldom runs it twice
         )
     for task in facts.of(NamelessCron):
         yield Found(

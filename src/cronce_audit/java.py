@@ -68,6 +68,17 @@ class LockingClass:
     name: str
 
 
+QuartzAct = Literal["schedule", "local hour", "overlap"]
+
+
+@dataclass(frozen=True, slots=True)
+class QuartzUse:
+    """Code that gives Quartz a job, a cron expression without a zone, or a job class whose runs may overlap."""
+
+    act: QuartzAct
+    place: Place
+
+
 @dataclass(frozen=True, slots=True)
 class QuartzSettings:
     """The settings of Quartz in one file, by their names without `org.quartz.`."""
@@ -143,7 +154,9 @@ _CONDITION: Final = re.compile(_BEFORE + r"@(?:Conditional\w*|Profile\b(?!\(\s*\
 """`@Profile("!test")` is none: that is everywhere but in tests."""
 _ON: Final = re.compile(r"matchIfMissing\s*=\s*true")
 """A condition that holds unless somebody says otherwise."""
-_APART: Final = re.compile(r"@Profile\([^)]*(?:job|sched|worker|batch|cron)")
+_NO_BEAN: Final = re.compile(r"^\s*//\s*@(?:Component|Service|Configuration)\b", re.MULTILINE)
+"""Somebody has taken the class out: Spring does not see its methods."""
+_APART: Final = re.compile(r"@Profile\((?![^)]*\bprod)[^)]*(?:job|sched|worker|batch|cron)")
 """A profile of its own: that is how a program of its own is made out of an application."""
 _LOCKS: Final = (
     "RLock", "SchedulerLock", "edisson", "LockRegistry", "InterProcessMutex", "LockProvider", "LockingTaskExecutor",
@@ -165,14 +178,16 @@ def _wants(path: PurePosixPath) -> bool:
 
 
 @reader("java", _wants)
-def _read(source: Source) -> Iterator[Enabled | LockingClass | Scheduled]:
+def _read(source: Source) -> Iterator[Enabled | LockingClass | QuartzUse | Scheduled]:
     if _speaks_of_lock(source.text):
         is_around_all = "@Aspect" in source.text and "Scheduled" in source.text
         yield LockingClass(ALL if is_around_all else PurePosixPath(source.path).stem)
     if "@EnableScheduling" in source.text and _APART.search(source.text):
         yield LockingClass(ALL)
     yield from _switches(source)
-    if "@Scheduled" not in source.text or _SPRING not in source.text:
+    if "org.quartz" in source.text:
+        yield from _of_quartz(source)
+    if "@Scheduled" not in source.text or _SPRING not in source.text or _NO_BEAN.search(source.text):
         return
     if source.suffix == ".kt":
         yield from _of_kotlin(source)
@@ -181,6 +196,29 @@ def _read(source: Source) -> Iterator[Enabled | LockingClass | Scheduled]:
         imports = Imports(source.text)
         for method in within(root, "method_declaration"):
             yield from _method(source, method, imports)
+
+
+_JAVA_COMMENTS: Final = re.compile(r"/\*.*?\*/|(?<![:\w\"])//[^\n]*", re.DOTALL)
+_ACTS: Final[dict[QuartzAct, re.Pattern[str]]] = {
+    "schedule": re.compile(r"\.scheduleJob\("),
+    "local hour": re.compile(r"\bcronSchedule\((?!\s*\"\S+ \S+ \*)"),
+    "overlap": re.compile(r"(?<!abstract )\bclass \w+[^{]*\b(?:implements (?:\w+, )*Job\b|extends QuartzJobBean\b)"),
+}
+_CAREFUL: Final[dict[QuartzAct, tuple[str, ...]]] = {
+    "schedule": ("sClustered",),
+    "local hour": ("inTimeZone",),
+    "overlap": ("DisallowConcurrentExecution", "StatefulJob"),
+}
+"""Words of a file that has seen to it."""
+
+
+def _of_quartz(source: Source) -> Iterator[QuartzUse]:
+    """By their text, and the first of each kind in a file."""
+    plain = _JAVA_COMMENTS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
+    for act, pattern in _ACTS.items():
+        found = pattern.search(plain)
+        if found and not any(word in plain for word in _CAREFUL[act]):
+            yield QuartzUse(act, source.place(plain.count("\n", 0, found.start()) + 1))
 
 
 def _switches(source: Source) -> Iterator[Enabled]:
@@ -208,7 +246,7 @@ def _method(source: Source, method: "Node", imports: Imports) -> Iterator[Schedu
                 lock,
                 owner is None or ":-}" in text(mark) or _is_guarded(method, owner, imports),
                 owner is not None and _is_unclear(method, owner),
-                tuple(sorted(set(_types(owner)))) if owner else (),
+                tuple(sorted(set(_types(owner, method)))) if owner else (),
                 "zone" in told,
                 any(name_of(one) == "Async" for one in marks),
                 _sent(text(method), line(method)),
@@ -235,8 +273,9 @@ def _of_kotlin(source: Source) -> Iterator[Scheduled]:
     for found in _KOTLIN.finditer(source.text):
         before = source.text[: found.start()]
         marks = before[max(before.rfind("}"), before.rfind("{"), 0) :] + found["marks"]
-        body = re.split(r"\n {0,4}(?:@|(?:\w+ )*fun )", source.text[found.end() :], maxsplit=1)[0]
         owner = before[max(before.rfind("class "), 0) :]
+        bodies = _kotlin_bodies(source.text, found["name"])
+        body = "\n".join(bodies)
         named = re.match(r"class (\w+)", owner)
         cron = re.search(r'cron\s*=\s*"(?P<cron>[^"]*)"', found["told"])
         place = source.place(before.count("\n") + 1)
@@ -247,11 +286,30 @@ def _of_kotlin(source: Source) -> Iterator[Scheduled]:
             ShedLock(place, "lockAtLeastFor" in marks) if "@SchedulerLock" in marks else None,
             ":-}" in found["told"] or bool(_ANY_LOCK.search(marks + body)) or _speaks_of_lock(body),
             bool(_SWITCH.search(body)),
-            tuple(sorted(set(re.findall(r":\s*([A-Z]\w+)", owner)))),
+            tuple(sorted({kind for name, kind in _KOTLIN_TYPED.findall(owner) if re.search(rf"\b{name}\b", body)})),
             "zone" in found["told"],
             "@Async" in marks,
-            _sent(body, source.text.count("\n", 0, found.end()) + 1),
+            _sent(bodies[0], source.text.count("\n", 0, found.end()) + 1),
         )
+
+
+_FUNCTION: Final = re.compile(r"^ {0,4}(?:\w+ )*fun (\w+)", re.MULTILINE)
+_KOTLIN_TYPED: Final = re.compile(r"\b(\w+):\s*([A-Z]\w+)")
+
+
+def _kotlin_bodies(code: str, name: str) -> list[str]:
+    """A function, up to the next one or its annotations, and those of its file that it calls."""
+    starts = [*_FUNCTION.finditer(code)]
+    ends = [*(one.start() for one in starts[1:]), len(code)]
+    bodies = {
+        one[1]: re.split(r"\n {0,4}@", code[one.end() : end], maxsplit=1)[0]
+        for one, end in zip(starts, ends, strict=True)
+    }
+    found = [name]
+    for one in found:
+        called = dict.fromkeys(re.findall(r"\w+(?=\()", bodies.get(one, "")))
+        found += [word for word in called if word in bodies and word not in found]
+    return [bodies.get(one, "") for one in found]
 
 
 def _is_off(cron: "Node | None") -> bool:
@@ -270,7 +328,8 @@ def _is_guarded(method: "Node", owner: "Node", imports: Imports) -> bool:
         return True
     in_process = imports.any("java.util.concurrent.locks")
     others = [name_of(mark) for mark in annotations(method) if not name_of(mark).endswith("Scheduled")]
-    spoken = "\n".join([*others, *(word for body in _bodies(method, owner) for word in words(body))])
+    named = (word for body in _bodies(method, owner) for word in words(body))
+    spoken = "\n".join([*others, *_types(owner, method), *named])
     return _speaks_of_lock(spoken) or bool(_ANY_LOCK.search(spoken) and not in_process)
 
 
@@ -299,10 +358,13 @@ def _bodies(method: "Node", owner: "Node") -> "list[Node]":
     return [body for one in found if (body := one.child_by_field_name("body")) is not None]
 
 
-def _types(owner: "Node") -> Iterator[str]:
-    """The classes that a class has fields or parameters of, or inherits from."""
+def _types(owner: "Node", method: "Node") -> Iterator[str]:
+    """The classes of the fields and parameters that a method uses, or those it calls in its class; and what the class
+    inherits from."""
+    used = {word for body in _bodies(method, owner) for word in words(body)}
     for node in within(owner, "field_declaration", "formal_parameter", "superclass"):
-        yield from map(text, within(node, "type_identifier"))
+        if node.type == "superclass" or used & {*map(text, within(node, "identifier"))}:
+            yield from map(text, within(node, "type_identifier"))
 
 
 _LINE: Final = re.compile(r"^[ \t]*(?P<key>[\w.-]+)[ \t]*[=:](?P<value>[^\n]*)$", re.MULTILINE)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.java import ALL, Enabled, LockingClass, QuartzSettings, Scheduled
+from cronce_audit.java import ALL, Enabled, LockingClass, QuartzSettings, QuartzUse, Scheduled
 from cronce_audit.kubernetes.facts import workloads
 from cronce_audit.kubernetes.rules import stays_one
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
@@ -212,6 +212,16 @@ def _not_clustered(facts: Facts) -> Iterator[Found]:
         elif scheduler.database and not is_alone(facts, scheduler.database.path):
             yield Found(
                 scheduler.database, f"{message}, also the new one beside the old in a deploy", Confidence.MEDIUM
+            )
+    if any(one.is_clustered or one.database for one in facts.conclude(schedulers)):
+        return
+    for use in facts.of(QuartzUse):
+        if use.act == "schedule":
+            yield Found(
+                use.place,
+                "this job is given to Quartz, and no settings here choose a store in a database: Quartz then keeps its"
+                " jobs in memory, and every instance that comes here fires them all",
+                Confidence.MEDIUM,
             )
 
 

@@ -77,6 +77,9 @@ def _of_others(facts: Facts) -> Iterator[_Timed]:
     for job in _coded(facts):
         if hour_of(job.pattern) and not job.has_zone and not is_of_process(job.place.path, job.what):
             yield _Timed(job.place, job.what, job.library)
+    for use in facts.of(java.QuartzUse):
+        if use.act == "local hour":
+            yield _Timed(use.place, "what this trigger of Quartz starts", "`cronSchedule(…)`")
 
 
 def _of_python(facts: Facts) -> Iterator[_Timed]:
@@ -140,6 +143,14 @@ def _joined(facts: Facts) -> Iterator[Found]:
                 one.place,
                 f"{one.what} is `@Async`: each run has its own thread, and the next one starts while the last is"
                 " still running",
+            )
+    for use in facts.of(java.QuartzUse):
+        if use.act == "overlap":
+            yield Found(
+                use.place,
+                "Quartz starts this job again while its last run still works: the class has no"
+                " `@DisallowConcurrentExecution`",
+                remedy="put `@DisallowConcurrentExecution` on the class",
             )
     yield from joined(facts)
 

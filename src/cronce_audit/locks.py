@@ -24,6 +24,7 @@ from cronce_audit.python.facts import (
     Table,
     Typed,
     Value,
+    shown,
 )
 from cronce_audit.python.jobs import jobs, seconds_between
 from cronce_audit.python.names import Names, names
@@ -103,6 +104,8 @@ _LOCKLIKE: Final = re.compile(r"lock|mutex|lease|leader|semaphore", re.IGNORECAS
 _RELEASES: Final = re.compile(r"release|unlock|__a?exit__|remove_lock|free_lock|drop_lock|delete_lock", re.IGNORECASE)
 
 
+_NO_LOCK: Final = re.compile(r"lockout|locked|account|login|attempt", re.IGNORECASE)
+"""Users are locked out by such keys, not processes."""
 _BY_HAND: Final = re.compile(r"force|admin|clear|reset|break", re.IGNORECASE)
 
 
@@ -130,14 +133,15 @@ class Lock(NamedTuple):
 
 
 def locks(facts: Facts) -> list[Lock]:
-    """For `facts.conclude(locks)`: keys that are set with NX by a client of Redis, as its methods show."""
+    """For `facts.conclude(locks)`: keys that are set if they are not there, by a client of Redis, as its methods show,
+    or in Django's cache."""
     known = facts.conclude(names)
     spell = facts.conclude(spelling)
     uses, busy = _uses(facts, spell), facts.conclude(_busy)
     found = []
-    for taken in known.calls("set", "setnx"):
+    for taken in known.calls("set", "setnx", "add"):
         key = _key(taken)
-        if key is None or not _is_nx(taken):
+        if key is None or not _is_nx(taken, known):
             continue
         identity = _identity(facts, taken, key, spell)
         same = uses.get(identity, []) if identity else []
@@ -186,18 +190,20 @@ def _key(call: Call) -> Value | None:
     return call.called.args[0] if call.called.args else call.called.keyword("name")
 
 
-def _is_nx(call: Call) -> bool:
+def _is_nx(call: Call, known: Names) -> bool:
     if call.method == "setnx":
         return len(call.called.args) in (0, 2)  # key and value; others have a setnx, too
+    if call.method == "add":
+        return known.full_name(call.called.function, call.scope.module).startswith("django.core.cache.")
     return call.called.keyword("nx") == Const(value=True)
 
 
 def _expires(call: Call) -> bool | None:
+    """`set(name, value, ex)`; what is added to Django's cache expires unless it is said that it does not."""
+    told = [value for name, value in call.called.keywords if name in EXPIRY] or list(call.called.args[2:3])
     if call.called.splat:
         return None
-    if any(value != Const(None) for name, value in call.called.keywords if name in EXPIRY):
-        return True
-    return call.method == "set" and len(call.called.args) > 2  # set(name, value, ex)
+    return any(value != Const(None) for value in told) or (call.method == "add" and not told)
 
 
 def _is_release(call: Call, taken: Call, works: Sequence[int] | None) -> bool:
@@ -261,6 +267,8 @@ _TEXTS: Final[Mapping[LockAct, str]] = {
     " process's lock, and a third gets in",
     "take for ever": "never expires: after a crash no process gets it again, and the job stops running",
     "take in two steps": "gets its time to live by a second command: a crash in between leaves it for ever",
+    "ask and take": "is read here, and set by a second command: two processes that ask at the same time both find it"
+    " free, and go on",
     "renew after get": "is extended after a separate check: a process that lost it extends another's lock, and goes on",
     "renew unasked": "is extended without a check of its holder: a process that lost it extends another's lock, and"
     " goes on",
@@ -288,6 +296,28 @@ def _in_python(facts: Facts) -> Iterator[LockCall]:
             if (not here or renewal.scope.loop) and not is_atomic(facts, renewal):
                 asked = compares_owner(renewal, facts.conclude(spelling))
                 yield LockCall("renew after get" if asked else "renew unasked", key, renewal.place)
+
+    yield from _asked_first(facts)
+
+
+def _asked_first(facts: Facts) -> Iterator[LockCall]:
+    """`if client.get(key): return`, and then `client.set(key, 1)`."""
+    spell = facts.conclude(spelling)
+    known = facts.conclude(names)
+    for taken in known.calls("set", "setex", "psetex"):
+        key = _key(taken) if len(taken.called.args) > 1 else None
+        named = f"{shown(key)} {spell.of(key)}" if key is not None else ""
+        if key is None or not _LOCKLIKE.search(named) or _NO_LOCK.search(named) or _is_nx(taken, known):
+            continue
+        parts = (part for test in taken.scope.tests for part in spell.parts(test) if isinstance(part, Called))
+        asked = next((part for part in parts if _asks_for(part, spell.of(key), spell)), None)
+        if asked and not is_atomic(facts, taken):
+            yield LockCall("ask and take", f"`{shown(key)}`", asked.place)
+
+
+def _asks_for(called: Called, key: str, spell: Spelling) -> bool:
+    is_read = spell.of(called.function).rpartition(".")[2] in ("get", "exists")
+    return is_read and bool(key) and any(spell.of(each) == key for each in called.args[:1])
 
 
 def _told(facts: Facts, word: str) -> Iterator[Found]:
@@ -323,6 +353,37 @@ def _for_ever(facts: Facts) -> Iterator[Found]:
                 "this lock has no timeout: after a crash no process gets it again, and the job stops running",
                 remedy="`client.lock(name, timeout=seconds)`, renewed by `lock.reacquire()` while the job works",
             )
+
+
+_LOCAL_CACHES: Final = ("LocMemCache", "DummyCache")
+
+
+@rule(
+    "CR309 lock-that-excludes-no-other",
+    Severity.WARNING,
+    "take it in one command that fails if it is there (`SET key value NX EX seconds`, `cache.add(…)`), on a server that"
+    " all processes share; or `cron.lock(name)` of cronce",
+    confidence=Confidence.MEDIUM,
+)
+def _excludes_no_other(facts: Facts) -> Iterator[Found]:
+    yield from _told(facts, "ask")
+    local = facts.conclude(_local_cache)
+    for lock in _real(facts) if local else ():
+        if lock.taken.called.function == Name("django.core.cache.cache.add"):
+            yield Found(
+                lock.place,
+                f"this lock is kept in Django's default cache, which is in the memory of the process ({local}): each"
+                " worker has its own, and gets it",
+            )
+
+
+def _local_cache(facts: Facts) -> Place | None:
+    """Where CACHES says that the default one is in memory; None where any of the settings says otherwise."""
+    said = [bound for bound in facts.of(Bound) if bound.name.endswith(".CACHES")]
+    default = [each.value.get("default") if isinstance(each.value, Table) else None for each in said]
+    backends = [each.get("BACKEND") if isinstance(each, Table) else None for each in default]
+    local = [isinstance(one, Const) and str(one.value).endswith(_LOCAL_CACHES) for one in backends]
+    return said[0].place if local and all(local) else None
 
 
 @rule(

@@ -247,6 +247,8 @@ class CommandLine(NamedTuple):
     """Its environment variables, as far as their values are written out."""
     shell: bool = False
     """A shell stays between the starter and the program: there is no `exec`."""
+    beside: bool = False
+    """The script goes on meanwhile: a `&` stands behind it."""
 
 
 class ZoneSet(NamedTuple):
@@ -259,7 +261,13 @@ class ZoneSet(NamedTuple):
 
 
 LockAct = Literal[
-    "take for ever", "take in two steps", "free after get", "free unasked", "renew after get", "renew unasked"
+    "take for ever",
+    "take in two steps",
+    "ask and take",
+    "free after get",
+    "free unasked",
+    "renew after get",
+    "renew unasked",
 ]
 
 
@@ -312,9 +320,7 @@ def is_for_development(path: str) -> bool:
     return bool(_DEVELOPMENT.search(path))
 
 
-_OF_PROCESS: Final = re.compile(
-    r"(?i)metric|gauge|cache|heartbeat|keep_?alive|memory|health_?(?:check|monitor)|wake_?up"
-)
+_OF_PROCESS: Final = re.compile(r"(?i)metric|gauge|cache|heartbeat|keep_?alive|memory|health(?!_?care)|wake_?up")
 
 
 def is_of_process(path: str, name: str) -> bool:

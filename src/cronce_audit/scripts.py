@@ -116,7 +116,14 @@ def starts(source: Source, root: "Node") -> Iterator[CommandLine]:
                 None if any(parent.type in _LOOPS for parent in above(simple.node)) else 1,
                 tuple(sorted(environment.items())),
                 stays,
+                _is_beside(simple.node),
             )
+
+
+def _is_beside(node: "Node") -> bool:
+    """`… &`, also behind what its output is sent to."""
+    outer = node.parent if node.parent is not None and node.parent.type == "redirected_statement" else node
+    return outer.next_sibling is not None and outer.next_sibling.type == "&"
 
 
 def _is_start(simple: Simple) -> bool:

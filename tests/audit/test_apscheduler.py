@@ -358,10 +358,12 @@ def test_a_job_that_is_guarded_may_overlap(tmp_path: Path) -> None:
         (f"jobstores={{'default': {STORE}}}, job_defaults=defaults", ["'cron', hour=4"], ""),
         (f"jobstores={{'default': {STORE}}}, **more", ["'cron', hour=4"], ""),
         (f"jobstores={{'default': {STORE}}}", [], ""),
-        ("", ["'cron', hour=4"], ""),
+        ("", ["'cron', hour=4"], "all threads are busy"),
+        ("", ["'cron', minute='*/5'", "'interval', hours=6"], ""),
+        ("", ["'cron', hour=4, misfire_grace_time=600"], ""),
     ],
 )
-def test_a_grace_of_one_second_loses_what_a_store_remembers(
+def test_a_grace_of_one_second_loses_a_run_that_does_not_come_again_soon(
     made: str, jobs: list[str], told: str, tmp_path: Path
 ) -> None:
     added = "".join(f"    s.add_job(sync, {job}, id=x)\n" for job in jobs)

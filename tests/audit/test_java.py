@@ -119,6 +119,42 @@ def test_kotlin(tmp_path: Path, marks: str, body: str, says: list[str]) -> None:
     assert sorted(findings_in(tmp_path, tree, "CR801", "CR802", "CR805")) == says
 
 
+def test_the_one_job_of_a_class_that_asks_for_no_leader(tmp_path: Path) -> None:
+    """The class has a leader service, which another of its jobs asks: that said nothing of this one, and hid it."""
+    code = """\
+import org.springframework.scheduling.annotation.Scheduled
+
+class Jobs(private val mails: Mails, private val leader: LeaderElection) {
+    @Scheduled(cron = "0 0 3 * * *")
+    fun led() = start()
+
+    @Scheduled(cron = "0 0 4 * * *")
+    fun alone() = mails.send()
+
+    private fun start() {
+        if (leader.isLeader()) mails.send()
+    }
+}
+"""
+    tree = {"App.kt": SWITCHED_ON, "Jobs.kt": code, "compose.yaml": THREE, "LeaderElection.kt": "// LeaderElection\n"}
+    assert findings_in(tmp_path, tree, "CR801", "CR802") == ["CR801 Jobs.kt:7"]
+
+
+@pytest.mark.parametrize(
+    ("marks", "says"),
+    [
+        ("// @Component", []),
+        ('@Component @Profile("scheduler")', []),
+        ('@Component @Profile({"prod", "scheduler"})', ["CR802:6"]),
+    ],
+)
+def test_a_class_that_spring_does_not_see_or_that_is_a_program_of_its_own(
+    tmp_path: Path, marks: str, says: list[str]
+) -> None:
+    code = jobs(f"{NIGHTLY} void nightly() {{ work(); }}", marks=marks)
+    assert found(tmp_path, code, "CR801", "CR802") == says
+
+
 def test_a_lock_that_ends_with_a_job_of_a_fixed_rate_is_told_too(tmp_path: Path) -> None:
     code = jobs('@SchedulerLock(name = "a") @Scheduled(fixedRate = 1000) void a() { work(); }')
     assert found(tmp_path, code, "CR805", app=LOCKS_TOO) == ["CR805:6"]

@@ -29,7 +29,7 @@ def test_what_a_script_starts_is_told(tmp_path: Path) -> None:
         return CommandLine(tuple(words.split()), place, "script", "entrypoint.sh", **given)  # type: ignore[arg-type]
 
     assert list(found) == [
-        command("celery -A app beat", 5),
+        command("celery -A app beat", 5, beside=True),
         command("python worker.py", 6, copies=None),
         command("gunicorn app:app -w ${W:-4}", 7, shell=False, environment=(("A", "b c"), *environment)),
         command("$@", 8, shell=False),

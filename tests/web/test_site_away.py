@@ -92,6 +92,7 @@ def test_a_store_that_cannot_be_opened_is_asked_for_again(tmp_path: Path) -> Non
     visitor = Browser(application(f"sqlite:///{place}/cronce.db", token=TOKEN, private=False))
     first = visitor.get("/jobs")
     place.unlink()
+    place.mkdir()
     assert (first.status_code, visitor.get("/jobs").status_code) == (503, 200)
     visitor.app.state.site.close()
     visitor.app.state.site.cron.close()

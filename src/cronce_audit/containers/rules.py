@@ -1,8 +1,10 @@
 """Rules about containers: who gets TERM, copies of a cron, updates, time zones."""
 
 import posixpath
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import PurePosixPath
 from typing import Final
 
 from cronce_audit.clocks import has_changes
@@ -155,6 +157,33 @@ def _copies(facts: Facts) -> Iterator[Found]:
                 if found.kind == "cron":
                     yield _in_each(found.name, command.copies, command.unit, command.place, Confidence.HIGH)
     yield from _twice(crons)
+    yield from _beside_web(facts)
+
+
+_WEB_SERVER: Final = re.compile(
+    r"nginx|php-fpm[\d.]*|apache2?(?:-foreground|ctl)?|httpd(?:-foreground)?|caddy|frankenphp|gunicorn|uvicorn|uwsgi|puma"
+)
+
+
+def _beside_web(facts: Facts) -> Iterator[Found]:
+    """Cron in the container of a web app: a script, or supervisor, starts both."""
+    by_file: dict[str, list[CommandLine]] = defaultdict(list)
+    for command in facts.of(CommandLine) if not _all_guarded(facts, None) else ():
+        if command.origin in ("supervisor", "script"):
+            by_file[command.place.path].append(command)
+    for commands in by_file.values():
+        crons = [one for one in commands if (found := program(one.words)) and found.kind == "cron"]
+        served = [
+            one for one in commands if any(_WEB_SERVER.fullmatch(PurePosixPath(word).name) for word in one.words[:2])
+        ]
+        if crons and served:
+            yield Found(
+                crons[0].place,
+                f"cron runs in the container of the web app (`{served[0].words[0]}`, line {served[0].place.line}): a"
+                " second copy of it runs every line of the crontab once more",
+                Confidence.MEDIUM,
+                Severity.INFO,
+            )
 
 
 def _in_each(name: str, copies: int, unit: str, place: Place, sure: Confidence) -> Found:

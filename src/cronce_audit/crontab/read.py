@@ -49,7 +49,7 @@ _OTHER: Final = frozenset({
 })  # fmt: skip
 _TEMPLATED: Final = re.compile(r"\{\{|\{%|<%|%%|@[A-Z_]{2,}@|__[A-Z_]{2,}__|<[A-Z_]{2,}>|^\s*\S*\$\{?\w", re.MULTILINE)
 _CRONTAB_NAMES: Final = re.compile(r"(?i)crontab([.-].*)?|.*[._-]crontab|.*\.cron\.d")
-_MAY_BE: Final = re.compile(r"(?i).+[_-]cron|cronjobs?(\.txt)?|cron\.txt")
+_MAY_BE: Final = re.compile(r"(?i).+[_-]cron|cronjobs?(\.txt)?|(?:cron|schedule)\.txt")
 """Names that other files have too: it is a crontab if every line is valid in one."""
 _MINUTE: Final = re.compile(r"@\w+|[\d*?H][\d*/,?~H()-]*")
 

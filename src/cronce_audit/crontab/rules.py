@@ -11,8 +11,12 @@ from cronce_audit.crontab.commands import JobScript, is_meant, job_of, leaves_if
 from cronce_audit.crontab.hosts import CrontabHome, homes, zones
 from cronce_audit.crontab.read import CronLine
 from cronce_audit.guards import guards
+from cronce_audit.java import Scheduled
+from cronce_audit.javascript.code import Job as JavaScriptJob
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.processes.commands import same_entries
 from cronce_audit.python.facts import Bound, Const, Items
+from cronce_audit.python.jobs import expression, jobs
 from cronce_audit.python.names import names
 
 OFTEN: Final = 10
@@ -43,6 +47,7 @@ def every_minute_of_one_hour(facts: Facts) -> Iterator[Found]:
             match entry:
                 case Items((Const(str(schedule)), Const(str(job)), *_)):
                     yield from _each_minute(schedule, f"`{job}`", bound.place)
+    yield from _in_code(facts)
     known = facts.conclude(names)
     for call in known.calls("crontab"):
         hour = call.called.keyword("hour")
@@ -56,15 +61,39 @@ def every_minute_of_one_hour(facts: Facts) -> Iterator[Found]:
             )
 
 
+def _in_code(facts: Facts) -> Iterator[Found]:
+    coded: list[JavaScriptJob | Scheduled] = [*facts.of(JavaScriptJob), *facts.of(Scheduled)]
+    for job in coded:
+        sure = not (isinstance(job, JavaScriptJob) and job.starters)  # a function that nobody may call
+        for found in _each_minute(job.pattern or "", job.what, job.place):
+            yield found if sure else found._replace(severity=Severity.INFO)
+    for added in facts.conclude(jobs):
+        yield from _each_minute(expression(added) or "", added.function, added.place)
+
+
 def _each_minute(schedule: str, what: str, place: Place) -> Iterator[Found]:
-    minute, _, rest = schedule.partition(" ")
-    hour = rest.partition(" ")[0]
+    *seconds, minute, hour, day, month, weekday = fields if len(fields := schedule.split()) in (5, 6) else [""] * 5
+    rest = " ".join((hour, day, month, weekday))
     if minute == "*" and re.fullmatch(r"\d+(,\d+)*|\*/(?!1\b)\d+", hour):
         each = f"from {int(hour):02}:00 on" if hour.isdecimal() else f"of the hours `{hour}`"
         yield Found(
             place,
             f"`{schedule}` runs {what} sixty times, each minute {each}",
             remedy=f"write a minute (`0 {rest}`); if sixty runs are meant, say so with `0-59 {rest}`",
+        )
+    elif seconds == ["*"] and minute != "*":
+        yield Found(
+            place,
+            f"`{schedule}` runs {what} sixty times a minute: the first of six fields is the second",
+            remedy=f"write a second: `0 {minute} {rest}`",
+        )
+    step = re.fullmatch(r"[*0]/(?P<minutes>3[1-9]|[45]\d|(?P<long>6[1-9]|[7-9]\d|\d{3,}))", minute)
+    if step:
+        uneven = "once an hour" if step["long"] else f"at minutes 0 and {step['minutes']} of each hour"
+        yield Found(
+            place,
+            f"`{schedule}` runs {what} {uneven}: a step counts from the full hour, and begins anew with the next",
+            remedy="write the minutes (`0,30 * * * *`), or use an interval instead of a cron expression",
         )
 
 
@@ -178,6 +207,7 @@ def same_job_twice(facts: Facts) -> Iterator[Found]:
             if second.place not in told:
                 told.add(second.place)
                 yield _twice(first, second, when)
+    yield from same_entries(facts)
 
 
 def _of_one_job(facts: Facts) -> Iterator[Sequence[CronLine]]:

@@ -165,7 +165,7 @@ class Code:
             self._instances.setdefault(name, found)
         elif value.type in FUNCTIONS:
             self.functions.setdefault(name.removeprefix("this."), value)
-        elif (literal := string(value)) is not None:
+        elif (literal := self.literal(value)) is not None:
             self._constants.setdefault(name, literal)
 
     def _learn_type(self, node: "Node") -> None:
@@ -215,9 +215,14 @@ class Code:
         return self.origin(first) if called.rpartition(".")[2] in _INTEROP else None
 
     def literal(self, node: "Node | None") -> str | None:
-        """The text that an expression is, where it is spelled out in this file."""
+        """The text that an expression is, where it is spelled out in this file; of `env.CRON || '0 3 * * *'` the one it
+        is by default."""
         if node is not None and node.type in ("identifier", "member_expression"):
             return self._constants.get(text(node))
+        if node is not None and node.type in _THROUGH and node.named_children:
+            return self.literal(node.named_children[0])
+        if node is not None and node.type == "binary_expression" and _operator(node) in ("||", "??"):
+            return self.literal(node.child_by_field_name("right"))
         return string(node)
 
     def names_from(self, modules: Collection[str]) -> set[str]:
@@ -239,6 +244,10 @@ class Code:
             for found in (self.imports.get(name), self._instances.get(name), self._instances.get(f"this.{name}")):
                 if found:
                     yield found.module
+
+
+def _operator(node: "Node") -> str:
+    return text(node.child_by_field_name("operator"))
 
 
 def _imports(root: "Node") -> Iterator[tuple[str, Origin]]:

@@ -23,8 +23,9 @@ _LOCKS: Final = (
 )  # fmt: skip
 """Names and texts, in small letters, that speak of a lock, a leader, a claim, or a key that is set once."""
 _SURE: Final = re.compile(
-    r"redlock|setnx|['\"\n]nx['\"\n]|\bnx:|advisory_?(?:xact_?)?lock|lock_?(?:service|manager|key|id|name|ttl)|leader|"
+    r"redlock|setnx|['\"\n]nx['\"\n]|\bnx:|advisory_?(?:xact_?)?lock|lock_?(?:service|manager|key|id|name|ttl)|leader(?!board)|"
     r"(?:acquire|with|try|take|obtain|release|cron|job|task|distributed|redis|scheduler|run)_?(?:ed)?_?lock|mutex|"
+    r"skip_?locked|\block\nupdate\b|"
     r"isprimary|ismaster|node_app_instance|pm_id|tryclaim|claim_?(?:job|slot|run)|on conflict|onconflict|cronce|"
     r"job_?(?:runs?|slots?)\b"
 )
@@ -171,12 +172,17 @@ def starters(code: Code, node: "Node") -> Iterator[str]:
         waiting += [name_of(enclosing(call)) for call in code.calls.get(name, ())]
 
 
-MENTIONS: Final = re.compile(r"""['"]NX['"]|\b(?:NX|nx)\s*:|setnx|setNX""")
+MENTIONS: Final = re.compile(
+    r"""['"]NX['"]|\b(?:NX|nx)\s*:|setnx|setNX|\.p?set(?:ex|EX|Ex)?\([^,\n]*(?:[lL]ock|LOCK)"""
+)
 _LOCK: Final = re.compile(r"(?<![bcBC])(?:[lL]ock|LOCK)|[lL]ease|LEASE|[lL]eader|LEADER|[mM]utex|MUTEX")
 _NO_LOCK: Final = re.compile(r"(?i)lockout|locked|account|login|attempt")
 """Users are locked out by such keys, not processes."""
 _EXPIRY: Final = re.compile(r"(?:ex|px)(?:at)?|.*(?:ttl|expir|timeout|second|milli).*")
-_METHODS: Final = frozenset({"set", "setnx", "get", "del", "unlink", "expire", "pexpire", "watch"})
+_METHODS: Final = frozenset({
+    "set", "setnx", "setex", "psetex", "get", "exists", "del", "unlink", "expire", "pexpire", "watch"
+})  # fmt: skip
+_REDIS_CLIENT: Final = re.compile(r"(?i)redis|valkey")
 
 
 class Call(NamedTuple):
@@ -191,6 +197,12 @@ class Call(NamedTuple):
     @property
     def takes(self) -> bool:
         return self.method == "setnx" or (self.method == "set" and "nx" in _options(self.node))
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it sets a key on a server whether it is there or not; a map has a `set`, too."""
+        on_server = bool(_REDIS_CLIENT.search(self.target)) or any(map(_EXPIRY.fullmatch, _options(self.node)))
+        return self.method in ("setex", "psetex") or (self.method == "set" and not self.takes and on_server)
 
     @property
     def expires(self) -> bool | None:
@@ -213,6 +225,9 @@ def lock_calls(code: Code) -> Iterator[LockCall]:
         for take in calls:
             if take.takes and _is_lock(take, made):
                 yield from _of_lock(code, take, calls)
+            elif take.is_set and _is_lock(take, made):
+                asked = [call for call in _before(take, calls) if call.method in ("get", "exists")]
+                yield from (_told(code, call, "ask and take") for call in asked[-1:])
 
 
 def _of_lock(code: Code, take: Call, calls: Sequence[Call]) -> Iterator[LockCall]:
@@ -224,7 +239,7 @@ def _of_lock(code: Code, take: Call, calls: Sequence[Call]) -> Iterator[LockCall
     if not take.expires:
         return
     for call in calls:
-        before = {other.method for other in calls if other.function == call.function and _is_before(other, call)}
+        before = {other.method for other in _before(call, calls)}
         if "watch" in before:
             continue
         if call.method in ("del", "unlink"):
@@ -237,8 +252,10 @@ def _told(code: Code, call: Call, act: LockAct) -> LockCall:
     return LockCall(act, f"`{text(arguments(call.node)[0])}`", code.source.place(line(call.node), column(call.node)))
 
 
-def _is_before(one: Call, other: Call) -> bool:
-    return one.node.start_byte < other.node.start_byte
+def _before(call: Call, calls: Sequence[Call]) -> list[Call]:
+    """What was done to the same key in the same function before."""
+    start = call.node.start_byte
+    return [other for other in calls if other.function == call.function and other.node.start_byte < start]
 
 
 def _calls(code: Code) -> Iterator[Call]:

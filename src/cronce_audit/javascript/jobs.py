@@ -212,7 +212,13 @@ def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> 
 _ZONES: Final = re.compile(r"(?i)\btime_?zone\b|\btz\b|\butcOffset\b")
 _WAITS: Final = frozenset({"noOverlap", "waitForCompletion", "protect", "preventOverrun"})
 _AT_WORK: Final = re.compile(
-    r"(?i)_?(?:is|in|already|currently|still)?_?(?:running|processing|busy|progress|flight|executing|locked)"
+    r"(?i)_?(?:(?:is|already|currently|still)\w*)?(?:running|processing|busy|executing|locked)|\w*(?:running|in_?progress|in_?flight)"
+)
+_NAME_NODES: Final = (
+    "identifier",
+    "property_identifier",
+    "private_property_identifier",
+    "shorthand_property_identifier",
 )
 _SENDS: Final = re.compile(
     r"(?i)queue\w*\.(?:add|addBulk|enqueue|send\w*|publish)$|\.(?:sendToQueue|lpush|rpush|xadd|enqueue)$|producer\w*\.send\w*$"
@@ -229,7 +235,7 @@ def _has_zone(call: "Node", draft: Draft) -> bool:
 
 def _overlaps(bodies: "list[Node]", draft: Draft) -> bool:
     waits = any(True for one in bodies for _ in within(one, "await_expression"))
-    flagged = any(_AT_WORK.fullmatch(word) for one in bodies for word in words(one))
+    flagged = any(_AT_WORK.fullmatch(text(name)) for one in bodies for name in within(one, *_NAME_NODES))
     return waits and not flagged and is_plain(draft.options) and not _WAITS & set(entries(draft.options))
 
 

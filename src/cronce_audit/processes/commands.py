@@ -19,7 +19,7 @@ from cronce_audit.model import CommandLine as Command
 from cronce_audit.model import Confidence, Facts, Found, Origin, Place, Severity, is_for_development, rule
 from cronce_audit.processes.argv import ONE, Argv, Count, Options, count, programs
 from cronce_audit.processes.units import Unit, units
-from cronce_audit.python.facts import Bound, Called, Const, Name, Package, Value
+from cronce_audit.python.facts import Bound, Call, Called, Const, Items, Name, Operation, Package, Table, Value, shown
 from cronce_audit.python.names import names
 
 
@@ -81,6 +81,8 @@ class Celery:
     place: Place
     origin: Origin
     by: Unit
+    beside: bool = False
+    """The script that starts it goes on meanwhile."""
 
     @property
     def unit(self) -> str:
@@ -169,6 +171,7 @@ def _celery(one: Started) -> Celery | None:
         place=command.place,
         origin=command.origin,
         by=by,
+        beside=command.beside or told.has("--detach"),
     )
     if kind == "beat":
         return made("beat")
@@ -202,6 +205,28 @@ def settings_called(facts: Facts, wanted: frozenset[str]) -> Iterator[tuple[str,
         for name, value in call.called.keywords:
             if name in wanted:
                 yield name, value, call.place, call.scope.module
+
+
+def same_entries(facts: Facts) -> Iterator[Found]:
+    """Entries of one schedule that send the same task at the same times, or under what was meant as one name."""
+    for _, value, _, _ in settings_called(facts, SCHEDULE):
+        first: dict[tuple[str, ...], str] = {}
+        for key, entry in value.pairs if isinstance(value, Table) else ():
+            due = entry.get("schedule") if isinstance(entry, Table) else None
+            if not isinstance(entry, Table) or not isinstance(due, Called) or not isinstance(key, Const):
+                continue
+            sent = tuple(shown(entry.get(part) or Const("")) for part in ("task", "args", "kwargs"))
+            name = str(key.value)
+            for same in ((*sent, shown(due)), (*sent, re.sub(r"\W|_", "", name.lower()))):
+                if "…" not in same[0] and first.setdefault(same, name) != name:
+                    yield Found(
+                        due.place,
+                        f"the entries `{first[same]}` and `{name}` both send {sent[0]}",
+                        Confidence.MEDIUM,
+                        Severity.INFO,
+                        "keep one of the entries",
+                    )
+                    break
 
 
 def agrees(celery: Celery, facts: Facts) -> bool:
@@ -276,12 +301,62 @@ def _embedded(facts: Facts) -> Iterator[Found]:
                     celery.sureness,
                     severity=Severity.ERROR,
                 )
-            elif celery.by.command.origin != "script" and not is_for_development(celery.place.path):
+            elif _is_deployed(celery):
                 yield Found(
                     celery.place,
                     f"the worker of `{celery.unit}` runs a beat (-B): "
                     "a second worker would send every entry a second time",
                 )
+    for celery in _beside_workers(facts):
+        yield Found(
+            celery.place,
+            f"`{celery.unit}` starts a beat beside its worker: a second copy would send every entry a second time",
+        )
+    yield from _by_code(facts)
+
+
+_DEPLOYS: Final = re.compile(r"(?i)deploy|prod|docker|entrypoint|k8s|server")
+
+
+def _is_deployed(celery: Celery) -> bool:
+    """Not on a developer's machine; a script that nothing starts may be for that, unless its path says otherwise."""
+    path = celery.place.path
+    by_hand = celery.by.command.origin == "script" and not _DEPLOYS.search(path)
+    return not by_hand and not is_for_development(path)
+
+
+def _beside_workers(facts: Facts) -> Iterator[Celery]:
+    """Beats in what also starts a worker: in the background of a script, or in a line of shell."""
+    by_unit: dict[tuple[str, str], list[Celery]] = defaultdict(list)
+    found: dict[Place, Celery] = {}
+    for celery in facts.conclude(celeries):
+        by_unit[celery.by.command.place.path, celery.unit].append(celery)
+    for group in by_unit.values():
+        beats = [celery for celery in group if celery.kind == "beat" and (celery.beside or celery.origin != "script")]
+        for celery in beats if any(one.kind == "worker" for one in group) else ():
+            if not agrees(celery, facts) and not is_for_development(celery.place.path):
+                found.setdefault(celery.place, celery)
+    return iter(found.values())
+
+
+def _by_code(facts: Facts) -> Iterator[Found]:
+    """`app.worker_main(["worker", "-B"])`, also where the list is put together before."""
+    calling = {call.scope.function: call for call in facts.conclude(names).calls("worker_main")}
+    told = [(call.scope, value, call.place) for call in calling.values() for value in _given(call)]
+    told += [(bound.scope, bound.value, bound.place) for bound in facts.of(Bound) if bound.scope.function in calling]
+    for scope, value, place in told:
+        items = value.values[0] if isinstance(value, Operation) and value.operator == "+=" else value
+        beat = isinstance(items, Items) and {Const("-B"), Const("--beat")} & {*items.values}
+        if beat and scope.function and not is_agreed(facts, place):
+            yield Found(
+                place,
+                "each worker that is started here runs a beat (-B): with two workers every entry is sent twice",
+                Confidence.MEDIUM,
+            )
+
+
+def _given(call: Call) -> Iterator[Value]:
+    yield from (*call.called.args, *(value for _, value in call.called.keywords))
 
 
 def _elsewhere(celery: Celery) -> str:

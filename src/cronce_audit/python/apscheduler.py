@@ -8,7 +8,7 @@ from typing import Final
 from cronce_audit.clocks import disputed, is_zone, season
 from cronce_audit.guards import guards
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
-from cronce_audit.python.facts import Call, Called, Const, Function, Member, Name, Unknown, Value
+from cronce_audit.python.facts import Call, Called, Const, Function, Member, Name, Unknown, Value, last
 from cronce_audit.python.jobs import Job, expression, is_rare, jobs, machine_zone, named_days, zone, zone_name
 from cronce_audit.python.names import Names, names
 from cronce_audit.python.schedulers import CRON, FLASK_KINDS, Options, Scheduler, Store, is_false, number, schedulers
@@ -65,8 +65,9 @@ def _lost(facts: Facts) -> Iterator[Found]:
                 " second of grace among them",
                 remedy='put them into the job defaults: `job_defaults={"misfire_grace_time": 3600, "coalesce": True}`',
             )
+            continue
         late = dropped[scheduler]
-        kept = [job for job in late if not job.start and job.replaces in _NOT_REPLACED]
+        kept = [job for job in late if _is_kept(job) and not job.start and job.replaces in _NOT_REPLACED]
         if kept:
             yield Found(
                 scheduler.place,
@@ -77,7 +78,7 @@ def _lost(facts: Facts) -> Iterator[Found]:
             yield Found(
                 scheduler.place,
                 f"misfire_grace_time is left at its default of one second: a run of {_several(late)} that starts later "
-                "than that, because all threads are busy, is dropped",
+                "than that, because all threads are busy or the event loop is blocked, is dropped",
             )
 
 
@@ -144,9 +145,13 @@ def _is_random(value: Value | None, known: Names) -> bool:
 
 
 def _is_dropped_when_late(job: Job) -> bool:
-    store = job.store
-    left = job.option("misfire_grace_time") is None
-    return left and store is not None and store.is_persistent and job.scheduler.version == 3 and is_rare(job)
+    """What comes again soon by an interval is made up for, unless the store remembers what was missed."""
+    left = job.option("misfire_grace_time") is None and job.scheduler.version == 3
+    return left and is_rare(job) and (_is_kept(job) or job.trigger != "interval")
+
+
+def _is_kept(job: Job) -> bool:
+    return job.store is not None and job.store.is_persistent
 
 
 def _several(late: list[Job]) -> str:
@@ -172,9 +177,8 @@ def _burst(facts: Facts) -> Iterator[Found]:
             yield _in_a_row(scheduler.place, "the job defaults say coalesce=False", is_kept=kept and late)
     for job in facts.conclude(jobs):
         if _runs_all(job.options.get("coalesce")) and job.trigger != "date":
-            kept = job.store is not None and job.store.is_persistent
             late = _may_be_late(job.option("misfire_grace_time"), job.scheduler)
-            yield _in_a_row(job.place, f"{job.function} is added with coalesce=False", is_kept=kept and late)
+            yield _in_a_row(job.place, f"{job.function} is added with coalesce=False", is_kept=_is_kept(job) and late)
 
 
 def _is_in_force(key: str, scheduler: Scheduler, facts: Facts) -> bool:
@@ -382,39 +386,48 @@ def _no_zone(facts: Facts) -> Iterator[Found]:
 )
 def _own_zone(facts: Facts) -> Iterator[Found]:
     for job in facts.conclude(jobs):
-        if job.scheduler.version == 3 and job.own_trigger and _misses_the_zone(job, facts):
+        if job.own_trigger and _misses_the_zone(job, facts):
             yield Found(
-                job.place,
+                _trigger_place(job),
                 f"the trigger of {job.function} is made by itself and has no timezone: it runs in the local time"
                 f" of the machine, not in the zone of its scheduler ({job.scheduler.place})",
             )
         elif job.own_trigger and _is_by_hour(job, facts):
             yield Found(
-                job.place,
+                _trigger_place(job),
                 f"the trigger of {job.function} has no timezone: its hour is in the local time of the machine,"
                 " even if the scheduler has a timezone",
             )
 
 
+def _trigger_place(job: Job) -> Place:
+    made = job.options.get("trigger")
+    return made.place if isinstance(made, Called) else job.place
+
+
 def _is_by_hour(job: Job, facts: Facts) -> bool:
-    spelled = expression(job)
-    no_zone = job.trigger_options.get("timezone") in (None, Const(None))
     unsaid = job.scheduler.options.get("timezone") in (None, Const(None))
-    return (
-        job.scheduler.version == 3
-        and no_zone
-        and unsaid
-        and spelled is not None
-        and spelled.split()[1][:1].isdigit()
-        and facts.conclude(machine_zone) is None
-    )
+    return unsaid and _goes_by_clock(job) and facts.conclude(machine_zone) is None
+
+
+def _goes_by_clock(job: Job) -> bool:
+    """A cron trigger of its own without a zone, about an hour of the day: spelled out, or from a setting."""
+    told = job.trigger_options
+    if job.scheduler.version != 3 or told.open or told.get("timezone") not in (None, Const(None)):
+        return False
+    spelled = expression(job)
+    if spelled is not None:
+        return spelled.split()[1] != "*"
+    hour = told.get({"cron": "hour", "crontab": "expr"}.get(job.trigger, ""))
+    return hour is not None and hour != Const("*")
 
 
 def _misses_the_zone(job: Job, facts: Facts) -> bool:
     """A zone for all is set, the trigger has none, and the machine is not known to have the same."""
-    of_all = job.scheduler.options.get("timezone")
-    if of_all in (None, Const(None)) or isinstance(of_all, Unknown) or job.trigger not in ("cron", "crontab"):
+    options = job.scheduler.options
+    of_all = options.get("timezone")
+    if of_all in (None, Const(None)) or (isinstance(of_all, Unknown) and options.open) or not _goes_by_clock(job):
         return False
     here = facts.conclude(machine_zone)
-    is_same = here is not None and here == zone_name(of_all, facts, job.scheduler.module)
-    return job.trigger_options.get("timezone") in (None, Const(None)) and not is_same
+    local = isinstance(of_all, Called) and last(of_all.function) == "get_localzone"
+    return not local and (here is None or here != zone_name(of_all, facts, job.scheduler.module))

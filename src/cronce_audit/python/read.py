@@ -177,8 +177,8 @@ class _Walk(Expressions):
             self.target(node.target, typed, frame, scope)
 
     def _augassign(self, node: ast.AugAssign, frame: Frame, scope: Scope) -> None:
-        self.value(node.value, frame, scope)
-        self.target(node.target, UNKNOWN, frame, scope)
+        value = self.value(node.value, frame, scope)
+        self.target(node.target, Operation("+=", (value,)), frame, scope)
 
     def _for(self, node: ast.For | ast.AsyncFor, frame: Frame, scope: Scope) -> None:
         self.value(node.iter, frame, scope)
