@@ -3,17 +3,20 @@
 import asyncio
 import ctypes
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from cronce import Cronce, LeaseLost, Run, TimedOut
 from cronce.clock import SystemClock
+from cronce.model import Write
 from cronce.runtime.interrupt import Interrupt, TaskGate, ThreadGate, here, is_starting_another
 from cronce.runtime.keeper import NOT_RENEWED, Lease
+from cronce.stores.base import Swapped
 from cronce.stores.memory import MemoryStore
 from tests.house.wait import PATIENCE, wait_until
 
@@ -300,6 +303,31 @@ def test_close_while_a_body_runs_lets_it_end(cron: Cronce) -> None:
 
     assert report() == "done"
     assert not report()
+
+
+def test_close_while_the_end_of_a_run_is_recorded_lets_it_be_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It closed the store between the end of the function and the record of it: the thread asked the closed store again
+    and again, and under rerun the slot ran once more, elsewhere."""
+    cron = Cronce(f"sqlite:///{tmp_path}/cronce.db")
+
+    @cron.job("@daily", name="report")
+    def report() -> str:
+        store = cron.at_work().node.store
+        swap = store.swap
+
+        def close_first(writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+            monkeypatch.setattr(store, "swap", swap)
+            in_thread(cron.close)
+            return swap(writes, seen)
+
+        monkeypatch.setattr(store, "swap", close_first)
+        return "done"
+
+    with cron:
+        assert report() == "done"
+        assert not report()
 
 
 def test_a_lock_whose_trust_is_over_before_its_block_begins_is_an_error_and_is_given_back(cron: Cronce) -> None:

@@ -372,9 +372,11 @@ class Keeper:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is held."""
+        """Whether anything is held, or a thread is just recording how its run ended."""
+        boot, later = self._clock.boot(), self.pending_ends.fences
         with self._lock:
-            return bool(self._leases or self._ended)
+            ending = any(boot < lease.end_by and fence not in later for fence, lease in self._unsettled.items())
+            return bool(self._leases or self._ended or ending)
 
     @property
     def held(self) -> list[Grant]:

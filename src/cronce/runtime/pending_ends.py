@@ -35,6 +35,12 @@ class PendingEnds:
         return len(self._ends)
 
     @property
+    def fences(self) -> set[Fence]:
+        """Those whose ends are said in the background."""
+        with self._lock:
+            return set(self._ends)
+
+    @property
     def waits(self) -> bool:
         """Whether there is something to be said, of this process or of those before it."""
         return bool(self._ends or self._others or self.journal.left())
