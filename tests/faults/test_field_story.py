@@ -45,7 +45,10 @@ sooner = engine.SchedulerIntervals(beat=timedelta(seconds=1))
 engine.Engine.__init__ = partialmethod(engine.Engine.__init__, pace=sooner)
 monitor.WATCHER_LEASE = "5s"
 # And no notice is repeated because somebody stood still on a busy machine.
-destinations.ANSWER = destinations.WHOLE = destinations.Webhook.limit = destinations.SPARE = 60.0
+destinations.Webhook.limit = 60.0
+for name in ("RECEIVER_TIMEOUT", "POST_TIMEOUT", "CLAIM_SPARE"):
+    assert hasattr(destinations, name)
+    setattr(destinations, name, 60.0)
 runpy.run_module("cronce", run_name="__main__")
 """
 """`python -m cronce`, but that who dies is missed sooner."""

@@ -203,7 +203,8 @@ PATIENT = f"""
 import sys
 from cronce.cli import main
 from cronce.web import server
-server.GRACE = {PATIENCE}
+assert server.SHUTDOWN_GRACE
+server.SHUTDOWN_GRACE = {PATIENCE}
 sys.exit(main(["ui", *sys.argv[1:]]))
 """
 
