@@ -2,7 +2,7 @@
 
     sources → facts → rules → findings
 
-`tree` chooses the files, a reader of each kind (`@reader`) turns a file into facts, and when all files are read the
-rules (`@rule`) look at the facts together: duplicates come from the combination, four workers here and a scheduler
+`engine.files` chooses the files, a reader of each kind (`@reader`) turns a file into facts, and when all files are read
+the rules (`@rule`) look at the facts together: duplicates come from the combination, four workers here and a scheduler
 there. What is read is never imported or run. Nothing here knows of stores.
 """

@@ -3,9 +3,9 @@
 `cronce exec` starts every minute under cron, so this file imports nothing heavier than argparse, and only the called
 verb gets a parser. `GROUPS` and `UNDER` are the table of verbs; `verb_of` alone knows old spellings.
 
-The file of a verb such as `pause` has `add_pause_arguments(parser)` and `run_pause(options)`, which returns the exit
-code, unless that is always 0; and for its help text, where there is more to say, a `PAUSE_DESCRIPTION` and a
-`PAUSE_EPILOG`. Verbs about one thing share a file (`FILE_OF_VERB`).
+The file of a verb such as `run` has `add_run_arguments(parser)` and `run_run(options)`, which returns the exit
+code, unless that is always 0; and for its help text, where there is more to say, a `RUN_DESCRIPTION` and a
+`RUN_EPILOG`. Verbs about one thing share a file (`FILE_OF_VERB`).
 
 Exit codes: 0 it is as it should be, 1 it is not (the text says what), 2 the call makes no sense, 75 the store
 cannot be reached, 78 the store needs a person.

@@ -1,4 +1,4 @@
-"""cronce choose: which store, which trigger and which policies suit you. The rules: `integrations.guide`."""
+"""cronce deploy choose: which store, which trigger and which policies suit you. The rules: `integrations.guide`."""
 
 import argparse
 import sys

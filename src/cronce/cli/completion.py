@@ -1,5 +1,5 @@
-"""cronce completion: scripts for shells. They ask `cronce completion words` what may come next: verbs, options, choices
-and the names of jobs."""
+"""cronce deploy completion: scripts for shells. They ask `cronce completion words` what may come next: verbs, options,
+choices and the names of jobs."""
 
 import argparse
 import os

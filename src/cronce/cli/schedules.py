@@ -1,4 +1,4 @@
-"""cronce next and explain: when a schedule fires next, what it says in plain words, and what it does on the days when
+"""cronce explain and explain next: when a schedule fires, what it says in plain words, and what it does on days when
 clocks change."""
 
 import argparse

@@ -1,4 +1,4 @@
-"""cronce add, edit and remove: the jobs that live in the store, described by the words of `Cronce.job`, as options."""
+"""cronce jobs add, edit and remove: the jobs that live in the store, described by the options of `Cronce.job`."""
 
 import argparse
 from collections.abc import Callable

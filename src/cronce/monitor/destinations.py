@@ -223,12 +223,13 @@ class Callback:
     """A function of the application, called with the document."""
 
     limit = COMMAND_TIMEOUT
+    threshold: Severity = "warning"
 
-    def __init__(self, fn: Callable[[Document], object], threshold: Severity = "warning") -> None:
+    def __init__(self, fn: Callable[[Document], object]) -> None:
         self._fn = fn
         self.shown = getattr(fn, "__qualname__", type(fn).__name__)
         module = str(getattr(fn, "__module__", None))  # None of what is built in
-        self.digest, self.threshold = _digest("callback", module, self.shown), threshold
+        self.digest = _digest("callback", module, self.shown)
 
     def send(self, document: Document) -> None:
         self._fn(document)

@@ -290,9 +290,9 @@ class Monitor:
         self._heard, self._trouble = self._clock.boot(), None
         return done
 
-    def _sender_of(self, shelf: Store, wake: Callable[[], None]) -> Sender:
-        node = Node(shelf, self._clock, lambda: shelf, lambda _event: None)
-        do = self._do if shelf is self._store else node.do
+    def _sender_of(self, store: Store, wake: Callable[[], None]) -> Sender:
+        node = Node(store, self._clock, lambda: store, lambda _event: None)
+        do = self._do if store is self._store else node.do
         alerts, boot = Alerts(node.ledger.client), self._clock.boot
         return Sender(alerts, self._destinations, do=do, describe=self._describe, boot=boot, wake=wake)
 

@@ -243,28 +243,28 @@ class Jobs:
                 break
         return found[:limit]
 
-    def sweep(self, least: timedelta = SWEPT_AFTER) -> Flow[int]:
+    def sweep(self) -> Flow[int]:
         """Delete what is left of processes, machines and locks that have not been heard of for long; how many went.
         By a clock that was not seen to run evenly for a while, a living lock could look as old."""
         know, gone = self._client.know, 0
         if know.even(know.guess(), tolerance(LOCK_LEASE)) < LOCK_LEASE:
             return 0
         for prefix, mark in LEFT_BEHIND:
-            cells = yield from self._left_behind(prefix, mark, least)
+            cells = yield from self._left_behind(prefix, mark)
             if cells:
                 gone += yield from self._client.purge(Purge(cells))
         return gone
 
-    def left_behind(self, least: timedelta = SWEPT_AFTER) -> Flow[int]:
+    def left_behind(self) -> Flow[int]:
         """How many a sweep would delete. A process that asks again and again has watched the clock for it."""
         found = 0
         yield from self._client.load([SWITCH])  # what is old is so by the store's clock
         for prefix, mark in LEFT_BEHIND:
-            found += len((yield from self._left_behind(prefix, mark, least)))
+            found += len((yield from self._left_behind(prefix, mark)))
         return found
 
-    def _left_behind(self, prefix: str, mark: Mark, least: timedelta) -> Flow[Sequence[Cell]]:
-        upto = self._client.know.now() - least
+    def _left_behind(self, prefix: str, mark: Mark) -> Flow[Sequence[Cell]]:
+        upto = self._client.know.now() - SWEPT_AFTER
         page = yield from self._client.scan(Scan(prefix, "until", mark, upto, limit=PURGED_AT_ONCE))
         return page.cells
 

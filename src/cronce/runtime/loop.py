@@ -117,11 +117,11 @@ class Loop:
             self._take_in(one, [cells[one.view.run.key], *(cells[turn.key] for turn in one.view.turns)], timed)
         return self._know.jobs(names)
 
-    def _take_in(self, one: Question, cells: Sequence[Cell], timed: Timed, record: Record | None = None) -> None:
-        """The newest reading of a question's cells. `record`: what stands in the run, where that is known."""
+    def _take_in(self, one: Question, cells: Sequence[Cell], timed: Timed) -> None:
+        """The newest reading of a question's cells."""
         assert isinstance(timed.reply, Loaded | Swapped)
         try:
-            one.view = taken_in(one.view, cells, Sample(timed.began, timed.ended, timed.reply.now), record)
+            one.view = taken_in(one.view, cells, Sample(timed.began, timed.ended, timed.reply.now))
         except BadRecord as error:
             one.answer = one.answer or Unsure(str(error), unreadable=True)
         one.unread, one.life = False, timed.reply.epoch.birth

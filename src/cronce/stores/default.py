@@ -105,16 +105,16 @@ def make_default_directory(chosen: Chosen) -> None:
         make_way(os.path.dirname(chosen.file))
 
 
-def journal_directory(url: str, environ: Mapping[str, str] = os.environ) -> str:
+def journal_directory(url: str) -> str:
     """Where this machine keeps what it could not write to that store; "" if it has no place for it, or needs none."""
-    home = _home(environ)
-    if scheme_of(url) == "memory" or not (home or _absolute(environ.get("XDG_STATE_HOME"))):
+    home = _home(os.environ)
+    if scheme_of(url) == "memory" or not (home or _absolute(os.environ.get("XDG_STATE_HOME"))):
         return ""
     from binascii import crc32  # noqa: PLC0415
 
     shown = mask(url)
     plain = "".join(letter if letter.isalnum() else "-" for letter in shown.partition("://")[2])[:80].strip("-")
-    state = os.path.dirname(_default(environ, home))
+    state = os.path.dirname(_default(os.environ, home))
     return os.path.join(state, "journal", f"{plain}-{crc32(shown.encode()):08x}")
 
 

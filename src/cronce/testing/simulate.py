@@ -4,7 +4,7 @@ import gc
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Final, NamedTuple
@@ -98,10 +98,10 @@ class SeedResults:
         self.effects.update(other.effects)
 
 
-def play_seeds(seeds: Iterable[int], mutant: str = "") -> SeedResults:
+def play_seeds(seeds: Iterable[int]) -> SeedResults:
     """Play seeds one after the other, in this process."""
     total = SeedResults()
-    with mutated(mutant) if mutant else nullcontext(), _collected_between() as collect:
+    with _collected_between() as collect:
         for seed in seeds:
             total.add(_played(seed))
             collect()
