@@ -74,6 +74,17 @@ def test_connections_of_a_pool_that_was_not_closed_are_closed_with_it(node: Hand
     assert node.open == []
 
 
+def test_a_pool_that_is_collected_in_a_child_leaves_the_parents_connections_open(node: HandNode) -> None:
+    """The child may collect it before it begins anew, such as in somebody else's hook of the fork."""
+    pool = node.pool()
+    with pool.line():
+        pass
+    pool._pid = -1  # as a child sees what its parent made
+    del pool
+    gc.collect()
+    assert len(node.open) == 1
+
+
 def test_no_two_threads_have_the_same_line_and_none_has_more_than_there_may_be(node: HandNode) -> None:
     pool, busy, most = node.pool(most=3), set[Phone](), []
 

@@ -52,6 +52,7 @@ class ConnectionPool(Generic[L]):
         self._returned = 0  # how often a line came back, to be used again
         self._idle = []
         self._open = 0
+        self._pid = os.getpid()
 
     def line(self) -> "Borrowed[L]":
         """A line for one piece of work: ``with pool.line() as line``."""
@@ -66,8 +67,12 @@ class ConnectionPool(Generic[L]):
 
     def __del__(self) -> None:
         """Of a store that was not closed: its connections are closed, and not left to the driver, which would warn."""
-        if not sys.is_finalizing():
+        if sys.is_finalizing():
+            return
+        if self._pid == os.getpid():
             self._hang_up_idle()
+        else:  # collected in a forked child before it could begin anew: they are the parent's
+            _PARENTS_LINES.extend(self._idle)
 
     def take(self) -> L:
         with self.lock:

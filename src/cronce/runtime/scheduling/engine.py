@@ -8,8 +8,8 @@ costs little, and goes to a process that has a worker free.
 
 *The way of a slot.* The agenda yields it at its instant (`candidates`), and it stands in line (`waitlist`) until its
 time has come and a worker is free. Then it is claimed, in a batch with others; what has ended since is said in the same
-swap, unless many are claimed (`exchange`). Granted, it runs (`running`, `pool`). Refused, it is forgotten: the process
-that has it looks after it.
+swap (`exchange`). Granted, it runs (`running`, `pool`). Refused, it is forgotten: the process that has it looks after
+it.
 
 *Looking.* About once a second: did a person pause, drain or change something, is a run asked to stop, and which runs
 have others left open. A look also learns what will lapse before the next one, and then comes in time for it. A store

@@ -42,13 +42,11 @@ from cronce.runtime.scheduling.waitlist import CLAIMS_PER_SWAP, SECOND_TRIES_AFT
 from cronce.value import NamedTuple
 
 PUT_OFF: Final = 0.1
-"""Seconds for which ends wait while many slots are claimed: with the swap on top, less than a third of a second."""
+"""Seconds for which ends may wait while slots are claimed: with the swap on top, less than a third of a second."""
 
-MANY: Final = 50
-"""So many claims, or ends, go in a swap of their own: a store writes many new cells sooner than a mixture."""
-
+SAID_BESIDE: Final = 50
 SAID_AT_ONCE: Final = 500
-"""How many ends go in one swap."""
+"""How many ends go in one swap, beside claims and without."""
 
 UNWELL: Final = timedelta(seconds=10)
 """Until what could not be begun is tried again, here or elsewhere."""
@@ -145,18 +143,16 @@ class Endings:
         grant, word, _ = said.word
         return self._keeper.pending_ends.end_of(grant, word)
 
-    def go_first(self, boot: Boot) -> bool:
-        """Whether many have waited for long enough: they are recorded before anything else is claimed."""
-        return len(self._unsaid) >= MANY and boot >= self._said_at + PUT_OFF
-
     def take(self, boot: Boot, starting: Collection[str]) -> list[EndedAttempt]:
-        """The ends to record now, while slots of these jobs are claimed in the same swap. Beside many claims that is
-        only what cannot wait: a slot is never tried before the end of an earlier one of its job is recorded."""
-        most = SAID_AT_ONCE if len(starting) < MANY else 0
+        """The ends to record now. While slots of these jobs are claimed in the same swap, claims go first, for a
+        moment: only some ends are recorded, and those of the same jobs, since a slot is never tried before the end of
+        an earlier one of its job is recorded."""
+        waited = not starting or boot >= self._said_at + PUT_OFF
+        most = SAID_AT_ONCE if waited else SAID_BESIDE
         now, later = self._unsaid[:most], self._unsaid[most:]
         now += [said for said in later if said.attempt.job.name in starting]
         self._unsaid = [said for said in later if said.attempt.job.name not in starting]
-        if not self._unsaid:
+        if waited and not self._unsaid:
             self._said_at = boot
         return now
 
@@ -233,11 +229,9 @@ class Exchange:
     def make(self, *, claims: bool) -> bool:
         """Whether there was anything to be said or claimed."""
         self._dismiss_ended()
-        boot, chosen = self._node.clock.boot(), list[Candidate]()
-        if not self.endings.go_first(boot):
-            chosen = self._line.take(self._free, self._ledger.know.now(), self._runs.turns) if claims else []
-            self.took = len(chosen)
-        over = self.endings.take(boot, {one.slot.job for one in chosen})
+        chosen = self._line.take(self._free, self._ledger.know.now(), self._runs.turns) if claims else []
+        self.took = len(chosen)
+        over = self.endings.take(self._node.clock.boot(), {one.slot.job for one in chosen})
         self._left = len(self.endings) > 0
         if not over and not chosen:
             return False

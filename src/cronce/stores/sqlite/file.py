@@ -128,9 +128,11 @@ def _check_directory(directory: str) -> None:
         return
     if _mode(directory):
         raise StoreUnusable(f"{directory} is not a directory; use another path")
+    from shlex import quote  # noqa: PLC0415  a start that succeeds does not need it
+
     raise StoreUnusable(
         f"the directory {directory} does not exist, or this user cannot see it; check the path, or create it with"
-        f" `mkdir -p {directory}`"
+        f" `mkdir -p {quote(directory)}`"
     )
 
 
