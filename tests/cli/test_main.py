@@ -35,6 +35,7 @@ def test_without_a_verb_it_shows_all_of_them_in_their_groups(capsys: pytest.Capt
     [
         ("rnus", "there is no command 'rnus'; did you mean 'runs'? `cronce --help` lists all commands"),
         ("JOBS", "there is no command 'JOBS'; did you mean 'jobs'? `cronce --help` lists all commands"),
+        ("ack", "there is no command 'ack'; did you mean 'watch --acknowledge'? `cronce --help` lists all commands"),
         ("start", "there is no command 'start'; did you mean 'run'? `cronce --help` lists all commands"),
         ("frobnicate", "there is no command 'frobnicate'; `cronce --help` lists all commands"),
     ],
@@ -218,6 +219,16 @@ def test_no_password_is_shown_whatever_was_mistyped(
         ),
         (["explain", "a.txt", "b.txt"], "b.txt; put the schedule in quotes, or the shell splits it: '*/15 * * * *'"),
         (["resolve", "j@2026-03-29T01:00:00Z", "dne"], "'dne' is not one of done, retry; did you mean done?"),
+        (["status", "lock"], "unrecognized arguments: lock; did you mean `cronce status locks`?"),
+        (["deploy", "cron"], "unrecognized arguments: cron; did you mean `cronce deploy crontab`?"),
+        (
+            ["status", "nightly"],
+            (
+                "unrecognized arguments: nightly; `cronce show JOB` shows one job, `cronce status --help` lists what"
+                " else there is"
+            ),
+        ),
+        (["jobs", "nightly"], "unrecognized arguments: nightly; `cronce show JOB` shows one job"),
         (["store", "purg"], "'purg' is not one of init, adopt, sql, clock, purge; did you mean purge?"),
         (["exec", "j", "--on-lost", "x", "--", "true"], "argument --on-lost: 'x' is not one of skip, rerun"),
         (

@@ -202,7 +202,7 @@ def test_which_jobs_has_to_be_said(say: Say, words: list[str]) -> None:
 def test_a_trigger_prints_the_key_of_its_run(url: str, say: Say) -> None:
     key, told = say("trigger", "billing", "--payload", '{"month": "2026-03"}', "--id", "march").splitlines()
     assert key.endswith("#march")
-    assert told == "cronce trigger: it will not start yet: no live scheduler runs billing; start `cronce run`"
+    assert told == "cronce trigger: it will not start yet: no live scheduler runs billing; start `cronce run app:cron`"
     assert (record(url, key).by, record(url, key).payload) == ("ada", '{"month":"2026-03"}')
     with worker(url):
         wait_until(lambda: record(url, key).outcome is Outcome.SUCCEEDED)
@@ -216,7 +216,7 @@ def test_a_trigger_prints_the_key_of_its_run(url: str, say: Say) -> None:
 @pytest.mark.parametrize("payload", ["{", "NaN", "[" * 100_000, json.dumps("x" * 70_000)])
 def test_a_payload_that_is_none_is_refused(say: Say, payload: str) -> None:
     assert "payload" in say("trigger", "billing", "--payload", payload, code=2)
-    assert say.look("runs").startswith("no such run is on record in sqlite:///")
+    assert say.look("runs").startswith("No runs are recorded in sqlite:///")
 
 
 def test_waiting_for_a_run_ends_with_its_outcome(url: str, say: Say) -> None:
@@ -232,7 +232,7 @@ def test_waiting_for_a_run_ends_with_its_outcome(url: str, say: Say) -> None:
 def test_nobody_is_waited_for_who_does_not_live_or_may_not_run_it(url: str, say: Say) -> None:
     why = "it has not started: "
     (_, told) = say("trigger", "billing", "--wait", code=1).splitlines()
-    assert told == f"{why}no live scheduler runs billing; start `cronce run`"
+    assert told == f"{why}no live scheduler runs billing; start `cronce run app:cron`"
     say("pause", "billing")
     (_, told) = say("trigger", "billing", "--wait", code=1).splitlines()
     assert told.startswith(f"{why}billing is paused by ada at ")
@@ -250,7 +250,9 @@ def test_what_calls_from_outside_run_waits_for_the_next_call(url: str, say: Say)
     assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\ncronce rerun: {told}\n"
     assert say("trigger", "billing", "--id", "march").splitlines()[1:] == [f"cronce trigger: {told}"]
     assert say("trigger", "billing", "--wait", code=1).splitlines()[1:] == [f"it has not started: {told}"]
-    assert say(*BACKFILL).splitlines()[1:] == ["3 have not started: the next calls of billing run them"]
+    assert say(*BACKFILL).splitlines()[1:] == [
+        "3 have not started: the next call of billing runs them, at most 20 at a time"
+    ]
     say("pause", "billing")
     assert "it will not start yet: billing is paused by ada at " in say("trigger", "billing", "--id", "march")
 
@@ -279,7 +281,7 @@ def test_whoever_waits_sees_how_far_it_has_come(
 
 def test_a_rerun_prints_the_key_of_its_run(url: str, say: Say) -> None:
     ran(url, ago(1))
-    nobody = "cronce rerun: it will not start yet: no live scheduler runs billing; start `cronce run`\n"
+    nobody = "cronce rerun: it will not start yet: no live scheduler runs billing; start `cronce run app:cron`\n"
     assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\n{nobody}"
     assert record(url, f"{ago(1).key}#rerun-1").key == ago(1).key
     assert say("rerun", ago(1).key) == f"{ago(1).key}#rerun-1\ncronce rerun: it was already requested\n{nobody}"
@@ -292,11 +294,32 @@ def test_a_job_is_no_slot(say: Say) -> None:
         " `cronce runs JOB` lists the slots of a job\n"
     )
     wanted = (
-        "to rerun one slot, name it: billing@2026-03-29T01:00:00Z (`cronce runs` lists them); to backfill many, name"
-        " the job and give --from WHEN --to WHEN\n"
+        "give one slot, such as billing@2026-03-29T01:00:00Z (`cronce runs` lists them), or a job with --from WHEN and"
+        " --to WHEN\n"
     )
     for words in (["billing"], ["billing", "--from", "2026-03-01"], [ago(2).key, "--to", "2026-03-01"]):
         assert say("rerun", *words, code=2) == f"cronce rerun: {wanted}"
+
+
+def test_a_day_is_no_slot_and_its_slots_are_named_by_a_time_range(say: Say) -> None:
+    """It asked for a time zone, and with one it was a slot at midnight."""
+    assert say("rerun", "billing@2026-11-18", code=2) == (
+        "cronce rerun: 'billing@2026-11-18' is a day, not a slot. Give one slot, such as billing@2026-11-18T01:00:00Z,"
+        " or the day as a time range: `cronce rerun billing --from 2026-11-18 --to 2026-11-19`\n"
+    )
+    assert "--from 9999-12-31 --to" in say("rerun", "billing@9999-12-31", code=2)
+
+
+def test_a_job_that_calls_run_says_when_a_backfill_starts_that_is_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said that they were requested, and nothing ran them."""
+    url = f"sqlite:///{tmp_path}/called.db"
+    with at(url) as node:
+        job = Job(NOW - 90 * MINUTE, specs=(Spec("v1", NOW, TEXT),))
+        node.do(node.ledger.jobs.edit("billing", lambda _job, _now: job))
+    told = Say(url, capsys)(*BACKFILL, "--no-wait").splitlines()[-1]
+    assert told == "the next call of billing runs them, at most 20 at a time"
 
 
 # --- nobody is there to run it ---
@@ -345,7 +368,7 @@ def test_cancelling_says_what_became_of_it(url: str, say: Say) -> None:
     due, *_ = say("trigger", "billing").splitlines()
     assert say("cancel", ago(1).key, ago(2).key, due, "--reason", "wrong").splitlines() == [
         f"{ago(1).key} is running; its holder is asked to stop it",
-        f"{ago(2).key} is closed: succeeded",
+        f"{ago(2).key} is closed: succeeded; nothing was cancelled",
         f"{due} is closed: skipped, cancelled by ada: wrong",
     ]
     assert say.json("cancel", ago(1).key, due) == {
@@ -411,7 +434,7 @@ def test_a_backfill_for_programs(url: str, say: Say, monkeypatch: pytest.MonkeyP
     assert say.json(*BACKFILL, "--dry-run") == told
     assert say.json(*BACKFILL, "--no-wait") == {**told, "asked": keys}
     counts = {"wanted": 0, "succeeded": 0, "open": 4, "ended": 0}
-    nobody = "no live scheduler runs billing; start `cronce run`"
+    nobody = "no live scheduler runs billing; start `cronce run app:cron`"
     assert say.json(*BACKFILL, code=1) == {**told, "slots": counts, "runs": [], "obstacle": nobody}
     begin = threading.Event()
 
@@ -427,7 +450,7 @@ def test_a_backfill_for_programs(url: str, say: Say, monkeypatch: pytest.MonkeyP
 
 def test_a_backfill_that_nobody_runs_says_so_and_can_be_called_off(url: str, say: Say) -> None:
     told = say(*BACKFILL, code=1).splitlines()
-    assert told[1:] == ["4 have not started: no live scheduler runs billing; start `cronce run`"]
+    assert told[1:] == ["4 have not started: no live scheduler runs billing; start `cronce run app:cron`"]
     told = say(*BACKFILL, "--cancel").splitlines()
     assert ("4 are open" in told[0], told[1:]) == (True, ["4 runs cancelled"])
     assert [record(url, ago(minutes, "backfill").key).reason for minutes in (4, 3, 2, 1)] == ["cancelled by ada"] * 4
@@ -441,7 +464,10 @@ def test_how_many_are_meant_has_to_be_said(say: Say) -> None:
 
 def test_a_backfill_that_is_not_waited_for_says_what_it_requested(say: Say) -> None:
     """It said the same as a dry run."""
-    assert say(*BACKFILL, "--no-wait").splitlines()[1:] == ["4 runs requested; `cronce runs billing` lists them"]
+    assert say(*BACKFILL, "--no-wait").splitlines()[1:] == [
+        "4 runs requested; `cronce runs billing` lists them",
+        "they will not start yet: no live scheduler runs billing; start `cronce run app:cron`",
+    ]
 
 
 def test_no_limit_is_so_high_that_the_answer_takes_for_ever(say: Say) -> None:

@@ -55,7 +55,7 @@ def test_who_is_taken_down_on_purpose_is_not_expected_any_more(url: str, capsys:
         (["a b"], 2, "cannot be a name"),
         (["web-1", "--every", "0s"], 2, "every is the time between two signs of life: 1s or more"),
         (["web-1", "--every", "often"], 2, "'often' is not a duration"),
-        (["web-1", "--remove", "--store", "sqlite:///nowhere/cronce.db"], 1, "nothing has run yet"),
+        (["web-1", "--remove", "--store", "sqlite:///nowhere/cronce.db"], 1, "nowhere does not exist"),
         (["web-1", "--store", "memory:"], 2, "exists only in this process"),
         (["web-1", "--store", "redis://127.0.0.1:1/0"], 75, "cannot be reached"),
     ],

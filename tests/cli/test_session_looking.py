@@ -122,7 +122,7 @@ def test_runs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(capsys, "runs", "billing", "--state", "succeeded", "--store", url).count(SLOT.key) == 1
     assert (
         said(capsys, "runs", "--state", "lost", "--store", url)
-        == f"no such run is on record in {url}; {OTHER_STORE_HINT}\n"
+        == f"No lost runs are recorded in {url}; {OTHER_STORE_HINT}\n"
     )
     assert len(told(capsys, "runs", "-n", "1", "--store", url)["runs"]) == 1
 
@@ -322,6 +322,32 @@ def test_a_file_that_is_not_there_or_empty_is_not_made_a_store(
         assert err == f"cronce {look[0]}: nothing has run yet: there is no file {path}; {OTHER_STORE_HINT}\n"
         path.touch()
     assert [file.stat().st_size for file in tmp_path.iterdir()] == [0]
+
+
+def test_a_store_in_a_directory_that_does_not_exist_is_said_to_be_nowhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`status` said that nothing had run yet, and `doctor` that `store init` creates it, which failed."""
+    url, folder = f"sqlite:///{tmp_path}/nodir/x.db", tmp_path / "nodir"
+    nowhere = f"there is no store at {folder}/x.db: the directory {folder} does not exist"
+    assert said(capsys, "status", "--store", url, code=1) == f"cronce status: {nowhere}; {OTHER_STORE_HINT}\n"
+    assert main(["doctor", "--store", url]) == 1
+    assert nowhere in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_only_the_commands_in_a_message_get_the_store_and_not_its_beginning(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`cronce jobs --store URL edit: no job …`"""
+    err = said(capsys, "jobs", "edit", "xyz", "--retries", "1", "--store", url, code=1)
+    assert err.startswith(f"cronce jobs edit: no job is called 'xyz'; `cronce jobs --store {url}` lists those")
+
+
+def test_a_server_that_is_not_there_is_answered_with_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
+    """`doctor` said what to do, and nothing named it."""
+    url = "redis://127.0.0.1:1/0"
+    err = said(capsys, "status", "--store", url, code=75)
+    assert err.endswith(f"; `cronce doctor --store {url}` checks the store and says what to do\n")
 
 
 def test_the_store_may_stand_in_the_environment(

@@ -157,7 +157,7 @@ def test_a_cluster_with_a_backfill(terminal: Terminal) -> None:
         assert paused.startswith("colour=blue takes no new work: paused by ")
         key, obstacle = terminal.type("cronce trigger billing")
         assert obstacle == (
-            "cronce trigger: it will not start yet: no live scheduler runs billing; start `cronce run`\n"
+            "cronce trigger: it will not start yet: no live scheduler runs billing; start `cronce run app:cron`\n"
         )
         terminal.type("cronce resume --label colour=blue")
         wait_until(lambda: '"succeeded"' in terminal.type(f"cronce why {key.strip()} --json")[0])

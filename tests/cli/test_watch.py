@@ -107,9 +107,10 @@ def test_nothing_wrong_is_exit_code_0(url: str, capsys: pytest.CaptureFixture[st
 def test_what_is_wrong_is_a_table_and_exit_code_1(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     die(url)
     assert main(["watch", "--once", "--store", url]) == 1
-    header, line = capsys.readouterr().out.splitlines()
+    header, line, hint = capsys.readouterr().out.splitlines()
     assert header.split() == ["severity", "what", "since", "why"]
-    assert line.startswith("warning   gone  20")
+    assert line.startswith(f"warning   gone/{HOLDER}  20")
+    assert hint == f"`cronce watch --store {url} --acknowledge gone/{HOLDER}` says that you work on it"
     assert f"{HOLDER} stopped sending heartbeats" in line
     assert f"`cronce status holders --store {url}` lists who is alive" in line
 
@@ -124,8 +125,25 @@ def test_what_one_look_shows_can_be_acknowledged_though_no_watcher_has_recorded_
     assert main(["status", "--json", "--store", url]) == 0
     (alert,) = json.loads(capsys.readouterr().out)["alerts"]
     assert (alert["id"], alert["handled"]["by"]) == (f"gone/{HOLDER}", "ada")
+    assert main(["watch", "--once", "--store", url]) == 1
+    _header, line = capsys.readouterr().out.splitlines()
+    assert f"Z  acknowledged by ada: {HOLDER} stopped" in line
+    assert main(["watch", "--acknowledge", f"gone/{HOLDER}", "--by", "ada", "--for", "1h", "--store", url]) == 0
+    assert main(["watch", "--once", "--store", url]) == 1
+    assert re.search(r"Z  snoozed by ada until \S+Z: ", capsys.readouterr().out)
+    assert main(["status", "--store", url]) == 0
+    assert f"warning gone/{HOLDER}, snoozed by ada until 20" in capsys.readouterr().out
     assert main(["watch", "--acknowledge", "gone/another", "--store", url]) == 1
     assert capsys.readouterr().err.startswith("cronce watch: no alert gone/another is open; open alerts: gone/")
+
+
+def test_an_alert_that_is_not_known_is_answered_with_those_that_one_look_shows(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said that none was open."""
+    die(url)
+    assert main(["watch", "--acknowledge", "gone", "--store", url]) == 1
+    assert capsys.readouterr().err == f"cronce watch: no alert gone is open; open alerts: gone/{HOLDER}\n"
 
 
 def test_for_programs_it_is_one_document(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,8 +260,8 @@ def test_each_alert_is_a_line_when_it_is_raised_and_when_it_is_over(
     banner, raised, over = watch(url, monkeypatch)
     assert banner == f"cronce watch: on {url}"
     assert f"`cronce status holders --store {url}`" in raised
-    assert f"Z warning gone: {HOLDER} stopped sending heartbeats" in raised
-    assert re.search(rf"Z over gone, after 1m( \d+s)?: {HOLDER} stopped sending heartbeats", over)
+    assert f"Z warning gone/{HOLDER}: {HOLDER} stopped sending heartbeats" in raised
+    assert re.search(rf"Z over gone/{HOLDER}, after 1m( \d+s)?: {HOLDER} stopped sending heartbeats", over)
     assert capsys.readouterr().err == ""
 
 

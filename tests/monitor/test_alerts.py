@@ -319,6 +319,16 @@ def test_a_notice_of_which_nobody_knows_whether_it_came_is_followed_by_its_recov
 # --- nothing flaps ---
 
 
+def test_what_was_acknowledged_before_anybody_was_told_is_not_sent_unless_it_gets_worse(office: Office) -> None:
+    """It was sent by the first watcher that started afterwards."""
+    office.look(LATE)
+    handled = office.watchers[1].handle(key_of(LATE.kind, LATE.subject), "ada", "on it", None)
+    assert office.nodes[1].do(handled) is not None
+    assert office.tell() is None
+    office.look(LATE._replace(severity="critical"))
+    assert office.tell() == "raised"
+
+
 def test_what_comes_back_at_once_is_the_same_alert_and_told_again_only_if_it_stays(office: Office) -> None:
     cleared(office, LATE, HOOK)
     assert office.tell() == "cleared"

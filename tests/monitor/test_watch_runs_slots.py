@@ -437,7 +437,10 @@ def test_a_job_whose_last_run_failed_has_failed_until_one_succeeds(town: Town) -
     town.run(JOB, at(10).at, Outcome.FAILED)
     finding = town.the(AlertKind.FAILED)
     assert finding.text == f"billing@2026-03-29T12:10:00Z failed on {WEB}: boom."
-    assert "`cronce resolve billing@2026-03-29T12:10:00Z retry`" in finding.remedy
+    key = "billing@2026-03-29T12:10:00Z"
+    assert finding.remedy.endswith(
+        f" To run it again: `cronce rerun {key}`. If the work is done: `cronce resolve {key} done`."
+    )
     to(town, 20)
     grant = town.run(JOB, at(20).at, None)
     assert town.kinds() == ["failed/billing"]  # the next one is at work
@@ -466,7 +469,7 @@ def test_a_job_whose_last_run_failed_has_failed_until_one_succeeds(town: Town) -
 def test_the_alert_of_a_failure_has_the_end_of_what_it_said(reason: str, output: str, last: str) -> None:
     slot = Slot("billing", START)
     record = Record(State.CLOSED, holder=WEB, outcome=Outcome.FAILED, reason=reason, output=output, finished=START)
-    (alert,) = watch_runs.failed(RunSeen(slot, Cell(slot.cell), record))
+    (alert,) = watch_runs.failed(RunSeen(slot, Cell(slot.cell), record), history=True)
     assert alert.text == f"{slot.key} failed on {WEB}: {reason}.{last}"
 
 

@@ -67,7 +67,7 @@ def test_what_may_create_a_run_needs_the_job() -> None:
 def test_a_guess_leads_to_a_write_or_to_reading_but_never_to_a_refusal() -> None:
     below = claimable(JOB._replace(floor=AT))
     assert decided(below, claim()).answer == Closed(
-        Outcome.TOO_OLD, "up to 2026-03-29T01:00:00Z slots without a record are closed"
+        Outcome.TOO_OLD, "slots up to 2026-03-29T01:00:00Z are closed if they have no record"
     )
     assert decide(below._replace(guessed=True), claim()) == DECIDE_AGAIN
     assert decided(claimable(guessed=True), claim()).answer == Granted(1)

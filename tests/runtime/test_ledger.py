@@ -58,7 +58,7 @@ def watch(clock: HandClock, node: HandNode, seconds: float) -> None:
 
 
 def too_old(floor: datetime) -> str:
-    return f"up to {spell(floor)} slots without a record are closed"
+    return f"slots up to {spell(floor)} are closed if they have no record"
 
 
 def test_the_first_claim_is_granted_and_the_second_is_told_who_has_it(node: HandNode, other: HandNode) -> None:

@@ -127,7 +127,7 @@ def test_what_fell_due_while_paused_does_not_run_and_both_names_are_on_record(
     why = "paused by ada at 2026-03-29T12:00:00Z (moving), resumed by bob"
     assert job(store).spans == (SpanRecord(START - SECOND, START + 90 * SECOND, None, why),)
     assert [claim(node, later(minutes)) for minutes in (0, 1)] == [
-        Closed(Outcome.TOO_OLD, "up to 2026-03-29T12:01:30Z slots without a record are closed")
+        Closed(Outcome.TOO_OLD, "slots up to 2026-03-29T12:01:30Z are closed if they have no record")
     ] * 2
     assert node.do(hand(node, "bob").resume("billing")) is None
     clock.turn(30)

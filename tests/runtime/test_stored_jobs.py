@@ -306,8 +306,16 @@ def test_what_is_not_there_cannot_be_changed_and_the_close_one_is_named(ada: Per
         with pytest.raises(CronceError, match="no job is called 'mailin'; did you mean 'mailing'"):
             change("mailin")
     claim(node)
-    with pytest.raises(CronceError, match="billing is declared in code, not in the store"):
+    with pytest.raises(CronceError, match="billing is called by a crontab line, or by your code, and not kept in"):
         ada.remove("billing")
+    with pytest.raises(CronceError, match="no job is called 'other'; `cronce jobs` lists those of this store"):
+        ada.remove("other")
+
+
+def test_a_job_that_schedulers_run_is_changed_in_code(ada: Person, node: HandNode) -> None:
+    node.do(node.ledger.jobs.edit("nightly", lambda _job, now: Job(now, firing="v1")))
+    with pytest.raises(CronceError, match="nightly is declared in code, and not kept in the store: change it there"):
+        ada.remove("nightly")
 
 
 @pytest.mark.parametrize("fate", ["before", "after"])

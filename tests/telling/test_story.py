@@ -124,8 +124,8 @@ def test_a_slot_that_is_running_says_since_when_and_who_was_refused(
     assert (
         told(store)
         == """\
-billing@2026-03-29T12:00:00Z is running: web-1 has had it since 12:00:00Z (1s). It is closed as lost\
- if its lease is not renewed by 12:00:10Z. It was asked to stop: a person wants it to stop.
+billing@2026-03-29T12:00:00Z is running: web-1 has had it since 12:00:00Z (1s). If its lease is not\
+ renewed by 12:00:10Z, the next call or scheduler closes it as lost. It was asked to stop: a person wants it to stop.
   12:00:00Z  granted to web-1
   12:00:01Z  web-2 was refused: held by web-1"""
     )
@@ -189,7 +189,7 @@ def test_a_rerun_that_was_asked_to_stop_is_told_to_be_closed_and_is(
 ) -> None:
     granted(node, on_lost="rerun")
     node.do(node.ledger.ask(SLOT, "enough"))
-    assert "It is closed as lost if its lease is not renewed by 12:00:10Z." in told(store)
+    assert "If its lease is not renewed by 12:00:10Z, the next call or scheduler closes it as lost." in told(store)
     watch(clock, other, 11)
     assert "the next scheduler or call of this job closes it as lost." in told(store)
     answer = claim(other, on_lost="rerun")
@@ -227,7 +227,9 @@ def test_a_slot_that_was_lost_says_so_and_that_it_does_not_run_again(
 billing@2026-03-29T12:00:00Z is lost: web-1 was granted it at 12:00:00Z and did not renew its lease, which\
  was noticed at 12:00:11Z. There is no record of how much of its work is done; on_lost="skip" does not run it again.
   12:00:00Z  granted to web-1
-  12:00:11Z  lost: its holder web-1 did not renew its lease"""
+  12:00:11Z  lost: its holder web-1 did not renew its lease
+  To run it again: `cronce rerun billing@2026-03-29T12:00:00Z`. If the work is done: `cronce resolve\
+ billing@2026-03-29T12:00:00Z done`."""
     )
     clock.turn(60)
     other.do(other.ledger.resolve(SLOT, Resolve("done", "ada looked")))
@@ -239,6 +241,22 @@ billing@2026-03-29T12:00:00Z counts as succeeded since 12:01:11Z, resolved: ada 
   12:00:11Z  lost
   12:01:11Z  succeeded: resolved: ada looked"""
     )
+
+
+def test_a_slot_that_a_rerun_has_settled_names_the_rerun(node: HandNode, store: Wire) -> None:
+    """It read `succeeded: resolved: by …#rerun-1`."""
+    finish(node, granted(node), Outcome.FAILED, "boom")
+    rerun = f"{SLOT.key}#rerun-1"
+    node.do(node.ledger.resolve(SLOT, Resolve("done", f"by {rerun}")))
+    first, *_, last = told(store).splitlines()
+    assert first == f"{SLOT.key} counts as succeeded since 12:00:00Z, by rerun {rerun}."
+    assert last == f"  12:00:00Z  succeeded by rerun {rerun}"
+
+
+def test_a_slot_of_a_store_without_reruns_is_retried_as_itself(node: HandNode, store: Wire) -> None:
+    finish(node, granted(node), Outcome.FAILED, "boom")
+    found = asked(store)._replace(history=False)
+    assert f"To run it again: `cronce resolve {SLOT.key} retry`." in tell(found.stories[0], found)
 
 
 def test_a_slot_that_ten_in_a_row_have_died_with_says_so_and_waits_for_a_person(
@@ -256,7 +274,7 @@ def test_a_slot_that_ten_in_a_row_have_died_with_says_so_and_waits_for_a_person(
             " before you retry it."
         )
     )
-    assert told(store).splitlines()[-1].endswith("did not renew its lease, nor did those before it")
+    assert told(store).splitlines()[-2].endswith("did not renew its lease, nor did those before it")
     other.do(other.ledger.resolve(SLOT, Resolve("retry", "more memory")))
     assert isinstance(claim(other, on_lost="rerun"), Grant)
 
@@ -297,7 +315,9 @@ def test_a_slot_that_is_tried_again_says_which_attempt_failed_and_from_when_the_
         == f"""\
 billing@2026-03-29T12:00:00Z failed at 12:00:35Z on web-2, attempt 2 of 2: boom again.{timeline}
   12:00:33Z  granted to web-2
-  12:00:35Z  failed: boom again"""
+  12:00:35Z  failed: boom again
+  To run it again: `cronce rerun billing@2026-03-29T12:00:00Z`. If the work is done: `cronce resolve\
+ billing@2026-03-29T12:00:00Z done`."""
     )
 
 
@@ -322,7 +342,9 @@ def test_a_slot_that_failed_says_why(node: HandNode, store: Wire, clock: HandClo
         == """\
 billing@2026-03-29T12:00:00Z failed at 12:00:02Z on web-1: exit code 3.
   12:00:00Z  granted to web-1
-  12:00:02Z  failed: exit code 3"""
+  12:00:02Z  failed: exit code 3
+  To run it again: `cronce rerun billing@2026-03-29T12:00:00Z`. If the work is done: `cronce resolve\
+ billing@2026-03-29T12:00:00Z done`."""
     )
 
 
@@ -594,7 +616,7 @@ def test_a_job_tells_of_what_is_due_what_is_open_and_what_was_last(
         == """\
 billing runs every 5 minutes (*/5 * * * *).
 Its next slot is 2026-03-29T12:10:00Z (in 3m 20s).
-Refused so far: web-2 17 times, web-3 once."""
+Duplicate calls refused: 18, from web-2 (17), web-3 (1)."""
     )
     due, retrying = (tell(story, found).partition("\n")[0] for story in found.stories)
     assert due == "billing@2026-03-29T12:05:00Z fell due 1m 40s ago, and no process has claimed it."

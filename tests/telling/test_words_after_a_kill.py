@@ -104,7 +104,7 @@ def _stage(text: str) -> str:
     if GONE in text:
         assert re.search(r"the lease ends in [\d.]+m?s; then it is closed as lost", text), text
         return GONE
-    return LOST if re.search(r"\blost\b(?! if)", text) else RUNNING
+    return LOST if re.search(r"(?<!closes it as )\blost\b", text) else RUNNING
 
 
 def _cronce(cluster: Cluster, *words: str) -> dict[str, list[dict[str, Any]]]:

@@ -158,7 +158,7 @@ def console() -> NoReturn:
 
 def say(verb: str, text: str) -> None:
     """Print to stderr. A full disk, or a reader that is gone, is no reason to leave a run undone."""
-    tell(pasteable(f"cronce {verb}: {text}" if verb else f"cronce: {text}"))
+    tell(f"cronce {verb}: {pasteable(text)}" if verb else f"cronce: {pasteable(text)}")
 
 
 def pasteable(text: str) -> str:
@@ -170,7 +170,7 @@ def pasteable(text: str) -> str:
     from cronce.stores import mask  # noqa: PLC0415
 
     longer = [f"{verb} {under}" for verb in ABOUT_A_STORE for under in UNDER.get(verb, ())]
-    verbs = "|".join((*longer, *ABOUT_A_STORE, "store (?:init|adopt|sql|clock)(?=`)"))
+    verbs = "|".join((*longer, *ABOUT_A_STORE, "run app:cron", "doctor", "store (?:init|adopt|sql|clock)(?=`)"))
     command = rf"\bcronce (?:{verbs})(?=[ `]|$)(?! --store)"
     return re.sub(command, lambda found: f"{found[0]} --store {quote(mask(_called.store))}", text, flags=re.M)
 
@@ -291,7 +291,8 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def _remedy(self, options: argparse.Namespace, left: Sequence[str]) -> str:
-        """A misspelt option, else a schedule that the shell has split, else the hint of the verb."""
+        """A misspelt option, else a schedule that the shell has split, else what the verb can do besides, else the hint
+        of the verb."""
         for word in left:
             if word.startswith("--") and (close := _closest(word.partition("=")[0], self._option_string_actions)):
                 return f"; did you mean {close}?"
@@ -299,7 +300,9 @@ class Parser(argparse.ArgumentParser):
         if schedule and " " not in schedule and not schedule.startswith("@") and not left[0].startswith("-"):
             where = "--schedule " if "--schedule" in self._option_string_actions else ""
             return f"; put the schedule in quotes, or the shell splits it: {where}'*/15 * * * *'"
-        hint = self.get_default("hint")
+        verb, hint = self.get_default("verb"), self.get_default("hint")
+        if close := "" if left[0].startswith("-") else _closest(left[0], UNDER.get(verb, ())):
+            return f"; did you mean `cronce {verb} {close}`?"
         return f"; {hint}" if hint else ""
 
     def error(self, message: str) -> NoReturn:
@@ -363,7 +366,8 @@ def _call(verb: str, given: Sequence[str], spelled: str) -> int:
         _flush()
         return code
     except CronceError as error:
-        say(spelled, _fit(str(error)))
+        further = "; `cronce doctor` checks the store and says what to do" if _is_away(error, verb) else ""
+        say(spelled, f"{_fit(str(error))}{further}")
         return next((code for kind, code in CODES if isinstance(error, kind)), 1)
     except KeyboardInterrupt:
         say(spelled, "interrupted")
@@ -377,6 +381,10 @@ def _call(verb: str, given: Sequence[str], spelled: str) -> int:
         say(spelled, os.strerror(errno.ENOSPC))
         let_go()
         return 1
+
+
+def _is_away(error: CronceError, verb: str) -> bool:
+    return isinstance(error, StoreUnavailable) and verb != "doctor" and "cronce doctor" not in str(error)
 
 
 def _run(verb: str, given: Sequence[str], spelled: str) -> int:
@@ -419,7 +427,13 @@ def _listed() -> str:
     return "\n".join(line for group in lines for line in group)
 
 
-_MEANT: Final = {"start": "run", "serve": "run", "worker": "run", "list": "jobs", "ps": "status", "log": "runs"}
+_MEANT: Final = {
+    **dict.fromkeys(("start", "serve", "worker"), "run"),
+    **dict.fromkeys(("ack", "acknowledge", "snooze"), "watch --acknowledge"),
+    "list": "jobs",
+    "ps": "status",
+    "log": "runs",
+}
 """Names from other tools, and ours for the same."""
 
 

@@ -71,7 +71,11 @@ or in Python, called by any number of triggers:
 or with cronce as the scheduler, started as often as you like: cron.run() as the
 last line, or
 
-  cronce run app:cron"""
+  cronce run app:cron
+
+In the demo another process takes over a slot whose process was killed. For that
+add --on-lost rerun, or in Python on_lost="rerun". The default, skip, closes the
+slot as lost, since its work may be half done."""
 
 
 def add_demo_arguments(parser: argparse.ArgumentParser) -> None:

@@ -35,8 +35,8 @@ command finds its slot in CRONCE_SLOT, a key for idempotent effects in CRONCE_KE
 CRONCE_FENCE.
 
 exit codes: the command's own; 0 it succeeded, or another process runs it; 75 the store cannot be reached, and nothing
-ran; 76 the slot is closed as failed, lost or unknown, or this run lost it; 78 the store needs a person; 124 --timeout;
-126 and 127 the command cannot be started; 2 the options are wrong."""
+ran; 76 the slot is closed as failed, lost or unknown, or this run lost it; 78 the store cannot be used until you fix
+it; the message says how; 124 --timeout; 126 and 127 the command cannot be started; 2 the options are wrong."""
 
 SCHEDULE_HELP: Final = "as in the crontab: '*/15 * * * *'"
 CHOICES: Final = (

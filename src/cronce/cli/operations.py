@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from datetime import date, timedelta
 from itertools import count
 from typing import Final, NamedTuple
 
@@ -17,6 +18,7 @@ from cronce.errors import BadInput, CronceError
 from cronce.model import Slot, job_cell
 from cronce.protocol.commands import Asked, Closed
 from cronce.runtime.backfill import BACKFILL_BATCH, MOST_BACKFILLED, Stretch, ask, parts, survey
+from cronce.runtime.call import OLDER
 from cronce.runtime.effects.liveness import RetryRefused
 from cronce.runtime.operations import RequestedRun, StandingOrder, drain_cell
 from cronce.runtime.queries import HolderSeen, RunSeen, halted_and_carried, holders, load, runs, seen_job, slot_named
@@ -250,9 +252,9 @@ def _obstacle(actor: Actor, name: str, many: int = 1) -> str:
         return ""
     (cell,) = actor.node.do(load([job_cell(name)])).cells
     if not cell.version or seen_job(cell).is_scheduled:
-        return f"no live scheduler runs {name}; start `cronce run`"
-    calls, run = ("", "runs it") if many == 1 else ("s", "run them")
-    return f"{NEXT_CALL}{calls} of {name} {run}"
+        return f"no live scheduler runs {name}; start `cronce run app:cron`"
+    run = "runs it" if many == 1 else f"runs them, at most {OLDER} at a time"
+    return f"{NEXT_CALL} of {name} {run}"
 
 
 NEXT_CALL: Final = "the next call"
@@ -293,6 +295,7 @@ def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
 def run_rerun(options: argparse.Namespace) -> int:
     if "@" not in options.slot or options.start or options.end:
         return _run_backfill(options)
+    _refuse_day(options.slot)
     slot = slot_named(options.slot)
     with acting(options) as actor:
         try:
@@ -300,6 +303,20 @@ def run_rerun(options: argparse.Namespace) -> int:
         except RetryRefused as error:
             raise CronceError(safe(str(error))) from None
         return _tell_request(actor, asked, options)
+
+
+def _refuse_day(text: str) -> None:
+    """A day may have many slots: it is a time range, and not a slot without a time zone."""
+    job, _, when = text.partition("@")
+    try:
+        day = date.fromisoformat(when)
+    except ValueError:
+        return
+    upto = day + timedelta(days=1) if day < date.max else day
+    raise BadInput(
+        f"{text[:80]!r} is a day, not a slot. Give one slot, such as {job[:60]}@{day}T01:00:00Z, or the day as a time"
+        f" range: `cronce rerun {job[:60]} --from {day} --to {upto}`"
+    )
 
 
 def _add_wait(parser: argparse.ArgumentParser) -> None:
@@ -360,7 +377,8 @@ def run_cancel(options: argparse.Namespace) -> None:
 def _cancelled(reply: Asked | Closed) -> str:
     if isinstance(reply, Asked):
         return "is running; its holder is asked to stop it"
-    return f"is closed: {reply.outcome}{f', {reply.reason}' if reply.reason else ''}"
+    nothing = "" if reply.reason.startswith("cancelled by ") else "; nothing was cancelled"
+    return f"is closed: {reply.outcome}{f', {reply.reason}' if reply.reason else ''}{nothing}"
 
 
 # --- a backfill -------------------------------------------------------------------------------------------------------
@@ -391,8 +409,8 @@ def _run_backfill(options: argparse.Namespace) -> int:
     job = options.slot
     if not (options.start and options.end) or "@" in job:
         raise BadInput(
-            f"to rerun one slot, name it: {job.partition('@')[0][:60]}@2026-03-29T01:00:00Z (`cronce runs` lists them);"
-            f" to backfill many, name the job and give --from WHEN --to WHEN"
+            f"give one slot, such as {job.partition('@')[0][:60]}@2026-03-29T01:00:00Z (`cronce runs` lists them), or a"
+            " job with --from WHEN and --to WHEN"
         )
     refuse_outside("--most", options.most, MAX_BACKFILLED)
     with acting(options) as actor:
@@ -401,13 +419,14 @@ def _run_backfill(options: argparse.Namespace) -> int:
             print(_surveyed(job, stretch), flush=True)
         try:
             asked, waited = _backfill(actor, stretch, options)
+            obstacle = _obstacle(actor, job, len(asked)) if asked and waited is None else ""
         except KeyboardInterrupt:
             print(f"\ncronce rerun: {WAIT_HINT}", file=sys.stderr)
             return 130
     if options.json:
         print(json.dumps(_document(job, stretch, asked, waited)))
     else:
-        lines = _ended(waited, stretch) if waited else _not_waited(job, stretch, asked, options)
+        lines = _ended(waited, stretch) if waited else _not_waited(job, stretch, asked, obstacle, options)
         print(pasteable("\n".join(map(safe, lines))))
     if waited is not None and waited.obstacle.startswith(NEXT_CALL):
         waited = waited._replace(obstacle="")
@@ -459,12 +478,15 @@ def _surveyed(job: str, stretch: Stretch) -> str:
     )
 
 
-def _not_waited(job: str, stretch: Stretch, asked: Sequence[Slot], options: argparse.Namespace) -> list[str]:
+def _not_waited(
+    job: str, stretch: Stretch, asked: Sequence[Slot], obstacle: str, options: argparse.Namespace
+) -> list[str]:
     if options.dry_run:
         return ["nothing was requested: this was a dry run"]
     if options.cancel:
         return [f"{counted(len(stretch.asked), 'run')} cancelled"]
-    return [f"{counted(len(asked), 'run')} requested; `cronce runs {job}` lists them"]
+    then = [obstacle if obstacle.startswith(NEXT_CALL) else f"they will not start yet: {obstacle}"] if obstacle else []
+    return [f"{counted(len(asked), 'run')} requested; `cronce runs {job}` lists them", *then]
 
 
 def _ended(waited: WaitResult, stretch: Stretch) -> list[str]:

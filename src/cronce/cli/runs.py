@@ -31,7 +31,9 @@ from cronce.telling.words import as_written, away, by_whom, counted, due_again, 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 
-add_jobs_arguments = add_store
+def add_jobs_arguments(parser: argparse.ArgumentParser) -> None:
+    add_store(parser)
+    parser.set_defaults(hint="`cronce show JOB` shows one job")
 
 
 def run_jobs(options: argparse.Namespace) -> None:
@@ -125,7 +127,9 @@ def _facts(view: JobView) -> Iterator[list[Text]]:
         yield ["policies", policies]
     if view.stored:
         yield ["stored", _stored(view.stored)]
-    by_us = "a live scheduler" if view.carried else ColouredText("no live scheduler runs it: `cronce run`", "bad")
+    by_us = (
+        "a live scheduler" if view.carried else ColouredText("no live scheduler runs it: `cronce run app:cron`", "bad")
+    )
     yield ["run by", by_us if seen.is_scheduled else "calls from outside: cron, `cronce exec`, another scheduler"]
     if view.durations:
         spans = sorted(span for _, span in view.durations)
@@ -166,7 +170,8 @@ def run_runs(options: argparse.Namespace) -> None:
     with looking(options) as node:
         found = node.do(find_runs(options.job, options.state, options.n, options.by))
     document = {"runs": [told.run_document(one) for one in found]}
-    show(options, document, _runs_table(found) if found else nothing("no such run is on record", options))
+    wanted = f"{f' {options.state}' if options.state else ''} runs{f' of {options.job}' if options.job else ''}"
+    show(options, document, _runs_table(found) if found else nothing(f"No{wanted} are recorded", options))
 
 
 def _runs_table(found: Sequence[RunSeen]) -> str:

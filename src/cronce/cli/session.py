@@ -4,6 +4,7 @@ import argparse
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from cronce.cli import JSON_OPTION, Options, add_options
@@ -78,8 +79,16 @@ def missing(chosen: Chosen) -> str:
         raise StoreReadOnly(f"{path} cannot be read by this user ({error.strerror})") from None
 
 
+def without_folder(path: str) -> str:
+    """That no store can be at this path, since its directory does not exist; nothing, if that exists."""
+    folder = Path(path).parent
+    return "" if folder.is_dir() else f"there is no store at {path}: the directory {folder} does not exist"
+
+
 def refuse_nothing(chosen: Chosen) -> None:
     if path := missing(chosen):
+        if not chosen.is_default and (nowhere := without_folder(path)):
+            raise CronceError(f"{nowhere}; {OTHER_STORE_HINT}")
         where = f" on this machine; it would be kept in {path}" if chosen.is_default else f": there is no file {path}"
         raise CronceError(f"nothing has run yet{where}; {OTHER_STORE_HINT}")
 

@@ -13,7 +13,7 @@ from cronce.cli.terminal import ColouredText, Text, paint, screen, show, table, 
 from cronce.errors import BadInput, CronceError
 from cronce.look import Status, find_status, status_document
 from cronce.model import Instant, spell
-from cronce.monitor.alerts import incidents
+from cronce.monitor.alerts import incidents, is_seen_to
 from cronce.monitor.read_overview import ForeignSchedulerSeen
 from cronce.protocol.notices import Doubled, Observed
 from cronce.runtime import queries
@@ -24,7 +24,7 @@ from cronce.stores import mask
 from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCK_LEASES, Leases
-from cronce.telling.words import ago, away, by_whom, counted, due_again, short
+from cronce.telling.words import ago, away, by_whom, counted, due_again, handled_by, short, tone
 
 # --- one screen -------------------------------------------------------------------------------------------------------
 
@@ -42,7 +42,10 @@ examples:
   cronce status locks reindex
 """
 
-add_status_arguments = add_store
+
+def add_status_arguments(parser: argparse.ArgumentParser) -> None:
+    add_store(parser)
+    parser.set_defaults(hint="`cronce show JOB` shows one job, `cronce status --help` lists what else there is")
 
 
 def run_status(options: argparse.Namespace) -> None:
@@ -90,7 +93,9 @@ def _wrong(found: Status) -> Iterator[list[Text]]:
     if seen.halted:
         yield ["everything is paused", ColouredText(by_whom(seen.halted), "bad"), "cronce resume --all"]
     for one in told_of:
-        yield [one.lead.text, toned(one.lead.severity), one.lead.remedy]
+        handled = one.handled if is_seen_to(one.lead, seen.now) else None
+        state = f"{one.lead.severity} {one.lead.id.removesuffix('/')}{f', {handled_by(handled)}' if handled else ''}"
+        yield [one.lead.text, ColouredText(state, tone(one.lead.severity)), one.lead.remedy]
     slots = {slot for one in told_of for slot in (*one.slots, one.lead.subject)}
     last = {run.slot.job: run for run in reversed(seen.newest)}
     failed = [run for run in last.values() if run.shown == "failed"]
@@ -118,7 +123,7 @@ def _guest(one: ForeignSchedulerSeen, now: Instant) -> list[Text]:
 def _none_alive(found: Status) -> str:
     """No scheduler is needed where something else calls the jobs."""
     scheduled = any(line.seen.is_scheduled for line in found.overview.upcoming)
-    return f"no scheduler{'; start one: `cronce run`' if scheduled else ', and no call within the hour'}"
+    return f"no scheduler{'; start one: `cronce run app:cron`' if scheduled else ', and no call within the hour'}"
 
 
 def _next_line(line: JobLine, found: Status) -> list[Text]:

@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import Final
 
 from cronce.cli import add_actions, host_settings, pasteable
-from cronce.cli.session import add_store, looking, missing
+from cronce.cli.session import add_store, looking, missing, without_folder
 from cronce.cli.terminal import ColouredText, Screen, bar, paint, screen, show
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreError, StoreUnavailable
@@ -151,6 +151,8 @@ def _open(chosen: Chosen) -> Store:
     """The default file is made where it is missing; another that is missing may be misspelled."""
     path = "" if chosen.is_default else missing(chosen)
     if path:
+        if nowhere := without_folder(path):
+            raise StoreError(f"{nowhere}; create it, or check the path")
         new = f"if the store is new, `cronce store init {mask(chosen.url)}` creates it; else check the path"
         raise StoreError(f"there is no file {path}, and cronce did not create one; {new}")
     return open_chosen(chosen)

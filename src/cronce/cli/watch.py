@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from shlex import quote
 from typing import Any, Final
 
 from cronce.cli import add_options, on_signals, pasteable
@@ -22,7 +23,7 @@ from cronce.cli.terminal import ColouredText, Screen, Text, paint, screen, show,
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, NotOnRecord
 from cronce.model import spell
-from cronce.monitor.alerts import SEVERITIES, Alerts, gathered, handle
+from cronce.monitor.alerts import SEVERITIES, Alerts, gathered, handle, is_seen_to, no_such_alert
 from cronce.monitor.destinations import CommandDestination, Destination, Webhook, reaches
 from cronce.monitor.monitor import Monitor
 from cronce.monitor.pings import Pinger, check_ping
@@ -38,7 +39,7 @@ from cronce.runtime.node import Node
 from cronce.schedule import parse_duration
 from cronce.stores.default import alerts_table, choose
 from cronce.telling.documents import raised_document
-from cronce.telling.words import short
+from cronce.telling.words import handled_by, safe, short
 from cronce.value import NamedTuple
 
 ALERT: Final = "CRONCE_ALERT"
@@ -229,9 +230,12 @@ def _acknowledge(options: argparse.Namespace) -> int:
             done = actor.node.do(handle(client, name, actor.operator.by, options.reason, span))
         except NotOnRecord:  # `--once` also shows what no watcher has recorded yet
             found = _judged(actor.node, told(options).settings)
-            meant = [one for one in found if one.id in (name, f"{name}/")]
+            shown = gathered(found)
+            meant = [one for one in (*found, *shown) if one.id in (name, f"{name}/")][:1]
             if not meant:
-                raise
+                posted = actor.node.do(Alerts(client).standing()).posted
+                standing = [one.alert for one in posted if one.alert.cleared is None]
+                raise no_such_alert(name, [*standing, *shown]) from None
             actor.node.do(Alerts(client).settle(meant, lambda _alert: False))
             done = actor.node.do(handle(client, name, actor.operator.by, options.reason, span))
     what = f"snoozed for {short(span)}" if span else "acknowledged"
@@ -253,17 +257,30 @@ def _judged(node: Node, settings: Settings) -> list[Alert]:
 def _once(options: argparse.Namespace, given: AlertTargets) -> int:
     with looking(options) as node:
         found = _judged(node, given.settings)
+        posted = node.do(Alerts(node.ledger.client).standing())
+    seen_to = {one.alert.id: one.alert for one in posted.posted if is_seen_to(one.alert, posted.now)}
     journal = own_journal(choose(options.store)).all()
     findings = gathered([*found, *first_of_each(unsaid(journal, SystemClock().wall()))])
-    text = _table(findings) if findings else nothing("nothing is wrong", options)
+    text = _table(findings, seen_to) if findings else nothing("nothing is wrong", options)
     show(options, {"alerts": [raised_document(one) for one in findings]}, text)
     return 1 if any(reaches(one.severity, options.threshold) for one in findings) else 0
 
 
-def _table(findings: Sequence[Alert]) -> str:
-    """In full: what to do about it is at the end of a line."""
-    rows: list[list[Text]] = [[toned(one.severity), one.kind, spell(one.since), _said(one)] for one in findings]
-    return table(["severity", "what", "since", "why"], rows, screen()._replace(width=None))
+def _table(findings: Sequence[Alert], seen_to: Mapping[str, Alert]) -> str:
+    """In full: what to do about it is at the end of a line. `seen_to`: those that a person works on."""
+    rows: list[list[Text]] = [
+        [toned(one.severity), one.id.removesuffix("/"), spell(one.since), _handled(one, seen_to) + _said(one)]
+        for one in findings
+    ]
+    page = table(["severity", "what", "since", "why"], rows, screen()._replace(width=None))
+    new = next((one.id.removesuffix("/") for one in findings if one.id not in seen_to), "")
+    hint = f"`cronce watch --acknowledge {quote(safe(new))}` says that you work on it" if new else ""
+    return f"{page}\n{hint}".rstrip()
+
+
+def _handled(one: Alert, seen_to: Mapping[str, Alert]) -> str:
+    handled = seen_to[one.id].handled if one.id in seen_to else None
+    return f"{handled_by(handled)}: " if handled else ""
 
 
 def _said(one: Alert) -> str:
@@ -305,7 +322,7 @@ def _line(state: str, alert: Alert, on: Screen) -> str:
     now = SystemClock().wall()
     lasted = "" if state == "raised" else f", after {short(max(now - alert.since, timedelta(0)))}"
     said = _said(alert) if state == "raised" else alert.text
-    return f"{spell(now)} {paint(word, on)} {alert.kind}{lasted}: {paint(said, on)}"
+    return f"{spell(now)} {paint(word, on)} {safe(alert.id).removesuffix('/')}{lasted}: {paint(said, on)}"
 
 
 def _say(line: str) -> None:

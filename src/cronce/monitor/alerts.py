@@ -262,12 +262,18 @@ def due(alert: Alert, to: str, now: Instant) -> Notice | None:
     """What that destination should be told of it now."""
     wanted: Notice = "raised" if alert.cleared is None else "cleared"
     told = alert.deliveries.get(to)
-    if wanted == "raised" and is_snoozed(alert, now):
+    if wanted == "raised" and is_seen_to(alert, now):
         return None
     if told is None:
         return "raised" if wanted == "raised" else None
     behind = told.notice != wanted or told.sent is None or (wanted == "raised" and _was_snoozed(alert, told))
     return wanted if behind and told.until <= now else None
+
+
+def is_seen_to(alert: Alert, now: Instant) -> bool:
+    """Whether a person works on it, or has snoozed it: then nothing more is sent about it, also to those who have not
+    heard of it yet."""
+    return alert.handled is not None and (alert.handled.until is None or now < alert.handled.until)
 
 
 def is_snoozed(alert: Alert, now: Instant) -> bool:
@@ -537,13 +543,17 @@ def handle(client: Client, name: str, by: str, reason: str, span: timedelta | No
     standing = [one for _, one in all_readable(cells, decode_alert) if one.cleared is None]
     wanted = next((one for one in standing if one.id in (name, f"{name}/")), None)
     if wanted is None:
-        known = ", ".join(one.id for one in standing[:5]) or "none"
-        raise NotOnRecord(safe(f"no alert {name[:80]} is open; open alerts: {known}"))
+        raise no_such_alert(name, standing)
     incident, handled = incident_of(wanted, standing), None
     for one in incident.alerts:
         done = yield from Alerts(client).handle(key_of(one.kind, one.subject), by, reason, span)
         handled = done.handled if done else handled
     return {"id": wanted.id, "alerts": [one.id for one in incident.alerts], "handled": handled_document(handled)}
+
+
+def no_such_alert(name: str, known: Iterable[Alert]) -> NotOnRecord:
+    ids = list(dict.fromkeys(one.id for one in known))
+    return NotOnRecord(safe(f"no alert {name[:80]} is open; open alerts: {', '.join(ids[:5]) or 'none'}"))
 
 
 def _is_less(finding: Alert, posted: AlertInCell | None) -> bool:

@@ -137,7 +137,7 @@ def silent(survey: Survey) -> Iterator[Alert]:
     idle = sorted(name for name, seen in survey.jobs.items() if name not in carried and _is_expected(seen, survey.now))
     if idle and not carriers:
         text = f"no live scheduler runs {counted(len(idle), 'scheduled job')}: {listed(idle)}."
-        yield Alert(AlertKind.SILENT, "", "critical", text, survey.now, remedy="Start one: `cronce run`.")
+        yield Alert(AlertKind.SILENT, "", "critical", text, survey.now, remedy="Start one: `cronce run app:cron`.")
         return
     for name in idle:
         yield from _silent_job(name, survey)

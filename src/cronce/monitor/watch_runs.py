@@ -33,7 +33,7 @@ from cronce.runtime.effects.steps import Target
 from cronce.runtime.journal import Entry, PendingEnd
 from cronce.runtime.queries import JobSeen, RunSeen
 from cronce.runtime.unfinished import is_cut
-from cronce.telling.words import counted, listed, safe, short
+from cronce.telling.words import counted, listed, safe, short, what_next
 
 BY_POLICY: Final = {"missed": 'missed="skip"', "superseded": 'missed="latest"'}
 """Why slots were skipped that fell due while no scheduler was alive, and the policy that says so."""
@@ -53,7 +53,7 @@ def fold(survey: Survey, memory: WatchMemory, settings: Settings) -> Iterator[Al
             yield from _missed(seen, memory.missed.get(name, ()), survey)
     for job, run in survey.ended.items():
         if job in survey.jobs:
-            yield from failed(run)
+            yield from failed(run, history=survey.history)
     yield from late(survey, settings)
     yield from first_of_each(overrun(survey))
     yield from near_timeout(survey)
@@ -246,7 +246,7 @@ def _late(slot: Slot, since: Instant, fact: str) -> Alert:
 # --- failed ---
 
 
-def failed(run: RunSeen) -> Iterator[Alert]:
+def failed(run: RunSeen, *, history: bool) -> Iterator[Alert]:
     """What was cut short when its scheduler was stopped failed by no fault of its own: that is no more than a
     warning."""
     record = run.record
@@ -256,7 +256,8 @@ def failed(run: RunSeen) -> Iterator[Alert]:
     tries = f" after {counted(record.failures, 'attempt')}" if record.failures > 1 else ""
     why = f": {safe(record.reason)}" if record.reason else ""
     text = f"{run.slot.key} failed on {record.holder}{tries}{why}.{_last_words(record)}"
-    remedy = f"Check its log and `cronce why {run.slot.key}`; then run `cronce resolve {run.slot.key} retry`, or done."
+    look = f"Check its log and `cronce why {run.slot.key}`."
+    remedy = f"{look} {what_next(run.slot.key, history=history)}"
     since, slots = record.finished or run.slot.at, (run.slot.key,)
     yield Alert(AlertKind.FAILED, run.slot.job, severity, text, since, remedy=remedy, slots=slots)
 
@@ -483,7 +484,7 @@ def doubtful(survey: Survey) -> Iterator[Alert]:
             )
         elif waiting:
             text = f"{key} is {what}{count}."
-            remedy = f"Check what it did, then run `cronce resolve {key} done`, or retry; {listing}."
+            remedy = f"Check what it did. {what_next(key, history=survey.history)} {listing}."
         else:
             text = safe(f"{key} was stopped by {doubts_of(newest.record)[0].name}, which has been resolved{count}.")
             remedy = f"`cronce rerun {key}` continues it; {listing}."

@@ -388,7 +388,8 @@ def closed(view: View, _command: Command) -> Ruling:
 
 def too_old(view: View, command: Command) -> Ruling:
     floor = floor_of(view, command)
-    return Ruling(Closed(Outcome.TOO_OLD, f"up to {spell(floor) if floor else ''} slots without a record are closed"))
+    upto = spell(floor) if floor else ""
+    return Ruling(Closed(Outcome.TOO_OLD, f"slots up to {upto} are closed if they have no record"))
 
 
 def below(view: View, command: Claim) -> Ruling:

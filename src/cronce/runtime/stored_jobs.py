@@ -35,6 +35,7 @@ from cronce.runtime.queries import (
     JobLine,
     JobSeen,
     holders,
+    job_names,
     latest_runs,
     read_all,
     read_bundle,
@@ -243,8 +244,9 @@ def _refuse_missing(client: Client, name: str) -> Flow[None]:
     if stored.version:
         return
     if job.version:
-        raise CronceError(f"{name} is declared in code, not in the store: change it there")
-    refuse_unknown(name, [one.name for one in (yield from definitions())])
+        where = "is declared in code" if seen_job(job).is_scheduled else "is called by a crontab line, or by your code"
+        raise CronceError(f"{name} {where}, and not kept in the store: change it there")
+    refuse_unknown(name, (yield from job_names()))
 
 
 def _refuse_in_code(client: Client, name: str) -> Flow[None]:

@@ -144,6 +144,8 @@ class Why(NamedTuple):
     """What this machine could not tell the store yet."""
     doubt: str = ""
     """Why this process does not trust the store's clock."""
+    history: bool = True
+    """Whether the store keeps a history: then a slot can have reruns."""
 
     @property
     def abandoned(self) -> bool:
@@ -224,7 +226,8 @@ def _why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
         stories.append(story._replace(refused=_turned(one, refusals)))
     times = {host: told.times for host, told in refusals}
     doubtful = None if slot else (yield from doubts(of_job(name)))
-    return Why(read.now, seen, stopped, read.epoch, tuple(stories), blockers, times, has_scheduler, doubtful)
+    known = Why(read.now, seen, stopped, read.epoch, tuple(stories), blockers, times, has_scheduler, doubtful)
+    return known._replace(history=traits.history)
 
 
 def _cells(slots: Iterable[Slot]) -> list[str]:

@@ -58,8 +58,9 @@ def _about(found: Why) -> Iterator[str]:
             " `cronce status holders` lists the processes that are alive."
         )
     if found.refusals:
-        counts = (f"{host} {'once' if times == 1 else f'{times:,} times'}" for host, times in found.refusals.items())
-        yield f"Refused so far: {', '.join(sorted(counts))}."
+        of_each = len(found.refusals) > 1
+        hosts = (f"{host} ({times:,})" if of_each else host for host, times in sorted(found.refusals.items()))
+        yield f"Duplicate calls refused: {sum(found.refusals.values()):,}, from {', '.join(hosts)}."
     if found.effects and found.effects.counts.get("in doubt"):
         many, more = found.effects.counts["in doubt"], "in doubt" in found.effects.capped
         are = "is" if many == 1 and not more else "are"
@@ -90,9 +91,16 @@ def tell(story: Story, found: Why) -> str:
     lines += [f"  {line}" for line in _timeline(story)]
     lines += [f"  {line}" for line in _effects(story)]
     lines += [f"  {safe(line)}" for line in _journal(story, found)]
+    lines += [f"  {words.what_next(story.slot.key, history=found.history)}"] if _is_to_settle(story) else []
     if record and record.output:
         lines += ["  the end of its output:", *(f"    | {safe(line)}" for line in record.output.splitlines())]
     return "\n".join(lines)
+
+
+def _is_to_settle(story: Story) -> bool:
+    """Whether a person has to choose; what effects in doubt leave open is said with them."""
+    bad = story.case in (Case.FAILED, Case.LOST, Case.UNKNOWN)
+    return bad and not story.effects.counts.get("in doubt")
 
 
 def headline(story: Story, found: Why) -> str:
@@ -112,7 +120,8 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
     finished = say(record.finished)
     match story.case:
         case Case.SUCCEEDED if record.resolved:
-            return f"counts as succeeded since {finished}, {record.reason}."
+            rerun = _rerun(story, record)
+            return f"counts as succeeded since {finished}, {f'by rerun {rerun}' if rerun else record.reason}."
         case Case.SUCCEEDED:
             return f"succeeded: {record.holder} ran it from {say(record.started)} to {finished}{_took(record)}."
         case Case.FAILED:
@@ -176,10 +185,10 @@ def _open(story: Story, record: Record, found: Why, say: "_Clock") -> str:
                 )
             if story.run.gone:
                 return f"is on record as running on {record.holder} since {since}, but {fate(story.run)}.{asked}"
-            gone = "closed as lost" if record.closes_as_lost else "taken over"
+            then = "closes it as lost" if record.closes_as_lost else "takes it over"
             return (
-                f"is running: {record.holder} has had it since {since}. It is {gone} if its lease is not renewed by"
-                f" {say(until)}.{asked}"
+                f"is running: {record.holder} has had it since {since}. If its lease is not renewed by {say(until)},"
+                f" the next call or scheduler {then}.{asked}"
             )
         case Case.LAPSED:
             return f"was granted to {record.holder} at {say(record.started)}, until {say(until)}: {fate(story.run)}."
@@ -346,7 +355,7 @@ def _passed_over(span: SpanRecord | None, seen: JobSeen, say: _Clock) -> str:
 def events(story: Story) -> list[tuple[Instant, str]]:
     """Each grant, how it ended, and each refusal, the earliest first."""
     record = story.run.record if story.run else None
-    grants = list(_grants(record, story.run.cell.fence)) if record is not None and story.run is not None else []
+    grants = list(_grants(story, record, story.run.cell.fence)) if record is not None and story.run is not None else []
     refused = [(_after(record, one.at), _refused(host, one.why)) for host, one in story.refused]
     told = sorted([*grants, *refused], key=lambda event: event[0])
     return [(at, safe(text)) for at, text in told]
@@ -374,7 +383,7 @@ def _refused(host: str, why: str) -> str:
     return f"called by {whom}" if UNASKED in whom else f"{holder} was refused: {reason}"
 
 
-def _grants(record: Record, fence: Fence | None) -> Iterator[tuple[Instant, str]]:
+def _grants(story: Story, record: Record, fence: Fence | None) -> Iterator[tuple[Instant, str]]:
     lapsed = False
     for past in record.past:
         if past.started:
@@ -389,7 +398,14 @@ def _grants(record: Record, fence: Fence | None) -> Iterator[tuple[Instant, str]
     if fence is not None and record.started and not in_past:
         yield record.started, f"{'taken over by' if lapsed else 'granted to'} {record.holder}"
     if record.finished:
-        yield record.finished, f"{record.outcome}{': ' if record.reason else ''}{record.reason}"
+        rerun, why = _rerun(story, record), f": {record.reason}" if record.reason else ""
+        yield record.finished, f"{record.outcome}{f' by rerun {rerun}' if rerun else why}"
+
+
+def _rerun(story: Story, record: Record) -> str:
+    """The rerun that succeeded in the slot's place, if one did."""
+    by = record.reason.removeprefix(f"{written.RESOLVED}by ")
+    return by if record.resolved and by.startswith(story.slot.key) else ""
 
 
 def _end(end: str) -> str:

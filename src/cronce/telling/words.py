@@ -13,6 +13,7 @@ from cronce.protocol.table import NOTHING_RAN
 from cronce.schedule import Cron, Schedule, Window
 
 if TYPE_CHECKING:
+    from cronce.protocol.notices import Handled
     from cronce.protocol.record import Act, Record
     from cronce.runtime.queries import RunSeen
 
@@ -91,6 +92,12 @@ def by_whom(act: "Act") -> str:
     return f"{who}{when}{f' ({act.reason})' if act.reason else ''}".strip()
 
 
+def handled_by(handled: "Handled") -> str:
+    """Who works on an alert, or has snoozed it, and until when."""
+    until = f" until {spell(handled.until)}" if handled.until else ""
+    return f"{'snoozed' if until else 'acknowledged'} by {handled.by}{until}"
+
+
 def safe(text: str) -> str:
     """Text without what could move a cursor, change a title or break a line: each such character as its escape."""
     return _CONTROL_CHARACTERS.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
@@ -129,6 +136,12 @@ def fate(run: "RunSeen") -> str:
         then = "closes it as lost" if lost else "takes it over"
         return f"{gone}its lease has expired; the next scheduler or call of this job {then}"
     return f"{gone}the lease ends in {short(run.gone.left)}; then it is {'closed as lost' if lost else 'taken over'}"
+
+
+def what_next(key: str, *, history: bool) -> str:
+    """What a person can do about a slot that ended badly. A store without a history keeps no reruns."""
+    again = f"cronce rerun {key}" if history else f"cronce resolve {key} retry"
+    return f"To run it again: `{again}`. If the work is done: `cronce resolve {key} done`."
 
 
 def as_written(rule: Schedule) -> str:

@@ -1,12 +1,13 @@
 """The overview: how things stand in one sentence, what needs attention, and who is there."""
 
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
 
-from cronce.model import FREE, Mark, Write, holder_cell
-from cronce.protocol.notices import Holder, encode_holder
+from cronce.model import FREE, Mark, Write, alert_cell, holder_cell
+from cronce.protocol.notices import Alert, Handled, Holder, encode_holder, encode_notice
 from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores.base import Scan
 from tests.web.house import Browser, Busy
@@ -56,7 +57,7 @@ def test_a_beat_that_is_newer_than_the_page_was_just_now(ago: float, told: str) 
     assert f" {told} " in paper(visitor, "/holders").text
 
 
-def calm(*holders: tuple[str, float]) -> tuple[str, str, list[str]]:
+def calm(*holders: tuple[str, float], others: Sequence[Write] = ()) -> tuple[str, str, list[str]]:
     """A store in which nothing went wrong, with schedulers that beat so long ago: the tone, the sentence, and who is
     shown."""
     busy = still()
@@ -65,11 +66,11 @@ def calm(*holders: tuple[str, float]) -> tuple[str, str, list[str]]:
     store.purge([cell for prefix in prefixes for cell in store.scan(Scan(prefix)).cells])
     store.purge(store.scan(Scan("run/", mark=Mark.ATTENTION)).cells)
     store.purge(store.scan(Scan("run/reindex/")).cells)
-    writes = [_beating(name, timedelta(seconds=ago)) for name, ago in holders]
+    writes = [*(_beating(name, timedelta(seconds=ago)) for name, ago in holders), *others]
     assert [one.refused for one in store.swap(writes, store.load([]).epoch.seen).verdicts] == [None] * len(writes)
     answer = Browser(busy.app).get("/")
     told_of_hosts = {"Needs attention" in answer.text, "is gone" in answer.text}
-    assert len(told_of_hosts) == 1  # and of nothing else
+    assert others or len(told_of_hosts) == 1  # and of nothing else
     told = re.search(r'<p class="health (\w+)".*?<span>(.*?)</span>', answer.text, re.DOTALL)
     assert told is not None
     return told[1], told[2], re.findall(r'data-holder="([^"]+)"', answer.text)
@@ -85,6 +86,18 @@ def test_all_is_well_when_it_is() -> None:
     strangers = "calls from 2 hosts"  # which ran something, and left no beat
     well = f"All is well: {len(JOBS)} jobs, 2 schedulers, {strangers}, {last}."
     assert calm((WEB_1, 1), (WEB_3, 4)) == ("good", well, [WEB_1, WEB_3])
+
+
+def test_what_is_snoozed_is_told_instead_of_that_all_is_well() -> None:
+    """It said so above "Needs attention"."""
+    until = NOW + timedelta(hours=1)
+    flapping = Alert("flapping", "mail", "warning", "it changes.", NOW, handled=Handled("ada", NOW, "", until))
+    snoozed = Write(alert_cell("flapping", "mail"), FREE, encode_notice(flapping), Mark.OPEN)
+    tone, sentence, _ = calm((WEB_1, 1), (WEB_3, 4), others=[snoozed])
+    assert (tone, sentence.partition(",")[0]) == (
+        "odd",
+        f"1 alert snoozed (mail keeps losing its leader): {len(JOBS)} jobs",
+    )
 
 
 @pytest.mark.parametrize(

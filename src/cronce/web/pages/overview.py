@@ -16,7 +16,7 @@ from cronce.monitor.settings import Settings
 from cronce.monitor.watch import not_replaced
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import HOST_GONE, HolderSeen
-from cronce.telling.words import Tone, ago, by_whom, counted, safe, short
+from cronce.telling.words import Tone, ago, by_whom, counted, listed, safe, short
 from cronce.value import NamedTuple
 from cronce.web.markup import brief
 from cronce.web.pages.incidents import IncidentCard, cards
@@ -120,7 +120,11 @@ def health(seen: Overview, there: Sequence[SchedulerShown], found: Sequence[Inci
     last = next((run.record.started for run in seen.newest if run.record and run.record.started), None)
     ran = f", the last run started {ago(last, seen.now)}" if last else ", and nothing has run yet"
     there_are = [*([counted(live, "scheduler")] if live or not seen.guests else []), *_guests(seen.guests)]
-    return HealthSentence("good", f"All is well: {counted(jobs, 'job')}, {', '.join(there_are)}{ran}.")
+    snoozed = [one.title for one in found if one.snoozed and one.incident.lead.severity != "info"]
+    state = f"{counted(len(snoozed), 'alert')} snoozed ({listed(snoozed)})" if snoozed else "All is well"
+    return HealthSentence(
+        "odd" if snoozed else "good", f"{state}: {counted(jobs, 'job')}, {', '.join(there_are)}{ran}."
+    )
 
 
 def _guests(guests: Sequence[ForeignSchedulerSeen]) -> Iterator[str]:
