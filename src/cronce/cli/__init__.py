@@ -8,7 +8,7 @@ code, unless that is always 0; and for its help text, where there is more to say
 `RUN_EPILOG`. Verbs about one thing share a file (`FILE_OF_VERB`).
 
 Exit codes: 0 it is as it should be, 1 it is not (the text says what), 2 the call makes no sense, 75 the store
-cannot be reached, 78 the store needs a person.
+cannot be reached, 78 the store cannot be used until somebody mends it.
 """
 
 import argparse
@@ -171,7 +171,7 @@ def pasteable(text: str) -> str:
 
     longer = [f"{verb} {under}" for verb in ABOUT_A_STORE for under in UNDER.get(verb, ())]
     verbs = "|".join((*longer, *ABOUT_A_STORE, "run app:cron", "doctor", "store (?:init|adopt|sql|clock)(?=`)"))
-    command = rf"\bcronce (?:{verbs})(?=[ `]|$)(?! --store)"
+    command = rf"(?<=`)cronce (?:{verbs})(?=[ `]|$)(?! --store)"
     return re.sub(command, lambda found: f"{found[0]} --store {quote(mask(_called.store))}", text, flags=re.M)
 
 

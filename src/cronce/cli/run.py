@@ -54,7 +54,7 @@ is stopped: it is closed as failed, or with on_lost="rerun" taken over by anothe
 all runs at once.
 
 exit codes: 0 all runs are recorded; 1 a run could not be recorded, or not be stopped; 2 the options are wrong; 75 the
-store cannot be reached; 78 the store needs a person."""
+store cannot be reached; 78 the store cannot be used; the message says why."""
 
 RUN_EPILOG: Final = """
 examples:

@@ -56,7 +56,7 @@ slots of each of your schedules, with your policies, one each second. A counter 
 them.
 
 exit codes: 0 every promise was kept; 1 one was broken; 2 the options are wrong, the store refused a request, or the
-command of --restart failed; 75 the store cannot be reached, or stopped answering; 78 the store needs a person. With any
+command of --restart failed; 75 the store cannot be reached, or stopped answering; 78 the store cannot be used. With any
 other code than 0 and 1 nothing was judged."""
 
 
