@@ -368,7 +368,7 @@ def _types(owner: "Node", method: "Node") -> Iterator[str]:
 
 
 _LINE: Final = re.compile(r"^[ \t]*(?P<key>[\w.-]+)[ \t]*[=:](?P<value>[^\n]*)$", re.MULTILINE)
-_FILE: Final = re.compile(r"(?:application|bootstrap)[\w.-]*\.(?:properties|ya?ml)|[\w.-]*quartz[\w.-]*\.properties")
+_FILE: Final = re.compile(r"(?:(?:application|bootstrap)|[\w.-]*quartz)[\w.-]*\.(?:properties|ya?ml)")
 _PREFIX: Final = re.compile(r"^(?:spring\.quartz\.properties\.)?org\.quartz\.")
 _SPRING_QUARTZ: Final = "spring.quartz."
 
@@ -381,7 +381,7 @@ def _is_settings(path: PurePosixPath) -> bool:
 def _read_settings(source: Source) -> Iterator[QuartzSettings]:
     if "quartz" not in source.text:
         return
-    said = _of_yaml(source.text) if source.suffix in (".yml", ".yaml") else _of_properties(source.text)
+    said = list(_of_yaml(source.text) if source.suffix in (".yml", ".yaml") else ()) or _of_properties(source.text)
     known = tuple((name, value, line) for key, value, line in said if (name := _name(key)))
     if known:
         yield QuartzSettings(known, source.path)

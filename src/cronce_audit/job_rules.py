@@ -2,13 +2,13 @@
 sends a message, or a restart forgets it."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from cronce_audit import java
 from cronce_audit.javascript.code import Job as JavaScriptJob
 from cronce_audit.javascript.code import Volatile
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
+from cronce_audit.model import Confidence, Facts, Found, LeftOut, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import joined
 from cronce_audit.processes.starts import starts
 from cronce_audit.python.facts import Call, Called, Const, Member, Name, Value, last
@@ -84,8 +84,8 @@ def _of_others(facts: Facts) -> Iterator[_Timed]:
 
 def _of_python(facts: Facts) -> Iterator[_Timed]:
     known = facts.conclude(names)
-    for call in known.calls("at"):
-        if len(call.called.args) == 1 and not call.called.keywords and _is_of_schedule(call.called):
+    for call in _first_of_each(known.calls("at")):
+        if len(call.called.args) == 1 and not call.called.keywords:
             yield _Timed(call.place, "this job of `schedule`", "it")
     for call in known.calls("crontab"):
         spelled = known.constant(next(iter(call.called.args), None), call.scope.module)
@@ -110,6 +110,15 @@ def _is_naive(call: Call) -> bool:
     full = call.called.function
     bare = not call.called.args and not call.called.keywords
     return bare and isinstance(full, Name) and full.dotted.startswith("datetime.")
+
+
+def _first_of_each(calls: Iterable[Call]) -> Iterable[Call]:
+    """Of the calls of `schedule`, the first in each function: what is true of one is true of the others."""
+    found: dict[tuple[str, str], Call] = {}
+    for call in calls:
+        if _is_of_schedule(call.called):
+            found.setdefault((call.place.path, call.scope.function), call)
+    return found.values()
 
 
 def _is_of_schedule(value: Value) -> bool:
@@ -224,6 +233,8 @@ def _forgotten(facts: Facts) -> Iterator[Found]:
             f"{what} is due every {every / 3600:g} h, counted from the start of the process, and nothing remembers the "
             "last run: where the process is started more often than that, it never runs",
         )
+    for one in facts.of(LeftOut):
+        yield Found(one.place, one.message, remedy=one.remedy)
 
 
 def _asked_for(facts: Facts) -> Iterator[tuple[Place, str]]:
@@ -233,8 +244,8 @@ def _asked_for(facts: Facts) -> Iterator[tuple[Place, str]]:
         store = job.store
         if store and not store.is_persistent and not job.start and _is_asked(job.scope.function, known):
             yield job.place, job.function
-    for call in known.calls("do"):
-        if _is_of_schedule(call.called) and _is_asked(call.scope.function, known):
+    for call in _first_of_each(known.calls("do")):
+        if _is_asked(call.scope.function, known):
             yield call.place, "this job of `schedule`"
 
 

@@ -251,6 +251,14 @@ class CommandLine(NamedTuple):
     """The script goes on meanwhile: a `&` stands behind it."""
 
 
+class LeftOut(NamedTuple):
+    """Slots that are left out now and then, as one file shows by itself."""
+
+    place: "Place"
+    message: str
+    remedy: str | None = None
+
+
 class ZoneSet(NamedTuple):
     """The time zone of a unit or of the entries of a file, and the place that sets it."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.model import Facts, Found, Place, Source, is_of_process, reader
+from cronce_audit.model import Facts, Found, LeftOut, Place, Source, is_of_process, reader
 
 
 class JobLibrary(NamedTuple):
@@ -25,6 +25,12 @@ class JobLibrary(NamedTuple):
     once: re.Pattern[str] | None = None
     """What makes one job run in one place, if the library has such a thing."""
     remedy: str | None = None
+    often: re.Pattern[str] = re.compile("^$")
+    """Of a job that comes every five minutes or more often."""
+    apart: re.Pattern[str] = re.compile("^$")
+    """What makes its next run wait."""
+    wait: str = ""
+    """The remedy where it does not."""
 
 
 _JOB_LIBRARIES: Final = (
@@ -34,6 +40,8 @@ _JOB_LIBRARIES: Final = (
         re.compile(r'"github\.com/robfig/cron(?:/v\d)?"'),
         re.compile(r"\.(?:AddFunc|AddJob)\("),
         "in every process of this program",
+        often=re.compile(r'\.Add\w+\(\s*"(?:@every (?:\d+s|[1-5]m)|(?:\S+ )??\*(?:/[1-5])? \*)'),
+        wait="make it with `cron.WithChain(cron.SkipIfStillRunning(cron.DefaultLogger))`",
     ),
     JobLibrary(
         "gocron",
@@ -48,6 +56,20 @@ _JOB_LIBRARIES: Final = (
         re.compile(r"Rufus::Scheduler"),
         re.compile(r"^[ \t]*\w+\.(?:every|cron|interval)[ (]", re.MULTILINE),
         "in every process that loads this file: each worker of the web server, each console",
+        often=re.compile(r"every[ (]+['\"](?:\d+s|[1-5]m)['\"]|cron[ (]+['\"]\*(?:/[1-5])? \*"),
+        apart=re.compile(r"overlap(?:: | ?=> ?)false|mutex|perform_(?:later|async)"),
+        wait="give it `overlap: false`",
+    ),
+    JobLibrary(
+        "whenever",
+        ".rb",
+        re.compile(r"^[ \t]*every\b[^\n]* do\s+(?:runner|rake|command|script) ", re.MULTILINE),
+        re.compile(r"^[ \t]*every[ (]", re.MULTILINE),
+        "on every server that it writes the crontab of",
+        re.compile(""),  # one server, by its role
+        often=re.compile(r"every[ (]+(?::minute|[1-5]\.minutes?|['\"]\*(?:/[1-5])? \*)"),
+        apart=re.compile(r"flock|lockrun|perform_(?:later|async)"),
+        wait="start it under `flock -n`, by `job_type`",
     ),
     JobLibrary(
         "Laravel's scheduler",
@@ -57,6 +79,9 @@ _JOB_LIBRARIES: Final = (
         "on every server whose cron calls `schedule:run`",
         re.compile(r"->\s*onOneServer\("),
         "add `->onOneServer()`, with a cache that all servers share, or let one server call `schedule:run`",
+        often=re.compile(r"->\s*every(?:\w*Seconds?|Minute|(?:Two|Three|Four|Five)Minutes)\("),
+        apart=re.compile(r"->\s*withoutOverlapping\("),
+        wait="add `->withoutOverlapping()`",
     ),
 )
 _COMMENTS_OF: Final = {
@@ -72,8 +97,9 @@ _SHARED_LOCKS: Final = re.compile(
 _WEB_SERVERS: Final = re.compile(
     r"ListenAndServe|gin\.(?:New|Default)\(|echo\.New\(|fiber\.New\(|grpc\.NewServer\(|chi\.New"
 )
-_EVERY_FEW_MINUTES: Final = re.compile(r"->\s*every(?:\w*Seconds?|Minute|(?:Two|Three|Four|Five)Minutes)\(")
-_WITHOUT_OVERLAP: Final = re.compile(r"->\s*withoutOverlapping\(")
+_WAITING: Final = re.compile(r"(?:Skip|Delay)IfStillRunning|\.TryLock\(|(?i:\bis_?running\b)|CompareAndSwap")
+"""In Go the chain of a scheduler may be made far from its jobs."""
+_LONG_TICK: Final = re.compile(r"time\.(?:NewTicker|Tick)\(\s*(1[2-9]|[2-9]\d|\d{3,})\s*\*\s*time\.Hour\s*\)")
 
 
 class AddedJob(NamedTuple):
@@ -83,7 +109,8 @@ class AddedJob(NamedTuple):
     what: str
     place: Place
     is_once: bool
-    overlaps: bool
+    overlaps: str
+    """What to do about it; "" where its runs do not overlap."""
 
 
 class LanguageSeen(NamedTuple):
@@ -92,13 +119,17 @@ class LanguageSeen(NamedTuple):
     suffix: str
     locks: bool
     serves: bool
+    waits: bool
 
 
 @reader("other languages", lambda path: path.suffix in _COMMENTS_OF)
-def read(source: Source) -> Iterator[AddedJob | LanguageSeen]:
-    locks, serves = bool(_SHARED_LOCKS.search(source.text)), bool(_WEB_SERVERS.search(source.text))
-    if locks or serves:
-        yield LanguageSeen(source.suffix, locks, serves)
+def read(source: Source) -> Iterator[AddedJob | LanguageSeen | LeftOut]:
+    seen = [bool(words.search(source.text)) for words in (_SHARED_LOCKS, _WEB_SERVERS, _WAITING)]
+    if any(seen):
+        yield LanguageSeen(source.suffix, *seen)
+    for tick in _LONG_TICK.finditer(source.text) if source.suffix == ".go" else ():
+        message = f"these {tick[1]} h count from the start of the process: started more often, it never gets there"
+        yield LeftOut(source.place(source.text.count("\n", 0, tick.start()) + 1), message)
     for library in _JOB_LIBRARIES:
         if library.suffix == source.suffix and library.used.search(source.text):
             yield from _added(source, library)
@@ -107,14 +138,15 @@ def read(source: Source) -> Iterator[AddedJob | LanguageSeen]:
 def _added(source: Source, library: JobLibrary) -> Iterator[AddedJob]:
     plain = _COMMENTS_OF[source.suffix].sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
     for found in library.adds.finditer(plain):
-        told = _statement(plain, found.start())
+        is_block = source.suffix == ".rb"
+        told = plain[found.start() :].partition("\nend")[0] if is_block else _statement(plain, found.start())
         name = next((group for group in found.groups() if group), None)
         yield AddedJob(
             library.name,
             f"`{name}`" if name else f"this job of {library.name}",
             source.place(plain.count("\n", 0, found.start()) + 1),
             library.once is not None and bool(library.once.search(told)),
-            bool(_EVERY_FEW_MINUTES.search(told)) and not _WITHOUT_OVERLAP.search(told),
+            "" if not library.often.search(told) or library.apart.search(told) else library.wait,
         )
 
 
@@ -147,7 +179,9 @@ def several(facts: Facts) -> Iterator[Found]:
 
 def joined(facts: Facts) -> Iterator[Found]:
     """Frequent jobs whose next run does not wait."""
+    go_waits = any(one.waits and one.suffix == ".go" for one in facts.of(LanguageSeen))
     for one in facts.of(AddedJob):
-        if one.overlaps and not is_of_process(one.place.path, one.what):
+        waits = go_waits and one.place.path.endswith(".go")
+        if one.overlaps and not waits and not is_of_process(one.place.path, one.what):
             message = f"{one.what} starts again while the last run still works: {one.library} does not check that"
-            yield Found(one.place, message, remedy="add `->withoutOverlapping()`")
+            yield Found(one.place, message, remedy=one.overlaps)

@@ -4,9 +4,9 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from cronce_audit.model import CommandLine, Facts, Place, Source, reader
+from cronce_audit.model import CommandLine, Facts, LeftOut, Place, Source, reader
 
 
 class Setting(NamedTuple):
@@ -98,13 +98,20 @@ def wants_supervisor(path: PurePosixPath) -> bool:
     )
 
 
+_DAILY: Final = re.compile(r"(?i)(?:dai|week|month|year)ly|(?:[^:]* )?\d{1,2}:\d\d(?::\d\d)?(?: [A-Z]\S+)?")
+"""Of OnCalendar=: once a day, or less often."""
+
+
 @reader("unit", wants)
-def read(source: Source) -> Iterator[SystemdService | Timer | CommandLine]:
+def read(source: Source) -> Iterator[SystemdService | Timer | CommandLine | LeftOut]:
     found = list(settings(source.text))
     if source.suffix == ".timer":
         for when in values(found, "Timer", "OnCalendar")[:1]:
             unit = value(found, "Timer", "Unit") or f"{source.name.removesuffix('.timer')}.service"
             yield Timer(source.place(when.line), unit, when.value)
+            if _DAILY.fullmatch(when.value) and value(found, "Timer", "Persistent").lower() in ("", "false", "no"):
+                message = f"`{unit}` is due at `{when.value}`: if the machine is off then, the slot is left out"
+                yield LeftOut(source.place(when.line), message, "set `Persistent=true` under [Timer]")
     elif execs := values(found, "Service", "ExecStart"):
         yield SystemdService(source.place(execs[0].line), tuple(one.value for one in execs))
         yield from _commands(source, found, execs)

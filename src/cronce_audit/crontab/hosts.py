@@ -79,7 +79,7 @@ def _target(image: Image, copied: Mapping[str, str], path: str) -> str | None:
             into = target.rstrip("/")
             if into.endswith("/cron.d"):
                 return f"{into}/{name}"
-            if name in image.named:
+            if name in image.named and all(PurePosixPath(other).name != name for other in copied):
                 return ""
     return None
 

@@ -49,16 +49,19 @@ def every_minute_of_one_hour(facts: Facts) -> Iterator[Found]:
                     yield from _each_minute(schedule, f"`{job}`", bound.place)
     yield from _in_code(facts)
     known = facts.conclude(names)
-    for call in known.calls("crontab"):
-        hour = call.called.keyword("hour")
-        every = call.called.args or call.called.keyword("minute") or call.called.splat or hour in (None, Const("*"))
-        if not every and known.target(call) == "celery.schedules.crontab":
+    for call in known.calls("crontab", "cron"):
+        hour, whose = call.called.keyword("hour"), _MINUTELESS.get(known.target(call) or "")
+        minute = call.called.keyword("minute") or (call.method == "crontab" and call.called.args)
+        if whose and not minute and not call.called.splat and hour not in (None, Const("*")):
             yield Found(
                 call.place,
-                "`crontab` of Celery without a minute is due in each minute of its hours: sixty times an hour",
+                f"`{call.method}` of {whose} without a minute is due in each minute of its hours: sixty times an hour",
                 Confidence.HIGH,
-                remedy="write a minute: `crontab(minute=0, hour=…)`",
+                remedy=f"write a minute: `{call.method}(…, minute=0, hour=…)`",
             )
+
+
+_MINUTELESS: Final = {"celery.schedules.crontab": "Celery", "arq.cron": "arq", "arq.cron.cron": "arq"}
 
 
 def _in_code(facts: Facts) -> Iterator[Found]:

@@ -306,7 +306,16 @@ def _starts(code: Code, call: "Node") -> "list[Node]":
         if outer.type in ("variable_declarator", "assignment_expression")
     ]
     wanted = {f"{name}.start" for name in names[:1]}
-    return [one for one in code.calls.get("start", ()) if text(one.child_by_field_name("function")) in wanted]
+    found = [one for one in code.calls.get("start", ()) if text(one.child_by_field_name("function")) in wanted]
+    return found or [call for name in names[:1] if _is_exported(code, call, name)]
+
+
+def _is_exported(code: Code, call: "Node", name: str) -> bool:
+    """Another file has it, and starts it."""
+    if any(outer.type == "export_statement" for outer in above(call)):
+        return True
+    given = re.compile(rf"(?:module\.)?exports\s*=\s*(?:{re.escape(name)}\b|{{[^}}]*\b{re.escape(name)}\b)")
+    return bool(given.search(code.source.text))
 
 
 def _pattern(code: Code, when: "Node") -> str | None:
