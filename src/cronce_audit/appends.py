@@ -339,7 +339,7 @@ def _text(given: YamlNode, key: str, usual: str) -> str:
 @rule(
     "CR410 crontab-grows-with-each-run",
     Severity.WARNING,
-    "install the whole crontab (`crontab FILE`, `cp FILE /etc/cron.d/NAME`) or a block of it (`cronce crontab"
+    "install the whole crontab (`crontab FILE`, `cp FILE /etc/cron.d/NAME`) or a block of it (`cronce deploy crontab"
     " install FILE --name NAME`), which change nothing the second time",
     confidence=Confidence.MEDIUM,
 )

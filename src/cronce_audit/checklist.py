@@ -184,7 +184,7 @@ def runs_do_not_overlap(seen: Seen) -> Answer:
         return met("every job is under a lock")
     if policy.verdict == "met" and len(_cronjobs(seen.facts)) == len(seen.facts.conclude(scheduled)):
         return policy
-    return cannot_tell("a lock around each job, or how long the jobs take: `cronce logs` shows it from their logs")
+    return cannot_tell("a lock around each job, or how long jobs take: `cronce audit logs` shows it from their logs")
 
 
 def failures_are_retried(seen: Seen) -> Answer:
@@ -251,10 +251,10 @@ silence_and_doubles_alert = _habit(
 )
 durations_alert = _habit(("duration", "an `alert:` about a lock, a lease or a duration in a Prometheus rules file"))
 duplicates_are_looked_for = _habit(
-    ("dupes", "`cronce dupes … --since 30m` here, or a query with `HAVING COUNT(*) > 1` that the pipeline runs"),
+    ("dupes", "`cronce audit dupes … --since 30m` here, or a query with `HAVING COUNT(*) > 1` that the pipeline runs"),
     beside="queries",
 )
-unended_runs_are_looked_for = _habit(("logs", "`cronce logs` in a pipeline, a script or a runbook here"))
+unended_runs_are_looked_for = _habit(("logs", "`cronce audit logs` in a pipeline, a script or a runbook here"))
 
 
 ETERNAL: Final = ("lock-without-expiry",)

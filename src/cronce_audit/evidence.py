@@ -52,11 +52,11 @@ _QUERY: Final = r"\bhaving\s+count\s*\([^()]*\)\s*>\s*1\b"
 _ANYWHERE: Final = (_PIPELINES, _PAGES, _SCRIPTS)
 SIGNS: Final = (
     _sign("audit", r"\bcronce[- ]audit\b", _PIPELINES),
-    _sign("dupes", r"\bcronce dupes\b", *_ANYWHERE),
+    _sign("dupes", r"\bcronce (?:audit )?dupes\b", *_ANYWHERE),
     _sign("dupes", _QUERY, _PIPELINES),
     _sign("queries", _QUERY, _PAGES, re.compile(r"\.(?:sh|bash|sql)$")),
-    _sign("logs", r"\bcronce logs\b", *_ANYWHERE),
-    _sign("drain", r"\bcronce drain\b|\bstop\b.{0,60}\bscheduler\b.{0,80}\bbefore\b", *_ANYWHERE),
+    _sign("logs", r"\bcronce (?:audit )?logs\b", *_ANYWHERE),
+    _sign("drain", r"\bcronce (?:drain|pause --scheduler)\b|\bstop\b.{0,60}\bscheduler\b.{0,80}\bbefore\b", *_ANYWHERE),
     _sign("doctor", r"\bcronce doctor\b", *_ANYWHERE),
     _sign("silence", r"hc-ping\.com|healthchecks\.io|\bcronitor\b|deadmanssnitch|betteruptime", _PIPELINES, _SCRIPTS),
     _sign("silence", r"^\s*-?\s*(?:alert|expr):.*(?:heartbeat|absent(?:_over_time)?\(|last_success|silent)", _ALERTS),
@@ -289,4 +289,4 @@ def old_stops_first(seen: Seen) -> Answer:
         return met("old and new may run side by side: every job is under a lock that all machines see")
     if told := seen.mentioned("drain"):
         return met(*told)
-    return cannot_tell("a runbook or a step of the pipeline that stops the old scheduler first, or `cronce drain`")
+    return cannot_tell("a runbook or a pipeline step that stops the old scheduler first, or `cronce pause --scheduler web-1`")

@@ -188,6 +188,12 @@ ONE_SCRIPT = {**scheduler('timezone="UTC"'), "run.sh": "#!/bin/sh\npython app.py
         (scheduled.old_stops_first, {**PLAIN, "run.md": "Call `cronce drain` first.\n"}, "met", "run.md:1"),
         (
             scheduled.old_stops_first,
+            {**PLAIN, "run.md": "`cronce pause --scheduler web-1`\n"},
+            "met",
+            "run.md:1",
+        ),
+        (
+            scheduled.old_stops_first,
             {**PLAIN, "run.md": "Stop the old scheduler before you start.\n"},
             "met",
             "run.md:1",
@@ -196,11 +202,13 @@ ONE_SCRIPT = {**scheduler('timezone="UTC"'), "run.sh": "#!/bin/sh\npython app.py
         (scheduled.old_stops_first, PLAIN, "cannot tell", ""),
         # 14, 15
         (checklist.duplicates_are_looked_for, {"after.sh": "cronce dupes --since 30m\n"}, "met", "after.sh:1"),
+        (checklist.duplicates_are_looked_for, {"after.sh": "cronce audit dupes --since 30m\n"}, "met", "after.sh:1"),
         (checklist.duplicates_are_looked_for, {"a.sql": QUERY}, "cannot tell", "a.sql:1"),
         (checklist.duplicates_are_looked_for, {"alembic/versions/a.py": f'op("{QUERY}")'}, "cannot tell", ""),
         (checklist.duplicates_are_looked_for, {".gitlab-ci.yml": f"after: {QUERY}"}, "met", ".gitlab-ci.yml:1"),
         (checklist.duplicates_are_looked_for, NOTHING, "cannot tell", ""),
         (checklist.unended_runs_are_looked_for, {"run.md": "`cronce logs` shows it\n"}, "met", "run.md:1"),
+        (checklist.unended_runs_are_looked_for, {"run.md": "`cronce audit logs` shows it\n"}, "met", "run.md:1"),
         (checklist.unended_runs_are_looked_for, NOTHING, "cannot tell", ""),
         # cron jobs
         (checklist.runs_do_not_overlap, cronjob("  concurrencyPolicy: Forbid\n"), "met", "Forbid"),

@@ -354,7 +354,7 @@ def test_the_checklist_as_a_document(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["audit", "--checklist", "--json", "--output", "out.json"]) == 1
     assert json.loads(Path("out.json").read_text()) == document
     assert "The pipeline runs this audit: not met" in capsys.readouterr().out
-    assert document["points"][13]["shows"].startswith("`cronce dupes … --since 30m`")
+    assert document["points"][13]["shows"].startswith("`cronce audit dupes … --since 30m`")
 
 
 def test_this_machine_is_looked_at_and_no_path_with_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cronce import cli
 from cronce.cli import main
 from cronce.cli.session import OTHER_STORE_HINT
 from cronce.clock import SystemClock
@@ -155,6 +156,12 @@ def test_commands_to_paste_name_the_store_that_was_named(url: str, capsys: pytes
     assert f"`cronce watch --store '{url}?timeout=5' --once` looks for missed slots" in shown
     assert main(["pause", "--all", "--store", "postgresql://ada:secret@127.0.0.1:1/x"]) == 75
     assert "secret" not in capsys.readouterr().err
+
+
+def test_what_a_job_printed_is_not_taken_for_a_command_to_paste(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli._called, "store", "sqlite:///x.db")
+    assert cli.pasteable("  | cronce status\n| see cronce status") == "  | cronce status\n| see cronce status"
+    assert cli.pasteable("run `cronce status`") == "run `cronce status --store sqlite:///x.db`"
 
 
 def test_a_lapsed_run_is_shown_as_lapsed_and_is_running_in_json(

@@ -162,7 +162,8 @@ def say(verb: str, text: str) -> None:
 
 
 def pasteable(text: str) -> str:
-    """The text, with `--store` in each command that it names, if this command was given one."""
+    """The text, with `--store` in each command to paste, if this command was given one. Those are in backticks, or on a
+    line of their own; what a job printed is left as it is."""
     if not _called.store:
         return text
     from shlex import quote  # noqa: PLC0415  most name no store
@@ -171,7 +172,7 @@ def pasteable(text: str) -> str:
 
     longer = [f"{verb} {under}" for verb in ABOUT_A_STORE for under in UNDER.get(verb, ())]
     verbs = "|".join((*longer, *ABOUT_A_STORE, "run app:cron", "doctor", "store (?:init|adopt|sql|clock)(?=`)"))
-    command = rf"(?<=`)cronce (?:{verbs})(?=[ `]|$)(?! --store)"
+    command = rf"(?:(?<=`)|(?<=^  ))cronce (?:{verbs})(?=[ `]|$)(?! --store)"
     return re.sub(command, lambda found: f"{found[0]} --store {quote(mask(_called.store))}", text, flags=re.M)
 
 

@@ -193,11 +193,11 @@ _MOST_SCHEDULES: Final = 40
 """Different schedules of one job that are compared with each other; equal ones are found among any number."""
 
 
-_BY_DEDUPE: Final = "keep one of the lines; `cronce crontab dedupe` removes duplicate lines"
+_BY_DEDUPE: Final = "keep one of the lines; `cronce deploy crontab dedupe` removes duplicate lines"
 
 
 _DEDUPE_BY_HAND: Final = (
-    "keep the line whose output goes where you want it; `cronce crontab dedupe` removes only lines that are"
+    "keep the line whose output goes where you want it; `cronce deploy crontab dedupe` removes only lines that are"
     " exactly the same"
 )
 
