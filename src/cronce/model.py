@@ -156,10 +156,10 @@ def holder_cell(holder: str) -> str:
 
 
 CLOCK: Final = "clock"
-"""Who said that the store's clock is right, and when by that very clock."""
+"""Who confirmed that the store's clock is right, and when, by that same clock."""
 
 SWITCH: Final = "switch"
-"""While an act stands in it nothing is granted at all: `pause --all`."""
+"""While this cell holds an act, nothing is granted at all: `pause --all`."""
 
 BOARD_RUNS: Final = "board/runs"
 BOARD_JOBS: Final = "board/jobs"
@@ -172,7 +172,7 @@ def bundle_cells(bundle: str) -> str:
 
 
 def drain_cells(holder: str, labels: Mapping[str, str]) -> list[str]:
-    """Where it may stand that a process shall claim nothing more: by its name, or by one of its labels."""
+    """The cells that can order a process to claim nothing more: one for its name, and one for each of its labels."""
     return [drained_holder(holder), *(drained_label(label, value) for label, value in sorted(labels.items()))]
 
 
@@ -189,7 +189,7 @@ LONGEST_KEY: Final = 500
 
 
 def check_key(key: object) -> str:
-    """The key of an effect: text, a number or a UUID; whatever else it is, nobody knows that it stays the same."""
+    """The key of an effect: text, a number or a UUID. Other types are refused, since their spelling may change."""
     if type(key) is int or type(key).__name__ == "UUID":
         key = str(key)
     if not isinstance(key, str) or not key:
@@ -227,7 +227,7 @@ def scope_cell(scope: str) -> str:
 
 
 def asked_cell(job: str, request: str) -> str:
-    """Where it stands when a run was asked for, so that asking twice by one id is asking once."""
+    """The cell that records when a run was asked for, so that asking twice with one id asks once."""
     return f"asked/{job}/{request}"
 
 
@@ -308,7 +308,7 @@ class Mark(IntEnum):
     """What a cell is waiting for, so that a scan finds it without reading values."""
 
     OPEN = 1  # someone works on it, or should look at it when `until` comes
-    FREE = 2  # nobody's: a write that expects FREE may take it unread
+    FREE = 2  # held by no process: a write that expects FREE may take it unread
     CLOSED = 3  # final
     ATTENTION = 4  # final, and a person should look
 
@@ -392,7 +392,7 @@ class Refusal(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """What became of one write: the cell as it now stands, and the refusal, or None when it won."""
+    """The result of one write: the cell as it is now, and the refusal, or None when the write won."""
 
     refused: Refusal | None
     cell: Cell

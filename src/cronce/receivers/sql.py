@@ -49,8 +49,8 @@ def _tables(key: str, at: str, fence: str, more: str = "") -> tuple[str, str]:
 class Receiver:
     """What the databases have in common. It holds no connection, and each call is given a cursor.
 
-    `placeholder` is the driver's, where it is another than usual: Django says `%s` for SQLite too. Tables and columns
-    are named as they stand in the database, in its upper and lower case: names are quoted.
+    `placeholder` is the driver's, where it is not the usual one: Django uses `%s` for SQLite too. Names of tables and
+    columns are quoted, so give them in the same case as in the database.
     """
 
     placeholder: ClassVar[str] = "%s"

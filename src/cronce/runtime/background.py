@@ -30,7 +30,7 @@ from cronce.schedule import format_duration, parse_duration
 from cronce.value import NamedTuple
 
 SIGN_OF_LIFE_TIMEOUT: Final = 1.0
-"""Seconds for which a scheduler that says it is alive waits for the store at most."""
+"""Seconds that a scheduler waits for the store, at most, when it reports that it is alive."""
 
 WRITER_CLOSE_WAIT: Final = 3.0
 """Seconds for which the end of a process, or `close`, waits for what is still to be written."""
@@ -52,7 +52,7 @@ class ShadowCall(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
         self.over, self.decided, self.done = threading.Event(), threading.Event(), threading.Event()
-        """The body has ended; what the store says to it is known; and all of it is on record."""
+        """The job function has ended; the store's answer to the call is known; and all of it is on record."""
 
     @property
     def settled(self) -> threading.Event:
@@ -65,7 +65,7 @@ class ShadowCall(ABC):
 
 
 class NoteWrite(NamedTuple):
-    """What a cell is to hold from now on, and what is to be told of it once it does."""
+    """What a cell is to hold from now on, and what to report once it does."""
 
     write: Write | None
     events: Sequence[Event] = ()
@@ -188,7 +188,7 @@ class BackgroundWriter:
             self.decide(shadow)
 
     def decide(self, shadow: ShadowCall) -> None:
-        """What the store says is known: the next may ask."""
+        """The store's answer is known, so the next call may ask."""
         shadow.decided.set()
         self._start_next()
 

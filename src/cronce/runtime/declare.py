@@ -42,7 +42,7 @@ When = Slot | datetime | date | str
 
 
 class Policies(TypedDict, total=False):
-    """What can be said of any job besides its name and its schedule, as `declare` takes it."""
+    """The options of a job besides its name and its schedule, as `declare` takes them."""
 
     every: Duration | None
     at: str | datetime | None
@@ -85,7 +85,7 @@ ANY_TIME: Final = timedelta(days=7)
 """Slots that are never too late to start are given this long before runs after them may be deleted."""
 
 BACKOFF: Final = timedelta(seconds=1)
-"""How long to wait after a first failure, unless the job says otherwise."""
+"""How long to wait after a first failure, unless the job sets another time."""
 
 LONGEST_BACKOFF: Final = timedelta(hours=1)
 """Beyond it waiting is not doubled any more."""

@@ -1,9 +1,9 @@
 """One effect: begin it on record, do it, put on record that it is done, and what came of it.
 
-*Begun, then done.* Before the function is called it stands in the store that it will be; afterwards, what it returned.
-So a repeat finds one of three: nothing, and does it; a result, and returns that; or that it was begun, and by somebody
-who is gone. The last is the doubtful case, which no lock and no retry can decide: the function may have done its work
-or not. It is never taken for either. What follows is the caller's `unsure`:
+*Begun, then done.* Before the function is called, the store records that it begins; afterwards, what it returned. So a
+repeat finds one of three: no record, and calls the function; a result, and returns that; or a record that it was begun,
+by a process that is gone. The last is the doubtful case, which no lock and no retry can decide: the function may have
+done its work or not. It is never taken for either. What follows is the caller's `unsure`:
 
 * *raise*: nothing is done before a person has looked (`InDoubt`).
 * *retry*: it is done again, because the other side knows its key and does not do it twice.
@@ -12,8 +12,8 @@ or not. It is never taken for either. What follows is the caller's `unsure`:
 *An exception is doubt, too.* A payment that timed out may have been made. Only `not_done` exceptions, as the caller
 declares them, are taken to mean that nothing happened.
 
-*Lost replies.* Whether it was begun is asked again, and that it is done is said again, for as long as the lease can be
-trusted: an outage that is shorter leaves no doubt.
+*Lost replies.* The record of the begin is read again, and the record of the end is written again, for as long as the
+lease can be trusted. An outage that is shorter leaves no doubt.
 """
 
 import json
@@ -45,7 +45,7 @@ class ResultNotKept(DoneAllTheSame):
 
 
 Word = tuple[Grant, Finish | Release]
-"""What is said of an effect that was begun."""
+"""What is written about an effect that was begun."""
 
 
 class EffectPolicy(NamedTuple):
@@ -116,7 +116,7 @@ def once(effect: Effect, how: EffectPolicy, under: EffectLease) -> Steps[Any]:
 def performed(
     name: str, work: Callable[[], Any], grant: Grant, how: EffectPolicy, under: EffectLease
 ) -> Steps[tuple[Grant, Finish] | None]:
-    """Do it: what is to be said of it; None where it is passed over."""
+    """Do it. Returns what to record of it; None where it is skipped."""
     call = _Call(work)
     body = BodyStep(call)
     under.hold(grant, body)
@@ -133,7 +133,8 @@ def performed(
 
 
 class _Call:
-    """Of a function; whether it was made. What a generator takes for its own end is told apart from that."""
+    """A call of a function, and whether it was made. An exception of the function that would end a generator is
+    replaced."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work, self.made = work, False
@@ -245,7 +246,8 @@ def known(name: str, begun: Begun, how: EffectPolicy, under: EffectLease) -> Any
 
 
 def done(result: Any, grant: Grant) -> tuple[Grant, Finish]:
-    """What is said of one that is done. It is done whatever it returned: what cannot be kept is said instead."""
+    """What to record of an effect that is done. It is done whatever it returned: for a result that cannot be kept, the
+    record holds a note instead."""
     try:
         text = json_text("a result", result)
         odd = changed_by_json(result, text)

@@ -95,8 +95,7 @@ _SPELLINGS: Final = {
 
 
 def refuse_scope(call: str, key: object, per: object) -> None:
-    """Whether it is once for each slot or once for a thing has to be said: the one would repeat what the other must
-    not."""
+    """The caller must choose once per slot or once per thing: the one would repeat what the other must not."""
     if per == "slot":
         return
     thing, slot = _SPELLINGS[call]
