@@ -126,7 +126,7 @@ class Cronce:
         return None if self._given else self._choose().url
 
     def _choose(self) -> Chosen:
-        if self._chosen is None:  # once: whoever changes the directory or the environment later means no other store
+        if self._chosen is None:  # once: a later change of the directory or the environment does not change the store
             self._chosen = pinned(choose(self._read_url()))
         return self._chosen
 
@@ -552,7 +552,7 @@ class Cronce:
         defined("starts its scheduler")
         refuse_patched_threads()
         from cronce.runtime.scheduling.scheduler import Scheduler  # noqa: PLC0415
-        from cronce.runtime.scheduling.settings import check_settings  # noqa: PLC0415  whoever only guards needs none
+        from cronce.runtime.scheduling.settings import check_settings  # noqa: PLC0415  a process that only guards needs none
 
         settings, length = check_settings(role, workers, labels), parse_duration(grace).total_seconds()
         if self.scheduler is not None:
@@ -578,7 +578,7 @@ class Cronce:
 
     def _carry(self, allow: Sequence[str], keeper: Keeper) -> "Carry":
         """What a scheduler here carries: these jobs, and those in the store that it allows, as they are just now."""
-        from cronce.runtime.stored_jobs import (  # noqa: PLC0415  whoever only guards needs none
+        from cronce.runtime.stored_jobs import (  # noqa: PLC0415  a process that only guards needs none
             RunnableJob,
             RunnableStoredJobs,
             definitions,
@@ -621,7 +621,7 @@ class Cronce:
     async def lifespan(self, _app: object = None, **how: Any) -> AsyncIterator[None]:
         """For ASGI frameworks: with `FastAPI(lifespan=cron.lifespan)` the scheduler runs in every worker, from before
         its first request until after its last. `how` is as for `start`. The loop goes on while it starts and stops."""
-        from asyncio import to_thread  # noqa: PLC0415  45 ms, and whoever has an event loop has paid them
+        from asyncio import to_thread  # noqa: PLC0415  45 ms, and a caller with an event loop has imported it
 
         await to_thread(self.start, **how)
         try:

@@ -1,5 +1,5 @@
-"""Events as log lines, in one place, and who else is told of them. Losers are quiet: a refused claim is normal life. No
-line holds a secret."""
+"""Events as log lines, in one place, and the listeners that get them. A refused claim is normal, so it is logged at a
+low level. No line holds a secret."""
 
 import os
 import sys
@@ -96,7 +96,7 @@ def _traceback(error: BaseException, frames: "TracebackType | None", last: int |
 
 def _mask(record: "logging.LogRecord") -> bool:
     """What holds no secret goes on as it is. Of an exception that does, only its masked traceback goes on, as text."""
-    with suppress(Exception):  # arguments that do not fit, or cannot be shown: whoever writes the line will say so
+    with suppress(Exception):  # arguments that do not fit, or cannot be shown: the handler reports that
         message = record.getMessage()
         if (shown := discreet(message)) != message:
             record.msg, record.args = shown, None
@@ -156,7 +156,7 @@ def job_exc_info(error: BaseException) -> "tuple[type[BaseException], BaseExcept
 
 
 class EventLog:
-    """The events of one `Cronce`. What may come with every call is told once a minute for each name."""
+    """The events of one `Cronce`. An event that may come with every call is logged once a minute for each name."""
 
     def __init__(self) -> None:
         self._told: dict[str, Instant] = {}
@@ -222,7 +222,7 @@ def _detail(event: Event) -> str:
             return event.detail
 
 
-# --- who is told ----------------------------------------------------------------------------------------------------
+# --- listeners ------------------------------------------------------------------------------------------------------
 
 
 class Listeners:

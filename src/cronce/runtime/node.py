@@ -31,7 +31,7 @@ def host_name() -> str:
 
 
 def holder_name(clock: Clock) -> str:
-    """Host, process, and when it came to the store: a name for people, it decides nothing."""
+    """Host, process, and when it first used the store. The name is for people; nothing is decided by it."""
     return f"{host_name()}:{os.getpid()}:{int(clock.boot() * 1_000_000):x}"
 
 
@@ -62,9 +62,9 @@ class Node:
 class Outage:
     """Whether the store answers this process: one line for each outage, however often it is asked meanwhile.
 
-    A call that got no answer raises, and its caller hears of it. But a body that works, and whose lease cannot be
-    renewed, has nobody to raise to. Renewing is tried again many times in an outage, by several threads, and each try
-    is one failure of the same.
+    A call that got no answer raises in its caller. But when the lease of a running job function cannot be renewed,
+    there is no caller to raise in. Renewing is tried again many times in an outage, by several threads, and each try is
+    one failure of the same.
     """
 
     def __init__(self, node: Node) -> None:

@@ -67,7 +67,7 @@ def _is_owed(skipped: Skipped, *, by_hand: bool) -> bool:
 
 
 class PodCall:
-    """A call of a guarded function in a pod of the Job. It stands by while another has the slot."""
+    """A call of a guarded function in a pod of the Job. It waits on standby while another pod has the slot."""
 
     def __init__(self, job_name: str, call: Call) -> None:
         self._job_name, self._call = job_name, call

@@ -1,4 +1,4 @@
-"""What the store says about jobs, runs, locks, leaders and schedulers. Flows that only read.
+"""What the store has on record about jobs, runs, locks, leaders and schedulers. Flows that only read.
 
 Facts, no words: what shows them to people finds the words.
 """
@@ -50,7 +50,7 @@ MACHINES: Final = 1000
 """So many machines are asked for what they left word of."""
 
 TZDATA_NOTE_AGE: Final = timedelta(days=1)
-"""What a machine said of its time zone database longer ago than this is not told."""
+"""A machine's report of its time zone database that is older than this is not shown."""
 
 # --- reading --------------------------------------------------------------------------------------------------------
 
@@ -121,17 +121,18 @@ def _answer(asked: Scan, known: Scan, timed: Timed) -> Timed | None:
     return timed._replace(reply=found) if whole or first else None
 
 
-# --- where it stands ------------------------------------------------------------------------------------------------
+# --- its row in the table -------------------------------------------------------------------------------------------
 
 
 def row_of(cell: Cell, record: Record, now: Instant) -> Row:
-    """Where a run, a lock or an effect stands in the table, in a store that never forgot."""
+    """The row of the protocol's table for a run, a lock or an effect, in a store that never lost data."""
     return row(_view(cell, record, now), Settle())
 
 
 def _view(cell: Cell, record: Record | None, now: Instant) -> View:
-    """For somebody who only tells what the protocol says: a lease is over by the store's clock alone, whether or not
-    this process has watched that for long enough to act on it. One that a clock which leapt has dated is not."""
+    """For a reader that only shows what the protocol states: a lease is over by the store's clock alone, whether or not
+    this process has watched the clock for long enough to act on it. A lease that was dated by a clock that leapt is not
+    over."""
     even = timedelta.min if cell.until is not None and is_ahead(cell.until, now) else timedelta.max
     return View(cell, record, Sample(0.0, 0.0, now), even=lambda *_: even, heard=lambda *_: timedelta.max)
 
@@ -143,7 +144,7 @@ FEW_SCHEDULES: Final = 4
 
 
 class JobSeen(NamedTuple):
-    """A job as the store has it; without a `job` the cell is unreadable, and `trouble` says why."""
+    """A job as the store has it; without a `job` the cell is unreadable, and `trouble` is the reason."""
 
     name: str
     job: Job | None
@@ -191,7 +192,7 @@ class JobSeen(NamedTuple):
         return not rules or any(rule.next(instant - RESOLUTION) == instant for rule in rules)
 
     def row_of(self, slot: Slot, run: "RunSeen | None", now: Instant, epoch: Epoch, traits: Traits) -> Row:
-        """Where a slot of it stands in the table, with this run or none."""
+        """The row of the protocol's table for a slot of the job, with this run or none."""
         view = _view(run.cell, run.record, now) if run else _view(Cell(slot.cell, at=slot.due), None, now)
         known = KnownJob(Cell(""), self.job, now) if self.job else None
         return row(view._replace(slot=slot, known=known, epoch=epoch, traits=traits), Settle())
@@ -306,7 +307,7 @@ class SilentScheduler(NamedTuple):
 
 
 class RunSeen(NamedTuple):
-    """A run as the store has it; without a `record` the cell is unreadable, and `trouble` says why."""
+    """A run as the store has it; without a `record` the cell is unreadable, and `trouble` is the reason."""
 
     slot: Slot
     cell: Cell
@@ -387,7 +388,7 @@ def _by_slot(job: str | None, wanted: str | None, limit: int) -> Flow[list[RunSe
 
 
 RUNS_SORTED: Final = 10_000
-"""So many runs of a job are put in the order they ran: ten times as many as are kept unless somebody says otherwise."""
+"""At most this many runs of a job are sorted by when they ran: ten times as many as are kept by default."""
 
 
 def filed(cell: Cell) -> tuple[Instant, str]:
@@ -423,7 +424,7 @@ def sifted(scan: Scan, wanted: str | None, limit: int, most: int | None = None) 
 
 
 def matches(run: RunSeen, wanted: str) -> bool:
-    if run.record is None:  # its mark says no more than that it is closed
+    if run.record is None:  # its mark shows only that it is closed
         return wanted == "closed" and run.cell.mark is not Mark.OPEN
     return wanted in (run.record.state, run.record.outcome, run.shown)
 
@@ -479,7 +480,7 @@ def latest_runs(jobs: Sequence[JobSeen], limit: int) -> Flow[dict[str, list[RunS
 
 def by_hand_lately(job: str) -> Flow[list[Cell]]:
     """Those among the latest runs of all jobs that were asked for by hand: their slots may be old ones, and their keys
-    stand among those."""
+    sort among the old ones."""
     page = yield from read_page(LATEST_RUNS)
     return [cell for cell in page.cells if "#" in cell.key and cell.key.startswith(f"run/{job}/")]
 
@@ -513,7 +514,7 @@ def seen_held(cell: Cell, name: str, now: Instant) -> HeldSeen:
     return HeldSeen(name, _STATES.get(row_of(cell, record, now), "free"), cell, record)
 
 
-# --- schedulers: which are alive, who is told to claim nothing more, and what they would run --------------------------
+# --- schedulers: which are alive, which shall claim nothing more, and what they would run ----------------------------
 
 
 Life = Literal["alive", "late", "dead"]
@@ -546,7 +547,7 @@ class HolderSeen(NamedTuple):
         return self.drained is None and not self.holder.draining
 
     def concerned(self, cell: str) -> bool:
-        """Whether it goes by what stands in that cell."""
+        """Whether an order in that cell applies to it."""
         return cell in drain_cells(self.holder.holder, self.holder.labels)
 
 
@@ -560,15 +561,14 @@ HOLDER_SIGNS: Final = Scan("holder/", mark=Mark.OPEN)
 
 
 def everybody() -> Flow[tuple[Instant, list[HolderSeen]]]:
-    """Those that are dead, too, as long as they are remembered. One that a newer cronce wrote says nothing that we
-    understand."""
+    """All processes, dead ones too, as long as they are remembered. A record that a newer cronce wrote is left out."""
     _, orders = yield from read_all(Scan("drain/"))
     now, cells = yield from read_all(HOLDER_SIGNS)
     return now, _seen(cells, orders)
 
 
 class PresentHolders(NamedTuple):
-    """Schedulers that left a sign, dead ones too, and the cells that were read beside what they are told."""
+    """Schedulers that left a record, dead ones too, and the cells that were read beside their orders."""
 
     holders: list[HolderSeen]
     beside: Loaded
@@ -635,7 +635,7 @@ def _claimed(by: Iterable[HolderSeen]) -> list[str]:
 
 
 _WHOLE: Final[dict[str, Set[str]]] = {}
-"""The jobs of the bundles that were read last: a bundle is named by the digest of all it says, so it never changes."""
+"""The jobs of the bundles that were read last: a bundle is named by the digest of its content, so it never changes."""
 
 _BUNDLES: Final = 20
 """So many are remembered."""

@@ -1,12 +1,12 @@
 """Session locks: mutual exclusion by PostgreSQL's advisory locks, without a table and without a lease.
 
 The server keeps such a lock for as long as its session lives, and frees it in the moment the process dies. There is no
-time after which somebody else may have it, hence no `at_most`, and no order of grants, hence no fence. All locks of a
-process are on one connection. One thread watches it while something is held, and tells everybody when it is lost.
+time after which another process may have it, hence no `at_most`, and no order of grants, hence no fence. All locks of a
+process are on one connection. One thread watches it while something is held, and stops every holder when it is lost.
 
-An advisory lock is granted to a session that has it already, so what this process holds is known here, and refused.
-A block that was told, and has not ended yet, keeps its name taken in this process, and a session that went silent keeps
-its connection: hanging up would only free the lock sooner for the others.
+An advisory lock is granted to a session that has it already, so what this process holds is known here, and refused. A
+block that was stopped, and has not ended yet, keeps its name taken in this process, and a session that went silent
+keeps its connection: hanging up would only free the lock sooner for the others.
 """
 
 import threading
@@ -136,7 +136,7 @@ class SessionKeeper:
                 self._hang_up_if_lost(owned.session)
 
     def prove(self, session: AdvisorySession) -> None:
-        """See whether the session is still there; if not, everybody is told."""
+        """Check that the session is still there; if not, every holder is stopped."""
         with suppress(StoreUnavailable), self._asking:
             session.beat()
         self._tell()
