@@ -514,7 +514,7 @@ def seen_held(cell: Cell, name: str, now: Instant) -> HeldSeen:
     return HeldSeen(name, _STATES.get(row_of(cell, record, now), "free"), cell, record)
 
 
-# --- schedulers: which are alive, which shall claim nothing more, and what they would run ----------------------------
+# --- schedulers: which are alive, which shall claim nothing more, and what they would run -----------------------------
 
 
 Life = Literal["alive", "late", "dead"]

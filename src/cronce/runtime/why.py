@@ -60,7 +60,7 @@ ONCE_STILL_RAN: Final = " still ran"
 """What records of older versions say instead of `STILL_RAN`."""
 
 OPEN_SHOWN: Final = 5
-"""Of the open slots of a job, so many are told of: the newest."""
+"""At most this many of the open slots of a job are listed: the newest."""
 
 
 class Case(StrEnum):
@@ -82,7 +82,7 @@ class Case(StrEnum):
     UNREADABLE = "unreadable"
     # and what has no record:
     NO_SLOT = "no slot"  # not an instant of its schedule
-    NO_REQUEST = "no request"  # nobody asked for this run by hand
+    NO_REQUEST = "no request"  # this run was not asked for by hand
     FUTURE = "not due yet"
     TOO_OLD = "too old"  # at or below the floor
     PAUSED = "paused"
@@ -228,12 +228,12 @@ def _why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
 
 
 def _cells(slots: Iterable[Slot]) -> list[str]:
-    """Where slots stand, and what was asked for in their place."""
+    """The cells of slots, and of the runs that were asked for in their place."""
     return [key for one in slots for key in (one.cell, one._replace(request=BACKFILL).cell)]
 
 
 class _Teller(NamedTuple):
-    """What the stories of a job are told from."""
+    """What the explanations of a job are made from."""
 
     seen: JobSeen
     holders: Sequence[HolderSeen]

@@ -82,7 +82,7 @@ def reached(instant: datetime, zone: tzinfo, fold: Fold) -> datetime:
 
 
 def instant_of(wall: datetime, zone: tzinfo, fold: Fold) -> datetime | OffsetChange:
-    """The instant at which `wall` shows (for the second time if `fold` says so), or the gap that swallows it."""
+    """The instant at which `wall` shows (for the second time if `fold` is "second"), or the gap that swallows it."""
     before, after = _readings(wall, zone)
     if before < after:
         return _shift(wall, zone, before, after)
@@ -173,7 +173,7 @@ def _closest(name: str) -> str | None:
     folded = name.strip().replace(" ", "_").casefold()
     if folded in names or folded in cities:
         return names.get(folded) or cities[folded]
-    # A short name is an abbreviation or an offset, and the likeness of CEST and EST helps nobody.
+    # A short name is an abbreviation or an offset, and suggesting EST for CEST would be no help.
     near = get_close_matches(folded, names, n=1, cutoff=0.8) if len(folded) > 5 else []
     return names[near[0]] if near else None
 

@@ -59,7 +59,7 @@ class ConnectionPool(Generic[L]):
         return Borrowed(self)
 
     def close(self) -> None:
-        """Hang up. Work that is under way comes to its end first; whoever waits for a line is told."""
+        """Close the connections. Calls in progress finish first; a caller that waits for a connection gets an error."""
         with self.lock:
             self._closed = True
             self._hang_up_idle()
@@ -95,7 +95,7 @@ class ConnectionPool(Generic[L]):
             raise
 
     def give_back(self, line: L, *, failed: bool) -> None:
-        """After an error it is hung up: what it is in the middle of, nobody knows."""
+        """After an error the connection is closed, because its state is unknown."""
         with self.lock:
             if failed or self._closed:
                 self._forget(line)

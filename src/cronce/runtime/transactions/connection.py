@@ -1,8 +1,9 @@
-"""How a connection to the user's database is spoken to, whatever its kind, and what is said to each kind of database.
+"""How statements are sent over a connection to the user's database, whatever its kind, and which statements each kind
+of database gets.
 
-What is said is written once, as generators that yield what a call of the driver gave: its answer, or where the driver
-is asynchronous something to await. `drive` sends the answer right back, `drive_async` awaits it first; an error comes
-up in the generator either way, at the same place.
+The statements are written once, as generators that yield what a call of the driver gave: its answer, or where the
+driver is asynchronous something to await. `drive` sends the answer right back, `drive_async` awaits it first; an error
+comes up in the generator either way, at the same place.
 
 Parameters of a statement are named `:slot`, `:of`, `:step`, `:fence`; each driver respells them. In no statement does a
 literal hold a colon or a per cent sign, so that respelling is a plain replacement.
@@ -18,7 +19,7 @@ from typing import Any, Final, TypeVar
 from cronce.runtime.flow import driven, driven_async
 from cronce.value import NamedTuple
 
-# --- what is said ---------------------------------------------------------------------------------------------------
+# --- statements -----------------------------------------------------------------------------------------------------
 
 IDLE_SECONDS: Final = 3
 """Seconds for which a transaction may say nothing between its check and its commit, before the server ends it."""
@@ -134,7 +135,7 @@ DIALECTS: Final = {"postgresql": POSTGRESQL, "mysql": MYSQL, "mariadb": MYSQL, "
 """By the names that SQLAlchemy and Django have for them."""
 
 
-# --- how it is said -------------------------------------------------------------------------------------------------
+# --- drivers --------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 Talk = Generator[Any, Any, T]
