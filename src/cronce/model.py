@@ -79,7 +79,7 @@ def name_from(text: str) -> str:
 
 
 class Slot(NamedTuple):
-    """One scheduled instant of one job. `request` tells a rerun or backfill by hand from the scheduled run."""
+    """One scheduled instant of one job. `request` distinguishes a rerun or backfill by hand from the scheduled run."""
 
     job: str
     at: Instant
@@ -163,7 +163,7 @@ SWITCH: Final = "switch"
 
 BOARD_RUNS: Final = "board/runs"
 BOARD_JOBS: Final = "board/jobs"
-"""Written over, unread, whenever somebody else should look: at the runs, or at the jobs that live in the store."""
+"""Written over, unread, whenever other processes should look: at the runs, or at the jobs that live in the store."""
 
 
 def bundle_cells(bundle: str) -> str:
@@ -259,7 +259,7 @@ def prevented_cell(job: str, part: int) -> str:
 
 
 LOOKED_ON: Final = "looked-on"
-"""While it lasts somebody looks on, and schedulers beat every second."""
+"""While it lasts a page is watching, and schedulers beat every second."""
 
 MONITOR: Final = "cronce-monitor"
 """The group whose leader watches, and raises alerts."""
@@ -307,7 +307,7 @@ def read_fence(text: str) -> Fence:
 class Mark(IntEnum):
     """What a cell is waiting for, so that a scan finds it without reading values."""
 
-    OPEN = 1  # someone works on it, or should look at it when `until` comes
+    OPEN = 1  # a process works on it, or one should look at it when `until` comes
     FREE = 2  # held by no process: a write that expects FREE may take it unread
     CLOSED = 3  # final
     ATTENTION = 4  # final, and a person should look
@@ -363,7 +363,7 @@ class Epoch(NamedTuple):
 
 ABSENT: Final = 0
 FREE: Final = -1
-"""For `Write.seen`: absent, or marked free. Never merely lapsed: a lapsed lease is somebody's until decided."""
+"""For `Write.seen`: absent, or marked free. Never merely lapsed: a lapsed lease keeps its holder until decided."""
 
 
 class Write(NamedTuple):

@@ -251,8 +251,8 @@ def _recorded(record: Any, fingerprint: str) -> Answer:
 
 
 class RefusedRequest(Exception):
-    """The app is not asked: an answer for people and programs, in the form of RFC 9457. Nothing in it of who is at work
-    where, or of what went wrong: that is for the receiver's own people, and in the log."""
+    """The app is not called: an answer for people and programs, in the form of RFC 9457. It names no process, and not
+    what went wrong: that is for the receiver's own people, and in the log."""
 
     def __init__(self, status: int, title: str, detail: str, *, retry_after: int = 0, **facts: str) -> None:
         super().__init__(detail)

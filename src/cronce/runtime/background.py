@@ -1,4 +1,4 @@
-"""What is written down beside somebody's work, and never holds it up: calls that are only observed, and signs of life.
+"""What is recorded in the background, and never delays a job function: calls that are only observed, and signs of life.
 
 A thread writes, all that came meanwhile in one go; it is there only while there is something to write. No job function
 waits for it. What the store does not take yet waits here, and beyond so much of it is dropped. All that a person sees
@@ -92,7 +92,7 @@ class Note(ABC):
 
 
 def write_notes(client: Client, notes: Sequence[Note], boot: Callable[[], Boot]) -> Flow[Sequence[Event]]:
-    """Write down what is for one cell; what to tell of it."""
+    """Write the notes for one cell. Returns the events to report."""
 
     def made(cell: Cell, now: Instant) -> tuple[Sequence[Event], Write | None]:
         for note in notes:
@@ -204,7 +204,7 @@ class BackgroundWriter:
         self.warn("the store", f"observed calls and signs of life cannot be recorded: {error}{lost}")
 
     def warn(self, about: str, text: str) -> None:
-        """Say so, now and then."""
+        """Log a warning, now and then."""
         boot = self._clock.boot()
         with self._lock:
             due = boot >= self._warned.get(about, boot)

@@ -181,7 +181,7 @@ class Knowledge:
         then; None: not yet."""
         self.epoch = Epoch()
         self.own: set[Fence] = set()
-        """Of runs whose end is this process's to say: it runs them, or has yet to say how they ended."""
+        """The runs whose end this process has to record: it runs them, or has yet to record how they ended."""
         self.ended: dict[Fence, str] = {}
         """Those that have ended, and their cells."""
         self.halted: Act | None = None
@@ -272,11 +272,11 @@ class Knowledge:
         return tuple(kept[-most:])
 
     def now(self) -> Instant:
-        """The store's clock of this moment, as well as we can tell without asking."""
+        """The store's clock at this moment, estimated without asking the store."""
         return self._now(self._clock.boot())
 
     def guess(self) -> Sample:
-        """A sample of this moment, as well as we can tell without asking: good for dates, proof of nothing."""
+        """A sample of this moment, estimated without asking the store: good for dates, proof of nothing."""
         boot = self._clock.boot()
         return Sample(boot, boot, self._now(boot))
 
@@ -318,7 +318,7 @@ class Knowledge:
         return timedelta(seconds=max(newest.began - since, 0.0) if version == cell.version else 0.0)
 
     def let_go(self, fences: Iterable[Fence]) -> None:
-        """How they ended is on record, or is not this process's to say."""
+        """Their end is on record, or is not this process's to record."""
         for fence in fences:
             self.own.discard(fence)
             self.ended.pop(fence, None)
@@ -361,7 +361,7 @@ class Knowledge:
             self.forget_jobs()
 
     def forget_jobs(self) -> None:
-        """Somebody changed something: no claim rests on what was read before. What was decoded is kept."""
+        """Another process changed something: no claim rests on what was read before. What was decoded is kept."""
         with self._lock:
             self._jobs = {name: known._replace(fresh=0.0) for name, known in self._jobs.items()}
 

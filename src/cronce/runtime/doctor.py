@@ -114,7 +114,7 @@ def named(chosen: Chosen) -> Check:
 
 
 def unusable(trouble: BadInput) -> Check:
-    """Most say what is wrong, and then what to do about it."""
+    """Most messages name what is wrong, and then what to do about it."""
     says, *remedy = re.split("; |: (?=pip install )", str(trouble), maxsplit=1)
     return error("store", says, "".join(remedy))
 

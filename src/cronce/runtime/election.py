@@ -360,7 +360,7 @@ class Leader:
     # --- on the keeper's threads ---
 
     def _told(self, over: LeaseEnd) -> None:
-        """The term has ended: everybody who works under it has to stop."""
+        """The term has ended: every function that runs under it has to stop."""
         with self._news:
             ended = [block for block in self._blocks if block.term.lease.over is not None]
             body = self._body

@@ -56,7 +56,7 @@ class _Stack:
                 continue
 
     def unshield(self, *, on_its_way: bool = False) -> None:
-        """Put it down again; if an interrupt is on its way out already, another would only hit somebody's cleanup."""
+        """Put it down again. If an interrupt is on its way out already, another would only break a cleanup."""
         with self.lock:
             self.shields -= 1
             if not on_its_way:

@@ -299,7 +299,7 @@ NO_EFFECTS: Final = 60.0
 """Seconds until a store that held no effects is asked again whether it holds any."""
 
 TIDY_MOST: Final = 10
-"""How many thousand runs go at most when somebody sees to what is kept; a job of every second makes four in an hour."""
+"""How many thousand runs are deleted at most in one purge; a job of every second makes four in an hour."""
 
 
 def tidy_later(keeper: "Keeper", job: "Declaration", done: Slot) -> None:

@@ -218,7 +218,7 @@ class RepeatingThread:
         self._turn = threading.Condition()
         self._running = self._retired = False
         self._until = 0.0  # when it will look next, if it sleeps
-        self._asked = inf  # by when somebody wants it to look, since it began to look the last time
+        self._asked = inf  # by when it was asked to look, since it began to look the last time
 
     def wake(self, by: Boot = 0.0) -> None:
         """Something changed: look by then, on a new thread if there is none. A look goes through everything, and much

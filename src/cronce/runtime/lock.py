@@ -170,7 +170,7 @@ class HeldBlock(ABC):
             stack.unshield(on_its_way=isinstance(error, Interrupt) and not ours)
 
     async def __aenter__(self) -> Holding:
-        import asyncio  # noqa: PLC0415  45 ms, and not everybody needs it
+        import asyncio  # noqa: PLC0415  45 ms, and not every caller needs it
 
         task = asyncio.current_task()
         assert task is not None

@@ -26,7 +26,7 @@ DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 
 class _Logger:
     """The logger named cronce, from the first line on. To import `logging` is a twentieth of what `exec` takes, and
-    most runs have nothing to say. Where it was not imported no level was set, and warnings are shown."""
+    most runs log nothing. Where it was not imported no level was set, and warnings are shown."""
 
     _logger: "logging.Logger | None" = None
 
@@ -126,7 +126,7 @@ def job_traceback(error: BaseException) -> str:
         if not _leave_out_own(told):
             return ""
         text = "".join(told.format()).replace("\0", "\ufffd").encode(errors="replace").decode()
-    except BaseException:  # some exceptions cannot even say what they are
+    except BaseException:  # some exceptions cannot even be formatted
         return ""
     return text if len(text) <= TAIL else CUT_SIGN + text[len(CUT_SIGN) - TAIL :]
 
@@ -226,8 +226,8 @@ def _detail(event: Event) -> str:
 
 
 class Listeners:
-    """Those who want to know what happens in one `Cronce`: the log is the first of them. None of them has a say: one
-    that fails must not keep a slot from running."""
+    """The listeners of one `Cronce`: the log is the first of them. A listener that fails must not keep a slot from
+    running."""
 
     def __init__(self) -> None:
         self.of_events: list[Callable[[Event], None]] = [EventLog().hear]

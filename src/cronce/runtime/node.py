@@ -75,8 +75,9 @@ class Outage:
         """When it last answered."""
 
     def unanswered(self, began: Boot, why: str) -> None:
-        """A call that began then got no answer. One that began before the last answer came tells nothing new: it is of
-        an outage that is over, and if there is another the next call will tell. Nor is a clock in doubt an outage."""
+        """A call that began then got no answer. One that began before the last answer came shows nothing new: it
+        belongs to an outage that is over, and if there is another the next call will show it. Nor is a clock in doubt
+        an outage."""
         if self._node.ledger.know.doubt is not None:
             return
         with self._lock:

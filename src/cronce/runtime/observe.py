@@ -141,8 +141,8 @@ def observer(
     background: Callable[[], BackgroundWriter],
     boot: Callable[[], Boot],
 ) -> Callable[[Callable[..., Any]], Any]:
-    """What notes the calls of one function, and has no say in them. A call is noted as its body begins, and written
-    down beside it."""
+    """Notes the calls of one function, and never refuses them. A call is noted as its job function begins, and recorded
+    in the background."""
     if not isinstance(name, str):
         raise BadInput("write @cron.observe('order_sync', window='10s'), with a name for what is observed")
     if key is not None and not callable(key):
@@ -178,7 +178,7 @@ def observed(fn: Callable[..., Any], begin: Callable[..., Block], *, pops_slot: 
     a function that takes the slot first. A call that its signature refuses begins nothing."""
     try:
         bind = signature(fn, follow_wrapped=False).bind  # what it takes itself, whatever it wraps
-    except ValueError:  # it is built in, and does not say
+    except ValueError:  # it is built in, without a signature
         bind = None
 
     def begun(when: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Block:
@@ -246,7 +246,7 @@ def _seen(cell: Cell) -> ObservedSeen:
     return ObservedSeen(cell.key.partition("/")[2], readable(cell, decode_observed))
 
 
-# --- guarded calls that have no say: mode="observe" -------------------------------------------------------------------
+# --- guarded calls that refuse nothing: mode="observe" ----------------------------------------------------------------
 
 # The body runs as before, in the thread or the task that called it. Beside it, on a thread of its own, the call is made
 # that the guard would make, and the body of that only waits until the real one is over. So the slot is claimed, renewed

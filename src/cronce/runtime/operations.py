@@ -173,7 +173,7 @@ class Operator:
     def rerun(self, slot: Slot, *, fresh: bool = False, request: str = "", force: bool = False) -> Flow[RequestedRun]:
         """Ask for another run of a slot that is closed. Effects go by its key, unless they shall be done afresh. While
         a rerun of it is open, that is the answer. With an id, asking twice is asking once, also when it is over. It is
-        refused while the process that ran it may be alive, unless somebody has looked (`force`)."""
+        refused while the process that ran it may be alive, unless a person has checked (`force`)."""
         self.refuse_without_history()
         base = rerun_of(slot) or slot
         base = yield from self._on_record(base)
@@ -265,8 +265,8 @@ class Operator:
         raise StoreUnavailable(f"could not cancel {slot.key}: it changed {MAX_ROUNDS} times meanwhile")
 
     def resolve(self, slot: Slot, verdict: Verdict, reason: str = "", *, force: bool = False) -> Flow[Closed | Queued]:
-        """A person's word on a slot that failed, was lost or is unknown: it is done, or must be tried again. That is
-        refused while its holder may be alive or an effect of it is in doubt, unless somebody has looked (`force`)."""
+        """Resolve a slot that failed, was lost or is unknown: it is done, or must be tried again. A retry is refused
+        while its holder may be alive or an effect of it is in doubt, unless a person has checked (`force`)."""
         from cronce.runtime.effects.review import refuse_retry  # noqa: PLC0415  it needs an operator itself
 
         command = Resolve(verdict, self.word(verdict, reason))
@@ -285,7 +285,7 @@ class Operator:
                 )
         record = yield from self._record(slot)
         if verdict == "retry" and not record.is_running:
-            return Queued(waiting=False)  # somebody wanted that before
+            return Queued(waiting=False)  # it was asked for before
         raise CronceError(f"{slot.key} is {record.state}{_on(record)}: there is nothing to resolve yet")
 
     def word(self, verdict: Verdict, reason: str) -> str:
@@ -378,7 +378,7 @@ def sure(reply: Answer) -> Answer:
 
 
 def who() -> str:
-    """Who acts, unless they say otherwise: the user and the machine, for people to read."""
+    """Who acts, unless `by` is given: the user and the machine, for people to read."""
     from getpass import getuser  # noqa: PLC0415  who acts by hand has the time
 
     from cronce.runtime.node import host_name  # noqa: PLC0415

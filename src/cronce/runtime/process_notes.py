@@ -66,7 +66,7 @@ SAMPLES_KEPT: Final = 1 + 2 * int(LONGEST_LEASE / SPACING)
 
 
 WATCHED_FOR: Final = timedelta(seconds=10)
-"""For how long a record that somebody is watching holds."""
+"""For how long a record counts that a page is watching."""
 
 
 class UnwrittenRefusals:
@@ -192,7 +192,8 @@ def looked_on(ledger: Ledger, *, says: bool) -> Flow[int]:
 
 
 def tzdata_version() -> str:
-    """Of the time zone database that this process reads, such as 2026a; nothing if it reads none, or cannot tell."""
+    """The version of the time zone database that this process reads, such as 2026a; "" if it reads none, or it is
+    unknown."""
     zoneinfo = sys.modules.get("zoneinfo")  # who needs a zone has imported it
     return _version_in(zoneinfo.TZPATH) if zoneinfo else ""
 
@@ -211,14 +212,14 @@ def _version_in(places: Sequence[str]) -> str:
     return ""
 
 
-# --- schedulers that are not ours, in processes that we guard. They say now and then that they are there, and what they
-# have to fire.
+# --- schedulers that are not ours, in processes that we guard. They record now and then that they are alive, and what
+# they have to fire.
 
 SIGN_EVERY: Final = 20.0
 """Seconds between two signs of such a scheduler."""
 
 SIGN_TTL: Final = timedelta(seconds=60)
-"""Without a sign for so long it is gone."""
+"""Without a sign for this long, it counts as gone."""
 
 MAX_JOBS_TOLD: Final = 50
 """At most this many of its jobs are listed with when they are due: the next ones."""

@@ -177,7 +177,8 @@ class JobSeen(NamedTuple):
         return max((slot for slot in slots if slot is not None), default=None)
 
     def past(self, now: Instant, most: int) -> Iterator[Slot]:
-        """The latest slots of each schedule that it has or had; where calls bring ever new ones, that tells nothing."""
+        """The latest slots of each schedule that it has or had; where calls bring ever new ones, there is no past to
+        list."""
         rules = (*self.schedules, *self.former)
         for rule in rules if len(rules) <= FEW_SCHEDULES else ():
             at = rule.previous(now + RESOLUTION)
@@ -220,7 +221,7 @@ class NoSuchJob(NotOnRecord):
 
 
 def refuse_unknown(job: str, names: Iterable[str]) -> None:
-    """Say which job was meant, if there is none of that name."""
+    """Suggest which job was meant, if there is none of that name."""
     known = sorted(names)
     if job in known:
         return
@@ -266,7 +267,7 @@ MARK_OF_STATE: Final[dict[str, Mark]] = {
     **dict.fromkeys(("lost", "unknown"), Mark.ATTENTION),
 }
 STATES_WANTED: Final = (*MARK_OF_STATE, "closed")
-"""A state or an outcome to look for; lapsed is no state, but somebody may want to see it."""
+"""A state or an outcome to look for; lapsed is no state, but a person may want to see it."""
 
 
 _EXAMPLE: Final = "billing@2026-03-29T01:00:00Z"
@@ -319,7 +320,7 @@ class RunSeen(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """What there is to say of it in one word: its outcome, or its state."""
+        """A summary in one word: its outcome, or its state."""
         if self.record is None:
             return "unreadable"
         if self.gone and not self.lapsed:
@@ -341,7 +342,7 @@ def with_hosts(runs: Sequence[RunSeen]) -> Flow[list[RunSeen]]:
 
 def by_beats(runs: Iterable[RunSeen], holders: Iterable["HolderSeen"], now: Instant) -> list[RunSeen]:
     """The same by holders that were read before. A run whose holder is not among them leaves no beats, as under a
-    crontab: only its lease tells whether it is alive."""
+    crontab: only its lease shows whether it is alive."""
     known = {one.holder.holder: one for one in holders}
     return [run._replace(gone=_gone(run, known, now)) for run in runs]
 
@@ -539,7 +540,7 @@ class HolderSeen(NamedTuple):
         return "late" if now - self.beat > 2 * self.holder.every else "alive"
 
     def is_gone(self, now: Instant) -> bool:
-        """Whether what it runs is without a host, as far as beats tell."""
+        """Whether its runs have lost their process, as far as beats show."""
         return self.life(now) == "dead" or now - self.beat > max(2 * self.holder.every, GONE_AFTER)
 
     @property
@@ -607,8 +608,8 @@ def _seen(cells: Iterable[Cell], orders: Iterable[Cell]) -> list[HolderSeen]:
 
 
 def halted_and_carried() -> Flow[tuple[Act | None, set[str]]]:
-    """Who stopped everything, if somebody did; what cannot be read stops everything, too. And the jobs of which a live
-    scheduler would run what is due."""
+    """Who paused everything, if it is paused; a record that cannot be read pauses everything, too. And the jobs of
+    which a live scheduler would run what is due."""
     there = yield from present([SWITCH])
     return standing_act(there.beside.cells[0]), (yield from carried(there.live))
 

@@ -26,7 +26,7 @@ from cronce.stores import mask, scheme_of
 from cronce.stores.postgres.session import AdvisorySession, key_of
 
 SESSION_CHECK_EVERY: Final = 2.0
-"""Seconds between two looks whether the session is still there; that the server hung up is seen at once."""
+"""Seconds between two checks that the session is still there; that the server closed it is seen at once."""
 
 FRESH: Final = 10.0
 """Seconds for which a lock is believed after its session was last seen: less than the server waits for a client that
@@ -157,7 +157,8 @@ class SessionKeeper:
     # --- on the thread that watches ---
 
     def watch(self) -> Boot | None:
-        """Wait for a moment, see that the session is there, tell those whom it concerns; when to look again?"""
+        """Wait for a moment, check that the session is there, stop the holders concerned. Returns when to look
+        again."""
         session = self._session
         if session is not None and not session.lost:
             if session.stirs(LOCK_POLL) or self.clock.boot() >= session.proven + SESSION_CHECK_EVERY:

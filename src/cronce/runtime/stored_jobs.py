@@ -237,7 +237,7 @@ def _change(operator: Operator, name: str, change: Change) -> Flow[Stored | None
 
 
 def _refuse_missing(client: Client, name: str) -> Flow[None]:
-    """Say why there is nothing to change, if there is not."""
+    """Raise an error that explains why there is nothing to change, if there is not."""
     loaded, _ = yield from client.load([stored_cell(check_name(name)), job_cell(name)])
     stored, job = loaded.cells
     if stored.version:

@@ -57,14 +57,14 @@ from cronce.stores.base import Loaded, Position, Scan
 from cronce.value import NamedTuple
 
 ONCE_STILL_RAN: Final = " still ran"
-"""What records of older versions say instead of `STILL_RAN`."""
+"""What records of older versions have instead of `STILL_RAN`."""
 
 OPEN_SHOWN: Final = 5
 """At most this many of the open slots of a job are listed: the newest."""
 
 
 class Case(StrEnum):
-    """What there is to say about a slot, above all else."""
+    """The main fact about a slot."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -90,7 +90,7 @@ class Case(StrEnum):
 
 
 _CASE_OF_ROW: Final = {Row.FORGOTTEN: Case.FORGOTTEN, Row.LAPSED: Case.LAPSED}
-"""What there is to say about a slot that is not closed, where that is more than its state."""
+"""The main fact about a slot that is not closed, where that is more than its state."""
 
 
 class RefusedHost(NamedTuple):
@@ -121,7 +121,7 @@ class Story(NamedTuple):
     blocker: RunSeen | None = None
     """Of a slot that was skipped for a run that had not ended: that run, as it is now."""
     backfill: "Story | None" = None
-    """Of a slot that has no record: the run that somebody asked for in its place."""
+    """Of a slot that has no record: the run that was asked for in its place."""
 
 
 class Why(NamedTuple):
@@ -141,7 +141,7 @@ class Why(NamedTuple):
     effects: EffectsSurvey | None = None
     """Which effects of all its slots are in doubt, or in progress; None where one slot was asked about."""
     journal: tuple[Entry, ...] = ()
-    """What this machine could not tell the store yet."""
+    """What this machine could not write to the store yet."""
     doubt: str = ""
     """Why this process does not trust the store's clock."""
 

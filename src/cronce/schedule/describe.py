@@ -5,7 +5,7 @@ The words follow from the values that a schedule fires by, not from how they wer
 as `*/15 * * * *` does, and `*/40 * * * *` admits that it is :00 and :40.
 
 The wall times of an expression are its instants in UTC, where every wall time shows once: so the same expression
-without its zone tells which of them fall into a gap or a fold.
+without its zone shows which of them fall into a gap or a fold.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence

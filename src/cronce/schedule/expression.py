@@ -342,7 +342,7 @@ def _number(field: CronField, word: str) -> int:
 
 
 def _step(field: CronField, step: str) -> int:
-    """A step may be as long as its field (`0 */24 * * *`); a longer one cannot do what it seems to say."""
+    """A step may be as long as its field (`0 */24 * * *`); a longer one cannot do what it seems to mean."""
     size = field.high - field.low + 1
     if not step.isdigit() or int(step) == 0:
         raise _ItemError(f"a step of {step} does not advance; use 1 or more")
@@ -397,6 +397,6 @@ _FOREIGN_ITEMS = (
 
 
 def _remedy(text: str, table: tuple[tuple[str, str], ...]) -> str | None:
-    """Our way to say what is foreign; None where the text looks like nothing in the table."""
+    """Our spelling of a foreign one; None where the text looks like nothing in the table."""
     matches = ((re.fullmatch(pattern, text), remedy) for pattern, remedy in table)
     return next((match.expand(remedy) for match, remedy in matches if match), None)

@@ -36,7 +36,7 @@ BEGUN_TIMEOUT: Final = 10.0
 
 
 class KeyLease:
-    """The lease of a key, kept while its function is at it."""
+    """The lease of a key, kept while its function runs."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper

@@ -24,8 +24,8 @@ AGE_SLACK: Final = 1.0
 
 
 class RetryRefused(CronceError):
-    """The process that was at it may be alive, or an effect of the slot is to be resolved first. Who has looked may
-    force it."""
+    """The process that held it may be alive, or an effect of the slot is to be resolved first. A person who has checked
+    may force it."""
 
 
 There = Literal["gone", "running", "stopped", "elsewhere"]

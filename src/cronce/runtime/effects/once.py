@@ -1,4 +1,4 @@
-"""One effect: begin it on record, do it, put on record that it is done, and what came of it.
+"""One effect: record that it begins, do it, record that it is done, and its result.
 
 *Begun, then done.* Before the function is called, the store records that it begins; afterwards, what it returned. So a
 repeat finds one of three: no record, and calls the function; a result, and returns that; or a record that it was begun,
@@ -93,7 +93,7 @@ class EffectLease(Protocol):
         """It was granted, and is about to be done."""
 
     def let_go(self, grant: Grant) -> Grant:
-        """It is over: the grant to say so with."""
+        """It is over: the grant to record the end with."""
 
     @property
     def unfinished(self) -> Unfinished:
@@ -153,7 +153,7 @@ class _Call:
 def exchange(
     words: Sequence[Word], begins: Sequence[Begin], unsure: WhenUnsure, under: EffectLease
 ) -> Steps[tuple[list[Any], list[Begun]]]:
-    """Say what is over, and begin effects, all in one call unless some are in doubt. What got no answer is begun
+    """Record what is over, and begin effects, all in one call unless some are in doubt. What got no answer is begun
     again, by the same nonce."""
     said, begun = yield StoreStep(_exchanged(under.ledger, words, begins, unsure))
     pause = FIRST_RETRY
@@ -257,7 +257,7 @@ def done(result: Any, grant: Grant) -> tuple[Grant, Finish]:
 
 
 def returned(name: str, word: Finish | Record) -> Any:
-    """What came of it. A result that could not be kept is an error each time: a repeat cannot return it, either."""
+    """The result. One that could not be kept is an error each time: a repeat cannot return it, either."""
     if word.reason.startswith(UNSAYABLE):
         why = word.reason.removeprefix(UNSAYABLE)
         raise ResultNotKept(
@@ -270,8 +270,8 @@ def returned(name: str, word: Finish | Record) -> Any:
 def failed(
     name: str, grant: Grant, error: BaseException, how: EffectPolicy, under: EffectLease, *, called: bool = True
 ) -> Steps[None]:
-    """Say so, and raise what the caller shall see: nothing if it is to be passed over. What stops a body from outside
-    stays what it is."""
+    """Record the failure, and raise what the caller shall see: nothing if the effect is to be skipped. An exception
+    that stops a job function from outside is raised unchanged."""
     surely = not called or isinstance(error, (*how.not_done, NothingRan))
     outcome = Outcome.FAILED if surely else Outcome.UNKNOWN
     why = describe(error) if isinstance(error, Exception) else f"it was stopped: {under.stopped or describe(error)}"
@@ -303,7 +303,7 @@ def say(name: str, words: Sequence[Word], under: EffectLease) -> Steps[None]:
 
 
 def heard(name: str, words: Sequence[Word], answers: Sequence[Any], *, patient: bool) -> list[Word]:
-    """Those of which the store did not say that it is on record."""
+    """Those that the store did not confirm as recorded."""
     unsure: list[Word] = []
     for word, answer in zip(words, answers, strict=True):
         match answer:
@@ -324,7 +324,7 @@ Whereabouts = Literal["at it", "lapsed", "over"]
 
 
 def whereabouts(run: Cell, maker: Maker, now: Instant) -> Whereabouts:
-    """Whether it is still at it. What a newer cronce wrote may be."""
+    """Whether the run still works on it. A run that a newer cronce recorded may."""
     record = readable(run, decode)
     has_ended = record is not None and not record.is_running
     if run.mark is not Mark.OPEN or run.fence != maker.fence or has_ended:

@@ -291,7 +291,7 @@ def effects(
 ) -> Flow[EffectList]:
     """Those that are in doubt, and those that are in progress; with `everything`, all that is known."""
     wanted = STATES if everything else ("in doubt", "unreadable", "in progress")
-    found: dict[str, EffectSeen] = {}  # by name: one may end while somebody looks, and be found twice
+    found: dict[str, EffectSeen] = {}  # by name: one may end during the search, and be found twice
     looked = 0
     for start, where in _ways(wheres, after, everything=everything):
         spot = start
@@ -340,7 +340,7 @@ def _listed(found: Mapping[str, EffectSeen], spot: ListPosition | None) -> Effec
 
 
 def survey(slot: Slot, run: Record) -> Flow[EffectsSurvey]:
-    """What there is to say of the effects of a slot: few have so many of their own that one request would not do."""
+    """A summary of the effects of a slot: few have so many of their own that one request would not do."""
     wheres = of_slot(slot, run)
     return (yield from sparing(_survey(wheres, _OF_MARK), *(Scan(one.prefix) for one in wheres if not one.made_by)))
 

@@ -280,7 +280,7 @@ SCOPE_KEPT: Final = timedelta(days=90)
 class Cursor:
     """The last position of a job: what its next slot goes on from. It moves only while the run's lease is live, by the
     store's clock: a run that was taken over cannot set it back. And it moves only past what is done: a run that leaves
-    an effect in doubt, or to another that is at it, moves it no further."""
+    an effect in doubt, or to another run that is doing it, moves it no further."""
 
     def __init__(self, job: str, lease: Lease, under: RunLease) -> None:
         self._job, self._lease, self._under = job, lease, under
@@ -291,7 +291,7 @@ class Cursor:
         return take(self._got(default), self._under.node)
 
     def set(self, position: Any) -> None:
-        """Keep the position, which is anything that JSON can say. Raises `LeaseLost` if the run was taken over, and
+        """Keep the position, which is anything that JSON can hold. Raises `LeaseLost` if the run was taken over, and
         what an effect raised before, if that is not done."""
         take(self._put(position), self._under.node)
 

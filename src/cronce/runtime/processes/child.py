@@ -2,7 +2,7 @@
 
     we ──spawn──► the command and what it starts: one process group
      │                             ▲
-     └──────────► the watchdog ────┘ kills it when we are gone, or when an instant passes that nobody moved on
+     └──────────► the watchdog ────┘ kills it when we are gone, or when an instant passes that was not moved on
 
 A run that lost its lease must not go on. While we live, we see to that: `Child.stop` asks the group to end (TERM) and
 after a grace makes it (KILL). When we are killed or stopped we cannot, so a second process of ours does: forked where
@@ -17,7 +17,7 @@ What no process group can give, and this does not promise:
 - So is a program of another user's that we may not signal (`sudo` from an ordinary user).
 - When the watchdog itself is killed (`pkill -9 -f cronce`) and the supervisor of a group is killed, too, the group goes
   on.
-- When we are killed between the start of the command and our next line, which tells the watchdog, the command goes on
+- When we are killed between the start of the command and our next line, which informs the watchdog, the command goes on
   alone: its number is not known before it runs. That is some ten microseconds.
 
 Starting costs matter under cron. `os.posix_spawn` is as fast as `subprocess` and spares its import (7 ms, a sixth of
@@ -82,7 +82,7 @@ class NotStarted(NamedTuple):
 
 
 class ChildOutput(Protocol):
-    """What comes out of a child, and is read while it runs: its output, or what it has to tell."""
+    """What comes out of a child, and is read while it runs: its output, or its reports."""
 
     inlet: int
     """The child's end."""
@@ -140,7 +140,7 @@ class BackgroundChild:
             self.longest = GROUP_LOOK_EVERY
 
     def paused(self, number: int) -> None:
-        """Somebody stopped the child, and can continue it."""
+        """The child was stopped (SIGSTOP), and can be continued."""
 
     def ended(self, _seen: os.waitid_result) -> None:
         self._forget()
@@ -295,7 +295,7 @@ class Child:
         self._place.ended(seen)
 
     def _lingers(self) -> bool:
-        """Whether somebody of a group that is being stopped is left. As process 1 we are their parent now, and a group
+        """Whether a member of a group that is being stopped is left. As process 1 we are their parent now, and a group
         of zombies would look alive."""
         if self._kill_at == math.inf:
             return False

@@ -88,7 +88,7 @@ class StdinChannel:
         return len(chunk)
 
     def write(self) -> None:
-        """Reading does it: there may be something to say and something to hear."""
+        """Reading does both: there may be something to send and something to read."""
 
     def finish(self) -> None:
         while self.read():
@@ -107,7 +107,8 @@ class StdinChannel:
                 del self._unsent[: self._socket.send(self._unsent)]
 
     def _received(self) -> bytes:
-        """Nothing while nothing comes. At the end it hangs up: what is at its end is always ready to be read."""
+        """Empty while nothing comes. At its end the socket is closed, since one at its end is always ready to be
+        read."""
         if self._socket is None:
             return b""
         try:
@@ -206,7 +207,7 @@ class IsolatedCall(Command):
         return Ending(Outcome.FAILED if why else Outcome.SUCCEEDED, why, output=result.output)
 
     def value(self, result: Ended) -> Any:
-        """What the function returned, if JSON can say it."""
+        """What the function returned, if JSON can hold it."""
         assert self._run is not None
         if why := self._failure(result):
             raise BodyFailed(f"{self._run.key} failed: {why}")
@@ -332,7 +333,7 @@ class ParentsLease(Lease):
 
 
 class Progress:
-    """Tells the parent how far the body is: not more often than anybody wants to know, and at the end."""
+    """Reports the progress of the job function to the parent: not more often than is useful, and at the end."""
 
     def __init__(self, line: ParentConnection, now: Callable[[], float]) -> None:
         self._line, self._now = line, now

@@ -110,7 +110,7 @@ class Stream:
         """How many bytes were printed that are yet to be read."""
         if self.source < 0:
             return 0
-        with suppress(OSError):  # where the system cannot tell, what is kept has the order in which it was read
+        with suppress(OSError):  # where the system cannot report it, what is kept has the order in which it was read
             return int.from_bytes(ioctl(self.source, FIONREAD, bytes(4)), sys.byteorder)
         return 0
 

@@ -95,7 +95,7 @@ def hold_standard_streams() -> None:
 BOOT_CLOCK_POLL: Final = (
     1.0  # poll's timeout does not advance in suspend, the boot clock does: look again at least this often
 )
-GROUP_LOOK_EVERY: Final = 0.02  # how often to look whether the rest of a group is gone: the system does not tell
+GROUP_LOOK_EVERY: Final = 0.02  # how often to look whether the rest of a group is gone: the system does not report it
 
 
 def send(group: int, *numbers: int) -> None:
@@ -131,7 +131,7 @@ def ready(interest: Mapping[int, int], seconds: float) -> set[int]:
 
 # --- the watchdog ---------------------------------------------------------------------------------------------------
 
-# What we tell it: a word, the group it is about, and for _GUARD and _MOVE the deadline. A record is far below PIPE_BUF,
+# What we send it: a word, the group it is about, and for _GUARD and _MOVE the deadline. A record is far below PIPE_BUF,
 # so writes from two threads never mix.
 _RECORD: Final = struct.Struct("=cqd")
 _GUARD: Final = b"g"
@@ -146,11 +146,11 @@ class Watchdog:
     """Our side of the process that outlives us.
 
     Every word names its group, so that a late `move` for a command that has ended moves no other deadline. A word that
-    cannot be sent (somebody killed the watchdog) is not an error of the run that goes on without it.
+    cannot be sent (the watchdog was killed) is not an error of the run that goes on without it.
     """
 
     def __init__(self, pid: int, pipe: int) -> None:
-        os.set_blocking(pipe, False)  # a watchdog that somebody stopped must not block the keeper of a lease
+        os.set_blocking(pipe, False)  # a watchdog that was stopped must not block the keeper of a lease
         self.pid = pid
         self._pipe = pipe
         self._lock = threading.Lock()  # no thread may write to a file descriptor that was closed, and reused since
@@ -212,7 +212,7 @@ class Watchdog:
         with self._lock:
             self.let_go()
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(self.pid, signal.SIGCONT)  # somebody may have stopped it, and it has to see the end of the pipe
+            os.kill(self.pid, signal.SIGCONT)  # it may have been stopped, and it has to see the end of the pipe
         with suppress(ChildProcessError):  # a caller that ignores SIGCHLD has it reaped by the kernel
             os.waitpid(self.pid, 0)
 

@@ -22,7 +22,7 @@ from cronce.value import NamedTuple
 # --- statements -----------------------------------------------------------------------------------------------------
 
 IDLE_SECONDS: Final = 3
-"""Seconds for which a transaction may say nothing between its check and its commit, before the server ends it."""
+"""Seconds for which a transaction may be idle between its check and its commit, before the server ends it."""
 
 WAIT: Final = 5
 """Seconds for which a lock is waited for: longer than another may keep it idle, so that one call gets through."""
@@ -94,7 +94,7 @@ POSTGRESQL: Final = Dialect(
 
 MYSQL: Final = Dialect(
     name="mysql",
-    # bytes: of the text collations that MySQL and MariaDB both know, none tells "a" from "a "
+    # bytes: of the text collations that MySQL and MariaDB both know, none distinguishes "a" from "a "
     table="""CREATE TABLE IF NOT EXISTS cronce_effects (
     slot  VARBINARY(300) NOT NULL,
     step  VARBINARY(1000) NOT NULL,
@@ -105,7 +105,7 @@ MYSQL: Final = Dialect(
     now="UTC_TIMESTAMP(6)",
     higher=f"{_INSERT} ON DUPLICATE KEY UPDATE fence = IF(done IS NULL AND fence < :fence, :fence, fence)",
     for_update=" FOR UPDATE",
-    # outside of a transaction a SAVEPOINT is taken without a word; to go back to it then is an error
+    # outside of a transaction a SAVEPOINT is accepted silently; to go back to it then is an error
     marks=(SAVEPOINT, ROLLBACK_TO),
     first=f"SET SESSION innodb_lock_wait_timeout = {WAIT}",
     # an idle session is ended also within a transaction; there are no settings for one transaction
@@ -158,7 +158,7 @@ class Driver(ABC):
     """A connection, for one transaction at a time. What is here holds for most kinds."""
 
     asynchronous = False
-    speaks_after = True  # may say something behind its commit without beginning another transaction
+    speaks_after = True  # may send a statement after its commit without beginning another transaction
 
     def __init__(self, conn: Any, dialect: Dialect) -> None:
         self.conn = conn
@@ -186,7 +186,7 @@ class Driver(ABC):
         return False
 
     def has_written(self) -> Talk[bool | None]:
-        """Whether the open transaction has written; None: the driver cannot tell."""
+        """Whether the open transaction has written; None: the driver does not know."""
         yield from ()
         return None
 
@@ -242,8 +242,9 @@ class Driver(ABC):
 
 
 def undo(driver: Driver) -> Talk[None]:
-    """Roll back. Where that fails hang up, and the server does: a connection that is not broken would keep its locks.
-    Who was stopped in the middle of a statement leaves one on which an answer waits, and which refuses everything."""
+    """Roll back. Where that fails close the connection, so that the server rolls back: an open connection would keep
+    its locks. A caller that was stopped in the middle of a statement leaves a connection with an unread answer, which
+    refuses every statement."""
     undone = False
     with suppress(Exception):
         yield from driver.rollback()

@@ -193,8 +193,8 @@ def _key_of(grant: "Grant") -> str:
 
 
 class Settling:
-    """Closes runs whose holder is gone beside what a scheduler does: a database may let one wait, and must not keep
-    others waiting. So each has a thread of its own while there is something to ask it."""
+    """Closes runs whose holder is gone, in the background of a scheduler. A database may be slow to answer, and must
+    not delay the others. So each database has a thread of its own while there is something to ask it."""
 
     def __init__(self, node: "Node") -> None:
         self._node = node
@@ -238,7 +238,7 @@ def _close(conn: Any) -> None:
 
 
 _PARENTS_CONNECTIONS: Final[list[Driver]] = []
-"""Connections that another process uses. They are kept, so that no destructor hangs up on it."""
+"""Connections that another process uses. They are kept, so that no destructor closes them."""
 
 
 def read_database(value: object, store: str = "") -> Database:

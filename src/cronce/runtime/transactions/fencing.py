@@ -33,7 +33,7 @@ changed.
 have it. The other waits for that one's end, and is refused if it committed; then its own writes are rolled back.
 
 *Why last.* From its check to its commit a transaction keeps others from raising the fence. Nothing but the commit
-follows, and a process that is paused right there is cut off by its server after IDLE seconds, which others wait for: on
+follows, and a process that is paused right there is cut off by its server after IDLE_SECONDS, which others wait for: on
 PostgreSQL by a setting of this transaction, on MySQL and MariaDB by `wait_timeout`, which is put back behind the commit
 (SQLAlchemy cannot send a statement there without a new transaction: through it no process is cut off). SQLite has no
 server: a paused process that has written blocks all other writers. A process that raises then gives up, and nothing
@@ -171,7 +171,7 @@ def _text(value: str | bytes) -> str:
 
 
 class NoFenceRow(BadInput):
-    """There is no fence row. Of that only the declared database can say why."""
+    """There is no fence row. Only the declared database can explain why."""
 
     def __init__(self, key: str) -> None:
         super().__init__(

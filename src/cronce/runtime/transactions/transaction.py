@@ -169,7 +169,7 @@ class Transaction(Generic[C]):
             if not isinstance(error, Exception) or not (yield from self._was_committed(error)):
                 raise
 
-    # --- what the table says about an error ---
+    # --- what the table shows about an error ---
 
     def _explain(self, error: BaseException) -> Talk[None]:
         """An error before the commit: nothing was committed, and the table may know why."""

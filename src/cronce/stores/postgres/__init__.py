@@ -85,7 +85,7 @@ SCAN: Final = """
     ORDER BY {order}
 """
 
-# Whatever somebody is writing just now is not what was read, and stays: so a purge never waits.
+# A cell that another process is writing just now has changed since it was read, and stays: so a purge never waits.
 PURGE: Final = """
     WITH gone AS MATERIALIZED (
         SELECT c.key
@@ -322,7 +322,7 @@ def _hidden(conditions: Sequence[str]) -> str:
 
 
 class NotifyChannel:
-    """A session that listens: the functions in schema.sql say NOTIFY."""
+    """A session that listens: the functions in schema.sql send NOTIFY."""
 
     def __init__(self, line: PostgresConnection, place: PostgresAddress) -> None:
         self._line = line

@@ -100,7 +100,7 @@ class PostgresAddress(NamedTuple):
 
     @property
     def patience_ms(self) -> int:
-        """How long the server waits for a lock: less than we wait for the server, so that it can say so."""
+        """How long the server waits for a lock: less than we wait for the server, so that it can report the timeout."""
         return max(1, int(self.patience * 800))
 
     @property
@@ -205,7 +205,7 @@ class PostgresConnection(psycopg.Connection[Any]):
     server: PostgresServer
 
     def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
-        """psycopg looks up every so often while it waits, and tells the generator that nothing has come."""
+        """psycopg wakes up every so often while it waits, and informs the generator that nothing has come."""
         return super().wait(_limited(gen, _boot() + self.patience), min(0.1, self.patience / 10))
 
 

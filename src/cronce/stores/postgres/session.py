@@ -9,7 +9,8 @@ the server process itself talks to a pooler, and its lock would soon belong to a
 
 *A session that ended* takes its locks with it, so that has to be noticed. A server that ends it closes the connection,
 which the socket shows at once. One that is out of reach sends nothing: then a call fails after SESSION_TIMEOUT at most.
-The server in turn gives up a client that it cannot reach, and frees its locks, only after GONE. That is later.
+The server in turn gives up a client that it cannot reach, and frees its locks, only after CLIENT_GONE_AFTER. That is
+later.
 """
 
 import os
@@ -72,7 +73,7 @@ WHO_HAS_IT: Final = """
 
 def key_of(name: str, schema: str = "public") -> int:
     """The number of a name, the same on every machine: 64 bits of a real hash, so that two names meet by accident about
-    as often as two random numbers, and hardly ever a number that somebody chose."""
+    as often as two random numbers, and hardly ever a number that a person chose."""
     from hashlib import blake2b  # noqa: PLC0415  slow to import, and few need it
 
     digest = blake2b(f"cronce/{schema}/lock/{name}".encode(), digest_size=8).digest()
