@@ -334,8 +334,8 @@ class Cronce:
 
         A repeat returns the recorded result, kept as JSON, for `ttl` after it was done. While the function runs, and
         for `lease` after its process died, another call raises `InProgress`. `unsure` and `not_done` are as in
-        `run.once`. With the key `("invoice", 7)`, "charge" is the effect that a job makes by `run.on("invoice",
-        7).once("charge", …)`.
+        `run.once`. With the key `("invoice", 7)`, "charge" is the same effect as a job's
+        `run.on("invoice", 7).once("charge", …)`.
         """
         from cronce.runtime.effects.idempotent import Keyed, read_lease, read_ttl  # noqa: PLC0415  most have none
         from cronce.runtime.effects.once import checked_how  # noqa: PLC0415

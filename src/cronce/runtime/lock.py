@@ -149,7 +149,7 @@ class HeldBlock(ABC):
         gate, who, keeper = ThreadGate(), threading.get_ident(), self._keeper()
         try:
             return take(self._enter(who, gate, keeper), keeper.node)
-        except Interrupt as error:  # it was stopped before its block began, so its gate must be left here
+        except Interrupt as error:  # it was stopped before its block began, so `with` calls no __exit__
             if any(gate is held for _, held, _ in self._holdings.get(who, ())):
                 self.__exit__(Interrupt, error, None)
             raise

@@ -68,7 +68,7 @@ class Transaction(Generic[C]):
                 drive(self._enter(asynchronous=False))
                 entered = True
             return self._conn
-        except Interrupt as error:  # it was stopped before its block began, so its gate must be left here
+        except Interrupt as error:  # it was stopped before its block began, so `with` calls no __exit__
             if entered:
                 self.__exit__(Interrupt, error, None)
             raise
