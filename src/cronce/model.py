@@ -79,7 +79,7 @@ def name_from(text: str) -> str:
 
 
 class Slot(NamedTuple):
-    """One scheduled instant of one job. `request` tells a rerun or backfill by hand from the scheduled run."""
+    """One scheduled instant of one job. `request` distinguishes a rerun or backfill by hand from the scheduled run."""
 
     job: str
     at: Instant
@@ -156,14 +156,14 @@ def holder_cell(holder: str) -> str:
 
 
 CLOCK: Final = "clock"
-"""Who said that the store's clock is right, and when by that very clock."""
+"""Who confirmed that the store's clock is right, and when, by that same clock."""
 
 SWITCH: Final = "switch"
-"""While an act stands in it nothing is granted at all: `pause --all`."""
+"""While this cell holds an act, nothing is granted at all: `pause --all`."""
 
 BOARD_RUNS: Final = "board/runs"
 BOARD_JOBS: Final = "board/jobs"
-"""Written over, unread, whenever somebody else should look: at the runs, or at the jobs that live in the store."""
+"""Written over, unread, whenever other processes should look: at the runs, or at the jobs that live in the store."""
 
 
 def bundle_cells(bundle: str) -> str:
@@ -172,7 +172,7 @@ def bundle_cells(bundle: str) -> str:
 
 
 def drain_cells(holder: str, labels: Mapping[str, str]) -> list[str]:
-    """Where it may stand that a process shall claim nothing more: by its name, or by one of its labels."""
+    """The cells that can order a process to claim nothing more: one for its name, and one for each of its labels."""
     return [drained_holder(holder), *(drained_label(label, value) for label, value in sorted(labels.items()))]
 
 
@@ -189,7 +189,7 @@ LONGEST_KEY: Final = 500
 
 
 def check_key(key: object) -> str:
-    """The key of an effect: text, a number or a UUID; whatever else it is, nobody knows that it stays the same."""
+    """The key of an effect: text, a number or a UUID. Other types are refused, since their spelling may change."""
     if type(key) is int or type(key).__name__ == "UUID":
         key = str(key)
     if not isinstance(key, str) or not key:
@@ -227,7 +227,7 @@ def scope_cell(scope: str) -> str:
 
 
 def asked_cell(job: str, request: str) -> str:
-    """Where it stands when a run was asked for, so that asking twice by one id is asking once."""
+    """The cell that records when a run was asked for, so that asking twice with one id asks once."""
     return f"asked/{job}/{request}"
 
 
@@ -259,7 +259,7 @@ def prevented_cell(job: str, part: int) -> str:
 
 
 LOOKED_ON: Final = "looked-on"
-"""While it lasts somebody looks on, and schedulers beat every second."""
+"""While it lasts a page is watching, and schedulers beat every second."""
 
 MONITOR: Final = "cronce-monitor"
 """The group whose leader watches, and raises alerts."""
@@ -307,8 +307,8 @@ def read_fence(text: str) -> Fence:
 class Mark(IntEnum):
     """What a cell is waiting for, so that a scan finds it without reading values."""
 
-    OPEN = 1  # someone works on it, or should look at it when `until` comes
-    FREE = 2  # nobody's: a write that expects FREE may take it unread
+    OPEN = 1  # a process works on it, or one should look at it when `until` comes
+    FREE = 2  # held by no process: a write that expects FREE may take it unread
     CLOSED = 3  # final
     ATTENTION = 4  # final, and a person should look
 
@@ -363,7 +363,7 @@ class Epoch(NamedTuple):
 
 ABSENT: Final = 0
 FREE: Final = -1
-"""For `Write.seen`: absent, or marked free. Never merely lapsed: a lapsed lease is somebody's until decided."""
+"""For `Write.seen`: absent, or marked free. Never merely lapsed: a lapsed lease keeps its holder until decided."""
 
 
 class Write(NamedTuple):
@@ -392,7 +392,7 @@ class Refusal(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """What became of one write: the cell as it now stands, and the refusal, or None when it won."""
+    """The result of one write: the cell as it is now, and the refusal, or None when the write won."""
 
     refused: Refusal | None
     cell: Cell

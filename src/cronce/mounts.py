@@ -1,7 +1,8 @@
 """Which file system a path rests on, read from Linux's mount table. The table is text, so recorded ones can be asked.
 
 A lock on a network file system may not reach the other machines, and SQLite's shared memory never does: two hosts would
-each believe that they hold the only lock. Where there is no table to read (macOS) nobody can tell, and None says so.
+each believe that they hold the only lock. Where there is no table to read (macOS) the kind is unknown, and the result
+is None.
 """
 
 import os
@@ -50,7 +51,7 @@ def current_table() -> str:
 
 
 def network_kind(path: str | os.PathLike[str], table: str) -> str | None:
-    """The kind of network file system that a path rests on, or None: a local one, or nobody can tell."""
+    """The kind of network file system that a path rests on. None: it is a local one, or the kind is unknown."""
     mount = mount_of(path, table)
     return mount.kind if mount and mount.kind in NETWORK_FILE_SYSTEMS else None
 
@@ -83,5 +84,5 @@ def _read(table: str) -> Iterator[Mount]:
 
 
 def _plain(field: str) -> str:
-    """Blanks and backslashes of a path stand in the table as octal, `\\040`."""
+    """Blanks and backslashes of a path are written in the table as octal, `\\040`."""
     return re.sub(_ESCAPED, lambda match: chr(int(match[1], 8)), field) if "\\" in field else field

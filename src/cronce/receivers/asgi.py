@@ -4,12 +4,12 @@
 
 It needs a store of the receiver's own, and senders that write the headers of `cronce.headers`. In this order: what
 cannot be read is refused; so is a request under a fence that was overtaken; what was done is answered from the record;
-what is at work, or in doubt, is refused. The rest is handed on, and its answer is put on record before it is sent.
-Where the store cannot be asked, nothing is handed on.
+what is in progress, or in doubt, is refused. The rest is passed to the app, and its answer is recorded before it is
+sent. While the store cannot be reached, nothing is passed to the app.
 
-What an answer means is read from its status. Below 400 it is done. 4xx says that nothing was done, and the key is free
-again. 5xx, an exception, half an answer or a process that died leave a doubt. All other traffic passes untouched: other
-methods, requests without these headers, websockets, lifespan.
+What an answer means is read from its status. Below 400 it is done. 4xx means that nothing was done, and the key is free
+again. After 5xx, an exception, half an answer or a crash the effect is in doubt. All other traffic passes untouched:
+other methods, requests without these headers, websockets, lifespan.
 """
 
 import asyncio
@@ -47,8 +47,8 @@ KEY_SHOWN: Final = 200
 
 
 class Once:
-    """Around an app. `caller` says who sends a request, by its ASGI scope, where there are several: keys and fences of
-    one are none of another's. So put it inside of what finds that out."""
+    """Wraps an app. Where there are several senders, `caller` finds the sender of a request from its ASGI scope. Keys
+    and fences of one sender do not affect another's. So put this middleware inside the one that authenticates."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Once:
         else:
             if not exchange.called:
                 return await _send(send, *_recorded(record, exchange.print))
-        await exchange.deliver()  # also where it could not be put on record: what the app says is true all the same
+        await exchange.deliver()  # also if it could not be recorded: the app's answer is true all the same
         if exchange.raised is not None:
             raise exchange.raised  # for the server, as without this middleware
         return None
@@ -123,11 +123,11 @@ class Once:
 
 
 class NotDone(Exception):
-    """The app says that it did nothing: 4xx."""
+    """The app answered that it did nothing: 4xx."""
 
 
 class Doubtful(Exception):
-    """The app says that it failed, or does not say what came of it."""
+    """The app answered that it failed, or its answer does not show what happened."""
 
 
 class HttpExchange:
@@ -233,8 +233,8 @@ async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], bod
 
 
 def _recorded(record: Any, fingerprint: str) -> Answer:
-    """The answer that was given before, if it was to the same request. What a person said that came of it is the answer
-    to any."""
+    """The answer that was given before, if it was to the same request. A result that a person recorded answers any
+    request."""
     replayed = (b"idempotency-replayed", b"true")
     if not isinstance(record, dict) or not {"print", "status"} <= record.keys():
         if record is None:
@@ -251,8 +251,8 @@ def _recorded(record: Any, fingerprint: str) -> Answer:
 
 
 class RefusedRequest(Exception):
-    """The app is not asked: an answer for people and programs, in the form of RFC 9457. Nothing in it of who is at work
-    where, or of what went wrong: that is for the receiver's own people, and in the log."""
+    """The app is not called: an answer for people and programs, in the form of RFC 9457. It names no process, and not
+    what went wrong: that is for the receiver's own people, and in the log."""
 
     def __init__(self, status: int, title: str, detail: str, *, retry_after: int = 0, **facts: str) -> None:
         super().__init__(detail)

@@ -49,8 +49,8 @@ def _tables(key: str, at: str, fence: str, more: str = "") -> tuple[str, str]:
 class Receiver:
     """What the databases have in common. It holds no connection, and each call is given a cursor.
 
-    `placeholder` is the driver's, where it is another than usual: Django says `%s` for SQLite too. Tables and columns
-    are named as they stand in the database, in its upper and lower case: names are quoted.
+    `placeholder` is the driver's, where it is not the usual one: Django uses `%s` for SQLite too. Names of tables and
+    columns are quoted, so give them in the same case as in the database.
     """
 
     placeholder: ClassVar[str] = "%s"
@@ -143,9 +143,9 @@ class SQLite(Receiver):
 
 class MySQL(Receiver):
     """And MariaDB. What it counts as a row depends on how the connection was opened (`CLIENT_FOUND_ROWS`: Django,
-    SQLAlchemy and JDBC set it, PyMySQL does not), so `ON DUPLICATE KEY UPDATE` may say 1 of a row that it left alone,
-    and `UPDATE` 0 of one that it found. `INSERT IGNORE` counts well, but turns all other errors into warnings. So a
-    repeat is known by its error, and who wrote a row by reading it."""
+    SQLAlchemy and JDBC set it, PyMySQL does not), so `ON DUPLICATE KEY UPDATE` may report 1 for a row that it left
+    alone, and `UPDATE` 0 for one that it found. `INSERT IGNORE` counts well, but turns all other errors into warnings.
+    So a repeat is known by its error, and who wrote a row by reading it."""
 
     quote = "`"
     fence_type = "CHAR(27) CHARACTER SET ascii COLLATE ascii_bin"

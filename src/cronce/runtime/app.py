@@ -126,7 +126,7 @@ class Cronce:
         return None if self._given else self._choose().url
 
     def _choose(self) -> Chosen:
-        if self._chosen is None:  # once: whoever changes the directory or the environment later means no other store
+        if self._chosen is None:  # once: a later change of the directory or the environment does not change the store
             self._chosen = pinned(choose(self._read_url()))
         return self._chosen
 
@@ -149,7 +149,7 @@ class Cronce:
             return self.keeper
 
     def _journal(self) -> Journal:
-        """What could not be told to the store is written down here."""
+        """Keeps what could not be written to the store."""
         return Journal("" if self._given else journal_directory(self._choose().url))
 
     def _in_session(self) -> "SessionKeeper":
@@ -178,14 +178,14 @@ class Cronce:
         isolate: bool = False,
         **policies: Unpack[Policies],
     ) -> Decorator:
-        """Guard a function: whoever calls it, on however many machines, each slot of the schedule runs once.
+        """Guard a function: each slot of the schedule runs once, on however many machines the function is called.
 
-        `slot` is a function of the call's arguments that says which slot it is for; without one, a call means the
-        latest instant of the schedule. `isolate` runs the body in a process of its own, which can be killed.
+        `slot` is a function of the call's arguments that returns the slot of the call; without one, a call means the
+        latest instant of the schedule. `isolate` runs the job function in a process of its own, which can be killed.
 
         The policies: every, at, tz, gap, fold, start, end, on_lost, overlap, turns, missed, start_within, jitter,
-        retries, backoff, timeout, lease, keep, transaction, mode. With mode="observe" the body runs as before, also
-        where the guard would refuse it, and that is noted.
+        retries, backoff, timeout, lease, keep, transaction, mode. With mode="observe" the job function always runs; a
+        call that the guard would refuse is recorded.
         """
         if callable(schedule):
             raise BadInput("write @cron.job('*/15 * * * *'), with the schedule in brackets")
@@ -330,11 +330,12 @@ class Cronce:
         not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
         **foreign: Never,
     ) -> SameSignature:
-        """Let a function do its work once for each key, whoever calls it: `key` says which, from the call's arguments.
+        """Let a function do its work once for each key. `key` makes the key from the call's arguments.
 
-        A repeat returns what came of it, kept as JSON, for `ttl` after it was done. While it is at work another call
-        raises `InProgress`, and for `lease` after its process died. `unsure` and `not_done` are as in `run.once`. With
-        the key `("invoice", 7)`, "charge" is the same effect as a job's `run.on("invoice", 7).once("charge", …)`.
+        A repeat returns the recorded result, kept as JSON, for `ttl` after it was done. While the function runs, and
+        for `lease` after its process died, another call raises `InProgress`. `unsure` and `not_done` are as in
+        `run.once`. With the key `("invoice", 7)`, "charge" is the same effect as a job's
+        `run.on("invoice", 7).once("charge", …)`.
         """
         from cronce.runtime.effects.idempotent import Keyed, read_lease, read_ttl  # noqa: PLC0415  most have none
         from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
@@ -413,9 +414,9 @@ class Cronce:
         on_deposed: "Callable[[Term], object] | None" = None,
         **foreign: Never,
     ) -> "Leader":
-        """A candidate for the leadership of a group: of all processes that stand for it one leads, for a term.
+        """A candidate for the leadership of a group: of all its candidates one leads, for a term.
 
-        `lease` is how long the others wait for a leader that died, `renew` how often one that lives says so.
+        `lease` is how long the others wait for a leader that died, `renew` how often a live leader renews.
         """
         from cronce.runtime.election import Leader, candidacy  # noqa: PLC0415  most have none
 
@@ -426,7 +427,7 @@ class Cronce:
         self._leaders.add(leader)
         return leader
 
-    # --- by hand: each act may be repeated, and is on record with when and `by` whom, user@host unless it is said ---
+    # --- by hand: each act may be repeated, and is recorded with its time and with `by`, by default user@host ---
 
     def pause(self, name: str, reason: str = "", *, by: str | None = None) -> bool:
         """Grant none of the job's slots until it is resumed; what runs goes on. False: it was paused before."""
@@ -467,9 +468,9 @@ class Cronce:
         force: bool = False,
         by: str | None = None,
     ) -> None:
-        """Say of a slot that failed, was lost or is unknown that it is done, or must be tried again; or the same of an
-        effect that is in doubt, such as "billing@2026-03-29T01:00:00Z/charge:7". One that is done has a `result`, for
-        whoever repeats it. A retry is refused while the process that was at it may be alive, unless you `force` it."""
+        """Resolve a slot that failed, was lost or is unknown: it is done, or must be tried again. Or resolve an effect
+        that is in doubt, such as "billing@2026-03-29T01:00:00Z/charge:7". One that is done has a `result`, which every
+        repeat returns. A retry is refused while the process that held it may be alive, unless you `force` it."""
         from cronce.runtime.effects.review import LapsedUnwatched, names_effect, resolve_effect  # noqa: PLC0415
 
         if names_effect(what):
@@ -516,7 +517,7 @@ class Cronce:
         return self._by_hand(by, lambda operator: add(operator, name, {"schedule": schedule, **words})) is not None
 
     def edit(self, name: str, *, by: str | None = None, **changes: Any) -> bool:
-        """Change what is said of a job in the store; None goes back to the default. False: it was so before."""
+        """Change the definition of a job in the store; None goes back to the default. False: nothing changed."""
         from cronce.runtime.stored_jobs import edit  # noqa: PLC0415
 
         return self._by_hand(by, lambda operator: edit(operator, name, changes)) is not None
@@ -552,7 +553,7 @@ class Cronce:
         defined("starts its scheduler")
         refuse_patched_threads()
         from cronce.runtime.scheduling.scheduler import Scheduler  # noqa: PLC0415
-        from cronce.runtime.scheduling.settings import check_settings  # noqa: PLC0415  whoever only guards needs none
+        from cronce.runtime.scheduling.settings import check_settings  # noqa: PLC0415  guards do not need it
 
         settings, length = check_settings(role, workers, labels), parse_duration(grace).total_seconds()
         if self.scheduler is not None:
@@ -578,7 +579,7 @@ class Cronce:
 
     def _carry(self, allow: Sequence[str], keeper: Keeper) -> "Carry":
         """What a scheduler here carries: these jobs, and those in the store that it allows, as they are just now."""
-        from cronce.runtime.stored_jobs import (  # noqa: PLC0415  whoever only guards needs none
+        from cronce.runtime.stored_jobs import (  # noqa: PLC0415  guards do not need it
             RunnableJob,
             RunnableStoredJobs,
             definitions,
@@ -621,7 +622,7 @@ class Cronce:
     async def lifespan(self, _app: object = None, **how: Any) -> AsyncIterator[None]:
         """For ASGI frameworks: with `FastAPI(lifespan=cron.lifespan)` the scheduler runs in every worker, from before
         its first request until after its last. `how` is as for `start`. The loop goes on while it starts and stops."""
-        from asyncio import to_thread  # noqa: PLC0415  45 ms, and whoever has an event loop has paid them
+        from asyncio import to_thread  # noqa: PLC0415  45 ms, and a caller with an event loop has imported it
 
         await to_thread(self.start, **how)
         try:
@@ -636,13 +637,13 @@ class Cronce:
     # --- for integrations, and for those who listen ---
 
     def on_event(self, hear: Callable[[Event], None]) -> None:
-        """Have each fact told: who was granted what, what started and ended, what was refused, and whether the store
-        answers. Called by whatever thread it happens on, so it should be quick."""
+        """Call `hear` with each event: who was granted what, what started and ended, what was refused, and whether the
+        store answers. It is called on the thread where the event happens, so it should be quick."""
         self._listeners.of_events.append(hear)
 
     def on_call(self, hear: Callable[[str, float], None]) -> None:
-        """Have each answer of the store told: to which request (Load, Swap, Scan, Purge), and after how many seconds.
-        Called by whatever thread asked, so it should be quick."""
+        """Call `hear` after each answer of the store, with the kind of request (Load, Swap, Scan, Purge) and the
+        seconds that it took. It is called on the thread that asked, so it should be quick."""
         self._listeners.of_calls.append(hear)
 
     def around(self, wrap: Around) -> None:

@@ -2,8 +2,8 @@
 
 A child loads its parent's program to find one function in it, and wants nothing of it run. So the program ends where it
 would begin to work: `cron.run()`, `cron.start()` and calls of guards end the loading, quietly, and what was defined up
-to there is what the child has. What else stands at the top level of a program, outside of
-`if __name__ == "__main__":`, happens in every child: that is how Python loads things.
+to there is what the child has. Any other code at the top level of a program, outside of `if __name__ == "__main__":`,
+runs in every child, because Python runs a module to load it.
 """
 
 import importlib
@@ -53,7 +53,7 @@ def defined(begins: str) -> None:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """What is imported here defines, and does not begin to work: `StartsWork` says that it would."""
+    """Code that is imported in this block may define jobs. If it begins to work, `StartsWork` is raised."""
     global _loading  # noqa: PLW0603  one process loads one program
     _loading = True
     try:

@@ -3,8 +3,8 @@
 Each gets a run of its own, `…#backfill`, whose effects go by the slot's key. That cell is made once, so the command may
 be repeated, interrupted and gone on with.
 
-A slot without a record above the job's floor may still be claimed by a scheduler. It is put on record as skipped first:
-then it cannot run beside its backfill, whoever was faster.
+A slot without a record above the job's floor may still be claimed by a scheduler. So it is recorded as skipped first.
+Then it cannot run beside its backfill, whichever of the two came first.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What is written down beside somebody's work, and never holds it up: calls that are only observed, and signs of life.
+"""What is recorded in the background, and never delays a job function: calls that are only observed, and signs of life.
 
 A thread writes, all that came meanwhile in one go; it is there only while there is something to write. No job function
 waits for it. What the store does not take yet waits here, and beyond so much of it is dropped. All that a person sees
@@ -30,7 +30,7 @@ from cronce.schedule import format_duration, parse_duration
 from cronce.value import NamedTuple
 
 SIGN_OF_LIFE_TIMEOUT: Final = 1.0
-"""Seconds for which a scheduler that says it is alive waits for the store at most."""
+"""Seconds that a scheduler waits for the store, at most, when it reports that it is alive."""
 
 WRITER_CLOSE_WAIT: Final = 3.0
 """Seconds for which the end of a process, or `close`, waits for what is still to be written."""
@@ -52,7 +52,7 @@ class ShadowCall(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
         self.over, self.decided, self.done = threading.Event(), threading.Event(), threading.Event()
-        """The body has ended; what the store says to it is known; and all of it is on record."""
+        """The job function has ended; the store's answer to the call is known; and all of it is on record."""
 
     @property
     def settled(self) -> threading.Event:
@@ -65,7 +65,7 @@ class ShadowCall(ABC):
 
 
 class NoteWrite(NamedTuple):
-    """What a cell is to hold from now on, and what is to be told of it once it does."""
+    """What a cell is to hold from now on, and what to report once it does."""
 
     write: Write | None
     events: Sequence[Event] = ()
@@ -92,7 +92,7 @@ class Note(ABC):
 
 
 def write_notes(client: Client, notes: Sequence[Note], boot: Callable[[], Boot]) -> Flow[Sequence[Event]]:
-    """Write down what is for one cell; what to tell of it."""
+    """Write the notes for one cell. Returns the events to report."""
 
     def made(cell: Cell, now: Instant) -> tuple[Sequence[Event], Write | None]:
         for note in notes:
@@ -188,7 +188,7 @@ class BackgroundWriter:
             self.decide(shadow)
 
     def decide(self, shadow: ShadowCall) -> None:
-        """What the store says is known: the next may ask."""
+        """The store's answer is known, so the next call may ask."""
         shadow.decided.set()
         self._start_next()
 
@@ -204,7 +204,7 @@ class BackgroundWriter:
         self.warn("the store", f"observed calls and signs of life cannot be recorded: {error}{lost}")
 
     def warn(self, about: str, text: str) -> None:
-        """Say so, now and then."""
+        """Log a warning, now and then."""
         boot = self._clock.boot()
         with self._lock:
             due = boot >= self._warned.get(about, boot)

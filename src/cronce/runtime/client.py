@@ -4,8 +4,8 @@ and the facts of jobs. All flows of a process share one client.
 Knowledge only grows: a reply that arrives late, or comes from a store that forgot, never makes it less.
 
 Contact is when the store answered writes (`protocol.lease.heard`). Reading proves nothing: a store may be read-only. So
-whoever waits for a lease to pass writes a cell that means nothing, about once a second, from a while before: by then it
-knows whether the holder could have renewed.
+a process that waits for a lease to expire writes a cell without meaning about once a second, and begins before the
+lease ends. When the lease ends, it knows whether the holder could have renewed.
 """
 
 import threading
@@ -181,7 +181,7 @@ class Knowledge:
         then; None: not yet."""
         self.epoch = Epoch()
         self.own: set[Fence] = set()
-        """Of runs whose end is this process's to say: it runs them, or has yet to say how they ended."""
+        """The runs whose end this process has to record: it runs them, or has yet to record how they ended."""
         self.ended: dict[Fence, str] = {}
         """Those that have ended, and their cells."""
         self.halted: Act | None = None
@@ -217,8 +217,8 @@ class Knowledge:
             self._latest = sample
 
     def _believe(self, epoch: Epoch) -> Epoch | None:
-        """A later life than the one we knew began by forgetting, even if it says that it was made on purpose: whoever
-        deleted the store and made it anew did not ask us."""
+        """A store with a later birth than the one we knew has lost data, even if its record reads that it was made on
+        purpose. This process was not asked when the store was deleted and made anew."""
         if epoch.seen <= self.epoch.seen:
             return None
         if epoch.birth == self.epoch.birth:
@@ -256,7 +256,7 @@ class Knowledge:
         return self._believed.last is None
 
     def believe(self) -> None:
-        """A person says that the store's clock is right."""
+        """A person has confirmed that the store's clock is right."""
         with self._lock:
             self._believed = Believed(self._latest, since=self._latest.began if self._latest else 0.0)
             self._judges_birth = False
@@ -272,11 +272,11 @@ class Knowledge:
         return tuple(kept[-most:])
 
     def now(self) -> Instant:
-        """The store's clock of this moment, as well as we can tell without asking."""
+        """The store's clock at this moment, estimated without asking the store."""
         return self._now(self._clock.boot())
 
     def guess(self) -> Sample:
-        """A sample of this moment, as well as we can tell without asking: good for dates, proof of nothing."""
+        """A sample of this moment, estimated without asking the store: good for dates, proof of nothing."""
         boot = self._clock.boot()
         return Sample(boot, boot, self._now(boot))
 
@@ -306,9 +306,9 @@ class Knowledge:
             return even_span(chain((newest,), samples), tolerance, 10 * tolerance)
 
     def watched(self, cell: Cell, newest: Sample, tolerance: timedelta) -> timedelta:
-        """For how long, up to that very reading, nobody can have renewed a lease that seems to have lapsed. Where one
-        clock dates all leases, it is enough that it ran evenly; where there are several, the cell itself must have been
-        seen unchanged, by our own clock. What this process runs itself is not gone."""
+        """For how long, up to that reading, no process can have renewed a lease that seems to have expired. Where one
+        clock dates all leases, it is enough that this clock ran evenly. Where there are several, this process must have
+        seen the cell itself unchanged, by its own clock. A run of this process is never taken for dead."""
         if cell.fence in self.own:
             return timedelta(0)
         if self._traits.one_clock and not (cell.until and is_ahead(cell.until, newest.now)):
@@ -318,7 +318,7 @@ class Knowledge:
         return timedelta(seconds=max(newest.began - since, 0.0) if version == cell.version else 0.0)
 
     def let_go(self, fences: Iterable[Fence]) -> None:
-        """How they ended is on record, or is not this process's to say."""
+        """Their end is on record, or is not this process's to record."""
         for fence in fences:
             self.own.discard(fence)
             self.ended.pop(fence, None)
@@ -361,7 +361,7 @@ class Knowledge:
             self.forget_jobs()
 
     def forget_jobs(self) -> None:
-        """Somebody changed something: no claim rests on what was read before. What was decoded is kept."""
+        """Another process changed something: no claim rests on what was read before. What was decoded is kept."""
         with self._lock:
             self._jobs = {name: known._replace(fresh=0.0) for name, known in self._jobs.items()}
 
@@ -385,8 +385,8 @@ ANSWERED: Final[Events] = {
     Paused: lambda _: (What.REFUSED, "paused"),
     Superseded: lambda a: (What.REFUSED, f"superseded by version {a.firing}"),
 }
-"""What is a fact whoever wrote it: a grant or an end whose reply was lost was written too. A claim that lost is told
-quietly: the monitor counts them."""
+"""Facts, whichever process wrote them: a grant or an end whose reply was lost was written too. A claim that lost is
+logged at a low level; the monitor counts them."""
 
 WROTE: Final[Events] = {
     **ANSWERED,
@@ -417,7 +417,7 @@ def event_of(answer: Answer, view: View, holder: str, *, wrote: bool) -> Event |
 
 
 class Client:
-    """`know` is what it has learnt; `report` is told what happens."""
+    """`know` is what it has learnt from replies; `report` is called with each event."""
 
     def __init__(self, knowledge: Knowledge, traits: Traits, holder: str, report: Callable[[Event], None]) -> None:
         self.know = knowledge
@@ -461,8 +461,9 @@ class Client:
             self.report(Event(What.DOUBTED, "meta", self.holder, self.know.now(), detail=why))
 
     def load(self, keys: Sequence[str]) -> Flow[tuple[Loaded, Timed]]:
-        """Cells as they stand. A store that knows less than we do forgot: told so, it begins a new life, and is read
-        again. (A durable one may answer a reading with an older tally than it knows; its swaps compare the latest.)"""
+        """Cells as they are now. A store that knows less than this process has lost data: once it is informed, it
+        begins a new life, and is read again. (A durable store may answer a read with an older tally than it has; its
+        swaps compare the latest.)"""
         for _ in range(MAX_ROUNDS):
             known = self.know.epoch
             timed = yield from self._ask_in_doubt(keys) if self.know.doubt else self.ask(Load(keys))
@@ -474,7 +475,7 @@ class Client:
         raise StoreUnavailable("the store answers with older data than before and reports no loss")
 
     def _ask_in_doubt(self, keys: Sequence[str]) -> Flow[Timed]:
-        """A person may have said that the store's clock is right."""
+        """Read these cells while the store's clock is in doubt: a person may have confirmed that it is right."""
         timed = yield from self.ask(Load([*keys, CLOCK]))
         assert isinstance(timed.reply, Loaded)
         *cells, said = timed.reply.cells
@@ -518,8 +519,9 @@ class Client:
     def rewrite(
         self, key: str, make: Callable[[Cell, Instant], tuple[T, Write | None]], beside: Write | None = None
     ) -> Flow[T]:
-        """Read a cell, and write what `make` says of it at the store's now, or leave it as it is; what came of it, as
-        `make` says too. Again when another was faster, or no answer came: then it may have landed."""
+        """Read a cell, and write what `make` returns for it at the store's now, or leave the cell as it is. Returns the
+        result that `make` gives. It tries again if another write came first, or if no answer came: then its own write
+        may have landed."""
         lost: tuple[T, Write] | None = None
         unanswered = 0
         for _ in range(MAX_ROUNDS):

@@ -1,5 +1,5 @@
 """What a clock that leapt has dated ahead of the store's now: floors, which close every slot up to them, and leases.
-And how that is brought back: by a person, who says that the clock is right."""
+And how that is repaired: a person confirms that the clock is right."""
 
 from datetime import timedelta
 from typing import Final
@@ -62,8 +62,9 @@ def clock_doubt(ledger: Ledger) -> Flow[Doubt | None]:
 
 
 def set_clock(ledger: Ledger, by: str, wall: Instant) -> Flow[tuple[Instant, FutureDated]]:
-    """A person says that the store's clock is right: every process believes it from now on, and what lies ahead of it
-    is brought back. Floors come back to now, and no further: below it slots may have run, and been deleted."""
+    """A person confirms that the store's clock is right. Every process believes the clock from now on, and what is
+    dated ahead of it is brought back. Floors come back to now, and no further: below it slots may have run, and been
+    deleted."""
     loaded = yield from load([])
     off = wall - loaded.now
     if abs(off) > CLOCK_OFF:

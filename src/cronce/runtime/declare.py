@@ -42,7 +42,7 @@ When = Slot | datetime | date | str
 
 
 class Policies(TypedDict, total=False):
-    """What can be said of any job besides its name and its schedule, as `declare` takes it."""
+    """The options of a job besides its name and its schedule, as `declare` takes them."""
 
     every: Duration | None
     at: str | datetime | None
@@ -85,7 +85,7 @@ ANY_TIME: Final = timedelta(days=7)
 """Slots that are never too late to start are given this long before runs after them may be deleted."""
 
 BACKOFF: Final = timedelta(seconds=1)
-"""How long to wait after a first failure, unless the job says otherwise."""
+"""How long to wait after a first failure, unless the job sets another time."""
 
 LONGEST_BACKOFF: Final = timedelta(hours=1)
 """Beyond it waiting is not doubled any more."""
@@ -100,7 +100,7 @@ SHORTEST_OF_POLICY: Final = {
 """The policies that are a length of time, each with the shortest."""
 
 VERSIONED: Final = ("on_lost", "overlap", "turns", "missed", "retries", *SHORTEST_OF_POLICY)
-"""The policies that tell one version of a job from another, besides its schedule."""
+"""The policies that distinguish one version of a job from another, besides its schedule."""
 
 NEVER_NONE: Final = ("tz", "gap", "fold", "overlap", "turns", "missed", "retries", "mode")
 """The policies for which None is refused."""
@@ -138,7 +138,7 @@ class Declaration(NamedTuple):
 
     @property
     def spec(self) -> tuple[str, str]:
-        """What a job's record keeps of it: a digest that tells versions apart, and the text."""
+        """What a job's record keeps of it: a digest that distinguishes versions, and the text."""
         schedule = spec_of(self.schedule) if self.schedule else None
         said = {name: getattr(self, name) for name in VERSIONED}
         policies = {name: format_duration(one) if isinstance(one, timedelta) else one for name, one in said.items()}
@@ -270,7 +270,7 @@ def declare(name: str, schedule: str | Schedule | None = None, **policies: Unpac
 
 
 def remark(name: str, policies: Policies) -> str:
-    """What somebody should know who wrote this, though it can be meant."""
+    """What the author of the job should know, though it can be meant."""
     retries = policies.get("retries", 0)
     if not retries or policies.get("on_lost") is not None:
         return ""

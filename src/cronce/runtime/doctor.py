@@ -67,8 +67,8 @@ class ClockReading(NamedTuple):
 
 
 def examine(url: str | None, clock: Clock, connect: Open = open_chosen) -> Iterator[Check]:
-    """All checks, in an order that people can follow. Raises `StoreUnavailable`, or `BadInput` if the URL is none or
-    its driver is not installed, after the check that says so."""
+    """All checks, in an order that people can follow. Raises `StoreUnavailable`, or `BadInput` if the URL is not valid
+    or its driver is not installed. The check that reports the failure comes before the error."""
     yield ok("cronce", f"{__version__}, on Python {platform.python_version()} and {platform.system()}")
     yield kept_right(kernel_clock(), container=in_container(os.environ, "/"))
     try:
@@ -114,7 +114,7 @@ def named(chosen: Chosen) -> Check:
 
 
 def unusable(trouble: BadInput) -> Check:
-    """Most say what is wrong, and then what to do about it."""
+    """Most messages name what is wrong, and then what to do about it."""
     says, *remedy = re.split("; |: (?=pip install )", str(trouble), maxsplit=1)
     return error("store", says, "".join(remedy))
 
@@ -141,7 +141,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def promises(traits: Traits) -> Check:
-    """What the store says of itself."""
+    """What the store reports of itself."""
     if not traits.linearizable:
         says = "a failover may lose an accepted write, or a later read may not see it: a slot may be claimed twice"
         return warn("promises", says, f"make it wait for its replicas, or use another store: {LINE}")

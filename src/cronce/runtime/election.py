@@ -1,21 +1,21 @@
-"""Leadership: of all processes that stand for a group one leads, for a term.
+"""Leadership: of all processes that are candidates of a group one leads, for a term.
 
 A leadership is a claim on a cell that never closes. A process that is granted it leads while it renews, and the fence
-of the grant is the number of its term: renewing and resigning name it, so that nobody extends or ends another's. There
-is no protocol here beyond that of a lock; this is the loop around it.
+of the grant is the number of its term: renewing and resigning name it, so that no process extends or ends another's
+term. There is no protocol here beyond that of a lock; this is the loop around it.
 
 *Who leads is not a flag.* `is_leader` compares the clock with the end of trust each time it is asked, and trust ends
 before the lease lapses. A process that was stopped, suspended or starved for longer finds that it does not lead before
-it finds out anything else, and the store need not be asked. A term is over once: whoever is elected again has another
-one, with a higher fence.
+it finds out anything else, and the store need not be asked. A term ends once: a process that is elected again has a new
+term, with a higher fence.
 
-*A process is one candidate.* All its threads lead with it. It is one for as long as somebody in it wants that: between
+*A process is one candidate.* All its threads lead with it. It is one for as long as its code wants that: between
 `start` and `stop`, and in every block of `elected`.
 
 *One thread* asks, calls back and resigns, in this order and never two at once: `on_elected` is stopped when its term
-ends, as a lock's block is, then `on_deposed` is called, and only then is the leadership given back, or stood for again.
-Renewing, and looking at the clock, are the keeper's. They go on meanwhile: nobody else leads before `on_deposed` of
-whoever resigns has returned.
+ends, as a lock's block is, then `on_deposed` is called, and only then is the leadership given back, or claimed again.
+The keeper renews the lease and watches the clock. It goes on meanwhile: no other process leads before `on_deposed` of
+the one that resigns has returned.
 """
 
 import threading
@@ -55,8 +55,8 @@ Beats = Callable[[str, Look, Clock], RepeatingThread]
 
 
 class Candidacy(NamedTuple):
-    """What is stood for, and on what terms. `lease` is how long the others wait for a leader that died, `renew` how
-    often one that lives says so."""
+    """A group and the settings of its lease. `lease` is how long the others wait for a leader that died, `renew` how
+    often a leader renews."""
 
     group: str
     lease: timedelta
@@ -68,7 +68,7 @@ class Candidacy(NamedTuple):
 
 
 def candidacy(group: str, lease: Duration, renew: Duration | None) -> Candidacy:
-    """Two renewals fit into a lease, so that one may fail; three, unless said otherwise."""
+    """Two renewals fit into a lease, so that one may fail; three, unless `renew` is given."""
     length = parse_duration(lease)
     if not SHORTEST_LEASE <= length <= LOCK_LEASE:
         longest = format_duration(LOCK_LEASE)
@@ -126,7 +126,7 @@ class Leader:
         self._beat = self._beats(f"cronce-leader-{self.group}", self.look, self.clock)
         self._unreadable = False
         self.refused: CronceError = NotElected(self.group, "", None)
-        """Why this process did not lead when it last asked, and was told that it does not."""
+        """Why this process did not lead when it last asked and was refused."""
 
     # --- from the threads that want it ---
 
@@ -138,8 +138,8 @@ class Leader:
                 self._started = True
 
     def stop(self) -> None:
-        """Resign, and stand no more: another is elected at once. Returns when the leadership was given back, unless a
-        block of `elected` still goes on: then the term ends behind it."""
+        """Resign, and be no candidate any more: another process is elected at once. Returns when the leadership was
+        given back. If a block of `elected` still runs, the term ends after that block."""
         with self._news:
             started, self._started = self._started, False
         if started:
@@ -165,7 +165,8 @@ class Leader:
         return Elected(self.group, parse_duration(wait), lambda: self)
 
     def join(self) -> int:
-        """Stand with the others of this process. Returns how often it was asked for until now."""
+        """Be a candidate, together with the other callers of this process. Returns how often the store was asked until
+        now."""
         with self._news:
             looks = self._looks
             self._join()
@@ -281,8 +282,8 @@ class Leader:
         return self.clock.boot() + self._until(answer, keeper)
 
     def _cannot_read(self, error: BadRecord) -> None:
-        """Of a newer cronce, or damaged: the store answers, and perhaps another leads. Said once until it can be read,
-        since a person has to act."""
+        """The record is damaged, or written by a newer cronce: the store answers, and perhaps another process leads. It
+        is logged once until the record can be read, since a person has to act."""
         if not self._unreadable:
             LOGGER.warning("this process does not lead %s: %s", self.group, error)
         self._unreadable, self.refused = True, error
@@ -313,7 +314,7 @@ class Leader:
         self._body = None
 
     def _step_down(self, term: Term) -> None:
-        """Resign; or, if trust has ended, leave it to lapse, so that the history says how the term ended."""
+        """Resign. If trust has ended, let the lease expire instead, so that the history shows how the term ended."""
         keeper, lease = self._keeper, term.lease
         assert keeper is not None
         with self._news:
@@ -359,7 +360,7 @@ class Leader:
     # --- on the keeper's threads ---
 
     def _told(self, over: LeaseEnd) -> None:
-        """The term has ended: everybody who works under it has to stop."""
+        """The term has ended: every function that runs under it has to stop."""
         with self._news:
             ended = [block for block in self._blocks if block.term.lease.over is not None]
             body = self._body

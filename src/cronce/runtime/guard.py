@@ -281,7 +281,7 @@ def check_call(fn: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str
     check_callable(fn)
     try:
         bind = inspect.signature(fn).bind
-    except (TypeError, ValueError):  # of something in C, which does not say
+    except (TypeError, ValueError):  # something in C, without a signature
         return
     try:
         bind(*args, **named)

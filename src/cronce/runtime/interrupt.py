@@ -9,10 +9,10 @@ Four things make this subtle:
 meanwhile is delivered when the shield is put down.
 
 *Job functions nest.* A job may call another, or hold a lock. All gates of a thread (or of a task) are one stack. What
-was thrown for an inner gate says nothing to the outer one, and may be lost on the way out, so when a gate is left or a
+was thrown for an inner gate does not reach the outer one, and may be lost on the way out, so when a gate is left or a
 shield put down, and a gate around it was stopped, it is thrown again.
 
-*An exception may be lost*: in a `__del__`, in a bare `except`. So whoever wants a stop says so again after a while.
+*An exception may be lost*: in a `__del__`, in a bare `except`. So a caller that wants a stop repeats it after a while.
 
 *A thread that is being born* carries the number of its parent on Python 3.11, and would get what is meant for that.
 And a parent that is stopped before it was born leaves it among those that are being born, for ever. So nothing is
@@ -56,7 +56,7 @@ class _Stack:
                 continue
 
     def unshield(self, *, on_its_way: bool = False) -> None:
-        """Put it down again; if an interrupt is on its way out already, another would only hit somebody's cleanup."""
+        """Put it down again. If an interrupt is on its way out already, another would only break a cleanup."""
         with self.lock:
             self.shields -= 1
             if not on_its_way:
@@ -162,7 +162,7 @@ class TaskGate:
             self._task.cancel()
 
     def leave(self) -> None:
-        """One cancellation says both that this gate and that one around it was stopped: the latter hears it again."""
+        """One cancellation may be meant both for this gate and for one around it: the outer gate is cancelled again."""
         if self in self._gates:
             self._gates.remove(self)
             if any(gate.stopped for gate in self._gates):
@@ -181,12 +181,12 @@ def throw(thread: int, kind: type[BaseException] | None) -> None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(number, what)
         return
     while True:
-        with threading._active_limbo_lock:  # type: ignore[attr-defined]  # nobody gets any further with a start
+        with threading._active_limbo_lock:  # type: ignore[attr-defined]  # no thread gets any further with a start
             if not is_starting_another(thread):
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(number, what)
                 if not is_starting_another(thread):
                     return
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(number, None)  # it came to that meanwhile, and waits there
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(number, None)  # it began a start meanwhile, and waits
         threading.Event().wait(0.0005)
 
 

@@ -137,7 +137,8 @@ class Jobs:
             yield from self.read(name)
 
     def compare_code(self, name: str, job: Job, code: str) -> None:
-        """Another place under the same name is most likely another job: the two share its slots. It is said once."""
+        """Another place in the code under the same name is most likely another job: the two share slots. It is logged
+        once."""
         if code and job.code and job.code != code and (name, job.code) not in self._compared:
             from cronce.runtime.log import LOGGER  # noqa: PLC0415  slow to import, and few have two
 
@@ -153,9 +154,9 @@ class Jobs:
     def declare(
         self, name: str, spec: tuple[str, str], slot: Instant, code: str = "", called: Instant | None = None
     ) -> Flow[Job]:
-        """Put on record what a call from outside says of its job, unless it is there: no version fires by that, and
-        no floor rises. A job that nobody knew begins just below the slot of the call, and never later than now: a
-        caller that is wrong about the time must not close the slots of the others. `called`: when the call came."""
+        """Record what a call from outside declares of its job, unless it is on record: no version fires by that, and no
+        floor rises. A job that was unknown begins just below the slot of the call, and never later than now: a caller
+        that is wrong about the time must not close the slots of the others. `called`: when the call came."""
         known, now = self._client.know.job(name), self._client.know.now()
         job, made = known.job if known else None, partial(_declared, spec, slot, code, called=called or now)
         if job is None or made(job, now) != job:
@@ -180,7 +181,8 @@ class Jobs:
         return job.paused, new
 
     def resume(self, name: str, by: str = "") -> Flow[Act | None]:
-        """Slots that fell due while paused do not fire now. Who had it paused: of several at once, one is told."""
+        """Slots that fell due while paused do not fire now. Returns who had paused it; of several callers at once, one
+        gets it."""
         was: Act | None = None
 
         def resumed(job: Job | None, now: Instant) -> Job | None:
@@ -297,7 +299,7 @@ NO_EFFECTS: Final = 60.0
 """Seconds until a store that held no effects is asked again whether it holds any."""
 
 TIDY_MOST: Final = 10
-"""How many thousand runs go at most when somebody sees to what is kept; a job of every second makes four in an hour."""
+"""How many thousand runs are deleted at most in one purge; a job of every second makes four in an hour."""
 
 
 def tidy_later(keeper: "Keeper", job: "Declaration", done: Slot) -> None:

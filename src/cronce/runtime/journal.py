@@ -1,12 +1,12 @@
-"""What this process could not tell its store, kept on this machine's own disk until somebody can.
+"""What this process could not write to its store, kept on this machine's own disk until a process can.
 
 Two things are written down: how a run ended, where the store did not take that; and for which slot a guard was called
 that could not ask the store. Each write is one new file of JSON lines, which is never changed, and removed once all of
-it is on record. Any process of the machine that reaches the store says what it finds. An end goes by the fence of its
-run, so it does no harm to say it twice, or too late.
+it is on record. Any process of the machine that reaches the store writes what it finds. An end goes by the fence of its
+run, so it does no harm to write it twice, or too late.
 
 The files are below the user's state directory, in a directory for each store. On a disk that goes with its container
-they go with it, and then only what a process still knows is said.
+they go with it, and then only what a process still has in memory is written.
 """
 
 # Paths are plain text here: pathlib is slow to import, and every start of `cronce exec` comes by.
@@ -71,11 +71,11 @@ class Journal:
     def __init__(self, directory: str = "") -> None:
         self._directory = directory
         self._lock = threading.Lock()
-        self._mine: dict[str, set[Fence]] = {}  # the files of this process, and what of each is still to be said
+        self._mine: dict[str, set[Fence]] = {}  # this process's files, and which ends in each are not recorded yet
         self._warned = False
 
     def write(self, entries: Sequence[Entry]) -> None:
-        """On disk when this returns, an end once. A disk that does not take it is told of, and is no reason to stop."""
+        """On disk when this returns, an end once. If the disk fails, that is logged, and the run goes on."""
         if not self._directory or not entries:
             return
         name = f"{os.getpid()}-{to_us(entries[0].at)}-{next(self._numbers)}.jsonl"
@@ -92,8 +92,8 @@ class Journal:
             self._write(name, "".join(f"{json.dumps(_spelled(entry))}\n" for entry in entries))
         except (OSError, StoreError) as error:
             with self._lock:
-                self._mine.pop(name, None)  # to be written again, if it is still to be said then
-            why = str(error).partition(";")[0]  # what else it says is about the store's own file
+                self._mine.pop(name, None)  # to be written again, if it is still to be recorded then
+            why = str(error).partition(";")[0]  # the rest of the message is about the store's own file
             self._warn(f"cannot be written ({why}); set XDG_STATE_HOME to a folder that this user may write to")
 
     def said(self, fences: Collection[Fence]) -> None:
@@ -142,9 +142,9 @@ class Journal:
             try:
                 with open(os.path.join(self._directory, name), encoding="utf-8") as file:
                     found[name] = tuple(_entry(json.loads(line)) for line in file)
-            except FileNotFoundError:  # said meanwhile
+            except FileNotFoundError:  # recorded meanwhile
                 pass
-            except Exception as error:  # whatever stands there must not keep a job from running
+            except Exception as error:  # whatever the file holds, it must not keep a job from running
                 self._warn(f"has {name}, which cannot be read: {error!r}")
         return found
 
@@ -177,7 +177,7 @@ class Journal:
 
 
 def own_journal(chosen: Chosen) -> Journal:
-    """Of this machine, for what could not be told to that store."""
+    """This machine's journal of what could not be written to that store."""
     return Journal(journal_directory(pinned(chosen).url))
 
 

@@ -5,12 +5,12 @@ Two threads, because a job function must be stopped in time even if the store do
 in a call for as long as the store lets it; the other only looks at the clock. A third does chores, which may take their
 time. All are there only while there is something to do, so that a process that forks in between forks without threads.
 
-A call may hang in a connection that died without a word, for as long as the store is patient, which can be a whole
-lease. So a renewal without an answer is asked again after a fraction of the lease (`client.patience`), on another
-thread and a new connection. What has ended keeps its lease until that is on record: who says so may hang, too.
+A call may hang in a connection that died silently until the store's timeout, which can be a whole lease. So a renewal
+without an answer is asked again after a fraction of the lease (`client.patience`), on another thread and a new
+connection. A run that has ended keeps its lease until the end is on record: the call that records it may hang, too.
 
-A job function that was told to stop and goes on keeps its slot and its turn: they are renewed until it has ended,
-without trust, so that its effects stay refused and no other run begins beside it.
+A job function that was stopped and goes on keeps its slot and its turn: they are renewed until it has ended, without
+trust, so that its effects stay refused and no other run begins beside it.
 
 Whether a lease may be believed is computed where it is asked (`Lease.trusted`), by a clock that goes on in suspend. The
 threads only stop what runs. A job function that holds the GIL, a starved machine or a suspended one may delay that, but
@@ -189,7 +189,7 @@ class Lease(Ownership):
 
     @property
     def next_end(self) -> Boot:
-        """When trust ends as things stand, or its time is up."""
+        """When trust ends, or the time limit, unless the lease is renewed."""
         return self.grant.trust.end if self.ends is None else min(self.grant.trust.end, self.ends)
 
     @property
@@ -218,7 +218,7 @@ class RepeatingThread:
         self._turn = threading.Condition()
         self._running = self._retired = False
         self._until = 0.0  # when it will look next, if it sleeps
-        self._asked = inf  # by when somebody wants it to look, since it began to look the last time
+        self._asked = inf  # by when it was asked to look, since it began to look the last time
 
     def wake(self, by: Boot = 0.0) -> None:
         """Something changed: look by then, on a new thread if there is none. A look goes through everything, and much
@@ -506,7 +506,7 @@ class Keeper:
 
     def _every(self, lease: Lease, boot: Boot) -> float:
         """A third of the trust that is left, so that two renewals may fail; sooner where that is wanted. Where none is
-        left, the store is asked now and then whether the lease stands all the same."""
+        left, the store is asked now and then whether the lease is still held."""
         end = lease.grant.trust.end
         left = max((end - boot) / 3, 0.02) if end > boot else RENEWAL_RETRY
         if lease.renew is None and not lease.held_on:

@@ -149,7 +149,7 @@ class HeldBlock(ABC):
         gate, who, keeper = ThreadGate(), threading.get_ident(), self._keeper()
         try:
             return take(self._enter(who, gate, keeper), keeper.node)
-        except Interrupt as error:  # it was stopped before its block began, so nobody else leaves it
+        except Interrupt as error:  # it was stopped before its block began, so `with` calls no __exit__
             if any(gate is held for _, held, _ in self._holdings.get(who, ())):
                 self.__exit__(Interrupt, error, None)
             raise
@@ -170,7 +170,7 @@ class HeldBlock(ABC):
             stack.unshield(on_its_way=isinstance(error, Interrupt) and not ours)
 
     async def __aenter__(self) -> Holding:
-        import asyncio  # noqa: PLC0415  45 ms, and not everybody needs it
+        import asyncio  # noqa: PLC0415  45 ms, and not every caller needs it
 
         task = asyncio.current_task()
         assert task is not None

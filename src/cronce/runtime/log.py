@@ -1,5 +1,5 @@
-"""Events as log lines, in one place, and who else is told of them. Losers are quiet: a refused claim is normal life. No
-line holds a secret."""
+"""Events as log lines, in one place, and the listeners that get them. A refused claim is normal, so it is logged at a
+low level. No line holds a secret."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 
 class _Logger:
     """The logger named cronce, from the first line on. To import `logging` is a twentieth of what `exec` takes, and
-    most runs have nothing to say. Where it was not imported no level was set, and warnings are shown."""
+    most runs log nothing. Where it was not imported no level was set, and warnings are shown."""
 
     _logger: "logging.Logger | None" = None
 
@@ -96,7 +96,7 @@ def _traceback(error: BaseException, frames: "TracebackType | None", last: int |
 
 def _mask(record: "logging.LogRecord") -> bool:
     """What holds no secret goes on as it is. Of an exception that does, only its masked traceback goes on, as text."""
-    with suppress(Exception):  # arguments that do not fit, or cannot be shown: whoever writes the line will say so
+    with suppress(Exception):  # arguments that do not fit, or cannot be shown: the handler reports that
         message = record.getMessage()
         if (shown := discreet(message)) != message:
             record.msg, record.args = shown, None
@@ -126,7 +126,7 @@ def job_traceback(error: BaseException) -> str:
         if not _leave_out_own(told):
             return ""
         text = "".join(told.format()).replace("\0", "\ufffd").encode(errors="replace").decode()
-    except BaseException:  # some exceptions cannot even say what they are
+    except BaseException:  # some exceptions cannot even be formatted
         return ""
     return text if len(text) <= TAIL else CUT_SIGN + text[len(CUT_SIGN) - TAIL :]
 
@@ -156,7 +156,7 @@ def job_exc_info(error: BaseException) -> "tuple[type[BaseException], BaseExcept
 
 
 class EventLog:
-    """The events of one `Cronce`. What may come with every call is told once a minute for each name."""
+    """The events of one `Cronce`. An event that may come with every call is logged once a minute for each name."""
 
     def __init__(self) -> None:
         self._told: dict[str, Instant] = {}
@@ -222,12 +222,12 @@ def _detail(event: Event) -> str:
             return event.detail
 
 
-# --- who is told ----------------------------------------------------------------------------------------------------
+# --- listeners ------------------------------------------------------------------------------------------------------
 
 
 class Listeners:
-    """Those who want to know what happens in one `Cronce`: the log is the first of them. None of them has a say: one
-    that fails must not keep a slot from running."""
+    """The listeners of one `Cronce`: the log is the first of them. A listener that fails must not keep a slot from
+    running."""
 
     def __init__(self) -> None:
         self.of_events: list[Callable[[Event], None]] = [EventLog().hear]

@@ -31,7 +31,7 @@ def host_name() -> str:
 
 
 def holder_name(clock: Clock) -> str:
-    """Host, process, and when it came to the store: a name for people, it decides nothing."""
+    """Host, process, and when it first used the store. The name is for people; nothing is decided by it."""
     return f"{host_name()}:{os.getpid()}:{int(clock.boot() * 1_000_000):x}"
 
 
@@ -62,9 +62,9 @@ class Node:
 class Outage:
     """Whether the store answers this process: one line for each outage, however often it is asked meanwhile.
 
-    A call that got no answer raises, and its caller hears of it. But a body that works, and whose lease cannot be
-    renewed, has nobody to raise to. Renewing is tried again many times in an outage, by several threads, and each try
-    is one failure of the same.
+    A call that got no answer raises in its caller. But when the lease of a running job function cannot be renewed,
+    there is no caller to raise in. Renewing is tried again many times in an outage, by several threads, and each try is
+    one failure of the same.
     """
 
     def __init__(self, node: Node) -> None:
@@ -75,8 +75,9 @@ class Outage:
         """When it last answered."""
 
     def unanswered(self, began: Boot, why: str) -> None:
-        """A call that began then got no answer. One that began before the last answer came tells nothing new: it is of
-        an outage that is over, and if there is another the next call will tell. Nor is a clock in doubt an outage."""
+        """A call that began then got no answer. One that began before the last answer came shows nothing new: it
+        belongs to an outage that is over, and if there is another the next call will show it. Nor is a clock in doubt
+        an outage."""
         if self._node.ledger.know.doubt is not None:
             return
         with self._lock:

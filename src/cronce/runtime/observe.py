@@ -57,7 +57,7 @@ class ExtraCall(NamedTuple):
 
 
 class Observation(Note):
-    """One call. Without a window it is told apart by its slot, and `refusal` says whether it was one too many."""
+    """One call. Without a window it is identified by its slot, and `refusal` records whether it was one too many."""
 
     def __init__(
         self, name: str, boot: Boot, window: timedelta | None, *, key: str = "", refusal: ExtraCall | None = None
@@ -141,8 +141,8 @@ def observer(
     background: Callable[[], BackgroundWriter],
     boot: Callable[[], Boot],
 ) -> Callable[[Callable[..., Any]], Any]:
-    """What notes the calls of one function, and has no say in them. A call is noted as its body begins, and written
-    down beside it."""
+    """Notes the calls of one function, and never refuses them. A call is noted as its job function begins, and recorded
+    in the background."""
     if not isinstance(name, str):
         raise BadInput("write @cron.observe('order_sync', window='10s'), with a name for what is observed")
     if key is not None and not callable(key):
@@ -168,7 +168,7 @@ def observer(
 
 
 Block = AbstractContextManager[Callable[[Any], None]]
-"""What the body of a call runs in; it is told what the body returned."""
+"""What the job function of a call runs in; it is called with what the function returned."""
 
 _UNWATCHED: Final[Block] = nullcontext(lambda _result: None)
 
@@ -178,7 +178,7 @@ def observed(fn: Callable[..., Any], begin: Callable[..., Block], *, pops_slot: 
     a function that takes the slot first. A call that its signature refuses begins nothing."""
     try:
         bind = signature(fn, follow_wrapped=False).bind  # what it takes itself, whatever it wraps
-    except ValueError:  # it is built in, and does not say
+    except ValueError:  # it is built in, without a signature
         bind = None
 
     def begun(when: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Block:
@@ -246,27 +246,28 @@ def _seen(cell: Cell) -> ObservedSeen:
     return ObservedSeen(cell.key.partition("/")[2], readable(cell, decode_observed))
 
 
-# --- guarded calls that have no say: mode="observe" -------------------------------------------------------------------
+# --- guarded calls that refuse nothing: mode="observe" ----------------------------------------------------------------
 
 # The body runs as before, in the thread or the task that called it. Beside it, on a thread of its own, the call is made
 # that the guard would make, and the body of that only waits until the real one is over. So the slot is claimed, renewed
-# and closed as it would be; whoever is refused runs all the same, and that is noted. Nothing that befalls the lease
+# and closed as it would be; a call that is refused runs all the same, and that is noted. Nothing that befalls the lease
 # reaches the body, and the body never waits for its shadow: not before it begins, nor after it has ended. The shadow
 # goes by the moment of the call, however late it gets to ask.
 #
 # Not every refusal is of a duplicate. Where the slot is another's, or a run closed it, the body ran once too often.
-# Where the job is paused, the slot too old, or another slot still runs, the guard would not have run it, and nobody
-# else did.
+# Where the job is paused, the slot too old, or another slot still runs, the guard would not have run it, and no other
+# process did.
 #
-# A shadow leaves nothing behind that would run some day: it waits for no turn and asks nobody to stop, and a slot that
+# A shadow leaves nothing behind that would run some day: it waits for no turn and stops no other run, and a slot that
 # failed, or whose process died, is closed.
 
 OBSERVED_SUCCESS: Final = Ending(Outcome.SUCCEEDED)
 
 
 class ObservedCall(ShadowCall, Work):
-    """What the guard's call is for: to wait until the real body is over, and to say how it ended. The real body is in
-    the block, whether it is awaited there or not: `with ObservedCall(…) as returned:`, which is told its result."""
+    """What the guard's call runs: it waits until the real job function is over, and reports how that ended. The real
+    function runs in the block, whether it is awaited there or not: `with ObservedCall(…) as returned:`, which is called
+    with its result."""
 
     def __init__(
         self,

@@ -1,13 +1,13 @@
 """By hand: what a person does at a store, or a program in one's stead. Each act is on record with who and when.
 
 Nothing is run here. An order is put on record (a job is paused, a run is due, a holder shall stop), the schedulers
-notice and act on it. Every act may be repeated: the first one stands, and the second is told so.
+notice and act on it. Every act may be repeated: the first one counts, and the second call returns that one.
 
 *A run that is asked for* is a cell of its own beside the slot's, `run/<job>/<slot>#<request>`. No floor closes it and
-no claim makes it. Its request tells what it is, and two who ask for the same at once write the same cell: `rerun-1` for
-the first rerun of a slot, `backfill`, or what a trigger was given as its id. A trigger has no slot: it is filed under
-the second in which it was asked for. So that an id means one run whenever it is said, that second is written down
-first, in a cell by job and id, and whoever comes later goes by it.
+no claim makes it. Its request names what it is, and two callers that ask for the same at once write the same cell:
+`rerun-1` for the first rerun of a slot, `backfill`, or what a trigger was given as its id. A trigger has no slot: it is
+filed under the second in which it was asked for. So that an id means one run whenever it is used, that second is
+recorded first, in a cell by job and id, and later callers read it from there.
 
 *Effects* of a rerun or a backfill go by the slot's key: what the slot did before is not done again. A trigger has a key
 of its own.
@@ -58,7 +58,7 @@ BACKFILL: Final = "backfill"
 
 
 class StandingOrder(NamedTuple):
-    """An order that stands, and whether it is new: else somebody gave it before."""
+    """An order in force, and whether it is new: otherwise it was given before."""
 
     act: Act
     new: bool
@@ -123,7 +123,7 @@ class Operator:
         return (yield from self._order(cell, reason))
 
     def undrain(self, cell: str) -> Flow[Act | None]:
-        """Let it stand no more; what stood."""
+        """Withdraw the order in this cell. Returns the order that was there."""
         before, _ = yield from self._turn(cell, lambda _stands, _now: None)
         return before
 
@@ -164,7 +164,7 @@ class Operator:
 
     def _is_there(self, slot: Slot, asked: Act) -> Flow[bool]:
         """Whether the run that was asked for is on record. One that is gone was purged, and is not run again. (Within a
-        purge's delay of asking, whoever asked may not be done.)"""
+        purge's delay of asking, the process that asked may not have finished.)"""
         (seen,) = yield from self.look([slot])
         if seen is None and self.ledger.know.now() - _when(asked) > PURGE_DELAY:
             raise CronceError(f"{slot.key} was already requested by {asked.by}, and its run is gone: use another id")
@@ -173,7 +173,7 @@ class Operator:
     def rerun(self, slot: Slot, *, fresh: bool = False, request: str = "", force: bool = False) -> Flow[RequestedRun]:
         """Ask for another run of a slot that is closed. Effects go by its key, unless they shall be done afresh. While
         a rerun of it is open, that is the answer. With an id, asking twice is asking once, also when it is over. It is
-        refused while the process that ran it may be alive, unless somebody has looked (`force`)."""
+        refused while the process that ran it may be alive, unless a person has checked (`force`)."""
         self.refuse_without_history()
         base = rerun_of(slot) or slot
         base = yield from self._on_record(base)
@@ -205,7 +205,7 @@ class Operator:
         key = f"{asked.key}:{os.urandom(4).hex()}" if fresh else effects_key(record, base)
         queued = yield from self.ask_for(asked, Queue(by=self.by, payload=record.payload, key=key))
         bad = [one.slot for one in reruns if one.record and one.record.outcome and one.record.outcome.is_bad]
-        for older in bad:  # whoever asks for another takes its place: it does not wait for a person any more
+        for older in bad:  # a new rerun takes the place of an older one: that one does not wait for a person any more
             yield from self.ledger.resolve(older, Resolve("done", f"by {self.by}: superseded by {asked.key}"))
         return queued._replace(new=queued.new and new)
 
@@ -237,7 +237,7 @@ class Operator:
         return RequestedRun(asked, new=False) if (yield from self._is_there(asked, stands)) else None
 
     def once(self, word: str, ttl: timedelta) -> Flow[bool]:
-        """Whether this is the first time that the word is said: then whatever comes with it may be done."""
+        """Whether this is the first use of the word: then the caller may do what comes with it."""
         return (yield from self._order(asked_cell("page", f"once:{word}"), ttl=ttl)).new
 
     def _on_record(self, slot: Slot) -> Flow[Slot]:
@@ -265,8 +265,8 @@ class Operator:
         raise StoreUnavailable(f"could not cancel {slot.key}: it changed {MAX_ROUNDS} times meanwhile")
 
     def resolve(self, slot: Slot, verdict: Verdict, reason: str = "", *, force: bool = False) -> Flow[Closed | Queued]:
-        """A person's word on a slot that failed, was lost or is unknown: it is done, or must be tried again. That is
-        refused while its holder may be alive or an effect of it is in doubt, unless somebody has looked (`force`)."""
+        """Resolve a slot that failed, was lost or is unknown: it is done, or must be tried again. A retry is refused
+        while its holder may be alive or an effect of it is in doubt, unless a person has checked (`force`)."""
         from cronce.runtime.effects.review import refuse_retry  # noqa: PLC0415  it needs an operator itself
 
         command = Resolve(verdict, self.word(verdict, reason))
@@ -285,7 +285,7 @@ class Operator:
                 )
         record = yield from self._record(slot)
         if verdict == "retry" and not record.is_running:
-            return Queued(waiting=False)  # somebody wanted that before
+            return Queued(waiting=False)  # it was asked for before
         raise CronceError(f"{slot.key} is {record.state}{_on(record)}: there is nothing to resolve yet")
 
     def word(self, verdict: Verdict, reason: str) -> str:
@@ -297,15 +297,15 @@ class Operator:
     # --- reading ---
 
     def job(self, name: str) -> Flow[Job | None]:
-        """The job, if a process has carried it; one that nobody knows is refused. Whether everything is paused is read
-        with it."""
+        """The job, if a process has carried it; an unknown job is refused. Whether everything is paused is read with
+        it."""
         job = yield from self.ledger.jobs.read(check_name(name))
         if job is None and name not in self._declared:
             refuse_unknown(name, [*self._declared, *(yield from job_names())])
         return job
 
     def look(self, slots: Sequence[Slot]) -> Flow[list[RunSeen | None]]:
-        """Runs as they stand; None where there is none."""
+        """Runs as they are now; None where there is none."""
         loaded, _ = yield from self.ledger.client.load([slot.cell for slot in slots])
         return [seen_run(cell, loaded.now) if cell.version else None for cell in loaded.cells]
 
@@ -319,12 +319,12 @@ class Operator:
             raise CronceError(seen.trouble)
         return seen.record
 
-    # --- orders: an act that stands in a cell of its own ---
+    # --- orders: an act in a cell of its own ---
 
     def _order(
         self, key: str, reason: str = "", at: Instant | None = None, ttl: timedelta | None = None
     ) -> Flow[StandingOrder]:
-        """Let an act stand, unless one does."""
+        """Record an act, unless one is in force."""
         before, after = yield from self._turn(key, lambda stands, now: stands or Act(self.by, at or now, reason), ttl)
         assert after is not None
         return StandingOrder(after, before is None)
@@ -335,7 +335,7 @@ class Operator:
     def _turn(
         self, key: str, turn: Callable[[Act | None, Instant], Act | None], ttl: timedelta | None = None
     ) -> Flow[tuple[Act | None, Act | None]]:
-        """What stood in the cell, and what stands there now."""
+        """The act that was in the cell, and the act that is there now."""
 
         def turned(cell: Cell, now: Instant) -> tuple[tuple[Act | None, Act | None], Write | None]:
             before = standing_act(cell)
@@ -378,7 +378,7 @@ def sure(reply: Answer) -> Answer:
 
 
 def who() -> str:
-    """Who acts, unless they say otherwise: the user and the machine, for people to read."""
+    """Who acts, unless `by` is given: the user and the machine, for people to read."""
     from getpass import getuser  # noqa: PLC0415  who acts by hand has the time
 
     from cronce.runtime.node import host_name  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""A call inside a pod of a Kubernetes Job: the Job's name, handed in by the downward API, tells what it is for.
+"""A call inside a pod of a Kubernetes Job: the Job's name, which the downward API passes in, shows what it is for.
 
 *A CronJob's Job* is named after the minute it is for, `report-29345760`: 29,345,760 minutes after 1970. That minute is
 the slot if the schedule yields it, however late a pod of the Job starts. If not (clocks were put back, and the schedule
@@ -33,7 +33,7 @@ JOB_NAME: Final = "CRONCE_JOB_NAME"
 
 FIRED: Final = r".+-([0-9]{8})"
 MINUTE_OF_2020: Final = 26_297_280
-"""Minutes from 1970 to 2020. Eight digits that say less are no minute of a CronJob, but a day: `report-20260729`."""
+"""Minutes from 1970 to 2020. Eight digits below that are no minute of a CronJob, but a day: `report-20260729`."""
 
 
 def is_bad(skipped: Skipped) -> bool:
@@ -42,7 +42,7 @@ def is_bad(skipped: Skipped) -> bool:
 
 
 def fired_at(job_name: str) -> Instant | None:
-    """The minute that a CronJob's controller made the Job for; None: somebody else made it."""
+    """The minute that a CronJob's controller made the Job for; None: the Job was made in another way."""
     found = re.fullmatch(FIRED, job_name)
     minutes = int(found[1]) if found else 0
     return EPOCH + timedelta(minutes=minutes) if minutes >= MINUTE_OF_2020 else None
@@ -67,7 +67,7 @@ def _is_owed(skipped: Skipped, *, by_hand: bool) -> bool:
 
 
 class PodCall:
-    """A call of a guarded function in a pod of the Job. It stands by while another has the slot."""
+    """A call of a guarded function in a pod of the Job. It waits on standby while another pod has the slot."""
 
     def __init__(self, job_name: str, call: Call) -> None:
         self._job_name, self._call = job_name, call

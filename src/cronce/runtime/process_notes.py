@@ -55,7 +55,7 @@ JOBS_AT_ONCE: Final = 100
 """Of more jobs than that at once, the refusals of some stay unwritten: writing them must not be a load of its own."""
 
 UNASKED: Final = "could not ask the store: "
-"""So begins why a call came to nothing that the store never heard of."""
+"""The beginning of the reason for a call that failed before the store was reached."""
 
 NOTES_TTL: Final = timedelta(days=30)
 """For how long what a machine left behind is of use to anybody."""
@@ -66,7 +66,7 @@ SAMPLES_KEPT: Final = 1 + 2 * int(LONGEST_LEASE / SPACING)
 
 
 WATCHED_FOR: Final = timedelta(seconds=10)
-"""It is true for so long that somebody looks on, once that is said."""
+"""For how long a record counts that a page is watching."""
 
 
 class UnwrittenRefusals:
@@ -176,8 +176,9 @@ def leave_clock(ledger: Ledger) -> Flow[None]:
 
 
 def looked_on(ledger: Ledger, *, says: bool) -> Flow[int]:
-    """How many writes the store has seen; and say that somebody looks on. Another page may have said it just now: that
-    is as good. Whoever looks on has watched the store's clock, too, and so knows which leases have passed."""
+    """How many writes the store has seen. With `says`, also record that a page is watching. Another page may have
+    recorded it just now: that is as good. A page that is watching has also watched the store's clock, and so knows
+    which leases have expired."""
     loaded, _ = yield from ledger.client.load([LOOKED_ON])
     if says:
         until = loaded.cells[0].until
@@ -191,7 +192,8 @@ def looked_on(ledger: Ledger, *, says: bool) -> Flow[int]:
 
 
 def tzdata_version() -> str:
-    """Of the time zone database that this process reads, such as 2026a; nothing if it reads none, or cannot tell."""
+    """The version of the time zone database that this process reads, such as 2026a; "" if it reads none, or it is
+    unknown."""
     zoneinfo = sys.modules.get("zoneinfo")  # who needs a zone has imported it
     return _version_in(zoneinfo.TZPATH) if zoneinfo else ""
 
@@ -203,24 +205,24 @@ def _version_in(places: Sequence[str]) -> str:
         for name, prefix in (("tzdata.zi", "# version "), ("+VERSION", "")):
             with suppress(OSError), open(f"{place}/{name}", encoding="ascii", errors="replace") as file:  # noqa: PTH123
                 return file.readline().strip().removeprefix(prefix)[:20]
-        if os.path.isdir(f"{place}/Europe"):  # noqa: PTH112  zones of which nobody can tell how old they are
+        if os.path.isdir(f"{place}/Europe"):  # noqa: PTH112  zones of unknown age
             return ""
     with suppress(ImportError):
         return str(import_module("tzdata").IANA_VERSION)
     return ""
 
 
-# --- schedulers that are not ours, in processes that we guard. They say now and then that they are there, and what they
-# have to fire.
+# --- schedulers that are not ours, in processes that we guard. They record now and then that they are alive, and what
+# they have to fire.
 
 SIGN_EVERY: Final = 20.0
 """Seconds between two signs of such a scheduler."""
 
 SIGN_TTL: Final = timedelta(seconds=60)
-"""Without a sign for so long it is gone."""
+"""Without a sign for this long, it counts as gone."""
 
 MAX_JOBS_TOLD: Final = 50
-"""Of so many of its jobs it says when they are due: the next ones."""
+"""At most this many of its jobs are listed with when they are due: the next ones."""
 
 
 def announce_scheduler(ledger: Ledger, kind: str, jobs: Sequence[ForeignJob]) -> Flow[None]:

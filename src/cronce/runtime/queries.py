@@ -1,4 +1,4 @@
-"""What the store says about jobs, runs, locks, leaders and schedulers. Flows that only read.
+"""What the store has on record about jobs, runs, locks, leaders and schedulers. Flows that only read.
 
 Facts, no words: what shows them to people finds the words.
 """
@@ -50,7 +50,7 @@ MACHINES: Final = 1000
 """So many machines are asked for what they left word of."""
 
 TZDATA_NOTE_AGE: Final = timedelta(days=1)
-"""What a machine said of its time zone database longer ago than this is not told."""
+"""A machine's report of its time zone database that is older than this is not shown."""
 
 # --- reading --------------------------------------------------------------------------------------------------------
 
@@ -121,17 +121,18 @@ def _answer(asked: Scan, known: Scan, timed: Timed) -> Timed | None:
     return timed._replace(reply=found) if whole or first else None
 
 
-# --- where it stands ------------------------------------------------------------------------------------------------
+# --- its row in the table -------------------------------------------------------------------------------------------
 
 
 def row_of(cell: Cell, record: Record, now: Instant) -> Row:
-    """Where a run, a lock or an effect stands in the table, in a store that never forgot."""
+    """The row of the protocol's table for a run, a lock or an effect, in a store that never lost data."""
     return row(_view(cell, record, now), Settle())
 
 
 def _view(cell: Cell, record: Record | None, now: Instant) -> View:
-    """For somebody who only tells what the protocol says: a lease is over by the store's clock alone, whether or not
-    this process has watched that for long enough to act on it. One that a clock which leapt has dated is not."""
+    """For a reader that only shows what the protocol states: a lease is over by the store's clock alone, whether or not
+    this process has watched the clock for long enough to act on it. A lease that was dated by a clock that leapt is not
+    over."""
     even = timedelta.min if cell.until is not None and is_ahead(cell.until, now) else timedelta.max
     return View(cell, record, Sample(0.0, 0.0, now), even=lambda *_: even, heard=lambda *_: timedelta.max)
 
@@ -143,7 +144,7 @@ FEW_SCHEDULES: Final = 4
 
 
 class JobSeen(NamedTuple):
-    """A job as the store has it; without a `job` the cell is unreadable, and `trouble` says why."""
+    """A job as the store has it; without a `job` the cell is unreadable, and `trouble` is the reason."""
 
     name: str
     job: Job | None
@@ -176,7 +177,8 @@ class JobSeen(NamedTuple):
         return max((slot for slot in slots if slot is not None), default=None)
 
     def past(self, now: Instant, most: int) -> Iterator[Slot]:
-        """The latest slots of each schedule that it has or had; where calls bring ever new ones, that tells nothing."""
+        """The latest slots of each schedule that it has or had; where calls bring ever new ones, there is no past to
+        list."""
         rules = (*self.schedules, *self.former)
         for rule in rules if len(rules) <= FEW_SCHEDULES else ():
             at = rule.previous(now + RESOLUTION)
@@ -191,7 +193,7 @@ class JobSeen(NamedTuple):
         return not rules or any(rule.next(instant - RESOLUTION) == instant for rule in rules)
 
     def row_of(self, slot: Slot, run: "RunSeen | None", now: Instant, epoch: Epoch, traits: Traits) -> Row:
-        """Where a slot of it stands in the table, with this run or none."""
+        """The row of the protocol's table for a slot of the job, with this run or none."""
         view = _view(run.cell, run.record, now) if run else _view(Cell(slot.cell, at=slot.due), None, now)
         known = KnownJob(Cell(""), self.job, now) if self.job else None
         return row(view._replace(slot=slot, known=known, epoch=epoch, traits=traits), Settle())
@@ -219,7 +221,7 @@ class NoSuchJob(NotOnRecord):
 
 
 def refuse_unknown(job: str, names: Iterable[str]) -> None:
-    """Say which job was meant, if there is none of that name."""
+    """Suggest which job was meant, if there is none of that name."""
     known = sorted(names)
     if job in known:
         return
@@ -265,7 +267,7 @@ MARK_OF_STATE: Final[dict[str, Mark]] = {
     **dict.fromkeys(("lost", "unknown"), Mark.ATTENTION),
 }
 STATES_WANTED: Final = (*MARK_OF_STATE, "closed")
-"""A state or an outcome to look for; lapsed is no state, but somebody may want to see it."""
+"""A state or an outcome to look for; lapsed is no state, but a person may want to see it."""
 
 
 _EXAMPLE: Final = "billing@2026-03-29T01:00:00Z"
@@ -306,7 +308,7 @@ class SilentScheduler(NamedTuple):
 
 
 class RunSeen(NamedTuple):
-    """A run as the store has it; without a `record` the cell is unreadable, and `trouble` says why."""
+    """A run as the store has it; without a `record` the cell is unreadable, and `trouble` is the reason."""
 
     slot: Slot
     cell: Cell
@@ -318,7 +320,7 @@ class RunSeen(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """What there is to say of it in one word: its outcome, or its state."""
+        """A summary in one word: its outcome, or its state."""
         if self.record is None:
             return "unreadable"
         if self.gone and not self.lapsed:
@@ -340,7 +342,7 @@ def with_hosts(runs: Sequence[RunSeen]) -> Flow[list[RunSeen]]:
 
 def by_beats(runs: Iterable[RunSeen], holders: Iterable["HolderSeen"], now: Instant) -> list[RunSeen]:
     """The same by holders that were read before. A run whose holder is not among them leaves no beats, as under a
-    crontab: only its lease tells whether it is alive."""
+    crontab: only its lease shows whether it is alive."""
     known = {one.holder.holder: one for one in holders}
     return [run._replace(gone=_gone(run, known, now)) for run in runs]
 
@@ -387,7 +389,7 @@ def _by_slot(job: str | None, wanted: str | None, limit: int) -> Flow[list[RunSe
 
 
 RUNS_SORTED: Final = 10_000
-"""So many runs of a job are put in the order they ran: ten times as many as are kept unless somebody says otherwise."""
+"""At most this many runs of a job are sorted by when they ran: ten times as many as are kept by default."""
 
 
 def filed(cell: Cell) -> tuple[Instant, str]:
@@ -423,7 +425,7 @@ def sifted(scan: Scan, wanted: str | None, limit: int, most: int | None = None) 
 
 
 def matches(run: RunSeen, wanted: str) -> bool:
-    if run.record is None:  # its mark says no more than that it is closed
+    if run.record is None:  # its mark shows only that it is closed
         return wanted == "closed" and run.cell.mark is not Mark.OPEN
     return wanted in (run.record.state, run.record.outcome, run.shown)
 
@@ -479,7 +481,7 @@ def latest_runs(jobs: Sequence[JobSeen], limit: int) -> Flow[dict[str, list[RunS
 
 def by_hand_lately(job: str) -> Flow[list[Cell]]:
     """Those among the latest runs of all jobs that were asked for by hand: their slots may be old ones, and their keys
-    stand among those."""
+    sort among the old ones."""
     page = yield from read_page(LATEST_RUNS)
     return [cell for cell in page.cells if "#" in cell.key and cell.key.startswith(f"run/{job}/")]
 
@@ -513,7 +515,7 @@ def seen_held(cell: Cell, name: str, now: Instant) -> HeldSeen:
     return HeldSeen(name, _STATES.get(row_of(cell, record, now), "free"), cell, record)
 
 
-# --- schedulers: which are alive, who is told to claim nothing more, and what they would run --------------------------
+# --- schedulers: which are alive, which shall claim nothing more, and what they would run -----------------------------
 
 
 Life = Literal["alive", "late", "dead"]
@@ -538,7 +540,7 @@ class HolderSeen(NamedTuple):
         return "late" if now - self.beat > 2 * self.holder.every else "alive"
 
     def is_gone(self, now: Instant) -> bool:
-        """Whether what it runs is without a host, as far as beats tell."""
+        """Whether its runs have lost their process, as far as beats show."""
         return self.life(now) == "dead" or now - self.beat > max(2 * self.holder.every, GONE_AFTER)
 
     @property
@@ -546,7 +548,7 @@ class HolderSeen(NamedTuple):
         return self.drained is None and not self.holder.draining
 
     def concerned(self, cell: str) -> bool:
-        """Whether it goes by what stands in that cell."""
+        """Whether an order in that cell applies to it."""
         return cell in drain_cells(self.holder.holder, self.holder.labels)
 
 
@@ -560,15 +562,14 @@ HOLDER_SIGNS: Final = Scan("holder/", mark=Mark.OPEN)
 
 
 def everybody() -> Flow[tuple[Instant, list[HolderSeen]]]:
-    """Those that are dead, too, as long as they are remembered. One that a newer cronce wrote says nothing that we
-    understand."""
+    """All processes, dead ones too, as long as they are remembered. A record that a newer cronce wrote is left out."""
     _, orders = yield from read_all(Scan("drain/"))
     now, cells = yield from read_all(HOLDER_SIGNS)
     return now, _seen(cells, orders)
 
 
 class PresentHolders(NamedTuple):
-    """Schedulers that left a sign, dead ones too, and the cells that were read beside what they are told."""
+    """Schedulers that left a record, dead ones too, and the cells that were read beside their orders."""
 
     holders: list[HolderSeen]
     beside: Loaded
@@ -607,8 +608,8 @@ def _seen(cells: Iterable[Cell], orders: Iterable[Cell]) -> list[HolderSeen]:
 
 
 def halted_and_carried() -> Flow[tuple[Act | None, set[str]]]:
-    """Who stopped everything, if somebody did; what cannot be read stops everything, too. And the jobs of which a live
-    scheduler would run what is due."""
+    """Who paused everything, if it is paused; a record that cannot be read pauses everything, too. And the jobs of
+    which a live scheduler would run what is due."""
     there = yield from present([SWITCH])
     return standing_act(there.beside.cells[0]), (yield from carried(there.live))
 
@@ -635,7 +636,7 @@ def _claimed(by: Iterable[HolderSeen]) -> list[str]:
 
 
 _WHOLE: Final[dict[str, Set[str]]] = {}
-"""The jobs of the bundles that were read last: a bundle is named by the digest of all it says, so it never changes."""
+"""The jobs of the bundles that were read last: a bundle is named by the digest of its content, so it never changes."""
 
 _BUNDLES: Final = 20
 """So many are remembered."""

@@ -62,7 +62,7 @@ class Run:
     def __init__(self, lease: Lease, resources: "RunResources") -> None:
         self._lease, self._resources = lease, resources
         self.unfinished = Unfinished()
-        """Effects that were asked for and are not known to be done, each with what the body was told of it."""
+        """Effects that were asked for and are not known to be done, each with the error that the job function got."""
         self._done_by: dict[str, object] = {}
         self.environment: dict[str, str] = {}
         """More variables for a command that it runs, such as the trace that it is part of."""
@@ -113,7 +113,8 @@ class Run:
         return json.loads(text) if text else None
 
     def progress(self, done: int, total: int) -> None:
-        """Say how far the body is; `cronce runs` shows it. Call it as often as you like: it is told once a second."""
+        """Report the progress of the job function; `cronce runs` shows it. Call it as often as you like: it is recorded
+        at most once a second."""
         if type(done) is not int or type(total) is not int or not 0 <= done <= total:
             raise BadInput(f"progress is a number of a total, such as 30 of 200, not {done!r:.40} of {total!r:.40}")
         with shielded():  # a stop that arrives inside would leave the keeper's lock taken for ever
@@ -155,7 +156,8 @@ class Run:
 
     @property
     def undone(self) -> list[str]:
-        """Effects that were asked for and are not done, by what the body was told; not those that another is at."""
+        """Effects that were asked for and are not done, by the error that the job function got; not those that another
+        run holds."""
         done = self.key if self.committed else None
         left = {name: error for name, error in self.unfinished.items() if name != done}
         undone = {name: _told(one) for name, one in left.items() if not isinstance(one, InDoubt | InProgress)}
@@ -227,9 +229,9 @@ class Run:
         """Call `fn` once per slot: `run.once("report", send_report, per="slot")`. For what may not happen to a thing
         twice, in whatever slot, write `run.on("invoice", 7).once("charge", …)`.
 
-        A repeat returns what came of it, kept as JSON. With an `async def` it is awaited. When nobody knows whether
-        it happened (its run died, or it raised anything but `not_done`), `unsure` says what to do: "raise" `InDoubt`,
-        for a person to look; "retry", because the other side knows its key (`key_of`); or "skip".
+        A repeat returns the recorded result, kept as JSON. With an `async def` it is awaited. If it is unknown whether
+        it happened (its run died, or it raised anything but `not_done`), `unsure` decides: "raise" raises `InDoubt`, so
+        that a person looks; "retry" is for a receiver that knows its key (`key_of`); or "skip".
         """
         from cronce.runtime.effects.once import checked_how  # noqa: PLC0415  not every body has effects
 
@@ -249,8 +251,8 @@ class Run:
         unsure: WhenUnsure = "raise",
         not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
     ) -> Any:
-        """`once` for each of many, one after the other: the list of what came of them. The key of an item is the id of
-        a thing (`on="invoice", what="charge"`), or counts within the slot (`per="slot"`). With unsure="retry" the store
+        """`once` for each of many, one after the other. Returns the list of results. The key of an item is the id of a
+        thing (`on="invoice", what="charge"`), or counts within the slot (`per="slot"`). With unsure="retry" the store
         is asked for a hundred at a time; a run that dies may then repeat some of the last."""
         from cronce.runtime.effects.once import checked_how  # noqa: PLC0415
         from cronce.runtime.effects.things import target_each  # noqa: PLC0415
@@ -344,7 +346,7 @@ class Run:
 
     @remembered
     def headers(self, key: object, *, per: Literal["slot"] | None = None) -> dict[str, str]:
-        """What a request that makes an effect of the slot says of it: `Idempotency-Key` and `Cronce-Fence`. Of an
+        """The headers for a request that makes an effect of the slot: `Idempotency-Key` and `Cronce-Fence`. For an
         effect on a thing: `run.on("invoice", 7).headers("charge")`."""
         return self.headers_of(self._of_slot("headers", key, per).name)
 
@@ -411,7 +413,7 @@ def _told(error: BaseException) -> str:
 
 
 class Skipped(Value):
-    """What a guarded call returns when its body did not run here. It is false; `reason` says why, for people."""
+    """What a guarded call returns when its job function did not run here. It is false; `reason` is why, for people."""
 
     kind: Kind
     reason: str
@@ -425,8 +427,8 @@ class Skipped(Value):
 
 # --- which run this is ----------------------------------------------------------------------------------------------
 
-# Known to whatever is called by a body, however deep, so that a log line can say it. It goes with the context: into
-# coroutines and tasks, and into `asyncio.to_thread`, not into threads that a body starts by itself.
+# Known to all code that a job function calls, however deep, so that a log line can show it. It goes with the context:
+# into coroutines and tasks, and into `asyncio.to_thread`, not into threads that a body starts by itself.
 
 Around = Callable[[Run], AbstractContextManager[object]]
 """What a body runs within."""

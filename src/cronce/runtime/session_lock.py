@@ -1,12 +1,12 @@
 """Session locks: mutual exclusion by PostgreSQL's advisory locks, without a table and without a lease.
 
 The server keeps such a lock for as long as its session lives, and frees it in the moment the process dies. There is no
-time after which somebody else may have it, hence no `at_most`, and no order of grants, hence no fence. All locks of a
-process are on one connection. One thread watches it while something is held, and tells everybody when it is lost.
+time after which another process may have it, hence no `at_most`, and no order of grants, hence no fence. All locks of a
+process are on one connection. One thread watches it while something is held, and stops every holder when it is lost.
 
-An advisory lock is granted to a session that has it already, so what this process holds is known here, and refused.
-A block that was told, and has not ended yet, keeps its name taken in this process, and a session that went silent keeps
-its connection: hanging up would only free the lock sooner for the others.
+An advisory lock is granted to a session that has it already, so what this process holds is known here, and refused. A
+block that was stopped, and has not ended yet, keeps its name taken in this process, and a session that went silent
+keeps its connection: hanging up would only free the lock sooner for the others.
 """
 
 import threading
@@ -26,7 +26,7 @@ from cronce.stores import mask, scheme_of
 from cronce.stores.postgres.session import AdvisorySession, key_of
 
 SESSION_CHECK_EVERY: Final = 2.0
-"""Seconds between two looks whether the session is still there; that the server hung up is seen at once."""
+"""Seconds between two checks that the session is still there; that the server closed it is seen at once."""
 
 FRESH: Final = 10.0
 """Seconds for which a lock is believed after its session was last seen: less than the server waits for a client that
@@ -136,7 +136,7 @@ class SessionKeeper:
                 self._hang_up_if_lost(owned.session)
 
     def prove(self, session: AdvisorySession) -> None:
-        """See whether the session is still there; if not, everybody is told."""
+        """Check that the session is still there; if not, every holder is stopped."""
         with suppress(StoreUnavailable), self._asking:
             session.beat()
         self._tell()
@@ -157,7 +157,8 @@ class SessionKeeper:
     # --- on the thread that watches ---
 
     def watch(self) -> Boot | None:
-        """Wait for a moment, see that the session is there, tell those whom it concerns; when to look again?"""
+        """Wait for a moment, check that the session is there, stop the holders concerned. Returns when to look
+        again."""
         session = self._session
         if session is not None and not session.lost:
             if session.stirs(LOCK_POLL) or self.clock.boot() >= session.proven + SESSION_CHECK_EVERY:

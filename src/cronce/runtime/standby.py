@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
 MAX_STANDBY_RUNS: Final = 1000
-"""How many runs a process stands by for."""
+"""How many runs a process waits for on standby."""
 
 CLAIM_EVERY_NEAR_END: Final = 0.7
 CLAIM_EVERY_AFTER_END: Final = 0.3
@@ -107,7 +107,7 @@ class Standby:
             return min((waiting.at for waiting in self._waiting.values()), default=None)
 
     def _claim(self, waiting: WaitingCall) -> bool:
-        """Whether to stand by on."""
+        """Whether to go on waiting."""
         node = waiting.call.node
         if not self._recalled:
             node.do(recall_clock(node.ledger))
@@ -130,7 +130,7 @@ class Standby:
 
 
 def _loop() -> "AbstractEventLoop":
-    import asyncio  # noqa: PLC0415  45 ms, and whoever is on an event loop has paid them
+    import asyncio  # noqa: PLC0415  45 ms, and a caller on an event loop has imported it
 
     return asyncio.get_running_loop()
 

@@ -130,7 +130,7 @@ class _TaskSteps(Generic[T]):
         return result
 
     async def _taken(self, step: StoreStep | WaitStep | BodyStep) -> Any:
-        import asyncio  # noqa: PLC0415  45 ms, and not everybody needs it
+        import asyncio  # noqa: PLC0415  45 ms, and not every caller needs it
 
         match step:
             case StoreStep(flow):

@@ -1,9 +1,9 @@
 """Jobs that live in the store: how they are defined and changed there.
 
-A definition says in JSON what `Cronce.job` is told in Python, and names its body: an importable function, or a command.
-Every change is a compare-and-swap on one cell, raises its revision, and writes on the board of jobs in the same swap:
-all processes look. What was removed leaves its cell behind, so that the revision goes on rising if it comes back. Which
-of them a process runs is its own choice (`RunnableStoredJobs`).
+A definition is in JSON what the arguments of `Cronce.job` are in Python, and names its job function: an importable
+function, or a command. Every change is a compare-and-swap on one cell, raises its revision, and writes on the board of
+jobs in the same swap: all processes look. What was removed leaves its cell behind, so that the revision goes on rising
+if it comes back. Which of them a process runs is its own choice (`RunnableStoredJobs`).
 """
 
 import json
@@ -53,7 +53,7 @@ MAX_DEFINITION: Final = 65_536
 # --- definitions ----------------------------------------------------------------------------------------------------
 
 Words = Mapping[str, Any]
-"""A definition as a user says it: the words of `Cronce.job`, and `function` or `command`, `payload`, `isolate`."""
+"""A definition as a user gives it: the options of `Cronce.job`, and `function` or `command`, `payload`, `isolate`."""
 
 REPLACED_BY: Final[Mapping[str, Sequence[str]]] = {
     "schedule": ("every", "at"),
@@ -62,7 +62,7 @@ REPLACED_BY: Final[Mapping[str, Sequence[str]]] = {
     "function": ("command",),
     "command": ("function", "isolate"),
 }
-"""What a word replaces, when it is said in an edit."""
+"""The options that an option replaces, when it is given in an edit."""
 
 
 class Definition(NamedTuple):
@@ -108,7 +108,7 @@ def _function_name(text: object) -> str:
 
 
 def spelled(name: str, words: Words) -> str:
-    """The definition as the store keeps it: only what was said. What is None was not."""
+    """The definition as the store keeps it: only the options that were given. None means not given."""
     said = {word: value for word, value in _plain_schedule(words).items() if value is not None}
     try:
         text = json.dumps(said, default=_plain, allow_nan=False, separators=(",", ":"), sort_keys=True)
@@ -164,7 +164,7 @@ def _plain(value: object) -> str:
 # --- changing them --------------------------------------------------------------------------------------------------
 
 Change = Callable[[Stored | None], str | None]
-"""Its new definition, in view of what stands there; None takes it out of the store."""
+"""The new definition, given the current one; None takes it out of the store."""
 
 
 def add(operator: Operator, name: str, words: Words) -> Flow[Stored | None]:
@@ -224,7 +224,7 @@ def _merged(words: Words, changes: Words) -> dict[str, Any]:
 
 
 def _change(operator: Operator, name: str, change: Change) -> Flow[Stored | None]:
-    """What stands there now; None if that means the same as before."""
+    """The definition that is there now; None if that means the same as before."""
 
     def changed(cell: Cell, now: Instant) -> tuple[Stored | None, Write | None]:
         stored = decode_stored(cell.value, cell.key) if cell.version else None
@@ -238,7 +238,7 @@ def _change(operator: Operator, name: str, change: Change) -> Flow[Stored | None
 
 
 def _refuse_missing(client: Client, name: str) -> Flow[None]:
-    """Say why there is nothing to change, if there is not."""
+    """Raise an error that explains why there is nothing to change, if there is not."""
     loaded, _ = yield from client.load([stored_cell(check_name(name)), job_cell(name)])
     stored, job = loaded.cells
     if stored.version:
@@ -276,7 +276,7 @@ def _carried(name: str) -> Flow[set[str]]:
 
 
 class StoredJob(NamedTuple):
-    """A job as it stands in the store; with a `trouble` it cannot be read."""
+    """A job as the store has it; with a `trouble` it cannot be read."""
 
     name: str
     revision: int = 0
@@ -300,7 +300,7 @@ def _stored_job(cell: Cell) -> StoredJob:
 
 
 def listed() -> Flow[tuple[Instant, list[JobLine]]]:
-    """All jobs, and of those in the store what stands there; also those that no process has carried yet."""
+    """All jobs, with the definitions of those in the store; also those that no process has carried yet."""
     now, jobs = yield from read_all(Scan("job/"))
     _, stored = yield from read_all(Scan("stored/"))
     cells = {cell.key: cell for cell in (*jobs, *stored)}
@@ -311,7 +311,7 @@ def listed() -> Flow[tuple[Instant, list[JobLine]]]:
 
 
 def lines_in(names: Iterable[str], cells: Mapping[str, Cell], now: Instant) -> list[JobLine]:
-    """Jobs by what stands in their cells, without a run; of one that is gone, nothing."""
+    """Jobs by the content of their cells, without a run; a job that is gone is left out."""
     found = (line_of(name, cells.get(job_cell(name)), cells.get(stored_cell(name)), now) for name in names)
     return [line for line in found if line is not None]
 
@@ -330,7 +330,7 @@ def line_of(name: str, job: Cell | None, cell: Cell | None, now: Instant) -> Job
 
 
 def seen_stored(name: str, seen: JobSeen | None, cell: Cell) -> JobSeen | None:
-    """A job as it was seen or, before a process has carried it, as it will be by what stands in the store. It may be
+    """A job as it was seen or, before a process has carried it, as it will be by its definition in the store. It may be
     paused or asked for by then, and have no version on record all the same."""
     if seen is not None and (seen.job is None or seen.job.specs):
         return seen
@@ -349,9 +349,9 @@ def seen_stored(name: str, seen: JobSeen | None, cell: Cell) -> JobSeen | None:
 
 # --- which of them a process runs, and how ----------------------------------------------------------------------------
 
-# *Whoever can write to the store can define a job*, and that must not be enough to run code. A process runs only what
-# it was told to allow when it was started, by patterns; without any, nothing. A definition is matched against them
-# before anything of it is imported or looked up. What a process cannot run it says once, and leaves to the others.
+# *Anyone who can write to the store can define a job*, and that must not be enough to run code. A process runs only
+# what it was started to allow, by patterns; without any, nothing. A definition is matched against them before anything
+# of it is imported or looked up. What a process cannot run it logs once, and leaves to the others.
 
 COMMAND_PATTERN: Final = "command:"
 """What a pattern for commands begins with."""
@@ -438,8 +438,8 @@ def _patterns(allow: Sequence[str]) -> tuple[str, ...]:
 
 
 def allows(pattern: str, definition: Definition) -> bool:
-    """A pattern for commands is none for functions, though a module may be called `command`. In a path a * stands for
-    one part, and nothing leads out of it: `./scripts/*` is not `./scripts/../../bin/sh`."""
+    """A pattern for commands is none for functions, though a module may be called `command`. In a path a * matches one
+    part, and nothing leads out of it: `./scripts/*` is not `./scripts/../../bin/sh`."""
     if pattern.startswith(COMMAND_PATTERN) != bool(definition.command):
         return False
     if not definition.command:

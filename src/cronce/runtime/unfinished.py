@@ -14,7 +14,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 REFUSED_EFFECT: Final = ""
-"""Stands for all effects that were refused: what was wrong may have been the name. No effect has this one."""
+"""The name for all effects that were refused: what was wrong may have been the name. No effect has this one."""
 
 
 ALSO: Final = "; nor of "
@@ -27,7 +27,7 @@ NAMED: Final = 300
 
 
 class Unfinished(dict[str, BaseException]):
-    """Effects by name, each with what the job function was told of it."""
+    """Effects by name, each with the error that the job function got."""
 
     def refuse(self, error: BaseException, name: str = REFUSED_EFFECT) -> None:
         """An effect was refused. It stays so: another call, with another name, is another effect."""
@@ -39,7 +39,7 @@ class Unfinished(dict[str, BaseException]):
         self[doubt.name] = doubt
 
     def noted(self, name: str, steps: Generator[Y, S, T]) -> Generator[Y, S, T]:
-        """Take the steps of an effect, or of its transaction; what does not come to its end is noted."""
+        """Run the steps of an effect, or of its transaction; if they do not finish, that is noted."""
         try:
             result = yield from steps
         except GeneratorExit:  # the caller gave up these steps
@@ -77,7 +77,7 @@ def remembered(call: F) -> F:
 
 
 def tell_doubts(doubts: Sequence[InDoubt]) -> str:
-    """Why nobody knows of the first, and the names of the others, as far as there is room: each stops the run again
+    """Why the first effect is in doubt, and the names of the others, as far as there is room: each stops the run again
     until a person has looked. Words of the error that read as if they were such names are changed a little."""
     from re import sub  # noqa: PLC0415
     from shlex import quote  # noqa: PLC0415  few runs leave doubts
@@ -104,7 +104,7 @@ def is_cut(reason: str) -> bool:
 
 
 def doubts_told(reason: str) -> list[str]:
-    """The names of the effects that a reason says nobody knows of."""
+    """The names of the effects that a reason lists as in doubt."""
     from re import sub  # noqa: PLC0415
     from shlex import split  # noqa: PLC0415
 

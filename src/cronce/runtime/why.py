@@ -57,14 +57,14 @@ from cronce.stores.base import Loaded, Position, Scan
 from cronce.value import NamedTuple
 
 ONCE_STILL_RAN: Final = " still ran"
-"""What records of older versions say instead of `STILL_RAN`."""
+"""What records of older versions have instead of `STILL_RAN`."""
 
 OPEN_SHOWN: Final = 5
-"""Of the open slots of a job, so many are told of: the newest."""
+"""At most this many of the open slots of a job are listed: the newest."""
 
 
 class Case(StrEnum):
-    """What there is to say about a slot, above all else."""
+    """The main fact about a slot."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -82,7 +82,7 @@ class Case(StrEnum):
     UNREADABLE = "unreadable"
     # and what has no record:
     NO_SLOT = "no slot"  # not an instant of its schedule
-    NO_REQUEST = "no request"  # nobody asked for this run by hand
+    NO_REQUEST = "no request"  # this run was not asked for by hand
     FUTURE = "not due yet"
     TOO_OLD = "too old"  # at or below the floor
     PAUSED = "paused"
@@ -90,7 +90,7 @@ class Case(StrEnum):
 
 
 _CASE_OF_ROW: Final = {Row.FORGOTTEN: Case.FORGOTTEN, Row.LAPSED: Case.LAPSED}
-"""What there is to say about a slot that is not closed, where that is more than its state."""
+"""The main fact about a slot that is not closed, where that is more than its state."""
 
 
 class RefusedHost(NamedTuple):
@@ -121,7 +121,7 @@ class Story(NamedTuple):
     blocker: RunSeen | None = None
     """Of a slot that was skipped for a run that had not ended: that run, as it is now."""
     backfill: "Story | None" = None
-    """Of a slot that has no record: the run that somebody asked for in its place."""
+    """Of a slot that has no record: the run that was asked for in its place."""
 
 
 class Why(NamedTuple):
@@ -141,7 +141,7 @@ class Why(NamedTuple):
     effects: EffectsSurvey | None = None
     """Which effects of all its slots are in doubt, or in progress; None where one slot was asked about."""
     journal: tuple[Entry, ...] = ()
-    """What this machine could not tell the store yet."""
+    """What this machine could not write to the store yet."""
     doubt: str = ""
     """Why this process does not trust the store's clock."""
     history: bool = True
@@ -231,12 +231,12 @@ def _why(name: str, slot: Slot | None, traits: Traits) -> Flow[Why | None]:
 
 
 def _cells(slots: Iterable[Slot]) -> list[str]:
-    """Where slots stand, and what was asked for in their place."""
+    """The cells of slots, and of the runs that were asked for in their place."""
     return [key for one in slots for key in (one.cell, one._replace(request=BACKFILL).cell)]
 
 
 class _Teller(NamedTuple):
-    """What the stories of a job are told from."""
+    """What the explanations of a job are made from."""
 
     seen: JobSeen
     holders: Sequence[HolderSeen]

@@ -62,7 +62,7 @@ class Agenda:
 
     def pop_due(self, now: Instant) -> DueNow:
         """All that is due by now. Each name goes on at its next instant by itself; but one whose slot is older than the
-        grace was missed, and how many of those shall run is for a policy to say (`slots.due`)."""
+        grace was missed, and a policy decides how many of those shall run (`slots.due`)."""
         popped = DueNow([], [])
         missed = now - MISSED_GRACE
         while (instant := self.next_at()) is not None and instant <= now:

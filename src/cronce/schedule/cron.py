@@ -1,11 +1,11 @@
 """Cron expressions in a zone: the wall times that match, carried over to instants by a policy for gaps and folds.
 
-A *fixed* expression (`30 2 * * *`: neither minute nor hour starts with `*`) speaks of wall times. Each of them becomes
-the instant at which it shows; in a fold its first showing, its second, or both; in a gap the instant at which the gap
-ends, or none. The instants are a set: several wall times of one gap end in the one instant after it.
+A *fixed* expression (`30 2 * * *`: neither minute nor hour starts with `*`) means wall times. Each of them becomes the
+instant at which it shows; in a fold its first showing, its second, or both; in a gap the instant at which the gap ends,
+or none. The instants are a set: several wall times of one gap end in the one instant after it.
 
-A *wildcard* expression (`*/5 * * * *`) speaks of real time: each instant whose wall clock matches. That is exactly what
-a fixed one means under gap="skip" and fold="both", and it is computed as that, whatever the policy says.
+A *wildcard* expression (`*/5 * * * *`) means real time: each instant whose wall clock matches. That is exactly what a
+fixed one means under gap="skip" and fold="both", and it is computed as that, whatever the policy is.
 
 Going along the wall clock, the instants of fold="first" never go back, and neither do those of fold="second". So the
 next instant belongs to the next wall time after those that are over (`reached`), and fold="both" is the union of the

@@ -5,7 +5,7 @@ The words follow from the values that a schedule fires by, not from how they wer
 as `*/15 * * * *` does, and `*/40 * * * *` admits that it is :00 and :40.
 
 The wall times of an expression are its instants in UTC, where every wall time shows once: so the same expression
-without its zone tells which of them fall into a gap or a fold.
+without its zone shows which of them fall into a gap or a fold.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -86,9 +86,9 @@ def _fires(cron: Cron, instant: datetime) -> bool:
 
 
 TIMES_LISTED: Final = 4
-"""So many times of a day are listed even where a rule would say them: `0 */6 * * *` is four times."""
+"""Up to this many times of a day are listed even where a rule would describe them: `0 */6 * * *` is four times."""
 SOME: Final = 12
-"""So many are listed where no rule says them."""
+"""At most this many are listed where no rule describes them."""
 
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
 _WEEKDAY_NAMES: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")

@@ -3,7 +3,7 @@
 The wall times are a sorted sequence that is counted, never written out. In one month the matching times are days ×
 hours × minutes × seconds, in that order, so the n-th of them is n written in mixed radix, and the rank of a wall time
 is the same sum read backwards. Forwards, backwards and "how many" are then one thing: take the rank, add to it, and
-look up what stands there.
+look up the time at the new rank.
 
     0,30 9-11 * * MON    July 2026: Mondays 6, 13, 20, 27 × hours 9, 10, 11 × minutes 0, 30 × second 0 = 24 times
                          weights 6, 2, 1, 1:   Monday 13, 10:30 has rank 1·6 + 1·2 + 1·1 + 0 = 9
@@ -202,11 +202,11 @@ _NTH_WEEKDAY = r"(?a)(?P<day>\w+?)(?:#(?P<nth>[0-9]+)|L)"
 
 
 class _ItemError(ValueError):
-    """What is wrong with an item. Where the item stands, only the one who split the expression knows."""
+    """What is wrong with an item. Only the caller that split the expression knows the item's position."""
 
 
 class _Word(NamedTuple):
-    """The text of one field, and where in the expression it stands."""
+    """The text of one field, and its position in the expression."""
 
     field: CronField
     text: str
@@ -342,7 +342,7 @@ def _number(field: CronField, word: str) -> int:
 
 
 def _step(field: CronField, step: str) -> int:
-    """A step may be as long as its field (`0 */24 * * *`); a longer one cannot do what it seems to say."""
+    """A step may be as long as its field (`0 */24 * * *`); a longer one cannot do what it seems to mean."""
     size = field.high - field.low + 1
     if not step.isdigit() or int(step) == 0:
         raise _ItemError(f"a step of {step} does not advance; use 1 or more")
@@ -383,7 +383,7 @@ _FOREIGN_SCHEDULES = (
     (r"([0-9]{4}-[0-9]{2}-[0-9]{2}t[^ ]*)", "for a single instant write 'at 2026-03-29T01:00:00Z'"),
 )
 
-# Single items of a field, in capitals. They are looked up only for items that are wrong where they stand.
+# Single items of a field, in capitals. They are looked up only for items that are wrong in their field.
 _FOREIGN_ITEMS = (
     (r"", "an empty item; remove the comma"),
     (r"\?", "'?' is Quartz's; write *"),
@@ -397,6 +397,6 @@ _FOREIGN_ITEMS = (
 
 
 def _remedy(text: str, table: tuple[tuple[str, str], ...]) -> str | None:
-    """Our way to say what is foreign; None where the text looks like nothing in the table."""
+    """Our spelling of a foreign one; None where the text looks like nothing in the table."""
     matches = ((re.fullmatch(pattern, text), remedy) for pattern, remedy in table)
     return next((match.expand(remedy) for match, remedy in matches if match), None)

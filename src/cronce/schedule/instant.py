@@ -20,7 +20,7 @@ def whole(instant: datetime) -> datetime:
 
 
 def parse_instant(instant: datetime | str) -> datetime:
-    """The instant that ISO 8601 text with a `Z` or an offset says, or that an aware datetime is; whole seconds only."""
+    """The instant of ISO 8601 text with a `Z` or an offset, or of an aware datetime; whole seconds only."""
     parsed = instant if isinstance(instant, datetime) else _read_instant(instant)
     if parsed.tzinfo is None:
         raise BadSchedule(f"{shown(instant)} has no time zone; end it with Z, or with an offset such as +02:00")
@@ -64,7 +64,7 @@ _WRITTEN = r" *" + "".join(rf"(?:([0-9]{{1,8}}){unit} *)?" for unit in DURATION_
 
 
 def parse_duration(duration: timedelta | str) -> timedelta:
-    """What `duration` says, from nothing up to a century; a `timedelta` says it already."""
+    """The length of `duration`, from nothing up to a century; a `timedelta` is returned as it is."""
     parsed = duration if isinstance(duration, timedelta) else _read_duration(duration)
     if parsed < timedelta(0):
         raise BadInput(f"a duration cannot be negative: {parsed}")
@@ -77,7 +77,7 @@ def format_duration(span: timedelta) -> str:
     """`span` in days and below, as `parse_duration` reads it back (to the millisecond)."""
     written = ""
     for unit, size in DURATION_UNITS.items():
-        if unit != "w":  # 14d says more than 2w to most people
+        if unit != "w":  # 14d is clearer than 2w to most people
             count, span = divmod(span, size)
             written += f"{count}{unit}" if count else ""
     return written or "0s"

@@ -157,8 +157,8 @@ def parse_schedule(
     start: datetime | str | None = None,
     end: datetime | str | None = None,
 ) -> Schedule:
-    """The schedule that `text` says: a cron expression or its nickname, `every 15m`, or `at 2026-03-29T01:00:00Z`; from
-    `start` to `end`, where they are given."""
+    """The schedule that `text` describes: a cron expression or its nickname, `every 15m`, or `at 2026-03-29T01:00:00Z`;
+    from `start` to `end`, where they are given."""
     return bounded(_parse_rule(text, tz, gap, fold), start, end)
 
 

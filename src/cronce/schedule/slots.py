@@ -55,7 +55,7 @@ def due(
     - "all": each one; when they are more than `cap`, the newest `cap`.
     - "skip": each one that is not missed, that is, at most `grace` old; again at most `cap`.
 
-    What is not let run is the `skipped` span, always the oldest part. Its count is exact however long nobody looked.
+    What is not let run is the `skipped` span, always the oldest part. Its count is exact however long no scheduler ran.
     """
     after, most, reason = _limits(missed, since, now - grace - RESOLUTION, cap)
     first = schedule.next(since)

@@ -8,7 +8,7 @@ Every instant shows one time on the wall; the way back is no function. When the 
 
 Python names the two readings of a wall time `fold` 0 and 1. In a gap and in a fold alike, fold 0 reads it with the
 offset before the change and fold 1 with the one after; where they agree, nothing is disputed. So a wall time alone
-tells that a change is near, and the change itself lies between its two readings: no list of changes is needed.
+shows that a change is near, and the change itself lies between its two readings: no list of changes is needed.
 
 No zone ever changed its offset twice within three days (a test asks the whole database), and no change is longer than
 one. So a wall time is disputed by one change at most.
@@ -82,7 +82,7 @@ def reached(instant: datetime, zone: tzinfo, fold: Fold) -> datetime:
 
 
 def instant_of(wall: datetime, zone: tzinfo, fold: Fold) -> datetime | OffsetChange:
-    """The instant at which `wall` shows (for the second time if `fold` says so), or the gap that swallows it."""
+    """The instant at which `wall` shows (for the second time if `fold` is "second"), or the gap that swallows it."""
     before, after = _readings(wall, zone)
     if before < after:
         return _shift(wall, zone, before, after)
@@ -103,14 +103,14 @@ def shifts(zone: tzinfo, since: datetime, until: datetime) -> Iterator[OffsetCha
 
 RULES_FROM: Final = datetime(2026, 1, 1, tzinfo=UTC)
 RULES_UNTIL: Final = datetime(2038, 1, 1, tzinfo=UTC)
-"""The years whose changes tell whether two machines mean the same by a zone. Always the same: a version of a job has to
-be the same in a year."""
+"""The years whose changes decide whether two machines mean the same by a zone. Always the same: a version of a job has
+to be the same in a year."""
 
 
 @lru_cache(maxsize=100)
 def rules_of(name: str) -> str:
     """A few letters that differ where this machine's database has other changes of the zone's clock than another's:
-    those say other instants by the same schedule. UTC has none."""
+    those compute other instants from the same schedule. UTC has none."""
     if name == "UTC":
         return ""
     zone = find_zone(name)
@@ -173,7 +173,7 @@ def _closest(name: str) -> str | None:
     folded = name.strip().replace(" ", "_").casefold()
     if folded in names or folded in cities:
         return names.get(folded) or cities[folded]
-    # A short name is an abbreviation or an offset, and the likeness of CEST and EST helps nobody.
+    # A short name is an abbreviation or an offset, and suggesting EST for CEST would be no help.
     near = get_close_matches(folded, names, n=1, cutoff=0.8) if len(folded) > 5 else []
     return names[near[0]] if near else None
 

@@ -1,7 +1,7 @@
 """Connections of one process to a server, each used by one thread at a time. A forked child begins with none.
 
-One that failed is not used again, nor are those that lie idle: whatever befell it befell them. One that the server
-hung up while it lay idle is noticed before it is used. Nothing here retries: a piece of work runs once.
+A connection that failed is not used again, nor are the idle ones: they have probably failed, too. A connection that the
+server closed while it was idle is noticed before it is used. Nothing here retries: a piece of work runs once.
 """
 
 import os
@@ -44,8 +44,8 @@ class ConnectionPool(Generic[L]):
         _POOLS.add(self)
 
     def begin(self) -> None:
-        """With no lines. After a fork those of the parent stay the parent's: not used in the child, and not closed
-        either, for that would hang up on it."""
+        """Begin without connections. After a fork the parent's connections stay the parent's: the child does not use
+        them, and does not close them either, because that would end them for the parent."""
         _PARENTS_LINES.extend(self._idle)
         self.lock = threading.RLock()
         self._room = threading.Condition(self.lock)
@@ -59,7 +59,7 @@ class ConnectionPool(Generic[L]):
         return Borrowed(self)
 
     def close(self) -> None:
-        """Hang up. Work that is under way comes to its end first; whoever waits for a line is told."""
+        """Close the connections. Calls in progress finish first; a caller that waits for a connection gets an error."""
         with self.lock:
             self._closed = True
             self._hang_up_idle()
@@ -95,7 +95,7 @@ class ConnectionPool(Generic[L]):
             raise
 
     def give_back(self, line: L, *, failed: bool) -> None:
-        """After an error it is hung up: what it is in the middle of, nobody knows."""
+        """After an error the connection is closed, because its state is unknown."""
         with self.lock:
             if failed or self._closed:
                 self._forget(line)
@@ -130,7 +130,7 @@ class ConnectionPool(Generic[L]):
             line.close()
 
     def _hung_up(self, line: L) -> bool:
-        """An idle line has nothing to say; one that can be read has been closed from the other end."""
+        """An idle connection has nothing to read; one that can be read has been closed by the server."""
         poll = select.poll()
         poll.register(self._socket(line), select.POLLIN)
         return bool(poll.poll(0))
@@ -157,7 +157,7 @@ class Borrowed(Generic[L]):
 
 
 _PARENTS_LINES: Final[list[object]] = []
-"""Lines that another process uses. They are kept, so that no destructor hangs up on it."""
+"""Connections that another process uses. They are kept, so that no destructor closes them."""
 
 _POOLS: Final = weakref.WeakSet[ConnectionPool[Any]]()
 

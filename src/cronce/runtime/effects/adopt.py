@@ -1,7 +1,7 @@
 """Steps that are on record for a slot become effects on things: what is done stays done, what is in doubt stays so, and
 each keeps the key that was sent to the other side.
 
-It is for records from before a job says what its effects are done to. A step `charge:7` of some slot becomes what
+It is for records that are older than the job's use of `run.on`. A step `charge:7` of some slot becomes what
 `run.on("invoice", 7).once("charge", …)` finds. The step itself stays on record; one that was in doubt is closed there.
 """
 
@@ -33,7 +33,7 @@ class Adoption(NamedTuple):
     steps: tuple[EffectSeen, ...]
     hindrance: str = ""
     known: EffectState | None = None
-    """How the effect on the thing stands, if it is on record."""
+    """The state of the effect on the thing, if it is on record."""
 
     @property
     def state(self) -> EffectState:
@@ -49,7 +49,7 @@ class Adoption(NamedTuple):
 
 
 def adoptable(job: str, pattern: str, kind: str, what: str) -> Flow[list[Adoption]]:
-    """What there is to adopt: of the job's steps whose key is like `pattern`, in which * stands for the id."""
+    """What there is to adopt: the job's steps whose key matches `pattern`, in which * matches the id."""
     before, star, after = pattern.partition("*")
     if not star or "*" in after:
         raise BadInput(f"{pattern[:60]!r} must have one * in place of the id, such as 'charge:*'")

@@ -1,9 +1,9 @@
-"""A function that is done once for each key, whoever calls it: a consumer of a queue, a handler of requests, a job. A
+"""A function that is done once for each key, whether a consumer of a queue, a handler of requests or a job calls it. A
 job's run remembers it like any other effect: a slot does not succeed with one that is not done.
 
-While it is at it, its key is a lease, renewed like a lock's: another call is told that it is in progress. A lease that
-lapses leaves a doubt, like a step whose run died. What was done is known for a while, counted from when it was done;
-what is in doubt is known for good.
+While the function runs, its key is a lease, renewed like a lock's, and another call raises `InProgress`. If the lease
+expires, the effect is in doubt, like a step whose run crashed. What was done is known for a while, counted from when it
+was done; what is in doubt is known for good.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ BEGUN_TIMEOUT: Final = 10.0
 
 
 class KeyLease:
-    """The lease of a key, kept while its function is at it."""
+    """The lease of a key, kept while its function runs."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper

@@ -1,8 +1,9 @@
-"""Whether who began an effect, or ran a slot, is still there: what is asked before it is done once more.
+"""Whether the process that began an effect, or ran a slot, is still alive. This is checked before a retry.
 
-A lease that has passed says that a process did not renew it, not that it is dead. One that is only paused (SIGSTOP, a
-suspended machine, a debugger) goes on where it was when it wakes up: in the middle of the charge. So whoever says
-*retry* is told what to check, unless the process is known to be dead: it was on this machine, and is there no more.
+An expired lease shows that a process did not renew it, not that the process is dead. One that is only paused (SIGSTOP,
+a suspended machine, a debugger) goes on where it was when it wakes up: in the middle of the charge. So a person who
+asks for a *retry* is shown what to check first, unless the process is known to be dead: it was on this machine, and has
+ended.
 """
 
 import os
@@ -19,12 +20,12 @@ from cronce.runtime.queries import load
 from cronce.value import NamedTuple
 
 AGE_SLACK: Final = 1.0
-"""Seconds by which a process may seem to be younger than its name says."""
+"""Seconds by which a process may seem to be younger than its name claims."""
 
 
 class RetryRefused(CronceError):
-    """The process that was at it may be alive, or an effect of the slot is to be resolved first. Who has looked may
-    force it."""
+    """The process that held it may be alive, or an effect of the slot is to be resolved first. A person who has checked
+    may force it."""
 
 
 There = Literal["gone", "running", "stopped", "elsewhere"]
@@ -75,7 +76,8 @@ def _signalled(pid: int) -> bool:
 
 
 def unsure_of(effect: Record) -> Flow[str]:
-    """The holder of an effect in doubt that may be in the middle of it; "" if it said itself that it is not."""
+    """The holder of an effect in doubt that may be in the middle of it; "" if the holder itself recorded that it is
+    not."""
     if _by_itself(effect) == Outcome.UNKNOWN:
         return ""  # it raised an error, and that is on record
     maker = effect.under
@@ -93,13 +95,13 @@ def unsure_of_slot(run: Record) -> str:
 
 
 def _by_itself(record: Record) -> str:
-    """How it ended, whatever a person has said of it since."""
+    """How it ended by itself, whatever a person has recorded since."""
     return record.past[-1].end.partition(",")[0] if record.resolved and record.past else record.outcome or ""
 
 
 def refuse_unless_gone(what: str, holder: str, command: str = "") -> None:
-    """Before it is done once more: the process that was at it is known to be gone, or an error says what to check, and
-    the command for who has done so."""
+    """Before a retry: the process that held it must be known to have ended. If it is not, an error lists what to check,
+    and the command to run afterwards."""
     there, process = whether_there(holder) if holder else "gone", holding(holder)
     if there == "gone":
         return

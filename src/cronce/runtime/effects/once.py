@@ -1,9 +1,9 @@
-"""One effect: begin it on record, do it, put on record that it is done, and what came of it.
+"""One effect: record that it begins, do it, record that it is done, and its result.
 
-*Begun, then done.* Before the function is called it stands in the store that it will be; afterwards, what it returned.
-So a repeat finds one of three: nothing, and does it; a result, and returns that; or that it was begun, and by somebody
-who is gone. The last is the doubtful case, which no lock and no retry can decide: the function may have done its work
-or not. It is never taken for either. What follows is the caller's `unsure`:
+*Begun, then done.* Before the function is called, the store records that it begins; afterwards, what it returned. So a
+repeat finds one of three: no record, and calls the function; a result, and returns that; or a record that it was begun,
+by a process that is gone. The last is the doubtful case, which no lock and no retry can decide: the function may have
+done its work or not. It is never taken for either. What follows is the caller's `unsure`:
 
 * *raise*: nothing is done before a person has looked (`InDoubt`).
 * *retry*: it is done again, because the other side knows its key and does not do it twice.
@@ -12,8 +12,8 @@ or not. It is never taken for either. What follows is the caller's `unsure`:
 *An exception is doubt, too.* A payment that timed out may have been made. Only `not_done` exceptions, as the caller
 declares them, are taken to mean that nothing happened.
 
-*Lost replies.* Whether it was begun is asked again, and that it is done is said again, for as long as the lease can be
-trusted: an outage that is shorter leaves no doubt.
+*Lost replies.* The record of the begin is read again, and the record of the end is written again, for as long as the
+lease can be trusted. An outage that is shorter leaves no doubt.
 """
 
 import json
@@ -45,7 +45,7 @@ class ResultNotKept(DoneAllTheSame):
 
 
 Word = tuple[Grant, Finish | Release]
-"""What is said of an effect that was begun."""
+"""What is written about an effect that was begun."""
 
 
 class EffectPolicy(NamedTuple):
@@ -93,7 +93,7 @@ class EffectLease(Protocol):
         """It was granted, and is about to be done."""
 
     def let_go(self, grant: Grant) -> Grant:
-        """It is over: the grant to say so with."""
+        """It is over: the grant to record the end with."""
 
     @property
     def unfinished(self) -> Unfinished:
@@ -116,7 +116,7 @@ def once(effect: Effect, how: EffectPolicy, under: EffectLease) -> Steps[Any]:
 def performed(
     name: str, work: Callable[[], Any], grant: Grant, how: EffectPolicy, under: EffectLease
 ) -> Steps[tuple[Grant, Finish] | None]:
-    """Do it: what is to be said of it; None where it is passed over."""
+    """Do it. Returns what to record of it; None where it is skipped."""
     call = _Call(work)
     body = BodyStep(call)
     under.hold(grant, body)
@@ -133,7 +133,8 @@ def performed(
 
 
 class _Call:
-    """Of a function; whether it was made. What a generator takes for its own end is told apart from that."""
+    """A call of a function, and whether it was made. An exception of the function that would end a generator is
+    replaced."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work, self.made = work, False
@@ -152,7 +153,7 @@ class _Call:
 def exchange(
     words: Sequence[Word], begins: Sequence[Begin], unsure: WhenUnsure, under: EffectLease
 ) -> Steps[tuple[list[Any], list[Begun]]]:
-    """Say what is over, and begin effects, all in one call unless some are in doubt. What got no answer is begun
+    """Record what is over, and begin effects, all in one call unless some are in doubt. What got no answer is begun
     again, by the same nonce."""
     said, begun = yield StoreStep(_exchanged(under.ledger, words, begins, unsure))
     pause = FIRST_RETRY
@@ -245,7 +246,8 @@ def known(name: str, begun: Begun, how: EffectPolicy, under: EffectLease) -> Any
 
 
 def done(result: Any, grant: Grant) -> tuple[Grant, Finish]:
-    """What is said of one that is done. It is done whatever it returned: what cannot be kept is said instead."""
+    """What to record of an effect that is done. It is done whatever it returned: for a result that cannot be kept, the
+    record holds a note instead."""
     try:
         text = json_text("a result", result)
         odd = changed_by_json(result, text)
@@ -255,7 +257,7 @@ def done(result: Any, grant: Grant) -> tuple[Grant, Finish]:
 
 
 def returned(name: str, word: Finish | Record) -> Any:
-    """What came of it. A result that could not be kept is an error each time: a repeat cannot return it, either."""
+    """The result. One that could not be kept is an error each time: a repeat cannot return it, either."""
     if word.reason.startswith(UNSAYABLE):
         why = word.reason.removeprefix(UNSAYABLE)
         raise ResultNotKept(
@@ -268,8 +270,8 @@ def returned(name: str, word: Finish | Record) -> Any:
 def failed(
     name: str, grant: Grant, error: BaseException, how: EffectPolicy, under: EffectLease, *, called: bool = True
 ) -> Steps[None]:
-    """Say so, and raise what the caller shall see: nothing if it is to be passed over. What stops a body from outside
-    stays what it is."""
+    """Record the failure, and raise what the caller shall see: nothing if the effect is to be skipped. An exception
+    that stops a job function from outside is raised unchanged."""
     surely = not called or isinstance(error, (*how.not_done, NothingRan))
     outcome = Outcome.FAILED if surely else Outcome.UNKNOWN
     why = describe(error) if isinstance(error, Exception) else f"it was stopped: {under.stopped or describe(error)}"
@@ -301,7 +303,7 @@ def say(name: str, words: Sequence[Word], under: EffectLease) -> Steps[None]:
 
 
 def heard(name: str, words: Sequence[Word], answers: Sequence[Any], *, patient: bool) -> list[Word]:
-    """Those of which the store did not say that it is on record."""
+    """Those that the store did not confirm as recorded."""
     unsure: list[Word] = []
     for word, answer in zip(words, answers, strict=True):
         match answer:
@@ -322,7 +324,7 @@ Whereabouts = Literal["at it", "lapsed", "over"]
 
 
 def whereabouts(run: Cell, maker: Maker, now: Instant) -> Whereabouts:
-    """Whether it is still at it. What a newer cronce wrote may be."""
+    """Whether the run still works on it. A run that a newer cronce recorded may."""
     record = readable(run, decode)
     has_ended = record is not None and not record.is_running
     if run.mark is not Mark.OPEN or run.fence != maker.fence or has_ended:

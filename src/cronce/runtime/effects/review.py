@@ -1,8 +1,8 @@
 """Effects as the store has them, for people: which are done, and which are in doubt. These flows only read, and never
-all of it. And a person's word on an effect that is in doubt: it is done, or may be begun again.
+all of it. And how a person resolves an effect that is in doubt: it is done, or may be begun again.
 
-*In doubt* is more than its record says. A step stands as begun until somebody says how it ended; when its run is over
-and nobody has looked at it since, nobody will. The same goes for a key whose lease has passed.
+The record alone does not show what is *in doubt*. A step is recorded as begun until its run or a person records how it
+ended. Once the run is over, the run will not. The same goes for a key whose lease has expired.
 
 Facts, no words: what shows them to people finds the words.
 """
@@ -38,13 +38,13 @@ from cronce.stores.base import Position, Scan
 from cronce.value import NamedTuple, Value
 
 EFFECTS_COUNTED: Final = 1000
-"""Of each kind so many are counted, of a slot or a job; what is more is said to be more."""
+"""For a slot or a job, at most this many effects of each kind are counted; the rest counts as "more"."""
 
 CELLS_SEARCHED: Final = 10_000
 """So many cells are looked at for a list, whatever is wanted of them."""
 
 DOUBTS_SHOWN: Final = 20
-"""Of a slot or a job, so many are told of."""
+"""For a slot or a job, at most this many are listed."""
 
 _CELLS_AT_ONCE: Final = 100
 
@@ -101,8 +101,8 @@ class EffectSeen(NamedTuple):
 
 
 def look_at(cells: Iterable[Cell], now: Instant) -> Flow[list[EffectSeen]]:
-    """What the cells of effects mean. A step that stands as begun is read once more, after its run: between the two it
-    may have been done, and its run have ended."""
+    """What the cells of effects mean. A step that is recorded as begun is read once more, after its run: between the
+    two reads it may have been done, and its run have ended."""
     found = {cell.key: _seen(cell, now) for cell in cells}
     begun = [(key, run) for key, one in found.items() if one is not None and (run := _run_of(one))]
     for part in map(dict, chunks(begun, _CELLS_AT_ONCE)):
@@ -200,7 +200,7 @@ class EffectCells(NamedTuple):
     only: bool = False
 
     def scanned(self, mark: Mark) -> str:
-        """Effects on things stand under their own names, whichever run has made them: all of these are looked at."""
+        """Effects on things have keys of their own, whichever run made them: all of these are read."""
         return _THINGS if self.made_by and mark in _NOT_DONE else self.prefix
 
     def before(self, mark: Mark) -> str:
@@ -220,7 +220,7 @@ _NOT_DONE: Final = (Mark.ATTENTION, Mark.OPEN)
 
 
 def places(what: str | None) -> Flow[list[EffectCells]]:
-    """Where the effects stand of a job, a slot, of what is done to things or by an idempotent function, or all."""
+    """Where the effects are kept: those of a job, of a slot, on things, of an idempotent function, or all."""
     if what is None:
         return [EffectCells("effect/"), EffectCells(_THINGS)]
     if "@" not in what:
@@ -242,8 +242,8 @@ def of_slot(slot: Slot, run: Record | None) -> list[EffectCells]:
 
 
 def doubts_of(run: Record | None) -> list[Target]:
-    """The effects of which nobody knew whether they happened, so that the run was closed as unknown; of very many only
-    the first are known by name."""
+    """The effects that were in doubt, so that the run was closed as unknown. Of very many only the first are known by
+    name."""
     found = []
     for name in doubts_told(run.reason) if run else ():
         with suppress(BadInput):
@@ -291,7 +291,7 @@ def effects(
 ) -> Flow[EffectList]:
     """Those that are in doubt, and those that are in progress; with `everything`, all that is known."""
     wanted = STATES if everything else ("in doubt", "unreadable", "in progress")
-    found: dict[str, EffectSeen] = {}  # by name: one may end while somebody looks, and be found twice
+    found: dict[str, EffectSeen] = {}  # by name: one may end during the search, and be found twice
     looked = 0
     for start, where in _ways(wheres, after, everything=everything):
         spot = start
@@ -340,7 +340,7 @@ def _listed(found: Mapping[str, EffectSeen], spot: ListPosition | None) -> Effec
 
 
 def survey(slot: Slot, run: Record) -> Flow[EffectsSurvey]:
-    """What there is to say of the effects of a slot: few have so many of their own that one request would not do."""
+    """A summary of the effects of a slot: few have so many of their own that one request would not do."""
     wheres = of_slot(slot, run)
     return (yield from sparing(_survey(wheres, _OF_MARK), *(Scan(one.prefix) for one in wheres if not one.made_by)))
 
@@ -364,13 +364,14 @@ def doubts(wheres: Sequence[EffectCells]) -> Flow[EffectsSurvey]:
 
 # --- resolving what is in doubt -------------------------------------------------------------------------------------
 #
-# What was begun and never ended is closed as lost first, by the same rule as anywhere: only when whoever was at it is
-# known to be gone. Of a run that is over the store says so. That a lease has passed is believed of a clock that was
-# watched for as long as the lease: until then the answer is `LapsedUnwatched`, and asking again, later, brings it.
+# What was begun and never ended is closed as lost first, by the same rule as anywhere: only when the process that held
+# it is known to be gone. The store records it when a run is over. That a lease has expired is believed once this
+# process has watched the clock for as long as the lease. Until then the answer is `LapsedUnwatched`, and the caller
+# asks again later.
 
 
 class LapsedUnwatched(Value):
-    """Whoever was at it seems gone: a lease passed at `until`, by a clock that was not watched for long enough."""
+    """The holder seems gone: its lease expired at `until`, by a clock that was not watched for long enough."""
 
     name: str
     until: Instant | None
@@ -405,8 +406,8 @@ def _effect_first(slot: Slot, found: EffectsSurvey) -> str:
 def resolve_effect(
     operator: Operator, name: str, verdict: Verdict, reason: str = "", result: Any = None, *, force: bool = False
 ) -> Flow[EffectSeen | LapsedUnwatched]:
-    """The effect as it stands then: done, with this result for whoever repeats it, or free to be begun again. That is
-    refused while the process that was at it may be alive, unless somebody has looked (`force`)."""
+    """The effect afterwards: done, with this result for every repeat, or free to be begun again. A retry is refused
+    while the process that held the effect may be alive, unless a person has checked (`force`)."""
     named, text = effect_named(name), json_text("a result", result)
     if verdict == "retry" and text:
         raise BadInput("--result goes with done: an effect that will be done again has no result yet")
@@ -435,7 +436,7 @@ def resolve_effect(
 
 
 def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | LapsedUnwatched]:
-    """The run that was at it, if that one is gone. Whoever is at it now is left alone."""
+    """The run that held it, if that run is gone. A process that holds it now is left alone."""
     seen = yield from effect(named)
     if seen is None or seen.record is None or not seen.record.is_running:
         return frozenset()  # it has changed since
@@ -458,7 +459,7 @@ def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | La
 
 
 def _is_so(seen: EffectSeen, command: Resolve) -> bool:
-    """Whether it stands as the word has it, by this word or by the same one before."""
+    """Whether the effect already is as the command wants it, by this command or by the same one before."""
     if command.verdict == "retry" or seen.record is None:
         return seen.state == "not done"
     return seen.state == "done" and seen.record.resolved and seen.record.result == command.result

@@ -1,6 +1,6 @@
-"""What a body does under its run's lease: effects, each once for its slot or once for the thing it is done to, however
-often the body is run, and the cursor, which says how far the job has come. Beside them, what a receiver has seen of
-fences.
+"""What a job function does under its run's lease: effects, each once for its slot or once for the thing it is done to,
+however often the function runs; and the cursor, which records how far the job has got. Beside them, which fences a
+receiver has seen.
 
 *The slot's or the thing's.* An effect of a slot (today's report) has a cell for each slot; an effect on a thing (the
 charge of an invoice) has one cell for all slots, jobs and queues that reach the thing. All else is the same for both.
@@ -55,7 +55,7 @@ from cronce.value import NamedTuple
 T = TypeVar("T")
 
 STEPS_PER_CALL: Final = 100
-"""How many steps are begun, and said to be done, in one call of the store."""
+"""How many steps are begun, and recorded as done, in one call of the store."""
 
 UNRECORDED_SECONDS: Final = 1.0
 """Seconds for which steps may be done without that being on record, where they may be repeated."""
@@ -110,7 +110,7 @@ class RunLease:
         self._lease, self._node = lease, node
         self._sent: dict[str, str] = {}
         self.unfinished = Unfinished() if unfinished is None else unfinished
-        """Effects that were asked for and are not known to be done, each with what the body was told of it."""
+        """Effects that were asked for and are not known to be done, each with the error that the job function got."""
         self._check = check or lease.check
 
     @property
@@ -167,7 +167,7 @@ class RunLease:
     def once_each(
         self, items: Iterable[Any], target: Callable[[Any], Target], fn: Callable[[Any], Any], how: EffectPolicy
     ) -> Steps[list[Any]]:
-        """Each of many. Where they may be repeated, many are begun and said to be done in one call of the store."""
+        """Each of many. Where they may be repeated, many are begun and recorded as done in one call of the store."""
         targets = _targets(items, target)
         try:
             if how.unsure == "retry":
@@ -197,7 +197,7 @@ def _targets(items: Iterable[Any], target: Callable[[Any], Target]) -> Iterable[
 
 
 class _Batches:
-    """Steps that may be repeated: what is done of one batch is said together with the beginning of the next."""
+    """Steps that may be repeated: one call of the store records the end of one batch and the beginning of the next."""
 
     def __init__(self, under: RunLease, fn: Callable[[Any], Any], how: EffectPolicy) -> None:
         self._under, self._fn, self._how = under, fn, how
@@ -280,7 +280,7 @@ SCOPE_KEPT: Final = timedelta(days=90)
 class Cursor:
     """The last position of a job: what its next slot goes on from. It moves only while the run's lease is live, by the
     store's clock: a run that was taken over cannot set it back. And it moves only past what is done: a run that leaves
-    an effect in doubt, or to another that is at it, moves it no further."""
+    an effect in doubt, or to another run that is doing it, moves it no further."""
 
     def __init__(self, job: str, lease: Lease, under: RunLease) -> None:
         self._job, self._lease, self._under = job, lease, under
@@ -291,7 +291,7 @@ class Cursor:
         return take(self._got(default), self._under.node)
 
     def set(self, position: Any) -> None:
-        """Keep the position, which is anything that JSON can say. Raises `LeaseLost` if the run was taken over, and
+        """Keep the position, which is anything that JSON can hold. Raises `LeaseLost` if the run was taken over, and
         what an effect raised before, if that is not done."""
         take(self._put(position), self._under.node)
 
@@ -391,7 +391,7 @@ def admitted(client: Client, scope: str, fence: Fence) -> Flow[bool]:
 def _moved(
     client: Client, key: str, to: RecordedPosition, until: Instant | None = None, ttl: timedelta | None = None
 ) -> Flow[bool]:
-    """Whether it stands there now: not if a higher fence was there before, or the time is over."""
+    """Whether it is recorded there now: not if a higher fence was there before, or the time is over."""
 
     def make(cell: Cell, now: Instant) -> tuple[bool, Write | None]:
         was = decode_position(cell.value, cell.key) if cell.version else None

@@ -1,5 +1,5 @@
 """Effects on a thing, such as an invoice: once for it, whichever slot, job or queue reaches it. And what a call has to
-say for that: whether it is once for a thing or once for the slot, and one name for what one function does."""
+give for that: whether it is once for a thing or once for the slot, and one name for what one function does."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
@@ -63,8 +63,9 @@ class Thing:
         not_done: type[BaseException] | tuple[type[BaseException], ...] = (),
         **named: Any,
     ) -> Any:
-        """Call `fn` once for the thing. A repeat, in whatever slot, returns what came of it; while another run is at it
-        `InProgress` is raised. With an `async def` it is awaited; `unsure` and `not_done` are as in `run.once`."""
+        """Call `fn` once for the thing. A repeat, in whatever slot, returns the recorded result. While another run is
+        doing it, `InProgress` is raised. With an `async def` it is awaited; `unsure` and `not_done` are as in
+        `run.once`."""
         return self._run.make(of_thing(self.name, what), what, fn, (args, named), checked_how(unsure, not_done))
 
     @remembered
@@ -80,7 +81,7 @@ class Thing:
 
     @remembered
     def headers(self, what: str) -> dict[str, str]:
-        """What a request that makes the effect says of it: `Idempotency-Key` and `Cronce-Fence`."""
+        """The headers for a request that makes the effect: `Idempotency-Key` and `Cronce-Fence`."""
         return self._run.headers_of(self.key_of(what))
 
 
@@ -95,8 +96,7 @@ _SPELLINGS: Final = {
 
 
 def refuse_scope(call: str, key: object, per: object) -> None:
-    """Whether it is once for each slot or once for a thing has to be said: the one would repeat what the other must
-    not."""
+    """The caller must choose once per slot or once per thing: the one would repeat what the other must not."""
     if per == "slot":
         return
     thing, slot = _SPELLINGS[call]

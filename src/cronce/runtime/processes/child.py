@@ -2,11 +2,11 @@
 
     we ──spawn──► the command and what it starts: one process group
      │                             ▲
-     └──────────► the watchdog ────┘ kills it when we are gone, or when an instant passes that nobody moved on
+     └──────────► the watchdog ────┘ kills it when we are gone, or when an instant passes that was not moved on
 
 A run that lost its lease must not go on. While we live, we see to that: `Child.stop` asks the group to end (TERM) and
 after a grace makes it (KILL). When we are killed or stopped we cannot, so a second process of ours does: forked where
-there is one thread, in `exec`, which shows in `ps` as a second `exec`; else a Python of its own. It stands outside our
+there is one thread, in `exec`, which shows in `ps` as a second `exec`; else a Python of its own. It is outside our
 group, blocks every signal that can be blocked and holds nothing but the read end of a pipe. The end of that pipe is how
 it learns of our death, whatever the cause. An instant on the boot clock, which the lease's keeper moves on, is how it
 learns that we are stuck: stopped, swapped out, or writing to a terminal that takes nothing.
@@ -15,8 +15,9 @@ What no process group can give, and this does not promise:
 
 - A process that leaves the group (`setsid`, a daemon that detaches) is out of our reach.
 - So is a program of another user's that we may not signal (`sudo` from an ordinary user).
-- When the watchdog itself is killed (`pkill -9 -f cronce`), nobody ends a group whose supervisor is killed, too.
-- When we are killed between the start of the command and our next line, which tells the watchdog, the command goes on
+- When the watchdog itself is killed (`pkill -9 -f cronce`) and the supervisor of a group is killed, too, the group goes
+  on.
+- When we are killed between the start of the command and our next line, which informs the watchdog, the command goes on
   alone: its number is not known before it runs. That is some ten microseconds.
 
 Starting costs matter under cron. `os.posix_spawn` is as fast as `subprocess` and spares its import (7 ms, a sixth of
@@ -81,7 +82,7 @@ class NotStarted(NamedTuple):
 
 
 class ChildOutput(Protocol):
-    """What comes out of a child, and is read while it runs: its output, or what it has to tell."""
+    """What comes out of a child, and is read while it runs: its output, or its reports."""
 
     inlet: int
     """The child's end."""
@@ -101,9 +102,9 @@ class ChildChannel(ChildOutput, Protocol):
 
 
 class BackgroundChild:
-    """Where a child stands: nobody types to it, and signals to us are not for it. Whoever sees it through, in the
-    block, is woken by other threads, by the child's end, and now and then by nothing at all, since what is thrown into
-    a thread arrives when it next runs Python."""
+    """The surroundings of a child: it has no terminal input, and signals to us are not for it. The thread that waits
+    for it, in the block, is woken by other threads, by the child's end, and now and then by a timeout, since an
+    exception that is thrown into a thread is raised when the thread next runs Python."""
 
     longest = BOOT_CLOCK_POLL
     """Seconds to wait at most."""
@@ -117,7 +118,7 @@ class BackgroundChild:
     def __init__(self) -> None:
         self.came: list[int] = []  # signals that are to be forwarded
         self._listen, self._waker, self._child = -1, -1, -1
-        self._lock = threading.Lock()  # nobody may write to a number that was closed, and given away since
+        self._lock = threading.Lock()  # no thread may write to a file descriptor that was closed, and reused since
 
     def __enter__(self) -> None:
         self._listen, self._waker = os.pipe()
@@ -139,7 +140,7 @@ class BackgroundChild:
             self.longest = GROUP_LOOK_EVERY
 
     def paused(self, number: int) -> None:
-        """Somebody stopped the child, and can continue it."""
+        """The child was stopped (SIGSTOP), and can be continued."""
 
     def ended(self, _seen: os.waitid_result) -> None:
         self._forget()
@@ -151,7 +152,7 @@ class BackgroundChild:
 
     def wake(self) -> None:
         """Wake the thread that waits; from any thread."""
-        with self._lock, suppress(OSError):  # full: it is awake already; closed: nobody waits any more
+        with self._lock, suppress(OSError):  # full: it is awake already; closed: no thread waits any more
             os.write(self._waker, b"\0")
 
     def wait(self, interest: Mapping[int, int], seconds: float) -> set[int]:
@@ -213,7 +214,7 @@ class Child:
         self._start()
         try:
             return Ended(self._see_through(), self._stopped, self._signalled, self._tail.text())
-        except BaseException as error:  # an interrupt for whoever waits here: the group must not outlive the wait
+        except BaseException as error:  # the waiting thread was interrupted: the group must not outlive the wait
             self._abandon(f"interrupted by {type(error).__name__}")
             raise
         finally:
@@ -279,9 +280,9 @@ class Child:
         """The command ended. What it left in its group is its own affair, unless it was being stopped.
 
         A group's number is free to be given to strangers once its leader is reaped and no other member lives. So the
-        watchdog is told before the reaping. When a stop is under way that is not possible: whether others still live
-        in the group is only seen after its leader is reaped, and they are to be guarded as long. Then the window is
-        from the last one's end to our next probe, and to the watchdog's if we are stopped just then: numbers are
+        watchdog is informed before the reaping. When a stop is under way that is not possible: whether others still
+        live in the group is only seen after its leader is reaped, and they are to be guarded as long. Then the window
+        is from the last one's end to our next probe, and to the watchdog's if we are stopped just then: numbers are
         given out in turn, so 20 ms or one second are far too short for this one's turn to come again.
         """
         by_signal = seen.si_code != os.CLD_EXITED
@@ -294,7 +295,7 @@ class Child:
         self._place.ended(seen)
 
     def _lingers(self) -> bool:
-        """Whether somebody of a group that is being stopped is left. As process 1 we are their parent now, and a group
+        """Whether a member of a group that is being stopped is left. As process 1 we are their parent now, and a group
         of zombies would look alive."""
         if self._kill_at == math.inf:
             return False
@@ -371,8 +372,8 @@ class Supervisor:
         self._lock = threading.Lock()
 
     def child(self, command: Sequence[str], env: Mapping[str, str], line: ChildChannel | None = None) -> Child:
-        """A command to run; nothing is started yet. If the watchdog was killed it has another: we may live for months,
-        and whoever is short of memory kills what is small."""
+        """A command to run; nothing is started yet. If the watchdog was killed, another is started: this process may
+        live for months, and when memory is short the kernel may kill a small process."""
         with self._lock:
             if self.watchdog is not None and self.watchdog.gone:
                 self.watchdog.close()

@@ -1,7 +1,7 @@
 """A command under a lease: the claim and the record are those of every call (`call`), the body is a process group.
 
 Under rerun, where another may take the slot over, a watchdog ends the group before the lease lapses even if we are
-stopped ourselves. Under skip nobody takes it over, so a run whose supervisor is merely paused goes on.
+stopped ourselves. Under skip no process takes it over, so a run whose supervisor is merely paused goes on.
 """
 
 import os
@@ -80,7 +80,7 @@ class Command(Work):
         return (run.over or NOT_RENEWED) if result.stopped else None
 
     def ended(self, result: Ended) -> Ending:
-        """It came to an end of its own."""
+        """It ended by itself."""
         if result.code == 0:
             return Ending(Outcome.SUCCEEDED, output=result.output)
         if result.signalled:
@@ -110,7 +110,7 @@ class Command(Work):
 
 
 def environment(run: Run) -> dict[str, str]:
-    """What a process is told of its slot: enough to make its effects idempotent, and fenced."""
+    """What a process gets to know of its slot: enough to make its effects idempotent, and fenced."""
     told = {
         **run.environment,
         "CRONCE_JOB": run.job,

@@ -1,7 +1,8 @@
-"""A function in a process of its own, which can be killed: both sides, that which sees it through and the child.
+"""A function in a process of its own, which can be killed: both sides, the parent that waits for it and the child.
 
-The child's stdin is a line to us. It is told where the function is, its run and its arguments, then how long its lease
-is trusted, each time that is renewed. It tells how far it is, and how it ended. All of it is JSON, a line each.
+The child's stdin is a channel to the parent. The parent sends where the function is, its run and its arguments, then
+how long its lease is trusted, each time that is renewed. The child sends its progress, and how it ended. All of it is
+JSON, a line each.
 """
 
 import json
@@ -87,7 +88,7 @@ class StdinChannel:
         return len(chunk)
 
     def write(self) -> None:
-        """Reading does it: there may be something to say and something to hear."""
+        """Reading does both: there may be something to send and something to read."""
 
     def finish(self) -> None:
         while self.read():
@@ -106,7 +107,8 @@ class StdinChannel:
                 del self._unsent[: self._socket.send(self._unsent)]
 
     def _received(self) -> bytes:
-        """Nothing while nothing comes. At the end it hangs up: what is at its end is always ready to be read."""
+        """Empty while nothing comes. At its end the socket is closed, since one at its end is always ready to be
+        read."""
         if self._socket is None:
             return b""
         try:
@@ -122,8 +124,8 @@ class StdinChannel:
 
 
 class IsolatedCall(Command):
-    """One call of a function. By the store's `url` the child reaches it, unless that is an object of this process.
-    `is_async`: whoever runs it is on an event loop, and gets something to await."""
+    """One call of a function. The child reaches the store by its `url`, unless the store is an object of this process.
+    `is_async`: the caller is on an event loop, and gets something to await."""
 
     def __init__(
         self,
@@ -169,7 +171,7 @@ class IsolatedCall(Command):
 
     def child(self, run: Run) -> Child:
         self._told = {}
-        run.joined = True  # until the child says that it was not: one that is killed says nothing
+        run.joined = True  # until the child reports that it was not: a child that is killed reports nothing
         told = {"grant": spelled(run.grant), "store": self._url, "ends": run.ends, "exclusive": run.exclusive}
         self._line = line = StdinChannel(json.dumps({**self._call, **told}), lambda word: self._hear(run, word))
         words = python("cronce.runtime.processes.isolated:main", run.key)
@@ -197,7 +199,7 @@ class IsolatedCall(Command):
         super().stop(body, run, over)
 
     def over(self, run: Run, result: Ended) -> LeaseEnd | None:
-        """A body that asks can know that its trust has ended before it was told."""
+        """A job function that asks can know that its trust has ended before the parent reports it."""
         return (run.over or NOT_RENEWED) if self._told.get("untrusted") else super().over(run, result)
 
     def ended(self, result: Ended) -> Ending:
@@ -205,7 +207,7 @@ class IsolatedCall(Command):
         return Ending(Outcome.FAILED if why else Outcome.SUCCEEDED, why, output=result.output)
 
     def value(self, result: Ended) -> Any:
-        """What the function returned, if JSON can say it."""
+        """What the function returned, if JSON can hold it."""
         assert self._run is not None
         if why := self._failure(result):
             raise BodyFailed(f"{self._run.key} failed: {why}")
@@ -218,7 +220,7 @@ class IsolatedCall(Command):
         return self._told["returned"]
 
     def _failure(self, result: Ended) -> str:
-        """A child that ends without a word has not returned, whatever its exit code says."""
+        """A child that ends without a report has not returned, whatever its exit code."""
         if "raised" in self._told:
             return str(self._told["raised"])
         if result.code:
@@ -233,7 +235,7 @@ def _until(grant: Grant) -> int:
 
 
 def spelled(grant: Grant) -> dict[str, Any]:
-    """A grant as a child is told of it; `read_grant` reads it."""
+    """A grant as it is sent to a child; `read_grant` reads it."""
     return {
         "key": grant.key,
         "fence": str(grant.fence),
@@ -250,7 +252,7 @@ def spelled(grant: Grant) -> dict[str, Any]:
 # An isolated body from within: this is the child's whole program.
 #
 # A body is given a `Run` like any other. Its lease is kept by the parent, which ends this process before that lapses;
-# here it is trusted while the parent is there and the last instant that it told has not come, by a clock that all
+# here it is trusted while the parent is there and the last instant that it sent has not come, by a clock that all
 # processes of a machine share. TERM is raised in the body as an exception, so that it can clean up within the grace.
 
 TELL_EVERY: Final = 0.1
@@ -283,7 +285,7 @@ class ParentConnection:
         return json.loads(line)
 
     def words(self) -> list[dict[str, Any]]:
-        """What was said since."""
+        """What was sent since."""
         with self._lock:
             with suppress(BlockingIOError):
                 while not self.hung_up:
@@ -322,7 +324,7 @@ class ParentsLease(Lease):
     def _hear(self) -> None:
         for word in self._line.words():
             match word:
-                case {"trust": float(end), "until": int(until)}:  # told in time, however late it is heard
+                case {"trust": float(end), "until": int(until)}:  # sent in time, however late it is read
                     self.grant = self.grant._replace(trust=Trust(end), cells=(_lived(self.grant.key, until),))
                 case {"over": [cause, why]}:
                     self.end(LeaseEnd(cause, why))
@@ -331,7 +333,7 @@ class ParentsLease(Lease):
 
 
 class Progress:
-    """Tells the parent how far the body is: not more often than anybody wants to know, and at the end."""
+    """Reports the progress of the job function to the parent: not more often than is useful, and at the end."""
 
     def __init__(self, line: ParentConnection, now: Callable[[], float]) -> None:
         self._line, self._now = line, now
@@ -393,7 +395,7 @@ def _effects(run: Run) -> dict[str, object]:
 
 
 def _told(error: BaseException) -> tuple[str, str]:
-    """What the body was told: that a person has to look, that another is at it, or that it is not done."""
+    """What the job function got: that a person has to look, that another process holds it, or that it is not done."""
     if isinstance(error, InDoubt):
         return "in doubt", error.why
     return "in progress" if isinstance(error, InProgress) else "", describe(error)

@@ -10,10 +10,10 @@ from termios import FIONREAD
 from typing import Final
 
 TAIL: Final = 2_000
-"""Characters of a command's output that are kept: the end says what went wrong."""
+"""Characters of a command's output that are kept: the end, which usually shows what went wrong."""
 
 OUTPUT_VARIABLE: Final = "CRONCE_OUTPUT"
-"""The variable that says `none` where the store shall keep nothing of it: others may read that."""
+"""The variable that is `none` where the store shall keep none of the output, because others may read the store."""
 
 _TAIL_BYTES: Final = 4 * TAIL  # no character has more than four
 
@@ -70,9 +70,9 @@ class Tail:
 class Stream:
     """One output of the command on its way to ours: read, kept in the tail, written on, one chunk at a time.
 
-    A slow reader of ours slows the command, as it would without us; it must not slow *us*, who have a lease to lose.
-    So nothing is written before poll says that PIPE_BUF bytes have room, and never more than that. (A terminal makes
-    no such promise. There the watchdog's deadline is what remains.) A reader that went away costs the command nothing.
+    A slow reader of ours slows the command, as it would without us; it must not slow *us*, who have a lease to lose. So
+    nothing is written before poll reports room for PIPE_BUF bytes, and never more than that. (A terminal makes no such
+    promise. There the watchdog's deadline is what remains.) A reader that went away costs the command nothing.
     """
 
     def __init__(self, target: int, tail: Tail, stdout: "Stream | None" = None) -> None:
@@ -110,7 +110,7 @@ class Stream:
         """How many bytes were printed that are yet to be read."""
         if self.source < 0:
             return 0
-        with suppress(OSError):  # where the system cannot tell, what is kept has the order in which it was read
+        with suppress(OSError):  # where the system cannot report it, what is kept has the order in which it was read
             return int.from_bytes(ioctl(self.source, FIONREAD, bytes(4)), sys.byteorder)
         return 0
 

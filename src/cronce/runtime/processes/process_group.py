@@ -93,9 +93,9 @@ def hold_standard_streams() -> None:
 # --- a group that runs ----------------------------------------------------------------------------------------------
 
 BOOT_CLOCK_POLL: Final = (
-    1.0  # poll's timeout stands still in suspend, the boot clock does not: look again at least this often
+    1.0  # poll's timeout does not advance in suspend, the boot clock does: look again at least this often
 )
-GROUP_LOOK_EVERY: Final = 0.02  # how often to look whether the rest of a group is gone: the system does not tell
+GROUP_LOOK_EVERY: Final = 0.02  # how often to look whether the rest of a group is gone: the system does not report it
 
 
 def send(group: int, *numbers: int) -> None:
@@ -110,7 +110,7 @@ def terminate(group: int) -> None:
 
 
 def alive(group: int) -> bool:
-    """Whether the group has a member, be it a zombie: where process 1 reaps nobody, a stop takes its whole grace."""
+    """Whether the group has a member, even a zombie: where process 1 does not reap, a stop takes its whole grace."""
     try:
         os.killpg(group, 0)
     except PermissionError:
@@ -131,7 +131,7 @@ def ready(interest: Mapping[int, int], seconds: float) -> set[int]:
 
 # --- the watchdog ---------------------------------------------------------------------------------------------------
 
-# What we tell it: a word, the group it is about, and for _GUARD and _MOVE the deadline. A record is far below PIPE_BUF,
+# What we send it: a word, the group it is about, and for _GUARD and _MOVE the deadline. A record is far below PIPE_BUF,
 # so writes from two threads never mix.
 _RECORD: Final = struct.Struct("=cqd")
 _GUARD: Final = b"g"
@@ -145,15 +145,15 @@ Guarded = dict[int, float]
 class Watchdog:
     """Our side of the process that outlives us.
 
-    Every word names its group, so that a late `move` for a command that has ended moves nobody's deadline. A word that
-    cannot be sent (somebody killed the watchdog) is not an error of the run that goes on without it.
+    Every word names its group, so that a late `move` for a command that has ended moves no other deadline. A word that
+    cannot be sent (the watchdog was killed) is not an error of the run that goes on without it.
     """
 
     def __init__(self, pid: int, pipe: int) -> None:
-        os.set_blocking(pipe, False)  # a watchdog that somebody stopped must not block the keeper of a lease
+        os.set_blocking(pipe, False)  # a watchdog that was stopped must not block the keeper of a lease
         self.pid = pid
         self._pipe = pipe
-        self._lock = threading.Lock()  # nobody may write to a number that was closed, and given away since
+        self._lock = threading.Lock()  # no thread may write to a file descriptor that was closed, and reused since
 
     @classmethod
     def fork(cls, clock: Clock, grace: float) -> Self:
@@ -170,13 +170,13 @@ class Watchdog:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(theirs)
         os.close(ready)
-        os.read(told, 1)  # until it has left our group, or whoever kills that would kill the watchdog too
+        os.read(told, 1)  # until it has left our group: otherwise a signal that kills the group kills the watchdog too
         os.close(told)
         return cls(pid, ours)
 
     @classmethod
     def spawn(cls, grace: float) -> Self:
-        """For a process with threads, which had better not fork: an interpreter of its own, that nobody waits for."""
+        """For a process with threads, which should not fork: an interpreter of its own, which is not waited for."""
         theirs, ours = os.pipe()
         words = python(f"{__name__}:main", str(grace))
         streams = [(os.POSIX_SPAWN_DUP2, theirs, 0), NOWHERE[1], NOWHERE[2]]
@@ -212,12 +212,13 @@ class Watchdog:
         with self._lock:
             self.let_go()
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(self.pid, signal.SIGCONT)  # somebody may have stopped it, and it has to see the end of the pipe
+            os.kill(self.pid, signal.SIGCONT)  # it may have been stopped, and it has to see the end of the pipe
         with suppress(ChildProcessError):  # a caller that ignores SIGCHLD has it reaped by the kernel
             os.waitpid(self.pid, 0)
 
     def let_go(self) -> None:
-        """Hang up and wait for nothing: a forked child must not hold what says that its parent lives."""
+        """Close the pipe and wait for nothing: a forked child must not hold the pipe that shows that its parent
+        lives."""
         pipe, self._pipe = self._pipe, -1
         os.close(pipe)
 
@@ -251,7 +252,7 @@ def _be_watchdog(pipe: int, ready: int, clock: Clock, grace: float) -> None:
 def _watch(pipe: int, clock: Clock, grace: float) -> None:
     guarded: Guarded = {}
     while True:
-        if ready({pipe: select.POLLIN}, _next_look(guarded, clock)):  # all that was said, then judge
+        if ready({pipe: select.POLLIN}, _next_look(guarded, clock)):  # read all that was sent, then judge
             if not (record := os.read(pipe, _RECORD.size)):
                 break
             _heed(_RECORD.unpack(record), guarded)

@@ -1,7 +1,7 @@
 """Effects that commit together with the user's own writes: `run.transaction(conn)`.
 
-`fencing` says how and why that holds, `transaction` is the block, `database` what a job declares, and what is asked
-there beside the body. `connection` and `drivers` are how connections are spoken to.
+`fencing` explains how and why that holds. `transaction` is the block. `database` is what a job declares, and what is
+asked there beside the job function. `connection` and `drivers` send statements over the connections.
 """
 
 from cronce.runtime.transactions.database import Database, read_database

@@ -1,8 +1,9 @@
-"""How a connection to the user's database is spoken to, whatever its kind, and what is said to each kind of database.
+"""How statements are sent over a connection to the user's database, whatever its kind, and which statements each kind
+of database gets.
 
-What is said is written once, as generators that yield what a call of the driver gave: its answer, or where the driver
-is asynchronous something to await. `drive` sends the answer right back, `drive_async` awaits it first; an error comes
-up in the generator either way, at the same place.
+The statements are written once, as generators that yield what a call of the driver gave: its answer, or where the
+driver is asynchronous something to await. `drive` sends the answer right back, `drive_async` awaits it first; an error
+comes up in the generator either way, at the same place.
 
 Parameters of a statement are named `:slot`, `:of`, `:step`, `:fence`; each driver respells them. In no statement does a
 literal hold a colon or a per cent sign, so that respelling is a plain replacement.
@@ -18,10 +19,10 @@ from typing import Any, Final, TypeVar
 from cronce.runtime.flow import driven, driven_async
 from cronce.value import NamedTuple
 
-# --- what is said ---------------------------------------------------------------------------------------------------
+# --- statements -----------------------------------------------------------------------------------------------------
 
 IDLE_SECONDS: Final = 3
-"""Seconds for which a transaction may say nothing between its check and its commit, before the server ends it."""
+"""Seconds for which a transaction may be idle between its check and its commit, before the server ends it."""
 
 WAIT: Final = 5
 """Seconds for which a lock is waited for: longer than another may keep it idle, so that one call gets through."""
@@ -93,7 +94,7 @@ POSTGRESQL: Final = Dialect(
 
 MYSQL: Final = Dialect(
     name="mysql",
-    # bytes: of the text collations that MySQL and MariaDB both know, none tells "a" from "a "
+    # bytes: of the text collations that MySQL and MariaDB both know, none distinguishes "a" from "a "
     table="""CREATE TABLE IF NOT EXISTS cronce_effects (
     slot  VARBINARY(300) NOT NULL,
     step  VARBINARY(1000) NOT NULL,
@@ -104,7 +105,7 @@ MYSQL: Final = Dialect(
     now="UTC_TIMESTAMP(6)",
     higher=f"{_INSERT} ON DUPLICATE KEY UPDATE fence = IF(done IS NULL AND fence < :fence, :fence, fence)",
     for_update=" FOR UPDATE",
-    # outside of a transaction a SAVEPOINT is taken without a word; to go back to it then is an error
+    # outside of a transaction a SAVEPOINT is accepted silently; to go back to it then is an error
     marks=(SAVEPOINT, ROLLBACK_TO),
     first=f"SET SESSION innodb_lock_wait_timeout = {WAIT}",
     # an idle session is ended also within a transaction; there are no settings for one transaction
@@ -134,7 +135,7 @@ DIALECTS: Final = {"postgresql": POSTGRESQL, "mysql": MYSQL, "mariadb": MYSQL, "
 """By the names that SQLAlchemy and Django have for them."""
 
 
-# --- how it is said -------------------------------------------------------------------------------------------------
+# --- drivers --------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 Talk = Generator[Any, Any, T]
@@ -157,7 +158,7 @@ class Driver(ABC):
     """A connection, for one transaction at a time. What is here holds for most kinds."""
 
     asynchronous = False
-    speaks_after = True  # may say something behind its commit without beginning another transaction
+    speaks_after = True  # may send a statement after its commit without beginning another transaction
 
     def __init__(self, conn: Any, dialect: Dialect) -> None:
         self.conn = conn
@@ -185,7 +186,7 @@ class Driver(ABC):
         return False
 
     def has_written(self) -> Talk[bool | None]:
-        """Whether the open transaction has written; None: the driver cannot tell."""
+        """Whether the open transaction has written; None: the driver does not know."""
         yield from ()
         return None
 
@@ -241,8 +242,9 @@ class Driver(ABC):
 
 
 def undo(driver: Driver) -> Talk[None]:
-    """Roll back. Where that fails hang up, and the server does: a connection that is not broken would keep its locks.
-    Who was stopped in the middle of a statement leaves one on which an answer waits, and which refuses everything."""
+    """Roll back. Where that fails close the connection, so that the server rolls back: an open connection would keep
+    its locks. A caller that was stopped in the middle of a statement leaves a connection with an unread answer, which
+    refuses every statement."""
     undone = False
     with suppress(Exception):
         yield from driver.rollback()

@@ -1,12 +1,12 @@
 """The database that a job declares by `transaction=`: how connections to it are made, and short transactions in it over
 connections of our own.
 
-A run may be committed and never have said so. So before its job function begins the fence is raised there, which says
-whether an earlier run of the slot was committed; and before a run whose holder is gone is closed as lost, it is sealed:
-either it was committed, and the slot succeeded, or it never will be.
+A run may be committed without a record of it in the store. So before a job function begins, the fence is raised in the
+database, which shows whether an earlier run of the slot was committed. And before a run whose holder is gone is closed
+as lost, it is sealed: either it was committed, and the slot succeeded, or it never will be.
 
-Connections are opened when they are needed and kept for the next time. One that was hung up meanwhile, or whose table
-is gone, is noticed before it is used again.
+Connections are opened when they are needed and kept for the next time. One that was closed meanwhile, or whose table is
+gone, is noticed before it is used again.
 """
 
 import os
@@ -50,7 +50,7 @@ class Database:
         self._name, self._connect = source
         self._store = store
         self.told_unused = False
-        """It was said that a run did without it."""
+        """It was logged that a run did without it."""
         self._closed = False
         self._kept: list[Driver] = []
         self._pid = os.getpid()
@@ -95,11 +95,11 @@ class Database:
         return self._do(lambda driver: short(driver, fencing.higher(driver, key, f"{fence}+"))).done
 
     def look(self, key: str, committed: Committed | None = None) -> FencingRow:
-        """How things stand."""
+        """The current state of the slot."""
         return self._do(lambda driver: fencing.glance(driver, key, committed or Committed(key)))
 
     def settled(self, key: str, committed: Committed | None = None) -> FencingRow:
-        """How things stand, after waiting for a transaction that has checked the fence and not ended yet."""
+        """The state of the slot, after waiting for a transaction that has checked the fence and not ended yet."""
         return self._do(lambda driver: short(driver, fencing.settled(driver, key, committed or Committed(key))))
 
     def purge(self, job: str, before: Instant) -> None:
@@ -193,8 +193,8 @@ def _key_of(grant: "Grant") -> str:
 
 
 class Settling:
-    """Closes runs whose holder is gone beside what a scheduler does: a database may let one wait, and must not keep
-    others waiting. So each has a thread of its own while there is something to ask it."""
+    """Closes runs whose holder is gone, in the background of a scheduler. A database may be slow to answer, and must
+    not delay the others. So each database has a thread of its own while there is something to ask it."""
 
     def __init__(self, node: "Node") -> None:
         self._node = node
@@ -238,7 +238,7 @@ def _close(conn: Any) -> None:
 
 
 _PARENTS_CONNECTIONS: Final[list[Driver]] = []
-"""Connections that another process uses. They are kept, so that no destructor hangs up on it."""
+"""Connections that another process uses. They are kept, so that no destructor closes them."""
 
 
 def read_database(value: object, store: str = "") -> Database:

@@ -29,7 +29,7 @@ _IN_ERROR: Final = 3
 
 
 class Psycopg2(Driver):
-    """A connection in autocommit leaves it for the transaction, which so has the isolation level that it was told."""
+    """A connection in autocommit leaves it for the transaction, which so has the isolation level that was set."""
 
     def __init__(self, conn: Any) -> None:
         super().__init__(conn, POSTGRESQL)
@@ -103,8 +103,8 @@ _ECHO: Final = 274177
 
 
 def wrote_mysql(conn: Any) -> bool:
-    """Whether the server said, after a statement that is no SELECT, that a transaction is open (its IN_TRANS flag).
-    Other drivers hear it after a SELECT, too."""
+    """Whether the server reported, after a statement that is no SELECT, that a transaction is open (its IN_TRANS flag).
+    Other drivers get it after a SELECT, too."""
     return bool(conn.server_status & 1)
 
 
@@ -205,7 +205,7 @@ def _dialect(name: str) -> Dialect:
 
 
 class Alchemy(Driver):
-    """A connection. What it says begins a transaction, so that after its commit it has to be silent."""
+    """A connection. Every statement begins a transaction, so no statement may be sent after its commit."""
 
     speaks_after = False
 
@@ -241,7 +241,7 @@ class Alchemy(Driver):
         return connection.dialect.get_driver_connection(connection.connection.dbapi_connection)
 
     def begin(self) -> Talk[None]:
-        """It begins by itself; but on SQLite it only says so, and leaves it to the first write."""
+        """A transaction begins by itself; but on SQLite the driver sends no BEGIN before the first write."""
         if self.dialect is SQLITE and not (yield from self._plain()).in_transaction:
             yield from self.ask("BEGIN")
 
@@ -257,7 +257,7 @@ class Alchemy(Driver):
 
     @staticmethod
     def _sync(conn: Any) -> Any:
-        """What an asynchronous one stands before."""
+        """The synchronous connection that an asynchronous one wraps."""
         return getattr(conn, "sync_connection", conn)
 
     def _bind(self) -> Any:

@@ -1,4 +1,4 @@
-"""What is said to the user's database about a run, as conversations that any driver can hold.
+"""The statements about a run in the user's database, written so that any driver can run them.
 
 Theory of operation
 ===================
@@ -13,8 +13,8 @@ the table; cronce's ledger and its keeper never do, wherever the store is.
              transaction       write `done` (or the step's row); COMMIT
     seal     by a sweeper      the fence row gets the lost grant's fence and a "+": above it, below any later one
 
-The promise: after `raise` (or `seal`) has returned, no transaction under a lower fence commits, and what was committed
-under one before is seen by whoever raised.
+The promise: after `raise` (or `seal`) has returned, no transaction under a lower fence commits, and the process that
+raised sees what was committed under one before.
 
 *Why it holds.* Both sides lock one row, so one of them is first.
 
@@ -25,17 +25,19 @@ under one before is seen by whoever raised.
 
 *Why the row is locked, and not only read.* `INSERT … SELECT … WHERE fence = mine` reads without a lock: between it and
 COMMIT there is room for a raise. Locking is SELECT … FOR UPDATE, and where there is no such thing (SQLite) an UPDATE
-that changes nothing: its turn to write is waited for, whereas whoever reads first and writes then is refused if another
-wrote in between. How many rows an UPDATE met is never asked: some drivers count those met, some those changed.
+that changes nothing: it waits for its turn to write, whereas a transaction that reads first and writes then is refused
+if another wrote in between. How many rows an UPDATE met is never asked: some drivers count those met, some those
+changed.
 
 *Two runs at one thing.* Each checks its own fence row, and then inserts the same row: the database lets one of them
 have it. The other waits for that one's end, and is refused if it committed; then its own writes are rolled back.
 
 *Why last.* From its check to its commit a transaction keeps others from raising the fence. Nothing but the commit
-follows, and a process that is paused right there is cut off by its server after IDLE seconds, which others wait for:
-on PostgreSQL by a setting of this transaction, on MySQL and MariaDB by `wait_timeout`, which is put back behind the
-commit (SQLAlchemy cannot say anything there without a new transaction: through it nobody is cut off). SQLite has no
-server: a paused process that has written keeps everybody from writing, whoever raises then gives up, and nothing runs.
+follows, and a process that is paused right there is cut off by its server after IDLE_SECONDS, which others wait for: on
+PostgreSQL by a setting of this transaction, on MySQL and MariaDB by `wait_timeout`, which is put back behind the commit
+(SQLAlchemy cannot send a statement there without a new transaction: through it no process is cut off). SQLite has no
+server: a paused process that has written blocks all other writers. A process that raises then gives up, and nothing
+runs.
 
 Whether the step is done already is asked before the begin, over a connection of our own: read in the user's transaction
 it would fix its snapshot, and under SERIALIZABLE on MySQL lock the row from the begin to the end.
@@ -44,11 +46,11 @@ it would fix its snapshot, and under SERIALIZABLE on MySQL lock the row from the
 PostgreSQL: a row that changed since the snapshot cannot be locked, the server refuses (40001). MySQL, MariaDB: a
 locking read is always of the newest row; under `innodb_snapshot_isolation` it is refused (1020). SQLite: a transaction
 that has read and whose snapshot is not the newest may not write (SQLITE_BUSY_SNAPSHOT). Each refusal is a rollback. So
-none of these errors is read: whatever a driver raises, the *table* is asked over a connection of our own what became of
-the run, and only where it says that all is well the driver's error is passed on.
+none of these errors is read: whatever a driver raises, the *table* is read over a connection of our own to learn what
+became of the run. Only where the table shows no loss the driver's error is passed on.
 
-*A commit whose answer is lost* is found out the same way: the fence row is locked by the transaction that nobody heard
-of again, and whoever gets that lock after it knows how it ended.
+*A commit whose answer is lost* is found out the same way: the fence row is locked by the transaction whose answer was
+lost, and the process that gets the lock next sees how it ended.
 
 *A transaction that its user ended inside the block*, by commit(), rollback(), or a CREATE TABLE on MySQL, was not
 checked. It is noticed by a savepoint that is taken at the begin, ends with its transaction, and is released at the end.
@@ -87,7 +89,7 @@ class Committed(NamedTuple):
 
 
 class FencingRow(NamedTuple):
-    """What the table says about a slot, and of one step."""
+    """What the table holds about a slot, and about one step."""
 
     fence: str = ""  # "" if there is no fence row
     done: bool = False
@@ -139,14 +141,14 @@ def locked(driver: Driver, key: str) -> Talk[FencingRow]:
 
 
 def glance(driver: Driver, key: str, committed: Committed) -> Talk[FencingRow]:
-    """How things stand, without waiting for anybody."""
+    """The state of the slot, without waiting for any other transaction."""
     found = yield from look(driver, key, committed)
     yield from driver.rollback()
     return found
 
 
 def settled(driver: Driver, key: str, committed: Committed) -> Talk[FencingRow]:
-    """How things stand once every transaction that had checked the fence has ended."""
+    """The state of the slot once every transaction that had checked the fence has ended."""
     yield from locked(driver, key)
     return (yield from look(driver, key, committed))
 
@@ -169,7 +171,7 @@ def _text(value: str | bytes) -> str:
 
 
 class NoFenceRow(BadInput):
-    """There is no fence row. Of that only the declared database can say why."""
+    """There is no fence row. Only the declared database can explain why."""
 
     def __init__(self, key: str) -> None:
         super().__init__(

@@ -1,6 +1,6 @@
-"""`with run.transaction(conn)`: what the user writes, the check of the fence and the run's completion commit
-together, or not at all. `fencing` says how, and why that holds. Nothing stops a body halfway into the block or out of
-it, and its run learns that it is committed."""
+"""`with run.transaction(conn)`: what the user writes, the check of the fence and the run's completion commit together,
+or not at all. `fencing` explains how, and why that holds. A job function is not stopped halfway into the block or out
+of it, and its run learns that it is committed."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ _IN_A_BLOCK: Final[set[int]] = set()
 
 
 class JoinedRun(Protocol):
-    """What is asked of a run, and what it is told."""
+    """What the transaction asks of a run, and what it reports to it."""
 
     committed: bool
     joined: bool
@@ -68,7 +68,7 @@ class Transaction(Generic[C]):
                 drive(self._enter(asynchronous=False))
                 entered = True
             return self._conn
-        except Interrupt as error:  # it was stopped before its block began, so nobody else leaves it
+        except Interrupt as error:  # it was stopped before its block began, so `with` calls no __exit__
             if entered:
                 self.__exit__(Interrupt, error, None)
             raise
@@ -169,7 +169,7 @@ class Transaction(Generic[C]):
             if not isinstance(error, Exception) or not (yield from self._was_committed(error)):
                 raise
 
-    # --- what the table says about an error ---
+    # --- what the table shows about an error ---
 
     def _explain(self, error: BaseException) -> Talk[None]:
         """An error before the commit: nothing was committed, and the table may know why."""
@@ -229,5 +229,5 @@ def _driver(conn: Any, key: str, *, asynchronous: bool) -> Driver:
 
 
 def _of_a_database(error: Exception) -> bool:
-    """Every driver has a class of this name at the root of its errors, as PEP 249 says; SQLAlchemy has another."""
+    """Every driver has a class of this name at the root of its errors, as PEP 249 requires; SQLAlchemy has another."""
     return any(kind.__name__ in ("Error", "DBAPIError") for kind in type(error).__mro__)

@@ -1,10 +1,11 @@
 """Cells in PostgreSQL, for any number of machines. A win is on disk before it is answered.
 
-The hot path is one call of a server-side function for any batch, and schema.sql tells how; here is the rest.
-Versions and fences come from a sequence: it is never waited for, and it also counts what never came to be. So its value
-is no answer to "what has been written": a number drawn by a transaction that is not committed may be forgotten in a
-crash, and whoever had heard of it would take a durable store for a forgetful one. What an answer says of the tally is
-what is certain: the number noted last, those of the cells it shows, and what this very process won or was told before.
+The hot path is one call of a server-side function for any batch, and schema.sql explains how; here is the rest.
+Versions and fences come from a sequence: it is never waited for, and it also counts writes that were rolled back. So
+its value is no answer to "what has been written": a number drawn by a transaction that is not committed may be lost in
+a crash, and a process that had seen it would take a durable store for one that lost data. So an answer gives as the
+tally only what is certain: the number noted last, those of the cells it shows, and what this very process won or
+received before.
 
 Beside the store itself: `swap` how a batch travels, `schema.sql` what the server does with it, `server` connections and
 what their errors mean, `session` advisory locks.
@@ -84,7 +85,7 @@ SCAN: Final = """
     ORDER BY {order}
 """
 
-# Whatever somebody is writing just now is not what was read, and stays: so a purge never waits.
+# A cell that another process is writing just now has changed since it was read, and stays: so a purge never waits.
 PURGE: Final = """
     WITH gone AS MATERIALIZED (
         SELECT c.key
@@ -120,8 +121,8 @@ TRAITS: Final = Traits("postgresql", survives_failover=False, notifies=True)
 
 
 def traits_of(server: PostgresServer) -> Traits:
-    """What this very server can promise, by its settings. Through a pooler nobody can listen: it is a session that has
-    news, and whoever listened may not be given the same one again."""
+    """What this very server can promise, by its settings. Through a pooler no process can listen: news goes to a
+    session, and the pooler may give a listener another session the next time."""
     return TRAITS._replace(
         durable=server.fsync,
         survives_failover=server.survives_failover,
@@ -244,7 +245,8 @@ class PostgresStore:
         return from_us(now), self._learnt(epoch, max(versions)), cells
 
     def _learnt(self, epoch: Epoch, highest: int) -> Epoch:
-        """The epoch with the highest number that is certain: of this life, none that was told before is taken back."""
+        """The epoch with the highest number that is certain. Within one life of the store, it never falls below one
+        given before."""
         with self._lock:
             tally = max(epoch.tally, highest)
             if self._known[0] == epoch.birth:
@@ -262,7 +264,7 @@ class PostgresStore:
 
 
 def _texts(line: PostgresConnection, statement: bytes, given: Sequence[str | bytes | None]) -> list[sql.Row]:
-    """The rows of texts that a statement comes to. A str travels as it is, with its length."""
+    """The rows of texts that a statement returns. A str is sent as it is, with its length."""
     parameters = [text.encode() if isinstance(text, str) else text for text in given]
     line.pgconn.send_query_params(statement, parameters, param_formats=[isinstance(text, str) for text in given])
     result, *more = line.wait(psycopg.generators.execute(line.pgconn))
@@ -297,8 +299,8 @@ def spell_scan(scan: Scan) -> tuple[str, dict[str, Any]]:
 def _held(scan: Scan) -> tuple[list[str], str]:
     """Conditions and an order that leave one index to choose from.
 
-    Where nobody counted the rows yet, the planner takes any range of keys for small, and reads the shelf. So what must
-    not decide is hidden from it: in the order of at, the prefix; where the prefix or the mark decides, the order.
+    Before the first ANALYZE the planner takes any range of keys for small, and reads the shelf. So what must not decide
+    is hidden from it: in the order of at, the prefix; where the prefix or the mark decides, the order.
     """
     below = ["c.key >= %(low)s", *(["c.key < %(high)s"] if sql.beyond(scan.prefix) is not None else [])]
     marked = [] if scan.mark is None else [f"c.mark = {scan.mark:d}"]
@@ -320,7 +322,7 @@ def _hidden(conditions: Sequence[str]) -> str:
 
 
 class NotifyChannel:
-    """A session that listens: the functions in schema.sql say NOTIFY."""
+    """A session that listens: the functions in schema.sql send NOTIFY."""
 
     def __init__(self, line: PostgresConnection, place: PostgresAddress) -> None:
         self._line = line

@@ -84,7 +84,7 @@ __all__ = [
 
 
 class PostgresAddress(NamedTuple):
-    """Where a store is: what libpq is told, which schema, and for how long to wait for an answer."""
+    """Where a store is: the options for libpq, the schema, and for how long to wait for an answer."""
 
     url: str
     conninfo: str
@@ -100,12 +100,12 @@ class PostgresAddress(NamedTuple):
 
     @property
     def patience_ms(self) -> int:
-        """How long the server waits for a lock: less than we wait for the server, so that it can say so."""
+        """How long the server waits for a lock: less than we wait for the server, so that it can report the timeout."""
         return max(1, int(self.patience * 800))
 
     @property
     def channel(self) -> str:
-        """On which this store's news are told; a schema may have a longer name than a channel."""
+        """The channel of this store's notifications; a schema may have a longer name than a channel."""
         return f"cronce_{md5(self.schema.encode(), usedforsecurity=False).hexdigest()}"
 
     @property
@@ -176,7 +176,7 @@ def _schema(url: str, name: str) -> str:
 
 
 class PostgresServer(NamedTuple):
-    """What a server says of the store and of itself when it is greeted."""
+    """What a server reports of the store and of itself when a connection is opened."""
 
     schema: int
     identity: str  # of where the store was made
@@ -186,7 +186,7 @@ class PostgresServer(NamedTuple):
     encoding: str
     fsync: bool
     survives_failover: bool
-    tells: bool  # its functions tell whoever listens
+    tells: bool  # its functions notify listeners
     pooled: bool  # a pooler such as PgBouncer is in between
 
 
@@ -199,13 +199,13 @@ class NoAnswer(psycopg.OperationalError):
 
 
 class PostgresConnection(psycopg.Connection[Any]):
-    """One connection. Whoever asks over it waits for an answer as long as `patience` says, and no longer."""
+    """One connection. A call over it waits for an answer for `patience` at most."""
 
     patience: float = ANSWER_TIMEOUT
     server: PostgresServer
 
     def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
-        """psycopg looks up every so often while it waits, and tells the generator that nothing has come."""
+        """psycopg wakes up every so often while it waits, and informs the generator that nothing has come."""
         return super().wait(_limited(gen, _boot() + self.patience), min(0.1, self.patience / 10))
 
 
@@ -253,7 +253,7 @@ def _greeted(line: PostgresConnection, place: PostgresAddress, *, adopt: bool, m
         found = line.execute(place.say(HELLO)).fetchone()
     assert found is not None
     *known, session = found
-    # whoever answers the telephone of a pooler gives a number of its own, not that of the session it puts through
+    # a pooler reports a backend number of its own, not that of the session that it connects to
     server = PostgresServer._make((*known, session != line.info.backend_pid))
     _check(server, place, adopt=adopt)
     if not server.tells:
@@ -262,8 +262,8 @@ def _greeted(line: PostgresConnection, place: PostgresAddress, *, adopt: bool, m
 
 
 def _renewed(line: PostgresConnection, place: PostgresAddress, server: PostgresServer) -> PostgresServer:
-    """The functions of a store that was made before they told their news. Its tables are the same, so that processes of
-    that time go on with it; and so does a role that may not do this, without news."""
+    """Replace the functions of a store that was made before they sent notifications. Its tables are the same, so
+    processes of that version can go on using it. A role that may not replace functions works without notifications."""
     try:
         line.execute(place.ddl())
     except errors.InsufficientPrivilege:
@@ -274,7 +274,7 @@ def _renewed(line: PostgresConnection, place: PostgresAddress, server: PostgresS
 
 
 def _make(line: PostgresConnection, place: PostgresAddress, *, made: bool) -> None:
-    """The tables, for the first time or from an older version; whoever comes at the same time waits for it."""
+    """Make the tables, for the first time or from an older version; a process that does so at the same time waits."""
     try:
         line.execute(place.ddl(made=made))
     except errors.InsufficientPrivilege as error:
@@ -322,7 +322,7 @@ _FOR_A_PERSON: Final = (
     "does not support SSL",
     "no password supplied",
 )
-"""In what a server says to somebody whom it will not let in until a person acts."""
+"""Parts of the messages with which a server refuses a client until a person acts."""
 
 
 def _not_connected(error: psycopg.Error, place: PostgresAddress) -> CronceError:
@@ -339,7 +339,7 @@ def _not_connected(error: psycopg.Error, place: PostgresAddress) -> CronceError:
 
 
 def explained(error: psycopg.Error, place: PostgresAddress) -> CronceError:
-    """What an error means to whoever asked."""
+    """The error to raise for an error of the driver."""
     kind, means = next((kind, means) for kinds, kind, means in _MEANINGS if isinstance(error, kinds))
     return kind(means.format(place=place, words=_words(error)))
 

@@ -1,15 +1,16 @@
 """A session of PostgreSQL, for advisory locks: the server keeps those for as long as the session lives.
 
 One connection for all locks of a process, and for nothing else: a user's rollback, or a pool that hands a connection to
-somebody else, cannot touch them. No question ever waits at the server, so that no lock waits for another.
+another user, cannot touch them. No question ever waits at the server, so that no lock waits for another.
 
-*A session that is not ours alone* is refused. The server tells each client at its start which process of its own it
-talks to. A pooler cannot: it has many, and makes a number up. Whoever is told another number by the process itself
-speaks to a pooler, and its lock would soon be somebody else's.
+*A session that is not ours alone* is refused. The server sends each client at its start the number of the server
+process that it talks to. A pooler cannot: it has many, and makes a number up. A client that gets another number from
+the server process itself talks to a pooler, and its lock would soon belong to another client.
 
-*A session that ended* takes its locks with it, so that has to be noticed. A server that ends it hangs up, which the
-socket shows at once. One that is out of reach says nothing: then a question gets no answer in PATIENCE at most. The
-server in turn gives up a client that it cannot reach, and frees its locks, only after GONE. That is later.
+*A session that ended* takes its locks with it, so that has to be noticed. A server that ends it closes the connection,
+which the socket shows at once. One that is out of reach sends nothing: then a call fails after SESSION_TIMEOUT at most.
+The server in turn gives up a client that it cannot reach, and frees its locks, only after CLIENT_GONE_AFTER. That is
+later.
 """
 
 import os
@@ -23,13 +24,13 @@ from cronce.model import Boot
 from cronce.stores.base import closed_on_error
 from cronce.stores.postgres.server import PostgresAddress, dial, explained, locate
 
-# Not before the above, which says what to install where psycopg is missing.
+# Not before the import above, whose error names what to install where psycopg is missing.
 # isort: split
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 SESSION_TIMEOUT: Final = 5.0
-"""Seconds. Longer than this no question waits for its answer, whatever ?timeout says."""
+"""Seconds. No call waits longer than this for its answer, whatever ?timeout is."""
 
 CLIENT_GONE_AFTER: Final = 30
 """Seconds after which the server gives up a client that went silent."""
@@ -71,8 +72,8 @@ WHO_HAS_IT: Final = """
 
 
 def key_of(name: str, schema: str = "public") -> int:
-    """The number that a name stands for, the same on every machine: 64 bits of a real hash, so that two names meet by
-    accident about as often as two random numbers, and hardly ever a number that somebody chose."""
+    """The number of a name, the same on every machine: 64 bits of a real hash, so that two names meet by accident about
+    as often as two random numbers, and hardly ever a number that a person chose."""
     from hashlib import blake2b  # noqa: PLC0415  slow to import, and few need it
 
     digest = blake2b(f"cronce/{schema}/lock/{name}".encode(), digest_size=8).digest()
@@ -115,7 +116,8 @@ class AdvisorySession:
     # --- what is asked ---
 
     def try_lock(self, key: int) -> bool:
-        """Whether it is ours now. Asking twice gives it twice: whoever holds it must not ask."""
+        """Whether the lock is ours now. The server grants it again to a session that has it, so a holder must not
+        ask."""
         return self._whole(TRY, key)
 
     def unlock(self, key: int) -> bool:
@@ -123,7 +125,8 @@ class AdvisorySession:
         return self._whole(UNLOCK, key)
 
     def _whole(self, statement: str, key: int) -> bool:
-        """Whoever is interrupted in between (Ctrl-C) leaves no lock behind that nobody would ever give back."""
+        """If the caller is interrupted in between (Ctrl-C), the lock is released: otherwise it would never be given
+        back."""
         try:
             return self._ask(statement, [key]) == (True,)
         except StoreUnavailable:
@@ -147,7 +150,7 @@ class AdvisorySession:
             raise self._lose(f"{self._place.named} goes on with another session")
 
     def stirs(self, seconds: float) -> bool:
-        """Wait until the server says something without being asked: mostly that it hangs up."""
+        """Wait until the server sends something without being asked: mostly that it closes the connection."""
         try:
             poll = select.poll()
             poll.register(self._line.fileno(), select.POLLIN)
@@ -178,8 +181,8 @@ class AdvisorySession:
         self._line.close()
 
     def forked(self) -> None:
-        """In a child: let go of the parent's socket without a word. As long as anybody has it open, the server believes
-        that the parent lives; and whatever the child said there would be said in the parent's name."""
+        """In a child: close the parent's socket without sending anything. As long as any process has it open, the
+        server believes that the parent lives; and whatever the child sent there would count as the parent's."""
         _PARENTS_SESSIONS.append(self._line)
         with suppress(psycopg.Error):  # it may have no socket any more
             socket = self._line.fileno()
@@ -192,6 +195,6 @@ _PARENTS_SESSIONS: Final[list[object]] = []
 
 
 def _dressed(place: PostgresAddress, holder: str) -> str:
-    """What libpq is told: who asks, and to notice soon when the other side is gone, unless the URL says otherwise."""
+    """The options for libpq: who asks, and to notice soon when the other side is gone, unless the URL sets these."""
     given = conninfo_to_dict(place.conninfo)
     return make_conninfo("", **{**CLIENT_SETTINGS, **given, "application_name": holder[-63:]})

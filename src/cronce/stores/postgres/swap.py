@@ -20,7 +20,7 @@ MAX_ONE_BY_ONE: Final = 4
 """Up to so many writes, if they are one group, the server goes through them one by one; more are sets to it."""
 
 NOT_GIVEN: Final = -(1 << 62)
-"""Stands for an instant or a span that is not given."""
+"""Marks an instant or a span that is not given."""
 
 GRANT_FLAG: Final = 16
 """Added to the mark of a write that is a grant."""
@@ -96,7 +96,7 @@ def _few(writes: Sequence[Write], told: Told, order: Sequence[int]) -> SwapCall:
 
 
 def _in_turn(writes: Sequence[Write], told: Told) -> SwapCall:
-    """A key stands twice in the batch: its groups are judged one after the other."""
+    """A key occurs twice in the batch: its groups are judged one after the other."""
     for places in groups(writes):
         if len({writes[place].key for place in places}) < len(places):
             raise BadInput(f"a group cannot write {writes[places[0]].key!r} or another of its cells twice")
@@ -169,7 +169,7 @@ def _span(span: timedelta | None) -> int:
 
 
 class AnswerHead(NamedTuple):
-    """What an answer says about the store. `belief`: 0 as the writer has it, 1 another life, 2 it forgot."""
+    """What an answer reports about the store. `belief`: 0 as the writer has it, 1 another life, 2 it lost data."""
 
     now: Instant
     epoch: Epoch
