@@ -1,7 +1,7 @@
 """Many claims and ends at once: those that are alike are stamped (`protocol.shapes`), without a question for each.
 
-What is stamped is the first try of the loop, in columns: its writes go with the first swap, beside those of questions.
-What does not pass the comparisons, loses or gets no answer becomes a question, and goes on as that.
+Stamped items are the first try of the loop, in columns: their writes go with the first swap, together with those of
+questions. An item that does not pass the comparisons, loses or gets no answer becomes a question, and continues as one.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from cronce.runtime.loop import KnownJobs, Question
 
 Granted = Callable[[Slot, tuple[Cell, ...], Record, Sample, int], "Grant"]
-"""What is granted, by the cells and the record as they stand, when they were read, and in which life of the store."""
+"""Makes a grant from its cells and record, when they were read, and in which life of the store."""
 
 
 Ended = tuple["Grant", Finish | Release, bool]
-"""A grant, what is said of how it ended, and whether others wait for that."""
+"""A grant, how it ended, and whether other processes wait for that."""
 
 _CELL: Final = attrgetter("cell")
 
@@ -33,7 +33,7 @@ Lost = tuple["Question", Sequence[Write], Sequence[Verdict]]
 
 
 class ExtraWrites:
-    """What goes with the first swap of the loop, once, beside what the questions write."""
+    """Writes that go with the first swap of the loop, once, together with those of the questions."""
 
     writes: Sequence[Write] = ()
     runs: Mapping[str, bool] = {}
@@ -62,7 +62,7 @@ class ExtraWrites:
 
 
 class Batch(ExtraWrites):
-    """One exchange. `said` and `claimed` are in the order of what was asked: what came of it, or the question that it
+    """One exchange. `said` and `claimed` are in the order of the request: each is the result, or the question it
     became."""
 
     def __init__(
@@ -196,7 +196,7 @@ class Batch(ExtraWrites):
         return lost
 
     def told(self, is_wanted: Callable[[Answer], bool]) -> Iterator[tuple[Answer, View]]:
-        """What has won at the first try, and is to be told of."""
+        """The writes that won at the first try, and are to be reported."""
         forms = [one[1].form for one in self._ends] + [one[1].form for one in self._claims]
         if not any(is_wanted(form.answer) for form in {id(form): form for form in forms}.values()):
             return

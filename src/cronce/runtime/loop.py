@@ -70,9 +70,10 @@ class Loop:
         self._client, self._know = client, client.know
 
     def answer(self, questions: list[Question], beside: ExtraWrites | None = None) -> Flow[None]:
-        """Bring every question to its answer; those about other runs, and about writes `beside`, are added to them."""
+        """Bring every question to its answer. Questions about other runs, and about writes `beside`, are added to the
+        list."""
         unanswered, beside = 0, beside or ExtraWrites()
-        for question in questions if self._know.doubt is not None else ():  # who does not ask never learns more
+        for question in questions if self._know.doubt is not None else ():  # without a read, doubt would never end
             question.unread = True
         try:
             for _ in range(MAX_ROUNDS):
@@ -118,7 +119,6 @@ class Loop:
         return self._know.jobs(names)
 
     def _take_in(self, one: Question, cells: Sequence[Cell], timed: Timed) -> None:
-        """The newest reading of a question's cells."""
         assert isinstance(timed.reply, Loaded | Swapped)
         try:
             one.view = taken_in(one.view, cells, Sample(timed.began, timed.ended, timed.reply.now))
@@ -269,7 +269,7 @@ class Loop:
 
 
 def taken_in(view: View, cells: Iterable[Cell], sample: Sample, record: Record | None = None) -> View:
-    """The view with these cells as they stand now: the run, or some of its turns."""
+    """The view with the current state of these cells: the run, or some of its turns."""
     run, old, guessed, turns = view.run, view.record, view.guessed, view.turns
     for cell in cells:
         if cell.key == run.key:
@@ -287,7 +287,7 @@ _WAKING: Final = (Released, Asked, Settled)
 
 
 def _wakes(answer: Answer) -> bool:
-    """Whether others should look, once this is true: there is something to claim, or to be told."""
+    """Whether other processes should look once this is written: there is something to claim, or to report."""
     if isinstance(answer, Finished):
         return answer.retrying
     return isinstance(answer, _WAKING) or (isinstance(answer, Queued) and not answer.waiting)

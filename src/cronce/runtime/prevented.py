@@ -1,8 +1,8 @@
 """How many duplicates were prevented: claims that were refused because another process runs the slot, or has done it.
 
-Each process counts by job and day, and writes its counts beside its other notes, at most once in a few seconds.
-A job has a few cells for all processes, which no retention shrinks. A write that got no answer may have landed: its id
-stands in the cell, so that nothing is counted twice.
+Each process counts by job and day, and writes its counts with its other notes, at most once in a few seconds. A job has
+a few cells for all processes, which no retention shrinks. A write that got no answer may have landed: its id is in the
+cell, so that nothing is counted twice.
 """
 
 import threading
@@ -23,7 +23,7 @@ DAYS_KEPT: Final = 100
 """Of which each has its own count; those before are part of the sum."""
 
 WRITE_IDS_KEPT: Final = 50
-"""Of which the ids stand in a cell: more than processes that write at once."""
+"""How many ids of writes are in a cell: more than the processes that write at once."""
 
 PARTS: Final = 8
 """Cells of a job."""
@@ -70,8 +70,8 @@ class PreventedCounts:
 
 
 def is_prevented(answer: object) -> bool:
-    """Whether who was refused would have run what another process runs, or has done. A slot that failed or was lost is
-    not done: to refuse another run of it prevents no duplicate."""
+    """Whether the refused process would have run a slot that another process runs, or has done. A slot that failed or
+    was lost is not done: refusing another run of it prevents no duplicate."""
     return isinstance(answer, Held) or (isinstance(answer, Closed) and answer.outcome.is_success)
 
 

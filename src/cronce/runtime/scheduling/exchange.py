@@ -1,6 +1,6 @@
-"""Saying what ended, and claiming what is next: one swap for both, and what the store answered to each.
+"""Recording ends and claiming new slots: one swap for both, and the store's answer to each.
 
-What has ended is said again and again until it is on record, or another has acted on the run.
+An end is reported again until it is on record, or another process has acted on the run.
 """
 
 from collections import deque
@@ -46,7 +46,7 @@ PUT_OFF: Final = 0.1
 
 SAID_BESIDE: Final = 50
 SAID_AT_ONCE: Final = 500
-"""How many ends go in one swap, beside claims and without."""
+"""How many ends go in one swap, with claims and without."""
 
 UNWELL: Final = timedelta(seconds=10)
 """Until what could not be begun is tried again, here or elsewhere."""
@@ -65,7 +65,7 @@ class EndedAttempt(NamedTuple):
 
     @property
     def word(self) -> tuple[Grant, Finish | Release, bool]:
-        """What is said of it, and whether others should hear."""
+        """The end that is reported to the store, and whether other processes should be notified."""
         grant, ending = self.attempt.lease.grant, self.end.ending
         if ending is None:
             stopped = isinstance(self.end.error, LeaseLost)  # before it could begin
@@ -74,7 +74,8 @@ class EndedAttempt(NamedTuple):
         return grant, finish_of(self.attempt, ending), self.awaited
 
     def tell(self) -> None:
-        """A line for each failure; where it happened only if that is this process, which others have told already."""
+        """Log a line for each failure. The traceback is included only if the error was raised in this process; other
+        processes log their own."""
         ending, attempt = self.end.ending, self.attempt
         if ending is None and isinstance(self.end.error, DatabaseUnavailable):
             LOGGER.warning("%s was released, and will be tried again: %s", attempt.lease.name, self.end.error)
@@ -83,7 +84,7 @@ class EndedAttempt(NamedTuple):
         of = f", attempt {attempt.run.attempt} of {attempt.job.retries + 1}" if attempt.job.retries else ""
         own = None if self.end.over or isinstance(self.end.error, BodyFailed | SlotFailed) else self.end.error
         reason = ending.reason or "no reason given"
-        with AsCurrentRun(attempt.run):  # the line says which run it is about
+        with AsCurrentRun(attempt.run):  # the log line names the run
             LOGGER.error("%s failed%s: %s", attempt.lease.name, of, reason, exc_info=own and job_exc_info(own))
 
 
@@ -112,19 +113,20 @@ class Endings:
         return {id(said.attempt) for said in tuple(self._new)}
 
     def add(self, attempt: Attempt, end: End) -> None:
-        """Where the store is known to be away it is written down at once: the process may not live to say it."""
+        """If the store is known to be unreachable, the end is written to disk at once: the process may crash before it
+        can report it."""
         said = EndedAttempt(attempt, end)
         if self._keeper.outage.lasts:
             self.write_down([said])
         self._new.append(said)
 
     def pop_new(self) -> Iterable[EndedAttempt]:
-        """What has ended since the last time; whoever takes it keeps it."""
+        """The ends since the last call; the caller is responsible for them from then on."""
         while self._new:
             yield self._new.popleft()
 
     def keep(self, said: Iterable[EndedAttempt]) -> None:
-        """To be said, or said again."""
+        """To be reported, or reported again."""
         self._unsaid = [*self._unsaid, *said]
 
     def write_down(self, unsaid: Iterable[EndedAttempt] | None = None) -> None:
@@ -133,7 +135,7 @@ class Endings:
         self._keeper.pending_ends.write_down(self._end_of(said) for said in ends if not said.end.open)
 
     def hand_over(self) -> None:
-        """Nobody says anything here any more: the keeper does."""
+        """Ends are no longer reported here: the keeper does that."""
         unsaid, self._unsaid = [*self._unsaid, *self.pop_new()], []
         for said in unsaid:
             if not said.end.open:
@@ -157,7 +159,7 @@ class Endings:
         return now
 
     def heard(self, over: Sequence[EndedAttempt], answers: Sequence[object]) -> None:
-        """What the store said to them. What it may not have heard is kept, and written down."""
+        """Handle the store's answers. Ends that the store may not have received are kept, and written to disk."""
         if {type(answer) for answer in answers} == {Finished}:
             self._keeper.pending_ends.said([said.fence for said in over])
             return
@@ -180,11 +182,11 @@ Submit = Callable[[Sequence[Attempt]], None]
 """Begin these; each is `done` once, from whatever thread."""
 
 Refused = Callable[[Slot, str, Keeper], None]
-"""Told of a slot that this process tried and another had."""
+"""Called with a slot that this process tried to claim and another process had."""
 
 
 def unheard(_slot: Slot, _why: str, _keeper: Keeper) -> None:
-    """Nobody wants to know."""
+    """Ignore the refusal."""
 
 
 class Exchange:
@@ -205,10 +207,10 @@ class Exchange:
         self._keeper, self._node, self._ledger = keeper, keeper.node, keeper.node.ledger
         self._settings, self._jobs, self._line, self._runs = settings, jobs, line, runs
         self._submit, self._refused, self._news = submit, refused, news
-        self._left = False  # the last time, not all was said of what had ended
+        self._left = False  # at the last exchange, not all ends were recorded
         self.took = 0
         """How many were in line the last time that could be claimed."""
-        self._told = -TOLD_AGAIN  # when others were last told that something runs here
+        self._told = -TOLD_AGAIN  # when the other processes were last notified that something runs here
         self._warned: set[tuple[str, str]] = set()
         self.endings = Endings(keeper)
 
@@ -227,7 +229,7 @@ class Exchange:
         self.endings.write_down()
 
     def make(self, *, claims: bool) -> bool:
-        """Whether there was anything to be said or claimed."""
+        """Returns whether there was anything to report or claim."""
         self._dismiss_ended()
         chosen = self._line.take(self._free, self._ledger.know.now(), self._runs.turns) if claims else []
         self.took = len(chosen)
@@ -282,8 +284,8 @@ class Exchange:
         return (), self._node.do(self._ledger.enqueue(chosen))
 
     def _beside(self, chosen: list[Candidate]) -> list[Write]:
-        """Where others rest because nothing runs, they are told when something begins to, so that they look after it if
-        this process dies. What they heard keeps them awake for a while."""
+        """Other processes rest while nothing runs. They are notified when a run starts, so that they look after it if
+        this process dies. The notice keeps them awake for a while."""
         boot = self._node.clock.boot()
         awake = len(self._runs) > 0 or boot < self._told + TOLD_AGAIN
         if awake or not chosen or not self._node.store.traits.notifies:
@@ -324,7 +326,7 @@ class Exchange:
                 self._superseded(candidate, now)
             case Held() | Closed():
                 self._beaten(candidate, answer)
-        return None  # held or closed: whoever has it sees to it; what waits is found by looking
+        return None  # held or closed: its holder is responsible; waiting runs are found by looking
 
     def _superseded(self, candidate: Candidate, now: Instant) -> None:
         """By facts that may be old: it may be ours in a moment."""
