@@ -3,8 +3,8 @@
     view, command ──► gates ──► table ──► turn ──► Decision(answer, change)        once its writes have won
                                                 or  Need                            read this first, and ask again
 
-It is the whole argument why a slot runs once. `gates` and `table` have an essay each; `lease` has the
-arithmetic of time. Who asks, and how the writes get to the store, is the loop's (`runtime.loop`).
+Together they are the whole argument why a slot runs once. `gates` and `table` have an essay each; `lease` has the
+arithmetic of time. The loop (`runtime.loop`) calls `decide`, and sends the writes to the store.
 """
 
 from collections.abc import Collection

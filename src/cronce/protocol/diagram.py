@@ -3,7 +3,7 @@
     python -m cronce.protocol.diagram            prints them
     python -m cronce.protocol.diagram --write    puts them in their place on the page
 
-Nothing here is copied from the rules. Every kind of cell that can be read meets every command that can be said, and
+Nothing here is copied from the rules. Every kind of cell that can be read meets every command that can be given, and
 `decide` answers. Where the answers in one cell of the table differ, the fewest conditions that tell them apart are
 looked for, and named.
 """

@@ -1,14 +1,14 @@
 """What a claim needs besides the run's own cell: the job that it rests on, gates that let it pass, and a turn.
 
-*A gate* is a function of the view and the command that gives an answer, or None: pass. A new reason not to run is a new
-gate, or a row of the table; no other module decides.
+*A gate* is a function of the view and the command. It returns an answer, or None: pass. A new reason not to run is a
+new gate, or a row of the table; no other module decides.
 
-*Paused* and *superseded* hold for whatever would start a run: a claim, and a slot that a scheduler puts on record as
-due. What is on record already goes on: a run renews, ends and is settled while its job is paused.
+*Paused* and *superseded* apply to every command that would start a run: a claim, and a slot that a scheduler records as
+due. Runs on record go on: they renew, end and are settled while their job is paused.
 
-*Turns* limit how many runs of a job go on at once; one is a cell, and a job with limited overlap has as many. A run and
-its turn are written as one group, so what holds of the run holds of its turn: neither is ever held without the other. A
-claim that the table would grant and that finds no turn free becomes what the job's overlap says.
+*Turns* limit how many runs of a job go on at once. A turn is a cell, and a job with limited overlap has as many as its
+limit. A run and its turn are written as one group, so neither is ever held without the other. If the table would grant
+a claim and no turn is free, the job's overlap decides what becomes of it.
 
 *Nothing is closed on a guess.* A turn that an earlier decision of the same batch takes is not taken yet: its write may
 fail. So a claim that finds only such turns is decided again once that write has landed or failed.

@@ -2,9 +2,9 @@
 
 THEORY OF OPERATION
 
-Two clocks matter. The *store's* clock dates leases: a grant made at store time s with a time-to-live L lapses at until
-= s + L, and no other process is granted it before that. The *holder's* boot clock (it counts suspend) dates trust: what
-the holder allows itself without asking. Trust must end before the lease lapses, whatever the network did:
+Two clocks matter. The *store's* clock dates leases: a grant made at store time s with a time-to-live L lapses at
+until = s + L, and no other process gets it before that. The *holder's* boot clock (it counts suspend) dates trust: what
+the holder may do without asking. Trust must end before the lease lapses, whatever the network did:
 
     holder   began ─────────── ended                      trust ends
     (boot)     │   request   reply │                          │
@@ -17,17 +17,17 @@ The store's clock was read after the call began, so `began` is never too late, h
 would be. (until − now) is what is left of the lease, not L: a lost reply resolved by reading back must not start the
 lease anew. Nor is it ever more than L: a store clock that stepped back since must not stretch the lease.
 
-The margin pays for what the two clocks may disagree on while the lease runs: unnoticed steps and skew of the store's
-clock (its traits), and on top of that L/5: half for the watch's tolerance below, half for the drift of the holder's.
+The margin covers what the two clocks may disagree on while the lease runs: unnoticed steps and skew of the store's
+clock (its traits), plus L/5: half for the watch's tolerance below, half for the drift of the holder's clock.
 
-A store clock that jumps ahead would make every lease look lapsed at once. So lapsed is believed only by a process
-whose own samples (boot clock beside store clock) ran evenly for at least L: then at least 0.9 L of real time passed
-since the last renewal that could have set `until`, and the holder's trust (0.8 L) is over. After a step back others
-only wait longer.
+A store clock that jumps ahead would make every lease look lapsed at once. So a process believes that a lease lapsed
+only if its own samples (boot clock and store clock) ran evenly for at least L. Then at least 0.9 L of real time passed
+since the last renewal that could have set `until`, and the holder's trust (0.8 L) has ended. After a step back, other
+processes only wait longer.
 
-Where a store has several clocks (`Traits.one_clock`), the one that dated a lease need not be the one that was watched.
-There lapsed is believed only by a process that saw the very cell unchanged for at least L by its own clock: then the
-last renewal is at least as long ago, whatever any of those clocks says.
+Where a store has several clocks (`Traits.one_clock`), the clock that dated a lease need not be the one that was
+watched. There a process believes that a lease lapsed only if it saw the cell unchanged for at least L by its own clock.
+Then the last renewal is at least that long ago, whatever any of the store's clocks shows.
 
 While the store is unreachable no holder can renew, so a missing renewal in that time does not prove a crash. *Contact*
 is what a reader knows of it: answers to its own writes, since a store may be read-only. If contact broke since the last

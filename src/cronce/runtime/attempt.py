@@ -64,18 +64,18 @@ class Work:
         body.stop()
 
     def answer(self, result: Any) -> Any:
-        """What a caller gets for the result of its call."""
+        """What a caller gets as the result of its call."""
         return result
 
 
 class End(NamedTuple):
-    """What became of an attempt. Without an `ending` nothing ran, and the slot is to be given back."""
+    """How an attempt ended. Without an `ending` nothing ran, and the slot is to be given back."""
 
     ending: Ending | None
     result: Any = None
     error: BaseException | None = None
     over: LeaseEnd | None = None
-    """Why the body was stopped from outside, if it was."""
+    """Why the job function was stopped from outside, if it was."""
     open: bool = False
     """No end is reported, and its lease lapses."""
 
@@ -85,7 +85,7 @@ class End(NamedTuple):
         return self.ending.outcome if self.ending else "not known yet" if self.open else "given back"
 
     def outcome(self, name: str) -> Any:
-        """What the caller gets: the body's result, or what it is to see of how it ended."""
+        """Returns the job function's result, or raises the exception for how it ended."""
         if self.over is not None and self.over.cause == "timed out":
             raise TimedOut(f"{name} {self.over.why}") from self.error
         if self.over is not None and self.error is not None:
@@ -116,7 +116,7 @@ class Attempt:
         return self._work.is_async
 
     def steps(self) -> Steps[End]:
-        """Never raises what the body raised: that is part of the end."""
+        """Never raises the job function's exception: that is part of the end."""
         node, fence = self._keeper.node, self.lease.grant.fence
         boot, wants, know = node.clock.boot, node.ledger.client.wants, node.ledger.know
         began = boot()
@@ -189,7 +189,7 @@ class Attempt:
         return self._in_view_of_effects(end)
 
     def backoff(self, ending: Ending) -> timedelta:
-        """How long to wait before the next attempt, if there is one. What was cut short goes on at once."""
+        """How long to wait before the next attempt, if there is one. A run that was cut short is retried at once."""
         if not ending.outcome.is_failure or ending.cut_short or not self.job.retries:
             return timedelta(0)
         return self.job.backoff_after(self.run.slot, self.lease.grant.record.failures + 1)
@@ -277,7 +277,7 @@ class Attempt:
 
 
 def _told_apart(body: Callable[[Run], Any], run: Run, around: Around) -> Any:
-    """What closes a generator would close ours, the steps, if a body raised it."""
+    """An exception that closes generators would close these steps, if a job function raised it."""
     try:
         with AsCurrentRun(run), around(run):
             return body(run)
@@ -296,7 +296,7 @@ that it ends in is left out, since half a secret may not look like one."""
 
 
 def describe(error: BaseException) -> str:
-    """What a record keeps of an exception: text that every database can show, and every person may read."""
+    """The text of an exception in a record: every database can store it, and every person may read it."""
     try:
         text = str(error)
         text = text if len(text) <= LONG_TEXT else text[:LONG_TEXT].rpartition(" ")[0]

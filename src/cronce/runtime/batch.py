@@ -57,7 +57,7 @@ class ExtraWrites:
         return []
 
     def heard(self, _verdicts: Sequence[Verdict], _sample: Sample, _life: int) -> list[Lost]:
-        """What came of them: what is to be asked of those that lost."""
+        """Handle the results. Returns questions for those that lost."""
         return []
 
 
@@ -91,7 +91,7 @@ class Batch(ExtraWrites):
     # --- stamping ---
 
     def unread(self) -> "list[Question]":
-        """What is known to be on record is read first; what was asked for by hand is never made by a claim."""
+        """Slots known to be on record are read first; a claim never creates a run that a person requests."""
         wanted = enumerate(self._wanted)
         return [self._left_claim(place) for place, want in wanted if want.known or want.slot.request]
 

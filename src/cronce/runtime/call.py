@@ -69,10 +69,10 @@ OLDER: Final = 20
 """How many older slots a call looks after at most, before its own."""
 
 RUNS_CHECKED: Final = 1000
-"""How many a call looks through that cannot run them, for those whose holder is gone."""
+"""How many runs a call checks for a holder that is gone, if it cannot run them itself."""
 
 LONGEST_TAKEOVER_WAIT: Final = 2 * LONGEST_LEASE
-"""For how long a call waits at most until it may act on what has lapsed."""
+"""How long a call waits at most until it may act on a lapsed run."""
 
 TOO_SLOW: Final = 5
 """How often a grant may come too late to be used."""
@@ -161,7 +161,8 @@ class Call:
         return self.job.slot_at(self._fired or clock.wall() - timedelta(seconds=clock.boot() - began))
 
     def _learn(self) -> Flow[object]:
-        """The job and the store's clock; at first contact also what others of this machine saw of that."""
+        """The job and the store's clock; at first contact also what other processes of this machine saw of that
+        clock."""
         ledger, name = self.node.ledger, self.job.name
         return ledger.jobs.learn(name) if ledger.know.machine else recall_clock(ledger, name)
 
@@ -207,7 +208,7 @@ class Call:
         ahead = self._ahead(slot)
         if ahead is not None and ahead.trusted:
             return ahead.grant
-        if ahead is not None:  # the store was away while it waited
+        if ahead is not None:  # the store was unreachable while it waited
             yield StoreStep(self.node.ledger.release([ahead.grant]))
         known, too_slow, give_up = ahead is not None, 0, self.node.clock.boot() + LONGEST_TAKEOVER_WAIT.total_seconds()
         while True:
@@ -225,7 +226,7 @@ class Call:
             known = not isinstance(answer, Early)
 
     def _pause(self, answer: Grant | Refused, *, patient: bool) -> float | None:
-        """For how long to wait before asking again; None: this is the answer."""
+        """How long to wait before asking again; None: this is the answer."""
         match answer:
             case Early(until):
                 return self._until(until)
@@ -275,7 +276,7 @@ class Call:
         """A holder seems to be gone, and only a process that watched the store's clock for a whole lease may act on
         that. A process of one call continues from what earlier processes on this machine have seen."""
         with suppress(StoreError):
-            yield StoreStep(recall_clock(self.node.ledger))  # others may have left more since the first contact
+            yield StoreStep(recall_clock(self.node.ledger))  # others may have left more readings since the first contact
             yield StoreStep(leave_clock(self.node.ledger))
 
     def _hear(self, dead: list[Cell]) -> Steps[None]:

@@ -53,7 +53,7 @@ LOOK_EVERY: Final = 5.0
 """Seconds between two looks of a process for slots of a job whose process is gone."""
 
 LOOK_AHEAD: Final = 60.0
-"""And for those that a clock which leapt has dated far ahead."""
+"""And for leases that were dated far ahead by a clock that jumped."""
 
 SWEEP: Final = 200
 """How many overdue cells one look brings at most."""
@@ -80,7 +80,7 @@ class Wanted(NamedTuple):
     known: bool = False
     """The slot is on record, as a scan found it: read it first. Else it is guessed to have no record."""
     nonce: str = ""
-    """Of a claim that is repeated, since it may have landed; every other claim draws its own."""
+    """The nonce of a claim that is repeated, since it may have landed; every other claim draws its own."""
 
     @property
     def cell(self) -> str:
@@ -98,7 +98,7 @@ class Begin(NamedTuple):
     over: frozenset[Maker] = frozenset()
     """Runs that are known to be over."""
     keep: timedelta | None = None
-    """For how long it is known that it was done; None: for as long as its slot may run."""
+    """How long its completion stays known; None: for as long as its slot may run."""
     sent: str = ""
     """The key that was sent to the other side for it, where that is not its name."""
 
@@ -168,7 +168,8 @@ class Ledger:
         return grants
 
     def _in_time(self, grants: list[Grant | Refused]) -> Flow[list[Grant | Refused]]:
-        """What came too late to be trusted is given back; so is a slot that a clock in doubt granted too early."""
+        """A grant that came too late to be trusted is given back; so is a slot that a clock in doubt granted too
+        early."""
         boot, now, doubt = self._clock.boot(), self.know.now(), self.know.doubt
         late = [
             grant
@@ -235,7 +236,7 @@ class Ledger:
         return cast(list[Finished | Released | Stale | Unsure], said), (yield from self._in_time(grants))
 
     def _answer(self, batch: Batch, jobs: Set[str]) -> Flow[None]:
-        """What is alike is stamped, if there is more than one."""
+        """Questions that are alike are stamped, if there is more than one."""
         if len(batch) == 1:
             yield from self.loop.answer(batch.unanswered(), batch)
             return
@@ -264,8 +265,8 @@ class Ledger:
         return (yield from self._answers([self._cell_question(word, Cell(key)) for key, word in words]))
 
     def put(self, commands: Mapping[Slot, Queue | Skip]) -> Flow[list[Answer]]:
-        """Put slots on record: as due, for others to claim, or as not to be run. One that is asked for by hand is filed
-        by when it was."""
+        """Record slots: as due, for other processes to claim, or as not to be run. A run that a person requests is
+        filed under the time of the request."""
         questions = [self._slot_question(command, slot) for slot, command in commands.items()]
         for question in questions:
             if question.view.run.at is None:
@@ -273,7 +274,7 @@ class Ledger:
         return (yield from self._answers(questions))
 
     def enqueue(self, wanted: Sequence[Wants]) -> Flow[list[Answer]]:
-        """Put slots that fell due on record, each on its own terms, for others to claim."""
+        """Record slots that fell due, each on its own terms, for other processes to claim."""
         questions = [
             self._slot_question(
                 Queue(digest=one.terms.digest, first=one.slot.at if one.terms.outside else None), one.slot
@@ -331,7 +332,7 @@ class Ledger:
         return over + (yield from self.ahead(prefix))
 
     def ahead(self, prefix: str = "run/") -> Flow[list[Cell]]:
-        """Leases that a clock which leapt has dated so far ahead that they never lapse; about once a minute."""
+        """Leases that were dated so far ahead, by a clock that jumped, that they never lapse; about once a minute."""
         self._looked.setdefault(f"ahead {prefix}", self._clock.boot())  # at the start no cell has been watched yet
         if not self.looks_again(f"ahead {prefix}", LOOK_AHEAD):
             return []
@@ -340,7 +341,7 @@ class Ledger:
         return [cell for cell in page.cells if cell.until is not None and is_ahead(cell.until, now)]
 
     def begin_anew(self, cells: Iterable[Cell]) -> Flow[list[Answer]]:
-        """Leases that a clock which leapt has dated far ahead last for their own length from now on."""
+        """Leases that were dated far ahead, by a clock that jumped, last for their own length from now on."""
         views = [View(Cell(cell.key), None, NO_SAMPLE) for cell in cells]
         slots = [slot_of_cell(cell.key) if cell.key.startswith("run/") else None for cell in cells]
         asked = [

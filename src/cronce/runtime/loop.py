@@ -1,14 +1,14 @@
-"""The loop: read what a decision needs, `decide`, swap, take in what came back; until every command has an answer.
+"""The loop: read what a decision needs, `decide`, swap, take in the reply; until every command has an answer.
 
 *Lost replies.* A swap without an answer may have landed. The loop reads the cells again and decides again: a claim
 finds its own nonce, a finish its own fence, and the answer is the one that was lost. If reading fails too, the answer
-is `Unsure`: that is no permission to run.
+is `Unsure`: the caller may not run.
 
 *One life of the store per view.* A write that rests on cells read in an earlier life is never sent under the birth of a
-later one, for the numbers of two lives may coincide.
+later one, because the numbers of two lives may coincide.
 
-*A batch.* Commands are decided one after the other, each by what was read. What earlier ones of the batch would write
-is not true yet: a later one learns only which turns they would take (`View.reserved`).
+*A batch.* Commands are decided one after the other, each by what was read. The writes of earlier commands have not
+landed yet: a later command learns only which turns they would take (`View.reserved`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -166,8 +166,8 @@ class Loop:
 
     @property
     def around(self) -> View:
-        """What holds for every command of a batch, by one knowledge of the store: that may change at any moment, by
-        another thread or by the clock."""
+        """What holds for every command of a batch, read once: another thread or the clock may change it at any
+        moment."""
         know, traits = self._know, self._client.traits
         view = View(Cell(""), None, NO_SAMPLE, halted=know.halted is not None, epoch=know.epoch, traits=traits)
         ended = tuple(know.ended.values())
@@ -181,7 +181,7 @@ class Loop:
         jobs: dict[str, Write],
         beside: ExtraWrites,
     ) -> list[_Step]:
-        """What every command means. Those that need something else read first are left for the next round."""
+        """Decide every command. Those that need another read first are left for the next round."""
         reserved, runs = set(beside.taken), {one.view.run.key: one.answer is not None for one in questions}
         around = self.around._replace(reserved=reserved, beside={**beside.runs, **runs})
         birth = around.epoch.birth
@@ -232,7 +232,7 @@ class Loop:
                 self._client.report(Event(What.REGISTERED, write.key, self._client.holder, swapped.now))
 
     def _won(self, step: _Step, verdicts: Sequence[Verdict], sample: Sample, life: int) -> None:
-        """What was written is the newest reading."""
+        """The written cells are the newest reading."""
         one, decision, (run, *turns) = step.question, step.decision, [verdict.cell for verdict in verdicts]
         assert decision.change is not None
         is_answer = decision.is_answer_to(one.command)

@@ -30,7 +30,7 @@ class PendingEnds:
         self._node, self.journal, self._settled = node, journal, settled
         self._lock = threading.Lock()
         self._ends: dict[Fence, PendingEnd] = {}  # the ends that are reported in the background
-        self._others: set[Fence] = set()  # what others had left when that was last looked at
+        self._others: set[Fence] = set()  # the ends that other processes had left at the last look
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -62,7 +62,7 @@ class PendingEnds:
             self._ends[end.word.fence] = end
 
     def said(self, fences: Collection[Fence]) -> None:
-        """They are on record, or never will be."""
+        """They are recorded, or never will be."""
         with self._lock:
             for fence in fences if self._ends else ():
                 self._ends.pop(fence, None)
@@ -89,7 +89,7 @@ class PendingEnds:
         self.journal.remove(name for name, entries in left.items() if not stay.intersection(entries))
 
     def _say(self, ends: Sequence[PendingEnd]) -> Flow[set[Entry]]:
-        """Those that got no answer."""
+        """Returns the ends that got no answer."""
         ledger = self._node.ledger
         ledger.know.own.update(end.word.fence for end in ends)
         ledger.know.ended.update((end.word.fence, end.run) for end in ends)

@@ -1,4 +1,4 @@
-"""Your app, started several times at once, as a deploy would, and its bodies counted: what `assert len(runs) == 1`
+"""Your app, started several times at once, as a deploy would, and its runs counted: what `assert len(runs) == 1`
 wants to say about a whole fleet.
 
 Each process is a real one. It writes into a file of its own when a body starts, and what is counted is that file, not

@@ -130,7 +130,7 @@ JOBS_READ_AHEAD: Final = 1000
 
 
 class DueSlots:
-    """One thread's. `fires`: whether this process claims just now, and finds what is due."""
+    """Used by one thread. `fires`: whether this process claims now, and looks for due slots."""
 
     def __init__(self, node: Node, jobs: CarriedJobs, roster: Roster) -> None:
         self._node, self._ledger, self._know = node, node.ledger, node.ledger.know
@@ -150,7 +150,7 @@ class DueSlots:
         return [at for at in (self.line.next_at(), upcoming) if at is not None]
 
     def needed(self, boot: Boot, soon: timedelta) -> list[str]:
-        """Jobs that this process is about to claim a slot of, and whose facts will be too old for that by then."""
+        """Jobs whose slots this process is about to claim, and whose facts will be too old by then."""
         upcoming, until = self._agenda.upcoming(self._know.now() + soon), boot + soon.total_seconds()
         old = (Slot(name, at) for name, at in upcoming if self._know.fresh_until(name) < until)
         return list(islice((slot.job for slot in old if self._roster.place(slot) <= 1), JOBS_READ_AHEAD))
@@ -163,7 +163,7 @@ class DueSlots:
         self.line.drop(names)
 
     def settle_in(self, names: Set[str]) -> None:
-        """What is new is put on the agenda, from where the schedulers before left off."""
+        """Put new jobs on the agenda, from where the earlier schedulers left off."""
         now = self._know.now()
         gaps: list[Gap] = []
         for name in sorted(names):
@@ -205,7 +205,7 @@ class DueSlots:
         return bool(gaps)
 
     def _pop_due(self, now: Instant) -> list[Gap]:
-        """What was missed, which is found again until it was seen to; the rest is due."""
+        """Missed slots, which are found again until they were handled; the rest is due."""
         popped = self._agenda.pop_due(now)
         self._due.extend(popped.slots)
         for name, since in popped.behind:
@@ -226,14 +226,14 @@ class DueSlots:
 
 
 PAGES: Final = 5
-"""Thousands of open runs that a look goes through."""
+"""How many thousands of open runs a look goes through."""
 
 NEAREST: Final = 100
-"""How many runs are looked at whose leases are nearest to their ends."""
+"""How many runs a look checks whose leases are nearest to their ends."""
 
 
 class OpenRuns:
-    """One thread's."""
+    """Used by one thread."""
 
     def __init__(self, node: Node, jobs: CarriedJobs, due_slots: DueSlots, runs: LocalRuns) -> None:
         self._node, self._jobs, self._due_slots, self._runs = node, jobs, due_slots, runs

@@ -54,7 +54,7 @@ READ_ON: Final = 0.1
 """Seconds until the next look, where the last one could not read all the jobs that are about to be due."""
 
 BURST: Final = 50
-"""So many slots that are claimed at once are a part of many."""
+"""From this many slots claimed at once on, more are expected to follow."""
 
 SHARE: Final = 60.0
 """Seconds between two times that readings of the store's clock are left for other processes of this machine."""
@@ -212,7 +212,7 @@ class Engine:
 
     @property
     def in_burst(self) -> bool:
-        """The last step claimed so many that more may follow at once."""
+        """The last step claimed so many slots that more may follow at once."""
         return self._exchange.took >= BURST
 
     @property
@@ -227,7 +227,7 @@ class Engine:
 
     @property
     def given_up(self) -> int:
-        """How many runs ended here whose end is not on record, and never will be."""
+        """How many runs ended here whose ends are not recorded, and never will be."""
         return self._exchange.endings.given_up
 
     # --- from outside ---
@@ -237,16 +237,16 @@ class Engine:
         self._news, self._look_at = True, 0.0
 
     def beat_soon(self) -> None:
-        """What this process carries, or whether it claims, has changed."""
+        """The jobs that this process carries, or whether it claims, have changed."""
         self._beat_at = 0.0
 
     def carry_anew(self) -> None:
-        """What there is to carry may be other than it was."""
+        """The jobs to carry may have changed."""
         self._changed = True
         self.beat_soon()
 
     def done(self, attempt: Attempt, end: End) -> None:
-        """An attempt is over. From any thread."""
+        """An attempt is over. Any thread may call this."""
         self._exchange.endings.add(attempt, end)
 
     def hand_over(self) -> None:
@@ -254,7 +254,7 @@ class Engine:
         self._exchange.endings.hand_over()
 
     def leave(self) -> None:
-        """The others need not wait for this process any more."""
+        """Other processes need not wait for this one any more."""
         if self.joined:
             self._node.do(self._roster.leave(self._me))
 

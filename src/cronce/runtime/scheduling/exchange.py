@@ -89,7 +89,7 @@ class EndedAttempt(NamedTuple):
 
 
 class Endings:
-    """One thread's, but for `add`, which any may call."""
+    """Used by one thread, except `add`, which any thread may call."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
@@ -97,7 +97,7 @@ class Endings:
         self._unsaid: list[EndedAttempt] = []
         self._said_at: Boot = 0.0
         self.given_up = 0
-        """How many runs ended here whose end is not on record, and never will be."""
+        """How many runs ended here whose ends are not recorded, and never will be."""
 
     def __len__(self) -> int:
         return len(self._new) + len(self._unsaid)
@@ -176,7 +176,7 @@ class Endings:
 
 
 TOLD_AGAIN: Final = 0.8 * IDLE_LOOK.total_seconds()
-"""Seconds after which others may have gone to rest again."""
+"""Seconds after which the other processes may rest again."""
 
 Submit = Callable[[Sequence[Attempt]], None]
 """Begin these; each is `done` once, from whatever thread."""
@@ -190,7 +190,8 @@ def unheard(_slot: Slot, _why: str, _keeper: Keeper) -> None:
 
 
 class Exchange:
-    """One thread's. From `line` to `runs`, and from there to `endings`. `news` is called where a look pays."""
+    """Used by one thread. Moves slots from `line` to `runs`, and from there to `endings`. `news` is called when a look
+    is useful."""
 
     def __init__(
         self,
@@ -247,11 +248,11 @@ class Exchange:
             self.endings.heard(over, answers)
             for said, answer in zip(over, answers, strict=True):
                 self._heard(said, answer)
-        finally:  # what is granted begins, whatever else goes wrong
+        finally:  # granted slots start, whatever else fails
             now = self._ledger.know.now()
             answered = [self._answered(one, answer, now) for one, answer in zip(chosen, grants, strict=True)]
             attempts = [attempt for attempt in answered if attempt is not None]
-            with suppress(RuntimeError):  # no thread can be had: then each is given back as it begins
+            with suppress(RuntimeError):  # no thread can be started: then each slot is given back as it begins
                 self._keeper.keep(*[attempt.lease for attempt in attempts if not attempt.is_async])
             self._submit(attempts)
         unsure = [one.error for one in (*answers, *grants) if isinstance(one, Unsure) and one.error]
@@ -296,7 +297,7 @@ class Exchange:
     # --- what the store answered ---
 
     def _heard(self, said: EndedAttempt, answer: object) -> None:
-        """To how a run ended. If it is to be tried again, or others waited for it, look at once."""
+        """The store's answer to an end. If the slot is to be retried, or others waited for it, look at once."""
         retrying = False
         if isinstance(answer, Finished):
             retrying = answer.retrying
@@ -329,7 +330,7 @@ class Exchange:
         return None  # held or closed: its holder is responsible; waiting runs are found by looking
 
     def _superseded(self, candidate: Candidate, now: Instant) -> None:
-        """By facts that may be old: it may be ours in a moment."""
+        """Refused by facts that may be old: this process may get it in a moment."""
         if now - candidate.due < 4 * SCHEDULER_POLL:
             self._ledger.know.forget_job(candidate.slot.job)
             self._line.put_off(candidate, now + SCHEDULER_POLL)
@@ -337,14 +338,14 @@ class Exchange:
             self._warn(candidate.slot.job, "is run by another version of the job, in another process")
 
     def _beaten(self, candidate: Candidate, answer: Held | Closed) -> None:
-        """Of a slot that was left behind it was known that others would try."""
+        """A run that was left behind is open to all processes, so losing it is expected."""
         if not candidate.known:
             if is_prevented(answer):
                 self._keeper.prevented.add(candidate.slot.job, self._ledger.know.now())
             self._refused(candidate.slot, why_not(candidate.slot, answer).reason, self._keeper)
 
     def _employed(self, candidate: Candidate, grant: Grant, now: Instant) -> Attempt | None:
-        """What cannot be begun is given back: one trouble must not take the others with it."""
+        """A slot that cannot start is given back: one failure must not affect the others."""
         try:
             return self._runs.employ(candidate, grant, self._jobs[candidate.slot.job], now)
         except Exception:

@@ -62,7 +62,7 @@ Code = Mapping[str, str]
 
 
 def digest_of(specs: Specs, code: Code = NO_CODE) -> str:
-    """What a bundle is named by."""
+    """The name of a bundle."""
     lines = "\n".join(f"{job} {specs[job][0]} {code.get(job, '')}".rstrip() for job in sorted(specs))
     return blake2b(lines.encode(), digest_size=8).hexdigest()
 
@@ -113,7 +113,7 @@ class Roster:
         yield from self._register(me.bundle, specs, code)
 
     def leave(self, me: Holder) -> Flow[None]:
-        """This process claims no more: the others need not wait for its beat to lapse. That it was there stays."""
+        """This process claims no more: the others need not wait for its beat to lapse. Its record stays."""
         loaded, _ = yield from self._client.load([holder_cell(me.holder)])
         (cell,) = loaded.cells
         write = Write(cell.key, cell.version, encode_holder(me._replace(gone=True)), Mark.OPEN, ttl=timedelta(0))
@@ -235,8 +235,8 @@ class SchedulerSeen(NamedTuple):
 
 
 def _seen(cell: Cell, now: Instant, ttl: timedelta, *, watched: bool) -> SchedulerSeen:
-    """One whose beat merely looks old by a clock that was not watched long enough still counts as live. One whose beat
-    a clock that leapt has dated far ahead does until its cell was seen unchanged for as long."""
+    """A scheduler whose beat looks old by a clock that was not watched for long enough still counts as live. One whose
+    beat was dated far ahead, by a clock that jumped, counts as live until its cell was seen unchanged for as long."""
     holder, until = decode_holder(cell.value, cell.key), cell.until or now
     if is_ahead(until, now):
         return SchedulerSeen(holder, live=not (holder.gone or watched), last=None)
@@ -303,7 +303,7 @@ def seed(text: str) -> int:
 
 
 def rank(key: int, me: int, others: Iterable[int]) -> int:
-    """How many of the others go before me, all given by their seeds."""
+    """How many of the other schedulers go before this one, all given by their seeds."""
     mine = _weight(key, me)
     return sum(_weight(key, other) > mine for other in others)
 

@@ -28,7 +28,7 @@ Carry = Callable[[], Mapping[str, RunnableJob]]
 
 
 class CarriedJobs:
-    """What is carried, as which version, and on what terms its slots are claimed."""
+    """The jobs of this process, the version of each, and the terms on which its slots are claimed."""
 
     def __init__(self) -> None:
         self._carried: Mapping[str, RunnableJob] = {}
@@ -80,7 +80,7 @@ class CarriedJobs:
 
 
 HEEDED: Final = 500
-"""How many of the runs a look asks for, whether they shall stop; the others learn it with their next renewal."""
+"""How many runs a look checks for a request to stop; the others learn it with their next renewal."""
 
 LATE: Final = timedelta(seconds=5)
 """A slot that starts later than this after it was due is reported."""
@@ -90,7 +90,7 @@ Tell = Callable[[What, str, str], None]
 
 
 class LocalRuns:
-    """One thread's. `all` may be asked for by any."""
+    """Used by one thread. Any thread may call `all`."""
 
     def __init__(self, keeper: Keeper, tell: Tell) -> None:
         self._keeper, self._tell = keeper, tell

@@ -44,7 +44,7 @@ STOP_SECONDS: Final = 5.0
 """Seconds, at the end of the grace, that job functions have to end once they were asked to stop."""
 
 MIN_GRACE: Final = 1.0
-"""Seconds that they have even if the grace is shorter; so long, too, a store that does not answer is waited for."""
+"""Seconds that they have even if the grace is shorter. A store that does not answer is waited for that long, too."""
 
 SAME: Final = 0.1
 """Seconds within which the same signal twice is one: `timeout` sends it to a process, and then to the group."""
@@ -138,11 +138,11 @@ class Scheduler:
         return self
 
     def wait_ready(self, seconds: float | None = None) -> bool:
-        """Wait until it is registered, and would fire; False if the time is over before."""
+        """Wait until it is registered, and would fire; False if that takes too long."""
         return self._ready.wait(seconds)
 
     def drain(self) -> None:
-        """Claim no more; what runs goes on."""
+        """Claim no more; current runs go on."""
         self.engine.leaving = True
         self.engine.beat_soon()
         self._wake()
@@ -240,7 +240,7 @@ class Scheduler:
         return self._keeper.outage.lasts or self._keeper.node.clock.boot() - self._ticked > MIN_GRACE
 
     def _stop_bodies(self, grace: float) -> None:
-        """The next attempt is another's, if there is one."""
+        """Another process makes the next attempt, if there is one."""
         for attempt in self.engine.running:
             self._keeper.end(attempt.lease, LeaseEnd("drained", "the scheduler was stopped", grace))
 
@@ -266,7 +266,7 @@ class Scheduler:
         self._leave()
 
     def _come_round(self, until: Boot) -> None:
-        """One step, and the wait until the next, or until then."""
+        """One step, and the wait until the next one, or until the deadline."""
         clock = self._keeper.node.clock
         with self._turn:
             self._awake = False
@@ -282,8 +282,8 @@ class Scheduler:
                 self._turn.wait(max(min(again, until) - clock.boot(), 0.0))
 
     def _leave(self) -> None:
-        """Again if that fails: a connection that broke off is found out only when it is used. As long as this process
-        counts as alive, so does its version of the jobs, and the others must not fire theirs."""
+        """Retried if it fails: a broken connection is noticed only when it is used. As long as this process counts as
+        alive, so does its version of the jobs, and other versions must not fire."""
         clock = self._keeper.node.clock
         until = clock.boot() + LEAVING
         while clock.boot() < until:
@@ -300,7 +300,7 @@ class Scheduler:
             return self._keeper.node.clock.boot() + 1.0
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
-        """What is granted when it is too late never begins, and lapses."""
+        """A slot that is granted too late never starts, and lapses."""
         if not self._stopping:
             self._pool.submit(attempts)
             return
@@ -322,7 +322,7 @@ class Scheduler:
             self._turn.notify_all()
 
     def _listen(self) -> None:
-        """Only about speed: looking goes on in any case."""
+        """Only for speed: the engine looks in any case."""
         while not self._gone.is_set():
             try:
                 self._hear()

@@ -18,7 +18,7 @@ from cronce.protocol.terms import Terms
 from cronce.value import NamedTuple
 
 SECOND_TRIES_AFTER: Final = timedelta(milliseconds=60)
-"""When the second in the order tries: after the first had time to, and before people notice."""
+"""When the second in the order tries: late enough for the first to have tried, and before people notice a delay."""
 
 CLAIMS_PER_SWAP: Final = 250
 """Claims in one swap: more would make the first of them wait for the last."""
@@ -27,12 +27,13 @@ TURN_RETRY: Final = timedelta(seconds=1)
 """How long this process does not ask for a turn of a job after it found all turns taken."""
 
 WATCHED_PER_CALL: Final = 1000
-"""How many slots of others are looked at in one call."""
+"""How many slots of other processes are checked in one call."""
 
 
 class Candidate(NamedTuple):
     """A slot to be tried from `due` on. `known`: it is on record. `cell` is its key, spelled once. `nonce` goes with
-    each try: if one got no answer and landed all the same, the next finds that the slot is ours; nothing has run."""
+    each try: if a try got no answer but landed, the next one finds that this process holds the slot; nothing has
+    run."""
 
     slot: Slot
     cell: str
@@ -99,7 +100,7 @@ class Waitlist:
             queue.update(before | behind)
 
     def ripen(self, now: Instant) -> None:
-        """What was put off until now is ready."""
+        """Slots that were put off until now are ready."""
         while self._later and self._later[0][0] <= now:
             _, _, candidate = heappop(self._later)
             self._queue_of(candidate).setdefault(candidate.cell, candidate)
@@ -148,8 +149,8 @@ class Waitlist:
                 yield candidate
 
     def _with_a_turn(self, now: Instant, taken: Callable[[str], int]) -> Iterator[Candidate]:
-        """As many of each job as there may be turns for. One that is not on record asks even if there is none: so it
-        gets there, and others see that it waits."""
+        """As many slots of each job as there may be turns for. A slot without a record is claimed even if no turn is
+        free: so it is recorded, and other processes see that it waits."""
         for job, queue in self._for_turns.items():
             if self._busy.get(job, now) > now:
                 continue
