@@ -10,7 +10,7 @@ from cronce.policy import OnLost, Overlap
 from cronce.protocol.record import Maker, Outcome, Record
 from cronce.value import NamedTuple, Value
 
-# --- what is asked ------------------------------------------------------------------------------------------------
+# --- commands -----------------------------------------------------------------------------------------------------
 
 
 class Claim(NamedTuple):
@@ -110,7 +110,7 @@ class Resolve(NamedTuple):
 
 Command = Claim | Renew | Finish | Release | Queue | Skip | Settle | Ask | Resolve
 
-# --- what is answered: values, since two tuples of different kinds may be equal ------------------------------------
+# --- answers: values, since two tuples of different kinds may be equal ---------------------------------------------
 
 
 class Granted(Value):

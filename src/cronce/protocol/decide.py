@@ -3,7 +3,7 @@
     view, command ──► gates ──► table ──► turn ──► Decision(answer, change)        once its writes have won
                                                 or  Need                            read this first, and ask again
 
-Together they are the whole argument why a slot runs once. `gates` and `table` have an essay each; `lease` has the
+This is the whole argument why a slot runs once. `gates` and `table` have an essay each; `lease` has the
 arithmetic of time. The loop (`runtime.loop`) calls `decide`, and sends the writes to the store.
 """
 

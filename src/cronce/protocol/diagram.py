@@ -39,7 +39,7 @@ from cronce.protocol.view import KnownJob, View
 
 DIAGRAM_PAGE: Final = Path("docs/explain/decision-table.md")
 
-# --- examples: what can be read, what can be said -------------------------------------------------------------------
+# --- examples: cells that can be read, commands that can be given ---------------------------------------------------
 
 _AT: Final = EPOCH + timedelta(days=1)
 _LEASE: Final = timedelta(seconds=30)
@@ -122,7 +122,7 @@ def examples() -> list[Example]:
     return [Example(view, command) for view, command in product(_views(), list(_said()))]
 
 
-# --- what an answer may hang on, besides its row ----------------------------------------------------------------------
+# --- conditions of an answer, besides its row -------------------------------------------------------------------------
 
 
 class Condition(NamedTuple):

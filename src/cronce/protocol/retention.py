@@ -63,7 +63,7 @@ def default_keep(traits: Traits) -> Keep:
 
 
 def read_keep(keep: Kept | Mapping[str, Kept]) -> Keep:
-    """A person's setting: one limit for all outcomes, or limits by outcome, where the others have thirty days."""
+    """A person's setting: one limit, for each outcome; or limits by outcome, the others for thirty days."""
     if not isinstance(keep, Mapping):
         return Keep(dict.fromkeys(OUTCOMES, _limit(keep)))
     for outcome in keep:

@@ -92,7 +92,7 @@ from cronce.protocol.record import (
 from cronce.protocol.store_clock import is_ahead
 from cronce.protocol.view import View
 
-# --- where the run stands -------------------------------------------------------------------------------------------
+# --- the row of a run -----------------------------------------------------------------------------------------------
 
 
 class Row(StrEnum):

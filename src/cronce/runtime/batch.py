@@ -164,7 +164,7 @@ class Batch(ExtraWrites):
         question = self.claimed[place] = self._ask_claim(self._wanted[place])
         return question
 
-    # --- what came back ---
+    # --- replies ---
 
     def unanswered(self) -> "list[Question]":
         ends = [self._left_end(place) for place, answer in enumerate(self.said) if answer is None]

@@ -276,7 +276,7 @@ class Call:
         """A holder seems to be gone, and only a process that watched the store's clock for a whole lease may act on
         that. A process of one call continues from what earlier processes on this machine have seen."""
         with suppress(StoreError):
-            yield StoreStep(recall_clock(self.node.ledger))  # others may have left more readings since the first contact
+            yield StoreStep(recall_clock(self.node.ledger))  # other processes may have left more since first contact
             yield StoreStep(leave_clock(self.node.ledger))
 
     def _hear(self, dead: list[Cell]) -> Steps[None]:

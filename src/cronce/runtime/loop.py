@@ -222,7 +222,7 @@ class Loop:
             return None
         return _Step(one, decision, writes_of(view, one.command, decision))
 
-    # --- what came back ---
+    # --- replies ---
 
     def _learn_jobs(self, jobs: dict[str, Write], swapped: Swapped) -> None:
         for (name, write), verdict in zip(jobs.items(), swapped.verdicts, strict=False):

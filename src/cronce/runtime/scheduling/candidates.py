@@ -186,7 +186,7 @@ class DueSlots:
         before = self._roster.looked_after(name) or self._node.do(newest_run(self._ledger, name)) or floor
         return max(floor, min(before - MISSED_GRACE, latest - timedelta(seconds=1)))
 
-    # --- standing in line ---
+    # --- waiting in line ---
 
     def fill(self, *, fires: bool) -> bool:
         """Put the slots that are due now in line. Returns whether the store was asked."""

@@ -132,7 +132,7 @@ class Roster:
         """When an earlier scheduler last reported that it looks after the job, if that is remembered."""
         return self._before.get(job)
 
-    # --- who goes first ---
+    # --- which scheduler tries first ---
 
     def place(self, slot: Slot) -> int:
         """How many go before this process, of those that do the same for this version of the job."""
@@ -153,7 +153,7 @@ class Roster:
     def _carries(self, one: Holder, job: str) -> str | None:
         return self._bundles.get(one.bundle, NO_JOBS).specs.get(job)
 
-    # --- who is alive ---
+    # --- which schedulers are alive ---
 
     def _holders(self, ttl: timedelta) -> Flow[tuple[list["SchedulerSeen"], Cell]]:
         """The other schedulers that left a cell, and this process's own cell."""
@@ -286,7 +286,7 @@ def _respec(name: str, specs: Specs, code: Code, carried: Collection[Bundle]) ->
     return edit
 
 
-# --- who goes first -------------------------------------------------------------------------------------------------
+# --- which scheduler tries first ------------------------------------------------------------------------------------
 
 _MASK: Final = (1 << 64) - 1
 _ODD: Final = 0x9E3779B97F4A7C15

@@ -108,7 +108,7 @@ class Scheduler:
         self._listener: Listener | None = None
         self._ear = threading.Thread(target=self._listen, name="cronce-ear", daemon=True)
 
-    # --- for whoever has it in hand ---
+    # --- for the owner of the scheduler ---
 
     @property
     def holder(self) -> str:

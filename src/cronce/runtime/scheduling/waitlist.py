@@ -71,7 +71,7 @@ class Waitlist:
         """Nothing is to be tried now, nor to be looked at whether another has it."""
         return not (self._ready or self._watched or any(self._for_turns.values()))
 
-    # --- standing in line ---
+    # --- waiting in line ---
 
     def add(self, candidate: Candidate, place: int, now: Instant) -> None:
         """Try it when this process's place allows. A slot that is on record, and that no process took in all the time
