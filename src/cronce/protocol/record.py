@@ -77,7 +77,6 @@ class Outcome(StrEnum):
 
     @property
     def is_doubt(self) -> bool:
-        """It is not known whether it happened."""
         return self in DOUBTFUL
 
     @property
@@ -299,7 +298,6 @@ def _spelled_act(act: Act | None) -> list[Any] | None:
 
 
 def encode_act(act: Act | None) -> str:
-    """An order in force, or none."""
     return dumps({"v": RECORD_VERSION, "act": _spelled_act(act)})
 
 

@@ -419,7 +419,6 @@ def _close(view: View, record: Record, outcome: Outcome, reason: str) -> Ruling:
 
 
 def _ended(view: View, end: str) -> Record:
-    """Move the current grant to the past."""
     return _past(view.stands, _grant_of(view, end))
 
 

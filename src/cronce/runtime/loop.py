@@ -57,8 +57,6 @@ class Question:
 
 
 class _Step:
-    """One decision of a round, and its writes."""
-
     __slots__ = ("decision", "question", "writes")
 
     def __init__(self, question: Question, decision: Decision, writes: list[Write]) -> None:
@@ -232,7 +230,6 @@ class Loop:
                 self._client.report(Event(What.REGISTERED, write.key, self._client.holder, swapped.now))
 
     def _won(self, step: _Step, verdicts: Sequence[Verdict], sample: Sample, life: int) -> None:
-        """The written cells are the newest reading."""
         one, decision, (run, *turns) = step.question, step.decision, [verdict.cell for verdict in verdicts]
         assert decision.change is not None
         is_answer = decision.is_answer_to(one.command)
