@@ -1,9 +1,9 @@
 """How values are spelled in a cell: versioned JSON, never pickle.
 
 Every version ever written stays readable: a codec that changes a field's meaning, or adds one, raises VERSION and
-upgrades old values while reading (`UPGRADES`). A value of a newer version is refused, never guessed. So is anything
-else that this codec would not have written, as BadRecord, whatever it is: cells are written whole, and a field that a
-reader did not know and dropped would be lost.
+upgrades old values while reading (`UPGRADES`). A value of a newer version is refused as BadRecord, never guessed. So is
+any value that this codec would not have written: cells are written whole, so a field that a reader did not know would
+be lost.
 """
 
 import json
@@ -22,12 +22,12 @@ def us(instant: Instant | None) -> int | None:
     return None if instant is None else to_us(instant)
 
 
-quoted = json.encoder.encode_basestring_ascii  # in ASCII: no store need agree on how text is encoded
+quoted = json.encoder.encode_basestring_ascii  # in ASCII, so that stores with different text encodings agree
 
 
 def dumps(fields: dict[str, Any]) -> str:
-    """What `json.dumps` would say. That makes its encoder anew for each value, which takes longer than to encode one:
-    and a run writes four."""
+    """Like `json.dumps`, which builds a new encoder for each value. That takes longer than encoding one, and a run
+    writes four."""
     return "".join(_chunks(fields, 0))
 
 
@@ -60,7 +60,7 @@ def whole(value: Any) -> int:
 
 
 def of(kind: type[T], value: Any) -> T:
-    if type(value) is not kind:  # True is an int to isinstance, and never a number of ours
+    if type(value) is not kind:  # isinstance takes True for an int; a cell never has a flag as a number
         raise TypeError
     return value
 
@@ -80,18 +80,16 @@ def span(value: Any) -> timedelta:
 
 
 def offset(value: Any) -> timedelta:
-    """A span either way."""
+    """A span, positive or negative."""
     return timedelta(microseconds=whole(value))
 
 
 def pair(value: Any) -> tuple[int, int]:
-    """Two counts."""
     one, other = of(list, value)
     return count(one), count(other)
 
 
 def one_of(choices: tuple[str, ...]) -> Callable[[Any], str]:
-    """One of these words."""
     return lambda value: choices[choices.index(value)]
 
 
@@ -123,18 +121,18 @@ def texts(value: Any) -> dict[str, str]:
 
 
 _BROKEN: Final = (TypeError, ValueError, LookupError, AttributeError, OverflowError, RecursionError)
-"""What reading something strange can raise: of the wrong type, out of range, incomplete, nested without end."""
+"""The errors that reading a damaged value can raise: wrong type, out of range, incomplete, nested too deep."""
 
 
 def _with_ended(fields: dict[str, Any]) -> dict[str, Any]:
-    """Version 2 says when each earlier grant ended."""
+    """Version 2 records when each earlier grant ended."""
     if "past" in fields:
         fields["past"] = [[*row, None] for row in fields["past"]]
     return fields
 
 
 def _with_acts(fields: dict[str, Any]) -> dict[str, Any]:
-    """Version 3 says who paused a job; and a holder names its bundle, where it listed its jobs before."""
+    """Version 3 records who paused a job. A holder names its bundle, where it listed its jobs before."""
     if "paused" in fields:
         fields["paused"] = ["", None, ""] if of(bool, fields["paused"]) else None
     if "holder" in fields and "specs" in fields:
@@ -153,19 +151,19 @@ def _with_acts(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_effects(fields: dict[str, Any]) -> dict[str, Any]:
-    """Version 4 knows effects: fields that earlier ones never wrote."""
+    """Version 4 adds the fields of effects, which earlier versions never wrote."""
     return fields
 
 
 def _with_pulse(fields: dict[str, Any]) -> dict[str, Any]:
-    """Version 5 says of a holder how often it beats, how its clock stands, and how much runs there."""
+    """Version 5 records how often a holder beats, its clock skew, and how many runs it has."""
     if "holder" in fields and "bundle" in fields:
         fields = {**fields, "every": 10_000_000, "skew": 0, "running": 0}
     return fields
 
 
 def _with_retried(fields: dict[str, Any]) -> dict[str, Any]:
-    """Version 6 says when a person had a slot tried again, beside when it ended: before, that stood in its place."""
+    """Version 6 records when a person retried a slot, and when it ended. Before, the first replaced the second."""
     if "past" in fields:
         fields["past"] = [
             [*row[:4], None, *row[4:]] if row[3].startswith(_RETRIED) else [*row, None] for row in fields["past"]
@@ -174,7 +172,8 @@ def _with_retried(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 _RETRIED: Final = ("failed, retried: ", "lost, retried: ", "unknown, retried: ")
-"""So began how it ended; a failure of its own says "failed: " and what it likes."""
+"""How the end of a retried grant began. A job function's own failure begins with "failed: ", and any text may
+follow."""
 
 
 UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
@@ -184,12 +183,12 @@ UPGRADES: Final[dict[int, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     4: _with_pulse,
     5: _with_retried,
 }
-"""From a version to the next: how old values become readable. Entries are added, never removed."""
+"""How to upgrade a value from each version to the next. Entries are added, never removed."""
 
 
 class Decoder(Generic[T]):
-    """Reads what a cell says: each field by its reader. They are all there, unless it is `sparse`, but for `newer`
-    ones, which are left out where they say nothing: then older versions read it, too."""
+    """Reads a cell, each field by its reader. All fields must be present, unless it is `sparse`. `newer` fields are
+    left out where they are empty, so that older versions can read the cell."""
 
     def __init__(
         self, make: Callable[..., T], /, *, sparse: bool = False, newer: Mapping[str, Reader] = {}, **readers: Reader
@@ -224,14 +223,14 @@ def _fields(text: str, key: str) -> dict[str, Any]:
 
 # --- cells that may not be readable: damaged, or written by a newer cronce ------------------------------------------
 
-# A program that only shows cells leaves these out. Where a decision rests on what a cell says, leaving it out is no
-# answer: there each caller says what such a cell means.
+# A program that only shows cells leaves these out. A decision that rests on a cell cannot leave it out: there, each
+# caller defines what an unreadable cell means.
 
 Decode = Callable[[str, str], T]
 
 
 def readable(cell: Cell, decode: Decode[T]) -> T | None:
-    """What the cell says; None if it cannot be read, or nothing stands there."""
+    """The decoded cell; None if it cannot be read, or is absent."""
     try:
         return decode(cell.value, cell.key)
     except BadRecord:
@@ -239,7 +238,7 @@ def readable(cell: Cell, decode: Decode[T]) -> T | None:
 
 
 def all_readable(cells: Iterable[Cell], decode: Decode[T]) -> Iterator[tuple[Cell, T]]:
-    """Those that can be read, each with what it says."""
+    """The cells that can be read, each with its decoded value."""
     for cell in cells:
         said = readable(cell, decode)
         if said is not None:
@@ -249,11 +248,11 @@ def all_readable(cells: Iterable[Cell], decode: Decode[T]) -> Iterator[tuple[Cel
 # --- what users keep as JSON: payloads, results, positions ----------------------------------------------------------
 
 MAX_PAYLOAD_BYTES: Final = 64 * 1024
-"""In bytes. It travels with its record: it says what to work on, or what came of it, and is not the work."""
+"""In bytes. It is stored with the record: it names the work or its result, and is not the work itself."""
 
 
 def json_text(what: str, value: Any) -> str:
-    """Nothing for None."""
+    """Empty for None."""
     if value is None:
         return ""
     try:
@@ -266,7 +265,8 @@ def json_text(what: str, value: Any) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """As JSON gives it back: a tuple as a list, say. What JSON cannot say stays what it is."""
+    """The value as JSON returns it: a tuple becomes a list, for example. A value that JSON cannot hold is returned
+    unchanged."""
     try:
         return json.loads(json_text("a value", value) or "null")
     except BadInput:
@@ -274,8 +274,8 @@ def as_json(value: Any) -> Any:
 
 
 def changed_by_json(value: Any, text: str) -> str:
-    """What of a value JSON gives back as something else, from the text it is kept as; nothing if it comes back as it
-    is."""
+    """Which part of a value JSON would change, given the text it is kept as; empty if the value comes back
+    unchanged."""
     if not text or json.loads(text) == value:
         return ""
     return _changed(value) or "JSON would change its type"

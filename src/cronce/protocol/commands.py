@@ -1,5 +1,5 @@
-"""What can be asked about a run, what is answered, and the change that makes an answer true. Words only: the rules are
-in `table` and `gates`."""
+"""The commands about a run, their answers, and the change that makes an answer true. Definitions only: the rules are in
+`table` and `gates`."""
 
 from datetime import timedelta
 from typing import Literal
@@ -10,11 +10,11 @@ from cronce.policy import OnLost, Overlap
 from cronce.protocol.record import Maker, Outcome, Record
 from cronce.value import NamedTuple, Value
 
-# --- what is asked ------------------------------------------------------------------------------------------------
+# --- commands -----------------------------------------------------------------------------------------------------
 
 
 class Claim(NamedTuple):
-    """May I run this slot?"""
+    """Ask to run this slot."""
 
     nonce: str
     holder: str
@@ -22,63 +22,64 @@ class Claim(NamedTuple):
     on_lost: OnLost
     attempts: int = 1
     start_by: Instant | None = None  # judged at a slot's first start only, not after it ended or was resolved
-    payload: str = ""  # for a run that was asked for with nothing else
+    payload: str = ""  # for a run that was requested without a payload of its own
     under: Maker | None = None  # of a step: the run that makes it
-    keep: timedelta | None = None  # of an effect: for how long it is known that it is done; None: until it is purged
+    keep: timedelta | None = None  # of an effect: how long its completion stays known; None: until it is purged
     joined: bool = False  # it may complete in the user's database
-    overlap: Overlap = "skip"  # what becomes of it while other runs of the job have all its turns
-    delay: timedelta = timedelta(0)  # how long after its instant it may start at the earliest
-    digest: str = ""  # which version of the job this process carries; without one it has no say in which fires
+    overlap: Overlap = "skip"  # what happens while other runs of the job hold all its turns
+    delay: timedelta = timedelta(0)  # the earliest start, counted from its instant
+    digest: str = ""  # the version of the job in this process; without one it does not influence which version fires
     first: Instant | None = None  # the trigger is outside: the earliest slot that it fired for; see `gates.first_floor`
-    least: timedelta = timedelta(0)  # of a lock: for how long nobody else has it, whatever becomes of its holder
-    lands_by: Instant | None = None  # of a step: it is begun before the lease of its run is over, or not at all
-    key: str = ""  # of an effect: what the other side knows it by, where it is not its name
+    least: timedelta = timedelta(0)  # of a lock: no other process gets it for this long, even if its holder dies
+    lands_by: Instant | None = None  # of a step: it begins before the lease of its run expires, or not at all
+    key: str = ""  # of an effect: the key that the other system knows it by, if that is not its name
 
 
 class Renew(NamedTuple):
-    """I am still at it. `ttl` is how long the lease may go on at most, where a limit comes before its end."""
+    """Report that the run goes on. `ttl` limits how long the lease may last, if a limit comes before its end."""
 
     fence: Fence
     ttl: timedelta | None = None
     progress: tuple[int, int] | None = None
-    overdue: str = ""  # why it was told to stop, though it still runs
+    overdue: str = ""  # why it was asked to stop, though it still runs
 
 
 class Finish(NamedTuple):
-    """It is over. A failure with attempts left is retried from `backoff` on, unless it is `final`. One that was cut
-    short from outside is no failure of the body: under rerun it is retried, and uses up no attempt."""
+    """Report that the run ended. A failure with attempts left is retried from `backoff` on, unless it is `final`. If it
+    was cut short from outside, the job function did not fail: under rerun it is retried, and uses up no attempt."""
 
     fence: Fence
     outcome: Outcome
     reason: str = ""
     backoff: timedelta = timedelta(0)
     cut_short: bool = False
-    output: str = ""  # the end of what it printed, for people
-    final: bool = False  # it was asked to stop: whoever asked does not want it to begin again
-    result: str = ""  # of an effect: what came of it, as JSON
-    ended: Instant | None = None  # when it ended, where that could not be said at once
+    output: str = ""  # the end of its output, for people
+    final: bool = False  # it was asked to stop, so it is not started again
+    result: str = ""  # of an effect: its result, as JSON
+    ended: Instant | None = None  # when it ended, if that could not be reported at once
 
 
 class Release(NamedTuple):
-    """I never started. `rest` keeps it from being granted for a while (a lock's at_least)."""
+    """Give it back: the job function never started. `rest` blocks new grants for a time (a lock's at_least)."""
 
     fence: Fence
     rest: timedelta = timedelta(0)
 
 
 class Queue(NamedTuple):
-    """It is due; `waiting` for the job's turn. Asked for by hand: by whom, with what, by which key its effects go."""
+    """Record that it is due; `waiting`: for the job's turn. If a person requested it: who, with what payload and
+    effects key."""
 
     waiting: bool = False
     by: str = ""
     payload: str = ""
     key: str = ""
-    digest: str = ""  # by a scheduler: which version of the job it carries; a person may ask at any time
+    digest: str = ""  # from a scheduler: its version of the job; a person may request a run at any time
     first: Instant | None = None
 
 
 class Skip(NamedTuple):
-    """It shall not run, and that is on record. `untouched`: only if nothing is yet."""
+    """Record that it will not run. `untouched`: only if it has no record yet."""
 
     reason: str
     first: Instant | None = None
@@ -86,48 +87,48 @@ class Skip(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """If its holder is gone, act on that, without wanting to run it. `asked`: of this fence the user's own database
-    was, and said whether its work is `committed`."""
+    """If its holder is gone, close or reopen it, without running it. `asked`: the user's own database was asked about
+    this fence, and answered whether its work is `committed`."""
 
     asked: Fence | None = None
     committed: bool = False
 
 
 class Ask(NamedTuple):
-    """Its holder shall stop; it learns so with its next renewal."""
+    """Ask its holder to stop; the holder learns it with its next renewal."""
 
     reason: str
 
 
 class Resolve(NamedTuple):
-    """A person has looked: it is done, or it shall be tried again."""
+    """A person checked the run: it is done, or it is to be retried."""
 
     verdict: Literal["done", "retry"]
     reason: str
-    result: str = ""  # of an effect: what came of it, as JSON
+    result: str = ""  # of an effect: its result, as JSON
 
 
 Command = Claim | Renew | Finish | Release | Queue | Skip | Settle | Ask | Resolve
 
-# --- what is answered: values, since two tuples of different kinds may be equal ------------------------------------
+# --- answers: values, since two tuples of different kinds may be equal ---------------------------------------------
 
 
 class Granted(Value):
-    """Yours. `taken_over` names the holder that lapsed, if one did."""
+    """The caller may run it. `taken_over` names the holder whose lease lapsed, if one did."""
 
     grant: int
     taken_over: str = ""
 
 
 class Held(Value):
-    """Another's, until then at least."""
+    """Another process holds it, at least until then."""
 
     by: str
     until: Instant | None
 
 
 class Early(Value):
-    """Nobody's, and not to be claimed before then."""
+    """No process holds it, and it may not be claimed before then."""
 
     until: Instant | None
 
@@ -142,34 +143,34 @@ class Queued(Value):
 
 
 class Renewed(Value):
-    """Still yours; `ask` is why you should stop, if somebody asked."""
+    """The caller still holds it. `ask` is why it should stop, if it was asked to."""
 
     ask: str
 
 
 class Finished(Value):
-    """Your word stands. `retrying` when the slot may be claimed again."""
+    """The end is recorded. `retrying`: when the slot may be claimed again."""
 
     outcome: Outcome
     retrying: bool = False
 
 
 class Released(Value):
-    """Given back; it never started."""
+    """It was given back before it started."""
 
 
 class Stale(Value):
-    """You speak with an old fence; `by` is who closed or holds it, if anybody."""
+    """The command named an old fence; `by` is the process that closed or holds it, if any."""
 
     by: str
 
 
 class Asked(Value):
-    """The holder will learn that it shall stop."""
+    """The holder will learn that it should stop."""
 
 
 class Settled(Value):
-    """Its holder was gone; it is nobody's again."""
+    """Its holder was gone; it is free again."""
 
 
 class Nothing(Value):
@@ -188,13 +189,13 @@ class Paused(Value):
 
 
 class Superseded(Value):
-    """Another version of the job fires it, by facts of up to half a minute ago: ask again, it may be yours by then."""
+    """Another version of the job fires it, by facts up to half a minute old. Ask again: that may have changed."""
 
     firing: str
 
 
 class Unsure(Value):
-    """The store did not answer, or its answer could not be read. This is no permission to run."""
+    """The store did not answer, or its answer could not be read. The caller may not run it."""
 
     why: str
     error: StoreError | None = None
@@ -202,7 +203,7 @@ class Unsure(Value):
 
     @property
     def passing(self) -> bool:
-        """Whether it may help to ask again: not until a person has acted, if the store cannot be used, or read."""
+        """Whether asking again may help. If the store cannot be used or read, a person must act first."""
         return not self.unreadable and (self.error is None or isinstance(self.error, StoreUnavailable))
 
 
@@ -215,7 +216,7 @@ Answer = (
 
 
 class Change(NamedTuple):
-    """Of the run. The cell's until becomes the store's now + ttl, or stays without a ttl."""
+    """A change of the run. The cell's until becomes the store's now + ttl, or stays the same without a ttl."""
 
     record: Record
     mark: Mark
@@ -224,7 +225,7 @@ class Change(NamedTuple):
 
 
 class Ruling(NamedTuple):
-    """What the table says. If there is a change, the answer holds once the change has won; else it holds already."""
+    """The table's result. With a change, the answer holds once the change is written; without one, it holds already."""
 
     answer: Answer
     change: Change | None = None

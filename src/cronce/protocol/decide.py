@@ -3,8 +3,8 @@
     view, command ──► gates ──► table ──► turn ──► Decision(answer, change)        once its writes have won
                                                 or  Need                            read this first, and ask again
 
-It is the whole argument why a slot runs once. `gates` and `table` have an essay each; `lease` has the
-arithmetic of time. Who asks, and how the writes get to the store, is the loop's (`runtime.loop`).
+This is the whole argument why a slot runs once. `gates` and `table` have an essay each; `lease` has the
+arithmetic of time. The loop (`runtime.loop`) calls `decide`, and sends the writes to the store.
 """
 
 from collections.abc import Collection
@@ -37,24 +37,23 @@ from cronce.value import NamedTuple
 
 
 class Decision(NamedTuple):
-    """The answer holds once what changes is written; at once, where nothing changes."""
+    """The answer holds once the change is written; at once, where nothing changes."""
 
     answer: Answer
     change: Change | None = None
     turn: Cell | None = None
     """The turn that the run takes, holds or frees with this change."""
     job: Job | None = None
-    """The job, where it is new or the store forgot: put on record beside the run."""
+    """The job, if it is new or the store forgot it: written together with the run."""
     also: tuple[Errand, ...] = ()
-    """What is to be said to other runs as well; the answer does not wait for that."""
+    """Commands for other runs that follow from this one; the answer does not wait for them."""
 
     def is_answer_to(self, command: Command) -> bool:
-        """Not if only what stood in the way was settled: then the command is decided again."""
+        """False if this only settled another run that blocked the command: then the command is decided again."""
         return not isinstance(self.answer, Settled) or isinstance(command, Settle)
 
 
 def decide(view: View, command: Command) -> Decision | Need:
-    """What the command means for what was read."""
     rests = rests_on_job(view, command)
     if rests and view.known is None:
         return DECIDE_AGAIN
@@ -110,8 +109,8 @@ def _without_turn(view: View, command: Claim, job: Job | None) -> Decision | Nee
 def refused(
     command: Command, not_before: Instant | None, refusals: Collection[Refusal | None], doubt: Doubt | None = None
 ) -> Answer | None:
-    """What it means that a write came too early or too late; None: read again what it rests on, and decide again. By a
-    clock that leapt it was neither."""
+    """The answer when the store refused a write as too early or too late. None: read again, and decide again. If the
+    store's clock jumped, the write was neither."""
     if doubt is None and Refusal.LATE not in refusals:
         return Early(not_before)
     return Stale("") if doubt is None and isinstance(command, Claim) and command.lands_by is not None else None
@@ -121,7 +120,7 @@ def refused(
 
 
 def writes_of(view: View, command: Command, decision: Decision) -> list[Write]:
-    """What makes the answer true: the run's write and, where it takes, holds or frees a turn, the turn's."""
+    """The writes of a decision: the run's and, if it takes, holds or frees a turn, the turn's."""
     change, turn = decision.change, decision.turn
     if change is None:
         return []
@@ -142,7 +141,7 @@ def writes_of(view: View, command: Command, decision: Decision) -> list[Write]:
 
 
 def turn_write(view: View, turn: Cell, change: Change) -> Write:
-    """A turn that is taken unread is expected free; one that is held is named by its version."""
+    """A turn that was not read is expected to be free; a held one is named by its version."""
     seen = FREE if turn.version == ABSENT or turn.mark is Mark.FREE else turn.version
     if change.record.is_running:
         return Write(turn.key, seen, encode_turn(Turn(view.run.key)), Mark.OPEN, ttl=change.ttl, group=view.number)
@@ -156,9 +155,9 @@ def job_write(view: View, job: Job) -> Write:
 
 
 def not_before(view: View, command: Command, change: Change) -> Instant | None:
-    """No slot before its instant. After the store forgot, no lock, turn, key or run by hand before its last holder lost
-    it; for that, all versions of a job, and of what is done by key, are taken to have leases of one length. What is
-    dated rests on the clock as read."""
+    """No slot starts before its instant. After the store forgot, no lock, turn, key or run by hand is granted before
+    its last holder lost it. This assumes that all versions of a job, and all uses of a key, have leases of one length.
+    What is dated rests on the clock as read."""
     if not (change.grant and isinstance(command, Claim)):
         return view.store_now - HARMLESS_ERROR if is_dated(command, change) else None
     epoch, slot = view.epoch, view.slot

@@ -3,7 +3,7 @@
     python -m cronce.protocol.diagram            prints them
     python -m cronce.protocol.diagram --write    puts them in their place on the page
 
-Nothing here is copied from the rules. Every kind of cell that can be read meets every command that can be said, and
+Nothing here is copied from the rules. Every kind of cell that can be read meets every command that can be given, and
 `decide` answers. Where the answers in one cell of the table differ, the fewest conditions that tell them apart are
 looked for, and named.
 """
@@ -39,7 +39,7 @@ from cronce.protocol.view import KnownJob, View
 
 DIAGRAM_PAGE: Final = Path("docs/explain/decision-table.md")
 
-# --- examples: what can be read, what can be said -------------------------------------------------------------------
+# --- examples: cells that can be read, commands that can be given ---------------------------------------------------
 
 _AT: Final = EPOCH + timedelta(days=1)
 _LEASE: Final = timedelta(seconds=30)
@@ -122,7 +122,7 @@ def examples() -> list[Example]:
     return [Example(view, command) for view, command in product(_views(), list(_said()))]
 
 
-# --- what an answer may hang on, besides its row ----------------------------------------------------------------------
+# --- conditions of an answer, besides its row -------------------------------------------------------------------------
 
 
 class Condition(NamedTuple):
@@ -152,7 +152,7 @@ def _is_retried(record: Record | None) -> bool:
 
 
 def _takes_back(record: Record | None, command: Command) -> bool:
-    """Whether one person says retry where another said done, or the other way round."""
+    """Whether one resolve replaces another: retry after done, or done after retry."""
     if record is None or not isinstance(command, Resolve):
         return False
     return record.resolved if command.verdict == "retry" else _is_retried(record)
@@ -200,7 +200,7 @@ def told_apart(answers: Sequence[tuple[Example, str]]) -> dict[tuple[str, ...], 
 
 
 def gates() -> str:
-    """What is asked before the table, in order, with what each gate says of itself."""
+    """The gates before the table, in order, each with its docstring."""
     rows = ((f"`{gate.__name__}`", " ".join(str(gate.__doc__).split())) for gate in GATES)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (("gate", "why"), ("---", "---"), *rows))
 
@@ -318,7 +318,7 @@ def _who(commands: Collection[type[Command]]) -> str:
 
 
 def drawings() -> dict[str, str]:
-    """What stands between the marks of that name on the page."""
+    """The text between the marks of each name on the page."""
     return {
         "gates": gates(),
         "what one says of its own": table(ONES_OWN),
@@ -328,7 +328,7 @@ def drawings() -> dict[str, str]:
 
 
 def redrawn(page: str) -> str:
-    """The page with what stands between its marks drawn anew."""
+    """The page with the text between its marks drawn anew."""
     for name, drawing in drawings().items():
         begin, end = f"<!-- drawn: {name} -->", "<!-- up to here -->"
         before, found_begin, rest = page.partition(begin)

@@ -1,14 +1,14 @@
 """What a claim needs besides the run's own cell: the job that it rests on, gates that let it pass, and a turn.
 
-*A gate* is a function of the view and the command that gives an answer, or None: pass. A new reason not to run is a new
-gate, or a row of the table; no other module decides.
+*A gate* is a function of the view and the command. It returns an answer, or None: pass. A new reason not to run is a
+new gate, or a row of the table; no other module decides.
 
-*Paused* and *superseded* hold for whatever would start a run: a claim, and a slot that a scheduler puts on record as
-due. What is on record already goes on: a run renews, ends and is settled while its job is paused.
+*Paused* and *superseded* apply to every command that would start a run: a claim, and a slot that a scheduler records as
+due. Runs on record go on: they renew, end and are settled while their job is paused.
 
-*Turns* limit how many runs of a job go on at once; one is a cell, and a job with limited overlap has as many. A run and
-its turn are written as one group, so what holds of the run holds of its turn: neither is ever held without the other. A
-claim that the table would grant and that finds no turn free becomes what the job's overlap says.
+*Turns* limit how many runs of a job go on at once. A turn is a cell, and a job with limited overlap has as many as its
+limit. A run and its turn are written as one group, so neither is ever held without the other. If the table would grant
+a claim and no turn is free, the job's overlap decides what becomes of it.
 
 *Nothing is closed on a guess.* A turn that an earlier decision of the same batch takes is not taken yet: its write may
 fail. So a claim that finds only such turns is decided again once that write has landed or failed.
@@ -47,12 +47,11 @@ _CREATE: Final = (Claim, Queue, Skip)  # a union in place would be made anew wit
 
 
 def rests_on_job(view: View, command: Command) -> bool:
-    """Only what may create a run rests on the facts of its job."""
     return view.slot is not None and isinstance(command, _CREATE)
 
 
 def job_of(view: View, command: Command) -> Job | None:
-    """The job that a decision rests on: as it was read, or as the write beside the run's will make it."""
+    """The job that a decision rests on: as it was read, or as this decision's own write will make it."""
     if view.known is None:
         return None
     job = view.known.job
@@ -69,8 +68,8 @@ def first_floor(now: Instant, first: Instant | None) -> Instant:
 
 
 def floor_of(view: View, command: Command) -> Instant | None:
-    """Up to where a slot without a record is closed. What was asked for by hand has no floor, nor has a lock. A step of
-    a run has that of a store that forgot: its slot may have run before."""
+    """Up to where a slot without a record is closed. A run asked for by hand has no floor; nor has a lock. A step has
+    the floor of a store that forgot: its slot may have run before."""
     if view.slot is None:
         return forgotten_floor(view.epoch, view.traits) if maker_of(command) else None
     if view.slot.request:
@@ -80,7 +79,7 @@ def floor_of(view: View, command: Command) -> Instant | None:
 
 
 def maker_of(command: Command) -> Maker | None:
-    """Of a step that is to be begun: the run that makes it."""
+    """The run that makes this step, for a step that is to begin."""
     return command.under if isinstance(command, Claim) else None
 
 
@@ -120,7 +119,7 @@ def unasked(view: View, command: Command) -> Answer | None:
 
 
 def _digest(command: Command) -> str | None:
-    """Of what would start a run, the version of the job it is for; None: it starts nothing."""
+    """The job version of a command that would start a run; None: the command starts nothing."""
     if isinstance(command, Claim):
         return command.digest
     return command.digest or None if isinstance(command, Queue) else None
@@ -135,14 +134,14 @@ Errand = tuple[str, Command]
 
 
 class Need(NamedTuple):
-    """It cannot be decided yet: read again what the view names, and these turns; and let these commands be decided."""
+    """It cannot be decided yet. Read again what the view names, and these turns; have these commands decided."""
 
     turns: tuple[str, ...] = ()
     first: tuple[Errand, ...] = ()
 
 
 class NoTurn(NamedTuple):
-    """No turn is free: the answer, or the command that the claim becomes; and whom to ask to stop."""
+    """No turn is free. Holds the answer, or the command that the claim becomes, and which runs to ask to stop."""
 
     instead: Early | Busy | Skip | Queue
     also: tuple[Errand, ...] = ()
@@ -152,7 +151,7 @@ DECIDE_AGAIN: Final = Need()
 
 
 def free_turn(view: View, command: Claim) -> Cell | None:
-    """A turn that may be free; claimants begin at different ones, so that they spread."""
+    """A turn that may be free. Claimants start at different turns, so that they spread."""
     first = int(command.nonce[:8] or "0", 16) % len(view.turns)
     for turn in (*view.turns[first:], *view.turns[:first]):
         if (turn.version == ABSENT or turn.mark is Mark.FREE) and turn.key not in view.reserved:
@@ -161,7 +160,7 @@ def free_turn(view: View, command: Claim) -> Cell | None:
 
 
 def no_turn(view: View, command: Claim) -> Need | NoTurn:
-    """All turns are taken. A run whose lease is over is settled first; then the job's overlap decides."""
+    """All turns are taken. A run whose lease expired is settled first; then the job's overlap decides."""
     due = view.slot.at + command.delay if view.slot else None
     if due is not None and view.now < due:
         return NoTurn(Early(due))
@@ -172,7 +171,7 @@ def no_turn(view: View, command: Claim) -> Need | NoTurn:
     unsettled = tuple((run, Settle()) for run in gone if run not in view.beside)
     if unsettled or not all(view.beside[run] for run in gone):
         return Need(first=unsettled)
-    if gone:  # its lease is over, and this process has not watched for long enough to act on that
+    if gone:  # its lease expired, but this process has not watched the store's clock long enough to act
         return NoTurn(Busy(*next(iter(gone.items()))))
     run, until = min(runs.items(), key=lambda one: one[1] or EPOCH)
     if (view.record is not None and view.record.grant > 0) or not runs.keys().isdisjoint(view.ended):
@@ -183,7 +182,8 @@ def no_turn(view: View, command: Claim) -> Need | NoTurn:
 
 
 def _waiting(view: View, command: Claim, run: str, until: Instant | None) -> NoTurn:
-    """Under replace a run is asked to stop; not a later one, which may have come first when a turn was free."""
+    """Under replace, a run is asked to stop; but not a run of a later slot, which may have started while a turn was
+    free."""
     earlier = view.slot is not None and slot_of_cell(run).at < view.slot.at
     asks = command.overlap == "replace" and earlier and run not in view.beside
     also = ((run, Ask(f"replaced by {view.run.key}")),) if asks else ()

@@ -3,8 +3,8 @@
 THEORY OF OPERATION
 
 Two clocks matter. The *store's* clock dates leases: a grant made at store time s with a time-to-live L lapses at
-until = s + L, and nobody else is granted before that. The *holder's* boot clock (it counts suspend) dates trust: what
-the holder allows itself without asking. Trust must end before the lease lapses, whatever the network did:
+until = s + L, and no other process gets it before that. The *holder's* boot clock (it counts suspend) dates trust: what
+the holder may do without asking. Trust must end before the lease lapses, whatever the network did:
 
     holder   began ─────────── ended                      trust ends
     (boot)     │   request   reply │                          │
@@ -17,22 +17,22 @@ The store's clock was read after the call began, so `began` is never too late, h
 would be. (until − now) is what is left of the lease, not L: a lost reply resolved by reading back must not start the
 lease anew. Nor is it ever more than L: a store clock that stepped back since must not stretch the lease.
 
-The margin pays for what the two clocks may disagree on while the lease runs: unnoticed steps and skew of the store's
-clock (its traits), and on top of that L/5: half for the watch's tolerance below, half for the drift of the holder's.
+The margin covers what the two clocks may disagree on while the lease runs: unnoticed steps and skew of the store's
+clock (its traits), plus L/5: half for the watch's tolerance below, half for the drift of the holder's clock.
 
-A store clock that jumps ahead would make every lease look lapsed at once. So lapsed is believed only by a process
-whose own samples (boot clock beside store clock) ran evenly for at least L: then at least 0.9 L of real time passed
-since the last renewal that could have set `until`, and the holder's trust (0.8 L) is over. After a step back others
-only wait longer.
+A store clock that jumps ahead would make every lease look lapsed at once. So a process believes that a lease lapsed
+only if its own samples (boot clock and store clock) ran evenly for at least L. Then at least 0.9 L of real time passed
+since the last renewal that could have set `until`, and the holder's trust (0.8 L) has ended. After a step back, other
+processes only wait longer.
 
-Where a store has several clocks (`Traits.one_clock`), the one that dated a lease need not be the one that was watched.
-There lapsed is believed only by a process that saw the very cell unchanged for at least L by its own clock: then the
-last renewal is at least as long ago, whatever any of those clocks says.
+Where a store has several clocks (`Traits.one_clock`), the clock that dated a lease need not be the one that was
+watched. There a process believes that a lease lapsed only if it saw the cell unchanged for at least L by its own clock.
+Then the last renewal is at least that long ago, whatever any of the store's clocks shows.
 
-While the store is away nobody can renew, so silence in that time is not death. *Contact* is what a reader knows of it:
-answers to its own writes, since a store may be read-only. If contact broke since the last renewal, holders are *heard*
-before the lease counts as lapsed: they say what they have to say at least twice a second. What was heard adds up over
-the pieces of contact, so that a store that comes and goes keeps nobody from taking over.
+While the store is unreachable no holder can renew, so a missing renewal in that time does not prove a crash. *Contact*
+is what a reader knows of it: answers to its own writes, since a store may be read-only. If contact broke since the last
+renewal, holders are *heard* before the lease counts as lapsed: each tries to write at least twice a second. The heard
+time adds up over the pieces of contact, so a store that is reachable only now and then does not block a takeover.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,24 +46,24 @@ FACTS_AGE: Final = timedelta(seconds=30)
 """A claim rests on facts read at most this long ago; later the store refuses it."""
 
 LONGEST_LEASE: Final = timedelta(minutes=5)
-"""A longer one could not be watched: nobody remembers more of the store's clock than a few minutes."""
+"""A longer lease could not be watched: processes remember only a few minutes of the store's clock."""
 
 LOCK_LEASE: Final = timedelta(seconds=30)
-"""No lock or leader has a longer lease, so this long after a store forgot, none can still be trusted."""
+"""No lock or leader has a longer lease. So this long after a store forgot, no process still trusts one."""
 
 
 def margin(lease: timedelta, traits: Traits) -> timedelta:
-    """How much earlier than the lease trust ends."""
+    """How much earlier trust ends than the lease."""
     return 2 * tolerance(lease) + traits.skew + traits.step
 
 
 def trust_end(began: Boot, now: Instant, until: Instant, lease: timedelta, traits: Traits) -> Boot:
-    """The holder's boot clock when trust ends, from the call that granted or renewed."""
+    """When trust ends on the holder's boot clock, counted from the call that granted or renewed."""
     return began + (min(until - now, lease) - margin(lease, traits)).total_seconds()
 
 
 class Trust(NamedTuple):
-    """A window that can be extended while it is open, and never comes back once it has ended."""
+    """A window that can be extended while it is open, and never reopens once it has ended."""
 
     end: Boot
 
@@ -80,7 +80,7 @@ def renew_every(lease: timedelta, traits: Traits) -> timedelta:
 
 
 class Sample(NamedTuple):
-    """The store's now, and between which readings of the own boot clock it was taken."""
+    """The store's time, and the readings of this process's boot clock before and after it."""
 
     began: Boot
     ended: Boot
@@ -121,11 +121,11 @@ def tolerance(lease: timedelta) -> timedelta:
 
 
 PIECE: Final = 0.75
-"""Seconds of contact in which each holder has tried: it does so every half a second."""
+"""In this many seconds of contact every holder has tried to write: it does so every half a second."""
 
 
 class Contact(NamedTuple):
-    """A while in which the store answered our writes: from the first answer to the last."""
+    """A time in which the store answered this process's writes: from the first answer to the last."""
 
     since: Boot
     upto: Boot
@@ -135,13 +135,13 @@ class Contact(NamedTuple):
 
 
 def hearing(lease: timedelta) -> timedelta:
-    """For how long holders are heard after contact broke: about as long as from one renewal to the next."""
+    """How long to wait for holders after contact broke: about as long as from one renewal to the next."""
     return min(max(lease / 4, timedelta(seconds=1)), timedelta(seconds=8))
 
 
 def heard(contacts: Sequence[Contact], renewed: Boot, boot: Boot) -> timedelta:
     """For how long a holder that renewed then could be heard since contact first broke; without a break, for ever. A
-    piece counts if it is longer than a holder waits between two tries, and there must be such contact just now."""
+    piece counts if it is longer than a holder waits between two tries, and such contact must exist now."""
     if not contacts or not contacts[-1].reaches(boot):
         return timedelta(0)
     if contacts[-1].since <= renewed:
@@ -151,6 +151,6 @@ def heard(contacts: Sequence[Contact], renewed: Boot, boot: Boot) -> timedelta:
 
 
 def forgotten_floor(epoch: Epoch, traits: Traits) -> Instant | None:
-    """Up to where nothing can be known after a store forgot: a slot is never granted before its instant, so none
+    """Up to this instant nothing is known after a store forgot. A slot is never granted before its instant, so no slot
     later than the birth can have been granted in an earlier life."""
     return epoch.born + traits.skew + traits.step if epoch.forgot else None

@@ -1,7 +1,7 @@
-"""What else is left in cells: alerts, signs of life of schedulers, ours and others, calls that were only observed, jobs
-that live in the store, cursors, what a machine saw of the clock, and who was refused.
+"""Other records in cells: alerts, signs of life of schedulers (cronce's and others), calls that were only observed,
+jobs that live in the store, cursors, what a machine saw of the clock, and which claims were refused.
 
-None of it decides who runs.
+None of it decides which process runs a slot.
 """
 
 from collections.abc import Mapping
@@ -32,33 +32,34 @@ Notice = Literal["raised", "cleared"]
 
 
 class Delivery(NamedTuple):
-    """What became of the latest notice of an alert, for one destination."""
+    """The state of an alert's latest notice, for one destination."""
 
     notice: str
-    """Which: raised, or cleared."""
+    """Which notice: raised, or cleared."""
     sent: Instant | None
-    """When it went out; None: it is being sent, or that failed."""
+    """When it was sent; None: it is being sent, or sending failed."""
     until: Instant
-    """From then on anybody may try again, or after a recovery tell that it is back."""
+    """From then on any process may try again, or report the recovery."""
     tries: int = 1
-    """0: it went out with that of another alert of the same cause."""
+    """0: it was sent together with another alert of the same cause."""
 
 
 class Handled(NamedTuple):
-    """What a person said of an alert: somebody is on it, or it can wait until then."""
+    """A person's mark on an alert: acknowledged, or snoozed until then."""
 
     by: str
     at: Instant
     reason: str = ""
     until: Instant | None = None
-    """Of one that was snoozed."""
+    """When a snooze ends."""
 
 
 class Alert(NamedTuple):
-    """One thing that is wrong, and that somebody should know of, or should have known of: then it is cleared.
+    """One problem that a person should know of; it is cleared once the problem is over.
 
-    With what (a job, a holder, a group, a name, or "" for the store), since when, and what to say of it to a person, in
-    one sentence with the facts and one with what to do."""
+    It has a subject (a job, a holder, a group, a name, or "" for the store), a start, and a message for a person: one
+    sentence with the facts, and one with what to do.
+    """
 
     kind: str
     subject: str
@@ -72,11 +73,11 @@ class Alert(NamedTuple):
     """By the digest of the destination."""
     remedy: str = ""
     cause: str = ""
-    """Alerts of one cause are one incident."""
+    """Alerts with one cause are one incident."""
     slots: tuple[str, ...] = ()
-    """What it touched: the keys of slots, the first of them."""
+    """The keys of the slots it touched: the first of them."""
     effects: tuple[str, ...] = ()
-    """And the names of effects of which nobody knows whether they happened."""
+    """The names of effects for which it is not known whether they happened."""
     handled: Handled | None = None
 
     @property
@@ -85,16 +86,16 @@ class Alert(NamedTuple):
 
 
 class LastBeat(NamedTuple):
-    """One sign of life, or one call, and whose it was."""
+    """One sign of life, or one call, and which process it came from."""
 
     at: Instant
     by: str
     key: str = ""
-    """Of a call that is one only with others for the same: the digest of what it was for."""
+    """If calls are grouped by what they were for: the digest of that."""
 
 
 class Beats(NamedTuple):
-    """The signs of life of a scheduler that is not ours: how often there should be one, and the last of them."""
+    """The signs of life of another scheduler, not cronce: how often one is expected, and the last of them."""
 
     every: timedelta
     recent: tuple[LastBeat, ...]
@@ -105,29 +106,29 @@ class Doubled(NamedTuple):
     """A call that ran, and that the guard would have refused."""
 
     slot: str
-    """The slot, or for a window the instant of the first call in it."""
+    """The slot; for a window, the instant of its first call."""
     at: Instant
     by: str
     why: str
 
 
 class Observed(NamedTuple):
-    """What was observed of a job or a function and not prevented."""
+    """Calls of a job or a function that were observed and not prevented."""
 
     window: timedelta | None
-    """Calls within so long of each other are one; None: they are told apart by their slots."""
+    """Calls within this time of each other count as one; None: calls are told apart by their slots."""
     calls: tuple[LastBeat, ...]
     """The last of them."""
     times: int
     """How many there were."""
     doubled: int
-    """How many of them were too many."""
+    """How many of them were duplicates."""
     recent: tuple[Doubled, ...]
 
 
 class Stored(NamedTuple):
     """A job that lives in the store: its definition as JSON, or None once it was removed; by whom, and since when. The
-    revision rises with each change, also beyond a removal."""
+    revision rises with each change, also across a removal."""
 
     revision: int
     definition: str | None
@@ -136,23 +137,23 @@ class Stored(NamedTuple):
 
 
 class RecordedPosition(NamedTuple):
-    """How far somebody has come, as JSON, and by which fence: a cursor of a job, or what a receiver has seen."""
+    """A recorded position as JSON, and the fence that wrote it: the cursor of a job, or what a receiver has seen."""
 
     fence: Fence
     value: str = ""
 
 
 class Machine(NamedTuple):
-    """What a machine has seen of the store's clock since it was booted, for short-lived processes to go on from."""
+    """What a machine has seen of the store's clock since its boot. Short-lived processes continue from it."""
 
     boot_id: str
     samples: tuple[Sample, ...]  # oldest first
     host: str = ""
-    tzdata: str = ""  # which version of the time zone database it has, if a process of it needed one
+    tzdata: str = ""  # the version of its time zone database, if a process there needed one
 
 
 class ForeignScheduler(NamedTuple):
-    """A scheduler that is not ours, in a process that is guarded: of which kind, and what it has to fire."""
+    """Another scheduler, not cronce, in a guarded process: its kind, and what it has to fire."""
 
     holder: str
     kind: str
@@ -160,7 +161,7 @@ class ForeignScheduler(NamedTuple):
 
 
 class ForeignJob(NamedTuple):
-    """One of its jobs: by which schedule, as it says it, and when next, if it knows."""
+    """One of its jobs: its schedule in that scheduler's own words, and its next time, if known."""
 
     name: str
     schedule: str
@@ -176,7 +177,7 @@ class Refused(NamedTuple):
 
 
 class Refusals(NamedTuple):
-    """What a machine was refused of a job: how often, and the last of them."""
+    """The refused claims of one job on one machine: how many, and the last of them."""
 
     times: int
     recent: tuple[Refused, ...]
@@ -203,7 +204,7 @@ def day_of(instant: Instant) -> str:
 
 
 class Holder(NamedTuple):
-    """A live scheduler. The jobs that it carries stand in a bundle, which all of one deploy share."""
+    """A live scheduler. Its jobs are listed in a bundle, which all processes of one deploy share."""
 
     holder: str
     bundle: str
@@ -213,15 +214,15 @@ class Holder(NamedTuple):
     since: Instant
     cronce: str
     draining: bool = False
-    gone: bool = False  # it left on purpose
-    every: timedelta = timedelta(seconds=10)  # the next beat comes so long after this one
+    gone: bool = False  # it shut down normally
+    every: timedelta = timedelta(seconds=10)  # the time until its next beat
     skew: timedelta = timedelta(0)  # its machine's clock is ahead of the store's by this much
-    running: int = 0  # bodies at work there
-    tzdata: str = ""  # which version of the time zone database it reads, if it reads one
+    running: int = 0  # job functions running there
+    tzdata: str = ""  # the version of the time zone database it reads, if it reads one
 
 
 class Bundle(NamedTuple):
-    """Jobs, which version of each, and where the code of each is."""
+    """Jobs, the version of each, and where the code of each is."""
 
     specs: Mapping[str, str]
     code: Mapping[str, str] = {}
@@ -252,7 +253,7 @@ def encode_notice(
 
 
 _NEWER: Final = ("host", "tzdata", "cause", "slots", "effects", "handled")
-"""Left out where they say nothing, so that older versions read it."""
+"""Left out where they are empty, so that older versions can read the cell."""
 
 
 def _spelled(value: object) -> object:

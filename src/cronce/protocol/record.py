@@ -1,4 +1,4 @@
-"""What stands in a cell: the records of runs, jobs and whoever runs them. How they are spelled is `codec`'s."""
+"""The records in cells: of runs, of jobs, and of the processes that run them. `codec` defines how they are spelled."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -28,14 +28,14 @@ from cronce.protocol.codec import (
 from cronce.value import NamedTuple
 
 REASON_KEPT: Final = 500
-"""Characters of why a run ended as it did."""
+"""How many characters of a run's end reason are kept."""
 
 MOST_LAPSED: Final = 10  # holders in a row
 PAST_KEPT: Final = 20
-"""How many earlier grants a run, and how many spans a job remembers. Older grants are dropped (the grant number still
-counts them), older spans are joined."""
+"""How many earlier grants a run keeps, and how many spans a job keeps. Older grants are dropped (the grant number still
+counts them); older spans are joined."""
 
-# Words that records are written and read with: how a grant ended, why a slot was skipped, why some were passed over.
+# Texts that records are written and read with: how a grant ended, why a slot was skipped, why slots were passed over.
 LAPSED: Final = "lapsed"
 RELEASED: Final = "released"
 NEVER_STARTED: Final = "never started"
@@ -52,7 +52,7 @@ FORGOTTEN: Final = "unknown: the store forgot"
 
 
 class State(StrEnum):
-    DUE = "due"  # nobody's yet, or given back before it started
+    DUE = "due"  # no process holds it, or it was given back before it started
     WAITING = "waiting"  # due, and waiting for the job's turn
     RUNNING = "running"  # granted; whether its lease is live is a question of now, not a state
     RETRYING = "retrying"  # failed, and may be claimed again from `until` on
@@ -77,7 +77,6 @@ class Outcome(StrEnum):
 
     @property
     def is_doubt(self) -> bool:
-        """Nobody knows whether it happened."""
         return self in DOUBTFUL
 
     @property
@@ -91,7 +90,7 @@ class Outcome(StrEnum):
 
 
 DOUBTFUL: Final = (Outcome.LOST, Outcome.UNKNOWN)
-"""Nobody knows whether it happened."""
+"""It is not known whether it happened."""
 
 
 class Past(NamedTuple):
@@ -102,7 +101,7 @@ class Past(NamedTuple):
     started: Instant | None
     end: str
     ended: Instant | None = None  # version 1 did not write it
-    retried: Instant | None = None  # when a person had it tried again; version 5 had only that, as `ended`
+    retried: Instant | None = None  # when a person retried it; version 5 had only that, as `ended`
 
 
 class Maker(NamedTuple):
@@ -116,8 +115,8 @@ class Maker(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A run, a lock, a leadership or an effect. on_lost, lease and attempts are as written with the grant, never as the
-    reader has them."""
+    """A run, a lock, a leadership or an effect. on_lost, lease and attempts are those written with the grant, never the
+    reader's."""
 
     state: State
     grant: int = 0
@@ -134,26 +133,25 @@ class Record(NamedTuple):
     outcome: Outcome | None = None
     reason: str = ""
     past: tuple[Past, ...] = ()
-    output: str = ""  # the end of what it printed, for people
-    by: str = ""  # who asked for it, if it was asked for by hand
-    payload: str = ""  # what it was asked for with, as JSON
-    key: str = ""  # the key that its effects go by, where it is not the slot's own
-    progress: tuple[int, int] | None = None  # so much is done, of so much
+    output: str = ""  # the end of its output, for people
+    by: str = ""  # the person who requested it, if one did
+    payload: str = ""  # the payload it was requested with, as JSON
+    key: str = ""  # the key of its effects, if it is not the slot's own
+    progress: tuple[int, int] | None = None  # done, and total
     under: Maker | None = None  # of a step: the run that makes it
-    result: str = ""  # of an effect that is done: what came of it, as JSON
-    keep: timedelta | None = None  # of an effect: for how long it is known, once it is done
+    result: str = ""  # of an effect that is done: its result, as JSON
+    keep: timedelta | None = None  # of an effect: how long it stays known, once it is done
     joined: bool = False  # it may complete in the user's database, which is asked before it is closed as lost
-    least: timedelta = timedelta(0)  # of a lock: kept for so long from its grant on, also if its holder dies
-    overdue: str = ""  # while it runs: why it was told to stop, some time ago
+    least: timedelta = timedelta(0)  # of a lock: kept for so long after its grant, even if its holder dies
+    overdue: str = ""  # while it runs: why it was asked to stop, some time ago
 
     @property
     def is_running(self) -> bool:
-        """It was granted, and did not end; whether its lease is live is another question."""
+        """It was granted and has not ended; its lease may be live or expired."""
         return self.state is State.RUNNING
 
     @property
     def is_waiting(self) -> bool:
-        """For its turn."""
         return self.state is State.WAITING
 
     @property
@@ -166,35 +164,35 @@ class Record(NamedTuple):
 
     @property
     def in_doubt(self) -> bool:
-        """It is closed, and nobody knows whether it happened."""
+        """It is closed, and it is not known whether it happened."""
         return self.outcome is not None and self.outcome.is_doubt
 
     @property
     def resolved(self) -> bool:
-        """A person said how it ended, at a time that says nothing of it."""
+        """A person recorded how it ended; the time of that record is not when it ended."""
         return self.reason.startswith(RESOLVED)
 
     def took(self, now: Instant | None = None) -> timedelta | None:
-        """How long it ran, or runs by now; None where nobody knows: a lost run is finished when that is noticed."""
+        """How long it ran, or has run by now. None if not known: a lost run is finished when the loss is noticed."""
         ended = now if self.is_running else self.finished
         told = not self.resolved and self.outcome is not Outcome.LOST
         return ended - self.started if told and ended and self.started else None
 
     @property
     def closes_as_lost(self) -> bool:
-        """What becomes of it if its holder is gone: it is closed; else it may be granted again. What was asked to stop
-        does not begin again; nor does what so many have died with, one after the other: it may be what kills them."""
+        """Whether it is closed if its holder is gone; if not, it may be granted again. A run that was asked to stop
+        does not start again. Nor does a run whose last MOST_LAPSED holders all died: the run itself may kill them."""
         ends = [past.end for past in self.past[-MOST_LAPSED:]]
         return self.on_lost == "skip" or bool(self.ask) or ends == [LAPSED] * MOST_LAPSED
 
 
 def effects_key(record: Record | None, slot: Slot) -> str:
-    """What the effects of a run go by: the key of its slot, unless it was asked for by hand and says another."""
+    """The key of a run's effects: that of its slot, unless a person requested the run with another key."""
     return (record.key if record else "") or slot.key
 
 
 class Turn(NamedTuple):
-    """The right of a job to run at all: which run has it."""
+    """The right of a job to run: which run holds it."""
 
     run: str = ""
 
@@ -209,7 +207,7 @@ class SpanRecord(NamedTuple):
 
 
 class Spec(NamedTuple):
-    """One version of a job as some deploy declared it, and when it was first seen."""
+    """One version of a job, as a deploy declared it, and when it was first seen."""
 
     digest: str
     first: Instant
@@ -217,14 +215,15 @@ class Spec(NamedTuple):
 
 
 class Purging(NamedTuple):
-    """A purge announced: the floor is raised, the cells below it go when no claim can rest on the old floor."""
+    """An announced purge: the floor is raised, and cells below it are deleted when no claim can rest on the old
+    floor."""
 
     upto: Instant
     ready: Instant
 
 
 class Act(NamedTuple):
-    """What somebody did by hand, and when."""
+    """What a person did, and when."""
 
     by: str
     at: Instant | None = None  # version 2 did not write it
@@ -299,7 +298,6 @@ def _spelled_act(act: Act | None) -> list[Any] | None:
 
 
 def encode_act(act: Act | None) -> str:
-    """An order that stands, or none."""
     return dumps({"v": RECORD_VERSION, "act": _spelled_act(act)})
 
 
@@ -361,7 +359,7 @@ decode_act: Final[Decoder[Act | None]] = Decoder(lambda act: act, act=maybe(_act
 
 
 def standing_act(cell: Cell) -> Act | None:
-    """The order that stands in a cell, if one does. One that cannot be read stands all the same."""
+    """The order in force in a cell, if any. An order that cannot be read is still in force."""
     try:
         return decode_act(cell.value, cell.key) if cell.version else None
     except BadRecord as error:

@@ -1,13 +1,13 @@
-"""How long runs that are over are kept. Pure: of a job's runs, newest first, which may go.
+"""How long runs that are over are kept. Pure: which of a job's runs, newest first, may be deleted.
 
-How old a run is counts from its end: one of a slot long past that somebody ran just now is new.
+The age of a run counts from its end: if a person runs a slot of long ago just now, that run is new.
 
-Deleting a run must never let its slot run again, so the job's floor rises to it first, and it goes a minute later. As
-the floor closes every slot below it, also one that has no record yet, nothing younger than `least` ever goes, however
-few are to be kept.
+Deleting a run must never let its slot run again. So the job's floor rises to it first, and it is deleted a minute
+later. The floor closes every slot below it, also one without a record. So nothing younger than `least` is ever deleted,
+however few runs are to be kept.
 
-A store without history (`Traits.history`) has room for the last runs of a job alone. There nobody purges: each run that
-begins takes the place of older ones that are closed, and one instant says for all of them that they are passed.
+A store without history (`Traits.history`) has room only for the last runs of a job. No process purges there: each run
+that begins replaces older closed ones, and one instant records that all of those are passed.
 """
 
 from collections import Counter
@@ -36,14 +36,14 @@ OUTCOMES: Final = tuple(
 
 
 class Limit(NamedTuple):
-    """So many of the newest, none older than `age`; None: without that limit."""
+    """This many of the newest, none older than `age`; None: no such limit."""
 
     newest: int | None = None
     age: timedelta | None = None
 
 
 class Keep(NamedTuple):
-    """What is kept of one job: by outcome, and of all outcomes together."""
+    """What is kept of one job: by outcome, and for all outcomes together."""
 
     outcomes: Mapping[str, Limit]
     total: int | None = None
@@ -55,7 +55,7 @@ TOTAL: Final = 1000
 
 
 def default_keep(traits: Traits) -> Keep:
-    """Thirty days and a thousand runs; where each costs memory, a hundred of those that succeeded."""
+    """Thirty days and a thousand runs; in stores where each run costs memory, a hundred successful ones."""
     limits = dict.fromkeys(OUTCOMES, MONTH)
     if traits.in_memory:
         limits["succeeded"] = Limit(newest=100)
@@ -63,7 +63,7 @@ def default_keep(traits: Traits) -> Keep:
 
 
 def read_keep(keep: Kept | Mapping[str, Kept]) -> Keep:
-    """What a person wrote: one limit for each outcome, or a limit by outcome, the others for thirty days."""
+    """A person's setting: one limit, for each outcome; or limits by outcome, the others for thirty days."""
     if not isinstance(keep, Mapping):
         return Keep(dict.fromkeys(OUTCOMES, _limit(keep)))
     for outcome in keep:
@@ -78,7 +78,7 @@ def _limit(kept: Kept) -> Limit:
             raise BadPolicy(f"keep must be a number of runs or a duration, not {kept}")
         return Limit(newest=int(kept))
     try:
-        age = parse_duration(cast("str | timedelta", kept))  # it says so if it is neither
+        age = parse_duration(cast("str | timedelta", kept))  # it raises if the text is neither
     except BadInput as error:
         raise BadPolicy(f"keep must be a number of runs or a duration: {error}") from None
     if age < SHORTEST_KEPT:
@@ -89,8 +89,8 @@ def _limit(kept: Kept) -> Limit:
 
 
 def excess(cells: Iterable[Cell], keep: Keep, now: Instant, seen: Counter[str]) -> Iterator[Cell]:
-    """Of a job's cells, newest first, those that are not kept. What is not over, or filed under no instant, stays.
-    `seen` counts what came before these."""
+    """A job's cells, newest first, that are not kept. A run that is not over, or has no instant, stays. `seen` counts
+    the runs before these."""
     for cell in cells:
         record = _over(cell)
         if record is None or cell.at is None:
@@ -121,17 +121,17 @@ def _over(cell: Cell) -> Record | None:
 # --- where only the last runs of a job are kept ---------------------------------------------------------------------
 
 ALWAYS_KEPT: Final = 2
-"""Closed runs of a job that stay when another begins: the last, and one more whose end may still be asked for."""
+"""Closed runs of a job that stay when another begins: the last, and one more whose end a caller may still ask for."""
 
 LAST_BAD: Final = 20
-"""So many more stay that did not succeed: a pod that comes late must not be told that all is well."""
+"""This many more that did not succeed stay: a pod that starts late must not get the answer that all succeeded."""
 
 PURGED_VERSION: Final = 1
-"""The version of a cell that stands for a slot that is not kept any more: below any that was drawn."""
+"""The version of a cell that replaces a slot no longer kept: below any version the store has drawn."""
 
 
 def crowded_out(runs: Mapping[str, Cell]) -> list[str]:
-    """Of a job's runs, by their keys, those that go as another begins. What is open stays."""
+    """The runs of a job, by their keys, that are removed when another begins. Open runs stay."""
     closed = sorted(key for key, cell in runs.items() if cell.mark is not Mark.OPEN)
     bad = [key for key in closed if _is_bad(runs[key])]
     stay = {*closed[-ALWAYS_KEPT:], *bad[-LAST_BAD:]}
@@ -139,12 +139,12 @@ def crowded_out(runs: Mapping[str, Cell]) -> list[str]:
 
 
 def passed_with(passed: Instant | None, gone: Iterable[str]) -> Instant | None:
-    """Up to where a job's slots are passed, without these runs too: the latest slot that is not kept any more."""
+    """The instant up to which a job's slots are passed once these runs are removed: the latest slot no longer kept."""
     return max((at for at in (passed, *map(_slot_of, gone)) if at is not None), default=None)
 
 
 def stand_in(key: str, passed: Instant | None) -> Cell:
-    """What stands for a run without a cell: up to `passed` it may have run, and is closed."""
+    """The cell for a run that has none: up to `passed` it may have run, and is closed."""
     if passed is None or (at := _slot_of(key)) > passed:
         return Cell(key)
     record = Record(

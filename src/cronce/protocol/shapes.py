@@ -1,13 +1,13 @@
 """A shape is decided once. Pure.
 
-A thousand first claims on the same terms differ in their slots and nonces, and `decide` looks at those by a few
-comparisons only: is the job paused, which version fires it, is the slot above the floor and in time. So one of them is
-decided, and the others are *stamped*: each passes the same comparisons, and its slot, nonce and turn are put into what
-was decided for the first. The text of the record is encoded once, with two blanks. The ends of runs are stamped in the
-same way.
+A thousand first claims on the same terms differ only in their slots and nonces, and `decide` looks at those in a few
+comparisons: is the job paused, which version fires it, is the slot above the floor and in time. So one of them is
+decided, and the others are *stamped*: each passes the same comparisons, and its slot, nonce and turn are put into the
+first one's decision. The text of the record is encoded once, with two blanks. The ends of runs are stamped in the same
+way.
 
-A claim or an end that does not pass is decided as always. What is stamped equals what is decided, writes and all: a
-test compares the two for whatever it can think of.
+A claim or an end that does not pass is decided as usual. A stamped result equals the decided one, including its writes:
+a test compares the two over generated cases.
 """
 
 from collections.abc import Callable, Collection, Hashable
@@ -26,18 +26,18 @@ from cronce.protocol.view import KnownJob, View
 from cronce.value import NamedTuple
 
 _COMPARED_GATES: Final = (asked_before_forgetting, paused, superseded, unasked)
-"""The gates that the comparisons stand for. If there is another, nothing is stamped."""
+"""The gates that the comparisons replace. If another gate is added, nothing is stamped."""
 
 _NONCE_INDEX: Final = Record._fields.index("nonce")
 _TURN: Final = Record._fields.index("turn")
 _BLANK: Final = "blank"
 
 _write: Final[Callable[[tuple[object, ...]], Write]] = partial(tuple.__new__, Write)
-"""All fields of a write as a tuple, and no function in between: there are four for each slot."""
+"""Builds a write from a tuple of all its fields, without a function in between: there are four writes for each slot."""
 
 
 class _Form(NamedTuple):
-    """What was decided for one of many. The record, and its text, come in parts: in between is what differs."""
+    """The decision for one of many. The record and its text are split into parts; the varying fields go in between."""
 
     answer: Answer
     change: Change
@@ -59,7 +59,7 @@ class _Form(NamedTuple):
 
 
 class Stamped(Record):
-    """A record that was stamped, and by which form. Changed in any way it is one without a form."""
+    """A stamped record and its form. A changed copy has no form."""
 
     form: _Form | None = None
 
@@ -75,7 +75,7 @@ def _form(answer: Answer, change: Change) -> _Form:
 
 
 def alike(record: Record) -> tuple[tuple[object, ...], ...]:
-    """A record but for what is stamped: its nonce and its turn."""
+    """A record without its stamped fields: nonce and turn."""
     return record[:_NONCE_INDEX], record[_NONCE_INDEX + 1 : _TURN], record[_TURN + 1 :]
 
 
@@ -86,7 +86,7 @@ def kind_of(record: Record) -> Hashable:
 
 
 class ClaimShape(NamedTuple):
-    """What first claims on the same terms come to, at one moment of one life of the store."""
+    """The result of first claims on the same terms, at one moment in one life of the store."""
 
     form: _Form
     now: Instant
@@ -94,7 +94,7 @@ class ClaimShape(NamedTuple):
     turns: int
 
     def stamp(self, want: Wants, known: KnownJob | None, taken: Collection[str], number: int) -> list[Write] | None:
-        """The writes that grant it; None: that is to be decided. `taken` are turns that others of the batch have."""
+        """The writes that grant it; None: it must be decided. `taken` are turns of other claims in the batch."""
         slot, terms, key, nonce = want.slot, want.terms, want.cell, want.nonce
         if known is None or known.birth != self.birth or known.job is None or slot.request:
             return None
@@ -119,7 +119,7 @@ class ClaimShape(NamedTuple):
 
 
 def claim_shape(view: View, command: Claim) -> ClaimShape | None:
-    """By one of them; None: such claims are not stamped."""
+    """Built from one of the claims; None: such claims are not stamped."""
     if GATES != _COMPARED_GATES or view.halted or view.epoch.forgot or view.record is not None:
         return None
     if view.known is None or view.known.job is None or view.slot is None or view.slot.request:
@@ -132,13 +132,13 @@ def claim_shape(view: View, command: Claim) -> ClaimShape | None:
 
 
 class EndShape(NamedTuple):
-    """What the ends of runs that were granted alike come to, at one moment."""
+    """The result of ends of runs that were granted alike, at one moment."""
 
     form: _Form
     base: int
 
     def stamp(self, fence: Fence, record: Record, cells: tuple[Cell, ...], number: int) -> list[Write] | None:
-        """The writes that end the run; None: that is to be decided."""
+        """The writes that end the run; None: it must be decided."""
         run, turn = cells[0], cells[1] if len(cells) > 1 else None
         if run.fence != fence or run.version <= self.base or (turn.key if turn else "") != record.turn:
             return None
@@ -153,7 +153,7 @@ class EndShape(NamedTuple):
 
 
 def end_shape(view: View, command: Finish) -> EndShape | None:
-    """By one of them; None: such ends are not stamped. What is tried again has its last grant in its record."""
+    """Built from one of the ends; None: such ends are not stamped. A retried run has its last grant in its record."""
     if view.slot is None or view.slot.request or view.record is None or not view.record.is_running:
         return None
     if view.doubt is not None or view.record.keep is not None:  # the store's clock dates it

@@ -1,14 +1,14 @@
 """Which version of a job fires, while several deploys are alive. Pure.
 
-Versions are ordered by first sight. The newest that has a live holder fires the job: a restarted pod of the old deploy
-does not flip it back, and a roll-back takes over when the last newer holder is gone.
+Versions are ordered by when they were first seen. The newest that has a live holder fires the job: a restarted pod of
+the old deploy does not switch it back, and a roll-back takes over when the last newer holder is gone.
 
-*Another schedule* raises the floor to now when it begins to fire, so that no schedule ever fires retroactively. Any
-other edit leaves the floor where it is: what fell due before it is due after it.
+*Another schedule* raises the floor to now when it begins to fire, so no schedule ever fires retroactively. Any other
+edit leaves the floor where it is: a slot that was due before the edit is due after it.
 
-*Alike* are versions that run the same slots by the same rules, and differ only in how a run goes (its timeout, say).
-Processes of alike versions claim side by side, as processes of one version do whose code differs: when those of the
-newer one are killed, no slot waits until their beats have lapsed.
+*Alike* are versions that run the same slots by the same rules, and differ only in how a run goes (its timeout, for
+example). Processes of alike versions claim side by side, like processes of one version whose code differs. When those
+of the newer version are killed, no slot waits until their beats have lapsed.
 """
 
 import json
@@ -21,21 +21,21 @@ from cronce.protocol.lease import forgotten_floor
 from cronce.protocol.record import EDITED, FORGOTTEN, PAST_KEPT, REGISTERED, Job, SpanRecord, Spec
 
 MAX_FLOOR_AHEAD: Final = timedelta(minutes=1)
-"""No right clock has raised a floor so far ahead of now."""
+"""A correct clock never raises a floor further ahead of now than this."""
 
 SPECS_KEPT: Final = 50
-"""Versions of a job that are remembered; one that comes back after more than these counts as new."""
+"""How many versions of a job are remembered. A version that returns after more than these counts as new."""
 
 HOW_IT_RUNS: Final = frozenset({"on_lost", "retries", "backoff", "timeout", "lease", "start_within", "jitter"})
-"""What of a version says how a run goes, and nothing of which slots run, and beside which."""
+"""Settings that change how a run goes, but not which slots run, or which runs may overlap."""
 
 ZONE: Final = "zone"
-"""In a version: which changes of its zone's clock the time zone database of its machine has. Two machines with others
-fire at other instants by one schedule; so only one of them fires."""
+"""In a version: which clock changes of its zone its machine's time zone database has. Two machines with different
+databases fire one schedule at different instants, so only one of them fires."""
 
 
 def respec(job: Job | None, spec: tuple[str, str], live: Collection[str], now: Instant, code: str = "") -> Job:
-    """The job after a live holder of `spec` (digest, text) has looked; `live` are the digests with a live holder.
+    """The job after a live holder of `spec` (digest, text) has registered; `live` are the digests with a live holder.
     `code` is where its code is from now on."""
     digest, text = spec
     if job is None:
@@ -60,14 +60,14 @@ def declared(job: Job, spec: tuple[str, str], now: Instant) -> Job:
 
 
 def begun_with(job: Job, floor: Instant, called: Instant) -> Job:
-    """A call that came before the job was known, for an older slot than the call that made it known: the job begins
-    with that slot. Which of its first calls is heard first is chance."""
+    """A call came before the job was known, for an older slot than the call that made it known. The job then begins
+    with that slot: which of the first calls arrives first is chance."""
     is_new = not (job.firing or job.spans or job.purging) and job.specs and called < job.specs[0].first
     return job._replace(floor=min(job.floor, floor)) if is_new else job
 
 
 def read_spec(text: str) -> dict[str, Any]:
-    """A version of a job as its deploy wrote it; nothing if it is not written as ours are."""
+    """A version of a job as its deploy wrote it; empty if it is not in cronce's format."""
     try:
         spec = json.loads(text)
     except (ValueError, RecursionError):
@@ -76,7 +76,7 @@ def read_spec(text: str) -> dict[str, Any]:
 
 
 def edit_of(old: str, new: str) -> str:
-    """What of the schedule was edited between two versions, for people; nothing where it is the same."""
+    """What changed in the schedule between two versions, for people; empty if nothing did."""
     was, now = _rule(old), _rule(new)
     names = sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
     edits = [f"{_PUBLIC_NAMES.get(name, name)} {was.get(name, 'none')} → {now.get(name, 'none')}" for name in names]
@@ -107,7 +107,7 @@ def _which_runs(text: str) -> object:
 
 
 def _same_zone(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Versions from before they said so are taken to mean the same."""
+    """Versions written before this field existed count as equal."""
     return ZONE not in one or ZONE not in other or one[ZONE] == other[ZONE]
 
 
@@ -116,19 +116,19 @@ def _text(job: Job, digest: str) -> str:
 
 
 def raise_floor(job: Job, floor: Instant, slots: int | None, reason: str) -> Job:
-    """A floor never falls. The span that is passed over leaves one record."""
+    """A floor never falls. The span that is passed over gets one record."""
     if floor <= job.floor:
         return job
     return job._replace(floor=floor, spans=_recorded(job.spans, SpanRecord(job.floor, floor, slots, reason)))
 
 
 def is_floor_ahead(job: Job | None, now: Instant) -> bool:
-    """A floor closes what is passed; one that a clock which leapt has raised closes what is to come."""
+    """A floor closes past slots. One that a clock raised after a jump ahead closes future slots."""
     return job is not None and job.floor > now + MAX_FLOOR_AHEAD
 
 
 def brought_back(job: Job, now: Instant) -> Job:
-    """A clock that leapt has raised the floor ahead of now: slots to come run again; what is passed stays closed."""
+    """A clock that jumped had raised the floor ahead of now: future slots run again; past slots stay closed."""
     if job.floor <= now:
         return job
     spans = tuple(span._replace(end=min(span.end, now)) for span in job.spans if span.start < now)
@@ -136,7 +136,8 @@ def brought_back(job: Job, now: Instant) -> Job:
 
 
 def _recorded(spans: tuple[SpanRecord, ...], new: SpanRecord) -> tuple[SpanRecord, ...]:
-    """Spans side by side for the same reason are one; of too many, the oldest become one. No span is ever dropped."""
+    """Adjacent spans with the same reason are joined; if there are too many, the oldest are joined. No span is ever
+    dropped."""
     if spans and spans[-1].reason == new.reason and spans[-1].end == new.start:
         return (*spans[:-1], _joined(spans[-1], new))
     while len(spans) >= PAST_KEPT:
@@ -156,6 +157,6 @@ def _one_reason(first: str, second: str) -> str:
 
 
 def after_forgetting(job: Job, epoch: Epoch, traits: Traits) -> Job:
-    """Once the store forgot, nothing up to its birth can be known: it is closed, and on record as unknown."""
+    """Once the store forgot, nothing up to its birth is known: those slots are closed, and recorded as unknown."""
     floor = forgotten_floor(epoch, traits)
     return job if floor is None else raise_floor(job, floor, None, FORGOTTEN)

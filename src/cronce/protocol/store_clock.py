@@ -2,25 +2,25 @@
 
 THEORY OF OPERATION
 
-The store's clock says which slots are due. Whoever believes a wrong one starts slots before their instant, and closes
-those that seem long past. So each reading is held against the last one that was believed: the boot clock of this
-machine, which nobody sets, says how much time has passed since. A reading that does not fit opens *doubt*.
+The store's clock decides which slots are due. A process that believes a wrong clock starts slots before their instant,
+and closes slots that seem long past. So each reading is compared with the last one that was believed: the boot clock of
+this machine, which cannot be set, shows how much time has passed since. A reading that does not fit opens *doubt*.
 
-In doubt nothing starts, nothing is closed, no floor rises and nothing is deleted (`doubted`). What runs goes on, is
-renewed, and may end; what the store dates meanwhile is corrected where that is safe (`dated`, `is_ahead`).
-Slots that fall due are late, as after an outage. Before a leap is known, and when it is over, the store itself refuses
-what comes five minutes too late or too early by its clock: all that is dated says so. Doubt ends in one of four ways:
+In doubt nothing starts, nothing is closed, no floor rises and nothing is deleted (`doubted`). Runs go on, are renewed,
+and may end. What the store dates meanwhile is corrected where that is safe (`dated`, `is_ahead`). Slots that fall due
+are late, as after an outage. Before a jump is known, and when it is over, the store itself refuses writes that come
+five minutes too late or too early by its clock: every dated write carries that limit. Doubt ends in one of four ways:
 
-* A reading fits again: the clock leapt, and came back.
-* The new readings agree with this machine's own clock for a few seconds: somebody put the store's clock right. But that
-  clock must be another one. Where it was set by as much at the same time, as it always is if both are one (SQLite), the
-  kernel has to say that it is synchronised.
-* The leap was small, and the clock has run evenly for some minutes since.
-* A person says that it is right (`cronce store clock`).
+* A reading fits again: the clock jumped, and came back.
+* The new readings agree with this machine's own clock for a few seconds: the store's clock was corrected. But that
+  clock must be another one. Where both were set by the same amount at the same time, as is always the case if both are
+  one (SQLite), the kernel must report the clock as synchronised.
+* The jump was small, and the clock has run evenly for some minutes since.
+* A person confirms the clock (`cronce store clock`).
 
-A process that has no reading of its own goes on from those that others left since this boot. Without any, it believes a
-clock that agrees with its own to some minutes. Where both are one that proves nothing: right after a boot it waits
-until the kernel says that the clock is synchronised.
+A process that has no reading of its own continues from those that other processes left since this boot. Without any,
+it believes a clock that agrees with its own to some minutes. Where both are one clock, that proves nothing: right after
+a boot the process waits until the kernel reports the clock as synchronised.
 
 A store's clock that is behind the birth of the store is never right.
 """
@@ -38,36 +38,37 @@ from cronce.schedule.instant import format_duration
 from cronce.value import NamedTuple
 
 MAX_READING_ERROR: Final = timedelta(seconds=1)
-"""By so much a reading may be off, whatever the store promises."""
+"""How far a reading may be off, whatever the store promises."""
 
 DRIFT: Final = 0.001
-"""And by so much of the time since the last one: no two clocks run alike."""
+"""And this share of the time since the last reading: no two clocks run alike."""
 
 NEAR_OWN_CLOCK: Final = timedelta(seconds=5)
-"""So near to this machine's own clock a leap was towards it. So far apart may be the clocks of a store with several."""
+"""A jump that ends this near to this machine's own clock was towards it. The clocks of one store may differ by this
+much."""
 
 AGREES: Final = 5.0
-"""Seconds for which the new readings have to agree with this machine's clock."""
+"""For how many seconds the new readings must agree with this machine's clock."""
 
 HARMLESS_ERROR: Final = timedelta(minutes=5)
-"""A clock that is off by less may be a wrong one, and harms little."""
+"""A clock that is off by less may be wrong, but does little harm."""
 
 EVEN: Final = 300.0
-"""Seconds for which a clock has to run evenly after a small leap."""
+"""For how many seconds a clock must run evenly after a small jump."""
 
 FRESH_BOOT: Final = 120.0
 """Seconds after a boot in which NTP may not have set the clock yet."""
 
 ACCEPTED_FOR: Final = timedelta(hours=1)
-"""For so long after a person said so, by that very clock, it is right."""
+"""For this long, by the same clock, a person's confirmation holds."""
 
 REMEDY: Final = "If the clock is right now, run `cronce store clock`"
 SET_CLOCK: Final = "Set the store's clock right, then run `cronce store clock` to repair that"
 
 
 class Host(NamedTuple):
-    """This machine, at a reading: its own clock, whether the kernel says that it is synchronised, and whether it is the
-    store's clock, too."""
+    """This machine at a reading: its own clock, whether the kernel reports it as synchronised, and whether it is also
+    the store's clock."""
 
     wall: Instant
     synchronised: Callable[[], bool]
@@ -78,12 +79,12 @@ class Doubt(NamedTuple):
     """Why the store's clock is not trusted."""
 
     why: str
-    """What is wrong with it: *jumped 20s ahead*."""
+    """What is wrong with the clock: *jumped 20s ahead*."""
     off: timedelta
     first: Sample
-    """Since then the readings agree with each other."""
+    """The readings agree with each other since this one."""
     by_birth: bool = False
-    """It is behind the birth of the store. A person's word on that holds for good."""
+    """It is behind the birth of the store. A person's confirmation of that holds for good."""
 
     @property
     def text(self) -> str:
@@ -104,10 +105,10 @@ class Believed(NamedTuple):
     """This machine's own clock less its boot clock, at that reading; None: not known."""
     doubt: Doubt | None = None
     since: Boot = 0.0
-    """What was read before then was read off a clock that has leapt since, and for good."""
+    """Readings from before then came from a clock that has jumped since, for good."""
 
     def now(self, boot: Boot) -> Instant:
-        """The store's clock of this moment, as well as it is known."""
+        """The store's time now, as well as it is known."""
         known = self.last or (self.doubt and self.doubt.first)
         return EPOCH if known is None else known.now + timedelta(seconds=max(boot - known.ended, 0.0))
 
@@ -116,8 +117,8 @@ _ALLOWED_IN_DOUBT: Final = (Renew, Finish, Release, Ask)
 
 
 def doubted(doubt: Doubt | None, command: Command, change: Change) -> Unsure | None:
-    """The answer to whatever would start something, or close what is not the caller's own. By a clock that is ahead
-    nothing is put off either: it would wait for as long."""
+    """The answer to a command that would start something, or close a run that is not the caller's own. If the clock is
+    ahead nothing is put off either: it would wait for that long."""
     if doubt is None:
         return None
     waits = not change.record.is_closed and not change.record.is_running
@@ -127,15 +128,15 @@ def doubted(doubt: Doubt | None, command: Command, change: Change) -> Unsure | N
 
 
 def is_dated(command: Command, change: Change) -> bool:
-    """Whether it matters when the store says that it was written: not if a run ends for good."""
+    """Whether the store's date of a write matters: not if a run ends for good."""
     ends = isinstance(command, Finish) and change.record.is_closed and change.record.keep is None
     return not ends and not isinstance(command, Ask)
 
 
 def dated(doubt: Doubt | None, change: Change) -> Change:
-    """What the store dates by a clock that is behind comes out right. If it is ahead, a lease, and what was done, last
-    for longer: others may believe this very clock before we do. How far it is behind may be known by this machine's own
-    clock alone, which may be off too: so what was done is known for longer, never for less."""
+    """Corrects what the store dates with a clock that is behind. If it is ahead, a lease, and the completion of an
+    effect, last longer: other processes may believe this clock before this one does. How far it is behind may be known
+    only from this machine's own clock, which may be off too. So a completion stays known for longer, never for less."""
     if doubt is None or change.ttl is None or doubt.off > timedelta(0):
         return change
     is_done = change.record.is_closed and change.record.keep is not None
@@ -143,7 +144,7 @@ def dated(doubt: Doubt | None, change: Change) -> Change:
 
 
 def is_job_dated(job: Job | None, new: Job) -> bool:
-    """Whether an edit closes slots, or lets runs be deleted: by a clock in doubt neither is done."""
+    """Whether an edit closes slots, or lets runs be deleted: neither is done by a clock in doubt."""
     return job is None or (job.floor, job.purging, job.firing) != (new.floor, new.purging, new.firing)
 
 
@@ -156,13 +157,13 @@ _FAR_OFF: Final = 2 * LONGEST_LEASE
 
 
 def is_ahead(until: Instant, now: Instant) -> bool:
-    """Whether an instant lies so far ahead that a clock which leapt must have dated it: no lease is as long. Such a
-    lease has lapsed when nobody renewed it for its own length, by the boot clock of whoever looks."""
+    """Whether an instant lies so far ahead that a clock must have jumped when it was dated: no lease is that long. Such
+    a lease has lapsed when no holder renewed it for its own length, by the reader's boot clock."""
     return until - now > _FAR_OFF
 
 
 def closed_ahead(slots: str) -> str:
-    """Of a floor that a clock which leapt has raised: for people."""
+    """A message for people about a floor that a clock raised after a jump."""
     return f"the store's clock was far ahead at some time, which closed {slots}"
 
 
@@ -177,7 +178,7 @@ def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: I
         max(MAX_READING_ERROR, traits.step + traits.skew) + (NEAR_OWN_CLOCK * (not traits.one_clock)),
     )
     if last is not None and sample.ended < last.ended:
-        return before  # another thread's, and older
+        return before  # another thread's reading, and older
     believed = Believed(sample, _set_to(host, sample.ended), since=before.since)
     expected = host.wall if last is None else last.now + timedelta(seconds=sample.ended - last.ended)
     why = _wrong(last, sample, host, tolerance, born)
@@ -204,7 +205,7 @@ def _wrong(last: Sample | None, sample: Sample, host: Host, tolerance: timedelta
 
 
 def recalled(samples: Sequence[Sample], traits: Traits) -> Believed:
-    """What the processes before this one saw since this boot: the first of it is believed."""
+    """What earlier processes saw since this boot: the first reading is believed."""
     state = Believed(samples[0])
     for sample in samples[1:]:
         state = judged(state, sample, Host(EPOCH, lambda: False), traits)
@@ -212,12 +213,12 @@ def recalled(samples: Sequence[Sample], traits: Traits) -> Believed:
 
 
 def is_said(doubt: Doubt, act_at: Instant | None, now: Instant) -> bool:
-    """Whether a person has said lately, by this very clock, that it is right."""
+    """Whether a person has recently confirmed this very clock."""
     return act_at is not None and timedelta(0) <= now - act_at and (doubt.by_birth or now - act_at <= ACCEPTED_FOR)
 
 
 def _first(sample: Sample, host: Host) -> str:
-    """Why a process does not believe the first reading that it has."""
+    """Why a process does not believe its first reading."""
     off = sample.now - host.wall
     if abs(off) > HARMLESS_ERROR + timedelta(seconds=sample.ended - sample.began):
         return f"is {_span(off)} {'ahead of' if off > timedelta(0) else 'behind'} this machine's"
@@ -227,12 +228,12 @@ def _first(sample: Sample, host: Host) -> str:
 
 
 def _is_settled(doubt: Doubt, sample: Sample) -> bool:
-    """Whether the leap was small, and long enough ago."""
+    """Whether the jump was small, and long enough ago."""
     return abs(doubt.off) < HARMLESS_ERROR and sample.ended - doubt.first.ended >= EVEN
 
 
 def _is_put_right(before: Believed, doubt: Doubt, sample: Sample, host: Host) -> bool:
-    """Whether the clock leapt towards this machine's own, which is another."""
+    """Whether the clock jumped towards this machine's own clock, which is a different one."""
     if abs(host.wall - sample.now) > NEAR_OWN_CLOCK or sample.ended - doubt.first.ended < AGREES:
         return False
     stood = before.set_to is not None and abs(_set_to(host, sample.ended) - before.set_to) <= MAX_READING_ERROR
@@ -240,14 +241,14 @@ def _is_put_right(before: Believed, doubt: Doubt, sample: Sample, host: Host) ->
 
 
 def _fits(last: Sample, sample: Sample, tolerance: timedelta) -> bool:
-    """Each reading was taken somewhere between the question and the answer."""
+    """Each reading was taken between the request and the reply."""
     passed = (sample.now - last.now).total_seconds()
     slack = tolerance.total_seconds() + DRIFT * max(sample.began - last.ended, 0.0)
     return sample.began - last.ended - slack <= passed <= sample.ended - last.began + slack
 
 
 def _is_loose(sample: Sample, tolerance: timedelta) -> bool:
-    """An answer that took so long says too little to compare others with."""
+    """A reply that took this long bounds the clock too loosely to compare others with."""
     return sample.ended - sample.began > tolerance.total_seconds()
 
 

@@ -2,38 +2,40 @@
 
 THEORY OF OPERATION
 
-A slot, a lock and a leadership are each one cell. A process that wants something reads the cell, asks `decide` what
-that means, and swaps the new value in under the version it read. If another was faster the swap is refused, the refusal
+A slot, a lock and a leadership are each one cell. A process reads the cell, asks `decide` what its command means, and
+swaps the new value in under the version it read. If another process was faster, the store refuses the swap, the refusal
 carries the cell that won, and `decide` is asked again. So every step of every process is one row of TABLE, and the
-order of steps is the order of versions: the argument below is about one cell at a time. What keeps a command from
-reaching the table, and what a grant needs besides the run's cell, is in `gates`; `decide` puts the two together.
+order of steps is the order of versions: the argument below is about one cell at a time. `gates` holds what keeps a
+command from reaching the table, and what a grant needs besides the run's cell. `decide` combines the two.
 
-*Claimed once.* A cell leaves NOTHING by one write that expects it absent; the store lets one such write win. From
-then on it is granted again only by the rows LAPSED (under rerun), QUEUED, IDLE and, once it has lapsed, MINE, each
-naming the version it read, each drawing a higher fence. (MINE, while live, renews under its fence: a read-back.)
+*Claimed once.* A cell leaves NOTHING by one write that expects it absent; the store lets one such write win. After
+that, it is granted again only by the rows LAPSED (under rerun), QUEUED, IDLE and, once it has lapsed, MINE. Each names
+the version it read, and each draws a higher fence. (MINE, while live, renews under its fence: a read-back.)
 
-*Mine.* A claim draws a nonce; a grant draws a fence. The nonce answers one question, "was it my write that landed?",
-after a lost reply; it belongs to one call of claim, so that two threads, or a forked child, are two claimants. Every
-later command names the fence. A holder whose lease has lapsed is still MINE as long as nobody acted on it: then its
+*Mine.* A claim draws a nonce; a grant draws a fence. The nonce answers one question after a lost reply: "was it my
+write that landed?" It belongs to one call of claim, so two threads, or a forked child, are two claimants. Every later
+command names the fence. A holder whose lease has lapsed is still MINE until another process acts on the lapse: its
 renew and finish are true, and harmless. Its *trust* has ended before that (`lease`), and trust never returns.
 
-*Lapsed is not a state.* It is `now ≥ until` on the store's clock, believed only by a reader that watched that clock run
-evenly for a whole lease (`View.even`), and of a slot only once its holder could be heard (`View.heard`); otherwise the
-cell reads as HELD. What follows is the on_lost written with the grant, whatever the reader's opinion or version is.
+*Lapsed is not a state.* It is `now ≥ until` on the store's clock. A reader believes it only after it watched that clock
+run evenly for a whole lease (`View.even`), and of a slot only once its holder could be heard (`View.heard`). Otherwise
+the cell reads as HELD. What follows is the on_lost written with the grant, whatever policy or version the reader has.
 
-*Closed once.* CLOSED has no way back but a person's resolve. (EXPIRED is an effect that was to be remembered for a
-while only.) A finish by the fence that closed it, with its outcome, is answered as finished: a reply may be lost.
+*Closed once.* Only a person's resolve reopens a CLOSED cell. (EXPIRED is an effect that was to be remembered for a
+limited time.) If the fence that closed it sends the same finish again, the answer is finished: the first reply may be
+lost.
 
 *The floor.* An absent cell at or below the floor is closed: it was purged, edited away, or skipped on purpose (BELOW).
 A cell that exists follows its own row, so slots of one job may close in any order.
 
-*A store that forgot.* A cell that was written in an earlier life of the store and is not closed may have run since,
-and nothing can tell (FORGOTTEN), unless its instant lies after the birth: no slot is granted before its instant. It is
-closed as unknown for a person to see. Absent cells up to the birth are below the floor (`specs.after_forgetting`).
+*A store that forgot.* A cell that was written in an earlier life of the store and is not closed may have run since, and
+no record can show it (FORGOTTEN), unless its instant lies after the birth: no slot is granted before its instant. It is
+closed as unknown, for a person to check. Absent cells up to the birth are below the floor (`specs.after_forgetting`).
 
-*Effects.* An effect is a claim on a cell that closes with a result: no other protocol. One of a slot has a cell for
-each slot, one on a thing a single cell. What a run makes has no lease of its own, and is over with the run. What was
-begun and never ended is closed as lost, and by that in doubt: on_lost is skip, and whoever may do it again says so.
+*Effects.* An effect is a claim on a cell that closes with a result: no other protocol. An effect of a slot has a cell
+for each slot, one on a thing a single cell. A step has no lease of its own; it is over when its run is over. An effect
+that began and never ended is closed as lost, so it is in doubt: on_lost is skip, and a caller that may safely repeat it
+must declare so.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -90,7 +92,7 @@ from cronce.protocol.record import (
 from cronce.protocol.store_clock import is_ahead
 from cronce.protocol.view import View
 
-# --- where the run stands -------------------------------------------------------------------------------------------
+# --- the row of a run -----------------------------------------------------------------------------------------------
 
 
 class Row(StrEnum):
@@ -108,7 +110,7 @@ class Row(StrEnum):
 
 
 def row(view: View, command: Command) -> Row:
-    """Where what was read stands in the table."""
+    """Which row of the table applies to what was read."""
     cell, record = view.run, view.record
     if record is None:
         return Row.BELOW if _below(cell, floor_of(view, command)) else Row.NOTHING
@@ -128,8 +130,8 @@ def _below(cell: Cell, floor: Instant | None) -> bool:
 
 
 def _is_forgotten(view: View, command: Command) -> bool:
-    """It was written in an earlier life of the store. Of a lock, a leadership and a key no earlier life matters: none
-    is granted before the last holder has lost it (`decide.not_before`)."""
+    """It was written in an earlier life of the store. For a lock, a leadership or a key, earlier lives do not matter:
+    none is granted before the last holder has lost it (`decide.not_before`)."""
     if view.run.version > view.epoch.base or (view.slot is None and maker_of(command) is None):
         return False
     floor = floor_of(view, command)
@@ -137,7 +139,7 @@ def _is_forgotten(view: View, command: Command) -> bool:
 
 
 def is_expired(cell: Cell, record: Record, now: Instant) -> bool:
-    """What is in doubt never expires."""
+    """An effect in doubt never expires."""
     done = record.outcome is Outcome.SUCCEEDED and record.keep is not None
     return done and cell.until is not None and now >= cell.until
 
@@ -152,15 +154,15 @@ _BY_FENCE: Final = (Renew, Finish, Release)
 
 
 def is_mine(cell: Cell, record: Record, command: Command) -> bool:
-    """A claim by its nonce, everything later by its fence."""
+    """A claim is matched by its nonce, every later command by its fence."""
     if isinstance(command, Claim):
         return record.nonce == command.nonce
     return isinstance(command, _BY_FENCE) and cell.fence == command.fence
 
 
 def lapsed(view: View, command: Command) -> bool:
-    """Its lease passed on the store's clock, that clock was watched for long enough to be believed, and the holder of a
-    slot could be heard. A step has no lease of its own: it is over with its run."""
+    """Its lease expired on the store's clock, this reader watched that clock for long enough to believe it, and the
+    holder of a slot could be heard. A step has no lease of its own: it is over when its run is over."""
     cell, record = view.run, view.stands
     if record.under is not None:
         return _is_over(view, record.under, maker_of(command))
@@ -173,7 +175,8 @@ def lapsed(view: View, command: Command) -> bool:
 
 
 def _is_over(view: View, maker: Maker, mine: Maker | None) -> bool:
-    """Whether a run that began a step is over: so it is if the same slot was granted again since, to whoever asks."""
+    """Whether the run that began a step is over. It also is if the same slot was granted again since, to this
+    caller."""
     return maker in view.over or (mine is not None and maker.run == mine.run and maker.fence < mine.fence)
 
 
@@ -216,16 +219,17 @@ def _granted(view: View, command: Claim, old: Record, taken_over: str = "") -> R
 
 
 def take_over(view: View, command: Claim) -> Ruling:
-    """By the on_lost written with the grant, never the reader's. A lock, or a leadership, may be had for ever."""
+    """By the on_lost written with the grant, never the reader's. A lock or a leadership can be taken over any number of
+    times."""
     if view.stands.closes_as_lost and (view.slot is not None or view.stands.on_lost == "skip"):
         return lose(view, command)
     return _granted(view, command, _ended(view, LAPSED), view.stands.holder)
 
 
 def read_back(view: View, command: Claim) -> Ruling:
-    """My own write, its reply lost. The same fence, but not without a write: somebody may have looked while it seemed
-    lapsed, and a takeover that is on its way must find another version. Nothing ran under it, so if it has lapsed it is
-    granted anew, whatever on_lost says."""
+    """This claim's own write landed, but its reply was lost. The fence stays the same, but the cell is written: another
+    process may have seen it lapsed, and its takeover must find another version. Nothing ran under this grant, so if it
+    has lapsed it is granted anew, whatever on_lost is."""
     record, until = view.stands, view.run.until
     if until is not None and view.now < until:
         return Ruling(Granted(record.grant), Change(record, Mark.OPEN, record.lease))
@@ -233,7 +237,7 @@ def read_back(view: View, command: Claim) -> Ruling:
 
 
 def grant_anew(view: View, command: Claim) -> Ruling:
-    """What was done is not known any more."""
+    """The earlier completion has expired."""
     return _granted(view, command, Record(State.DUE, grant=view.stands.grant))
 
 
@@ -247,7 +251,8 @@ def settle(view: View, command: Command) -> Ruling:
 
 
 def lose(view: View, command: Command) -> Ruling:
-    """What may be committed in the user's database is not lost before that was asked; but a person may say so."""
+    """A run that may be committed in the user's database is not lost before that database was asked; but a person may
+    close it."""
     asked = isinstance(command, Resolve) or (isinstance(command, Settle) and command.asked == view.run.fence)
     if view.stands.joined and not asked:
         return ask(view, command) if isinstance(command, Ask) else held(view, command)
@@ -263,7 +268,7 @@ def _gone(record: Record) -> str:
 
 
 def renew(view: View, command: Renew) -> Ruling:
-    """A limit ends renewing; it never shortens a lease that is trusted already. A lock is kept for its least time."""
+    """A limit ends renewing; it never shortens a lease that is already trusted. A lock is kept for its least time."""
     record, until = view.stands, view.run.until
     held = max(view.now - (record.started or view.now), timedelta(0))  # the store's clock may have been set back
     kept = record.least - held
@@ -276,8 +281,9 @@ def renew(view: View, command: Renew) -> Ruling:
 def ended_as(
     outcome: Outcome, reason: str, doubts: Sequence[str], undone: Sequence[str] = (), *, committed: bool
 ) -> tuple[Outcome, str]:
-    """How a run is closed whose job function ended so. What leaves a doubt is for a person, and not tried again; what
-    is undone is a failure, whatever the function says. What is committed is on record where its work is."""
+    """How to close a run whose job function ended this way. A doubtful end is for a person, and is not retried. Work
+    that was rolled back is a failure, whatever the function reported. Committed work is recorded in the user's
+    database."""
     left = [*doubts, *undone]
     if doubts or (undone and (committed or outcome is Outcome.SUCCEEDED)):
         more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
@@ -306,8 +312,8 @@ def finish(view: View, command: Finish) -> Ruling:
 
 
 def finish_again(view: View, command: Finish) -> Ruling:
-    """The fence that ended it may say so again: its reply was lost. Anyone else, and any other word, is stale, also one
-    about an effect that a person has resolved with another result."""
+    """The fence that ended it may report the same end again: its reply was lost. Any other fence, or any other end, is
+    stale; so is a report about an effect that a person has resolved with another result."""
     record = view.stands
     said = Outcome.FAILED if record.state is State.RETRYING else record.outcome
     if view.run.fence != command.fence or (said, record.result) != (command.outcome, command.result):
@@ -321,7 +327,7 @@ def release(view: View, command: Release) -> Ruling:
 
 
 def _idle(record: Record) -> Mark:
-    return Mark.OPEN if record.keep is None else Mark.FREE  # of a key nobody need ever hear again
+    return Mark.OPEN if record.keep is None else Mark.FREE  # no process needs to hear of it again
 
 
 def release_again(view: View, command: Release) -> Ruling:
@@ -354,8 +360,8 @@ def forget(view: View, _command: Command) -> Ruling:
 
 
 def resolve(view: View, command: Resolve) -> Ruling:
-    """A person's word may be taken back by another: done by retry and, where nobody has begun it since, retry by done.
-    Both stay on record."""
+    """One resolve can replace another: retry replaces done and, if no run has begun since, done replaces retry. Both
+    stay on record."""
     record = view.stands
     retried = not record.is_closed and any(past.retried for past in record.past[-1:])
     said = record.resolved and not (view.slot and record.reason.startswith(f"{RESOLVED}by {view.slot.key}"))  # a rerun
@@ -393,7 +399,7 @@ def too_old(view: View, command: Command) -> Ruling:
 
 
 def below(view: View, command: Claim) -> Ruling:
-    """A step of a slot from before the store forgot, which somebody runs again by hand: it may be done."""
+    """A step of a slot from before the store forgot, which a person runs again: the step may already be done."""
     if command.under is None:
         return too_old(view, command)
     return _close(view, _NEW, Outcome.UNKNOWN, "the store forgot whether it was done, or it is new")
@@ -414,7 +420,6 @@ def _close(view: View, record: Record, outcome: Outcome, reason: str) -> Ruling:
 
 
 def _ended(view: View, end: str) -> Record:
-    """The grant becomes part of the past."""
     return _past(view.stands, _grant_of(view, end))
 
 
@@ -423,7 +428,7 @@ def _grant_of(view: View, end: str) -> Past:
 
 
 def _past(record: Record, was: Past) -> Record:
-    kept = [*record.past, was]  # older grants under which nothing ran are forgotten first: the others can be counted
+    kept = [*record.past, was]  # older grants under which nothing ran are dropped first: the others are counted
     first = next((one for one in kept[:-MOST_LAPSED] if one.end in NOTHING_RAN), kept[0])
     return record._replace(past=tuple(one for one in kept if len(kept) <= PAST_KEPT or one is not first))
 
@@ -480,6 +485,5 @@ TABLE: Final[Mapping[Row, Mapping[type[Command], Rule]]] = {
 
 
 def rule(view: View, command: Command) -> Ruling:
-    """What the table says."""
     ruling: Ruling = TABLE[row(view, command)][type(command)](view, command)
     return ruling

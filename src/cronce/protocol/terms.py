@@ -1,4 +1,4 @@
-"""On what terms a slot is claimed, and which terms cannot be meant."""
+"""The terms a slot is claimed on, and which terms are refused as mistakes."""
 
 from datetime import timedelta
 from operator import itemgetter
@@ -12,17 +12,18 @@ from cronce.schedule import format_duration
 from cronce.value import NamedTuple
 
 SKIP_LEASE: Final = LONGEST_LEASE
-"""Nobody may take the slot, so nobody waits for the lease: long, and a database failover of a minute kills no body."""
+"""Long: no other process may take the slot, so none waits for the lease, and a database failover of a minute does not
+stop the job function."""
 
 SHORT_LEASE: Final = timedelta(seconds=10)
-"""No default is shorter."""
+"""No default lease is shorter."""
 
 RERUN_LEASE: Final = timedelta(seconds=30)
-"""Somebody waits to take over: short."""
+"""Short: another process waits to take over."""
 
 
 class Terms(NamedTuple):
-    """They are written with the grant: a process that finds it lapsed goes by them."""
+    """They are written with the grant: a process that finds the grant lapsed follows them."""
 
     lease: timedelta
     on_lost: OnLost = "skip"
@@ -32,19 +33,20 @@ class Terms(NamedTuple):
     attempts: int = 1
     start_within: timedelta | None = None
     digest: str = ""
-    """Which version of the job this process carries; without one it has no say in which version fires."""
+    """The version of the job in this process; without one it does not influence which version fires."""
     delay: timedelta = timedelta(0)
-    """How long after its instant it may start at the earliest."""
+    """The earliest start, counted from its instant."""
     outside: bool = False
-    """The trigger is outside: its call is its own evidence, and registers an unknown job just below its slot."""
+    """The trigger is outside: its call proves that the slot is due, and registers an unknown job just below its
+    slot."""
     payload: str = ""
-    """What the run is given, unless it was asked for with something else."""
+    """The run's payload, unless the run was requested with another."""
     joined: bool = False
     """Its runs may complete by a transaction in the user's database, which is asked before one is closed as lost."""
 
     @property
     def limit(self) -> int:
-        """How many turns there are to take."""
+        """How many turns there are; 0: no limit."""
         return self.turns if is_limited(self.overlap) else 0
 
     @property
@@ -57,23 +59,23 @@ class Terms(NamedTuple):
         return None if self.start_within is None else at + self.start_within
 
     def by_hand(self) -> "Terms":
-        """What a person asks for is never too late, and waits for its turn: it neither gives way nor pushes others
-        out."""
+        """A run that a person requests is never too late, and waits for its turn: it is not skipped and replaces no
+        other run."""
         return self._replace(start_within=None, overlap="wait" if is_limited(self.overlap) else self.overlap)
 
     def each_wanted(self) -> "Terms":
-        """Under missed="all", and of what waits already, no slot gives way to another."""
+        """Under missed="all", and for slots that already wait, no slot is skipped in favour of another."""
         return self._replace(overlap="wait") if self.overlap == "skip" else self
 
     def only_noted(self) -> "Terms":
-        """Of a call that runs whatever the answer: it is claimed to see what the answer would be."""
+        """For a call that runs whatever the answer is: it claims only to learn what the answer would be."""
         overlap: Overlap = "skip" if is_limited(self.overlap) else self.overlap
         return self._replace(on_lost="skip", overlap=overlap, attempts=1, delay=timedelta(0))
 
 
 class Wants(Protocol):
-    """Who wants a slot. `cell` is its key. `known`: it is on record, as a scan found it: read it first; else it is
-    guessed to be nobody's. `nonce`: the same each time that it is asked for and nobody knows whether it landed."""
+    """A wanted slot. `cell` is its key. `known`: a scan found its record, so read it first; otherwise it is assumed to
+    be free. `nonce`: the same on each try while it is not known whether an earlier one landed."""
 
     @property
     def slot(self) -> Slot: ...
@@ -89,24 +91,24 @@ class Wants(Protocol):
 
 _COMPARED_FIELDS: Final = ("start_within", "digest", "delay", "outside")
 written: Final = itemgetter(*[place for place, field in enumerate(Terms._fields) if field not in _COMPARED_FIELDS])
-"""What of the terms is in a record, or says how many turns there are; the rest is compared with what was read."""
+"""The terms that are in a record, or set the number of turns; the others are compared with what was read."""
 
 
 def lease_for(on_lost: OnLost, gap: timedelta | None = None) -> timedelta:
-    """The default length; under skip two thirds of the way to the next slot, so that a run that died early is noticed
-    by then, and the next slot does not give way to it; but never so short that a busy machine cannot renew it: a living
-    run that is stopped is worse than a dead one noticed late."""
+    """The default lease. Under skip it is two thirds of the way to the next slot: a run that died early is noticed by
+    then, and the next slot is not skipped because of it. It is never so short that a busy machine cannot renew it:
+    stopping a live run is worse than noticing a dead one late."""
     if on_lost == "rerun":
         return RERUN_LEASE
     return SKIP_LEASE if gap is None else max(min(SKIP_LEASE, gap * 2 // 3), SHORT_LEASE)
 
 
 MEANT: Final = 5
-"""The first so many of the terms are what is checked of them."""
+"""How many of the terms, from the first, are checked."""
 
 
 def check_lease(lease: timedelta, traits: Traits) -> None:
-    """Refuse a lease that is over, by the doubts about this store's clock, before anybody could act under it."""
+    """Refuse a lease that would expire, given this store's clock errors, before the holder could act under it."""
     if lease <= margin(lease, traits):
         least = 2 * (traits.skew + traits.step)
         raise BadPolicy(
@@ -126,7 +128,7 @@ def check_terms(terms: Terms, traits: Traits) -> None:
 
 
 def checked(terms: Terms) -> Terms:
-    """The terms, if they can be meant."""
+    """The terms, if they are valid."""
     if not timedelta(0) < terms.lease <= LONGEST_LEASE:
         longest = format_duration(LONGEST_LEASE)
         raise BadPolicy(

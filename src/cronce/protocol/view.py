@@ -11,20 +11,20 @@ from cronce.protocol.store_clock import Doubt
 from cronce.value import NamedTuple
 
 Even = Callable[[Cell, Sample, timedelta], timedelta]
-"""For how long, back from that reading and with this tolerance, nobody can have renewed a lease that seems to be over:
-as far as this reader has watched."""
+"""How long, back from that reading and with this tolerance, no holder can have renewed a lease that seems expired, as
+far as this reader has watched."""
 
 Heard = Callable[[Sample, timedelta], timedelta]
 """For how long, up to that reading, a holder that renewed so long before it could be heard (`lease.heard`)."""
 
 
 def nothing_yet(*_reading: object) -> timedelta:
-    """Of a reader that has watched nothing, and heard nobody."""
+    """The answer of a reader that has not watched the store yet."""
     return timedelta(0)
 
 
 class KnownJob(NamedTuple):
-    """A job as it was read: when, on the store's clock, in which of its lives, and until when on ours it will do."""
+    """A job as read: at which store time, in which life of the store, and until when (boot clock) it may be used."""
 
     cell: Cell
     job: Job | None
@@ -37,25 +37,24 @@ NO_TRAITS: Final = Traits("")
 
 
 class View(NamedTuple):
-    """All of it was read in one life of the store. A run, or a lock, a leadership, an effect: then without a slot."""
+    """All of it was read in one life of the store. A lock, a leadership and an effect have no slot."""
 
     run: Cell
     record: Record | None
     sample: Sample
-    """Of the clocks, when it was read."""
+    """The clocks when it was read."""
     slot: Slot | None = None
     turns: tuple[Cell, ...] = ()
     """The turns that a claim may take, and those that the run is known to hold."""
     over: Collection[Maker] = ()
-    """Runs that are known to be over."""
     guessed: bool = False
-    """The run was not read, but taken to be absent. That may lead to a write, which then fails; never to a refusal."""
+    """The run was not read, but assumed absent. That may lead to a write, which then fails; never to a refusal."""
     unheard_in: int = 0
-    """The life of the store in which a write of this command got no answer first."""
+    """The life of the store in which a write of this command first got no answer."""
     known: KnownJob | None = None
     """The job; None: unread, or read too long ago."""
     number: int = 0
-    """Its place in the batch: what it writes are a group of that number."""
+    """Its place in the batch, and the group number of its writes."""
     halted: bool = False
     """All jobs are paused. From here on it holds for every command of a batch."""
     epoch: Epoch = Epoch()
@@ -67,31 +66,28 @@ class View(NamedTuple):
     reserved: Collection[str] = ()
     """Turns that are taken by earlier decisions of the same batch, whose writes have not landed yet."""
     beside: Mapping[str, bool] = {}
-    """Runs that other commands of the batch are about: whether they are answered."""
+    """Runs that other commands of the batch are about: whether they have their answers."""
     ended: Collection[str] = ()
-    """Runs that have ended in this process, which could not say so yet."""
+    """Runs that have ended in this process, whose ends could not be recorded yet."""
 
     def within(self, around: "View", known: KnownJob | None, number: int = 0) -> "View":
-        """With its job, its place in the batch, and what holds for all of it."""
         return View(*self[:8], known, number, *around[10:18], around[18])  # by place: done for every command
 
     @property
     def now(self) -> Instant:
-        """The store's, when it was read."""
         return self.sample.now
 
     @property
     def store_now(self) -> Instant:
-        """What the store said, where that is not believed."""
+        """The store's own reading, even if it is not believed."""
         return self.now if self.doubt is None else self.now + self.doubt.off
 
     @property
     def stands(self) -> Record:
-        """The record, where there is one."""
         assert self.record is not None
         return self.record
 
     @property
     def held_turn(self) -> str:
-        """The turn that the run has: whoever changes the run changes it too."""
+        """The turn that the run holds: a process that changes the run changes its turn too."""
         return self.record.turn if self.record is not None and self.record.state is State.RUNNING else ""

@@ -1,5 +1,5 @@
-"""One execution of a body under its lease, from the grant to how it ended. Saying so to the store is another's task:
-a call says it at once, a scheduler together with what else it has to say."""
+"""One execution of a job function under its lease, from the grant to its end. Reporting the end to the store is the
+caller's task: a call reports it at once, a scheduler together with its other writes."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -25,7 +25,7 @@ from cronce.value import NamedTuple
 EXIT: Final = "the job function raised GeneratorExit"
 
 PROMPT_END: Final = 1.0
-"""Seconds: what is said later than that says when it was."""
+"""Seconds: an end that is reported later than this carries the time when it happened."""
 
 
 class Ending(NamedTuple):
@@ -64,20 +64,20 @@ class Work:
         body.stop()
 
     def answer(self, result: Any) -> Any:
-        """What a caller gets for the result of its call."""
+        """What a caller gets as the result of its call."""
         return result
 
 
 class End(NamedTuple):
-    """What became of an attempt. Without an `ending` nothing ran, and the slot is to be given back."""
+    """How an attempt ended. Without an `ending` nothing ran, and the slot is to be given back."""
 
     ending: Ending | None
     result: Any = None
     error: BaseException | None = None
     over: LeaseEnd | None = None
-    """Why the body was stopped from outside, if it was."""
+    """Why the job function was stopped from outside, if it was."""
     open: bool = False
-    """Nothing is said of it, and its lease lapses."""
+    """No end is reported, and its lease lapses."""
 
     @property
     def word(self) -> str:
@@ -85,7 +85,7 @@ class End(NamedTuple):
         return self.ending.outcome if self.ending else "not known yet" if self.open else "given back"
 
     def outcome(self, name: str) -> Any:
-        """What the caller gets: the body's result, or what it is to see of how it ended."""
+        """Returns the job function's result, or raises the exception for how it ended."""
         if self.over is not None and self.over.cause == "timed out":
             raise TimedOut(f"{name} {self.over.why}") from self.error
         if self.over is not None and self.error is not None:
@@ -116,7 +116,7 @@ class Attempt:
         return self._work.is_async
 
     def steps(self) -> Steps[End]:
-        """Never raises what the body raised: that is part of the end."""
+        """Never raises the job function's exception: that is part of the end."""
         node, fence = self._keeper.node, self.lease.grant.fence
         boot, wants, know = node.clock.boot, node.ledger.client.wants, node.ledger.know
         began = boot()
@@ -138,7 +138,7 @@ class Attempt:
             raise
         except BaseException as error:
             end = self._raised(error)
-        if not self.lease.mine:  # a child that the body forked comes this way too, and has nothing to say
+        if not self.lease.mine:  # a child that the job function forked gets here too, and must not report
             return end
         self._ended = boot()
         try:
@@ -153,7 +153,7 @@ class Attempt:
         return end
 
     def let_go(self) -> None:
-        """Nothing will be said of it: it lapses, for this process as for others."""
+        """No end will be reported: the lease lapses, for this process as for others."""
         self._keeper.drop(self.lease)
         self._keeper.node.ledger.know.let_go([self.lease.grant.fence])
 
@@ -166,8 +166,8 @@ class Attempt:
         client.report(Event(what, grant.key, client.holder, client.know.now(), grant.fence, detail, seconds))
 
     def _sealed(self, end: End) -> Steps[End]:
-        """Before a run is put on record as failed, its database is asked: its commit may have been carried out though
-        nobody heard of it. If nobody knows, nothing is said, and whoever finds the run lapsed asks again. A run that
+        """Before a run is recorded as failed, its database is asked: the commit may have happened though its reply was
+        lost. If that is not known, no end is reported, and the process that finds the run lapsed asks again. A run that
         has begun no transaction is not committed: there is nothing to ask, and a connection of its own that has written
         may keep the database locked."""
         failed = end.ending is not None and (end.ending.outcome.is_failure or bool(self.run.undone))
@@ -189,14 +189,14 @@ class Attempt:
         return self._in_view_of_effects(end)
 
     def backoff(self, ending: Ending) -> timedelta:
-        """How long to wait before the next attempt, if there is one. What was cut short goes on at once."""
+        """How long to wait before the next attempt, if there is one. A run that was cut short is retried at once."""
         if not ending.outcome.is_failure or ending.cut_short or not self.job.retries:
             return timedelta(0)
         return self.job.backoff_after(self.run.slot, self.lease.grant.record.failures + 1)
 
     @property
     def ended_before(self) -> Instant | None:
-        """When its job function ended, if that was a while ago; most are said at once, many in one breath."""
+        """When its job function ended, if that was a while ago; most ends are reported at once, many in one write."""
         node = self._keeper.node
         ago = 0.0 if self._ended is None else node.clock.boot() - self._ended
         return node.ledger.know.now() - timedelta(seconds=ago) if ago > PROMPT_END else None
@@ -265,8 +265,8 @@ class Attempt:
         return closed
 
     def _ending(self, over: LeaseEnd | None, error: BaseException) -> Ending:
-        """What stopped the body from outside is no failure of its own, except that it took too long. A body that asks
-        whether it may go on can know that its trust has ended before it was told."""
+        """A job function that was stopped from outside did not fail by itself, unless it took too long. A job function
+        that asks whether it may go on can learn that its trust has ended before it is asked to stop."""
         if over is None:
             asked = isinstance(error, LeaseLost) and not self.lease.trusted
             return Ending(Outcome.FAILED, describe(error), cut_short=asked or not isinstance(error, Exception))
@@ -277,7 +277,7 @@ class Attempt:
 
 
 def _told_apart(body: Callable[[Run], Any], run: Run, around: Around) -> Any:
-    """What closes a generator would close ours, the steps, if a body raised it."""
+    """An exception that closes generators would close these steps, if a job function raised it."""
     try:
         with AsCurrentRun(run), around(run):
             return body(run)
@@ -296,18 +296,18 @@ that it ends in is left out, since half a secret may not look like one."""
 
 
 def describe(error: BaseException) -> str:
-    """What a record keeps of an exception: text that every database can show, and every person may read."""
+    """The text of an exception in a record: every database can store it, and every person may read it."""
     try:
         text = str(error)
         text = text if len(text) <= LONG_TEXT else text[:LONG_TEXT].rpartition(" ")[0]
         text = discreet(text).replace("\0", "\ufffd").encode(errors="replace").decode()
-    except BaseException:  # some cannot even say what they are
+    except BaseException:  # the text of some exceptions cannot be made
         text = ""
     return f"{type(error).__name__}: {text}"[:REASON_KEPT] if text else type(error).__name__
 
 
 def finish_of(attempt: Attempt, ending: Ending) -> Finish:
-    """What is said to the store of how it ended."""
+    """The end that is reported to the store."""
     if ending is SUCCEEDED:  # as most do, and there is nothing more to it
         return Finish(attempt.lease.grant.fence, Outcome.SUCCEEDED, ended=attempt.ended_before)
     return Finish(
@@ -323,5 +323,5 @@ def finish_of(attempt: Attempt, ending: Ending) -> Finish:
 
 
 def too_late(lease: Lease, ending: Ending, by: str, me: str) -> str:
-    """What to say when the word of a run no longer counts."""
+    """The message for when a run's end no longer counts."""
     return f"{lease.name} {ending.outcome}, but {whose(by, me)}; its effects with a fence were refused, others were not"

@@ -1,7 +1,7 @@
 """Many claims and ends at once: those that are alike are stamped (`protocol.shapes`), without a question for each.
 
-What is stamped is the first try of the loop, in columns: its writes go with the first swap, beside those of questions.
-What does not pass the comparisons, loses or gets no answer becomes a question, and goes on as that.
+Stamped items are the first try of the loop, in columns: their writes go with the first swap, together with those of
+questions. An item that does not pass the comparisons, loses or gets no answer becomes a question, and continues as one.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from cronce.runtime.loop import KnownJobs, Question
 
 Granted = Callable[[Slot, tuple[Cell, ...], Record, Sample, int], "Grant"]
-"""What is granted, by the cells and the record as they stand, when they were read, and in which life of the store."""
+"""Makes a grant from its cells and record, when they were read, and in which life of the store."""
 
 
 Ended = tuple["Grant", Finish | Release, bool]
-"""A grant, what is said of how it ended, and whether others wait for that."""
+"""A grant, how it ended, and whether other processes wait for that."""
 
 _CELL: Final = attrgetter("cell")
 
@@ -33,7 +33,7 @@ Lost = tuple["Question", Sequence[Write], Sequence[Verdict]]
 
 
 class ExtraWrites:
-    """What goes with the first swap of the loop, once, beside what the questions write."""
+    """Writes that go with the first swap of the loop, once, together with those of the questions."""
 
     writes: Sequence[Write] = ()
     runs: Mapping[str, bool] = {}
@@ -57,12 +57,12 @@ class ExtraWrites:
         return []
 
     def heard(self, _verdicts: Sequence[Verdict], _sample: Sample, _life: int) -> list[Lost]:
-        """What came of them: what is to be asked of those that lost."""
+        """Handle the results. Returns questions for those that lost."""
         return []
 
 
 class Batch(ExtraWrites):
-    """One exchange. `said` and `claimed` are in the order of what was asked: what came of it, or the question that it
+    """One exchange. `said` and `claimed` are in the order of the request: each is the result, or the question it
     became."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Batch(ExtraWrites):
     # --- stamping ---
 
     def unread(self) -> "list[Question]":
-        """What is known to be on record is read first; what was asked for by hand is never made by a claim."""
+        """Slots known to be on record are read first; a claim never creates a run that a person requests."""
         wanted = enumerate(self._wanted)
         return [self._left_claim(place) for place, want in wanted if want.known or want.slot.request]
 
@@ -164,7 +164,7 @@ class Batch(ExtraWrites):
         question = self.claimed[place] = self._ask_claim(self._wanted[place])
         return question
 
-    # --- what came back ---
+    # --- replies ---
 
     def unanswered(self) -> "list[Question]":
         ends = [self._left_end(place) for place, answer in enumerate(self.said) if answer is None]
@@ -196,7 +196,7 @@ class Batch(ExtraWrites):
         return lost
 
     def told(self, is_wanted: Callable[[Answer], bool]) -> Iterator[tuple[Answer, View]]:
-        """What has won at the first try, and is to be told of."""
+        """The writes that won at the first try, and are to be reported."""
         forms = [one[1].form for one in self._ends] + [one[1].form for one in self._claims]
         if not any(is_wanted(form.answer) for form in {id(form): form for form in forms}.values()):
             return

@@ -1,20 +1,20 @@
-"""One call of a guarded job: find its slot, claim it, run the body under the lease, say how it ended.
+"""One call of a guarded job: find its slot, claim it, run the job function under the lease, record how it ended.
 
-Everything a trigger from outside sets off is here, as steps (`steps`), for functions and for commands alike.
+Everything that an outside trigger starts is here, as steps (`steps`), for functions and for commands alike.
 
-*Older slots first.* Before its own slot, a call looks for slots of its job that nobody looks after any more: their
-holder is gone, or they failed and have attempts left. If it needs no arguments, it runs them, or puts on record that
-they are lost, as their on_lost says. With arguments, which belong to its own slot, it only sees to those whose holder
-is gone. So a crontab, or any trigger, is enough to take over.
+*Older slots first.* Before its own slot, a call looks for slots of its job that no process looks after any more: their
+holder is gone, or they failed and have attempts left. If it needs no arguments, it runs them, or records that they are
+lost, as their on_lost requires. With arguments, which belong to its own slot, it only handles those whose holder is
+gone. So a crontab, or any trigger, is enough to take over.
 
-A process that calls often looks every few seconds only, and after a failure of its own that is to be retried.
+A process that calls often looks only every few seconds, and after a failure of its own that is to be retried.
 
-*A refusal is an answer.* Who lost the slot gets `Skipped`, with the reason. Only a store that does not answer is an
-exception, and then the body does not run.
+*A refusal is an answer.* A caller that lost the slot gets `Skipped`, with the reason. Only a store that does not answer
+raises an exception, and then the job function does not run.
 
-*What cannot be recorded.* If the store is away when a job function ends, the end is written again and again until the
-lease can no longer be trusted. Then the call raises, for by the record the run still goes on, and the end is written in
-the background (`pending_ends`).
+*What cannot be recorded.* If the store is unreachable when a job function ends, the end is written again and again
+until the lease can no longer be trusted. Then the call raises, since by the record the run still goes on, and the end
+is written in the background (`pending_ends`).
 """
 
 from collections.abc import Callable, Sequence
@@ -69,22 +69,22 @@ OLDER: Final = 20
 """How many older slots a call looks after at most, before its own."""
 
 RUNS_CHECKED: Final = 1000
-"""How many a call looks through that cannot run them, for those whose holder is gone."""
+"""How many runs a call checks for a holder that is gone, if it cannot run them itself."""
 
 LONGEST_TAKEOVER_WAIT: Final = 2 * LONGEST_LEASE
-"""For how long a call waits at most until it may act on what has lapsed."""
+"""How long a call waits at most until it may act on a lapsed run."""
 
 TOO_SLOW: Final = 5
 """How often a grant may come too late to be used."""
 
 
 class Call:
-    """`take_over`: the work needs nothing that belongs to this one slot, so older ones may be run by it. `stand_by`:
-    when another has the slot, wait until it is closed, and take it over if its holder goes away. `beside`: what is
-    written with the end of the run. `fired`: when the trigger fired, if that is not now. `only_noted`: the body runs
-    elsewhere, whatever the answer is. `ahead`: gives the lease of a slot that was claimed ahead, which nobody keeps
-    from then on. `running`: what is entered for as long as a slot runs, its own or an older one. `standby`: told if
-    another runs the slot, and this work may do so too."""
+    """`take_over`: the work needs nothing that belongs to this one slot, so it may run older ones. `stand_by`: if
+    another process has the slot, wait until it is closed, and take it over if its holder dies. `beside`: what is
+    written with the end of the run. `fired`: when the trigger fired, if that is not now. `only_noted`: the job function
+    runs elsewhere, whatever the answer is. `ahead`: gives the lease of a slot that was claimed ahead, which its keeper
+    no longer renews from then on. `running`: a context that is entered while a slot runs, its own or an older one.
+    `standby`: called if another process runs the slot, and this one may take it over."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Call:
         self._fired, self._only_noted, self._ahead, self._running = fired, only_noted, ahead, running
         self._standby = standby if take_over else None
         self.answer: Grant | Refused | None = None
-        """What the store said to its slot."""
+        """The store's answer for its slot."""
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         """The whole call: the result of the job function, or why it was skipped. What the function raises is raised."""
@@ -131,7 +131,7 @@ class Call:
         return result
 
     def _asked(self, when: When | None, began: Boot) -> Steps[Grant | Refused]:
-        """What the store says to the call, after what is older was seen to."""
+        """The store's answer to the call, after older slots were handled."""
         yield StoreStep(self._learn())
         if self.node.ledger.know.doubt is not None:
             if when is None and self.node.ledger.know.is_new:
@@ -161,7 +161,8 @@ class Call:
         return self.job.slot_at(self._fired or clock.wall() - timedelta(seconds=clock.boot() - began))
 
     def _learn(self) -> Flow[object]:
-        """The job and the store's clock; at first contact also what others of this machine saw of that."""
+        """The job and the store's clock; at first contact also what other processes of this machine saw of that
+        clock."""
         ledger, name = self.node.ledger, self.job.name
         return ledger.jobs.learn(name) if ledger.know.machine else recall_clock(ledger, name)
 
@@ -207,7 +208,7 @@ class Call:
         ahead = self._ahead(slot)
         if ahead is not None and ahead.trusted:
             return ahead.grant
-        if ahead is not None:  # the store was away while it waited
+        if ahead is not None:  # the store was unreachable while it waited
             yield StoreStep(self.node.ledger.release([ahead.grant]))
         known, too_slow, give_up = ahead is not None, 0, self.node.clock.boot() + LONGEST_TAKEOVER_WAIT.total_seconds()
         while True:
@@ -225,7 +226,7 @@ class Call:
             known = not isinstance(answer, Early)
 
     def _pause(self, answer: Grant | Refused, *, patient: bool) -> float | None:
-        """For how long to wait before asking again; None: this is the answer."""
+        """How long to wait before asking again; None: this is the answer."""
         match answer:
             case Early(until):
                 return self._until(until)
@@ -272,10 +273,10 @@ class Call:
                     yield from self.run_older(answer)
 
     def _watch(self) -> Steps[None]:
-        """Somebody seems to be gone, and only who watched the store's clock for a whole lease may act on it. A process
-        of one call goes on from what those before it on this machine have seen."""
+        """A holder seems to be gone, and only a process that watched the store's clock for a whole lease may act on
+        that. A process of one call continues from what earlier processes on this machine have seen."""
         with suppress(StoreError):
-            yield StoreStep(recall_clock(self.node.ledger))  # others may have left more since the first contact
+            yield StoreStep(recall_clock(self.node.ledger))  # other processes may have left more since first contact
             yield StoreStep(leave_clock(self.node.ledger))
 
     def _hear(self, dead: list[Cell]) -> Steps[None]:
@@ -340,7 +341,7 @@ class Call:
                 raise NotRecorded(f"{words}; cronce keeps trying to record it")
 
     def _said(self, lease: Lease, word: Finish | Release, *, once: bool) -> Steps[object]:
-        """What the store says to how it ended. Without an answer it is written down, and said again while the call can
+        """The store's answer to the end. Without one, the end is written to disk, and reported again while the call can
         wait, then by the keeper."""
         pending, outage = self.keeper.pending_ends, self.keeper.outage
         end, pause, answer = pending.end_of(lease.grant, word), 0.1, None

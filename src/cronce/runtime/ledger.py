@@ -1,4 +1,4 @@
-"""The ledger: what a process can say about slots, effects, locks and leaders, as flows. The loop alone writes them."""
+"""The ledger: what a process can do with slots, effects, locks and leaders, as flows. Only the loop writes them."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -53,7 +53,7 @@ LOOK_EVERY: Final = 5.0
 """Seconds between two looks of a process for slots of a job whose process is gone."""
 
 LOOK_AHEAD: Final = 60.0
-"""And for those that a clock which leapt has dated far ahead."""
+"""And for leases that were dated far ahead by a clock that jumped."""
 
 SWEEP: Final = 200
 """How many overdue cells one look brings at most."""
@@ -80,7 +80,7 @@ class Wanted(NamedTuple):
     known: bool = False
     """The slot is on record, as a scan found it: read it first. Else it is guessed to have no record."""
     nonce: str = ""
-    """Of a claim that is repeated, since it may have landed; every other claim draws its own."""
+    """The nonce of a claim that is repeated, since it may have landed; every other claim draws its own."""
 
     @property
     def cell(self) -> str:
@@ -98,13 +98,13 @@ class Begin(NamedTuple):
     over: frozenset[Maker] = frozenset()
     """Runs that are known to be over."""
     keep: timedelta | None = None
-    """For how long it is known that it was done; None: for as long as its slot may run."""
+    """How long its completion stays known; None: for as long as its slot may run."""
     sent: str = ""
     """The key that was sent to the other side for it, where that is not its name."""
 
 
 class Begun(NamedTuple):
-    """What the store says to an effect that was to be begun: a grant, or why not, and what stands in its cell."""
+    """The store's answer when an effect was to begin: a grant, or why not, and the current record."""
 
     answer: "Grant | Answer"
     record: Record | None
@@ -157,8 +157,8 @@ class Ledger:
     # --- slots ---
 
     def claim(self, wanted: Sequence[Wanted]) -> Flow[list[Grant | Refused]]:
-        """Each wanted slot: a grant, or why not. Raises only when the store said nothing about any of them; what it
-        said and nobody can read is an answer."""
+        """For each wanted slot: a grant, or why not. Raises only if the store answered for none of them; an unreadable
+        record is an answer."""
         drawn = [Wanted(slot, terms, known, nonce or self.nonce()) for slot, terms, known, nonce in wanted]
         _, grants = yield from self.exchange([], drawn)
         unsure = [grant for grant in grants if isinstance(grant, Unsure)]
@@ -168,7 +168,8 @@ class Ledger:
         return grants
 
     def _in_time(self, grants: list[Grant | Refused]) -> Flow[list[Grant | Refused]]:
-        """What came too late to be trusted is given back; so is a slot that a clock in doubt granted too early."""
+        """A grant that came too late to be trusted is given back; so is a slot that a clock in doubt granted too
+        early."""
         boot, now, doubt = self._clock.boot(), self.know.now(), self.know.doubt
         late = [
             grant
@@ -188,8 +189,8 @@ class Ledger:
         progress: Mapping[Fence, tuple[int, int]] = MappingProxyType({}),
         overdue: Mapping[Fence, str] = MappingProxyType({}),
     ) -> Flow[list[Grant | Stale | Unsure]]:
-        """The grants with their trust extended, none beyond its limit; stale where another has it now. `overdue`: of
-        what goes on though it was told to stop, why it was."""
+        """The grants with their trust extended, none beyond its limit; stale where another process has it now.
+        `overdue`: for runs that go on though they were asked to stop, why they were."""
         now = self.know.now()
         ttls = {fence: max(limit - now, timedelta(0)) for fence, limit in limits.items()}
         questions = [
@@ -218,8 +219,8 @@ class Ledger:
     def exchange(
         self, ended: Sequence[Ended], wanted: Sequence[Wants], beside: Sequence[Write] = ()
     ) -> Flow[tuple[list[Finished | Released | Stale | Unsure], list[Grant | Refused]]]:
-        """Record what has ended, and claim what is next, in one call. Unlike `claim` it answers even when the store
-        said nothing: with `Unsure` for each."""
+        """Record ends, and claim new slots, in one call. Unlike `claim` it answers even if the store did not: with
+        `Unsure` for each."""
         sample = self.know.guess()
         outside = sorted([want.slot for want in wanted if want.terms.outside], key=lambda slot: slot.at, reverse=True)
         lowest = {slot.job: slot.at for slot in outside}
@@ -235,7 +236,7 @@ class Ledger:
         return cast(list[Finished | Released | Stale | Unsure], said), (yield from self._in_time(grants))
 
     def _answer(self, batch: Batch, jobs: Set[str]) -> Flow[None]:
-        """What is alike is stamped, if there is more than one."""
+        """Questions that are alike are stamped, if there is more than one."""
         if len(batch) == 1:
             yield from self.loop.answer(batch.unanswered(), batch)
             return
@@ -264,8 +265,8 @@ class Ledger:
         return (yield from self._answers([self._cell_question(word, Cell(key)) for key, word in words]))
 
     def put(self, commands: Mapping[Slot, Queue | Skip]) -> Flow[list[Answer]]:
-        """Put slots on record: as due, for others to claim, or as not to be run. One that is asked for by hand is filed
-        by when it was."""
+        """Record slots: as due, for other processes to claim, or as not to be run. A run that a person requests is
+        filed under the time of the request."""
         questions = [self._slot_question(command, slot) for slot, command in commands.items()]
         for question in questions:
             if question.view.run.at is None:
@@ -273,7 +274,7 @@ class Ledger:
         return (yield from self._answers(questions))
 
     def enqueue(self, wanted: Sequence[Wants]) -> Flow[list[Answer]]:
-        """Put slots that fell due on record, each on its own terms, for others to claim."""
+        """Record slots that fell due, each on its own terms, for other processes to claim."""
         questions = [
             self._slot_question(
                 Queue(digest=one.terms.digest, first=one.slot.at if one.terms.outside else None), one.slot
@@ -283,12 +284,12 @@ class Ledger:
         return (yield from self._answers(questions))
 
     def settle(self, cells: Iterable[Cell], committed: Mapping[str, Fence] | None = None) -> Flow[list[Answer]]:
-        """Act on runs whose holder is gone, without wanting to run them. `committed`: the user's own database was
-        asked, and these are the fences, by cell, of which it says that they are done."""
+        """Close or reopen runs whose holder is gone, without running them. `committed`: the user's own database was
+        asked, and these are the fences, by cell, that it reports as done."""
         return (yield from self._answers([self._cell_question(_settling(cell, committed), cell) for cell in cells]))
 
     def gone(self, keys: Sequence[str], *, for_person: bool = False) -> Flow[list[Cell]]:
-        """Those of the runs whose holder is gone, as they stand now. For a person, contact is not asked for."""
+        """The runs whose holder is gone, as they are now. For a person, contact is not required."""
         loaded, timed = yield from self.client.load(keys)
         sample = Sample(timed.began, timed.ended, loaded.now)
         read, know = all_readable(loaded.cells, decode), self.know
@@ -322,7 +323,8 @@ class Ledger:
         return (yield from self._say(self._cell_question(command, Cell(slot.cell))))
 
     def overdue(self, job: str = "", limit: int = SWEEP) -> Flow[list[Cell]]:
-        """Runs somebody should look at: lapsed, due, waiting, or ready to be retried, the longest waiting first."""
+        """Runs that a process should handle: lapsed, due, waiting, or ready to be retried, the longest waiting
+        first."""
         prefix = f"run/{job}/" if job else "run/"
         upto = self.know.now() if self.know.epoch.birth else None
         page = yield from self.client.scan(Scan(prefix, "until", Mark.OPEN, upto, limit=limit))
@@ -330,8 +332,8 @@ class Ledger:
         return over + (yield from self.ahead(prefix))
 
     def ahead(self, prefix: str = "run/") -> Flow[list[Cell]]:
-        """Leases that a clock which leapt has dated so far ahead that they never lapse; about once a minute."""
-        self._looked.setdefault(f"ahead {prefix}", self._clock.boot())  # who has just begun has seen nothing unchanged
+        """Leases that were dated so far ahead, by a clock that jumped, that they never lapse; about once a minute."""
+        self._looked.setdefault(f"ahead {prefix}", self._clock.boot())  # at the start no cell has been watched yet
         if not self.looks_again(f"ahead {prefix}", LOOK_AHEAD):
             return []
         page = yield from self.client.scan(Scan(prefix, "until", Mark.OPEN, newest_first=True, limit=SWEEP))
@@ -339,7 +341,7 @@ class Ledger:
         return [cell for cell in page.cells if cell.until is not None and is_ahead(cell.until, now)]
 
     def begin_anew(self, cells: Iterable[Cell]) -> Flow[list[Answer]]:
-        """Leases that a clock which leapt has dated far ahead last for their own length from now on."""
+        """Leases that were dated far ahead, by a clock that jumped, last for their own length from now on."""
         views = [View(Cell(cell.key), None, NO_SAMPLE) for cell in cells]
         slots = [slot_of_cell(cell.key) if cell.key.startswith("run/") else None for cell in cells]
         asked = [
@@ -364,8 +366,8 @@ class Ledger:
     def resolve_effects(
         self, keys: Sequence[str], command: Resolve, over: frozenset[Maker] = frozenset()
     ) -> Flow[list[Answer]]:
-        """A word on effects that are in doubt. One that a run began which is known to be `over`, and that nobody has
-        looked at since, is closed as lost first: then it is to be said again."""
+        """Resolve effects that are in doubt. If a run that is known to be `over` began the effect, and no process has
+        checked it since, it is closed as lost first: then the caller must resolve it again."""
         views = [View(Cell(key), None, NO_SAMPLE, over=over) for key in keys]
         return (yield from self._answers([Question(command, view, unread=True, quiet=True) for view in views]))
 
@@ -375,8 +377,7 @@ class Ledger:
         self, key: str, lease: timedelta = LOCK_LEASE, least: timedelta = timedelta(0)
     ) -> Flow[Grant | Refused]:
         """A lock or a leadership: a claim on a cell that never closes. `least`: it is kept from others for so long,
-        also if its holder dies. Raises `BadRecord` where the store answers, and
-        nobody here can read what."""
+        even if its holder dies. Raises `BadRecord` if the store answers, and this version cannot read the record."""
         if not timedelta(0) < lease <= LOCK_LEASE:
             raise BadPolicy(
                 f"a lock's lease must be more than zero and at most {format_duration(LOCK_LEASE)}, not {lease}"

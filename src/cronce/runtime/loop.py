@@ -1,14 +1,14 @@
-"""The loop: read what a decision needs, `decide`, swap, take in what came back; until every command has an answer.
+"""The loop: read what a decision needs, `decide`, swap, take in the reply; until every command has an answer.
 
 *Lost replies.* A swap without an answer may have landed. The loop reads the cells again and decides again: a claim
 finds its own nonce, a finish its own fence, and the answer is the one that was lost. If reading fails too, the answer
-is `Unsure`: that is no permission to run.
+is `Unsure`: the caller may not run.
 
 *One life of the store per view.* A write that rests on cells read in an earlier life is never sent under the birth of a
-later one, for the numbers of two lives may coincide.
+later one, because the numbers of two lives may coincide.
 
-*A batch.* Commands are decided one after the other, each by what was read. What earlier ones of the batch would write
-is not true yet: a later one learns only which turns they would take (`View.reserved`).
+*A batch.* Commands are decided one after the other, each by what was read. The writes of earlier commands have not
+landed yet: a later command learns only which turns they would take (`View.reserved`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,8 +57,6 @@ class Question:
 
 
 class _Step:
-    """One decision of a round, and its writes."""
-
     __slots__ = ("decision", "question", "writes")
 
     def __init__(self, question: Question, decision: Decision, writes: list[Write]) -> None:
@@ -70,9 +68,10 @@ class Loop:
         self._client, self._know = client, client.know
 
     def answer(self, questions: list[Question], beside: ExtraWrites | None = None) -> Flow[None]:
-        """Bring every question to its answer; those about other runs, and about writes `beside`, are added to them."""
+        """Bring every question to its answer. Questions about other runs, and about writes `beside`, are added to the
+        list."""
         unanswered, beside = 0, beside or ExtraWrites()
-        for question in questions if self._know.doubt is not None else ():  # who does not ask never learns more
+        for question in questions if self._know.doubt is not None else ():  # without a read, doubt would never end
             question.unread = True
         try:
             for _ in range(MAX_ROUNDS):
@@ -118,7 +117,6 @@ class Loop:
         return self._know.jobs(names)
 
     def _take_in(self, one: Question, cells: Sequence[Cell], timed: Timed) -> None:
-        """The newest reading of a question's cells."""
         assert isinstance(timed.reply, Loaded | Swapped)
         try:
             one.view = taken_in(one.view, cells, Sample(timed.began, timed.ended, timed.reply.now))
@@ -166,8 +164,8 @@ class Loop:
 
     @property
     def around(self) -> View:
-        """What holds for every command of a batch, by one knowledge of the store: that may change at any moment, by
-        another thread or by the clock."""
+        """What holds for every command of a batch, read once: another thread or the clock may change it at any
+        moment."""
         know, traits = self._know, self._client.traits
         view = View(Cell(""), None, NO_SAMPLE, halted=know.halted is not None, epoch=know.epoch, traits=traits)
         ended = tuple(know.ended.values())
@@ -181,7 +179,7 @@ class Loop:
         jobs: dict[str, Write],
         beside: ExtraWrites,
     ) -> list[_Step]:
-        """What every command means. Those that need something else read first are left for the next round."""
+        """Decide every command. Those that need another read first are left for the next round."""
         reserved, runs = set(beside.taken), {one.view.run.key: one.answer is not None for one in questions}
         around = self.around._replace(reserved=reserved, beside={**beside.runs, **runs})
         birth = around.epoch.birth
@@ -222,7 +220,7 @@ class Loop:
             return None
         return _Step(one, decision, writes_of(view, one.command, decision))
 
-    # --- what came back ---
+    # --- replies ---
 
     def _learn_jobs(self, jobs: dict[str, Write], swapped: Swapped) -> None:
         for (name, write), verdict in zip(jobs.items(), swapped.verdicts, strict=False):
@@ -232,7 +230,6 @@ class Loop:
                 self._client.report(Event(What.REGISTERED, write.key, self._client.holder, swapped.now))
 
     def _won(self, step: _Step, verdicts: Sequence[Verdict], sample: Sample, life: int) -> None:
-        """What was written is the newest reading."""
         one, decision, (run, *turns) = step.question, step.decision, [verdict.cell for verdict in verdicts]
         assert decision.change is not None
         is_answer = decision.is_answer_to(one.command)
@@ -269,7 +266,7 @@ class Loop:
 
 
 def taken_in(view: View, cells: Iterable[Cell], sample: Sample, record: Record | None = None) -> View:
-    """The view with these cells as they stand now: the run, or some of its turns."""
+    """The view with the current state of these cells: the run, or some of its turns."""
     run, old, guessed, turns = view.run, view.record, view.guessed, view.turns
     for cell in cells:
         if cell.key == run.key:
@@ -287,7 +284,7 @@ _WAKING: Final = (Released, Asked, Settled)
 
 
 def _wakes(answer: Answer) -> bool:
-    """Whether others should look, once this is true: there is something to claim, or to be told."""
+    """Whether other processes should look once this is written: there is something to claim, or to report."""
     if isinstance(answer, Finished):
         return answer.retrying
     return isinstance(answer, _WAKING) or (isinstance(answer, Queued) and not answer.waiting)

@@ -1,7 +1,8 @@
-"""Ends of runs that the store has not taken yet: each is written down on this machine's disk (`journal`), and said
-again until it is on record, or another has acted on the run. Until then this process never takes that run for gone.
+"""Ends of runs that the store has not taken yet. Each is written to this machine's disk (`journal`), and reported again
+until it is on record, or another process has acted on the run. Until then this process never treats that run as gone.
 
-With them goes what earlier processes of this machine have left in the journal, ends and calls."""
+Ends and calls that earlier processes of this machine left in the journal are reported with them.
+"""
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -28,21 +29,21 @@ class PendingEnds:
     ) -> None:
         self._node, self.journal, self._settled = node, journal, settled
         self._lock = threading.Lock()
-        self._ends: dict[Fence, PendingEnd] = {}  # what is said in the background
-        self._others: set[Fence] = set()  # what others had left when that was last looked at
+        self._ends: dict[Fence, PendingEnd] = {}  # the ends that are reported in the background
+        self._others: set[Fence] = set()  # the ends that other processes had left at the last look
 
     def __len__(self) -> int:
         return len(self._ends)
 
     @property
     def fences(self) -> set[Fence]:
-        """Those whose ends are said in the background."""
+        """The fences of the ends that are reported in the background."""
         with self._lock:
             return set(self._ends)
 
     @property
     def waits(self) -> bool:
-        """Whether there is something to be said, of this process or of those before it."""
+        """Whether ends are left to report, of this process or of earlier ones."""
         return bool(self._ends or self._others or self.journal.left())
 
     def end_of(self, grant: Grant, word: Finish | Release) -> PendingEnd:
@@ -51,17 +52,17 @@ class PendingEnds:
         return PendingEnd(grant.key, word, self._node.holder, self._node.clock.wall())
 
     def write_down(self, ends: Iterable[PendingEnd]) -> None:
-        """On disk, once; whoever calls goes on saying it."""
+        """Write it to disk, once; the caller continues to report it."""
         self.journal.write(list(ends))
 
     def add(self, end: PendingEnd) -> None:
-        """From now on it is said in the background, until the process ends."""
+        """From now on it is reported in the background, until the process ends."""
         self.write_down([end])
         with self._lock:
             self._ends[end.word.fence] = end
 
     def said(self, fences: Collection[Fence]) -> None:
-        """They are on record, or never will be."""
+        """They are recorded, or never will be."""
         with self._lock:
             for fence in fences if self._ends else ():
                 self._ends.pop(fence, None)
@@ -70,13 +71,13 @@ class PendingEnds:
         self._settled(fences)
 
     def say(self) -> Flow[None]:
-        """Say all that is said in the background, and what others have left. What gets no answer stays."""
+        """Report all ends in the background, and those that earlier processes left. Ends without an answer stay."""
         with self._lock:
             mine = list(self._ends.values())
         left = self.journal.left()
         others = [entry for entries in left.values() for entry in entries if isinstance(entry, PendingEnd)]
         before, self._others = self._others, {end.word.fence for end in others}
-        self._node.ledger.know.let_go(before - self._others)  # somebody has said it
+        self._node.ledger.know.let_go(before - self._others)  # another process has reported it
         ends = mine + others
         stay = set[Entry]()
         if ends:
@@ -88,7 +89,7 @@ class PendingEnds:
         self.journal.remove(name for name, entries in left.items() if not stay.intersection(entries))
 
     def _say(self, ends: Sequence[PendingEnd]) -> Flow[set[Entry]]:
-        """Those that got no answer."""
+        """Returns the ends that got no answer."""
         ledger = self._node.ledger
         ledger.know.own.update(end.word.fence for end in ends)
         ledger.know.ended.update((end.word.fence, end.run) for end in ends)
@@ -108,9 +109,9 @@ class PendingEnds:
         return unsure
 
     def _close(self, calls: Sequence[UnaskedCall]) -> Flow[set[Entry]]:
-        """Slots that nobody could ask for, and of which there is no record: if they are too late to start now, that is
-        on record; if each is wanted, they are due. Those that may still be in time stay in the journal; the others,
-        such as messages, stay open to whoever calls again."""
+        """Slots whose calls could not reach the store, and that have no record. If they are too late to start now, that
+        is recorded; if each is wanted, they are recorded as due. Those that may still be in time stay in the journal;
+        the others, such as messages, stay open to the next call."""
         from cronce.runtime.queries import slot_named  # noqa: PLC0415  slow to import, and hardly ever needed
 
         now, commands = self._node.ledger.know.now(), dict[Slot, Queue | Skip]()
@@ -127,7 +128,7 @@ class PendingEnds:
 
 
 def _by_job(calls: Sequence[UnaskedCall]) -> dict[str, list[Refused]]:
-    """Calls that could not ask the store are noted beside those that were refused."""
+    """Calls that could not reach the store are noted together with those that were refused."""
     by_job: dict[str, list[Refused]] = {}
     for call in calls:
         new = Refused(call.slot, call.at, f"{call.holder}: {UNASKED}{call.why}")

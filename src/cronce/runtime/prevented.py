@@ -1,8 +1,8 @@
 """How many duplicates were prevented: claims that were refused because another process runs the slot, or has done it.
 
-Each process counts by job and day, and writes its counts beside its other notes, at most once in a few seconds.
-A job has a few cells for all processes, which no retention shrinks. A write that got no answer may have landed: its id
-stands in the cell, so that nothing is counted twice.
+Each process counts by job and day, and writes its counts with its other notes, at most once in a few seconds. A job has
+a few cells for all processes, which no retention shrinks. A write that got no answer may have landed: its id is in the
+cell, so that nothing is counted twice.
 """
 
 import threading
@@ -20,10 +20,10 @@ from cronce.stores.base import Scan
 from cronce.value import NamedTuple
 
 DAYS_KEPT: Final = 100
-"""Of which each has its own count; those before are part of the sum."""
+"""How many days have a count of their own; earlier days are only in the sum."""
 
 WRITE_IDS_KEPT: Final = 50
-"""Of which the ids stand in a cell: more than processes that write at once."""
+"""How many ids of writes are in a cell: more than the processes that write at once."""
 
 PARTS: Final = 8
 """Cells of a job."""
@@ -35,7 +35,7 @@ Counts = dict[str, Counter[str]]
 
 
 class PreventedBatch(NamedTuple):
-    """What is written in one go, and again under the same id until it has landed."""
+    """Counts that are written together, and again under the same id until the write has landed."""
 
     id: str
     counts: Counts
@@ -45,7 +45,7 @@ class PreventedBatch(NamedTuple):
 
 
 class PreventedCounts:
-    """Of this process, until they are written. For any number of threads."""
+    """The counts of this process, until they are written. For any number of threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class PreventedCounts:
             self._new.setdefault(job, Counter())[day_of(now)] += 1
 
     def take(self, write_id: str) -> PreventedBatch | None:
-        """What is to be written next: what was not written the last time, or else all there is."""
+        """The next batch: the one that was not written the last time, or else all counts."""
         with self._lock:
             if self._unwritten is None and self._new:
                 self._unwritten, self._new = PreventedBatch(write_id, self._new), {}
@@ -70,8 +70,8 @@ class PreventedCounts:
 
 
 def is_prevented(answer: object) -> bool:
-    """Whether who was refused would have run what another process runs, or has done. A slot that failed or was lost is
-    not done: to refuse another run of it prevents no duplicate."""
+    """Whether the refused process would have run a slot that another process runs, or has done. A slot that failed or
+    was lost is not done: refusing another run of it prevents no duplicate."""
     return isinstance(answer, Held) or (isinstance(answer, Closed) and answer.outcome.is_success)
 
 
@@ -90,7 +90,7 @@ def counted(write_id: str, days: Mapping[str, int], cell: Cell) -> Write | None:
 
 
 def prevented_of_all(client: Client) -> Flow[dict[str, Prevented]]:
-    """Of all jobs, a thousand cells in each request."""
+    """For all jobs, a thousand cells in each request."""
     scan, cells = Scan("duplicates/", limit=CELLS_PER_PAGE), list[Cell]()
     while True:
         page = yield from client.scan(scan)

@@ -1,5 +1,5 @@
-"""For our tests and for yours: `manual` turns the clock of your jobs by hand, `rehearse` starts your app several times
-at once and counts, and `StoreContract` tells whether something is a store.
+"""For cronce's tests and for yours: `manual` sets the clock of your jobs by hand, `rehearse` starts your app several
+times at once and counts its runs, and `StoreContract` tests whether a class is a valid store.
 
 Each is loaded when it is first used: the contract needs pytest, and the simulator in this package needs nothing.
 """

@@ -1,6 +1,6 @@
-"""Who lives in a simulated world: processes that schedule, sweep, renew, run bodies and take locks.
+"""The processes of a simulated world: they schedule, sweep, renew, run job functions and take locks.
 
-They run the real flows of the ledger and obey the real arithmetic of trust; only time and the network are made up.
+They run the real flows of the ledger and obey the real arithmetic of trust; only time and the network are simulated.
 """
 
 from collections.abc import Callable, Iterator
@@ -72,7 +72,7 @@ class SimulatedNode(HeldLeases):
     plans: dict[str, JobVersion]
     threads: int = 1
     purges: bool = False
-    stubborn: Random | None = None  # by whose dice bodies do not stop that were told to; without, all do
+    stubborn: Random | None = None  # the dice that decide which job functions ignore a stop; without it, all stop
     blockers: set[str] = field(default_factory=set)  # runs that others wait for, which may have committed
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class SimulatedNode(HeldLeases):
         """Claim what fell due since the last look, by the missed policy."""
         yield from self.ledger.jobs.learn(plan.job)
         known = self.ledger.know.job(plan.job)
-        if self.ledger.know.doubt is not None:  # who does not ask never learns more
+        if self.ledger.know.doubt is not None:  # without a read, doubt would never end
             yield from self.ledger.client.load([])
         if known is None or known.job is None or self.ledger.know.doubt is not None:
             return
@@ -243,12 +243,12 @@ class SimulatedNode(HeldLeases):
             return
         outcome = yield from self._outcome(plan, run, deeds)
         if outcome is None:
-            self.let_go(grant)  # it just stops; somebody will find it lapsed
+            self.let_go(grant)  # it just stops; another process will find it lapsed
         else:
             yield from self.end(run, outcome)
 
     def _outcome(self, plan: JobVersion, run: HeldRun, deeds: RunEffects) -> Play[Outcome | None]:
-        """Run the body; how it ended, or None if it does not say."""
+        """Run the job function. Returns how it ended, or None if it does not report an end."""
         dice, failed = self.world.random, False
         try:
             whole = yield from self._work(plan, run, deeds)
@@ -285,7 +285,7 @@ class SimulatedNode(HeldLeases):
         return self.may_act(run)
 
     def _go_on(self, run: HeldRun) -> Play[None]:
-        """It was told to stop, and is in a call that cannot be interrupted: it acts no more, and does not end."""
+        """It was asked to stop, and is in a call that cannot be interrupted: it acts no more, and does not end."""
         dice = self.stubborn
         if dice is None or dice.random() < 0.3:
             return

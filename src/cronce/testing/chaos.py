@@ -114,7 +114,7 @@ class ChaosWorld:
         node.process.pause(seconds)
 
     def kill_connections(self) -> None:
-        """A firewall forgets them: nobody is told."""
+        """A firewall drops the connections: neither side is notified."""
         node = self.world.random.choice(self.alive())
         self.world.fault("connections die", node.process.name)
         node.process.dead_lines = self.world.random.choice([1, 2, 4])
@@ -183,7 +183,7 @@ class ChaosWorld:
         self.world.store_leap = timedelta(0)
 
     def nudge_store_clock(self) -> None:
-        """A step too small for anybody's watch to notice: the margin has to pay for it."""
+        """A step too small for any process's watch to notice: the margin must cover it."""
         seconds = self.world.random.uniform(-0.5, 0.5)
         self.world.fault("store clock nudged", f"{seconds:.2f} s")
         self.world.store_offset += 0.0 if self.forgets and seconds < 0 else seconds
@@ -268,12 +268,12 @@ class ChaosWorld:
         self.world.after(dice.expovariate(1 / 6.0), self.torment)
 
     def tick(self) -> None:
-        """The referee looks at who is left waiting for."""
+        """The referee checks which runs still wait for a process."""
         self.referee.takeovers.look(self.alive(), REFEREE_EVERY)
         self.world.after(REFEREE_EVERY, self.tick)
 
     def calm_down(self) -> None:
-        """No more faults: who is paused wakes in a while, and at least one process carries the latest version."""
+        """No more faults: paused processes wake in a while, and at least one process carries the latest version."""
         self.world.calm = True
         self._leap_back()
         real = self.world.real

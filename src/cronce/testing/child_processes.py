@@ -1,6 +1,6 @@
-"""The processes of a play (`cronce demo`, `cronce torture`), and what is done to them: started, killed, stopped, told.
+"""The child processes of `cronce demo` and `cronce torture`, and what is done to them: start, kill, stop, send a line.
 
-Each listens to its standard input, whose end is its own end: when the play is gone, so are they.
+Each reads its standard input, and ends when that is closed: when the parent is gone, so are they.
 """
 
 import os
@@ -15,11 +15,11 @@ from typing import Final
 from cronce.errors import BadInput, CronceError
 
 REFUSED_EXIT: Final = 2
-"""With this a process ends that was refused what it shall do; the last line that it wrote says why."""
+"""The exit code of a process that was refused its task; the last line of its output has the reason."""
 
 
 class ChildProcesses:
-    """Processes by name, each a run of one Python module. `log` says where one of them writes its output."""
+    """Processes by name, each a run of one Python module. `log` returns where a process writes its output."""
 
     def __init__(self, module: str, log: Callable[[str], Path]) -> None:
         self._module, self._log = module, log
@@ -51,7 +51,7 @@ class ChildProcesses:
     def tell(self, name: str, text: str) -> None:
         stdin = self._living[name].stdin
         assert stdin is not None
-        with suppress(BrokenPipeError):  # it ended, and the next check says so
+        with suppress(BrokenPipeError):  # it ended, and the next check reports that
             stdin.write(f"{text}\n")
             stdin.flush()
 
@@ -77,7 +77,7 @@ class ChildProcesses:
         return True
 
     def stop(self, name: str) -> None:
-        """Until the kernel says that it is stopped: the signal alone only asks."""
+        """Wait until the kernel reports it as stopped: sending the signal only requests that."""
         self._living[name].send_signal(signal.SIGSTOP)
         os.waitpid(self._living[name].pid, os.WUNTRACED)
 
@@ -92,7 +92,7 @@ class ChildProcesses:
                 process.wait(grace)
 
     def clear(self) -> None:
-        """Whatever happened, nobody is left: who is stopped cannot refuse this either."""
+        """Whatever happened, no process is left: a stopped process cannot ignore this signal either."""
         for process in self._living.values():
             process.kill()
         self._hang_up()

@@ -60,7 +60,7 @@ DAY: Final = EPOCH + timedelta(days=20_000)
 
 
 def claim(key: str, value: str = "claimed", **more: Any) -> Write:
-    """Take a cell that is nobody's."""
+    """Take a cell that no process holds."""
     return Write(key, FREE, value, Mark.OPEN, grant=True, ttl=CONTRACT_LEASE)._replace(**more)
 
 
@@ -622,8 +622,8 @@ class EpochContract(_StoreUnderTest):
         assert cell_of(store, "b") == Cell("b")
 
     def reborn(self, other: Store, place: Path) -> None:  # noqa: ARG002
-        """Have the store of a place begin another life, behind the back of whoever has it open. A store without a
-        tally is told by the deletion of all that it has: give the contract the way to do that."""
+        """Make the store of a place begin another life, unknown to the processes that have it open. A store without a
+        tally detects this by the deletion of all its cells: give the contract the way to do that."""
         require(other, "tally")
         before = other.load([]).epoch
         other.swap([], (before.birth + 1, before.tally + 1000))
@@ -701,12 +701,12 @@ class EpochContract(_StoreUnderTest):
 
 
 def news(key: str = "board/runs", **more: Any) -> Write:
-    """Write on the board, whatever stands there."""
+    """Write on the board, whatever it contains."""
     return Write(key, FREE, "", Mark.FREE)._replace(**more)
 
 
 def note(key: str, **more: Any) -> Write:
-    """Write a cell that is nobody's, and leave it so; what is in it looks like a key."""
+    """Write a cell that no process holds, and leave it so; its value looks like a key."""
     return Write(key, FREE, "board/runs", Mark.FREE)._replace(**more)
 
 
@@ -742,7 +742,7 @@ NO_NEWS_SECONDS: Final = 0.05
 
 
 class NewsContract(_StoreUnderTest):
-    """A write that wins on the board wakes whoever listens, and no other write does."""
+    """A write that wins on the board wakes the listeners, and no other write does."""
 
     @pytest.fixture
     def listener(self, store: Store) -> Iterator[Listener]:
@@ -754,7 +754,7 @@ class NewsContract(_StoreUnderTest):
     def test_a_write_on_the_board_is_heard_once(
         self, listener: Listener, other: Store, writes: Sequence[Write]
     ) -> None:
-        """Whether it makes its cell or finds it there, and though it comes before anybody waits."""
+        """Whether it creates its cell or finds it there, and even if it comes before a listener waits."""
         win(other, put("taken"))
         for _ in range(2):
             assert written_on_board(other, writes)
@@ -866,7 +866,7 @@ def _wait_out(listener: Listener) -> bool:
 
 
 class ContractAttempt(NamedTuple):
-    """What one racer was told about one cell."""
+    """The store's answer to one racer about one cell."""
 
     by: str
     won: bool
@@ -874,7 +874,7 @@ class ContractAttempt(NamedTuple):
 
 
 class RaceContract(_StoreUnderTest):
-    """Whoever asks at the same time, one wins, and everybody else is shown the winner's cell."""
+    """If several ask at the same time, one wins, and all others are shown the winner's cell."""
 
     THREADS: int = 8
     PROCESSES: int = 6
@@ -898,7 +898,7 @@ class RaceContract(_StoreUnderTest):
         check_race(keys, in_processes(self.PROCESSES, _race, (url, keys)), store)
 
     def test_of_many_threads_one_holds_a_turn_at_a_time(self, store: Store, other: Store) -> None:
-        """Nobody touches a turn between the one who took it and the same one giving it back."""
+        """Between taking a turn and giving it back, no other thread touches it."""
         require(store, "groups")
 
         def hold(number: int) -> int:

@@ -129,7 +129,7 @@ class SimulatedDatabase:
             answer(rows)
 
     def _go_down(self) -> None:
-        """It has committed, and says nothing more for a while; who had a lock has none."""
+        """It has committed, and does not answer for a while; sessions that had a lock have none."""
         seconds = self._world.random.uniform(1, 20)
         self._world.fault("database outage", f"{seconds:.1f} s")
         self._down_until = self._world.real + seconds
@@ -195,7 +195,7 @@ class SimulatedDatabase:
         self._forget(session)
 
     def _watch_idle(self, session: SimulatedSession, statements: int) -> None:
-        """Cut off a session that says nothing more; whoever is dead says nothing more, with or without limits."""
+        """Cut off an idle session; a dead client is idle, with or without limits."""
 
         def look() -> None:
             if session.over or not session.open or session.busy or session.statements != statements:

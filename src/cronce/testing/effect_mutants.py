@@ -249,7 +249,7 @@ def failed_without_asking() -> Any:
 
 
 def closed_without_asking() -> Any:
-    """Whoever finds a run whose holder is gone closes it, though it may be committed."""
+    """A process that finds a run whose holder is gone closes it, though it may be committed."""
 
     def lose(view: View, _command: Command) -> Any:
         return table._close(view, view.stands, Outcome.LOST, "its holder did not renew its lease")

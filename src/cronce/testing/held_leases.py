@@ -18,14 +18,14 @@ from cronce.testing.takeovers import RENEWAL
 from cronce.testing.world import Play, SimulatedProcess, Sleep, Thread, World
 
 RETRY: Final = 0.45
-"""Seconds. What a holder has to say it says at least twice a second."""
+"""Seconds. A holder retries a write at least twice a second."""
 
 
 ANSWER_WITHIN: Final = 0.5
-"""Seconds. Who waits for longer waits for an answer that does not come."""
+"""Seconds. If a reply takes longer than this, it does not come at all."""
 
 PATIENT: Final = patience(timedelta(seconds=12)) + RETRY + 0.1
-"""Seconds. For so long who renews waits for an answer, at most: leases are no longer here."""
+"""Seconds. A renewal waits at most this long for an answer: no lease here is longer."""
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class HeldRun:
 
     lease: Lease
     body: BodySeen | None = None
-    told: bool = False  # another has it, or somebody asked: stop
+    told: bool = False  # another process has it, or it was asked to stop
     waits: float = 0.0  # until when the answer to its renewal is waited for
 
     @property
@@ -58,7 +58,7 @@ class HeldLeases:
     hit: Callable[[], None]  # it crashes, or is paused
     runs: dict[str, HeldRun] = field(default_factory=dict, init=False)
     asking: dict[str, float] = field(default_factory=dict, init=False)  # since when each of its threads asks the store
-    stuck: dict[str, float] = field(default_factory=dict, init=False)  # until when it waited in vain
+    stuck: dict[str, float] = field(default_factory=dict, init=False)  # until when it waited without an answer
 
     def __post_init__(self) -> None:
         self.ledger = Ledger(self.world.store.traits, self.process, self.process.name, self.nonce)
@@ -108,8 +108,8 @@ class HeldLeases:
                     self.stuck[who] = self.world.real
 
     def able_since(self, who: str) -> float:
-        """Since when it reaches the store, and that thread of it is not stuck in a call. Who renews is not stuck for
-        longer than it is patient."""
+        """Since when it reaches the store, and its thread is not stuck in a call. A renewal is not stuck for longer
+        than its patience."""
         pending = self.world.real - self.asking.get(who, inf)
         is_stuck = ANSWER_WITHIN < pending <= (PATIENT if who == RENEWAL else inf)
         return max(self.process.reaches_since, self.stuck.get(who, 0.0), inf if is_stuck else 0.0)
@@ -119,7 +119,7 @@ class HeldLeases:
         return self.stuck.get(who, 0.0)
 
     def wants(self, key: str, fence: Fence) -> bool:
-        """Whether it has something to say of that grant, or will have."""
+        """Whether it has a write to make for that grant, or will have."""
         run = self.runs.get(key)
         return self.process.alive and run is not None and run.grant.fence == fence and not run.told
 
@@ -141,7 +141,7 @@ class HeldLeases:
         return True
 
     def end(self, run: HeldRun, outcome: Outcome) -> Thread:
-        """Say how it ended until the store has heard it; the lease is renewed meanwhile."""
+        """Report the end until the store has received it; the lease is renewed meanwhile."""
         for _ in range(100):
             finish = self.ledger.finish(run.grant, outcome, backoff=timedelta(seconds=1))
             answer = yield from self.asks(run.grant.key, finish)
@@ -154,7 +154,8 @@ class HeldLeases:
     # --- the keeper ---
 
     def renew(self) -> Thread:
-        """What is due, and again soon what got no answer, also after trust has ended. Who hangs is not waited for."""
+        """Renew leases that are due, and retry soon those that got no answer, also after trust has ended. A renewal
+        that hangs is not waited for."""
         while True:
             yield Sleep(RETRY)
             boot = self.process.boot()

@@ -1,5 +1,5 @@
-"""Ledger files: lines that the processes of a play (`cronce demo`, `cronce torture`) append as they go. They know
-nothing of cronce, so that what is counted in them is what happened, not what a store says."""
+"""Ledger files: lines that the processes of `cronce demo` and `cronce torture` append as they go. The files are
+independent of cronce: they count what happened, not what a store has recorded."""
 
 import os
 from collections.abc import Iterable
@@ -9,11 +9,11 @@ from typing import Final, Literal, get_args
 from cronce.value import NamedTuple
 
 What = Literal["start", "step", "done", "accepted", "stale", "ready", "ran", "refused", "stopped", "through"]
-"""A body that started, went on or was done; its end, that the store accepted or refused as stale; a process that is
-ready, whose call of a slot ran it, was refused or was told to stop, or that has been through all slots."""
+"""A job function started, went on or was done. The store accepted its end, or refused it as stale. A process is ready;
+its call of a slot ran it, was refused or was asked to stop; or it has been through all slots."""
 
 NO_VALUE: Final = "-"
-"""Stands where there is no slot or no fence. It sorts before every fence."""
+"""Written where there is no slot or no fence. It sorts before every fence."""
 
 
 class LedgerLine(NamedTuple):
@@ -61,7 +61,7 @@ class LedgerTail:
 
 
 def by_slot(slots: Iterable[str], lines: Iterable[LedgerLine]) -> tuple[dict[str, list[LedgerLine]], int]:
-    """What was written about each slot, and how many job functions started for none that anybody asked for."""
+    """The lines about each slot, and how many job functions started for slots that were never requested."""
     found: dict[str, list[LedgerLine]] = {slot: [] for slot in slots}
     astray = 0
     for line in lines:

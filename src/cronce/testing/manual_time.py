@@ -29,11 +29,11 @@ MOST_STEPS: Final = 1_000_000
 """Steps of one `advance`: a job of every second for a week has fewer."""
 
 QUIET_INTERVALS: Final = SchedulerIntervals(look=timedelta(hours=1), beat=timedelta(hours=1))
-"""Nobody acts unseen while a test holds the clock, so nobody need look."""
+"""No process acts unseen while a test holds the clock, so none needs to look."""
 
 
 class ManualClock:
-    """Stands still until it is turned. In whole microseconds, so that an instant is met exactly."""
+    """A clock that moves only when it is set. In whole microseconds, so that an instant is met exactly."""
 
     def __init__(self, start: Instant) -> None:
         self._start, self._us = start, 0

@@ -21,7 +21,8 @@ SAFE_AFTER_FORGETTING = (EffectGuard.KEY, EffectGuard.STEP, EffectGuard.JOINED)
 
 
 def by_hand(node: SimulatedNode) -> Thread:
-    """Somebody looks into what is in doubt, then asks for another run of a slot: of one that goes on, if there is."""
+    """A person checks what is in doubt, then requests another run of a slot: of one that is running, if there is
+    one."""
     with suppress(StoreUnavailable):
         yield from _resolve(node)
         yield from _run_again(node)

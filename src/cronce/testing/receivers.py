@@ -1,7 +1,7 @@
-"""The other side of effects in a simulated world: receivers with ledgers of their own, which say what really happened.
+"""The receivers of effects in a simulated world, with ledgers of their own, which record what really happened.
 
-One ledger for each way to make an effect. All are counted by the same rules, also the one where nothing guards: what
-that one repeats is what the others prevent.
+One ledger for each way to make an effect. All are counted by the same rules, also the one without a guard: what that
+one repeats is what the others prevent.
 """
 
 from collections import Counter, defaultdict
@@ -45,7 +45,7 @@ class NoReply(Exception):
 
 
 class ReceiverRefused(Exception):
-    """The receiver says that it did nothing."""
+    """The receiver reports that it did nothing."""
 
 
 class ReceiverTrouble(Exception):
@@ -53,7 +53,7 @@ class ReceiverTrouble(Exception):
 
 
 class ReceivedEffect(NamedTuple):
-    """An effect on its way: which one it is, for the ledger, and what the other side is told."""
+    """An effect on its way: its identity, for the ledger, and what is sent to the receiver."""
 
     way: EffectGuard
     item: str
@@ -86,14 +86,14 @@ class ReceiverLedger:
 
 
 class Receivers:
-    """All of them. `broken` tells the referee."""
+    """All receivers. `broken` reports to the referee."""
 
     def __init__(self, world: World, broken: Callable[[str, str], None]) -> None:
         self._world, self._broken = world, broken
         self.ledgers: defaultdict[EffectGuard, ReceiverLedger] = defaultdict(ReceiverLedger)
         self.orders: dict[Fence, int] = {}
         self.unordered: set[str] = set()  # scopes in which runs may go on side by side
-        self.wanted_again: set[str] = set()  # a person said so, of what is in doubt
+        self.wanted_again: set[str] = set()  # effects in doubt that a person resolved as retry
         self.latest: dict[str, int] = {}  # the latest run of a slot that has begun
         self.keys: set[str] = set()  # known to the one that knows keys
         self.highest: dict[str, Fence] = {}  # seen by the one that knows fences

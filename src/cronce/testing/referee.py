@@ -1,4 +1,4 @@
-"""The referee: watches a world and says when a promise was broken. It sees everything at once, as no process can."""
+"""The referee: watches a world and reports when a promise was broken. It sees everything at once, as no process can."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class BodySeen:
     process: SimulatedProcess
     ended: bool = False
     making: str = ""  # the step that it is at
-    stubborn: bool = False  # it was told to stop, and goes on
+    stubborn: bool = False  # it was asked to stop, and goes on
     renewing: bool = False  # its process asks for its lease just now
     renewed: float = 0.0  # when it last did
 
@@ -324,7 +324,8 @@ class Referee:
                 self.broken(promise, f"{key}: {other} acts too")
 
     def _check_renewed(self, run: Cell) -> None:
-        """What does not stop may lapse all the same, if its process is cut off; not because nobody asks for it."""
+        """A run that does not stop may lapse all the same, if its process is cut off; but not because its process stops
+        renewing."""
         for body in self.bodies[run.key]:
             every = renew_every(body.grant.lease, self.world.store.traits).total_seconds() * 1.1 + 0.5
             holder = self.takeovers.holders[body.grant.fence]
@@ -383,7 +384,7 @@ class Referee:
         return {slot for (slot, step), line in self.server.lines.items() if line.done and not step}
 
     def _check_steps(self) -> None:
-        """Of no step that happened does the record say that it did not."""
+        """A step that happened is never recorded as one that did not."""
         done = self.receivers.ledgers[EffectGuard.STEP].times
         for cell in self.world.store.cells("effect/"):
             job, at, number = cell.key.removeprefix("effect/").split("/")

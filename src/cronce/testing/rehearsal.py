@@ -1,8 +1,8 @@
-"""Your app, started several times at once, as a deploy would, and its bodies counted: what `assert len(runs) == 1`
-wants to say about a whole fleet.
+"""Your app, started several times at once, as a deploy would, and its runs counted: what `assert len(runs) == 1`
+checks, for a whole fleet.
 
-Each process is a real one. It writes into a file of its own when a body starts, and what is counted is that file, not
-what the store says.
+Each process is a real one. It writes into a file of its own when a job function starts. The count comes from that
+file, not from the store.
 """
 
 import sys

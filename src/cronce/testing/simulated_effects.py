@@ -81,7 +81,7 @@ class RunEffects:
     database: ModelDatabase
     habit: EffectPlan
     lease: Lease
-    making: Callable[[str], None]  # tells the referee which one is made now, or "" for none
+    making: Callable[[str], None]  # reports to the referee which one is made now, or "" for none
 
     def __post_init__(self) -> None:
         assert self.lease.grant.slot is not None
@@ -243,7 +243,7 @@ class SimulatedKeyLease:
 
 
 def handle(doer: EffectProcess, receivers: Receivers, message: str, began: Callable[[Fence], str]) -> Play[Any]:
-    """What a consumer does with a message. `began` tells which one it is, of those that may happen with this key."""
+    """How a consumer handles a message. `began` reports which one it is, of those that may happen with this key."""
     under = SimulatedKeyLease(doer)
 
     def work() -> Play[Any]:

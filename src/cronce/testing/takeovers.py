@@ -14,7 +14,7 @@ from cronce.runtime.ledger import Ledger
 from cronce.testing.world import SimulatedProcess, World
 
 ABLE: Final = 1.0
-"""Seconds. Who was able to write for so long has said what it had to say."""
+"""Seconds. A process that could write for this long has written all it had to write."""
 
 OUTAGE_NOTICED: Final = 2.5
 """Seconds that the store must be away for others to notice."""
@@ -24,7 +24,7 @@ LOOK_THREAD: Final = "look"
 """Threads that speak up for what a process holds, and look after what others left."""
 
 TAKEN_OVER_WITHIN: Final = 3.0
-"""Seconds of contact, besides the hearing, in which the dead are taken over."""
+"""Seconds of contact, besides the hearing, in which runs of dead holders are taken over."""
 
 AT_NEXT_LOOK: Final = 3.0
 """Seconds of contact in which they are, once enough was heard: it is looked every second, and a look takes a while."""
@@ -39,7 +39,7 @@ class HolderSeenByReferee(Protocol):
     ledger: Ledger
 
     def wants(self, key: str, fence: Fence) -> bool:
-        """Whether it has something to say of that grant, or will have."""
+        """Whether it has a write to make for that grant, or will have."""
         ...
 
     def able_since(self, who: str) -> float:
@@ -55,14 +55,15 @@ class Takeovers:
     def __init__(self, world: World, broken: Callable[[str, str], None], *, asks_database: bool = False) -> None:
         self._world, self._broken, self._asks_database = world, broken, asks_database
         self._waited: defaultdict[tuple[str, Fence, str], float] = defaultdict(float)
-        """Seconds, by grant and by who could have acted on it."""
+        """Seconds, by grant and by process that could have acted on it."""
         self._ripe: defaultdict[tuple[str, Fence, str], float] = defaultdict(float)
         """Seconds of them in which enough was heard."""
         self.holders: dict[Fence, HolderSeenByReferee] = {}
 
     def saw(self, old: Cell, record: Record) -> None:
-        """A run that went on was written. Nobody acts on the silence of a holder that could speak for a second; nor, if
-        the store was away for everybody until now, of one that can speak again."""
+        """A write changed a run that was going on. No process may act on the silence of a holder that
+        could write for a second; nor, if the store was unreachable for all processes until now, of a holder that can
+        write again."""
         assert old.fence is not None
         lapsed = any(past.fence == old.fence and past.end == LAPSED for past in record.past[-1:])
         if not (lapsed or record.outcome is Outcome.LOST):
@@ -77,7 +78,8 @@ class Takeovers:
             self._broken("a living holder is heard first", f"{old.key} of {holder.process.name}, for {able:.1f} s able")
 
     def _check_hearing(self, key: str, record: Record) -> None:
-        """Right after an outage for everybody nobody can know who is dead. (A call from before may be late.)"""
+        """Right after an outage for all processes, none can know which holders are dead. (A call from before may be
+        late.)"""
         outage, real = self._world.outage, self._world.real
         began = self._world.right_now() - timedelta(seconds=real - outage.since)
         decided = record.finished or record.started
@@ -93,16 +95,17 @@ class Takeovers:
             if cell.until is None or now < cell.until or cell.version <= base or cell.fence is None:
                 continue
             if now < slot_of_cell(cell.key).at:
-                continue  # the clock was set back since: nobody is granted a slot before its instant
+                continue  # the clock was set back since: no slot is granted before its instant
             record, holder = decode(cell.value), self.holders.get(cell.fence)
             if record.is_running and (holder is None or not holder.wants(cell.key, cell.fence)):
                 for other in holders:
                     self._wait(cell, record, other, seconds)
 
     def _wait(self, cell: Cell, record: Record, other: HolderSeenByReferee, seconds: float) -> None:
-        """Who doubts the store's clock takes nobody over, however evenly it runs since: who began in a leap has seen no
-        other. Who hung in a call was out of contact. What it had heard counts, but there must be a piece of contact
-        just now, too (`lease.heard`): it has that and some seconds more, each time."""
+        """A process that doubts the store's clock takes nothing over, however evenly the clock has run since: a process
+        that started during a jump has seen no other clock. A process that hung in a call was out of contact. What it
+        had heard counts, but it also needs a piece of contact just now (`lease.heard`): it gets that and some seconds
+        more, each time."""
         know, process, key, fence = other.ledger.know, other.process, cell.key, cell.fence
         if fence is None or fence in know.own or know.doubt is not None:
             return
@@ -120,7 +123,7 @@ class Takeovers:
         return self._world.real - other.hung_until(LOOK_THREAD) > ABLE + PIECE + TAKEN_OVER_WITHIN
 
     def _check_sum(self, cell: Cell, record: Record, other: HolderSeenByReferee, seconds: float) -> None:
-        """What was heard adds up over the pieces of contact: once it is enough, whoever looks acts."""
+        """The heard time adds up over the pieces of contact: once it is enough, a process that looks acts."""
         know, name = other.ledger.know, other.process.name
         assert cell.fence is not None
         assert cell.until is not None

@@ -49,8 +49,8 @@ class ArrivedReply(NamedTuple):
 
 
 class OutsideMessage(NamedTuple):
-    """A message to somebody else than the store. When it arrives it is delivered, with a way to answer: by a value, or
-    by an exception to be raised. Without an answer `silence` is raised."""
+    """A message to a receiver other than the store. When it arrives it is delivered, with a way to answer: by a value,
+    or by an exception to be raised. Without an answer `silence` is raised."""
 
     deliver: Callable[[Answer], None]
     silence: Exception
@@ -170,8 +170,9 @@ class ModelStore(MemoryStore):
         self.forgot()
 
     def restore(self, dump: Dump) -> None:
-        """An old dump, or a replica that lagged: the server's identity has changed, so a new life begins. (Where no
-        identity tells, the next writer that knows more does; until then nobody can see it, and nothing is promised.)"""
+        """An old dump, or a replica that lagged: the server's identity has changed, so a new life begins. (If there is
+        no identity, the next writer that knows more detects it; until then no process can see it, and nothing is
+        promised.)"""
         self._cells, self._epoch, self._last_write = dict(dump[0]), dump[1], dump[2]
         self._epoch = next_life(to_us(self._clock()), self._epoch.seen, self._epoch, self._last_write)
         self.forgot()
@@ -207,7 +208,7 @@ class World:
         return self.right_now() + self.store_leap
 
     def right_now(self) -> Instant:
-        """What the store's clock would say, were it right."""
+        """The store's time, if its clock were right."""
         return WORLD_START + timedelta(seconds=self.real * self.store_rate + self.store_offset)
 
     def at(self, real: float, action: Callable[[], None]) -> None:

@@ -1,12 +1,12 @@
-"""What a scheduler will try, and how it knows: slots of its agenda as they fall due, slots that were missed, and runs
-that others left open. Each stands in line (`waitlist`) at the place that this process has among the live ones.
+"""What a scheduler will try, and how it knows: slots of its agenda as they fall due, missed slots, and runs that other
+processes left open. Each waits in the `waitlist` at this process's place among the live ones.
 
-*Missed* are slots that fell due while nobody looked: which of them run is the policy's to say, the rest is passed over,
-on record. Some of them may have run: whoever looked after them before may have died later than we can tell. So what is
-on record is left out, of those that shall run and of those that are passed over.
+*Missed* are slots that fell due while no scheduler looked after the job. The policy decides which of them run; the rest
+is passed over, on record. Some of them may have run: the previous scheduler may have died later than this one can tell.
+So slots with a record are left out, both of those that will run and of those that are passed over.
 
-*Open runs* are due, waiting for their turn, to be retried, or lapsed. They stand in line like slots, so that whatever
-another process leaves behind is taken up.
+*Open runs* are due, waiting for their turn, to be retried, or lapsed. They wait in line like slots, so that every run
+another process leaves behind is picked up.
 """
 
 from collections import deque
@@ -43,7 +43,7 @@ from cronce.value import NamedTuple
 
 
 class Gap(NamedTuple):
-    """A job that nobody looked after since then; `digest` is the version that looks now."""
+    """A job that no scheduler looked after since then; `digest` is the version that looks now."""
 
     job: Declaration
     digest: str
@@ -77,8 +77,8 @@ def _due(gap: Gap, now: Instant) -> Due:
 
 
 def _ends(gap: Gap, span: Span) -> list[Slot]:
-    """The oldest and the newest slots of a span, all if they are few: what ran is at an end. The oldest did if whoever
-    looked after them died later than we can tell, the newest if another does so now."""
+    """The oldest and the newest slots of a span, all if they are few: slots that ran are at its ends. The oldest ran if
+    the previous scheduler died later than this one can tell, the newest if another scheduler runs them now."""
     schedule, most = gap.job.schedule, min(span.count, CAP)
     assert schedule is not None
     newest, oldest = [span.last], [span.first]
@@ -98,7 +98,7 @@ def _load(ledger: Ledger, slots: Iterable[Slot]) -> Flow[dict[str, Cell]]:
 
 
 def _pass_over(ledger: Ledger, spans: Sequence[tuple[Gap, Span, int]], now: Instant) -> Flow[None]:
-    """Whoever puts it on record tells of it; others who find the same at the same time do not."""
+    """The process that records it reports it; others that find the same at the same time do not."""
     told: set[str] = set()
     edits = {gap.job.name: _raised(gap, span, count, told) for gap, span, count in spans}
     for names in chunks(edits):
@@ -111,7 +111,7 @@ def _pass_over(ledger: Ledger, spans: Sequence[tuple[Gap, Span, int]], now: Inst
 
 
 def _raised(gap: Gap, span: Span, count: int, told: set[str]) -> Edit:
-    """Only a version that fires the job has a say."""
+    """Only a version that fires the job may raise its floor."""
 
     def edit(job: Job | None, _now: Instant) -> Job | None:
         told.discard(gap.job.name)  # another was faster, and it is asked again
@@ -130,7 +130,7 @@ JOBS_READ_AHEAD: Final = 1000
 
 
 class DueSlots:
-    """One thread's. `fires`: whether this process claims just now, and finds what is due."""
+    """Used by one thread. `fires`: whether this process claims now, and looks for due slots."""
 
     def __init__(self, node: Node, jobs: CarriedJobs, roster: Roster) -> None:
         self._node, self._ledger, self._know = node, node.ledger, node.ledger.know
@@ -141,7 +141,7 @@ class DueSlots:
 
     @property
     def behind(self) -> bool:
-        """Whether something is due that does not stand in line yet."""
+        """Whether a slot is due that is not in line yet."""
         return bool(self._due)
 
     def ahead(self, *, fires: bool) -> list[Instant]:
@@ -150,7 +150,7 @@ class DueSlots:
         return [at for at in (self.line.next_at(), upcoming) if at is not None]
 
     def needed(self, boot: Boot, soon: timedelta) -> list[str]:
-        """Jobs that this process is about to claim a slot of, and whose facts will be too old for that by then."""
+        """Jobs whose slots this process is about to claim, and whose facts will be too old by then."""
         upcoming, until = self._agenda.upcoming(self._know.now() + soon), boot + soon.total_seconds()
         old = (Slot(name, at) for name, at in upcoming if self._know.fresh_until(name) < until)
         return list(islice((slot.job for slot in old if self._roster.place(slot) <= 1), JOBS_READ_AHEAD))
@@ -163,7 +163,7 @@ class DueSlots:
         self.line.drop(names)
 
     def settle_in(self, names: Set[str]) -> None:
-        """What is new is put on the agenda, from where the schedulers before left off."""
+        """Put new jobs on the agenda, from where the earlier schedulers left off."""
         now = self._know.now()
         gaps: list[Gap] = []
         for name in sorted(names):
@@ -179,17 +179,17 @@ class DueSlots:
         self._try_missed(gaps, now)
 
     def _since(self, name: str, floor: Instant, latest: Instant) -> Instant:
-        """From where on nobody may have looked. The latest slot is looked at in any case, and under missed="all" each
-        that has no record: whoever died may have had some of them in line."""
+        """From where on the job may have had no scheduler. The latest slot is always checked, and under missed="all"
+        every slot without a record: a scheduler that died may have had some of them in line."""
         if wants_all(self._jobs.job(name).missed):
             return floor
         before = self._roster.looked_after(name) or self._node.do(newest_run(self._ledger, name)) or floor
         return max(floor, min(before - MISSED_GRACE, latest - timedelta(seconds=1)))
 
-    # --- standing in line ---
+    # --- waiting in line ---
 
     def fill(self, *, fires: bool) -> bool:
-        """Have what is due now stand in line. Whether the store was asked something."""
+        """Put the slots that are due now in line. Returns whether the store was asked."""
         now = self._know.now()
         gaps = self._pop_due(now) if fires else []
         self._try_missed(gaps, now)
@@ -197,7 +197,7 @@ class DueSlots:
             self._agenda.skip_to(gap.job.name, now)
         for _ in range(
             min(len(self._due), CLAIMS_PER_SWAP)
-        ):  # of many, the first need not wait for the last to stand in line
+        ):  # if there are many, the first need not wait until the last is in line
             name, at = self._due.popleft()
             if name in self._jobs:
                 self._stand(Slot(name, at), now)
@@ -205,7 +205,7 @@ class DueSlots:
         return bool(gaps)
 
     def _pop_due(self, now: Instant) -> list[Gap]:
-        """What was missed, which is found again until it was seen to; the rest is due."""
+        """Missed slots, which are found again until they were handled; the rest is due."""
         popped = self._agenda.pop_due(now)
         self._due.extend(popped.slots)
         for name, since in popped.behind:
@@ -226,14 +226,14 @@ class DueSlots:
 
 
 PAGES: Final = 5
-"""Thousands of open runs that a look goes through."""
+"""How many thousands of open runs a look goes through."""
 
 NEAREST: Final = 100
-"""How many runs are looked at whose leases are nearest to their ends."""
+"""How many runs a look checks whose leases are nearest to their ends."""
 
 
 class OpenRuns:
-    """One thread's."""
+    """Used by one thread."""
 
     def __init__(self, node: Node, jobs: CarriedJobs, due_slots: DueSlots, runs: LocalRuns) -> None:
         self._node, self._jobs, self._due_slots, self._runs = node, jobs, due_slots, runs
@@ -241,9 +241,9 @@ class OpenRuns:
         self._after: Position | None = None  # how far the last look went through many
 
     def take_up(self, within: timedelta) -> float:
-        """Those whose time has come; in how many seconds that of the next comes, if it does within so long. Those whose
-        time came last are looked at first: what just lapsed must not stand behind what others left thousands of. Of so
-        many, each look goes through some."""
+        """The candidates that are due now, and in how many seconds the next is due, if within the limit. Those that
+        became due last are checked first: a run that just lapsed must not wait behind thousands that others left. If
+        there are that many, each look checks some of them."""
         client = self._node.ledger.client
         now = client.know.now()
         scan = Scan("run/", "until", Mark.OPEN, now + within)
@@ -288,7 +288,7 @@ class OpenRuns:
         try:
             slot, record = slot_of_cell(cell.key), decode(cell.value, cell.key)
         except (BadInput, BadRecord):
-            return  # of a newer cronce, or nobody's: whoever can read it sees to it
+            return  # written by a newer cronce, or no run: a process that can read it handles it
         database = self._jobs.job(slot.job).database
         if database is not None and record.is_running and record.closes_as_lost:
             self._settling.soon(database, cell.key)

@@ -2,24 +2,24 @@
 
 THEORY OF OPERATION
 
-Every scheduler computes every slot by itself, from the same schedules, by the store's clock. Nobody hands out work: a
-slot is claimed, and the store grants it once. What is here is only about *when* to claim, so that it happens at once,
-costs little, and goes to a process that has a worker free.
+Every scheduler computes every slot by itself, from the same schedules, by the store's clock. No process hands out work:
+a slot is claimed, and the store grants it once. This module only decides *when* to claim, so that it happens at once,
+costs little, and the slot goes to a process that has a worker free.
 
-*The way of a slot.* The agenda yields it at its instant (`candidates`), and it stands in line (`waitlist`) until its
-time has come and a worker is free. Then it is claimed, in a batch with others; what has ended since is said in the same
-swap (`exchange`). Granted, it runs (`running`, `pool`). Refused, it is forgotten: the process that has it looks after
-it.
+*The way of a slot.* The agenda yields it at its instant (`candidates`), and it waits in line (`waitlist`) until its
+time has come and a worker is free. Then it is claimed, in a batch with others; the same swap records the runs that
+ended since (`exchange`). If granted, it runs (`running`, `pool`). If refused, it is dropped: the process that holds it
+is responsible for it.
 
 *Looking.* About once a second: did a person pause, drain or change something, is a run asked to stop, and which runs
-have others left open. A look also learns what will lapse before the next one, and then comes in time for it. A store
-that can notify makes a look come earlier. While nothing runs anywhere, a process that is notified looks once in ten
-seconds only: a process that begins to run something notifies the others.
+have other processes left open. A look also learns what will lapse before the next look, and the next one then comes in
+time for it. A store that can notify makes a look come earlier. While nothing runs anywhere, a process that is notified
+looks only once in ten seconds: a process that starts a run notifies the others.
 
 *Gaps.* A process that was paused, cut off or newly started finds slots in the past (`candidates`).
 
-*Errors fail closed.* While the store does not answer nothing is claimed. What has ended is written down on this
-machine's disk, and said again and again until it is said.
+*Errors fail closed.* While the store does not answer nothing is claimed. Ends are written to this machine's disk, and
+reported again and again until they are recorded.
 """
 
 import gc
@@ -54,15 +54,15 @@ READ_ON: Final = 0.1
 """Seconds until the next look, where the last one could not read all the jobs that are about to be due."""
 
 BURST: Final = 50
-"""So many slots that are claimed at once are a part of many."""
+"""From this many slots claimed at once on, more are expected to follow."""
 
 SHARE: Final = 60.0
 """Seconds between two times that readings of the store's clock are left for other processes of this machine."""
 
 
 class _Uncollected:
-    """Without the garbage collector, for a moment: a batch makes thousands of values without cycles, and to search them
-    all, and ten thousand jobs beside them, took a third of the time. Of several engines in a process, the last one to
+    """Turns the garbage collector off for a moment. A batch makes thousands of values without cycles; searching them
+    all, and ten thousand jobs besides, took a third of the time. If a process has several engines, the last one to
     leave turns it on again."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class Engine:
         self._open_runs = OpenRuns(self._node, self._jobs, self._due_slots, self._runs)
         work = (self._jobs, self._due_slots.line, self._runs)
         self._exchange = Exchange(keeper, settings, *work, submit=submit, refused=refused, news=self.look_soon)
-        self._looked_on = False  # somebody looks on
+        self._looked_on = False  # a person is watching a page or a command
         self._born = 0  # in which life of the store it is registered
         self._left = False  # what it saw of the store's clock, since this machine's cell was last read
         self._changed = True  # what this process carries may be another than it was
@@ -129,11 +129,11 @@ class Engine:
         self._news = False  # since the last look
         self._resting = False  # at the last look nothing ran anywhere
         self.hears = False
-        """It is told when there is news."""
+        """The store notifies it when there is news."""
         self.joined = False
         """It is registered, and would fire."""
         self.ordered: Act | None = None
-        """Who told this process by hand to claim no more."""
+        """The person's order for this process to claim no more."""
         self.leaving = False
         """It claims no more, since it is about to end."""
 
@@ -166,7 +166,7 @@ class Engine:
     def _step(self, boot: Boot) -> bool:
         """Whether the store was asked anything, and answered."""
         if self._in_doubt():
-            self._exchange.make(claims=False)  # what has ended is said all the same
+            self._exchange.make(claims=False)  # ends are recorded all the same
             self._again_at = boot + ASK_AGAIN
             return False
         looks = boot >= self._look_at
@@ -201,8 +201,8 @@ class Engine:
 
     @property
     def idle(self) -> bool:
-        """Nothing runs here, and all that ended is said. True between two steps, if at all: within one, something may
-        be on its way."""
+        """Nothing runs here, and all ends are recorded. Can be true only between two steps: within one, work may be in
+        progress."""
         return not (len(self._runs) or len(self._exchange.endings))
 
     @property
@@ -212,12 +212,12 @@ class Engine:
 
     @property
     def in_burst(self) -> bool:
-        """The last step claimed so many that more may follow at once."""
+        """The last step claimed so many slots that more may follow at once."""
         return self._exchange.took >= BURST
 
     @property
     def no_worker(self) -> bool:
-        """Whether no worker is left: a body that was told to stop and still runs takes its own out of the count."""
+        """Whether no worker is left: a job function that was asked to stop and still runs occupies its worker."""
         return self._settings.works and self._runs.overdue(self._node.clock.boot()) >= self._settings.workers
 
     @property
@@ -227,7 +227,7 @@ class Engine:
 
     @property
     def given_up(self) -> int:
-        """How many runs ended here whose end is not on record, and never will be."""
+        """How many runs ended here whose ends are not recorded, and never will be."""
         return self._exchange.endings.given_up
 
     # --- from outside ---
@@ -237,24 +237,24 @@ class Engine:
         self._news, self._look_at = True, 0.0
 
     def beat_soon(self) -> None:
-        """What this process carries, or whether it claims, has changed."""
+        """The jobs that this process carries, or whether it claims, have changed."""
         self._beat_at = 0.0
 
     def carry_anew(self) -> None:
-        """What there is to carry may be other than it was."""
+        """The jobs to carry may have changed."""
         self._changed = True
         self.beat_soon()
 
     def done(self, attempt: Attempt, end: End) -> None:
-        """An attempt is over. From any thread."""
+        """An attempt is over. Any thread may call this."""
         self._exchange.endings.add(attempt, end)
 
     def hand_over(self) -> None:
-        """There are no more steps: what has ended, or ends yet, is the keeper's to say."""
+        """There are no more steps: the keeper records the ends from now on."""
         self._exchange.endings.hand_over()
 
     def leave(self) -> None:
-        """The others need not wait for this process any more."""
+        """Other processes need not wait for this one any more."""
         if self.joined:
             self._node.do(self._roster.leave(self._me))
 
@@ -332,8 +332,8 @@ class Engine:
             self._look_at = min(self._look_at, boot + READ_ON)
 
     def _rests(self, boot: Boot) -> bool:
-        """Whether nothing runs anywhere, and this process is told when something begins to. After news it stays awake
-        for a while: what began then may need it."""
+        """Whether nothing runs anywhere, and this process is notified when a run starts. After news it stays awake for
+        a while: what started then may need it."""
         idle, news = self._idle, self._news
         self._news = False
         if news or not self.hears or len(self._runs) or not self._due_slots.line.is_empty:
@@ -350,7 +350,7 @@ class Engine:
         return min(self._pace.idle, self._jobs.shortest_lease).total_seconds()
 
     def _look_on(self, cell: Cell, now: Instant) -> None:
-        """Whoever looks at a page wants to see at once that a process is gone."""
+        """A person who watches a page should see at once that a process is gone."""
         before, self._looked_on = self._looked_on, cell.until is not None and now < cell.until
         if self._looked_on and not before:
             self.beat_soon()

@@ -1,6 +1,6 @@
-"""Saying what ended, and claiming what is next: one swap for both, and what the store answered to each.
+"""Recording ends and claiming new slots: one swap for both, and the store's answer to each.
 
-What has ended is said again and again until it is on record, or another has acted on the run.
+An end is reported again until it is on record, or another process has acted on the run.
 """
 
 from collections import deque
@@ -46,7 +46,7 @@ PUT_OFF: Final = 0.1
 
 SAID_BESIDE: Final = 50
 SAID_AT_ONCE: Final = 500
-"""How many ends go in one swap, beside claims and without."""
+"""How many ends go in one swap, with claims and without."""
 
 UNWELL: Final = timedelta(seconds=10)
 """Until what could not be begun is tried again, here or elsewhere."""
@@ -65,7 +65,7 @@ class EndedAttempt(NamedTuple):
 
     @property
     def word(self) -> tuple[Grant, Finish | Release, bool]:
-        """What is said of it, and whether others should hear."""
+        """The end that is reported to the store, and whether other processes should be notified."""
         grant, ending = self.attempt.lease.grant, self.end.ending
         if ending is None:
             stopped = isinstance(self.end.error, LeaseLost)  # before it could begin
@@ -74,7 +74,8 @@ class EndedAttempt(NamedTuple):
         return grant, finish_of(self.attempt, ending), self.awaited
 
     def tell(self) -> None:
-        """A line for each failure; where it happened only if that is this process, which others have told already."""
+        """Log a line for each failure. The traceback is included only if the error was raised in this process; other
+        processes log their own."""
         ending, attempt = self.end.ending, self.attempt
         if ending is None and isinstance(self.end.error, DatabaseUnavailable):
             LOGGER.warning("%s was released, and will be tried again: %s", attempt.lease.name, self.end.error)
@@ -83,12 +84,12 @@ class EndedAttempt(NamedTuple):
         of = f", attempt {attempt.run.attempt} of {attempt.job.retries + 1}" if attempt.job.retries else ""
         own = None if self.end.over or isinstance(self.end.error, BodyFailed | SlotFailed) else self.end.error
         reason = ending.reason or "no reason given"
-        with AsCurrentRun(attempt.run):  # the line says which run it is about
+        with AsCurrentRun(attempt.run):  # the log line names the run
             LOGGER.error("%s failed%s: %s", attempt.lease.name, of, reason, exc_info=own and job_exc_info(own))
 
 
 class Endings:
-    """One thread's, but for `add`, which any may call."""
+    """Used by one thread, except `add`, which any thread may call."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
@@ -96,7 +97,7 @@ class Endings:
         self._unsaid: list[EndedAttempt] = []
         self._said_at: Boot = 0.0
         self.given_up = 0
-        """How many runs ended here whose end is not on record, and never will be."""
+        """How many runs ended here whose ends are not recorded, and never will be."""
 
     def __len__(self) -> int:
         return len(self._new) + len(self._unsaid)
@@ -112,19 +113,20 @@ class Endings:
         return {id(said.attempt) for said in tuple(self._new)}
 
     def add(self, attempt: Attempt, end: End) -> None:
-        """Where the store is known to be away it is written down at once: the process may not live to say it."""
+        """If the store is known to be unreachable, the end is written to disk at once: the process may crash before it
+        can report it."""
         said = EndedAttempt(attempt, end)
         if self._keeper.outage.lasts:
             self.write_down([said])
         self._new.append(said)
 
     def pop_new(self) -> Iterable[EndedAttempt]:
-        """What has ended since the last time; whoever takes it keeps it."""
+        """The ends since the last call; the caller is responsible for them from then on."""
         while self._new:
             yield self._new.popleft()
 
     def keep(self, said: Iterable[EndedAttempt]) -> None:
-        """To be said, or said again."""
+        """To be reported, or reported again."""
         self._unsaid = [*self._unsaid, *said]
 
     def write_down(self, unsaid: Iterable[EndedAttempt] | None = None) -> None:
@@ -133,7 +135,7 @@ class Endings:
         self._keeper.pending_ends.write_down(self._end_of(said) for said in ends if not said.end.open)
 
     def hand_over(self) -> None:
-        """Nobody says anything here any more: the keeper does."""
+        """Ends are no longer reported here: the keeper does that."""
         unsaid, self._unsaid = [*self._unsaid, *self.pop_new()], []
         for said in unsaid:
             if not said.end.open:
@@ -157,7 +159,7 @@ class Endings:
         return now
 
     def heard(self, over: Sequence[EndedAttempt], answers: Sequence[object]) -> None:
-        """What the store said to them. What it may not have heard is kept, and written down."""
+        """Handle the store's answers. Ends that the store may not have received are kept, and written to disk."""
         if {type(answer) for answer in answers} == {Finished}:
             self._keeper.pending_ends.said([said.fence for said in over])
             return
@@ -174,21 +176,22 @@ class Endings:
 
 
 TOLD_AGAIN: Final = 0.8 * IDLE_LOOK.total_seconds()
-"""Seconds after which others may have gone to rest again."""
+"""Seconds after which the other processes may rest again."""
 
 Submit = Callable[[Sequence[Attempt]], None]
 """Begin these; each is `done` once, from whatever thread."""
 
 Refused = Callable[[Slot, str, Keeper], None]
-"""Told of a slot that this process tried and another had."""
+"""Called with a slot that this process tried to claim and another process had."""
 
 
 def unheard(_slot: Slot, _why: str, _keeper: Keeper) -> None:
-    """Nobody wants to know."""
+    """Ignore the refusal."""
 
 
 class Exchange:
-    """One thread's. From `line` to `runs`, and from there to `endings`. `news` is called where a look pays."""
+    """Used by one thread. Moves slots from `line` to `runs`, and from there to `endings`. `news` is called when a look
+    is useful."""
 
     def __init__(
         self,
@@ -205,10 +208,10 @@ class Exchange:
         self._keeper, self._node, self._ledger = keeper, keeper.node, keeper.node.ledger
         self._settings, self._jobs, self._line, self._runs = settings, jobs, line, runs
         self._submit, self._refused, self._news = submit, refused, news
-        self._left = False  # the last time, not all was said of what had ended
+        self._left = False  # at the last exchange, not all ends were recorded
         self.took = 0
         """How many were in line the last time that could be claimed."""
-        self._told = -TOLD_AGAIN  # when others were last told that something runs here
+        self._told = -TOLD_AGAIN  # when the other processes were last notified that something runs here
         self._warned: set[tuple[str, str]] = set()
         self.endings = Endings(keeper)
 
@@ -227,7 +230,7 @@ class Exchange:
         self.endings.write_down()
 
     def make(self, *, claims: bool) -> bool:
-        """Whether there was anything to be said or claimed."""
+        """Returns whether there was anything to report or claim."""
         self._dismiss_ended()
         chosen = self._line.take(self._free, self._ledger.know.now(), self._runs.turns) if claims else []
         self.took = len(chosen)
@@ -245,11 +248,11 @@ class Exchange:
             self.endings.heard(over, answers)
             for said, answer in zip(over, answers, strict=True):
                 self._heard(said, answer)
-        finally:  # what is granted begins, whatever else goes wrong
+        finally:  # granted slots start, whatever else fails
             now = self._ledger.know.now()
             answered = [self._answered(one, answer, now) for one, answer in zip(chosen, grants, strict=True)]
             attempts = [attempt for attempt in answered if attempt is not None]
-            with suppress(RuntimeError):  # no thread can be had: then each is given back as it begins
+            with suppress(RuntimeError):  # no thread can be started: then each slot is given back as it begins
                 self._keeper.keep(*[attempt.lease for attempt in attempts if not attempt.is_async])
             self._submit(attempts)
         unsure = [one.error for one in (*answers, *grants) if isinstance(one, Unsure) and one.error]
@@ -282,8 +285,8 @@ class Exchange:
         return (), self._node.do(self._ledger.enqueue(chosen))
 
     def _beside(self, chosen: list[Candidate]) -> list[Write]:
-        """Where others rest because nothing runs, they are told when something begins to, so that they look after it if
-        this process dies. What they heard keeps them awake for a while."""
+        """Other processes rest while nothing runs. They are notified when a run starts, so that they look after it if
+        this process dies. The notice keeps them awake for a while."""
         boot = self._node.clock.boot()
         awake = len(self._runs) > 0 or boot < self._told + TOLD_AGAIN
         if awake or not chosen or not self._node.store.traits.notifies:
@@ -294,7 +297,7 @@ class Exchange:
     # --- what the store answered ---
 
     def _heard(self, said: EndedAttempt, answer: object) -> None:
-        """To how a run ended. If it is to be tried again, or others waited for it, look at once."""
+        """The store's answer to an end. If the slot is to be retried, or others waited for it, look at once."""
         retrying = False
         if isinstance(answer, Finished):
             retrying = answer.retrying
@@ -324,10 +327,10 @@ class Exchange:
                 self._superseded(candidate, now)
             case Held() | Closed():
                 self._beaten(candidate, answer)
-        return None  # held or closed: whoever has it sees to it; what waits is found by looking
+        return None  # held or closed: its holder is responsible; waiting runs are found by looking
 
     def _superseded(self, candidate: Candidate, now: Instant) -> None:
-        """By facts that may be old: it may be ours in a moment."""
+        """Refused by facts that may be old: this process may get it in a moment."""
         if now - candidate.due < 4 * SCHEDULER_POLL:
             self._ledger.know.forget_job(candidate.slot.job)
             self._line.put_off(candidate, now + SCHEDULER_POLL)
@@ -335,14 +338,14 @@ class Exchange:
             self._warn(candidate.slot.job, "is run by another version of the job, in another process")
 
     def _beaten(self, candidate: Candidate, answer: Held | Closed) -> None:
-        """Of a slot that was left behind it was known that others would try."""
+        """A run that was left behind is open to all processes, so losing it is expected."""
         if not candidate.known:
             if is_prevented(answer):
                 self._keeper.prevented.add(candidate.slot.job, self._ledger.know.now())
             self._refused(candidate.slot, why_not(candidate.slot, answer).reason, self._keeper)
 
     def _employed(self, candidate: Candidate, grant: Grant, now: Instant) -> Attempt | None:
-        """What cannot be begun is given back: one trouble must not take the others with it."""
+        """A slot that cannot start is given back: one failure must not affect the others."""
         try:
             return self._runs.employ(candidate, grant, self._jobs[candidate.slot.job], now)
         except Exception:

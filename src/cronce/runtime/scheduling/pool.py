@@ -85,7 +85,7 @@ class WorkerPool:
                 self._give_back(attempt, error)
 
     def close(self) -> None:
-        """The threads go when what they run is over."""
+        """The threads end when their current runs end."""
         self._closed.set()
         with self._lock:
             self._work_to_do.notify_all()
@@ -144,7 +144,7 @@ class WorkerPool:
     def _add_threads(self, wanted: int) -> None:
         self._work_to_do.notify(wanted)
         for _ in range(wanted - self._idle):
-            with suppress(RuntimeError):  # no more threads: the others run them all
+            with suppress(RuntimeError):  # no more threads: the existing ones run all
                 self._make_thread()
 
     def _make_thread(self) -> None:
@@ -239,7 +239,7 @@ class WorkerPool:
 
 
 def _exit_code(error: BaseException | None) -> int:
-    """Of a process that ends with this, as Python does it."""
+    """The exit code of a process that ends with this exception, as Python computes it."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     return int(error is not None)

@@ -1,13 +1,14 @@
-"""The roster: which schedulers are alive, which versions of which jobs they carry, and who of them goes first.
+"""The roster: which schedulers are alive, which versions of which jobs they carry, and which of them tries a slot
+first.
 
-A scheduler says every few seconds that it is alive, in a cell of its own that lapses when it does not. What it carries
-is the same for all processes of a deploy, so that stands in a *bundle*, which is written once and named by its digest:
+A scheduler writes a beat every few seconds, in a cell of its own that lapses when the beats end. The jobs it carries
+are the same for all processes of a deploy. So they are in a *bundle*, which is written once and named by its digest:
 with ten thousand jobs a beat is still a hundred bytes.
 
-*Who goes first.* Every scheduler knows every slot. Each slot orders the live ones by a hash of both (rendezvous
-hashing): the first claims it at its instant, the second a moment later, the others when they look next. So a slot
-costs about one claim, work spreads evenly, and nobody has to be told when one comes or goes. The order decides nothing:
-if two believe they are first, the store still grants it once.
+*Order.* Every scheduler knows every slot. Each slot orders the live schedulers by a hash of both (rendezvous hashing):
+the first claims it at its instant, the second a moment later, the others when they look next. So a slot costs about one
+claim, work spreads evenly, and no message is needed when a scheduler starts or ends. The order decides nothing: if two
+believe they are first, the store still grants the slot once.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
@@ -40,13 +41,14 @@ HOLDER_TTL: Final = timedelta(seconds=30)
 
 BUNDLE_TTL: Final = timedelta(days=30)
 REPUBLISH: Final = 3600.0
-"""Seconds after which a bundle is written again, so that it outlives whoever else wrote it."""
+"""Seconds after which a bundle is written again, so that it outlives the other processes that wrote it."""
 
 JOINED_AFTER: Final = timedelta(seconds=3)
-"""So long after it came, a scheduler has seen to what it found in the past; until then, that is as open to others."""
+"""This long after its start, a scheduler has handled the missed slots it found; until then, they are open to others
+too."""
 
 JOBS_PER_CELL: Final = 1000
-"""Jobs that are registered, and entries of a bundle that stand in a cell, at once."""
+"""How many jobs are registered at once, and how many entries of a bundle are in one cell."""
 
 NO_JOBS: Final = Bundle({}, {})
 NO_CODE: Final[Mapping[str, str]] = NO_JOBS.code
@@ -60,7 +62,7 @@ Code = Mapping[str, str]
 
 
 def digest_of(specs: Specs, code: Code = NO_CODE) -> str:
-    """What a bundle is named by."""
+    """The name of a bundle."""
     lines = "\n".join(f"{job} {specs[job][0]} {code.get(job, '')}".rstrip() for job in sorted(specs))
     return blake2b(lines.encode(), digest_size=8).hexdigest()
 
@@ -85,7 +87,7 @@ class Roster:
     def beat(
         self, me: Holder, specs: Specs, boot: float, ttl: timedelta = HOLDER_TTL, code: Code = NO_CODE
     ) -> Flow[None]:
-        """Say that this process is alive and what it carries; notice which versions still are, and register jobs."""
+        """Write a beat with what this process carries; read which versions are alive, and register jobs."""
         client = self._client
         seen, mine = yield from self._holders(ttl)
         writes = [Write(mine.key, mine.version, encode_holder(me), Mark.OPEN, ttl=ttl)]
@@ -111,7 +113,7 @@ class Roster:
         yield from self._register(me.bundle, specs, code)
 
     def leave(self, me: Holder) -> Flow[None]:
-        """This process claims no more: the others need not wait for its beat to lapse. That it was there stays."""
+        """This process claims no more: the others need not wait for its beat to lapse. Its record stays."""
         loaded, _ = yield from self._client.load([holder_cell(me.holder)])
         (cell,) = loaded.cells
         write = Write(cell.key, cell.version, encode_holder(me._replace(gone=True)), Mark.OPEN, ttl=timedelta(0))
@@ -127,10 +129,10 @@ class Roster:
                 self._before[job] = max(one.last, self._before.get(job, one.last))
 
     def looked_after(self, job: str) -> Instant | None:
-        """When a scheduler before this one last said that it looks after the job, if any is remembered."""
+        """When an earlier scheduler last reported that it looks after the job, if that is remembered."""
         return self._before.get(job)
 
-    # --- who goes first ---
+    # --- which scheduler tries first ---
 
     def place(self, slot: Slot) -> int:
         """How many go before this process, of those that do the same for this version of the job."""
@@ -151,10 +153,10 @@ class Roster:
     def _carries(self, one: Holder, job: str) -> str | None:
         return self._bundles.get(one.bundle, NO_JOBS).specs.get(job)
 
-    # --- who is alive ---
+    # --- which schedulers are alive ---
 
     def _holders(self, ttl: timedelta) -> Flow[tuple[list["SchedulerSeen"], Cell]]:
-        """Whoever left a cell besides this process, and its own cell."""
+        """The other schedulers that left a cell, and this process's own cell."""
         client = self._client
         seen: list[SchedulerSeen] = []
         mine = Cell(holder_cell(client.holder))
@@ -169,7 +171,7 @@ class Roster:
                 else:
                     ahead = cell.until is not None and is_ahead(cell.until, page.now)
                     watched = client.know.watched(cell, sample, steady) if ahead else even
-                    with suppress(BadRecord):  # of a newer cronce: alive, but it says nothing that we understand
+                    with suppress(BadRecord):  # written by a newer cronce: alive, but its beat cannot be read here
                         seen.append(_seen(cell, page.now, ttl, watched=watched >= ttl))
             after = page.next
             if after is None:
@@ -185,7 +187,7 @@ class Roster:
     # --- which version fires ---
 
     def _register(self, mine: str, specs: Specs, code: Code) -> Flow[None]:
-        """Put every job on record as the live versions say; again only when those changed, or the store forgot, or one
+        """Record every job as the live versions declare it. Again only if those changed, the store forgot, or a version
         fires that is not alive."""
         bundles = {one.bundle for one in self.live}
         state = (mine, bundles, self._client.know.epoch.birth)
@@ -208,14 +210,15 @@ class Roster:
         self._fires[name] = fires
 
     def regained(self) -> Set[str]:
-        """Jobs that another version fired until a moment ago, and that this process fires again. Those of the other may
-        be dead for a while: what fell due meanwhile was tried here in vain."""
+        """Jobs that another version fired until a moment ago, and that this process fires again. The other version's
+        processes may have been dead for a while: claims of this process for slots that fell due meanwhile were
+        refused."""
         regained, self._regained = self._regained, set()
         return regained
 
     def _is_overruled(self, specs: Specs) -> bool:
-        """Whether a version fires that nobody carries, at this beat as at the last: its registration came late, of one
-        that is gone. (At one beat alone, it may be of one that has just come.)"""
+        """Whether a version fires that no live process carries, at this beat and at the last: a process registered it
+        late, and is gone. (At one beat alone, it may belong to a process that has just started.)"""
         known, carried = self._client.know.jobs(specs), self._bundles.values()
         others = {(job, one.job.firing) for job, one in known.items() if one.job and one.job.firing != specs[job][0]}
         unheard_of = {(job, firing) for job, firing in others if all(one.specs.get(job) != firing for one in carried)}
@@ -224,7 +227,7 @@ class Roster:
 
 
 class SchedulerSeen(NamedTuple):
-    """A scheduler that left a cell: whether it lives, and when it last said so, if that is known."""
+    """A scheduler that left a cell: whether it is alive, and when it last beat, if that is known."""
 
     holder: Holder
     live: bool
@@ -232,8 +235,8 @@ class SchedulerSeen(NamedTuple):
 
 
 def _seen(cell: Cell, now: Instant, ttl: timedelta, *, watched: bool) -> SchedulerSeen:
-    """One whose beat merely looks old by a clock that was not watched long enough still counts as live. One whose beat
-    a clock that leapt has dated far ahead does until its cell was seen unchanged for as long."""
+    """A scheduler whose beat looks old by a clock that was not watched for long enough still counts as live. One whose
+    beat was dated far ahead, by a clock that jumped, counts as live until its cell was seen unchanged for as long."""
     holder, until = decode_holder(cell.value, cell.key), cell.until or now
     if is_ahead(until, now):
         return SchedulerSeen(holder, live=not (holder.gone or watched), last=None)
@@ -283,7 +286,7 @@ def _respec(name: str, specs: Specs, code: Code, carried: Collection[Bundle]) ->
     return edit
 
 
-# --- who goes first -------------------------------------------------------------------------------------------------
+# --- which scheduler tries first ------------------------------------------------------------------------------------
 
 _MASK: Final = (1 << 64) - 1
 _ODD: Final = 0x9E3779B97F4A7C15
@@ -300,7 +303,7 @@ def seed(text: str) -> int:
 
 
 def rank(key: int, me: int, others: Iterable[int]) -> int:
-    """How many of the others go before me, all given by their seeds."""
+    """How many of the other schedulers go before this one, all given by their seeds."""
     mine = _weight(key, me)
     return sum(_weight(key, other) > mine for other in others)
 

@@ -1,5 +1,5 @@
-"""The jobs that a process carries, and what runs in it just now: who has which turn, who shall stop, and what is to be
-told of it."""
+"""The jobs that a process carries, and its current runs: which run holds which turn, which are asked to stop, and what
+is reported about them."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Set
@@ -28,7 +28,7 @@ Carry = Callable[[], Mapping[str, RunnableJob]]
 
 
 class CarriedJobs:
-    """What is carried, as which version, and on what terms its slots are claimed."""
+    """The jobs of this process, the version of each, and the terms on which its slots are claimed."""
 
     def __init__(self) -> None:
         self._carried: Mapping[str, RunnableJob] = {}
@@ -80,17 +80,17 @@ class CarriedJobs:
 
 
 HEEDED: Final = 500
-"""How many of the runs a look asks for, whether they shall stop; the others learn it with their next renewal."""
+"""How many runs a look checks for a request to stop; the others learn it with their next renewal."""
 
 LATE: Final = timedelta(seconds=5)
-"""A slot that starts later than this after it was due is told of."""
+"""A slot that starts later than this after it was due is reported."""
 
 Tell = Callable[[What, str, str], None]
 """What happened, to which run, and more of it in words."""
 
 
 class LocalRuns:
-    """One thread's. `all` may be asked for by any."""
+    """Used by one thread. Any thread may call `all`."""
 
     def __init__(self, keeper: Keeper, tell: Tell) -> None:
         self._keeper, self._tell = keeper, tell
@@ -116,7 +116,7 @@ class LocalRuns:
         attempt = Attempt(self._keeper, carried.job, carried.work(), grant)
         self._running[grant.key] = attempt
         self._turns[carried.job.name] += 1
-        slot = candidate.slot  # what waited for a turn, or was handed out, is as late as its instant says
+        slot = candidate.slot  # a slot that waited for a turn, or was handed out, is as late as its instant shows
         late = now - (candidate.due if slot.request else slot.at + candidate.terms.delay)
         if late > LATE and grant.number == 1:
             self._tell(What.LATE, grant.key, f"by {format_duration(timedelta(seconds=late // timedelta(seconds=1)))}")
@@ -127,13 +127,13 @@ class LocalRuns:
             self._turns[attempt.job.name] -= 1
 
     def overdue(self, boot: Boot) -> int:
-        """How many go on though they were told to stop."""
+        """How many still run though they were asked to stop."""
         return sum(bool(attempt.lease.overdue(boot)) for attempt in self.all)
 
     # --- stopping ---
 
     def asked_for(self) -> list[str]:
-        """The cells of runs of which a look finds out whether somebody asks them to stop."""
+        """The cells of runs that a look reads, to learn whether they are asked to stop."""
         return list(islice(self._running, HEEDED))
 
     def heed(self, cell: Cell) -> None:
@@ -144,8 +144,7 @@ class LocalRuns:
     # --- telling ---
 
     def tell(self, now: Instant, boot: Boot) -> None:
-        """A run that goes on for longer than until the next slot of its job, or although it was told to stop, is told
-        of once."""
+        """Report once a run that goes on past the next slot of its job, or although it was asked to stop."""
         self._told = {one for one in self._told if one[0] in self._running}
         for key, attempt in self._running.items():
             if (gap := self._longer_than(attempt, now)) is not None and self._first(key, "overrun"):
@@ -172,7 +171,7 @@ class LocalRuns:
 
 
 def _ask_of(cell: Cell) -> str:
-    """Why somebody asks the run to stop, if one does. Most records say nothing of it, and are not read at length."""
+    """Why the run is asked to stop, if it is. Most records have no such request, and are not decoded in full."""
     try:
         return decode(cell.value, cell.key).ask if '"ask":' in cell.value else ""
     except BadRecord:

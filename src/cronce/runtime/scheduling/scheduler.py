@@ -1,9 +1,10 @@
-"""A scheduler: the engine on its thread, the pool, the ear for news, and how a process begins and ends with them.
+"""A scheduler: the engine on its thread, the pool, the listener for news, and how a process starts and ends with them.
 
-*The end.* A scheduler that is to stop claims no more and lets what runs come to its end. All of it fits in the grace,
-so that whoever kills after a grace of the same length (Kubernetes, systemd, Docker) comes too late: the last part of it
-is for bodies that were told to stop, and for saying so to the store. What cannot even be stopped is named and left
-behind: its effects are refused, and its slot and its turn stay taken until it, or the process, has ended.
+*The end.* A scheduler that is to stop claims no more and lets its runs end. All of it fits in the grace, so that a
+supervisor that kills after a grace of the same length (Kubernetes, systemd, Docker) has nothing left to kill. The last
+part of the grace is for job functions that were asked to stop, and for reporting their ends to the store. A run that
+cannot be stopped is named and left behind: its effects are refused, and its slot and its turn stay taken until it, or
+the process, has ended.
 """
 
 import os
@@ -37,13 +38,13 @@ Python runs handlers nowhere else."""
 
 LEAVING: Final = 3.0
 LEAVE_RETRY: Final = 0.2
-"""Seconds for which a process that ends tries to say so, and between two tries."""
+"""For how many seconds an ending process tries to report that, and how long it waits between two tries."""
 
 STOP_SECONDS: Final = 5.0
-"""Seconds, at the end of the grace, that bodies have to come to an end once they were told to stop."""
+"""Seconds, at the end of the grace, that job functions have to end once they were asked to stop."""
 
 MIN_GRACE: Final = 1.0
-"""Seconds that they have even if the grace is shorter; so long, too, a store that does not answer is waited for."""
+"""Seconds that they have even if the grace is shorter. A store that does not answer is waited for that long, too."""
 
 SAME: Final = 0.1
 """Seconds within which the same signal twice is one: `timeout` sends it to a process, and then to the group."""
@@ -52,10 +53,10 @@ UNCOLLECTED: Final = 0.5
 """Seconds of a burst for which no garbage is collected."""
 
 SAYING: Final = 0.3
-"""Seconds before the end at which a command that does not go is killed, so that how it ended can still be said."""
+"""Seconds before the end at which a command that does not exit is killed, so that its end can still be recorded."""
 
 Order = Literal["drain", "stop now", "gone"]
-"""What whoever runs a scheduler in the foreground hears: twice what it shall do, and that it has done so."""
+"""Orders to a scheduler in the foreground: two that it must follow, and the notice that it is gone."""
 
 
 Gone = Callable[["Scheduler"], None]
@@ -72,7 +73,7 @@ class SchedulerHealth(NamedTuple):
     """It is registered, with its jobs."""
     claims: bool
     no_worker: bool = False
-    """Each of its workers is taken by a run that was told to stop, and still runs."""
+    """Each of its workers is taken by a run that was asked to stop, and still runs."""
     doubts: bool = False
     """It does not believe the store's clock."""
 
@@ -107,7 +108,7 @@ class Scheduler:
         self._listener: Listener | None = None
         self._ear = threading.Thread(target=self._listen, name="cronce-ear", daemon=True)
 
-    # --- for whoever has it in hand ---
+    # --- for the owner of the scheduler ---
 
     @property
     def holder(self) -> str:
@@ -127,7 +128,7 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        """Nothing runs here or is about to, and all that ended is said."""
+        """Nothing runs here or is about to, and all ends are recorded."""
         return not self._stepping and self.engine.idle
 
     def start(self) -> "Scheduler":
@@ -137,18 +138,19 @@ class Scheduler:
         return self
 
     def wait_ready(self, seconds: float | None = None) -> bool:
-        """Wait until it is registered, and would fire; False if the time is over before."""
+        """Wait until it is registered, and would fire; False if that takes too long."""
         return self._ready.wait(seconds)
 
     def drain(self) -> None:
-        """Claim no more; what runs goes on."""
+        """Claim no more; current runs go on."""
         self.engine.leaving = True
         self.engine.beat_soon()
         self._wake()
 
     def stop(self, grace: float | None = None) -> bool:
-        """Claim no more, let what runs come to an end within so many seconds, and stop what does not; whether all that
-        ran here is on record. A body cannot wait for its own end: for it that happens later, and is not known yet."""
+        """Claim no more, let runs end within so many seconds, and stop those that do not. Returns whether all ends are
+        on record. A job function cannot wait for its own end: for it, the stop happens later, and the result is not
+        known yet."""
         if os.getpid() != self._process:  # a forked child has a copy, and no scheduler
             return self.recorded
         if self._pool.is_here or threading.current_thread() is self._thread:
@@ -158,7 +160,7 @@ class Scheduler:
         return self.recorded
 
     def _stop(self, grace: float | None) -> None:
-        """Whatever fails on the way, in the end it is gone, and that is told."""
+        """Whatever fails on the way, the scheduler ends, and reports that it is gone."""
         with self._ending:
             if self._gone.is_set():
                 return
@@ -218,15 +220,15 @@ class Scheduler:
         self._wake()
 
     def _await_idle(self, seconds: float, *, patient: bool = False) -> bool:
-        """Wait until nothing runs and all is said; who is not patient stops the bodies. Again and again: one that was
-        granted a moment ago may have been told too early."""
+        """Wait until nothing runs and all ends are recorded; without patience, stop the job functions. Repeatedly: a
+        run that was granted a moment ago may have been asked to stop too early."""
         clock = self._keeper.node.clock
         until = clock.boot() + seconds
         while not self.idle and (left := until - clock.boot()) > 0 and not (patient and self._hurried):
             if not patient:
                 self._stop_bodies(max(left - SAYING, 0.0))
                 if left < min(MIN_GRACE, seconds / 2) and self._is_silent and not self.engine.running:
-                    break  # what is not said is in the journal; to hang up takes the rest
+                    break  # unrecorded ends are in the journal; closing the connection takes the rest
             with self._turn:
                 if not self.idle:
                     self._turn.wait(min(left, 0.1))
@@ -238,7 +240,7 @@ class Scheduler:
         return self._keeper.outage.lasts or self._keeper.node.clock.boot() - self._ticked > MIN_GRACE
 
     def _stop_bodies(self, grace: float) -> None:
-        """The next attempt is another's, if there is one."""
+        """Another process makes the next attempt, if there is one."""
         for attempt in self.engine.running:
             self._keeper.end(attempt.lease, LeaseEnd("drained", "the scheduler was stopped", grace))
 
@@ -264,11 +266,11 @@ class Scheduler:
         self._leave()
 
     def _come_round(self, until: Boot) -> None:
-        """One step, and the wait until the next, or until then."""
+        """One step, and the wait until the next one, or until the deadline."""
         clock = self._keeper.node.clock
         with self._turn:
             self._awake = False
-        self._stepping = True  # before it asks whether it may claim: whoever forbids that waits for what it gets
+        self._stepping = True  # before it asks whether it may claim: a thread that forbids claims waits for this
         again = self._stepped()
         self._stepping = False
         self._ticked = clock.boot()
@@ -280,8 +282,8 @@ class Scheduler:
                 self._turn.wait(max(min(again, until) - clock.boot(), 0.0))
 
     def _leave(self) -> None:
-        """Again if that fails: a connection that broke off is found out only when it is used. As long as this process
-        counts as alive, so does its version of the jobs, and the others must not fire theirs."""
+        """Retried if it fails: a broken connection is noticed only when it is used. As long as this process counts as
+        alive, so does its version of the jobs, and other versions must not fire."""
         clock = self._keeper.node.clock
         until = clock.boot() + LEAVING
         while clock.boot() < until:
@@ -298,7 +300,7 @@ class Scheduler:
             return self._keeper.node.clock.boot() + 1.0
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
-        """What is granted when it is too late never begins, and lapses."""
+        """A slot that is granted too late never starts, and lapses."""
         if not self._stopping:
             self._pool.submit(attempts)
             return
@@ -320,7 +322,7 @@ class Scheduler:
             self._turn.notify_all()
 
     def _listen(self) -> None:
-        """Only about speed: looking goes on in any case."""
+        """Only for speed: the engine looks in any case."""
         while not self._gone.is_set():
             try:
                 self._hear()
@@ -348,7 +350,7 @@ class Scheduler:
 
 
 class Signals:
-    """How often a process was told to end."""
+    """How often a process received a signal to end."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -364,9 +366,9 @@ class Signals:
 
 
 class Orders:
-    """What a scheduler in the foreground is told. Of the signals TERM and INT the first drains, the second stops now.
+    """Orders to a scheduler in the foreground. Of the signals TERM and INT the first drains, the second stops now.
 
-    A queue, and this one: a handler may put into it even where it interrupts the very thread that reads from it.
+    It is a SimpleQueue: a handler may put into it even where it interrupts the very thread that reads from it.
     """
 
     def __init__(self) -> None:

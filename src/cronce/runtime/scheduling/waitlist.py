@@ -1,10 +1,10 @@
-"""What a scheduler will try to run, and when: slots stand in line until their time has come and a worker is free.
+"""What a scheduler will try to run, and when: slots wait in line until they are due and a worker is free.
 
-In which place this process stands among the live ones says when it tries a slot (`roster`): the first at its instant,
-the second a moment later. The others only *watch* it: when they look next, and nobody has it, they try too.
+This process's place among the live ones decides when it tries a slot (`roster`): the first at its instant, the second a
+moment later. The others only *watch* it: if no process has it when they look next, they try too.
 
-Slots that wait for a turn of their job stand apart, each job's in a line of its own: a backlog of thousands must not
-hide what could start at once.
+Slots that wait for a turn of their job are kept apart, in one line for each job: a backlog of thousands must not hide
+slots that could start at once.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -18,21 +18,22 @@ from cronce.protocol.terms import Terms
 from cronce.value import NamedTuple
 
 SECOND_TRIES_AFTER: Final = timedelta(milliseconds=60)
-"""When the second in the order tries: after the first had time to, and before people notice."""
+"""When the second in the order tries: late enough for the first to have tried, and before people notice a delay."""
 
 CLAIMS_PER_SWAP: Final = 250
 """Claims in one swap: more would make the first of them wait for the last."""
 
 TURN_RETRY: Final = timedelta(seconds=1)
-"""For how long nobody asks for a turn of a job that was found to be taken."""
+"""How long this process does not ask for a turn of a job after it found all turns taken."""
 
 WATCHED_PER_CALL: Final = 1000
-"""How many slots of others are looked at in one call."""
+"""How many slots of other processes are checked in one call."""
 
 
 class Candidate(NamedTuple):
     """A slot to be tried from `due` on. `known`: it is on record. `cell` is its key, spelled once. `nonce` goes with
-    each try: if one got no answer and landed all the same, the next finds that the slot is ours; nothing has run."""
+    each try: if a try got no answer but landed, the next one finds that this process holds the slot; nothing has
+    run."""
 
     slot: Slot
     cell: str
@@ -47,7 +48,7 @@ Queue = dict[str, Candidate]
 
 
 class Waitlist:
-    """One thread's. Each slot stands in it once; time is an argument."""
+    """Used by one thread. Each slot is in it once; time is an argument."""
 
     def __init__(self) -> None:
         self._later: list[tuple[Instant, int, Candidate]] = []
@@ -70,10 +71,11 @@ class Waitlist:
         """Nothing is to be tried now, nor to be looked at whether another has it."""
         return not (self._ready or self._watched or any(self._for_turns.values()))
 
-    # --- standing in line ---
+    # --- waiting in line ---
 
     def add(self, candidate: Candidate, place: int, now: Instant) -> None:
-        """Try it when its place says so. One that is on record, and nobody took in all the time since, is anybody's."""
+        """Try it when this process's place allows. A slot that is on record, and that no process took in all the time
+        since, is open to all."""
         if place > 1 and not candidate.known:
             self._watched[candidate.cell] = candidate
             return
@@ -98,7 +100,7 @@ class Waitlist:
             queue.update(before | behind)
 
     def ripen(self, now: Instant) -> None:
-        """What was put off until now is ready."""
+        """Slots that were put off until now are ready."""
         while self._later and self._later[0][0] <= now:
             _, _, candidate = heappop(self._later)
             self._queue_of(candidate).setdefault(candidate.cell, candidate)
@@ -123,9 +125,9 @@ class Waitlist:
     # --- taking ---
 
     def take(self, most: int, now: Instant, taken: Callable[[str], int]) -> list[Candidate]:
-        """The first ones, as many as there are workers. A slot that would wait for a turn of its job, and cannot have
-        one yet, does not ask: `taken` says how many turns of a job runs of this process have. One that is too late to
-        start needs no worker: it is put on record."""
+        """The first slots, as many as there are workers. A slot that would wait for a turn of its job, and cannot get
+        one yet, is not claimed: `taken` counts the turns of a job that runs of this process hold. A slot that is too
+        late to start needs no worker: it is only recorded."""
         late = list(islice(self._too_late(now), CLAIMS_PER_SWAP))
         most = min(most, CLAIMS_PER_SWAP - len(late))
         turns = list(islice(self._with_a_turn(now, taken), max(most, 0)))
@@ -139,7 +141,7 @@ class Waitlist:
         return chosen + [self._ready.pop(cell) for cell in free]
 
     def _too_late(self, now: Instant) -> Iterator[Candidate]:
-        """Of each line, as far as they stand at its head: they came in the order of time."""
+        """The late slots at the head of each line: slots were added in the order of time."""
         for queue in (self._ready, *self._for_turns.values()):
             for candidate in queue.values():
                 if not _is_late(candidate, now):
@@ -147,8 +149,8 @@ class Waitlist:
                 yield candidate
 
     def _with_a_turn(self, now: Instant, taken: Callable[[str], int]) -> Iterator[Candidate]:
-        """As many of each job as there may be turns for. One that is not on record asks even if there is none: so it
-        gets there, and others see that it waits."""
+        """As many slots of each job as there may be turns for. A slot without a record is claimed even if no turn is
+        free: so it is recorded, and other processes see that it waits."""
         for job, queue in self._for_turns.items():
             if self._busy.get(job, now) > now:
                 continue
@@ -175,18 +177,18 @@ class Waitlist:
     # --- watching ---
 
     def watched(self, upto: Instant) -> list[str]:
-        """Slots of others that were due by then: somebody should have them."""
+        """Slots of other processes that were due by then: one of those should have claimed them."""
         return list(islice((cell for cell, one in self._watched.items() if one.due <= upto), WATCHED_PER_CALL))
 
     def seen(self, cell: Cell) -> None:
-        """A slot that was watched: if nobody has it, it is ready."""
+        """A slot that was watched: if no process has it, it is ready."""
         candidate = self._watched.pop(cell.key, None)
         if candidate is not None and not cell.version:
             self._queue_of(candidate).setdefault(cell.key, candidate)
 
 
 def job_of(cell: str) -> str:
-    """The job behind the key of a run's cell, whatever else stands in it."""
+    """The job in the key of a run's cell, whatever else the key contains."""
     return cell.removeprefix("run/").partition("/")[0]
 
 

@@ -118,7 +118,7 @@ class Claimants:
         return who.stage is ClaimStage.WORKING or finishing
 
     def _claim(self, who: Claimant) -> Claimant:
-        """Optimistic, as the ledger does it: guessed to be nobody's, and not read first, unless that leads nowhere."""
+        """Optimistic, like the ledger: the cell is assumed free, and is not read first, unless that leads nowhere."""
         gist, change = self._decide(who, ClaimantRequest.CLAIM, CellSeen())
         plan = change and PlannedSwap(Rank.NONE, change, gist, who.life)
         return who._replace(
@@ -144,7 +144,7 @@ class Claimants:
         return Claimant(who.on_lost, life=who.life, watch=who.watch, orphans=self._left_behind(who))
 
     def _left_behind(self, who: Claimant) -> tuple[Orphan, ...]:
-        """What was sent is on its way, and nobody goes by its nonce any more."""
+        """The request is on its way, and no claimant uses its nonce any more."""
         sent = (call.plan for call in who.calls if call.sent and call.plan is not None)
         known = (orphan.plan for orphan in who.orphans)
         return ordered(Orphan(plan, mine=False) for plan in (*known, *sent))
@@ -229,7 +229,7 @@ class Claimants:
         if gist is AnswerMeaning.CLOSED:
             return Claimant(who.on_lost, ClaimStage.DONE, life=who.life, orphans=self._left_behind(who))
         if gist is AnswerMeaning.UNSURE and call.errand in (ClaimantRequest.SUCCEED, ClaimantRequest.FAIL):
-            return who._replace(main=self._planned(who, call.errand))  # it is said until the store has heard it
+            return who._replace(main=self._planned(who, call.errand))  # it is reported until the store has received it
         return self._idle(who)
 
     def _renewed(self, who: Claimant, call: PendingRequest, gist: AnswerMeaning, seen: CellSeen | None) -> Claimant:

@@ -12,7 +12,7 @@ class ExploredFault(StrEnum):
     LOST = "lost"  # a claimant gives up waiting: its request arrives later, or has arrived and the reply is lost
     JUMP = "jump"  # the store's clock jumps
     EMPTY = "empty"  # the store is emptied
-    COPY = "copy"  # somebody copies the store
+    COPY = "copy"  # the store is copied
     RESTORE = "restore"  # and puts the copy in its place
 
 

@@ -1,4 +1,4 @@
-"""What a state is made of. Everything is told from the present: ticks from now, versions and fences from the latest."""
+"""The parts of a state. Everything is relative to the present: ticks from now, versions and fences from the latest."""
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -13,7 +13,7 @@ from cronce.protocol.record import Record, State
 EXPLORED_TICK: Final = timedelta(seconds=1)
 EXPLORED_SLOT: Final = Slot("job", EPOCH + timedelta(days=1))
 EXPLORED_NOW: Final = EXPLORED_SLOT.at + timedelta(hours=1)
-"""All times in a state are told from now, so now may be any instant."""
+"""All times in a state are relative to now, so now may be any instant."""
 
 BIRTH: Final = to_us(EXPLORED_NOW)
 EXPLORED_TRAITS: Final = Traits("explored", durable=False, skew=EXPLORED_TICK)
@@ -38,7 +38,7 @@ class Promise(StrEnum):
 
 
 class Rank(IntEnum):
-    """A version or a fence, told from the present one. The numbers are what the real code gets to see."""
+    """A version or a fence, relative to the present one. The real code gets these numbers."""
 
     NONE = 0
     EARLIER = 1  # of a copy that was put in place: written in an earlier life of the store
@@ -47,7 +47,7 @@ class Rank(IntEnum):
 
 
 class CellSeen(NamedTuple):
-    """The cell as a claimant saw it, and how that stands to the present."""
+    """The cell as a claimant saw it, and how that relates to the present one."""
 
     version: Rank = Rank.NONE
     fence: Rank = Rank.NONE
@@ -108,7 +108,7 @@ class PendingRequest(NamedTuple):
 
 
 class Orphan(NamedTuple):
-    """A swap that nobody waits for any more. It may arrive at any time."""
+    """A swap that no claimant waits for any more. It may arrive at any time."""
 
     plan: PlannedSwap
     mine: bool  # a claim, and its claimant still goes by the nonce in it

@@ -156,4 +156,4 @@ def _broken_by_trust(shelf: StoreState, trusting: Sequence[Claimant]) -> Promise
     if overtaken and shelf.begun:
         return Promise.OVERTAKEN_REST
     holds = not overtaken and shelf.state is State.RUNNING
-    return None if holds or shelf.life else Promise.TRUST_HOLDS  # a store that forgot does not know who holds it
+    return None if holds or shelf.life else Promise.TRUST_HOLDS  # a store that forgot does not know its holder

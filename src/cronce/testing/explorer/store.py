@@ -1,4 +1,5 @@
-"""The store: one request at a time, judged by the real `judge`. And the referee, who sees every change of the cell."""
+"""The store: one request at a time, judged by the real `judge`. And the referee, which sees every change of the
+cell."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
