@@ -289,4 +289,4 @@ def old_stops_first(seen: Seen) -> Answer:
         return met("old and new may run side by side: every job is under a lock that all machines see")
     if told := seen.mentioned("drain"):
         return met(*told)
-    return cannot_tell("a runbook or a pipeline step that stops the old scheduler first, or `cronce pause --scheduler web-1`")
+    return cannot_tell("a runbook or pipeline step that stops the old scheduler, or `cronce pause --scheduler web-1`")
