@@ -222,7 +222,7 @@ def spelled(amount: float) -> str:
 
 HEAD = """# Figures
 
-Written by `make bench` from one run on {date}, at commit {commit}, on a machine with {cores} cores and a load of
+Written by `make bench` from runs on {date}, at commit {commit}, on a machine with {cores} cores and a load of
 {load}; Python {python}. **Seconds depend on the machine: compare the bars of one chart.** Green is cronce, grey another
 tool, blue the least that the same server or interpreter needs for the same promise. Limits on these ratios are checked
 by `make bench`, which fails when one is missed.
