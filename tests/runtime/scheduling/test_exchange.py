@@ -17,7 +17,7 @@ from cronce.protocol.record import Outcome, decode
 from cronce.runtime.attempt import End
 from cronce.runtime.journal import Journal
 from cronce.runtime.keeper import LeaseEnd
-from cronce.runtime.scheduling.exchange import PUT_OFF, SAID_AT_ONCE, SAID_BESIDE, EndedAttempt, Endings
+from cronce.runtime.scheduling.exchange import PUT_OFF, SAID_AT_ONCE, EndedAttempt, Endings
 from cronce.stores.base import Scan, Swapped
 from tests.runtime.office import Office
 from tests.runtime.scheduling.manual_cluster import START, ManualCluster
@@ -28,47 +28,61 @@ def said(number: int) -> EndedAttempt:
     return EndedAttempt(attempt, End(None))
 
 
-def test_while_others_start_some_ends_are_said_and_all_when_they_have_waited(office: Office) -> None:
+def take(endings: Endings, boot: float, *starting: str) -> list[str]:
+    """The jobs whose ends are recorded while slots of these are claimed."""
+    taken = endings.take(boot, starting, claims_first=bool(starting))
+    return [one.attempt.job.name for one in taken]
+
+
+def test_while_slots_are_claimed_ends_wait_for_a_moment_and_not_without_claims(office: Office) -> None:
     endings = Endings(office.keeper)
-    endings.take(10.0, ["sync"])
+    take(endings, 10.0, "sync")
     endings.keep(map(said, range(200)))
-    assert len(endings.take(10.01, ["sync"])) == SAID_BESIDE
-    assert len(endings.take(10.02, [])) == 150
+    assert take(endings, 10.01, "sync") == []
+    assert len(take(endings, 10.02)) == 200
+
+
+def test_while_slots_wait_for_workers_ends_wait_too(office: Office) -> None:
+    """They were recorded in between, and the slots waited for that swap."""
+    endings = Endings(office.keeper)
+    endings.take(10.0, [], claims_first=True)
+    endings.keep(map(said, range(200)))
+    assert endings.take(10.01, [], claims_first=True) == []
+    assert len(endings.take(10.0 + PUT_OFF, [], claims_first=True)) == 200
 
 
 def test_what_waited_is_said_however_many_there_are(office: Office) -> None:
     """After the first five hundred the others waited once more: 0.6 s until all of ten thousand were on record."""
     endings = Endings(office.keeper)
-    endings.take(10.0, ["sync"])
+    take(endings, 10.0, "sync")
     endings.keep(map(said, range(SAID_AT_ONCE * 2 + 100)))
     waited = 10.0 + PUT_OFF
-    assert [len(endings.take(waited, ["sync"])) for _ in range(4)] == [SAID_AT_ONCE, SAID_AT_ONCE, 100, 0]
+    assert [len(take(endings, waited, "sync")) for _ in range(4)] == [SAID_AT_ONCE, SAID_AT_ONCE, 100, 0]
     endings.keep(map(said, range(200)))
-    assert len(endings.take(waited + PUT_OFF / 2, ["sync"])) == SAID_BESIDE
+    assert take(endings, waited + PUT_OFF / 2, "sync") == []
 
 
-def test_few_ends_beside_a_burst_of_claims_do_not_wait(office: Office) -> None:
+def test_few_ends_beside_a_burst_of_claims_wait_no_longer(office: Office) -> None:
     """They waited until three thousand slots were claimed: three seconds, in which a crash loses them."""
     endings = Endings(office.keeper)
-    endings.take(10.0, ["sync"])
+    take(endings, 10.0, "sync")
     endings.keep(map(said, range(40)))
-    assert len(endings.take(10.01, [f"sync-{number}" for number in range(250)])) == 40
+    many = [f"sync-{number}" for number in range(250)]
+    assert [len(take(endings, 10.0 + late, *many)) for late in (0.01, 0.99 * PUT_OFF, PUT_OFF)] == [0, 0, 40]
 
 
 def test_the_end_of_an_earlier_slot_is_said_before_its_job_is_tried_again(office: Office) -> None:
     endings = Endings(office.keeper)
-    endings.take(10.0, ["sync"])
+    take(endings, 10.0, "sync")
     endings.keep(map(said, range(200)))
-    now = endings.take(10.01, ["job-150"])
-    assert [one.attempt.job.name for one in now] == [*(f"job-{number}" for number in range(SAID_BESIDE)), "job-150"]
+    assert take(endings, 10.01, "job-150") == ["job-150"]
 
 
 def test_so_it_is_after_an_outage_when_thousands_have_ended(office: Office) -> None:
     """Behind the first five hundred it was not said, and its next slot was skipped because it "still ran"."""
     endings = Endings(office.keeper)
     endings.keep(map(said, range(SAID_AT_ONCE + 300)))
-    now = endings.take(10.0, ["job-750"])
-    assert [one.attempt.job.name for one in now][SAID_AT_ONCE - 1 :] == [f"job-{SAID_AT_ONCE - 1}", "job-750"]
+    assert take(endings, 10.0, "job-750")[SAID_AT_ONCE - 1 :] == [f"job-{SAID_AT_ONCE - 1}", "job-750"]
 
 
 class Written(Journal):

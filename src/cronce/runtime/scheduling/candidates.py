@@ -12,7 +12,6 @@ another process leaves behind is picked up.
 from collections import deque
 from collections.abc import Iterable, Sequence, Set
 from datetime import timedelta
-from itertools import islice
 from math import inf
 from typing import Final
 
@@ -137,6 +136,8 @@ class DueSlots:
         self._jobs, self._roster = jobs, roster
         self._agenda = Agenda()
         self._due: deque[tuple[str, Instant]] = deque()
+        self._to_read: list[str] = []  # jobs whose facts are read before their slots
+        self._reads_at: Boot = 0.0  # when to look again for such jobs
         self.line = Waitlist()
 
     @property
@@ -150,10 +151,19 @@ class DueSlots:
         return [at for at in (self.line.next_at(), upcoming) if at is not None]
 
     def needed(self, boot: Boot, soon: timedelta) -> list[str]:
-        """Jobs whose slots this process is about to claim, and whose facts will be too old by then."""
-        upcoming, until = self._agenda.upcoming(self._know.now() + soon), boot + soon.total_seconds()
-        old = (Slot(name, at) for name, at in upcoming if self._know.fresh_until(name) < until)
-        return list(islice((slot.job for slot in old if self._roster.place(slot) <= 1), JOBS_READ_AHEAD))
+        """Jobs whose slots this process is about to claim, and whose facts will be too old by then; the first of them,
+        if there are many. All jobs are gone through twice within `soon`, not at each look."""
+        if not self._to_read and boot >= self._reads_at:
+            upcoming, until = self._agenda.upcoming(self._know.now() + soon), boot + soon.total_seconds()
+            old = (Slot(name, at) for name, at in upcoming if self._know.fresh_until(name) < until)
+            self._to_read = [slot.job for slot in old if self._roster.place(slot) <= 1]
+            self._reads_at = boot + soon.total_seconds() / 2
+        first, self._to_read = self._to_read[:JOBS_READ_AHEAD], self._to_read[JOBS_READ_AHEAD:]
+        return first
+
+    def read_anew(self) -> None:
+        """What was known of jobs was forgotten."""
+        self._reads_at = 0.0
 
     # --- jobs that come and go ---
 

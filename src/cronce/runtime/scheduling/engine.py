@@ -56,6 +56,9 @@ READ_ON: Final = 0.1
 BURST: Final = 50
 """From this many slots claimed at once on, more are expected to follow."""
 
+CLAIMS_FIRST: Final = 0.3
+"""Seconds for which a beat or a look waits while many slots are claimed."""
+
 SHARE: Final = 60.0
 """Seconds between two times that readings of the store's clock are left for other processes of this machine."""
 
@@ -169,9 +172,10 @@ class Engine:
             self._exchange.make(claims=False)  # ends are recorded all the same
             self._again_at = boot + ASK_AGAIN
             return False
-        looks = boot >= self._look_at
+        due = boot - CLAIMS_FIRST if self.in_burst else boot
+        looks = due >= self._look_at
         comes_along = looks and self._resting and self._beat_at < boot + self._idle  # what one reads serves both
-        beats = boot >= self._beat_at or comes_along or self._know.epoch.birth != self._born
+        beats = due >= self._beat_at or comes_along or self._know.epoch.birth != self._born
         with at_once(self._node.store) if beats or looks else nullcontext():
             if beats:
                 self._beat(boot)
@@ -186,6 +190,8 @@ class Engine:
     def _next(self) -> Boot:
         """When there is something to do, if nothing happens before."""
         boot, now = self._node.clock.boot(), self._know.now()
+        if self._exchange.crowded is not None:
+            return self._exchange.crowded
         if self._exchange.pending or self._due_slots.behind:
             return boot
         times = [boot + max((at - now).total_seconds(), 0.0) for at in self._due_slots.ahead(fires=self._fires)]
@@ -212,8 +218,13 @@ class Engine:
 
     @property
     def in_burst(self) -> bool:
-        """The last step claimed so many slots that more may follow at once."""
-        return self._exchange.took >= BURST
+        """The last step claimed so many slots that more may follow at once; or they wait for workers."""
+        return self._exchange.took >= BURST or self.crowded
+
+    @property
+    def crowded(self) -> bool:
+        """Slots wait for workers for a moment: an end need not wake this engine."""
+        return self._exchange.crowded is not None
 
     @property
     def no_worker(self) -> bool:
@@ -233,8 +244,8 @@ class Engine:
     # --- from outside ---
 
     def look_soon(self) -> None:
-        """There is news."""
-        self._news, self._look_at = True, 0.0
+        """There is news. Any thread may call this."""
+        self._news, self._look_at = True, min(self._look_at, self._node.clock.boot())
 
     def beat_soon(self) -> None:
         """The jobs that this process carries, or whether it claims, have changed."""
@@ -361,6 +372,7 @@ class Engine:
             self._due_slots.line.freed()
         if before is not None and before[1] != jobs:
             self._know.forget_jobs()
+            self._due_slots.read_anew()
             self.carry_anew()
 
     def _obey(self, cells: Iterable[Cell]) -> None:

@@ -44,9 +44,11 @@ from cronce.value import NamedTuple
 PUT_OFF: Final = 0.1
 """Seconds for which ends may wait while slots are claimed: with the swap on top, less than a third of a second."""
 
-SAID_BESIDE: Final = 50
+TOGETHER: Final = 0.003
+"""Seconds for which slots may wait for more workers to be free, so that many are claimed in one swap."""
+
 SAID_AT_ONCE: Final = 500
-"""How many ends go in one swap, with claims and without."""
+"""How many ends go in one swap."""
 
 UNWELL: Final = timedelta(seconds=10)
 """Until what could not be begun is tried again, here or elsewhere."""
@@ -145,12 +147,12 @@ class Endings:
         grant, word, _ = said.word
         return self._keeper.pending_ends.end_of(grant, word)
 
-    def take(self, boot: Boot, starting: Collection[str]) -> list[EndedAttempt]:
-        """The ends to record now. While slots of these jobs are claimed in the same swap, claims go first, for a
-        moment: only some ends are recorded, and those of the same jobs, since a slot is never tried before the end of
-        an earlier one of its job is recorded."""
-        waited = not starting or boot >= self._said_at + PUT_OFF
-        most = SAID_AT_ONCE if waited else SAID_BESIDE
+    def take(self, boot: Boot, starting: Collection[str], *, claims_first: bool) -> list[EndedAttempt]:
+        """The ends to record now. While slots are claimed, claims go first, for a moment: only the ends of the jobs that
+        are `starting` are recorded with them, since a slot is never tried before the end of an earlier one of its job
+        is recorded."""
+        waited = not claims_first or boot >= self._said_at + PUT_OFF
+        most = SAID_AT_ONCE if waited else 0
         now, later = self._unsaid[:most], self._unsaid[most:]
         now += [said for said in later if said.attempt.job.name in starting]
         self._unsaid = [said for said in later if said.attempt.job.name not in starting]
@@ -209,6 +211,9 @@ class Exchange:
         self._settings, self._jobs, self._line, self._runs = settings, jobs, line, runs
         self._submit, self._refused, self._news = submit, refused, news
         self._left = False  # at the last exchange, not all ends were recorded
+        self._claimed_at: Boot = 0.0
+        self.crowded: Boot | None = None
+        """While slots wait and hardly any worker is free: when they are claimed, whether more are free by then or not."""
         self.took = 0
         """How many were in line the last time that could be claimed."""
         self._told = -TOLD_AGAIN  # when the other processes were last notified that something runs here
@@ -232,9 +237,15 @@ class Exchange:
     def make(self, *, claims: bool) -> bool:
         """Returns whether there was anything to report or claim."""
         self._dismiss_ended()
+        boot = self._node.clock.boot()
+        self.crowded = self._crowded(boot) if claims else None
+        claims = claims and self.crowded is None
         chosen = self._line.take(self._free, self._ledger.know.now(), self._runs.turns) if claims else []
         self.took = len(chosen)
-        over = self.endings.take(self._node.clock.boot(), {one.slot.job for one in chosen})
+        if chosen:
+            self._claimed_at = boot
+        claims_first = bool(chosen) or self.crowded is not None
+        over = self.endings.take(boot, {one.slot.job for one in chosen}, claims_first=claims_first)
         self._left = len(self.endings) > 0
         if not over and not chosen:
             return False
@@ -259,6 +270,12 @@ class Exchange:
         if unsure and len(unsure) == len(over) + len(chosen):
             raise unsure[0]
         return True
+
+    def _crowded(self, boot: Boot) -> Boot | None:
+        if not self._settings.works or self._free >= min(len(self._line), self._settings.workers // 2):
+            return None
+        until = self._claimed_at + TOGETHER
+        return until if boot < until else None
 
     def _dismiss_ended(self) -> None:
         """Their workers, and as far as this process is concerned their turns, are free again."""

@@ -311,7 +311,8 @@ class Scheduler:
         self.engine.done(attempt, end)
         if self._stopping and not self._thread.is_alive():
             self.engine.hand_over()
-        self._wake()
+        if not self.engine.crowded:
+            self._wake()
 
     def _wake(self) -> None:
         """If it is to wake already, what there is to do is seen by the step that comes."""
