@@ -620,6 +620,36 @@ def test_what_is_granted_after_the_end_never_begins(monkeypatch: pytest.MonkeyPa
         assert ran == []
 
 
+class Registering(Slow):
+    """Holds back what puts the jobs on record."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+        if any(write.key.startswith("job/") for write in writes):
+            self.held.set()
+            assert self.let_go.wait(120)
+        return MemoryStore.swap(self, writes, seen)
+
+
+def test_one_that_is_not_registered_yet_stops_at_once() -> None:
+    """A hundred thousand jobs take half a minute to be put on record. A stop waited for that, until it was killed."""
+    store = Registering()
+    cron = Cronce(store=store)
+    cron.job(every="1h", name="sync")(lambda: None)
+    scheduler = cron.start()
+    assert store.held.wait(60)
+    stopping = threading.Thread(target=scheduler.stop, args=[3600.0])
+    stopping.start()
+    try:
+        wait_until(lambda: not stopping.is_alive())
+    finally:
+        store.let_go.set()
+    assert scheduler.recorded
+    cron.close()
+
+
 class BrokenOff(MemoryStore):
     """The first time that somebody leaves, the connection turns out to be gone."""
 

@@ -128,8 +128,9 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        """Nothing runs here or is about to, and all ends are recorded."""
-        return not self._stepping and self.engine.idle
+        """Nothing runs here or is about to, and all ends are recorded. Before it is registered it claims nothing: who
+        stops it need not wait until thousands of jobs are."""
+        return self.engine.idle and not (self._stepping and self.engine.joined)
 
     def start(self) -> "Scheduler":
         self._keeper.lingers = True
