@@ -17,6 +17,7 @@ from cronce.protocol.record import Outcome, decode
 from cronce.runtime.attempt import End
 from cronce.runtime.journal import Journal
 from cronce.runtime.keeper import LeaseEnd
+from cronce.runtime.scheduling.engine import CLAIMS_FIRST, Engine
 from cronce.runtime.scheduling.exchange import PUT_OFF, SAID_AT_ONCE, EndedAttempt, Endings
 from cronce.stores.base import Scan, Swapped
 from tests.runtime.office import Office
@@ -275,3 +276,58 @@ def test_where_no_thread_can_be_had_for_the_keeper_what_is_granted_is_still_begu
         with patch.object(process.keeper._watching, "wake", side_effect=RuntimeError("can't start new thread")):
             cluster.turn_to(61_000)
         assert (len(process.held), process.keeper._leases) == (1, set())
+
+
+def claims(process: Any) -> Counter[int]:
+    """How many slots have begun at which millisecond."""
+    return Counter(one.at for one in process._cluster.begun)
+
+
+def test_slots_that_wait_for_workers_are_claimed_together() -> None:
+    """Each end woke the engine: a thousand slots were claimed in nine swaps, some of them of one slot."""
+    with ManualCluster(many_jobs(), holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0", workers=100)
+        cluster.turn_to(60_000)
+        assert claims(process) == {60_000: 100}
+        for _ in range(10):
+            process.end(process.held.pop())
+        cluster.turn_to(60_002)
+        assert (claims(process), process.engine.crowded) == ({60_000: 100}, True)
+        cluster.turn_to(60_003)
+        assert claims(process) == {60_000: 100, 60_003: 10}
+        for _ in range(50):
+            process.end(process.held.pop())
+        cluster.turn_to(60_003)
+        assert (claims(process), process.engine.crowded) == ({60_000: 100, 60_003: 60}, True)
+
+
+def test_the_last_slots_do_not_wait_for_more_workers_than_they_need() -> None:
+    with ManualCluster(many_jobs(), holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0", workers=390)
+        cluster.turn_to(60_001)
+        assert claims(process) == {60_000: 390}
+        for _ in range(10):
+            process.end(process.held.pop())
+        cluster.turn_to(60_001)
+        assert claims(process) == {60_000: 390, 60_001: 10}
+
+
+def test_a_beat_and_a_look_wait_for_a_burst_of_claims_but_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a thousand claims a beat and a look came first: a tenth of a second on a busy server."""
+    with ManualCluster(many_jobs()) as cluster:
+        process = cluster.join("web-1:1:0", workers=100)
+        cluster.turn_to(61_000)
+        monkeypatch.setattr(Engine, "in_burst", property(lambda _engine: True))
+        process.engine.look_soon()
+        process.next = cluster.clock.boot()
+        looks, look = list[int](), process.engine._look
+
+        def seen(boot: float) -> None:
+            looks.append(cluster.now)
+            look(boot)
+
+        process.engine._look = seen  # type: ignore[method-assign]
+        for _ in range(400):
+            process.next = cluster.clock.boot()
+            cluster.turn_to(cluster.now + 1)
+        assert looks == [61_000 + round(1000 * CLAIMS_FIRST)]

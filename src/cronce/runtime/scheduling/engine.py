@@ -172,7 +172,7 @@ class Engine:
             self._exchange.make(claims=False)  # ends are recorded all the same
             self._again_at = boot + ASK_AGAIN
             return False
-        due = boot - CLAIMS_FIRST if self.in_burst else boot
+        due = boot - self._put_off
         looks = due >= self._look_at
         comes_along = looks and self._resting and self._beat_at < boot + self._idle  # what one reads serves both
         beats = due >= self._beat_at or comes_along or self._know.epoch.birth != self._born
@@ -195,7 +195,13 @@ class Engine:
         if self._exchange.pending or self._due_slots.behind:
             return boot
         times = [boot + max((at - now).total_seconds(), 0.0) for at in self._due_slots.ahead(fires=self._fires)]
-        return min([self._beat_at, self._look_at, *times, *([boot + ASK_AGAIN] if len(self._exchange.endings) else [])])
+        others = min(self._beat_at, self._look_at) + self._put_off
+        return min([others, *times, *([boot + ASK_AGAIN] if len(self._exchange.endings) else [])])
+
+    @property
+    def _put_off(self) -> float:
+        """Seconds for which beats and looks wait."""
+        return CLAIMS_FIRST if self.in_burst else 0.0
 
     @property
     def claims(self) -> bool:

@@ -272,7 +272,8 @@ class Exchange:
         return True
 
     def _crowded(self, boot: Boot) -> Boot | None:
-        if not self._settings.works or self._free >= min(len(self._line), self._settings.workers // 2):
+        enough = min(len(self._line), self._settings.workers // 2, CLAIMS_PER_SWAP // 2)
+        if not self._settings.works or self._free >= enough:
             return None
         until = self._claimed_at + TOGETHER
         return until if boot < until else None
