@@ -148,7 +148,7 @@ class Endings:
         return self._keeper.pending_ends.end_of(grant, word)
 
     def take(self, boot: Boot, starting: Collection[str], *, claims_first: bool) -> list[EndedAttempt]:
-        """The ends to record now. While slots are claimed, claims go first, for a moment: only the ends of the jobs that
+        """The ends to record now. While slots are claimed, claims go first, for a moment: only the ends of jobs that
         are `starting` are recorded with them, since a slot is never tried before the end of an earlier one of its job
         is recorded."""
         waited = not claims_first or boot >= self._said_at + PUT_OFF
@@ -211,9 +211,9 @@ class Exchange:
         self._settings, self._jobs, self._line, self._runs = settings, jobs, line, runs
         self._submit, self._refused, self._news = submit, refused, news
         self._left = False  # at the last exchange, not all ends were recorded
-        self._claimed_at: Boot = 0.0
+        self._begun_at: Boot = 0.0  # when the last slots were handed to workers
         self.crowded: Boot | None = None
-        """While slots wait and hardly any worker is free: when they are claimed, whether more are free by then or not."""
+        """While slots wait and hardly any worker is free: when they are claimed, even if no more are free by then."""
         self.took = 0
         """How many were in line the last time that could be claimed."""
         self._told = -TOLD_AGAIN  # when the other processes were last notified that something runs here
@@ -242,8 +242,6 @@ class Exchange:
         claims = claims and self.crowded is None
         chosen = self._line.take(self._free, self._ledger.know.now(), self._runs.turns) if claims else []
         self.took = len(chosen)
-        if chosen:
-            self._claimed_at = boot
         claims_first = bool(chosen) or self.crowded is not None
         over = self.endings.take(boot, {one.slot.job for one in chosen}, claims_first=claims_first)
         self._left = len(self.endings) > 0
@@ -266,6 +264,8 @@ class Exchange:
             with suppress(RuntimeError):  # no thread can be started: then each slot is given back as it begins
                 self._keeper.keep(*[attempt.lease for attempt in attempts if not attempt.is_async])
             self._submit(attempts)
+            if attempts:
+                self._begun_at = self._node.clock.boot()
         unsure = [one.error for one in (*answers, *grants) if isinstance(one, Unsure) and one.error]
         if unsure and len(unsure) == len(over) + len(chosen):
             raise unsure[0]
@@ -275,7 +275,7 @@ class Exchange:
         enough = min(len(self._line), self._settings.workers // 2, CLAIMS_PER_SWAP // 2)
         if not self._settings.works or self._free >= enough:
             return None
-        until = self._claimed_at + TOGETHER
+        until = self._begun_at + TOGETHER
         return until if boot < until else None
 
     def _dismiss_ended(self) -> None:
