@@ -3,13 +3,16 @@
 from datetime import timedelta
 from typing import cast
 
+import pytest
+
 from cronce.events import What
 from cronce.model import Slot
 from cronce.protocol.commands import Finish, Finished, Held, Release, Released, Stale
-from cronce.protocol.record import Outcome, decode
+from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.ledger import Grant, Wanted
 from tests.runtime.shelf import LEASE, START, HandClock, HandNode, Wire, granted, terms
 
+SECOND = timedelta(seconds=1)
 NAMES = [f"job-{number}" for number in range(5)]
 
 
@@ -100,6 +103,31 @@ def test_who_wants_to_hear_of_them_hears_of_each(node: HandNode, clock: HandCloc
         *((What.GRANTED, want.cell, "") for want in wanted),
         *((What.CLOSED, want.cell, "succeeded") for want in wanted),
     ]
+
+
+@pytest.mark.parametrize("ends", range(1, 7))
+@pytest.mark.parametrize("claims", range(1, 7))
+def test_a_claim_that_another_won_takes_no_end_with_it(
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock, ends: int, claims: int
+) -> None:
+    """The writes of four ends and of three claims had one group number between them. The last claim was another's, so
+    the first end was refused with it, taken for recorded, and forgotten: its run went on for the store until its lease
+    was over."""
+    names = [f"job-{number}" for number in range(ends + claims)]
+    for name in names:
+        node.do(node.ledger.finish(granted(node, Slot(name, START)), Outcome.SUCCEEDED))
+    clock.turn(1)
+    wanted = [Wanted(Slot(name, START + SECOND), terms(attempts=2), nonce=node.ledger.nonce()) for name in names]
+    grants, wanted = claimed(node, wanted[:ends]), wanted[ends:]
+    granted(other, wanted[-1].slot)
+    words = [(grant, Finish(grant.fence, Outcome.FAILED), False) for grant in grants]
+    store.calls.clear()
+    said, found = node.do(node.ledger.exchange(words, wanted))
+    assert store.calls == ["swap"]
+    assert said == [Finished(Outcome.FAILED, retrying=True)] * ends
+    cells = store.load([grant.key for grant in grants]).cells
+    assert [decode(cell.value, cell.key).state for cell in cells] == [State.RETRYING] * ends
+    assert [type(one) for one in found] == [Grant] * (claims - 1) + [Held]
 
 
 def test_while_the_store_does_not_answer_nobody_knows(node: HandNode, store: Wire, clock: HandClock) -> None:

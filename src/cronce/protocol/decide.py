@@ -111,9 +111,11 @@ def refused(
 ) -> Answer | None:
     """The answer when the store refused a write as too early or too late. None: read again, and decide again. If the
     store's clock jumped, the write was neither."""
-    if doubt is None and Refusal.LATE not in refusals:
-        return Early(not_before)
-    return Stale("") if doubt is None and isinstance(command, Claim) and command.lands_by is not None else None
+    if doubt is not None or not isinstance(command, Claim):
+        return None
+    if Refusal.LATE in refusals:
+        return Stale("") if command.lands_by is not None else None
+    return Early(not_before) if Refusal.EARLY in refusals else None
 
 
 # --- the writes -----------------------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ class Loop:
         around = self.around._replace(reserved=reserved, beside={**beside.runs, **runs})
         birth = around.epoch.birth
         steps: list[_Step] = []
-        for number, one in enumerate(pending, len(beside.writes)):
+        for number, one in enumerate(pending, beside.groups):
             if one.answer is not None or one.life != birth:
                 continue
             job = known.get(one.job)
