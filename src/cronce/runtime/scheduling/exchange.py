@@ -44,7 +44,7 @@ from cronce.value import NamedTuple
 PUT_OFF: Final = 0.1
 """Seconds for which ends may wait while slots are claimed: with the swap on top, less than a third of a second."""
 
-TOGETHER: Final = 0.003
+CLAIMED_TOGETHER: Final = 0.003
 """Seconds for which slots may wait for more workers to be free, so that many are claimed in one swap."""
 
 SAID_AT_ONCE: Final = 500
@@ -275,7 +275,7 @@ class Exchange:
         enough = min(len(self._line), self._settings.workers // 2, CLAIMS_PER_SWAP // 2)
         if not self._settings.works or self._free >= enough:
             return None
-        until = self._begun_at + TOGETHER
+        until = self._begun_at + CLAIMED_TOGETHER
         return until if boot < until else None
 
     def _dismiss_ended(self) -> None:
