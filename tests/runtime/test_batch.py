@@ -1,15 +1,18 @@
 """Many claims and ends in one exchange: one swap for what is alike, and each has its own answer."""
 
 from datetime import timedelta
-from typing import cast
+from typing import Final, Literal, cast, get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import lists, sampled_from
 
 from cronce.events import What
 from cronce.model import Slot
-from cronce.protocol.commands import Finish, Finished, Held, Release, Released, Stale
+from cronce.protocol.commands import Answer, Finish, Finished, Held, Release, Released, Stale
 from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.ledger import Grant, Wanted
+from cronce.stores.base import Scan
 from tests.runtime.shelf import LEASE, START, HandClock, HandNode, Wire, granted, terms
 
 SECOND = timedelta(seconds=1)
@@ -136,3 +139,93 @@ def test_while_the_store_does_not_answer_nobody_knows(node: HandNode, store: Wir
     assert kinds(node, wanted) == ["Unsure"] * 5
     clock.turn(60)  # what is known of the jobs is too old: they would have to be read
     assert kinds(node, wanted) == ["Unsure"] * 5
+
+
+End = Literal["succeeds", "fails", "fails for good", "given back", "taken from it", "ended before"]
+ENDS: Final[tuple[End, ...]] = get_args(End)
+Claimed = Literal["free", "another's", "closed", "paused", "known", "overlap allowed", "turn taken"]
+CLAIMS: Final[tuple[Claimed, ...]] = get_args(Claimed)
+
+
+class Case:
+    """Jobs whose runs end, and jobs whose slots are claimed, each in its own situation; the same on any store."""
+
+    def __init__(self, ends: list[End], claims: list[Claimed]) -> None:
+        clock = HandClock()
+        self.store, self.ends, self.claims = Wire(clock), ends, claims
+        self.node, other = HandNode(self.store), HandNode(self.store, "web-2")
+        names = [f"end-{number}" for number in range(len(ends))] + [f"claim-{number}" for number in range(len(claims))]
+        for name in names:
+            self.node.do(self.node.ledger.finish(granted(self.node, Slot(name, START)), Outcome.SUCCEEDED))
+        clock.turn(2)
+        slots = [Slot(name, START + 2 * SECOND) for name in names]
+        self.grants = [granted(self.node, slot, attempts=2) for slot in slots[: len(ends)]]
+        for grant, end in zip(self.grants, ends, strict=True):
+            self._set_up_end(other, grant, end)
+        self.wanted = [
+            self._set_up_claim(other, slot, claim) for slot, claim in zip(slots[len(ends) :], claims, strict=True)
+        ]
+        self.node.do(self.node.ledger.client.load([]))
+
+    def _set_up_end(self, other: HandNode, grant: Grant, end: End) -> None:
+        if end == "ended before":
+            self.node.do(self.node.ledger.finish(grant, Outcome.SUCCEEDED))
+        if end == "taken from it":
+            self.node.do(self.node.ledger.release([grant]))
+            assert grant.slot is not None
+            granted(other, grant.slot, attempts=2)
+
+    def _set_up_claim(self, other: HandNode, slot: Slot, claim: Claimed) -> Wanted:
+        if claim in ("another's", "known"):
+            grant = granted(other, slot)
+            if claim == "known":
+                other.do(other.ledger.release([grant]))
+        if claim == "closed":
+            other.do(other.ledger.finish(granted(other, slot), Outcome.SUCCEEDED))
+        if claim == "turn taken":
+            granted(other, Slot(slot.job, START + SECOND))
+        if claim == "paused":
+            self.node.do(self.node.ledger.jobs.pause(slot.job))
+        on = terms(overlap="allow") if claim == "overlap allowed" else terms()
+        return Wanted(slot, on, known=claim == "known", nonce=self.node.ledger.nonce())
+
+    def word(self, grant: Grant, end: End) -> Finish | Release:
+        if end == "given back":
+            return Release(grant.fence)
+        failed = end in ("fails", "fails for good")
+        return Finish(
+            grant.fence, Outcome.FAILED if failed else Outcome.SUCCEEDED, end, cut_short=False, final=end != "fails"
+        )
+
+    @property
+    def records(self) -> list[tuple[str, str, object, int]]:
+        found = [(cell.key, decode(cell.value, cell.key)) for cell in self.store.scan(Scan("run/")).cells]
+        return [(key, record.state, record.outcome, record.grant) for key, record in found]
+
+    @property
+    def turns(self) -> list[tuple[str, str]]:
+        return [(cell.key, cell.mark.name) for cell in self.store.scan(Scan("turn/")).cells]
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(lists(sampled_from(ENDS), max_size=6), lists(sampled_from(CLAIMS), max_size=6))
+def test_in_one_exchange_each_has_the_answer_that_it_has_alone(ends: list[End], claims: list[Claimed]) -> None:
+    """However many there are, and whatever becomes of the others."""
+    together, alone = Case(ends, claims), Case(ends, claims)
+    words = [together.word(*one) for one in zip(together.grants, ends, strict=True)]
+    saying = [(grant, word, False) for grant, word in zip(together.grants, words, strict=True)]
+    said, found = together.node.do(together.node.ledger.exchange(saying, together.wanted))
+    for grant, end in zip(alone.grants, ends, strict=True):
+        alone.node.do(alone.node.ledger.say([(grant.key, alone.word(grant, end))]))
+    singly = [alone.node.do(alone.node.ledger.claim([want]))[0] for want in alone.wanted]
+    expected: dict[End, Answer] = {
+        "succeeds": Finished(Outcome.SUCCEEDED),
+        "ended before": Finished(Outcome.SUCCEEDED),
+        "fails": Finished(Outcome.FAILED, retrying=True),
+        "fails for good": Finished(Outcome.FAILED),
+        "given back": Released(),
+        "taken from it": Stale("web-2"),
+    }
+    assert said == [expected[end] for end in ends]
+    assert [type(one) for one in found] == [type(one) for one in singly]
+    assert (together.records, together.turns) == (alone.records, alone.turns)
