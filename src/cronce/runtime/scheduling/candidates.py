@@ -32,6 +32,7 @@ from cronce.runtime.ledger import Ledger
 from cronce.runtime.node import Node
 from cronce.runtime.scheduling.roster import Roster, chunks
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
+from cronce.runtime.scheduling.settings import SCHEDULER_POLL
 from cronce.runtime.scheduling.waitlist import CLAIMS_PER_SWAP, Candidate, Waitlist, job_of
 from cronce.runtime.transactions.database import Settling
 from cronce.schedule import due
@@ -238,6 +239,9 @@ class DueSlots:
 PAGES: Final = 5
 """How many thousands of open runs a look goes through."""
 
+NEAR_LAPSE: Final = hearing(LONGEST_LEASE) + PROBE_AHEAD
+"""So long before a lease ends its holder should be heard, at most."""
+
 NEAREST: Final = 100
 """How many runs a look checks whose leases are nearest to their ends."""
 
@@ -250,37 +254,47 @@ class OpenRuns:
         self._settling = Settling(node)
         self._after: Position | None = None  # how far the last look went through many
 
-    def take_up(self, within: timedelta) -> float:
-        """The candidates that are due now, and in how many seconds the next is due, if within the limit. Those that
-        became due last are checked first: a run that just lapsed must not wait behind thousands that others left. If
-        there are that many, each look checks some of them."""
+    def take_up(self, idle: float) -> float:
+        """Take up what is due now. Returns in how many seconds the next is due, as far as it must be known before a
+        look that comes so much later."""
         client = self._node.ledger.client
         now = client.know.now()
-        scan = Scan("run/", "until", Mark.OPEN, now + within)
-        page = self._node.do(client.scan(scan._replace(newest_first=True)))
-        comes = self._take_up_page(page)
-        self._hear(now)
-        for _ in range(PAGES if page.next is not None else 0):
-            page = self._node.do(client.scan(scan._replace(after=self._after)))
-            comes = min(comes, self._take_up_page(page))
-            self._after = page.next
-            if self._after is None:
-                break
+        scan = Scan("run/", "until", Mark.OPEN, now + timedelta(seconds=idle) + NEAR_LAPSE)
+        page = self._node.do(client.scan(scan))
+        if page.next is None:
+            comes = self._take_up_page(page)
+            later = [cell for cell in page.cells if cell.until is not None and cell.until > now]
+        else:
+            comes = self._take_up_many(now)
+            near = scan._replace(upto=now + NEAR_LAPSE, after=Position(to_us(now), ""), limit=NEAREST)
+            later = list(self._node.do(client.scan(near)).cells)
+        self._hear(later[:NEAREST], now)
         now = client.know.now()
         for cell in self._node.do(self._node.ledger.ahead()):
             if job_of(cell.key) in self._jobs and cell.key not in self._runs and cell.key not in self._due_slots.line:
                 self._take_up(cell, now, now)
         return comes
 
-    def _hear(self, now: Instant) -> None:
-        """Write something, if a lease of another is so near to its end that its holder should be heard by then."""
+    def _take_up_many(self, now: Instant) -> float:
+        """Those that became due last are checked first: a run that just lapsed must not wait behind thousands that
+        others left. Each look checks some of these."""
         client = self._node.ledger.client
-        upto = now + hearing(LONGEST_LEASE) + PROBE_AHEAD
-        scan = Scan("run/", "until", Mark.OPEN, upto, after=Position(to_us(now), ""), limit=NEAREST)
-        cells = self._node.do(client.scan(scan)).cells
+        scan = Scan("run/", "until", Mark.OPEN, now + SCHEDULER_POLL)
+        page = self._node.do(client.scan(scan._replace(newest_first=True)))
+        comes = self._take_up_page(page)
+        for _ in range(PAGES if page.next is not None else 0):
+            page = self._node.do(client.scan(scan._replace(after=self._after)))
+            comes = min(comes, self._take_up_page(page))
+            self._after = page.next
+            if self._after is None:
+                break
+        return comes
+
+    def _hear(self, cells: Sequence[Cell], now: Instant) -> None:
+        """Write something, if a lease of another is so near to its end that its holder should be heard by then."""
         others = [cell for cell in cells if job_of(cell.key) in self._jobs and cell.key not in self._runs]
         if any(is_near(cell, record, now) for cell, record in all_readable(others, decode)):
-            self._node.do(client.probe())
+            self._node.do(self._node.ledger.client.probe())
 
     def _take_up_page(self, page: Page) -> float:
         comes = inf

@@ -13,8 +13,9 @@ is responsible for it.
 
 *Looking.* About once a second: did a person pause, drain or change something, is a run asked to stop, and which runs
 have other processes left open. A look also learns what will lapse before the next look, and the next one then comes in
-time for it. A store that can notify makes a look come earlier. While nothing runs anywhere, a process that is notified
-looks only once in ten seconds: a process that starts a run notifies the others.
+time for it. A store that can notify makes a look come earlier. A process that is notified, and runs nothing itself,
+looks only once in ten seconds while no lease of another comes near to its end: a lease lasts longer than that, or the
+looks come as often as its length asks for.
 
 *Gaps.* A process that was paused, cut off or newly started finds slots in the past (`candidates`).
 
@@ -27,24 +28,27 @@ import os
 import threading
 from collections.abc import Iterable, Set
 from contextlib import nullcontext, suppress
+from math import inf
 from typing import Final
 
 from cronce import __version__
 from cronce.errors import StoreError
 from cronce.events import Event, What
-from cronce.model import BOARD_JOBS, BOARD_RUNS, LOOKED_ON, SWITCH, Boot, Cell, Instant, Mark, drain_cells, job_cell
+from cronce.model import BOARD_JOBS, BOARD_RUNS, LOOKED_ON, SWITCH, Boot, Cell, Instant, drain_cells, job_cell
+from cronce.protocol.lease import hearing
 from cronce.protocol.notices import Holder
 from cronce.protocol.record import Act, standing_act
 from cronce.runtime.attempt import Attempt, End
+from cronce.runtime.client import PROBE_AHEAD
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.process_notes import leave_clock, own_cell, recall_once, tzdata_version
-from cronce.runtime.scheduling.candidates import JOBS_READ_AHEAD, DueSlots, OpenRuns
+from cronce.runtime.scheduling.candidates import JOBS_READ_AHEAD, NEAR_LAPSE, DueSlots, OpenRuns
 from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
 from cronce.runtime.scheduling.running import CarriedJobs, Carry, LocalRuns
 from cronce.runtime.scheduling.settings import LOOKED_ON_BEAT, SchedulerIntervals, SchedulerSettings
 from cronce.runtime.scheduling.waitlist import SECOND_TRIES_AFTER
-from cronce.stores.base import Scan, at_once
+from cronce.stores.base import at_once
 
 ASK_AGAIN: Final = 0.5
 """Seconds until a store that did not answer is asked again."""
@@ -128,9 +132,9 @@ class Engine:
         self._left = False  # what it saw of the store's clock, since this machine's cell was last read
         self._changed = True  # what this process carries may be another than it was
         self._boards: tuple[int, int] | None = None
-        self._beat_at = self._look_at = self._again_at = self._rest_at = self._share_at = 0.0
+        self._beat_at = self._look_at = self._again_at = self._share_at = 0.0
         self._news = False  # since the last look
-        self._resting = False  # at the last look nothing ran anywhere
+        self._resting = False  # at the last look there was nothing to do for a while
         self.hears = False
         """The store notifies it when there is news."""
         self.joined = False
@@ -313,7 +317,7 @@ class Engine:
     # --- looking ---
 
     def _look(self, boot: Boot) -> None:
-        self._look_at = boot + self._pace.look.total_seconds()
+        self._look_at, self._news = boot + self._pace.look.total_seconds(), False
         line = self._due_slots.line
         orders = drain_cells(self._node.holder, self._settings.labels)
         watched = line.watched(self._know.now() - 2 * SECOND_TRIES_AFTER)
@@ -337,34 +341,22 @@ class Engine:
         self._runs.tell(self._know.now(), boot)
         with suppress(StoreError):
             self._node.do(self._keeper.pending_ends.say())
-        self._resting = self._rests(boot)
+        comes = self._open_runs.take_up(self._idle) if self._settings.works and self.claims else inf
+        self._resting = self.hears and not len(self._runs) and line.is_empty
         if self._resting:
-            self._look_at = boot + self._idle
-            if self._news:  # it came meanwhile
-                self._look_at = boot
-        elif self._settings.works and self.claims:
-            comes = self._open_runs.take_up(self._pace.look)
-            self._look_at = min(self._look_at, boot + max(comes + 0.005, 0.05))
+            near = comes - NEAR_LAPSE.total_seconds()
+            self._look_at = boot if self._news else max(self._look_at, boot + min(self._idle, near))
+        self._look_at = min(self._look_at, boot + max(comes + 0.005, 0.05))
         if len(needed) == JOBS_READ_AHEAD:
             self._look_at = min(self._look_at, boot + READ_ON)
 
-    def _rests(self, boot: Boot) -> bool:
-        """Whether nothing runs anywhere, and this process is notified when a run starts. After news it stays awake for
-        a while: what started then may need it."""
-        idle, news = self._idle, self._news
-        self._news = False
-        if news or not self.hears or len(self._runs) or not self._due_slots.line.is_empty:
-            self._rest_at = boot + idle
-        if boot < self._rest_at:
-            return False
-        self._rest_at = boot + idle
-        return not self._node.do(self._ledger.client.scan(Scan("run/", "until", Mark.OPEN, limit=1))).cells
-
     @property
     def _idle(self) -> float:
-        """Seconds between two looks while nothing runs: a run that another process begins, and dies of, is taken over
-        in time."""
-        return min(self._pace.idle, self._jobs.shortest_lease).total_seconds()
+        """Seconds between two looks while there is nothing to do: a lease that another process is granted in between is
+        seen before it comes near to its end."""
+        lease = self._jobs.shortest_lease
+        early = lease - hearing(lease) - PROBE_AHEAD
+        return max(min(self._pace.idle, early), self._pace.look).total_seconds()
 
     def _look_on(self, cell: Cell, now: Instant) -> None:
         """A person who watches a page should see at once that a process is gone."""

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.errors import BodyFailed, DatabaseUnavailable, LeaseLost, SlotFailed, StoreError
-from cronce.model import Boot, Fence, Instant, Slot, Write
+from cronce.model import Boot, Fence, Instant, Slot
 from cronce.policy import may_wait
 from cronce.protocol.commands import (
     Busy,
@@ -28,7 +28,6 @@ from cronce.protocol.commands import (
 )
 from cronce.runtime.attempt import SUCCEEDED, Attempt, End, finish_of, too_late
 from cronce.runtime.call import why_not
-from cronce.runtime.client import WAKE
 from cronce.runtime.jobs import tidy_later
 from cronce.runtime.journal import PendingEnd
 from cronce.runtime.keeper import Keeper
@@ -37,7 +36,7 @@ from cronce.runtime.log import LOGGER, job_exc_info
 from cronce.runtime.prevented import is_prevented
 from cronce.runtime.run import AsCurrentRun
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
-from cronce.runtime.scheduling.settings import IDLE_LOOK, SCHEDULER_POLL, SchedulerSettings
+from cronce.runtime.scheduling.settings import SCHEDULER_POLL, SchedulerSettings
 from cronce.runtime.scheduling.waitlist import CLAIMS_PER_SWAP, SECOND_TRIES_AFTER, Candidate, Waitlist
 from cronce.value import NamedTuple
 
@@ -177,9 +176,6 @@ class Endings:
         self.write_down(unheard)
 
 
-TOLD_AGAIN: Final = 0.8 * IDLE_LOOK.total_seconds()
-"""Seconds after which the other processes may rest again."""
-
 Submit = Callable[[Sequence[Attempt]], None]
 """Begin these; each is `done` once, from whatever thread."""
 
@@ -216,7 +212,6 @@ class Exchange:
         """While slots wait and hardly any worker is free: when they are claimed, even if no more are free by then."""
         self.took = 0
         """How many were in line the last time that could be claimed."""
-        self._told = -TOLD_AGAIN  # when the other processes were last notified that something runs here
         self._warned: set[tuple[str, str]] = set()
         self.endings = Endings(keeper)
 
@@ -299,18 +294,8 @@ class Exchange:
         self, over: list[EndedAttempt], chosen: list[Candidate]
     ) -> tuple[Sequence[object], Sequence[object]]:
         if self._settings.works:
-            return self._node.do(self._ledger.exchange([said.word for said in over], chosen, self._beside(chosen)))
+            return self._node.do(self._ledger.exchange([said.word for said in over], chosen))
         return (), self._node.do(self._ledger.enqueue(chosen))
-
-    def _beside(self, chosen: list[Candidate]) -> list[Write]:
-        """Other processes rest while nothing runs. They are notified when a run starts, so that they look after it if
-        this process dies. The notice keeps them awake for a while."""
-        boot = self._node.clock.boot()
-        awake = len(self._runs) > 0 or boot < self._told + TOLD_AGAIN
-        if awake or not chosen or not self._node.store.traits.notifies:
-            return []
-        self._told = boot
-        return [WAKE]
 
     # --- what the store answered ---
 

@@ -18,7 +18,7 @@ SCHEDULER_POLL: Final = timedelta(seconds=1.4)
 """Between two looks. Two calls each, and the beat: less than two calls a second, and a change is seen within two."""
 
 IDLE_LOOK: Final = timedelta(seconds=10)
-"""Between two looks while nothing runs anywhere, where the store sends notifications."""
+"""Between two looks while there is nothing to do, where the store sends notifications."""
 
 BEAT_EVERY: Final = timedelta(seconds=10)
 """Between two beats. Two may fail before others take this process for dead."""

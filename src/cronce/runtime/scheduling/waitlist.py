@@ -149,17 +149,22 @@ class Waitlist:
                 yield candidate
 
     def _with_a_turn(self, now: Instant, taken: Callable[[str], int]) -> Iterator[Candidate]:
-        """As many slots of each job as there may be turns for. A slot without a record is claimed even if no turn is
-        free: so it is recorded, and other processes see that it waits."""
+        """As many slots of each job as there may be turns for. If none is free, the first slot without a record is
+        claimed all the same: so it is recorded, and other processes see that it waits."""
         for job, queue in self._for_turns.items():
             if self._busy.get(job, now) > now:
                 continue
-            ready = (one for one in queue.values() if not _is_late(one, now))
+            ready, free = (one for one in queue.values() if not _is_late(one, now)), -taken(job)
             for number, candidate in enumerate(ready):
-                if taken(job) + number >= candidate.terms.turns and (number or candidate.known):
-                    self._held.add(job)
+                if number < free + candidate.terms.turns:
+                    yield candidate
+                    continue
+                self._held.add(job)
+                if free + candidate.terms.turns > 0:
                     break
-                yield candidate
+                if not candidate.known:
+                    yield candidate
+                    break
 
     def found_busy(self, job: str, now: Instant) -> None:
         """All turns of the job are taken, somewhere."""
