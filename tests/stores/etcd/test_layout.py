@@ -2,6 +2,7 @@
 
 import random
 from contextlib import closing
+from unittest.mock import Mock
 
 import pytest
 
@@ -9,8 +10,8 @@ from cronce.errors import StoreNewer
 from cronce.model import Cell, Mark, Write
 from cronce.stores import open_store
 from cronce.stores.base import Scan, Store
-from cronce.stores.etcd import init
-from cronce.stores.etcd.layout import data64, entries, mirror, text64
+from cronce.stores.etcd import init, layout
+from cronce.stores.etcd.layout import data64, entries, mirror, read_cell, text64
 from cronce.testing.contract import CONTRACT_LEASE, DAY, HOUR, cell_of, change, claim, put, win
 from tests.servers.etcd import Etcd
 from tests.stores.etcd.opening import Count, checked, revision
@@ -24,6 +25,17 @@ def test_the_newest_few_of_many_are_two_round_trips(etcd: Etcd, store: Store) ->
     page = store.scan(Scan("run/", by="at", limit=3, newest_first=True))
     assert [cell.key for cell in page.cells] == ["run/299", "run/298", "run/297"]
     assert count() == 2
+
+
+def test_a_page_reads_no_more_than_it_shows(etcd: Etcd, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for one or two cells, which show that there are more."""
+    win(store, *(put(f"run/{number:04}") for number in range(1600)))
+    read = Mock(wraps=read_cell)
+    monkeypatch.setattr(layout, "read_cell", read)
+    count = Count(etcd)
+    page = store.scan(Scan("run/", newest_first=True))
+    assert (len(page.cells), page.cells[-1].key) == (1000, "run/0600")
+    assert (count(), read.call_count) == (2, 1002)
 
 
 # --- what lies in etcd ----------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The etcd store, beyond the contract: round trips, guesses, what lies in etcd, URLs, errors, the doctor."""
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -14,7 +15,7 @@ from cronce.stores import open_store
 from cronce.stores.base import Scan, Store
 from cronce.stores.etcd import TRAITS, WRITES_PER_REQUEST, EtcdStore
 from cronce.stores.etcd.api import EtcdAnswer, read_url
-from cronce.stores.etcd.layout import EtcdCells
+from cronce.stores.etcd.layout import CellAtRevision, EtcdCells
 from cronce.testing.contract import DAY, HOUR, cell_of, change, claim, put, refusals, swap, win
 from tests.house.wait import wait_until
 from tests.servers.etcd import Etcd
@@ -103,6 +104,26 @@ def test_of_a_mixed_batch_each_group_lands_or_not_by_itself(etcd: Etcd, store: S
     assert refusals(swapped) == [Refusal.VERSION, None] * 10
     assert [verdict.cell for verdict in swapped.verdicts[::2]] == taken
     assert [cell_of(other, f"run/{number}").value for number in range(4)] == ["claimed", "mine"] * 2
+
+
+def test_runs_that_are_over_take_no_memory(store: Store) -> None:
+    """A scheduler that stays up closes thousands of them, and tidying reads them again to delete them."""
+    seen = store.load([]).epoch.seen
+    before = _remembered()
+    for number in range(3):
+        turn, run = (verdict.cell for verdict in store.swap(group(number), seen).verdicts)
+        finish = [change(turn, mark=Mark.FREE, group=1), change(run, mark=Mark.CLOSED, group=1)]
+        assert refusals(store.swap(finish, seen)) == [None, None]
+    win(store, put("run/doubtful", Mark.ATTENTION, at=DAY))
+    assert _remembered() - before == 1  # the turn, which the next run takes without reading it
+    over = store.scan(Scan("run/", by="at")).cells
+    assert (len(over), store.purge(over)) == (4, 4)
+    assert _remembered() - before == 1
+
+
+def _remembered() -> int:
+    gc.collect()
+    return sum(type(each) is CellAtRevision for each in gc.get_objects())
 
 
 def test_a_guess_from_an_earlier_life_is_refused(store: Store, other: Store) -> None:

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Final
 
 from cronce.errors import StoreCopied, StoreCorrupt, StoreNewer
-from cronce.model import Boot, Cell, Epoch, Instant, Origin, Traits, Verdict, Write, to_us
+from cronce.model import Boot, Cell, Epoch, Instant, Mark, Origin, Traits, Verdict, Write, to_us
 from cronce.stores import base
 from cronce.stores.base import Loaded, Page, Scan, Swapped
 from cronce.stores.checks import Check
@@ -46,6 +46,9 @@ READS_PER_REQUEST: Final = 2000
 
 CELLS_REMEMBERED: Final = 2_000
 """Cells that a process remembers, without their values; when there are more it forgets them all."""
+
+FINAL: Final = (Mark.CLOSED, Mark.ATTENTION)
+"""Cells of these marks are not remembered: they are hardly ever written again, and each run leaves one."""
 
 
 class EtcdStore:
@@ -212,7 +215,11 @@ class EtcdStore:
         for key in keys:
             self._remembered.pop(key, None)
         self._remembered.update(
-            {key: CellAtRevision(kept.revision, kept.cell._replace(value="")) for key, kept in cells.items()}
+            {
+                key: CellAtRevision(kept.revision, kept.cell._replace(value=""))
+                for key, kept in cells.items()
+                if kept.cell.mark not in FINAL
+            }
         )
 
     def _read(self, keys: Sequence[str], deadline: Boot) -> EtcdCells:
