@@ -1,12 +1,12 @@
 """The table and the picture in the docs are what the code does."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from cronce.protocol import diagram
 from cronce.protocol.commands import (
     Ask,
     Command,
@@ -16,6 +16,7 @@ from cronce.protocol.commands import (
 )
 from cronce.protocol.table import TABLE, Row, rule
 from cronce.protocol.view import View
+from tests.protocol import diagram
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / diagram.DIAGRAM_PAGE
@@ -23,7 +24,7 @@ PAGE = ROOT / diagram.DIAGRAM_PAGE
 
 def test_the_page_shows_what_the_code_does() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == diagram.redrawn(page), "run python -m cronce.protocol.diagram --write"
+    assert page == diagram.redrawn(page), "run python -m tests.protocol.diagram --write"
 
 
 def test_the_examples_reach_every_cell_of_the_table() -> None:
@@ -57,8 +58,9 @@ def test_a_page_without_the_marks_is_left_alone() -> None:
 
 
 def _run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cronce.protocol.diagram", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tests.protocol.diagram", *arguments]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
 def test_the_command_prints_the_drawings() -> None:
@@ -79,4 +81,4 @@ def test_the_command_redraws_the_page_in_place(tmp_path: Path) -> None:
 def test_the_command_says_how_it_is_used() -> None:
     done = _run("--help-me")
     assert done.returncode == 1
-    assert "usage: python -m cronce.protocol.diagram [--write]" in done.stderr
+    assert "usage: python -m tests.protocol.diagram [--write]" in done.stderr

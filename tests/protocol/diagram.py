@@ -1,7 +1,7 @@
 """The protocol, drawn from the code: the decision table and the table of states in docs/explain/decision-table.md.
 
-    python -m cronce.protocol.diagram            prints them
-    python -m cronce.protocol.diagram --write    puts them in their place on the page
+    python -m tests.protocol.diagram            prints them
+    python -m tests.protocol.diagram --write    puts them in their place on the page
 
 Nothing here is copied from the rules. Every kind of cell that can be read meets every command that can be given, and
 `decide` answers. Where the answers in one cell of the table differ, the fewest conditions that tell them apart are
@@ -346,7 +346,7 @@ def main(arguments: Sequence[str]) -> None:
         case ["--write"]:
             DIAGRAM_PAGE.write_text(redrawn(DIAGRAM_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
         case _:
-            sys.exit("usage: python -m cronce.protocol.diagram [--write]")
+            sys.exit("usage: python -m tests.protocol.diagram [--write]")
 
 
 if __name__ == "__main__":
