@@ -109,8 +109,8 @@ def _without_turn(view: View, command: Claim, job: Job | None) -> Decision | Nee
 def refused(
     command: Command, not_before: Instant | None, refusals: Collection[Refusal | None], doubt: Doubt | None = None
 ) -> Answer | None:
-    """The answer when the store refused a write as too early or too late. None: read again, and decide again. If the
-    store's clock jumped, the write was neither."""
+    """The answer to a claim that the store refused as too early or too late. None: read and decide again, because the
+    store's clock jumped, the facts were too old, or only its group was refused."""
     if doubt is not None or not isinstance(command, Claim):
         return None
     if Refusal.LATE in refusals:

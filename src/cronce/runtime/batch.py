@@ -36,8 +36,6 @@ class ExtraWrites:
     """Writes that go with the first swap of the loop, once, together with those of the questions."""
 
     writes: Sequence[Write] = ()
-    groups = 0
-    """How many group numbers they use, from 0 on: no other write of the swap may have one of these."""
     runs: Mapping[str, bool] = {}
     """What the writes are about: whether it is answered."""
     taken: Collection[str] = ()
@@ -48,6 +46,10 @@ class ExtraWrites:
 
     def __init__(self, unconfirmed: Sequence[Write] = ()) -> None:
         self.unconfirmed = unconfirmed
+
+    def __len__(self) -> int:
+        """How many group numbers they use, from 0 on: no other write of the swap may have one of these."""
+        return 0
 
     def sent(self) -> None:
         """There is no second time."""
@@ -86,7 +88,6 @@ class Batch(ExtraWrites):
         self.claimed: list[Grant | Question | None] = [None] * len(wanted)
         self._sample = NO_SAMPLE
         self._won: set[int] = set()
-        self.groups = len(self)
 
     def __len__(self) -> int:
         return len(self._ended) + len(self._wanted)

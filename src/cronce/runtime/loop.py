@@ -70,7 +70,7 @@ class Loop:
     def answer(self, questions: list[Question], beside: ExtraWrites | None = None) -> Flow[None]:
         """Bring every question to its answer. Questions about other runs, and about writes `beside`, are added to the
         list."""
-        unanswered, beside = 0, beside or ExtraWrites()
+        unanswered, beside = 0, ExtraWrites() if beside is None else beside
         for question in questions if self._know.doubt is not None else ():  # without a read, doubt would never end
             question.unread = True
         try:
@@ -184,7 +184,7 @@ class Loop:
         around = self.around._replace(reserved=reserved, beside={**beside.runs, **runs})
         birth = around.epoch.birth
         steps: list[_Step] = []
-        for number, one in enumerate(pending, beside.groups):
+        for number, one in enumerate(pending, len(beside)):
             if one.answer is not None or one.life != birth:
                 continue
             job = known.get(one.job)

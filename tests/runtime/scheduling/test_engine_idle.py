@@ -1,12 +1,14 @@
-"""A scheduler that hears of news looks seldom while nothing runs anywhere, and at once when something begins to."""
+"""A scheduler that hears of news looks seldom until a lease of another process comes near to its end."""
 
 from collections import Counter
+from itertools import pairwise
 from unittest.mock import patch
 
 import pytest
 
 from cronce import Cronce
 from cronce.model import Traits
+from cronce.runtime.ledger import Grant
 from cronce.stores.base import Page, Scan
 from cronce.stores.memory import MemoryStore
 from tests.runtime.scheduling.manual_cluster import ManualCluster, Process
@@ -100,7 +102,7 @@ def test_news_that_comes_while_it_looks_is_looked_at_at_once() -> None:
         process.engine._look_at = 0.0
         with patch.object(store, "scan", scan_and_hear):
             process.engine.step()
-        assert process.engine._look_at <= cluster.clock.boot()
+        assert process.engine._next_look <= cluster.clock.boot()
 
 
 @pytest.mark.parametrize(("lease", "looks"), [("3s", 43), ("12s", 10), ("30s", 6)])
@@ -109,3 +111,41 @@ def test_it_looks_as_often_as_the_shortest_lease_of_its_jobs_asks_for(lease: str
     with hearing(seldom(lease)) as cluster:
         joined(cluster, "web-1:1:a")
         assert requests(cluster, 20_000, 80_000)["Load"] == looks
+
+
+def test_of_more_open_runs_than_one_scan_brings_each_is_taken_over_as_soon_as_it_lapses() -> None:
+    """Of 1,100 only those that lapse within a look were known, and it rested for nine seconds."""
+    cron = Cronce("sqlite:///:memory:")
+    for number in range(1_100):
+        cron.job(every="200s", name=f"job-{number:04}", on_lost="rerun", lease="30s")(lambda: None)
+    with hearing(cron, holds_back=True) as cluster:
+        first = cluster.join("web-1:1:a", workers=1_100)
+        cluster.turn_to(201_000)
+        joined(cluster, "web-2:1:b")
+        cluster.kill(first)
+        cluster.turn_to(230_500)
+        again = [one.at for one in cluster.begun if one.process != first.name]
+        assert again[0] <= 230_010
+
+
+def test_one_that_looks_often_beats_no_more_often_for_it() -> None:
+    """A lease of another that comes near to its end brought a beat with each look."""
+    with hearing(seldom("12s"), holds_back=True) as cluster:
+        first, second = joined(cluster, "web-1:1:a"), joined(cluster, "web-2:1:b")
+        cluster.turn_to(101_000)
+        busy, other = (first, second) if first.held else (second, first)
+        beats, beat = list[int](), other.engine._beat
+
+        def counted(boot: float) -> None:
+            beats.append(cluster.now)
+            beat(boot)
+
+        other.engine._beat = counted  # type: ignore[method-assign]
+        for at in range(104_000, 160_000, 4_000):
+            cluster.turn_to(at)
+            attempt = busy.held[0]
+            (renewed,) = busy.keeper.node.do(busy.keeper.node.ledger.renew([attempt.lease.grant]))
+            assert isinstance(renewed, Grant)
+            attempt.lease.grant = renewed
+        assert len(cluster.begun) == 1
+        assert [late - early >= 6_000 for early, late in pairwise(beats)] == [True] * 4

@@ -17,8 +17,8 @@ from cronce.protocol.record import Outcome, decode
 from cronce.runtime.attempt import End
 from cronce.runtime.journal import Journal
 from cronce.runtime.keeper import LeaseEnd
-from cronce.runtime.scheduling.engine import CLAIMS_FIRST, Engine
-from cronce.runtime.scheduling.exchange import PUT_OFF, SAID_AT_ONCE, EndedAttempt, Endings
+from cronce.runtime.scheduling.engine import LOOKS_WAIT, Engine
+from cronce.runtime.scheduling.exchange import ENDS_WAIT, SAID_AT_ONCE, EndedAttempt, Endings
 from cronce.stores.base import Scan, Swapped
 from tests.runtime.office import Office
 from tests.runtime.scheduling.manual_cluster import START, ManualCluster
@@ -49,7 +49,7 @@ def test_while_slots_wait_for_workers_ends_wait_too(office: Office) -> None:
     endings.take(10.0, [], claims_first=True)
     endings.keep(map(said, range(200)))
     assert endings.take(10.01, [], claims_first=True) == []
-    assert len(endings.take(10.0 + PUT_OFF, [], claims_first=True)) == 200
+    assert len(endings.take(10.0 + ENDS_WAIT, [], claims_first=True)) == 200
 
 
 def test_what_waited_is_said_however_many_there_are(office: Office) -> None:
@@ -57,10 +57,10 @@ def test_what_waited_is_said_however_many_there_are(office: Office) -> None:
     endings = Endings(office.keeper)
     take(endings, 10.0, "sync")
     endings.keep(map(said, range(SAID_AT_ONCE * 2 + 100)))
-    waited = 10.0 + PUT_OFF
+    waited = 10.0 + ENDS_WAIT
     assert [len(take(endings, waited, "sync")) for _ in range(4)] == [SAID_AT_ONCE, SAID_AT_ONCE, 100, 0]
     endings.keep(map(said, range(200)))
-    assert take(endings, waited + PUT_OFF / 2, "sync") == []
+    assert take(endings, waited + ENDS_WAIT / 2, "sync") == []
 
 
 def test_few_ends_beside_a_burst_of_claims_wait_no_longer(office: Office) -> None:
@@ -69,7 +69,7 @@ def test_few_ends_beside_a_burst_of_claims_wait_no_longer(office: Office) -> Non
     take(endings, 10.0, "sync")
     endings.keep(map(said, range(40)))
     many = [f"sync-{number}" for number in range(250)]
-    assert [len(take(endings, 10.0 + late, *many)) for late in (0.01, 0.99 * PUT_OFF, PUT_OFF)] == [0, 0, 40]
+    assert [len(take(endings, 10.0 + late, *many)) for late in (0.01, 0.99 * ENDS_WAIT, ENDS_WAIT)] == [0, 0, 40]
 
 
 def test_the_end_of_an_earlier_slot_is_said_before_its_job_is_tried_again(office: Office) -> None:
@@ -292,13 +292,13 @@ def test_slots_that_wait_for_workers_are_claimed_together() -> None:
         for _ in range(10):
             process.end(process.held.pop())
         cluster.turn_to(60_002)
-        assert (claims(process), process.engine.crowded) == ({60_000: 100}, True)
+        assert (claims(process), process.engine.waits_for_workers) == ({60_000: 100}, True)
         cluster.turn_to(60_003)
         assert claims(process) == {60_000: 100, 60_003: 10}
         for _ in range(50):
             process.end(process.held.pop())
         cluster.turn_to(60_003)
-        assert (claims(process), process.engine.crowded) == ({60_000: 100, 60_003: 60}, True)
+        assert (claims(process), process.engine.waits_for_workers) == ({60_000: 100, 60_003: 60}, True)
 
 
 def test_the_last_slots_do_not_wait_for_more_workers_than_they_need() -> None:
@@ -330,4 +330,4 @@ def test_a_beat_and_a_look_wait_for_a_burst_of_claims_but_not_for_long(monkeypat
         for _ in range(400):
             process.next = cluster.clock.boot()
             cluster.turn_to(cluster.now + 1)
-        assert looks == [61_000 + round(1000 * CLAIMS_FIRST)]
+        assert looks == [61_000 + round(1000 * LOOKS_WAIT)]

@@ -162,6 +162,11 @@ class DueSlots:
         first, self._to_read = self._to_read[:JOBS_READ_AHEAD], self._to_read[JOBS_READ_AHEAD:]
         return first
 
+    @property
+    def reads_more(self) -> bool:
+        """Whether the last look could not read all the jobs that are about to be due."""
+        return bool(self._to_read)
+
     def read_anew(self) -> None:
         """What was known of jobs was forgotten."""
         self._reads_at = 0.0
@@ -255,8 +260,8 @@ class OpenRuns:
         self._after: Position | None = None  # how far the last look went through many
 
     def take_up(self, idle: float) -> float:
-        """Take up what is due now. Returns in how many seconds the next is due, as far as it must be known before a
-        look that comes so much later."""
+        """Take up what is due now. Returns in how many seconds the next run is due, if the next look may be `idle`
+        seconds away."""
         client = self._node.ledger.client
         now = client.know.now()
         scan = Scan("run/", "until", Mark.OPEN, now + timedelta(seconds=idle) + NEAR_LAPSE)
@@ -288,7 +293,7 @@ class OpenRuns:
             self._after = page.next
             if self._after is None:
                 break
-        return comes
+        return min(comes, SCHEDULER_POLL.total_seconds())
 
     def _hear(self, cells: Sequence[Cell], now: Instant) -> None:
         """Write something, if a lease of another is so near to its end that its holder should be heard by then."""

@@ -13,9 +13,9 @@ is responsible for it.
 
 *Looking.* About once a second: did a person pause, drain or change something, is a run asked to stop, and which runs
 have other processes left open. A look also learns what will lapse before the next look, and the next one then comes in
-time for it. A store that can notify makes a look come earlier. A process that is notified, and runs nothing itself,
-looks only once in ten seconds while no lease of another comes near to its end: a lease lasts longer than that, or the
-looks come as often as its length asks for.
+time for it. A store that can notify makes a look come earlier. A process that is notified and runs nothing itself
+looks every ten seconds, until a lease of another process comes near to its end. If a job has a shorter lease, it looks
+often enough to see that lease in time.
 
 *Gaps.* A process that was paused, cut off or newly started finds slots in the past (`candidates`).
 
@@ -42,7 +42,7 @@ from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.client import PROBE_AHEAD
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.process_notes import leave_clock, own_cell, recall_once, tzdata_version
-from cronce.runtime.scheduling.candidates import JOBS_READ_AHEAD, NEAR_LAPSE, DueSlots, OpenRuns
+from cronce.runtime.scheduling.candidates import NEAR_LAPSE, DueSlots, OpenRuns
 from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
 from cronce.runtime.scheduling.running import CarriedJobs, Carry, LocalRuns
@@ -60,7 +60,7 @@ READ_ON: Final = 0.1
 BURST: Final = 50
 """From this many slots claimed at once on, more are expected to follow."""
 
-CLAIMS_FIRST: Final = 0.3
+LOOKS_WAIT: Final = 0.3
 """Seconds for which a beat or a look waits while many slots are claimed."""
 
 SHARE: Final = 60.0
@@ -133,7 +133,7 @@ class Engine:
         self._changed = True  # what this process carries may be another than it was
         self._boards: tuple[int, int] | None = None
         self._beat_at = self._look_at = self._again_at = self._share_at = 0.0
-        self._news = False  # since the last look
+        self._news_at: Boot = inf  # since when there is news that no look has seen
         self._resting = False  # at the last look there was nothing to do for a while
         self.hears = False
         """The store notifies it when there is news."""
@@ -176,8 +176,8 @@ class Engine:
             self._exchange.make(claims=False)  # ends are recorded all the same
             self._again_at = boot + ASK_AGAIN
             return False
-        due = boot - self._put_off
-        looks = due >= self._look_at
+        due = boot - self._looks_wait
+        looks = due >= self._next_look
         comes_along = looks and self._resting and self._beat_at < boot + self._idle  # what one reads serves both
         beats = due >= self._beat_at or comes_along or self._know.epoch.birth != self._born
         with at_once(self._node.store) if beats or looks else nullcontext():
@@ -194,18 +194,22 @@ class Engine:
     def _next(self) -> Boot:
         """When there is something to do, if nothing happens before."""
         boot, now = self._node.clock.boot(), self._know.now()
-        if self._exchange.crowded is not None:
-            return self._exchange.crowded
+        if self._exchange.claims_at is not None:
+            return self._exchange.claims_at
         if self._exchange.pending or self._due_slots.behind:
             return boot
         times = [boot + max((at - now).total_seconds(), 0.0) for at in self._due_slots.ahead(fires=self._fires)]
-        others = min(self._beat_at, self._look_at) + self._put_off
+        others = min(self._beat_at, self._next_look) + self._looks_wait
         return min([others, *times, *([boot + ASK_AGAIN] if len(self._exchange.endings) else [])])
 
     @property
-    def _put_off(self) -> float:
+    def _next_look(self) -> Boot:
+        return min(self._look_at, self._news_at)
+
+    @property
+    def _looks_wait(self) -> float:
         """Seconds for which beats and looks wait."""
-        return CLAIMS_FIRST if self.in_burst else 0.0
+        return LOOKS_WAIT if self.in_burst else 0.0
 
     @property
     def claims(self) -> bool:
@@ -229,12 +233,12 @@ class Engine:
     @property
     def in_burst(self) -> bool:
         """The last step claimed so many slots that more may follow at once; or they wait for workers."""
-        return self._exchange.took >= BURST or self.crowded
+        return self._exchange.took >= BURST or self.waits_for_workers
 
     @property
-    def crowded(self) -> bool:
+    def waits_for_workers(self) -> bool:
         """Slots wait for workers for a moment: an end need not wake this engine."""
-        return self._exchange.crowded is not None
+        return self._exchange.claims_at is not None
 
     @property
     def no_worker(self) -> bool:
@@ -255,7 +259,7 @@ class Engine:
 
     def look_soon(self) -> None:
         """There is news. Any thread may call this."""
-        self._news, self._look_at = True, min(self._look_at, self._node.clock.boot())
+        self._news_at = min(self._news_at, self._node.clock.boot())
 
     def beat_soon(self) -> None:
         """The jobs that this process carries, or whether it claims, have changed."""
@@ -317,7 +321,7 @@ class Engine:
     # --- looking ---
 
     def _look(self, boot: Boot) -> None:
-        self._look_at, self._news = boot + self._pace.look.total_seconds(), False
+        self._look_at, self._news_at = boot + self._pace.look.total_seconds(), inf
         line = self._due_slots.line
         orders = drain_cells(self._node.holder, self._settings.labels)
         watched = line.watched(self._know.now() - 2 * SECOND_TRIES_AFTER)
@@ -341,13 +345,15 @@ class Engine:
         self._runs.tell(self._know.now(), boot)
         with suppress(StoreError):
             self._node.do(self._keeper.pending_ends.say())
-        comes = self._open_runs.take_up(self._idle) if self._settings.works and self.claims else inf
-        self._resting = self.hears and not len(self._runs) and line.is_empty
+        may_rest, look = self.hears and not len(self._runs), self._pace.look.total_seconds()
+        ahead = self._idle if may_rest else look
+        comes = self._open_runs.take_up(ahead) if self._settings.works and self.claims else inf
+        rest = min(self._idle, comes - NEAR_LAPSE.total_seconds())
+        self._resting = may_rest and line.is_empty and rest > look
         if self._resting:
-            near = comes - NEAR_LAPSE.total_seconds()
-            self._look_at = boot if self._news else max(self._look_at, boot + min(self._idle, near))
+            self._look_at = boot + rest
         self._look_at = min(self._look_at, boot + max(comes + 0.005, 0.05))
-        if len(needed) == JOBS_READ_AHEAD:
+        if self._due_slots.reads_more:
             self._look_at = min(self._look_at, boot + READ_ON)
 
     @property

@@ -1,4 +1,5 @@
-"""Recording ends and claiming new slots: one swap for both, and the store's answer to each.
+"""Recording ends and claiming new slots: one swap for both, and the store's answer to each. In a burst, claims go
+first.
 
 An end is reported again until it is on record, or another process has acted on the run.
 """
@@ -40,7 +41,7 @@ from cronce.runtime.scheduling.settings import SCHEDULER_POLL, SchedulerSettings
 from cronce.runtime.scheduling.waitlist import CLAIMS_PER_SWAP, SECOND_TRIES_AFTER, Candidate, Waitlist
 from cronce.value import NamedTuple
 
-PUT_OFF: Final = 0.1
+ENDS_WAIT: Final = 0.1
 """Seconds for which ends may wait while slots are claimed: with the swap on top, less than a third of a second."""
 
 CLAIMED_TOGETHER: Final = 0.003
@@ -96,7 +97,7 @@ class Endings:
         self._keeper = keeper
         self._new: deque[EndedAttempt] = deque()
         self._unsaid: list[EndedAttempt] = []
-        self._said_at: Boot = 0.0
+        self._said_at: Boot = 0.0  # when no end was left to record
         self.given_up = 0
         """How many runs ended here whose ends are not recorded, and never will be."""
 
@@ -150,12 +151,11 @@ class Endings:
         """The ends to record now. While slots are claimed, claims go first, for a moment: only the ends of jobs that
         are `starting` are recorded with them, since a slot is never tried before the end of an earlier one of its job
         is recorded."""
-        waited = not claims_first or boot >= self._said_at + PUT_OFF
-        most = SAID_AT_ONCE if waited else 0
+        most = 0 if claims_first and boot < self._said_at + ENDS_WAIT else SAID_AT_ONCE
         now, later = self._unsaid[:most], self._unsaid[most:]
         now += [said for said in later if said.attempt.job.name in starting]
         self._unsaid = [said for said in later if said.attempt.job.name not in starting]
-        if waited and not self._unsaid:
+        if most and not self._unsaid:
             self._said_at = boot
         return now
 
@@ -208,10 +208,10 @@ class Exchange:
         self._submit, self._refused, self._news = submit, refused, news
         self._left = False  # at the last exchange, not all ends were recorded
         self._begun_at: Boot = 0.0  # when the last slots were handed to workers
-        self.crowded: Boot | None = None
+        self.claims_at: Boot | None = None
         """While slots wait and hardly any worker is free: when they are claimed, even if no more are free by then."""
         self.took = 0
-        """How many were in line the last time that could be claimed."""
+        """How many slots the last step claimed."""
         self._warned: set[tuple[str, str]] = set()
         self.endings = Endings(keeper)
 
@@ -233,11 +233,11 @@ class Exchange:
         """Returns whether there was anything to report or claim."""
         self._dismiss_ended()
         boot = self._node.clock.boot()
-        self.crowded = self._crowded(boot) if claims else None
-        claims = claims and self.crowded is None
+        self.claims_at = self._claims_at(boot) if claims else None
+        claims = claims and self.claims_at is None
         chosen = self._line.take(self._free, self._ledger.know.now(), self._runs.turns) if claims else []
         self.took = len(chosen)
-        claims_first = bool(chosen) or self.crowded is not None
+        claims_first = bool(chosen) or self.claims_at is not None
         over = self.endings.take(boot, {one.slot.job for one in chosen}, claims_first=claims_first)
         self._left = len(self.endings) > 0
         if not over and not chosen:
@@ -266,7 +266,7 @@ class Exchange:
             raise unsure[0]
         return True
 
-    def _crowded(self, boot: Boot) -> Boot | None:
+    def _claims_at(self, boot: Boot) -> Boot | None:
         enough = min(len(self._line), self._settings.workers // 2, CLAIMS_PER_SWAP // 2)
         if not self._settings.works or self._free >= enough:
             return None

@@ -128,8 +128,8 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        """Nothing runs here or is about to, and all ends are recorded. Before it is registered it claims nothing: who
-        stops it need not wait until thousands of jobs are."""
+        """Nothing runs here or is about to, and all ends are recorded. Until it is registered it claims nothing, so a
+        stop does not wait for that."""
         return self.engine.idle and not (self._stepping and self.engine.joined)
 
     def start(self) -> "Scheduler":
@@ -312,7 +312,7 @@ class Scheduler:
         self.engine.done(attempt, end)
         if self._stopping and not self._thread.is_alive():
             self.engine.hand_over()
-        if not self.engine.crowded:
+        if not self.engine.waits_for_workers:
             self._wake()
 
     def _wake(self) -> None:

@@ -154,17 +154,14 @@ class Waitlist:
         for job, queue in self._for_turns.items():
             if self._busy.get(job, now) > now:
                 continue
-            ready, free = (one for one in queue.values() if not _is_late(one, now)), -taken(job)
-            for number, candidate in enumerate(ready):
-                if number < free + candidate.terms.turns:
-                    yield candidate
-                    continue
+            ready = (one for one in queue.values() if not _is_late(one, now))
+            free = next(iter(queue.values())).terms.turns - taken(job)
+            if len(queue) > free:
                 self._held.add(job)
-                if free + candidate.terms.turns > 0:
-                    break
-                if not candidate.known:
-                    yield candidate
-                    break
+            if free > 0:
+                yield from islice(ready, free)
+            else:
+                yield from islice((one for one in ready if not one.known), 1)
 
     def found_busy(self, job: str, now: Instant) -> None:
         """All turns of the job are taken, somewhere."""

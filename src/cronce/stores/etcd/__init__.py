@@ -47,7 +47,7 @@ READS_PER_REQUEST: Final = 2000
 CELLS_REMEMBERED: Final = 2_000
 """Cells that a process remembers, without their values; when there are more it forgets them all."""
 
-FINAL: Final = (Mark.CLOSED, Mark.ATTENTION)
+NOT_REMEMBERED: Final = (Mark.CLOSED, Mark.ATTENTION)
 """Cells of these marks are not remembered: they are hardly ever written again, and each run leaves one."""
 
 
@@ -218,7 +218,7 @@ class EtcdStore:
             {
                 key: CellAtRevision(kept.revision, kept.cell._replace(value=""))
                 for key, kept in cells.items()
-                if kept.cell.mark not in FINAL
+                if kept.cell.mark not in NOT_REMEMBERED
             }
         )
 
