@@ -122,7 +122,6 @@ class Grant(NamedTuple):
     cells: tuple[Cell, ...]
     record: Record
     birth: int
-    taken_over: str = ""
     ask: str = ""
 
 
@@ -477,7 +476,7 @@ class Ledger:
             return cast(Answer, answer)
         record = view.stands
         cells = (view.run, *[turn for turn in view.turns if turn.key == record.turn])
-        return self._grant(view.slot, cells, record, view.sample, question.life)._replace(taken_over=answer.taken_over)
+        return self._grant(view.slot, cells, record, view.sample, question.life)
 
     def _grant(self, slot: Slot | None, cells: tuple[Cell, ...], record: Record, sample: Sample, life: int) -> Grant:
         run, lease = cells[0], record.lease
