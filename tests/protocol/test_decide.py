@@ -188,6 +188,7 @@ def test_what_a_write_means_that_came_too_early_or_too_late() -> None:
     assert refused(claim(), AT, {Refusal.EARLY, Refusal.GROUP}) == Early(AT)
     assert refused(claim(), AT, {Refusal.LATE}) is None, "its facts are too old: read them again"
     assert refused(claim(), AT, {Refusal.GROUP}) is None, "the reason is another's: read again"
+    assert refused(Finish(FENCE, Outcome.FAILED), AT, {Refusal.EARLY}) is None, "it is no answer to an end"
     assert refused(claim(lands_by=AT), None, {Refusal.LATE}) == Stale("")
 
 

@@ -133,6 +133,22 @@ def test_a_claim_that_another_won_takes_no_end_with_it(
     assert [type(one) for one in found] == [Grant] * (claims - 1) + [Held]
 
 
+def test_a_known_claim_that_another_won_takes_no_stamped_end_with_it(
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock
+) -> None:
+    """The same the other way round: the end is stamped, the claim is a question."""
+    first, second, *_ = warm(node, clock)
+    (grant, *_) = claimed(node, [first])
+    known = second._replace(known=True)
+    lost = granted(other, known.slot)
+    node.do(other.ledger.release([lost]))
+    store.hung = lambda: granted(other, known.slot)
+    store.calls.clear()
+    said, (found,) = node.do(node.ledger.exchange(done([grant]), [known]))
+    assert (said, type(found)) == ([Finished(Outcome.SUCCEEDED)], Held)
+    assert store.calls.count("load") == 1  # nothing had to be read again
+
+
 def test_while_the_store_does_not_answer_nobody_knows(node: HandNode, store: Wire, clock: HandClock) -> None:
     wanted = warm(node, clock)
     store.lose = lambda _call: "before"

@@ -11,7 +11,7 @@ from cronce.errors import StoreUnavailable
 from cronce.model import SWITCH, Write, job_cell
 from cronce.policy import Missed
 from cronce.protocol.record import Outcome, Record, decode, decode_job
-from cronce.runtime.scheduling import candidates, engine
+from cronce.runtime.scheduling import candidates
 from cronce.stores.base import Scan, Swapped
 from cronce.testing import manual
 from tests.runtime.scheduling.manual_cluster import START, ManualCluster
@@ -214,8 +214,7 @@ def test_what_is_passed_over_is_counted_once_though_the_reply_is_lost(lost: int)
 
 def test_however_many_are_due_at_once_their_jobs_are_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of ten thousand only the first thousand were, and each batch of claims waited for the facts of its jobs."""
-    for module in (candidates, engine):
-        monkeypatch.setattr(module, "JOBS_READ_AHEAD", 20)
+    monkeypatch.setattr(candidates, "JOBS_READ_AHEAD", 20)
     cron = Cronce("memory:")
     names = [f"job-{number}" for number in range(50)]
     for name in names:

@@ -17,10 +17,10 @@ from tests.runtime.test_requests import counting
 NOTIFIES = Traits("model, tells of news", notifies=True)
 
 
-def hearing(cron: Cronce, *, holds_back: bool = False) -> ManualCluster:
+def hearing(cron: Cronce, *, holds_back: bool = False, traits: Traits = NOTIFIES) -> ManualCluster:
     """A cluster on a store that tells of news."""
     cluster = ManualCluster(cron, notifies=True, holds_back=holds_back)
-    cluster.store = MemoryStore(cluster.clock.wall, NOTIFIES)
+    cluster.store = MemoryStore(cluster.clock.wall, traits)
     cluster._heard = cluster.store.news
     return cluster
 
@@ -149,3 +149,32 @@ def test_one_that_looks_often_beats_no_more_often_for_it() -> None:
             attempt.lease.grant = renewed
         assert len(cluster.begun) == 1
         assert [late - early >= 6_000 for early, late in pairwise(beats)] == [True] * 4
+
+
+SEVERAL_CLOCKS = NOTIFIES._replace(one_clock=False)
+
+
+@pytest.mark.parametrize("joins", [113_000, 140_000, 171_300])
+def test_one_that_joins_after_a_lease_has_lapsed_takes_the_run_over_without_rest(joins: int) -> None:
+    """It rested ten seconds after each try. So no holder could be heard for long enough, and it never took over."""
+    with hearing(seldom(), holds_back=True) as cluster:
+        first = joined(cluster, "web-1:1:a")
+        cluster.turn_to(101_000)
+        cluster.kill(first)
+        cluster.turn_to(joins)
+        joined(cluster, "web-2:1:b")
+        cluster.turn_to(199_000)
+        assert [(one.slot, one.attempt) for one in cluster.begun] == [(100, 1), (100, 2)]
+        assert cluster.begun[1].at - joins <= 13_500  # it has to watch the store's clock for a lease
+
+
+def test_where_several_clocks_date_leases_a_run_is_watched_from_its_start() -> None:
+    """There a lease has lapsed once it was seen unchanged for its whole length. It was first seen when it came near to
+    its end, and taken over 45 seconds late."""
+    with hearing(seldom("60s", "400s"), holds_back=True, traits=SEVERAL_CLOCKS) as cluster:
+        first, second = joined(cluster, "web-1:1:a"), joined(cluster, "web-2:1:b")
+        cluster.turn_to(401_000)
+        cluster.kill(first if first.held else second)
+        cluster.turn_to(500_000)
+        assert [(one.slot, one.attempt) for one in cluster.begun] == [(400, 1), (400, 2)]
+        assert cluster.begun[1].at - 460_000 <= 3_000

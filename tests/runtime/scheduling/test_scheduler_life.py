@@ -29,6 +29,7 @@ from cronce.model import Write
 from cronce.protocol.notices import decode_holder
 from cronce.protocol.record import Outcome, State
 from cronce.runtime.scheduling.engine import BURST
+from cronce.runtime.scheduling.roster import JOBS_PER_CELL
 from cronce.runtime.scheduling.scheduler import SAME, Orders, Scheduler, see_through
 from cronce.stores.base import Loaded, Scan, Swapped
 from cronce.stores.memory import MemoryStore
@@ -621,7 +622,7 @@ def test_what_is_granted_after_the_end_never_begins(monkeypatch: pytest.MonkeyPa
 
 
 class Registering(Slow):
-    """Holds back what puts the jobs on record."""
+    """Holds back the first swap that puts jobs on record."""
 
     def __init__(self) -> None:
         super().__init__(0)
@@ -629,25 +630,28 @@ class Registering(Slow):
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
         if any(write.key.startswith("job/") for write in writes):
             self.held.set()
-            assert self.let_go.wait(120)
+            assert self.let_go.wait(60)
         return MemoryStore.swap(self, writes, seen)
 
 
-def test_one_that_is_not_registered_yet_stops_at_once() -> None:
-    """A hundred thousand jobs take half a minute to be put on record. A stop waited for that, until it was killed."""
+def test_one_that_still_registers_its_jobs_breaks_off_and_leaves() -> None:
+    """A hundred thousand jobs take a minute to be put on record. A stop waited for that, until it was killed; then for
+    half a minute the other processes took it for alive, and left its versions of the jobs to it."""
     store = Registering()
-    cron = Cronce(store=store)
-    cron.job(every="1h", name="sync")(lambda: None)
-    scheduler = cron.start()
-    assert store.held.wait(60)
-    stopping = threading.Thread(target=scheduler.stop, args=[3600.0])
-    stopping.start()
-    try:
-        wait_until(lambda: not stopping.is_alive())
-    finally:
+    with Cronce(store=store) as cron:
+        for number in range(3 * JOBS_PER_CELL):
+            cron.job(every="1h", name=f"job-{number:05}")(lambda: None)
+        scheduler = cron.start(grace="100s")
+        assert store.held.wait(60)
+        stopper = threading.Thread(target=scheduler.stop)
+        stopper.start()
+        wait_until(lambda: scheduler.engine.leaving)
         store.let_go.set()
-    assert scheduler.recorded
-    cron.close()
+        stopper.join(60)
+        registered = [cell for cell in store.scan(Scan("job/", limit=10_000)).cells if cell.version]
+        (mine,) = [cell for cell in store.scan(Scan("holder/")).cells if cell.key.endswith(scheduler.holder)]
+        assert (len(registered), scheduler.recorded) == (JOBS_PER_CELL, True)
+        assert decode_holder(mine.value, mine.key).gone
 
 
 class BrokenOff(MemoryStore):

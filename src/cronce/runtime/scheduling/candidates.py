@@ -262,9 +262,10 @@ class OpenRuns:
     def take_up(self, idle: float) -> float:
         """Take up what is due now. Returns in how many seconds the next run is due, if the next look may be `idle`
         seconds away."""
-        client = self._node.ledger.client
+        client, one_clock = self._node.ledger.client, self._node.store.traits.one_clock
         now = client.know.now()
-        scan = Scan("run/", "until", Mark.OPEN, now + timedelta(seconds=idle) + NEAR_LAPSE)
+        ahead = timedelta(seconds=idle) + NEAR_LAPSE if one_clock else LONGEST_LEASE
+        scan = Scan("run/", "until", Mark.OPEN, now + ahead)
         page = self._node.do(client.scan(scan))
         if page.next is None:
             comes = self._take_up_page(page)
@@ -278,6 +279,8 @@ class OpenRuns:
         for cell in self._node.do(self._node.ledger.ahead()):
             if job_of(cell.key) in self._jobs and cell.key not in self._runs and cell.key not in self._due_slots.line:
                 self._take_up(cell, now, now)
+        if comes < inf and not one_clock:  # a lease has lapsed once it was seen unchanged for its whole length
+            return min(comes, SCHEDULER_POLL.total_seconds())
         return comes
 
     def _take_up_many(self, now: Instant) -> float:
@@ -307,10 +310,11 @@ class OpenRuns:
         for cell in sorted(ours, key=lambda cell: cell.key.rpartition("/")[2]):  # the older slot first
             if cell.key in self._runs or cell.key in self._due_slots.line or cell.until is None:
                 continue
-            if cell.until <= page.now:
+            left = (cell.until - page.now).total_seconds()
+            if left <= 0:
                 self._take_up(cell, cell.until, page.now)
-            else:
-                comes = min(comes, (cell.until - page.now).total_seconds())
+                left = SCHEDULER_POLL.total_seconds()  # until then it may not be had: its holder has to be heard
+            comes = min(comes, left)
         return comes
 
     def _take_up(self, cell: Cell, since: Instant, now: Instant) -> None:

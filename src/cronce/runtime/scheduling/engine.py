@@ -116,7 +116,7 @@ class Engine:
         self._keeper, self._node, self._ledger = keeper, keeper.node, keeper.node.ledger
         self._know = self._ledger.know
         self._carry, self._settings, self._pace = carry, settings, pace
-        self._roster = Roster(self._ledger.client, self._ledger.jobs)
+        self._roster = Roster(self._ledger.client, self._ledger.jobs, lambda: self.leaving)
         self._me = Holder(
             self._node.holder, "", settings.role, settings.workers, settings.labels, self._know.now(), __version__
         )
@@ -141,7 +141,7 @@ class Engine:
         """It is registered, and would fire."""
         self.ordered: Act | None = None
         """The person's order for this process to claim no more."""
-        self.leaving = False
+        self.leaving: bool = False
         """It claims no more, since it is about to end."""
 
     # --- one step ---
@@ -311,7 +311,7 @@ class Engine:
         if boot >= self._share_at:
             self._node.do(leave_clock(self._ledger))
             self._left, self._share_at = True, boot + SHARE
-        if self._settings.schedules:
+        if self._settings.schedules and not self.leaving:
             self._new |= self._roster.regained() & self._jobs.specs.keys()
             self._due_slots.settle_in(self._new)  # again at the next beat, if the store fails here
         self._new = set()

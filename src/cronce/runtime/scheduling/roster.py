@@ -11,7 +11,7 @@ claim, work spreads evenly, and no message is needed when a scheduler starts or 
 believe they are first, the store still grants the slot once.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from datetime import timedelta
 from functools import lru_cache
@@ -70,9 +70,10 @@ def digest_of(specs: Specs, code: Code = NO_CODE) -> str:
 class Roster:
     """One process's view. `live` are the schedulers that were alive at the last beat, this one the last of them."""
 
-    def __init__(self, client: Client, jobs: Jobs) -> None:
+    def __init__(self, client: Client, jobs: Jobs, leaving: Callable[[], bool] = lambda: False) -> None:
         self._client = client
         self._jobs = jobs
+        self._leaving = leaving
         self._bundles: dict[str, Bundle] = {}
         self._published = -REPUBLISH
         self._published_in: tuple[str, int] = ("", 0)
@@ -195,6 +196,8 @@ class Roster:
             return
         others = [self._bundles[bundle] for bundle in sorted(bundles & self._bundles.keys())]
         for names in chunks(specs):
+            if self._leaving():  # a hundred thousand take a minute
+                return
             done = yield from self._jobs.edit_all({name: _respec(name, specs, code, others) for name in names})
             for name, job in done.items():
                 if isinstance(job, BadRecord):

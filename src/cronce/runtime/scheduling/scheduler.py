@@ -128,9 +128,8 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
-        """Nothing runs here or is about to, and all ends are recorded. Until it is registered it claims nothing, so a
-        stop does not wait for that."""
-        return self.engine.idle and not (self._stepping and self.engine.joined)
+        """Nothing runs here or is about to, and all ends are recorded."""
+        return not self._stepping and self.engine.idle
 
     def start(self) -> "Scheduler":
         self._keeper.lingers = True

@@ -301,8 +301,8 @@ def after_all(prefix: bytes) -> bytes:
 # --- scans: by the order of keys, by an index that holds the order asked for, or by sorting what is few --------------
 
 KEYS_PER_PAGE: Final = 501
-"""Keys in one answer. A scan of a thousand cells reads one more, to see whether there are more: that is two answers. The
-JSON of an answer takes several times the memory of its cells."""
+"""Keys in one answer. A scan of a thousand cells reads one more, to see whether there are more: that is two answers.
+The JSON of an answer takes several times the memory of its cells."""
 
 INDEX_OF_MARK: Final = {Mark.OPEN: OPEN_INDEX, Mark.ATTENTION: ATTENTION}
 """Marks that few cells have: each has an index of its own, which is sorted here if another order is asked for."""
