@@ -11,8 +11,8 @@ from cronce_audit.javascript.code import Volatile
 from cronce_audit.model import Confidence, Facts, Found, LeftOut, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import joined
 from cronce_audit.processes.starts import starts
-from cronce_audit.python.facts import Call, Called, Const, Member, Name, Value, last
-from cronce_audit.python.jobs import jobs, machine_zone, seconds_between
+from cronce_audit.python.facts import Bound, Call, Called, Const, Member, Name, Value, last
+from cronce_audit.python.jobs import expression, jobs, machine_zone, seconds_between
 from cronce_audit.python.names import Names, names
 
 _NAMED_TIMES: Final = re.compile(
@@ -92,13 +92,22 @@ def _of_python(facts: Facts) -> Iterator[_Timed]:
         by_hour = isinstance(spelled, str) and hour_of(spelled) and call.called.keyword("tz") is None
         if by_hour and call.called.function == Name("aiocron.crontab"):
             yield _Timed(call.place, f"the job `{spelled}`", "aiocron")
+    told = {
+        bound.scope.module
+        for bound in facts.of(Bound)
+        if bound.name.endswith(".timezone") and bound.value != Name("datetime.timezone")
+    }
+    for call in known.calls("cron"):
+        by_hour = call.called.keyword("hour") is not None and call.scope.module not in told
+        if by_hour and known.target(call).startswith("arq."):
+            told.add(call.scope.module)
+            yield _Timed(call.place, "this cron job of arq, as all others of its worker,", "`WorkerSettings`")
     sleeping = {call.scope.function for call in known.calls("sleep") if call.scope.loop}
     planned = {
         call.scope.function
         for call in known.calls("replace")
         if isinstance(call.called.keyword("hour"), Const) and call.called.keyword("tzinfo") is None
     }
-    told: set[str] = set()
     for call in known.calls("now", "today"):
         function = call.scope.function
         if function in sleeping & planned and function not in told and _is_naive(call):
@@ -233,6 +242,14 @@ def _forgotten(facts: Facts) -> Iterator[Found]:
             f"{what} is due every {every / 3600:g} h, counted from the start of the process, and nothing remembers the "
             "last run: where the process is started more often than that, it never runs",
         )
+    for place, what, pattern in _of_months(facts):
+        yield Found(
+            place,
+            f"{what} is due once a month (`{pattern}`), and only a process that is up in that minute runs it: after a"
+            " restart or deploy then, nothing makes up for it until the next month",
+            remedy="store which months are done, and look at each start; or give it to what remembers: cronce, a"
+            " systemd timer with `Persistent=true`, a CronJob",
+        )
     for one in facts.of(LeftOut):
         yield Found(one.place, one.message, remedy=one.remedy)
 
@@ -269,6 +286,20 @@ _MOST_CALLERS: Final = 20
 
 def _answers(decorator: Value) -> bool:
     return last(decorator.function if isinstance(decorator, Called) else decorator) in _HANDLERS
+
+
+def _of_months(facts: Facts) -> Iterator[tuple[Place, str, str]]:
+    """Jobs on a day of the month that only the memory of a process knows."""
+    told = [(one.place, one.what, one.pattern or "") for one in facts.of(JavaScriptJob)]
+    told += [
+        (job.place, job.function, expression(job) or "")
+        for job in facts.conclude(jobs)
+        if job.store and not job.store.is_persistent and job.option("misfire_grace_time") is None
+    ]
+    for place, what, pattern in told:
+        fields = pattern.split()
+        if len(fields) in (5, 6) and fields[-3].isdigit() and fields[-4].isdigit():
+            yield place, what, pattern
 
 
 def _counted_anew(facts: Facts) -> Iterator[tuple[Place, str, float]]:

@@ -272,6 +272,8 @@ _TEXTS: Final[Mapping[LockAct, str]] = {
     "renew after get": "is extended after a separate check: a process that lost it extends another's lock, and goes on",
     "renew unasked": "is extended without a check of its holder: a process that lost it extends another's lock, and"
     " goes on",
+    "end with the run": "is released when the job ends: it keeps two runs apart, but does not make a slot run once; a"
+    " process that starts after a short run repeats it",
 }
 
 
@@ -320,7 +322,7 @@ def _asks_for(called: Called, key: str, spell: Spelling) -> bool:
     return is_read and bool(key) and any(spell.of(each) == key for each in called.args[:1])
 
 
-def _told(facts: Facts, word: str) -> Iterator[Found]:
+def told(facts: Facts, word: str) -> Iterator[Found]:
     for call in facts.conclude(acts):
         if call.act.startswith(word):
             sure = None if call.sure else Confidence.MEDIUM
@@ -334,7 +336,7 @@ def _told(facts: Facts, word: str) -> Iterator[Found]:
     " `client.lock(name, timeout=…)`; or `cron.lock(name)` of cronce, whose release names the fence",
 )
 def _released(facts: Facts) -> Iterator[Found]:
-    yield from _told(facts, "free")
+    yield from told(facts, "free")
 
 
 @rule(
@@ -344,7 +346,7 @@ def _released(facts: Facts) -> Iterator[Found]:
     "cronce's leases are short and renewed",
 )
 def _for_ever(facts: Facts) -> Iterator[Found]:
-    yield from _told(facts, "take")
+    yield from told(facts, "take")
     known = facts.conclude(names)
     for call in known.calls("lock", "Lock"):
         if _is_clients_lock(call, known) and not _has_timeout(call.called):
@@ -366,7 +368,7 @@ _LOCAL_CACHES: Final = ("LocMemCache", "DummyCache")
     confidence=Confidence.MEDIUM,
 )
 def _excludes_no_other(facts: Facts) -> Iterator[Found]:
-    yield from _told(facts, "ask")
+    yield from told(facts, "ask")
     local = facts.conclude(_local_cache)
     for lock in _real(facts) if local else ():
         if lock.taken.called.function == Name("django.core.cache.cache.add"):
@@ -393,7 +395,7 @@ def _local_cache(facts: Facts) -> Place | None:
     " `lock.reacquire()`; cronce renews under the run's fence, and stops the run when it is lost",
 )
 def _renewed(facts: Facts) -> Iterator[Found]:
-    yield from _told(facts, "renew")
+    yield from told(facts, "renew")
 
 
 @rule(

@@ -276,11 +276,12 @@ LockAct = Literal[
     "free unasked",
     "renew after get",
     "renew unasked",
+    "end with the run",
 ]
 
 
 class LockCall(NamedTuple):
-    """A command to Redis about a key that is a lock, where it is wrong; in any language."""
+    """A command to Redis about a key that is a lock, where it is wrong or too short; in any language."""
 
     act: LockAct
     key: str

@@ -516,6 +516,21 @@ def test_a_trigger_of_its_own_does_not_get_the_schedulers_zone(tmp_path: Path) -
     assert found(tmp_path, text, "CR111", head=HEAD) == ["CR111 2"]
 
 
+def test_a_trigger_without_a_zone_is_told_though_its_scheduler_is_one_of_several(tmp_path: Path) -> None:
+    tree = {
+        "jobs.py": HEAD
+        + """\
+def add(scheduler: BackgroundScheduler) -> None:
+    scheduler.add_job(sync, CronTrigger(hour=3))
+    scheduler.add_job(sync, CronTrigger(minute=3))
+""",
+        "web.py": "from jobs import BackgroundScheduler, add\ns = BackgroundScheduler(timezone='UTC')\nadd(s)\n",
+        "worker.py": "from jobs import BackgroundScheduler, add\ns = BackgroundScheduler(timezone='UTC')\nadd(s)\n",
+    }
+    line = HEAD.count("\n") + 2
+    assert findings_in(tmp_path, tree, "CR111") == [f"CR111 jobs.py:{line}"]
+
+
 def test_other_libraries_have_an_add_job_too(tmp_path: Path) -> None:
     tree = {
         "bot.py": """\

@@ -31,6 +31,27 @@ def test_a_lock_that_does_not_hold_what_it_promises(tmp_path: Path, code: str, s
     assert found(tmp_path, code) == says
 
 
+WITH_LOCK = """\
+export const runWithLock = async (redis, name, work) => {
+  const got = await redis.set(`lock:${name}`, '1', 'PX', 9000, 'NX');
+  if (!got) return;
+  try { await work(); } finally { await redis.del(`lock:${name}`); }
+};
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [("src/cron/lock.ts", ["CR307 src/cron/lock.ts:2"]), ("src/payments/lock.ts", [])],
+)
+def test_a_lock_of_jobs_that_is_released_when_they_end_lets_a_late_process_repeat_the_slot(
+    tmp_path: Path, path: str, says: list[str]
+) -> None:
+    assert findings_in(tmp_path, {path: WITH_LOCK}, "CR307") == says
+    kept = WITH_LOCK.replace("finally { await redis.del(`lock:${name}`); }", "finally { console.log(name); }")
+    assert findings_in(tmp_path / "kept", {path: kept}, "CR307") == []
+
+
 def test_the_class_that_a_method_is_assigned_to_tells_that_it_is_a_lock(tmp_path: Path) -> None:
     code = """\
         Leader.prototype.elect = function () { this.redis.set(this.key, this.id, 'PX', 9, 'NX'); };

@@ -37,6 +37,49 @@ def message(root: Path, tree: Mapping[str, str]) -> str:
     return found.message
 
 
+GATED = """\
+import os
+
+from apscheduler.schedulers.background import BackgroundScheduler
+from flask import Flask
+
+app = Flask(__name__)
+scheduler = BackgroundScheduler(timezone="UTC")
+if os.getenv("RUN_JOBS", "0").lower() in ("1", "true"):
+    scheduler.start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "says", "doubts"),
+    [
+        ("RUN_JOBS=0", [], []),
+        ("RUN_JOBS=True", ["CR201 app.py:9"], []),
+        ("RUN_JOBS=$RUN_JOBS", [], ["app.py:9"]),
+        ("OTHER=1", [], ["app.py:9"]),
+    ],
+)
+def test_a_gate_is_as_what_deploys_the_app_sets_it(
+    tmp_path: Path, environment: str, says: list[str], doubts: list[str]
+) -> None:
+    tree = {
+        "app.py": GATED,
+        "Dockerfile": 'FROM python:3.12\nCOPY . .\nCMD ["gunicorn", "-w", "4", "app:app"]\n',
+        "compose.yml": f"services:\n  web:\n    build: .\n    environment:\n      - {environment}\n",
+    }
+    assert (ours(tmp_path, tree), doubtful(tmp_path, tree)) == (says, doubts)
+
+
+def test_a_service_sets_the_workers_of_what_its_image_starts(tmp_path: Path) -> None:
+    tree = {
+        "app.py": FLASK,
+        "jobs.py": JOBS,
+        "Dockerfile": 'FROM python:3.12\nCOPY . .\nCMD ["gunicorn", "app:app"]\n',
+        "compose.yml": "services:\n  web:\n    build: .\n    environment:\n      WEB_CONCURRENCY: 3\n",
+    }
+    assert ours(tmp_path, tree) == ["CR201 jobs.py:5"]
+
+
 @pytest.mark.parametrize(
     "command",
     [

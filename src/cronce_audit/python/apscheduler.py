@@ -386,13 +386,17 @@ def _no_zone(facts: Facts) -> Iterator[Found]:
 )
 def _own_zone(facts: Facts) -> Iterator[Found]:
     for job in facts.conclude(jobs):
-        if job.own_trigger and _misses_the_zone(job, facts):
+        if not job.own_trigger or not _goes_by_clock(job):
+            continue
+        of_all = job.scheduler.options.get("timezone")
+        spelled = of_all not in (None, Const(None)) and not (isinstance(of_all, Unknown) and job.scheduler.options.open)
+        if of_all is not None and spelled and _misses_the_zone(of_all, job, facts):
             yield Found(
                 _trigger_place(job),
                 f"the trigger of {job.function} is made by itself and has no timezone: it runs in the local time"
                 f" of the machine, not in the zone of its scheduler ({job.scheduler.place})",
             )
-        elif job.own_trigger and _is_by_hour(job, facts):
+        elif not spelled and facts.conclude(machine_zone) is None:
             yield Found(
                 _trigger_place(job),
                 f"the trigger of {job.function} has no timezone: its hour is in the local time of the machine,"
@@ -403,11 +407,6 @@ def _own_zone(facts: Facts) -> Iterator[Found]:
 def _trigger_place(job: Job) -> Place:
     made = job.options.get("trigger")
     return made.place if isinstance(made, Called) else job.place
-
-
-def _is_by_hour(job: Job, facts: Facts) -> bool:
-    unsaid = job.scheduler.options.get("timezone") in (None, Const(None))
-    return unsaid and _goes_by_clock(job) and facts.conclude(machine_zone) is None
 
 
 def _goes_by_clock(job: Job) -> bool:
@@ -422,12 +421,8 @@ def _goes_by_clock(job: Job) -> bool:
     return hour is not None and hour != Const("*")
 
 
-def _misses_the_zone(job: Job, facts: Facts) -> bool:
-    """A zone for all is set, the trigger has none, and the machine is not known to have the same."""
-    options = job.scheduler.options
-    of_all = options.get("timezone")
-    if of_all in (None, Const(None)) or (isinstance(of_all, Unknown) and options.open) or not _goes_by_clock(job):
-        return False
+def _misses_the_zone(of_all: Value, job: Job, facts: Facts) -> bool:
+    """The machine is not known to have the zone that is set for all."""
     here = facts.conclude(machine_zone)
     local = isinstance(of_all, Called) and last(of_all.function) == "get_localzone"
     return not local and (here is None or here != zone_name(of_all, facts, job.scheduler.module))
