@@ -214,8 +214,17 @@ def _is_release(call: Call, taken: Call, works: Sequence[int] | None) -> bool:
         return False
     if _RELEASES.search(function.rpartition(".")[2]):
         return True
+    back = any(map(_denies, call.scope.tests))
     behind = line > taken.place.line and (works is None or any(taken.place.line < one < line for one in works))
-    return function == taken.scope.function and (call.scope.part == "finally" or behind)
+    return function == taken.scope.function and (
+        call.scope.part == "finally" or (behind and not (back and works is not None))
+    )
+
+
+def _denies(test: Value) -> bool:
+    """`if not sent and marked`."""
+    is_and = isinstance(test, Operation) and test.operator == "and"
+    return isinstance(test, Operation) and (test.operator == "not" or (is_and and any(map(_denies, test.values))))
 
 
 def compares_owner(call: Call, spell: Spelling) -> bool:

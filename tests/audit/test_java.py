@@ -365,3 +365,35 @@ def test_java_that_does_not_parse_is_reported_and_the_rest_is_read(tmp_path: Pat
     broken = IMPORTS + "@Scheduled ]]]] %% not java at all ((("
     report = report_on(tmp_path, {JOBS: jobs(f"{NIGHTLY} void a() {{ work(); }}"), "src/main/java/Bad.java": broken})
     assert {str(one.place) for one in report.findings} == {f"{JOBS}:6"}
+
+
+REDISSON = """\
+@Scheduled(cron = "0 0 0 * * *", zone = "UTC") void close() {
+        RLock lock = redisson.getLock("close");
+        try { if (lock.tryLock(0, 30, TimeUnit.SECONDS)) work(); } finally { UNLOCK }
+    }
+"""
+
+
+def test_a_lock_of_redisson_that_is_released_in_the_method_does_not_make_a_slot_run_once(tmp_path: Path) -> None:
+    code = jobs("private RedissonClient redisson;", REDISSON.replace("UNLOCK", "lock.unlock();"))
+    assert found(tmp_path, code, "CR801", "CR802", "CR805") == ["CR805:9"]
+    kept = jobs("private RedissonClient redisson;", REDISSON.replace("UNLOCK", ""))
+    assert found(tmp_path / "kept", kept, "CR801", "CR802", "CR805") == []
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("if (ops.setIfAbsent(key, me)) try { work(); } finally { redis.delete(key); }", ["CR302 Lock.java:2"]),
+        ("if (ops.setIfAbsent(key, me)) { redis.expire(key, 9); work(); redis.delete(key); }", []),
+        ("if (ops.setIfAbsent(key, me, 9, SECONDS)) {\n work();\n redis.delete(key); }", ["CR301 Lock.java:4"]),
+        ("if (ops.setIfAbsent(key, me, of(9)))\n if (me == ops.get(key)) redis.delete(key);", ["CR301 Lock.java:3"]),
+        ("if (ops.setIfAbsent(key, me, of(9))) { work(); redis.execute(FREE, key); redis.delete(key); }", []),
+        ("ops.setIfAbsent(key, me);", []),
+    ],
+)  # fmt: skip
+def test_a_lock_on_redis_by_hand(tmp_path: Path, body: str, says: list[str]) -> None:
+    code = f"class Lock {{\n void run(String key) {{ {body} }}\n}}\n"
+    assert findings_in(tmp_path, {"Lock.java": code}, "CR301", "CR302") == says
+    assert findings_in(tmp_path / "other", {"Cache.java": code.replace("Lock", "Cache")}, "CR301", "CR302") == []

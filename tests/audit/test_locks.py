@@ -323,6 +323,19 @@ def test_what_is_no_lock_or_a_good_one_is_silent(body: str, tmp_path: Path) -> N
     assert found(tmp_path, body) == []
 
 
+def test_a_mark_that_is_taken_back_where_the_work_failed_is_no_lock(tmp_path: Path) -> None:
+    body = """
+    def tell(text):
+        if not client.set("told", text, nx=True, ex=60):
+            return
+        sent = send(text)
+        if not sent and text:
+            client.delete("told")
+    """
+    assert found(tmp_path, body) == []
+    assert found(tmp_path / "lock", body.replace("told", "told-lock")) == ["CR301 6"]
+
+
 def test_a_slot_named_after_the_day_is_worth_knowing_and_no_more(tmp_path: Path) -> None:
     body = 'def nightly_job():\n    return client.set(f"job:{date.today()}", 1, nx=True, ex=86400)\n'
     (finding,) = report_on(tmp_path, {"app.py": HEAD + body}).findings

@@ -70,6 +70,20 @@ def test_a_gate_is_as_what_deploys_the_app_sets_it(
     assert (ours(tmp_path, tree), doubtful(tmp_path, tree)) == (says, doubts)
 
 
+@pytest.mark.parametrize(
+    ("set_to", "says"),
+    [
+        ("$(( $(nproc) * 2 + 1 ))", ["CR201 jobs.py:5"]),
+        ("3", ["CR201 jobs.py:5"]),
+        ("1", []),
+        ("$(cat workers)", []),
+    ],
+)
+def test_a_script_sets_the_workers_by_variables(tmp_path: Path, set_to: str, says: list[str]) -> None:
+    script = f'#!/bin/sh\nMANY={set_to}\nWORKERS=${{WORKERS:-$MANY}}\nuvicorn app:app --workers "$WORKERS"\n'
+    assert ours(tmp_path, {"app.py": FLASK, "jobs.py": JOBS, "start.sh": script}) == says
+
+
 def test_a_service_sets_the_workers_of_what_its_image_starts(tmp_path: Path) -> None:
     tree = {
         "app.py": FLASK,

@@ -32,8 +32,9 @@ from cronce_audit.kubernetes.facts import (
     workloads,
 )
 from cronce_audit.model import Check, Confidence, Facts, Found, Place, Severity, rule
-from cronce_audit.processes.commands import is_agreed
-from cronce_audit.processes.rules import Launch, every_launch, is_claimed
+from cronce_audit.processes.commands import agrees, celeries, is_agreed
+from cronce_audit.processes.rules import every_launch, is_claimed
+from cronce_audit.processes.units import Unit
 
 PREFIX: Final = re.compile(r"(CRON_TZ|TZ)=(\S+)\s+")
 
@@ -160,25 +161,28 @@ def schedulers(facts: Facts) -> Sequence[SchedulingWorkload]:
 
 
 def _told(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
-    """Found by the words of its containers."""
-    for container in workload.containers:
-        if name := _scheduler(container.words, container.place, facts):
-            yield SchedulingWorkload(workload, f"`{name}`")
+    """Found by the words of its containers, or by those of the script or image that they start."""
+    named = [_scheduler(container.words, container.place, facts) for container in workload.containers]
+    behind = [
+        "celery beat"
+        for celery in facts.conclude(celeries)
+        if celery.kind == "beat" and _is_by(celery.by, workload, facts) and not agrees(celery, facts)
+    ]
+    yield from (SchedulingWorkload(workload, f"`{name}`") for name in (list(filter(None, named)) or behind[:1]))
 
 
 def _coded(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
     """Found by the Python code that it runs, unless several copies of it are reported anyway."""
     for launch in facts.conclude(every_launch):
         single = launch.start.kind == "scheduler" and not launch.total.is_several and not launch.doubts
-        if single and _is_by(launch, workload, facts) and not is_claimed(launch, facts, far=True):
+        if single and launch.by and _is_by(launch.by.by, workload, facts) and not is_claimed(launch, facts, far=True):
             sure = None if launch.confidence is Confidence.HIGH else launch.confidence
             yield SchedulingWorkload(workload, f"{launch.start.what} ({launch.start.place})", sure, _CLAIMING)
             return
 
 
-def _is_by(launch: Launch, workload: Workload, facts: Facts) -> bool:
+def _is_by(unit: Unit | None, workload: Workload, facts: Facts) -> bool:
     """Compares the place too: another folder may have a workload of the same name."""
-    unit = launch.by.by if launch.by else None
     if unit is None or unit.name != workload.unit:
         return False
     return unit.command.place in {one.place for one in (*workload.containers, most_replicas(workload, facts)) if one}
