@@ -258,7 +258,7 @@ unended_runs_are_looked_for = _habit(("logs", "`cronce audit logs` in a pipeline
 
 
 ETERNAL: Final = ("lock-without-expiry",)
-SHORT: Final = ("lock-released-by-anyone", "lock-renewed-by-anyone", "lock-let-go-too-soon")
+SHORT: Final = ("lock-released-by-anyone", "lock-released-when-the-job-ends")
 _NO_LOCK: Final = "no lock was found"
 
 

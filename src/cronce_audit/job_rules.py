@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from cronce_audit import java
+from cronce_audit.guards import guards
 from cronce_audit.javascript.code import Job as JavaScriptJob
 from cronce_audit.javascript.code import Volatile
+from cronce_audit.locks import told
 from cronce_audit.model import Confidence, Facts, Found, LeftOut, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import joined
+from cronce_audit.processes.rules import launches
 from cronce_audit.processes.starts import starts
 from cronce_audit.python.facts import Bound, Call, Called, Const, Member, Name, Value, last
 from cronce_audit.python.jobs import expression, jobs, machine_zone, seconds_between
@@ -92,15 +95,15 @@ def _of_python(facts: Facts) -> Iterator[_Timed]:
         by_hour = isinstance(spelled, str) and hour_of(spelled) and call.called.keyword("tz") is None
         if by_hour and call.called.function == Name("aiocron.crontab"):
             yield _Timed(call.place, f"the job `{spelled}`", "aiocron")
-    told = {
+    zoned = {
         bound.scope.module
         for bound in facts.of(Bound)
         if bound.name.endswith(".timezone") and bound.value != Name("datetime.timezone")
     }
     for call in known.calls("cron"):
-        by_hour = call.called.keyword("hour") is not None and call.scope.module not in told
+        by_hour = call.called.keyword("hour") is not None and call.scope.module not in zoned
         if by_hour and known.target(call).startswith("arq."):
-            told.add(call.scope.module)
+            zoned.add(call.scope.module)
             yield _Timed(call.place, "this cron job of arq, as all others of its worker,", "`WorkerSettings`")
     sleeping = {call.scope.function for call in known.calls("sleep") if call.scope.loop}
     planned = {
@@ -110,8 +113,8 @@ def _of_python(facts: Facts) -> Iterator[_Timed]:
     }
     for call in known.calls("now", "today"):
         function = call.scope.function
-        if function in sleeping & planned and function not in told and _is_naive(call):
-            told.add(function)
+        if function in sleeping & planned and function not in zoned and _is_naive(call):
+            zoned.add(function)
             yield _Timed(call.place, f"the loop in `{function.rpartition('.')[2]}`", "`datetime.now()`")
 
 
@@ -290,13 +293,13 @@ def _answers(decorator: Value) -> bool:
 
 def _of_months(facts: Facts) -> Iterator[tuple[Place, str, str]]:
     """Jobs on a day of the month that only the memory of a process knows."""
-    told = [(one.place, one.what, one.pattern or "") for one in facts.of(JavaScriptJob)]
-    told += [
+    found = [(one.place, one.what, one.pattern or "") for one in facts.of(JavaScriptJob)]
+    found += [
         (job.place, job.function, expression(job) or "")
         for job in facts.conclude(jobs)
         if job.store and not job.store.is_persistent and job.option("misfire_grace_time") is None
     ]
-    for place, what, pattern in told:
+    for place, what, pattern in found:
         fields = pattern.split()
         if len(fields) in (5, 6) and fields[-3].isdigit() and fields[-4].isdigit():
             yield place, what, pattern
@@ -305,9 +308,54 @@ def _of_months(facts: Facts) -> Iterator[tuple[Place, str, str]]:
 def _counted_anew(facts: Facts) -> Iterator[tuple[Place, str, float]]:
     for job in facts.conclude(jobs):
         store, every = job.store, seconds_between(job) or 0
-        told = job.trigger_options.get("start_date") or job.options.get("next_run_time")
-        if every >= _LONG_INTERVAL and store and not store.is_persistent and told is None:
+        planned = job.trigger_options.get("start_date") or job.options.get("next_run_time")
+        if every >= _LONG_INTERVAL and store and not store.is_persistent and planned is None:
             yield job.place, job.function, every
     for one in facts.of(JavaScriptJob):
         if one.every is not None and one.every >= _LONG_INTERVAL * 1000:
             yield one.place, one.what, one.every / 1000
+
+
+@rule(
+    "CR307 lock-released-when-the-job-ends",
+    Severity.INFO,
+    "claim the slot, not the moment: `@cron.job(…)` of cronce; or keep the lock, under a key that names the "
+    "slot, for longer than clocks differ and the others are late",
+)
+def _let_go(facts: Facts) -> Iterator[Found]:
+    """Measured: two schedulers, a Redis lock around a short job, five slots: ten runs."""
+    yield from (each for each in told(facts, "end") if _OF_JOBS.search(each.place.path))
+    yield from _let_go_in_java(facts)
+    several = {launch.start.scheduler for launch in facts.conclude(launches) if launch.total.is_several}
+    for job in facts.conclude(jobs):
+        guard = facts.conclude(guards).get(job.full_name) if job.full_name else None
+        if guard is not None and not guard.keeps and (guard.across_hosts or job.scheduler in several):
+            yield Found(
+                job.place,
+                f"{job.function} runs under a lock ({guard.kind}, {guard.place}) that is released when it ends: it "
+                "keeps two runs apart, but does not make a slot run once; a process that starts after a short run"
+                " repeats it",
+            )
+
+
+_OF_JOBS: Final = re.compile(r"(?i)cron|job|sched|task|worker")
+"""Files whose locks are about jobs."""
+
+
+def _let_go_in_java(facts: Facts) -> Iterator[Found]:
+    if any(one.what == "locks" and one.has_least for one in facts.of(java.Enabled)):
+        return
+    for job in facts.of(java.Scheduled):
+        if job.lock and not job.lock.has_least:
+            again = (
+                "an instance whose clock is behind by more than that takes it again, and runs the same slot"
+                if job.pattern is not None
+                else "each instance counts its intervals from its own start, and runs it once in each of them"
+            )
+            yield Found(
+                job.lock.place,
+                f"the lock of {job.what} is released when the method returns: {again}",
+                Confidence.MEDIUM,
+                remedy="give `lockAtLeastFor` more than the clocks of the instances may differ by, and less than the"
+                ' interval: `lockAtLeastFor = "30s"`',
+            )

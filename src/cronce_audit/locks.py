@@ -346,6 +346,13 @@ def told(facts: Facts, word: str) -> Iterator[Found]:
 )
 def _released(facts: Facts) -> Iterator[Found]:
     yield from told(facts, "free")
+    yield from (each._replace(remedy=_RENEW) for each in told(facts, "renew"))
+
+
+_RENEW: Final = (
+    "check that the lock is still yours and renew it, in one step: a script by `eval`, or redis-py's"
+    " `lock.reacquire()`; cronce renews under the run's fence, and stops the run when it is lost"
+)
 
 
 @rule(
@@ -395,16 +402,6 @@ def _local_cache(facts: Facts) -> Place | None:
     backends = [each.get("BACKEND") if isinstance(each, Table) else None for each in default]
     local = [isinstance(one, Const) and str(one.value).endswith(_LOCAL_CACHES) for one in backends]
     return said[0].place if local and all(local) else None
-
-
-@rule(
-    "CR304 lock-renewed-by-anyone",
-    Severity.INFO,
-    "check that the lock is still yours and renew it, in one step: a script by `eval`, or redis-py's"
-    " `lock.reacquire()`; cronce renews under the run's fence, and stops the run when it is lost",
-)
-def _renewed(facts: Facts) -> Iterator[Found]:
-    yield from told(facts, "renew")
 
 
 @rule(

@@ -130,7 +130,7 @@ def found(root: Path, body: str) -> list[str]:
                     if client.get("lock") == me:
                         client.expire("lock", 3)
             """,
-            ["CR304 5"],
+            ["CR301 5"],
             id="renewed in a loop after a look",
         ),
         pytest.param(

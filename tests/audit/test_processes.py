@@ -1187,9 +1187,9 @@ def test_an_update_that_starts_the_new_copy_first_runs_two_schedulers(tmp_path: 
         "docker-compose.prod.yml": "services:\n  web:\n    image: shop\n    deploy:\n      replicas: 1\n"
         "      update_config:\n        order: start-first\n",
     }
-    assert findings_in(tmp_path, tree, "CR611") == ["CR611 docker-compose.prod.yml:7"]
+    assert findings_in(tmp_path, tree, "CR521") == ["CR521 docker-compose.prod.yml:7"]
     tree["docker-compose.yml"] = tree["docker-compose.yml"].replace("production", "base")
-    assert findings_in(tmp_path, tree, "CR611") == []
+    assert findings_in(tmp_path, tree, "CR521") == []
 
 
 _ONE_UVICORN = "uvicorn app:app --host 0.0.0.0"

@@ -221,16 +221,15 @@ def _all_guarded(facts: Facts, image: Image | None) -> bool:
     return bool(lines) and all(line.guard == "cronce" for line in lines)
 
 
-@rule(
-    "CR611 new-copy-before-the-old-stops",
-    Severity.WARNING,
-    (
-        "use `stop-first`, the default, for what must not run twice; or claim each run with cronce, then overlap"
-        " does no harm"
-    ),
+_STOP_FIRST: Final = (
+    "use `stop-first`, the default, for what must not run twice; or claim each run with cronce, then overlap does no"
+    " harm"
 )
-def _order(facts: Facts) -> Iterator[Found]:
-    yield from _started_first(facts)
+
+
+def started_first(facts: Facts) -> Iterator[Found]:
+    """Services of which an update starts the new copy before the old one stops."""
+    yield from _in_code(facts)
     for run in facts.conclude(runs):
         service = run.container.service
         if service and service.order and _fires_twice(run, facts):
@@ -239,10 +238,12 @@ def _order(facts: Facts) -> Iterator[Found]:
                 f"an update starts the new `{service.name}` before the old one stops: until then `{run.program.name}` "
                 "runs in both, and both start what is due",
                 _cron_sureness(run),
+                Severity.WARNING,
+                _STOP_FIRST,
             )
 
 
-def _started_first(facts: Facts) -> Iterator[Found]:
+def _in_code(facts: Facts) -> Iterator[Found]:
     """The same for an app that starts a scheduler itself; the order may be set in an override."""
     launched = {
         (posixpath.dirname(launch.by.by.command.place.path), launch.by.by.name): launch
@@ -257,7 +258,8 @@ def _started_first(facts: Facts) -> Iterator[Found]:
                 f"an update starts the new `{service.name}` before the old one stops: until then {launch.start.what} "
                 f"({launch.start.place}) runs in both, and both start what is due",
                 Confidence.LOW if launch.doubts else Confidence.MEDIUM,
-                Severity.INFO if launch.doubts else None,
+                Severity.INFO if launch.doubts else Severity.WARNING,
+                _STOP_FIRST,
             )
 
 

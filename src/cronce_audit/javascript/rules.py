@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Final, NamedTuple
 
+from cronce_audit.java_rules import in_every_instance, without_lock
 from cronce_audit.javascript.code import Job, Module, Package, Pm2App
 from cronce_audit.javascript.jobs import TIMER
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
@@ -316,6 +317,7 @@ def _in_every_process(facts: Facts) -> Iterator[Found]:
     for job, place, how, confidence in facts.conclude(repeated):
         message = f"{job.what} fires in every process ({job.library} knows only its own), and {how} ({place})"
         yield Found(job.place, message, confidence, Severity.INFO if job.library == TIMER else None)
+    yield from in_every_instance(facts)
 
 
 @rule(
@@ -343,6 +345,7 @@ def _tied_to_one_process(facts: Facts) -> Iterator[Found]:
                 Confidence.LOW,
                 remedy=_LOOK,
             )
+    yield from without_lock(facts)
     yield from several(facts)
 
 

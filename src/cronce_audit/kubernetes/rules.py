@@ -19,6 +19,7 @@ from cronce.errors import BadInput
 from cronce.schedule import Cron, shortest_gap
 from cronce.schedule.instant import format_duration
 from cronce_audit.containers.programs import program
+from cronce_audit.containers.rules import started_first
 from cronce_audit.containers.shell import given, line
 from cronce_audit.kubernetes.facts import (
     Field,
@@ -260,6 +261,7 @@ def _capital(text: str) -> str:
 
 @rule("CR521 two-schedulers-during-a-rollout", Severity.INFO, f"{_RECREATE}; or {_USE_AGREEING}")
 def _rollout(facts: Facts) -> Iterator[Found]:
+    yield from started_first(facts)
     for workload, what, sure, agreeing in facts.conclude(schedulers):
         strategy = workload["strategy"]
         how = "a rolling update" if strategy else "a rolling update, the default,"

@@ -4,13 +4,11 @@ app/jobs.py:12  scheduler.start()     at import of app.jobs
 Procfile:1      gunicorn -w 4 app:app  imports app, which imports app.jobs     → 4 copies
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from cronce_audit.guards import guards
-from cronce_audit.locks import told
 from cronce_audit.model import Check, Confidence, Facts, Found, Severity, is_of_process, rule
 from cronce_audit.processes.argv import ONE, Count
 from cronce_audit.processes.commands import Running, Serving, runnings
@@ -407,31 +405,6 @@ rule(
     Severity.ERROR,
     f"{_ONE}; the others may add jobs to the store with a scheduler that is started with `paused=True`",
 )(_check_of("CR208", _shared_store))
-
-
-@rule(
-    "CR307 lock-released-when-the-job-ends",
-    Severity.INFO,
-    "claim the slot, not the moment: `@cron.job(…)` of cronce; or keep the lock, under a key that names the "
-    "slot, for longer than clocks differ and the others are late",
-)
-def _let_go(facts: Facts) -> Iterator[Found]:
-    """Measured: two schedulers, a Redis lock around a short job, five slots: ten runs."""
-    yield from (each for each in told(facts, "end") if _OF_JOBS.search(each.place.path))
-    several = {launch.start.scheduler for launch in facts.conclude(launches) if launch.total.is_several}
-    for job in facts.conclude(jobs):
-        guard = facts.conclude(guards).get(job.full_name) if job.full_name else None
-        if guard is not None and not guard.keeps and (guard.across_hosts or job.scheduler in several):
-            yield Found(
-                job.place,
-                f"{job.function} runs under a lock ({guard.kind}, {guard.place}) that is released when it ends: it "
-                "keeps two runs apart, but does not make a slot run once; a process that starts after a short run"
-                " repeats it",
-            )
-
-
-_OF_JOBS: Final = re.compile(r"(?i)cron|job|sched|task|worker")
-"""Files whose locks are about jobs."""
 
 
 @rule(
