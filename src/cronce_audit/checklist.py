@@ -89,7 +89,7 @@ def defaults_are_safe(seen: Seen) -> Answer:
 
 
 def grace_is_set(seen: Seen) -> Answer:
-    added = [job for job in seen.facts.conclude(jobs) if job.scheduler.version == 3]
+    added = seen.facts.conclude(jobs)
     if not added:
         return not_relevant(NONE)
     left = [job for job in added if job.option("misfire_grace_time") is None]

@@ -1107,22 +1107,6 @@ def test_only_a_socket_is_bound_by_one_process(tmp_path: Path, bound: str, locks
     assert ours(tmp_path, tree) == ([] if locks else ["CR201 app.py:7"])
 
 
-@pytest.mark.parametrize(("store", "found"), [("", ["CR201 app.py:9"]), ("SQLAlchemyDataStore(engine)", [])])
-def test_version_4_takes_leases_in_a_store(tmp_path: Path, store: str, found: list[str]) -> None:
-    app = f"""\
-        from apscheduler import Scheduler
-        from apscheduler.datastores.sqlalchemy import SQLAlchemyDataStore
-        from flask import Flask
-        from database import engine
-
-        app = Flask(__name__)
-        scheduler = Scheduler({store})
-        scheduler.add_schedule(print, trigger, id="noon")
-        scheduler.start_in_background()
-        """
-    assert ours(tmp_path, {"app.py": app, "Procfile": FOUR}) == found
-
-
 def test_a_program_sees_the_folders_beside_it_also_in_a_package(tmp_path: Path) -> None:
     """An image copies app.py and build/ to its root; that their folder has an `__init__.py` says nothing there."""
     jobs = "from apscheduler.schedulers.background import BackgroundScheduler\n\n"

@@ -95,16 +95,12 @@ def starts(facts: Facts) -> Sequence[Start]:
 
 
 def _schedulers(facts: Facts, known: Names) -> Iterator[Start]:
-    """APScheduler, but not one that adds jobs only (`paused`), nor version 4 on a store, in which it takes leases."""
+    """APScheduler, but not one that adds jobs only (`paused`)."""
     all_schedulers = facts.conclude(schedulers)
-    for call in known.calls("start", "start_in_background") if all_schedulers.all else ():
+    for call in known.calls("start") if all_schedulers.all else ():
         scheduler = all_schedulers.of(known.receiver(call))
         paused = call.called.splat or call.called.keyword("paused") not in (None, Const(value=False))
-        if (
-            scheduler
-            and not paused
-            and (scheduler.version == 3 or (scheduler.all_stores_seen and not store_of(scheduler)))
-        ):
+        if scheduler and not paused:
             yield Start("scheduler", scheduler.kind, call.place, call.scope, scheduler)
 
 
