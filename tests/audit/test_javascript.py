@@ -442,3 +442,36 @@ def test_a_job_that_another_file_starts_is_told_where_it_is_made(tmp_path: Path,
     assert findings_in(tmp_path, tree, "CR702") == ["CR702 match.ts:2"]
     unused = {"match.ts": tree["match.ts"].replace(given, "")}
     assert findings_in(tmp_path / "unused", unused, "CR702") == []
+
+
+LOCAL = """\
+export class ImportLockService {
+  private isLocked = false;
+  tryAcquire() { if (this.isLocked) return false; this.isLocked = true; return true; }
+}
+"""
+SHARED = """\
+export class ImportLockService {
+  constructor(private readonly redis: Redis) {}
+  async tryAcquire() { return await this.redis.set('import', 1, 'EX', 60, 'NX'); }
+}
+"""
+
+
+@pytest.mark.parametrize(("service", "says"), [(LOCAL, ["CR702 jobs.ts:7"]), (SHARED, [])])
+def test_a_lock_of_the_tree_that_asks_no_server_is_one_of_its_process(
+    tmp_path: Path, service: str, says: list[str]
+) -> None:
+    job = """\
+import { Cron } from '@nestjs/schedule';
+import { ImportLockService } from './import-lock.service';
+
+export class Jobs {
+  constructor(private readonly locks: ImportLockService) {}
+
+  @Cron('0 0 */2 * * *')
+  async load() { if (await this.locks.tryAcquire()) await run(); }
+}
+"""
+    tree = {"jobs.ts": job, "import-lock.service.ts": service, "package.json": "{}"}
+    assert findings_in(tmp_path, tree, "CR702") == says

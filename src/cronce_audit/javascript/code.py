@@ -52,6 +52,8 @@ class Module:
     """It speaks of locks, leaders or claims."""
     surely_locks: bool
     """It does so in words that mean nothing else."""
+    waits: bool
+    """It waits for something: a lock that others see is asked for at a server."""
     conditional_calls: tuple[str, ...]
     """Functions that it calls under a condition."""
     forks: int | None

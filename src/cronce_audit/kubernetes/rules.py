@@ -97,7 +97,8 @@ def _joined(job: Workload) -> tuple[str, Severity]:
         late = f"starts more than {format_duration(left)} late, and takes the {deadline.number} s it may,"
         return late if left <= SLACK else "", Severity.INFO
     is_open = deadline is not None and deadline.number is None
-    severity = Severity.WARNING if gap <= FREQUENT and not is_open else Severity.INFO
+    is_default = schedule is not None and schedule.place.path != job.place.path  # of a chart, for others to set
+    severity = Severity.WARNING if gap <= FREQUENT and not is_open and not is_default else Severity.INFO
     return f"takes longer than {format_duration(gap)},", severity
 
 
@@ -169,7 +170,8 @@ def _told(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
         for celery in facts.conclude(celeries)
         if celery.kind == "beat" and _is_by(celery.by, workload, facts) and not agrees(celery, facts)
     ]
-    yield from (SchedulingWorkload(workload, f"`{name}`") for name in (list(filter(None, named)) or behind[:1]))
+    for name in list(filter(None, named)) or behind[:1]:
+        yield SchedulingWorkload(workload, f"`{name}`", Confidence.LOW if name in _ROLES else None)
 
 
 def _coded(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
@@ -194,9 +196,15 @@ def _scheduler(words: Sequence[str], place: Place, facts: Facts) -> str:
     told = given(words)
     read = line(told[1]) if told else None
     found = program(read.commands[-1].words if read and read.commands else _behind_entrypoint(words))
+    if found is None and len(words) == 2 and words != _behind_entrypoint(words) and words[1] in _ROLES:
+        return words[1]
     if found is None or found.kind == "worker" or not found.sure or found.agrees:
         return ""
     return "" if found.name == "celery beat" and is_agreed(facts, place, _app(words)) else found.name
+
+
+_ROLES: Final = frozenset({"scheduler", "beat", "celery-beat", "celerybeat", "cron", "clock"})
+"""What an entrypoint that is not seen is told to be."""
 
 
 def _behind_entrypoint(words: Sequence[str]) -> Sequence[str]:

@@ -175,3 +175,20 @@ def test_a_beat_behind_a_script_of_the_tree_is_one_too(tmp_path: Path) -> None:
     assert findings_in(tmp_path, tree, "CR520", "CR521") == ["CR521 beat.yaml:8"]
     agreed = {**tree, "docker/entrypoint-beat.sh": script.replace("SCHEDULER", "-S redbeat.RedBeatScheduler")}
     assert findings_in(tmp_path / "agreed", agreed, "CR520", "CR521") == []
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("[/entrypoint.sh, scheduler]", [("CR521", Confidence.LOW)]),
+        ("[/entrypoint.sh, worker]", []),
+        ("[/entrypoint.sh, scheduler, --once]", []),
+        ("[/bin/api, scheduler]", []),
+    ],
+)
+def test_what_an_entrypoint_is_told_to_be_may_be_a_scheduler(
+    tmp_path: Path, command: str, says: list[tuple[str, Confidence]]
+) -> None:
+    text = re.sub(r"command: .*", f"command: {command}", _beat("Recreate", "RollingUpdate"))
+    found = report_on(tmp_path, {"beat.yaml": text}).findings
+    assert [(one.rule, one.confidence) for one in found if one.rule == "CR521"] == says
