@@ -246,7 +246,7 @@ def _is_entry(said: str) -> bool:
         return False
 
 
-# --- scripts and Makefiles ------------------------------------------------------------------
+# --- scripts ------------------------------------------------------------------
 
 
 _SUFFIXES: Final = frozenset({".sh", ".bash", ".ksh", ".postinst", ".preinst"})
@@ -254,39 +254,26 @@ _NAMES_OF_SCRIPTS: Final = frozenset({
     "entrypoint", "docker-entrypoint", "start", "run", "install", "setup", "bootstrap", "provision", "deploy",
     "postinst", "preinst", "init"
 })  # fmt: skip
-_MAKEFILES: Final = frozenset({"makefile", "gnumakefile"})
 _MAY_APPEND: Final = re.compile(r"crontab|cron\.d|spool/cron|cron/tabs")
 _SHEBANG: Final = re.compile(r"#!.*\b(sh|bash|ash|dash|ksh|with-contenv)\b")
 
 
 def wants(path: PurePosixPath) -> bool:
     name = path.name.lower()
-    return path.suffix.lower() in _SUFFIXES or name in _NAMES_OF_SCRIPTS | _MAKEFILES or path.suffix == ".mk"
+    return path.suffix.lower() in _SUFFIXES or name in _NAMES_OF_SCRIPTS
 
 
 @reader("script", wants)
 def read(source: Source) -> Iterator[Append | Installed | CommandLine]:
-    makes = source.name.lower() in _MAKEFILES or source.suffix == ".mk"
     may_append = _MAY_APPEND.search(source.text)
-    may_start = not makes and MAY_START.search(source.text)
-    if not (may_append or may_start) or not (makes or source.suffix or _SHEBANG.match(source.text)):
+    may_start = MAY_START.search(source.text)
+    if not (may_append or may_start) or not (source.suffix or _SHEBANG.match(source.text)):
         return
-    root = tree("bash", _recipes(source.text) if makes else source.text)
+    root = tree("bash", source.text)
     if may_start:
         yield from starts(source, root)
     if may_append:
         yield from appends(source, root)
-
-
-def _recipes(makefile: str) -> str:
-    """The shell text of a Makefile, line numbers unchanged; `$$` is the shell's `$`."""
-    kept = []
-    goes_on = False
-    for each in makefile.split("\n"):
-        is_recipe = each.startswith("\t") or goes_on
-        kept.append(re.sub(r"^\t[@+-]*", "", each).replace("$$", "$") if is_recipe else "")
-        goes_on = is_recipe and each.endswith("\\")
-    return "\n".join(kept)
 
 
 @rule(

@@ -176,6 +176,17 @@ def schedulers(facts: Facts) -> Sequence[Scheduler]:
 def _not_clustered(facts: Facts) -> Iterator[Found]:
     yield from _share_an_id(facts)
     for scheduler in facts.conclude(schedulers):
+        place = scheduler.place("jobStore.isClustered")
+        seen_to = {"jobStore.acquireTriggersWithinLock", "scheduler.batchTriggerAcquisitionMaxCount"} & {
+            *scheduler.values
+        }
+        if place and scheduler.database and scheduler.is_clustered and not seen_to:
+            yield Found(
+                place,
+                "Quartz is clustered and acquires triggers without a lock (acquireTriggersWithinLock is not set): two "
+                "instances can fire one trigger for the same time",
+                remedy="set `org.quartz.jobStore.acquireTriggersWithinLock = true`",
+            )
         if scheduler.is_clustered or scheduler.is_open("jobStore.isClustered"):
             continue
         store = scheduler.database or scheduler.memory
@@ -199,30 +210,6 @@ def _not_clustered(facts: Facts) -> Iterator[Found]:
                 " jobs in memory, and every instance that comes here fires them all",
                 Confidence.MEDIUM,
             )
-
-
-@rule(
-    "CR812 quartz-acquires-without-a-lock",
-    Severity.INFO,
-    "set `org.quartz.jobStore.acquireTriggersWithinLock = true`",
-)
-def _acquires_without_lock(facts: Facts) -> Iterator[Found]:
-    for scheduler in facts.conclude(schedulers):
-        place = scheduler.place("jobStore.isClustered")
-        locks = scheduler.says("jobStore.acquireTriggersWithinLock", "true")
-        unknown = scheduler.is_open("jobStore.acquireTriggersWithinLock") or _takes_batches(scheduler)
-        if place and scheduler.database and scheduler.is_clustered and not locks and not unknown:
-            yield Found(
-                place,
-                "Quartz is clustered and acquires triggers without a lock (acquireTriggersWithinLock is not set): two "
-                "instances can fire one trigger for the same time",
-            )
-
-
-def _takes_batches(scheduler: Scheduler) -> bool:
-    """With more than one trigger at a time Quartz takes the lock whatever the setting says."""
-    batches = scheduler.values.get("scheduler.batchTriggerAcquisitionMaxCount", ())
-    return any(value != "1" for value, _ in batches)
 
 
 def _share_an_id(facts: Facts) -> Iterator[Found]:

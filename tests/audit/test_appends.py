@@ -94,11 +94,6 @@ def test_a_script_that_only_builds_an_image_is_silent(tmp_path: Path) -> None:
     assert findings_in(tmp_path, tree, "CR410") == []
 
 
-def test_a_makefiles_recipes_are_read(tmp_path: Path) -> None:
-    tree = {"Makefile": f'VAR = 1\n\ninstall:\n\t@(crontab -l; echo "{JOB}") | crontab -\n\tcrontab -l\n'}
-    assert findings_in(tmp_path, tree, "CR410") == ["CR410 Makefile:4"]
-
-
 def test_a_file_without_an_ending_is_a_script_by_its_first_line(tmp_path: Path) -> None:
     line = f'(crontab -l; echo "{JOB}") | crontab -\n'
     assert findings_in(tmp_path, {"entrypoint": line, "setup": f"#!/bin/bash\n{line}"}, "CR410") == ["CR410 setup:2"]
