@@ -376,14 +376,7 @@ def _for_ever(facts: Facts) -> Iterator[Found]:
 _LOCAL_CACHES: Final = ("LocMemCache", "DummyCache")
 
 
-@rule(
-    "CR309 lock-that-excludes-no-other",
-    Severity.WARNING,
-    "take it in one command that fails if it is there (`SET key value NX EX seconds`, `cache.add(…)`), on a server that"
-    " all processes share; or `cron.lock(name)` of cronce",
-    confidence=Confidence.MEDIUM,
-)
-def _excludes_no_other(facts: Facts) -> Iterator[Found]:
+def excludes_no_other(facts: Facts) -> Iterator[Found]:
     yield from told(facts, "ask")
     local = facts.conclude(_local_cache)
     for lock in _real(facts) if local else ():

@@ -264,3 +264,59 @@ def test_a_job_of_each_month_in_memory_is_not_made_up_for(tmp_path: Path) -> Non
         ),
     }
     assert findings_in(tmp_path, tree, "CR323") == ["CR323 jobs.js:2", "CR323 jobs.py:3"]
+
+
+ROWS = """\
+from arq import cron
+
+async def send_due(ctx):
+    rows = db.execute(text("SELECT id FROM mails WHERE status = 'pending'"))
+    for row in rows:
+        TAKE
+
+async def other(ctx):
+    for row in db.execute(text("SELECT id FROM mails WHERE status = 'pending'")):
+        await pool.enqueue_job("send", row.id)
+
+class WorkerSettings:
+    cron_jobs = [cron(send_due, second=0)]
+"""
+LOOP = """\
+import asyncio
+
+async def publish_scheduled():
+    while True:
+        for post in await db.posts.find({"status": "pending", "at": {"$lte": now()}}).to_list(100):
+            await db.posts.update_one({FILTER}, {"$set": {"status": "publishing"}})
+            await send(post)
+        await asyncio.sleep(60)
+
+asyncio.create_task(publish_scheduled())
+"""
+BEAT = """\
+from celery import Celery
+app = Celery("shop")
+app.conf.beat_schedule = {"due": {"task": "shop.send_due", "schedule": 300.0}}
+
+@app.task(name="shop.send_due")
+def send_due():
+    for mail in Mail.objects.filter(status="pending"):
+        send.delay(mail.id)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        (ROWS.replace("TAKE", "await pool.enqueue_job('send', row.id)"), [6]),
+        (ROWS.replace("TAKE", "print(row.id)"), []),
+        (ROWS.replace("'pending'", "'pending' FOR UPDATE SKIP LOCKED", 1).replace("TAKE", "go.delay(row)"), []),
+        (LOOP.replace("FILTER", '"_id": post["_id"]'), [6]),
+        (LOOP.replace("FILTER", '"_id": post["_id"], "status": "pending"'), []),
+        (BEAT, [8]),
+        (BEAT.replace("shop.send_due\", \"schedule", "shop.another\", \"schedule"), []),
+    ],
+)  # fmt: skip
+def test_rows_that_are_read_as_due_and_taken_in_a_second_step(tmp_path: Path, code: str, lines: list[int]) -> None:
+    found = [one for one in report_on(tmp_path, {"jobs.py": code}).findings if one.rule == "CR309"]
+    assert [(one.place.line, one.severity) for one in found] == [(line, Severity.INFO) for line in lines]
