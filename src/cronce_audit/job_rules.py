@@ -325,7 +325,7 @@ def _counted_anew(facts: Facts) -> Iterator[tuple[Place, str, float]]:
 )
 def _let_go(facts: Facts) -> Iterator[Found]:
     """Measured: two schedulers, a Redis lock around a short job, five slots: ten runs."""
-    yield from (each for each in told(facts, "end") if _OF_JOBS.search(each.place.path))
+    yield from (each for each in told(facts, "end") if _JOB_PATHS.search(each.place.path))
     yield from _let_go_in_java(facts)
     several = {launch.start.scheduler for launch in facts.conclude(launches) if launch.total.is_several}
     for job in facts.conclude(jobs):
@@ -339,7 +339,7 @@ def _let_go(facts: Facts) -> Iterator[Found]:
             )
 
 
-_OF_JOBS: Final = re.compile(r"(?i)cron|job|sched|task|worker")
+_JOB_PATHS: Final = re.compile(r"(?i)cron|job|sched|task|worker")
 """Files whose locks are about jobs."""
 
 

@@ -144,7 +144,7 @@ def _variables(root: "Node") -> Mapping[str, str]:
     found: dict[str, str] = {}
     for node in within(root, "variable_assignment"):
         name, value = assignment(node) if node.parent is None or node.parent.type != "command" else ("", "")
-        told = _DEFAULT.sub(lambda one: found.get(one["default"].lstrip("$"), one[0]), value)
+        told = _OR_VARIABLE.sub(lambda one: found.get(one["default"].lstrip("$"), one[0]), value)
         if name and _COUNTS.search(told):
             found[name] = "$(nproc)"
         elif name and "$" not in told and "`" not in told:
@@ -152,6 +152,6 @@ def _variables(root: "Node") -> Mapping[str, str]:
     return found
 
 
-_DEFAULT: Final = re.compile(r"\$\{\w+:?-(?P<default>\$\w+)\}")
+_OR_VARIABLE: Final = re.compile(r"\$\{\w+:?-(?P<default>\$\w+)\}")
 """`${WORKERS:-$MANY}`."""
 _COUNTS: Final = re.compile(r"\$\(nproc\)|cpu_count|\$\(\([^)]*\*")

@@ -33,7 +33,7 @@ _THROUGH: Final = frozenset({
 FUNCTIONS: Final = (
     "arrow_function", "function_expression", "function_declaration", "method_definition", "generator_function"
 )  # fmt: skip
-_FIELDS: Final = ("public_field_definition", "field_definition")
+_CLASS_FIELDS: Final = ("public_field_definition", "field_definition")
 """Of a class, in TypeScript and in JavaScript."""
 MADE: Final = "new"
 """Stands in a path behind the class that something is an instance of."""
@@ -145,7 +145,7 @@ class Code:
         self._instances: Final[dict[str, Origin]] = {}
         self._constants: Final[dict[str, str]] = {}
         self.functions: Final[dict[str, Node]] = {}
-        for node in within(self.root, "variable_declarator", "assignment_expression", *_FIELDS):
+        for node in within(self.root, "variable_declarator", "assignment_expression", *_CLASS_FIELDS):
             self._learn_value(node)
         for node in within(self.root, "required_parameter", "optional_parameter", "public_field_definition"):
             self._learn_type(node)
@@ -158,7 +158,7 @@ class Code:
         if target is None or value is None:
             return
         name = text(target)
-        if node.type in _FIELDS:
+        if node.type in _CLASS_FIELDS:
             name = f"this.{name}"
         found = self.origin(value)
         if found and target.type == "object_pattern":

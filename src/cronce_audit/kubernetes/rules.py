@@ -171,7 +171,7 @@ def _told(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
         if celery.kind == "beat" and _is_by(celery.by, workload, facts) and not agrees(celery, facts)
     ]
     for name in list(filter(None, named)) or behind[:1]:
-        yield SchedulingWorkload(workload, f"`{name}`", Confidence.LOW if name in _ROLES else None)
+        yield SchedulingWorkload(workload, f"`{name}`", Confidence.LOW if name in _SCHEDULING_ROLES else None)
 
 
 def _coded(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
@@ -196,14 +196,14 @@ def _scheduler(words: Sequence[str], place: Place, facts: Facts) -> str:
     told = given(words)
     read = line(told[1]) if told else None
     found = program(read.commands[-1].words if read and read.commands else _behind_entrypoint(words))
-    if found is None and len(words) == 2 and words != _behind_entrypoint(words) and words[1] in _ROLES:
+    if found is None and len(words) == 2 and words != _behind_entrypoint(words) and words[1] in _SCHEDULING_ROLES:
         return words[1]
     if found is None or found.kind == "worker" or not found.sure or found.agrees:
         return ""
     return "" if found.name == "celery beat" and is_agreed(facts, place, _app(words)) else found.name
 
 
-_ROLES: Final = frozenset({"scheduler", "beat", "celery-beat", "celerybeat", "cron", "clock"})
+_SCHEDULING_ROLES: Final = frozenset({"scheduler", "beat", "celery-beat", "celerybeat", "cron", "clock"})
 """What an entrypoint that is not seen is told to be."""
 
 
