@@ -31,7 +31,6 @@ from cronce_audit.model import (
     rule,
 )
 from cronce_audit.scripts import MAY_START, Simple, simple_commands, starts, word
-from cronce_audit.yaml import YamlNode, documents
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -247,7 +246,7 @@ def _is_entry(said: str) -> bool:
         return False
 
 
-# --- scripts, Makefiles and Ansible's tasks ------------------------------------------------------------------
+# --- scripts ------------------------------------------------------------------
 
 
 _SUFFIXES: Final = frozenset({".sh", ".bash", ".ksh", ".postinst", ".preinst"})
@@ -255,85 +254,26 @@ _NAMES_OF_SCRIPTS: Final = frozenset({
     "entrypoint", "docker-entrypoint", "start", "run", "install", "setup", "bootstrap", "provision", "deploy",
     "postinst", "preinst", "init"
 })  # fmt: skip
-_MAKEFILES: Final = frozenset({"makefile", "gnumakefile"})
 _MAY_APPEND: Final = re.compile(r"crontab|cron\.d|spool/cron|cron/tabs")
 _SHEBANG: Final = re.compile(r"#!.*\b(sh|bash|ash|dash|ksh|with-contenv)\b")
 
 
 def wants(path: PurePosixPath) -> bool:
     name = path.name.lower()
-    return path.suffix.lower() in _SUFFIXES or name in _NAMES_OF_SCRIPTS | _MAKEFILES or path.suffix == ".mk"
+    return path.suffix.lower() in _SUFFIXES or name in _NAMES_OF_SCRIPTS
 
 
 @reader("script", wants)
 def read(source: Source) -> Iterator[Append | Installed | CommandLine]:
-    makes = source.name.lower() in _MAKEFILES or source.suffix == ".mk"
     may_append = _MAY_APPEND.search(source.text)
-    may_start = not makes and MAY_START.search(source.text)
-    if not (may_append or may_start) or not (makes or source.suffix or _SHEBANG.match(source.text)):
+    may_start = MAY_START.search(source.text)
+    if not (may_append or may_start) or not (source.suffix or _SHEBANG.match(source.text)):
         return
-    root = tree("bash", _recipes(source.text) if makes else source.text)
+    root = tree("bash", source.text)
     if may_start:
         yield from starts(source, root)
     if may_append:
         yield from appends(source, root)
-
-
-def _recipes(makefile: str) -> str:
-    """The shell text of a Makefile, line numbers unchanged; `$$` is the shell's `$`."""
-    kept = []
-    goes_on = False
-    for each in makefile.split("\n"):
-        is_recipe = each.startswith("\t") or goes_on
-        kept.append(re.sub(r"^\t[@+-]*", "", each).replace("$$", "$") if is_recipe else "")
-        goes_on = is_recipe and each.endswith("\\")
-    return "\n".join(kept)
-
-
-_MODULES: Final = ("cron", "ansible.builtin.cron", "ansible.legacy.cron")
-_LISTS: Final = ("tasks", "pre_tasks", "post_tasks", "block", "handlers", "always", "rescue")
-_MAY: Final = re.compile(r"(?m)^\s*(- )?(ansible\.(builtin|legacy)\.)?cron:")
-
-
-class NamelessCron(NamedTuple):
-    """An Ansible task that adds a line to a crontab and gives it no name."""
-
-    place: Place
-
-
-def _is_yaml(path: PurePosixPath) -> bool:
-    return path.suffix in (".yml", ".yaml")
-
-
-@reader("ansible", _is_yaml)
-def _read_tasks(source: Source) -> Iterator[NamelessCron]:
-    """Files that are not YAML are reported by other readers."""
-    if not _MAY.search(source.text) or "{%" in source.text:
-        return
-    try:
-        for document in documents(source.text):
-            yield from _tasks(source, document)
-    except Unreadable:
-        return
-
-
-def _tasks(source: Source, tasks: YamlNode) -> Iterator[NamelessCron]:
-    for task in tasks.items:
-        for key, value in task.pairs:
-            if key.text in _LISTS:
-                yield from _tasks(source, value)
-            elif key.text in _MODULES and _is_nameless(value):
-                yield NamelessCron(source.place(key.line))
-
-
-def _is_nameless(given: YamlNode) -> bool:
-    adds = _text(given, "state", "present") == "present" and given.get("job") is not None
-    return adds and _text(given, "env", "no") not in ("yes", "true", "True") and given.get("name") is None
-
-
-def _text(given: YamlNode, key: str, usual: str) -> str:
-    said = given.get(key)
-    return usual if said is None else said.text or ""
 
 
 @rule(
@@ -363,11 +303,4 @@ def crontab_grows_with_each_run(facts: Facts) -> Iterator[Found]:
             f"{when} adds the line to {to} again, because nothing here checks whether it is already there",
             Confidence.HIGH if append.literal else Confidence.MEDIUM,
             None if name in started and not append.is_locked else Severity.INFO,  # a person seldom runs it twice
-        )
-    for task in facts.of(NamelessCron):
-        yield Found(
-            task.place,
-            "`cron:` has no `name`: Ansible before 2.12 adds the line again with each play; later versions refuse it",
-            Confidence.HIGH,
-            remedy="give the task's `cron:` a `name:`, by which Ansible finds the line again",
         )

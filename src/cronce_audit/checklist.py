@@ -89,7 +89,7 @@ def defaults_are_safe(seen: Seen) -> Answer:
 
 
 def grace_is_set(seen: Seen) -> Answer:
-    added = [job for job in seen.facts.conclude(jobs) if job.scheduler.version == 3]
+    added = seen.facts.conclude(jobs)
     if not added:
         return not_relevant(NONE)
     left = [job for job in added if job.option("misfire_grace_time") is None]
@@ -258,7 +258,7 @@ unended_runs_are_looked_for = _habit(("logs", "`cronce audit logs` in a pipeline
 
 
 ETERNAL: Final = ("lock-without-expiry",)
-SHORT: Final = ("lock-released-by-anyone", "lock-renewed-by-anyone", "lock-let-go-too-soon")
+SHORT: Final = ("lock-released-by-anyone", "lock-released-when-the-job-ends")
 _NO_LOCK: Final = "no lock was found"
 
 

@@ -161,13 +161,13 @@ def _of(finding: Finding) -> Evidence:
 SEVERAL_PROCESSES: Final = (
     "scheduler-in-every-worker", "scheduler-in-every-replica", "scheduler-under-a-reloader",
     "timer-in-every-worker", "job-store-shared-by-processes", "beat-inside-a-worker",
-    "several-beats", "cron-in-every-copy", "job-in-every-process", "scheduled-in-every-instance",
+    "several-beats", "cron-in-every-copy", "job-in-every-process",
     "quartz-not-clustered", "same-job-twice", "task-registered-twice", "scheduler-running-twice",
     "scheduler-scaled-out",
 )  # fmt: skip
 INSIDE: Final = "scheduler-inside-the-app"
 """There is one process today, or a guard that cannot be judged."""
-SURGE: Final = ("new-copy-before-the-old-stops", "two-schedulers-during-a-rollout")
+SURGE: Final = ("two-schedulers-during-a-rollout",)
 NOTHING: Final = "nothing that is scheduled was found"
 
 

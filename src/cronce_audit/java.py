@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, Literal
 
 from cronce_audit.grammars import above, column, line, parse, text, within, words
-from cronce_audit.model import Place, Source, Unreadable, reader
+from cronce_audit.model import LockCall, Place, Source, Unreadable, reader
 from cronce_audit.yaml import YamlNode, documents
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ShedLock:
-    """`@SchedulerLock` on a method."""
+    """`@SchedulerLock` on a method, or a lock that it takes and gives back itself."""
 
     place: Place
     has_least: bool
@@ -178,7 +178,9 @@ def _wants(path: PurePosixPath) -> bool:
 
 
 @reader("java", _wants)
-def _read(source: Source) -> Iterator[Enabled | LockingClass | QuartzUse | Scheduled]:
+def _read(source: Source) -> Iterator[Enabled | LockCall | LockingClass | QuartzUse | Scheduled]:
+    if _IF_ABSENT.search(source.text):
+        yield from _lock_calls(source)
     if _speaks_of_lock(source.text):
         is_around_all = "@Aspect" in source.text and "Scheduled" in source.text
         yield LockingClass(ALL if is_around_all else PurePosixPath(source.path).stem)
@@ -196,6 +198,29 @@ def _read(source: Source) -> Iterator[Enabled | LockingClass | QuartzUse | Sched
         imports = Imports(source.text)
         for method in within(root, "method_declaration"):
             yield from _method(source, method, imports)
+
+
+_IF_ABSENT: Final = re.compile(r"\.(?:setIfAbsent|setnx)\((?P<told>(?:[^()]|\([^()]*\))*)\)")
+_DELETES: Final = re.compile(r"\.(?:delete|unlink|del)\((?P<key>[\w.]+)\)")
+_ATOMIC: Final = re.compile(r"\.(?:execute|eval)\(")
+
+
+def _lock_calls(source: Source) -> Iterator[LockCall]:
+    """By their text: keys of Redis that are set if they are not there, in a file or under a key that is called a
+    lock."""
+    plain = _JAVA_COMMENTS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
+    for found in _IF_ABSENT.finditer(plain):
+        given = [one.strip() for one in re.sub(r"\([^()]*\)", "", found["told"]).split(",")]
+        if not _ANY_LOCK.search(f"{source.path} {given[0]}"):
+            continue
+        freed = next((one for one in _DELETES.finditer(plain) if one["key"] == given[0]), None)
+        if freed and len(given) == 2 and ".expire" not in plain:
+            place = source.place(plain.count("\n", 0, found.start()) + 1)
+            yield LockCall("take for ever", f"`{given[0]}`", place)
+        elif freed and len(given) > 2 and not _ATOMIC.search(plain):
+            place = source.place(plain.count("\n", 0, freed.start()) + 1)
+            asked = f".get({given[0]})" in plain
+            yield LockCall("free after get" if asked else "free unasked", f"`{given[0]}`", place)
 
 
 _JAVA_COMMENTS: Final = re.compile(r"/\*.*?\*/|(?<![:\w\"])//[^\n]*", re.DOTALL)
@@ -234,6 +259,7 @@ def _switches(source: Source) -> Iterator[Enabled]:
 def _method(source: Source, method: "Node", imports: Imports) -> Iterator[Scheduled]:
     marks = list(annotations(method))
     lock = next((_shedlock(source, mark) for mark in marks if name_of(mark).endswith("SchedulerLock")), None)
+    lock = lock or _unlocked_at_end(source, method)
     owner = next((outer for outer in above(method) if outer.type in TYPES), None)
     what = f"`{text(owner.child_by_field_name('name')) if owner else ''}.{text(method.child_by_field_name('name'))}`"
     for mark in marks:
@@ -320,6 +346,15 @@ def _is_off(cron: "Node | None") -> bool:
 def _shedlock(source: Source, mark: "Node") -> ShedLock:
     least = {"lockAtLeastFor", "lockAtLeastForString"} & set(values(mark))
     return ShedLock(source.place(line(mark), column(mark)), bool(least))
+
+
+def _unlocked_at_end(source: Source, method: "Node") -> ShedLock | None:
+    """`lock.tryLock(…)` of Redisson and the like, with an `unlock()` in the same method."""
+    body = text(method)
+    taken = re.search(r"\.(?:tryLock|lock)\(", body)
+    if taken is None or ".unlock(" not in body or not _speaks_of_lock(source.text):
+        return None
+    return ShedLock(source.place(line(method) + body.count("\n", 0, taken.start())), has_least=False)
 
 
 def _is_guarded(method: "Node", owner: "Node", imports: Imports) -> bool:

@@ -83,27 +83,22 @@ def _is_unclear(job: Scheduled, facts: Facts) -> bool:
     )
 
 
-@rule(
-    "CR801 scheduled-in-every-instance",
-    Severity.ERROR,
+_SHEDLOCK: Final = (
     "let one instance win each slot: `@SchedulerLock` with lockAtLeastFor (ShedLock), or move the job into a "
-    "program of its own that one CronJob, or `cronce exec`, starts",
+    "program of its own that one CronJob, or `cronce exec`, starts"
 )
-def _in_every_instance(facts: Facts) -> Iterator[Found]:
+
+
+def in_every_instance(facts: Facts) -> Iterator[Found]:
     for job in facts.conclude(unlocked):
         evidence = several(facts, job.place.path)
         if job.pattern is not None and evidence and not _is_unclear(job, facts):
             message = f"{job.what} runs in every instance, and {evidence.how} ({evidence.place})"
-            yield Found(job.place, message, evidence.confidence if job.pattern else Confidence.MEDIUM)
+            sure = evidence.confidence if job.pattern else Confidence.MEDIUM
+            yield Found(job.place, message, sure, remedy=_SHEDLOCK)
 
 
-@rule(
-    "CR802 scheduled-without-a-lock",
-    Severity.INFO,
-    "keep this application at one instance, or put `@SchedulerLock` on the method before it is scaled",
-    confidence=Confidence.MEDIUM,
-)
-def _without_lock(facts: Facts) -> Iterator[Found]:
+def without_lock(facts: Facts) -> Iterator[Found]:
     locked = [job for job in facts.of(Scheduled) if job.lock]
     for job in facts.conclude(unlocked):
         if _is_unclear(job, facts):
@@ -111,37 +106,18 @@ def _without_lock(facts: Facts) -> Iterator[Found]:
             yield Found(job.place, said, Confidence.LOW, remedy=_LOOK)
             continue
         if job.pattern is not None and several(facts, job.place.path):
-            continue  # told by CR801
+            continue  # told by CR701
         said = f"{job.what} runs once only as long as there is one instance: no lock is seen"
         if locked and job.pattern is not None:
             said = f"{said}, and {len(locked)} of the scheduled methods here have one ({locked[0].what})"
-        yield Found(job.place, said)
+        remedy = "keep this application at one instance, or put `@SchedulerLock` on the method before it is scaled"
+        yield Found(job.place, said, remedy=remedy)
 
 
 _LOOK: Final = (
-    "check whether it runs in one instance at most; if so, write `// cronce: ignore[CR802] …`; or put"
+    "check whether it runs in one instance at most; if so, write `// cronce: ignore[CR702] …`; or put"
     " `@SchedulerLock` on the method"
 )
-
-
-@rule(
-    "CR805 lock-let-go-too-soon",
-    Severity.INFO,
-    "give `lockAtLeastFor` more than the clocks of the instances may differ by, and less than the interval: "
-    '`lockAtLeastFor = "30s"`',
-    confidence=Confidence.MEDIUM,
-)
-def _let_go_too_soon(facts: Facts) -> Iterator[Found]:
-    if any(one.what == "locks" and one.has_least for one in facts.of(Enabled)):
-        return
-    for job in facts.of(Scheduled):
-        if job.lock and not job.lock.has_least:
-            again = (
-                "an instance whose clock is behind by more than that takes it again, and runs the same slot"
-                if job.pattern is not None
-                else "each instance counts its intervals from its own start, and runs it once in each of them"
-            )
-            yield Found(job.lock.place, f"the lock of {job.what} is released when the method returns: {again}")
 
 
 _JDBC: Final = ("JobStoreTX", "JobStoreCMT", "LocalDataSourceJobStore")
@@ -200,6 +176,17 @@ def schedulers(facts: Facts) -> Sequence[Scheduler]:
 def _not_clustered(facts: Facts) -> Iterator[Found]:
     yield from _share_an_id(facts)
     for scheduler in facts.conclude(schedulers):
+        place = scheduler.place("jobStore.isClustered")
+        seen_to = {"jobStore.acquireTriggersWithinLock", "scheduler.batchTriggerAcquisitionMaxCount"} & {
+            *scheduler.values
+        }
+        if place and scheduler.database and scheduler.is_clustered and not seen_to:
+            yield Found(
+                place,
+                "Quartz is clustered and acquires triggers without a lock (acquireTriggersWithinLock is not set): two "
+                "instances can fire one trigger for the same time",
+                remedy="set `org.quartz.jobStore.acquireTriggersWithinLock = true`",
+            )
         if scheduler.is_clustered or scheduler.is_open("jobStore.isClustered"):
             continue
         store = scheduler.database or scheduler.memory
@@ -223,30 +210,6 @@ def _not_clustered(facts: Facts) -> Iterator[Found]:
                 " jobs in memory, and every instance that comes here fires them all",
                 Confidence.MEDIUM,
             )
-
-
-@rule(
-    "CR812 quartz-acquires-without-a-lock",
-    Severity.INFO,
-    "set `org.quartz.jobStore.acquireTriggersWithinLock = true`",
-)
-def _acquires_without_lock(facts: Facts) -> Iterator[Found]:
-    for scheduler in facts.conclude(schedulers):
-        place = scheduler.place("jobStore.isClustered")
-        locks = scheduler.says("jobStore.acquireTriggersWithinLock", "true")
-        unknown = scheduler.is_open("jobStore.acquireTriggersWithinLock") or _takes_batches(scheduler)
-        if place and scheduler.database and scheduler.is_clustered and not locks and not unknown:
-            yield Found(
-                place,
-                "Quartz is clustered and acquires triggers without a lock (acquireTriggersWithinLock is not set): two "
-                "instances can fire one trigger for the same time",
-            )
-
-
-def _takes_batches(scheduler: Scheduler) -> bool:
-    """With more than one trigger at a time Quartz takes the lock whatever the setting says."""
-    batches = scheduler.values.get("scheduler.batchTriggerAcquisitionMaxCount", ())
-    return any(value != "1" for value, _ in batches)
 
 
 def _share_an_id(facts: Facts) -> Iterator[Found]:

@@ -6,13 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from cronce_audit import java
+from cronce_audit.guards import guards
 from cronce_audit.javascript.code import Job as JavaScriptJob
 from cronce_audit.javascript.code import Volatile
+from cronce_audit.locks import excludes_no_other, told
 from cronce_audit.model import Confidence, Facts, Found, LeftOut, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import joined
+from cronce_audit.processes.commands import SCHEDULE, settings_called
+from cronce_audit.processes.rules import launches
 from cronce_audit.processes.starts import starts
-from cronce_audit.python.facts import Call, Called, Const, Member, Name, Value, last
-from cronce_audit.python.jobs import jobs, machine_zone, seconds_between
+from cronce_audit.python.facts import Bound, Call, Called, Const, Function, Member, Name, Table, Value, last, shown
+from cronce_audit.python.jobs import expression, jobs, machine_zone, seconds_between
 from cronce_audit.python.names import Names, names
 
 _NAMED_TIMES: Final = re.compile(
@@ -92,17 +96,26 @@ def _of_python(facts: Facts) -> Iterator[_Timed]:
         by_hour = isinstance(spelled, str) and hour_of(spelled) and call.called.keyword("tz") is None
         if by_hour and call.called.function == Name("aiocron.crontab"):
             yield _Timed(call.place, f"the job `{spelled}`", "aiocron")
+    zoned = {
+        bound.scope.module
+        for bound in facts.of(Bound)
+        if bound.name.endswith(".timezone") and bound.value != Name("datetime.timezone")
+    }
+    for call in known.calls("cron"):
+        by_hour = call.called.keyword("hour") is not None and call.scope.module not in zoned
+        if by_hour and known.target(call).startswith("arq."):
+            zoned.add(call.scope.module)
+            yield _Timed(call.place, "this cron job of arq, as all others of its worker,", "`WorkerSettings`")
     sleeping = {call.scope.function for call in known.calls("sleep") if call.scope.loop}
     planned = {
         call.scope.function
         for call in known.calls("replace")
         if isinstance(call.called.keyword("hour"), Const) and call.called.keyword("tzinfo") is None
     }
-    told: set[str] = set()
     for call in known.calls("now", "today"):
         function = call.scope.function
-        if function in sleeping & planned and function not in told and _is_naive(call):
-            told.add(function)
+        if function in sleeping & planned and function not in zoned and _is_naive(call):
+            zoned.add(function)
             yield _Timed(call.place, f"the loop in `{function.rpartition('.')[2]}`", "`datetime.now()`")
 
 
@@ -233,6 +246,14 @@ def _forgotten(facts: Facts) -> Iterator[Found]:
             f"{what} is due every {every / 3600:g} h, counted from the start of the process, and nothing remembers the "
             "last run: where the process is started more often than that, it never runs",
         )
+    for place, what, pattern in _of_months(facts):
+        yield Found(
+            place,
+            f"{what} is due once a month (`{pattern}`), and only a process that is up in that minute runs it: after a"
+            " restart or deploy then, nothing makes up for it until the next month",
+            remedy="store which months are done, and look at each start; or give it to what remembers: cronce, a"
+            " systemd timer with `Persistent=true`, a CronJob",
+        )
     for one in facts.of(LeftOut):
         yield Found(one.place, one.message, remedy=one.remedy)
 
@@ -271,12 +292,132 @@ def _answers(decorator: Value) -> bool:
     return last(decorator.function if isinstance(decorator, Called) else decorator) in _HANDLERS
 
 
+def _of_months(facts: Facts) -> Iterator[tuple[Place, str, str]]:
+    """Jobs on a day of the month that only the memory of a process knows."""
+    found = [(one.place, one.what, one.pattern or "") for one in facts.of(JavaScriptJob)]
+    found += [
+        (job.place, job.function, expression(job) or "")
+        for job in facts.conclude(jobs)
+        if job.store and not job.store.is_persistent and job.option("misfire_grace_time") is None
+    ]
+    for place, what, pattern in found:
+        fields = pattern.split()
+        if len(fields) in (5, 6) and fields[-3].isdigit() and fields[-4].isdigit():
+            yield place, what, pattern
+
+
 def _counted_anew(facts: Facts) -> Iterator[tuple[Place, str, float]]:
     for job in facts.conclude(jobs):
         store, every = job.store, seconds_between(job) or 0
-        told = job.trigger_options.get("start_date") or job.options.get("next_run_time")
-        if every >= _LONG_INTERVAL and store and not store.is_persistent and told is None:
+        planned = job.trigger_options.get("start_date") or job.options.get("next_run_time")
+        if every >= _LONG_INTERVAL and store and not store.is_persistent and planned is None:
             yield job.place, job.function, every
     for one in facts.of(JavaScriptJob):
         if one.every is not None and one.every >= _LONG_INTERVAL * 1000:
             yield one.place, one.what, one.every / 1000
+
+
+@rule(
+    "CR307 lock-released-when-the-job-ends",
+    Severity.INFO,
+    "claim the slot, not the moment: `@cron.job(…)` of cronce; or keep the lock, under a key that names the "
+    "slot, for longer than clocks differ and the others are late",
+)
+def _let_go(facts: Facts) -> Iterator[Found]:
+    """Measured: two schedulers, a Redis lock around a short job, five slots: ten runs."""
+    yield from (each for each in told(facts, "end") if _JOB_PATHS.search(each.place.path))
+    yield from _let_go_in_java(facts)
+    several = {launch.start.scheduler for launch in facts.conclude(launches) if launch.total.is_several}
+    for job in facts.conclude(jobs):
+        guard = facts.conclude(guards).get(job.full_name) if job.full_name else None
+        if guard is not None and not guard.keeps and (guard.across_hosts or job.scheduler in several):
+            yield Found(
+                job.place,
+                f"{job.function} runs under a lock ({guard.kind}, {guard.place}) that is released when it ends: it "
+                "keeps two runs apart, but does not make a slot run once; a process that starts after a short run"
+                " repeats it",
+            )
+
+
+_JOB_PATHS: Final = re.compile(r"(?i)cron|job|sched|task|worker")
+"""Files whose locks are about jobs."""
+
+
+def _let_go_in_java(facts: Facts) -> Iterator[Found]:
+    if any(one.what == "locks" and one.has_least for one in facts.of(java.Enabled)):
+        return
+    for job in facts.of(java.Scheduled):
+        if job.lock and not job.lock.has_least:
+            again = (
+                "an instance whose clock is behind by more than that takes it again, and runs the same slot"
+                if job.pattern is not None
+                else "each instance counts its intervals from its own start, and runs it once in each of them"
+            )
+            yield Found(
+                job.lock.place,
+                f"the lock of {job.what} is released when the method returns: {again}",
+                Confidence.MEDIUM,
+                remedy="give `lockAtLeastFor` more than the clocks of the instances may differ by, and less than the"
+                ' interval: `lockAtLeastFor = "30s"`',
+            )
+
+
+@rule(
+    "CR309 lock-that-excludes-no-other",
+    Severity.WARNING,
+    "take it in one command that fails if it is there (`SET key value NX EX seconds`, `cache.add(…)`), on a server that"
+    " all processes share; or `cron.lock(name)` of cronce",
+    confidence=Confidence.MEDIUM,
+)
+def _excludes(facts: Facts) -> Iterator[Found]:
+    yield from excludes_no_other(facts)
+    by_function: dict[str, list[Call]] = {}
+    due = {*facts.conclude(_due)} - {*facts.conclude(guards)}
+    for call in facts.of(Call) if due else ():
+        if call.scope.function in due:
+            by_function.setdefault(call.scope.function, []).append(call)
+    for calls in by_function.values():
+        said = [(call, shown(call.called)) for call in sorted(calls, key=lambda one: one.place)]
+        asked = next((call for call, text in said if _PENDING.search(text)), None)
+        if asked is None or any(_CLAIMS.search(text) for _, text in said):
+            continue
+        taken = [call for call, text in said if call.place > asked.place and call.scope.loop and _takes_row(call, text)]
+        if taken:
+            yield Found(
+                taken[0].place,
+                f"rows are read as due (line {asked.place.line}), and taken by a second step here: another process, or"
+                " the next run before that, reads them as due too, and the work is done twice",
+                severity=Severity.INFO,
+                remedy="take each row by one command that asks for its state (`UPDATE … WHERE status = 'pending'"
+                " RETURNING id`, `FOR UPDATE SKIP LOCKED`, `find_one_and_update`) before it is worked on or queued",
+            )
+
+
+_PENDING: Final = re.compile(
+    r"(?i)\b(?:status|state|estado)\W{1,12}(?:\w+\.)?(?:pending|pendiente|queued|waiting|scheduled|ready|due|todo)\b"
+)
+_CLAIMS: Final = re.compile(
+    r"(?i)skip[_ ]?locked|for[_ ]?update|find_one_and|find_and_modify|returning|nx=True|"
+    r"set\s+(?:status|state|estado)\s*="
+)
+
+
+def _takes_row(call: Call, text: str) -> bool:
+    """It queues the row; or marks it by its key alone."""
+    marks = call.method == "update_one" and "$set" in text and call.called.args[:1] != ()
+    return call.method in _SENDING_CALLS or (marks and "stat" not in shown(call.called.args[0]))
+
+
+def _due(facts: Facts) -> Sequence[str]:
+    """The functions of Python that a schedule runs: of APScheduler, a loop, arq or Celery's beat."""
+    known = facts.conclude(names)
+    found = [job.full_name for job in facts.conclude(jobs)]
+    found += [start.scope.function for start in facts.conclude(starts) if start.kind != "scheduler"]
+    for call in known.calls("cron"):
+        if known.target(call).startswith("arq."):
+            found += [known.full_name(one, call.scope.module) for one in call.called.args[:1]]
+    entries = [value for _, value, _, _ in settings_called(facts, SCHEDULE) if isinstance(value, Table)]
+    sent = [entry.get("task") for value in entries for _, entry in value.pairs if isinstance(entry, Table)]
+    tasks = {str(one.value).rpartition(".")[2] for one in sent if isinstance(one, Const)}
+    found += [each.name for each in facts.of(Function) if each.decorators and each.name.rpartition(".")[2] in tasks]
+    return [name for name in found if name]

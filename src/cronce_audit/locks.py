@@ -214,8 +214,17 @@ def _is_release(call: Call, taken: Call, works: Sequence[int] | None) -> bool:
         return False
     if _RELEASES.search(function.rpartition(".")[2]):
         return True
+    back = any(map(_denies, call.scope.tests))
     behind = line > taken.place.line and (works is None or any(taken.place.line < one < line for one in works))
-    return function == taken.scope.function and (call.scope.part == "finally" or behind)
+    return function == taken.scope.function and (
+        call.scope.part == "finally" or (behind and not (back and works is not None))
+    )
+
+
+def _denies(test: Value) -> bool:
+    """`if not sent and marked`."""
+    is_and = isinstance(test, Operation) and test.operator == "and"
+    return isinstance(test, Operation) and (test.operator == "not" or (is_and and any(map(_denies, test.values))))
 
 
 def compares_owner(call: Call, spell: Spelling) -> bool:
@@ -272,6 +281,8 @@ _TEXTS: Final[Mapping[LockAct, str]] = {
     "renew after get": "is extended after a separate check: a process that lost it extends another's lock, and goes on",
     "renew unasked": "is extended without a check of its holder: a process that lost it extends another's lock, and"
     " goes on",
+    "end with the run": "is released when the job ends: it keeps two runs apart, but does not make a slot run once; a"
+    " process that starts after a short run repeats it",
 }
 
 
@@ -320,7 +331,7 @@ def _asks_for(called: Called, key: str, spell: Spelling) -> bool:
     return is_read and bool(key) and any(spell.of(each) == key for each in called.args[:1])
 
 
-def _told(facts: Facts, word: str) -> Iterator[Found]:
+def told(facts: Facts, word: str) -> Iterator[Found]:
     for call in facts.conclude(acts):
         if call.act.startswith(word):
             sure = None if call.sure else Confidence.MEDIUM
@@ -334,7 +345,14 @@ def _told(facts: Facts, word: str) -> Iterator[Found]:
     " `client.lock(name, timeout=…)`; or `cron.lock(name)` of cronce, whose release names the fence",
 )
 def _released(facts: Facts) -> Iterator[Found]:
-    yield from _told(facts, "free")
+    yield from told(facts, "free")
+    yield from (each._replace(remedy=_RENEW) for each in told(facts, "renew"))
+
+
+_RENEW: Final = (
+    "check that the lock is still yours and renew it, in one step: a script by `eval`, or redis-py's"
+    " `lock.reacquire()`; cronce renews under the run's fence, and stops the run when it is lost"
+)
 
 
 @rule(
@@ -344,7 +362,7 @@ def _released(facts: Facts) -> Iterator[Found]:
     "cronce's leases are short and renewed",
 )
 def _for_ever(facts: Facts) -> Iterator[Found]:
-    yield from _told(facts, "take")
+    yield from told(facts, "take")
     known = facts.conclude(names)
     for call in known.calls("lock", "Lock"):
         if _is_clients_lock(call, known) and not _has_timeout(call.called):
@@ -358,15 +376,8 @@ def _for_ever(facts: Facts) -> Iterator[Found]:
 _LOCAL_CACHES: Final = ("LocMemCache", "DummyCache")
 
 
-@rule(
-    "CR309 lock-that-excludes-no-other",
-    Severity.WARNING,
-    "take it in one command that fails if it is there (`SET key value NX EX seconds`, `cache.add(…)`), on a server that"
-    " all processes share; or `cron.lock(name)` of cronce",
-    confidence=Confidence.MEDIUM,
-)
-def _excludes_no_other(facts: Facts) -> Iterator[Found]:
-    yield from _told(facts, "ask")
+def excludes_no_other(facts: Facts) -> Iterator[Found]:
+    yield from told(facts, "ask")
     local = facts.conclude(_local_cache)
     for lock in _real(facts) if local else ():
         if lock.taken.called.function == Name("django.core.cache.cache.add"):
@@ -384,16 +395,6 @@ def _local_cache(facts: Facts) -> Place | None:
     backends = [each.get("BACKEND") if isinstance(each, Table) else None for each in default]
     local = [isinstance(one, Const) and str(one.value).endswith(_LOCAL_CACHES) for one in backends]
     return said[0].place if local and all(local) else None
-
-
-@rule(
-    "CR304 lock-renewed-by-anyone",
-    Severity.INFO,
-    "check that the lock is still yours and renew it, in one step: a script by `eval`, or redis-py's"
-    " `lock.reacquire()`; cronce renews under the run's fence, and stops the run when it is lost",
-)
-def _renewed(facts: Facts) -> Iterator[Found]:
-    yield from _told(facts, "renew")
 
 
 @rule(

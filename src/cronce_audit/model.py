@@ -199,7 +199,8 @@ def _declare() -> None:
 
 GONE: Final[Mapping[str, str]] = {
     "CR108": "CR107", "CR204": "CR206", "CR303": "CR302", "CR411": "CR410", "CR711": "CR301", "CR712": "CR302",
-    "CR713": "CR304", "CR803": "CR802", "CR813": "CR811", "CR655": "CR414",
+    "CR713": "CR301", "CR803": "CR702", "CR813": "CR811", "CR655": "CR414", "CR304": "CR301", "CR611": "CR521",
+    "CR801": "CR701", "CR802": "CR702", "CR805": "CR307", "CR812": "CR811",
     **dict.fromkeys((
         "CR112", "CR205", "CR213", "CR214", "CR221", "CR401", "CR402", "CR403", "CR407", "CR421", "CR502", "CR506",
         "CR508", "CR509", "CR510", "CR511", "CR512", "CR513", "CR514", "CR603", "CR612", "CR651", "CR652", "CR653",
@@ -276,11 +277,12 @@ LockAct = Literal[
     "free unasked",
     "renew after get",
     "renew unasked",
+    "end with the run",
 ]
 
 
 class LockCall(NamedTuple):
-    """A command to Redis about a key that is a lock, where it is wrong; in any language."""
+    """A command to Redis about a key that is a lock, where it is wrong or too short; in any language."""
 
     act: LockAct
     key: str

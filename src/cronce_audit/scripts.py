@@ -103,7 +103,7 @@ _LOOPS: Final = ("for_statement", "c_style_for_statement", "while_statement")
 
 
 def starts(source: Source, root: "Node") -> Iterator[CommandLine]:
-    exported = _exported(root)
+    exported = _variables(root)
     for simple in simple_commands(root):
         if _is_start(simple):
             environment = {**exported, **dict(simple.assigned)}
@@ -139,14 +139,19 @@ def _is_start(simple: Simple) -> bool:
     return False
 
 
-def _exported(root: "Node") -> Mapping[str, str]:
-    """Variables of `export X=1`, where the value is written out."""
-    found = {}
-    for node in within(root, "declaration_command"):
-        if node.children[0].type == "export":
-            for child in node.named_children:
-                if child.type == "variable_assignment":
-                    name, value = assignment(child)
-                    if name and "$" not in value and "`" not in value:
-                        found[name] = value
+def _variables(root: "Node") -> Mapping[str, str]:
+    """Those that the script sets, where the value is written out; of one that counts processors, that it does."""
+    found: dict[str, str] = {}
+    for node in within(root, "variable_assignment"):
+        name, value = assignment(node) if node.parent is None or node.parent.type != "command" else ("", "")
+        told = _OR_VARIABLE.sub(lambda one: found.get(one["default"].lstrip("$"), one[0]), value)
+        if name and _COUNTS.search(told):
+            found[name] = "$(nproc)"
+        elif name and "$" not in told and "`" not in told:
+            found[name] = told
     return found
+
+
+_OR_VARIABLE: Final = re.compile(r"\$\{\w+:?-(?P<default>\$\w+)\}")
+"""`${WORKERS:-$MANY}`."""
+_COUNTS: Final = re.compile(r"\$\(nproc\)|cpu_count|\$\(\([^)]*\*")

@@ -94,30 +94,9 @@ def test_a_script_that_only_builds_an_image_is_silent(tmp_path: Path) -> None:
     assert findings_in(tmp_path, tree, "CR410") == []
 
 
-def test_a_makefiles_recipes_are_read(tmp_path: Path) -> None:
-    tree = {"Makefile": f'VAR = 1\n\ninstall:\n\t@(crontab -l; echo "{JOB}") | crontab -\n\tcrontab -l\n'}
-    assert findings_in(tmp_path, tree, "CR410") == ["CR410 Makefile:4"]
-
-
 def test_a_file_without_an_ending_is_a_script_by_its_first_line(tmp_path: Path) -> None:
     line = f'(crontab -l; echo "{JOB}") | crontab -\n'
     assert findings_in(tmp_path, {"entrypoint": line, "setup": f"#!/bin/bash\n{line}"}, "CR410") == ["CR410 setup:2"]
-
-
-@pytest.mark.parametrize(
-    ("task", "lines"),
-    [
-        ("- cron:\n    job: /app/sync\n", [1]),
-        ("- hosts: all\n  tasks:\n    - name: a\n      ansible.builtin.cron:\n        job: x\n", [4]),
-        ("- cron:\n    name: sync\n    job: /app/sync\n", []),
-        ("- cron:\n    job: /app/sync\n    state: absent\n", []),
-        ("- cron:\n    <<: *x\n    job: a\n", []),
-        ("cron:\n  job: /app/sync\n", []),
-        ("- name: a\n  cron: \"{{ x }}\"\n", []),
-    ],
-)  # fmt: skip
-def test_ansibles_cron_without_a_name_is_found(tmp_path: Path, task: str, lines: list[int]) -> None:
-    assert findings_in(tmp_path, {"play.yml": task}, "CR410") == [f"CR410 play.yml:{line}" for line in lines]
 
 
 @pytest.mark.parametrize(

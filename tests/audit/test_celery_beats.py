@@ -229,3 +229,14 @@ def test_a_beat_in_a_folder_below_another_beats_is_worth_knowing(tmp_path: Path,
     assert [(str(one.place), one.severity) for one in told] == (
         [(f"{below}/deployment.yaml:11", Severity.INFO)] if found else []
     )
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("celery -A shop worker &\nsleep 5\ncelery -A shop beat\n", ["CR211 start.sh:4"]),
+        ("celery -A shop worker\ncelery -A shop beat\n", []),
+    ],
+)
+def test_a_beat_behind_a_worker_in_the_background_is_in_every_copy(tmp_path: Path, lines: str, says: list[str]) -> None:
+    assert findings_in(tmp_path, {"start.sh": f"#!/bin/sh\n{lines}"}, "CR211") == says

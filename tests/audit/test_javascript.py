@@ -134,6 +134,9 @@ def test_a_condition_in_another_file_that_asks_for_a_test_is_none(tmp_path: Path
     assert findings_in(tmp_path, {**CLUSTER, **tree}, "CR701", "CR702") == ["CR701 jobs.js:2"]
 
 
+SWEEP = "setInterval(() => sweepTokens(), 60_000);\nfunction sweepTokens() { "
+
+
 @pytest.mark.parametrize(
     ("path", "code", "found"),
     [
@@ -143,6 +146,8 @@ def test_a_condition_in_another_file_that_asks_for_a_test_is_none(tmp_path: Path
         ("server.js", "setInterval(() => { runFeeReminders(); }, 5_000);\n", False),
         ("server.js", "setInterval(() => { requests.clear(); }, 60_000);\n", False),
         ("jobs/lock.js", "setInterval(() => { this.heartbeat(); }, 60_000);\n", False),
+        ("auth.js", f"{SWEEP}this.seen.delete(1); log.info('x'); }}\n", False),
+        ("auth.js", f"{SWEEP}Token.remove({{ old: true }}).then(log.info); }}\n", True),
         ("jobs/clock.js", "setInterval(() => { window.alert('reminder'); }, 60_000);\n", False),
         ("server.js", "setInterval(() => { redlock.using(['a'], 5, () => remind()); }, 60_000);\n", False),
     ],
@@ -426,3 +431,47 @@ def test_code_that_is_nested_too_deeply_is_reported(tmp_path: Path) -> None:
     report = report_on(tmp_path, {"app.js": deep, "other.js": HEAD + JOB})
     assert {str(one.place) for one in report.findings} == {"other.js:2"}
     assert [(one.place.path, one.why) for one in report.unparsed] == [("app.js", "javascript: it is nested too deeply")]
+
+
+@pytest.mark.parametrize("given", ["export default match;", "export { match };", "module.exports = match;"])
+def test_a_job_that_another_file_starts_is_told_where_it_is_made(tmp_path: Path, given: str) -> None:
+    tree = {
+        "match.ts": f"import {{ CronJob }} from 'cron'\nconst match = new CronJob('0 1 * * *', () => pay())\n{given}\n",
+        "index.ts": "import match from './match';\nmatch.start();\n",
+    }
+    assert findings_in(tmp_path, tree, "CR702") == ["CR702 match.ts:2"]
+    unused = {"match.ts": tree["match.ts"].replace(given, "")}
+    assert findings_in(tmp_path / "unused", unused, "CR702") == []
+
+
+LOCAL = """\
+export class ImportLockService {
+  private isLocked = false;
+  tryAcquire() { if (this.isLocked) return false; this.isLocked = true; return true; }
+}
+"""
+SHARED = """\
+export class ImportLockService {
+  constructor(private readonly redis: Redis) {}
+  async tryAcquire() { return await this.redis.set('import', 1, 'EX', 60, 'NX'); }
+}
+"""
+
+
+@pytest.mark.parametrize(("service", "says"), [(LOCAL, ["CR702 jobs.ts:7"]), (SHARED, [])])
+def test_a_lock_of_the_tree_that_asks_no_server_is_one_of_its_process(
+    tmp_path: Path, service: str, says: list[str]
+) -> None:
+    job = """\
+import { Cron } from '@nestjs/schedule';
+import { ImportLockService } from './import-lock.service';
+
+export class Jobs {
+  constructor(private readonly locks: ImportLockService) {}
+
+  @Cron('0 0 */2 * * *')
+  async load() { if (await this.locks.tryAcquire()) await run(); }
+}
+"""
+    tree = {"jobs.ts": job, "import-lock.service.ts": service, "package.json": "{}"}
+    assert findings_in(tmp_path, tree, "CR702") == says

@@ -219,3 +219,104 @@ def test_what_a_process_remembers_of_itself_is_no_guard(tmp_path: Path, state: s
     )
     tree = {"app.py": code, "Procfile": "web: uvicorn --workers 4 app:app\n"}
     assert findings_in(tmp_path, tree, "CR201", "CR206") == ["CR201 app.py:10"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "const job = {\n  schedule: '5 2 * * *',\n  start() { cron.schedule(this.schedule, () => work()); },\n};\n",
+        "const at = {\n  night: '5 2 * * *',\n  day: '0 * * * *',\n};\ncron.schedule(at.night, () => work());\n",
+        "class Jobs {\n  static NIGHT = '5 2 * * *';\n\n  on() { cron.schedule(Jobs.NIGHT, () => work()); }\n}\n",
+    ],
+)
+def test_a_schedule_is_read_from_the_object_or_class_around_it(tmp_path: Path, code: str) -> None:
+    line = code.count("\n", 0, code.index("cron.schedule")) + 2
+    assert findings_in(tmp_path, {"jobs.js": CRON + code}, "CR320") == [f"CR320 jobs.js:{line}"]
+
+
+ARQ = """\
+from datetime import datetime, timezone
+
+from arq import cron
+
+
+class WorkerSettings:
+    cron_jobs = [cron(sync, minute=5), cron(digest, hour=18, minute=0), cron(remind, hour=9, minute=0)]
+"""
+
+
+def test_the_hours_of_arq_are_the_machines_unless_its_worker_has_a_zone(tmp_path: Path) -> None:
+    assert findings_in(tmp_path, {"worker.py": ARQ}, "CR320") == ["CR320 worker.py:7"]
+    zoned = f"{ARQ}    timezone = timezone.utc\n"
+    assert findings_in(tmp_path / "zoned", {"worker.py": zoned}, "CR320") == []
+
+
+def test_a_job_of_each_month_in_memory_is_not_made_up_for(tmp_path: Path) -> None:
+    tree = {
+        "jobs.js": CRON
+        + "cron.schedule('0 0 1 * *', () => bill(), { timezone: 'UTC' });\n"
+        + "cron.schedule('0 0 * * 1', () => sum(), { timezone: 'UTC' });\n",
+        "jobs.py": (
+            "from apscheduler.schedulers.blocking import BlockingScheduler\n"
+            "s = BlockingScheduler(timezone='UTC')\n"
+            "s.add_job(bill, 'cron', day=1, hour=0)\n"
+            "s.add_job(bill, 'cron', day=1, hour=0, misfire_grace_time=3600)\n"
+        ),
+    }
+    assert findings_in(tmp_path, tree, "CR323") == ["CR323 jobs.js:2", "CR323 jobs.py:3"]
+
+
+ROWS = """\
+from arq import cron
+
+async def send_due(ctx):
+    rows = db.execute(text("SELECT id FROM mails WHERE status = 'pending'"))
+    for row in rows:
+        TAKE
+
+async def other(ctx):
+    for row in db.execute(text("SELECT id FROM mails WHERE status = 'pending'")):
+        await pool.enqueue_job("send", row.id)
+
+class WorkerSettings:
+    cron_jobs = [cron(send_due, second=0)]
+"""
+LOOP = """\
+import asyncio
+
+async def publish_scheduled():
+    while True:
+        for post in await db.posts.find({"status": "pending", "at": {"$lte": now()}}).to_list(100):
+            await db.posts.update_one({FILTER}, {"$set": {"status": "publishing"}})
+            await send(post)
+        await asyncio.sleep(60)
+
+asyncio.create_task(publish_scheduled())
+"""
+BEAT = """\
+from celery import Celery
+app = Celery("shop")
+app.conf.beat_schedule = {"due": {"task": "shop.send_due", "schedule": 300.0}}
+
+@app.task(name="shop.send_due")
+def send_due():
+    for mail in Mail.objects.filter(status="pending"):
+        send.delay(mail.id)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        (ROWS.replace("TAKE", "await pool.enqueue_job('send', row.id)"), [6]),
+        (ROWS.replace("TAKE", "print(row.id)"), []),
+        (ROWS.replace("'pending'", "'pending' FOR UPDATE SKIP LOCKED", 1).replace("TAKE", "go.delay(row)"), []),
+        (LOOP.replace("FILTER", '"_id": post["_id"]'), [6]),
+        (LOOP.replace("FILTER", '"_id": post["_id"], "status": "pending"'), []),
+        (BEAT, [8]),
+        (BEAT.replace("shop.send_due\", \"schedule", "shop.another\", \"schedule"), []),
+    ],
+)  # fmt: skip
+def test_rows_that_are_read_as_due_and_taken_in_a_second_step(tmp_path: Path, code: str, lines: list[int]) -> None:
+    found = [one for one in report_on(tmp_path, {"jobs.py": code}).findings if one.rule == "CR309"]
+    assert [(one.place.line, one.severity) for one in found] == [(line, Severity.INFO) for line in lines]

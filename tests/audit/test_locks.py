@@ -130,7 +130,7 @@ def found(root: Path, body: str) -> list[str]:
                     if client.get("lock") == me:
                         client.expire("lock", 3)
             """,
-            ["CR304 5"],
+            ["CR301 5"],
             id="renewed in a loop after a look",
         ),
         pytest.param(
@@ -321,6 +321,19 @@ def test_a_lock_that_lets_two_in_or_nobody_again_is_found(body: str, expected: l
 )
 def test_what_is_no_lock_or_a_good_one_is_silent(body: str, tmp_path: Path) -> None:
     assert found(tmp_path, body) == []
+
+
+def test_a_mark_that_is_taken_back_where_the_work_failed_is_no_lock(tmp_path: Path) -> None:
+    body = """
+    def tell(text):
+        if not client.set("told", text, nx=True, ex=60):
+            return
+        sent = send(text)
+        if not sent and text:
+            client.delete("told")
+    """
+    assert found(tmp_path, body) == []
+    assert found(tmp_path / "lock", body.replace("told", "told-lock")) == ["CR301 6"]
 
 
 def test_a_slot_named_after_the_day_is_worth_knowing_and_no_more(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class _Reading:
 
     def facts(self, name: str, line: int) -> Iterator[Any]:
         service = self._service(name, line)
-        environment = {key: value for key, (value, _) in self._environment().items()}
+        environment = dict(service.environment)
         yield service
         start = joined(service.entrypoint, service.command)
         yield from commands(start, "compose", name, sh=service.sh, copies=service.copies, environment=environment)
@@ -72,6 +72,7 @@ class _Reading:
             on_demand=profiles is not None and bool(profiles.items),
             order=order if order and order.value == "start-first" else None,
             target=self._text("build", "target") or "",
+            environment=tuple((key, value) for key, (value, _) in self._environment().items()),
         )
 
     def _get(self, *path: str) -> YamlNode | None:

@@ -101,6 +101,8 @@ class Service(NamedTuple):
     """The `start-first` of an update, if it is set."""
     target: str = ""
     """The stage that it builds; "" means the last."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """The variables whose values are written out."""
 
 
 class EntryScript(NamedTuple):

@@ -221,29 +221,14 @@ def _all_guarded(facts: Facts, image: Image | None) -> bool:
     return bool(lines) and all(line.guard == "cronce" for line in lines)
 
 
-@rule(
-    "CR611 new-copy-before-the-old-stops",
-    Severity.WARNING,
-    (
-        "use `stop-first`, the default, for what must not run twice; or claim each run with cronce, then overlap"
-        " does no harm"
-    ),
+_STOP_FIRST: Final = (
+    "use `stop-first`, the default, for what must not run twice; or claim each run with cronce, then overlap does no"
+    " harm"
 )
-def _order(facts: Facts) -> Iterator[Found]:
-    yield from _started_first(facts)
-    for run in facts.conclude(runs):
-        service = run.container.service
-        if service and service.order and _fires_twice(run, facts):
-            yield Found(
-                service.order.place,
-                f"an update starts the new `{service.name}` before the old one stops: until then `{run.program.name}` "
-                "runs in both, and both start what is due",
-                _cron_sureness(run),
-            )
 
 
-def _started_first(facts: Facts) -> Iterator[Found]:
-    """The same for an app that starts a scheduler itself; the order may be set in an override."""
+def started_first(facts: Facts) -> Iterator[Found]:
+    """Services of which an update starts the new copy before the old one stops. The order may be set in an override."""
     launched = {
         (posixpath.dirname(launch.by.by.command.place.path), launch.by.by.name): launch
         for launch in facts.conclude(every_launch)
@@ -252,13 +237,20 @@ def _started_first(facts: Facts) -> Iterator[Found]:
     for service in facts.of(Service):
         launch = launched.get((posixpath.dirname(service.place.path), service.name))
         if service.order and launch:
-            yield Found(
-                service.order.place,
-                f"an update starts the new `{service.name}` before the old one stops: until then {launch.start.what} "
-                f"({launch.start.place}) runs in both, and both start what is due",
-                Confidence.LOW if launch.doubts else Confidence.MEDIUM,
-                Severity.INFO if launch.doubts else None,
-            )
+            sure, loud = Confidence.MEDIUM, Severity.WARNING
+            if launch.doubts:
+                sure, loud = Confidence.LOW, Severity.INFO
+            yield _in_both(service, f"{launch.start.what} ({launch.start.place})", sure, loud)
+    for run in facts.conclude(runs):
+        service_of = run.container.service
+        if service_of and service_of.order and _fires_twice(run, facts):
+            yield _in_both(service_of, f"`{run.program.name}`", _cron_sureness(run), Severity.WARNING)
+
+
+def _in_both(service: Service, what: str, sure: Confidence | None, severity: Severity) -> Found:
+    message = f"an update starts the new `{service.name}` before the old one stops: until then {what} runs in both, and"
+    place = service.order.place if service.order else service.place
+    return Found(place, f"{message} both start what is due", sure, severity, _STOP_FIRST)
 
 
 def _fires_twice(run: ContainerProgram, facts: Facts) -> bool:

@@ -115,6 +115,7 @@ def _laid_over(base: Service, over: Service) -> Service:
         entrypoint=over.entrypoint or base.entrypoint,
         command=over.command or (None if over.entrypoint else base.command),
         init=base.init or over.init,
+        environment=(*base.environment, *over.environment),
     )
 
 

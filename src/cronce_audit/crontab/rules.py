@@ -19,6 +19,8 @@ from cronce_audit.python.facts import Bound, Const, Items
 from cronce_audit.python.jobs import expression, jobs
 from cronce_audit.python.names import names
 
+_SOON: Final = 5
+"""Minutes. What comes as often may overlap even if nothing is known of its work."""
 OFTEN: Final = 10
 """Minutes. A job that fires at least as often as this overlaps with itself one day."""
 
@@ -90,14 +92,19 @@ def _each_minute(schedule: str, what: str, place: Place) -> Iterator[Found]:
             f"`{schedule}` runs {what} sixty times a minute: the first of six fields is the second",
             remedy=f"write a second: `0 {minute} {rest}`",
         )
-    step = re.fullmatch(r"[*0]/(?P<minutes>3[1-9]|[45]\d|(?P<long>6[1-9]|[7-9]\d|\d{3,}))", minute)
-    if step:
-        uneven = "once an hour" if step["long"] else f"at minutes 0 and {step['minutes']} of each hour"
-        yield Found(
-            place,
-            f"`{schedule}` runs {what} {uneven}: a step counts from the full hour, and begins anew with the next",
-            remedy="write the minutes (`0,30 * * * *`), or use an interval instead of a cron expression",
-        )
+    for field, unit, whole in ((minute, "minute", "hour"), *((one, "second", "minute") for one in seconds)):
+        step = _UNEVEN.fullmatch(field)
+        if step:
+            uneven = f"once a {whole}" if step["long"] else f"at {unit}s 0 and {step['step']} of each {whole}"
+            yield Found(
+                place,
+                f"`{schedule}` runs {what} {uneven}: a step counts from the full {whole}, and begins anew with the"
+                " next",
+                remedy=f"write the {unit}s (`0,30`), or use an interval instead of a cron expression",
+            )
+
+
+_UNEVEN: Final = re.compile(r"[*0]/(?P<step>3[1-9]|[45]\d|(?P<long>6[1-9]|[7-9]\d|\d{3,}))")
 
 
 # --- overlapping ------------------------------------------------------------------------------------------------------
@@ -136,7 +143,7 @@ def no_lock_on_a_frequent_job(facts: Facts) -> Iterator[Found]:
 def _unlocked(line: CronLine, minutes: int, run: Sequence[JobScript], *, is_long: bool) -> Iterator[Found]:
     every = "minute" if minutes == 1 else f"{minutes} minutes"
     if not is_long and not run:
-        if minutes == 1:
+        if minutes <= _SOON:
             said = "no lock is seen; if it ever takes longer, the next one starts beside it"
             yield Found(line.place, f"`{shown(line.command)}` starts every {every}, and {said}")
         return

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cronce_audit.grammars import Language, parse, text, within
+from cronce_audit.grammars import Language, above, parse, text, within
 from cronce_audit.model import Place, Source
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ _THROUGH: Final = frozenset({
 FUNCTIONS: Final = (
     "arrow_function", "function_expression", "function_declaration", "method_definition", "generator_function"
 )  # fmt: skip
+_CLASS_FIELDS: Final = ("public_field_definition", "field_definition")
+"""Of a class, in TypeScript and in JavaScript."""
 MADE: Final = "new"
 """Stands in a path behind the class that something is an instance of."""
 
@@ -50,6 +52,8 @@ class Module:
     """It speaks of locks, leaders or claims."""
     surely_locks: bool
     """It does so in words that mean nothing else."""
+    waits: bool
+    """It waits for something: a lock that others see is asked for at a server."""
     conditional_calls: tuple[str, ...]
     """Functions that it calls under a condition."""
     forks: int | None
@@ -141,7 +145,7 @@ class Code:
         self._instances: Final[dict[str, Origin]] = {}
         self._constants: Final[dict[str, str]] = {}
         self.functions: Final[dict[str, Node]] = {}
-        for node in within(self.root, "variable_declarator", "assignment_expression", "public_field_definition"):
+        for node in within(self.root, "variable_declarator", "assignment_expression", *_CLASS_FIELDS):
             self._learn_value(node)
         for node in within(self.root, "required_parameter", "optional_parameter", "public_field_definition"):
             self._learn_type(node)
@@ -149,12 +153,12 @@ class Code:
             self.functions.setdefault(text(node.child_by_field_name("name")), node)
 
     def _learn_value(self, node: "Node") -> None:
-        target = node.child_by_field_name("name") or node.child_by_field_name("left")
+        target = next(filter(None, map(node.child_by_field_name, ("name", "left", "property"))), None)
         value = node.child_by_field_name("value") or node.child_by_field_name("right")
         if target is None or value is None:
             return
         name = text(target)
-        if node.type == "public_field_definition":
+        if node.type in _CLASS_FIELDS:
             name = f"this.{name}"
         found = self.origin(value)
         if found and target.type == "object_pattern":
@@ -165,8 +169,11 @@ class Code:
             self._instances.setdefault(name, found)
         elif value.type in FUNCTIONS:
             self.functions.setdefault(name.removeprefix("this."), value)
-        elif (literal := self.literal(value)) is not None:
-            self._constants.setdefault(name, literal)
+        else:
+            told = {f"{name}.{key}": each for key, each in entries(value).items()}
+            for full, each in {name: value, **told}.items():
+                if (literal := self.literal(each)) is not None:
+                    self._constants.setdefault(full, literal)
 
     def _learn_type(self, node: "Node") -> None:
         name = node.child_by_field_name("pattern") or node.child_by_field_name("name")
@@ -218,12 +225,22 @@ class Code:
         """The text that an expression is, where it is spelled out in this file; of `env.CRON || '0 3 * * *'` the one it
         is by default."""
         if node is not None and node.type in ("identifier", "member_expression"):
-            return self._constants.get(text(node))
+            return self._constants.get(text(node)) or self._own(node)
         if node is not None and node.type in _THROUGH and node.named_children:
             return self.literal(node.named_children[0])
         if node is not None and node.type == "binary_expression" and _operator(node) in ("||", "??"):
             return self.literal(node.child_by_field_name("right"))
         return string(node)
+
+    def _own(self, node: "Node") -> str | None:
+        """Of `this.schedule` the entry of the object around it; of `Jobs.NIGHTLY` the field of the class."""
+        owner, name = node.child_by_field_name("object"), text(node.child_by_field_name("property"))
+        if owner is None or owner.type not in ("this", "identifier"):
+            return None
+        around = [entries(outer) for outer in above(node) if outer.type == "object"] if owner.type == "this" else []
+        own = next((each[name] for each in around if name in each), None)
+        is_class = any(text(one.child_by_field_name("name")) == text(owner) for one in above(node))
+        return string(own) if own is not None else self._constants.get(f"this.{name}") if is_class else None
 
     def names_from(self, modules: Collection[str]) -> set[str]:
         """The names here that stand for something from these modules, or for an instance of it."""

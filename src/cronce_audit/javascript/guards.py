@@ -243,6 +243,8 @@ def _of_lock(code: Code, take: Call, calls: Sequence[Call]) -> Iterator[LockCall
         if "watch" in before:
             continue
         if call.method in ("del", "unlink"):
+            if any(outer.type == "finally_clause" for outer in above(call.node)) and call.function == take.function:
+                yield _told(code, take, "end with the run")
             yield _told(code, call, "free after get" if "get" in before else "free unasked")
         elif call.method in ("expire", "pexpire"):
             yield _told(code, call, "renew after get" if "get" in before else "renew unasked")

@@ -63,7 +63,7 @@ def jobs(code: Code) -> Iterator[Job | Volatile]:
     if TIMER in code.source.text and not _BROWSER.search(code.source.text):
         for call in code.calls.get(TIMER, ()):
             told = arguments(call)
-            if len(told) == 2 and _is_job(code, call, told):
+            if len(told) == 2 and _is_job(code, call, told) and _reaches_out(code, told[0]):
                 yield from _job(code, call, Draft(None, told[0], every=told[1]), told[0], TIMER)
 
 
@@ -94,6 +94,14 @@ def _is_job(code: Code, call: "Node", told: "list[Node]") -> bool:
     span = _milliseconds(text(told[1]))
     around = "/".join([*code.source.path.split("/")[-2:], *starters(code, call), *words(told[0])])
     return (span is None or span >= _SHORT) and bool(_TIMED.search(around)) and not _OF_PROCESS.search(around)
+
+
+def _reaches_out(code: Code, body: "Node") -> bool:
+    """It waits for something, or uses another file: what does neither cleans up after its own process."""
+    bodies = [body, *(code.functions[word] for word in words(body) if word in code.functions)]
+    named = {word for one in bodies for word in words(one) if "log" not in word.lower()}
+    waits = any(True for one in bodies for _ in within(one, "await_expression")) or "then" in named
+    return waits or any(True for _ in code.modules(named)) or len(bodies) == 1
 
 
 def _milliseconds(told: str) -> int | None:
@@ -314,7 +322,9 @@ def _is_exported(code: Code, call: "Node", name: str) -> bool:
     """Another file has it, and starts it."""
     if any(outer.type == "export_statement" for outer in above(call)):
         return True
-    given = re.compile(rf"(?:module\.)?exports\s*=\s*(?:{re.escape(name)}\b|{{[^}}]*\b{re.escape(name)}\b)")
+    given = re.compile(
+        rf"(?:(?:module\.)?exports\s*=|export(?:\s+default)?)\s*(?:{re.escape(name)}\b|{{[^}}]*\b{re.escape(name)}\b)"
+    )
     return bool(given.search(code.source.text))
 
 

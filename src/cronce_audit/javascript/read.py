@@ -33,6 +33,7 @@ _ASKED: Final = re.compile(
 )
 _MODE: Final = re.compile(r"NODE_ENV|['\"](?:test|production|prod|development|dev)['\"]|\bis(?:Prod|Dev|Test)\w*\b")
 """It asks whether this is a test, or production: that is the same in all processes."""
+_ASKS_OTHERS: Final = re.compile(r"\bawait\b|\.then\(|\bPromise\b|\bcallback\b|\bfs\.|Sync\(")
 _FORK: Final = re.compile(r"\b(?:cluster|\w*[cC]luster\w*)(?:\.default)?\.fork\s*\(")
 _PRIMARY: Final = re.compile(r"\bis(?:Primary|Master)\b")
 _OTHER_FILE: Final = re.compile(r"setup(?:Primary|Master)\s*\(")
@@ -55,6 +56,7 @@ def _read_module(source: Source) -> Iterator[Module]:
         bool(_COMPUTED.search(plain)),
         speaks_of_lock(plain),
         surely_locks(plain),
+        bool(_ASKS_OTHERS.search(plain)),
         tuple(sorted(_conditional_calls(plain))),
         plain.count("\n", 0, fork.start()) + 1 if fork else None,
     )

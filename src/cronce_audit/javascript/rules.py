@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Final, NamedTuple
 
+from cronce_audit.java_rules import in_every_instance, without_lock
 from cronce_audit.javascript.code import Job, Module, Package, Pm2App
 from cronce_audit.javascript.jobs import TIMER
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
@@ -246,10 +247,16 @@ def unclear(facts: Facts) -> Sequence[Job]:
         job
         for job in facts.of(Job)
         if job not in clear
-        and not job.is_locked
-        and not any(one.surely_locks for one in _used(job, known))
+        and (not job.is_locked or _is_locked_here(job, known))
+        and not any(one.surely_locks and one.waits for one in _used(job, known))
         and not is_of_process(job.place.path, job.what)
     ]
+
+
+def _is_locked_here(job: Job, known: Tree) -> bool:
+    """The lock is in files of this tree that ask nobody: it is a field of the process."""
+    locks = [one for one in _used(job, known) if one.surely_locks]
+    return bool(locks) and not any(one.waits for one in locks)
 
 
 def _leans_on_lock(job: Job, known: Tree) -> bool:
@@ -316,6 +323,7 @@ def _in_every_process(facts: Facts) -> Iterator[Found]:
     for job, place, how, confidence in facts.conclude(repeated):
         message = f"{job.what} fires in every process ({job.library} knows only its own), and {how} ({place})"
         yield Found(job.place, message, confidence, Severity.INFO if job.library == TIMER else None)
+    yield from in_every_instance(facts)
 
 
 @rule(
@@ -343,6 +351,7 @@ def _tied_to_one_process(facts: Facts) -> Iterator[Found]:
                 Confidence.LOW,
                 remedy=_LOOK,
             )
+    yield from without_lock(facts)
     yield from several(facts)
 
 

@@ -19,6 +19,7 @@ from cronce.errors import BadInput
 from cronce.schedule import Cron, shortest_gap
 from cronce.schedule.instant import format_duration
 from cronce_audit.containers.programs import program
+from cronce_audit.containers.rules import started_first
 from cronce_audit.containers.shell import given, line
 from cronce_audit.kubernetes.facts import (
     Field,
@@ -32,8 +33,9 @@ from cronce_audit.kubernetes.facts import (
     workloads,
 )
 from cronce_audit.model import Check, Confidence, Facts, Found, Place, Severity, rule
-from cronce_audit.processes.commands import is_agreed
-from cronce_audit.processes.rules import Launch, every_launch, is_claimed
+from cronce_audit.processes.commands import agrees, celeries, is_agreed
+from cronce_audit.processes.rules import every_launch, is_claimed
+from cronce_audit.processes.units import Unit
 
 PREFIX: Final = re.compile(r"(CRON_TZ|TZ)=(\S+)\s+")
 
@@ -95,7 +97,8 @@ def _joined(job: Workload) -> tuple[str, Severity]:
         late = f"starts more than {format_duration(left)} late, and takes the {deadline.number} s it may,"
         return late if left <= SLACK else "", Severity.INFO
     is_open = deadline is not None and deadline.number is None
-    severity = Severity.WARNING if gap <= FREQUENT and not is_open else Severity.INFO
+    is_default = schedule is not None and schedule.place.path != job.place.path  # of a chart, for others to set
+    severity = Severity.WARNING if gap <= FREQUENT and not is_open and not is_default else Severity.INFO
     return f"takes longer than {format_duration(gap)},", severity
 
 
@@ -160,25 +163,29 @@ def schedulers(facts: Facts) -> Sequence[SchedulingWorkload]:
 
 
 def _told(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
-    """Found by the words of its containers."""
-    for container in workload.containers:
-        if name := _scheduler(container.words, container.place, facts):
-            yield SchedulingWorkload(workload, f"`{name}`")
+    """Found by the words of its containers, or by those of the script or image that they start."""
+    named = [_scheduler(container.words, container.place, facts) for container in workload.containers]
+    behind = [
+        "celery beat"
+        for celery in facts.conclude(celeries)
+        if celery.kind == "beat" and _is_by(celery.by, workload, facts) and not agrees(celery, facts)
+    ]
+    for name in list(filter(None, named)) or behind[:1]:
+        yield SchedulingWorkload(workload, f"`{name}`", Confidence.LOW if name in _SCHEDULING_ROLES else None)
 
 
 def _coded(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
     """Found by the Python code that it runs, unless several copies of it are reported anyway."""
     for launch in facts.conclude(every_launch):
         single = launch.start.kind == "scheduler" and not launch.total.is_several and not launch.doubts
-        if single and _is_by(launch, workload, facts) and not is_claimed(launch, facts, far=True):
+        if single and launch.by and _is_by(launch.by.by, workload, facts) and not is_claimed(launch, facts, far=True):
             sure = None if launch.confidence is Confidence.HIGH else launch.confidence
             yield SchedulingWorkload(workload, f"{launch.start.what} ({launch.start.place})", sure, _CLAIMING)
             return
 
 
-def _is_by(launch: Launch, workload: Workload, facts: Facts) -> bool:
+def _is_by(unit: Unit | None, workload: Workload, facts: Facts) -> bool:
     """Compares the place too: another folder may have a workload of the same name."""
-    unit = launch.by.by if launch.by else None
     if unit is None or unit.name != workload.unit:
         return False
     return unit.command.place in {one.place for one in (*workload.containers, most_replicas(workload, facts)) if one}
@@ -189,9 +196,15 @@ def _scheduler(words: Sequence[str], place: Place, facts: Facts) -> str:
     told = given(words)
     read = line(told[1]) if told else None
     found = program(read.commands[-1].words if read and read.commands else _behind_entrypoint(words))
+    if found is None and len(words) == 2 and words != _behind_entrypoint(words) and words[1] in _SCHEDULING_ROLES:
+        return words[1]
     if found is None or found.kind == "worker" or not found.sure or found.agrees:
         return ""
     return "" if found.name == "celery beat" and is_agreed(facts, place, _app(words)) else found.name
+
+
+_SCHEDULING_ROLES: Final = frozenset({"scheduler", "beat", "celery-beat", "celerybeat", "cron", "clock"})
+"""What an entrypoint that is not seen is told to be."""
 
 
 def _behind_entrypoint(words: Sequence[str]) -> Sequence[str]:
@@ -256,6 +269,7 @@ def _capital(text: str) -> str:
 
 @rule("CR521 two-schedulers-during-a-rollout", Severity.INFO, f"{_RECREATE}; or {_USE_AGREEING}")
 def _rollout(facts: Facts) -> Iterator[Found]:
+    yield from started_first(facts)
     for workload, what, sure, agreeing in facts.conclude(schedulers):
         strategy = workload["strategy"]
         how = "a rolling update" if strategy else "a rolling update, the default,"

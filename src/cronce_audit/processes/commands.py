@@ -332,8 +332,15 @@ def _beside_workers(facts: Facts) -> Iterator[Celery]:
     for celery in facts.conclude(celeries):
         by_unit[celery.by.command.place.path, celery.unit].append(celery)
     for group in by_unit.values():
-        beats = [celery for celery in group if celery.kind == "beat" and (celery.beside or celery.origin != "script")]
-        for celery in beats if any(one.kind == "worker" for one in group) else ():
+        workers = [celery for celery in group if celery.kind == "worker"]
+        before = min((celery.place.line for celery in workers if celery.beside), default=None)
+        beats = [
+            one
+            for one in group
+            if one.kind == "beat"
+            and (one.beside or one.origin != "script" or (before is not None and before < one.place.line))
+        ]
+        for celery in beats if workers else ():
             if not agrees(celery, facts) and not is_for_development(celery.place.path):
                 found.setdefault(celery.place, celery)
     return iter(found.values())

@@ -15,9 +15,9 @@ from cronce_audit.processes.commands import Running, Serving, runnings
 from cronce_audit.processes.reach import Reach, reach
 from cronce_audit.processes.servers import servings
 from cronce_audit.processes.starts import HOOKS, Occasion, Start, occasions, starts, store_of
-from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, is_done
+from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, World, doubts, is_done
 from cronce_audit.python.jobs import Job, jobs
-from cronce_audit.python.names import names
+from cronce_audit.python.names import Names, names
 from cronce_audit.python.schedulers import Scheduler
 
 
@@ -81,14 +81,20 @@ def _launches_of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Lau
     known = facts.conclude(reach)
     done = is_done(occasion.path, PRODUCTION, facts.conclude(names)) is not False
     served = False
+    found: list[Launch] = []
+    off = False
     for serving in facts.conclude(servings):
         sure = _reaches(serving, occasion, known)
         if sure is not None:
             served = True
-            workers = _reaching(serving, occasion, facts)
+            world = _world(serving)
+            workers = _reaching(serving, occasion, facts, world)
             if workers is not None:
                 one = ONE if occasion.alone else workers
-                yield Launch(start, occasion, serving, one, min(sure, _sureness(serving)))
+                clear = _without(occasion, world, facts.conclude(names))
+                found.append(Launch(start, clear, serving, one, min(sure, _sureness(serving))))
+            off = off or (workers is None and _is_deployed(serving))
+    yield from (launch for launch in found if not off or _is_deployed(launch.by))
     for running in facts.conclude(runnings):
         if occasion.when in ("program", "import") and known.run(running) == occasion.module and done:
             yield Launch(start, occasion, running, ONE, _sureness(running))
@@ -99,6 +105,21 @@ def _launches_of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Lau
         workers = _reaching(by, occasion, facts)
         if workers is not None and workers.is_several:
             yield Launch(start, occasion, by, workers, Confidence.HIGH)
+
+
+def _world(serving: Serving) -> World:
+    return PRODUCTION._replace(environment=serving.by.command.environment if serving.by else ())
+
+
+def _without(occasion: Occasion, world: World, known: Names) -> Occasion:
+    """Without the doubts that the environment of what deploys it dispels."""
+    cleared = {*doubts(occasion.path, known)} - {*doubts(occasion.path, known, world)} if occasion.doubts else set()
+    return occasion._replace(doubts=tuple(one for one in occasion.doubts if one not in cleared))
+
+
+def _is_deployed(by: Serving | Running | None) -> bool:
+    """By more than the image, which what deploys it may tell otherwise."""
+    return by is not None and by.by is not None and by.by.command.origin != "dockerfile"
 
 
 def _sureness(started: Serving | Running) -> Confidence:
@@ -119,13 +140,13 @@ def _reaches(serving: Serving, occasion: Occasion, known: Reach) -> Confidence |
     return None if sure is None else Confidence.HIGH if sure else Confidence.MEDIUM
 
 
-def _reaching(serving: Serving, occasion: Occasion, facts: Facts) -> Count | None:
+def _reaching(serving: Serving, occasion: Occasion, facts: Facts, world: World = PRODUCTION) -> Count | None:
     """In how many processes of one server the start is reached; None where that is not known, or in none."""
     known = facts.conclude(names)
     if serving.reload and occasion.when in ("import", "ready", "program"):
         done = [is_done(occasion.path, world, known) for world in (PARENT, CHILD)]
         return None if None in done or not any(done) else Count(sum(map(bool, done)))
-    if is_done(occasion.path, PRODUCTION, known) is False:
+    if is_done(occasion.path, world, known) is False:
         return None
     if occasion.when == "hook":
         hook = occasion.path[-1].function.rpartition(".")[2]
@@ -384,26 +405,6 @@ rule(
     Severity.ERROR,
     f"{_ONE}; the others may add jobs to the store with a scheduler that is started with `paused=True`",
 )(_check_of("CR208", _shared_store))
-
-
-@rule(
-    "CR307 lock-released-when-the-job-ends",
-    Severity.INFO,
-    "claim the slot, not the moment: `@cron.job(…)` of cronce; or keep the lock, under a key that names the "
-    "slot, for longer than clocks differ and the others are late",
-)
-def _let_go(facts: Facts) -> Iterator[Found]:
-    """Measured: two schedulers, a Redis lock around a short job, five slots: ten runs."""
-    several = {launch.start.scheduler for launch in facts.conclude(launches) if launch.total.is_several}
-    for job in facts.conclude(jobs):
-        guard = facts.conclude(guards).get(job.full_name) if job.full_name else None
-        if guard is not None and not guard.keeps and (guard.across_hosts or job.scheduler in several):
-            yield Found(
-                job.place,
-                f"{job.function} runs under a lock ({guard.kind}, {guard.place}) that is released when it ends: it "
-                "keeps two runs apart, but does not make a slot run once; a process that starts after a short run"
-                " repeats it",
-            )
 
 
 @rule(

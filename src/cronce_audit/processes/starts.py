@@ -16,8 +16,9 @@ from cronce_audit.model import Facts, Place
 from cronce_audit.processes.reach import reach
 from cronce_audit.processes.servers import servings
 from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, Hold, World, doubts, hold, is_done
-from cronce_audit.python.facts import Call, Called, Const, Function, Items, Member, Name, Scope, Value, last
-from cronce_audit.python.names import Names, names
+from cronce_audit.python.facts import Call, Called, Const, Function, Member, Name, Scope, Value, last
+from cronce_audit.python.names import Names, is_start_up, names
+from cronce_audit.python.names import starts as app_starts
 from cronce_audit.python.schedulers import Scheduler, Store, schedulers
 
 Kind = Literal["scheduler", "timer", "loop"]
@@ -51,24 +52,10 @@ class Occasion(NamedTuple):
     """A lock of this machine is taken first: one process of each machine gets there."""
 
 
-_START_UP: Final = frozenset({
-    "before_serving", "before_first_request", "on_startup", "before_server_start", "after_server_start"
-})  # fmt: skip
 _ASKED_TO_RUN: Final = (
     "Thread", "Process", "Timer", "create_task", "ensure_future", "run_in_executor", "submit", "to_thread",
     "call_soon", "start_soon", "add_task", "start_new_thread",
 )  # fmt: skip
-_APPS: Final = (
-    "FastAPI",
-    "Starlette",
-    "Litestar",
-    "Sanic",
-    "Quart",
-    "Flask",
-    "APIRouter",
-    "Router",
-    "add_event_handler",
-)
 _REPEAT: Final = frozenset(
     Name(f"{library}.repeat_every")
     for library in ("fastapi_utils.tasks", "fastapi_restful.tasks", "fastapi_utils", "fastapi_utilities")
@@ -87,7 +74,6 @@ def starts(facts: Facts) -> Sequence[Start]:
         *_schedulers(facts, known),
         *_schedule_loops(known),
         *_crontabs(known),
-        *_rocketry(known),
         *_repeated(facts),
     ]
     told = {start.scope.function for start in found}
@@ -95,16 +81,12 @@ def starts(facts: Facts) -> Sequence[Start]:
 
 
 def _schedulers(facts: Facts, known: Names) -> Iterator[Start]:
-    """APScheduler, but not one that adds jobs only (`paused`), nor version 4 on a store, in which it takes leases."""
+    """APScheduler, but not one that adds jobs only (`paused`)."""
     all_schedulers = facts.conclude(schedulers)
-    for call in known.calls("start", "start_in_background") if all_schedulers.all else ():
+    for call in known.calls("start") if all_schedulers.all else ():
         scheduler = all_schedulers.of(known.receiver(call))
         paused = call.called.splat or call.called.keyword("paused") not in (None, Const(value=False))
-        if (
-            scheduler
-            and not paused
-            and (scheduler.version == 3 or (scheduler.all_stores_seen and not store_of(scheduler)))
-        ):
+        if scheduler and not paused:
             yield Start("scheduler", scheduler.kind, call.place, call.scope, scheduler)
 
 
@@ -124,13 +106,6 @@ def _crontabs(known: Names) -> Iterator[Start]:
     for call in known.calls("crontab"):
         if call.called.function == Name("aiocron.crontab") and call.called.keyword("start") != Const(value=False):
             yield Start("scheduler", "aiocron", call.place, call.scope)
-
-
-def _rocketry(known: Names) -> Iterator[Start]:
-    made = next(known.calls("Rocketry"), None)
-    for call in known.calls("serve", "run") if made else ():
-        if any(kind.startswith("rocketry.") for kind in known.kinds(known.receiver(call), call.scope.module)):
-            yield Start("scheduler", "Rocketry", call.place, call.scope)
 
 
 def _repeated(facts: Facts) -> Iterator[Start]:
@@ -189,13 +164,10 @@ class Occasions:
             self._calls[call.scope.module, call.scope.function].append(call)
         self._run_by: Final[dict[str, list[Scope]]] = defaultdict(list)
         """Functions that are handed to a thread, a task or an executor, and where."""
-        self._start_up: Final[set[str]] = set()
-        """Functions that a web app is given to run when it starts."""
+        self._start_up: Final = facts.conclude(app_starts).handed
         for call in self._names.calls(*_ASKED_TO_RUN):
             for function in self._functions_in(call):
                 self._run_by[function.name].append(call.scope)
-        for call in self._names.calls(*_APPS):
-            self._start_up.update(function.name for function in self._start_up_of(call))
 
     def of(self, scope: Scope) -> Iterator[Occasion]:
         """When a scope is reached, unless a lock of all machines or a condition holds it back; each occasion once for
@@ -254,7 +226,7 @@ class Occasions:
     def _own(self, function: Function) -> When | None:
         """What calls a function without a call in the tree."""
         owner, _, word = function.name.rpartition(".")
-        if function.name in self._start_up or any(map(_is_start_up, function.decorators)):
+        if function.name in self._start_up or any(map(is_start_up, function.decorators)):
             return "start-up"
         klass = self._names.klass(owner)
         if word == "ready" and klass and any(last(base) == "AppConfig" for base in klass.bases):
@@ -271,16 +243,6 @@ class Occasions:
         """The function that a name is, and not what is behind a variable: that would cost too much for every call."""
         return self._names.function(self._reach.full(value.dotted, near)) if isinstance(value, Name) else None
 
-    def _start_up_of(self, call: Call) -> Iterator[Function]:
-        """`FastAPI(lifespan=f)`, `Starlette(on_startup=[f])`, `app.add_event_handler("startup", f)`."""
-        given: list[Value] = []
-        for name in ("lifespan", "on_startup"):
-            value = call.called.keyword(name)
-            given += value.values if isinstance(value, Items) else [] if value is None else [value]
-        if call.method == "add_event_handler" and call.called.args[:1] == (Const("startup"),):
-            given += call.called.args[1:2]
-        yield from filter(None, (self._function(value, call.scope.module) for value in given))
-
 
 def _factories(facts: Facts) -> Iterator[str]:
     """Functions that a server calls to get the app: `gunicorn "app:create_app()"`, `flask --app app run`."""
@@ -296,15 +258,3 @@ HOOKS: Final[Mapping[str, bool]] = {
     "on_starting": False, "when_ready": False, "post_fork": True, "post_worker_init": True, "child_exit": False
 }  # fmt: skip
 """Of gunicorn's settings; True are those that each worker calls."""
-
-
-def _is_start_up(decorator: Value) -> bool:
-    """`@app.on_event("startup")`, `@app.before_serving`, `@app.listener("before_server_start")`."""
-    if isinstance(decorator, Called):
-        told = decorator.args[:1]
-        if last(decorator.function) == "on_event":
-            return told == (Const("startup"),)
-        if last(decorator.function) == "listener":
-            return told in ((Const("before_server_start"),), (Const("after_server_start"),))
-        decorator = decorator.function
-    return last(decorator) in _START_UP

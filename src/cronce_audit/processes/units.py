@@ -147,10 +147,12 @@ def _replicas(facts: Facts) -> Mapping[Place, Field]:
 
 def _of_services(facts: Facts) -> Iterator[Unit]:
     """Services that start what their image says: the Dockerfile has the words, the compose file the copies."""
+    of_images = {one.unit: one.environment for one in facts.of(Command) if one.origin == "dockerfile"}
     for container in facts.conclude(containers):
         service, start = container.service, container.start
         if service is not None and container.inherits:
-            command = Command(start.words, service.copies_place, "compose", service.name, service.copies)
+            known = (*of_images.get(service.dockerfile, ()), *service.environment)
+            command = Command(start.words, service.copies_place, "compose", service.name, service.copies, known)
             yield Unit(command, start.place, _count(service.copies), service.copies_place, service.dockerfile)
 
 

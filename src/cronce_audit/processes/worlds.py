@@ -54,6 +54,11 @@ class World(NamedTuple):
     debug: bool = False
     command: str = ""
     """Of manage.py."""
+    environment: tuple[tuple[str, str], ...] = ()
+    """As far as what deploys it spells it out."""
+
+
+PRODUCTION: Final = World()
 
 
 class _At(NamedTuple):
@@ -66,7 +71,6 @@ class _At(NamedTuple):
     """What nobody is seen to set is as it is by default."""
 
 
-PRODUCTION: Final = World()
 PARENT: Final = World(debug=True, command="runserver")
 CHILD: Final = World(reloaded=True, debug=True, command="runserver")
 
@@ -86,11 +90,11 @@ def is_done(path: tuple[Scope, ...], world: World, names: Names) -> bool | None:
     return known
 
 
-def doubts(path: tuple[Scope, ...], names: Names) -> Iterator[tuple[str, str]]:
+def doubts(path: tuple[Scope, ...], names: Names, world: World = PRODUCTION) -> Iterator[tuple[str, str]]:
     """The conditions on the way that cannot be judged, as they are written, and the module they stand in."""
     for scope in path:
         for test in scope.tests:
-            if not is_done((Scope(scope.module, tests=(test,)),), PRODUCTION, names):
+            if not is_done((Scope(scope.module, tests=(test,)),), world, names):
                 yield shown(test), scope.module
 
 
@@ -262,11 +266,18 @@ def _answer(value: Called, at: _At) -> object:
     match value.args:
         case (Const(str(name)), *default) if value.function in _ASKS_ENVIRONMENT and name in _RELOADING:
             return "true" if at.world.reloaded else _worth(default[0], at) if default else None
+        case (Const(str(name)), *_) if value.function in _ASKS_ENVIRONMENT and _is_told(name, at):
+            return dict(at.world.environment)[name]
         case (Const(str(name)), *_) if last(value.function) == "get" and value.function not in _ASKS_ENVIRONMENT:
             mode = _mode(name, at)
             if mode is not UNKNOWN:
                 return mode
-    return _by_default(value, at) if at.defaults else UNKNOWN
+    return _made_of(value, at)
+
+
+def _is_told(name: str, at: _At) -> bool:
+    """Whether what deploys it spells the variable out."""
+    return "$" not in dict(at.world.environment).get(name, "$")
 
 
 _PLAIN: Final[Mapping[str, Callable[[str], object]]] = {
@@ -275,9 +286,9 @@ _PLAIN: Final[Mapping[str, Callable[[str], object]]] = {
 _ASKS: Final = frozenset({"get", "getenv", "config", "env", "bool", "Field", "field", "str", "int", "boolean"})
 
 
-def _by_default(value: Called, at: _At) -> object:
-    """`os.getenv("JOBS", "1")`, `config("JOBS", default=True)`, `Field(default=True)`; and what is made of that by
-    `.lower()`, `int(…)`, `bool(…)`."""
+def _made_of(value: Called, at: _At) -> object:
+    """What `.lower()`, `int(…)`, `bool(…)` make of what is known; and by default `os.getenv("JOBS", "1")`,
+    `config("JOBS", default=True)`, `Field(default=True)`."""
     word = last(value.function)
     of = value.function.of if isinstance(value.function, Member) else None
     if of is not None and word in _PLAIN and not value.args:
@@ -286,7 +297,7 @@ def _by_default(value: Called, at: _At) -> object:
     if value.function in (Name("bool"), Name("int"), Name("str")) and len(value.args) == 1:
         inner = _worth(value.args[0], at)
         return int(inner) if isinstance(inner, str) and inner.isdigit() and value.function == Name("int") else inner
-    if word in _ASKS:
+    if word in _ASKS and at.defaults:
         told = value.keyword("default") or (value.args[0] if word in ("Field", "field") and value.args else None)
         told = told or (value.args[1] if len(value.args) > 1 else None)
         return UNKNOWN if told is None else _worth(told, at)

@@ -5,7 +5,7 @@
     from cronce_audit.python.names import starts
 
     known = facts.conclude(names)
-    for call in known.calls("add_job", "add_schedule"):      # Call: called, scope, place, method, receiver
+    for call in known.calls("add_job"):                      # Call: called, scope, place, method, receiver
         made = known.receiver(call)                          # Value: Called(Name("apscheduler....BackgroundScheduler"))
         known.kinds(made)                                    # its class, and those of the tree and above it
         known.constant(call.called.keyword("id"), call.scope.module)    # 'sync', or UNKNOWN

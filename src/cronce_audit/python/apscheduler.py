@@ -38,7 +38,7 @@ def _copies(facts: Facts) -> Iterator[Found]:
 @rule("CR102 job-id-is-taken-at-the-next-start", Severity.ERROR, "add `replace_existing=True`")
 def _conflicts(facts: Facts) -> Iterator[Found]:
     for job, store in _added_at_start(facts):
-        if job.scheduler.version == 3 and _has_id(job, facts.conclude(names)) and job.replaces in _NOT_REPLACED:
+        if _has_id(job, facts.conclude(names)) and job.replaces in _NOT_REPLACED:
             yield Found(
                 job.place,
                 f"{job.function} is added to a job store that survives a restart ({store.kind}, {store.place}) "
@@ -58,7 +58,7 @@ def _lost(facts: Facts) -> Iterator[Found]:
         dropped[job.scheduler].append(job)
     for scheduler in facts.conclude(schedulers).all:
         stray = [key for key, _ in scheduler.options.pairs if key in _OF_JOBS]
-        if stray and scheduler.version == 3 and scheduler.kind not in FLASK_KINDS:
+        if stray and scheduler.kind not in FLASK_KINDS:
             yield Found(
                 scheduler.place,
                 f"{' and '.join(stray)} given to the scheduler itself are ignored: its jobs have the defaults, one"
@@ -146,7 +146,7 @@ def _is_random(value: Value | None, known: Names) -> bool:
 
 def _is_dropped_when_late(job: Job) -> bool:
     """What comes again soon by an interval is made up for, unless the store remembers what was missed."""
-    left = job.option("misfire_grace_time") is None and job.scheduler.version == 3
+    left = job.option("misfire_grace_time") is None
     return left and is_rare(job) and (_is_kept(job) or job.trigger != "interval")
 
 
@@ -160,7 +160,6 @@ def _several(late: list[Job]) -> str:
 
 _LONG: Final = 60
 """Seconds of grace from which on a restart leaves more than one run to be made up for."""
-_ALL: Final = "CoalescePolicy.all"
 _JOINED: Final = "when a run takes longer than its interval, the next one starts beside it"
 
 
@@ -171,13 +170,13 @@ _JOINED: Final = "when a run takes longer than its interval, the next one starts
 )
 def _burst(facts: Facts) -> Iterator[Found]:
     for scheduler in facts.conclude(schedulers).all:
-        if _runs_all(scheduler.defaults.get("coalesce")) and _is_in_force("coalesce", scheduler, facts):
+        if is_false(scheduler.defaults.get("coalesce")) and _is_in_force("coalesce", scheduler, facts):
             kept = any(store is not None and store.is_persistent for _, store in scheduler.stores)
-            late = _may_be_late(scheduler.defaults.get("misfire_grace_time"), scheduler)
+            late = _may_be_late(scheduler.defaults.get("misfire_grace_time"))
             yield _in_a_row(scheduler.place, "the job defaults say coalesce=False", is_kept=kept and late)
     for job in facts.conclude(jobs):
-        if _runs_all(job.options.get("coalesce")) and job.trigger != "date":
-            late = _may_be_late(job.option("misfire_grace_time"), job.scheduler)
+        if is_false(job.options.get("coalesce")) and job.trigger != "date":
+            late = _may_be_late(job.option("misfire_grace_time"))
             yield _in_a_row(job.place, f"{job.function} is added with coalesce=False", is_kept=_is_kept(job) and late)
 
 
@@ -187,13 +186,9 @@ def _is_in_force(key: str, scheduler: Scheduler, facts: Facts) -> bool:
     return not of_it or any(job.options.get(key) is None for job in of_it)
 
 
-def _runs_all(value: Value | None) -> bool:
-    return is_false(value) or (isinstance(value, Name) and value.dotted.endswith(_ALL))
-
-
-def _may_be_late(grace: Value | None, scheduler: Scheduler) -> bool:
-    """Long enough for more than one run; version 4 has no limit unless one is given."""
-    return grace == Const(None) or (number(grace) or 0) >= _LONG or (grace is None and scheduler.version == 4)
+def _may_be_late(grace: Value | None) -> bool:
+    """Long enough for more than one run."""
+    return grace == Const(None) or (number(grace) or 0) >= _LONG
 
 
 def _in_a_row(place: Place, said: str, *, is_kept: bool) -> Found:
@@ -301,9 +296,9 @@ def _twice(facts: Facts) -> Iterator[Found]:
 
 
 def _in_zones(facts: Facts) -> Iterator[tuple[Job, str, str]]:
-    """Cron jobs of APScheduler 3 whose times and zone are known."""
+    """Cron jobs whose times and zone are known."""
     for job in facts.conclude(jobs):
-        spelled = expression(job) if job.scheduler.version == 3 else None
+        spelled = expression(job)
         where = zone(job, facts) if spelled else None
         if spelled is not None and where is not None and is_zone(where):
             yield job, spelled, where
@@ -318,8 +313,8 @@ _CRONTAB_DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 @rule("CR109 crontab-weekdays-are-shifted", Severity.WARNING, "name the days: `mon-fri` instead of `1-5`")
 def _weekdays(facts: Facts) -> Iterator[Found]:
     known = facts.conclude(names)
-    if any(scheduler.version == 4 for scheduler in facts.conclude(schedulers).all):
-        return
+    if next(known.calls("add_schedule"), None):
+        return  # version 4 counts as a crontab does
     for call in known.calls("from_crontab"):
         first = call.called.args[0] if call.called.args else call.called.keyword("expr")
         text = known.constant(first, call.scope.module)
@@ -368,7 +363,7 @@ def _no_zone(facts: Facts) -> Iterator[Found]:
         added[job.scheduler].append(job.trigger)
     for scheduler in facts.conclude(schedulers).all:
         by_clock = not added[scheduler] or any(kind not in ("interval", "date") for kind in added[scheduler])
-        if scheduler.version == 3 and by_clock and scheduler.options.get("timezone") in (None, Const(None)):
+        if by_clock and scheduler.options.get("timezone") in (None, Const(None)):
             yield Found(
                 scheduler.place,
                 (
@@ -386,13 +381,17 @@ def _no_zone(facts: Facts) -> Iterator[Found]:
 )
 def _own_zone(facts: Facts) -> Iterator[Found]:
     for job in facts.conclude(jobs):
-        if job.own_trigger and _misses_the_zone(job, facts):
+        if not job.own_trigger or not _goes_by_clock(job):
+            continue
+        of_all = job.scheduler.options.get("timezone")
+        spelled = of_all not in (None, Const(None)) and not (isinstance(of_all, Unknown) and job.scheduler.options.open)
+        if of_all is not None and spelled and _misses_the_zone(of_all, job, facts):
             yield Found(
                 _trigger_place(job),
                 f"the trigger of {job.function} is made by itself and has no timezone: it runs in the local time"
                 f" of the machine, not in the zone of its scheduler ({job.scheduler.place})",
             )
-        elif job.own_trigger and _is_by_hour(job, facts):
+        elif not spelled and facts.conclude(machine_zone) is None:
             yield Found(
                 _trigger_place(job),
                 f"the trigger of {job.function} has no timezone: its hour is in the local time of the machine,"
@@ -405,15 +404,10 @@ def _trigger_place(job: Job) -> Place:
     return made.place if isinstance(made, Called) else job.place
 
 
-def _is_by_hour(job: Job, facts: Facts) -> bool:
-    unsaid = job.scheduler.options.get("timezone") in (None, Const(None))
-    return unsaid and _goes_by_clock(job) and facts.conclude(machine_zone) is None
-
-
 def _goes_by_clock(job: Job) -> bool:
     """A cron trigger of its own without a zone, about an hour of the day: spelled out, or from a setting."""
     told = job.trigger_options
-    if job.scheduler.version != 3 or told.open or told.get("timezone") not in (None, Const(None)):
+    if told.open or told.get("timezone") not in (None, Const(None)):
         return False
     spelled = expression(job)
     if spelled is not None:
@@ -422,12 +416,8 @@ def _goes_by_clock(job: Job) -> bool:
     return hour is not None and hour != Const("*")
 
 
-def _misses_the_zone(job: Job, facts: Facts) -> bool:
-    """A zone for all is set, the trigger has none, and the machine is not known to have the same."""
-    options = job.scheduler.options
-    of_all = options.get("timezone")
-    if of_all in (None, Const(None)) or (isinstance(of_all, Unknown) and options.open) or not _goes_by_clock(job):
-        return False
+def _misses_the_zone(of_all: Value, job: Job, facts: Facts) -> bool:
+    """The machine is not known to have the zone that is set for all."""
     here = facts.conclude(machine_zone)
     local = isinstance(of_all, Called) and last(of_all.function) == "get_localzone"
     return not local and (here is None or here != zone_name(of_all, facts, job.scheduler.module))

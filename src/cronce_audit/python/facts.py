@@ -137,6 +137,8 @@ def shown(value: Value) -> str:
             return f" {operator} ".join(map(shown, values))
         case Items(values):
             return f"({', '.join(map(shown, values))})"
+        case Table(pairs):
+            return f"{{{', '.join(f'{shown(key)}: {shown(each)}' for key, each in pairs)}}}"
     return "…"
 
 

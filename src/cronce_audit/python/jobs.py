@@ -11,7 +11,6 @@ from cronce_audit.python.facts import UNKNOWN, Bound, Call, Called, Const, Funct
 from cronce_audit.python.names import Names, names, starts
 from cronce_audit.python.schedulers import (
     ADD_JOB,
-    ADD_SCHEDULE,
     FLASK_KINDS,
     REGISTER_JOB,
     TRIGGERS,
@@ -71,7 +70,7 @@ def jobs(facts: Facts) -> Sequence[Job]:
 
 def _jobs(facts: Facts) -> Iterator[Job]:
     known, all_schedulers = facts.conclude(names), facts.conclude(schedulers)
-    for call in known.calls("add_job", "scheduled_job", "task", "add_schedule"):
+    for call in known.calls("add_job", "scheduled_job", "task"):
         scheduler = all_schedulers.of(known.receiver(call))
         if scheduler is not None:
             yield _job(call, scheduler, facts)
@@ -111,7 +110,7 @@ _JOBS = (".JOBS", "[JOBS]", ".SCHEDULER_JOBS", "[SCHEDULER_JOBS]")
 def _job(call: Call, scheduler: Scheduler, facts: Facts) -> Job:
     known, near = facts.conclude(names), call.scope.module
     options = _options(call, scheduler, known)
-    function = options.get("func") or options.get("func_or_task_id")
+    function = options.get("func")
     decorated = facts.conclude(_decorated).get(call.place)
     kind, fields, own = _trigger(options, known, near)
     return Job(
@@ -162,8 +161,6 @@ def _options(call: Call, scheduler: Scheduler, known: Names) -> Options:
 
 def _parameters(method: str, scheduler: Scheduler) -> Sequence[str]:
     """Those that may be given by their position."""
-    if scheduler.version == 4:
-        return ADD_SCHEDULE
     if method == "scheduled_job":
         return ADD_JOB[1:-1]
     if method == "task":

@@ -30,6 +30,7 @@ from cronce_audit.python.facts import (
     Typed,
     Unknown,
     Value,
+    last,
 )
 
 _PROPERTIES: Final = frozenset({"property", "functools.cached_property", "django.utils.functional.cached_property"})
@@ -398,6 +399,13 @@ _METHODS: Final = {
 _KEYWORDS: Final = ("lifespan", "on_startup")
 
 
+def is_start_up(decorator: Value) -> bool:
+    """`@app.on_event("startup")`, `@driver.on_startup`, `@app.listener("before_server_start")`."""
+    told = decorator.args[:1] if isinstance(decorator, Called) else ()
+    word = last(decorator.function if isinstance(decorator, Called) else decorator)
+    return word in _HOOKS or any(one == Const(event) for one in told for event in _EVENTS)
+
+
 def starts(facts: Facts) -> "Starts":
     """For `facts.conclude(starts)`."""
     return Starts(facts)
@@ -406,7 +414,8 @@ def starts(facts: Facts) -> "Starts":
 class Starts:
     def __init__(self, facts: Facts) -> None:
         self._names: Final[Names] = facts.conclude(names)
-        self._hooks: Final = self._handed_over(facts)
+        self.handed: Final = self._handed_over(facts)
+        """Functions that a web app is given to run when it starts."""
         self._known: Final[dict[str, str]] = {}
 
     def why(self, scope: Scope) -> str:
@@ -424,7 +433,7 @@ class Starts:
 
     def _why(self, function: Function) -> str:
         short = function.name.rpartition(".")[2]
-        if any(map(self._is_hook, function.decorators)) or function.name in self._hooks:
+        if any(map(is_start_up, function.decorators)) or function.name in self.handed:
             return f"in the start-up hook {short}"
         if short in _FUNCTIONS and not function.scope.function and not function.is_method:
             return f"in {short}()"
@@ -438,15 +447,6 @@ class Starts:
     def _is_method(self, function: Function, base: str) -> bool:
         owner = function.name.rpartition(".")[0]
         return base in self._names.kinds(Typed(Name(owner)))
-
-    def _is_hook(self, decorator: Value) -> bool:
-        """`@app.on_event("startup")`, `@driver.on_startup`."""
-        match decorator:
-            case Called(Name() as name, args):
-                return name.last in _HOOKS or any(each == Const(event) for each in args[:1] for event in _EVENTS)
-            case Name():
-                return decorator.last in _HOOKS
-        return False
 
     def _handed_over(self, facts: Facts) -> frozenset[str]:
         """`FastAPI(lifespan=run)`, `on_startup=[run]`, `app.add_event_handler("startup", run)`."""

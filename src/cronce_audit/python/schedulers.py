@@ -21,11 +21,7 @@ BlockingScheduler` works."""
 FLASK: Final = frozenset({"flask_apscheduler.APScheduler", "flask_apscheduler.scheduler.APScheduler"})
 FLASK_KINDS: Final = frozenset(name.rpartition(".")[2] for name in FLASK)
 """As a Scheduler calls its kind."""
-SCHEDULERS_4: Final = frozenset({
-    "apscheduler.Scheduler", "apscheduler.AsyncScheduler",
-    "apscheduler.schedulers.sync.Scheduler", "apscheduler.schedulers.async_.AsyncScheduler",
-})  # fmt: skip
-SCHEDULERS: Final = SCHEDULERS_3 | FLASK | SCHEDULERS_4
+SCHEDULERS: Final = SCHEDULERS_3 | FLASK
 INSTANCES: Final = frozenset({"nonebot_plugin_apscheduler.scheduler"})
 """Schedulers that a package makes: how they are set up stands in a file that is not Python."""
 
@@ -41,11 +37,8 @@ PERSISTENT: Final = {
     "django_apscheduler.jobstores.DjangoJobStore": "DjangoJobStore",
     "sqlalchemy": "SQLAlchemyJobStore", "redis": "RedisJobStore", "mongodb": "MongoDBJobStore",
     "zookeeper": "ZooKeeperJobStore", "rethinkdb": "RethinkDBJobStore", "etcd": "EtcdJobStore",
-    "apscheduler.datastores.sqlalchemy.SQLAlchemyDataStore": "SQLAlchemyDataStore",
-    "apscheduler.datastores.mongodb.MongoDBDataStore": "MongoDBDataStore",
 }  # fmt: skip
 """Job stores that outlive the process, by class or by the alias of their plugin."""
-MEMORY_4: Final = "apscheduler.datastores.memory.MemoryDataStore"
 
 CRON: Final = "apscheduler.triggers.cron.CronTrigger"
 TRIGGERS: Final = {
@@ -60,7 +53,6 @@ ADD_JOB: Final = (
     "next_run_time", "jobstore", "executor", "replace_existing",
 )  # fmt: skip
 """The positional parameters of add_job; scheduled_job has the same without the first and the last."""
-ADD_SCHEDULE: Final = ("func_or_task_id", "trigger")
 REGISTER_JOB: Final = frozenset({"django_apscheduler.jobstores.register_job"})
 
 
@@ -159,7 +151,6 @@ class Scheduler(NamedTuple):
 
     kind: str
     """`BackgroundScheduler`."""
-    version: int
     place: Place
     module: str
     stores: tuple[tuple[str, Store | None], ...]
@@ -199,11 +190,9 @@ class Schedulers:
             case Member(Called(_, _, _, _, place), "scheduler" | "_scheduler") if place in self._at:
                 return self._at[place]
             case Typed() if kinds := SCHEDULERS & set(self._names.kinds(value)):
-                version = 4 if kinds & SCHEDULERS_4 else 3
-                made = [each for each in self.all if each.version == version]
-                return made[0] if len(made) == 1 else _unseen(sorted(kinds)[0], version)
+                return self.all[0] if len(self.all) == 1 else _unseen(sorted(kinds)[0])
             case Name(dotted) if dotted in INSTANCES:
-                return _unseen(dotted, 3)
+                return _unseen(dotted)
             case Name(dotted) if self._names.klass(dotted):
                 return self.of(Typed(value))  # `self`, in a class that is one
         return None
@@ -240,8 +229,6 @@ class Schedulers:
                 stores.append(self._added(other))
         if library in FLASK:
             options.append(self._of_flask())
-        elif library in SCHEDULERS_4:
-            return self._version_4(call, library, options[0])
         whole = joined(options)
         given = whole.below("jobstores")
         own_setup = kinds[0] not in SCHEDULERS
@@ -249,19 +236,12 @@ class Schedulers:
         stores += [(alias, self._store(_one_store(given, alias), near, call.place)) for alias in aliases]
         return Scheduler(
             kinds[0].rpartition(".")[2],
-            3,
             call.place,
             near,
             tuple(stores),
             not (given.open or own_setup),
             Options(whole.pairs, whole.open or own_setup),
         )
-
-    def _version_4(self, call: Call, library: str, options: Options) -> Scheduler:
-        given = call.called.args[0] if call.called.args else call.called.keyword("data_store")
-        stores = () if given is None else (("default", self._store(given, call.scope.module, call.place)),)
-        kind = library.rpartition(".")[2]
-        return Scheduler(kind, 4, call.place, call.scope.module, stores, not call.called.splat, options)
 
     def _of_flask(self) -> Options:
         """SCHEDULER_JOBSTORES and its like, of an app's config or of a class that it is made from."""
@@ -318,7 +298,7 @@ def _one_store(given: Options, alias: str) -> Value:
 
 
 def _store_of(kind: str, options: Options, known: Names, near: str, place: Place) -> Store | None:
-    if kind in MEMORY or kind == MEMORY_4:
+    if kind in MEMORY:
         return Store("", "", place)
     if kind not in PERSISTENT:
         return None
@@ -331,9 +311,9 @@ def _store_of(kind: str, options: Options, known: Names, near: str, place: Place
 _IN_MEMORY: Final = re.compile(r"^sqlite[\w+]*:(///?$|.*(:memory:|mode=memory))")
 
 
-def _unseen(kind: str, version: int) -> Scheduler:
+def _unseen(kind: str) -> Scheduler:
     short = kind.rpartition(".")[2]
-    return Scheduler(short, version, Place("", 0), "", (), all_stores_seen=False, options=Options((), open=True))
+    return Scheduler(short, Place("", 0), "", (), all_stores_seen=False, options=Options((), open=True))
 
 
 def schedulers(facts: Facts) -> Schedulers:

@@ -210,14 +210,14 @@ spec:
           command: [sh, -c, "env > /etc/environment && exec cron -f"]
 """
     assert found(tmp_path, {"deploy.yaml": deployment.replace("REPLICAS", "2")}) == ["CR610 deploy.yaml:13"]
-    assert found(tmp_path, {"deploy.yaml": deployment.replace("REPLICAS", "1")}) == []
+    assert found(tmp_path, {"deploy.yaml": deployment.replace("REPLICAS", "1")}) == ["CR521 deploy.yaml:2"]
 
 
 @pytest.mark.parametrize(
     ("command", "order", "expected"),
     [
-        ("celery -A shop beat", "start-first", ["CR611 compose.yaml:5"]),
-        ("supercronic /crontab", "start-first", ["CR611 compose.yaml:5"]),
+        ("celery -A shop beat", "start-first", ["CR521 compose.yaml:5"]),
+        ("supercronic /crontab", "start-first", ["CR521 compose.yaml:5"]),
         ("celery -A shop beat -S redbeat.RedBeatScheduler", "start-first", []),
         ("airflow scheduler", "start-first", []),
         ("rqscheduler", "start-first", []),

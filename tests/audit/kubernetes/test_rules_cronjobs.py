@@ -103,3 +103,16 @@ def test_a_field_that_is_at_home_in_two_places_is_silent(tmp_path: Path, at: str
 def test_a_comment_suppresses_with_a_reason(tmp_path: Path) -> None:
     text = changed(CRONJOB, "Forbid", "Allow # cronce: ignore[CR501] each run takes its own shard")
     assert found_in(tmp_path, text) == []
+
+
+def test_a_schedule_that_a_chart_leaves_to_others_is_information(tmp_path: Path) -> None:
+    text = without(CRONJOB, "Policy: Forbid", "activeDeadline")
+    text = changed(text, '"*/5 * * * *"', "{{ .Values.schedule | quote }}")
+    tree = {
+        "chart/Chart.yaml": "name: shop\nversion: 1.0.0\n",
+        "chart/values.yaml": 'schedule: "*/5 * * * *"\n',
+        "chart/templates/job.yaml": text,
+    }
+    found = [one for one in report_on(tmp_path, tree).findings if one.rule == "CR501"]
+    assert [one.severity for one in found] == [Severity.INFO]
+    assert "takes longer than 5m" in found[0].message

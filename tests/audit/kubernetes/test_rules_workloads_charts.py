@@ -1,5 +1,6 @@
 """Schedulers in workloads, of charts and overlays: how many there are, and what a rollout does."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,29 @@ def test_redbeat_in_the_settings_lets_several_agree(tmp_path: Path) -> None:
         "app.py": 'from celery import Celery\napp = Celery("a")\napp.conf.beat_scheduler = "redbeat.Scheduler"\n',
     }
     assert findings_in(tmp_path, tree, "CR520") == []
+
+
+def test_a_beat_behind_a_script_of_the_tree_is_one_too(tmp_path: Path) -> None:
+    text = re.sub(r"command: .*", "command: [/entrypoint-beat.sh]", _beat("Recreate", "RollingUpdate"))
+    script = "#!/bin/sh\npython manage.py check\nexec celery --app=shop beat SCHEDULER\n"
+    tree = {"beat.yaml": text, "docker/entrypoint-beat.sh": script}
+    assert findings_in(tmp_path, tree, "CR520", "CR521") == ["CR521 beat.yaml:8"]
+    agreed = {**tree, "docker/entrypoint-beat.sh": script.replace("SCHEDULER", "-S redbeat.RedBeatScheduler")}
+    assert findings_in(tmp_path / "agreed", agreed, "CR520", "CR521") == []
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("[/entrypoint.sh, scheduler]", [("CR521", Confidence.LOW)]),
+        ("[/entrypoint.sh, worker]", []),
+        ("[/entrypoint.sh, scheduler, --once]", []),
+        ("[/bin/api, scheduler]", []),
+    ],
+)
+def test_what_an_entrypoint_is_told_to_be_may_be_a_scheduler(
+    tmp_path: Path, command: str, says: list[tuple[str, Confidence]]
+) -> None:
+    text = re.sub(r"command: .*", f"command: {command}", _beat("Recreate", "RollingUpdate"))
+    found = report_on(tmp_path, {"beat.yaml": text}).findings
+    assert [(one.rule, one.confidence) for one in found if one.rule == "CR521"] == says
