@@ -79,6 +79,7 @@ class SimulatedNode(HeldLeases):
         super().__post_init__()
         world, process = self.world, self.process
         self.database = ModelDatabase(self.referee.server, process, lambda: self.peril(0.005))
+        self.referee.knows[process.name] = self.ledger.know
         self.referee.carries[process.name] = {plan.job: plan.terms.digest for plan in self.plans.values()}
         scheduled = [plan for plan in self.plans.values() if not plan.outside]
         for thread in [self._beat(), self._sweep(), self.renew(), self._lock(), self._consume()]:

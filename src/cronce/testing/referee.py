@@ -13,6 +13,7 @@ from cronce.protocol.notices import decode_position
 from cronce.protocol.record import LAPSED, Job, Outcome, Record, State, decode_job, effects_key
 from cronce.protocol.record import decode as decode_record
 from cronce.protocol.store_clock import HARMLESS_ERROR
+from cronce.runtime.client import Knowledge
 from cronce.runtime.ledger import Grant
 from cronce.schedule import Schedule
 from cronce.stores.base import Swapped
@@ -91,6 +92,7 @@ class Referee:
         self.floors: dict[str, list[tuple[float, Instant]]] = defaultdict(list)
         self.firing: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self.carries: dict[str, dict[str, str]] = {}
+        self.knows: dict[str, Knowledge] = {}
         joined = any(rule.habit.way is EffectGuard.JOINED for rule in rules.values())
         self.takeovers = Takeovers(world, self.broken, asks_database=joined)
         self.succeeded: set[str] = set()
@@ -168,7 +170,7 @@ class Referee:
         if new.key.startswith("effect/"):
             self._saw_step(new, record, now)
         if new.key.startswith("once/"):
-            self._saw_message(new, now)
+            self._saw_message(new, record, now)
         if not new.key.startswith("run/"):
             return
         slot = slot_of_cell(new.key)
@@ -199,11 +201,13 @@ class Referee:
         if not live or not decode(found.value).is_running:
             self.broken("a step is begun within the lease of its run", f"{cell.key} by {record.under}")
 
-    def _saw_message(self, new: Cell, now: Instant) -> None:
-        """It may happen anew when it is known for long enough that it was done."""
+    def _saw_message(self, new: Cell, record: Record, now: Instant) -> None:
+        """It may happen anew when it is known for long enough that it was done. A process whose first reading of the
+        store's clock came in a small leap believes that."""
         assert new.fence is not None
         done = self.handled.pop(new.key, None)
-        if done is not None and (now >= done.until or self._has_passed(MESSAGE_TTL, done.real)):
+        early = self._believable() if self.knows[record.holder].doubt is None else timedelta(0)
+        if done is not None and (now + early >= done.until or self._has_passed(MESSAGE_TTL, done.real)):
             self.rounds[new.key] += 1
         self.messages[new.fence] = f"{new.key}, {self.lives}, {self.rounds[new.key]}"
 

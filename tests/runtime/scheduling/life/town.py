@@ -93,7 +93,7 @@ class Town:
 
     def lines(self, what: str = "") -> list[Line]:
         text = self.book.read_text() if self.book.exists() else ""
-        rows = [line.split() for line in text.splitlines()]
+        rows = [line.split() for line in text.rpartition("\n")[0].splitlines()]  # the last may be half-written
         lines = [Line(a, b, c, int(d), int(e), float(f), float(g)) for a, b, c, d, e, f, g in rows]
         return [line for line in lines if not what or line.what == what]
 
