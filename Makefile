@@ -51,7 +51,7 @@ test: $(STAMP) servers ## lint and all tests, four test processes at once, since
 	wait $$lint; linted=$$?; cat $(VENV)/lint.log; exit $$((tests + linted))
 
 test-fast: $(STAMP) ## the tests that need no server and no process of their own, for while you work: a minute or so
-	$(BIN)/python -m pytest -n 2 --fast
+	$(BIN)/python -m pytest -n 3 --fast
 
 $(SITE): $(STAMP)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[docs]'

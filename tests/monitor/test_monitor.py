@@ -151,7 +151,11 @@ def test_who_stops_resigns_at_once(url: str, monkeypatch: pytest.MonkeyPatch) ->
     store.close()
 
 
-def test_without_a_place_for_alerts_they_live_with_the_leader(receiver: Receiver) -> None:
+def test_without_a_place_for_alerts_they_live_with_the_leader(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "QUIET_TICK", 0.3)
+    monkeypatch.setattr(subject, "SELDOM_EVERY", 0.3)
     store = Line(DURABLE._replace(history=False))
     store.swap([dead_holder("web-9:1:a", 60)], store.load([]).epoch.seen)
     with watched(store, receiver.url) as first, watched(store, receiver.url) as second:

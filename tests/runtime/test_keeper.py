@@ -99,6 +99,23 @@ def test_a_call_whose_lease_cannot_be_kept_gives_its_slot_back() -> None:
         assert job() == 1
 
 
+def test_an_end_is_recorded_though_no_thread_can_be_had_that_watches_whether_it_hangs(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that was about to record it died of that, and the end waited for the next run."""
+    lease = held(office)
+    office.keeper.drop(lease, unrecorded=True)
+    end = office.keeper.pending_ends.end_of(lease.grant, Finish(lease.grant.fence, Outcome.SUCCEEDED))
+    office.keeper.record_later(end)
+
+    def refuse(_by: float) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(office.keeper._watching, "wake", refuse)
+    assert office.keeper.renew() is None
+    assert len(office.keeper.pending_ends) == 0
+
+
 BARE_FORK = """
 import ctypes, os
 from tests.runtime.office import Office

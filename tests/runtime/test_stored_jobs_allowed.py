@@ -353,6 +353,7 @@ def test_a_change_reaches_every_scheduler_that_allows_it(url: str) -> None:
         reach(lambda: person.remove("mail"), None, None)
 
 
+@pytest.mark.slow
 def test_each_slot_of_a_stored_job_runs_once_and_none_after_its_end(tmp_path: Path) -> None:
     """Two schedulers, and a job that is added, changed and removed while they run. Which version each slot runs, is
     shown on a clock that is turned by hand (`test_stored_jobs_adoption.py`)."""

@@ -94,12 +94,14 @@ def test_the_kept_seeds_break_no_promise_and_every_kind_of_fault_happens() -> No
     assert effects[EffectGuard.NOTHING]["repeats"] > 0  # what the others prevent
 
 
+@pytest.mark.slow
 def test_the_seeds_that_catch_mutants_break_no_promise_without_them() -> None:
     """So each of these safeguards would be missed here too, if it went missing; and so would others, by the first few.
     `make proof PART=simulator` plays 20,000."""
     assert play_seeds({*CATCHES.values(), *FIRST} - {*ONCE_FAILED_SEEDS}).violations == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_missing_safeguard_is_noticed(mutant: str) -> None:
     assert seeds_to_catch(mutant, CATCHES[mutant]) == CATCHES[mutant] + 1

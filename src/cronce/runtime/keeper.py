@@ -439,7 +439,8 @@ class Keeper:
         is_due = bool(self.pending_ends) and boot >= self._record_at
         if due or is_due:
             self._connection.hangs_at = boot + min((patience(lease.grant.lease) for lease in renewed), default=LOOK)
-            self._watching.wake(self._connection.hangs_at)
+            with suppress(RuntimeError):  # no thread could be had: it is written, though nobody would see it hang
+                self._watching.wake(self._connection.hangs_at)
         if due:
             self._renew(due, connection)
         if is_due and connection is self._connection.current:
