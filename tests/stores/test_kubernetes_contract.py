@@ -16,6 +16,7 @@ from tests.house.wait import wait_until
 from tests.stores.places import name_of
 
 
+@pytest.mark.slow
 class TestKubernetes(StoreContract):
     """A real cluster is named by CRONCE_TEST_KUBERNETES_URL: a namespace in it, whose Leases may be written."""
 

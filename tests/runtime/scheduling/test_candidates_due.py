@@ -141,6 +141,7 @@ class Paused(ManualCluster):
         return through
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("missed", "runs"), [("latest", [300]), ("all", [60, 120, 180, 240, 300])])
 def test_whichever_call_is_lost_while_it_catches_up_what_was_missed_runs(missed: Missed, runs: list[int]) -> None:
     with Paused(missed, lose=0) as calm:

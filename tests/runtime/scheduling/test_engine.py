@@ -104,6 +104,7 @@ def expected() -> dict[str, int]:
     return {f"{job}@{slot}": runs for job, runs in (("plain", 1), ("waits", 1), ("flaky", 2)) for slot in slots}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fate", ["before", "after"])
 @pytest.mark.parametrize("times", [1, 4, 9])
 def test_whichever_call_of_the_store_is_lost_each_slot_runs_once(
