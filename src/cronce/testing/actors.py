@@ -15,6 +15,8 @@ from cronce.policy import Missed
 from cronce.protocol.commands import (
     Busy,
     Early,
+    Finish,
+    Release,
     Superseded,
     Unsure,
 )
@@ -56,13 +58,6 @@ class JobVersion:
     @property
     def spec(self) -> tuple[str, str]:
         return self.terms.digest, self.schedule.text
-
-
-@dataclass
-class SchedulerCursor:
-    """Up to where a scheduler thread has looked."""
-
-    since: Instant | None = None
 
 
 @dataclass(eq=False)
@@ -108,39 +103,54 @@ class SimulatedNode(HeldLeases):
             yield Sleep(self.world.random.uniform(1.5, 2.5))
 
     def _schedule(self, plans: list[JobVersion]) -> Thread:
-        seen: dict[str, SchedulerCursor] = {plan.job: SchedulerCursor() for plan in plans}
+        """Look at every job, then report what has ended and claim what fell due, all in one call. A claim that is
+        repeated keeps its nonce."""
+        since: dict[str, Instant] = {}
+        nonces: dict[Slot, str] = {}
         for tick in self._ticks(0.8, 2.0):
             yield tick
+            slots: list[Slot] = []
             for plan in plans:
-                try:
-                    yield from self._look(plan, seen[plan.job])
-                except StoreUnavailable:
-                    continue
+                with suppress(StoreUnavailable):
+                    slots += yield from self._look(plan, since)
+            wanted = [
+                Wanted(slot, self.plans[slot.job].terms, nonce=nonces.pop(slot, "") or self.nonce()) for slot in slots
+            ]
+            replies = yield from self._exchange(wanted)
+            for (slot, *_, nonce), reply in zip(wanted, replies, strict=True):
+                if self._took(self.plans[slot.job], reply):
+                    nonces[slot] = nonce
+                    if slot.job in since:
+                        since[slot.job] = min(since[slot.job], slot.at - timedelta(seconds=1))
 
-    def _look(self, plan: JobVersion, cursor: SchedulerCursor) -> Flow[None]:
-        """Claim what fell due since the last look, by the missed policy."""
+    def _look(self, plan: JobVersion, since: dict[str, Instant]) -> Flow[list[Slot]]:
+        """What fell due since the last look, by the missed policy."""
         yield from self.ledger.jobs.learn(plan.job)
         known = self.ledger.know.job(plan.job)
         if self.ledger.know.doubt is not None:  # without a read, doubt would never end
             yield from self.ledger.client.load([])
         if known is None or known.job is None or self.ledger.know.doubt is not None:
-            return
-        since = max(cursor.since or known.job.floor, known.job.floor)
+            return []
+        start = max(since.get(plan.job, known.job.floor), known.job.floor)
         now = min(self.ledger.know.now(), self.world.last_slot)
-        found = due(plan.schedule, since, now, plan.missed, grace=timedelta(seconds=20))
+        found = due(plan.schedule, start, now, plan.missed, grace=timedelta(seconds=20))
         missed = found.skipped
         has_a_say = fires_alike(known.job, plan.terms.digest)
         if missed is not None and has_a_say:
             yield from self.ledger.jobs.edit(
                 plan.job, lambda job, _now: job and raise_floor(job, missed.last, missed.count, missed.reason)
             )
-        wanted = [Wanted(Slot(plan.job, at), plan.terms) for at in found.slots]
-        if not wanted:
-            return
-        replies = yield from self.ledger.claim(wanted)
-        again = [want.slot.at for want, reply in zip(wanted, replies, strict=True) if self._took(plan, reply)]
-        if missed is None or has_a_say:  # else what was missed is not on record, and is found again
-            cursor.since = min(again) - timedelta(seconds=1) if again else now
+        if found.slots and (missed is None or has_a_say):  # else what was missed is not on record, and is found again
+            since[plan.job] = now
+        return [Slot(plan.job, at) for at in found.slots]
+
+    def _exchange(self, wanted: list[Wanted]) -> Play[list[Grant | Refused]]:
+        """Claim these, and report all ends with them."""
+        ended, self.ended = self.ended, []
+        replies = (yield from self.exchange(ended, wanted)) if ended or wanted else []
+        self.ended += [run for run in ended if run.word is not None]
+        self.world.faults["ends with claims"] += bool(ended and wanted)
+        return replies
 
     def _took(self, plan: JobVersion, reply: Grant | Refused) -> bool:
         """Start what was granted; whether to ask again is the answer."""
@@ -165,8 +175,11 @@ class SimulatedNode(HeldLeases):
         mine = [(cell, self.plan_of(cell)) for cell in ready]
         if not mine:
             return
-        replies = yield from self.ledger.claim(
-            [Wanted(slot_of_cell(cell.key), plan.terms._replace(digest=""), known=True) for cell, plan in mine]
+        replies = yield from self._exchange(
+            [
+                Wanted(slot_of_cell(cell.key), plan.terms._replace(digest=""), known=True, nonce=self.nonce())
+                for cell, plan in mine
+            ]
         )
         for (_, plan), reply in zip(mine, replies, strict=True):
             self._took(plan, reply)
@@ -234,11 +247,10 @@ class SimulatedNode(HeldLeases):
         deeds = RunEffects(self, self.referee.receivers, self.database, plan.habit, run.lease, self._making(run))
         try:
             if (yield from deeds.ready()):
-                yield from self.end(run, Outcome.SUCCEEDED)
+                yield from self._report(plan, run, Finish(grant.fence, Outcome.SUCCEEDED))
                 return
         except (DatabaseUnavailable, LeaseLost):
-            self.let_go(grant)
-            yield from self.ledger.release([run.grant])
+            yield from self._report(plan, run, Release(grant.fence))
             return
         if not self.begin(run):
             return
@@ -246,7 +258,15 @@ class SimulatedNode(HeldLeases):
         if outcome is None:
             self.let_go(grant)  # it just stops; another process will find it lapsed
         else:
-            yield from self.end(run, outcome)
+            yield from self._report(plan, run, Finish(grant.fence, outcome, backoff=timedelta(seconds=1)))
+
+    def _report(self, plan: JobVersion, run: HeldRun, word: Finish | Release) -> Thread:
+        """The scheduler reports the ends of its runs; a call that a crontab fired reports its own."""
+        run.word = word
+        if plan.outside:
+            yield from self.end(run)
+        else:
+            self.ended.append(run)
 
     def _outcome(self, plan: JobVersion, run: HeldRun, deeds: RunEffects) -> Play[Outcome | None]:
         """Run the job function. Returns how it ended, or None if it does not report an end."""

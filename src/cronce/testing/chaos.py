@@ -47,6 +47,7 @@ SITUATIONS: Final = (
     "purge", "edit", "roll-back", "two threads", "replaced", "lock", "outside trigger", "scheduler",
     "overlap=skip", "overlap=wait", "overlap=replace", "overlap=allow", "missed=skip", "missed=latest", "missed=all",
     "on_lost=skip", "on_lost=rerun", "by hand", "resolved", "key known", "lower fence refused", "lock waited for",
+    "ends with claims",
 )  # fmt: skip
 FAULT_KINDS: Final = (*FAULTS, *SITUATIONS)
 

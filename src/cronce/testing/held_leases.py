@@ -1,18 +1,17 @@
 """What a simulated process holds: grants that are renewed, and the bodies at work under them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import inf
 from typing import Final, TypeVar
 
 from cronce.model import Fence
-from cronce.protocol.commands import Stale, Unsure
+from cronce.protocol.commands import Finish, Release, Stale, Unsure
 from cronce.protocol.lease import renew_every
-from cronce.protocol.record import Outcome
 from cronce.runtime.client import patience
 from cronce.runtime.keeper import Lease, LeaseEnd
-from cronce.runtime.ledger import Grant, Ledger
+from cronce.runtime.ledger import Grant, Ledger, Refused, Wanted
 from cronce.testing.referee import BodySeen, Referee
 from cronce.testing.takeovers import RENEWAL
 from cronce.testing.world import Play, SimulatedProcess, Sleep, Thread, World
@@ -38,6 +37,7 @@ class HeldRun:
     body: BodySeen | None = None
     told: bool = False  # another process has it, or it was asked to stop
     waits: float = 0.0  # until when the answer to its renewal is waited for
+    word: Finish | Release | None = None  # how it ended, until the store has answered that
 
     @property
     def grant(self) -> Grant:
@@ -57,6 +57,7 @@ class HeldLeases:
     process: SimulatedProcess
     hit: Callable[[], None]  # it crashes, or is paused
     runs: dict[str, HeldRun] = field(default_factory=dict, init=False)
+    ended: list[HeldRun] = field(default_factory=list, init=False)  # runs whose ends the scheduler is to report
     asking: dict[str, float] = field(default_factory=dict, init=False)  # since when each of its threads asks the store
     stuck: dict[str, float] = field(default_factory=dict, init=False)  # until when it waited without an answer
 
@@ -83,7 +84,9 @@ class HeldLeases:
 
     def let_go(self, grant: Grant) -> None:
         """It is not this process's any more: it takes what it left over itself, like others."""
-        self.runs.pop(grant.key, None)
+        run = self.runs.get(grant.key)
+        if run is not None and run.grant.fence == grant.fence:  # else it was granted anew
+            del self.runs[grant.key]
         self.ledger.know.let_go([grant.fence])
 
     def held(self, grant: Grant) -> HeldRun:
@@ -140,16 +143,26 @@ class HeldLeases:
         self.referee.acts(run.body, run.grant)
         return True
 
-    def end(self, run: HeldRun, outcome: Outcome) -> Thread:
-        """Report the end until the store has received it; the lease is renewed meanwhile."""
+    def end(self, run: HeldRun) -> Thread:
+        """Report an end alone, until the store has answered; the lease is renewed meanwhile."""
         for _ in range(100):
-            finish = self.ledger.finish(run.grant, outcome, backoff=timedelta(seconds=1))
-            answer = yield from self.asks(run.grant.key, finish)
-            self.world.say("{} finish {} {}: {}", self.process.name, run.grant.key, run.grant.fence, answer)
-            if not isinstance(answer, Unsure):
-                break
+            yield from self.asks(run.grant.key, self.exchange([run]))
+            if run.word is None:
+                return
             yield Sleep(RETRY)
         self.let_go(run.grant)
+
+    def exchange(self, ended: Sequence[HeldRun], wanted: Sequence[Wanted] = ()) -> Play[list[Grant | Refused]]:
+        """Report ends and claim slots in one call. An end without an answer keeps its word, to be reported again."""
+        words = [(run.grant, run.word, True) for run in ended if run.word is not None]
+        answers, replies = yield from self.ledger.exchange(words, wanted)
+        for run, answer in zip(ended, answers, strict=True):
+            self.world.say("{} end {} {}: {}", self.process.name, run.grant.key, run.grant.fence, answer)
+            if not isinstance(answer, Unsure):
+                self.referee.end_answered(run.grant, answer)
+                run.word = None
+                self.let_go(run.grant)
+        return replies
 
     # --- the keeper ---
 

@@ -24,7 +24,7 @@ from cronce.protocol.commands import (
 from cronce.protocol.record import Job, Record
 from cronce.protocol.table import TABLE, Row
 from cronce.protocol.view import View
-from cronce.runtime import client, jobs, keeper, ledger, loop
+from cronce.runtime import batch, client, jobs, keeper, ledger, loop
 from cronce.runtime.scheduling import roster
 from cronce.stores import base
 from cronce.testing import held_leases, world
@@ -340,20 +340,20 @@ def _() -> Any:
 
 @_mutant("a finish raises the floor")
 def _() -> Any:
-    finish = ledger.Ledger.finish
+    exchange = ledger.Ledger.exchange
 
-    def wrong(self: ledger.Ledger, grant: Any, *rest: Any, **options: Any) -> Any:
-        answer = yield from finish(self, grant, *rest, **options)
-        if grant.slot is not None:
+    def wrong(self: ledger.Ledger, ended: Any, *rest: Any) -> Any:
+        answers = yield from exchange(self, ended, *rest)
+        for grant, _, _ in ended:
             with suppress(StoreUnavailable):
-                yield from self.jobs.edit(grant.slot.job, lambda job, _now: _higher(job, grant.slot.at))
-        return answer
+                yield from self.jobs.edit(grant.slot.job, _higher(grant.slot.at))
+        return answers
 
-    return patch.object(ledger.Ledger, "finish", wrong)
+    return patch.object(ledger.Ledger, "exchange", wrong)
 
 
-def _higher(job: Job | None, floor: Instant) -> Job | None:
-    return job and job._replace(floor=max(job.floor, floor))
+def _higher(floor: Instant) -> Callable[[Job | None, Instant], Job | None]:
+    return lambda job, _now: job and job._replace(floor=max(job.floor, floor))
 
 
 # --- versions ---
@@ -373,6 +373,29 @@ def _() -> Any:
 @_mutant("superseded versions fire on")
 def _() -> Any:
     return _without_gate(gates.superseded)
+
+
+# --- ends and claims in one swap ---
+
+
+@_mutant("a claim that another won takes an end with it")
+def _() -> Any:
+    """The numbers of groups counted from how many writes there were, and overlapped."""
+
+    def length(self: batch.Batch) -> int:
+        return len(self.writes) or _LENGTH(self)
+
+    def refused(command: Any, not_before: Any, refusals: Any, doubt: Any = None) -> Any:
+        early = doubt is None and Refusal.LATE not in refusals
+        return commands.Early(not_before) if early else _REFUSED(command, not_before, refusals, doubt)
+
+    both = ExitStack()
+    both.enter_context(patch.object(batch.Batch, "__len__", length))
+    both.enter_context(patch.object(loop, "refused", refused))
+    return both
+
+
+_LENGTH, _REFUSED = batch.Batch.__len__, decide.refused
 
 
 # --- what a claim needs besides its cell ---

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from cronce.model import Cell, Fence, Instant, Mark, Slot, Write, slot_of_cell
+from cronce.protocol.commands import Answer, Finished
 from cronce.protocol.lease import FACTS_AGE, renew_every
 from cronce.protocol.notices import decode_position
 from cronce.protocol.record import LAPSED, Job, Outcome, Record, State, decode_job, effects_key
@@ -306,6 +307,23 @@ class Referee:
             self._check_turns(body)
             if any(other.grant.fence > grant.fence for other in self.bodies[grant.key]):
                 self.broken("an overtaken run does not act", f"{grant.key}: {body}")
+
+    def end_answered(self, grant: Grant, answer: Answer) -> None:
+        """An end that its process no longer reports is on record: as the store confirmed it, or under another process.
+        A store that lost data since may not have it."""
+        loaded = self.world.store.load([grant.key])
+        (cell,) = loaded.cells
+        if grant.birth != loaded.epoch.birth or not cell.version:
+            return
+        record, is_wrong = decode(cell.value), False
+        is_last = cell.fence == grant.fence
+        if isinstance(answer, Finished):
+            ended = record.state is State.RETRYING if answer.retrying else record.outcome is answer.outcome
+            lapsed = any(past.fence == grant.fence and past.end == LAPSED for past in record.past)
+            is_wrong = lapsed or (is_last and not ended)
+        if is_wrong or (is_last and record.is_running):
+            facts = f"{grant.key} {grant.fence}: {answer}, but it is {record.state} {record.outcome or ''}"
+            self.broken("an end that was answered is on record", facts)
 
     def makes(self, body: BodySeen, item: str) -> None:
         """A body makes a step, or has made it."""
