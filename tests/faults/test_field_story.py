@@ -204,7 +204,7 @@ class Cluster:
     def is_told(self, process: Process) -> bool:
         """Whoever told it has written that down: else nobody tells more until its claim lapses, in two minutes."""
         alert = self._alert(process)
-        return alert is not None and all(one.sent for one in alert.deliveries.values())
+        return alert is not None and all(one.sent for to, one in alert.deliveries.items() if to != "log")
 
     def told(self, process: Process) -> list[str]:
         """What the receiver was told of it."""
