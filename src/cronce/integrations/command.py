@@ -224,6 +224,7 @@ class _Command(Command):
     code = 0
 
     def ending(self, run: Run, result: Ended | NotStarted) -> Ending | None:
+        self._supervisor.close()  # the watchdog: after a short command it need not finish starting
         if isinstance(result, NotStarted):
             self.code = 128 + result.signalled if result.signalled else NOT_DONE
         elif result.stopped:
