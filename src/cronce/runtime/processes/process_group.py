@@ -140,7 +140,7 @@ class Watchdog:
     def done(self, group: int) -> None:
         """Nothing to guard any more."""
         self._guarded.discard(group)
-        self._tell(watchdog.DONE, group, math.inf)
+        self._tell(watchdog.UNGUARD, group, math.inf)
 
     @property
     def gone(self) -> bool:

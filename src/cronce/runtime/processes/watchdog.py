@@ -23,7 +23,7 @@ RECORD = struct.Struct("=cqd")
 two threads never mix."""
 GUARD = b"g"
 MOVE = b"m"
-DONE = b"d"
+UNGUARD = b"d"
 
 BOOT_CLOCK_POLL = 1.0
 """Seconds. poll's timeout does not advance in suspend, the boot clock does: look again at least this often."""
@@ -66,7 +66,7 @@ def _heed(record: bytes, guarded: Guarded) -> None:
     word, group, deadline = RECORD.unpack(record)
     if word == GUARD or (word == MOVE and group in guarded):
         guarded[group] = deadline
-    elif word == DONE:
+    elif word == UNGUARD:
         guarded.pop(group, None)
 
 
