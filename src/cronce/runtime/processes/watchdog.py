@@ -6,8 +6,8 @@ Its input is a pipe of records, each about one group; the end of the pipe means 
 `process_group.Watchdog` is the other end.
 
 Every `cronce exec` that runs a command starts it, so it imports only what is built into Python or quick to load: no
-`typing`, no `site`, nothing else of cronce. It costs 8 ms of CPU, while the command starts; an interpreter with cronce
-in it costs 25. A fork of `exec` costs 7, before the command starts: each page is copied when it is next written to.
+`typing`, no `site`, nothing else of cronce. It costs 9 ms of CPU, while the command starts; an interpreter with cronce
+in it costs 28. A fork of `exec` costs 7, before the command starts: each page is copied when it is next written to.
 """
 
 import math
@@ -16,7 +16,7 @@ import select
 import struct
 import sys
 import time
-from _signal import SIGCONT, SIGKILL, SIGTERM  # type: ignore[import-not-found]  # `signal` makes enums of them: 2 ms
+from _signal import SIGCONT, SIGKILL, SIGTERM  # type: ignore[import-not-found]  # `signal` makes enums of them: 4 ms
 
 RECORD = struct.Struct("=cqd")
 """A word, the group it is about, and for GUARD and MOVE the deadline. A record is far below PIPE_BUF, so writes from
