@@ -105,7 +105,7 @@ def boot_id() -> str:
     """Which boot of the machine this is, so that readings of its boot clock are never compared across two; "" where
     that cannot be known, and nothing is compared."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:  # noqa: PTH123  pathlib is slow to import
-            return boot.read().strip()
+        with open("/proc/sys/kernel/random/boot_id", "rb") as boot:  # noqa: PTH123  pathlib is slow to import
+            return boot.read().strip().decode()  # as text, the file would need the codec of its encoding imported
     except OSError:
         return ""

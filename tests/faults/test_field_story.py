@@ -19,7 +19,7 @@ import pytest
 
 from cronce import Cronce
 from cronce.model import FREE, LOOKED_ON, Cell, Instant, Mark, Write, alert_cell
-from cronce.protocol.notices import decode_alert, decode_holder, encode_notice
+from cronce.protocol.notices import Alert, decode_alert, decode_holder, encode_notice
 from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores import open_store
 from cronce.stores.base import Scan, Store
@@ -192,10 +192,19 @@ class Cluster:
             node = cron.at_work().node
             node.do(node.ledger.client.rewrite(alert_cell("gone", process.holder), make))
 
-    def is_raised(self, process: Process) -> bool:
+    def _alert(self, process: Process) -> Alert | None:
         with closing(open_store(self.server.store)) as store:
             (cell,) = store.load([alert_cell("gone", process.holder)]).cells
-        return bool(cell.version) and decode_alert(cell.value, cell.key).times > 0
+        return decode_alert(cell.value, cell.key) if cell.version else None
+
+    def is_raised(self, process: Process) -> bool:
+        alert = self._alert(process)
+        return alert is not None and alert.times > 0
+
+    def is_told(self, process: Process) -> bool:
+        """Whoever told it has written that down: else nobody tells more until its claim lapses, in two minutes."""
+        alert = self._alert(process)
+        return alert is not None and all(one.sent for to, one in alert.deliveries.items() if to != "log")
 
     def told(self, process: Process) -> list[str]:
         """What the receiver was told of it."""
@@ -297,6 +306,7 @@ def test_who_dies_is_missed_once_and_also_if_whoever_tells_it_dies(cluster: Clus
     first, second = cluster.dead
     wait_for(["raised", "raised"], lambda: cluster.told(first))
     assert len(cluster.senders) == 1
+    wait_for(True, lambda: cluster.is_told(first))  # perhaps by the second, which is about to die
     second.process.kill()
     wait_for(True, lambda: cluster.is_raised(second))  # the same host: the same incident, of which they were told
     ids = {one.alert["id"] for one in cluster.hook.heard if one.alert["subject"] == first.holder}

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from cronce.cli import UNDER
 from tests.house import texts
 
@@ -19,11 +21,13 @@ def _unused(text: str) -> list[str]:
     return [word for word in texts.UNUSED if re.search(rf"\b{word}\b", text, re.IGNORECASE)]
 
 
+@pytest.mark.slow
 def test_no_text_has_a_word_that_readers_stumbled_over() -> None:
     found = [text for text in texts.texts() if _unused(text.text) and text.text.strip() not in SPELLED_IN_RECORDS]
     assert list(map(str, found)) == []
 
 
+@pytest.mark.slow
 def test_commands_are_spelled_as_they_are_today() -> None:
     """Old spellings work, but the help lists no `cronce effects`."""
     under = {name: first for first, names in UNDER.items() for name in names}
@@ -40,6 +44,7 @@ def test_a_text_is_found_in_code_whatever_it_is_spelled_as() -> None:
     assert [text.text for text in found] == ["no reason was given", "{} was not run: {}"]
 
 
+@pytest.mark.slow
 def test_names_are_not_used_for_more_things_than_they_were() -> None:
     classes, constants = texts.names()
     counted = (len(texts.repeated(classes)), len(texts.repeated(constants)), len(texts.small_modules()))

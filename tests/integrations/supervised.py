@@ -39,6 +39,7 @@ class Script:
         atexit.register(self.say, left=os.getpid())
         try:
             with CommandSupervisor(self.clock, self.plan["grace"]) as supervisor:
+                supervisor.child(["true"], {})  # is never started, but has the watchdog started
                 assert supervisor.watchdog is not None
                 self.say(watchdog=supervisor.watchdog.pid)
                 threading.Thread(target=self.listen, daemon=True).start()

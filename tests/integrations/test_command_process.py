@@ -306,7 +306,9 @@ def test_what_a_command_leaves_running_is_not_stopped_as_under_cron(start: Start
 
 
 def test_standard_streams_that_our_caller_closed_are_not_mistaken_for_pipes(start: Start, tmp_path: Path) -> None:
-    script = f"echo out; echo err >&2; echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 1000"
+    more = "yes | head -c 200000"  # than a pipe holds: we read, so the watchdog was told of the command
+    pid = f"echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid"
+    script = f"echo out; echo err >&2; {more}; {pid}; exec sleep 1000"
     run = start(sh(script), before=["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"], grace=0.1)
     wait_until((tmp_path / "pid").exists)
     run.process.kill()

@@ -88,6 +88,7 @@ def steps(town: Town, end: datetime) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @nights
 def test_of_a_night_in_which_all_ran_nothing_is_told(
     zone: str, cron: str, policies: dict[str, Any], change: datetime, slots: list[str]
@@ -102,6 +103,7 @@ def test_of_a_night_in_which_all_ran_nothing_is_told(
     assert town.fresh() == []  # nor to whoever comes in the morning
 
 
+@pytest.mark.slow
 @nights
 def test_of_a_night_in_which_none_ran_each_is_missed_a_minute_after_it_was_due(
     zone: str, cron: str, policies: dict[str, Any], change: datetime, slots: list[str]

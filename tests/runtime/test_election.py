@@ -4,7 +4,6 @@ import asyncio
 import gc
 import logging
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -537,20 +536,6 @@ def test_a_leader_that_was_started_and_forgotten_leads_on_until_it_is_closed(url
     with other.leader("indexer").elected():
         pass
     wait_until(lambda: gc.collect() >= 0 and not len(cron._leaders))  # its thread may still be on its way out
-
-
-def test_a_process_that_exits_resigns(url: str, cron: Cronce) -> None:
-    code = f"""
-from cronce import Cronce
-leader = Cronce({url!r}).leader("indexer", on_elected=lambda _term: go.set())
-import threading
-go = threading.Event()
-leader.start()
-assert go.wait(60)
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-    with cron.leader("indexer").elected() as term:
-        assert term.trusted
 
 
 def test_callbacks_have_a_thread_of_their_own_and_what_they_raise_ends_nothing(

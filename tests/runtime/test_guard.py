@@ -1,13 +1,10 @@
 """The guard as users write it, on a real SQLite file: functions, coroutines, threads, forks."""
 
 import asyncio
-import ctypes
 import inspect
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -17,7 +14,7 @@ from typing import Any, assert_type
 
 import pytest
 
-from cronce import Cronce, LeaseLost, Run, Skipped, TimedOut
+from cronce import Cronce, Run, Skipped, TimedOut
 from cronce.errors import BadInput, BadPolicy, BadSchedule, StoreError
 from cronce.model import Slot
 from cronce.protocol.record import Outcome, Record, State, decode
@@ -361,41 +358,6 @@ def test_a_call_cancelled_while_it_claims_gives_the_slot_back(cron: Cronce, url:
     asyncio.run(main())
     assert ran == [1]
     assert record(url, "report").outcome is Outcome.SUCCEEDED
-
-
-TAKES_OVER = """
-import signal, sys
-from cronce import Cronce
-signal.alarm(100)
-cron = Cronce(sys.argv[1])
-ran = []
-@cron.job("@daily", name="report", on_lost="rerun", lease="2s", start_within="3650d")
-def report(run):
-    ran.append(run.attempt)
-while not ran:
-    report(slot=sys.argv[2])
-print(ran)
-"""
-
-
-def test_a_body_that_holds_the_gil_past_its_lease_is_taken_over_and_told(cron: Cronce, url: str) -> None:
-    """No thread of the process can run meanwhile. Another process takes over; the first learns it when it says done."""
-
-    @cron.job("@daily", name="report", on_lost="rerun", lease="2s", start_within="3650d")
-    def report(run: Run) -> None:
-        other = subprocess.Popen(
-            [sys.executable, "-c", TAKES_OVER, url, "2026-03-29T12:00:00Z"], stdout=subprocess.PIPE, text=True
-        )
-        others.append(other)
-        libc = ctypes.PyDLL(None)  # called with the GIL
-        assert libc.waitid(os.P_PID, other.pid, None, os.WEXITED | os.WNOWAIT) == 0
-        assert not run.trusted
-
-    others: list[subprocess.Popen[str]] = []
-    with pytest.raises(LeaseLost):
-        report.at(WHEN)()
-    assert others[0].communicate(timeout=60)[0] == "[2]\n"
-    assert record(url, "report").grant == 2
 
 
 # --- forks ----------------------------------------------------------------------------------------------------------

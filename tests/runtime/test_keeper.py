@@ -1,7 +1,5 @@
 """The keeper: renewals in one batch, trust that ends in time, threads only while something is held."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -114,26 +112,6 @@ def test_an_end_is_recorded_though_no_thread_can_be_had_that_watches_whether_it_
     monkeypatch.setattr(office.keeper._watching, "wake", refuse)
     assert office.keeper.renew() is None
     assert len(office.keeper.pending_ends) == 0
-
-
-BARE_FORK = """
-import ctypes, os
-from tests.runtime.office import Office
-from tests.runtime.shelf import HandClock, Wire
-from tests.runtime.test_keeper import held
-lease = held(Office(Wire(HandClock())))
-pid = ctypes.PyDLL(None).fork()
-if pid == 0:
-    os._exit(int(lease.trusted))
-print(os.waitpid(pid, 0)[1], lease.trusted)
-"""
-
-
-def test_the_child_of_a_fork_that_python_does_not_hear_of_may_not_act_on_it() -> None:
-    """As a library in C forks: nothing that was to be called after a fork is called. In a process of one thread: with
-    several, such a child may wait for the interpreter's lock for ever."""
-    done = subprocess.run([sys.executable, "-c", BARE_FORK], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("0 True\n", "")
 
 
 def test_without_trust_a_silent_store_is_asked_twice_a_second(office: Office, store: Wire, clock: HandClock) -> None:

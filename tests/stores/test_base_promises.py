@@ -1,12 +1,14 @@
 """The pages about stores say what the code does."""
 
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cronce.errors import StoreError
 from cronce.model import Traits
 from cronce.stores import etcd, kubernetes, memory, mysql, postgres, redis, sqlite
-from cronce.stores.base import PROMISES, Store, promise_table
+from cronce.stores.base import Store
 from cronce.testing import StoreContract
 from tests.house import markdown
 
@@ -17,6 +19,37 @@ BEGIN, END = "<!-- promises: begin -->\n", "<!-- promises: end -->"
 HOW_TO = (DOCS / "how-to" / "write-a-store.md").read_text(encoding="utf-8")
 TOY: dict[str, Any] = {"__name__": "toy"}
 exec(next(block.text for block in markdown.blocks(HOW_TO) if block.language == "python"), TOY)
+
+
+PROMISES: Final = (
+    ("linearizable", "an accepted write is seen by every later read"),
+    ("durable", "an accepted write survives a crash of the store"),
+    ("survives_failover", "and the loss of its machine"),
+    ("groups", "several cells are written together or not at all"),
+    ("notifies", "can wake a waiting process"),
+    ("shared", "a second connection to the same URL sees the same cells"),
+    ("in_memory", "every cell costs memory, so fewer are kept by default"),
+    ("history", "keeps every slot and effect, not only a job's last slots"),
+    ("tally", "detects that it was restored to an earlier state"),
+    ("one_clock", "one clock dates all leases"),
+    ("own_clock", "its clock is this machine's"),
+    ("skew", "two reads of its clock disagree by at most"),
+    ("step", "its clock is exact to"),
+)
+
+
+def promise_table(stores: Sequence[Traits]) -> str:
+    """A Markdown table: a promise in each row, a store in each column."""
+    rows = [[f"{words} (`{name}`)", *(_say(getattr(traits, name)) for traits in stores)] for name, words in PROMISES]
+    rows.append(["**so a slot is claimed once**", *(_say(traits.linearizable and traits.durable) for traits in stores)])
+    head = [["", *(f"`{traits.name}`" for traits in stores)], ["---"] * (len(stores) + 1)]
+    return "".join(f"| {' | '.join(row)} |\n" for row in [*head, *rows])
+
+
+def _say(value: bool | timedelta) -> str:
+    if isinstance(value, timedelta):
+        return f"{value / timedelta(milliseconds=1):g} ms"
+    return "yes" if value else "no"
 
 
 def test_the_table_of_promises_is_that_of_the_code() -> None:

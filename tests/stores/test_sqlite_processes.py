@@ -8,14 +8,17 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+import cronce.stores.sqlite as subject
 from cronce.model import Mark, Write
 from cronce.stores.base import Scan
-from cronce.stores.sqlite import SqliteStore
+from cronce.stores.sqlite import SqliteStore, file
 from cronce.testing.contract import claim, keys_of, refusals, swap, win
 from tests.stores.forks import Child, ask, locked
 
@@ -167,6 +170,49 @@ def test_parent_and_child_are_two_claimants(path: Path) -> None:
 
 def _won(store: SqliteStore, key: str) -> bool:
     return refusals(swap(store, claim(key))) == [None]
+
+
+@contextmanager
+def forking() -> Iterator[None]:
+    """As between the hooks before and after a fork of this thread."""
+    subject._before_fork()
+    try:
+        yield
+    finally:
+        subject._after_fork()
+
+
+def test_no_thread_opens_a_store_while_another_forks(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child waited for ever for a lock inside of SQLite that such a thread of its parent had held: 2 of 44."""
+    opened, connect = threading.Event(), file.connect
+
+    def watched(*given: Any, **named: Any) -> sqlite3.Connection:
+        opened.set()
+        return connect(*given, **named)
+
+    monkeypatch.setattr(file, "connect", watched)
+    with forking():
+        thread = threading.Thread(target=SqliteStore, args=[path])
+        thread.start()
+        assert not opened.wait(0.3)
+    thread.join()
+    assert opened.is_set()
+
+
+def test_what_is_dropped_while_another_thread_forks_is_closed_after_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by waiting for the fork, which may wait for a call that this thread is in."""
+    closed: list[str] = []
+    monkeypatch.setattr(subject.SqliteConnection, "close", lambda connection: closed.append(connection.path))
+    gone: list[SqliteStore] = []
+    with forking():
+        gone.append(SqliteStore(path))
+        thread = threading.Thread(target=gone.clear)
+        thread.start()
+        thread.join()
+        assert closed == []
+    assert closed == [str(path)]
 
 
 def test_a_fork_waits_for_the_threads_at_work_and_disturbs_none(path: Path) -> None:

@@ -37,13 +37,12 @@ from cronce.runtime.processes.child import (
     CHILD_STOP_SIGNALS,
     GRACE,
     BackgroundChild,
-    Child,
-    ChildChannel,
     Ended,
     NotStarted,
 )
 from cronce.runtime.processes.command import Command
-from cronce.runtime.processes.process_group import Watchdog, hold_standard_streams, send
+from cronce.runtime.processes.process_group import hold_standard_streams
+from cronce.runtime.processes.watchdog import send
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import WaitStep, sleep, take
 from cronce.stores.base import Store
@@ -174,9 +173,9 @@ class Foreground(BackgroundChild):
 class CommandSupervisor(child.Supervisor):
     """Signals and the watchdog, for any number of commands one after the other.
 
-    Enter it in the main thread, before there are other threads or open stores: it forks. Threads that call a `Child`
-    must have ended when it is left. `hastens`: TERM is followed by KILL a while later, as in Kubernetes; so a command
-    that still runs after the grace is killed, while there is time to record how it ended.
+    Enter it in the main thread. Threads that call a `Child` must have ended when it is left. `hastens`: TERM is
+    followed by KILL a while later, as in Kubernetes; so a command that still runs after the grace is killed, while
+    there is time to record how it ended.
     """
 
     def __init__(self, clock: Clock, grace: float = GRACE, *, hastens: bool = False) -> None:
@@ -185,7 +184,6 @@ class CommandSupervisor(child.Supervisor):
 
     def __enter__(self) -> Self:
         hold_standard_streams()
-        self.watchdog = Watchdog.fork(self.clock, self.grace)
         self.place.open()
         return self
 
@@ -198,9 +196,8 @@ class CommandSupervisor(child.Supervisor):
         """The last stop signal (TERM, INT, HUP, QUIT) that came, whether or not a command ran; 0 if none."""
         return self.place.interrupted
 
-    def child(self, command: Sequence[str], env: Mapping[str, str], line: ChildChannel | None = None) -> Child:
-        """A command to run; nothing is started yet."""
-        return Child(self, self.place, command, env, line)
+    def _surroundings(self) -> Foreground:
+        return self.place
 
     def wait(self, seconds: float) -> bool:
         """Sleep, also through suspend; False, at once, when a stop signal came."""
@@ -227,6 +224,7 @@ class _Command(Command):
     code = 0
 
     def ending(self, run: Run, result: Ended | NotStarted) -> Ending | None:
+        self._supervisor.close()  # the watchdog: after a short command it need not finish starting
         if isinstance(result, NotStarted):
             self.code = 128 + result.signalled if result.signalled else NOT_DONE
         elif result.stopped:

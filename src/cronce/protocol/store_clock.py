@@ -180,10 +180,10 @@ def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: I
     if last is not None and sample.ended < last.ended:
         return before  # another thread's reading, and older
     believed = Believed(sample, _set_to(host, sample.ended), since=before.since)
-    expected = host.wall if last is None else last.now + timedelta(seconds=sample.ended - last.ended)
     why = _wrong(last, sample, host, tolerance, born)
     if not why:
         return before if _is_loose(sample, tolerance) and before.doubt is None else believed
+    expected = host.wall if last is None else last.now + timedelta(seconds=sample.ended - last.ended)
     stands = before.doubt
     first = stands.first if stands is not None and _fits(stands.first, sample, tolerance) else sample
     doubt = Doubt(why, sample.now - expected, first, by_birth=sample.now < born - HARMLESS_ERROR)

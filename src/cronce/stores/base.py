@@ -22,7 +22,6 @@ It only makes others read sooner; they also read now and then without it.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from datetime import timedelta
 from itertools import repeat
 from typing import Any, Final, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -373,39 +372,6 @@ def new_cells(writes: Sequence[Write], first: int, birth: int, now: Instant) -> 
         fences = (fence if grant else None for fence, grant in zip(fences, grants, strict=True))
     untils = {ttl: None if ttl is None else now + ttl for ttl in set(ttls)}
     return made(Cell, keys, versions, values, ats, marks, fences, map(untils.__getitem__, ttls))
-
-
-# --- what stores promise, as the table in the docs: made from their traits, so that it cannot say anything else -------
-
-PROMISES: Final = (
-    ("linearizable", "an accepted write is seen by every later read"),
-    ("durable", "an accepted write survives a crash of the store"),
-    ("survives_failover", "and the loss of its machine"),
-    ("groups", "several cells are written together or not at all"),
-    ("notifies", "can wake a waiting process"),
-    ("shared", "a second connection to the same URL sees the same cells"),
-    ("in_memory", "every cell costs memory, so fewer are kept by default"),
-    ("history", "keeps every slot and effect, not only a job's last slots"),
-    ("tally", "detects that it was restored to an earlier state"),
-    ("one_clock", "one clock dates all leases"),
-    ("own_clock", "its clock is this machine's"),
-    ("skew", "two reads of its clock disagree by at most"),
-    ("step", "its clock is exact to"),
-)
-
-
-def promise_table(stores: Sequence[Traits]) -> str:
-    """A Markdown table: a promise in each row, a store in each column."""
-    rows = [[f"{words} (`{name}`)", *(_say(getattr(traits, name)) for traits in stores)] for name, words in PROMISES]
-    rows.append(["**so a slot is claimed once**", *(_say(traits.linearizable and traits.durable) for traits in stores)])
-    head = [["", *(f"`{traits.name}`" for traits in stores)], ["---"] * (len(stores) + 1)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in [*head, *rows])
-
-
-def _say(value: bool | timedelta) -> str:
-    if isinstance(value, timedelta):
-        return f"{value / timedelta(milliseconds=1):g} ms"
-    return "yes" if value else "no"
 
 
 Opener = Callable[[str], Store]

@@ -15,6 +15,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, BinaryIO, Final
+from zlib import crc32
 
 from cronce import mounts
 from cronce.errors import StorePrivate, StoreReadOnly, StoreUnusable
@@ -110,8 +111,6 @@ def journal_directory(url: str) -> str:
     home = _home(os.environ)
     if scheme_of(url) == "memory" or not (home or _absolute(os.environ.get("XDG_STATE_HOME"))):
         return ""
-    from binascii import crc32  # noqa: PLC0415
-
     shown = mask(url)
     plain = "".join(letter if letter.isalnum() else "-" for letter in shown.partition("://")[2])[:80].strip("-")
     state = os.path.dirname(_default(os.environ, home))

@@ -269,6 +269,7 @@ def daily() -> Cronce:
     return cron
 
 
+@pytest.mark.slow
 def test_of_two_time_zone_databases_only_the_newer_one_s_slots_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A daily job ran twice, at 09:05Z and at 09:06Z, on machines whose databases said so."""
     with ManualCluster(daily()) as cluster:

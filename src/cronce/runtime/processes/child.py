@@ -5,11 +5,11 @@
      └──────────► the watchdog ────┘ kills it when we are gone, or when an instant passes that was not moved on
 
 A run that lost its lease must not go on. While we live, we see to that: `Child.stop` asks the group to end (TERM) and
-after a grace makes it (KILL). When we are killed or stopped we cannot, so a second process of ours does: forked where
-there is one thread, in `exec`, which shows in `ps` as a second `exec`; else a Python of its own. It is outside our
-group, blocks every signal that can be blocked and holds nothing but the read end of a pipe. The end of that pipe is how
-it learns of our death, whatever the cause. An instant on the boot clock, which the lease's keeper moves on, is how it
-learns that we are stuck: stopped, swapped out, or writing to a terminal that takes nothing.
+after a grace makes it (KILL). When we are killed or stopped we cannot, so a second process of ours does: `watchdog`, a
+small Python of its own, started with the first command. It is outside our group, blocks every signal that can be
+blocked and holds nothing but the read end of a pipe. The end of that pipe is how it learns of our death, whatever the
+cause. An instant on the boot clock, which the lease's keeper moves on, is how it learns that we are stuck: stopped,
+swapped out, or writing to a terminal that takes nothing.
 
 What no process group can give, and this does not promise:
 
@@ -35,19 +35,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cronce.clock import Clock
 from cronce.runtime.processes.output import Stream, Tail
-from cronce.runtime.processes.process_group import (
-    BOOT_CLOCK_POLL,
-    GROUP_LOOK_EVERY,
-    NOWHERE,
-    FileAction,
-    Watchdog,
-    alive,
-    hold_standard_streams,
-    ready,
-    send,
-    spawn,
-    terminate,
-)
+from cronce.runtime.processes.process_group import NOWHERE, FileAction, Watchdog, hold_standard_streams, spawn
+from cronce.runtime.processes.watchdog import BOOT_CLOCK_POLL, GROUP_LOOK_EVERY, alive, ready, send, terminate
 from cronce.value import NamedTuple
 
 if TYPE_CHECKING:
@@ -361,8 +350,7 @@ class Child:
 
 
 class Supervisor:
-    """Children, any number at once, and one watchdog for all of them, from the first on. In a process that has
-    threads."""
+    """Children, any number at once, and one watchdog for all of them, from the first on."""
 
     watchdog: Watchdog | None = None
 
@@ -372,8 +360,8 @@ class Supervisor:
         self._lock = threading.Lock()
 
     def child(self, command: Sequence[str], env: Mapping[str, str], line: ChildChannel | None = None) -> Child:
-        """A command to run; nothing is started yet. If the watchdog was killed, another is started: this process may
-        live for months, and when memory is short the kernel may kill a small process."""
+        """A command to run, which is not started yet; its watchdog is. If that was killed, another is started: this
+        process may live for months, and when memory is short the kernel may kill a small process."""
         with self._lock:
             if self.watchdog is not None and self.watchdog.gone:
                 self.watchdog.close()
@@ -381,7 +369,11 @@ class Supervisor:
             if self.watchdog is None:
                 hold_standard_streams()
                 self.watchdog = Watchdog.spawn(self.grace)
-            return Child(self, BackgroundChild(), command, env, line)
+            return Child(self, self._surroundings(), command, env, line)
+
+    def _surroundings(self) -> BackgroundChild:
+        """Those of the next child."""
+        return BackgroundChild()
 
     def close(self) -> None:
         """When all children have ended."""

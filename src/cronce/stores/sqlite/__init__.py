@@ -88,7 +88,8 @@ class SqliteStore:
         self._working = False
         self._boot = SystemClock().boot
         self._files_checked_at = -FILES_CHECKED_EVERY
-        _STORES.add(self)
+        with _FORKING:
+            _STORES.add(self)
         self._open: Callable[[], SqliteConnection] = partial(
             SqliteConnection, self.path, mount_table, make=True, adopt=adopt
         )
@@ -135,8 +136,9 @@ class SqliteStore:
             self._open = partial(_refuse, self.path)
 
     def __del__(self) -> None:
-        if not sys.is_finalizing():
-            self._disconnect()
+        if self._connection is not None and not sys.is_finalizing():
+            _UNUSED.append(self._connection)
+            _close_unused()
 
     # --- one connection, for all threads of the process -------------------------------------------------------------
 
@@ -220,6 +222,20 @@ def _refuse(path: str) -> "SqliteConnection":
 _STORES: Final = weakref.WeakSet[SqliteStore]()
 _LOCKED: Final[list[SqliteStore]] = []
 _FORKING: Final = threading.RLock()
+"""Held by a thread that forks. No other thread is inside of SQLite then: the child would wait for ever for the locks
+that it holds there."""
+_UNUSED: Final[list["SqliteConnection"]] = []
+"""Connections of stores that are gone."""
+
+
+def _close_unused() -> None:
+    """Not while another thread forks, which closes them: it may wait for a call that this thread is in."""
+    if _FORKING.acquire(blocking=False):
+        try:
+            while _UNUSED:
+                _UNUSED.pop().close()
+        finally:
+            _FORKING.release()
 
 
 def _before_fork() -> None:
@@ -233,6 +249,7 @@ def _after_fork() -> None:
     while _LOCKED:
         _LOCKED.pop().after_fork()
     _FORKING.release()
+    _close_unused()
 
 
 def _before_exit() -> None:
