@@ -34,7 +34,7 @@ decode = lru_cache(1000)(decode_record)
 LEAP: Final = HARMLESS_ERROR + timedelta(seconds=30)
 """A clock that is off by more has leapt, and every process knows: also one that has just begun."""
 
-TAKEOVERS: Final = 5
+TAKEOVERS: Final = 3
 """How many holders of a slot may die one after the other before it is closed: fewer here, since a history is short."""
 
 NUDGES: Final = timedelta(seconds=3)
