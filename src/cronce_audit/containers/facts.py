@@ -1,6 +1,5 @@
 """Facts from Dockerfiles, compose files and entry scripts, before they are combined."""
 
-import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
@@ -54,10 +53,7 @@ class Copied(NamedTuple):
 
     source: str
     target: str
-    lies: str
-    """Its path in the image, as far as WORKDIR lines before show the folder."""
-    folder: str
-    """The same, if the source is a folder: its files are there."""
+    line: int
 
 
 class Image(NamedTuple):
@@ -77,6 +73,8 @@ class Image(NamedTuple):
     """File names in its RUN lines: scripts that run once, during the build, and crontabs that it installs."""
     named: frozenset[str] = frozenset()
     """File names in any of its lines."""
+    tab: Place | None = None
+    """The line that puts a crontab where cron looks."""
 
 
 class Service(NamedTuple):
@@ -168,14 +166,3 @@ def _without_shell(words: tuple[str, ...], sh: Kind | None) -> tuple[tuple[str, 
     lingers = stays(read, read.commands[-1], kind_of(name, sh)) is not False
     alone = len(read.commands) == 1 and read.plain and not ASSIGNMENT.match(text)  # `X=1 program` is more
     return (read.commands[0].words if alone else words), lingers
-
-
-def paths_in(image: Image, path: str) -> Iterator[str]:
-    """The paths of a file of the tree in an image."""
-    context = PurePosixPath(image.path).parent
-    for copied in image.copied:
-        for source in {str(PurePosixPath(copied.source)), str(context / copied.source)}:
-            if path == source:
-                yield copied.lies
-            elif source == "." or path.startswith(f"{source}/"):
-                yield posixpath.join(copied.folder, path.removeprefix(f"{source}/"))

@@ -36,6 +36,12 @@ def has_users(rests: list[str]) -> bool:
     return firsts <= USERS or all(words[1] in COMMANDS or words[1].startswith(("/", "./", "[", "~")) for words in pairs)
 
 
+def lacks_user(command: str) -> bool:
+    """Whether a line of /etc/cron.d surely has a command where cron expects the user."""
+    first = command.split(maxsplit=1)[0]
+    return first in COMMANDS - USERS or not _NAME.fullmatch(first)
+
+
 INACTIVE: Final = frozenset({
     ".j2", ".jinja", ".jinja2", ".erb", ".in", ".tpl", ".tmpl", ".template", ".mustache", ".epp", ".dist", ".example",
     ".sample", ".bak", ".orig", ".old", ".disabled", ".off", ".swp", ".save", ".dpkg-dist", ".dpkg-old", ".dpkg-new",
@@ -58,6 +64,13 @@ class Tab(NamedTuple):
     """A crontab."""
 
     path: str
+
+
+class NeverRun(NamedTuple):
+    """A line for /etc/cron.d that names no user."""
+
+    place: Place
+    command: str
 
 
 class CronLine(NamedTuple):
