@@ -276,6 +276,31 @@ def same_job_twice(facts: Facts) -> Iterator[Found]:
                 told.add(second.place)
                 yield _twice(first, second, when)
     yield from same_entries(facts)
+    yield from _twice_in_code(facts)
+
+
+def _twice_in_code(facts: Facts) -> Iterator[Found]:
+    """Two jobs of a program's own scheduler that call the same function, and meet."""
+    found = [(one.does, one.pattern or "", one.what, one.place) for one in facts.of(JavaScriptJob) if one.does]
+    found += [
+        (job.full_name, expression(job) or "", job.function, job.place)
+        for job in facts.conclude(jobs)
+        if job.full_name and not any(job.options.get(key) for key in ("args", "kwargs"))
+    ]
+    earlier: dict[str, list[tuple[str, Place]]] = {}
+    for does, schedule, what, place in found:
+        known = earlier.setdefault(does, [])
+        met = ((shared_slot(other, schedule, facts.year), at) for other, at in known if at.line != place.line)
+        slot, first = next(((slot, at) for slot, at in met if slot), (None, place))
+        if slot is not None:
+            yield Found(
+                place,
+                f"{what} does the same as the job at {first}: at {slot:%H:%M} both run it",
+                Confidence.MEDIUM,
+                Severity.INFO,
+                "keep one of the two jobs",
+            )
+        known.append((schedule, place))
 
 
 def _of_one_job(facts: Facts) -> Iterator[Sequence[CronLine]]:

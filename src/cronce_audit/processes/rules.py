@@ -364,7 +364,7 @@ def _in_app(launch: Launch, facts: Facts) -> str:
 
 
 def _today(launch: Launch) -> str:
-    return "one process today, as far as is seen" if launch.total.exact else "the files do not say how many there are"
+    return "one process today" if launch.per_process.exact else "the files do not say how many workers there are"
 
 
 def _looped(launch: Launch, _: Facts) -> str:

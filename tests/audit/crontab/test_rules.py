@@ -234,7 +234,11 @@ def test_a_line_of_cron_d_without_a_user_never_runs(tmp_path: Path, tree: dict[s
         ("CMD cron && gunicorn shop", {}, []),
         ('CMD ["/start.sh"]', {}, []),
         ("", {}, []),
-        ("", {"compose.yaml": "services:\n  web:\n    build: .\n    command: [python, x.py]\n"}, ["CR412 Dockerfile:3"]),
+        (
+            "",
+            {"compose.yaml": "services:\n  web:\n    build: .\n    command: [python, x.py]\n"},
+            ["CR412 Dockerfile:3"],
+        ),
         (
             'CMD ["gunicorn", "shop"]',
             {"compose.yaml": "services:\n  jobs:\n    build: .\n    command: [cron, -f]\n"},
@@ -248,3 +252,37 @@ def test_a_crontab_of_an_image_in_which_nothing_starts_cron(
 ) -> None:
     tree = {"Dockerfile": f"{WITH_CRON}RUN crontab /app/crontab\n{start}\n", **more}
     assert findings_in(tmp_path, tree, "CR412") == says
+
+
+NODE_CRON = "const cron = require('node-cron');\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_told"),
+    [
+        ("'0 9 * * *', () => { console.log('a'); sendAll(); }", "'0 9 * * *', async () => { await sendAll(); }", True),
+        ("'0 * * * *', sendAll", "'0 0 * * *', sendAll", True),
+        ("'0 9 * * *', sendAll", "'0 17 * * *', sendAll", False),
+        ("'0 9 * * *', () => send('a')", "'0 9 * * *', () => send('b')", False),
+        ("'0 9 * * *', () => { read(); send(); }", "'0 9 * * *', () => { send(); }", False),
+        ("'0 9 * * *', () => this.run()", "'0 9 * * *', () => this.run()", False),
+    ],
+)
+def test_two_jobs_in_code_that_do_the_same_at_the_same_time(
+    tmp_path: Path, first: str, second: str, is_told: bool
+) -> None:
+    tree = {"a.js": f"{NODE_CRON}cron.schedule({first});\n", "b.js": f"{NODE_CRON}\ncron.schedule({second});\n"}
+    assert findings_in(tmp_path, tree, "CR404") == ["CR404 b.js:3"] * is_told
+
+
+@pytest.mark.parametrize(
+    ("second", "is_told"),
+    [("hour=3", True), ("hour='*'", True), ("hour=4", False), ("hour=3, args=[1]", False)],
+)
+def test_a_function_that_is_added_twice_for_the_same_time(tmp_path: Path, second: str, is_told: bool) -> None:
+    code = (
+        "from apscheduler.schedulers.blocking import BlockingScheduler\n\ndef bill(): ...\n\n"
+        "scheduler = BlockingScheduler()\n"
+        f"scheduler.add_job(bill, 'cron', hour=3, id='a')\nscheduler.add_job(bill, 'cron', {second}, id='b')\n"
+    )
+    assert findings_in(tmp_path, {"jobs.py": code}, "CR404") == ["CR404 jobs.py:7"] * is_told
