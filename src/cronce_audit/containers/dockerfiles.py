@@ -33,7 +33,7 @@ _VARIABLE: Final = re.compile(
     r"(?<!\\)\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?(?P<how>[-+])(?P<word>[^}]*))?\})"
 )
 _OTHER: Final = (
-    ".md", ".py", ".sh", ".yml", ".yaml", ".in", ".j2", ".jinja", ".tmpl", ".tpl", ".erb", ".template", ".bak",
+    ".md", ".py", ".sh", ".yml", ".yaml", ".in", ".j2", ".jinja", ".tmpl", ".tpl", ".erb", ".template",
     ".dockerignore",
 )  # fmt: skip
 """Endings of files about Dockerfiles, or templates of them."""
@@ -185,7 +185,7 @@ def _read(source: Source) -> Iterator[Any]:
         _names([text]),
         next((source.place(one.line) for one in found if _TAB.search(one.rest)), None),
     )
-    yield from commands(start, "dockerfile", source.path, sh=sh, copies=None, environment=stage.environment)
+    yield from commands(start, "dockerfile", source.path, copies=None, environment=stage.environment)
     zone = stage.tz or stage.localtime
     if zone and is_zone(zone.value):
         yield ZoneSet(zone.value, zone.place, source.path)

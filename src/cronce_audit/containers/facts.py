@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
-from cronce_audit.containers.shell import ASSIGNMENT, Kind, given, line, stays
+from cronce_audit.containers.shell import ASSIGNMENT, Kind, given, line
 from cronce_audit.model import CommandLine, Origin, Place
 
 _CALLS_A_SERVER: Final = re.compile(r"\b(?:curl|wget|http)\b[^\n]*?(?:https?:|\$\{?)")
@@ -138,15 +138,13 @@ def commands(
     origin: Origin,
     unit: str,
     *,
-    sh: Kind | None = None,
     copies: int | None = 1,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[CommandLine]:
     if start is None or not start.words:
         return
-    words, shell = _without_shell(_without_entry_script(start.words), sh)
-    known = tuple(sorted((environment or {}).items()))
-    yield CommandLine(words, start.place, origin, unit, copies, known, shell)
+    words = _without_shell(_without_entry_script(start.words))
+    yield CommandLine(words, start.place, origin, unit, copies, tuple(sorted((environment or {}).items())))
 
 
 def _without_entry_script(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -155,14 +153,8 @@ def _without_entry_script(words: tuple[str, ...]) -> tuple[str, ...]:
     return words[1:] if len(words) > 1 and "entrypoint" in first and not first.endswith(".sh") else words
 
 
-def _without_shell(words: tuple[str, ...], sh: Kind | None) -> tuple[tuple[str, ...], bool]:
+def _without_shell(words: tuple[str, ...]) -> tuple[str, ...]:
+    """If a shell is given one simple command, that command; `X=1 program` is more."""
     told = given(words)
-    if told is None:
-        return words, False
-    name, text = told
-    read = line(text)
-    if not read.commands:
-        return words, True
-    lingers = stays(read, read.commands[-1], kind_of(name, sh)) is not False
-    alone = len(read.commands) == 1 and read.plain and not ASSIGNMENT.match(text)  # `X=1 program` is more
-    return (read.commands[0].words if alone else words), lingers
+    read = line(told[1]) if told and not ASSIGNMENT.match(told[1]) else None
+    return read.commands[0].words if read and read.plain and len(read.commands) == 1 else words

@@ -109,10 +109,10 @@ def _read_hosts(source: Source) -> Iterator[SleepingHost]:
         if found and not _STAYS.search(source.text):
             folder = posixpath.dirname(source.path)
             yield SleepingHost(name, source.place(source.text.count("\n", 0, found.start("at")) + 1), folder)
-    for found in _CLOUD_RUN.finditer(source.text) if "run" in source.text and "deploy" in source.text else ():
-        if not _STAYS.search(found[0]):
-            at = found.start() + max(found[0].find("--min-instances"), 0)
-            yield SleepingHost("Cloud Run", source.place(source.text.count("\n", 0, at) + 1), "")
+    told = list(_CLOUD_RUN.finditer(source.text) if "run" in source.text and "deploy" in source.text else ())
+    if told and not any(_STAYS.search(one[0]) for one in told):
+        at = told[0].start() + max(told[0][0].find("--min-instances"), 0)
+        yield SleepingHost("Cloud Run", source.place(source.text.count("\n", 0, at) + 1), "")
 
 
 def planned(facts: Facts) -> list[Planned]:

@@ -282,9 +282,10 @@ def same_job_twice(facts: Facts) -> Iterator[Found]:
 def _twice_in_code(facts: Facts) -> Iterator[Found]:
     """Two jobs of a program's own scheduler that call the same function, and meet."""
     found = [(one.does, one.pattern or "", one.what, one.place) for one in facts.of(JavaScriptJob) if one.does]
+    by_id = {(job.full_name, job.options.get("id") or job.place): job for job in reversed(facts.conclude(jobs))}
     found += [
         (job.full_name, expression(job) or "", job.function, job.place)
-        for job in facts.conclude(jobs)
+        for job in reversed(by_id.values())  # a second one of the same id replaces the first
         if job.full_name and not any(job.options.get(key) for key in ("args", "kwargs"))
     ]
     earlier: dict[str, list[tuple[str, Place]]] = {}

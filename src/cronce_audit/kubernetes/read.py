@@ -74,11 +74,7 @@ def _command(words: tuple[str, ...], whole: CommandLine) -> CommandLine:
     """If a shell runs one simple command, that command."""
     told = given(words)
     simple = line(told[1]).commands if told else ()
-    if len(simple) != 1:
-        return whole
-    return CommandLine(
-        simple[0].words, whole.place, whole.origin, whole.unit, whole.copies, whole.environment, not simple[0].exec
-    )
+    return whole._replace(words=simple[0].words) if len(simple) == 1 else whole
 
 
 def _place(node: YamlNode, fields: Fields) -> Place:

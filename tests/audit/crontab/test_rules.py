@@ -277,12 +277,18 @@ def test_two_jobs_in_code_that_do_the_same_at_the_same_time(
 
 @pytest.mark.parametrize(
     ("second", "is_told"),
-    [("hour=3", True), ("hour='*'", True), ("hour=4", False), ("hour=3, args=[1]", False)],
+    [
+        ("hour=3, id='b'", True),
+        ("hour='*', id='b'", True),
+        ("hour=4, id='b'", False),
+        ("hour=3, id='b', args=[1]", False),
+        ("hour=3, id='a', replace_existing=True", False),
+    ],
 )
 def test_a_function_that_is_added_twice_for_the_same_time(tmp_path: Path, second: str, is_told: bool) -> None:
     code = (
         "from apscheduler.schedulers.blocking import BlockingScheduler\n\ndef bill(): ...\n\n"
         "scheduler = BlockingScheduler()\n"
-        f"scheduler.add_job(bill, 'cron', hour=3, id='a')\nscheduler.add_job(bill, 'cron', {second}, id='b')\n"
+        f"scheduler.add_job(bill, 'cron', hour=3, id='a')\nscheduler.add_job(bill, 'cron', {second})\n"
     )
     assert findings_in(tmp_path, {"jobs.py": code}, "CR404") == ["CR404 jobs.py:7"] * is_told
