@@ -7,12 +7,10 @@ from typing import Final
 
 from cronce_audit.clocks import Disputed, disputed, minutes_between, season, shared_slot
 from cronce_audit.containers.facts import EntryScript, Image
-from cronce_audit.containers.programs import program
-from cronce_audit.containers.running import containers
+from cronce_audit.containers.running import containers, program
 from cronce_audit.containers.shell import simple_commands
 from cronce_audit.crontab.commands import JobScript, job_of, leaves_if_locked, meant, scripts_of, shown, work
-from cronce_audit.crontab.hosts import CrontabHome, homes, zones
-from cronce_audit.crontab.read import CronLine, NeverRun, lacks_user
+from cronce_audit.crontab.read import CronLine, CrontabHome, NeverRun, homes, lacks_user, zones
 from cronce_audit.guards import guards
 from cronce_audit.java import Scheduled
 from cronce_audit.javascript.code import Job as JavaScriptJob
