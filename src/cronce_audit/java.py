@@ -204,6 +204,8 @@ _FUNCTION: Final = re.compile(
     r"(?P<fun>\bfun|[\w>\]])\s+(?P<name>\w+)\s*\((?:[^()]|\([^()]*\))*\)[^{};=()]*(?P<opens>[{=])"
 )
 _NO_FUNCTIONS: Final = frozenset({"if", "for", "while", "switch", "catch", "synchronized", "when"})
+_BRACES: Final = re.compile(r"[{}]")
+_NEXT: Final = re.compile(r"\n\s*\n|\n {0,4}[@}]")
 _CRON: Final = re.compile(r"\bcron\s*=\s*\"(?P<cron>[^\"]*)\"\s*(?:,|$)")
 _OFF: Final = re.compile(r"\bcron\s*=\s*(?:\"-\"|[\w.]*CRON_DISABLED\b)")
 _CLASS: Final = re.compile(r"\b(?:class|record|interface|object)\s+(?P<name>\w+)")
@@ -269,11 +271,12 @@ def _body(code: str, function: re.Match[str]) -> _Body:
     """Up to the brace that closes it; of `fun name() = …` up to the next empty line, brace or annotation."""
     start, depth = function.end(), 1
     if function["opens"] == "=":
-        return _Body(start, re.split(r"\n\s*\n|\n {0,4}[@}]", code[start:], maxsplit=1)[0])
-    for brace in re.finditer(r"[{}]", code[start:]):
+        end = _NEXT.search(code, start)
+        return _Body(start, code[start : end.start() if end else len(code)])
+    for brace in _BRACES.finditer(code, start):
         depth += 1 if brace[0] == "{" else -1
         if not depth:
-            return _Body(start, code[start : start + brace.start()])
+            return _Body(start, code[start : brace.start()])
     return _Body(start, code[start:])
 
 
