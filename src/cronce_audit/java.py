@@ -206,11 +206,11 @@ _FUNCTION: Final = re.compile(
 _NO_FUNCTIONS: Final = frozenset({"if", "for", "while", "switch", "catch", "synchronized", "when"})
 _BRACES: Final = re.compile(r"[{}]")
 _NEXT: Final = re.compile(r"\n\s*\n|\n {0,4}[@}]")
-_CRON: Final = re.compile(r"\bcron\s*=\s*\"(?P<cron>[^\"]*)\"\s*(?:,|$)")
+_CRON_TEXT: Final = re.compile(r"\bcron\s*=\s*\"(?P<cron>[^\"]*)\"\s*(?:,|$)")
 _OFF: Final = re.compile(r"\bcron\s*=\s*(?:\"-\"|[\w.]*CRON_DISABLED\b)")
 _CLASS: Final = re.compile(r"\b(?:class|record|interface|object)\s+(?P<name>\w+)")
-_ASKED: Final = re.compile(r"\bif\s*\((?P<asked>(?:[^()]|\([^()]*\))*)\)")
-_TYPED: Final = re.compile(
+_IF_CONDITION: Final = re.compile(r"\bif\s*\((?P<asked>(?:[^()]|\([^()]*\))*)\)")
+_DECLARED: Final = re.compile(
     r"\b(?P<name>\w+):\s*(?P<kind>[A-Z]\w+)|\b(?P<type>[A-Z]\w*)(?:<[^<>;()]*>)?\s+(?P<called>\w+)\s*(?=[;=,)])"
 )
 """A field or parameter, in Kotlin or in Java."""
@@ -240,7 +240,7 @@ def _methods(source: Source) -> Iterator[Scheduled]:
         head, inside = (before[: owner.start()], code[owner.start() :]) if owner else ("", "")
         head = head[max(head.rfind(";"), head.rfind("\n}"), 0) :]
         types = sorted({*_types(inside, body), *re.findall(r"\bextends\s+(\w+)", inside)})
-        told, cron = mark["told"], _CRON.search(mark["told"].strip())
+        told, cron = mark["told"], _CRON_TEXT.search(mark["told"].strip())
         yield Scheduled(
             f"`{owner['name'] if owner else ''}.{method['name']}`",
             (cron["cron"] if cron and "$" not in cron["cron"] else "") if re.search(r"\bcron\s*=", told) else None,
@@ -249,7 +249,7 @@ def _methods(source: Source) -> Iterator[Scheduled]:
             ":-}" in told
             or bool(_APART.search(head))
             or _is_guarded("\n".join([marks.replace(mark[0], ""), *types, body]), source.text),
-            _is_conditional(head) or any(_SWITCH.search(one["asked"]) for one in _ASKED.finditer(body)),
+            _is_conditional(head) or any(_SWITCH.search(one["asked"]) for one in _IF_CONDITION.finditer(body)),
             tuple(types),
             bool(re.search(r"\bzone\s*=", told)),
             bool(re.search(r"@Async\b", marks)),
@@ -295,7 +295,7 @@ def _called(body: str, functions: Mapping[str, _Body]) -> list[str]:
 def _types(inside: str, body: str) -> Iterator[str]:
     """The classes of the fields and parameters that a body uses."""
     used = {*re.findall(r"\w+", body)}
-    for found in _TYPED.finditer(inside):
+    for found in _DECLARED.finditer(inside):
         if (found["name"] or found["called"]) in used:
             yield found["kind"] or found["type"]
 

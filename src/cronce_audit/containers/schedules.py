@@ -79,7 +79,7 @@ class SleepingHost(NamedTuple):
     """Of the app; "" where any of the tree may be meant."""
 
 
-_SLEEPS: Final = {
+_SLEEPING_HOSTS: Final = {
     "fly.toml": ("Fly.io", re.compile(r"^\s*(?P<at>auto_stop_machines)\s*=\s*(?:true|[\"'](?:stop|suspend))", re.M)),
     "render.yaml": (
         "Render's free plan",
@@ -98,13 +98,13 @@ _CLOUD_RUN: Final = re.compile(
 
 
 def _may_sleep(path: PurePosixPath) -> bool:
-    return path.name in _SLEEPS or path.suffix in (".yml", ".yaml", ".sh")
+    return path.name in _SLEEPING_HOSTS or path.suffix in (".yml", ".yaml", ".sh")
 
 
 @reader("hosts", _may_sleep)
 def _read_hosts(source: Source) -> Iterator[SleepingHost]:
-    if source.name in _SLEEPS:
-        name, pattern = _SLEEPS[source.name]
+    if source.name in _SLEEPING_HOSTS:
+        name, pattern = _SLEEPING_HOSTS[source.name]
         found = pattern.search(source.text)
         if found and not _STAYS.search(source.text):
             folder = posixpath.dirname(source.path)

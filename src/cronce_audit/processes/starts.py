@@ -136,13 +136,13 @@ def _loops(known: Names, told: set[str]) -> Iterator[Start]:
 
 
 _DAY: Final = 86_400
-_SETTING: Final = re.compile(r"(?i)interval|period|hours|minutes|seconds|every|frequency|schedule")
+_SPAN_NAMES: Final = re.compile(r"(?i)interval|period|hours|minutes|seconds|every|frequency|schedule")
 
 
 def _is_setting(value: Value) -> bool:
     """`settings.SYNC_INTERVAL`, `self.interval_hours * 3600`: what people set is the time between two runs."""
     parts = value.values if isinstance(value, Operation) else (value,)
-    return any(isinstance(one, Name | Member) and _SETTING.search(last(one)) for one in parts)
+    return any(isinstance(one, Name | Member) and _SPAN_NAMES.search(last(one)) for one in parts)
 
 
 def _is_endless(test: Value) -> bool:
