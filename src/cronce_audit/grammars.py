@@ -1,4 +1,4 @@
-"""Trees of other languages, by their tree-sitter grammars: what the readers of JavaScript, Java and shell share.
+"""Trees of other languages, by their tree-sitter grammars: what the readers of JavaScript, shell and Python share.
 
 A grammar copes with code that does not parse: what it cannot place becomes an ERROR node, and the rest is as it is.
 """
@@ -13,14 +13,13 @@ from cronce_audit.model import Unreadable
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-Language = Literal["javascript", "typescript", "tsx", "java", "bash", "python"]
+Language = Literal["javascript", "typescript", "tsx", "bash", "python"]
 
 
 _GRAMMARS: Final[Mapping[Language, tuple[str, str]]] = {
     "javascript": ("tree_sitter_javascript", "language"),
     "typescript": ("tree_sitter_typescript", "language_typescript"),
     "tsx": ("tree_sitter_typescript", "language_tsx"),
-    "java": ("tree_sitter_java", "language"),
     "bash": ("tree_sitter_bash", "language"),
     "python": ("tree_sitter_python", "language"),
 }

@@ -1,17 +1,13 @@
 """What the readers of Java tell the rules."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal, NamedTuple
 
-from cronce_audit.grammars import above, column, line, parse, text, within, words
 from cronce_audit.model import LockCall, Place, Source, Unreadable, reader
 from cronce_audit.yaml import YamlNode, documents
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,60 +84,6 @@ class QuartzSettings:
     path: str
 
 
-_IMPORT: Final = re.compile(r"^\s*import\s+(?:static\s+)?([\w.]+(?:\.\*)?)\s*;", re.MULTILINE)
-TYPES: Final = ("class_declaration", "record_declaration", "enum_declaration", "interface_declaration")
-
-
-class Imports:
-    """What the simple names of a file mean."""
-
-    def __init__(self, source: str) -> None:
-        self.names: Final = frozenset(_IMPORT.findall(source))
-
-    def means(self, name: str, *qualified: str) -> bool:
-        """Whether a name is one of these classes: imported by itself or with its package, or written out."""
-        return any(
-            name == one
-            or (name == one.rpartition(".")[2] and (one in self.names or f"{one.rpartition('.')[0]}.*" in self.names))
-            for one in qualified
-        )
-
-    def any(self, *prefixes: str) -> bool:
-        return any(name.startswith(prefixes) for name in self.names)
-
-
-def annotations(node: "Node") -> "Iterator[Node]":
-    """Those of a class or method, also the ones in a container like `@Schedules({…})`."""
-    for child in node.named_children:
-        if child.type == "modifiers":
-            yield from within(child, "annotation", "marker_annotation")
-
-
-def name_of(annotation: "Node") -> str:
-    return text(annotation.child_by_field_name("name"))
-
-
-def values(annotation: "Node") -> "dict[str, Node]":
-    """What an annotation is given, by name; a single value is `value`."""
-    told = annotation.child_by_field_name("arguments")
-    found: dict[str, Node] = {}
-    for child in told.named_children if told is not None else ():
-        key, value = child.child_by_field_name("key"), child.child_by_field_name("value")
-        if child.type == "element_value_pair" and value is not None:
-            found[text(key)] = value
-        else:
-            found["value"] = child
-    return found
-
-
-def string(node: "Node | None") -> str | None:
-    """A text that is spelled out; None for a constant, or for one with `${…}` or `#{…}` in it."""
-    if node is None or node.type != "string_literal":
-        return None
-    found = text(node)[1:-1]
-    return None if "${" in found or "#{" in found else found
-
-
 _SPRING: Final = "org.springframework.scheduling.annotation"
 _SWITCHES: Final[dict[str, Switch]] = {
     "EnableScheduling": "scheduling",
@@ -150,7 +92,9 @@ _SWITCHES: Final[dict[str, Switch]] = {
 }
 _BEFORE: Final = r"^[ \t]*(?:@[\w.]+(?:\([^)\n]*\))?[ \t]+)*"
 """Other annotations on the same line."""
-_CONDITION: Final = re.compile(_BEFORE + r"@(?:Conditional\w*|Profile\b(?!\(\s*\"!))", re.MULTILINE)
+_CONDITION: Final = re.compile(
+    _BEFORE + r"@(?:Conditional\w*|Profile\b(?!\(\s*\"!))(?:\((?:[^()]|\([^()]*\))*\))?", re.MULTILINE
+)
 """`@Profile("!test")` is none: that is everywhere but in tests."""
 _ON: Final = re.compile(r"matchIfMissing\s*=\s*true")
 """A condition that holds unless somebody says otherwise."""
@@ -191,13 +135,7 @@ def _read(source: Source) -> Iterator[Enabled | LockCall | LockingClass | Quartz
         yield from _of_quartz(source)
     if "@Scheduled" not in source.text or _SPRING not in source.text or _NO_BEAN.search(source.text):
         return
-    if source.suffix == ".kt":
-        yield from _of_kotlin(source)
-    else:
-        root = parse("java", source.text)
-        imports = Imports(source.text)
-        for method in within(root, "method_declaration"):
-            yield from _method(source, method, imports)
+    yield from _methods(source)
 
 
 _IF_ABSENT: Final = re.compile(r"\.(?:setIfAbsent|setnx)\((?P<told>(?:[^()]|\([^()]*\))*)\)")
@@ -208,17 +146,17 @@ _ATOMIC: Final = re.compile(r"\.(?:execute|eval)\(")
 def _lock_calls(source: Source) -> Iterator[LockCall]:
     """By their text: keys of Redis that are set if they are not there, in a file or under a key that is called a
     lock."""
-    plain = _JAVA_COMMENTS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
+    plain = _without_comments(source.text)
     for found in _IF_ABSENT.finditer(plain):
         given = [one.strip() for one in re.sub(r"\([^()]*\)", "", found["told"]).split(",")]
         if not _ANY_LOCK.search(f"{source.path} {given[0]}"):
             continue
         freed = next((one for one in _DELETES.finditer(plain) if one["key"] == given[0]), None)
         if freed and len(given) == 2 and ".expire" not in plain:
-            place = source.place(plain.count("\n", 0, found.start()) + 1)
+            place = _place(source, plain, found.start())
             yield LockCall("take for ever", f"`{given[0]}`", place)
         elif freed and len(given) > 2 and not _ATOMIC.search(plain):
-            place = source.place(plain.count("\n", 0, freed.start()) + 1)
+            place = _place(source, plain, freed.start())
             asked = f".get({given[0]})" in plain
             yield LockCall("free after get" if asked else "free unasked", f"`{given[0]}`", place)
 
@@ -239,11 +177,11 @@ _CAREFUL: Final[dict[QuartzAct, tuple[str, ...]]] = {
 
 def _of_quartz(source: Source) -> Iterator[QuartzUse]:
     """By their text, and the first of each kind in a file."""
-    plain = _JAVA_COMMENTS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
+    plain = _without_comments(source.text)
     for act, pattern in _ACTS.items():
         found = pattern.search(plain)
         if found and not any(word in plain for word in _CAREFUL[act]):
-            yield QuartzUse(act, source.place(plain.count("\n", 0, found.start()) + 1))
+            yield QuartzUse(act, _place(source, plain, found.start()))
 
 
 def _switches(source: Source) -> Iterator[Enabled]:
@@ -251,33 +189,8 @@ def _switches(source: Source) -> Iterator[Enabled]:
     for name, what in _SWITCHES.items() if "@Enable" in source.text or "@SpringBoot" in source.text else ():
         found = re.search(rf"{_BEFORE}@{name}\b(?P<told>(?:\([^)]*\))?)", source.text, re.MULTILINE)
         if found:
-            conditional = _CONDITION.search(source.text) and not _ON.search(source.text)
-            place = source.place(source.text.count("\n", 0, found.start()) + 1)
-            yield Enabled(what, place, bool(conditional), "AtLeast" in found["told"])
-
-
-def _method(source: Source, method: "Node", imports: Imports) -> Iterator[Scheduled]:
-    marks = list(annotations(method))
-    lock = next((_shedlock(source, mark) for mark in marks if name_of(mark).endswith("SchedulerLock")), None)
-    lock = lock or _unlocked_at_end(source, method)
-    owner = next((outer for outer in above(method) if outer.type in TYPES), None)
-    what = f"`{text(owner.child_by_field_name('name')) if owner else ''}.{text(method.child_by_field_name('name'))}`"
-    for mark in marks:
-        told = values(mark)
-        if imports.means(name_of(mark), f"{_SPRING}.Scheduled") and not _is_off(told.get("cron")):
-            yield Scheduled(
-                what,
-                string(told["cron"]) or "" if "cron" in told else None,
-                source.place(line(mark), column(mark)),
-                lock,
-                owner is None or ":-}" in text(mark) or _is_guarded(method, owner, imports),
-                owner is not None and _is_unclear(method, owner),
-                tuple(sorted(set(_types(owner, method)))) if owner else (),
-                "zone" in told,
-                any(name_of(one) == "Async" for one in marks),
-                _sent(text(method), line(method)),
-            )
-            return
+            place = _place(source, source.text, found.start())
+            yield Enabled(what, place, _is_conditional(source.text), "AtLeast" in found["told"])
 
 
 _SENDS: Final = re.compile(
@@ -286,120 +199,138 @@ _SENDS: Final = re.compile(
 )
 
 
-def _sent(body: str, first: int) -> tuple[str, int] | None:
-    found = _SENDS.search(body)
-    return (found[0], first + body.count("\n", 0, found.start())) if found else None
+_MARK: Final = re.compile(r"@Scheduled\s*\((?P<told>(?:[^()]|\([^()]*\))*)\)")
+_FUNCTION: Final = re.compile(
+    r"(?P<fun>\bfun|[\w>\]])\s+(?P<name>\w+)\s*\((?:[^()]|\([^()]*\))*\)[^{};=()]*(?P<opens>[{=])"
+)
+_NO_FUNCTIONS: Final = frozenset({"if", "for", "while", "switch", "catch", "synchronized", "when"})
+_BRACES: Final = re.compile(r"[{}]")
+_NEXT: Final = re.compile(r"\n\s*\n|\n {0,4}[@}]")
+_CRON_TEXT: Final = re.compile(r"\bcron\s*=\s*\"(?P<cron>[^\"]*)\"\s*(?:,|$)")
+_OFF: Final = re.compile(r"\bcron\s*=\s*(?:\"-\"|[\w.]*CRON_DISABLED\b)")
+_CLASS: Final = re.compile(r"\b(?:class|record|interface|object)\s+(?P<name>\w+)")
+_IF_CONDITION: Final = re.compile(r"\bif\s*\((?P<asked>(?:[^()]|\([^()]*\))*)\)")
+_DECLARED: Final = re.compile(
+    r"\b(?P<name>\w+):\s*(?P<kind>[A-Z]\w+)|\b(?P<type>[A-Z]\w*)(?:<[^<>;()]*>)?\s+(?P<called>\w+)\s*(?=[;=,)])"
+)
+"""A field or parameter, in Kotlin or in Java."""
 
 
-_KOTLIN: Final = re.compile(r"@Scheduled\((?P<told>(?:[^()]|\([^()]*\))*)\)(?P<marks>[^{}]*?)\bfun\s+(?P<name>\w+)")
+class _Body(NamedTuple):
+    """A function: where its braces begin, and what stands in them."""
+
+    start: int
+    text: str
 
 
-def _of_kotlin(source: Source) -> Iterator[Scheduled]:
-    """By their text: what is around the annotation up to the function, and the function up to the next one."""
-    for found in _KOTLIN.finditer(source.text):
-        before = source.text[: found.start()]
-        marks = before[max(before.rfind("}"), before.rfind("{"), 0) :] + found["marks"]
-        owner = before[max(before.rfind("class "), 0) :]
-        bodies = _kotlin_bodies(source.text, found["name"])
-        body = "\n".join(bodies)
-        named = re.match(r"class (\w+)", owner)
-        cron = re.search(r'cron\s*=\s*"(?P<cron>[^"]*)"', found["told"])
-        place = source.place(before.count("\n") + 1)
+def _methods(source: Source) -> Iterator[Scheduled]:
+    """By their text, in Java and in Kotlin: what is around the annotation up to the function, and the function."""
+    code = _without_comments(source.text)
+    functions = {found["name"]: _body(code, found) for found in _functions(code, 0)}
+    for mark in _MARK.finditer(code):
+        method = next(_functions(code, mark.end()), None)
+        if method is None or _OFF.search(mark["told"]):
+            continue
+        before = code[: mark.start()]
+        first = max(before.rfind(one) for one in "{};") + 1
+        marks = code[first : method.start()]
+        own = _body(code, method)
+        body = "\n".join(_called(own.text, functions))
+        owner = next(reversed([*_CLASS.finditer(before)]), None)
+        head, inside = (before[: owner.start()], code[owner.start() :]) if owner else ("", "")
+        head = head[max(head.rfind(";"), head.rfind("\n}"), 0) :]
+        types = sorted({*_types(inside, body), *re.findall(r"\bextends\s+(\w+)", inside)})
+        told, cron = mark["told"], _CRON_TEXT.search(mark["told"].strip())
         yield Scheduled(
-            f"`{named[1] if named else ''}.{found['name']}`",
-            cron["cron"] if cron and "$" not in cron["cron"] else "" if "cron" in found["told"] else None,
-            place,
-            ShedLock(place, "lockAtLeastFor" in marks) if "@SchedulerLock" in marks else None,
-            ":-}" in found["told"] or bool(_ANY_LOCK.search(marks + body)) or _speaks_of_lock(body),
-            bool(_SWITCH.search(body)),
-            tuple(sorted({kind for name, kind in _KOTLIN_TYPED.findall(owner) if re.search(rf"\b{name}\b", body)})),
-            "zone" in found["told"],
-            "@Async" in marks,
-            _sent(bodies[0], source.text.count("\n", 0, found.end()) + 1),
+            f"`{owner['name'] if owner else ''}.{method['name']}`",
+            (cron["cron"] if cron and "$" not in cron["cron"] else "") if re.search(r"\bcron\s*=", told) else None,
+            _place(source, code, mark.start()),
+            _lock(source, code, code.find("@SchedulerLock", first, method.start()), own),
+            ":-}" in told
+            or bool(_APART.search(head))
+            or _is_guarded("\n".join([marks.replace(mark[0], ""), *types, body]), source.text),
+            _is_conditional(head) or any(_SWITCH.search(one["asked"]) for one in _IF_CONDITION.finditer(body)),
+            tuple(types),
+            bool(re.search(r"\bzone\s*=", told)),
+            bool(re.search(r"@Async\b", marks)),
+            _sent(source, code, own),
         )
 
 
-_FUNCTION: Final = re.compile(r"^ {0,4}(?:\w+ )*fun (\w+)", re.MULTILINE)
-_KOTLIN_TYPED: Final = re.compile(r"\b(\w+):\s*([A-Z]\w+)")
+def _is_conditional(marks: str) -> bool:
+    return any(not _ON.search(one[0]) for one in _CONDITION.finditer(marks))
 
 
-def _kotlin_bodies(code: str, name: str) -> list[str]:
-    """A function, up to the next one or its annotations, and those of its file that it calls."""
-    starts = [*_FUNCTION.finditer(code)]
-    ends = [*(one.start() for one in starts[1:]), len(code)]
-    bodies = {
-        one[1]: re.split(r"\n {0,4}@", code[one.end() : end], maxsplit=1)[0]
-        for one, end in zip(starts, ends, strict=True)
-    }
-    found = [name]
-    for one in found:
-        called = dict.fromkeys(re.findall(r"\w+(?=\()", bodies.get(one, "")))
-        found += [word for word in called if word in bodies and word not in found]
-    return [bodies.get(one, "") for one in found]
+def _functions(code: str, start: int) -> Iterator[re.Match[str]]:
+    for found in _FUNCTION.finditer(code, start):
+        if found["name"] not in _NO_FUNCTIONS and (found["opens"] == "{" or found["fun"] == "fun"):
+            yield found
 
 
-def _is_off(cron: "Node | None") -> bool:
-    """Spring's word for never."""
-    return string(cron) == "-" or text(cron).endswith("CRON_DISABLED")
+def _body(code: str, function: re.Match[str]) -> _Body:
+    """Up to the brace that closes it; of `fun name() = …` up to the next empty line, brace or annotation."""
+    start, depth = function.end(), 1
+    if function["opens"] == "=":
+        end = _NEXT.search(code, start)
+        return _Body(start, code[start : end.start() if end else len(code)])
+    for brace in _BRACES.finditer(code, start):
+        depth += 1 if brace[0] == "{" else -1
+        if not depth:
+            return _Body(start, code[start : brace.start()])
+    return _Body(start, code[start:])
 
 
-def _shedlock(source: Source, mark: "Node") -> ShedLock:
-    least = {"lockAtLeastFor", "lockAtLeastForString"} & set(values(mark))
-    return ShedLock(source.place(line(mark), column(mark)), bool(least))
+def _called(body: str, functions: Mapping[str, _Body]) -> list[str]:
+    """The functions of its file that a body calls, and those that they call."""
+    names: list[str] = []
+    bodies = [body]
+    for one in bodies:
+        for name in dict.fromkeys(re.findall(r"\w+(?=\()|(?<=::)\w+", one)):
+            if name in functions and name not in names:
+                names.append(name)
+                bodies.append(functions[name].text)
+    return bodies
 
 
-def _unlocked_at_end(source: Source, method: "Node") -> ShedLock | None:
-    """`lock.tryLock(…)` of Redisson and the like, with an `unlock()` in the same method."""
-    body = text(method)
-    taken = re.search(r"\.(?:tryLock|lock)\(", body)
-    if taken is None or ".unlock(" not in body or not _speaks_of_lock(source.text):
+def _types(inside: str, body: str) -> Iterator[str]:
+    """The classes of the fields and parameters that a body uses."""
+    used = {*re.findall(r"\w+", body)}
+    for found in _DECLARED.finditer(inside):
+        if (found["name"] or found["called"]) in used:
+            yield found["kind"] or found["type"]
+
+
+def _lock(source: Source, code: str, mark: int, own: _Body) -> ShedLock | None:
+    """`@SchedulerLock`, if its mark is there; or `lock.tryLock(…)` of Redisson, with an `unlock()` in the method."""
+    if mark >= 0:
+        return ShedLock(_place(source, code, mark), "lockAtLeastFor" in code[mark : own.start])
+    taken = re.search(r"\.(?:tryLock|lock)\(", own.text)
+    if taken is None or ".unlock(" not in own.text or not _speaks_of_lock(source.text):
         return None
-    return ShedLock(source.place(line(method) + body.count("\n", 0, taken.start())), has_least=False)
+    return ShedLock(_place(source, code, own.start + taken.start()), has_least=False)
 
 
-def _is_guarded(method: "Node", owner: "Node", imports: Imports) -> bool:
-    """A lock in the method or in what it calls in its class; or a program of its own."""
-    if any(_APART.match(text(mark)) for mark in annotations(owner)):
-        return True
-    in_process = imports.any("java.util.concurrent.locks")
-    others = [name_of(mark) for mark in annotations(method) if not name_of(mark).endswith("Scheduled")]
-    named = (word for body in _bodies(method, owner) for word in words(body))
-    spoken = "\n".join([*others, *_types(owner, method), *named])
+def _is_guarded(spoken: str, whole: str) -> bool:
+    """A lock on the method, in it or in what it calls in its class, or in the name of a class that it uses."""
+    in_process = "java.util.concurrent.locks" in whole
     return _speaks_of_lock(spoken) or bool(_ANY_LOCK.search(spoken) and not in_process)
 
 
-def _is_unclear(method: "Node", owner: "Node") -> bool:
-    """A switch in the method or in what it calls in its class; a condition on the class."""
-    marks = [text(mark) for mark in annotations(owner)]
-    if any(_CONDITION.match(mark) and not _ON.search(mark) for mark in marks):
-        return True
-    conditions = (one for body in _bodies(method, owner) for one in within(body, "if_statement"))
-    return any(_SWITCH.search(text(one.child_by_field_name("condition"))) for one in conditions)
+def _sent(source: Source, code: str, own: _Body) -> tuple[str, int] | None:
+    found = _SENDS.search(own.text)
+    return (found[0], _place(source, code, own.start + found.start()).line) if found else None
 
 
 def _speaks_of_lock(code: str) -> bool:
     return any(word in code for word in _LOCKS)
 
 
-def _bodies(method: "Node", owner: "Node") -> "list[Node]":
-    """The method, and those of its class that it names."""
-    known = {text(one.child_by_field_name("name")): one for one in within(owner, "method_declaration")}
-    found = [method]
-    for one in found:
-        body = one.child_by_field_name("body")
-        for word in words(body) if body is not None else ():
-            if word in known and known[word] not in found:
-                found.append(known[word])
-    return [body for one in found if (body := one.child_by_field_name("body")) is not None]
+def _without_comments(code: str) -> str:
+    return _JAVA_COMMENTS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), code)
 
 
-def _types(owner: "Node", method: "Node") -> Iterator[str]:
-    """The classes of the fields and parameters that a method uses, or those it calls in its class; and what the class
-    inherits from."""
-    used = {word for body in _bodies(method, owner) for word in words(body)}
-    for node in within(owner, "field_declaration", "formal_parameter", "superclass"):
-        if node.type == "superclass" or used & {*map(text, within(node, "identifier"))}:
-            yield from map(text, within(node, "type_identifier"))
+def _place(source: Source, code: str, at: int) -> Place:
+    return source.place(code.count("\n", 0, at) + 1)
 
 
 _LINE: Final = re.compile(r"^[ \t]*(?P<key>[\w.-]+)[ \t]*[=:](?P<value>[^\n]*)$", re.MULTILINE)

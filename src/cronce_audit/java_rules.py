@@ -15,28 +15,20 @@ from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_
 from cronce_audit.processes.commands import Started, started
 
 
-class Instances(NamedTuple):
-    """Several instances of a program that are started."""
-
-    place: Place
-    how: str
-    confidence: Confidence
-
-
 def module_of(path: str) -> str:
     """The folder of a build: what is above `src/main`."""
     parts = PurePosixPath(path).parts
     return "/".join(parts[: parts.index("src")]) if "src" in parts else str(PurePosixPath(path).parent)
 
 
-def several(facts: Facts, path: str) -> Instances | None:
-    """The evidence that the program which this file is part of runs in several instances."""
+def several(facts: Facts, path: str) -> Started | None:
+    """What starts several instances of the program that this file is part of."""
     found = _starts(facts, path) if facts.conclude(_applications) else ()
-    return next((_instances(one) for one in found if one.copies.is_several), None)
+    return next((one for one in found if one.copies.is_several), None)
 
 
-def _instances(one: Started) -> Instances:
-    return Instances(one.by.copies_at, f"`{one.by.name}` has {one.copies} copies", one.by.confidence)
+def _copies(one: Started) -> str:
+    return f"`{one.by.name}` has {one.copies} copies ({one.by.copies_at})"
 
 
 def is_alone(facts: Facts, path: str) -> bool:
@@ -93,8 +85,8 @@ def in_every_instance(facts: Facts) -> Iterator[Found]:
     for job in facts.conclude(unlocked):
         evidence = several(facts, job.place.path)
         if job.pattern is not None and evidence and not _is_unclear(job, facts):
-            message = f"{job.what} runs in every instance, and {evidence.how} ({evidence.place})"
-            sure = evidence.confidence if job.pattern else Confidence.MEDIUM
+            message = f"{job.what} runs in every instance, and {_copies(evidence)}"
+            sure = evidence.by.confidence if job.pattern else Confidence.MEDIUM
             yield Found(job.place, message, sure, remedy=_SHEDLOCK)
 
 
@@ -194,8 +186,8 @@ def _not_clustered(facts: Facts) -> Iterator[Found]:
         kept = "a database, and is not clustered" if scheduler.database else "memory"
         message = f"Quartz keeps its jobs in {kept}: every instance fires them all"
         if store and evidence:
-            message = f"{message}, and {evidence.how} ({evidence.place})"
-            yield Found(store, message, evidence.confidence, Severity.ERROR)
+            message = f"{message}, and {_copies(evidence)}"
+            yield Found(store, message, evidence.by.confidence, Severity.ERROR)
         elif scheduler.database and not is_alone(facts, scheduler.database.path):
             yield Found(
                 scheduler.database, f"{message}, also the new one beside the old in a deploy", Confidence.MEDIUM

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from cronce_audit import java
+from cronce_audit.containers.schedules import SleepingHost
 from cronce_audit.guards import guards
 from cronce_audit.javascript.code import Job as JavaScriptJob
 from cronce_audit.javascript.code import Volatile
 from cronce_audit.locks import excludes_no_other, told
-from cronce_audit.model import Confidence, Facts, Found, LeftOut, Place, Severity, is_of_process, rule
+from cronce_audit.model import CommandLine, Confidence, Facts, Found, LeftOut, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import joined
 from cronce_audit.processes.commands import SCHEDULE, settings_called
 from cronce_audit.processes.rules import launches
@@ -256,6 +257,53 @@ def _forgotten(facts: Facts) -> Iterator[Found]:
         )
     for one in facts.of(LeftOut):
         yield Found(one.place, one.message, remedy=one.remedy)
+    yield from _asleep(facts)
+    yield from _shell_loops(facts)
+
+
+def _asleep(facts: Facts) -> Iterator[Found]:
+    """Hosts that stop an app between requests, where something in it runs by itself."""
+    inside = [(job.place, job.what) for job in _coded(facts) if not is_of_process(job.place.path, job.what)]
+    inside += [
+        (each.start.place, each.start.what) for each in facts.conclude(launches) if each.occasion.when != "program"
+    ]
+    for host in facts.of(SleepingHost):
+        first = next(((place, what) for place, what in inside if f"/{place.path}".startswith(f"/{host.folder}")), None)
+        if first is not None:
+            yield Found(
+                host.place,
+                f"{host.name} stops this app while no request comes in, and {first[1]} ({first[0]}) runs only inside"
+                " it: what is due meanwhile is left out",
+                remedy="keep one instance up (`min_machines_running = 1`, `--min-instances=1`, a plan that does not"
+                " sleep), or let a scheduler of the host start the job",
+            )
+
+
+_SHELL_LOOP: Final = re.compile(
+    r"\bwhile\s+(?:true|:|\[\s*(?:1|true)\s*\])\s*;?\s*do\b(?P<body>.*?)\bsleep\s+\"?(?P<span>\d+)(?P<unit>[smhd]?)",
+    re.S,
+)
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def _shell_loops(facts: Facts) -> Iterator[Found]:
+    """`while true; do php artisan schedule:run; sleep 60; done` as the command of a container."""
+    for command in facts.of(CommandLine):
+        found = _SHELL_LOOP.search(" ".join(command.words)) if "while" in " ".join(command.words[:3]) else None
+        span = int(found["span"]) * _UNITS[found["unit"]] if found else 0
+        if found and "schedule:run" in found["body"]:
+            yield Found(
+                command.place,
+                f"a run of the scheduler, then {span} s of sleep: each round takes longer than that, and now and then a"
+                " minute is left out, with what is due in it",
+                remedy="let `schedule:work`, cron or supercronic start it each minute",
+            )
+        elif span >= _LONG_INTERVAL:
+            yield Found(
+                command.place,
+                f"the loop of `{command.unit}` sleeps {span / 3600:g} h, counted from the start of the container: where"
+                " it is started more often than that, the work is done at each start, or never",
+            )
 
 
 def _asked_for(facts: Facts) -> Iterator[tuple[Place, str]]:

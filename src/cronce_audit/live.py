@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from cronce import mounts
 from cronce_audit.clocks import has_changes
-from cronce_audit.containers.programs import agrees, program
+from cronce_audit.containers.running import agrees, program
 from cronce_audit.engine import Read, read_source
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, Unparsed, ZoneSet, rule
 

@@ -247,7 +247,7 @@ class CommandLine(NamedTuple):
     environment: tuple[tuple[str, str], ...] = ()
     """Its environment variables, as far as their values are written out."""
     shell: bool = False
-    """A shell stays between the starter and the program: there is no `exec`."""
+    """Of a script: it stays between the starter and the program, as there is no `exec`."""
     beside: bool = False
     """The script goes on meanwhile: a `&` stands behind it."""
 

@@ -122,15 +122,7 @@ def _commands(source: Source, found: Sequence[Setting], execs: Sequence[Setting]
     copies = None if "@" in source.name else 1
     for setting in execs:
         if argv := words(setting.value):
-            yield CommandLine(
-                argv, source.place(setting.line), "systemd", source.name, copies, given, _keeps_shell(argv)
-            )
-
-
-def _keeps_shell(argv: Sequence[str]) -> bool:
-    """`sh -c "…"` without an `exec` in it."""
-    shell = PurePosixPath(argv[0]).name in ("sh", "bash", "dash", "ash")
-    return shell and any(re.fullmatch(r"-[a-z]*c", word) for word in argv[1:-1]) and "exec " not in argv[-1]
+            yield CommandLine(argv, source.place(setting.line), "systemd", source.name, copies, given)
 
 
 @reader("supervisor", wants_supervisor)
@@ -150,7 +142,6 @@ def read_supervisor(source: Source) -> Iterator[CommandLine]:
                     name,
                     int(number) if number.isdecimal() else None,
                     tuple(sorted((key, quoted or plain) for key, quoted, plain in given)),
-                    _keeps_shell(argv),
                 )
 
 

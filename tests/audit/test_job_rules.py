@@ -320,3 +320,46 @@ def send_due():
 def test_rows_that_are_read_as_due_and_taken_in_a_second_step(tmp_path: Path, code: str, lines: list[int]) -> None:
     found = [one for one in report_on(tmp_path, {"jobs.py": code}).findings if one.rule == "CR309"]
     assert [(one.place.line, one.severity) for one in found] == [(line, Severity.INFO) for line in lines]
+
+
+CRON_JS = "const cron = require('node-cron');\ncron.schedule('0 3 * * *', () => bill());\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "line"),
+    [
+        ("fly.toml", "[http_service]\n  auto_stop_machines = 'stop'\n  min_machines_running = 0\n", 2),
+        ("fly.toml", "[http_service]\n  auto_stop_machines = true\n", 2),
+        ("fly.toml", "[http_service]\n  auto_stop_machines = true\n  min_machines_running = 1\n", 0),
+        ("fly.toml", "[http_service]\n  auto_stop_machines = 'off'\n", 0),
+        ("render.yaml", "services:\n  - type: web\n    name: shop\n    plan: free\n", 4),
+        ("render.yaml", "services:\n  - type: web\n    plan: starter\ndatabases:\n  - name: db\n    plan: free\n", 0),
+        ("railway.json", '{"deploy": {"sleepApplication": true}}\n', 1),
+        ("deploy.sh", "gcloud run deploy shop \\\n  --image=x \\\n  --min-instances=0\n", 3),
+        ("deploy.sh", "gcloud run deploy shop --image=x\n", 1),
+        ("deploy.sh", "gcloud run deploy shop \\\n  --min-instances 1\n", 0),
+        ("deploy.sh", "gcloud run jobs deploy shop\n", 0),
+        ("cloudbuild.yaml", "steps:\n- name: x\n  args: ['run', 'deploy', 'shop']\n", 3),
+        ("cloudbuild.yaml", "steps:\n- name: x\n  args:\n  - 'run'\n  - 'deploy'\n  - '--min-instances=1'\n", 0),
+        ("api/fly.toml", "auto_stop_machines = true\n", 0),
+    ],
+)
+def test_a_host_that_stops_the_app_between_requests(tmp_path: Path, path: str, text: str, line: int) -> None:
+    says = [f"CR323 {path}:{line}"] if line else []
+    assert findings_in(tmp_path, {path: text, "web/jobs.js": CRON_JS}, "CR323") == says
+    assert findings_in(tmp_path / "without", {path: text, "web/index.js": "serve();\n"}, "CR323") == []
+
+
+@pytest.mark.parametrize(
+    ("command", "is_told"),
+    [
+        ("while true; do php artisan schedule:run; sleep 60; done", True),
+        ("while :; do backup.sh; sleep 1d; done", True),
+        ("while true; do backup.sh; sleep 86400; done", True),
+        ("while true; do poll.sh; sleep 60; done", False),
+        ("while ! nc -z db 5432; do sleep 1; done; php artisan schedule:work", False),
+    ],
+)
+def test_a_loop_of_a_shell_as_scheduler(tmp_path: Path, command: str, is_told: bool) -> None:
+    compose = f"services:\n  jobs:\n    image: shop\n    command: sh -c '{command}'\n"
+    assert findings_in(tmp_path, {"compose.yaml": compose}, "CR323") == ["CR323 compose.yaml:4"] * is_told

@@ -1251,3 +1251,43 @@ def test_what_cannot_be_told_is_no_warning_about_a_rollout(tmp_path: Path, guard
     loud = [one.rule for one in report_on(tmp_path, tree).findings if one.rule == "CR521"]
     assert loud == found
     assert doubtful(tmp_path, tree) == ([] if found else ["jobs.py:6"])
+
+
+LOOP = """\
+import asyncio
+from fastapi import FastAPI
+from app.settings import settings
+
+app = FastAPI()
+
+async def work():
+    while True:
+        sync()
+        await asyncio.sleep(SPAN)
+
+@app.on_event("startup")
+async def begin():
+    asyncio.create_task(work())
+"""
+
+
+@pytest.mark.parametrize(
+    ("span", "says"),
+    [
+        ("settings.SYNC_INTERVAL", ["CR207 app.py:7"]),
+        ("settings.interval_hours * 3600", ["CR207 app.py:7"]),
+        ("settings.BACKOFF", []),
+        ("backoff", []),
+        ("5", []),
+    ],
+)
+def test_a_loop_whose_time_is_a_setting_is_a_job(tmp_path: Path, span: str, says: list[str]) -> None:
+    assert findings_in(tmp_path, {"app.py": LOOP.replace("SPAN", span)}, "CR207") == says
+
+
+@pytest.mark.parametrize(("workers", "says"), [("$WORKERS", ["CR207 app.py:7"]), ("1", [])])
+def test_a_number_of_workers_that_a_variable_gives_decides_nothing(
+    tmp_path: Path, workers: str, says: list[str]
+) -> None:
+    tree = {"app.py": LOOP.replace("SPAN", "3600"), "Procfile": f"web: uvicorn app:app --workers {workers}\n"}
+    assert findings_in(tmp_path, tree, "CR207") == says

@@ -32,20 +32,6 @@ def test_what_a_unit_starts_is_told(tmp_path: Path) -> None:
     assert list(found) == [CommandLine(words, place, "systemd", "beat@.service", None, environment)]
 
 
-@pytest.mark.parametrize(
-    ("line", "shell"),
-    [
-        ("/bin/sh -c 'a; b'", True),
-        ("/bin/sh -c 'exec a'", False),
-        ("/bin/sh script", False),
-        ("/usr/bin/a -c b", False),
-    ],
-)
-def test_a_shell_that_stays_is_told(tmp_path: Path, line: str, shell: bool) -> None:
-    (found,) = report_on(tmp_path, {"a.service": service(line)}).facts.of(CommandLine)
-    assert found.shell is shell
-
-
 def test_what_supervisor_starts_is_told(tmp_path: Path) -> None:
     conf = """\
     [supervisord]

@@ -47,7 +47,7 @@ class _Reading:
         environment = dict(service.environment)
         yield service
         start = joined(service.entrypoint, service.command)
-        yield from commands(start, "compose", name, sh=service.sh, copies=service.copies, environment=environment)
+        yield from commands(start, "compose", name, copies=service.copies, environment=environment)
         zone, at = self._environment().get("TZ", ("", 0))
         if zone and is_zone(zone):
             yield ZoneSet(zone, self._source.place(at), name)

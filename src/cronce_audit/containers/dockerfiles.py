@@ -1,7 +1,6 @@
 """Reads Dockerfiles: process 1, time zone, which cron is installed, which files are copied where."""
 
 import json
-import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from cronce_audit.containers.facts import (
     joined,
 )
 from cronce_audit.containers.shell import sh_of
+from cronce_audit.crontab.read import NeverRun, lacks_user
 from cronce_audit.model import Place, Source, ZoneSet, reader
 
 _INSTRUCTION: Final = re.compile(r"\s*(?P<name>[A-Za-z]+)(?:\s+(?P<rest>.*))?", re.DOTALL)
@@ -33,7 +33,8 @@ _VARIABLE: Final = re.compile(
     r"(?<!\\)\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?(?P<how>[-+])(?P<word>[^}]*))?\})"
 )
 _OTHER: Final = (
-    ".md", ".py", ".sh", ".yml", ".yaml", ".in", ".j2", ".jinja", ".tmpl", ".tpl", ".erb", ".template", ".dockerignore"
+    ".md", ".py", ".sh", ".yml", ".yaml", ".in", ".j2", ".jinja", ".tmpl", ".tpl", ".erb", ".template",
+    ".dockerignore",
 )  # fmt: skip
 """Endings of files about Dockerfiles, or templates of them."""
 
@@ -179,11 +180,12 @@ def _read(source: Source) -> Iterator[Any]:
         stage.cmd,
         stage.name,
         _engine(text),
-        tuple(_all_copied(found)),
+        tuple(copied for one in found for copied in _copies(one)),
         _names([one.rest for one in found if one.name == "RUN"]),
         _names([text]),
+        next((source.place(one.line) for one in found if _TAB.search(one.rest)), None),
     )
-    yield from commands(start, "dockerfile", source.path, sh=sh, copies=None, environment=stage.environment)
+    yield from commands(start, "dockerfile", source.path, copies=None, environment=stage.environment)
     zone = stage.tz or stage.localtime
     if zone and is_zone(zone.value):
         yield ZoneSet(zone.value, zone.place, source.path)
@@ -260,15 +262,10 @@ def _engine(text: str) -> CronEngine:
     return found[0] if len(found) == 1 else ""
 
 
-def _all_copied(found: Sequence[Instruction]) -> Iterator[Copied]:
-    here = ""
-    for one in found:
-        if one.name in ("FROM", "WORKDIR"):
-            here = posixpath.join(here, one.rest.strip()) if one.name == "WORKDIR" else ""
-        yield from _copies(one, here)
+_TAB: Final = re.compile(r"cron\.d/|/crontabs/|\bcrontab\s+(?!-l)\S|/etc/crontab\b")
 
 
-def _copies(one: Instruction, here: str) -> Iterator[Copied]:
+def _copies(one: Instruction) -> Iterator[Copied]:
     """COPY and ADD from the tree, not from another stage or the network."""
     line = one.rest.partition("\n")[0]
     if one.name not in ("COPY", "ADD") or "--from=" in line:
@@ -282,8 +279,7 @@ def _copies(one: Instruction, here: str) -> Iterator[Copied]:
     for name in sources:
         into = target.endswith("/") or len(sources) > 1
         whole = f"{target.rstrip('/')}/{PurePosixPath(name).name}" if into else target
-        lies, folder = (posixpath.normpath(posixpath.join(here, path)) for path in (whole, target))
-        yield Copied(name.removeprefix("./").rstrip("/"), whole, lies, folder)
+        yield Copied(name.removeprefix("./").rstrip("/"), whole, one.line)
 
 
 def _names(lines: Sequence[str]) -> frozenset[str]:
@@ -293,12 +289,12 @@ def _names(lines: Sequence[str]) -> frozenset[str]:
 
 
 _ECHOED: Final = re.compile(
-    r"""(?:echo|printf)\s+(?:-\w+\s+)?(?P<quote>["'])(?P<line>(?:(?!(?P=quote)).)+)(?P=quote)\s*"""
+    r"""(?:echo|printf)\s+(?:-\w+\s+)?(?P<quote>["'])(?P<line>(?:(?!(?P=quote)).)+)(?P=quote)[\s\\]*"""
     r"""(?:>>?\s*(?P<to>\S*(?:crontab|cron\.d/|/cron/)\S*)|\|\s*crontab\b)"""
 )
 
 
-def _echoed(source: Source) -> Iterator[Planned]:
+def _echoed(source: Source) -> Iterator[Planned | NeverRun]:
     """`RUN echo "0 3 * * * /app/run.sh" > /etc/crontabs/root`."""
     for found in _ECHOED.finditer(source.text):
         try:
@@ -307,3 +303,5 @@ def _echoed(source: Source) -> Iterator[Planned]:
             continue
         at = source.text.count("\n", 0, found.start()) + 1
         yield Planned("the cron of the image", entry.schedule, entry.command, source.place(at))
+        if found["to"] and "cron.d/" in found["to"] and lacks_user(entry.command):
+            yield NeverRun(source.place(at), entry.command)

@@ -1,12 +1,11 @@
 """Facts from Dockerfiles, compose files and entry scripts, before they are combined."""
 
-import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
-from cronce_audit.containers.shell import ASSIGNMENT, Kind, given, line, stays
+from cronce_audit.containers.shell import ASSIGNMENT, Kind, given, line
 from cronce_audit.model import CommandLine, Origin, Place
 
 _CALLS_A_SERVER: Final = re.compile(r"\b(?:curl|wget|http)\b[^\n]*?(?:https?:|\$\{?)")
@@ -54,10 +53,7 @@ class Copied(NamedTuple):
 
     source: str
     target: str
-    lies: str
-    """Its path in the image, as far as WORKDIR lines before show the folder."""
-    folder: str
-    """The same, if the source is a folder: its files are there."""
+    line: int
 
 
 class Image(NamedTuple):
@@ -77,6 +73,8 @@ class Image(NamedTuple):
     """File names in its RUN lines: scripts that run once, during the build, and crontabs that it installs."""
     named: frozenset[str] = frozenset()
     """File names in any of its lines."""
+    tab: Place | None = None
+    """The line that puts a crontab where cron looks."""
 
 
 class Service(NamedTuple):
@@ -140,15 +138,13 @@ def commands(
     origin: Origin,
     unit: str,
     *,
-    sh: Kind | None = None,
     copies: int | None = 1,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[CommandLine]:
     if start is None or not start.words:
         return
-    words, shell = _without_shell(_without_entry_script(start.words), sh)
-    known = tuple(sorted((environment or {}).items()))
-    yield CommandLine(words, start.place, origin, unit, copies, known, shell)
+    words = _without_shell(_without_entry_script(start.words))
+    yield CommandLine(words, start.place, origin, unit, copies, tuple(sorted((environment or {}).items())))
 
 
 def _without_entry_script(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -157,25 +153,8 @@ def _without_entry_script(words: tuple[str, ...]) -> tuple[str, ...]:
     return words[1:] if len(words) > 1 and "entrypoint" in first and not first.endswith(".sh") else words
 
 
-def _without_shell(words: tuple[str, ...], sh: Kind | None) -> tuple[tuple[str, ...], bool]:
+def _without_shell(words: tuple[str, ...]) -> tuple[str, ...]:
+    """If a shell is given one simple command, that command; `X=1 program` is more."""
     told = given(words)
-    if told is None:
-        return words, False
-    name, text = told
-    read = line(text)
-    if not read.commands:
-        return words, True
-    lingers = stays(read, read.commands[-1], kind_of(name, sh)) is not False
-    alone = len(read.commands) == 1 and read.plain and not ASSIGNMENT.match(text)  # `X=1 program` is more
-    return (read.commands[0].words if alone else words), lingers
-
-
-def paths_in(image: Image, path: str) -> Iterator[str]:
-    """The paths of a file of the tree in an image."""
-    context = PurePosixPath(image.path).parent
-    for copied in image.copied:
-        for source in {str(PurePosixPath(copied.source)), str(context / copied.source)}:
-            if path == source:
-                yield copied.lies
-            elif source == "." or path.startswith(f"{source}/"):
-                yield posixpath.join(copied.folder, path.removeprefix(f"{source}/"))
+    read = line(told[1]) if told and not ASSIGNMENT.match(told[1]) else None
+    return read.commands[0].words if read and read.plain and len(read.commands) == 1 else words

@@ -9,11 +9,9 @@ from typing import Final
 
 from cronce_audit.clocks import has_changes
 from cronce_audit.containers.facts import Image, Service
-from cronce_audit.containers.programs import program
-from cronce_audit.containers.running import ContainerProgram, runs
+from cronce_audit.containers.running import ContainerProgram, program, runs
 from cronce_audit.containers.shell import simple_commands
-from cronce_audit.crontab.hosts import homes
-from cronce_audit.crontab.read import CronLine
+from cronce_audit.crontab.read import CronLine, homes
 from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, ZoneSet, rule
 from cronce_audit.processes.commands import is_agreed
 from cronce_audit.processes.rules import every_launch, is_claimed

@@ -4,13 +4,14 @@ whether they start a job that something else in the tree starts too."""
 import posixpath
 import re
 from collections.abc import Iterator
-from typing import Final
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
 
 from cronce_audit.containers.facts import Planned
 from cronce_audit.crontab.read import CronLine
 from cronce_audit.javascript import code as javascript
 from cronce_audit.kubernetes.facts import running
-from cronce_audit.model import Confidence, Facts, Found, Severity, Source, reader, rule
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, reader, rule
 from cronce_audit.processes.rules import launches
 from cronce_audit.systemd import Timer, service_of
 from cronce_audit.yaml import YamlNode, documents
@@ -67,6 +68,51 @@ def _labels(source: Source) -> Iterator[Planned]:
                 if "schedule" in job:
                     schedule, line = job["schedule"]
                     yield Planned("ofelia", schedule, job.get("command", ("", 0))[0], source.place(line))
+
+
+class SleepingHost(NamedTuple):
+    """A host that is told to stop an app while no request comes in."""
+
+    name: str
+    place: Place
+    folder: str
+    """Of the app; "" where any of the tree may be meant."""
+
+
+_SLEEPING_HOSTS: Final = {
+    "fly.toml": ("Fly.io", re.compile(r"^\s*(?P<at>auto_stop_machines)\s*=\s*(?:true|[\"'](?:stop|suspend))", re.M)),
+    "render.yaml": (
+        "Render's free plan",
+        re.compile(r"type:\s*web\b(?:(?!\n\s*-\s*type:|\ndatabases:).)*?\n\s*(?P<at>plan:\s*free)\b", re.S),
+    ),
+    "railway.json": ("Railway", re.compile(r"(?P<at>\"sleepApplication\")\s*:\s*true")),
+    "railway.toml": ("Railway", re.compile(r"(?P<at>sleepApplication)\s*=\s*true")),
+}
+_STAYS: Final = re.compile(r"min_machines_running\s*=\s*[1-9]|--min-instances(?:=|\s+|[\"']?\s*,?\s*-?\s*[\"']?)[1-9$]")
+_CLOUD_RUN: Final = re.compile(
+    r"gcloud (?:beta |alpha )?run deploy(?:[^\n]*\\\n)*[^\n]*"
+    r"|[\"']?run[\"']?,?\s*(?:-\s*)?[\"']deploy[\"'](?:(?!\n\s*- (?:name|id):).)*",
+    re.S,
+)
+"""On a command line, up to the line without a backslash; in a list of arguments, up to the next step."""
+
+
+def _may_sleep(path: PurePosixPath) -> bool:
+    return path.name in _SLEEPING_HOSTS or path.suffix in (".yml", ".yaml", ".sh")
+
+
+@reader("hosts", _may_sleep)
+def _read_hosts(source: Source) -> Iterator[SleepingHost]:
+    if source.name in _SLEEPING_HOSTS:
+        name, pattern = _SLEEPING_HOSTS[source.name]
+        found = pattern.search(source.text)
+        if found and not _STAYS.search(source.text):
+            folder = posixpath.dirname(source.path)
+            yield SleepingHost(name, source.place(source.text.count("\n", 0, found.start("at")) + 1), folder)
+    told = list(_CLOUD_RUN.finditer(source.text) if "run" in source.text and "deploy" in source.text else ())
+    if told and not any(_STAYS.search(one[0]) for one in told):
+        at = told[0].start() + max(told[0][0].find("--min-instances"), 0)
+        yield SleepingHost("Cloud Run", source.place(source.text.count("\n", 0, at) + 1), "")
 
 
 def planned(facts: Facts) -> list[Planned]:

@@ -3,11 +3,10 @@
 import posixpath
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
-from cronce_audit.containers.facts import Image, paths_in
 from cronce_audit.crontab.read import CronLine
 from cronce_audit.model import Source, reader
 from cronce_audit.scripts import Simple, commands_in
@@ -197,9 +196,8 @@ def _imported(text: str) -> set[str]:
     return {name.strip().partition(" ")[0].partition(".")[0] for name in several}
 
 
-def is_meant(script: JobScript, path: str, images: Iterable[Image]) -> bool:
-    """Whether a host's path means a script of the tree: an image copies it there, or its folder's name is the same."""
-    one, other = PurePosixPath(path).parts[-2:], PurePosixPath(script.path).parts[-2:]
-    if one[-1] != other[-1]:
-        return False
-    return (one == other and len(one) == 2) or any(path in paths_in(image, script.path) for image in images)
+def meant(path: str, scripts: Sequence[JobScript]) -> Sequence[JobScript]:
+    """Those of these scripts, all of one name, that a host's path means: the only one, or that in such a folder."""
+    folder = PurePosixPath(path).parent.name
+    same = [script for script in scripts if PurePosixPath(script.path).parent.name == folder]
+    return scripts if len(scripts) == 1 else same

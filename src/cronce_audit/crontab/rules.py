@@ -6,14 +6,15 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from cronce_audit.clocks import Disputed, disputed, minutes_between, season, shared_slot
-from cronce_audit.containers.facts import Image
-from cronce_audit.crontab.commands import JobScript, is_meant, job_of, leaves_if_locked, scripts_of, shown, work
-from cronce_audit.crontab.hosts import CrontabHome, homes, zones
-from cronce_audit.crontab.read import CronLine
+from cronce_audit.containers.facts import EntryScript, Image
+from cronce_audit.containers.running import containers, program
+from cronce_audit.containers.shell import simple_commands
+from cronce_audit.crontab.commands import JobScript, job_of, leaves_if_locked, meant, scripts_of, shown, work
+from cronce_audit.crontab.read import CronLine, CrontabHome, NeverRun, homes, lacks_user, zones
 from cronce_audit.guards import guards
 from cronce_audit.java import Scheduled
 from cronce_audit.javascript.code import Job as JavaScriptJob
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, rule
 from cronce_audit.processes.commands import same_entries
 from cronce_audit.python.facts import Bound, Const, Items
 from cronce_audit.python.jobs import expression, jobs
@@ -130,8 +131,7 @@ def no_lock_on_a_frequent_job(facts: Facts) -> Iterator[Found]:
         run = [
             script
             for path in scripts_of(line.command)
-            for script in scripts.get(PurePosixPath(path).name, ())
-            if is_meant(script, path, facts.of(Image))
+            for script in meant(path, scripts.get(PurePosixPath(path).name, ()))
         ]
         if doing in ("locked", "short") or any(script.does == "locks" or script.path in locked for script in run):
             continue
@@ -154,6 +154,62 @@ def _unlocked(line: CronLine, minutes: int, run: Sequence[JobScript], *, is_long
         " beside it",
         severity=Severity.WARNING if minutes == 1 and is_long else None,
     )
+
+
+# --- never ------------------------------------------------------------------------------------------------------------
+
+
+@rule(
+    "CR412 crontab-that-never-runs",
+    Severity.INFO,
+    "name the user behind the schedule (`0 3 * * * root /app/run.sh`), or install the file with `crontab FILE`",
+)
+def crontab_that_never_runs(facts: Facts) -> Iterator[Found]:
+    told: set[str] = set()
+    for place, command in (*facts.of(NeverRun), *_copied_without_user(facts)):
+        if place.path not in told:
+            told.add(place.path)
+            yield Found(
+                place,
+                "a line of /etc/cron.d names its user before the command: cron takes"
+                f" `{command.split(maxsplit=1)[0]}` for the user, finds none of that name, and does not run the line",
+            )
+    yield from _without_daemon(facts)
+
+
+def _copied_without_user(facts: Facts) -> Iterator[NeverRun]:
+    known = facts.conclude(homes)
+    for image in facts.of(Image):
+        for line in facts.of(CronLine):
+            target = PurePosixPath(known[line.place.path].images.get(image.path, ""))
+            if target.parent.name == "cron.d" and not line.user and lacks_user(line.command):
+                copied = next((one.line for one in image.copied if one.target == str(target)), 1)
+                yield NeverRun(Place(image.path, copied), line.command)
+
+
+def _without_daemon(facts: Facts) -> Iterator[Found]:
+    """Images that install cron and a crontab in a tree where nothing starts cron."""
+    started = [program(words) for one in facts.of(CommandLine) for words in simple_commands(one.words)]
+    is_started = any(found and found.kind == "cron" for found in started)
+    if is_started or any(script.service or script.always for script in facts.of(EntryScript)):
+        return
+    for container in facts.conclude(containers):
+        image = container.image
+        if image and image.tab and image.engine in ("debian", "cronie") and not _may_start(container.start.words):
+            program_name = PurePosixPath(container.start.words[0]).name
+            yield Found(
+                image.tab,
+                f"the image gets a crontab, and {container.name} starts `{program_name}` and no cron: its lines never"
+                " run",
+                Confidence.MEDIUM,
+                remedy="start cron in a container of its own (`cron -f`, `crond -f`, supercronic), once",
+            )
+            return
+
+
+def _may_start(words: Sequence[str]) -> bool:
+    """It names cron, or is a script or a supervisor, of which not all may be seen."""
+    return any(re.search(r"cron|supervisor|s6|init|runit|\.sh\b|entrypoint", word) for word in words)
 
 
 # --- clocks -----------------------------------------------------------------------------------------------------------
@@ -218,6 +274,32 @@ def same_job_twice(facts: Facts) -> Iterator[Found]:
                 told.add(second.place)
                 yield _twice(first, second, when)
     yield from same_entries(facts)
+    yield from _twice_in_code(facts)
+
+
+def _twice_in_code(facts: Facts) -> Iterator[Found]:
+    """Two jobs of a program's own scheduler that call the same function, and meet."""
+    found = [(one.does, one.pattern or "", one.what, one.place) for one in facts.of(JavaScriptJob) if one.does]
+    by_id = {(job.full_name, job.options.get("id") or job.place): job for job in reversed(facts.conclude(jobs))}
+    found += [
+        (job.full_name, expression(job) or "", job.function, job.place)
+        for job in reversed(by_id.values())  # a second one of the same id replaces the first
+        if job.full_name and not any(job.options.get(key) for key in ("args", "kwargs"))
+    ]
+    earlier: dict[str, list[tuple[str, Place]]] = {}
+    for does, schedule, what, place in found:
+        known = earlier.setdefault(does, [])
+        met = ((shared_slot(other, schedule, facts.year), at) for other, at in known if at.line != place.line)
+        slot, first = next(((slot, at) for slot, at in met if slot), (None, place))
+        if slot is not None:
+            yield Found(
+                place,
+                f"{what} does the same as the job at {first}: at {slot:%H:%M} both run it",
+                Confidence.MEDIUM,
+                Severity.INFO,
+                "keep one of the two jobs",
+            )
+        known.append((schedule, place))
 
 
 def _of_one_job(facts: Facts) -> Iterator[Sequence[CronLine]]:

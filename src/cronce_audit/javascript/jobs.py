@@ -29,7 +29,9 @@ from cronce_audit.model import Place, Source
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MENTIONS: Final = re.compile(r"['\"](?:node-cron|node-schedule|cron|croner|@nestjs/schedule)['\"]|\bsetInterval\(")
+MENTIONS: Final = re.compile(
+    r"['\"](?:node-cron|node-schedule|cron|croner|@nestjs/schedule|bree|toad-scheduler|@elysiajs/cron)['\"]|\bsetInterval\("
+)
 TIMER: Final = "setInterval"
 _TIMED: Final = re.compile(r"(?i)cron|sched|jobs?\b|remind|sweep|digest|recurr|overdue|invoice|newsletter|backup")
 _OF_PROCESS: Final = re.compile(
@@ -160,6 +162,23 @@ def _croner(_: Code, told: "list[Node]") -> Draft | None:
     return Draft(told[0], bodies[0], next(iter(options), None), is_started=not paused)
 
 
+def _bree(_: Code, told: "list[Node]") -> Draft | None:
+    """`new Bree({ jobs: [{ name, interval }] })`: all its jobs are one, as each process starts them all."""
+    planned = entries(told[0]).get("jobs") if told else None
+    return Draft(None, planned) if planned is not None and re.search(r"\b(?:cron|interval)\b", text(planned)) else None
+
+
+def _toad(_: Code, told: "list[Node]") -> Draft | None:
+    """`new SimpleIntervalJob({ minutes: 20 }, task)`, `new CronJob({ cronExpression }, task)`."""
+    return Draft(entries(told[0]).get("cronExpression"), told[1], told[0]) if len(told) > 1 else None
+
+
+def _elysia(_: Code, told: "list[Node]") -> Draft | None:
+    """`cron({ name, pattern, run() {…} })`."""
+    named = entries(told[0]) if told else {}
+    return Draft(named.get("pattern"), named.get("run"), told[0]) if "run" in named else None
+
+
 _RULE: Final = Origin("node-schedule", ("RecurrenceRule", MADE))
 _CALLS: Final[dict[Origin, Callable[[Code, "list[Node]"], Draft | None]]] = {
     Origin("node-cron", ("schedule",)): _node_cron,
@@ -168,6 +187,10 @@ _CALLS: Final[dict[Origin, Callable[[Code, "list[Node]"], Draft | None]]] = {
     Origin("cron", ("CronJob", "from")): _cron_job,
     Origin("croner"): _croner,
     Origin("croner", ("Cron",)): _croner,
+    Origin("bree"): _bree,
+    Origin("toad-scheduler", ("SimpleIntervalJob",)): _toad,
+    Origin("toad-scheduler", ("CronJob",)): _toad,
+    Origin("@elysiajs/cron", ("cron",)): _elysia,
 }
 _DECORATOR: Final = Origin("@nestjs/schedule", ("Cron",))
 _INTERVAL: Final = Origin("@nestjs/schedule", ("Interval",))
@@ -214,6 +237,7 @@ def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> 
         _has_zone(call, draft),
         _overlaps(bodies, draft),
         next(_sent(bodies), None),
+        _does(body),
     )
 
 
@@ -245,6 +269,17 @@ def _overlaps(bodies: "list[Node]", draft: Draft) -> bool:
     waits = any(True for one in bodies for _ in within(one, "await_expression"))
     flagged = any(_AT_WORK.fullmatch(text(name)) for one in bodies for name in within(one, *_NAME_NODES))
     return waits and not flagged and is_plain(draft.options) and not _WAITS & set(entries(draft.options))
+
+
+def _does(body: "Node") -> str:
+    if body.type in ("identifier", "member_expression"):
+        return text(body)
+    calls = {text(call) for call in within(body, "call_expression") if not _LOGS.match(text(call))}
+    said = next(iter(calls)) if len(calls) == 1 else ""
+    return re.sub(r"\s+|\(\)$", "", said) if not said.startswith("this.") else ""
+
+
+_LOGS: Final = re.compile(r"(?i)(?:this\.)?(?:console|_?logg?(?:er)?|winston|pino)\b")
 
 
 def _sent(bodies: "list[Node]") -> "Iterator[tuple[str, int]]":
@@ -286,6 +321,8 @@ def _is_seen(body: "Node", bodies: "list[Node]", uses: "list[str]") -> bool:
         if (parameters := outer.child_by_field_name(field)) is not None
         for word in words(parameters)
     }
+    if body.type == "array":
+        return True  # of Bree: files of their own
     if body.type not in FUNCTIONS:
         return (len(bodies) > 1 or bool(uses)) and not given & set(words(body))
     return not any(text(call.child_by_field_name("function")) in given for call in within(body, "call_expression"))

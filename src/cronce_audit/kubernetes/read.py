@@ -74,11 +74,7 @@ def _command(words: tuple[str, ...], whole: CommandLine) -> CommandLine:
     """If a shell runs one simple command, that command."""
     told = given(words)
     simple = line(told[1]).commands if told else ()
-    if len(simple) != 1:
-        return whole
-    return CommandLine(
-        simple[0].words, whole.place, whole.origin, whole.unit, whole.copies, whole.environment, not simple[0].exec
-    )
+    return whole._replace(words=simple[0].words) if len(simple) == 1 else whole
 
 
 def _place(node: YamlNode, fields: Fields) -> Place:
@@ -161,7 +157,7 @@ def kustomization(node: YamlNode, fields: Fields) -> Iterator[Any]:
             if path and "\n" not in path:
                 yield PatchFile(normpath(folder / path))
             if inline and "\n" in inline:
-                yield from _inline(inline, patch)
+                yield Patched("", "", frozenset(re.findall(r"\w+", inline)))  # an object, or operations with paths
     for replicas in (node.get("replicas") or node).items:
         name = fields.word(replicas, "name")
         count = fields.field(replicas, "count")
@@ -169,20 +165,6 @@ def kustomization(node: YamlNode, fields: Fields) -> Iterator[Any]:
             said = {"replicas": count, "strategy": None, "maxSurge": None}
             yield Workload(kind, name, fields.place(replicas), partial=True, chart=None, said=said, containers=())
             yield Patched(kind, name, frozenset({"replicas"}))
-
-
-def _inline(text: str, patch: YamlNode) -> Iterator[Patched]:
-    """A patch inside the kustomization: a partial object, or operations with paths."""
-    target = patch.get("target") or patch
-    try:
-        for document in documents(text):
-            kind, name = (document.get("kind") or target.get("kind")), document.get("metadata", "name")
-            name = name or target.get("name")
-            paths = {(one.get("path") or one).text or "" for one in document.items}
-            fields = _keys(document) | {path.rpartition("/")[2] for path in paths}
-            yield Patched((kind and kind.text) or "", (name and name.text) or "", fields)
-    except Unreadable:
-        return
 
 
 def is_values(name: str) -> bool:

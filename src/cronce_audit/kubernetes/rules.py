@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from cronce.errors import BadInput
 from cronce.schedule import Cron, shortest_gap
 from cronce.schedule.instant import format_duration
-from cronce_audit.containers.programs import program
 from cronce_audit.containers.rules import started_first
+from cronce_audit.containers.running import program
 from cronce_audit.containers.shell import given, line
 from cronce_audit.kubernetes.facts import (
     Field,

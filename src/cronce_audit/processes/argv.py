@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.containers.shell import WRAPPERS, split
+from cronce_audit.containers.shell import WRAPPERS, given, split
 
 
 class Count(NamedTuple):
@@ -123,8 +122,8 @@ def programs(words: Sequence[str], environment: Mapping[str, str], depth: int = 
     if not words or depth > _DEEPEST:
         return
     name = _name(words[0])
-    if name in SHELLS and (text := _text_for(words)):
-        for command in simple_commands(text):
+    if told := given(words):
+        for command in simple_commands(told[1]):
             yield from programs(command, environment, depth + 1)
     elif _is_python(name):
         yield from _of_python(words[1:], environment)
@@ -142,11 +141,6 @@ def _behind(words: Sequence[str], environment: Mapping[str, str], depth: int) ->
         if _ASSIGNMENT.fullmatch(word) or _is_program(_name(word)):
             yield from programs(words[start:], environment, depth + 1)
             return
-
-
-def _text_for(words: Sequence[str]) -> str:
-    """The text after `-c`, or `-lc`, of a shell."""
-    return next((text for flag, text in pairwise(words[1:]) if re.fullmatch(r"-[a-z]*c", flag)), "")
 
 
 def _of_python(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[Argv]:

@@ -227,7 +227,8 @@ def _is_decided(launch: Launch) -> bool:
     early = occasion.when in ("import", "ready")
     if serving and serving.server == "uwsgi" and serving.preload and early:
         return False  # its thread is left in the master
-    return occasion.alone or (serving is not None and (serving.decided or (serving.preload and early)))
+    decided = serving is not None and serving.decided and serving.workers.exact
+    return occasion.alone or decided or (serving is not None and serving.preload and early)
 
 
 def _check_of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
@@ -353,7 +354,7 @@ def _in_app(launch: Launch, facts: Facts) -> str:
     if isinstance(launch.by, Serving):
         return (
             f"{start.what} is started {_when(launch.occasion)}, inside the web app that {launch.by.server} serves "
-            f"({launch.by.place}): one process today; a second worker or replica runs every job once more"
+            f"({launch.by.place}): {_today(launch)}; a second worker or replica runs every job once more"
         )
     importers = known.importers(launch.occasion.module)
     by = f", and {known.path(importers[0])} imports it" if importers and launch.occasion.when == "import" else ""
@@ -362,11 +363,15 @@ def _in_app(launch: Launch, facts: Facts) -> str:
     return f"{told}: every process that does has a scheduler of its own"
 
 
+def _today(launch: Launch) -> str:
+    return "one process today" if launch.per_process.exact else "the files do not say how many workers there are"
+
+
 def _looped(launch: Launch, _: Facts) -> str:
     if not launch.total.is_several:
         return (
-            f"{launch.start.what} starts {_when(launch.occasion)}, in each process of the web app: one today, as far "
-            "as is seen; a second worker or replica does its work once more"
+            f"{launch.start.what} starts {_when(launch.occasion)}, in each process of the web app: {_today(launch)}; a "
+            "second worker or replica does its work once more"
         )
     times = f"its work is done {_times(launch)} per interval"
     return f"{launch.start.what} starts {_when(launch.occasion)}, in {_by(launch)}: {times}"

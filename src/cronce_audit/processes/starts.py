@@ -16,7 +16,7 @@ from cronce_audit.model import Facts, Place
 from cronce_audit.processes.reach import reach
 from cronce_audit.processes.servers import servings
 from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, Hold, World, doubts, hold, is_done
-from cronce_audit.python.facts import Call, Called, Const, Function, Member, Name, Scope, Value, last
+from cronce_audit.python.facts import Call, Called, Const, Function, Member, Name, Operation, Scope, Value, last, shown
 from cronce_audit.python.names import Names, is_start_up, names
 from cronce_audit.python.names import starts as app_starts
 from cronce_audit.python.schedulers import Scheduler, Store, schedulers
@@ -124,9 +124,11 @@ def _loops(known: Names, told: set[str]) -> Iterator[Start]:
         if endless and call.scope.function not in seen and call.called.function in _SLEEPS:
             span = known.constant(next(iter(call.called.args), None), call.scope.module)
             by_hour = call.scope.function in planned
-            if by_hour or (isinstance(span, int | float) and span >= _LONG):
+            by_setting = not isinstance(span, int | float) and any(map(_is_setting, call.called.args))
+            if by_hour or by_setting or (isinstance(span, int | float) and span >= _LONG):
                 seen.add(call.scope.function)
-                what = "a loop that waits for an hour of the day" if by_hour else f"a loop that sleeps {span} s"
+                what = f"a loop that sleeps {shown(call.called.args[0]) if by_setting else span} s"
+                what = "a loop that waits for an hour of the day" if by_hour else what
                 every = _DAY if by_hour or not isinstance(span, int | float) else span
                 function = known.function(call.scope.function)
                 place = function.place if function else call.place
@@ -134,6 +136,13 @@ def _loops(known: Names, told: set[str]) -> Iterator[Start]:
 
 
 _DAY: Final = 86_400
+_SPAN_NAMES: Final = re.compile(r"(?i)interval|period|hours|minutes|seconds|every|frequency|schedule")
+
+
+def _is_setting(value: Value) -> bool:
+    """`settings.SYNC_INTERVAL`, `self.interval_hours * 3600`: what people set is the time between two runs."""
+    parts = value.values if isinstance(value, Operation) else (value,)
+    return any(isinstance(one, Name | Member) and _SPAN_NAMES.search(last(one)) for one in parts)
 
 
 def _is_endless(test: Value) -> bool:

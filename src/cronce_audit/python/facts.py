@@ -165,7 +165,6 @@ class Module(NamedTuple):
     name: str
     """Dotted, from the root of the tree: of `src/app/jobs.py` it is `src.app.jobs`."""
     place: Place
-    is_package: bool
     stars: tuple[str, ...]
     """Modules of which everything is imported."""
 

@@ -131,7 +131,7 @@ class _Walk(Expressions):
         self._walrus = ":=" in source.text
         frame = Frame(name, self._bound(tree.body), None)
         self._body(tree.body, frame, Scope(name))
-        self.facts.append(Module(name, Place(source.path, 1), is_package, tuple(self._stars)))
+        self.facts.append(Module(name, Place(source.path, 1), tuple(self._stars)))
 
     def _bound(self, body: Sequence[ast.stmt]) -> dict[str, str]:
         return bound_names(body, self._import_target, walrus=self._walrus)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cronce_audit.containers.programs import program
+from cronce_audit.containers.running import program
 
 
 @pytest.mark.parametrize(

@@ -202,3 +202,93 @@ def test_dedupe_is_recommended_for_what_it_takes_away_and_for_nothing_else(tmp_p
     assert kept == "".join(lines[:2])
     [left] = [one for one in found if one.place.line == 2]
     assert "dedupe` removes only lines that are" in left.remedy
+
+
+WITH_CRON = "FROM debian:12\nRUN apt-get update && apt-get install -y cron\n"
+
+
+@pytest.mark.parametrize(
+    ("tree", "says"),
+    [
+        ({"Dockerfile": DEBIAN, "crontab": "0 3 * * * cd /app && ./run\n"}, ["CR412 Dockerfile:3"]),
+        ({"Dockerfile": DEBIAN, "crontab": "0 3 * * * /app/run\n"}, ["CR412 Dockerfile:3"]),
+        ({"Dockerfile": DEBIAN, "crontab": "0 3 * * * root /app/run\n"}, []),
+        ({"Dockerfile": DEBIAN, "crontab": "0 3 * * * scraper /app/run\n"}, []),
+        ({"Dockerfile": ALPINE, "crontab": "0 3 * * * /app/run\n"}, []),
+        (
+            {"Dockerfile": WITH_CRON + 'RUN echo "0 3 * * * python x.py" \\\n  > /etc/cron.d/x\nCMD cron -f\n'},
+            ["CR412 Dockerfile:3"],
+        ),
+        ({"Dockerfile": WITH_CRON + 'RUN echo "0 3 * * * root python x.py" > /etc/cron.d/x\nCMD cron -f\n'}, []),
+        ({"Dockerfile": WITH_CRON + 'RUN echo "0 3 * * * python x.py" | crontab -\nCMD cron -f\n'}, []),
+    ],
+)
+def test_a_line_of_cron_d_without_a_user_never_runs(tmp_path: Path, tree: dict[str, str], says: list[str]) -> None:
+    assert findings_in(tmp_path, tree, "CR412") == says
+
+
+@pytest.mark.parametrize(
+    ("start", "more", "says"),
+    [
+        ('CMD ["gunicorn", "shop"]', {}, ["CR412 Dockerfile:3"]),
+        ("CMD cron && gunicorn shop", {}, []),
+        ('CMD ["/start.sh"]', {}, []),
+        ("", {}, []),
+        (
+            "",
+            {"compose.yaml": "services:\n  web:\n    build: .\n    command: [python, x.py]\n"},
+            ["CR412 Dockerfile:3"],
+        ),
+        (
+            'CMD ["gunicorn", "shop"]',
+            {"compose.yaml": "services:\n  jobs:\n    build: .\n    command: [cron, -f]\n"},
+            [],
+        ),
+        ('CMD ["gunicorn", "shop"]', {"start.sh": "#!/bin/sh\nservice cron start\ngunicorn shop\n"}, []),
+    ],
+)
+def test_a_crontab_of_an_image_in_which_nothing_starts_cron(
+    tmp_path: Path, start: str, more: dict[str, str], says: list[str]
+) -> None:
+    tree = {"Dockerfile": f"{WITH_CRON}RUN crontab /app/crontab\n{start}\n", **more}
+    assert findings_in(tmp_path, tree, "CR412") == says
+
+
+NODE_CRON = "const cron = require('node-cron');\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_told"),
+    [
+        ("'0 9 * * *', () => { console.log('a'); sendAll(); }", "'0 9 * * *', async () => { await sendAll(); }", True),
+        ("'0 * * * *', sendAll", "'0 0 * * *', sendAll", True),
+        ("'0 9 * * *', sendAll", "'0 17 * * *', sendAll", False),
+        ("'0 9 * * *', () => send('a')", "'0 9 * * *', () => send('b')", False),
+        ("'0 9 * * *', () => { read(); send(); }", "'0 9 * * *', () => { send(); }", False),
+        ("'0 9 * * *', () => this.run()", "'0 9 * * *', () => this.run()", False),
+    ],
+)
+def test_two_jobs_in_code_that_do_the_same_at_the_same_time(
+    tmp_path: Path, first: str, second: str, is_told: bool
+) -> None:
+    tree = {"a.js": f"{NODE_CRON}cron.schedule({first});\n", "b.js": f"{NODE_CRON}\ncron.schedule({second});\n"}
+    assert findings_in(tmp_path, tree, "CR404") == ["CR404 b.js:3"] * is_told
+
+
+@pytest.mark.parametrize(
+    ("second", "is_told"),
+    [
+        ("hour=3, id='b'", True),
+        ("hour='*', id='b'", True),
+        ("hour=4, id='b'", False),
+        ("hour=3, id='b', args=[1]", False),
+        ("hour=3, id='a', replace_existing=True", False),
+    ],
+)
+def test_a_function_that_is_added_twice_for_the_same_time(tmp_path: Path, second: str, is_told: bool) -> None:
+    code = (
+        "from apscheduler.schedulers.blocking import BlockingScheduler\n\ndef bill(): ...\n\n"
+        "scheduler = BlockingScheduler()\n"
+        f"scheduler.add_job(bill, 'cron', hour=3, id='a')\nscheduler.add_job(bill, 'cron', {second})\n"
+    )
+    assert findings_in(tmp_path, {"jobs.py": code}, "CR404") == ["CR404 jobs.py:7"] * is_told

@@ -10,26 +10,26 @@ from tests.audit.manifests import CRONJOB, DEPLOYMENT, changed
 from tests.audit.trees import report_on
 
 
-def _commands(root: Path, text: str) -> list[tuple[str, str, int | None, bool]]:
+def _commands(root: Path, text: str) -> list[tuple[str, str, int | None]]:
     facts = report_on(root, {"app.yaml": text}).facts.of(CommandLine)
-    return [(" ".join(one.words), one.unit, one.copies, one.shell) for one in facts if one.origin == "kubernetes"]
+    return [(" ".join(one.words), one.unit, one.copies) for one in facts if one.origin == "kubernetes"]
 
 
 @pytest.mark.parametrize(
-    ("command", "words", "shell"),
+    ("command", "words"),
     [
-        ("command: [gunicorn, -w, '4']", "gunicorn -w 4", False),
-        ("command: [gunicorn]\n          args: [-w, '4']", "gunicorn -w 4", False),
-        ("args: [gunicorn, -w, '4']", "gunicorn -w 4", False),
-        ('command: [sh, -c, "gunicorn -w 4"]', "gunicorn -w 4", True),
-        ('command: [sh, -c, "exec gunicorn -w 4"]', "gunicorn -w 4", False),
-        ('command: [sh, -c, "migrate && gunicorn"]', "sh -c migrate && gunicorn", False),
-        ("command: [gunicorn, -w, '{{ .Values.workers }}']", "gunicorn -w $unknown", False),
+        ("command: [gunicorn, -w, '4']", "gunicorn -w 4"),
+        ("command: [gunicorn]\n          args: [-w, '4']", "gunicorn -w 4"),
+        ("args: [gunicorn, -w, '4']", "gunicorn -w 4"),
+        ('command: [sh, -c, "gunicorn -w 4"]', "gunicorn -w 4"),
+        ('command: [sh, -c, "exec gunicorn -w 4"]', "gunicorn -w 4"),
+        ('command: [sh, -c, "migrate && gunicorn"]', "sh -c migrate && gunicorn"),
+        ("command: [gunicorn, -w, '{{ .Values.workers }}']", "gunicorn -w $unknown"),
     ],
 )
-def test_what_a_container_starts(tmp_path: Path, command: str, words: str, shell: bool) -> None:
+def test_what_a_container_starts(tmp_path: Path, command: str, words: str) -> None:
     text = changed(DEPLOYMENT, "command: [celery, -A, app, beat]", command)
-    assert _commands(tmp_path, text) == [(words, "Deployment/beat", 1, shell)]
+    assert _commands(tmp_path, text) == [(words, "Deployment/beat", 1)]
 
 
 @pytest.mark.parametrize(
