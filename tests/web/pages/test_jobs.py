@@ -71,15 +71,17 @@ def test_what_jobs_cannot_be_asked_for_is_said(visitor: Browser, query: str) -> 
     assert "is not one of" in paper(visitor, f"/jobs{query}", 400).text
 
 
-def test_a_long_list_of_jobs_comes_part_by_part(monkeypatch: pytest.MonkeyPatch, visitor: Browser) -> None:
+@pytest.mark.parametrize("order", ["name", "next"])
+def test_a_long_list_of_jobs_comes_part_by_part(monkeypatch: pytest.MonkeyPatch, visitor: Browser, order: str) -> None:
+    whole = paper(visitor, f"/jobs?sort={order}").jobs
+    assert sorted(whole) == sorted(JOBS)
     monkeypatch.setattr("cronce.web.pages.jobs.JOBS_PER_PAGE", 4)
-    seen, way = [], "/jobs?sort=name"
+    seen, way = [], f"/jobs?sort={order}"
     while way:
         one = paper(visitor, way)
         seen.append(one.jobs)
         way = one.next
-    names = sorted(JOBS)
-    assert seen == [names[:4], names[4:8], names[8:]]
+    assert seen == [whole[:4], whole[4:8], whole[8:]]
 
 
 def test_the_last_outcomes_are_told_in_words_too(visitor: Browser) -> None:
