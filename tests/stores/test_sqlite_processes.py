@@ -204,7 +204,14 @@ def test_what_is_dropped_while_another_thread_forks_is_closed_after_it(
 ) -> None:
     """Not by waiting for the fork, which may wait for a call that this thread is in."""
     closed: list[str] = []
-    monkeypatch.setattr(subject.SqliteConnection, "close", lambda connection: closed.append(connection.path))
+    close = subject.SqliteConnection.close
+
+    def noted(connection: subject.SqliteConnection) -> None:
+        if connection.path == str(path):  # not those of other tests
+            closed.append(connection.path)
+        close(connection)
+
+    monkeypatch.setattr(subject.SqliteConnection, "close", noted)
     gone: list[SqliteStore] = []
     with forking():
         gone.append(SqliteStore(path))
