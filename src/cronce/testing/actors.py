@@ -147,8 +147,10 @@ class SimulatedNode(HeldLeases):
     def _exchange(self, wanted: list[Wanted]) -> Play[list[Grant | Refused]]:
         """Claim these, and report all ends with them."""
         ended, self.ended = self.ended, []
-        replies = (yield from self.exchange(ended, wanted)) if ended or wanted else []
-        self.ended += [run for run in ended if run.word is not None]
+        try:
+            replies = (yield from self.exchange(ended, wanted)) if ended or wanted else []
+        finally:  # without an answer they are reported again
+            self.ended += [run for run in ended if run.word is not None]
         self.world.faults["ends with claims"] += bool(ended and wanted)
         return replies
 
