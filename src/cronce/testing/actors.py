@@ -172,7 +172,7 @@ class SimulatedNode(HeldLeases):
                 yield from self.asks(LOOK_THREAD, self._claim_overdue())
 
     def _claim_overdue(self) -> Play[None]:
-        cells = yield from self.ledger.overdue(limit=20)
+        cells = yield from self.ledger.overdue(limit=100)
         ready = yield from self._settled(cells)
         mine = [(cell, self.plan_of(cell)) for cell in ready]
         if not mine:
