@@ -1,6 +1,6 @@
 """The watchdog: a program of its own that ends process groups when the process that started them cannot.
 
-    python -S -P -c "import sys; sys.path.append(THIS_FOLDER); from watchdog import main; main()" GRACE
+    python -S -P -c "import sys; sys.path.insert(0, THIS_FOLDER); from watchdog import main; main()" GRACE
 
 Its input is a pipe of records, each about one group; the end of the pipe means that the process behind it is gone.
 `process_group.Watchdog` is the other end.
