@@ -163,7 +163,6 @@ SEVERAL_PROCESSES: Final = (
     "timer-in-every-worker", "job-store-shared-by-processes", "beat-inside-a-worker",
     "several-beats", "cron-in-every-copy", "job-in-every-process",
     "quartz-not-clustered", "same-job-twice", "task-registered-twice", "scheduler-running-twice",
-    "scheduler-scaled-out",
 )  # fmt: skip
 INSIDE: Final = "scheduler-inside-the-app"
 """There is one process today, or a guard that cannot be judged."""

@@ -9,8 +9,6 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from cronce_audit.java import ALL, Enabled, LockingClass, QuartzSettings, QuartzUse, Scheduled
-from cronce_audit.kubernetes.facts import workloads
-from cronce_audit.kubernetes.rules import stays_one
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
 from cronce_audit.processes.commands import Started, started
 
@@ -29,13 +27,6 @@ def several(facts: Facts, path: str) -> Started | None:
 
 def _copies(one: Started) -> str:
     return f"`{one.by.name}` has {one.copies} copies ({one.by.copies_at})"
-
-
-def is_alone(facts: Facts, path: str) -> bool:
-    """Whether all that starts the program in a cluster ends the one instance before it starts the next."""
-    named = {one.by.name for one in _starts(facts, path) if one.by.command.origin == "kubernetes"}
-    found = [one for one in facts.conclude(workloads) if one.unit in named]
-    return bool(found) and all(stays_one(one, facts) for one in found)
 
 
 def _starts(facts: Facts, path: str) -> Sequence[Started]:
@@ -120,9 +111,6 @@ class Scheduler(NamedTuple):
 
     values: dict[str, list[tuple[str, Place]]]
 
-    def place(self, name: str) -> Place | None:
-        return self.values[name][0][1] if name in self.values else None
-
     def says(self, name: str, *wanted: str) -> bool:
         """Whether any of the files says so."""
         return any(value.lower() in wanted for value, _ in self.values.get(name, ()))
@@ -166,19 +154,7 @@ def schedulers(facts: Facts) -> Sequence[Scheduler]:
     "a database that all instances share",
 )
 def _not_clustered(facts: Facts) -> Iterator[Found]:
-    yield from _share_an_id(facts)
     for scheduler in facts.conclude(schedulers):
-        place = scheduler.place("jobStore.isClustered")
-        seen_to = {"jobStore.acquireTriggersWithinLock", "scheduler.batchTriggerAcquisitionMaxCount"} & {
-            *scheduler.values
-        }
-        if place and scheduler.database and scheduler.is_clustered and not seen_to:
-            yield Found(
-                place,
-                "Quartz is clustered and acquires triggers without a lock (acquireTriggersWithinLock is not set): two "
-                "instances can fire one trigger for the same time",
-                remedy="set `org.quartz.jobStore.acquireTriggersWithinLock = true`",
-            )
         if scheduler.is_clustered or scheduler.is_open("jobStore.isClustered"):
             continue
         store = scheduler.database or scheduler.memory
@@ -188,7 +164,7 @@ def _not_clustered(facts: Facts) -> Iterator[Found]:
         if store and evidence:
             message = f"{message}, and {_copies(evidence)}"
             yield Found(store, message, evidence.by.confidence, Severity.ERROR)
-        elif scheduler.database and not is_alone(facts, scheduler.database.path):
+        elif scheduler.database:
             yield Found(
                 scheduler.database, f"{message}, also the new one beside the old in a deploy", Confidence.MEDIUM
             )
@@ -202,22 +178,3 @@ def _not_clustered(facts: Facts) -> Iterator[Found]:
                 " jobs in memory, and every instance that comes here fires them all",
                 Confidence.MEDIUM,
             )
-
-
-def _share_an_id(facts: Facts) -> Iterator[Found]:
-    name = "scheduler.instanceId"
-    for scheduler in facts.conclude(schedulers):
-        clustered = scheduler.place("jobStore.isClustered")
-        if not (clustered and scheduler.is_clustered and scheduler.database):
-            continue
-        if scheduler.says(name, "auto", "sys_prop") or scheduler.is_open(name):
-            continue
-        given = scheduler.values.get(name)
-        said = f"instanceId is `{given[0][0]}`" if given else "instanceId is not set, which means NON_CLUSTERED"
-        yield Found(
-            given[0][1] if given else clustered,
-            f"Quartz is clustered and {said} in every instance: each takes the jobs that run in the others for its"
-            " own jobs from before a crash, and recovers them",
-            severity=Severity.ERROR,
-            remedy="set `org.quartz.scheduler.instanceId = AUTO`",
-        )

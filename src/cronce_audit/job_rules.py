@@ -13,12 +13,12 @@ from cronce_audit.javascript.code import Volatile
 from cronce_audit.locks import excludes_no_other, told
 from cronce_audit.model import CommandLine, Confidence, Facts, Found, LeftOut, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import joined
-from cronce_audit.processes.commands import SCHEDULE, settings_called
 from cronce_audit.processes.rules import launches
 from cronce_audit.processes.starts import starts
-from cronce_audit.python.facts import Bound, Call, Called, Const, Function, Member, Name, Table, Value, last, shown
+from cronce_audit.python.facts import Bound, Call, Called, Const, Member, Name, Value, last
 from cronce_audit.python.jobs import expression, jobs, machine_zone, seconds_between
 from cronce_audit.python.names import Names, names
+from cronce_audit.rows import RowsTaken
 
 _NAMED_TIMES: Final = re.compile(
     r"@(?:daily|midnight|weekly|monthly|yearly|annually)|\w*_AT_\w+|EVERY_(?:WEEK|WEEKDAY|WEEKEND|QUARTER|YEAR)"
@@ -92,11 +92,6 @@ def _of_python(facts: Facts) -> Iterator[_Timed]:
     for call in _first_of_each(known.calls("at")):
         if len(call.called.args) == 1 and not call.called.keywords:
             yield _Timed(call.place, "this job of `schedule`", "it")
-    for call in known.calls("crontab"):
-        spelled = known.constant(next(iter(call.called.args), None), call.scope.module)
-        by_hour = isinstance(spelled, str) and hour_of(spelled) and call.called.keyword("tz") is None
-        if by_hour and call.called.function == Name("aiocron.crontab"):
-            yield _Timed(call.place, f"the job `{spelled}`", "aiocron")
     zoned = {
         bound.scope.module
         for bound in facts.of(Bound)
@@ -419,53 +414,12 @@ def _let_go_in_java(facts: Facts) -> Iterator[Found]:
 )
 def _excludes(facts: Facts) -> Iterator[Found]:
     yield from excludes_no_other(facts)
-    by_function: dict[str, list[Call]] = {}
-    due = {*facts.conclude(_due)} - {*facts.conclude(guards)}
-    for call in facts.of(Call) if due else ():
-        if call.scope.function in due:
-            by_function.setdefault(call.scope.function, []).append(call)
-    for calls in by_function.values():
-        said = [(call, shown(call.called)) for call in sorted(calls, key=lambda one: one.place)]
-        asked = next((call for call, text in said if _PENDING.search(text)), None)
-        if asked is None or any(_CLAIMS.search(text) for _, text in said):
-            continue
-        taken = [call for call, text in said if call.place > asked.place and call.scope.loop and _takes_row(call, text)]
-        if taken:
-            yield Found(
-                taken[0].place,
-                f"rows are read as due (line {asked.place.line}), and taken by a second step here: another process, or"
-                " the next run before that, reads them as due too, and the work is done twice",
-                severity=Severity.INFO,
-                remedy="take each row by one command that asks for its state (`UPDATE … WHERE status = 'pending'"
-                " RETURNING id`, `FOR UPDATE SKIP LOCKED`, `find_one_and_update`) before it is worked on or queued",
-            )
-
-
-_PENDING: Final = re.compile(
-    r"(?i)\b(?:status|state|estado)\W{1,12}(?:\w+\.)?(?:pending|pendiente|queued|waiting|scheduled|ready|due|todo)\b"
-)
-_CLAIMS: Final = re.compile(
-    r"(?i)skip[_ ]?locked|for[_ ]?update|find_one_and|find_and_modify|returning|nx=True|"
-    r"set\s+(?:status|state|estado)\s*="
-)
-
-
-def _takes_row(call: Call, text: str) -> bool:
-    """It queues the row; or marks it by its key alone."""
-    marks = call.method == "update_one" and "$set" in text and call.called.args[:1] != ()
-    return call.method in _SENDING_CALLS or (marks and "stat" not in shown(call.called.args[0]))
-
-
-def _due(facts: Facts) -> Sequence[str]:
-    """The functions of Python that a schedule runs: of APScheduler, a loop, arq or Celery's beat."""
-    known = facts.conclude(names)
-    found = [job.full_name for job in facts.conclude(jobs)]
-    found += [start.scope.function for start in facts.conclude(starts) if start.kind != "scheduler"]
-    for call in known.calls("cron"):
-        if known.target(call).startswith("arq."):
-            found += [known.full_name(one, call.scope.module) for one in call.called.args[:1]]
-    entries = [value for _, value, _, _ in settings_called(facts, SCHEDULE) if isinstance(value, Table)]
-    sent = [entry.get("task") for value in entries for _, entry in value.pairs if isinstance(entry, Table)]
-    tasks = {str(one.value).rpartition(".")[2] for one in sent if isinstance(one, Const)}
-    found += [each.name for each in facts.of(Function) if each.decorators and each.name.rpartition(".")[2] in tasks]
-    return [name for name in found if name]
+    for place, name, marks in facts.of(RowsTaken):
+        yield Found(
+            place,
+            f"`{name}` reads rows by their state here, and changes them by a second command (line {marks}): another"
+            " process, or the next run before that, reads them in the same state, and the work is done twice",
+            severity=Severity.INFO,
+            remedy="take each row by one command that asks for its state (`UPDATE … WHERE status = 'pending'"
+            " RETURNING id`, `FOR UPDATE SKIP LOCKED`, `findOneAndUpdate`), before it is worked on or queued",
+        )

@@ -257,15 +257,6 @@ def is_atomic(facts: Facts, call: Call) -> bool:
     )
 
 
-_NOW: Final = frozenset({
-    "datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today", "time.time",
-    "time.time_ns", "time.strftime", "django.utils.timezone.now", "django.utils.timezone.localtime",
-    "django.utils.timezone.localdate", "pendulum.now", "arrow.utcnow", "arrow.now", "time.gmtime", "time.localtime",
-})  # fmt: skip
-_SECONDS: Final = frozenset({"time.time", "time.time_ns"})
-_FINE: Final = re.compile(r"%[HIMSTRXcfs]")
-"""Parts of a format that change within a day."""
-_JOBS: Final = re.compile(r"lock|cron|job|sched|slot|task|once|run_|nightly|daily|hourly", re.IGNORECASE)
 _CLIENTS: Final = ("redis.", "valkey.", "aioredis.", "fakeredis.", "coredis.")
 
 
@@ -398,27 +389,6 @@ def _local_cache(facts: Facts) -> Place | None:
 
 
 @rule(
-    "CR305 slot-named-after-the-clock",
-    Severity.INFO,
-    "name the slot after the schedule, not after the moment at which a host fired: cronce takes the latest "
-    "scheduled instant, so 13:59:59.9 here and 14:00:00.1 there are one slot",
-    confidence=Confidence.MEDIUM,
-)
-def _from_now(facts: Facts) -> Iterator[Found]:
-    for lock in facts.conclude(locks):
-        if not _JOBS.search(lock.name):
-            continue
-        for part in facts.conclude(spelling).parts(lock.key):
-            if (fine := _is_now(part, lock.taken, facts)) is not None:
-                yield Found(
-                    lock.place,
-                    "the key is made of the time at which this host asks: two hosts whose clocks are a moment apart "
-                    "name different slots at the turn of the " + ("hour or minute" if fine else "day"),
-                )
-                break
-
-
-@rule(
     "CR306 lock-outlives-the-interval",
     Severity.INFO,
     "let it expire a little before the next run; or better, make it short and renew it while the job works",
@@ -458,22 +428,6 @@ def _in_pipeline(call: Call, facts: Facts) -> bool:
     """Its commands are sent together, and run as one transaction."""
     made = facts.conclude(names).origin(call.receiver, call.scope.module)
     return isinstance(made, Called) and facts.conclude(spelling).of(made.function).rpartition(".")[2] == "pipeline"
-
-
-def _is_now(value: Value, call: Call, facts: Facts) -> bool | None:
-    """Whether it is the time of now: True if to the hour or finer, False if to the day; None if it is not."""
-    if not isinstance(value, Called | Operation):
-        return None
-    known, spell = facts.conclude(names), facts.conclude(spelling)
-    if not any(isinstance(part, Called) and _full(part, call, known) in _NOW for part in spell.parts(value)):
-        return None
-    full = {_full(part, call, known) for part in spell.parts(value) if isinstance(part, Called)}
-    formats = [part.value for part in spell.parts(value) if isinstance(part, Const) and isinstance(part.value, str)]
-    return bool(full & _SECONDS) or any(_FINE.search(text) for text in formats)
-
-
-def _full(called: Called, call: Call, known: Names) -> str:
-    return known.full_name(called.function, call.scope.module)
 
 
 def _is_clients_lock(call: Call, known: Names) -> bool:

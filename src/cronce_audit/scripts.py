@@ -5,13 +5,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cronce_audit.containers.shell import WRAPPERS
-from cronce_audit.grammars import above, line, parse, text, within
-from cronce_audit.model import CommandLine, Source, Unreadable
+from cronce_audit.grammars import above, line, text, tree, within
+from cronce_audit.model import CommandLine, Source
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+WRAPPERS: Final = frozenset({
+    "exec", "env", "poetry", "uv", "uvx", "pdm", "pipenv", "hatch", "rye", "pixi", "conda", "micromamba", "dumb-init",
+    "tini", "tini-static", "catatonit", "ddtrace-run", "newrelic-admin", "opentelemetry-instrument", "gosu", "su-exec",
+    "setpriv", "runuser", "sudo", "nice", "ionice", "nohup", "stdbuf", "chpst", "s6-setuidgid", "with-contenv", "time",
+    "doppler", "dotenv", "chamber", "infisical", "wait-for-it", "wait-for", "dockerize", "command"
+})  # fmt: skip
+"""Programs that run another program, which comes after their own options."""
 _RUNNERS: Final = frozenset({"sudo", "doas", "exec", "command", "builtin", "nohup", "time"})
 _EXPANSIONS: Final = ("simple_expansion", "expansion", "command_substitution", "process_substitution")
 
@@ -46,18 +52,16 @@ def simple_commands(node: "Node") -> Iterator[Simple]:
     return map(_simple, within(node, "command"))
 
 
-def parsed(command: str) -> "Node | None":
-    """The tree of one command; None if it does not parse."""
-    try:
-        return parse("bash", command)
-    except Unreadable:
-        return None
+def commands_of(node: "Node") -> Iterator[Simple]:
+    """Without those of which only the output is taken: `$(date)`."""
+    for one in simple_commands(node):
+        if not any(parent.type == "command_substitution" for parent in above(one.node)):
+            yield one
 
 
 def commands_in(command: str) -> Iterator[Simple]:
     """The simple commands in a command of a crontab."""
-    root = parsed(command)
-    return simple_commands(root) if root else iter(())
+    return simple_commands(tree("bash", command))
 
 
 def _simple(node: "Node") -> Simple:
@@ -68,6 +72,9 @@ def _simple(node: "Node") -> Simple:
             assigned.append(assignment(child))
         elif not child.type.endswith("redirect"):
             words.append(word(child))
+    outer = node.parent  # of `program > log word` the grammar takes the word for a second file
+    for redirect in outer.children_by_field_name("redirect") if outer and outer.type == "redirected_statement" else ():
+        words += [word(child) for child in redirect.children_by_field_name("destination")[1:]]
     return Simple(tuple(words), tuple(assigned), node)
 
 

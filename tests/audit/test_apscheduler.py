@@ -177,10 +177,6 @@ def test_flask_apscheduler_is_set_up_by_the_apps_config(tmp_path: Path) -> None:
             SCHEDULER_JOBSTORES = {"default": SQLAlchemyJobStore(url="postgresql://db/jobs")}
             SCHEDULER_JOB_DEFAULTS = {"max_instances": 3}
             SCHEDULER_TIMEZONE = "UTC"
-            JOBS = [
-                {"id": "a", "func": "jobs:a", "trigger": "interval", "hours": 1},
-                {"id": "b", "func": "jobs:b", "trigger": "interval", "hours": 1, "replace_existing": True},
-            ]
         """,
         "app.py": """\
         from flask_apscheduler import APScheduler
@@ -194,7 +190,6 @@ def test_flask_apscheduler_is_set_up_by_the_apps_config(tmp_path: Path) -> None:
     assert findings_in(tmp_path, tree, "CR101", "CR102", "CR104", "CR110") == [
         "CR104 app.py:2",
         "CR102 app.py:3",
-        "CR102 config.py:6",
     ]
 
 

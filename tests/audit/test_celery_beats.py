@@ -92,19 +92,6 @@ def test_a_beat_in_another_file_or_on_demand_is_an_alternative(tmp_path: Path) -
 RED_BEAT = 'CELERY_BEAT_SCHEDULER = "redbeat.RedBeatScheduler"\n'
 
 
-def test_the_settings_of_one_app_do_not_explain_anothers(tmp_path: Path) -> None:
-    """Before, RedBeat in one project silenced two beats of another in the same repository."""
-    tree = {
-        "a/shop/__init__.py": "",
-        "a/shop/settings.py": RED_BEAT,
-        "a/compose.yml": compose("beat x2: celery -A shop beat"),
-        "b/mail/__init__.py": "",
-        "b/mail/celery.py": CELERY.replace("shop", "mail"),
-        "b/compose.yml": compose("beat x2: celery -A mail beat"),
-    }
-    assert findings_in(tmp_path, tree, "CR212") == ["CR212 b/compose.yml:4"]
-
-
 def test_a_beat_of_an_entrypoint_and_a_list_of_words_is_one(tmp_path: Path) -> None:
     """As charts have it: the command is a list, and begins with the entrypoint of the image."""
     deployment = """\

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from cronce_audit.model import Severity
 from tests.audit.trees import findings_in, report_on
 
 HEAD = """\
@@ -132,32 +131,6 @@ def found(root: Path, body: str) -> list[str]:
             """,
             ["CR301 5"],
             id="renewed in a loop after a look",
-        ),
-        pytest.param(
-            """
-            def cron_job():
-                key = "job:" + datetime.now(timezone.utc).strftime("%Y%m%d%H%M")
-                return client.set(key, 1, nx=True, ex=60)
-            """,
-            ["CR305 3"],
-            id="a slot to the minute",
-        ),
-        pytest.param(
-            """
-            def cron_job():
-                now = datetime.utcnow()
-                return client.set(f"job:{now:%Y-%m-%dT%H}", 1, nx=True, ex=3600)
-            """,
-            ["CR305 3"],
-            id="a slot by the format of an f-string",
-        ),
-        pytest.param(
-            """
-            def cron_job():
-                return client.set("job:%d" % (time.time() // 3600), 1, nx=True, ex=3600)
-            """,
-            ["CR305 2"],
-            id="a slot of seconds",
         ),
     ],
 )
@@ -334,12 +307,6 @@ def test_a_mark_that_is_taken_back_where_the_work_failed_is_no_lock(tmp_path: Pa
     """
     assert found(tmp_path, body) == []
     assert found(tmp_path / "lock", body.replace("told", "told-lock")) == ["CR301 6"]
-
-
-def test_a_slot_named_after_the_day_is_worth_knowing_and_no_more(tmp_path: Path) -> None:
-    body = 'def nightly_job():\n    return client.set(f"job:{date.today()}", 1, nx=True, ex=86400)\n'
-    (finding,) = report_on(tmp_path, {"app.py": HEAD + body}).findings
-    assert (finding.rule, finding.severity) == ("CR305", Severity.INFO)
 
 
 @pytest.mark.parametrize(

@@ -931,22 +931,6 @@ def test_repeat_every_and_tasks_are_in_every_worker(tmp_path: Path) -> None:
     assert ours(tmp_path, {**tree, "Procfile": "web: uvicorn --workers 1 app:app\n"}) == []
 
 
-def test_aiocron_starts_where_it_is_written(tmp_path: Path) -> None:
-    app = """\
-        import aiocron
-        from fastapi import FastAPI
-
-        app = FastAPI()
-
-        @aiocron.crontab("0 * * * *"{more})
-        async def hourly():
-            ...
-        """
-    procfile = "web: uvicorn --workers 2 app:app\n"
-    assert ours(tmp_path, {"app.py": app.format(more=""), "Procfile": procfile}) == ["CR201 app.py:6"]
-    assert ours(tmp_path, {"app.py": app.format(more=", start=False"), "Procfile": procfile}) == []
-
-
 def test_the_rules_of_others_are_not_repeated(tmp_path: Path) -> None:
     """One cause, one finding: four workers on one store are told as that, and not as four schedulers as well."""
     jobs = JOBS.replace('timezone="UTC"', 'timezone="UTC", jobstores={"default": {"type": "sqlalchemy", "url": "x"}}')

@@ -174,7 +174,7 @@ def test_a_python_program_is_a_module_or_a_file() -> None:
 
 def test_the_commands_in_a_text_for_a_shell_are_told_apart() -> None:
     text = "cd /app; X=1 gunicorn \\\n -w $(nproc) app:app > log 2>&1 || exit 1\nwait"
-    assert list(simple_commands(text))[:2] == [("cd", "/app"), ("X=1", "gunicorn", "-w", "$nproc", "app:app")]
+    assert list(simple_commands(text))[:2] == [("cd", "/app"), ("X=1", "gunicorn", "-w", "$(nproc)", "app:app")]
 
 
 def test_shells_in_shells_come_to_an_end() -> None:

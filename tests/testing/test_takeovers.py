@@ -146,3 +146,24 @@ def test_who_doubts_the_clock_takes_nobody_over(world: World) -> None:
     takeovers.look([other], 2.0 + TAKEN_OVER_WITHIN)
     with pytest.raises(Broken, match="the dead are taken over soon"):
         takeovers.look([other], 0.1)
+
+
+@pytest.mark.parametrize(("nudge", "is_even"), [(0.7, True), (0.78, False)])
+def test_who_may_get_no_reading_that_proves_the_clock_even_is_not_late(
+    world: World, nudge: float, is_even: bool
+) -> None:
+    """Of a lease of 8 s the tolerance is 0.8 s. The readings so far bound the clock to 5 ms on each side, and the next
+    may bound it to only 20 ms: then a nudge of 0.78 s is more than that."""
+    world.store_rate = 1.0
+    takeovers, other = left_by_the_dead(world), Holder(world)
+    other.process.machine.rate = 1.0
+    for number in range(20):
+        world.store_offset += nudge if number == 12 else 0.0
+        boot, epoch = other.process.boot(), world.store.load([]).epoch
+        other.ledger.know.learn(Timed(Loaded(world.store_now(), epoch, []), boot - 0.005, boot + 0.005))
+        world.real += 0.6
+    if not is_even:
+        takeovers.look([other], 60.0)
+        return
+    with pytest.raises(Broken, match="the dead are taken over soon"):
+        takeovers.look([other], 60.0)

@@ -7,11 +7,11 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 from cronce.model import Cell, Fence, slot_of_cell
-from cronce.protocol.lease import PIECE, heard, hearing, tolerance
+from cronce.protocol.lease import PIECE, Sample, heard, hearing, tolerance
 from cronce.protocol.record import LAPSED, Outcome, Record
 from cronce.protocol.record import decode as decode_record
 from cronce.runtime.ledger import Ledger
-from cronce.testing.world import SimulatedProcess, World
+from cronce.testing.world import TRIP, SimulatedProcess, World
 
 ABLE: Final = 1.0
 """Seconds. A process that could write for this long has written all it had to write."""
@@ -111,13 +111,23 @@ class Takeovers:
             return
         if self._world.real - other.able_since(LOOK_THREAD) < ABLE:
             return
-        if know.even(know.guess(), tolerance(record.lease)) < record.lease:
+        if know.even(self._loosest_reading(process), tolerance(record.lease)) < record.lease:
             return
         self._check_sum(cell, record, other, seconds)
         self._waited[key, fence, process.name] += seconds
         is_late = self._waited[key, fence, process.name] > hearing(record.lease).total_seconds() + TAKEN_OVER_WITHIN
         if is_late and self._in_contact(other):
             self._broken("the dead are taken over soon", f"{key} of {record.holder}, but not by {process.name}")
+
+    def _loosest_reading(self, process: SimulatedProcess) -> Sample:
+        """The least that a look at this moment can prove of the clock. A reading bounds the store's clock only to
+        within its request and its reply, so it adds up to 2 × TRIP to what a nudge and drift have used of the
+        tolerance. Whatever this one shows as even, any reading of a look does. A guess bounds the clock to a point, and
+        leaves out what it drifted since the last reply: by a guess a clock ran evenly that no reading of the process
+        proved even. (Lease 6 s, tolerance 0.6 s: a nudge of 0.47 s, drift of 1.8 % over 6 s and two trips of up to
+        0.02 s are 0.62 s, until the nudge is a lease ago.)"""
+        boot, trip = process.boot(), TRIP * process.machine.rate
+        return Sample(boot - trip, boot + trip, self._world.store_now())
 
     def _in_contact(self, other: HolderSeenByReferee) -> bool:
         return self._world.real - other.hung_until(LOOK_THREAD) > ABLE + PIECE + TAKEN_OVER_WITHIN

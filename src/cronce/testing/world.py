@@ -27,6 +27,9 @@ WORLD_START: Final = datetime(2026, 3, 29, 0, 0, 0, tzinfo=UTC)
 WORLD_TIMEOUT: Final = 5.0
 """How long a caller waits for the store."""
 
+TRIP: Final = 0.02
+"""Seconds that a call takes there, and its reply back, at most, if nothing happens to them."""
+
 
 T = TypeVar("T")
 
@@ -329,7 +332,7 @@ class World:
 
     def _delays(self, wish: Request | OutsideMessage) -> tuple[float | None, float | None]:
         """Seconds there and back; None is never."""
-        there, back = self.random.uniform(0.0005, 0.02), self.random.uniform(0.0005, 0.02)
+        there, back = self.random.uniform(0.0005, TRIP), self.random.uniform(0.0005, TRIP)
         risk = wish.risk if isinstance(wish, OutsideMessage) else 1.0
         if self.chance(0.01 * risk):
             self.fault("failed call")

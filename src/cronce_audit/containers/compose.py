@@ -8,9 +8,8 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from cronce_audit.clocks import is_zone
-from cronce_audit.containers.dockerfiles import filled
 from cronce_audit.containers.facts import PlacedValue, Service, StartWords, commands, is_for_trying, joined
-from cronce_audit.containers.shell import line, sh_of
+from cronce_audit.containers.shell import filled, line, sh_of
 from cronce_audit.model import CommandLine, Place, Source, ZoneSet, reader
 from cronce_audit.yaml import YamlNode, documents
 

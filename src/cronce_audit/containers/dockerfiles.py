@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
@@ -22,16 +22,13 @@ from cronce_audit.containers.facts import (
     is_for_trying,
     joined,
 )
-from cronce_audit.containers.shell import sh_of
+from cronce_audit.containers.shell import filled, sh_of
 from cronce_audit.crontab.read import NeverRun, lacks_user
 from cronce_audit.model import Place, Source, ZoneSet, reader
 
 _INSTRUCTION: Final = re.compile(r"\s*(?P<name>[A-Za-z]+)(?:\s+(?P<rest>.*))?", re.DOTALL)
 _HEREDOC: Final = re.compile(r"<<-?\s*([\"']?)(?P<end>\w+)\1")
 _DIRECTIVE: Final = re.compile(r"#\s*escape\s*=\s*(?P<char>\S)\s*$", re.MULTILINE)
-_VARIABLE: Final = re.compile(
-    r"(?<!\\)\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?(?P<how>[-+])(?P<word>[^}]*))?\})"
-)
 _OTHER: Final = (
     ".md", ".py", ".sh", ".yml", ".yaml", ".in", ".j2", ".jinja", ".tmpl", ".tpl", ".erb", ".template",
     ".dockerignore",
@@ -126,18 +123,6 @@ def pairs(rest: str) -> Iterator[tuple[str, str]]:
         name, equals, value = word.partition("=")
         if equals:
             yield name, value
-
-
-def filled(text: str, known: Mapping[str, str]) -> str:
-    """The text with the known variables filled in; others stay unchanged."""
-
-    def value(found: re.Match[str]) -> str:
-        name = found["plain"] or found["name"]
-        if found["how"] == "+":
-            return found["word"] if name in known else ""
-        return known.get(name, found["word"] if found["how"] else found[0])
-
-    return _VARIABLE.sub(value, text) if "$" in text else text
 
 
 _LOCALTIME: Final = re.compile(

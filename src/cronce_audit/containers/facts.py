@@ -28,7 +28,7 @@ class Planned(NamedTuple):
     """Something that is started on a schedule."""
 
     by: str
-    """Who starts it, as people say: `ofelia`, `GitHub Actions`."""
+    """Who starts it, as people say: `GitHub Actions`."""
     schedule: str
     command: str
     place: Place

@@ -154,7 +154,6 @@ def _copies(facts: Facts) -> Iterator[Found]:
             for found in filter(None, map(program, simple_commands(command.words))):
                 if found.kind == "cron":
                     yield _in_each(found.name, command.copies, command.unit, command.place, Confidence.HIGH)
-    yield from _twice(crons)
     yield from _beside_web(facts)
 
 
@@ -191,24 +190,6 @@ def _in_each(name: str, copies: int, unit: str, place: Place, sure: Confidence) 
 
 def _cron_sureness(run: ContainerProgram) -> Confidence:
     return Confidence.MEDIUM if run.script or not run.program.sure else Confidence.HIGH
-
-
-def _twice(crons: list[ContainerProgram]) -> Iterator[Found]:
-    """Services of one file that run the cron of the same image."""
-    users: dict[tuple[str, Place], list[tuple[Service, ContainerProgram]]] = defaultdict(list)
-    for run in crons:
-        service = run.container.service
-        if service is not None and not service.on_demand and run.place.path != service.place.path:
-            users[service.place.path, run.place].append((service, run))
-    for (_, place), found in users.items():
-        (first, _), *others = found
-        for service, run in others:
-            yield Found(
-                service.place,
-                f"`{first.name}` and `{service.name}` both start the cron of their image ({place}): every line of its "
-                "crontab runs in both",
-                _cron_sureness(run),
-            )
 
 
 def _all_guarded(facts: Facts, image: Image | None) -> bool:
@@ -255,7 +236,7 @@ def _fires_twice(run: ContainerProgram, facts: Facts) -> bool:
     """Whether two copies would start the same jobs; workers share them."""
     if run.program.kind == "worker" or run.program.agrees:
         return False
-    return run.program.name != "celery beat" or not is_agreed(facts, run.place)
+    return run.program.name != "celery beat" or not is_agreed(facts)
 
 
 @rule(

@@ -8,8 +8,9 @@ from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
 from cronce_audit.containers.facts import EntryScript, Image, Service, StartWords, joined, kind_of
-from cronce_audit.containers.shell import WRAPPERS, Kind, given, is_shell, line, stays
+from cronce_audit.containers.shell import Kind, given, is_shell, line, stays
 from cronce_audit.model import CommandLine, Facts, Place, Source, reader
+from cronce_audit.scripts import WRAPPERS
 
 
 class KnownProgram(NamedTuple):

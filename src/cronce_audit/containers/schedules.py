@@ -1,4 +1,4 @@
-"""Schedules outside of code and crontabs (labels for ofelia, workflows of GitHub, lines that a Dockerfile writes); and
+"""Schedules outside of code and crontabs (workflows of GitHub, lines that a Dockerfile writes); and
 whether they start a job that something else in the tree starts too."""
 
 import posixpath
@@ -16,7 +16,6 @@ from cronce_audit.processes.rules import launches
 from cronce_audit.systemd import Timer, service_of
 from cronce_audit.yaml import YamlNode, documents
 
-_LABEL: Final = re.compile(r"ofelia\.(?P<kind>job-\w+(?:-\w+)?)\.(?P<name>[\w.-]+)\.(?P<key>schedule|command)")
 _COMMON: Final = frozenset(
     {"python", "python3", "node", "npm", "npx", "php", "bash", "sh", "curl", "run", "true", "cd"}
 )
@@ -26,8 +25,6 @@ _COMMON: Final = frozenset(
 def _read(source: Source) -> Iterator[Planned]:
     if "/.github/workflows/" in f"/{source.path}":
         yield from _workflow(source)
-    elif "ofelia." in source.text:
-        yield from _labels(source)
 
 
 def _workflow(source: Source) -> Iterator[Planned]:
@@ -49,25 +46,6 @@ def _texts(node: YamlNode | None, key: str) -> Iterator[str]:
         yield from _texts(value, key)
     for item in node.items if node else ():
         yield from _texts(item, key)
-
-
-def _labels(source: Source) -> Iterator[Planned]:
-    for document in documents(source.text):
-        services = document.get("services")
-        for _, service in services.pairs if services else ():
-            labels = service.get("labels")
-            pairs = [(key.text or "", value.text or "", value.line) for key, value in labels.pairs] if labels else []
-            for item in labels.items if labels else ():
-                key, _, text = (item.text or "").partition("=")
-                pairs.append((key.strip(), text.strip(), item.line))
-            found: dict[str, dict[str, tuple[str, int]]] = {}
-            for label, text, line in pairs:
-                if match := _LABEL.fullmatch(label):
-                    found.setdefault(match["name"], {})[match["key"]] = (text, line)
-            for job in found.values():
-                if "schedule" in job:
-                    schedule, line = job["schedule"]
-                    yield Planned("ofelia", schedule, job.get("command", ("", 0))[0], source.place(line))
 
 
 class SleepingHost(NamedTuple):

@@ -7,26 +7,29 @@ A script that is read from a file is never replaced.
 """
 
 import re
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
+from cronce_audit.grammars import tree, within
+from cronce_audit.scripts import Simple, commands_of
+
 Kind = Literal["dash", "bash", "ash"]
 
-_OPERATORS: Final = ";&|()<>\n"
-_SUBSTITUTION: Final = re.compile(r"\$\((?:[^()]|\([^()]*\))*\)|`[^`]*`")
-_STREAM: Final = re.compile(r"(?<!\S)\d+(?=[<>])")
-"""The 2 of `2>&1`; that of `-w 2 > log` is an argument."""
 ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
-WRAPPERS: Final = frozenset({
-    "exec", "env", "poetry", "uv", "uvx", "pdm", "pipenv", "hatch", "rye", "pixi", "conda", "micromamba", "dumb-init",
-    "tini", "tini-static", "catatonit", "ddtrace-run", "newrelic-admin", "opentelemetry-instrument", "gosu", "su-exec",
-    "setpriv", "runuser", "sudo", "nice", "ionice", "nohup", "stdbuf", "chpst", "s6-setuidgid", "with-contenv", "time",
-    "doppler", "dotenv", "chamber", "infisical", "wait-for-it", "wait-for", "dockerize", "command"
-})  # fmt: skip
-"""Programs that run another program, which comes after their own options."""
-_COMPOUND: Final = frozenset({"while", "until", "for", "if", "case", "function", "{", "select", "!"})
+_COMPOUND: Final = (
+    "while_statement", "for_statement", "c_style_for_statement", "if_statement", "case_statement", "subshell",
+    "function_definition", "compound_statement", "negated_command",
+)  # fmt: skip
+_BEHIND: Final = re.compile(
+    rb"(?P<to>(?:[ \t]*(?:\d*|&)(?:>>|[<>])&?[ \t]*[^\s;&|]+)*)[ \t]*(?P<operator>&&|\|\||[|&;\n])?"
+)
+"""Where the output of a command goes, and the operator behind it."""
+
+
+_VARIABLE: Final = re.compile(
+    r"(?<!\\)\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?(?P<how>[-+])(?P<word>[^}]*))?\})"
+)
 
 
 class ShellCommand(NamedTuple):
@@ -70,16 +73,18 @@ def given(words: Sequence[str]) -> tuple[str, str] | None:
 
 
 def line(text: str) -> ShellText:
-    """The commands of a text; none if it cannot be split."""
-    commands: list[ShellCommand] = []
-    plain = True
-    try:
-        for words, redirected, behind in split(text):
-            plain = plain and not (words and words[0] in _COMPOUND)
-            commands += _simple(words, redirected, behind)
-    except ValueError:
-        return ShellText((), plain=False)
-    return ShellText(tuple(commands), plain and "(" not in _SUBSTITUTION.sub("", text))
+    """The commands of a text, without those whose output it takes in."""
+    root = tree("bash", text)
+    found = [_told(one, root.text or b"") for one in commands_of(root) if one.words]
+    return ShellText(tuple(found), not root.has_error and next(within(root, *_COMPOUND), None) is None)
+
+
+def _told(simple: Simple, text: bytes) -> ShellCommand:
+    execs = simple.words[0] == "exec"
+    behind = _BEHIND.match(text, simple.node.end_byte)
+    assert behind is not None
+    operator = (behind["operator"] or b"").decode().replace("\n", ";")
+    return ShellCommand(simple.words[execs:], execs, bool(behind["to"]), operator)
 
 
 def simple_commands(words: Sequence[str]) -> list[tuple[str, ...]]:
@@ -91,38 +96,16 @@ def simple_commands(words: Sequence[str]) -> list[tuple[str, ...]]:
     return [command.words for command in read.commands] if read.plain else []
 
 
-def _simple(words: Sequence[str], redirected: bool, behind: str) -> Iterator[ShellCommand]:
-    start = 0
-    while start < len(words) and ASSIGNMENT.fullmatch(words[start]):
-        start += 1
-    execs = words[start : start + 1] == ["exec"]
-    rest = tuple(words[start + execs :])
-    if rest:
-        yield ShellCommand(rest, execs, redirected, behind)
+def filled(text: str, known: Mapping[str, str]) -> str:
+    """The text with the known variables filled in; others stay unchanged."""
 
+    def value(found: re.Match[str]) -> str:
+        name = found["plain"] or found["name"]
+        if found["how"] == "+":
+            return found["word"] if name in known else ""
+        return known.get(name, found["word"] if found["how"] else found[0])
 
-def split(text: str) -> Iterator[tuple[list[str], bool, str]]:
-    """Words, whether something is redirected, and the operator behind."""
-    text = _SUBSTITUTION.sub(lambda found: "$nproc" if "nproc" in found[0] else "$unknown", text.replace("\\\n", " "))
-    text = _STREAM.sub("", text)
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=_OPERATORS)
-    lexer.whitespace = " \t\r"
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    words: list[str] = []
-    redirected = skip = False
-    for word in lexer:
-        if not set(word) <= set(_OPERATORS):
-            if not skip:
-                words.append(word)
-            skip = False
-        elif set(word) & set("<>"):
-            redirected = skip = True
-        else:
-            yield words, redirected, word.strip("\n") or ";"
-            words, redirected = [], False
-    if words:
-        yield words, redirected, ""
+    return _VARIABLE.sub(value, text) if "$" in text else text
 
 
 def stays(told: ShellText, command: ShellCommand, kind: Kind | None) -> bool | None:

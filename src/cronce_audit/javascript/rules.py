@@ -247,16 +247,10 @@ def unclear(facts: Facts) -> Sequence[Job]:
         job
         for job in facts.of(Job)
         if job not in clear
-        and (not job.is_locked or _is_locked_here(job, known))
+        and not job.is_locked
         and not any(one.surely_locks and one.waits for one in _used(job, known))
         and not is_of_process(job.place.path, job.what)
     ]
-
-
-def _is_locked_here(job: Job, known: Tree) -> bool:
-    """The lock is in files of this tree that ask nobody: it is a field of the process."""
-    locks = [one for one in _used(job, known) if one.surely_locks]
-    return bool(locks) and not any(one.waits for one in locks)
 
 
 def _leans_on_lock(job: Job, known: Tree) -> bool:

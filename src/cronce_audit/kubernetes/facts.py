@@ -91,16 +91,6 @@ def _file(place: Place) -> str:
     return "/".join(place.path.split("/")[-2:])
 
 
-class Scaler(NamedTuple):
-    """A HorizontalPodAutoscaler, and its maximum of replicas."""
-
-    kind: str
-    name: str
-    most: Field | None
-    chart: str | None
-    place: Place
-
-
 class Patched(NamedTuple):
     """Fields that a patch sets in an object of this kind and name; "" means any."""
 
@@ -295,32 +285,6 @@ def whole(facts: Facts) -> Iterator[Workload]:
 def workloads(facts: Facts) -> Sequence[Workload]:
     """Those that run all the time, and are whole."""
     return [one for one in facts.conclude(_as_deployed) if one.kind != "CronJob" and not one.partial]
-
-
-def most_replicas(workload: Workload, facts: Facts) -> Field | None:
-    """The highest number of replicas by any file of values."""
-    told = [workload["replicas"], *raised(workload, facts)]
-    return max(told, key=lambda field: (field and field.number) or 0)
-
-
-def raised(workload: Workload, facts: Facts) -> Iterator[Field]:
-    """The replicas by each file of values that is used on top of the chart's own."""
-    written = facts.conclude(_as_written).get(workload.place)
-    if written is None or written.known:
-        return
-    for values in facts.of(ChartValues):
-        if values.chart == workload.chart and PurePosixPath(values.path).name not in VALUES:
-            field = _filled(written, _entries(values))
-            if field.place.path == values.path:
-                yield field
-
-
-def _as_written(facts: Facts) -> Mapping[Place, Field | None]:
-    return {one.place: one["replicas"] for one in facts.of(Workload)}
-
-
-def at_most(scaler: Scaler, facts: Facts) -> Field | None:
-    return _told(scaler.most, scaler.chart, facts)
 
 
 def _said(one: Workload, others: frozenset[str], facts: Facts) -> Said:

@@ -7,7 +7,6 @@ from posixpath import normpath
 from typing import Any, Final
 
 from cronce_audit.clocks import is_zone
-from cronce_audit.containers.facts import is_for_trying
 from cronce_audit.containers.shell import given, is_shell, line
 from cronce_audit.kubernetes.facts import (
     MARK,
@@ -19,7 +18,6 @@ from cronce_audit.kubernetes.facts import (
     Patched,
     PatchFile,
     Plain,
-    Scaler,
     Workload,
     plain,
     unit,
@@ -133,8 +131,6 @@ def _is_interpreted(words: tuple[str, ...]) -> bool:
 
 
 KUSTOMIZATIONS: Final = frozenset({"kustomization.yaml", "kustomization.yml", "Kustomization"})
-_ON_TOP: Final = re.compile(r"values[-_.][\w.-]+\.ya?ml")
-"""`values-prod.yaml`: for `helm install -f`."""
 MOST: Final = 20_000
 """Nodes of a values.yaml that are read."""
 
@@ -159,17 +155,8 @@ def kustomization(node: YamlNode, fields: Fields) -> Iterator[Any]:
             if inline and "\n" in inline:
                 yield Patched("", "", frozenset(re.findall(r"\w+", inline)))  # an object, or operations with paths
     for replicas in (node.get("replicas") or node).items:
-        name = fields.word(replicas, "name")
-        count = fields.field(replicas, "count")
         for kind in ("Deployment", "StatefulSet"):
-            said = {"replicas": count, "strategy": None, "maxSurge": None}
-            yield Workload(kind, name, fields.place(replicas), partial=True, chart=None, said=said, containers=())
-            yield Patched(kind, name, frozenset({"replicas"}))
-
-
-def is_values(name: str) -> bool:
-    on_top = _ON_TOP.fullmatch(name) and not is_for_trying(PurePosixPath(name))
-    return name in VALUES or bool(on_top)
+            yield Patched(kind, fields.word(replicas, "name"), frozenset({"replicas"}))
 
 
 def chart_values(source: Source) -> Iterator[ChartValues]:
@@ -197,7 +184,7 @@ def _leaves(root: YamlNode) -> Iterator[tuple[str, str, int]]:
 _SUFFIX: Final = re.compile(r".*\.(ya?ml|tpl)(\.(j2|jinja2?|tpl|tmpl|gotmpl|template))?")
 _KINDS: Final = re.compile(
     r"^[ \t-]*[\"']?kind[\"']?:\s*[\"']?"
-    r"(CronJob|Deployment|StatefulSet|ReplicaSet|DaemonSet|HorizontalPodAutoscaler|Kustomization)\b",
+    r"(CronJob|Deployment|StatefulSet|ReplicaSet|DaemonSet|Kustomization)\b",
     re.MULTILINE,
 )
 _WORKLOADS: Final = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "DaemonSet"})
@@ -220,7 +207,7 @@ def wants(path: PurePosixPath) -> bool:
 
 @reader("kubernetes", wants)
 def read(source: Source) -> Iterator[Any]:
-    if is_values(source.name):
+    if source.name in VALUES:
         yield from chart_values(source)
     elif _KINDS.search(source.text) or source.name in KUSTOMIZATIONS:
         for document, how in _documents(source):
@@ -256,12 +243,6 @@ def _object(node: YamlNode, fields: Fields) -> Iterator[Any]:
         yield patched(node, fields)
     elif kind in _WORKLOADS and group in ("apps", "extensions", "") and node.get("spec"):
         yield from _workload(kind, node, fields)
-    elif kind == "HorizontalPodAutoscaler":
-        target = node.get("spec", "scaleTargetRef")
-        if target:
-            most = fields.field(node.get("spec"), "maxReplicas")
-            named = fields.name(target, "name")
-            yield Scaler(fields.word(target, "kind"), named, most, fields.chart, fields.place(node))
     elif fields.source.name in KUSTOMIZATIONS:
         yield from kustomization(node, fields)
 

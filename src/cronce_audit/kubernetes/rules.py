@@ -2,7 +2,7 @@
 no shell runs.
 
 A written number of replicas is judged in `processes`, together with compose and the like. Here is what only Kubernetes
-has: a pod on every node, an autoscaler, numbers from values and overlays, and rollouts.
+has: CronJobs, and rollouts.
 
 Kubernetes reads schedules by robfig/cron's ParseStandard, which is not quite cron: five fields; `?` is `*`; weekdays
 are 0 to 6, and 7 is refused; no L, W or #; `@every 90m` counts from the last run.
@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from cronce.errors import BadInput
@@ -22,17 +21,12 @@ from cronce_audit.containers.rules import started_first
 from cronce_audit.containers.running import program
 from cronce_audit.containers.shell import given, line
 from cronce_audit.kubernetes.facts import (
-    Field,
-    Scaler,
     Workload,
-    at_most,
-    most_replicas,
-    raised,
     running,
     whole,
     workloads,
 )
-from cronce_audit.model import Check, Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.model import Check, Confidence, Facts, Found, Severity, rule
 from cronce_audit.processes.commands import agrees, celeries, is_agreed
 from cronce_audit.processes.rules import every_launch, is_claimed
 from cronce_audit.processes.units import Unit
@@ -138,9 +132,10 @@ for _title, _field, _effect, _remedy in _MISSING:
     rule(_title, Severity.INFO, _remedy)(_without(_field, _effect))
 
 
-_ONCE: Final = "run it once, as a Deployment with `replicas: 1` and `strategy: {type: Recreate}`"
 _RECREATE: Final = "write `strategy: {type: Recreate}`: the old one ends before the new one starts"
 _USE_AGREEING: Final = "use a scheduler that can run several times (`celery beat -S cronce`, RedBeat)"
+
+
 _CLAIMING: Final = (
     "let each run be claimed once, in whichever process it starts: `protect(scheduler, Cronce(…))` of "
     "cronce.integrations.apscheduler"
@@ -164,11 +159,11 @@ def schedulers(facts: Facts) -> Sequence[SchedulingWorkload]:
 
 def _told(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
     """Found by the words of its containers, or by those of the script or image that they start."""
-    named = [_scheduler(container.words, container.place, facts) for container in workload.containers]
+    named = [_scheduler(container.words, facts) for container in workload.containers]
     behind = [
         "celery beat"
         for celery in facts.conclude(celeries)
-        if celery.kind == "beat" and _is_by(celery.by, workload, facts) and not agrees(celery, facts)
+        if celery.kind == "beat" and _is_by(celery.by, workload) and not agrees(celery, facts)
     ]
     for name in list(filter(None, named)) or behind[:1]:
         yield SchedulingWorkload(workload, f"`{name}`", Confidence.LOW if name in _SCHEDULING_ROLES else None)
@@ -178,20 +173,19 @@ def _coded(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
     """Found by the Python code that it runs, unless several copies of it are reported anyway."""
     for launch in facts.conclude(every_launch):
         single = launch.start.kind == "scheduler" and not launch.total.is_several and not launch.doubts
-        if single and launch.by and _is_by(launch.by.by, workload, facts) and not is_claimed(launch, facts, far=True):
+        if single and launch.by and _is_by(launch.by.by, workload) and not is_claimed(launch, facts, far=True):
             sure = None if launch.confidence is Confidence.HIGH else launch.confidence
             yield SchedulingWorkload(workload, f"{launch.start.what} ({launch.start.place})", sure, _CLAIMING)
             return
 
 
-def _is_by(unit: Unit | None, workload: Workload, facts: Facts) -> bool:
+def _is_by(unit: Unit | None, workload: Workload) -> bool:
     """Compares the place too: another folder may have a workload of the same name."""
-    if unit is None or unit.name != workload.unit:
-        return False
-    return unit.command.place in {one.place for one in (*workload.containers, most_replicas(workload, facts)) if one}
+    places = {one.place for one in (*workload.containers, workload["replicas"]) if one}
+    return unit is not None and unit.name == workload.unit and unit.command.place in places
 
 
-def _scheduler(words: Sequence[str], place: Place, facts: Facts) -> str:
+def _scheduler(words: Sequence[str], facts: Facts) -> str:
     """The scheduler's name; "" for none, or if several copies would agree."""
     told = given(words)
     read = line(told[1]) if told else None
@@ -200,7 +194,7 @@ def _scheduler(words: Sequence[str], place: Place, facts: Facts) -> str:
         return words[1]
     if found is None or found.kind == "worker" or not found.sure or found.agrees:
         return ""
-    return "" if found.name == "celery beat" and is_agreed(facts, place, _app(words)) else found.name
+    return "" if found.name == "celery beat" and is_agreed(facts) else found.name
 
 
 _SCHEDULING_ROLES: Final = frozenset({"scheduler", "beat", "celery-beat", "celerybeat", "cron", "clock"})
@@ -211,10 +205,6 @@ def _behind_entrypoint(words: Sequence[str]) -> Sequence[str]:
     """`[/entrypoint.sh, celery, …, beat]`: the entrypoint of an image that is not seen runs its arguments."""
     is_one = len(words) > 1 and re.search(r"entrypoint|\.sh$", words[0]) is not None
     return words[1:] if is_one else words
-
-
-def _app(words: Sequence[str]) -> str:
-    return next((app for option, app in pairwise(words) if option in ("-A", "--app")), "")
 
 
 @rule(
@@ -230,37 +220,6 @@ def _unexpanded(facts: Facts) -> Iterator[Found]:
                 f"`{field.text}` is passed on unchanged, as text: Kubernetes replaces `$(NAME)` of a variable it"
                 " knows, and runs nothing",
             )
-
-
-@rule("CR520 scheduler-scaled-out", Severity.ERROR, f"{_ONCE}; or {_USE_AGREEING}")
-def _scaled(facts: Facts) -> Iterator[Found]:
-    for workload, what, sure, agreeing in facts.conclude(schedulers):
-        unit, remedy = f"{_capital(workload.called)} runs {what}", f"{_ONCE}; or {agreeing}"
-        if workload.kind == "DaemonSet":
-            message = f"{unit} on every node: each of them fires every job"
-            yield Found(workload.place, message, sure, remedy=remedy)
-        for field, most in _counts(workload, facts):
-            if field and field.number and field.number > 1:
-                message = f"{unit}, and this makes {most}{field.number} of it: each of them fires every job"
-                yield Found(field.place, message, sure, remedy=remedy)
-
-
-def _counts(workload: Workload, facts: Facts) -> Iterator[tuple[Field | None, str]]:
-    """Numbers of replicas from other places than the workload's own file, and whether they are an upper limit."""
-    for scaler in facts.of(Scaler):
-        if _is_of(scaler, workload):
-            yield at_most(scaler, facts), "up to "
-    for one in facts.of(Workload):
-        if one.partial and _is_of(one, workload):
-            yield one["replicas"], ""
-    own = workload["replicas"]
-    if own and own.place.path != workload.place.path:
-        yield own, ""
-    yield from ((field, "") for field in raised(workload, facts))
-
-
-def _is_of(one: Scaler | Workload, workload: Workload) -> bool:
-    return bool(one.name) and (one.kind, one.name, one.chart) == (workload.kind, workload.name, workload.chart)
 
 
 def _capital(text: str) -> str:
@@ -290,11 +249,3 @@ def _surges(workload: Workload) -> bool:
     single = replicas is None or replicas.number == 1
     rolls = strategy is None or strategy.text == "RollingUpdate"
     return single and rolls and (surge is None or (surge.known and surge.text not in ("0", "0%")))
-
-
-def stays_one(workload: Workload, facts: Facts) -> bool:
-    """Whether there is always one pod: one replica, and the old pod ends before the new one starts."""
-    replicas, strategy = workload["replicas"], workload["strategy"]
-    counts = [replicas, *(field for field, _ in _counts(workload, facts))]
-    in_turn = workload.kind == "StatefulSet" or (strategy is not None and strategy.text == "Recreate")
-    return in_turn and all(field is None or field.number == 1 for field in counts)

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.containers.shell import WRAPPERS, given, split
+from cronce_audit.containers.shell import filled, given
+from cronce_audit.grammars import tree
+from cronce_audit.scripts import WRAPPERS, commands_of
 
 
 class Count(NamedTuple):
@@ -102,7 +104,6 @@ RUNTIMES: Final = frozenset({
 })  # fmt: skip
 _PROGRAMS: Final = SERVERS | SHELLS | RUNTIMES | {"celery", "django-admin", "rqscheduler"}
 _ASSIGNMENT: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
-_VARIABLE: Final = re.compile(r"\$(?:(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[^}$]*))?\})")
 _DEEPEST: Final = 4
 """Shells in shells that are followed."""
 
@@ -118,7 +119,7 @@ class Argv(NamedTuple):
 
 def programs(words: Sequence[str], environment: Mapping[str, str], depth: int = 0) -> Iterator[Argv]:
     """The programs that these words come to; none where a word stands first that we do not know."""
-    words, environment = _without_assignments(tuple(expand(word, environment) for word in words), environment)
+    words, environment = _without_assignments(tuple(filled(word, environment) for word in words), environment)
     if not words or depth > _DEEPEST:
         return
     name = _name(words[0])
@@ -185,21 +186,7 @@ def _without_assignments(
     return words[start:], known
 
 
-def expand(word: str, environment: Mapping[str, str]) -> str:
-    """With the variables that are known, or that have a default."""
-
-    def value(found: re.Match[str]) -> str:
-        known = environment.get(found["plain"] or found["name"], found["default"])
-        return found[0] if known is None else known
-
-    return _VARIABLE.sub(value, word) if "$" in word else word
-
-
 def simple_commands(text: str) -> Iterator[tuple[str, ...]]:
-    """The simple commands of a text for a shell, in order; what cannot be split is none."""
-    try:
-        for words, _, _ in split(text):
-            if words:
-                yield tuple(words)
-    except ValueError:
-        return
+    """The simple commands of a text for a shell, in order."""
+    for one in commands_of(tree("bash", text)):
+        yield (*(f"{name}={value}" for name, value in one.assigned), *one.words)

@@ -19,7 +19,7 @@ from cronce_audit.model import CommandLine as Command
 from cronce_audit.model import Confidence, Facts, Found, Origin, Place, Severity, is_for_development, rule
 from cronce_audit.processes.argv import ONE, Argv, Count, Options, count, programs
 from cronce_audit.processes.units import Unit, units
-from cronce_audit.python.facts import Bound, Call, Called, Const, Items, Name, Operation, Package, Table, Value, shown
+from cronce_audit.python.facts import Bound, Call, Called, Const, Items, Operation, Table, Value, shown
 from cronce_audit.python.names import names
 
 
@@ -230,59 +230,13 @@ def same_entries(facts: Facts) -> Iterator[Found]:
 
 
 def agrees(celery: Celery, facts: Facts) -> bool:
-    return any(word in celery.scheduler.lower() for word in _AGREEING) or is_agreed(facts, celery.place, celery.app)
+    return any(word in celery.scheduler.lower() for word in _AGREEING) or is_agreed(facts)
 
 
-def is_agreed(facts: Facts, place: Place, app: str = "") -> bool:
-    """Whether the settings of Celery, for what is started at a place, name a scheduler with which several beats agree.
-    Of several projects in one tree each has its own."""
-    said = [(_root(at, facts), _is_agreeing(value)) for _, value, at, _ in settings_called(facts, _SCHEDULER)]
-    others = {
-        _root(bound.place, facts)
-        for bound in facts.of(Bound)
-        if bound.value == _CELERY_CLASS or _is_celery(bound.value)
-    }
-    roots = {root for root, _ in said} | others
-    if len(roots) < 2:
-        return any(agreed for _, agreed in said)
-    here = PurePosixPath(place.path).parent
-    word = app.partition(".")[0].partition(":")[0]
-    near = [
-        (root, agreed)
-        for root, agreed in said
-        if here.is_relative_to(root) or (word and PurePosixPath(root).name == word) or _has(root, word, facts)
-    ]
-    own = max((len(PurePosixPath(root).parts) for root, _ in near), default=0)
-    return any(agreed for root, agreed in near if len(PurePosixPath(root).parts) == own)
-
-
-_CELERY_CLASS: Final = Name("celery.Celery")
-
-
-def _is_celery(value: Value) -> bool:
-    return isinstance(value, Called) and value.function == _CELERY_CLASS
-
-
-def _is_agreeing(value: Value) -> bool:
-    return isinstance(value, Const) and any(word in str(value.value) for word in _AGREEING)
-
-
-def _root(place: Place, facts: Facts) -> str:
-    """The folder of the project that a file is in: the first above its packages."""
-    packages = facts.conclude(_package_folders)
-    folder = PurePosixPath(place.path).parent
-    while str(folder) in packages:
-        folder = folder.parent
-    return str(folder)
-
-
-def _package_folders(facts: Facts) -> frozenset[str]:
-    return frozenset(package.name.replace(".", "/") for package in facts.of(Package))
-
-
-def _has(root: str, word: str, facts: Facts) -> bool:
-    """Whether the app's package is in that folder."""
-    return bool(word) and str(PurePosixPath(root) / word) in facts.conclude(_package_folders)
+def is_agreed(facts: Facts) -> bool:
+    """Whether settings of Celery in this tree name a scheduler with which several beats agree."""
+    said = [value for _, value, _, _ in settings_called(facts, _SCHEDULER) if isinstance(value, Const)]
+    return any(word in str(value.value) for value in said for word in _AGREEING)
 
 
 @rule(
@@ -354,7 +308,7 @@ def _by_code(facts: Facts) -> Iterator[Found]:
     for scope, value, place in told:
         items = value.values[0] if isinstance(value, Operation) and value.operator == "+=" else value
         beat = isinstance(items, Items) and {Const("-B"), Const("--beat")} & {*items.values}
-        if beat and scope.function and not is_agreed(facts, place):
+        if beat and scope.function and not is_agreed(facts):
             yield Found(
                 place,
                 "each worker that is started here runs a beat (-B): with two workers every entry is sent twice",
@@ -376,7 +330,7 @@ def _elsewhere(celery: Celery) -> str:
 def _several(facts: Facts) -> Iterator[Found]:
     beats = [each for each in facts.conclude(celeries) if each.kind == "beat" and not agrees(each, facts)]
     for beat in beats:
-        if beat.copies.is_several and not (beat.origin == "kubernetes" and _elsewhere(beat)):  # CR520 tells that
+        if beat.copies.is_several:
             yield Found(
                 beat.place,
                 f"{beat.copies} copies of `{beat.unit}` run a beat each: every entry is sent {beat.copies} times",

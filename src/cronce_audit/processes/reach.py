@@ -15,6 +15,7 @@ from cronce_audit.processes.units import home
 from cronce_audit.python.facts import Package
 from cronce_audit.python.names import Places
 from cronce_audit.python.read import module_name
+from cronce_audit.systemd import settings
 
 _FROM: Final = re.compile(
     r"^(?P<indent>[ \t]*)from[ \t]+(?P<of>[.\w]+)[ \t]+import[ \t]+(?P<names>\([^)]*\)|[^\n\\#]*)", re.M
@@ -103,16 +104,10 @@ def _gunicorn(source: Source) -> Iterator[SettingsFile]:
 
 @reader("uwsgi settings", lambda path: path.suffix == ".ini" or "uwsgi" in path.name)
 def _uwsgi(source: Source) -> Iterator[SettingsFile]:
-    section = re.search(r"^\[uwsgi\]\s*$(?P<body>.*?)(?=^\[|\Z)", source.text, re.M | re.S)
-    if section is None:
-        return
-    first = source.text.count("\n", 0, section.start("body")) + 1
-    settings = [
-        (found["name"], found["value"].strip(), first + number)
-        for number, line in enumerate(section["body"].split("\n"))
-        if (found := re.match(r"\s*(?P<name>[\w-]+)\s*=\s*(?P<value>[^#;]*)", line))
-    ]
-    yield SettingsFile("uwsgi", source.place(1), tuple(settings))
+    found = [one for one in settings(source.text) if one.section == "uwsgi"] if "[uwsgi]" in source.text else []
+    if found:
+        given = tuple((one.key, re.split(r"[#;]", one.value)[0].strip(), one.line) for one in found)
+        yield SettingsFile("uwsgi", source.place(1), given)
 
 
 def reach(facts: Facts) -> "Reach":

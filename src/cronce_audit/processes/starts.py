@@ -73,7 +73,6 @@ def starts(facts: Facts) -> Sequence[Start]:
     found = [
         *_schedulers(facts, known),
         *_schedule_loops(known),
-        *_crontabs(known),
         *_repeated(facts),
     ]
     told = {start.scope.function for start in found}
@@ -100,12 +99,6 @@ def _schedule_loops(known: Names) -> Iterator[Start]:
     for call in known.calls("run_pending"):
         if call.scope.loop and call.called.function == Name("schedule.run_pending"):
             yield Start("scheduler", "schedule", call.place, call.scope._replace(tests=()))
-
-
-def _crontabs(known: Names) -> Iterator[Start]:
-    for call in known.calls("crontab"):
-        if call.called.function == Name("aiocron.crontab") and call.called.keyword("start") != Const(value=False):
-            yield Start("scheduler", "aiocron", call.place, call.scope)
 
 
 def _repeated(facts: Facts) -> Iterator[Start]:

@@ -14,7 +14,7 @@ from cronce_audit.containers.facts import Image, Service, joined
 from cronce_audit.containers.facts import StartWords as Start
 from cronce_audit.containers.running import containers
 from cronce_audit.javascript.code import Package
-from cronce_audit.kubernetes.facts import Container, Field, Workload, most_replicas, workloads
+from cronce_audit.kubernetes.facts import Container, Field, Workload, workloads
 from cronce_audit.model import CommandLine as Command
 from cronce_audit.model import Confidence, Facts, Place
 from cronce_audit.processes.argv import UNKNOWN, Count
@@ -140,7 +140,7 @@ def _replicas(facts: Facts) -> Mapping[Place, Field]:
     return {
         container.place: field
         for workload in facts.conclude(workloads)
-        if workload.kind != "DaemonSet" and (field := most_replicas(workload, facts))
+        if workload.kind != "DaemonSet" and (field := workload["replicas"])
         for container in workload.containers
     }
 
@@ -159,7 +159,7 @@ def _of_services(facts: Facts) -> Iterator[Unit]:
 def _of_workloads(facts: Facts) -> Iterator[Unit]:
     """Workloads that do the same. That the image is this one is told by names."""
     for workload, container, image, start in left_to_images(facts):
-        field = most_replicas(workload, facts)
+        field = workload["replicas"]
         if field and field.number:
             place, copies = field.place, Count(field.number)
             command = Command(start.words, place, "kubernetes", workload.unit, field.number, container.environment)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from cronce_audit.clocks import is_zone
 from cronce_audit.model import Facts, Place, ZoneSet
-from cronce_audit.python.facts import UNKNOWN, Bound, Call, Called, Const, Function, Items, Name, Scope, Table, Value
+from cronce_audit.python.facts import UNKNOWN, Bound, Call, Called, Const, Function, Name, Scope, Value
 from cronce_audit.python.names import Names, names, starts
 from cronce_audit.python.schedulers import (
     ADD_JOB,
@@ -18,7 +18,6 @@ from cronce_audit.python.schedulers import (
     Scheduler,
     Store,
     number,
-    of_table,
     schedulers,
 )
 
@@ -79,21 +78,6 @@ def _jobs(facts: Facts) -> Iterator[Job]:
             scheduler = all_schedulers.of(known.origin(call.called.args[0], call.scope.module))
             if scheduler is not None:
                 yield _job(_of_django(call), scheduler, facts)
-    for scheduler in all_schedulers.all:
-        if scheduler.kind in FLASK_KINDS:
-            yield from _of_flask(scheduler, facts)
-
-
-def _of_flask(scheduler: Scheduler, facts: Facts) -> Iterator[Job]:
-    """JOBS in the app's config: a list of what add_job is given, each time the app starts."""
-    known = facts.conclude(names)
-    for bound in facts.of(Bound):
-        value = known.origin(bound.value, bound.scope.module) if bound.name.endswith(_JOBS) else UNKNOWN
-        for each in value.values if isinstance(value, Items) else ():
-            if isinstance(each, Table):
-                told = of_table(each)
-                called = Called(Name("flask_apscheduler.add_job"), (), told.pairs, told.open, bound.place)
-                yield _job(Call(called, bound.scope), scheduler, facts)._replace(start="when the app starts")
 
 
 def _of_django(call: Call) -> Call:
@@ -102,9 +86,6 @@ def _of_django(call: Call) -> Call:
     named = called.keywords if called.splat or called.keyword("id") else (*called.keywords, ("id", Const("its name")))
     function = Name("django_apscheduler.add_job")
     return call._replace(called=replace(called, function=function, args=(UNKNOWN, *called.args[1:]), keywords=named))
-
-
-_JOBS = (".JOBS", "[JOBS]", ".SCHEDULER_JOBS", "[SCHEDULER_JOBS]")
 
 
 def _job(call: Call, scheduler: Scheduler, facts: Facts) -> Job:

@@ -37,7 +37,7 @@ def test_the_escape_character_may_be_another() -> None:
         pytest.param("FROM a\ncmd cron -f", ("cron", "-f"), id="shell form of one command"),
         pytest.param("FROM a\nCMD a && b", ("/bin/sh", "-c", "a && b"), id="shell form of two"),
         pytest.param('FROM a\nSHELL ["/bin/bash", "-c"]\nCMD a && b', ("/bin/bash", "-c", "a && b"), id="its shell"),
-        pytest.param("FROM a\nCMD ['cron']", ("[cron]",), id="no JSON goes to the shell"),
+        pytest.param("FROM a\nCMD ['cron']", ("/bin/sh", "-c", "['cron']"), id="no JSON goes to the shell"),
         pytest.param('FROM a\nENTRYPOINT ["a"]\nCMD ["b"]', ("a", "b"), id="entrypoint and command"),
         pytest.param('FROM a\nENTRYPOINT a\nCMD ["b"]', ("a",), id="an entrypoint for the shell takes no command"),
         pytest.param('FROM a\nENTRYPOINT ["docker-entrypoint"]\nCMD ["b"]', ("b",), id="what it is given counts"),

@@ -173,26 +173,6 @@ def test_an_entrypoint_that_starts_cron_beside_a_web_app_of_three_copies(tmp_pat
     assert found(tmp_path, tree) == ["CR610 compose.yaml:4", "CR604 entrypoint.sh:2"]
 
 
-def test_two_services_that_both_start_the_cron_of_their_image(tmp_path: Path) -> None:
-    image = dockerfile('CMD ["supercronic", "/c"]')
-    two = "services:\n  a:\n    build: .\n  b:\n    build: .\n"
-    assert found(tmp_path, image | {"compose.yaml": two}) == ["CR610 compose.yaml:4"]
-    assert found(tmp_path, image | {"compose.yaml": two + "    profiles: [tools]\n"}) == []
-    assert found(tmp_path, image | {"compose.yaml": two + "    command: gunicorn x\n"}) == []
-
-
-def test_an_entrypoint_that_starts_cron_in_the_web_app_and_in_the_worker(tmp_path: Path) -> None:
-    two = "services:\n  web:\n    build: .\n    command: gunicorn x\n  jobs:\n    build: .\n    command: rq worker\n"
-    tree = dockerfile(*ENTRY) | {"compose.yaml": two}
-    always, sometimes = "cron\n", 'if [ "$ROLE" = cron ]; then\n  cron\nfi\n'
-    started = '#!/bin/sh\n{}exec "$@"\n'
-    assert found(tmp_path, tree | {"entrypoint.sh": started.format(always)}) == [
-        "CR610 compose.yaml:5",
-        "CR604 entrypoint.sh:2",
-    ]
-    assert found(tmp_path, tree | {"entrypoint.sh": started.format(sometimes)}) == ["CR604 entrypoint.sh:3"]
-
-
 def test_a_cron_in_every_pod_of_a_deployment(tmp_path: Path) -> None:
     deployment = """\
 apiVersion: apps/v1

@@ -25,16 +25,6 @@ spec:
               image: shop
               command: ["python", "manage.py", "report"]
 """
-OFELIA = """\
-services:
-  web:
-    image: shop
-    labels:
-      ofelia.enabled: "true"
-      ofelia.job-exec.report.schedule: "@every 12h"
-      ofelia.job-exec.report.command: "python manage.py report"
-"""
-LISTED = OFELIA.replace(': "true"', "=true").replace(': "@every 12h"', "=@every 12h")
 WORKFLOW = """\
 on:
   schedule:
@@ -50,7 +40,6 @@ jobs:
 @pytest.mark.parametrize(
     ("path", "text", "line"),
     [
-        ("compose.yml", OFELIA, 6),
         (".github/workflows/report.yml", WORKFLOW, 3),
         ("crontab", "0 3 * * * cd /app && python manage.py report\n", 1),
         ("Dockerfile", 'FROM debian\nRUN echo "0 3 * * * python manage.py report" >> /etc/cron.d/app\n', 2),
@@ -64,7 +53,6 @@ def test_what_a_cronjob_starts_and_something_else_too_is_told(tmp_path: Path, pa
 @pytest.mark.parametrize(
     "text",
     [
-        OFELIA.replace("manage.py report", "manage.py other"),
         WORKFLOW.replace("report", "test").replace("0 3", "20 5"),
         WORKFLOW.replace('  schedule:\n    - cron: "0 3 * * *"\n', "  push:\n"),
     ],

@@ -1,0 +1,162 @@
+"""Jobs that take a row for a lock: they read rows as due, do the work, and mark them afterwards; or look whether a run
+is on record, and then record one. Two processes, or two runs that overlap, both find the row as it was.
+
+In any language, by words and by indentation: a query that asks for a state, in a function that is a job by its name or
+its file's, with work behind it, and nothing that claims a row by one command.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from cronce_audit.model import Place, Source, reader
+
+_CODE_SUFFIXES: Final = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".java", ".kt", ".php", ".rb", ".go"})
+_JOB_FILES: Final = re.compile(
+    r"(?i)cron|jobs?\b|jobs?/|sched|task|worker|remind|beat|poll|batch|daemon|periodic|payout"
+)
+_JOB_NAMES: Final = re.compile(
+    r"(?i)cron|job|sched|task|tick|poll|remind|due|pending|expire|payout|overdue|periodic|loop"
+)
+_NOT_OF_JOBS: Final = re.compile(
+    r"(?i)/(?:controllers?|routes?|routers?|views?|handlers?|resolvers?|migrations?|seed\w*|schemas?|models?|pages|"
+    r"components|admin)[/.]|(?:controller|route|router|resolver|model|schema|repository|dto|entity)s?\.\w+$"
+)
+"""Files that answer requests or describe data."""
+_FUNCTION_HEAD: Final = re.compile(
+    r"\b(?:def|func|fun|function)\s+(?:\([^)]*\)\s*)?(?P<named>\w+)|"
+    r"^(?!if|for|while|switch|catch|else|return|await|new|try|with|\}|\.)(?:[\w<>\[\],.?@]+\s+)*?(?P<bound>[\w.]+)\s*"
+    r"(?:[:=]\s*(?:async\s*)?)?\((?:.*\)[^(){}]*|.*=>\s*)\{$|\b(?P<planned>schedule\w*|setInterval|every|CronJob)\(.*\{$"
+)
+_ROW_QUERY: Final = re.compile(
+    r"(?:\.(?:find|findMany|findAll|find_all|filter|filter_by|where|query|scan|prepare|all)\s*\(|\bselect\(|"
+    r"(?i:\bselect\b[^;]*\bfrom\b)|\bfind(?:All)?By\w+\(|::where\(|\.query\.filter|\.objects\.)"
+)
+_SQL: Final = re.compile(r"(?i)^\W*select\b(?!\()|[`\"']\s*select\b|prepare\(`?$")
+_STATE_COLUMN: Final = r"(?:status|state|estado|stage|situacao)"
+_DUE_ROWS: Final = re.compile(
+    rf"(?i)\b{_STATE_COLUMN}\W{{1,16}}(?:\w+\.)*(?:pending|pendiente|pendente|queued|waiting|scheduled|ready|due|todo|active|"
+    r"new|open|approved|confirmed|overdue|unpaid)\b|"
+    r"\b\w*(?:sent|notified|processed|e?mailed|reminded|published|delivered|handled|executed)\w*\W{1,6}(?:=|:|is|eq)?\W{0,4}"
+    r"(?:false|0|null|none|\$ne)\b|"
+    r"\b(?:next_?\w*(?:run|at|date|time)|scheduled_?(?:at|for|time|date)|(?:due|send|run|remind|publish|execute)_?(?:at|on|date|time)"
+    r"|maturity_?date|\w*due_?date)\b\W{1,8}(?:\w+\.)?(?:<|lte?\b|_lte)"
+)
+_ROW_OF_A_RUN: Final = re.compile(
+    rf"(?i)\b{_STATE_COLUMN}\b.{{1,30}}?(?:running|in_?progress|processing|started)\b|\b(?:today|trading_date)\b"
+)
+_LOOP_OVER_ROWS: Final = re.compile(r"^\s*(?:async\s+)?for\b|\bforEach\(|\.map\(|\.each\b|^\s*foreach\b|Promise\.all")
+_WORK_ON_A_ROW: Final = re.compile(
+    r"(?i)send|notif|mail|sms|push_|publish|charge|payout|transfer|credit|debit|balance|increment|decrement|webhook|"
+    r"\.delay\(|apply_async|enqueue|queue\.add|\.post\(|emit\(|dispatch\("
+)
+_MARKS_A_ROW: Final = re.compile(
+    rf"(?i)\.(?:save|update\w*|commit|bulk_update|flush)\(|\bupdate\b[^;]*\bset\b|\$set|\b{_STATE_COLUMN}\s*=(?!=)"
+)
+_ADDS_A_ROW: Final = re.compile(r"(?i)\.(?:add|create|insert\w*|save)\(|\binsert\s+into\b")
+_MARKS_OR_QUEUES: Final = re.compile(_MARKS_A_ROW.pattern + r"|\.delay\(|apply_async|enqueue|queue\w*\.add|send_task")
+_WAITS_FOR: Final = re.compile(r"(?i)pending|pendiente|pendente|queued|waiting|scheduled|ready|\bdue\b|todo")
+"""A row that is queued stays in such a state until its work begins."""
+_BY_KEY: Final = re.compile(r"\bid['\"]?\s*(?:==?=?|:)\s*(?!\{)|UUID\(|findById")
+_ONE_ROW: Final = re.compile(
+    r"\.first\(|exists\(|find_?One\(|findFirst\(|\.count\(|scalar_one|if .*\.filter\(|findUnique"
+)
+_RETURN: Final = re.compile(r"^\s+(?:return|continue)\b")
+_CLAIMS_A_ROW: Final = re.compile(
+    r"(?i)for[_ ]?update|find_?one_?and|find_?and_?modify|findandupdate|\breturning\b|nx=true|['\"]nx['\"]|\bnx:|setnx|"
+    r"(?<![bc])(?<!un)lock|claim|leader|mutex|semaphore|modified_?count|rowcount|row_count|affected|matched_?count|"
+    r"on conflict|ignore_conflicts|get_or_create|idempoten|dedup|jobid:|\.count\s*(?:===?|>|<)\s*[01]\b|"
+    rf"update\w*\(\s*\{{(?:\s*where\s*:\s*\{{)?[^}}]*\b{_STATE_COLUMN}\b[^}}]*\}}\s*,|\bset\b[^;]*\bwhere\b[^;]*\b{_STATE_COLUMN}\s*="
+)
+"""Locks, and updates that ask for the state as well: one of two gets the row."""
+_LONGEST_QUERY: Final = 14
+"""Lines that a query may have."""
+
+
+class RowsTaken(NamedTuple):
+    """A function that reads rows as due, or as free, and takes them by a second command."""
+
+    place: Place
+    what: str
+    marks: int
+    """The line of the second command."""
+
+
+@reader("rows", lambda path: path.suffix in _CODE_SUFFIXES and not _NOT_OF_JOBS.search(f"/{path}"))
+def read(source: Source) -> Iterator[RowsTaken]:
+    if not _ROW_QUERY.search(source.text):
+        return
+    lines = source.text.split("\n")
+    told = -1
+    for at, line in enumerate(lines):
+        asked = _statement(lines, at) if at > told and _ROW_QUERY.search(line) else ""
+        if asked and not _BY_KEY.search(asked) and (_DUE_ROWS.search(asked) or _ROW_OF_A_RUN.search(asked)):
+            name, start, end = _function(lines, at)
+            is_job = name and (_JOB_FILES.search(source.path) or _JOB_NAMES.search(name))
+            marks = _second_step(lines, asked, at, end) if is_job else None
+            if marks and not _CLAIMS_A_ROW.search("\n".join(lines[start:end])):
+                told = end
+                yield RowsTaken(source.place(at + 1), name, marks + 1)
+
+
+def _statement(lines: Sequence[str], at: int) -> str:
+    """A line, and those below it up to where its brackets are closed and no call is chained to it; of SQL, a few."""
+    if _SQL.search(lines[at]):
+        whole = lines[at].count('"') % 2 == 0 and lines[at].count('"') > 0 and '"""' not in lines[at]
+        return lines[at] if whole else "\n".join(lines[at : at + _LONGEST_QUERY])
+    depth = 0
+    for end in range(at, min(at + _LONGEST_QUERY, len(lines))):
+        depth += sum(lines[end].count(one) for one in "([{") - sum(lines[end].count(one) for one in ")]}")
+        chained = end + 1 < len(lines) and lines[end + 1].lstrip().startswith((".", "?."))
+        if depth <= 0 and not chained:
+            return "\n".join(lines[at : end + 1])
+    return "\n".join(lines[at : at + _LONGEST_QUERY])
+
+
+def _function(lines: Sequence[str], at: int) -> tuple[str, int, int]:
+    """The function around a line, by indentation: its name, its first line and the line behind it."""
+    depth = _depth(lines[at])
+    for start in range(at - 1, -1, -1):
+        if lines[start].strip() and _depth(lines[start]) < depth:
+            depth = _depth(lines[start])
+            head = _FUNCTION_HEAD.search(lines[start].strip())
+            if head:
+                below = (end for end in range(at, len(lines)) if lines[end].strip() and _depth(lines[end]) <= depth)
+                end = next(below, len(lines))
+                plain = (one for one in range(start - 1, -1, -1) if not lines[one].lstrip().startswith("@"))
+                return next(filter(None, head.groups())), next(plain, -1) + 1, end  # a decorator may hold a lock
+    return "", 0, 0
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _second_step(lines: Sequence[str], asked: str, at: int, end: int) -> int | None:
+    """Where the rows that are asked for are marked, behind a loop that does something for each; or where a run is
+    recorded, if the function was left for one that is there."""
+    body = range(at, end)
+    loop = next((one for one in body if _LOOP_OVER_ROWS.search(lines[one])), None)
+    if _DUE_ROWS.search(asked) and loop is not None:
+        loop = max(loop, at + asked.count("\n") + 1)
+        acts = any(_WORK_ON_A_ROW.search(lines[one]) for one in range(loop, end))
+        steps = _MARKS_A_ROW if _WAITS_FOR.search(asked) is None else _MARKS_OR_QUEUES
+        found = next((one for one in range(loop, end) if steps.search(lines[one])), None)
+        if acts and (found or (found := _in_called(lines, loop, end))):
+            return found
+    if _ROW_OF_A_RUN.search(asked) and _ONE_ROW.search(asked):
+        left = next((one for one in body if _RETURN.search(lines[one])), end)
+        return next((one for one in range(left, end) if _ADDS_A_ROW.search(lines[one])), None)
+    return None
+
+
+def _in_called(lines: Sequence[str], loop: int, end: int) -> int | None:
+    """Where a function of this file, which the loop calls, marks them."""
+    for name in re.findall(r"\b(\w+)\(", "\n".join(lines[loop:end])):
+        head = next((one for one, line in enumerate(lines) if re.search(rf"\b(?:def|function) {name}\b", line)), None)
+        if head is not None and head + 1 < len(lines):
+            _, start, behind = _function(lines, head + 1)
+            marks = [one for one in range(start, behind) if _MARKS_A_ROW.search(lines[one])]
+            if marks and not any(_CLAIMS_A_ROW.search(lines[one]) for one in range(start, behind)):
+                return marks[0]
+    return None
