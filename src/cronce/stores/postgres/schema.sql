@@ -379,6 +379,7 @@ DECLARE
     head {schema}.cronce_answer := {schema}.cronce_enter(seen_birth, seen_tally, patience);
     now_us constant bigint := head.at;
     claims boolean;
+    taken boolean;
     unread boolean;
     reasons integer[];
     cells {schema}.cronce_cells[];
@@ -394,9 +395,10 @@ BEGIN
     -- before they are written; if it is taken, so are they all, or it is judged again below.
     befores := coalesce(nullif(befores, '{}'), ats);
     claims := 0 >= ALL (seens);
-    unread := claims AND now_us >= ALL (befores) AND now_us <= ALL (array_replace(afters, none, now_us))
-        AND NOT EXISTS (SELECT FROM {schema}.cronce_cells AS c WHERE c.key = keys[1] OR c.key = keys[greatest(size, 1)]);
-    IF claims AND NOT unread THEN
+    taken := claims AND EXISTS (SELECT FROM {schema}.cronce_cells AS c WHERE c.key = keys[1]);
+    unread := claims AND NOT taken AND now_us >= ALL (befores) AND now_us <= ALL (array_replace(afters, none, now_us))
+        AND NOT EXISTS (SELECT FROM {schema}.cronce_cells AS c WHERE c.key = keys[greatest(size, 1)]);
+    IF taken THEN
         RETURN QUERY
         WITH judged AS MATERIALIZED (
             SELECT j.place, j.reason, j.version, j.mark, j.at, j.until, j.fence_birth, j.fence_number, j.value,
