@@ -419,7 +419,7 @@ BEGIN
         IF NOT unread THEN
             SELECT array_agg(j.reason ORDER BY j.place), array_agg(j.cell ORDER BY j.place) INTO reasons, cells
             FROM {schema}.cronce_judged(keys, seens, befores, afters, now_us) AS j;
-            IF size <> 1 AND 0 = ANY (reasons) THEN
+            IF size <> 1 AND 0 = ANY (reasons) AND 0 < ANY (reasons) THEN
                 SELECT array_agg(CASE WHEN g.reason = 0 AND g.hopeless THEN 4 ELSE g.reason END ORDER BY g.place)
                 INTO reasons
                 FROM (
@@ -439,40 +439,45 @@ BEGIN
         END IF;
         texts := string_to_array(joined_values, divider);
         BEGIN
-            INSERT INTO {schema}.cronce_cells (key, version, mark, at, until, fence_birth, fence_number, value)
-            SELECT n.key, n.number, n.mark & 15, nullif(n.at, none), now_us + nullif(n.ttl, none),
-                   CASE WHEN n.mark > 16 THEN head.fence_birth END, CASE WHEN n.mark > 16 THEN n.number END, n.value
-            FROM (
-                SELECT u.key, u.value, u.number, coalesce(u.mark, marks[1 + (u.place - 1) % cardinality(marks)]) AS mark,
-                       coalesce(u.at, ats[1 + (u.place - 1) % cardinality(ats)]) AS at,
-                       coalesce(u.ttl, ttls[1 + (u.place - 1) % cardinality(ttls)]) AS ttl
-                FROM unnest(keys, texts, numbers, marks, ats, ttls, cells) WITH ORDINALITY
-                    AS u (key, value, number, mark, at, ttl, was_version, was_at, was_until, was_fence_birth,
-                          was_fence_number, was_mark, was_key, was_value, place)
-                WHERE u.number IS NOT NULL AND u.was_version IS NULL
-            ) AS n
-            ORDER BY n.key COLLATE "C";
-            -- The plan is a nested loop, as the settings above leave it: over these rows in their order, or over all
-            -- cells by their index. Either is the order of keys.
-            UPDATE {schema}.cronce_cells AS c
-            SET version = n.number, mark = n.mark & 15, until = coalesce(now_us + nullif(n.ttl, none), n.was_until),
-                fence_birth = CASE WHEN n.mark > 16 THEN head.fence_birth ELSE n.was_fence_birth END,
-                fence_number = CASE WHEN n.mark > 16 THEN n.number ELSE n.was_fence_number END, value = n.value
-            FROM (
-                SELECT u.*, coalesce(u.mark_, marks[1 + (u.place - 1) % cardinality(marks)]) AS mark,
-                       coalesce(u.ttl_, ttls[1 + (u.place - 1) % cardinality(ttls)]) AS ttl
-                FROM unnest(keys, texts, numbers, marks, ttls, cells) WITH ORDINALITY
-                    AS u (key, value, number, mark_, ttl_, was_version, was_at, was_until, was_fence_birth,
-                          was_fence_number, was_mark, was_key, was_value, place)
-                WHERE u.number IS NOT NULL AND u.was_version IS NOT NULL
-                ORDER BY u.key COLLATE "C"
-            ) AS n
-            WHERE NOT unread AND c.key = n.key AND c.version = n.was_version;
-            GET DIAGNOSTICS changed = ROW_COUNT;
-            IF changed < (SELECT count(*) FROM unnest(numbers, cells) AS u (number, was_version, was_at, was_until,
-                    was_fence_birth, was_fence_number, was_mark, was_key, was_value)
-                WHERE NOT unread AND u.number IS NOT NULL AND u.was_version IS NOT NULL) THEN
-                RAISE unique_violation;
+            IF unread OR array_position(cells, NULL) > 0 THEN  -- not where runs end: all of their cells are there
+                INSERT INTO {schema}.cronce_cells (key, version, mark, at, until, fence_birth, fence_number, value)
+                SELECT n.key, n.number, n.mark & 15, nullif(n.at, none), now_us + nullif(n.ttl, none),
+                       CASE WHEN n.mark > 16 THEN head.fence_birth END, CASE WHEN n.mark > 16 THEN n.number END, n.value
+                FROM (
+                    SELECT u.key, u.value, u.number,
+                           coalesce(u.mark, marks[1 + (u.place - 1) % cardinality(marks)]) AS mark,
+                           coalesce(u.at, ats[1 + (u.place - 1) % cardinality(ats)]) AS at,
+                           coalesce(u.ttl, ttls[1 + (u.place - 1) % cardinality(ttls)]) AS ttl
+                    FROM unnest(keys, texts, numbers, marks, ats, ttls, cells) WITH ORDINALITY
+                        AS u (key, value, number, mark, at, ttl, was_version, was_at, was_until, was_fence_birth,
+                              was_fence_number, was_mark, was_key, was_value, place)
+                    WHERE u.number IS NOT NULL AND u.was_version IS NULL
+                ) AS n
+                ORDER BY n.key COLLATE "C";
+            END IF;
+            IF NOT unread THEN
+                -- The plan is a nested loop, as the settings above leave it: over these rows in their order, or over all
+                -- cells by their index. Either is the order of keys.
+                UPDATE {schema}.cronce_cells AS c
+                SET version = n.number, mark = n.mark & 15, until = coalesce(now_us + nullif(n.ttl, none), n.was_until),
+                    fence_birth = CASE WHEN n.mark > 16 THEN head.fence_birth ELSE n.was_fence_birth END,
+                    fence_number = CASE WHEN n.mark > 16 THEN n.number ELSE n.was_fence_number END, value = n.value
+                FROM (
+                    SELECT u.*, coalesce(u.mark_, marks[1 + (u.place - 1) % cardinality(marks)]) AS mark,
+                           coalesce(u.ttl_, ttls[1 + (u.place - 1) % cardinality(ttls)]) AS ttl
+                    FROM unnest(keys, texts, numbers, marks, ttls, cells) WITH ORDINALITY
+                        AS u (key, value, number, mark_, ttl_, was_version, was_at, was_until, was_fence_birth,
+                              was_fence_number, was_mark, was_key, was_value, place)
+                    WHERE u.number IS NOT NULL AND u.was_version IS NOT NULL
+                    ORDER BY u.key COLLATE "C"
+                ) AS n
+                WHERE c.key = n.key AND c.version = n.was_version;
+                GET DIAGNOSTICS changed = ROW_COUNT;
+                IF changed < (SELECT count(*) FROM unnest(numbers, cells) AS u (number, was_version, was_at, was_until,
+                        was_fence_birth, was_fence_number, was_mark, was_key, was_value)
+                    WHERE u.number IS NOT NULL AND u.was_version IS NOT NULL) THEN
+                    RAISE unique_violation;
+                END IF;
             END IF;
             EXIT;
         EXCEPTION WHEN unique_violation THEN
