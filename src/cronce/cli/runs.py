@@ -4,10 +4,10 @@ scheduler that is not ours."""
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from typing import Final, get_args
+from typing import Final
 
-from cronce.cli import refuse_outside
-from cronce.cli.session import acting, add_store, looking, nothing, show_table
+from cronce.cli import Arguments, add_arguments, refuse_outside
+from cronce.cli.session import STORE_AND_JSON, looking, nothing, show_table
 from cronce.cli.terminal import ColouredText, Text, paint, screen, show, table, toned
 from cronce.clock import SystemClock
 from cronce.look import MAX_RUNS, find_runs, find_why
@@ -32,7 +32,7 @@ from cronce.telling.words import as_written, away, by_whom, counted, due_again, 
 
 
 def add_jobs_arguments(parser: argparse.ArgumentParser) -> None:
-    add_store(parser)
+    add_arguments(parser, STORE_AND_JSON)
     parser.set_defaults(hint="`cronce show JOB` shows one job")
 
 
@@ -89,9 +89,7 @@ examples:
 """
 
 
-def add_show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", metavar="JOB", help="which job")
-    add_store(parser)
+SHOW_ARGUMENTS: Final = {"what: JOB": "which job", **STORE_AND_JSON}
 
 
 def run_show(options: argparse.Namespace) -> int:
@@ -155,14 +153,11 @@ examples:
 
 
 def add_runs_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", nargs="?", metavar="JOB", help="of this job only")
-    parser.add_argument(
-        "--state", choices=STATES_WANTED, metavar="STATE", help=f"only these: {', '.join(STATES_WANTED)}"
-    )
-    parser.add_argument("-n", type=int, default=20, metavar="N", help="how many (default 20)")
-    order = "newest run first (default), or by slot"
-    parser.add_argument("--by", choices=get_args(queries.Order), default="ran", help=order)
-    add_store(parser)
+    add_arguments(parser, {"[JOB]": "of this job only"})
+    add_arguments(parser, {"--state STATE": f"only these: {', '.join(STATES_WANTED)}"}, choices=STATES_WANTED)
+    order = "--by {ran,slot}"
+    more: Arguments = {"-n N": (20, "how many (default 20)"), order: ("ran", "newest run first (default), or by slot")}
+    add_arguments(parser, {**more, **STORE_AND_JSON})
 
 
 def run_runs(options: argparse.Namespace) -> None:
@@ -201,10 +196,10 @@ def remark(one: RunSeen, record: Record) -> str:
 # --- why --------------------------------------------------------------------------------------------------------------
 
 
-def add_why_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "a job, or a slot such as order-sync@2026-03-29T01:00:00Z; a day is enough if the job has one slot on it"
-    parser.add_argument("what", metavar="JOB|SLOT", help=what)
-    add_store(parser)
+A_JOB_OR_SLOT: Final = (
+    "a job, or a slot such as order-sync@2026-03-29T01:00:00Z; a day is enough if the job has one slot on it"
+)
+WHY_ARGUMENTS: Final = {"what: JOB|SLOT": A_JOB_OR_SLOT, **STORE_AND_JSON}
 
 
 def run_why(options: argparse.Namespace) -> int:
@@ -229,12 +224,12 @@ examples:
 """
 
 
-def add_beat_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the scheduler's name, the same each time")
-    parser.add_argument("--every", default="1m", metavar="SPAN", help="how often it sends a heartbeat (default: 1m)")
-    parser.add_argument("--remove", action="store_true", help="expect no more heartbeats of it")
-    add_store(parser)
-    parser.set_defaults(by=None)
+BEAT_ARGUMENTS: Final[Arguments] = {
+    "NAME": "the scheduler's name, the same each time",
+    "--every SPAN": ("1m", "how often it sends a heartbeat (default: 1m)"),
+    "--remove": "expect no more heartbeats of it",
+    **STORE_AND_JSON,
+}
 
 
 def run_beat(options: argparse.Namespace) -> None:
@@ -242,10 +237,10 @@ def run_beat(options: argparse.Namespace) -> None:
     check_name(options.name)
     clock = SystemClock()
     beat = SignOfLife(options.name, options.every, clock.boot())
-    with acting(options, make=not options.remove) as actor:
-        client = actor.node.ledger.client
+    with looking(options, make=not options.remove) as node:
+        client = node.ledger.client
         if options.remove:
-            known = actor.node.do(forget_beats(client, options.name))
+            known = node.do(forget_beats(client, options.name))
             text = (
                 f"heartbeats of {options.name} are not expected any more"
                 if known
@@ -253,6 +248,6 @@ def run_beat(options: argparse.Namespace) -> None:
             )
             show(options, {"removed": known}, text)
             return
-        actor.node.do(write_notes(client, [beat], clock.boot))
+        node.do(write_notes(client, [beat], clock.boot))
     if options.json:
         print(json.dumps({"beat": options.name, "every": format_duration(beat.every), "by": beat.by}))

@@ -2,14 +2,13 @@
 
 import argparse
 from collections.abc import Callable
-from typing import Any, Final, get_args
+from typing import Any, Final
 
-from cronce.cli import add_options
-from cronce.cli.exec import add_job_policies
-from cronce.cli.session import acting, add_act, read_option
+from cronce.cli import Arguments, add_arguments
+from cronce.cli.exec import JOB_POLICIES
+from cronce.cli.session import BY_ARGUMENT, STORE_AND_JSON, acting, read_option
 from cronce.cli.terminal import show
 from cronce.errors import BadInput
-from cronce.policy import Missed
 from cronce.protocol.notices import Stored
 from cronce.runtime.flow import Flow
 from cronce.runtime.operations import Operator
@@ -44,9 +43,8 @@ does the record of who removed it and when. To stop it for a while, use `cronce 
 
 def add_add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} NAME 'SCHEDULE' [options] (--function MODULE:NAME | -- COMMAND [argument ...])"
-    parser.add_argument("name", metavar="NAME", help="the job's name")
     schedule = "'*/15 * * * *', 'every 15m' or 'at 2026-…'; or give --every"
-    parser.add_argument("schedule", nargs="?", metavar="SCHEDULE", help=schedule)
+    add_arguments(parser, {"NAME": "the job's name", "[SCHEDULE]": schedule})
     _add_definition(parser)
 
 
@@ -58,18 +56,10 @@ def run_add(options: argparse.Namespace) -> None:
 
 def add_edit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} JOB [options] [-- COMMAND [argument ...]]"
-    parser.add_argument("name", metavar="JOB", help="the job's name")
-    parser.add_argument("--schedule", metavar="SCHEDULE", help="another schedule")
+    add_arguments(parser, {"name: JOB": "the job's name", "--schedule SCHEDULE": "another schedule"})
     _add_definition(parser)
-    parser.add_argument(
-        "--unset",
-        action="append",
-        default=[],
-        type=lambda word: word.replace("-", "_"),
-        choices=DEFINITION_WORDS,
-        metavar="OPTION",
-        help="set this option back to its default, as in --unset timeout",
-    )
+    unset: Arguments = {"--unset OPTION": ([], "set this option back to its default, as in --unset timeout")}
+    add_arguments(parser, unset, type=lambda word: word.replace("-", "_"), choices=DEFINITION_WORDS)
 
 
 def run_edit(options: argparse.Namespace) -> None:
@@ -79,9 +69,7 @@ def run_edit(options: argparse.Namespace) -> None:
     _changed(options, lambda operator: edit(operator, options.name, changes), "changed", "as it was")
 
 
-def add_remove_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="JOB", help="the job's name")
-    add_act(parser, reason=False)
+REMOVE_ARGUMENTS: Final = {"name: JOB": "the job's name", **BY_ARGUMENT, **STORE_AND_JSON}
 
 
 def run_remove(options: argparse.Namespace) -> None:
@@ -91,25 +79,27 @@ def run_remove(options: argparse.Namespace) -> None:
 # --- a definition -----------------------------------------------------------------------------------------------------
 
 
+WHEN_AND_WHAT: Final = {
+    "--every SPAN": "instead of a cron expression: 15m, 2h, 1d",
+    "--at INSTANT": "once, at this instant",
+    "--start INSTANT": "run no slot before this instant",
+    "--end INSTANT": "run no slot after this instant",
+    "--function MODULE:NAME": "an importable function that --allow of the processes covers",
+}
+OF_SCHEDULERS: Final = {
+    "--missed {skip,latest,all}": "what to do with slots that fell due while no scheduler ran: skip, latest, all",
+    "--turns N": "how many runs may be in progress at the same time (default: 1)",
+}
+
+
 def _add_definition(parser: argparse.ArgumentParser) -> None:
     """All but the schedule, which is an argument of one and an option of the other."""
-    add = parser.add_argument
-    when = {
-        "--every SPAN": "instead of a cron expression: 15m, 2h, 1d",
-        "--at INSTANT": "once, at this instant",
-        "--start INSTANT": "run no slot before this instant",
-        "--end INSTANT": "run no slot after this instant",
-        "--function MODULE:NAME": "an importable function that --allow of the processes covers",
-    }
-    add_options(parser, when)
-    add("--isolate", action=argparse.BooleanOptionalAction, help="run the function in a process of its own")
-    add("--payload", metavar="JSON", help="the payload of each run")
-    add_job_policies(parser)
-    missed = "what to do with slots that fell due while no scheduler ran: skip, latest, all"
-    add("--missed", choices=get_args(Missed), help=missed)
-    add("--turns", type=int, metavar="N", help="how many runs may be in progress at the same time (default: 1)")
+    add_arguments(parser, WHEN_AND_WHAT)
+    isolate = "run the function in a process of its own"
+    parser.add_argument("--isolate", action=argparse.BooleanOptionalAction, help=isolate)
+    payload = {"--payload JSON": "the payload of each run"}
+    add_arguments(parser, {**payload, **JOB_POLICIES, **OF_SCHEDULERS, **BY_ARGUMENT, **STORE_AND_JSON})
     parser.set_defaults(**dict.fromkeys(DEFINITION_WORDS))  # what is not said is left to the job
-    add_act(parser, reason=False)
 
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
