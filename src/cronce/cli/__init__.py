@@ -121,10 +121,9 @@ VERBS: Final = {
 """All that have a parser, whether they are listed or not."""
 FILE_OF_VERB: Final = {
     **dict.fromkeys(("next", "explain"), "schedules"),
-    **dict.fromkeys(("jobs", "show", "why", "beat"), "runs"),
+    **dict.fromkeys(("jobs", "show", "why", "beat", "add", "edit", "remove"), "runs"),
     **dict.fromkeys(("holders", "locks", "leaders", "observed"), "status"),
     **dict.fromkeys(("pause", "resume", "drain", "trigger", "rerun", "cancel"), "operations"),
-    **dict.fromkeys(("add", "edit", "remove"), "stored"),
     **dict.fromkeys(("doctor", "purge"), "store"),
     **dict.fromkeys(("logs", "dupes"), "evidence"),
     **dict.fromkeys(("k8s", "systemd"), "deploy"),

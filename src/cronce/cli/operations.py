@@ -17,10 +17,19 @@ from cronce.cli.terminal import bar, show
 from cronce.errors import BadInput, CronceError
 from cronce.model import Slot, job_cell
 from cronce.protocol.commands import Asked, Closed
-from cronce.runtime.backfill import BACKFILL_BATCH, MOST_BACKFILLED, Stretch, ask, parts, survey
 from cronce.runtime.call import OLDER
 from cronce.runtime.effects.liveness import RetryRefused
-from cronce.runtime.operations import RequestedRun, StandingOrder, drain_cell
+from cronce.runtime.operations import (
+    BACKFILL_BATCH,
+    MOST_BACKFILLED,
+    RequestedRun,
+    StandingOrder,
+    Stretch,
+    ask_to_backfill,
+    backfill_parts,
+    backfill_stretch,
+    drain_cell,
+)
 from cronce.runtime.queries import HolderSeen, RunSeen, halted_and_carried, holders, load, runs, seen_job, slot_named
 from cronce.telling.documents import act_document, cancelled_document, paused_document, resumed_document, run_document
 from cronce.telling.words import by_whom, counted, safe
@@ -402,7 +411,7 @@ def _run_backfill(options: argparse.Namespace) -> int:
         )
     refuse_outside("--most", options.most, MAX_BACKFILLED)
     with acting(options) as actor:
-        stretch = actor.node.do(survey(actor.operator, job, options.start, options.end, options.most))
+        stretch = actor.node.do(backfill_stretch(actor.operator, job, options.start, options.end, options.most))
         if not options.json:
             print(_surveyed(job, stretch), flush=True)
         try:
@@ -437,8 +446,8 @@ def _backfill(actor: Actor, stretch: Stretch, options: argparse.Namespace) -> tu
 
 def _ask(actor: Actor, wanted: Sequence[Slot]) -> list[Slot]:
     asked: list[Slot] = []
-    for part in parts(wanted):
-        asked += actor.node.do(ask(actor.operator, part))
+    for part in backfill_parts(wanted):
+        asked += actor.node.do(ask_to_backfill(actor.operator, part))
         bar("asking", len(asked), len(wanted))
     return asked
 
