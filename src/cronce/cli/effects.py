@@ -282,13 +282,10 @@ def _adopted_page(found: Sequence[Adoption], options: argparse.Namespace) -> Ite
     if not found:
         yield f"no step of {options.what} has a key like {options.adopt}"
         return
-    yield table(["effect", "state", "its key stays", "remark"], [_adopted_row(one) for one in found], screen())
+    rows: list[list[Text]] = [[one.target.name, toned(one.state), one.step.name, _remark(one)] for one in found]
+    yield table(["effect", "state", "its key stays", "remark"], rows, screen())
     adopted = sum(not one.hindrance for one in found)
     yield f"\n{adopted:,} would be adopted" if options.dry_run else f"\n{adopted:,} adopted"
-
-
-def _adopted_row(one: Adoption) -> list[Text]:
-    return [one.target.name, toned(one.state), one.step.name, _remark(one)]
 
 
 def _remark(one: Adoption) -> str:

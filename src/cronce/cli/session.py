@@ -15,7 +15,6 @@ from cronce.runtime.node import Node
 from cronce.runtime.operations import Operator, who
 from cronce.runtime.queries import NoSuchJob
 from cronce.stores import mask, open_store, scheme_of
-from cronce.stores.base import Store
 from cronce.stores.default import Chosen, choose, open_chosen
 from cronce.telling.words import read_json
 
@@ -35,13 +34,9 @@ def looking(options: argparse.Namespace, *, make: bool = False) -> Iterator[Node
         if make and not store.traits.shared:
             raise BadInput(f"{mask(chosen.url)} exists only in this process; name a file that other processes can open")
         try:
-            yield node_at(store)
+            yield Node(store, SystemClock(), lambda: store, lambda _event: None)
         except NoSuchJob as error:
             raise NotOnRecord(f"{error}: {mask(chosen.url)}; {OTHER_STORE_HINT}") from None
-
-
-def node_at(store: Store) -> Node:
-    return Node(store, SystemClock(), lambda: store, lambda _event: None)
 
 
 def nothing(text: str, options: argparse.Namespace) -> str:

@@ -157,13 +157,9 @@ class EventLog:
             log(event._replace(detail=f"{event.detail}{more}"))
 
 
-def level_of(what: What) -> int:
-    return LEVEL_OF_EVENT.get(what, DEBUG)
-
-
 def log(event: Event) -> None:
     """The event itself goes with the line, as its attribute `event`, for handlers that want more than words."""
-    level = WARNING if event.in_doubt else level_of(event.what)
+    level = WARNING if event.in_doubt else LEVEL_OF_EVENT.get(event.what, DEBUG)
     if LOGGER.isEnabledFor(level):
         if (shown := discreet(event.detail)) != event.detail:
             event = event._replace(detail=shown)
