@@ -1,7 +1,7 @@
 """The choices a job can make, as types: checked where they enter, trusted inside."""
 
 from collections.abc import Iterable
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from cronce.errors import BadPolicy
 
@@ -59,96 +59,58 @@ def check_choice(name: str, value: object, choices: Any) -> None:
     raise BadPolicy(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r:.60}{hint}")
 
 
-FOREIGN = {
-    # APScheduler
-    "coalesce": "missed='latest' (or 'all', or 'skip')",
-    "misfire_grace_time": "start_within='5m'",
-    "max_instances": "turns=2, or overlap='allow' for no limit",
-    "replace_existing": "nothing: a job is known by its name, and the newest version of it counts",
-    "next_run_time": "start='2026-03-29T01:00:00Z', or `cronce trigger` to run it now, or `cronce pause`",
-    "start_date": "start='2026-03-29T01:00:00Z'",
-    "end_date": "end='2026-03-29T01:00:00Z'",
-    "id": "name='...'",
-    "trigger": "the schedule itself, as in '*/15 * * * *' or every='15m'",
-    "seconds": "every='30s'",
-    "minutes": "every='15m'",
-    "hours": "every='2h'",
-    "timezone": "tz='Europe/Berlin'",
-    "jobstore": "the store, as in Cronce('postgresql://...')",
-    # Kubernetes
-    "concurrencyPolicy": "overlap='skip' for Forbid, 'allow' for Allow, 'replace' for Replace",
-    "Forbid": "overlap='skip'",
-    "Allow": "overlap='allow'",
-    "Replace": "overlap='replace'",
-    "startingDeadlineSeconds": "start_within='5m'",
-    "activeDeadlineSeconds": "timeout='1h'",
-    "backoffLimit": "retries=3",
-    "suspend": "`cronce pause`",
-    "successfulJobsHistoryLimit": "keep={'succeeded': 3}",
-    "failedJobsHistoryLimit": "keep={'failed': 10}",
-    "ttlSecondsAfterFinished": "keep='1d'",
-    # Quartz
-    "DisallowConcurrentExecution": "overlap='wait'; the default, overlap='skip', skips instead",
-    "requestsRecovery": "on_lost='rerun'",
-    "FireAndProceed": "missed='latest'",
-    "FireOnceNow": "missed='latest'",
-    "FireNow": "missed='latest'",
-    "DoNothing": "missed='skip'",
-    "IgnoreMisfires": "missed='all'",
-    "misfireThreshold": "nothing: a slot up to a minute late is not missed; start_within='5m' is its deadline",
-    "startAt": "start='2026-03-29T01:00:00Z'",
-    "endAt": "end='2026-03-29T01:00:00Z'",
-    # ShedLock and other locks
-    "lockAtMostFor": "at_most='10m'",
-    "lockAtLeastFor": "at_least='1m'",
-    "ttl": "lease='30s', which is renewed while the run works; or at_most='10m' for a lock",
-    "expire": "lease='30s', which is renewed while the run works; or at_most='10m' for a lock",
-    "blocking_timeout": "wait='5s'",
-    # Temporal
-    "Skip": "overlap='skip'",
-    "BufferOne": "overlap='wait'",
-    "BufferAll": "overlap='wait' with missed='all'",
-    "CancelOther": "overlap='replace'",
-    "TerminateOther": "overlap='replace'",
-    "AllowAll": "overlap='allow'",
-    "catchupWindow": "missed='all' with start_within='1h'",
-    "backfill": "`cronce rerun`",
-    "pause": "`cronce pause`",
-    # Airflow
-    "catchup": "missed='all' or missed='latest'",
-    "max_active_runs": "turns=2",
-    "retry_delay": "backoff='10s'",
-    "execution_timeout": "timeout='1h'",
-    # Celery
-    "max_retries": "retries=3",
-    "autoretry_for": "retries=3",
-    "default_retry_delay": "backoff='10s'",
-    "retry_backoff": "backoff='10s'",
-    "retry_jitter": "nothing: backoff always varies, by hash",
-    "soft_time_limit": "timeout='1h'",
-    "time_limit": "timeout='1h'",
-    "expires": "start_within='5m'",
-    "acks_late": "on_lost='rerun'",
-    "reject_on_worker_lost": "on_lost='rerun'",
-    "unique": "nothing: each slot runs once anyway",
-    # Hangfire
-    "Relaxed": "missed='latest'",
-    "Strict": "missed='all'",
-    "Ignorable": "missed='skip'",
-    "DisableConcurrentExecution": "overlap='wait'",
-    "AutomaticRetry": "retries=3",
-    # cron, anacron and systemd
-    "CRON_TZ": "tz='Europe/Berlin'",
-    "RANDOM_DELAY": "jitter='30s'",
-    "RandomizedDelaySec": "jitter='30s'",
-    "splay": "jitter='30s'",
-    "OnCalendar": "the schedule itself, as in '*/15 * * * *' or every='15m'",
-    "Persistent": "missed='latest'",
-    "TimeoutStartSec": "timeout='1h'",
-    "flock": "overlap='skip' for flock -n, the default; overlap='wait' for flock",
+_NAMES_ELSEWHERE: Final = {
+    "name='...'": "id",
+    "the schedule itself, as in '*/15 * * * *' or every='15m'": "trigger OnCalendar",
+    "every='30s'": "seconds",
+    "every='15m'": "minutes",
+    "every='2h'": "hours",
+    "tz='Europe/Berlin'": "timezone CRON_TZ",
+    "start='2026-03-29T01:00:00Z', or `cronce trigger` to run it now, or `cronce pause`": "next_run_time",
+    "start='2026-03-29T01:00:00Z'": "start_date startAt",
+    "end='2026-03-29T01:00:00Z'": "end_date endAt",
+    "the store, as in Cronce('postgresql://...')": "jobstore",
+    "missed='latest' (or 'all', or 'skip')": "coalesce",
+    "missed='latest'": "FireAndProceed FireOnceNow FireNow Relaxed Persistent",
+    "missed='skip'": "DoNothing Ignorable",
+    "missed='all'": "IgnoreMisfires Strict",
+    "missed='all' with start_within='1h'": "catchupWindow",
+    "missed='all' or missed='latest'": "catchup",
+    "start_within='5m'": "misfire_grace_time startingDeadlineSeconds expires",
+    "overlap='skip' for Forbid, 'allow' for Allow, 'replace' for Replace": "concurrencyPolicy",
+    "overlap='skip'": "Forbid Skip",
+    "overlap='allow'": "Allow AllowAll",
+    "overlap='replace'": "Replace CancelOther TerminateOther",
+    "overlap='wait'; the default, overlap='skip', skips instead": "DisallowConcurrentExecution",
+    "overlap='wait'": "BufferOne DisableConcurrentExecution",
+    "overlap='wait' with missed='all'": "BufferAll",
+    "overlap='skip' for flock -n, the default; overlap='wait' for flock": "flock",
+    "turns=2, or overlap='allow' for no limit": "max_instances",
+    "turns=2": "max_active_runs",
+    "on_lost='rerun'": "requestsRecovery acks_late reject_on_worker_lost",
+    "retries=3": "backoffLimit max_retries autoretry_for AutomaticRetry",
+    "backoff='10s'": "retry_delay default_retry_delay retry_backoff",
+    "timeout='1h'": "activeDeadlineSeconds execution_timeout soft_time_limit time_limit TimeoutStartSec",
+    "jitter='30s'": "RANDOM_DELAY RandomizedDelaySec splay",
+    "lease='30s', which is renewed while the run works; or at_most='10m' for a lock": "ttl expire",
+    "at_most='10m'": "lockAtMostFor",
+    "at_least='1m'": "lockAtLeastFor",
+    "wait='5s'": "blocking_timeout",
+    "keep={'succeeded': 3}": "successfulJobsHistoryLimit",
+    "keep={'failed': 10}": "failedJobsHistoryLimit",
+    "keep='1d'": "ttlSecondsAfterFinished",
+    "`cronce pause`": "suspend pause",
+    "`cronce rerun`": "backfill",
+    "nothing: a job is known by its name, and the newest version of it counts": "replace_existing",
+    "nothing: a slot up to a minute late is not missed; start_within='5m' is its deadline": "misfireThreshold",
+    "nothing: backoff always varies, by hash": "retry_jitter",
+    "nothing: each slot runs once anyway": "unique",
 }
-"""What other schedulers call it → what it is called here: words, and values of theirs. There are no aliases. Case and
-underscores do not matter: `concurrency_policy` is found too. docs/reference/translations.md has the same table."""
+"""What it is called here, and what APScheduler, Kubernetes, Quartz, ShedLock, Temporal, Airflow, Celery, Hangfire, cron
+and systemd call it: words, and values of theirs. docs/reference/translations.md has the same, tool by tool."""
+
+FOREIGN: Final = {word: ours for ours, theirs in _NAMES_ELSEWHERE.items() for word in theirs.split()}
+"""There are no aliases. Case and underscores do not matter: `concurrency_policy` is found too."""
 
 
 def refuse_foreign(words: Iterable[str], ours: Iterable[str]) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 import cronce.cli
 from cronce.cli import main
-from cronce.cli.audit import FORMATS
 
+FORMATS = ("people", "json", "sarif", "github")
 BAD = "x = 1  # cronce: ignore\n"
 """An error."""
 IDLE = "x = 1  # cronce: ignore[CR001] looked at\n"

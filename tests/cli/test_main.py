@@ -6,14 +6,20 @@ import shutil
 import signal
 import subprocess
 import sys
+from argparse import ArgumentParser, Namespace
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
 from cronce import Cronce, Skipped, __version__, mounts
-from cronce.cli import GROUPS, HELP_OF_VERB, UNDER, VERBS, main
+from cronce.cli import GROUPS, HELP_OF_VERB, UNDER, VERBS, add_arguments, main, parser_of
 from cronce.errors import StoreOnNetwork
+from cronce.monitor.alerts import SEVERITIES
+from cronce.policy import Fold, Gap, Missed, OnLost, Overlap
+from cronce.runtime.queries import Order
+from cronce.runtime.scheduling.settings import Role
 from cronce.stores import open_store
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +27,38 @@ HEAVY = (
     *("asyncio", "cronce.model", "dataclasses", "difflib", "importlib.metadata", "inspect", "json", "logging"),
     *("pathlib", "shutil", "sqlite3", "subprocess", "threading", "tomllib", "zoneinfo"),
 )
+
+
+def test_arguments_are_a_table_in_the_words_of_the_help_text() -> None:
+    parser = ArgumentParser()
+    add_arguments(
+        parser, {"JOB": "one", "[WHEN...]": "many", "--json": "", "-v, --verbose": "", "start: --from WHEN": ""}
+    )
+    add_arguments(parser, {"-n N": (20, ""), "--label NAME=VALUE": ([], ""), "--gap {run,skip}": ("run", "")})
+    said = ["mail", "today", "--from", "1", "-v", "-n", "3", "--label", "a=b", "--label", "c=d", "--gap", "skip"]
+    usual = Namespace(job="mail", when=[], json=False, verbose=False, start=None, n=20, label=[], gap="run")
+    assert parser.parse_args(["mail"]) == usual
+    assert parser.parse_args(said) == Namespace(
+        job="mail", when=["today"], json=False, verbose=True, start="1", n=3, label=["a=b", "c=d"], gap="skip"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "words"),
+    [
+        *(
+            ("exec", "--gap", Gap),
+            ("exec", "--fold", Fold),
+            ("exec", "--on-lost", OnLost),
+            ("exec", "--overlap", Overlap),
+        ),
+        *(("explain", "--gap", Gap), ("explain", "--fold", Fold), ("add", "--missed", Missed), ("runs", "--by", Order)),
+        *(("run", "--role", Role), ("watch", "--threshold", SEVERITIES)),
+    ],
+)
+def test_an_option_takes_the_words_that_its_type_knows(verb: str, option: str, words: Any) -> None:
+    (action,) = [one for one in parser_of(verb)._actions if option in one.option_strings]
+    assert tuple(action.choices or ()) == (get_args(words) or words)
 
 
 def test_without_a_verb_it_shows_all_of_them_in_their_groups(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cronce.cli.watch import AlertTargets, add_alerts, add_settings, told
+from cronce.cli import add_arguments
+from cronce.cli.watch import ALERT_ARGUMENTS, WATCH_SETTINGS, AlertTargets, told
 from cronce.errors import BadInput, StoreUnusable
 from cronce.monitor.destinations import CommandDestination, Webhook
 from cronce.monitor.settings import Settings
@@ -37,8 +38,8 @@ class Machine:
 
     def told(self, *options: str, **environ: str) -> AlertTargets:
         parser = ArgumentParser()
-        add_alerts(parser)
-        add_settings(parser)
+        add_arguments(parser, ALERT_ARGUMENTS)
+        add_arguments(parser, WATCH_SETTINGS)
         home = {"HOME": str(self.root / "home")}
         return told(parser.parse_args(options), {**home, **environ}, root=self.root)
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from cronce.monitor.alerts import AlertKind, Alerts, Incident, facts_of, incidents, key_of, with_causes
+from cronce.monitor.alerts import AlertKind, Alerts, Incident, incidents, key_of, known_kind, with_causes
 from cronce.monitor.destinations import Callback, Document, Sender, document
 from cronce.protocol.notices import Alert, decode_alert
 from tests.house.wait import wait_until
@@ -126,4 +126,5 @@ def test_a_notice_links_to_the_card_and_names_what_is_sent_with_it() -> None:
 @pytest.mark.parametrize("kind", AlertKind)
 def test_every_kind_has_a_title_for_its_card(kind: AlertKind) -> None:
     """Half of them were shown by their names: *beat double: quartz*."""
-    assert facts_of(kind).title.format("billing")
+    assert known_kind(kind) is kind
+    assert kind.heading.format("billing")

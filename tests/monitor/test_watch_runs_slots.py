@@ -13,9 +13,9 @@ from cronce.protocol.commands import Queue, Skip
 from cronce.protocol.record import TOO_LATE, Outcome, Record, State
 from cronce.protocol.specs import raise_floor
 from cronce.protocol.terms import Terms
-from cronce.runtime.backfill import backfill
 from cronce.runtime.declare import declare
 from cronce.runtime.ledger import Grant, Wanted
+from cronce.runtime.operations import backfill
 from cronce.runtime.queries import RunSeen
 from cronce.runtime.scheduling.candidates import Gap, catch_up
 from cronce.runtime.stored_jobs import add, remove

@@ -20,11 +20,19 @@ from cronce.protocol.commands import Asked, Closed, Held, Paused, Queue, Queued
 from cronce.protocol.notices import Holder
 from cronce.protocol.record import Act, Job, Outcome, Record, SpanRecord, Spec, State, decode, decode_act, decode_job
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
-from cronce.runtime.backfill import ask, backfill, survey
 from cronce.runtime.flow import Flow, Timed, perform
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.node import Node as RealDesk
-from cronce.runtime.operations import Operator, RequestedRun, StandingOrder, drain_cell, who
+from cronce.runtime.operations import (
+    Operator,
+    RequestedRun,
+    StandingOrder,
+    ask_to_backfill,
+    backfill,
+    backfill_stretch,
+    drain_cell,
+    who,
+)
 from cronce.runtime.queries import halted_and_carried, holders
 from cronce.runtime.scheduling.roster import Roster, digest_of
 from cronce.runtime.scheduling.scheduler import Scheduler
@@ -692,11 +700,11 @@ def test_a_slot_that_another_runs_or_has_run_meanwhile_is_left_to_it(
 ) -> None:
     declare(node)
     clock.turn(180)
-    wanted = node.do(survey(hand(node), "billing", START, START + 3 * MINUTE)).wanted
+    wanted = node.do(backfill_stretch(hand(node), "billing", START, START + 3 * MINUTE)).wanted
     assert len(wanted) == 3
     close(other, later(0))
     granted(other, later(1), overlap="allow")
-    assert node.do(ask(hand(node), wanted)) == [later(2, "backfill")]
+    assert node.do(ask_to_backfill(hand(node), wanted)) == [later(2, "backfill")]
     assert isinstance(claim(node, later(1)), Held)
 
 
@@ -717,14 +725,14 @@ def test_a_backfill_that_failed_is_not_asked_for_again(node: HandNode, store: Wi
     clock.turn(60)
     filled(node, 0, 1)
     close(node, later(0, "backfill"), Outcome.FAILED)
-    stretch = node.do(survey(hand(node), "billing", START, START + MINUTE))
+    stretch = node.do(backfill_stretch(hand(node), "billing", START, START + MINUTE))
     assert (stretch.wanted, stretch.succeeded, stretch.busy, stretch.asked) == ((), 0, 0, ())
     assert [one.slot for one in stretch.ended] == [later(0, "backfill")]
     again = node.do(hand(node).rerun(later(0, "backfill"))).slot
     assert record(store, again).key == SLOT.key
-    assert node.do(survey(hand(node), "billing", START, START + MINUTE)).busy == 1
+    assert node.do(backfill_stretch(hand(node), "billing", START, START + MINUTE)).busy == 1
     close(node, again)
-    assert node.do(survey(hand(node), "billing", START, START + MINUTE)).succeeded == 1
+    assert node.do(backfill_stretch(hand(node), "billing", START, START + MINUTE)).succeeded == 1
 
 
 def test_a_slot_of_which_only_its_backfill_is_on_record_is_run_again_by_its_own_name(
@@ -744,7 +752,7 @@ def test_a_thousand_and_more_are_asked_for_in_parts(node: HandNode, store: Wire,
     clock.turn(1201 * 60)
     assert len(filled(node, 0, 1201)) == 1201
     assert len(store.scan(Scan("run/", limit=5000)).cells) == 2402
-    stretch = node.do(survey(hand(node), "billing", START, START + 1201 * MINUTE))
+    stretch = node.do(backfill_stretch(hand(node), "billing", START, START + 1201 * MINUTE))
     assert (len(stretch.asked), stretch.busy, stretch.wanted) == (1201, 1201, ())
 
 
@@ -752,15 +760,15 @@ def test_what_cannot_be_backfilled_says_so(node: HandNode, clock: HandClock) -> 
     declare(node)
     clock.turn(600)
     with pytest.raises(BadInput, match=r"more than 5 slots, the last of them at 2026-03-29T12:04:00Z: .*--most"):
-        node.do(survey(hand(node), "billing", START, START + 6 * MINUTE, 5))
+        node.do(backfill_stretch(hand(node), "billing", START, START + 6 * MINUTE, 5))
     with pytest.raises(BadInput, match="billing@2026-03-29T12:11:00Z is not due yet"):
-        node.do(survey(hand(node), "billing", START, START + 12 * MINUTE))
+        node.do(backfill_stretch(hand(node), "billing", START, START + 12 * MINUTE))
     node.do(node.ledger.jobs.edit("mail", lambda _job, now: Job(now)))
     with pytest.raises(CronceError, match="mail has no schedule on record"):
-        node.do(survey(hand(node), "mail", START, START + MINUTE))
-    assert node.do(survey(hand(node), "billing", START, START)).wanted == ()
+        node.do(backfill_stretch(hand(node), "mail", START, START + MINUTE))
+    assert node.do(backfill_stretch(hand(node), "billing", START, START)).wanted == ()
     with pytest.raises(BadInput, match="not run from 2026-03-29T12:00:00Z to 2026-03-29T11:59:00Z"):
-        node.do(survey(hand(node), "billing", START, START - MINUTE))
+        node.do(backfill_stretch(hand(node), "billing", START, START - MINUTE))
 
 
 @pytest.mark.parametrize(("tz", "midnight"), [("UTC", "2026-03-28T00:00:00Z"), ("Asia/Tokyo", "2026-03-27T15:00:00Z")])
@@ -768,10 +776,10 @@ def test_a_day_begins_where_the_job_lives(node: HandNode, tz: str, midnight: str
     text = json.dumps({"schedule": spec_of(parse_schedule("0 */6 * * *", tz=tz))})
     job = Job(START - timedelta(days=9), specs=(Spec("v1", START, text),), firing="v1")
     node.do(node.ledger.jobs.edit("billing", lambda _job, _now: job))
-    wanted = node.do(survey(hand(node), "billing", "2026-03-28", "2026-03-29")).wanted
+    wanted = node.do(backfill_stretch(hand(node), "billing", "2026-03-28", "2026-03-29")).wanted
     assert (len(wanted), wanted[0].key) == (4, f"billing@{midnight}")
     with pytest.raises(BadInput, match="'2026-02-30' is not an instant"):
-        node.do(survey(hand(node), "billing", "2026-02-30", "2026-03-29"))
+        node.do(backfill_stretch(hand(node), "billing", "2026-02-30", "2026-03-29"))
 
 
 # --- who ---

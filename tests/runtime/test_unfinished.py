@@ -13,7 +13,7 @@ from cronce.runtime.effects.review import doubts, of_slot
 from cronce.runtime.run import Run
 from cronce.runtime.unfinished import (
     REFUSED_EFFECT,
-    DoneAllTheSame,
+    ResultNotKept,
     Unfinished,
     doubts_told,
     is_cut,
@@ -55,7 +55,7 @@ def test_arguments_that_do_not_fit_are_a_refusal() -> None:
 def test_what_is_done_or_known_by_name_or_no_word_about_the_call_is_no_refusal() -> None:
     asked, known = Asked(), BadInput("of the function itself")
     asked.unfinished["charge/invoice:7"] = known
-    for error in (known, DoneAllTheSame("its result cannot be kept"), OSError("no answer")):
+    for error in (known, ResultNotKept("its result cannot be kept"), OSError("no answer")):
         with pytest.raises(type(error)):
             asked.ask(error)
     assert asked.unfinished == {"charge/invoice:7": known}

@@ -3,9 +3,10 @@
 `cronce exec` starts every minute under cron, so this file imports nothing heavier than argparse, and only the called
 verb gets a parser. `GROUPS` and `UNDER` are the table of verbs; `verb_of` alone knows old spellings.
 
-The file of a verb such as `run` has `add_run_arguments(parser)` and `run_run(options)`, which returns the exit
-code, unless that is always 0; and for its help text, where there is more to say, a `RUN_DESCRIPTION` and a
-`RUN_EPILOG`. Verbs about one thing share a file (`FILE_OF_VERB`).
+The file of a verb such as `run` has `run_run(options)`, which returns the exit code, unless that is always 0. Its
+arguments are a table, `RUN_ARGUMENTS`; `add_run_arguments(parser)` adds what a table cannot express. For its help text,
+where there is more to say, it has a `RUN_DESCRIPTION` and a `RUN_EPILOG`. Verbs about one thing share a file
+(`FILE_OF_VERB`).
 
 Exit codes: 0 it is as it should be, 1 it is not (the text says what), 2 the call makes no sense, 75 the store
 cannot be reached, 78 the store cannot be used until somebody mends it.
@@ -120,10 +121,9 @@ VERBS: Final = {
 """All that have a parser, whether they are listed or not."""
 FILE_OF_VERB: Final = {
     **dict.fromkeys(("next", "explain"), "schedules"),
-    **dict.fromkeys(("jobs", "show", "why", "beat"), "runs"),
+    **dict.fromkeys(("jobs", "show", "why", "beat", "add", "edit", "remove"), "runs"),
     **dict.fromkeys(("holders", "locks", "leaders", "observed"), "status"),
     **dict.fromkeys(("pause", "resume", "drain", "trigger", "rerun", "cancel"), "operations"),
-    **dict.fromkeys(("add", "edit", "remove"), "stored"),
     **dict.fromkeys(("doctor", "purge"), "store"),
     **dict.fromkeys(("logs", "dupes"), "evidence"),
     **dict.fromkeys(("k8s", "systemd"), "deploy"),
@@ -218,9 +218,11 @@ def parser_of(verb: str, spelled: str = "") -> argparse.ArgumentParser:
         formatter_class=_formatter,
         allow_abbrev=False,  # what is abbreviated today means something else with the next option
     )
-    if add := _named(verb, f"add_{verb}_arguments"):
+    table, add = _named(verb, f"{verb.upper()}_ARGUMENTS"), _named(verb, f"add_{verb}_arguments")
+    add_arguments(parser, table or {})
+    if add:
         add(parser)
-    else:
+    elif not table:
         parser.usage = f"cronce {verb} {{{','.join(besides)}}} …"
     parser.set_defaults(verb=verb)
     return parser
@@ -244,26 +246,37 @@ def add_actions(parser: argparse.ArgumentParser, texts: Mapping[str, str]) -> di
     }
 
 
-Options = Mapping[str, str | tuple[int | str | list[str], str]]
+Arguments = Mapping[str, str | tuple[int | str | list[str], str]]
 
 
-def add_options(to: argparse._ActionsContainer, options: Options) -> None:
-    """Each as its help shows it: `--lease SPAN` takes a value, `--json` is a switch. With a default before its text, an
-    option is of the type of that; of one whose default is a list several may be given."""
-    for spelled, said in options.items():
+def add_arguments(to: argparse._ActionsContainer, arguments: Arguments, **how: Any) -> None:
+    """Each as a help text shows it. `JOB` has to be given, `[JOB]` may be left out, of `JOB...` there may be several.
+    `--json` is a switch, `--lease SPAN` takes a value, `--on-lost {skip,rerun}` one of these words; N is a number.
+    `start: --from WHEN` is put into `options.start`. A text may have a default before it; of an option whose default is
+    a list several may be given."""
+    for spelled, said in arguments.items():
         default, text = said if isinstance(said, tuple) else (None, said)
-        words = spelled.replace(",", "").split()
-        flags, metavar = [word for word in words if word.startswith("-")], words[-1]
-        if metavar in flags:
-            to.add_argument(*flags, action="store_true", help=text)
-        elif isinstance(default, list):
-            to.add_argument(*flags, action="append", default=default, metavar=metavar, help=text)
-        else:
-            kind = int if isinstance(default, int) else str
-            to.add_argument(*flags, type=kind, default=default, metavar=metavar, help=text)
+        dest, _, shown = spelled.rpartition(": ")
+        *flags, last = re.split(",? ", shown)
+        if last.startswith("-"):
+            to.add_argument(*flags, last, action="store_true", help=text)
+            continue
+        word = last if flags else last.strip("[.]")
+        more: dict[str, Any] = {"default": default, "metavar": word, "help": text, **how}
+        if word.startswith("{"):
+            more |= {"choices": word.strip("{}").split(","), "metavar": None}
+        if word == "N":
+            more["type"] = int
+        if isinstance(default, list):
+            more["action"] = "append"
+        if not flags:
+            more["nargs"] = {"[]": "?", "...": "+", "[...]": "*"}.get(last.replace(word, ""))
+        elif dest:
+            more["dest"] = dest
+        to.add_argument(*(flags or [dest or word.lower()]), **more)
 
 
-JSON_OPTION: Final = {"--json": "print one JSON document"}
+JSON_ARGUMENT: Final = {"--json": "print one JSON document"}
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from cronce.cli import Arguments, add_arguments
 from cronce.errors import BadInput
 
 USAGE: Final = """\
@@ -38,53 +39,48 @@ examples:
   cronce audit --write-baseline audit-baseline.json
 """
 
-FORMATS: Final = ("people", "json", "sarif", "github")
+AUDIT_ARGUMENTS: Final[Arguments] = {
+    "paths: [PATH...]": "files and folders (default: the working directory)",
+    "--live": "look at this machine instead: its crontabs, timers, processes and clock",
+    "--format {people,json,sarif,github}": ("people", "for people, or for programs (default: people)"),
+}
+REPORT_FILE_ARGUMENT: Final = {"--output FILE": "write the report to this file; the report for people is still printed"}
+REPORT_ARGUMENTS: Final = {
+    "--checklist": "check the points of checklists for scheduled jobs instead",
+    "--statistics": "print the number of findings of each rule instead",
+    "--fix": "fix what is certain (CR102, CR103, CR501), and report the rest",
+    "--all": "show every finding of severity info, even several at one place",
+    "--suppressed": "also list what is suppressed or in the baseline, and why",
+    "--no-progress": "draw no progress bar (there is one only on a terminal)",
+}
+RULE_ARGUMENTS: Final[Arguments] = {
+    "--select RULE": ([], "only these rules: CR101,CR2; repeatable"),
+    "--ignore RULE": ([], "all rules but these; repeatable"),
+    "--exclude GLOB": ([], "leave out these files, written as in .gitignore; repeatable"),
+    "--tests": "also read tests",
+    "--zone NAME": "the time zone of the machines, if no file names it",
+}
+FAILURE_ARGUMENTS: Final = {
+    "--fail-on {error,warning,info,never}": "the lowest severity that fails the audit (default: warning)",
+    "--min-confidence {low,medium,high}": "leave out findings that are less certain",
+    "--strict": "exit with 4 where something could not be read",
+}
+BASELINE_ARGUMENTS: Final = {
+    "--baseline FILE": "findings listed in this file do not fail the audit",
+    "--write-baseline FILE": "write the current findings to this file, and exit with 0",
+}
 
 
 def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = USAGE
     parser.set_defaults(hint="give all paths together, with the options before or after them")
-    add = parser.add_argument
-    add("paths", nargs="*", metavar="PATH", help="files and folders (default: the working directory)")
-    add("--live", action="store_true", help="look at this machine instead: its crontabs, timers, processes and clock")
-    add("--format", choices=FORMATS, default="people", help="for people, or for programs (default: people)")
-    add("--json", action="store_const", dest="format", const="json", help="print one JSON document")
-    add(
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="write the report to this file; the report for people is still printed",
-    )
-    add("--checklist", action="store_true", help="check the points of checklists for scheduled jobs instead")
-    add("--statistics", action="store_true", help="print the number of findings of each rule instead")
-    add("--fix", action="store_true", help="fix what is certain (CR102, CR103, CR501), and report the rest")
-    add("--all", action="store_true", help="show every finding of severity info, even several at one place")
-    add("--suppressed", action="store_true", help="also list what is suppressed or in the baseline, and why")
-    add("--no-progress", action="store_true", help="draw no progress bar (there is one only on a terminal)")
-    what = parser.add_argument_group("what is looked for").add_argument
-    what("--select", action="append", default=[], metavar="RULE", help="only these rules: CR101,CR2; repeatable")
-    what("--ignore", action="append", default=[], metavar="RULE", help="all rules but these; repeatable")
-    what(
-        "--exclude",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="leave out these files, written as in .gitignore; repeatable",
-    )
-    what("--tests", action="store_true", help="also read tests")
-    what("--zone", metavar="NAME", help="the time zone of the machines, if no file names it")
-    fails = parser.add_argument_group("what counts as a failure").add_argument
-    fails(
-        "--fail-on",
-        choices=("error", "warning", "info", "never"),
-        help="the lowest severity that fails the audit (default: warning)",
-    )
-    fails("--min-confidence", choices=("low", "medium", "high"), help="leave out findings that are less certain")
-    fails("--strict", action="store_true", help="exit with 4 where something could not be read")
-    fails("--baseline", type=Path, metavar="FILE", help="findings listed in this file do not fail the audit")
-    fails(
-        "--write-baseline", type=Path, metavar="FILE", help="write the current findings to this file, and exit with 0"
-    )
+    parser.add_argument("--json", action="store_const", dest="format", const="json", help="print one JSON document")
+    add_arguments(parser, REPORT_FILE_ARGUMENT, type=Path)
+    add_arguments(parser, REPORT_ARGUMENTS)
+    add_arguments(parser.add_argument_group("what is looked for"), RULE_ARGUMENTS)
+    fails = parser.add_argument_group("what counts as a failure")
+    add_arguments(fails, FAILURE_ARGUMENTS)
+    add_arguments(fails, BASELINE_ARGUMENTS, type=Path)
 
 
 def run_audit(options: argparse.Namespace) -> int:

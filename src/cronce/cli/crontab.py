@@ -12,7 +12,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Final
 
-from cronce.cli import JSON_OPTION, add_actions, add_options, host_settings
+from cronce.cli import JSON_ARGUMENT, add_actions, add_arguments, host_settings
 from cronce.cli.terminal import ColouredText, ask, screen, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError
@@ -54,19 +54,21 @@ def add_crontab_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_options(one: argparse.ArgumentParser, action: str) -> None:
     if action == "install":
-        one.add_argument("source", metavar="FILE|LINE", help="a file with crontab lines (- is stdin), or one such line")
-        add_options(one, {"--wrap": "wrap its lines in `cronce exec`"})
+        source = {"source: FILE|LINE": "a file with crontab lines (- is stdin), or one such line"}
+        add_arguments(one, {**source, "--wrap": "wrap its lines in `cronce exec`"})
     if action in ("install", "remove"):
-        add_options(one, {"--name BLOCK": ("default", "the name of the block: one for each application")})
+        add_arguments(one, {"--name BLOCK": ("default", "the name of the block: one for each application")})
     if action in ("install", "wrap", "list"):
-        add_options(one, {"--tz ZONE": "the time zone cron uses (default: the machine's, or CRON_TZ)"})
+        add_arguments(one, {"--tz ZONE": "the time zone cron uses (default: the machine's, or CRON_TZ)"})
     file = "a file like /etc/cron.d/shop, with a user in each line"
-    add_options(
+    add_arguments(
         one.add_mutually_exclusive_group(), {"--user USER": "whose crontab (default: yours)", "--file PATH": file}
     )
-    add_options(one, JSON_OPTION if action == "list" else {"--dry-run": "show what would change, and change nothing"})
+    add_arguments(
+        one, JSON_ARGUMENT if action == "list" else {"--dry-run": "show what would change, and change nothing"}
+    )
     if action in ("dedupe", "wrap"):
-        add_options(one, {"--yes": "do not ask"})
+        add_arguments(one, {"--yes": "do not ask"})
 
 
 def run_crontab(options: argparse.Namespace) -> None:

@@ -5,14 +5,14 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
-from cronce.cli import Options, add_actions, add_options, parser_of, say
-from cronce.cli.exec import add_manners, add_policies, declared, said
+from cronce.cli import JSON_ARGUMENT, Arguments, add_actions, add_arguments, parser_of, say
+from cronce.cli.exec import CALL_ARGUMENTS, COMMAND_POLICIES, declared, said
 from cronce.cli.host_settings import place_of_slots, program, refuse_windows
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
-from cronce.integrations.manifests import Manifest, PodSettings, Restart, cronjob, deployment, dump, rbac
+from cronce.integrations.manifests import Manifest, PodSettings, cronjob, deployment, dump, rbac
 from cronce.integrations.systemd import Units, units
 from cronce.runtime.app_loading import module_and_object
 from cronce.schedule import Cron, parse_duration
@@ -33,6 +33,17 @@ examples:
   cronce deploy k8s rbac | kubectl apply -f -
 """
 
+RBAC: Final[Arguments] = {
+    "[NAME]": ("cronce", "the name of the account, the role and the binding (default: cronce)"),
+    "--namespace NAME": ("default", "the namespace (default: default)"),
+}
+RESTARTS: Final[Arguments] = {
+    "--restart {Never,OnFailure}": (
+        "Never",
+        "restartPolicy: Never makes a new pod for each attempt, OnFailure uses the same pod",
+    ),
+    "--suspend": "create it suspended: it starts nothing yet",
+}
 DEPLOY_ACTIONS: Final = {
     "cronjob": "a CronJob around a command: each slot runs once, even if Kubernetes starts it twice",
     "deployment": "schedulers: as many pods as you like, with probes",
@@ -45,33 +56,28 @@ def add_k8s_arguments(parser: argparse.ArgumentParser) -> None:
     made = add_actions(parser, DEPLOY_ACTIONS)
     _add_cronjob(made["cronjob"])
     _add_deployment(made["deployment"])
-    named = "the name of the account, the role and the binding (default: cronce)"
-    made["rbac"].add_argument("name", nargs="?", default="cronce", metavar="NAME", help=named)
-    add_options(made["rbac"], {"--namespace NAME": ("default", "the namespace (default: default)")})
+    add_arguments(made["rbac"], RBAC)
 
 
 def _add_cronjob(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} NAME --image IMAGE --schedule SCHEDULE [options] -- COMMAND [argument ...]"
-    parser.add_argument("name", metavar="NAME", help="the job's name, and the CronJob's")
+    add_arguments(parser, {"NAME": "the job's name, and the CronJob's"})
     _add_pod(parser)
-    add_policies(parser)
-    restart = "restartPolicy: Never makes a new pod for each attempt, OnFailure uses the same pod"
-    parser.add_argument("--restart", choices=get_args(Restart), default="Never", help=restart)
-    parser.add_argument("--suspend", action="store_true", help="create it suspended: it starts nothing yet")
+    add_arguments(parser, {**COMMAND_POLICIES, **RESTARTS})
 
 
 def _add_deployment(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"{parser.prog} NAME MODULE:OBJECT --image IMAGE [options] [-- options of `cronce run`]"
-    parser.add_argument("name", metavar="NAME", help="the Deployment's name")
-    parser.add_argument("app", metavar="MODULE:OBJECT", help="the Cronce object in the image: app:cron")
+    app = {"app: MODULE:OBJECT": "the Cronce object in the image: app:cron"}
+    add_arguments(parser, {"NAME": "the Deployment's name", **app})
     _add_pod(parser)
-    parser.add_argument("--replicas", type=int, default=1, metavar="N", help="pods (default: 1)")
+    add_arguments(parser, {"--replicas N": (1, "pods (default: 1)")})
 
 
 def _add_pod(parser: argparse.ArgumentParser) -> None:
     usual = PodSettings("")
-    parser.add_argument("--image", required=True, metavar="IMAGE", help="an image that has cronce and your code")
-    options: Options = {
+    add_arguments(parser, {"--image IMAGE": "an image that has cronce and your code"}, required=True)
+    options: Arguments = {
         "--namespace NAME": ("", "the namespace (default: that of `kubectl apply`)"),
         "--secret NAME": (usual.secret, "a secret whose key `url` is the store's URL (default: cronce)"),
         "--store URL": ("", "kubernetes://NAMESPACE, instead of a secret"),
@@ -79,7 +85,7 @@ def _add_pod(parser: argparse.ArgumentParser) -> None:
         "--cpu QUANTITY": (usual.cpu, f"what the pod requests (default: {usual.cpu})"),
         "--memory QUANTITY": (usual.memory, f"the pod's limit (default: {usual.memory})"),
     }
-    add_options(parser, options)
+    add_arguments(parser, options)
 
 
 def run_k8s(options: argparse.Namespace) -> None:
@@ -142,19 +148,20 @@ Print a service and a timer that are safe on many hosts: enable them on every on
 It takes the options of `cronce exec` and writes them into the service. It prints on stderr where slots will be kept."""
 
 
+OF_A_TIMER: Final[Arguments] = {**COMMAND_POLICIES, **CALL_ARGUMENTS}
+"""Those of `cronce exec` that a timer has a use for."""
+
+SYSTEMD_ARGUMENTS: Final[Arguments] = {
+    "NAME": "the job's name, the same on every machine",
+    **OF_A_TIMER,
+    "--user USER": ("", "the user that runs it (default: root)"),
+    "--directory DIR": "write both files there instead of printing them",
+    **JSON_ARGUMENT,
+}
+
+
 def add_systemd_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the job's name, the same on every machine")
-    _add_options(parser)
     parser.usage = f"{parser.prog} NAME --schedule SCHEDULE [options] -- COMMAND [argument ...]"
-    parser.add_argument("--user", default="", metavar="USER", help="the user that runs it (default: root)")
-    parser.add_argument("--directory", metavar="DIR", help="write both files there instead of printing them")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-
-
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    """Those of `cronce exec` that a timer has a use for."""
-    add_policies(parser)
-    add_manners(parser)
 
 
 def run_systemd(options: argparse.Namespace) -> None:
@@ -163,7 +170,7 @@ def run_systemd(options: argparse.Namespace) -> None:
     job = declared(options)
     if not isinstance(job.schedule, Cron):
         raise BadInput(f"{options.schedule!r} is not a cron expression, and systemd's calendar cannot express it")
-    words = [*program(), "exec", job.name, *said(options, _add_options), "--", *options.command]
+    words = [*program(), "exec", job.name, *said(options, OF_A_TIMER), "--", *options.command]
     made = units(
         options.name, job.schedule, words, parse_duration(options.grace),
         since=SystemClock().wall(), user=options.user,

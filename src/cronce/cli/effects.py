@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from cronce.cli import refuse_outside, say
-from cronce.cli.session import Actor, acting, add_act, add_store, looking, nothing, read_option
+from cronce.cli import Arguments, refuse_outside, say
+from cronce.cli.session import ACT_ARGUMENTS, STORE_AND_JSON, Actor, acting, looking, nothing, read_option
 from cronce.cli.terminal import Text, screen, show, table, toned
 from cronce.errors import BadInput, CronceError
 from cronce.model import Mark, spell
@@ -69,20 +69,17 @@ examples:
 """
 
 
-def add_effects_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "only effects of this job or slot, or effects on things with this name; or one effect"
-    parser.add_argument("what", nargs="?", metavar="JOB|SLOT|NAME", help=what)
-    adopt = "turn the job's steps with such keys into effects on things; * is the id of the thing"
-    parser.add_argument("--adopt", metavar="KEY", help=adopt)
-    parser.add_argument("--on", metavar="KIND", help="with --adopt: what kind of thing it is, as in run.on(KIND, id)")
-    parser.add_argument("--what", dest="done", metavar="NAME", help="with --adopt: what is done, as in .once(NAME, …)")
-    parser.add_argument("--dry-run", action="store_true", help="with --adopt: only show what would be adopted")
-    parser.add_argument("--by", metavar="NAME", help="with --adopt: who acts, for the record (default: user@host)")
-    parser.add_argument(
-        "--all", action="store_true", help="also list effects that are done, and those that the next run will do"
-    )
-    parser.add_argument("-n", type=int, default=100, metavar="N", help="how many (default 100)")
-    add_store(parser)
+EFFECTS_ARGUMENTS: Final[Arguments] = {
+    "what: [JOB|SLOT|NAME]": "only effects of this job or slot, or effects on things with this name; or one effect",
+    "--adopt KEY": "turn the job's steps with such keys into effects on things; * is the id of the thing",
+    "--on KIND": "with --adopt: what kind of thing it is, as in run.on(KIND, id)",
+    "done: --what NAME": "with --adopt: what is done, as in .once(NAME, …)",
+    "--dry-run": "with --adopt: only show what would be adopted",
+    "--by NAME": "with --adopt: who acts, for the record (default: user@host)",
+    "--all": "also list effects that are done, and those that the next run will do",
+    "-n N": (100, "how many (default 100)"),
+    **STORE_AND_JSON,
+}
 
 
 def run_effects(options: argparse.Namespace) -> None:
@@ -140,16 +137,17 @@ def _row(one: EffectSeen) -> list[Text]:
     return [one.name, state, since, one.record.holder, one.why]
 
 
-def add_resolve_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "such as billing@2026-03-29T01:00:00Z, or an effect: charge/invoice:7; without one, list what is in doubt"
-    parser.add_argument("what", nargs="?", metavar="SLOT|EFFECT", help=what)
-    parser.add_argument(
-        "verdict", nargs="?", choices=("done", "retry"), help="done: its work is complete; retry: it must run again"
-    )
-    parser.add_argument("--result", metavar="JSON", help="the result of an effect that is done (default null)")
-    force = "retry even if its process may still be alive, or an effect of the slot is in doubt; check that first"
-    parser.add_argument("--force", action="store_true", help=force)
-    add_act(parser)
+A_SLOT_OR_EFFECT: Final = (
+    "such as billing@2026-03-29T01:00:00Z, or an effect: charge/invoice:7; without one, list what is in doubt"
+)
+RESOLVE_ARGUMENTS: Final[Arguments] = {
+    "what: [SLOT|EFFECT]": A_SLOT_OR_EFFECT,
+    "verdict: [{done,retry}]": "done: its work is complete; retry: it must run again",
+    "--result JSON": "the result of an effect that is done (default null)",
+    "--force": "retry even if its process may still be alive, or an effect of the slot is in doubt; check that first",
+    **ACT_ARGUMENTS,
+    **STORE_AND_JSON,
+}
 
 
 def run_resolve(options: argparse.Namespace) -> None:
@@ -284,13 +282,10 @@ def _adopted_page(found: Sequence[Adoption], options: argparse.Namespace) -> Ite
     if not found:
         yield f"no step of {options.what} has a key like {options.adopt}"
         return
-    yield table(["effect", "state", "its key stays", "remark"], [_adopted_row(one) for one in found], screen())
+    rows: list[list[Text]] = [[one.target.name, toned(one.state), one.step.name, _remark(one)] for one in found]
+    yield table(["effect", "state", "its key stays", "remark"], rows, screen())
     adopted = sum(not one.hindrance for one in found)
     yield f"\n{adopted:,} would be adopted" if options.dry_run else f"\n{adopted:,} adopted"
-
-
-def _adopted_row(one: Adoption) -> list[Text]:
-    return [one.target.name, toned(one.state), one.step.name, _remark(one)]
 
 
 def _remark(one: Adoption) -> str:

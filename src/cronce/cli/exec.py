@@ -6,15 +6,14 @@ import os
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import Final, get_args
+from typing import Final
 
-from cronce.cli import Options, add_options, say
+from cronce.cli import Arguments, add_arguments, say
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CannotStart, StoreError
 from cronce.events import Event
 from cronce.integrations.command import CommandSupervisor, Exec, ObservedExec
 from cronce.model import Instant, spell
-from cronce.policy import Fold, Gap, OnLost, Overlap
 from cronce.runtime.call import could_not_ask
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.journal import own_journal
@@ -39,15 +38,21 @@ ran; 76 the slot is closed as failed, lost or unknown, or this run lost it; 78 t
 it; the message says how; 124 --timeout; 126 and 127 the command cannot be started; 2 the options are wrong."""
 
 SCHEDULE_HELP: Final = "as in the crontab: '*/15 * * * *'"
-CHOICES: Final = (
-    ("--gap", Gap, "run", "a time that is skipped when clocks go forward: run (right after it; the default) or skip"),
-    ("--fold", Fold, "first", "a time that occurs twice when clocks go back: first (the default), second or both"),
-    ("--on-lost", OnLost, None, "a run whose machine died: skip (the default; closed as lost) or rerun"),
-    ("--overlap", Overlap, "skip", "while an earlier slot still runs: skip (the default), wait, replace, allow"),
-)
-
-
-TIMINGS: Final[Options] = {
+JOB_POLICIES: Final[Arguments] = {
+    "--tz ZONE": ("UTC", "the time zone of the schedule (default: UTC)"),
+    "--gap {run,skip}": (
+        "run",
+        "a time that is skipped when clocks go forward: run (right after it; the default) or skip",
+    ),
+    "--fold {first,second,both}": (
+        "first",
+        "a time that occurs twice when clocks go back: first (the default), second or both",
+    ),
+    "--on-lost {skip,rerun}": ("a run whose machine died: skip (the default; closed as lost) or rerun"),
+    "--overlap {skip,wait,replace,allow}": (
+        "skip",
+        "while an earlier slot still runs: skip (the default), wait, replace, allow",
+    ),
     "--start-within SPAN": "skip a slot that cannot start within this time (default: the time until the next slot)",
     "--jitter SPAN": "delay each start by up to this time; a slot's delay is the same on every machine",
     "--retries N": (0, "try again after a failure, up to N times (default: 0)"),
@@ -58,48 +63,40 @@ TIMINGS: Final[Options] = {
 }
 
 
+CALL_ARGUMENTS: Final = {
+    "--observe": "always run the command, and only record where cronce would have refused it",
+    "--wait": "if another process runs it, wait for its outcome (default with rerun)",
+    "--store URL": "where slots are kept (default: $CRONCE_URL, a config file, one local file)",
+    "--ping URL": "ping this URL after success, URL/fail after failure (default: $CRONCE_PING)",
+    "-v, --verbose": "print why the command was not run",
+}
+"""Options of the call."""
+
+COMMAND_POLICIES: Final[Arguments] = {
+    "--schedule SCHEDULE": SCHEDULE_HELP,
+    **JOB_POLICIES,
+    "--grace SPAN": ("10s", "the time between TERM and KILL (default: 10s)"),
+}
+"""Options of a job whose function is a command."""
+
+EXEC_ARGUMENTS: Final[Arguments] = {
+    "NAME": "the job's name, the same on every machine",
+    **COMMAND_POLICIES,
+    "--schedule SCHEDULE": f"{SCHEDULE_HELP}; also 'every 15m', 'at 2026-…'",
+    "--slot INSTANT": "run this slot, instead of the latest slot of the schedule",
+    **CALL_ARGUMENTS,
+}
+
+
 def add_exec_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(hint="the command goes after two dashes: cronce exec NAME --schedule … -- COMMAND")
     parser.usage = "cronce exec NAME --schedule SCHEDULE [options] -- COMMAND [argument ...]"
-    parser.add_argument("name", metavar="NAME", help="the job's name, the same on every machine")
-    add_policies(parser, f"{SCHEDULE_HELP}; also 'every 15m', 'at 2026-…'")
-    add_options(parser, {"--slot INSTANT": "run this slot, instead of the latest slot of the schedule"})
-    add_manners(parser)
 
 
-def add_manners(parser: argparse.ArgumentParser) -> None:
-    """Options of the call."""
-    add_options(
-        parser,
-        {
-            "--observe": "always run the command, and only record where cronce would have refused it",
-            "--wait": "if another process runs it, wait for its outcome (default with rerun)",
-            "--store URL": "where slots are kept (default: $CRONCE_URL, a config file, one local file)",
-            "--ping URL": "ping this URL after success, URL/fail after failure (default: $CRONCE_PING)",
-            "-v, --verbose": "print why the command was not run",
-        },
-    )
-
-
-def add_policies(parser: argparse.ArgumentParser, schedules: str = SCHEDULE_HELP) -> None:
-    """Options of a job whose function is a command."""
-    add_options(parser, {"--schedule SCHEDULE": schedules})
-    add_job_policies(parser)
-    add_options(parser, {"--grace SPAN": ("10s", "the time between TERM and KILL (default: 10s)")})
-
-
-def add_job_policies(parser: argparse.ArgumentParser) -> None:
-    """Options of any job."""
-    add_options(parser, {"--tz ZONE": ("UTC", "the time zone of the schedule (default: UTC)")})
-    for option, policy, default, text in CHOICES:
-        parser.add_argument(option, choices=get_args(policy), default=default, help=text)
-    add_options(parser, TIMINGS)
-
-
-def said(options: argparse.Namespace, add: Callable[[argparse.ArgumentParser], None] = add_policies) -> list[str]:
+def said(options: argparse.Namespace, known: Arguments = COMMAND_POLICIES) -> list[str]:
     """The options that were given, as words for another `cronce exec`."""
     usual = argparse.ArgumentParser()
-    add(usual)
+    add_arguments(usual, known)
     words: list[str] = []
     for name, default in vars(usual.parse_args([])).items():
         value = getattr(options, name)

@@ -11,16 +11,25 @@ from datetime import date, timedelta
 from itertools import count
 from typing import Final, NamedTuple
 
-from cronce.cli import pasteable, refuse_outside, say
-from cronce.cli.session import Actor, acting, add_act, read_option
+from cronce.cli import Arguments, add_arguments, pasteable, refuse_outside, say
+from cronce.cli.session import ACT_ARGUMENTS, BY_ARGUMENT, STORE_AND_JSON, Actor, acting, read_option
 from cronce.cli.terminal import bar, show
 from cronce.errors import BadInput, CronceError
 from cronce.model import Slot, job_cell
 from cronce.protocol.commands import Asked, Closed
-from cronce.runtime.backfill import BACKFILL_BATCH, MOST_BACKFILLED, Stretch, ask, parts, survey
 from cronce.runtime.call import OLDER
 from cronce.runtime.effects.liveness import RetryRefused
-from cronce.runtime.operations import RequestedRun, StandingOrder, drain_cell
+from cronce.runtime.operations import (
+    BACKFILL_BATCH,
+    MOST_BACKFILLED,
+    RequestedRun,
+    StandingOrder,
+    Stretch,
+    ask_to_backfill,
+    backfill_parts,
+    backfill_stretch,
+    drain_cell,
+)
 from cronce.runtime.queries import HolderSeen, RunSeen, halted_and_carried, holders, load, runs, seen_job, slot_named
 from cronce.telling.documents import act_document, cancelled_document, paused_document, resumed_document, run_document
 from cronce.telling.words import by_whom, counted, safe
@@ -48,15 +57,19 @@ examples:
 """
 
 
-def add_pause_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_subjects(parser)
-    add_act(parser)
-    parser.set_defaults(off=False)
+PAUSED_ARGUMENTS: Final = {
+    "[JOB...]": "these jobs",
+    "--all": "every job",
+    "--scheduler HOLDER": "one scheduler, as `cronce status` names it",
+    "--label NAME=VALUE": "all schedulers with this label",
+}
+PAUSE_ARGUMENTS: Final[Arguments] = {**PAUSED_ARGUMENTS, **ACT_ARGUMENTS, **STORE_AND_JSON}
+RESUME_ARGUMENTS: Final = {**PAUSED_ARGUMENTS, **BY_ARGUMENT, **STORE_AND_JSON}
 
 
 def run_pause(options: argparse.Namespace) -> None:
     if _means_scheduler(options):
-        run_drain(options)
+        _drain(options, off=False)
         return
     with acting(options) as actor:
         _find_jobs(actor, options.job)
@@ -80,15 +93,9 @@ def _paused(name: str | None, stands: StandingOrder, actor: Actor) -> list[str]:
     ]
 
 
-def add_resume_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_subjects(parser)
-    add_act(parser, reason=False)
-    parser.set_defaults(off=True)
-
-
 def run_resume(options: argparse.Namespace) -> None:
     if _means_scheduler(options):
-        run_drain(options)
+        _drain(options, off=True)
         return
     with acting(options) as actor:
         _find_jobs(actor, options.job)
@@ -101,13 +108,6 @@ def run_resume(options: argparse.Namespace) -> None:
         for name, act in acts.items()
     ]
     show(options, {"jobs": told, "all": resumed_document(everything) if options.all else None}, "\n".join(lines))
-
-
-def _add_subjects(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", nargs="*", metavar="JOB", help="these jobs")
-    parser.add_argument("--all", action="store_true", help="every job")
-    parser.add_argument("--scheduler", metavar="HOLDER", help="one scheduler, as `cronce status` names it")
-    parser.add_argument("--label", metavar="NAME=VALUE", help="all schedulers with this label")
 
 
 def _means_scheduler(options: argparse.Namespace) -> bool:
@@ -126,23 +126,29 @@ def _find_jobs(actor: Actor, names: list[str]) -> None:
 # --- schedulers -------------------------------------------------------------------------------------------------------
 
 
-def add_drain_arguments(parser: argparse.ArgumentParser) -> None:
-    """As `cronce pause --scheduler HOLDER` was spelled before, and its `resume`."""
-    parser.add_argument("scheduler", nargs="?", metavar="HOLDER", help="one scheduler, as `cronce status` names it")
-    parser.add_argument("--label", metavar="NAME=VALUE", help="all schedulers with this label")
-    parser.add_argument("--off", action="store_true", help="let them take new work again")
-    add_act(parser)
+DRAIN_ARGUMENTS: Final[Arguments] = {
+    "scheduler: [HOLDER]": "one scheduler, as `cronce status` names it",
+    "--label NAME=VALUE": "all schedulers with this label",
+    "--off": "let them take new work again",
+    **ACT_ARGUMENTS,
+    **STORE_AND_JSON,
+}
+"""As `cronce pause --scheduler HOLDER` was spelled before, and its `resume`."""
 
 
 def run_drain(options: argparse.Namespace) -> None:
+    _drain(options, off=options.off)
+
+
+def _drain(options: argparse.Namespace, *, off: bool) -> None:
     cell = drain_cell(options.scheduler, options.label)
     with acting(options) as actor:
         _, live = actor.node.do(holders())
         concerned = [one.holder.holder for one in live if one.concerned(cell)]
-        if options.scheduler and not options.off and not concerned:
+        if options.scheduler and not off and not concerned:
             raise CronceError(_no_such_scheduler(options.scheduler, live))
-        stands = None if options.off else actor.node.do(actor.operator.drain(cell, options.reason))
-        was = actor.node.do(actor.operator.undrain(cell)) if options.off else None
+        stands = None if off else actor.node.do(actor.operator.drain(cell, options.reason))
+        was = actor.node.do(actor.operator.undrain(cell)) if off else None
     drained = act_document(stands.act) if stands else None
     changed = stands.new if stands else was is not None
     if stands:
@@ -264,14 +270,36 @@ NEXT_CALL: Final = "the next call"
 # --- asking for runs --------------------------------------------------------------------------------------------------
 
 
-def add_trigger_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", metavar="JOB", help="which job")
-    parser.add_argument("--payload", metavar="JSON", help="what the run is given: JSON of up to 64 KB")
-    parser.add_argument(
-        "--id", default="", metavar="ID", help="an id for the run: a request with the same id starts nothing new"
-    )
-    _add_wait(parser)
-    add_act(parser, reason=False)
+WAIT_ARGUMENT: Final = {"--wait": "wait until the run ends: exit 0 if it succeeded, else 1"}
+TRIGGER_ARGUMENTS: Final[Arguments] = {
+    "JOB": "which job",
+    "--payload JSON": "what the run is given: JSON of up to 64 KB",
+    "--id ID": ("", "an id for the run: a request with the same id starts nothing new"),
+    **WAIT_ARGUMENT,
+    **BY_ARGUMENT,
+    **STORE_AND_JSON,
+}
+RERUN_ARGUMENTS: Final = {
+    "slot: SLOT|JOB": "a slot such as billing@2026-03-29T01:00:00Z; or a job, with --from and --to",
+    "--fresh": "also repeat the slot's effects, under a new key; effects on things are not repeated",
+    "--force": "rerun even if the process that ran the slot may still be alive; check that first",
+    **WAIT_ARGUMENT,
+}
+BACKFILL_RANGE: Final[Arguments] = {
+    "start: --from WHEN": "the first instant or day",
+    "end: --to WHEN": "the instant or day to stop at, not included",
+    "--most N": (MOST_BACKFILLED, f"at most this many slots (default {MOST_BACKFILLED:,})"),
+}
+BACKFILL_WAYS: Final = {
+    "--dry-run": "only show how many would run; request nothing",
+    "--no-wait": "request the runs, and do not wait for them to end",
+    "--cancel": "cancel runs of an earlier backfill that have not started",
+}
+CANCEL_ARGUMENTS: Final[Arguments] = {
+    "SLOT...": "a slot such as billing@2026-03-29T01:00:00Z",
+    **ACT_ARGUMENTS,
+    **STORE_AND_JSON,
+}
 
 
 def run_trigger(options: argparse.Namespace) -> int:
@@ -281,15 +309,10 @@ def run_trigger(options: argparse.Namespace) -> int:
 
 
 def add_rerun_arguments(parser: argparse.ArgumentParser) -> None:
-    slot = "a slot such as billing@2026-03-29T01:00:00Z; or a job, with --from and --to"
-    parser.add_argument("slot", metavar="SLOT|JOB", help=slot)
-    fresh = "also repeat the slot's effects, under a new key; effects on things are not repeated"
-    parser.add_argument("--fresh", action="store_true", help=fresh)
-    force = "rerun even if the process that ran the slot may still be alive; check that first"
-    parser.add_argument("--force", action="store_true", help=force)
-    _add_wait(parser)
-    _add_backfill(parser.add_argument_group("a backfill of many slots"))
-    add_act(parser, reason=False)
+    group = parser.add_argument_group("a backfill of many slots")
+    add_arguments(group, BACKFILL_RANGE)
+    add_arguments(group.add_mutually_exclusive_group(), BACKFILL_WAYS)
+    add_arguments(parser, BY_ARGUMENT | STORE_AND_JSON)
 
 
 def run_rerun(options: argparse.Namespace) -> int:
@@ -317,10 +340,6 @@ def _refuse_day(text: str) -> None:
         f"{text[:80]!r} is a day, not a slot. Give one slot, such as {job[:60]}@{day}T01:00:00Z, or the day as a time"
         f" range: `cronce rerun {job[:60]} --from {day} --to {upto}`"
     )
-
-
-def _add_wait(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--wait", action="store_true", help="wait until the run ends: exit 0 if it succeeded, else 1")
 
 
 def _tell_request(actor: Actor, request: RequestedRun, options: argparse.Namespace) -> int:
@@ -361,11 +380,6 @@ def _end(waited: WaitResult) -> str:
     return f"{one.shown}{f': {reason}' if reason else ''}"
 
 
-def add_cancel_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("slot", nargs="+", metavar="SLOT", help="a slot such as billing@2026-03-29T01:00:00Z")
-    add_act(parser)
-
-
 def run_cancel(options: argparse.Namespace) -> None:
     slots = [slot_named(text) for text in options.slot]
     with acting(options) as actor:
@@ -388,23 +402,6 @@ MAX_BACKFILLED: Final = 1_000_000
 WAIT_HINT = "the runs stay requested: the same command waits for them again, --cancel drops them"
 
 
-def _add_backfill(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add("--from", dest="start", metavar="WHEN", help="the first instant or day")
-    add("--to", dest="end", metavar="WHEN", help="the instant or day to stop at, not included")
-    add(
-        "--most",
-        type=int,
-        default=MOST_BACKFILLED,
-        metavar="N",
-        help=f"at most this many slots (default {MOST_BACKFILLED:,})",
-    )
-    how = group.add_mutually_exclusive_group()
-    how.add_argument("--dry-run", action="store_true", help="only show how many would run; request nothing")
-    how.add_argument("--no-wait", action="store_true", help="request the runs, and do not wait for them to end")
-    how.add_argument("--cancel", action="store_true", help="cancel runs of an earlier backfill that have not started")
-
-
 def _run_backfill(options: argparse.Namespace) -> int:
     job = options.slot
     if not (options.start and options.end) or "@" in job:
@@ -414,7 +411,7 @@ def _run_backfill(options: argparse.Namespace) -> int:
         )
     refuse_outside("--most", options.most, MAX_BACKFILLED)
     with acting(options) as actor:
-        stretch = actor.node.do(survey(actor.operator, job, options.start, options.end, options.most))
+        stretch = actor.node.do(backfill_stretch(actor.operator, job, options.start, options.end, options.most))
         if not options.json:
             print(_surveyed(job, stretch), flush=True)
         try:
@@ -449,8 +446,8 @@ def _backfill(actor: Actor, stretch: Stretch, options: argparse.Namespace) -> tu
 
 def _ask(actor: Actor, wanted: Sequence[Slot]) -> list[Slot]:
     asked: list[Slot] = []
-    for part in parts(wanted):
-        asked += actor.node.do(ask(actor.operator, part))
+    for part in backfill_parts(wanted):
+        asked += actor.node.do(ask_to_backfill(actor.operator, part))
         bar("asking", len(asked), len(wanted))
     return asked
 

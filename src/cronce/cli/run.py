@@ -21,12 +21,12 @@ from contextlib import suppress
 from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Final, NoReturn, get_args
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from cronce.cli import Options, add_options, let_go, on_signals, refuse_outside, say
+from cronce.cli import Arguments, let_go, on_signals, refuse_outside, say
 from cronce.cli.listening import HttpProcess
 from cronce.cli.ui import PageProcess
-from cronce.cli.watch import add_alerts, monitored, told
+from cronce.cli.watch import ALERT_ARGUMENTS, monitored, told
 from cronce.clock import SystemClock
 from cronce.errors import BadInput
 from cronce.model import Boot
@@ -36,7 +36,6 @@ from cronce.runtime.app import Cronce
 from cronce.runtime.app_loading import load
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.scheduler import MIN_GRACE, STOP_SECONDS, Orders, Scheduler, Signals, see_through
-from cronce.runtime.scheduling.settings import Role
 from cronce.schedule import parse_duration
 from cronce.value import NamedTuple
 
@@ -66,7 +65,10 @@ examples:
 """
 
 
-RUN_OPTIONS: Final[Options] = {
+RUN_ARGUMENTS: Final[Arguments] = {
+    "app: MODULE:OBJECT": "the Cronce object: app:cron, shop.jobs:cron",
+    "number: -n N": (1, "the number of processes; one that dies is replaced"),
+    "--role {both,schedule,work}": ("both", "find what is due, run it, or both (the default)"),
     "--workers N": (10, "how many runs at the same time, in each process (default: 10)"),
     "--grace SPAN": ("30s", "the longest time from TERM to the end (default: 30s)"),
     "--label NAME=VALUE": ([], "a label for `cronce pause --label`; repeatable"),
@@ -78,17 +80,8 @@ RUN_OPTIONS: Final[Options] = {
     "--store URL": "use this store instead of the application's",
     "--log-json": "log one JSON object a line",
     "-v, --verbose": "log every claim",
+    **ALERT_ARGUMENTS,
 }
-
-
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("app", metavar="MODULE:OBJECT", help="the Cronce object: app:cron, shop.jobs:cron")
-    number = "the number of processes; one that dies is replaced"
-    add("-n", type=int, default=1, metavar="N", dest="number", help=number)
-    add("--role", choices=get_args(Role), default="both", help="find what is due, run it, or both (the default)")
-    add_options(parser, RUN_OPTIONS)
-    add_alerts(parser)
 
 
 def run_run(options: argparse.Namespace) -> int:

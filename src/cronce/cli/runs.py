@@ -1,15 +1,18 @@
-"""What the store knows of jobs and their runs: cronce jobs, show, runs and why. And cronce beat, a sign of life of a
+"""Jobs and their runs. What the store knows of them: cronce jobs, show, runs and why. The jobs that live in the store,
+described by the options of `Cronce.job`: cronce jobs add, edit and remove. And cronce beat, a sign of life of a
 scheduler that is not ours."""
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
-from typing import Final, get_args
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
-from cronce.cli import refuse_outside
-from cronce.cli.session import acting, add_store, looking, nothing, show_table
+from cronce.cli import Arguments, add_arguments, refuse_outside
+from cronce.cli.exec import JOB_POLICIES
+from cronce.cli.session import BY_ARGUMENT, STORE_AND_JSON, acting, looking, nothing, read_option, show_table
 from cronce.cli.terminal import ColouredText, Text, paint, screen, show, table, toned
 from cronce.clock import SystemClock
+from cronce.errors import BadInput
 from cronce.look import MAX_RUNS, find_runs, find_why
 from cronce.model import Instant, check_name, spell
 from cronce.monitor.read_jobs import JobView, job_view
@@ -17,9 +20,11 @@ from cronce.protocol.notices import Stored
 from cronce.protocol.record import Record
 from cronce.runtime import queries
 from cronce.runtime.background import SignOfLife, forget_beats, write_notes
+from cronce.runtime.flow import Flow
 from cronce.runtime.journal import own_journal
+from cronce.runtime.operations import Operator
 from cronce.runtime.queries import STATES_WANTED, JobLine, RunSeen
-from cronce.runtime.stored_jobs import listed
+from cronce.runtime.stored_jobs import add, edit, listed, remove
 from cronce.runtime.why import Case
 from cronce.schedule import Schedule, format_duration
 from cronce.schedule.describe import describe
@@ -32,7 +37,7 @@ from cronce.telling.words import as_written, away, by_whom, counted, due_again, 
 
 
 def add_jobs_arguments(parser: argparse.ArgumentParser) -> None:
-    add_store(parser)
+    add_arguments(parser, STORE_AND_JSON)
     parser.set_defaults(hint="`cronce show JOB` shows one job")
 
 
@@ -89,9 +94,7 @@ examples:
 """
 
 
-def add_show_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", metavar="JOB", help="which job")
-    add_store(parser)
+SHOW_ARGUMENTS: Final = {"what: JOB": "which job", **STORE_AND_JSON}
 
 
 def run_show(options: argparse.Namespace) -> int:
@@ -155,14 +158,11 @@ examples:
 
 
 def add_runs_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", nargs="?", metavar="JOB", help="of this job only")
-    parser.add_argument(
-        "--state", choices=STATES_WANTED, metavar="STATE", help=f"only these: {', '.join(STATES_WANTED)}"
-    )
-    parser.add_argument("-n", type=int, default=20, metavar="N", help="how many (default 20)")
-    order = "newest run first (default), or by slot"
-    parser.add_argument("--by", choices=get_args(queries.Order), default="ran", help=order)
-    add_store(parser)
+    add_arguments(parser, {"[JOB]": "of this job only"})
+    add_arguments(parser, {"--state STATE": f"only these: {', '.join(STATES_WANTED)}"}, choices=STATES_WANTED)
+    order = "--by {ran,slot}"
+    more: Arguments = {"-n N": (20, "how many (default 20)"), order: ("ran", "newest run first (default), or by slot")}
+    add_arguments(parser, {**more, **STORE_AND_JSON})
 
 
 def run_runs(options: argparse.Namespace) -> None:
@@ -201,10 +201,10 @@ def remark(one: RunSeen, record: Record) -> str:
 # --- why --------------------------------------------------------------------------------------------------------------
 
 
-def add_why_arguments(parser: argparse.ArgumentParser) -> None:
-    what = "a job, or a slot such as order-sync@2026-03-29T01:00:00Z; a day is enough if the job has one slot on it"
-    parser.add_argument("what", metavar="JOB|SLOT", help=what)
-    add_store(parser)
+A_JOB_OR_SLOT: Final = (
+    "a job, or a slot such as order-sync@2026-03-29T01:00:00Z; a day is enough if the job has one slot on it"
+)
+WHY_ARGUMENTS: Final = {"what: JOB|SLOT": A_JOB_OR_SLOT, **STORE_AND_JSON}
 
 
 def run_why(options: argparse.Namespace) -> int:
@@ -214,6 +214,116 @@ def run_why(options: argparse.Namespace) -> int:
     text = "\n\n".join([*first, *(tell(story, found) for story in found.stories)])
     show(options, told.why_document(found), text)
     return 1 if any(story.case in (Case.NO_SLOT, Case.NO_REQUEST) for story in found.stories) else 0
+
+
+# --- jobs that live in the store --------------------------------------------------------------------------------------
+
+DEFINITION_WORDS: Final = (
+    "schedule", "every", "at", "start", "end", "tz", "gap", "fold", "missed", "on_lost", "overlap", "turns",
+    "start_within", "jitter", "retries", "backoff", "timeout", "lease", "keep", "function", "isolate", "payload",
+)  # fmt: skip
+
+ADD_EPILOG: Final = """
+Processes whose --allow covers the job run it from now on; they notice it within two seconds. Adding the same job again
+changes nothing; `cronce jobs edit` changes a job, `cronce jobs remove` removes it.
+
+examples:
+  cronce jobs add mail '*/15 * * * *' --function myapp.tasks:mail --on-lost rerun
+  cronce jobs add sync --every 2h --timeout 10m -- ./scripts/sync.sh --all
+"""
+EDIT_EPILOG: Final = """
+Options that are left out do not change. A new schedule does not run slots of the past. A new kind of schedule, function
+or command replaces the old one. --unset sets an option back to its default.
+
+examples:
+  cronce jobs edit mail --schedule '0 * * * *' --tz Europe/Berlin
+  cronce jobs edit sync --unset timeout -- ./scripts/sync.sh --some
+"""
+REMOVE_EPILOG: Final = """
+The job's slots no longer run. A run in progress is not stopped (`cronce cancel` does that). Its history stays, and so
+does the record of who removed it and when. To stop it for a while, use `cronce pause`.
+"""
+
+
+def add_add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = f"{parser.prog} NAME 'SCHEDULE' [options] (--function MODULE:NAME | -- COMMAND [argument ...])"
+    schedule = "'*/15 * * * *', 'every 15m' or 'at 2026-…'; or give --every"
+    add_arguments(parser, {"NAME": "the job's name", "[SCHEDULE]": schedule})
+    _add_definition(parser)
+
+
+def run_add(options: argparse.Namespace) -> None:
+    words, as_it_was = _given(options), "in the store already; nothing to change"
+    # to add a job may be the first that is done to a store
+    _changed(options, lambda operator: add(operator, options.name, words), "added", as_it_was, make=True)
+
+
+def add_edit_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = f"{parser.prog} JOB [options] [-- COMMAND [argument ...]]"
+    add_arguments(parser, {"name: JOB": "the job's name", "--schedule SCHEDULE": "another schedule"})
+    _add_definition(parser)
+    unset: Arguments = {"--unset OPTION": ([], "set this option back to its default, as in --unset timeout")}
+    add_arguments(parser, unset, type=lambda word: word.replace("-", "_"), choices=DEFINITION_WORDS)
+
+
+def run_edit(options: argparse.Namespace) -> None:
+    changes = {**dict.fromkeys(options.unset), **_given(options)}
+    if not changes:
+        raise BadInput(f"nothing to change was given; try: cronce jobs edit {options.name} --schedule '0 * * * *'")
+    _changed(options, lambda operator: edit(operator, options.name, changes), "changed", "as it was")
+
+
+REMOVE_ARGUMENTS: Final = {"name: JOB": "the job's name", **BY_ARGUMENT, **STORE_AND_JSON}
+
+
+def run_remove(options: argparse.Namespace) -> None:
+    _changed(options, lambda operator: remove(operator, options.name), "removed", "")
+
+
+WHEN_AND_WHAT: Final = {
+    "--every SPAN": "instead of a cron expression: 15m, 2h, 1d",
+    "--at INSTANT": "once, at this instant",
+    "--start INSTANT": "run no slot before this instant",
+    "--end INSTANT": "run no slot after this instant",
+    "--function MODULE:NAME": "an importable function that --allow of the processes covers",
+}
+OF_SCHEDULERS: Final = {
+    "--missed {skip,latest,all}": "what to do with slots that fell due while no scheduler ran: skip, latest, all",
+    "--turns N": "how many runs may be in progress at the same time (default: 1)",
+}
+
+
+def _add_definition(parser: argparse.ArgumentParser) -> None:
+    """All but the schedule, which is an argument of one and an option of the other."""
+    add_arguments(parser, WHEN_AND_WHAT)
+    isolate = "run the function in a process of its own"
+    parser.add_argument("--isolate", action=argparse.BooleanOptionalAction, help=isolate)
+    payload = {"--payload JSON": "the payload of each run"}
+    add_arguments(parser, {**payload, **JOB_POLICIES, **OF_SCHEDULERS, **BY_ARGUMENT, **STORE_AND_JSON})
+    parser.set_defaults(**dict.fromkeys(DEFINITION_WORDS))  # what is not said is left to the job
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """What was said of the job."""
+    words = {word: value for word in DEFINITION_WORDS if (value := getattr(options, word)) is not None}
+    if "payload" in words:
+        words["payload"] = read_option("--payload", words["payload"])
+    return {**words, "command": list(options.command)} if options.command else words
+
+
+def _changed(
+    options: argparse.Namespace,
+    change: Callable[[Operator], Flow[Stored | None]],
+    done: str,
+    as_it_was: str,
+    *,
+    make: bool = False,
+) -> None:
+    """Change what the store has of the job, and say what came of it."""
+    with acting(options, make=make) as actor:
+        stored = actor.node.do(change(actor.operator))
+    document = {"job": options.name, "changed": bool(stored), "revision": stored and stored.revision}
+    show(options, document, f"{options.name} is {f'{done}, revision {stored.revision}' if stored else as_it_was}")
 
 
 # --- a sign of life ---------------------------------------------------------------------------------------------------
@@ -229,12 +339,12 @@ examples:
 """
 
 
-def add_beat_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the scheduler's name, the same each time")
-    parser.add_argument("--every", default="1m", metavar="SPAN", help="how often it sends a heartbeat (default: 1m)")
-    parser.add_argument("--remove", action="store_true", help="expect no more heartbeats of it")
-    add_store(parser)
-    parser.set_defaults(by=None)
+BEAT_ARGUMENTS: Final[Arguments] = {
+    "NAME": "the scheduler's name, the same each time",
+    "--every SPAN": ("1m", "how often it sends a heartbeat (default: 1m)"),
+    "--remove": "expect no more heartbeats of it",
+    **STORE_AND_JSON,
+}
 
 
 def run_beat(options: argparse.Namespace) -> None:
@@ -242,10 +352,10 @@ def run_beat(options: argparse.Namespace) -> None:
     check_name(options.name)
     clock = SystemClock()
     beat = SignOfLife(options.name, options.every, clock.boot())
-    with acting(options, make=not options.remove) as actor:
-        client = actor.node.ledger.client
+    with looking(options, make=not options.remove) as node:
+        client = node.ledger.client
         if options.remove:
-            known = actor.node.do(forget_beats(client, options.name))
+            known = node.do(forget_beats(client, options.name))
             text = (
                 f"heartbeats of {options.name} are not expected any more"
                 if known
@@ -253,6 +363,6 @@ def run_beat(options: argparse.Namespace) -> None:
             )
             show(options, {"removed": known}, text)
             return
-        actor.node.do(write_notes(client, [beat], clock.boot))
+        node.do(write_notes(client, [beat], clock.boot))
     if options.json:
         print(json.dumps({"beat": options.name, "every": format_duration(beat.every), "by": beat.by}))

@@ -3,13 +3,12 @@ clocks change."""
 
 import argparse
 from datetime import datetime, timedelta
-from typing import Final, get_args
+from typing import Final
 
-from cronce.cli import refuse_outside
+from cronce.cli import JSON_ARGUMENT, Arguments, refuse_outside
 from cronce.cli.terminal import screen, show, table
 from cronce.clock import SystemClock
 from cronce.model import spell
-from cronce.policy import Fold, Gap
 from cronce.schedule import Cron, Schedule, parse_instant, parse_schedule, spec_of
 from cronce.schedule.describe import ClockChange, changes, describe, describe_change
 from cronce.schedule.slots import following
@@ -32,11 +31,23 @@ examples:
   cronce explain '30 1 * * *' --tz America/New_York --fold both
 """
 
+A_SCHEDULE: Final[Arguments] = {
+    "schedule: EXPR": "'*/15 9-17 * * MON-FRI', '@daily', 'every 15m' or 'at …Z'",
+    "--tz ZONE": ("UTC", "the time zone of a cron expression (default UTC)"),
+    "--gap {run,skip}": (
+        "run",
+        "a fixed time that is skipped when clocks go forward: run right after it (default), or skip",
+    ),
+    "--fold {first,second,both}": (
+        "first",
+        "a fixed time that occurs twice when clocks go back: when to run (default first)",
+    ),
+    "since: --from ISO": "slots after this instant (default: now)",
+}
+"""What every verb about a schedule takes."""
 
-def add_next_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_schedule(parser)
-    parser.add_argument("-n", type=int, default=5, metavar="N", help="how many slots (default 5)")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+EXPLAIN_ARGUMENTS: Final[Arguments] = {**A_SCHEDULE, **JSON_ARGUMENT}
+NEXT_ARGUMENTS: Final[Arguments] = {**A_SCHEDULE, "-n N": (5, "how many slots (default 5)"), **JSON_ARGUMENT}
 
 
 def run_next(options: argparse.Namespace) -> None:
@@ -44,11 +55,6 @@ def run_next(options: argparse.Namespace) -> None:
     schedule, since = _read_schedule(options)
     slots = following(schedule, since, options.n)
     show(options, {"fires": [iso(slot) for slot in slots]}, _upcoming(schedule, slots, since))
-
-
-def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_schedule(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run_explain(options: argparse.Namespace) -> None:
@@ -111,18 +117,6 @@ def _day(change: ClockChange) -> str:
 
 
 # --- what both do -----------------------------------------------------------------------------------------------------
-
-
-def _add_schedule(parser: argparse.ArgumentParser) -> None:
-    """What every verb about a schedule takes."""
-    add = parser.add_argument
-    add("schedule", metavar="EXPR", help="'*/15 9-17 * * MON-FRI', '@daily', 'every 15m' or 'at …Z'")
-    add("--tz", default="UTC", metavar="ZONE", help="the time zone of a cron expression (default UTC)")
-    gap = "a fixed time that is skipped when clocks go forward: run right after it (default), or skip"
-    add("--gap", choices=get_args(Gap), default="run", help=gap)
-    fold = "a fixed time that occurs twice when clocks go back: when to run (default first)"
-    add("--fold", choices=get_args(Fold), default="first", help=fold)
-    add("--from", dest="since", metavar="ISO", help="slots after this instant (default: now)")
 
 
 def _read_schedule(options: argparse.Namespace) -> tuple[Schedule, datetime]:

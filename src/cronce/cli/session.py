@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from cronce.cli import JSON_OPTION, Options, add_options
+from cronce.cli import JSON_ARGUMENT, Arguments
 from cronce.cli.terminal import Text, screen, show, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, NotOnRecord, StoreReadOnly
@@ -15,20 +15,13 @@ from cronce.runtime.node import Node
 from cronce.runtime.operations import Operator, who
 from cronce.runtime.queries import NoSuchJob
 from cronce.stores import mask, open_store, scheme_of
-from cronce.stores.base import Store
 from cronce.stores.default import Chosen, choose, open_chosen
 from cronce.telling.words import read_json
 
-STORE_OPTION: Final = {"--store URL": "where slots are kept (default: $CRONCE_URL, then the config)"}
-ACT_OPTIONS: Final[Options] = {
-    "--reason TEXT": ("", "why, for the record"),
-    "--by NAME": "who acts, for the record (default: user@host)",
-}
+STORE_AND_JSON: Final = {"--store URL": "where slots are kept (default: $CRONCE_URL, then the config)", **JSON_ARGUMENT}
+BY_ARGUMENT: Final = {"--by NAME": "who acts, for the record (default: user@host)"}
+ACT_ARGUMENTS: Final[Arguments] = {"--reason TEXT": ("", "why, for the record"), **BY_ARGUMENT}
 OTHER_STORE_HINT: Final = "to use another store, set CRONCE_URL or --store"
-
-
-def add_store(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, STORE_OPTION | JSON_OPTION)
 
 
 @contextmanager
@@ -41,13 +34,9 @@ def looking(options: argparse.Namespace, *, make: bool = False) -> Iterator[Node
         if make and not store.traits.shared:
             raise BadInput(f"{mask(chosen.url)} exists only in this process; name a file that other processes can open")
         try:
-            yield node_at(store)
+            yield Node(store, SystemClock(), lambda: store, lambda _event: None)
         except NoSuchJob as error:
             raise NotOnRecord(f"{error}: {mask(chosen.url)}; {OTHER_STORE_HINT}") from None
-
-
-def node_at(store: Store) -> Node:
-    return Node(store, SystemClock(), lambda: store, lambda _event: None)
 
 
 def nothing(text: str, options: argparse.Namespace) -> str:
@@ -94,11 +83,6 @@ def refuse_nothing(chosen: Chosen) -> None:
 
 
 # --- acting -----------------------------------------------------------------------------------------------------------
-
-
-def add_act(parser: argparse.ArgumentParser, *, reason: bool = True) -> None:
-    add_options(parser, ACT_OPTIONS if reason else {"--by NAME": ACT_OPTIONS["--by NAME"]})
-    add_store(parser)
 
 
 class Actor(NamedTuple):

@@ -7,8 +7,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
+from cronce.cli import add_arguments
 from cronce.cli.runs import remark
-from cronce.cli.session import add_store, looking, nothing, show_table
+from cronce.cli.session import STORE_AND_JSON, looking, nothing, show_table
 from cronce.cli.terminal import ColouredText, Text, paint, screen, show, table, toned
 from cronce.errors import BadInput, CronceError
 from cronce.look import Status, find_status, status_document
@@ -44,7 +45,7 @@ examples:
 
 
 def add_status_arguments(parser: argparse.ArgumentParser) -> None:
-    add_store(parser)
+    add_arguments(parser, STORE_AND_JSON)
     parser.set_defaults(hint="`cronce show JOB` shows one job, `cronce status --help` lists what else there is")
 
 
@@ -161,11 +162,12 @@ examples:
 """
 
 
-def add_observed_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="only this function or job")
-    parser.add_argument("--cost", metavar="AMOUNT", help="what one call costs, in any currency")
-    parser.add_argument("--since", metavar="SPAN", help="exit with 1 only for duplicates within this time")
-    add_store(parser)
+OBSERVED_ARGUMENTS: Final = {
+    "[NAME]": "only this function or job",
+    "--cost AMOUNT": "what one call costs, in any currency",
+    "--since SPAN": "exit with 1 only for duplicates within this time",
+    **STORE_AND_JSON,
+}
 
 
 def run_observed(options: argparse.Namespace) -> int:
@@ -228,7 +230,7 @@ def _observed_row(one: ObservedSeen, now: Instant, cost: float | None) -> list[T
 # --- schedulers -------------------------------------------------------------------------------------------------------
 
 
-add_holders_arguments = add_store
+HOLDERS_ARGUMENTS: Final = STORE_AND_JSON
 
 
 def run_holders(options: argparse.Namespace) -> None:
@@ -255,9 +257,8 @@ def _state(one: HolderSeen) -> ColouredText:
 # --- locks and leaders ------------------------------------------------------------------------------------------------
 
 
-def _add_arguments(parser: argparse.ArgumentParser, kind: Leases) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help=f"this {kind.noun}, with its history")
-    add_store(parser)
+LOCKS_ARGUMENTS: Final = {"[NAME]": "this lock, with its history", **STORE_AND_JSON}
+LEADERS_ARGUMENTS: Final = {"[NAME]": "this group, with its history", **STORE_AND_JSON}
 
 
 def _run(options: argparse.Namespace, kind: Leases) -> None:
@@ -306,5 +307,4 @@ def _spelled(instant: Instant | None) -> str:
     return spell(instant) if instant else ""
 
 
-add_locks_arguments, run_locks = partial(_add_arguments, kind=LOCK_LEASES), partial(_run, kind=LOCK_LEASES)
-add_leaders_arguments, run_leaders = partial(_add_arguments, kind=LEADERS), partial(_run, kind=LEADERS)
+run_locks, run_leaders = partial(_run, kind=LOCK_LEASES), partial(_run, kind=LEADERS)

@@ -8,8 +8,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
-from cronce.cli import add_actions, host_settings, pasteable
-from cronce.cli.session import add_store, looking, missing, without_folder
+from cronce.cli import Arguments, add_actions, add_arguments, host_settings, pasteable
+from cronce.cli.session import STORE_AND_JSON, looking, missing, without_folder
 from cronce.cli.terminal import ColouredText, Screen, bar, paint, screen, show
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, StoreError, StoreUnavailable
@@ -41,10 +41,12 @@ WHY_NOT: Final = {
 }
 
 
+URL: Final = {"[URL]": "the store (default: $CRONCE_URL, then the config)"}
+
+
 def add_store_arguments(parser: argparse.ArgumentParser) -> None:
     for one in add_actions(parser, STORE_ACTIONS).values():
-        one.add_argument("url", nargs="?", metavar="URL", help="the store (default: $CRONCE_URL, then the config)")
-        one.add_argument("--store", metavar="URL", help="the same as URL")
+        add_arguments(one, URL | {"--store URL": "the same as URL"})
 
 
 def run_store(options: argparse.Namespace) -> None:
@@ -117,11 +119,10 @@ STORE_COLUMN: Final = 14
 
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", nargs="?", metavar="URL", help="the store (default: $CRONCE_URL, then the config)")
+    add_arguments(parser, URL)
     crontab = "the store that a crontab's lines use, as cron runs them (default: this user's crontab)"
     parser.add_argument("--crontab", nargs="?", const="", metavar="FILE", help=crontab)
-    parser.add_argument("--unit", metavar="FILE", help="the store that a systemd service uses")
-    add_store(parser)
+    add_arguments(parser, {"--unit FILE": "the store that a systemd service uses", **STORE_AND_JSON})
 
 
 def run_doctor(options: argparse.Namespace) -> int:
@@ -272,12 +273,12 @@ examples:
 """
 
 
-def add_purge_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("job", nargs="?", metavar="JOB", help="this job (default: all)")
-    add("--keep", action="append", default=[], metavar="[OUTCOME=]KEPT", help="how many runs to keep, or for how long")
-    add("--dry-run", action="store_true", help="only list what would be deleted")
-    add_store(parser)
+PURGE_ARGUMENTS: Final[Arguments] = {
+    "[JOB]": "this job (default: all)",
+    "--keep [OUTCOME=]KEPT": ([], "how many runs to keep, or for how long"),
+    "--dry-run": "only list what would be deleted",
+    **STORE_AND_JSON,
+}
 
 
 def run_purge(options: argparse.Namespace) -> None:

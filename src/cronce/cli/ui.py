@@ -13,10 +13,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from cronce.cli import let_go, say
+from cronce.cli import Arguments, let_go, say
 from cronce.cli.listening import HttpProcess, is_loopback, listening, read_address, url_of
 from cronce.cli.session import missing
-from cronce.cli.watch import add_alerts, monitored, told
+from cronce.cli.watch import ALERT_ARGUMENTS, monitored, told
 from cronce.errors import BadInput, StoreUnavailable
 from cronce.monitor.settings import Settings
 from cronce.runtime.app import Cronce
@@ -55,17 +55,16 @@ examples:
 """
 
 
-def add_ui_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--listen", default="8080", metavar="ADDR", help="8080 (loopback only, the default), 0.0.0.0:8080, [::]:8080")
-    add("--token-file", metavar="FILE", help=f"a file with the token for acting (or ${ACT_VARIABLE})")
-    add("--look-token-file", metavar="FILE", help=f"a file with a token for reading only (or ${LOOK_VARIABLE})")
-    add("--name", action="append", default=[], metavar="HOST", help="a host name the page is reached by; repeatable")
-    proxy = "trust X-Forwarded-For from this proxy, an address or a network; repeatable"
-    add("--trusted-proxy", action="append", default=[], metavar="ADDR", help=proxy)
-    add("--report", metavar="FILE", help="a file with the output of `cronce audit --json`, to show too")
-    add("--store", metavar="URL", help="where slots are kept (default: $CRONCE_URL, then the config)")
-    add_alerts(parser)
+UI_ARGUMENTS: Final[Arguments] = {
+    "--listen ADDR": ("8080", "8080 (loopback only, the default), 0.0.0.0:8080, [::]:8080"),
+    "--token-file FILE": f"a file with the token for acting (or ${ACT_VARIABLE})",
+    "--look-token-file FILE": f"a file with a token for reading only (or ${LOOK_VARIABLE})",
+    "--name HOST": ([], "a host name the page is reached by; repeatable"),
+    "--trusted-proxy ADDR": ([], "trust X-Forwarded-For from this proxy, an address or a network; repeatable"),
+    "--report FILE": "a file with the output of `cronce audit --json`, to show too",
+    "--store URL": "where slots are kept (default: $CRONCE_URL, then the config)",
+    **ALERT_ARGUMENTS,
+}
 
 
 def run_ui(options: argparse.Namespace) -> int:

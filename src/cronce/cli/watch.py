@@ -17,8 +17,8 @@ from datetime import timedelta
 from shlex import quote
 from typing import Any, Final
 
-from cronce.cli import add_options, on_signals, pasteable
-from cronce.cli.session import ACT_OPTIONS, acting, add_store, looking, nothing, read_words
+from cronce.cli import Arguments, add_arguments, on_signals, pasteable
+from cronce.cli.session import ACT_ARGUMENTS, STORE_AND_JSON, acting, looking, nothing, read_words
 from cronce.cli.terminal import ColouredText, Screen, Text, paint, screen, show, table, toned
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, NotOnRecord
@@ -60,16 +60,12 @@ class AlertTargets(NamedTuple):
     settings: Settings
 
 
-def add_alerts(parser: argparse.ArgumentParser) -> None:
-    add_options(
-        parser,
-        {
-            "--alert URL": ([], f"POST alerts to this URL; repeatable (or ${ALERT})"),
-            "--alert-command WORDS": ([], "run this for each alert; repeatable"),
-            "--page URL": f"where the page is: alerts link to it (or ${PAGE_VARIABLE})",
-            "--ping URL": f"ping it when a run starts, succeeds or fails; {{job}} is the job's name (or ${PING})",
-        },
-    )
+ALERT_ARGUMENTS: Final[Arguments] = {
+    "--alert URL": ([], f"POST alerts to this URL; repeatable (or ${ALERT})"),
+    "--alert-command WORDS": ([], "run this for each alert; repeatable"),
+    "--page URL": f"where the page is: alerts link to it (or ${PAGE_VARIABLE})",
+    "--ping URL": f"ping it when a run starts, succeeds or fails; {{job}} is the job's name (or ${PING})",
+}
 
 
 def told(
@@ -109,20 +105,16 @@ def monitored(cron: Cronce, given: AlertTargets, *, log: bool = True) -> Iterato
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """From when on something is wrong. The watcher that leads uses its own settings, so most users put them into the
-    config."""
-    add = parser.add_argument
-    add("--schedulers", type=int, metavar="N", help="the highest number of schedulers to expect")
-    spans = {
-        "--late SPAN": "a slot that starts later than this is late (default: 60s)",
-        "--skew SPAN": "how far a clock may be off (default: 1s)",
-        "--no-progress SPAN": "a run without progress for this long is stalled (default: 15m)",
-    }
-    add_options(parser, spans)
-    flapping = f"a leader that changes this often is unstable (default: {Settings().flapping})"
-    add("--flapping", type=int, metavar="N", help=flapping)
-    add("--superseded", metavar="SPAN", help="how long an old version of a job may keep running (default: 10m)")
+WATCH_SETTINGS: Final = {
+    "--schedulers N": "the highest number of schedulers to expect",
+    "--late SPAN": "a slot that starts later than this is late (default: 60s)",
+    "--skew SPAN": "how far a clock may be off (default: 1s)",
+    "--no-progress SPAN": "a run without progress for this long is stalled (default: 15m)",
+    "--flapping N": f"a leader that changes this often is unstable (default: {Settings().flapping})",
+    "--superseded SPAN": "how long an old version of a job may keep running (default: 10m)",
+}
+"""From when on something is wrong. The watcher that leads uses its own settings, so most users put them into the
+config."""
 
 
 def _settings(options: argparse.Namespace, config: Mapping[str, Any]) -> Settings:
@@ -197,18 +189,22 @@ PEEK: Final = 0.5
 """Seconds between two looks at whether there is news."""
 
 
+WATCH_ARGUMENTS: Final[Arguments] = {
+    **STORE_AND_JSON,
+    "--once": "check once, print what is wrong, and exit",
+    "--threshold {critical,warning,info}": ("warning", "the lowest severity that counts (default: warning)"),
+    **WATCH_SETTINGS,
+    **ALERT_ARGUMENTS,
+}
+OF_AN_ALERT: Final[Arguments] = {
+    "--acknowledge ALERT": "record that you work on it: nothing more is sent about it",
+    "span: --for SPAN": "snooze it: it is sent again if it is still open then",
+    **ACT_ARGUMENTS,
+}
+
+
 def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
-    add_store(parser)
-    add = parser.add_argument
-    add("--once", action="store_true", help="check once, print what is wrong, and exit")
-    threshold = "the lowest severity that counts (default: warning)"
-    add("--threshold", choices=SEVERITIES, default="warning", help=threshold)
-    add_settings(parser)
-    add_alerts(parser)
-    said = parser.add_argument_group("an open alert")
-    add_options(said, {"--acknowledge ALERT": "record that you work on it: nothing more is sent about it"})
-    said.add_argument("--for", dest="span", metavar="SPAN", help="snooze it: it is sent again if it is still open then")
-    add_options(said, ACT_OPTIONS)
+    add_arguments(parser.add_argument_group("an open alert"), OF_AN_ALERT)
 
 
 def run_watch(options: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ minutes of being cleared is sent again only if it is still there when they are o
 leader, which cannot know some things yet, does not clear an alert because it did not find its reason.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from hashlib import blake2b
@@ -40,94 +40,82 @@ Severity = Literal["critical", "warning", "info"]
 """Critical: something ran twice, did not run, or may have. Warning: it will, unless one acts. Info: worth knowing."""
 
 
-class AlertKind(StrEnum):
-    """What is wrong. The name is part of an alert's key, so it is never changed."""
-
-    SILENT = "silent"  # a job is scheduled, and no live scheduler carries it
-    GONE = "gone"  # a scheduler stopped sending heartbeats without shutting down
-    CROWDED = "crowded"  # there are more schedulers than expected
-    MISSED = "missed"  # a slot is long due, and there is no run of it
-    LATE = "late"  # a slot started late, or has not started yet
-    FAILED = "failed"  # the latest slot of a job failed
-    OVERRUN = "overrun"  # a run takes longer than ever, than its lease allows or than its timeout
-    NO_PROGRESS = "no-progress"  # a run reports its progress, and makes none
-    UNSAID = "unsaid"  # a run ended on this machine, and that could not be recorded yet
-    STUCK = "stuck"  # a lease expired long ago and no process acted on it
-    LAPSING = "lapsing"  # leases of a job lapse again and again
-    LOST = "lost"  # runs whose holder died, and that do not run again by themselves
-    UNKNOWN = "unknown"  # runs that may or may not have happened
-    IN_DOUBT = "in-doubt"  # effects that may or may not have happened
-    SKEW = "skew"  # a machine's clock is off
-    CLOCK = "clock"  # the store's clock jumped, and is not believed
-    AHEAD = "ahead"  # the store's clock was far ahead once, and closed slots of the future
-    AMNESIA = "amnesia"  # the store forgot, or was set back
-    COPIED = "copied"  # this is a copy of a store, or was restored elsewhere
-    UNREACHABLE = "unreachable"  # the store does not answer this process
-    UNUSABLE = "unusable"  # the store needs a person
-    SUPERSEDED = "superseded"  # an old version of a job is still alive somewhere
-    FLAPPING = "flapping"  # a leadership changes hands again and again
-    BEAT_SILENT = "beat-silent"  # the heartbeat of another scheduler is overdue
-    BEAT_DOUBLE = "beat-double"  # it comes too often: there are two of it
-    DOUBLED = "doubled"  # calls were only observed, and some of them were duplicates
-    SHARED_NAME = "shared-name"  # live schedulers have different functions under one name
-    TZDATA = "tzdata"  # machines have different versions of the time zone database
-
-
-class KindFacts(NamedTuple):
-    """What is said of a kind, besides the text of the alert itself."""
-
-    of: Literal["job", "store", ""] = ""
-    """What its alerts are about: those of one job, or of the store, are one incident."""
-    title: str = ""
-    """Of its card on the page; the subject stands for {}."""
-    certain: str = ""
-    unsure: str = ""
-
-
 _LEASE_EXPIRED: Final = "The lease expired, and no process runs the slot now."
-_FACTS: Final[Mapping[str, KindFacts]] = {
-    AlertKind.SILENT: KindFacts("job", "{} has no scheduler"),
-    AlertKind.GONE: KindFacts(
-        title="{} is gone",
-        certain="It stopped sending heartbeats.",
-        unsure="Whether the process died, or only lost the store.",
-    ),
-    AlertKind.CROWDED: KindFacts(title="More schedulers than expected"),
-    AlertKind.MISSED: KindFacts("job", "{} missed its slots", certain="The slot did not run."),
-    AlertKind.LATE: KindFacts("job", "{} is late"),
-    AlertKind.FAILED: KindFacts("job", "{} failed", certain="The run ended, and its failure is on record."),
-    AlertKind.OVERRUN: KindFacts("job", "{} takes too long"),
-    AlertKind.NO_PROGRESS: KindFacts("job", "{} makes no progress"),
-    AlertKind.UNSAID: KindFacts(title="The end of {} is not recorded yet"),
-    AlertKind.STUCK: KindFacts(title="{} was left by its process", certain=_LEASE_EXPIRED),
-    AlertKind.LAPSING: KindFacts(title="Leases of {} keep expiring"),
-    AlertKind.LOST: KindFacts(title="{} was lost", certain=_LEASE_EXPIRED, unsure="How much of its work was done."),
-    AlertKind.UNKNOWN: KindFacts(
-        title="{} may or may not have run",
-        certain="No process runs the slot now, and effects that are done are not repeated.",
-        unsure="Whether all of its work was done.",
-    ),
-    AlertKind.IN_DOUBT: KindFacts(title="{}: effects in doubt", unsure="Whether the effect happened."),
-    AlertKind.SKEW: KindFacts(title="The clock of {} is off"),
-    AlertKind.CLOCK: KindFacts("store", "The store's clock jumped"),
-    AlertKind.AHEAD: KindFacts("store", "Records are dated in the future"),
-    AlertKind.AMNESIA: KindFacts("store", "The store lost records"),
-    AlertKind.COPIED: KindFacts(title="{} has a copy of a store"),
-    AlertKind.UNREACHABLE: KindFacts(title="The store does not answer {}"),
-    AlertKind.UNUSABLE: KindFacts(title="{} cannot use its store"),
-    AlertKind.SUPERSEDED: KindFacts(title="{} has an old version"),
-    AlertKind.FLAPPING: KindFacts(title="{} keeps losing its leader"),
-    AlertKind.BEAT_SILENT: KindFacts(title="{} stopped sending heartbeats"),
-    AlertKind.BEAT_DOUBLE: KindFacts(title="{} runs more than once"),
-    AlertKind.DOUBLED: KindFacts(title="{} ran twice"),
-    AlertKind.SHARED_NAME: KindFacts(title="{} is the name of two functions"),
-    AlertKind.TZDATA: KindFacts(title="Machines have different time zone data"),
-}
 
 
-def facts_of(kind: str) -> KindFacts:
-    """Also of one that a newer cronce has."""
-    return _FACTS.get(kind, KindFacts())
+class AlertKind(StrEnum):
+    """What is wrong. The name is part of an alert's key, so it is never changed. With it goes what the page says of it,
+    besides the text of the alert."""
+
+    of: Literal["job", "store", ""]
+    """What its alerts are about: those of one job, or of the store, are one incident."""
+    heading: str
+    """Of its card on the page; the subject stands for {}."""
+    certain: str
+    unsure: str
+
+    def __new__(
+        cls, name: str, heading: str, of: Literal["job", "store", ""] = "", certain: str = "", unsure: str = ""
+    ) -> "AlertKind":
+        kind = str.__new__(cls, name)
+        kind._value_, kind.heading, kind.of, kind.certain, kind.unsure = name, heading, of, certain, unsure
+        return kind
+
+    SILENT = "silent", "{} has no scheduler", "job"  # a job is scheduled, and no live scheduler carries it
+    GONE = (  # a scheduler stopped sending heartbeats without shutting down
+        "gone",
+        "{} is gone",
+        "",
+        "It stopped sending heartbeats.",
+        "Whether the process died, or only lost the store.",
+    )
+    CROWDED = "crowded", "More schedulers than expected"  # there are more schedulers than expected
+    # a slot is long due, and there is no run of it
+    MISSED = "missed", "{} missed its slots", "job", "The slot did not run."
+    LATE = "late", "{} is late", "job"  # a slot started late, or has not started yet
+    # the latest slot of a job failed
+    FAILED = "failed", "{} failed", "job", "The run ended, and its failure is on record."
+    # a run takes longer than ever, than its lease allows or than its timeout
+    OVERRUN = "overrun", "{} takes too long", "job"
+    NO_PROGRESS = "no-progress", "{} makes no progress", "job"  # a run reports its progress, and makes none
+    # a run ended on this machine, and that could not be recorded yet
+    UNSAID = "unsaid", "The end of {} is not recorded yet"
+    # a lease expired long ago and no process acted on it
+    STUCK = "stuck", "{} was left by its process", "", _LEASE_EXPIRED
+    LAPSING = "lapsing", "Leases of {} keep expiring"  # leases of a job lapse again and again
+    # runs whose holder died, and that do not run again by themselves
+    LOST = "lost", "{} was lost", "", _LEASE_EXPIRED, "How much of its work was done."
+    UNKNOWN = (  # runs that may or may not have happened
+        "unknown",
+        "{} may or may not have run",
+        "",
+        "No process runs the slot now, and effects that are done are not repeated.",
+        "Whether all of its work was done.",
+    )
+    # effects that may or may not have happened
+    IN_DOUBT = "in-doubt", "{}: effects in doubt", "", "", "Whether the effect happened."
+    SKEW = "skew", "The clock of {} is off"  # a machine's clock is off
+    CLOCK = "clock", "The store's clock jumped", "store"  # the store's clock jumped, and is not believed
+    # the store's clock was far ahead once, and closed slots of the future
+    AHEAD = "ahead", "Records are dated in the future", "store"
+    AMNESIA = "amnesia", "The store lost records", "store"  # the store forgot, or was set back
+    COPIED = "copied", "{} has a copy of a store"  # this is a copy of a store, or was restored elsewhere
+    UNREACHABLE = "unreachable", "The store does not answer {}"  # the store does not answer this process
+    UNUSABLE = "unusable", "{} cannot use its store"  # the store needs a person
+    SUPERSEDED = "superseded", "{} has an old version"  # an old version of a job is still alive somewhere
+    FLAPPING = "flapping", "{} keeps losing its leader"  # a leadership changes hands again and again
+    BEAT_SILENT = "beat-silent", "{} stopped sending heartbeats"  # the heartbeat of another scheduler is overdue
+    BEAT_DOUBLE = "beat-double", "{} runs more than once"  # it comes too often: there are two of it
+    DOUBLED = "doubled", "{} ran twice"  # calls were only observed, and some of them were duplicates
+    # live schedulers have different functions under one name
+    SHARED_NAME = "shared-name", "{} is the name of two functions"
+    # machines have different versions of the time zone database
+    TZDATA = "tzdata", "Machines have different time zone data"
+
+
+def known_kind(name: str) -> AlertKind | None:
+    """None: only a newer cronce has it."""
+    return next((kind for kind in AlertKind if kind == name), None)
 
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
@@ -338,10 +326,10 @@ def _cause(one: Alert, *, none_alive: bool) -> str:
         return SCHEDULERS
     if one.cause:
         return one.cause
-    of = facts_of(one.kind).of
-    if of == "store":
+    kind = known_kind(one.kind)
+    if kind and kind.of == "store":
         return STORE
-    return f"job {one.subject}" if of == "job" and one.subject else one.id
+    return f"job {one.subject}" if kind and kind.of == "job" and one.subject else one.id
 
 
 class Incident(NamedTuple):

@@ -27,10 +27,10 @@ from cronce.monitor.survey import (
 from cronce.protocol.notices import Alert
 from cronce.protocol.record import FORGOTTEN, LAPSED, Outcome, Record, SpanRecord, effects_key
 from cronce.protocol.table import NOTHING_RAN
-from cronce.runtime.backfill import MOST_BACKFILLED as MOST
 from cronce.runtime.effects.review import EffectSeen, doubts_of
 from cronce.runtime.effects.steps import Target
 from cronce.runtime.journal import Entry, PendingEnd
+from cronce.runtime.operations import MOST_BACKFILLED as MOST
 from cronce.runtime.queries import JobSeen, RunSeen
 from cronce.runtime.unfinished import is_cut
 from cronce.telling.words import counted, listed, safe, short, what_next

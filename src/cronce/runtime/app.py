@@ -485,7 +485,7 @@ class Cronce:
     def backfill(self, name: str, start: datetime | str, end: datetime | str, *, by: str | None = None) -> list[str]:
         """Ask for a run of each slot from `start` until before `end` that never succeeded: their keys. A slot gets one
         such run, however often this is called."""
-        from cronce.runtime.backfill import backfill  # noqa: PLC0415
+        from cronce.runtime.operations import backfill  # noqa: PLC0415
 
         return [slot.key for slot in self._by_hand(by, lambda operator: backfill(operator, name, start, end))]
 

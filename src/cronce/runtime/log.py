@@ -51,28 +51,11 @@ class _Logger:
 LOGGER: Final = cast("logging.Logger", _Logger())
 
 LEVEL_OF_EVENT: Final = {
-    What.STARTED: INFO,
-    What.ENDED: INFO,
-    What.TAKEN_OVER: WARNING,
-    What.STALE: WARNING,
-    What.DEPOSED: WARNING,
-    What.LATE: INFO,
-    What.OVERRUN: WARNING,
-    What.MISSED: WARNING,
-    What.DOUBLED: WARNING,
-    What.DRAINED: INFO,
-    What.RESUMED: INFO,
-    What.FORGOT: ERROR,
-    What.DOUBTED: WARNING,
-    What.LEAPT: ERROR,
-    What.STEADY: INFO,
-    What.SILENT: WARNING,
-    What.ANSWERS: INFO,
-    What.REGISTERED: INFO,
-    What.EDITED: INFO,
-    What.RETRYING: INFO,
-    What.PURGED: INFO,
-    What.ASKED: INFO,
+    **dict.fromkeys((What.STARTED, What.ENDED, What.RETRYING, What.LATE, What.DRAINED, What.RESUMED), INFO),
+    **dict.fromkeys((What.REGISTERED, What.EDITED, What.PURGED, What.ASKED, What.ANSWERS, What.STEADY), INFO),
+    **dict.fromkeys((What.TAKEN_OVER, What.STALE, What.DEPOSED, What.OVERRUN, What.MISSED, What.DOUBLED), WARNING),
+    **dict.fromkeys((What.SILENT, What.DOUBTED), WARNING),
+    **dict.fromkeys((What.FORGOT, What.LEAPT), ERROR),
 }
 """The rest is for debugging, except a slot that closed as lost or unknown: a person should know."""
 
@@ -174,13 +157,9 @@ class EventLog:
             log(event._replace(detail=f"{event.detail}{more}"))
 
 
-def level_of(what: What) -> int:
-    return LEVEL_OF_EVENT.get(what, DEBUG)
-
-
 def log(event: Event) -> None:
     """The event itself goes with the line, as its attribute `event`, for handlers that want more than words."""
-    level = WARNING if event.in_doubt else level_of(event.what)
+    level = WARNING if event.in_doubt else LEVEL_OF_EVENT.get(event.what, DEBUG)
     if LOGGER.isEnabledFor(level):
         if (shown := discreet(event.detail)) != event.detail:
             event = event._replace(detail=shown)

@@ -31,7 +31,7 @@ class Unfinished(dict[str, BaseException]):
 
     def refuse(self, error: BaseException, name: str = REFUSED_EFFECT) -> None:
         """An effect was refused. It stays so: another call, with another name, is another effect."""
-        if not isinstance(error, DoneAllTheSame) and not any(error is known for known in self.values()):
+        if not isinstance(error, ResultNotKept) and not any(error is known for known in self.values()):
             self.setdefault(name, error)  # else it is done, or known by the effect's own name
 
     def doubt(self, doubt: InDoubt) -> None:
@@ -44,7 +44,7 @@ class Unfinished(dict[str, BaseException]):
             result = yield from steps
         except GeneratorExit:  # the caller gave up these steps
             raise
-        except (AlreadyDone, DoneAllTheSame):
+        except (AlreadyDone, ResultNotKept):
             self.pop(name, None)
             raise
         except BaseException as error:
@@ -55,8 +55,8 @@ class Unfinished(dict[str, BaseException]):
         return result
 
 
-class DoneAllTheSame(BadInput):
-    """The effect is done, and something else about it is wrong."""
+class ResultNotKept(BadInput):
+    """The effect is done, and what it returned cannot be kept for a repeat."""
 
 
 def remembered(call: F) -> F:

@@ -13,10 +13,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise, product
 from typing import Final, Literal, assert_never
 
-from cronce.schedule.cron import Cron
 from cronce.schedule.expression import EVERY, LAST, End, MatchingDays, Weekday, is_wildcard, parse_pattern
 from cronce.schedule.instant import RESOLUTION, SECOND
-from cronce.schedule.schedules import At, Every, Schedule, Window
+from cronce.schedule.schedules import At, Cron, Every, Schedule, Window
 from cronce.schedule.zone import OffsetChange, find_zone, shifts
 from cronce.value import NamedTuple
 

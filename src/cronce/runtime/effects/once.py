@@ -32,16 +32,12 @@ from cronce.runtime.guard import NothingRan
 from cronce.runtime.ledger import Begin, Begun, Grant, Ledger
 from cronce.runtime.log import LOGGER
 from cronce.runtime.steps import BodyStep, Steps, StoreStep, WaitStep
-from cronce.runtime.unfinished import DoneAllTheSame, Unfinished
+from cronce.runtime.unfinished import ResultNotKept, Unfinished
 from cronce.value import NamedTuple
 
 FIRST_RETRY: Final = 0.05
 MAX_RETRY: Final = 5.0
 """Seconds until a store that did not answer is asked again; each time for twice as long."""
-
-
-class ResultNotKept(DoneAllTheSame):
-    """The effect is done, and what it returned cannot be kept for a repeat."""
 
 
 Word = tuple[Grant, Finish | Release]

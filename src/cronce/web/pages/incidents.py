@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from cronce.errors import BadInput
 from cronce.model import Instant, Slot
-from cronce.monitor.alerts import SCHEDULERS, AlertKind, Incident, facts_of, incident_of, incidents, key_of
+from cronce.monitor.alerts import SCHEDULERS, AlertKind, Incident, incident_of, incidents, key_of, known_kind
 from cronce.monitor.read_lists import ALERTS_COUNTED, alerts
 from cronce.monitor.read_overview import Overview, overview
 from cronce.monitor.watch import at_once
@@ -78,11 +78,11 @@ def cards(seen: Overview) -> list[IncidentCard]:
 
 
 def card_of(one: Incident, now: Instant) -> IncidentCard:
-    kinds = {alert.kind for alert in one.alerts}
-    facts = [facts_of(kind) for kind in AlertKind if kind in kinds]
-    certain = tuple(dict.fromkeys(fact.certain for fact in facts if fact.certain))
+    named = {alert.kind for alert in one.alerts}
+    kinds = [kind for kind in AlertKind if kind in named]
+    certain = tuple(dict.fromkeys(kind.certain for kind in kinds if kind.certain))
     doubt = [safe(f"Whether {one.effects[0]} happened.")] if one.effects else []
-    unsure = tuple(dict.fromkeys([*(fact.unsure for fact in facts if fact.unsure), *doubt]))
+    unsure = tuple(dict.fromkeys([*(kind.unsure for kind in kinds if kind.unsure), *doubt]))
     return IncidentCard(one, title_of(one), certain, unsure, tuple(_steps(one)), one.is_snoozed(now))
 
 
@@ -94,8 +94,10 @@ def title_of(one: Incident) -> str:
         host = lead.cause.removeprefix("host ")
         gone = any(alert.kind == AlertKind.GONE for alert in one.alerts)
         return safe(f"Host {host} is gone" if gone else f"{lead.subject} was on {host}, which was gone")
-    title = facts_of(lead.kind).title
-    return safe(title.format(lead.subject) if title else f"{lead.kind.replace('-', ' ')}: {lead.subject}".rstrip(": "))
+    kind = known_kind(lead.kind)
+    return safe(
+        kind.heading.format(lead.subject) if kind else f"{lead.kind.replace('-', ' ')}: {lead.subject}".rstrip(": ")
+    )
 
 
 def _steps(one: Incident) -> Iterator[NextStep]:

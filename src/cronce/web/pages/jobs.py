@@ -26,8 +26,8 @@ from cronce.schedule.zone import find_zone
 from cronce.telling.words import as_written, wall
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS
+from cronce.web.markup import duration_svg, throughput_svg
 from cronce.web.pages.runs import rows_of
-from cronce.web.plot import duration_svg, throughput_svg
 from cronce.web.site import PageFrame, Shown, missing, path, root_of, site_of
 from cronce.web.timeline import picture
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cronce.protocol.record import Outcome
-from cronce.web.plot import HEIGHT, RUNS_PLOTTED, PlotLimit, duration_svg, in_words, points_of, scale_of
+from cronce.web.markup import HEIGHT, RUNS_PLOTTED, PlotLimit, duration_svg, in_words, points_of, scale_of
 from tests.web.pictures import ran, runs, skipped
 
 SECOND = timedelta(seconds=1)
