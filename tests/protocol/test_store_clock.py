@@ -123,7 +123,7 @@ def test_a_store_that_is_put_right_is_believed_five_seconds_later() -> None:
     """Its clock was an hour behind, and this machine's own was not."""
     machine = Machine()
     machine.leap = -HOUR
-    machine.state = Believed(machine.sample(), HOUR + NOON - HOUR - EPOCH - seconds(BOOT))
+    machine.state = Believed(machine.sample(), wall=NOON + seconds(0.002))
     machine.leap = timedelta(0)
     assert machine.doubts(10) == 5
     assert machine.believes(NOON + seconds(10))

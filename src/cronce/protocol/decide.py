@@ -60,7 +60,7 @@ def decide(view: View, command: Command) -> Decision | Need:
     job = job_of(view, command)
     new = job if rests and view.known is not None and job is not view.known.job else None
     for gate in GATES:
-        answer = gate(view, command)
+        answer = gate(view, command, job)
         if answer is not None:
             return Decision(answer, job=new)
     return _with_turn(view, command, rule(view, command), new)
@@ -71,7 +71,7 @@ def _with_turn(view: View, command: Command, ruling: Ruling, job: Job | None) ->
     also = settled_by(view, answer)
     if change is None:
         return DECIDE_AGAIN if view.guessed else Decision(answer, job=job, also=also)
-    if (unsure := doubted(view.doubt, command, change)) is not None:
+    if view.doubt is not None and (unsure := doubted(view.doubt, command, change)) is not None:
         return Decision(unsure)
     if view.held_turn:
         held = next((turn for turn in view.turns if turn.key == view.held_turn), None)
@@ -81,7 +81,7 @@ def _with_turn(view: View, command: Command, ruling: Ruling, job: Job | None) ->
     turn = free_turn(view, command)
     if turn is None:
         return _without_turn(view, command, job)
-    return Decision(answer, change._replace(record=change.record._replace(turn=turn.key)), turn, job)
+    return Decision(answer, Change(change.record._replace(turn=turn.key), *change[1:]), turn, job)
 
 
 def settled_by(view: View, answer: Answer) -> tuple[Errand, ...]:
@@ -126,7 +126,8 @@ def writes_of(view: View, command: Command, decision: Decision) -> list[Write]:
     change, turn = decision.change, decision.turn
     if change is None:
         return []
-    group, change = None if turn is None else view.number, dated(view.doubt, change)
+    group = None if turn is None else view.number
+    change = dated(view.doubt, change) if view.doubt else change
     run = Write(
         view.run.key,
         view.run.version,
@@ -173,8 +174,9 @@ def not_before(view: View, command: Command, change: Change) -> Instant | None:
 def not_after(view: View, command: Command, change: Change) -> Instant | None:
     """A first write rests on the job's facts, a first start on its deadline, and a step on the lease of its run."""
     first = view.run.version == ABSENT
-    facts = view.known.read + FACTS_AGE if view.known and first and rests_on_job(view, command) else None
-    limits = [facts or (view.store_now + HARMLESS_ERROR if is_dated(command, change) else None)]
-    if change.grant and isinstance(command, Claim):
-        limits += [command.start_by if first else None, command.lands_by]
-    return min((limit for limit in limits if limit is not None), default=None)
+    limit = view.store_now + HARMLESS_ERROR if is_dated(command, change) else None
+    if view.known and first and rests_on_job(view, command):
+        limit = view.known.read + FACTS_AGE
+    if not (change.grant and isinstance(command, Claim)):
+        return limit
+    return min(filter(None, (limit, command.start_by if first else None, command.lands_by)), default=None)

@@ -1,7 +1,7 @@
 """What a claim needs besides the run's own cell: the job that it rests on, gates that let it pass, and a turn.
 
-*A gate* is a function of the view and the command. It returns an answer, or None: pass. A new reason not to run is a
-new gate, or a row of the table; no other module decides.
+*A gate* is a function of the view, the command and the job that it rests on. It returns an answer, or None: pass. A new
+reason not to run is a new gate, or a row of the table; no other module decides.
 
 *Paused* and *superseded* apply to every command that would start a run: a claim, and a slot that a scheduler records as
 due. Runs on record go on: they renew, end and are settled while their job is paused.
@@ -85,10 +85,10 @@ def maker_of(command: Command) -> Maker | None:
 
 # --- the gates ----------------------------------------------------------------------------------------------------
 
-Gate = Callable[[View, Command], Answer | None]
+Gate = Callable[[View, Command, Job | None], Answer | None]
 
 
-def asked_before_forgetting(view: View, _command: Command) -> Answer | None:
+def asked_before_forgetting(view: View, _command: Command, _job: Job | None) -> Answer | None:
     """A person asked for a run, got no answer, and the store forgot meanwhile: nothing tells whether it ran. The answer
     is *unsure*."""
     if view.slot and view.slot.request and view.unheard_in not in (0, view.epoch.birth):
@@ -99,19 +99,18 @@ def asked_before_forgetting(view: View, _command: Command) -> Answer | None:
     return None
 
 
-def paused(view: View, command: Command) -> Answer | None:
+def paused(view: View, command: Command, job: Job | None) -> Answer | None:
     """The job is paused, or all jobs are: nothing starts. Runs go on, and what people ask for is put on record."""
-    job = job_of(view, command)
     return Paused() if job and (job.paused or view.halted) and _digest(command) is not None else None
 
 
-def superseded(view: View, command: Command) -> Answer | None:
+def superseded(_view: View, command: Command, job: Job | None) -> Answer | None:
     """Another version of the job fires it, with other slots: a deploy is under way, or was rolled back."""
-    job, digest = job_of(view, command), _digest(command)
-    return Superseded(job.firing) if job and digest and job.firing and not fires_alike(job, digest) else None
+    digest = _digest(command) if job and job.firing else None
+    return Superseded(job.firing) if job and digest and not fires_alike(job, digest) else None
 
 
-def unasked(view: View, command: Command) -> Answer | None:
+def unasked(view: View, command: Command, _job: Job | None) -> Answer | None:
     """What a person asks for is on record from then on: a claim never makes it. Without a record it was purged."""
     if isinstance(command, Claim) and view.slot and view.slot.request and view.run.version == ABSENT:
         return Closed(Outcome.TOO_OLD, "the request for it was withdrawn")

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
+from itertools import compress
+from operator import ne
 from typing import Any, Final, get_args
 
 from cronce.errors import BadRecord
@@ -244,7 +246,6 @@ class Job(NamedTuple):
 
 # --- spelling -----------------------------------------------------------------------------------------------------
 
-_DUE_RECORD: Final = Record(State.DUE)
 _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("lease", "keep", "least"), lambda span: span // MICROSECOND),
     "under": str,
@@ -257,17 +258,15 @@ _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
 }
 
 
-_FIELDS: Final = tuple(
-    (name, default, _SPELL.get(name)) for name, default in zip(Record._fields[1:], _DUE_RECORD[1:], strict=True)
-)
+_FIELDS: Final = tuple((name, _SPELL.get(name)) for name in Record._fields)
+_DEFAULTS: Final = (None, *Record(State.DUE)[1:])  # a state is always written
 
 
 def encode(record: Record) -> str:
     """Only what differs from the defaults is written, so a record stays small."""
-    fields: dict[str, Any] = {"v": RECORD_VERSION, "state": record.state.value}
-    for (name, default, spell), value in zip(_FIELDS, record[1:], strict=True):
-        if value is not default and value != default:
-            fields[name] = spell(value) if spell else value
+    fields: dict[str, Any] = {"v": RECORD_VERSION}
+    for (name, spell), value in compress(zip(_FIELDS, record, strict=True), map(ne, record, _DEFAULTS)):
+        fields[name] = spell(value) if spell else value
     return dumps(fields)
 
 

@@ -101,8 +101,8 @@ class Believed(NamedTuple):
 
     last: Sample | None = None
     """The last reading that was believed."""
-    set_to: timedelta | None = None
-    """This machine's own clock less its boot clock, at that reading; None: not known."""
+    wall: Instant | None = None
+    """This machine's own clock at that reading; None: not known."""
     doubt: Doubt | None = None
     since: Boot = 0.0
     """Readings from before then came from a clock that has jumped since, for good."""
@@ -116,11 +116,9 @@ class Believed(NamedTuple):
 _ALLOWED_IN_DOUBT: Final = (Renew, Finish, Release, Ask)
 
 
-def doubted(doubt: Doubt | None, command: Command, change: Change) -> Unsure | None:
+def doubted(doubt: Doubt, command: Command, change: Change) -> Unsure | None:
     """The answer to a command that would start something, or close a run that is not the caller's own. If the clock is
     ahead nothing is put off either: it would wait for that long."""
-    if doubt is None:
-        return None
     waits = not change.record.is_closed and not change.record.is_running
     if isinstance(command, _ALLOWED_IN_DOUBT) and not (waits and doubt.off > timedelta(0)):
         return None
@@ -133,11 +131,11 @@ def is_dated(command: Command, change: Change) -> bool:
     return not ends and not isinstance(command, Ask)
 
 
-def dated(doubt: Doubt | None, change: Change) -> Change:
+def dated(doubt: Doubt, change: Change) -> Change:
     """Corrects what the store dates with a clock that is behind. If it is ahead, a lease, and the completion of an
     effect, last longer: other processes may believe this clock before this one does. How far it is behind may be known
     only from this machine's own clock, which may be off too. So a completion stays known for longer, never for less."""
-    if doubt is None or change.ttl is None or doubt.off > timedelta(0):
+    if change.ttl is None or doubt.off > timedelta(0):
         return change
     is_done = change.record.is_closed and change.record.keep is not None
     return change._replace(ttl=change.ttl - doubt.off + (HARMLESS_ERROR if is_done else timedelta(0)))
@@ -173,13 +171,13 @@ def dated_ahead(leases: str) -> str:
 
 def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: Instant = EPOCH) -> Believed:
     """What is believed after another reading."""
-    last, tolerance = (
-        before.last,
-        max(MAX_READING_ERROR, traits.step + traits.skew) + (NEAR_OWN_CLOCK * (not traits.one_clock)),
-    )
+    last = before.last
     if last is not None and sample.ended < last.ended:
         return before  # another thread's reading, and older
-    believed = Believed(sample, _set_to(host, sample.ended), since=before.since)
+    tolerance = max(MAX_READING_ERROR, traits.step + traits.skew)
+    if not traits.one_clock:
+        tolerance += NEAR_OWN_CLOCK
+    believed = Believed(sample, host.wall, since=before.since)
     why = _wrong(last, sample, host, tolerance, born)
     if not why:
         return before if _is_loose(sample, tolerance) and before.doubt is None else believed
@@ -209,7 +207,7 @@ def recalled(samples: Sequence[Sample], traits: Traits) -> Believed:
     state = Believed(samples[0])
     for sample in samples[1:]:
         state = judged(state, sample, Host(EPOCH, lambda: False), traits)
-    return state._replace(set_to=None)
+    return state._replace(wall=None)
 
 
 def is_said(doubt: Doubt, act_at: Instant | None, now: Instant) -> bool:
@@ -236,8 +234,15 @@ def _is_put_right(before: Believed, doubt: Doubt, sample: Sample, host: Host) ->
     """Whether the clock jumped towards this machine's own clock, which is a different one."""
     if abs(host.wall - sample.now) > NEAR_OWN_CLOCK or sample.ended - doubt.first.ended < AGREES:
         return False
-    stood = before.set_to is not None and abs(_set_to(host, sample.ended) - before.set_to) <= MAX_READING_ERROR
-    return stood or host.synchronised()
+    return _has_gone_on(before, sample, host) or host.synchronised()
+
+
+def _has_gone_on(before: Believed, sample: Sample, host: Host) -> bool:
+    """Whether this machine's own clock was not set since the last reading that was believed."""
+    if before.last is None or before.wall is None:
+        return False
+    passed = timedelta(seconds=sample.ended - before.last.ended)
+    return abs(host.wall - before.wall - passed) <= MAX_READING_ERROR
 
 
 def _fits(last: Sample, sample: Sample, tolerance: timedelta) -> bool:
@@ -250,10 +255,6 @@ def _fits(last: Sample, sample: Sample, tolerance: timedelta) -> bool:
 def _is_loose(sample: Sample, tolerance: timedelta) -> bool:
     """A reply that took this long bounds the clock too loosely to compare others with."""
     return sample.ended - sample.began > tolerance.total_seconds()
-
-
-def _set_to(host: Host, boot: Boot) -> timedelta:
-    return host.wall - EPOCH - timedelta(seconds=boot)
 
 
 def _span(off: timedelta) -> str:

@@ -192,8 +192,8 @@ def grant(view: View, command: Claim) -> Ruling:
 
 
 def _granted(view: View, command: Claim, old: Record, taken_over: str = "") -> Ruling:
-    started = any(past.end not in NOTHING_RAN for past in old.past)
-    if not started and command.start_by is not None and view.now > command.start_by:
+    late = command.start_by is not None and view.now > command.start_by
+    if late and all(past.end in NOTHING_RAN for past in old.past):
         return _close(view, old, Outcome.SKIPPED, TOO_LATE)
     new = Record(
         State.RUNNING,
@@ -295,7 +295,7 @@ def ended_as(
 
 
 def finish(view: View, command: Finish) -> Ruling:
-    record = view.stands._replace(output=command.output)
+    record = view.stands
     if command.ended is not None:
         ended = min(max(command.ended, record.started or command.ended), view.now)
         view = view._replace(sample=view.sample._replace(now=ended))
@@ -305,10 +305,10 @@ def finish(view: View, command: Finish) -> Ruling:
         if not (command.final or record.ask) and (again or failures < record.attempts):
             end = f"failed: {command.reason}" if command.reason else "failed"
             record = _past(record, _grant_of(view, end))
-            retry = record._replace(state=State.RETRYING, failures=failures, turn="", ask="")
+            retry = record._replace(state=State.RETRYING, failures=failures, turn="", ask="", output=command.output)
             return Ruling(Finished(command.outcome, retrying=True), Change(retry, _idle(record), command.backoff))
-    closed = _close(view, record._replace(result=command.result), command.outcome, command.reason)
-    return closed._replace(answer=Finished(command.outcome))
+    closed = record._replace(output=command.output, result=command.result)
+    return Ruling(Finished(command.outcome), _closing(view, closed, command.outcome, command.reason))
 
 
 def finish_again(view: View, command: Finish) -> Ruling:
@@ -414,9 +414,13 @@ def nothing(_view: View, _command: Command) -> Ruling:
 
 
 def _close(view: View, record: Record, outcome: Outcome, reason: str) -> Ruling:
+    return Ruling(Closed(outcome, reason), _closing(view, record, outcome, reason))
+
+
+def _closing(view: View, record: Record, outcome: Outcome, reason: str) -> Change:
     mark = Mark.ATTENTION if outcome in DOUBTFUL else Mark.CLOSED
     final = record._replace(state=State.CLOSED, outcome=outcome, reason=reason, finished=view.now, ask="")
-    return Ruling(Closed(outcome, reason), Change(final, mark, final.keep or timedelta(0)))
+    return Change(final, mark, final.keep or timedelta(0))
 
 
 def _ended(view: View, end: str) -> Record:

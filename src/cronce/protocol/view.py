@@ -71,7 +71,7 @@ class View(NamedTuple):
     """Runs that have ended in this process, whose ends could not be recorded yet."""
 
     def within(self, around: "View", known: KnownJob | None, number: int = 0) -> "View":
-        return View(*self[:8], known, number, *around[10:18], around[18])  # by place: done for every command
+        return tuple.__new__(View, (*self[:8], known, number, *around[10:]))  # by place: done for every command
 
     @property
     def now(self) -> Instant:

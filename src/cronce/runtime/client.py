@@ -117,11 +117,7 @@ class Contacts:
             if last is None or not last.reaches(began):
                 self._pieces.append(Contact(ended, ended))
             elif ended > last.upto:
-                self._pieces[-1] = last._replace(upto=ended)
-
-    def sends(self) -> Boot:
-        """When a call begins."""
-        return self._clock.boot()
+                self._pieces[-1] = Contact(last.since, ended)
 
     def broke(self, began: Boot) -> None:
         """A write that began then was not answered, or late. If another that began later was, the store is there: after
@@ -140,6 +136,8 @@ class Contacts:
 
     def probes(self, views: list[View]) -> list[Write]:
         """What is written besides, where one of these runs nears the end of its lease."""
+        if not views:
+            return []
         with self._lock:
             fresh = self._pieces and not self._broken and self._clock.boot() - self._pieces[-1].upto < PROBE_EVERY
         if fresh or not any(view.slot and view.record and is_near(view.run, view.record, view.now) for view in views):
@@ -166,7 +164,7 @@ def is_near(cell: Cell, record: Record, now: Instant) -> bool:
 
 class Knowledge:
     def __init__(self, clock: Clock, traits: Traits = NO_TRAITS) -> None:
-        self._clock = clock
+        self._clock, self.boot = clock, clock.boot
         self._traits = traits
         self._believed = Believed()
         self._judges_birth = True
@@ -200,12 +198,14 @@ class Knowledge:
             return self._believe(reply.epoch)
 
     def _sight(self, reply: Loaded | Swapped | Page, ended: Boot) -> None:
-        cells = [verdict.cell for verdict in reply.verdicts] if isinstance(reply, Swapped) else reply.cells
+        cells = [cell for _, cell in reply.verdicts] if isinstance(reply, Swapped) else reply.cells
+        if self._traits.one_clock:  # the clock will do, but for what is dated far ahead
+            latest = max([cell.until for cell in cells if cell.until], default=None)
+            if latest is None or not is_ahead(latest, reply.now):
+                return
+            cells = [cell for cell in cells if cell.until and is_ahead(cell.until, reply.now)]
         if len(self._sightings) > _SIGHTED:
             self._sightings = {}
-        if self._traits.one_clock:  # the clock will do, but for what is dated far ahead
-            far = {until for until in {cell.until for cell in cells} if until and is_ahead(until, reply.now)}
-            cells = [cell for cell in cells if cell.until in far] if far else ()
         for cell in cells:
             if self._sightings.get(cell.key, (0, 0.0))[0] != cell.version:
                 self._sightings[cell.key] = (cell.version, ended)
@@ -219,12 +219,14 @@ class Knowledge:
     def _believe(self, epoch: Epoch) -> Epoch | None:
         """A store with a later birth than the one we knew has lost data, even if its record reads that it was made on
         purpose. This process was not asked when the store was deleted and made anew."""
-        if epoch.seen <= self.epoch.seen:
+        known = self.epoch
+        if epoch.birth == known.birth:
+            if epoch.tally > known.tally:
+                self.epoch = Epoch(known.birth, epoch.tally, *known[2:])
             return None
-        if epoch.birth == self.epoch.birth:
-            self.epoch = self.epoch._replace(tally=epoch.tally)
+        if epoch.birth < known.birth:
             return None
-        first = self.epoch.birth == 0
+        first = known.birth == 0
         self.epoch = epoch if first or epoch.forgot else epoch._replace(origin=Origin.FOUND)
         return None if first else self.epoch
 
@@ -429,8 +431,8 @@ class Client:
         self.wants: Callable[[What], bool] = lambda _what: True
         """Whether anybody wants to hear of such an event, where there are thousands."""
 
-    def ask(self, request: Request) -> Flow[Timed]:
-        timed = yield request
+    def _heard(self, request: Request, timed: Timed) -> Timed:
+        """Take in a reply; returns it with the now that is believed."""
         self.timed(type(request).__name__, timed.ended - timed.began)
         is_new = not self.know.epoch.birth
         reborn = self.know.learn(timed)
@@ -438,6 +440,8 @@ class Client:
             self._tell_why_nothing_runs(self.know.epoch)
         if reborn is not None:
             self.report(Event(What.FORGOT, "meta", self.holder, reborn.born, detail=reborn.origin))
+        if self.know.doubt is None and not self._doubted:
+            return timed
         self.tell_doubt()
         return self.know.corrected(timed)
 
@@ -466,23 +470,26 @@ class Client:
         swaps compare the latest.)"""
         for _ in range(MAX_ROUNDS):
             known = self.know.epoch
-            timed = yield from self._ask_in_doubt(keys) if self.know.doubt else self.ask(Load(keys))
-            assert isinstance(timed.reply, Loaded)
-            epoch = timed.reply.epoch
+            request = Load([*keys, CLOCK] if self.know.doubt else keys)
+            timed = self._heard(request, (yield request))
+            loaded = timed.reply
+            assert isinstance(loaded, Loaded)
+            if request.keys is not keys:
+                loaded = self._confirmed(loaded)
+            epoch = loaded.epoch
             if epoch.seen >= known.seen or (self.traits.durable and epoch.birth == known.birth):
-                return timed.reply, timed
+                return loaded, timed._replace(reply=loaded)
             yield from self.swap([], known.seen)
         raise StoreUnavailable("the store answers with older data than before and reports no loss")
 
-    def _ask_in_doubt(self, keys: Sequence[str]) -> Flow[Timed]:
-        """Read these cells while the store's clock is in doubt: a person may have confirmed that it is right."""
-        timed = yield from self.ask(Load([*keys, CLOCK]))
-        assert isinstance(timed.reply, Loaded)
-        *cells, said = timed.reply.cells
+    def _confirmed(self, loaded: Loaded) -> Loaded:
+        """What was read while the store's clock was in doubt, besides the last cell: there a person may have confirmed
+        that it is right."""
+        *cells, said = loaded.cells
         act, doubt = standing_act(said), self.know.doubt
-        if doubt is not None and act is not None and is_said(doubt, act.at, self.know.as_stored(timed.reply.now)):
+        if doubt is not None and act is not None and is_said(doubt, act.at, self.know.as_stored(loaded.now)):
             self.know.believe()
-        return timed._replace(reply=timed.reply._replace(cells=cells))
+        return loaded._replace(cells=cells)
 
     def check_clock(self) -> None:
         """Before something is written or deleted that rests on the time."""
@@ -490,29 +497,32 @@ class Client:
             raise StoreUnavailable(self.know.doubt.words)
 
     def swap(self, writes: Sequence[Write], seen: tuple[int, int]) -> Flow[tuple[Swapped, Timed]]:
-        began = self.know.contact.sends()
+        began, request = self.know.boot(), Swap(writes, seen)
         try:
-            timed = yield from self.ask(Swap(writes, seen))
+            timed = self._heard(request, (yield request))
         except StoreError:
             self.know.contact.broke(began)
             raise
-        assert isinstance(timed.reply, Swapped)
-        if any(verdict.refused is None for verdict in timed.reply.verdicts):
-            self.know.contact.answered(timed.began, timed.ended)
-        return timed.reply, timed
+        swapped = timed.reply
+        assert isinstance(swapped, Swapped)
+        for refused, _ in swapped.verdicts:
+            if refused is None:
+                self.know.contact.answered(timed.began, timed.ended)
+                break
+        return swapped, timed
 
     def probe(self) -> Flow[None]:
         """Find out whether the store answers who writes."""
         yield from self.swap([PROBE_WRITE], self.know.epoch.seen)
 
     def scan(self, request: Scan) -> Flow[Page]:
-        timed = yield from self.ask(request)
+        timed = self._heard(request, (yield request))
         assert isinstance(timed.reply, Page)
         return timed.reply
 
     def purge(self, request: Purge) -> Flow[int]:
         self.check_clock()
-        timed = yield from self.ask(request)
+        timed = self._heard(request, (yield request))
         assert isinstance(timed.reply, int)
         return timed.reply
 

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import timedelta
+from operator import attrgetter
 from os import register_at_fork, urandom
 from types import MappingProxyType
 from typing import Final, cast
@@ -10,7 +11,7 @@ from typing import Final, cast
 from cronce.clock import Clock
 from cronce.errors import BadPolicy, BadRecord, CronceError, StoreError, StoreUnavailable
 from cronce.events import Event
-from cronce.model import Boot, Cell, Fence, Instant, Mark, Slot, Traits, Write, slot_of_cell, turn_cell
+from cronce.model import EPOCH, Boot, Cell, Fence, Instant, Mark, Slot, Traits, Write, slot_of_cell, turn_cell
 from cronce.protocol.codec import all_readable
 from cronce.protocol.commands import (
     Answer,
@@ -37,7 +38,7 @@ from cronce.protocol.store_clock import is_ahead, is_early
 from cronce.protocol.table import Row, row
 from cronce.protocol.terms import MEANT, Terms, Wants, check_lease, check_terms, checked
 from cronce.protocol.view import View
-from cronce.runtime.batch import Batch, Ended
+from cronce.runtime.batch import Batch, Ended, ExtraWrites
 from cronce.runtime.client import Client, Knowledge, event_of, is_wanted
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Jobs
@@ -58,6 +59,8 @@ LOOK_AHEAD: Final = 60.0
 SWEEP: Final = 200
 """How many overdue cells one look brings at most."""
 
+
+_AT: Final = attrgetter("at")
 
 _NONCES: Final = deque[str]()
 register_at_fork(after_in_child=_NONCES.clear)  # what a parent and its child both used would be one claimant
@@ -161,15 +164,16 @@ class Ledger:
         drawn = [Wanted(slot, terms, known, nonce or self.nonce()) for slot, terms, known, nonce in wanted]
         _, grants = yield from self.exchange([], drawn)
         unsure = [grant for grant in grants if isinstance(grant, Unsure)]
-        errors = [one.error for one in unsure if one.error]
-        if errors and len(unsure) == len(wanted):
-            raise errors[0]
+        for one in unsure if len(unsure) == len(wanted) else ():
+            if one.error:
+                raise one.error
         return grants
 
     def _in_time(self, grants: list[Grant | Refused]) -> Flow[list[Grant | Refused]]:
         """A grant that came too late to be trusted is given back; so is a slot that a clock in doubt granted too
         early."""
-        boot, now, doubt = self._clock.boot(), self.know.now(), self.know.doubt
+        boot, doubt = self._clock.boot(), self.know.doubt
+        now = EPOCH if doubt is None else self.know.now()
         late = [
             grant
             for grant in grants
@@ -213,7 +217,9 @@ class Ledger:
         output: str = "",
     ) -> Flow[Finished | Stale | Unsure]:
         command = Finish(grant.fence, outcome, reason, backoff, cut_short, output)
-        return cast(Finished | Stale | Unsure, (yield from self._say(self._grant_question(grant, command))))
+        question = self._grant_question(grant, command)
+        yield from self.loop.answer([question])
+        return cast(Finished | Stale | Unsure, question.answer)
 
     def exchange(
         self, ended: Sequence[Ended], wanted: Sequence[Wants], beside: Sequence[Write] = ()
@@ -221,24 +227,31 @@ class Ledger:
         """Record ends, and claim new slots, in one call. Unlike `claim` it answers even if the store did not: with
         `Unsure` for each."""
         sample = self.know.guess()
-        outside = sorted([want.slot for want in wanted if want.terms.outside], key=lambda slot: slot.at, reverse=True)
-        lowest = {slot.job: slot.at for slot in outside}
-        batch = Batch(
-            ended, wanted, beside,
-            ask_end=lambda one: self._grant_question(one[0], _at_once(one[1], sample), sample, wakes=one[2]),
-            ask_claim=lambda want: self._claim_question(want, lowest, sample),
-            granted=self._grant,
-        )  # fmt: skip
-        yield from self._answer(batch, {want.slot.job for want in wanted})
-        said = [one.answer if isinstance(one, Question) else one for one in batch.said]
-        grants = [one if isinstance(one, Grant) else self._granted(cast(Question, one)) for one in batch.claimed]
+        outside = [want.slot for want in wanted if want.terms.outside]
+        lowest = {slot.job: slot.at for slot in sorted(outside, key=_AT, reverse=True)} if outside else {}
+
+        def ask_end(one: Ended) -> Question:
+            return self._grant_question(one[0], _at_once(one[1], sample), sample, wakes=one[2])
+
+        def ask_claim(want: Wants) -> Question:
+            return self._claim_question(want, lowest, sample)
+
+        ends: Sequence[Answer | Question | None]
+        claims: Sequence[Grant | Question | None]
+        if len(ended) + len(wanted) == 1:
+            (question,) = [*map(ask_end, ended), *map(ask_claim, wanted)]
+            yield from self.loop.answer([question], ExtraWrites(beside))
+            ends, claims = ([question], []) if ended else ([], [question])
+        else:
+            batch = Batch(ended, wanted, beside, ask_end=ask_end, ask_claim=ask_claim, granted=self._grant)
+            yield from self._answer(batch, {want.slot.job for want in wanted})
+            ends, claims = batch.said, batch.claimed
+        said = [one.answer if isinstance(one, Question) else one for one in ends]
+        grants = [one if isinstance(one, Grant) else self._granted(cast(Question, one)) for one in claims]
         return cast(list[Finished | Released | Stale | Unsure], said), (yield from self._in_time(grants))
 
     def _answer(self, batch: Batch, jobs: Set[str]) -> Flow[None]:
-        """Questions that are alike are stamped, if there is more than one."""
-        if len(batch) == 1:
-            yield from self.loop.answer(batch.unanswered(), batch)
-            return
+        """Where there are several, those that are alike are stamped."""
         questions = batch.unread()
         try:
             known = yield from self.loop.read(questions, jobs)
@@ -246,7 +259,7 @@ class Ledger:
             for question in (*questions, *batch.unanswered()):
                 question.answer = Unsure(str(error), error)
             return
-        questions += batch.stamp(self.loop.around, known)
+        questions += batch.stamp(self.loop.around(), known)
         yield from self.loop.answer(questions, batch)
         for answer, view in batch.told(lambda answer: is_wanted(answer, self.client.wants)):
             event = event_of(answer, view, self.client.holder, wrote=True)

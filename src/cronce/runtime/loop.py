@@ -11,7 +11,7 @@ later one, because the numbers of two lives may coincide.
 landed yet: a later command learns only which turns they would take (`View.reserved`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from cronce.errors import BadRecord, StoreError, StoreUnavailable
@@ -34,7 +34,10 @@ KnownJobs = Mapping[str, KnownJob]
 class Question:
     """A command, and the view that it is decided by. The answer holds of the view as it is then."""
 
-    __slots__ = ("answer", "command", "job", "life", "quiet", "unread", "view", "wakes")
+    __slots__ = ("answer", "command", "decision", "job", "life", "quiet", "unread", "view", "wakes", "writes")
+
+    decision: Decision  # of this round
+    writes: list[Write]  # that make it true
 
     def __init__(
         self,
@@ -54,13 +57,6 @@ class Question:
         self.wakes = wakes  # other processes wait for what this brings about
         self.quiet = quiet  # no event: there are thousands, and the caller reports what matters
         self.answer: Answer | None = None
-
-
-class _Step:
-    __slots__ = ("decision", "question", "writes")
-
-    def __init__(self, question: Question, decision: Decision, writes: list[Write]) -> None:
-        self.question, self.decision, self.writes = question, decision, writes
 
 
 class Loop:
@@ -97,9 +93,9 @@ class Loop:
     def read(self, pending: Sequence[Question], jobs: Iterable[str] = ()) -> Flow[KnownJobs]:
         """Read what is not known yet, or not any more; the jobs that the commands rest on, as they are known then."""
         life = self._know.epoch.birth
-        names = {*jobs, *[one.job for one in pending]}
-        known = self._know.jobs(names)
-        lacking = names - known.keys() - {""}
+        names = {*jobs, *[one.job for one in pending if one.job]}
+        known = self._know.jobs(names) if names else {}
+        lacking = names - known.keys()
         stale = [one for one in pending if one.unread or one.life != life or not life or one.job in lacking]
         if not (stale or lacking):
             return known
@@ -132,10 +128,12 @@ class Loop:
         """Decide, and write what makes the answers true; the error, if no answer came."""
         seen = beside.seen or self._know.epoch.seen
         jobs: dict[str, Write] = {}
-        steps = self._decide(pending, known, questions, jobs, beside)
-        writes = [*jobs.values(), *beside.writes, *(write for step in steps for write in step.writes)]
-        waking = (one.question.wakes or (one.question.view.slot and _wakes(one.decision.answer)) for one in steps)
-        if beside.wakes or any(waking):
+        changing = self._decide(pending, known, questions, jobs, beside)
+        writes, waking = [*jobs.values(), *beside.writes], beside.wakes
+        for one in changing:
+            writes += one.writes
+            waking = waking or one.wakes or (one.view.slot is not None and _wakes(one.decision.answer))
+        if waking:
             writes.append(WAKE)
         writes += self._know.contact.probes([one.view for one in pending if one.view.record is not None])
         if not writes:
@@ -144,7 +142,7 @@ class Loop:
             swapped, timed = yield from self._client.swap([*writes, *beside.unconfirmed], seen)
         except StoreUnavailable as error:
             questions += (left := beside.unanswered())
-            for one in (*left, *(step.question for step in steps)):
+            for one in (*left, *changing):
                 one.unread, one.view = True, one.view._replace(unheard_in=one.view.unheard_in or seen[0])
             return error
         self._learn_jobs(jobs, swapped)
@@ -153,23 +151,24 @@ class Loop:
             questions.append(one)
             self._lost(one, own, verdicts, timed)
         place += len(beside.writes)
-        for step in steps:
-            verdicts = swapped.verdicts[place : place + len(step.writes)]
-            place += len(step.writes)
-            if any(verdict.refused for verdict in verdicts):
-                self._lost(step.question, step.writes, verdicts, timed)
+        for one in changing:
+            verdicts = swapped.verdicts[place : place + len(one.writes)]
+            place += len(one.writes)
+            cells = [cell for refused, cell in verdicts if refused is None]
+            if len(cells) == len(verdicts):
+                self._won(one, cells, sample, swapped.epoch.birth)
             else:
-                self._won(step, verdicts, sample, swapped.epoch.birth)
+                self._lost(one, one.writes, verdicts, timed)
         return None
 
-    @property
-    def around(self) -> View:
+    def around(self, reserved: Collection[str] = (), beside: Mapping[str, bool] = {}) -> View:
         """What holds for every command of a batch, read once: another thread or the clock may change it at any
         moment."""
-        know, traits = self._know, self._client.traits
-        view = View(Cell(""), None, NO_SAMPLE, halted=know.halted is not None, epoch=know.epoch, traits=traits)
-        ended = tuple(know.ended.values())
-        return view._replace(even=know.watched, heard=know.contact.heard, doubt=know.doubt, ended=ended)
+        know, halted, ended = self._know, self._know.halted is not None, tuple(self._know.ended.values())
+        return View(
+            Cell(""), None, NO_SAMPLE, halted=halted, epoch=know.epoch, traits=self._client.traits, even=know.watched,
+            heard=know.contact.heard, doubt=know.doubt, reserved=reserved, beside=beside, ended=ended,
+        )  # fmt: skip
 
     def _decide(
         self,
@@ -178,12 +177,12 @@ class Loop:
         questions: list[Question],
         jobs: dict[str, Write],
         beside: ExtraWrites,
-    ) -> list[_Step]:
-        """Decide every command. Those that need another read first are left for the next round."""
+    ) -> list[Question]:
+        """Those that change something. Those that need another read first are left for the next round."""
         reserved, runs = set(beside.taken), {one.view.run.key: one.answer is not None for one in questions}
-        around = self.around._replace(reserved=reserved, beside={**beside.runs, **runs})
+        around = self.around(reserved, {**beside.runs, **runs})
         birth = around.epoch.birth
-        steps: list[_Step] = []
+        changing: list[Question] = []
         for number, one in enumerate(pending, len(beside)):
             if one.answer is not None or one.life != birth:
                 continue
@@ -191,34 +190,34 @@ class Loop:
             if job is not None and job.birth != birth:
                 job = None
             one.view = view = one.view.within(around, job, number)
-            step = self._decided(one, view, questions)
-            if step is None:
+            decision = self._decided(one, view, questions)
+            if decision is None:
                 continue
-            if step.decision.job is not None and view.slot is not None:
-                jobs.setdefault(view.slot.job, job_write(view, step.decision.job))
-            if step.writes:
-                steps.append(step)
-                if step.decision.turn is not None:
-                    reserved.add(step.decision.turn.key)
+            if decision.job is not None and view.slot is not None:
+                jobs.setdefault(view.slot.job, job_write(view, decision.job))
+            one.decision, one.writes = decision, writes_of(view, one.command, decision)
+            if one.writes:
+                changing.append(one)
+                if decision.turn is not None:
+                    reserved.add(decision.turn.key)
             else:
-                self._conclude(one, step.decision.answer)
-        return steps
+                self._conclude(one, decision.answer)
+        return changing
 
-    def _decided(self, one: Question, view: View, questions: list[Question]) -> _Step | None:
+    def _decided(self, one: Question, view: View, questions: list[Question]) -> Decision | None:
         try:
             decision = decide(view, one.command)
         except BadRecord as error:
             one.answer = Unsure(str(error), unreadable=True)
             return None
-        errands = decision.first if isinstance(decision, Need) else decision.also
-        for run, command in errands:
+        for run, command in decision.first if isinstance(decision, Need) else decision.also:
             if run not in view.beside:
                 questions.append(Question(command, View(Cell(run), None, NO_SAMPLE, slot_of_cell(run)), unread=True))
-        if isinstance(decision, Need):
-            one.unread = True
-            one.view = view._replace(turns=(*view.turns, *map(Cell, decision.turns)))
-            return None
-        return _Step(one, decision, writes_of(view, one.command, decision))
+        if isinstance(decision, Decision):
+            return decision
+        one.unread = True
+        one.view = view._replace(turns=(*view.turns, *map(Cell, decision.turns)))
+        return None
 
     # --- replies ---
 
@@ -229,14 +228,14 @@ class Loop:
             if verdict.refused is None and write.seen == ABSENT:
                 self._client.report(Event(What.REGISTERED, write.key, self._client.holder, swapped.now))
 
-    def _won(self, step: _Step, verdicts: Sequence[Verdict], sample: Sample, life: int) -> None:
-        one, decision, (run, *turns) = step.question, step.decision, [verdict.cell for verdict in verdicts]
+    def _won(self, one: Question, cells: list[Cell], sample: Sample, life: int) -> None:
+        decision = one.decision
         assert decision.change is not None
         is_answer = decision.is_answer_to(one.command)
         if is_answer:
-            one.view = View(run, decision.change.record, sample, one.view.slot, tuple(turns))
+            one.view = View(cells[0], decision.change.record, sample, one.view.slot, tuple(cells[1:]))
         else:
-            one.view = taken_in(one.view, [run, *turns], sample, decision.change.record)
+            one.view = taken_in(one.view, cells, sample, decision.change.record)
         one.life = life
         self._conclude(one, decision.answer, wrote=True)
         if not is_answer:

@@ -246,7 +246,7 @@ def instant(us: int | None) -> Instant | None:
 
 def believe(seen: tuple[int, int], stored: Epoch) -> Literal["yes", "behind", "ahead"]:
     """Whether a writer's epoch is the store's. Ahead: the writer has seen what the store no longer knows."""
-    if seen > stored.seen:
+    if seen > stored[:2]:
         return "ahead"
     return "yes" if seen[0] == stored.birth else "behind"
 
@@ -342,10 +342,12 @@ def _refusal(write: Write, cell: Cell | None, now: Instant) -> Refusal | None:
 
 
 def _written(write: Write, cell: Cell | None, tally: int, birth: int, now: Instant) -> Cell:
-    was = cell or Cell(write.key, at=write.at)
-    fence = Fence(birth, tally) if write.grant else was.fence
-    until = now + write.ttl if write.ttl is not None else was.until
-    return Cell(write.key, tally, write.value, was.at, write.mark, fence, until)
+    at, fence, until = (write.at, None, None) if cell is None else (cell.at, cell.fence, cell.until)
+    if write.grant:
+        fence = Fence(birth, tally)
+    if write.ttl is not None:
+        until = now + write.ttl
+    return Cell(write.key, tally, write.value, at, write.mark, fence, until)
 
 
 def refused_epoch(writes: Sequence[Write]) -> list[Verdict]:

@@ -38,7 +38,7 @@ class Meta(NamedTuple):
 def read_meta(row: Row) -> Meta:
     now, schema, birth, tally, base, origin, since, last_write, identity, *network = row
     epoch = Epoch(birth, tally, base, ORIGIN_BY_WORD[origin], instant(since))
-    return Meta(from_us(now), schema, epoch, from_us(last_write), identity, *map(bool, network))
+    return Meta(from_us(now), schema, epoch, from_us(last_write), identity, any(network))
 
 
 def meta_row(epoch: Epoch, last_write: Instant) -> Row:

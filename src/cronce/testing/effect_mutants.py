@@ -157,16 +157,16 @@ def unknown_expires() -> Any:
 
 def kept_from_the_beginning() -> Any:
     """The time for which it is known that it was done counts from when it was begun."""
-    close = table._close
+    closing = table._closing
 
     def wrong(view: View, record: Record, outcome: Outcome, reason: str) -> Any:
-        ruling = close(view, record, outcome, reason)
-        if record.keep is None or record.started is None or ruling.change is None:
-            return ruling
+        change = closing(view, record, outcome, reason)
+        if record.keep is None or record.started is None:
+            return change
         left = max(record.started + record.keep - view.now, timedelta(0))
-        return ruling._replace(change=ruling.change._replace(ttl=left))
+        return change._replace(ttl=left)
 
-    return patch.object(table, "_close", wrong)
+    return patch.object(table, "_closing", wrong)
 
 
 # --- the cursor, and receivers that know fences ---

@@ -22,16 +22,16 @@ to it, `checks` what the doctor asks.
 """
 
 import atexit
-import json
 import os
 import sqlite3
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from cronce.clock import SystemClock
@@ -93,7 +93,7 @@ class SqliteStore:
         self._open: Callable[[], SqliteConnection] = partial(
             SqliteConnection, self.path, mount_table, make=True, adopt=adopt
         )
-        self._use(SqliteConnection.meta)
+        self._use(lambda connection: file.read_meta(connection.db, connection.path))
         self._open = partial(SqliteConnection, self.path, mount_table)
 
     def load(self, keys: Sequence[str]) -> Loaded:
@@ -162,7 +162,12 @@ class SqliteStore:
     def _attempt(self, work: Work[_Answer]) -> _Answer:
         self._working = True
         try:
-            answer = self._own_connection().do(work)
+            connection = self._own_connection()
+            try:
+                answer = work(connection)
+            finally:
+                if connection.db.in_transaction:
+                    connection.db.execute("ROLLBACK")
         except sqlite3.Error:
             self._check_files()  # if they are gone, that is the better error
             raise
@@ -272,22 +277,12 @@ class SqliteConnection:
         self.files: Final = file.inodes(self.names)
         self.process: Final = os.getpid()
 
-    def do(self, work: Work[_Answer]) -> _Answer:
-        try:
-            return work(self)
-        finally:
-            if self.db.in_transaction:
-                self.db.execute("ROLLBACK")
-
-    def meta(self) -> sql.Meta:
-        return file.read_meta(self.db, self.path)
-
     def cells(self, statement: str, bounds: Any) -> list[Cell]:
         return list(map(sql.read_cell, self.db.execute(statement, bounds).fetchall()))
 
     def read(self, statement: str, bounds: Any) -> tuple[sql.Meta, list[Cell]]:
         self.db.execute("BEGIN")
-        found = self.meta(), self.cells(statement, bounds)
+        found = file.read_meta(self.db, self.path), self.cells(statement, bounds)
         self.db.execute("COMMIT")
         return found
 
@@ -296,25 +291,15 @@ class SqliteConnection:
             self.db.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
             return self._refused_already(writes, wanted, seen, error)
-        meta, cells = self.meta(), self.cells(*wanted)
+        meta, cells = file.read_meta(self.db, self.path), self.cells(*wanted)
         swapped, changed = judge(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
         if swapped.epoch != meta.epoch:
-            self._put(changed.values(), {cell.key for cell in cells})
+            self.db.executemany(statements.PUT_CELL, map(statements.cell_row, changed.values()))
             self.db.execute(
                 statements.UPDATE_META, sql.meta_row(swapped.epoch, meta.now if changed else meta.last_write)
             )
         self.db.execute("COMMIT")
         return swapped
-
-    def _put(self, changed: Iterable[Cell], there: set[str]) -> None:
-        old: list[Cell] = []
-        new: list[Cell] = []
-        for cell in changed:
-            (old if cell.key in there else new).append(cell)
-        if new:
-            self.db.executemany(statements.INSERT_CELL, map(statements.inserted_row, new))
-        if old:
-            self.db.executemany(statements.UPDATE_CELL, map(statements.updated_row, old))
 
     def _refused_already(
         self, writes: Sequence[Write], wanted: Select, seen: tuple[int, int], error: sqlite3.OperationalError
@@ -432,9 +417,6 @@ def pauses(timeout: timedelta) -> Iterator[float]:
     yield 0.0
 
 
-_encode: Final = json.JSONEncoder(ensure_ascii=False).encode
-
-
 def select(keys: Sequence[str]) -> Select:
     """How to read some cells: one by its key, many by a list of keys in JSON.
 
@@ -442,4 +424,6 @@ def select(keys: Sequence[str]) -> Select:
     """
     if "\0" in "".join(keys):
         raise BadInput("a key cannot contain NUL")
-    return (statements.SELECT_CELL, keys) if len(keys) == 1 else (statements.SELECT_CELLS, [_encode(keys)])
+    if len(keys) == 1:
+        return statements.SELECT_CELL, keys
+    return statements.SELECT_CELLS, [f"[{','.join(map(encode_basestring, keys))}]"]

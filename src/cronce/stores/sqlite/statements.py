@@ -110,14 +110,12 @@ SELECT_CELL: Final = """
     SELECT key, version, mark, at, until, fence_birth, fence_number, value FROM cronce_cells WHERE key = ?
 """
 
-INSERT_CELL: Final = """
-    INSERT INTO cronce_cells (version, mark, until, fence_birth, fence_number, value, key, at)
+# `at` is fixed by the first write; naming it in the update would rewrite its index each time.
+PUT_CELL: Final = """
+    INSERT INTO cronce_cells (key, version, mark, at, until, fence_birth, fence_number, value)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
-
-# `at` is fixed by the first write; naming it here would rewrite its index each time.
-UPDATE_CELL: Final = """
-    UPDATE cronce_cells SET version = ?, mark = ?, until = ?, fence_birth = ?, fence_number = ?, value = ? WHERE key = ?
+    ON CONFLICT (key) DO UPDATE SET version = excluded.version, mark = excluded.mark, until = excluded.until,
+        fence_birth = excluded.fence_birth, fence_number = excluded.fence_number, value = excluded.value
 """
 
 SELECT_BOARD: Final = f"SELECT key, version FROM cronce_cells WHERE key >= '{BOARD}' AND key < '{beyond(BOARD)}'"  # noqa: S608
@@ -128,15 +126,13 @@ SIZE: Final = "SELECT count(*) FROM cronce_cells"
 PURGE: Final = "DELETE FROM cronce_cells WHERE key = ? AND version = ?"
 
 
-def updated_row(cell: Cell) -> Row:
-    """What `UPDATE_CELL` takes."""
-    fence_birth, fence_number = cell.fence or (None, None)
-    return (cell.version, cell.mark, us(cell.until), fence_birth, fence_number, cell.value, cell.key)
+def cell_row(cell: Cell) -> Row:
+    """What `PUT_CELL` takes."""
+    key, version, value, at, mark, fence, until = cell
+    return (key, version, mark, us(at), us(until), *(fence or _NO_FENCE), value)
 
 
-def inserted_row(cell: Cell) -> Row:
-    """What `INSERT_CELL` takes."""
-    return (*updated_row(cell), us(cell.at))
+_NO_FENCE: Final = (None, None)
 
 
 # --- scans ----------------------------------------------------------------------------------------------------------
