@@ -1,4 +1,5 @@
-"""Jobs of schedulers that live in a process of Go or Ruby, or that cron starts on every server, as Laravel's.
+"""Jobs of schedulers that live in a process of Go, Ruby, Rust, C# or Elixir, or that cron starts on every server, as
+Laravel's.
 
 They are found by the words of their library, with comments taken out; what a job does is not followed. One table has
 all that differs between the libraries.
@@ -40,7 +41,9 @@ _JOB_LIBRARIES: Final = (
         re.compile(r'"github\.com/robfig/cron(?:/v\d)?"'),
         re.compile(r"\.(?:AddFunc|AddJob)\("),
         "in every process of this program",
-        often=re.compile(r'\.Add\w+\(\s*"(?:@every (?:\d+s|[1-5]m)|(?:\S+ )??\*(?:/[1-5])? \*)'),
+        often=re.compile(
+            r'\.Add\w+\(\s*"(?:@every (?:\d+s|[1-5]m)|(?:\S+ )??\*(?:/[1-5])? \*)|\.Add\w+\(\s*(?!")[\w.]+\s*,'
+        ),
         wait="make it with `cron.WithChain(cron.SkipIfStillRunning(cron.DefaultLogger))`",
     ),
     JobLibrary(
@@ -49,6 +52,39 @@ _JOB_LIBRARIES: Final = (
         re.compile(r'"github\.com/(?:go-co-op|jasonlvhit)/gocron(?:/v\d)?"'),
         re.compile(r"\.NewJob\(|\)\.Do\("),
         "in every process of this program",
+    ),
+    JobLibrary(
+        "tokio-cron-scheduler",
+        ".rs",
+        re.compile(r"\btokio_cron_scheduler\b|\bclokwerk\b"),
+        re.compile(r"\bJob::new(?:_\w+)?\(|\.every\("),
+        "in every process of this program",
+    ),
+    JobLibrary(
+        "a hosted service of .NET",
+        ".cs",
+        re.compile(r":\s*(?:BackgroundService|[\w, ]*\bIHostedService)\b"),
+        re.compile(
+            r"Task\.Delay\(\s*(?:TimeSpan\.From(?:Minutes|Hours|Days)\(|\w*(?:[iI]nterval|[pP]eriod)\w*)|"
+            r"new (?:Periodic)?Timer\("
+        ),
+        "in every process of this program",
+    ),
+    JobLibrary(
+        "Quartz.NET",
+        ".cs",
+        re.compile(r"using Quartz\b"),
+        re.compile(r"\.With(?:CronSchedule|SimpleSchedule)\("),
+        "in every process of this program, unless its store is a database and clustered",
+        re.compile(r"UsePersistentStore|UseClustering"),
+    ),
+    JobLibrary(
+        "Quantum",
+        ".exs",
+        re.compile(r"Scheduler,\s*\n?\s*(?:\w+: [^\n]*\n\s*)*jobs:|\bjobs: \["),
+        re.compile(r"\{\s*\"(?:@\w+|[\d*/, -]+)\"|schedule: "),
+        "on every node of this program",
+        re.compile(r"run_strategy|global: true"),
     ),
     JobLibrary(
         "rufus-scheduler",
@@ -85,6 +121,8 @@ _JOB_LIBRARIES: Final = (
     ),
 )
 _COMMENTS_OF: Final = {
+    **dict.fromkeys((".rs", ".cs"), re.compile(r"/\*.*?\*/|(?<![:\w\"'])//[^\n]*", re.DOTALL)),
+    ".exs": re.compile(r"^[ \t]*#[^\n]*", re.MULTILINE),
     ".go": re.compile(r"/\*.*?\*/|(?<![:\w\"'`])//[^\n]*", re.DOTALL),
     ".php": re.compile(r"/\*.*?\*/|(?<![:\w\"'])//[^\n]*|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE),
     ".rb": re.compile(r"^=begin.*?^=end|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE),
@@ -97,8 +135,9 @@ _SHARED_LOCKS: Final = re.compile(
 _WEB_SERVERS: Final = re.compile(
     r"ListenAndServe|gin\.(?:New|Default)\(|echo\.New\(|fiber\.New\(|grpc\.NewServer\(|chi\.New"
 )
-_WAITING: Final = re.compile(r"(?:Skip|Delay)IfStillRunning|\.TryLock\(|(?i:\bis_?running\b)|CompareAndSwap")
+_CHAINED: Final = re.compile(r"(?:Skip|Delay)IfStillRunning")
 """In Go the chain of a scheduler may be made far from its jobs."""
+_FLAG_OF_A_RUN: Final = re.compile(r"\.TryLock\(|(?i:\bis_?running\b)|CompareAndSwap")
 _LONG_TICK: Final = re.compile(r"time\.(?:NewTicker|Tick)\(\s*(1[2-9]|[2-9]\d|\d{3,})\s*\*\s*time\.Hour\s*\)")
 
 
@@ -124,7 +163,7 @@ class LanguageSeen(NamedTuple):
 
 @reader("other languages", lambda path: path.suffix in _COMMENTS_OF)
 def read(source: Source) -> Iterator[AddedJob | LanguageSeen | LeftOut]:
-    seen = [bool(words.search(source.text)) for words in (_SHARED_LOCKS, _WEB_SERVERS, _WAITING)]
+    seen = [bool(words.search(source.text)) for words in (_SHARED_LOCKS, _WEB_SERVERS, _CHAINED)]
     if any(seen):
         yield LanguageSeen(source.suffix, *seen)
     for tick in _LONG_TICK.finditer(source.text) if source.suffix == ".go" else ():
@@ -137,6 +176,7 @@ def read(source: Source) -> Iterator[AddedJob | LanguageSeen | LeftOut]:
 
 def _added(source: Source, library: JobLibrary) -> Iterator[AddedJob]:
     plain = _COMMENTS_OF[source.suffix].sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
+    waits = source.suffix == ".go" and bool(_FLAG_OF_A_RUN.search(plain))
     for found in library.adds.finditer(plain):
         is_block = source.suffix == ".rb"
         told = plain[found.start() :].partition("\nend")[0] if is_block else _statement(plain, found.start())
@@ -146,7 +186,7 @@ def _added(source: Source, library: JobLibrary) -> Iterator[AddedJob]:
             f"`{name}`" if name else f"this job of {library.name}",
             source.place(plain.count("\n", 0, found.start()) + 1),
             library.once is not None and bool(library.once.search(told)),
-            "" if not library.often.search(told) or library.apart.search(told) else library.wait,
+            library.wait if library.often.search(told) and not waits and not library.apart.search(told) else "",
         )
 
 

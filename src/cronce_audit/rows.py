@@ -11,7 +11,9 @@ from typing import Final, NamedTuple
 
 from cronce_audit.model import Place, Source, reader
 
-_CODE_SUFFIXES: Final = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".java", ".kt", ".php", ".rb", ".go"})
+_CODE_SUFFIXES: Final = frozenset(
+    {".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".java", ".kt", ".php", ".rb", ".go", ".rs", ".cs"}
+)
 _JOB_FILES: Final = re.compile(
     r"(?i)cron|jobs?\b|jobs?/|sched|task|worker|remind|beat|poll|batch|daemon|periodic|payout"
 )
@@ -24,7 +26,7 @@ _NOT_OF_JOBS: Final = re.compile(
 )
 """Files that answer requests or describe data."""
 _FUNCTION_HEAD: Final = re.compile(
-    r"\b(?:def|func|fun|function)\s+(?:\([^)]*\)\s*)?(?P<named>\w+)|"
+    r"\b(?:def|func|fun|fn|function)\s+(?:\([^)]*\)\s*)?(?P<named>\w+)|"
     r"^(?!if|for|while|switch|catch|else|return|await|new|try|with|\}|\.)(?:[\w<>\[\],.?@]+\s+)*?(?P<bound>[\w.]+)\s*"
     r"(?:[:=]\s*(?:async\s*)?)?\((?:.*\)[^(){}]*|.*=>\s*)\{$|\b(?P<planned>schedule\w*|setInterval|every|CronJob)\(.*\{$"
 )
@@ -37,7 +39,8 @@ _STATE_COLUMN: Final = r"(?:status|state|estado|stage|situacao)"
 _DUE_ROWS: Final = re.compile(
     rf"(?i)\b{_STATE_COLUMN}\W{{1,16}}(?:\w+\.)*(?:pending|pendiente|pendente|queued|waiting|scheduled|ready|due|todo|active|"
     r"new|open|approved|confirmed|overdue|unpaid)\b|"
-    r"\b\w*(?:sent|notified|processed|e?mailed|reminded|published|delivered|handled|executed)\w*\W{1,6}(?:=|:|is|eq)?\W{0,4}"
+    r"\b\w*(?:sent|notified|processed|e?mailed|reminded|published|delivered|handled|executed|scheduled|queued|"
+    r"charged|settled|credited|distributed|paid_?out)\w*\W{1,6}(?:=|:|is|eq)?\W{0,4}"
     r"(?:false|0|null|none|\$ne)\b|"
     r"\b(?:next_?\w*(?:run|at|date|time)|scheduled_?(?:at|for|time|date)|(?:due|send|run|remind|publish|execute)_?(?:at|on|date|time)"
     r"|maturity_?date|\w*due_?date)\b\W{1,8}(?:\w+\.)?(?:<|lte?\b|_lte)"
@@ -47,7 +50,7 @@ _ROW_OF_A_RUN: Final = re.compile(
 )
 _LOOP_OVER_ROWS: Final = re.compile(r"^\s*(?:async\s+)?for\b|\bforEach\(|\.map\(|\.each\b|^\s*foreach\b|Promise\.all")
 _WORK_ON_A_ROW: Final = re.compile(
-    r"(?i)send|notif|mail|sms|push_|publish|charge|payout|transfer|credit|debit|balance|increment|decrement|webhook|"
+    r"(?i)send|notif|mail|sms|push_|publish|charge|pay(?:out|ment)|transfer|credit|debit|balance|increment|decrement|webhook|"
     r"\.delay\(|apply_async|enqueue|queue\.add|\.post\(|emit\(|dispatch\("
 )
 _MARKS_A_ROW: Final = re.compile(
@@ -60,6 +63,20 @@ _WAITS_FOR: Final = re.compile(r"(?i)pending|pendiente|pendente|queued|waiting|s
 _BY_KEY: Final = re.compile(r"\bid['\"]?\s*(?:==?=?|:)\s*(?!\{)|UUID\(|findById")
 _ONE_ROW: Final = re.compile(
     r"\.first\(|exists\(|find_?One\(|findFirst\(|\.count\(|scalar_one|if .*\.filter\(|findUnique"
+)
+_ONE_RECORD: Final = re.compile(
+    r"(?i)\.first\(|\bexist\w*\(|find_?(?:one|first|unique)\(|find_?by\w*\(|\.count\w*\(|scalar_one|scalar\(|fetchone|"
+    r"maybe_?single|get_or_none|firstWhere|findFirst|query_?row|\.get\(\)$|\.exists\b"
+)
+"""A query for one row, in the words of many libraries."""
+_RECORD_OF_WORK: Final = re.compile(
+    r"(?i)already|dup|\bsent|_sent|log\b|logs\b|remind|notif|alert|pay(?:ment|out)|invoice|\bruns?\b|history|transaction|"
+    r"processed|deliver|reward|commission|bonus|charge"
+)
+"""What is looked for is a record that the work was done."""
+_NAMED_ROW: Final = re.compile(r"(?:(?:const|let|var|val)\s+)?[({]?\s*(?:data\s*:\s*)?\$?(\w+)[^=]*?(?<![=!<>])=(?!=)")
+_NOT_THERE: Final = re.compile(
+    r"^\s*(?:\}?\s*(?:else\s+)?if\b.*(?:!(?!=)|\bnot\b|\bnull\b|\bNone\b|=== ?0|== ?0)|unless\b|&&\s*!)"
 )
 _RETURN: Final = re.compile(r"^\s+(?:return|continue)\b")
 _CLAIMS_A_ROW: Final = re.compile(
@@ -84,19 +101,22 @@ class RowsTaken(NamedTuple):
 
 @reader("rows", lambda path: path.suffix in _CODE_SUFFIXES and not _NOT_OF_JOBS.search(f"/{path}"))
 def read(source: Source) -> Iterator[RowsTaken]:
-    if not _ROW_QUERY.search(source.text):
+    if not _ROW_QUERY.search(source.text) and not _ONE_RECORD.search(source.text):
         return
     lines = source.text.split("\n")
     told = -1
     for at, line in enumerate(lines):
         asked = _statement(lines, at) if at > told and _ROW_QUERY.search(line) else ""
-        if asked and not _BY_KEY.search(asked) and (_DUE_ROWS.search(asked) or _ROW_OF_A_RUN.search(asked)):
-            name, start, end = _function(lines, at)
-            is_job = name and (_JOB_FILES.search(source.path) or _JOB_NAMES.search(name))
-            marks = _second_step(lines, asked, at, end) if is_job else None
-            if marks and not _CLAIMS_A_ROW.search("\n".join(lines[start:end])):
-                told = end
-                yield RowsTaken(source.place(at + 1), name, marks + 1)
+        name, start, end = _function(lines, at) if asked or _ONE_RECORD.search(line) else ("", 0, 0)
+        if not name or not (_JOB_FILES.search(source.path) or _JOB_NAMES.search(name)):
+            continue
+        is_due = asked and not _BY_KEY.search(asked) and (_DUE_ROWS.search(asked) or _ROW_OF_A_RUN.search(asked))
+        marks = _second_step(lines, asked, at, end) if is_due else None
+        if marks and not _CLAIMS_A_ROW.search("\n".join(lines[start:end])):
+            told = end
+            yield RowsTaken(source.place(at + 1), name, marks + 1)
+        elif _ONE_RECORD.search(line) and (found := _recorded_later(lines, at, start, end)):
+            yield RowsTaken(source.place(found[0] + 1), name, found[1] + 1)
 
 
 def _statement(lines: Sequence[str], at: int) -> str:
@@ -148,6 +168,53 @@ def _second_step(lines: Sequence[str], asked: str, at: int, end: int) -> int | N
         left = next((one for one in body if _RETURN.search(lines[one])), end)
         return next((one for one in range(left, end) if _ADDS_A_ROW.search(lines[one])), None)
     return None
+
+
+def _recorded_later(lines: Sequence[str], at: int, start: int, end: int) -> tuple[int, int] | None:
+    """Where a record of some work is looked for, and where it is written; in between the work is left out if it was
+    there, and done if not."""
+    first = at
+    while first > start and (lines[first].lstrip().startswith(_CONTINUED) or lines[first - 1].rstrip().endswith("(")):
+        first -= 1
+    last = max(first + _statement(lines, first).count("\n"), at)
+    asked = "\n".join(lines[first : last + 1])
+    named = _NAMED_ROW.match(lines[first].strip())
+    near = range(last, min(last + _NEAR_BELOW, end))
+    if not _RECORD_OF_WORK.search(asked) or _BY_KEY.search(asked):
+        return None
+    guards = (one for one in (first, *near) if _is_guard(lines[one], named[1] if named else "", one <= last))
+    guard = next(guards, None)
+    if guard is None:
+        return None
+    leaves = any(_LEFT.search(line) for line in lines[guard : guard + 3])
+    if leaves == bool(_NOT_THERE.search(lines[guard])):  # it goes on without a record, not with one
+        return None
+    acts = next((one for one in range(last + 1, end) if _WORK_ON_A_ROW.search(_code(lines[one]))), None)
+    adds = next((one for one in range(last + 1, end) if _WRITES_RECORD.search(_code(lines[one]))), None)
+    before = "\n".join(map(_code, lines[start : (acts or end) + 1]))
+    return (first, adds) if acts is not None and adds is not None and not _CLAIMS_A_ROW.search(before) else None
+
+
+def _is_guard(line: str, name: str, is_query: bool) -> bool:
+    """An `if` about the row that was found, or that holds the query itself."""
+    if not re.match(r"\s*(?:\}?\s*(?:else )?if\b|unless\b|&&)", line):
+        return bool(re.search(rf"\b(?:next|return|continue)\s+(?:if|unless)\s+{name}\b", line)) if name else False
+    return is_query or bool(name and re.search(rf"\b{name}\b", line))
+
+
+def _code(line: str) -> str:
+    """Without a comment at its end."""
+    return re.sub(r"(?:^|\s)(?://|#|--).*$", "", line)
+
+
+_CONTINUED: Final = (".", "&&", "||", "?.", ")")
+"""What a line begins with that goes on with the one above it."""
+_NEAR_BELOW: Final = 5
+"""Lines between a query and what asks for its answer."""
+_LEFT: Final = re.compile(r"\b(?:return|continue|next|break)\b")
+_WRITES_RECORD: Final = re.compile(
+    _ADDS_A_ROW.pattern + r"|(?i:\.(?:upsert|insertOne|updateOrCreate)\(|create\w*\(|::create\()"
+)
 
 
 def _in_called(lines: Sequence[str], loop: int, end: int) -> int | None:

@@ -1269,6 +1269,28 @@ def test_a_loop_whose_time_is_a_setting_is_a_job(tmp_path: Path, span: str, says
     assert findings_in(tmp_path, {"app.py": LOOP.replace("SPAN", span)}, "CR207") == says
 
 
+@pytest.mark.parametrize(
+    ("name", "span", "says"),
+    [
+        ("scheduler_loop", "60", ["CR207 app.py:7"]),
+        ("send_due_reminders", "10", ["CR207 app.py:7"]),
+        ("send_due_reminders", "1", []),
+        ("refresh_job_cache", "60", []),
+        ("watch", "60", []),
+    ],
+)
+def test_a_loop_that_is_a_job_by_its_name_may_sleep_less(tmp_path: Path, name: str, span: str, says: list[str]) -> None:
+    app = LOOP.replace("SPAN", span).replace("work()", f"{name}()")
+    assert findings_in(tmp_path, {"app.py": app}, "CR207") == says
+
+
+@pytest.mark.parametrize(("command", "says"), [("uvicorn app:app --reload", 1), ("uvicorn app:app", 0)])
+def test_a_server_that_watches_files_deploys_nothing(tmp_path: Path, command: str, says: int) -> None:
+    compose = f"services:\n  web:\n    build: .\n    command: {command}\n"
+    tree = {"app.py": LOOP.replace("SPAN", "3600"), "docker-compose.yml": compose}
+    assert len(findings_in(tmp_path, tree, "CR207")) == says
+
+
 @pytest.mark.parametrize(("workers", "says"), [("$WORKERS", ["CR207 app.py:7"]), ("1", [])])
 def test_a_number_of_workers_that_a_variable_gives_decides_nothing(
     tmp_path: Path, workers: str, says: list[str]

@@ -23,7 +23,15 @@ from cronce_audit.javascript.code import (
     is_own,
     is_plain,
 )
-from cronce_audit.javascript.guards import closure, is_conditional, is_locked, starters, takes_lock
+from cronce_audit.javascript.guards import (
+    closure,
+    enclosing,
+    is_conditional,
+    is_locked,
+    name_of,
+    starters,
+    takes_lock,
+)
 from cronce_audit.model import Place, Source
 
 if TYPE_CHECKING:
@@ -33,7 +41,10 @@ MENTIONS: Final = re.compile(
     r"['\"](?:node-cron|node-schedule|cron|croner|@nestjs/schedule|bree|toad-scheduler|@elysiajs/cron)['\"]|\bsetInterval\("
 )
 TIMER: Final = "setInterval"
-_TIMED: Final = re.compile(r"(?i)cron|sched|jobs?\b|remind|sweep|digest|recurr|overdue|invoice|newsletter|backup")
+_TIMED: Final = re.compile(
+    r"(?i)cron|sched|jobs?\b|remind|sweep|digest|recurr|overdue|invoice|newsletter|backup|cycle\b|sync|"
+    r"scrap|crawl|notif|send\w+|payout|subscription|process(?:pending|due|queue|all)"
+)
 _OF_PROCESS: Final = re.compile(
     r"(?i)heartbeat|keep_?alive|rate_?limit|cache|buffer|flush|metric|socket|\bmap\b|memory|lock"
 )
@@ -74,21 +85,27 @@ _REGISTRY: Final = frozenset(
     Origin("@nestjs/schedule", ("SchedulerRegistry", MADE, name))
     for name in ("addCronJob", "addTimeout", "addInterval")
 )
+_PATTERN_NAMES: Final = re.compile(r"(?i)cron|rule|every|interval|sched|expr|pattern|minut|hour|daily|weekly")
 _DATE: Final = re.compile(r"(?i)date|time\b|when|\bat\b|moment")
 
 
 def _is_volatile(code: Code, call: "Node", origin: Origin) -> bool:
     """In a function that is given something to plan; not when the file is loaded."""
-    given = any(
-        text(outer.child_by_field_name("parameters") or outer.child_by_field_name("parameter")).strip("()")
-        for outer in above(call)
-        if outer.type in FUNCTIONS
-    )
+    given = _is_given(call)
     if origin in _REGISTRY:
         return given
     told = [one for one in arguments(call) if one.type not in FUNCTIONS]
     once = origin == _ONCE and _node_schedule(code, arguments(call)) is None
     return once and given and any(_DATE.search(text(one)) for one in told)
+
+
+def _is_given(node: "Node") -> bool:
+    """Whether a function around it is given something."""
+    return any(
+        text(outer.child_by_field_name("parameters") or outer.child_by_field_name("parameter")).strip("()")
+        for outer in above(node)
+        if outer.type in FUNCTIONS
+    )
 
 
 def _is_job(code: Code, call: "Node", told: "list[Node]") -> bool:
@@ -131,9 +148,11 @@ def _node_schedule(code: Code, told: "list[Node]") -> Draft | None:
     if len(told) < 2:
         return None
     when = told[0]
-    is_cron = len((code.literal(entries(when).get("rule", when)) or "").split()) in (5, 6)
+    spelled = code.literal(entries(when).get("rule", when))
+    is_cron = len((spelled or "").split()) in (5, 6)
+    is_set_up = spelled is None and bool(_PATTERN_NAMES.search(text(when))) and not _is_given(when)
     options = when if when.type == "object" else None
-    return Draft(when, told[1], options) if is_cron or _is_rule(code, when) else None
+    return Draft(when, told[1], options) if is_cron or is_set_up or _is_rule(code, when) else None
 
 
 def _is_rule(code: Code, when: "Node | None") -> bool:
@@ -232,13 +251,23 @@ def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> 
         _is_guarded(code, draft, bodies, starts) or not _is_seen(body, bodies, uses),
         "distributed" in entries(draft.options) or takes_lock(code, bodies, [*starts, *_callers(code, starts)]),
         tuple(uses),
-        tuple(starters(code, call)),
+        tuple(dict.fromkeys(name for start in starts for name in starters(code, start))),
         None if draft.every is None else _milliseconds(text(draft.every)),
         _has_zone(call, draft),
         _overlaps(bodies, draft),
         next(_sent(bodies), None),
         _does(body),
+        any(_is_reached(code, start) for start in starts),
     )
+
+
+def _is_reached(code: Code, start: "Node") -> bool:
+    """Whether it is run when its file is loaded: outside of functions, or in one that is called there; what stands in a
+    class or a function without a name is taken for it."""
+    if any(outer.type in ("class_body", "object") for outer in above(start)):
+        return True
+    around = [enclosing(start), *(enclosing(one) for one in _callers(code, [start]))]
+    return any(not name_of(function) for function in around)
 
 
 _ZONES: Final = re.compile(r"(?i)\btime_?zone\b|\btz\b|\butcOffset\b")
@@ -266,8 +295,19 @@ def _has_zone(call: "Node", draft: Draft) -> bool:
 
 
 def _overlaps(bodies: "list[Node]", draft: Draft) -> bool:
-    waits = any(True for one in bodies for _ in within(one, "await_expression"))
-    flagged = any(_AT_WORK.fullmatch(text(name)) for one in bodies for name in within(one, *_NAME_NODES))
+    """A flag counts where a run sets it: one that says whether the timer is on does not."""
+    waits = any(
+        call.type == "await_expression" or text(call.child_by_field_name("function")).endswith((".catch", ".then"))
+        for one in bodies
+        for call in within(one, "await_expression", "call_expression")
+    )
+    flagged = any(
+        _AT_WORK.fullmatch(text(name))
+        for one in bodies
+        for step in within(one, "assignment_expression", "call_expression")
+        if (target := step.child_by_field_name("left") or step.child_by_field_name("function")) is not None
+        for name in within(target, *_NAME_NODES)
+    )
     return waits and not flagged and is_plain(draft.options) and not _WAITS & set(entries(draft.options))
 
 

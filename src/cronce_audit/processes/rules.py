@@ -14,7 +14,7 @@ from cronce_audit.processes.argv import ONE, Count
 from cronce_audit.processes.commands import Running, Serving, runnings
 from cronce_audit.processes.reach import Reach, reach
 from cronce_audit.processes.servers import servings
-from cronce_audit.processes.starts import HOOKS, Occasion, Start, occasions, starts, store_of
+from cronce_audit.processes.starts import HOOKS, Occasion, Start, is_job_loop, occasions, starts, store_of
 from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, World, doubts, is_done
 from cronce_audit.python.jobs import Job, jobs
 from cronce_audit.python.names import Names, names
@@ -177,7 +177,8 @@ def _fitting(launch: Launch, facts: Facts) -> str:
         open_ = several or (_is_web(launch, facts) and not _is_one(launch, facts))
         return "CR206" if launch.start.kind == "scheduler" and open_ else ""
     if launch.start.kind != "scheduler":
-        seldom = launch.start.kind == "timer" or launch.start.every >= _SELDOM
+        named = is_job_loop(launch.start.scope.function) and not is_of_process("", launch.start.scope.function)
+        seldom = launch.start.kind == "timer" or launch.start.every >= _SELDOM or named
         alone = not _is_web(launch, facts) or _is_decided(launch) or _is_one(launch, facts)
         return "CR207" if (several and not _is_reloaded(launch)) or (seldom and not alone) else ""
     if several and not _is_reloaded(launch) and store_of(launch.start.scheduler):
@@ -194,11 +195,14 @@ def _fitting(launch: Launch, facts: Facts) -> str:
 
 
 def _is_one(launch: Launch, facts: Facts) -> bool:
-    """What deploys the app starts one process of it: a service of compose or a unit of systemd. An image alone may be
-    started anywhere; a Procfile's platform sets WEB_CONCURRENCY, and a cluster starts the next pod first. Not where a
-    lock that all machines see says that a person expects more."""
+    """What deploys the app starts one process of it: a service of compose or a unit of systemd, without a reloader. An
+    image alone may be started anywhere; a Procfile's platform sets WEB_CONCURRENCY, and a cluster starts the next pod
+    first. Not where a lock that all machines see says that a person expects more."""
     of_it = [each.by for each in facts.conclude(every_launch) if each.start == launch.start]
-    alone = [(by, by.by.command.origin) for by in of_it if isinstance(by, Serving) and by.by and by.workers == ONE]
+    served = [by for by in of_it if isinstance(by, Serving) and not by.reload and not by.watches]
+    alone = [(by, by.by.command.origin) for by in served if by.by and by.workers == ONE]
+    if any(by.workers != ONE for by in served):
+        return False
     told = any(origin not in ("dockerfile", "procfile", "kubernetes") and by.copies == ONE for by, origin in alone)
     expected = any(guard.across_hosts for guard in facts.conclude(guards).values())
     return any(by.decided for by, _ in alone) or (told and not expected)
