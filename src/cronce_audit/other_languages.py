@@ -155,8 +155,9 @@ class AddedJob(NamedTuple):
 class LanguageSeen(NamedTuple):
     """What a file of a language has, for the jobs of all its files."""
 
-    suffix: str
+    path: PurePosixPath
     locks: bool
+    """For those of its folder."""
     serves: bool
     waits: bool
 
@@ -165,7 +166,7 @@ class LanguageSeen(NamedTuple):
 def read(source: Source) -> Iterator[AddedJob | LanguageSeen | LeftOut]:
     seen = [bool(words.search(source.text)) for words in (_SHARED_LOCKS, _WEB_SERVERS, _CHAINED)]
     if any(seen):
-        yield LanguageSeen(source.suffix, *seen)
+        yield LanguageSeen(PurePosixPath(source.path), *seen)
     for tick in _LONG_TICK.finditer(source.text) if source.suffix == ".go" else ():
         message = f"these {tick[1]} h count from the start of the process: started more often, it never gets there"
         yield LeftOut(source.place(source.text.count("\n", 0, tick.start()) + 1), message)
@@ -202,13 +203,14 @@ def _statement(text: str, start: int) -> str:
 
 def several(facts: Facts) -> Iterator[Found]:
     """The first job of each file that runs wherever its file does, and what is to say of it."""
-    locked = {one.suffix for one in facts.of(LanguageSeen) if one.locks}
+    locked = {(one.path.parent, one.path.suffix) for one in facts.of(LanguageSeen) if one.locks}
     serving = any(one.serves for one in facts.of(LanguageSeen))
     found: dict[str, list[AddedJob]] = {}
     for one in facts.of(AddedJob):
-        suffix = PurePosixPath(one.place.path).suffix
-        is_bare = not one.is_once and suffix not in locked and not is_of_process(one.place.path, one.what)
-        if is_bare and (serving or suffix != ".go"):
+        path = PurePosixPath(one.place.path)
+        is_locked = (path.parent, path.suffix) in locked
+        is_bare = not one.is_once and not is_locked and not is_of_process(one.place.path, one.what)
+        if is_bare and (serving or path.suffix != ".go"):
             found.setdefault(one.place.path, []).append(one)
     for first, *others in found.values():
         library = next(one for one in _JOB_LIBRARIES if one.name == first.library)
@@ -219,7 +221,7 @@ def several(facts: Facts) -> Iterator[Found]:
 
 def joined(facts: Facts) -> Iterator[Found]:
     """Frequent jobs whose next run does not wait."""
-    go_waits = any(one.waits and one.suffix == ".go" for one in facts.of(LanguageSeen))
+    go_waits = any(one.waits and one.path.suffix == ".go" for one in facts.of(LanguageSeen))
     for one in facts.of(AddedJob):
         waits = go_waits and one.place.path.endswith(".go")
         if one.overlaps and not waits and not is_of_process(one.place.path, one.what):

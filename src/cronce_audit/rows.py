@@ -83,7 +83,8 @@ _CLAIMS_A_ROW: Final = re.compile(
     r"(?i)for[_ ]?update|find_?one_?and|find_?and_?modify|findandupdate|\breturning\b|nx=true|['\"]nx['\"]|\bnx:|setnx|"
     r"(?<![bc])(?<!un)lock|claim|leader|mutex|semaphore|modified_?count|rowcount|row_count|affected|matched_?count|"
     r"on conflict|ignore_conflicts|get_or_create|idempoten|dedup|jobid:|\.count\s*(?:===?|>|<)\s*[01]\b|"
-    rf"update\w*\(\s*\{{(?:\s*where\s*:\s*\{{)?[^}}]*\b{_STATE_COLUMN}\b[^}}]*\}}\s*,|\bset\b[^;]*\bwhere\b[^;]*\b{_STATE_COLUMN}\s*="
+    rf"update\w*\(\s*\{{(?:\s*where\s*:\s*\{{)?[^}}]*\b{_STATE_COLUMN}\b[^}}]*\}}\s*,|"
+    rf"\bupdate\b[^;\"]*\bset\b[^;\"]*\bwhere\b[^;\"]*\b{_STATE_COLUMN}\s*="
 )
 """Locks, and updates that ask for the state as well: one of two gets the row."""
 _LONGEST_QUERY: Final = 14
@@ -101,21 +102,23 @@ class RowsTaken(NamedTuple):
 
 @reader("rows", lambda path: path.suffix in _CODE_SUFFIXES and not _NOT_OF_JOBS.search(f"/{path}"))
 def read(source: Source) -> Iterator[RowsTaken]:
-    if not _ROW_QUERY.search(source.text) and not _ONE_RECORD.search(source.text):
+    is_job = bool(_JOB_FILES.search(source.path))
+    if not (is_job or _JOB_NAMES.search(source.text)):
         return
     lines = source.text.split("\n")
     told = -1
     for at, line in enumerate(lines):
         asked = _statement(lines, at) if at > told and _ROW_QUERY.search(line) else ""
-        name, start, end = _function(lines, at) if asked or _ONE_RECORD.search(line) else ("", 0, 0)
-        if not name or not (_JOB_FILES.search(source.path) or _JOB_NAMES.search(name)):
-            continue
         is_due = asked and not _BY_KEY.search(asked) and (_DUE_ROWS.search(asked) or _ROW_OF_A_RUN.search(asked))
+        is_record = _ONE_RECORD.search(line) and _RECORD_OF_WORK.search("\n".join(lines[max(at - 5, 0) : at + 6]))
+        name, start, end = _function(lines, at) if is_due or is_record else ("", 0, 0)
+        if not name or not (is_job or _JOB_NAMES.search(name)):
+            continue
         marks = _second_step(lines, asked, at, end) if is_due else None
         if marks and not _CLAIMS_A_ROW.search("\n".join(lines[start:end])):
             told = end
             yield RowsTaken(source.place(at + 1), name, marks + 1)
-        elif _ONE_RECORD.search(line) and (found := _recorded_later(lines, at, start, end)):
+        elif is_record and (found := _recorded_later(lines, at, start, end)):
             yield RowsTaken(source.place(found[0] + 1), name, found[1] + 1)
 
 

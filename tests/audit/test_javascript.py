@@ -537,3 +537,66 @@ def test_a_row_that_may_be_there_already_is_no_lock(tmp_path: Path) -> None:
     body = "await send(row); await db.from('log').upsert(row, { onConflict: 'id' });"
     code = f"import cron from 'node-cron';\ncron.schedule('0 3 * * *', async () => {{ {body} }});\n"
     assert findings_in(tmp_path, {"app.js": code}, "CR702") == ["CR702 app.js:2"]
+
+
+ASKED = """\
+const cron = require('node-cron');
+async function scheduleJob(pattern, url) {
+  const id = await save(pattern, url);
+  cron.schedule(pattern, async () => { await fetch(url); });
+  return id;
+}
+module.exports = { scheduleJob };
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (ASKED, ["CR323 jobs.js:4"]),
+        (ASKED + "load().then(rows => rows.forEach(row => scheduleJob(row.pattern, row.url)));\n", []),
+        (ASKED.replace("scheduleJob", "safely"), []),
+        (ASKED.replace("cron.schedule(pattern", "cron.schedule('0 3 * * *'"), []),
+    ],
+    ids=["planned by a request", "planned again at the start", "a helper", "a pattern of its own"],
+)
+def test_a_plan_that_others_ask_for_is_in_memory(tmp_path: Path, code: str, says: list[str]) -> None:
+    assert findings_in(tmp_path, {"jobs.js": code}, "CR323") == says
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [("console.log('alive at ' + new Date());", 0), ("logger.info('begin'); work();", 1)],
+    ids=["a line in a log", "work"],
+)
+def test_a_job_that_only_logs_may_run_anywhere(tmp_path: Path, body: str, says: int) -> None:
+    code = f"import cron from 'node-cron';\ncron.schedule('0 3 * * *', () => {{ {body} }});\n"
+    assert len(findings_in(tmp_path, {"app.js": code}, "CR702")) == says
+
+
+def test_rows_that_are_claimed_for_update_keep_others_out(tmp_path: Path) -> None:
+    body = 'await db.query("SELECT id FROM mails WHERE due FOR UPDATE SKIP LOCKED"); await send();'
+    code = f"import cron from 'node-cron';\ncron.schedule('0 3 * * *', async () => {{ {body} }});\n"
+    assert findings_in(tmp_path, {"app.js": code}, "CR702") == []
+
+
+def test_a_job_in_a_constructor_that_is_given_services_is_planned_once(tmp_path: Path) -> None:
+    code = """\
+import * as s from 'node-schedule';
+export class Jobs {
+  constructor(private readonly queue: Queue) {
+    s.scheduleJob(CronExpression.EVERY_HOUR, () => this.queue.fill());
+  }
+}
+"""
+    assert findings_in(tmp_path, {"jobs.ts": code}, "CR702") == ["CR702 jobs.ts:4"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [("await sendReports(cache)", 1), ("sendReports(cache)", 0)],
+    ids=["waits for others", "may be about its own memory"],
+)
+def test_a_timer_that_waits_is_about_its_process_by_its_own_name_only(tmp_path: Path, body: str, says: int) -> None:
+    code = f"import {{ sendReports }} from './reports';\nsetInterval(async () => {{ {body} }}, 3600000);\n"
+    assert len(findings_in(tmp_path, {"app.js": code}, "CR702")) == says

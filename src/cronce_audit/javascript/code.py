@@ -103,6 +103,8 @@ class Job:
     """The one call that its body makes, as written, apart from what it logs; "" where there are more."""
     is_reached: bool = True
     """Its own file reaches it when it is loaded; otherwise another file has to call one of the starters."""
+    only_logs: bool = False
+    """Its body calls nothing but a log."""
 
 
 class Volatile(NamedTuple):

@@ -25,7 +25,7 @@ _LOCKS: Final = (
 _SURE: Final = re.compile(
     r"redlock|setnx|['\"\n]nx['\"\n]|\bnx:|advisory_?(?:xact_?)?lock|lock_?(?:service|manager|key|id|name|ttl)|leader(?!board)|"
     r"(?:acquire|with|try|take|obtain|release|cron|job|task|distributed|redis|scheduler|run)_?(?:ed)?_?lock|mutex|"
-    r"skip_?locked|\block\nupdate\b|"
+    r"skip[ _]?locked|\bfor update\b|\block\nupdate\b|"
     r"isprimary|ismaster|node_app_instance|pm_id|tryclaim|claim_?(?:job|slot|run)|cronce|"
     r"job_?(?:runs?|slots?)\b"
 )

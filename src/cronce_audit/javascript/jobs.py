@@ -43,7 +43,8 @@ MENTIONS: Final = re.compile(
 TIMER: Final = "setInterval"
 _TIMED: Final = re.compile(
     r"(?i)cron|sched|jobs?\b|remind|sweep|digest|recurr|overdue|invoice|newsletter|backup|cycle\b|sync|"
-    r"scrap|crawl|notif|send\w+|payout|subscription|process(?:pending|due|queue|all)"
+    r"scrap|crawl|notif|send\w+|payout|subscription|process(?:pending|due|queue|all)|report|weekly|daily|"
+    r"nightly|poll\w+"
 )
 _OF_PROCESS: Final = re.compile(
     r"(?i)heartbeat|keep_?alive|rate_?limit|cache|buffer|flush|metric|socket|\bmap\b|memory|lock"
@@ -94,9 +95,29 @@ def _is_volatile(code: Code, call: "Node", origin: Origin) -> bool:
     given = _is_given(call)
     if origin in _REGISTRY:
         return given
+    if origin in _BY_PATTERN:
+        return _is_asked_for(code, call)
     told = [one for one in arguments(call) if one.type not in FUNCTIONS]
     once = origin == _ONCE and _node_schedule(code, arguments(call)) is None
     return once and given and any(_DATE.search(text(one)) for one in told)
+
+
+_BY_PATTERN: Final = frozenset({Origin("node-cron", ("schedule",)), Origin("cron", ("CronJob",))})
+
+
+def _is_asked_for(code: Code, call: "Node") -> bool:
+    """The pattern is a parameter of a function that other files call, and this one never."""
+    function, told = enclosing(call), arguments(call)
+    name = name_of(function)
+    given = function.child_by_field_name("parameters") if function is not None else None
+    if given is None or not told or not name or code.calls.get(name) or not _is_planning(name):
+        return False
+    return told[0].type == "identifier" and text(told[0]) in set(words(given))
+
+
+def _is_planning(name: str) -> bool:
+    """`scheduleJob`, `addReminder`: one plan for each call."""
+    return bool(re.match(r"(?i)(?:schedule|add|create|plan|register|new)\w+", name))
 
 
 def _is_given(node: "Node") -> bool:
@@ -104,15 +125,18 @@ def _is_given(node: "Node") -> bool:
     return any(
         text(outer.child_by_field_name("parameters") or outer.child_by_field_name("parameter")).strip("()")
         for outer in above(node)
-        if outer.type in FUNCTIONS
+        if outer.type in FUNCTIONS and text(outer.child_by_field_name("name")) != "constructor"
     )
 
 
 def _is_job(code: Code, call: "Node", told: "list[Node]") -> bool:
     """By its names: those of the file, of what it runs and of what starts it."""
     span = _milliseconds(text(told[1]))
-    around = "/".join([*code.source.path.split("/")[-2:], *starters(code, call), *words(told[0])])
-    return (span is None or span >= _SHORT) and bool(_TIMED.search(around)) and not _OF_PROCESS.search(around)
+    named = "/".join([*code.source.path.split("/")[-2:], *starters(code, call)])
+    around = "/".join([named, *words(told[0])])
+    waits = any(True for _ in within(told[0], "await_expression"))
+    own = _OF_PROCESS.search(named if waits else around)
+    return (span is None or span >= _SHORT) and bool(_TIMED.search(around)) and own is None
 
 
 def _reaches_out(code: Code, body: "Node") -> bool:
@@ -149,7 +173,7 @@ def _node_schedule(code: Code, told: "list[Node]") -> Draft | None:
         return None
     when = told[0]
     spelled = code.literal(entries(when).get("rule", when))
-    is_cron = len((spelled or "").split()) in (5, 6)
+    is_cron = len((spelled or "").split()) in (5, 6) or text(when).startswith("CronExpression.")
     is_set_up = spelled is None and bool(_PATTERN_NAMES.search(text(when))) and not _is_given(when)
     options = when if when.type == "object" else None
     return Draft(when, told[1], options) if is_cron or is_set_up or _is_rule(code, when) else None
@@ -258,7 +282,16 @@ def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> 
         next(_sent(bodies), None),
         _does(body),
         any(_is_reached(code, start) for start in starts),
+        body.type in FUNCTIONS and all(_LOGS.match(text(call)) for call in _calls_in(bodies)),
     )
+
+
+def _calls_in(bodies: "list[Node]") -> "Iterator[Node]":
+    """The calls that are made there, but not those inside of what is logged."""
+    for one in bodies:
+        for call in within(one, "call_expression", "new_expression") if one.type in FUNCTIONS else ():
+            if not any(_LOGS.match(text(outer)) for outer in above(call) if outer.type == "call_expression"):
+                yield call
 
 
 def _is_reached(code: Code, start: "Node") -> bool:
