@@ -269,13 +269,13 @@ def _is_mild(launch: Launch, rule_id: str, facts: Facts) -> bool:
         each.by for each in facts.conclude(every_launch) if each.start == launch.start and each.per_process == ONE
     ]
     served = [by for by in others if isinstance(by, Serving) and by.by and not by.reload and not by.watches]
-    own |= any(by.by is not None and by.by.command.origin != "script" for by in served)
+    disputed = rule_id == "CR201" and any(by.by and by.by.command.origin != "script" for by in served)
     local = rule_id == "CR203" and not (launch.by and launch.by.by)
     alone = rule_id == "CR207" and not launch.total.is_several
-    return launch.start.kind == "loop" or own or local or alone
+    return launch.start.kind == "loop" or own or disputed or local or alone
 
 
-_REPEATABLE: Final = re.compile(r"(?i)clean|purge|prune|expire|delete_old|remove_old|refresh|reset|vacuum")
+_REPEATABLE: Final = re.compile(r"(?i)clean|purge|prune|expire|delete_old|remove_old|vacuum")
 """Names of jobs that may run twice: the second run finds nothing to do."""
 _COMMAND: Final = (
     "start it in a management command of its own, in one process (`manage.py run_scheduler`); or see "
