@@ -65,8 +65,9 @@ _ONE_ROW: Final = re.compile(
     r"\.first\(|exists\(|find_?One\(|findFirst\(|\.count\(|scalar_one|if .*\.filter\(|findUnique"
 )
 _ONE_RECORD: Final = re.compile(
-    r"(?i)\.first\(|\bexist\w*\(|find_?(?:one|first|unique)\(|find_?by\w*\(|\.count\w*\(|scalar_one|scalar\(|fetchone|"
-    r"maybe_?single|get_or_none|firstWhere|findFirst|query_?row|\.get\(\)$|\.exists\b"
+    r"\.(?:first|exists|count\w*)\(|\bexist\w*\(|find_?(?:[oO]ne|[fF]irst|[uU]nique|[bB]y\w*)\(|scalar(?:_one\w*)?\(|"
+    r"fetchone|maybe_?[sS]ingle|get_or_none|first(?:Where|OrDefault)|[qQ]uery_?[rR]ow|\.get\(\)$",
+    re.MULTILINE,
 )
 """A query for one row, in the words of many libraries."""
 _RECORD_OF_WORK: Final = re.compile(
@@ -107,10 +108,13 @@ def read(source: Source) -> Iterator[RowsTaken]:
         return
     lines = source.text.split("\n")
     told = -1
+    records = {
+        source.text.count("\n", 0, found.start()) for found in _ONE_RECORD.finditer(source.text if is_job else "")
+    }
     for at, line in enumerate(lines):
         asked = _statement(lines, at) if at > told and _ROW_QUERY.search(line) else ""
         is_due = asked and not _BY_KEY.search(asked) and (_DUE_ROWS.search(asked) or _ROW_OF_A_RUN.search(asked))
-        is_record = _ONE_RECORD.search(line) and _RECORD_OF_WORK.search("\n".join(lines[max(at - 5, 0) : at + 6]))
+        is_record = at in records and _RECORD_OF_WORK.search("\n".join(lines[max(at - 5, 0) : at + 6]))
         name, start, end = _function(lines, at) if is_due or is_record else ("", 0, 0)
         if not name or not (is_job or _JOB_NAMES.search(name)):
             continue

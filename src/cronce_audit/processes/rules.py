@@ -49,6 +49,13 @@ def launches(facts: Facts) -> Sequence[Launch]:
     return list(worst.values())
 
 
+def _by_start(facts: Facts) -> dict[Start, list[Launch]]:
+    found: dict[Start, list[Launch]] = defaultdict(list)
+    for launch in facts.conclude(every_launch):
+        found[launch.start].append(launch)
+    return found
+
+
 def every_launch(facts: Facts) -> Sequence[Launch]:
     """All that are seen; but none behind a lock of all machines, or behind cronce. What is behind a condition that is
     not understood has its doubts."""
@@ -199,7 +206,7 @@ def _is_one(launch: Launch, facts: Facts) -> bool:
     """What deploys the app starts one process of it: a service of compose or a unit of systemd, without a reloader. An
     image alone may be started anywhere; a Procfile's platform sets WEB_CONCURRENCY, and a cluster starts the next pod
     first. Not where a lock that all machines see says that a person expects more."""
-    of_it = [each.by for each in facts.conclude(every_launch) if each.start == launch.start]
+    of_it = [each.by for each in facts.conclude(_by_start)[launch.start]]
     served = [by for by in of_it if isinstance(by, Serving) and not by.reload and not by.watches]
     alone = [(by, by.by.command.origin) for by in served if by.by and by.workers == ONE]
     if any(by.workers != ONE for by in served):
@@ -265,9 +272,7 @@ def _is_mild(launch: Launch, rule_id: str, facts: Facts) -> bool:
         is_of_process(job.place.path, job.full_name or job.function) or _REPEATABLE.search(job.function)
         for job in added
     )
-    others = [
-        each.by for each in facts.conclude(every_launch) if each.start == launch.start and each.per_process == ONE
-    ]
+    others = [each.by for each in facts.conclude(_by_start)[launch.start] if each.per_process == ONE]
     served = [by for by in others if isinstance(by, Serving) and by.by and not by.reload and not by.watches]
     disputed = rule_id == "CR201" and any(by.by and by.by.command.origin != "script" for by in served)
     local = rule_id == "CR203" and not (launch.by and launch.by.by)
