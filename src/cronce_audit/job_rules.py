@@ -10,6 +10,7 @@ from cronce_audit.containers.schedules import SleepingHost
 from cronce_audit.guards import guards
 from cronce_audit.javascript.code import Job as JavaScriptJob
 from cronce_audit.javascript.code import Volatile
+from cronce_audit.javascript.rules import living
 from cronce_audit.locks import excludes_no_other, told
 from cronce_audit.model import CommandLine, Confidence, Facts, Found, LeftOut, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import joined
@@ -75,7 +76,7 @@ def _local(facts: Facts) -> Iterator[Found]:
 
 def _coded(facts: Facts) -> Sequence[JavaScriptJob | java.Scheduled]:
     """The jobs in JavaScript and Java."""
-    return [*facts.of(JavaScriptJob), *facts.of(java.Scheduled)]
+    return [*facts.conclude(living), *facts.of(java.Scheduled)]
 
 
 def _of_others(facts: Facts) -> Iterator[_Timed]:
@@ -147,7 +148,7 @@ def _is_of_schedule(value: Value) -> bool:
     confidence=Confidence.MEDIUM,
 )
 def _joined(facts: Facts) -> Iterator[Found]:
-    for job in facts.of(JavaScriptJob):
+    for job in facts.conclude(living):
         often = job.every <= _FREQUENT * 1000 if job.every is not None else is_frequent(job.pattern)
         if often and job.overlaps and not job.is_locked and not is_of_process(job.place.path, job.what):
             yield Found(
@@ -337,7 +338,7 @@ def _answers(decorator: Value) -> bool:
 
 def _of_months(facts: Facts) -> Iterator[tuple[Place, str, str]]:
     """Jobs on a day of the month that only the memory of a process knows."""
-    found = [(one.place, one.what, one.pattern or "") for one in facts.of(JavaScriptJob)]
+    found = [(one.place, one.what, one.pattern or "") for one in facts.conclude(living)]
     found += [
         (job.place, job.function, expression(job) or "")
         for job in facts.conclude(jobs)
@@ -355,7 +356,7 @@ def _counted_anew(facts: Facts) -> Iterator[tuple[Place, str, float]]:
         planned = job.trigger_options.get("start_date") or job.options.get("next_run_time")
         if every >= _LONG_INTERVAL and store and not store.is_persistent and planned is None:
             yield job.place, job.function, every
-    for one in facts.of(JavaScriptJob):
+    for one in facts.conclude(living):
         if one.every is not None and one.every >= _LONG_INTERVAL * 1000:
             yield one.place, one.what, one.every / 1000
 

@@ -144,13 +144,23 @@ def locks(facts: Facts) -> list[Lock]:
         if key is None or not _is_nx(taken, known):
             continue
         identity = _identity(facts, taken, key, spell)
-        same = uses.get(identity, []) if identity else []
+        same = [*uses.get(identity, []), *_elsewhere(taken, identity, uses)] if identity else []
         name = f"{taken.scope.function} {spell.of(key)}"
         works = busy[taken.scope.function] if not _LOCKLIKE.search(name) else None
         deletes = tuple(use for use in same if use.method in _ENDS and _is_release(use, taken, works))
         renewals = tuple(use for use in same if use.method in _RENEWS)
         found.append(Lock(taken, key, _expires(taken), deletes, renewals, name))
     return found
+
+
+def _elsewhere(
+    taken: Call, identity: tuple[str, str, str], uses: Mapping[tuple[str, str, str], Sequence[Call]]
+) -> Iterator[Call]:
+    """In another function of its home the client may have another name; what is called a lock is the same one."""
+    home, client, spelled = identity
+    for (where, other, key), calls in uses.items() if _LOCKLIKE.search(spelled) else ():
+        if (where, key) == (home, spelled) and other != client:
+            yield from (call for call in calls if call.scope.function != taken.scope.function)
 
 
 def _uses(facts: Facts, spell: Spelling) -> dict[tuple[str, str, str], list[Call]]:

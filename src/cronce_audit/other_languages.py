@@ -1,4 +1,5 @@
-"""Jobs of schedulers that live in a process of Go or Ruby, or that cron starts on every server, as Laravel's.
+"""Jobs of schedulers that live in a process of Go, Ruby, Rust, C# or Elixir, or that cron starts on every server, as
+Laravel's.
 
 They are found by the words of their library, with comments taken out; what a job does is not followed. One table has
 all that differs between the libraries.
@@ -40,7 +41,9 @@ _JOB_LIBRARIES: Final = (
         re.compile(r'"github\.com/robfig/cron(?:/v\d)?"'),
         re.compile(r"\.(?:AddFunc|AddJob)\("),
         "in every process of this program",
-        often=re.compile(r'\.Add\w+\(\s*"(?:@every (?:\d+s|[1-5]m)|(?:\S+ )??\*(?:/[1-5])? \*)'),
+        often=re.compile(
+            r'\.Add\w+\(\s*"(?:@every (?:\d+s|[1-5]m)|(?:\S+ )??\*(?:/[1-5])? \*)|\.Add\w+\(\s*(?!")[\w.]+\s*,'
+        ),
         wait="make it with `cron.WithChain(cron.SkipIfStillRunning(cron.DefaultLogger))`",
     ),
     JobLibrary(
@@ -49,6 +52,39 @@ _JOB_LIBRARIES: Final = (
         re.compile(r'"github\.com/(?:go-co-op|jasonlvhit)/gocron(?:/v\d)?"'),
         re.compile(r"\.NewJob\(|\)\.Do\("),
         "in every process of this program",
+    ),
+    JobLibrary(
+        "tokio-cron-scheduler",
+        ".rs",
+        re.compile(r"\btokio_cron_scheduler\b|\bclokwerk\b"),
+        re.compile(r"\bJob::new(?:_\w+)?\(|\.every\("),
+        "in every process of this program",
+    ),
+    JobLibrary(
+        "a hosted service of .NET",
+        ".cs",
+        re.compile(r":\s*(?:BackgroundService|[\w, ]*\bIHostedService)\b"),
+        re.compile(
+            r"Task\.Delay\(\s*(?:TimeSpan\.From(?:Minutes|Hours|Days)\(|\w*(?:[iI]nterval|[pP]eriod)\w*)|"
+            r"new (?:Periodic)?Timer\("
+        ),
+        "in every process of this program",
+    ),
+    JobLibrary(
+        "Quartz.NET",
+        ".cs",
+        re.compile(r"using Quartz\b"),
+        re.compile(r"\.With(?:CronSchedule|SimpleSchedule)\("),
+        "in every process of this program, unless its store is a database and clustered",
+        re.compile(r"UsePersistentStore|UseClustering"),
+    ),
+    JobLibrary(
+        "Quantum",
+        ".exs",
+        re.compile(r"Scheduler,\s*\n?\s*(?:\w+: [^\n]*\n\s*)*jobs:|\bjobs: \["),
+        re.compile(r"\{\s*\"(?:@\w+|[\d*/, -]+)\"|schedule: "),
+        "on every node of this program",
+        re.compile(r"run_strategy|global: true"),
     ),
     JobLibrary(
         "rufus-scheduler",
@@ -85,6 +121,8 @@ _JOB_LIBRARIES: Final = (
     ),
 )
 _COMMENTS_OF: Final = {
+    **dict.fromkeys((".rs", ".cs"), re.compile(r"/\*.*?\*/|(?<![:\w\"'])//[^\n]*", re.DOTALL)),
+    ".exs": re.compile(r"^[ \t]*#[^\n]*", re.MULTILINE),
     ".go": re.compile(r"/\*.*?\*/|(?<![:\w\"'`])//[^\n]*", re.DOTALL),
     ".php": re.compile(r"/\*.*?\*/|(?<![:\w\"'])//[^\n]*|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE),
     ".rb": re.compile(r"^=begin.*?^=end|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE),
@@ -97,8 +135,9 @@ _SHARED_LOCKS: Final = re.compile(
 _WEB_SERVERS: Final = re.compile(
     r"ListenAndServe|gin\.(?:New|Default)\(|echo\.New\(|fiber\.New\(|grpc\.NewServer\(|chi\.New"
 )
-_WAITING: Final = re.compile(r"(?:Skip|Delay)IfStillRunning|\.TryLock\(|(?i:\bis_?running\b)|CompareAndSwap")
+_CHAINED: Final = re.compile(r"(?:Skip|Delay)IfStillRunning")
 """In Go the chain of a scheduler may be made far from its jobs."""
+_FLAG_OF_A_RUN: Final = re.compile(r"\.TryLock\(|(?i:\bis_?running\b)|CompareAndSwap")
 _LONG_TICK: Final = re.compile(r"time\.(?:NewTicker|Tick)\(\s*(1[2-9]|[2-9]\d|\d{3,})\s*\*\s*time\.Hour\s*\)")
 
 
@@ -116,17 +155,18 @@ class AddedJob(NamedTuple):
 class LanguageSeen(NamedTuple):
     """What a file of a language has, for the jobs of all its files."""
 
-    suffix: str
+    path: PurePosixPath
     locks: bool
+    """For those of its folder."""
     serves: bool
     waits: bool
 
 
 @reader("other languages", lambda path: path.suffix in _COMMENTS_OF)
 def read(source: Source) -> Iterator[AddedJob | LanguageSeen | LeftOut]:
-    seen = [bool(words.search(source.text)) for words in (_SHARED_LOCKS, _WEB_SERVERS, _WAITING)]
+    seen = [bool(words.search(source.text)) for words in (_SHARED_LOCKS, _WEB_SERVERS, _CHAINED)]
     if any(seen):
-        yield LanguageSeen(source.suffix, *seen)
+        yield LanguageSeen(PurePosixPath(source.path), *seen)
     for tick in _LONG_TICK.finditer(source.text) if source.suffix == ".go" else ():
         message = f"these {tick[1]} h count from the start of the process: started more often, it never gets there"
         yield LeftOut(source.place(source.text.count("\n", 0, tick.start()) + 1), message)
@@ -137,6 +177,7 @@ def read(source: Source) -> Iterator[AddedJob | LanguageSeen | LeftOut]:
 
 def _added(source: Source, library: JobLibrary) -> Iterator[AddedJob]:
     plain = _COMMENTS_OF[source.suffix].sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
+    waits = source.suffix == ".go" and bool(_FLAG_OF_A_RUN.search(plain))
     for found in library.adds.finditer(plain):
         is_block = source.suffix == ".rb"
         told = plain[found.start() :].partition("\nend")[0] if is_block else _statement(plain, found.start())
@@ -146,7 +187,7 @@ def _added(source: Source, library: JobLibrary) -> Iterator[AddedJob]:
             f"`{name}`" if name else f"this job of {library.name}",
             source.place(plain.count("\n", 0, found.start()) + 1),
             library.once is not None and bool(library.once.search(told)),
-            "" if not library.often.search(told) or library.apart.search(told) else library.wait,
+            library.wait if library.often.search(told) and not waits and not library.apart.search(told) else "",
         )
 
 
@@ -162,13 +203,14 @@ def _statement(text: str, start: int) -> str:
 
 def several(facts: Facts) -> Iterator[Found]:
     """The first job of each file that runs wherever its file does, and what is to say of it."""
-    locked = {one.suffix for one in facts.of(LanguageSeen) if one.locks}
+    locked = {(one.path.parent, one.path.suffix) for one in facts.of(LanguageSeen) if one.locks}
     serving = any(one.serves for one in facts.of(LanguageSeen))
     found: dict[str, list[AddedJob]] = {}
     for one in facts.of(AddedJob):
-        suffix = PurePosixPath(one.place.path).suffix
-        is_bare = not one.is_once and suffix not in locked and not is_of_process(one.place.path, one.what)
-        if is_bare and (serving or suffix != ".go"):
+        path = PurePosixPath(one.place.path)
+        is_locked = (path.parent, path.suffix) in locked
+        is_bare = not one.is_once and not is_locked and not is_of_process(one.place.path, one.what)
+        if is_bare and (serving or path.suffix != ".go"):
             found.setdefault(one.place.path, []).append(one)
     for first, *others in found.values():
         library = next(one for one in _JOB_LIBRARIES if one.name == first.library)
@@ -179,7 +221,7 @@ def several(facts: Facts) -> Iterator[Found]:
 
 def joined(facts: Facts) -> Iterator[Found]:
     """Frequent jobs whose next run does not wait."""
-    go_waits = any(one.waits and one.suffix == ".go" for one in facts.of(LanguageSeen))
+    go_waits = any(one.waits and one.path.suffix == ".go" for one in facts.of(LanguageSeen))
     for one in facts.of(AddedJob):
         waits = go_waits and one.place.path.endswith(".go")
         if one.overlaps and not waits and not is_of_process(one.place.path, one.what):

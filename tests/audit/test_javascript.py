@@ -488,3 +488,115 @@ export class Jobs {
 )
 def test_jobs_of_other_schedulers_in_the_process(tmp_path: Path, code: str) -> None:
     assert findings_in(tmp_path, {"src/jobs.js": code}, "CR702") == ["CR702 src/jobs.js:2"]
+
+
+NIGHTLY = (
+    "import cron from 'node-cron';\nexport function startJobs() {\n  cron.schedule('0 3 * * *', () => work());\n}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("tree", "says"),
+    [
+        ({"src/app.js": "import { startJobs } from './jobs/nightly';\nstartJobs();\n"}, 1),
+        ({"src/app.js": "import { startJobs } from './jobs/nightly';\nserver.listen(80, startJobs);\n"}, 1),
+        ({"src/app.js": "import { startJobs } from './jobs/nightly';\n// startJobs();\n"}, 0),
+        ({"src/app.js": "import './routes';\nstartJobs();\n"}, 0),
+        ({"src/app.js": "for (const file of files) require(file);\n"}, 1),
+        ({"src/app.js": "startJobs();\n", "Procfile": "worker: node src/jobs/nightly.js\n"}, 1),
+    ],
+    ids=["called", "handed on", "a comment", "never loaded", "loads what is not spelled out", "a program of its own"],
+)
+def test_a_job_that_nothing_starts_is_not_told(tmp_path: Path, tree: Mapping[str, str], says: int) -> None:
+    found = findings_in(tmp_path, {"package.json": "{}", "src/jobs/nightly.js": NIGHTLY, **tree}, "CR702")
+    assert len(found) == says
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("if (!this.isRunning) return; await work();", 1),
+        ("if (this.isRunning) return; this.isRunning = true; await work();", 0),
+        ("work().catch(report);", 1),
+        ("report();", 0),
+    ],
+    ids=["the timer is on", "a run sets it", "a promise", "waits for nothing"],
+)
+def test_a_flag_keeps_runs_apart_where_a_run_sets_it(tmp_path: Path, body: str, says: int) -> None:
+    code = f"import cron from 'node-cron';\ncron.schedule('* * * * *', async () => {{ {body} }});\n"
+    assert len(findings_in(tmp_path, {"app.js": code}, "CR321")) == says
+
+
+@pytest.mark.parametrize(("when", "says"), [("parseInterval(60)", 1), ("EVERY_MINUTE", 1), ("user.birthday", 0)])
+def test_a_plan_of_node_schedule_may_be_made_elsewhere(tmp_path: Path, when: str, says: int) -> None:
+    code = f"const s = require('node-schedule');\ns.scheduleJob({when}, () => work());\n"
+    assert len(findings_in(tmp_path, {"app.js": code}, "CR702")) == says
+
+
+def test_a_row_that_may_be_there_already_is_no_lock(tmp_path: Path) -> None:
+    body = "await send(row); await db.from('log').upsert(row, { onConflict: 'id' });"
+    code = f"import cron from 'node-cron';\ncron.schedule('0 3 * * *', async () => {{ {body} }});\n"
+    assert findings_in(tmp_path, {"app.js": code}, "CR702") == ["CR702 app.js:2"]
+
+
+ASKED = """\
+const cron = require('node-cron');
+async function scheduleJob(pattern, url) {
+  const id = await save(pattern, url);
+  cron.schedule(pattern, async () => { await fetch(url); });
+  return id;
+}
+module.exports = { scheduleJob };
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (ASKED, ["CR323 jobs.js:4"]),
+        (ASKED + "load().then(rows => rows.forEach(row => scheduleJob(row.pattern, row.url)));\n", []),
+        (ASKED.replace("scheduleJob", "safely"), []),
+        (ASKED.replace("cron.schedule(pattern", "cron.schedule('0 3 * * *'"), []),
+    ],
+    ids=["planned by a request", "planned again at the start", "a helper", "a pattern of its own"],
+)
+def test_a_plan_that_others_ask_for_is_in_memory(tmp_path: Path, code: str, says: list[str]) -> None:
+    assert findings_in(tmp_path, {"jobs.js": code}, "CR323") == says
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [("console.log('alive at ' + new Date());", 0), ("logger.info('begin'); work();", 1)],
+    ids=["a line in a log", "work"],
+)
+def test_a_job_that_only_logs_may_run_anywhere(tmp_path: Path, body: str, says: int) -> None:
+    code = f"import cron from 'node-cron';\ncron.schedule('0 3 * * *', () => {{ {body} }});\n"
+    assert len(findings_in(tmp_path, {"app.js": code}, "CR702")) == says
+
+
+def test_rows_that_are_claimed_for_update_keep_others_out(tmp_path: Path) -> None:
+    body = 'await db.query("SELECT id FROM mails WHERE due FOR UPDATE SKIP LOCKED"); await send();'
+    code = f"import cron from 'node-cron';\ncron.schedule('0 3 * * *', async () => {{ {body} }});\n"
+    assert findings_in(tmp_path, {"app.js": code}, "CR702") == []
+
+
+def test_a_job_in_a_constructor_that_is_given_services_is_planned_once(tmp_path: Path) -> None:
+    code = """\
+import * as s from 'node-schedule';
+export class Jobs {
+  constructor(private readonly queue: Queue) {
+    s.scheduleJob(CronExpression.EVERY_HOUR, () => this.queue.fill());
+  }
+}
+"""
+    assert findings_in(tmp_path, {"jobs.ts": code}, "CR702") == ["CR702 jobs.ts:4"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [("await sendReports(cache)", 1), ("sendReports(cache)", 0)],
+    ids=["waits for others", "may be about its own memory"],
+)
+def test_a_timer_that_waits_is_about_its_process_by_its_own_name_only(tmp_path: Path, body: str, says: int) -> None:
+    code = f"import {{ sendReports }} from './reports';\nsetInterval(async () => {{ {body} }}, 3600000);\n"
+    assert len(findings_in(tmp_path, {"app.js": code}, "CR702")) == says

@@ -339,6 +339,7 @@ CRON_JS = "const cron = require('node-cron');\ncron.schedule('0 3 * * *', () => 
         ("deploy.sh", "gcloud run jobs deploy shop\n", 0),
         ("cloudbuild.yaml", "steps:\n- name: x\n  args: ['run', 'deploy', 'shop']\n", 3),
         ("cloudbuild.yaml", "steps:\n- name: x\n  args:\n  - 'run'\n  - 'deploy'\n  - '--min-instances=1'\n", 0),
+        ("cloudbuild.yaml", "steps:\n- name: x\n  args:\n  - run\n  - deploy\n  - --min-instances=0\n", 6),
         ("api/fly.toml", "auto_stop_machines = true\n", 0),
     ],
 )

@@ -328,3 +328,14 @@ scheduler.add_job(sync, "interval", {every})
     assert [one.message.rpartition("next ")[2] for one in found] == (
         [f"{lost} find it taken, and are lost"] if lost else []
     )
+
+
+def test_a_lock_is_freed_in_another_function_under_another_name_of_the_client(tmp_path: Path) -> None:
+    body = """
+    def acquire(stage):
+        return client.set(f"lock:{stage}", 1, nx=True, ex=60)
+
+    def release(stage, holder):
+        holder.delete(f"lock:{stage}")
+    """
+    assert found(tmp_path, body) == ["CR301 5"]

@@ -101,3 +101,37 @@ def test_a_job_that_runs_in_every_copy_is_worth_knowing(
 )
 def test_one_copy_a_shared_lock_or_no_job_is_silent(tree: dict[str, str], tmp_path: Path) -> None:
     assert findings_in(tmp_path, tree) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "line"),
+    [
+        ("src/jobs.rs", 'use tokio_cron_scheduler::Job;\nlet job = Job::new_async("0 0 7 * * *", |_, _| {});\n', 2),
+        (
+            "Reminders.cs",
+            "class Reminders : BackgroundService {\n  await Task.Delay(TimeSpan.FromHours(1), token);\n}\n",
+            2,
+        ),
+        ("Jobs.cs", 'using Quartz;\ntrigger.WithCronSchedule("0 0 3 * * ?");\n', 2),
+        ("config/config.exs", 'config :shop, Shop.Scheduler,\n  jobs: [\n    {"@daily", {Shop, :bill, []}}\n  ]\n', 3),
+    ],
+    ids=["Rust", "a hosted service", "Quartz.NET", "Quantum"],
+)
+def test_a_scheduler_of_another_language_fires_in_every_process(
+    tmp_path: Path, path: str, code: str, line: int
+) -> None:
+    assert findings_in(tmp_path, {path: code}, "CR702") == [f"CR702 {path}:{line}"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "more", "says"),
+    [
+        ("task.Spec", "", 1),
+        ("task.Spec", "if isRunning { return }", 0),
+        ("task.Spec", "cron.SkipIfStillRunning(logger)", 0),
+        ('"0 9 * * *"', "", 0),
+    ],
+)
+def test_a_plan_that_others_write_may_be_too_close(tmp_path: Path, spec: str, more: str, says: int) -> None:
+    code = GO.replace('c.AddFunc("0 9 * * *", sendMails)', f"c.AddFunc({spec}, sendMails)\n    {more}")
+    assert len(findings_in(tmp_path, {"main.go": code}, "CR321")) == says

@@ -1269,9 +1269,51 @@ def test_a_loop_whose_time_is_a_setting_is_a_job(tmp_path: Path, span: str, says
     assert findings_in(tmp_path, {"app.py": LOOP.replace("SPAN", span)}, "CR207") == says
 
 
+@pytest.mark.parametrize(
+    ("name", "span", "says"),
+    [
+        ("scheduler_loop", "60", ["CR207 app.py:7"]),
+        ("send_due_reminders", "10", ["CR207 app.py:7"]),
+        ("send_due_reminders", "1", []),
+        ("refresh_job_cache", "60", []),
+        ("watch", "60", []),
+    ],
+)
+def test_a_loop_that_is_a_job_by_its_name_may_sleep_less(tmp_path: Path, name: str, span: str, says: list[str]) -> None:
+    app = LOOP.replace("SPAN", span).replace("work()", f"{name}()")
+    assert findings_in(tmp_path, {"app.py": app}, "CR207") == says
+
+
+@pytest.mark.parametrize(("command", "says"), [("uvicorn app:app --reload", 1), ("uvicorn app:app", 0)])
+def test_a_server_that_watches_files_deploys_nothing(tmp_path: Path, command: str, says: int) -> None:
+    compose = f"services:\n  web:\n    build: .\n    command: {command}\n"
+    tree = {"app.py": LOOP.replace("SPAN", "3600"), "docker-compose.yml": compose}
+    assert len(findings_in(tmp_path, tree, "CR207")) == says
+
+
 @pytest.mark.parametrize(("workers", "says"), [("$WORKERS", ["CR207 app.py:7"]), ("1", [])])
 def test_a_number_of_workers_that_a_variable_gives_decides_nothing(
     tmp_path: Path, workers: str, says: list[str]
 ) -> None:
     tree = {"app.py": LOOP.replace("SPAN", "3600"), "Procfile": f"web: uvicorn app:app --workers {workers}\n"}
     assert findings_in(tmp_path, tree, "CR207") == says
+
+
+@pytest.mark.parametrize(
+    ("job", "compose", "severity"),
+    [
+        ("print", "", Severity.ERROR),
+        ("purge_old_rows", "", Severity.INFO),
+        ("print", "services:\n  web:\n    build: .\n    command: gunicorn -w 1 app:app\n", Severity.INFO),
+    ],
+    ids=["four times", "finds nothing to do the second time", "another file starts one"],
+)
+def test_a_scheduler_in_every_worker_is_an_error_where_nothing_speaks_against_it(
+    tmp_path: Path, job: str, compose: str, severity: Severity
+) -> None:
+    jobs = JOBS.replace("(print,", f"({job},").replace(
+        "import BackgroundScheduler", f"import BackgroundScheduler, {job}"
+    )
+    tree = {"app.py": FLASK, "jobs.py": jobs, "Procfile": FOUR} | ({"docker-compose.yml": compose} if compose else {})
+    [found] = [each for each in report_on(tmp_path, tree).findings if each.rule == "CR201"]
+    assert found.severity is severity

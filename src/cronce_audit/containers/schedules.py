@@ -69,7 +69,7 @@ _SLEEPING_HOSTS: Final = {
 _STAYS: Final = re.compile(r"min_machines_running\s*=\s*[1-9]|--min-instances(?:=|\s+|[\"']?\s*,?\s*-?\s*[\"']?)[1-9$]")
 _CLOUD_RUN: Final = re.compile(
     r"gcloud (?:beta |alpha )?run deploy(?:[^\n]*\\\n)*[^\n]*"
-    r"|[\"']?run[\"']?,?\s*(?:-\s*)?[\"']deploy[\"'](?:(?!\n\s*- (?:name|id):).)*",
+    r"|(?:-\s*|[\"'])run[\"']?,?\s*(?:-\s*deploy|(?:-\s*)?[\"']deploy[\"'])(?:(?!\n\s*- (?:name|id):).)*",
     re.S,
 )
 """On a command line, up to the line without a backslash; in a list of arguments, up to the next step."""

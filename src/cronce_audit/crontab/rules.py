@@ -143,7 +143,7 @@ def no_lock_on_a_frequent_job(facts: Facts) -> Iterator[Found]:
 def _unlocked(line: CronLine, minutes: int, run: Sequence[JobScript], *, is_long: bool) -> Iterator[Found]:
     every = "minute" if minutes == 1 else f"{minutes} minutes"
     if not is_long and not run:
-        if minutes <= _SOON:
+        if minutes <= _SOON and _EFFECTS.search(line.command) and not _HARMLESS.search(line.command):
             said = "no lock is seen; if it ever takes longer, the next one starts beside it"
             yield Found(line.place, f"`{shown(line.command)}` starts every {every}, and {said}")
         return
@@ -154,6 +154,18 @@ def _unlocked(line: CronLine, minutes: int, run: Sequence[JobScript], *, is_long
         " beside it",
         severity=Severity.WARNING if minutes == 1 and is_long else None,
     )
+
+
+_EFFECTS: Final = re.compile(
+    r"(?i)send|mail|sms|notif|sync|import|export|backup|dump|process|queue|fetch|scrap|crawl|update|train|pay|bill|invoice|"
+    r"report|migrat|count|aggregat|publish|deliver|poll"
+)
+"""Words of work that two runs at once do twice."""
+_HARMLESS: Final = re.compile(
+    r"(?i)health|ping\b|monitor|check|status|watch|keep_?alive|heartbeat|clean|rotate|prune|purge|schedule|cron\.php|dns|"
+    r"renew|metric|\bstats?\b"
+)
+"""Words of work that is short, or may be done twice."""
 
 
 # --- never ------------------------------------------------------------------------------------------------------------

@@ -58,6 +58,10 @@ class Module:
     """Functions that it calls under a condition."""
     forks: int | None
     """The line on which it forks workers of itself by `cluster.fork()`."""
+    named: frozenset[str]
+    """The last words of the files that it names, wherever it does so; of an index, its folder's."""
+    calls: frozenset[str]
+    """Functions that it calls or hands on, by names that speak of jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,10 @@ class Job:
     """The call in its body that hands work to a queue, as written, and its line."""
     does: str = ""
     """The one call that its body makes, as written, apart from what it logs; "" where there are more."""
+    is_reached: bool = True
+    """Its own file reaches it when it is loaded; otherwise another file has to call one of the starters."""
+    only_logs: bool = False
+    """Its body calls nothing but a log."""
 
 
 class Volatile(NamedTuple):
@@ -130,6 +138,12 @@ class Origin(NamedTuple):
 def wants(path: PurePosixPath) -> bool:
     name = path.name
     return path.suffix in _LANGUAGES and not name.endswith((".d.ts", ".d.mts", ".d.cts")) and ".min." not in name
+
+
+def last_word(path: PurePosixPath) -> str:
+    """The name of a file without what stands behind its dot; of an index, its folder's."""
+    stem = re.sub(r"\.(?:[cm]?[jt]sx?)$", "", path.name)
+    return path.parent.name if stem == "index" else stem
 
 
 def is_packed(source: Source) -> bool:

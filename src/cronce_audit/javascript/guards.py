@@ -25,11 +25,12 @@ _LOCKS: Final = (
 _SURE: Final = re.compile(
     r"redlock|setnx|['\"\n]nx['\"\n]|\bnx:|advisory_?(?:xact_?)?lock|lock_?(?:service|manager|key|id|name|ttl)|leader(?!board)|"
     r"(?:acquire|with|try|take|obtain|release|cron|job|task|distributed|redis|scheduler|run)_?(?:ed)?_?lock|mutex|"
-    r"skip_?locked|\block\nupdate\b|"
-    r"isprimary|ismaster|node_app_instance|pm_id|tryclaim|claim_?(?:job|slot|run)|on conflict|onconflict|cronce|"
+    r"skip[ _]?locked|\bfor update\b|\block\nupdate\b|"
+    r"isprimary|ismaster|node_app_instance|pm_id|tryclaim|claim_?(?:job|slot|run)|cronce|"
     r"job_?(?:runs?|slots?)\b"
 )
-"""Those that mean it: a document that `isLocked`, or one that is found and updated, does not."""
+"""Those that mean it: a document that `isLocked`, one that is found and updated, or a row that may be there already
+(`onConflict`), does not."""
 _NAMED: Final = re.compile(r"(?<![BCbc])(?<!un)Lock\b")
 """`BatchLock`, `withLock`."""
 _IN_PROCESS: Final = frozenset({"async-lock", "async-mutex", "await-lock", "await-semaphore", "p-limit", "semaphore"})

@@ -23,7 +23,15 @@ from cronce_audit.javascript.code import (
     is_own,
     is_plain,
 )
-from cronce_audit.javascript.guards import closure, is_conditional, is_locked, starters, takes_lock
+from cronce_audit.javascript.guards import (
+    closure,
+    enclosing,
+    is_conditional,
+    is_locked,
+    name_of,
+    starters,
+    takes_lock,
+)
 from cronce_audit.model import Place, Source
 
 if TYPE_CHECKING:
@@ -33,7 +41,11 @@ MENTIONS: Final = re.compile(
     r"['\"](?:node-cron|node-schedule|cron|croner|@nestjs/schedule|bree|toad-scheduler|@elysiajs/cron)['\"]|\bsetInterval\("
 )
 TIMER: Final = "setInterval"
-_TIMED: Final = re.compile(r"(?i)cron|sched|jobs?\b|remind|sweep|digest|recurr|overdue|invoice|newsletter|backup")
+_TIMED: Final = re.compile(
+    r"(?i)cron|sched|jobs?\b|remind|sweep|digest|recurr|overdue|invoice|newsletter|backup|cycle\b|sync|"
+    r"scrap|crawl|notif|send\w+|payout|subscription|process(?:pending|due|queue|all)|report|weekly|daily|"
+    r"nightly|poll\w+"
+)
 _OF_PROCESS: Final = re.compile(
     r"(?i)heartbeat|keep_?alive|rate_?limit|cache|buffer|flush|metric|socket|\bmap\b|memory|lock"
 )
@@ -74,28 +86,57 @@ _REGISTRY: Final = frozenset(
     Origin("@nestjs/schedule", ("SchedulerRegistry", MADE, name))
     for name in ("addCronJob", "addTimeout", "addInterval")
 )
+_PATTERN_NAMES: Final = re.compile(r"(?i)cron|rule|every|interval|sched|expr|pattern|minut|hour|daily|weekly")
 _DATE: Final = re.compile(r"(?i)date|time\b|when|\bat\b|moment")
 
 
 def _is_volatile(code: Code, call: "Node", origin: Origin) -> bool:
     """In a function that is given something to plan; not when the file is loaded."""
-    given = any(
-        text(outer.child_by_field_name("parameters") or outer.child_by_field_name("parameter")).strip("()")
-        for outer in above(call)
-        if outer.type in FUNCTIONS
-    )
+    given = _is_given(call)
     if origin in _REGISTRY:
         return given
+    if origin in _BY_PATTERN:
+        return _is_asked_for(code, call)
     told = [one for one in arguments(call) if one.type not in FUNCTIONS]
     once = origin == _ONCE and _node_schedule(code, arguments(call)) is None
     return once and given and any(_DATE.search(text(one)) for one in told)
 
 
+_BY_PATTERN: Final = frozenset({Origin("node-cron", ("schedule",)), Origin("cron", ("CronJob",))})
+
+
+def _is_asked_for(code: Code, call: "Node") -> bool:
+    """The pattern is a parameter of a function that other files call, and this one never."""
+    function, told = enclosing(call), arguments(call)
+    name = name_of(function)
+    given = function.child_by_field_name("parameters") if function is not None else None
+    if given is None or not told or not name or code.calls.get(name) or not _is_planning(name):
+        return False
+    return told[0].type == "identifier" and text(told[0]) in set(words(given))
+
+
+def _is_planning(name: str) -> bool:
+    """`scheduleJob`, `addReminder`: one plan for each call."""
+    return bool(re.match(r"(?i)(?:schedule|add|create|plan|register|new)\w+", name))
+
+
+def _is_given(node: "Node") -> bool:
+    """Whether a function around it is given something."""
+    return any(
+        text(outer.child_by_field_name("parameters") or outer.child_by_field_name("parameter")).strip("()")
+        for outer in above(node)
+        if outer.type in FUNCTIONS and text(outer.child_by_field_name("name")) != "constructor"
+    )
+
+
 def _is_job(code: Code, call: "Node", told: "list[Node]") -> bool:
     """By its names: those of the file, of what it runs and of what starts it."""
     span = _milliseconds(text(told[1]))
-    around = "/".join([*code.source.path.split("/")[-2:], *starters(code, call), *words(told[0])])
-    return (span is None or span >= _SHORT) and bool(_TIMED.search(around)) and not _OF_PROCESS.search(around)
+    named = "/".join([*code.source.path.split("/")[-2:], *starters(code, call)])
+    around = "/".join([named, *words(told[0])])
+    waits = any(True for _ in within(told[0], "await_expression"))
+    own = _OF_PROCESS.search(named if waits else around)
+    return (span is None or span >= _SHORT) and bool(_TIMED.search(around)) and own is None
 
 
 def _reaches_out(code: Code, body: "Node") -> bool:
@@ -131,9 +172,11 @@ def _node_schedule(code: Code, told: "list[Node]") -> Draft | None:
     if len(told) < 2:
         return None
     when = told[0]
-    is_cron = len((code.literal(entries(when).get("rule", when)) or "").split()) in (5, 6)
+    spelled = code.literal(entries(when).get("rule", when))
+    is_cron = len((spelled or "").split()) in (5, 6) or text(when).startswith("CronExpression.")
+    is_set_up = spelled is None and bool(_PATTERN_NAMES.search(text(when))) and not _is_given(when)
     options = when if when.type == "object" else None
-    return Draft(when, told[1], options) if is_cron or _is_rule(code, when) else None
+    return Draft(when, told[1], options) if is_cron or is_set_up or _is_rule(code, when) else None
 
 
 def _is_rule(code: Code, when: "Node | None") -> bool:
@@ -232,13 +275,32 @@ def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> 
         _is_guarded(code, draft, bodies, starts) or not _is_seen(body, bodies, uses),
         "distributed" in entries(draft.options) or takes_lock(code, bodies, [*starts, *_callers(code, starts)]),
         tuple(uses),
-        tuple(starters(code, call)),
+        tuple(dict.fromkeys(name for start in starts for name in starters(code, start))),
         None if draft.every is None else _milliseconds(text(draft.every)),
         _has_zone(call, draft),
         _overlaps(bodies, draft),
         next(_sent(bodies), None),
         _does(body),
+        any(_is_reached(code, start) for start in starts),
+        body.type in FUNCTIONS and all(_LOGS.match(text(call)) for call in _calls_in(bodies)),
     )
+
+
+def _calls_in(bodies: "list[Node]") -> "Iterator[Node]":
+    """The calls that are made there, but not those inside of what is logged."""
+    for one in bodies:
+        for call in within(one, "call_expression", "new_expression") if one.type in FUNCTIONS else ():
+            if not any(_LOGS.match(text(outer)) for outer in above(call) if outer.type == "call_expression"):
+                yield call
+
+
+def _is_reached(code: Code, start: "Node") -> bool:
+    """Whether it is run when its file is loaded: outside of functions, or in one that is called there; what stands in a
+    class or a function without a name is taken for it."""
+    if any(outer.type in ("class_body", "object") for outer in above(start)):
+        return True
+    around = [enclosing(start), *(enclosing(one) for one in _callers(code, [start]))]
+    return any(not name_of(function) for function in around)
 
 
 _ZONES: Final = re.compile(r"(?i)\btime_?zone\b|\btz\b|\butcOffset\b")
@@ -266,8 +328,19 @@ def _has_zone(call: "Node", draft: Draft) -> bool:
 
 
 def _overlaps(bodies: "list[Node]", draft: Draft) -> bool:
-    waits = any(True for one in bodies for _ in within(one, "await_expression"))
-    flagged = any(_AT_WORK.fullmatch(text(name)) for one in bodies for name in within(one, *_NAME_NODES))
+    """A flag counts where a run sets it: one that says whether the timer is on does not."""
+    waits = any(
+        call.type == "await_expression" or text(call.child_by_field_name("function")).endswith((".catch", ".then"))
+        for one in bodies
+        for call in within(one, "await_expression", "call_expression")
+    )
+    flagged = any(
+        _AT_WORK.fullmatch(text(name))
+        for one in bodies
+        for step in within(one, "assignment_expression", "call_expression")
+        if (target := step.child_by_field_name("left") or step.child_by_field_name("function")) is not None
+        for name in within(target, *_NAME_NODES)
+    )
     return waits and not flagged and is_plain(draft.options) and not _WAITS & set(entries(draft.options))
 
 

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 from cronce_audit.grammars import column, line, text, within
 from cronce_audit.javascript import guards as locks
 from cronce_audit.javascript import jobs
-from cronce_audit.javascript.code import Code, Job, Module, Package, Pm2App, Volatile, entries, is_own, is_packed, wants
+from cronce_audit.javascript.code import (
+    Code,
+    Job,
+    Module,
+    Package,
+    Pm2App,
+    Volatile,
+    entries,
+    is_own,
+    is_packed,
+    last_word,
+    wants,
+)
 from cronce_audit.javascript.guards import speaks_of_lock, surely_locks
 from cronce_audit.model import LockCall, Place, Source, Unreadable, reader
 
@@ -23,6 +35,14 @@ _LOADED: Final = re.compile(
 )
 """What is loaded with the file; a `require` that is indented is in a function or under a condition."""
 _REQUIRED: Final = re.compile(r"\b(?:require|import)\s*\(\s*['\"]([^'\"\n]+)['\"]")
+_FILE_NAMED: Final = re.compile(r"['\"`]((?:\.{0,2}/|[@~#]|src/|dist/|build/)?[\w@./-]+)['\"`]")
+_JOB_STEMS: Final = re.compile(r"(?i)cron|job|sched|task|remind|timer|worker")
+_JOB_WORD: Final = rf"\w*(?i:{_JOB_STEMS.pattern.removeprefix('(?i)')})\w*"
+_CALLED: Final = re.compile(
+    rf"(?<!function )(?<!\w)(?P<called>{_JOB_WORD})\s*\((?![^()]*\)\s*(?::[^={{;()]*)?\{{)|"
+    rf"[(,]\s*(?P<given>{_JOB_WORD})\s*(?=[,)])"
+)
+"""A call; what is followed by a block is a function's head."""
 _COMPUTED: Final = re.compile(r"\b(?:require|import)\s*\(\s*(?!['\"])[\w`$.]")
 _STEP: Final = re.compile(
     r"[{}]|\b(?P<name>\w*(?i:cron|job|sched|task)\w*|start|init|setup|run|register|boot|bootstrap|initialize)\s*\("
@@ -48,6 +68,7 @@ def _read_module(source: Source) -> Iterator[Module]:
     plain = _COMMENTS.sub(lambda found: "\n" * found[0].count("\n"), source.text)
     fork = _FORK.search(plain) if "cluster" in plain and not _OTHER_FILE.search(plain) else None
     loaded = _LOADED.findall(plain)
+    speaks = _JOB_STEMS.search(plain)
     if fork:  # what workers load stands in the last branch
         loaded += _REQUIRED.findall(plain, max(plain.rfind("else"), fork.start()))
     yield Module(
@@ -59,7 +80,15 @@ def _read_module(source: Source) -> Iterator[Module]:
         bool(_ASKS_OTHERS.search(plain)),
         tuple(sorted(_conditional_calls(plain))),
         plain.count("\n", 0, fork.start()) + 1 if fork else None,
+        frozenset(filter(None, map(_last_word, _FILE_NAMED.findall(plain)))),
+        frozenset(found["called"] or found["given"] for found in _CALLED.finditer(plain if speaks else "")),
     )
+
+
+def _last_word(name: str) -> str:
+    """Of a path, as it is written in the code; "" where it is none."""
+    parts = [part for part in name.split("/") if part.strip(".")]
+    return last_word(PurePosixPath(*parts)) if "/" in name and parts else ""
 
 
 def _conditional_calls(plain: str) -> set[str]:

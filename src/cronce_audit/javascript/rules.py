@@ -5,15 +5,16 @@ A job runs in every process that loads its file. Where the way from a program's 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Final, NamedTuple
 
 from cronce_audit.java_rules import in_every_instance, without_lock
-from cronce_audit.javascript.code import Job, Module, Package, Pm2App
+from cronce_audit.javascript.code import Job, Module, Package, Pm2App, last_word
 from cronce_audit.javascript.jobs import TIMER
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
+from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import several
 from cronce_audit.processes.argv import ONE, SEVERAL, Argv, Count, Options, count, programs, simple_commands
 from cronce_audit.processes.commands import started
@@ -225,14 +226,66 @@ class Repeated(NamedTuple):
     confidence: Confidence
 
 
+def living(facts: Facts) -> Sequence[Job]:
+    """The jobs that something starts, as far as that is seen. A file deep in a tree that no other file, script or
+    command names is not loaded, and a job in a function that nothing calls does not start."""
+    known = facts.conclude(tree)
+    if any(module.is_opaque for module in known.modules.values()):
+        return facts.of(Job)
+    named = frozenset[str]().union(*(module.named for module in known.modules.values()))
+    told = " ".join(
+        [
+            *(" ".join(command.words) for command in facts.of(CommandLine)),
+            *(text for package in facts.of(Package) for _, text, _ in package.scripts),
+            *(app.script for app in facts.of(Pm2App)),
+        ]
+    )
+    called = Counter(name for module in known.modules.values() for name in module.calls)
+    return [
+        job
+        for job in facts.of(Job)
+        if _is_loaded(job.place.path, named, told, known) and _is_called(job, called, known.modules.get(job.place.path))
+    ]
+
+
+def _is_loaded(path: str, named: frozenset[str], told: str, known: Tree) -> bool:
+    pure = PurePosixPath(path)
+    package = PurePosixPath(known.package_of(path) or ".")
+    below = pure.relative_to(package) if package in pure.parents else pure
+    word = last_word(pure)
+    is_program = len(below.parts) <= _PROGRAM_DEPTH or not _LOADED_BY_NAME.isdisjoint(below.parts)
+    return is_program or word in named or word in told or below.stem == "instrumentation"
+
+
+_PROGRAM_DEPTH: Final = 2
+"""Parts of a path: `server.js`, `src/server.js` may be what is started."""
+_LOADED_BY_NAME: Final = frozenset({
+    "plugins", "start", "config", "pages", "app", "api", "hooks", "startup", "boot", "bootstrap", "initializers",
+    "tasks",
+})  # fmt: skip
+"""Folders from which frameworks load whatever is there."""
+
+
+def _is_called(job: Job, called: Counter[str], own: Module | None) -> bool:
+    if job.is_reached or not all(map(_SPECIFIC.search, job.starters)):
+        return True
+    mine = own.calls if own else frozenset[str]()
+    return any(called[name] > (name in mine) for name in job.starters)
+
+
+_SPECIFIC: Final = re.compile(r"(?i)cron|job|sched|task|remind|timer|worker")
+"""Names that mean one function: `start` may be that of anything."""
+
+
 def unguarded(facts: Facts) -> Sequence[Job]:
     """Jobs that nothing keeps from running in each process, as far as their code is seen."""
     known = facts.conclude(tree)
     conditional = {name for module in known.modules.values() for name in module.conditional_calls}
     return [
         job
-        for job in facts.of(Job)
+        for job in facts.conclude(living)
         if not job.is_guarded
+        and not job.only_logs
         and not conditional & set(job.starters)
         and not _leans_on_lock(job, known)
         and not is_of_process(job.place.path, job.what)
@@ -245,9 +298,10 @@ def unclear(facts: Facts) -> Sequence[Job]:
     clear = {*facts.conclude(unguarded)}
     return [
         job
-        for job in facts.of(Job)
+        for job in facts.conclude(living)
         if job not in clear
         and not job.is_locked
+        and not job.only_logs
         and not any(one.surely_locks and one.waits for one in _used(job, known))
         and not is_of_process(job.place.path, job.what)
     ]

@@ -44,6 +44,8 @@ class Serving:
     """That file, if it says how many workers there are."""
     decided: bool = False
     """Somebody says how many workers there are; it is not the default."""
+    watches: bool = False
+    """It starts again when a file changes: that is for people who work on the code."""
 
     @property
     def copies(self) -> Count:

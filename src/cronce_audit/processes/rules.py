@@ -4,6 +4,7 @@ app/jobs.py:12  scheduler.start()     at import of app.jobs
 Procfile:1      gunicorn -w 4 app:app  imports app, which imports app.jobs     → 4 copies
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -14,7 +15,7 @@ from cronce_audit.processes.argv import ONE, Count
 from cronce_audit.processes.commands import Running, Serving, runnings
 from cronce_audit.processes.reach import Reach, reach
 from cronce_audit.processes.servers import servings
-from cronce_audit.processes.starts import HOOKS, Occasion, Start, occasions, starts, store_of
+from cronce_audit.processes.starts import HOOKS, Occasion, Start, is_job_loop, occasions, starts, store_of
 from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, World, doubts, is_done
 from cronce_audit.python.jobs import Job, jobs
 from cronce_audit.python.names import Names, names
@@ -46,6 +47,13 @@ def launches(facts: Facts) -> Sequence[Launch]:
     for launch in facts.conclude(every_launch):
         worst[launch.start] = max(worst.get(launch.start, launch), launch, key=_badness)
     return list(worst.values())
+
+
+def _by_start(facts: Facts) -> dict[Start, list[Launch]]:
+    found: dict[Start, list[Launch]] = defaultdict(list)
+    for launch in facts.conclude(every_launch):
+        found[launch.start].append(launch)
+    return found
 
 
 def every_launch(facts: Facts) -> Sequence[Launch]:
@@ -177,7 +185,8 @@ def _fitting(launch: Launch, facts: Facts) -> str:
         open_ = several or (_is_web(launch, facts) and not _is_one(launch, facts))
         return "CR206" if launch.start.kind == "scheduler" and open_ else ""
     if launch.start.kind != "scheduler":
-        seldom = launch.start.kind == "timer" or launch.start.every >= _SELDOM
+        named = is_job_loop(launch.start.scope.function) and not is_of_process("", launch.start.scope.function)
+        seldom = launch.start.kind == "timer" or launch.start.every >= _SELDOM or named
         alone = not _is_web(launch, facts) or _is_decided(launch) or _is_one(launch, facts)
         return "CR207" if (several and not _is_reloaded(launch)) or (seldom and not alone) else ""
     if several and not _is_reloaded(launch) and store_of(launch.start.scheduler):
@@ -194,11 +203,14 @@ def _fitting(launch: Launch, facts: Facts) -> str:
 
 
 def _is_one(launch: Launch, facts: Facts) -> bool:
-    """What deploys the app starts one process of it: a service of compose or a unit of systemd. An image alone may be
-    started anywhere; a Procfile's platform sets WEB_CONCURRENCY, and a cluster starts the next pod first. Not where a
-    lock that all machines see says that a person expects more."""
-    of_it = [each.by for each in facts.conclude(every_launch) if each.start == launch.start]
-    alone = [(by, by.by.command.origin) for by in of_it if isinstance(by, Serving) and by.by and by.workers == ONE]
+    """What deploys the app starts one process of it: a service of compose or a unit of systemd, without a reloader. An
+    image alone may be started anywhere; a Procfile's platform sets WEB_CONCURRENCY, and a cluster starts the next pod
+    first. Not where a lock that all machines see says that a person expects more."""
+    of_it = [each.by for each in facts.conclude(_by_start)[launch.start]]
+    served = [by for by in of_it if isinstance(by, Serving) and not by.reload and not by.watches]
+    alone = [(by, by.by.command.origin) for by in served if by.by and by.workers == ONE]
+    if any(by.workers != ONE for by in served):
+        return False
     told = any(origin not in ("dockerfile", "procfile", "kubernetes") and by.copies == ONE for by, origin in alone)
     expected = any(guard.across_hosts for guard in facts.conclude(guards).values())
     return any(by.decided for by, _ in alone) or (told and not expected)
@@ -252,15 +264,24 @@ def _check_of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
 
 
 def _is_mild(launch: Launch, rule_id: str, facts: Facts) -> bool:
-    """A loop may be about its process, and so may jobs by their names; a reloader that nothing deploys is for whoever
-    works on the code."""
+    """A loop may be about its process, and so may jobs by their names, or they may be repeated without harm; a reloader
+    that nothing deploys is for whoever works on the code; and where one file starts four workers and another file one,
+    nobody can tell which of them is deployed."""
     added = [job for job in facts.conclude(jobs) if job.scheduler == launch.start.scheduler]
-    own = bool(added) and all(is_of_process(job.place.path, job.full_name or job.function) for job in added)
+    own = bool(added) and all(
+        is_of_process(job.place.path, job.full_name or job.function) or _REPEATABLE.search(job.function)
+        for job in added
+    )
+    others = [each.by for each in facts.conclude(_by_start)[launch.start] if each.per_process == ONE]
+    served = [by for by in others if isinstance(by, Serving) and by.by and not by.reload and not by.watches]
+    disputed = rule_id == "CR201" and any(by.by and by.by.command.origin != "script" for by in served)
     local = rule_id == "CR203" and not (launch.by and launch.by.by)
     alone = rule_id == "CR207" and not launch.total.is_several
-    return launch.start.kind == "loop" or own or local or alone
+    return launch.start.kind == "loop" or own or disputed or local or alone
 
 
+_REPEATABLE: Final = re.compile(r"(?i)clean|purge|prune|expire|delete_old|remove_old|vacuum")
+"""Names of jobs that may run twice: the second run finds nothing to do."""
 _COMMAND: Final = (
     "start it in a management command of its own, in one process (`manage.py run_scheduler`); or see "
     "docs/how-to/django.md for jobs that run once however many processes there are"

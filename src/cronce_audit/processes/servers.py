@@ -203,6 +203,7 @@ def _plain(argv: Argv, server: Server, made: partial[Serving], facts: Facts) -> 
         config=settings.path,
         counted=settings.path if settings.workers and told.value(*server.workers) is None else "",
         decided=told.value(*server.workers) is not None or settings.workers is not None,
+        watches=reload,
     )
 
 

@@ -63,6 +63,11 @@ _REPEAT: Final = frozenset(
 _SLEEPS: Final = frozenset({Name("asyncio.sleep"), Name("time.sleep")})
 _LONG: Final = 30
 """Seconds. What sleeps less polls, or keeps something alive; such a loop belongs to its process."""
+_SHORT_NAMED: Final = 5
+"""Seconds. Of a loop that is a job by its name."""
+_JOB_LOOPS: Final = re.compile(
+    r"(?i)sched|cron|jobs?(?:_|\b)|remind|digest|due|payout|billing|recurr|report|newsletter|expir"
+)
 _DEEPEST: Final = 6
 """Callers of callers that are asked."""
 
@@ -118,7 +123,8 @@ def _loops(known: Names, told: set[str]) -> Iterator[Start]:
             span = known.constant(next(iter(call.called.args), None), call.scope.module)
             by_hour = call.scope.function in planned
             by_setting = not isinstance(span, int | float) and any(map(_is_setting, call.called.args))
-            if by_hour or by_setting or (isinstance(span, int | float) and span >= _LONG):
+            named = is_job_loop(call.scope.function)
+            if by_hour or by_setting or (isinstance(span, int | float) and span >= (_SHORT_NAMED if named else _LONG)):
                 seen.add(call.scope.function)
                 what = f"a loop that sleeps {shown(call.called.args[0]) if by_setting else span} s"
                 what = "a loop that waits for an hour of the day" if by_hour else what
@@ -126,6 +132,11 @@ def _loops(known: Names, told: set[str]) -> Iterator[Start]:
                 function = known.function(call.scope.function)
                 place = function.place if function else call.place
                 yield Start("loop", what, place, call.scope._replace(tests=()), every=every)
+
+
+def is_job_loop(function: str) -> bool:
+    """By its name, or its module's or class's."""
+    return bool(_JOB_LOOPS.search(".".join(function.split(".")[-3:])))
 
 
 _DAY: Final = 86_400

@@ -1,6 +1,6 @@
 """How right the auditor is about public applications that nobody here wrote.
 
-`seen.json` and `unseen.json` say of each, by reading and, but for twenty-one labels of the first, before the auditor
+`seen.json` and `unseen.json` say of each, by reading and, but for twenty-six labels of the first, before the auditor
 was run on it, what must, may and must not be said where. Their files are not kept here: `python -m tests.audit.corpus
 FOLDER` scores a folder of checkouts, each in `owner+name`, at the commit that is written down. `hazards.json` says
 which rules are about which hazard.
