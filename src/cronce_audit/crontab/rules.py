@@ -20,8 +20,6 @@ from cronce_audit.python.facts import Bound, Const, Items
 from cronce_audit.python.jobs import expression, jobs
 from cronce_audit.python.names import names
 
-_SOON: Final = 5
-"""Minutes. What comes as often may overlap even if nothing is known of its work."""
 OFTEN: Final = 10
 """Minutes. A job that fires at least as often as this overlaps with itself one day."""
 
@@ -135,37 +133,17 @@ def no_lock_on_a_frequent_job(facts: Facts) -> Iterator[Found]:
         ]
         if doing in ("locked", "short") or any(script.does == "locks" or script.path in locked for script in run):
             continue
-        if doing == "long" or not run or any(script.does != "short" for script in run):
-            seen = [script for script in run if script.does == "works"]
-            yield from _unlocked(line, minutes, seen, is_long=doing == "long")
-
-
-def _unlocked(line: CronLine, minutes: int, run: Sequence[JobScript], *, is_long: bool) -> Iterator[Found]:
-    every = "minute" if minutes == 1 else f"{minutes} minutes"
-    if not is_long and not run:
-        if minutes <= _SOON and _EFFECTS.search(line.command) and not _HARMLESS.search(line.command):
-            said = "no lock is seen; if it ever takes longer, the next one starts beside it"
-            yield Found(line.place, f"`{shown(line.command)}` starts every {every}, and {said}")
-        return
-    where = f" ({run[0].path} takes none)" if run else ""
-    yield Found(
-        line.place,
-        f"`{shown(line.command)}` starts every {every} without a lock{where}: when it takes longer, the next one starts"
-        " beside it",
-        severity=Severity.WARNING if minutes == 1 and is_long else None,
-    )
-
-
-_EFFECTS: Final = re.compile(
-    r"(?i)send|mail|sms|notif|sync|import|export|backup|dump|process|queue|fetch|scrap|crawl|update|train|pay|bill|invoice|"
-    r"report|migrat|count|aggregat|publish|deliver|poll"
-)
-"""Words of work that two runs at once do twice."""
-_HARMLESS: Final = re.compile(
-    r"(?i)health|ping\b|monitor|check|status|watch|keep_?alive|heartbeat|clean|rotate|prune|purge|schedule|cron\.php|dns|"
-    r"renew|metric|\bstats?\b"
-)
-"""Words of work that is short, or may be done twice."""
+        seen = [script for script in run if script.does == "works"]
+        if doing != "long" and not seen:
+            continue
+        every = "minute" if minutes == 1 else f"{minutes} minutes"
+        where = f" ({seen[0].path} takes none)" if seen else ""
+        yield Found(
+            line.place,
+            f"`{shown(line.command)}` starts every {every} without a lock{where}: when it takes longer, the next one"
+            " starts beside it",
+            severity=Severity.WARNING if minutes == 1 and doing == "long" else None,
+        )
 
 
 # --- never ------------------------------------------------------------------------------------------------------------
