@@ -331,8 +331,12 @@ ALSO: list[tuple[str, Row, Scene, Command, Ruling]] = [
     ("lapsed, mine, and nobody acted", Row.MINE, SCENES[Row.LAPSED], MINE_SAYS[Finish], EXPECTED[Row.MINE][Finish]),
     ("lapsed, mine, and nobody acted", Row.MINE, SCENES[Row.LAPSED], MINE_SAYS[Release], EXPECTED[Row.MINE][Release]),
     (
-        "failed with attempts left", Row.MINE, SCENES[Row.MINE], Finish(F1, Outcome.FAILED, "boom", 5 * SECOND),
-        Ruling(Finished(Outcome.FAILED, retrying=True), Change(RETRYING, Mark.OPEN, 5 * SECOND, grant=False)),
+        "failed with attempts left", Row.MINE, SCENES[Row.MINE],
+        Finish(F1, Outcome.FAILED, "boom", 5 * SECOND, output="3 rows"),
+        Ruling(
+            Finished(Outcome.FAILED, retrying=True),
+            Change(RETRYING._replace(output="3 rows"), Mark.OPEN, 5 * SECOND, grant=False),
+        ),
     ),
     (
         "cut short under skip, no attempts left", Row.MINE, Scene(LIVE, RAN._replace(failures=2)),

@@ -346,6 +346,15 @@ class ClockContract(_StoreUnderTest):
         assert verdicts(swapped) == [Verdict(Refusal.EARLY, free), Verdict(Refusal.LATE, free)]
         assert cell_of(store, "a") == free
 
+    def test_of_many_new_cells_only_the_one_that_is_early_or_late_is_refused(self, store: Store) -> None:
+        now = store.load([]).now
+        fine = [claim(f"new-{number}", not_before=now - HOUR, not_after=now + HOUR) for number in range(12)]
+        early = [*fine[:5], fine[5]._replace(not_before=now + HOUR)]
+        late = [*fine[6:11], fine[11]._replace(not_after=now - HOUR)]
+        assert refusals(swap(store, *early)) == [None] * 5 + [Refusal.EARLY]
+        assert refusals(swap(store, *late)) == [None] * 5 + [Refusal.LATE]
+        assert load(store, "new-5", "new-11") == [Cell("new-5"), Cell("new-11")]
+
     def test_a_loser_that_is_early_too_is_told_who_beat_it(self, store: Store) -> None:
         (cell,) = win(store, claim("a"))
         late = claim("a", not_before=store.load([]).now + HOUR)
@@ -441,6 +450,18 @@ class GroupContract(_StoreUnderTest):
         swapped = swap(grouping, claim("turn", group=1), claim("run", group=1, not_before=tomorrow))
         assert refusals(swapped) == [Refusal.GROUP, Refusal.EARLY]
         assert cell_of(grouping, "turn") == Cell("turn")
+
+    @pytest.mark.parametrize("why", [Refusal.EARLY, Refusal.LATE])
+    def test_of_many_new_groups_only_the_one_that_is_early_or_late_is_refused(
+        self, grouping: Store, why: Refusal
+    ) -> None:
+        now = grouping.load([]).now
+        pairs = [[claim(f"run-{number}", group=number), claim(f"turn-{number}", group=number)] for number in range(5)]
+        times: dict[str, Any] = {"not_before": now + HOUR} if why is Refusal.EARLY else {"not_after": now - HOUR}
+        pairs[3][0] = pairs[3][0]._replace(**times)
+        won: list[Refusal | None] = [None, None]
+        assert refusals(swap(grouping, *chain(*pairs))) == [*won * 3, why, Refusal.GROUP, *won]
+        assert load(grouping, "run-3", "turn-3") == [Cell("run-3"), Cell("turn-3")]
 
     def test_an_innocent_member_is_shown_its_own_cell(self, grouping: Store) -> None:
         free, _ = win(grouping, put("turn", Mark.FREE), put("run"))
