@@ -1297,23 +1297,3 @@ def test_a_number_of_workers_that_a_variable_gives_decides_nothing(
 ) -> None:
     tree = {"app.py": LOOP.replace("SPAN", "3600"), "Procfile": f"web: uvicorn app:app --workers {workers}\n"}
     assert findings_in(tmp_path, tree, "CR207") == says
-
-
-@pytest.mark.parametrize(
-    ("job", "compose", "severity"),
-    [
-        ("print", "", Severity.ERROR),
-        ("purge_old_rows", "", Severity.INFO),
-        ("print", "services:\n  web:\n    build: .\n    command: gunicorn -w 1 app:app\n", Severity.INFO),
-    ],
-    ids=["four times", "finds nothing to do the second time", "another file starts one"],
-)
-def test_a_scheduler_in_every_worker_is_an_error_where_nothing_speaks_against_it(
-    tmp_path: Path, job: str, compose: str, severity: Severity
-) -> None:
-    jobs = JOBS.replace("(print,", f"({job},").replace(
-        "import BackgroundScheduler", f"import BackgroundScheduler, {job}"
-    )
-    tree = {"app.py": FLASK, "jobs.py": jobs, "Procfile": FOUR} | ({"docker-compose.yml": compose} if compose else {})
-    [found] = [each for each in report_on(tmp_path, tree).findings if each.rule == "CR201"]
-    assert found.severity is severity

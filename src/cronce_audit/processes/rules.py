@@ -4,7 +4,6 @@ app/jobs.py:12  scheduler.start()     at import of app.jobs
 Procfile:1      gunicorn -w 4 app:app  imports app, which imports app.jobs     → 4 copies
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -264,24 +263,15 @@ def _check_of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
 
 
 def _is_mild(launch: Launch, rule_id: str, facts: Facts) -> bool:
-    """A loop may be about its process, and so may jobs by their names, or they may be repeated without harm; a reloader
-    that nothing deploys is for whoever works on the code; and where one file starts four workers and another file one,
-    nobody can tell which of them is deployed."""
+    """A loop may be about its process, and so may jobs by their names; a reloader that nothing deploys is for whoever
+    works on the code."""
     added = [job for job in facts.conclude(jobs) if job.scheduler == launch.start.scheduler]
-    own = bool(added) and all(
-        is_of_process(job.place.path, job.full_name or job.function) or _REPEATABLE.search(job.function)
-        for job in added
-    )
-    others = [each.by for each in facts.conclude(_by_start)[launch.start] if each.per_process == ONE]
-    served = [by for by in others if isinstance(by, Serving) and by.by and not by.reload and not by.watches]
-    disputed = rule_id == "CR201" and any(by.by and by.by.command.origin != "script" for by in served)
+    own = bool(added) and all(is_of_process(job.place.path, job.full_name or job.function) for job in added)
     local = rule_id == "CR203" and not (launch.by and launch.by.by)
     alone = rule_id == "CR207" and not launch.total.is_several
-    return launch.start.kind == "loop" or own or disputed or local or alone
+    return launch.start.kind == "loop" or own or local or alone
 
 
-_REPEATABLE: Final = re.compile(r"(?i)clean|purge|prune|expire|delete_old|remove_old|vacuum")
-"""Names of jobs that may run twice: the second run finds nothing to do."""
 _COMMAND: Final = (
     "start it in a management command of its own, in one process (`manage.py run_scheduler`); or see "
     "docs/how-to/django.md for jobs that run once however many processes there are"
