@@ -77,6 +77,7 @@ ONCE_FAILED_SEEDS: Final = (
     18268,
     19119,
     19915,
+    19963,
 )
 """Seeds that once failed, while the world was as it then was. They are played first, for ever."""
 

@@ -103,9 +103,9 @@ class Takeovers:
 
     def _wait(self, cell: Cell, record: Record, other: HolderSeenByReferee, seconds: float) -> None:
         """A process that doubts the store's clock takes nothing over, however evenly the clock has run since: a process
-        that started during a jump has seen no other clock. A process that hung in a call was out of contact. What it
-        had heard counts, but it also needs a piece of contact just now (`lease.heard`): it gets that and some seconds
-        more, each time."""
+        that started during a jump has seen no other clock. A process that hung in a call, or did not reach the store,
+        was out of contact. What it had heard counts, but it also needs a piece of contact just now (`lease.heard`): it
+        gets that and some seconds more, each time."""
         know, process, key, fence = other.ledger.know, other.process, cell.key, cell.fence
         if fence is None or fence in know.own or know.doubt is not None:
             return
@@ -116,7 +116,7 @@ class Takeovers:
         self._check_sum(cell, record, other, seconds)
         self._waited[key, fence, process.name] += seconds
         is_late = self._waited[key, fence, process.name] > hearing(record.lease).total_seconds() + TAKEN_OVER_WITHIN
-        if is_late and self._in_contact(other):
+        if is_late and self._had_time(other.able_since(LOOK_THREAD)):
             self._broken("the dead are taken over soon", f"{key} of {record.holder}, but not by {process.name}")
 
     def _loosest_reading(self, process: SimulatedProcess) -> Sample:
@@ -129,8 +129,9 @@ class Takeovers:
         boot, trip = process.boot(), TRIP * process.machine.rate
         return Sample(boot - trip, boot + trip, self._world.store_now())
 
-    def _in_contact(self, other: HolderSeenByReferee) -> bool:
-        return self._world.real - other.hung_until(LOOK_THREAD) > ABLE + PIECE + TAKEN_OVER_WITHIN
+    def _had_time(self, since: float) -> bool:
+        """For a piece of contact, and some seconds more."""
+        return self._world.real - since > ABLE + PIECE + TAKEN_OVER_WITHIN
 
     def _check_sum(self, cell: Cell, record: Record, other: HolderSeenByReferee, seconds: float) -> None:
         """The heard time adds up over the pieces of contact: once it is enough, a process that looks acts."""
@@ -141,5 +142,6 @@ class Takeovers:
         if heard(know.contact.pieces, boot - ago.total_seconds(), boot) < hearing(record.lease):
             return
         self._ripe[cell.key, cell.fence, name] += seconds
-        if self._ripe[cell.key, cell.fence, name] > AT_NEXT_LOOK and self._in_contact(other):
+        is_late = self._ripe[cell.key, cell.fence, name] > AT_NEXT_LOOK
+        if is_late and self._had_time(other.hung_until(LOOK_THREAD)):
             self._broken("what was heard adds up", f"{cell.key} of {record.holder} was not taken over by {name}")
