@@ -140,6 +140,10 @@ def wants(path: PurePosixPath) -> bool:
     return path.suffix in _LANGUAGES and not name.endswith((".d.ts", ".d.mts", ".d.cts")) and ".min." not in name
 
 
+JOB_STEMS: Final = re.compile(r"(?i)cron|job|sched|task|remind|timer|worker")
+"""A name with one of these means one function or file: `start` may be that of anything."""
+
+
 def last_word(path: PurePosixPath) -> str:
     """The name of a file without what stands behind its dot; of an index, its folder's."""
     stem = re.sub(r"\.(?:[cm]?[jt]sx?)$", "", path.name)

@@ -11,6 +11,7 @@ from cronce_audit.grammars import column, line, text, within
 from cronce_audit.javascript import guards as locks
 from cronce_audit.javascript import jobs
 from cronce_audit.javascript.code import (
+    JOB_STEMS,
     Code,
     Job,
     Module,
@@ -36,8 +37,7 @@ _LOADED: Final = re.compile(
 """What is loaded with the file; a `require` that is indented is in a function or under a condition."""
 _REQUIRED: Final = re.compile(r"\b(?:require|import)\s*\(\s*['\"]([^'\"\n]+)['\"]")
 _FILE_NAMED: Final = re.compile(r"['\"`]((?:\.{0,2}/|[@~#]|src/|dist/|build/)?[\w@./-]+)['\"`]")
-_JOB_STEMS: Final = re.compile(r"(?i)cron|job|sched|task|remind|timer|worker")
-_JOB_WORD: Final = rf"\w*(?i:{_JOB_STEMS.pattern.removeprefix('(?i)')})\w*"
+_JOB_WORD: Final = rf"\w*(?i:{JOB_STEMS.pattern.removeprefix('(?i)')})\w*"
 _CALLED: Final = re.compile(
     rf"(?<!function )(?<!\w)(?P<called>{_JOB_WORD})\s*\((?![^()]*\)\s*(?::[^={{;()]*)?\{{)|"
     rf"[(,]\s*(?P<given>{_JOB_WORD})\s*(?=[,)])"
@@ -68,7 +68,7 @@ def _read_module(source: Source) -> Iterator[Module]:
     plain = _COMMENTS.sub(lambda found: "\n" * found[0].count("\n"), source.text)
     fork = _FORK.search(plain) if "cluster" in plain and not _OTHER_FILE.search(plain) else None
     loaded = _LOADED.findall(plain)
-    speaks = _JOB_STEMS.search(plain)
+    speaks = JOB_STEMS.search(plain)
     if fork:  # what workers load stands in the last branch
         loaded += _REQUIRED.findall(plain, max(plain.rfind("else"), fork.start()))
     yield Module(

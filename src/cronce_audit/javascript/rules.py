@@ -12,7 +12,7 @@ from posixpath import normpath
 from typing import Final, NamedTuple
 
 from cronce_audit.java_rules import in_every_instance, without_lock
-from cronce_audit.javascript.code import Job, Module, Package, Pm2App, last_word
+from cronce_audit.javascript.code import JOB_STEMS, Job, Module, Package, Pm2App, last_word
 from cronce_audit.javascript.jobs import TIMER
 from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import several
@@ -267,14 +267,10 @@ _LOADED_BY_NAME: Final = frozenset({
 
 
 def _is_called(job: Job, called: Counter[str], own: Module | None) -> bool:
-    if job.is_reached or not all(map(_SPECIFIC.search, job.starters)):
+    if job.is_reached or not all(map(JOB_STEMS.search, job.starters)):
         return True
     mine = own.calls if own else frozenset[str]()
     return any(called[name] > (name in mine) for name in job.starters)
-
-
-_SPECIFIC: Final = re.compile(r"(?i)cron|job|sched|task|remind|timer|worker")
-"""Names that mean one function: `start` may be that of anything."""
 
 
 def unguarded(facts: Facts) -> Sequence[Job]:
