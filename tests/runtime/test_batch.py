@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis.strategies import lists, sampled_from
 
 from cronce.events import What
-from cronce.model import Slot
+from cronce.model import BOARD_RUNS, Slot
 from cronce.protocol.commands import Answer, Finish, Finished, Held, Release, Released, Stale
 from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.ledger import Grant, Wanted
@@ -50,6 +50,20 @@ def test_alike_claims_are_one_swap_and_so_are_their_ends(node: HandNode, store: 
     assert said == [Finished(Outcome.SUCCEEDED)] * 5
     assert [grant.slot for grant in grants] == [want.slot for want in wanted]
     assert [grant.trust.end for grant in grants] == [clock.boot() + 0.8 * LEASE.total_seconds()] * 5
+
+
+@pytest.mark.parametrize("ends", [1, 5], ids=["one", "many"])
+@pytest.mark.parametrize("fate", ["answered", "before", "after"])
+@pytest.mark.parametrize("awaited", [False, True], ids=["not awaited", "awaited"])
+def test_only_an_end_that_others_wait_for_wakes_them(
+    node: HandNode, store: Wire, clock: HandClock, ends: int, fate: str, awaited: bool
+) -> None:
+    over = done(claimed(node, warm(node, clock)))[:ends]
+    before = store.load([BOARD_RUNS]).cells[0].version
+    if fate != "answered":  # the call is lost, or only its reply
+        store.lose_next("swap", fate)
+    node.do(node.ledger.exchange([*over[:-1], (*over[-1][:2], awaited)], []))
+    assert (store.load([BOARD_RUNS]).cells[0].version != before) is awaited
 
 
 def test_a_grant_of_many_has_the_record_that_stands_in_its_cell(node: HandNode, store: Wire, clock: HandClock) -> None:
