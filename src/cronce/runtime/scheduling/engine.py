@@ -232,8 +232,8 @@ class Engine:
 
     @property
     def in_burst(self) -> bool:
-        """The last step claimed so many slots that more may follow at once; or they wait for workers."""
-        return self._exchange.took >= BURST or self.waits_for_workers
+        """The last step claimed so many slots that more may follow at once; or more are due, or wait for workers."""
+        return self._exchange.took >= BURST or self._due_slots.behind or self.waits_for_workers
 
     @property
     def waits_for_workers(self) -> bool:

@@ -98,6 +98,7 @@ class Endings:
         self._keeper = keeper
         self._new: deque[EndedAttempt] = deque()
         self._unsaid: list[EndedAttempt] = []
+        self._unsaid_jobs: set[str] = set()  # the jobs of these, and perhaps some whose ends are recorded by now
         self._said_at: Boot = 0.0  # when no end was left to record
         self.given_up = 0
         """How many runs ended here whose ends are not recorded, and never will be."""
@@ -130,7 +131,9 @@ class Endings:
 
     def keep(self, said: Iterable[EndedAttempt]) -> None:
         """To be reported, or reported again."""
-        self._unsaid = [*self._unsaid, *said]
+        new = list(said)
+        self._unsaid += new
+        self._unsaid_jobs.update([said.attempt.job.name for said in new])
 
     def write_down(self, unsaid: Iterable[EndedAttempt] | None = None) -> None:
         """On disk, so that it is not lost with the process: these, which the store did not take; or all."""
@@ -153,11 +156,13 @@ class Endings:
         are `starting` are recorded with them, since a slot is never tried before the end of an earlier one of its job
         is recorded."""
         most = 0 if claims_first and boot < self._said_at + ENDS_WAIT else SAID_AT_ONCE
-        now, later = self._unsaid[:most], self._unsaid[most:]
-        now += [said for said in later if said.attempt.job.name in starting]
-        self._unsaid = [said for said in later if said.attempt.job.name not in starting]
-        if most and not self._unsaid:
-            self._said_at = boot
+        now, self._unsaid = self._unsaid[:most], self._unsaid[most:]
+        if not self._unsaid_jobs.isdisjoint(starting):
+            now += [said for said in self._unsaid if said.attempt.job.name in starting]
+            self._unsaid = [said for said in self._unsaid if said.attempt.job.name not in starting]
+        if not self._unsaid:
+            self._unsaid_jobs.clear()
+            self._said_at = boot if most else self._said_at
         return now
 
     def heard(self, over: Sequence[EndedAttempt], answers: Sequence[object]) -> None:

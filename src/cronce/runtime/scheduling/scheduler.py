@@ -258,28 +258,33 @@ class Scheduler:
         """In a burst of claims the garbage collector goes through what is alive now and then, not after each step."""
         clock = self._keeper.node.clock
         while not self._stopping:
-            self._come_round(inf)
-            until = clock.boot() + UNCOLLECTED
             with uncollected:
+                again, until = self._come_round(), clock.boot() + UNCOLLECTED
                 while self.engine.in_burst and not self._stopping and clock.boot() < until:
-                    self._come_round(until)
+                    self._sleep(min(again, until))
+                    again = self._come_round()
+            self._sleep(again)
         self._leave()
 
-    def _come_round(self, until: Boot) -> None:
-        """One step, and the wait until the next one, or until the deadline."""
-        clock = self._keeper.node.clock
+    def _come_round(self) -> Boot:
+        """One step; returns when the next is."""
         with self._turn:
             self._awake = False
         self._stepping = True  # before it asks whether it may claim: a thread that forbids claims waits for this
         again = self._stepped()
         self._stepping = False
-        self._ticked = clock.boot()
+        self._ticked = self._keeper.node.clock.boot()
         if self.engine.joined:
             self._ready.set()
         with self._turn:
             self._turn.notify_all()
+        return again
+
+    def _sleep(self, until: Boot) -> None:
+        """Unless it was woken since the step began."""
+        with self._turn:
             if not self._awake and not self._stopping:
-                self._turn.wait(max(min(again, until) - clock.boot(), 0.0))
+                self._turn.wait(max(until - self._keeper.node.clock.boot(), 0.0))
 
     def _leave(self) -> None:
         """Retried if it fails: a broken connection is noticed only when it is used. As long as this process counts as
