@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
-from cronce_audit.model import LockCall, Place, Source, Unreadable, reader
-from cronce_audit.yaml import YamlNode, documents
+from cronce_audit.model import LockCall, Place, Source, reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +76,13 @@ class QuartzUse:
 
 @dataclass(frozen=True, slots=True)
 class QuartzSettings:
-    """The settings of Quartz in one file, by their names without `org.quartz.`."""
+    """What one file of settings says of Quartz."""
 
-    values: tuple[tuple[str, str, int], ...]
-    """Name, value, line."""
     path: str
+    database: Place | None
+    """Where a store in a database is chosen."""
+    is_clustered: bool
+    """Also where a variable stands for it, of which nobody knows from here."""
 
 
 _SPRING: Final = "org.springframework.scheduling.annotation"
@@ -333,54 +334,14 @@ def _place(source: Source, code: str, at: int) -> Place:
     return source.place(code.count("\n", 0, at) + 1)
 
 
-_LINE: Final = re.compile(r"^[ \t]*(?P<key>[\w.-]+)[ \t]*[=:](?P<value>[^\n]*)$", re.MULTILINE)
 _FILE: Final = re.compile(r"(?:(?:application|bootstrap)|[\w.-]*quartz)[\w.-]*\.(?:properties|ya?ml)")
-_PREFIX: Final = re.compile(r"^(?:spring\.quartz\.properties\.)?org\.quartz\.")
-_SPRING_QUARTZ: Final = "spring.quartz."
+_DATABASE: Final = re.compile(r"^[^#\n]*(?:\bJobStore(?:TX|CMT)|LocalDataSourceJobStore|job-store-type\s*[=:]\s*jdbc)\b", re.M)
+_CLUSTERED: Final = re.compile(r"^[^#\n]*isClustered\s*[=:]\s*[\"']?(?:true|\$|@)", re.M)
 
 
-def _is_settings(path: PurePosixPath) -> bool:
-    return bool(_FILE.fullmatch(path.name))
-
-
-@reader("quartz", _is_settings)
+@reader("quartz", lambda path: bool(_FILE.fullmatch(path.name)))
 def _read_settings(source: Source) -> Iterator[QuartzSettings]:
-    if "quartz" not in source.text:
-        return
-    said = list(_of_yaml(source.text) if source.suffix in (".yml", ".yaml") else ()) or _of_properties(source.text)
-    known = tuple((name, value, line) for key, value, line in said if (name := _name(key)))
-    if known:
-        yield QuartzSettings(known, source.path)
-
-
-def _name(key: str) -> str:
-    """`jobStore.isClustered`; of Spring Boot's own settings `spring.job-store-type`; "" for anything else."""
-    if _PREFIX.match(key):
-        return _PREFIX.sub("", key)
-    return f"spring.{key.removeprefix(_SPRING_QUARTZ)}" if key.startswith(_SPRING_QUARTZ) else ""
-
-
-def _of_properties(text: str) -> Iterator[tuple[str, str, int]]:
-    for found in _LINE.finditer(text):
-        yield found["key"], found["value"].strip(), text.count("\n", 0, found.start("key")) + 1
-
-
-def _of_yaml(text: str) -> Iterator[tuple[str, str, int]]:
-    try:
-        for document in documents(text):
-            yield from _flat(document, "", set())
-    except Unreadable:
-        return  # a template: nothing is known of it
-
-
-def _flat(node: YamlNode, prefix: str, seen: set[int]) -> Iterator[tuple[str, str, int]]:
-    """The settings as Spring names them. A part that aliases repeat is looked at once: they may unfold to billions."""
-    if id(node) in seen:
-        return
-    seen.add(id(node))
-    for key, value in node.pairs:
-        name = f"{prefix}{key.text}"
-        if value.kind == "scalar":
-            yield name, value.text or "", key.line
-        else:
-            yield from _flat(value, f"{name}.", seen)
+    if "quartz" in source.text:
+        chosen = _DATABASE.search(source.text)
+        place = _place(source, source.text, chosen.start()) if chosen else None
+        yield QuartzSettings(source.path, place, bool(_CLUSTERED.search(source.text)))

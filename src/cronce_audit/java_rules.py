@@ -6,10 +6,10 @@ application in whose folder it stands, and says nothing of the others.
 
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final
 
 from cronce_audit.java import ALL, Enabled, LockingClass, QuartzSettings, QuartzUse, Scheduled
-from cronce_audit.model import Confidence, Facts, Found, Place, Severity, is_of_process, rule
+from cronce_audit.model import Confidence, Facts, Found, Severity, is_of_process, rule
 from cronce_audit.processes.commands import Started, started
 
 
@@ -103,50 +103,6 @@ _LOOK: Final = (
 )
 
 
-_JDBC: Final = ("JobStoreTX", "JobStoreCMT", "LocalDataSourceJobStore")
-
-
-class Scheduler(NamedTuple):
-    """The settings of one program, from all its files: those of a profile stand beside the others."""
-
-    values: dict[str, list[tuple[str, Place]]]
-
-    def says(self, name: str, *wanted: str) -> bool:
-        """Whether any of the files says so."""
-        return any(value.lower() in wanted for value, _ in self.values.get(name, ()))
-
-    def is_open(self, name: str) -> bool:
-        """A variable stands for it: nobody knows from here."""
-        return any("$" in value or "@" in value for value, _ in self.values.get(name, ()))
-
-    @property
-    def database(self) -> Place | None:
-        """Where a store in a database is chosen."""
-        chosen = [place for value, place in self.values.get("jobStore.class", ()) if value.endswith(_JDBC)]
-        spring = [place for value, place in self.values.get("spring.job-store-type", ()) if value.lower() == "jdbc"]
-        return next(iter(chosen + spring), None)
-
-    @property
-    def memory(self) -> Place | None:
-        """Where a store in memory is chosen."""
-        chosen = [place for value, place in self.values.get("jobStore.class", ()) if value.endswith("RAMJobStore")]
-        spring = [place for value, place in self.values.get("spring.job-store-type", ()) if value.lower() == "memory"]
-        return next(iter(chosen + spring), None)
-
-    @property
-    def is_clustered(self) -> bool:
-        return self.says("jobStore.isClustered", "true")
-
-
-def schedulers(facts: Facts) -> Sequence[Scheduler]:
-    found: dict[str, Scheduler] = {}
-    for settings in facts.of(QuartzSettings):
-        scheduler = found.setdefault(module_of(settings.path), Scheduler({}))
-        for name, value, line in settings.values:
-            scheduler.values.setdefault(name, []).append((value, Place(settings.path, line)))
-    return list(found.values())
-
-
 @rule(
     "CR811 quartz-not-clustered",
     Severity.INFO,
@@ -154,23 +110,19 @@ def schedulers(facts: Facts) -> Sequence[Scheduler]:
     "a database that all instances share",
 )
 def _not_clustered(facts: Facts) -> Iterator[Found]:
-    for scheduler in facts.conclude(schedulers):
-        if scheduler.is_clustered or scheduler.is_open("jobStore.isClustered"):
-            continue
-        store = scheduler.database or scheduler.memory
-        evidence = several(facts, store.path) if store else None
-        kept = "a database, and is not clustered" if scheduler.database else "memory"
-        message = f"Quartz keeps its jobs in {kept}: every instance fires them all"
-        if store and evidence:
-            message = f"{message}, and {_copies(evidence)}"
-            yield Found(store, message, evidence.by.confidence, Severity.ERROR)
-        elif scheduler.database:
+    clustered = {module_of(one.path) for one in facts.of(QuartzSettings) if one.is_clustered}
+    stores = {module_of(one.path): one.database for one in facts.of(QuartzSettings) if one.database}
+    for home, place in stores.items():
+        if home not in clustered:
+            evidence = several(facts, place.path)
+            also = f"and {_copies(evidence)}" if evidence else "also the new one beside the old in a deploy"
             yield Found(
-                scheduler.database, f"{message}, also the new one beside the old in a deploy", Confidence.MEDIUM
+                place,
+                f"Quartz keeps its jobs in a database, and is not clustered: every instance fires them all, {also}",
+                evidence.by.confidence if evidence else Confidence.MEDIUM,
+                Severity.ERROR if evidence else None,
             )
-    if any(one.is_clustered or one.database for one in facts.conclude(schedulers)):
-        return
-    for use in facts.of(QuartzUse):
+    for use in facts.of(QuartzUse) if not clustered and not stores else ():
         if use.act == "schedule":
             yield Found(
                 use.place,
