@@ -15,7 +15,7 @@ from cronce_audit.processes.commands import Running, Serving, runnings
 from cronce_audit.processes.reach import Reach, reach
 from cronce_audit.processes.servers import servings
 from cronce_audit.processes.starts import HOOKS, Occasion, Start, is_job_loop, occasions, starts, store_of
-from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, World, doubts, is_done
+from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, World, doubts, is_done, may_be_locked
 from cronce_audit.python.jobs import Job, jobs
 from cronce_audit.python.names import Names, names
 from cronce_audit.python.schedulers import Scheduler
@@ -250,16 +250,24 @@ def _check_of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
                 sure = None if launch.confidence is Confidence.HIGH else launch.confidence
                 in_ready = rule_id == "CR206" and launch.occasion.when == "ready" and not launch.doubts
                 seen = in_ready and launch.total.is_several and launch.by and launch.by.by
-                loud = Severity.INFO if _is_mild(launch, rule_id, facts) else Severity.WARNING if seen else None
+                unclear = rule_id in ("CR201", "CR202") and _is_unclear(launch, facts)
+                mild = unclear or _is_mild(launch, rule_id, facts)
                 yield Found(
                     launch.start.place,
-                    message(launch, facts),
-                    Confidence.LOW if launch.doubts else sure,
-                    loud,
+                    message(launch, facts) + (_IF_LOCKED if unclear else ""),
+                    Confidence.LOW if launch.doubts or unclear else sure,
+                    Severity.INFO if mild else Severity.WARNING if seen else None,
                     _LOOK if launch.doubts else _COMMAND if in_ready else None,
                 )
 
     return check
+
+
+def _is_unclear(launch: Launch, facts: Facts) -> bool:
+    """No job of it is seen, or each of them takes what is called a lock, of which nobody can tell what it is worth."""
+    added = [job.full_name for job in facts.conclude(jobs) if job.scheduler == launch.start.scheduler]
+    known = {*facts.conclude(may_be_locked), *facts.conclude(guards)}
+    return launch.start.scheduler is not None and known.issuperset(added)
 
 
 def _is_mild(launch: Launch, rule_id: str, facts: Facts) -> bool:
@@ -272,6 +280,7 @@ def _is_mild(launch: Launch, rule_id: str, facts: Facts) -> bool:
     return launch.start.kind == "loop" or own or local or alone
 
 
+_IF_LOCKED: Final = "; the files do not show which jobs, or what the lock in them is worth"
 _COMMAND: Final = (
     "start it in a management command of its own, in one process (`manage.py run_scheduler`); or see "
     "docs/how-to/django.md for jobs that run once however many processes there are"
