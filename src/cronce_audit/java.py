@@ -106,9 +106,8 @@ _APART: Final = re.compile(r"@Profile\((?![^)]*\bprod)[^)]*(?:job|sched|worker|b
 _LOCKS: Final = (
     "RLock", "SchedulerLock", "edisson", "LockRegistry", "InterProcessMutex", "LockProvider", "LockingTaskExecutor",
     "LeaderInitiator", "LeaderLatch", "LeaderSelector", "LeaderElection", "isLeader", "azelcast", "FencedLock",
-    "PESSIMISTIC_", "setIfAbsent", "DistributedLock", "distributedLock", "LockService", "lockService", "LockManager",
-    "lockManager", "LockRepository", "lockRepository", "LockTemplate", "lockTemplate", "cronce", "dempoten", "GET_LOCK",
-    "ON CONFLICT", "on conflict", "SKIP LOCKED", "skip locked", "FOR UPDATE", "for update", "advisory_lock",
+    "PESSIMISTIC_", "setIfAbsent", "DistributedLock", "distributedLock", "LockTemplate", "cronce", "dempoten",
+    "GET_LOCK", "ON CONFLICT", "on conflict", "SKIP LOCKED", "skip locked", "FOR UPDATE", "for update", "advisory_lock",
     "advisory_xact_lock"
 )  # fmt: skip
 """What speaks of a lock that other processes see."""
@@ -241,6 +240,8 @@ def _methods(source: Source) -> Iterator[Scheduled]:
         head, inside = (before[: owner.start()], code[owner.start() :]) if owner else ("", "")
         head = head[max(head.rfind(";"), head.rfind("\n}"), 0) :]
         types = sorted({*_types(inside, body), *re.findall(r"\bextends\s+(\w+)", inside)})
+        spoken = "\n".join([marks.replace(mark[0], ""), *types, body])
+        may_lock = bool(_ANY_LOCK.search(spoken)) and "java.util.concurrent.locks" not in source.text
         told, cron = mark["told"], _CRON_TEXT.search(mark["told"].strip())
         yield Scheduled(
             f"`{owner['name'] if owner else ''}.{method['name']}`",
@@ -249,8 +250,11 @@ def _methods(source: Source) -> Iterator[Scheduled]:
             _lock(source, code, code.find("@SchedulerLock", first, method.start()), own),
             ":-}" in told
             or bool(_APART.search(head))
-            or _is_guarded("\n".join([marks.replace(mark[0], ""), *types, body]), source.text),
-            _is_conditional(head) or any(_SWITCH.search(one["asked"]) for one in _IF_CONDITION.finditer(body)),
+            or _speaks_of_lock(spoken)
+            or (may_lock and _speaks_of_lock(source.text)),
+            _is_conditional(head)
+            or any(_SWITCH.search(one["asked"]) for one in _IF_CONDITION.finditer(body))
+            or may_lock,
             tuple(types),
             bool(re.search(r"\bzone\s*=", told)),
             bool(re.search(r"@Async\b", marks)),
@@ -311,12 +315,6 @@ def _lock(source: Source, code: str, mark: int, own: _Body) -> ShedLock | None:
     return ShedLock(_place(source, code, own.start + taken.start()), has_least=False)
 
 
-def _is_guarded(spoken: str, whole: str) -> bool:
-    """A lock on the method, in it or in what it calls in its class, or in the name of a class that it uses."""
-    in_process = "java.util.concurrent.locks" in whole
-    return _speaks_of_lock(spoken) or bool(_ANY_LOCK.search(spoken) and not in_process)
-
-
 def _sent(source: Source, code: str, own: _Body) -> tuple[str, int] | None:
     found = _SENDS.search(own.text)
     return (found[0], _place(source, code, own.start + found.start()).line) if found else None
@@ -335,8 +333,10 @@ def _place(source: Source, code: str, at: int) -> Place:
 
 
 _FILE: Final = re.compile(r"(?:(?:application|bootstrap)|[\w.-]*quartz)[\w.-]*\.(?:properties|ya?ml)")
-_DATABASE: Final = re.compile(r"^[^#\n]*(?:\bJobStore(?:TX|CMT)|LocalDataSourceJobStore|job-store-type\s*[=:]\s*jdbc)\b", re.M)
-_CLUSTERED: Final = re.compile(r"^[^#\n]*isClustered\s*[=:]\s*[\"']?(?:true|\$|@)", re.M)
+_DATABASE: Final = re.compile(
+    r"^[^#\n]*(?:\bJobStore(?:TX|CMT)|LocalDataSourceJobStore|job-store-type\s*[=:]\s*jdbc)\b", re.MULTILINE
+)
+_CLUSTERED: Final = re.compile(r"^[^#\n]*isClustered\s*[=:]\s*[\"']?(?:true|\$|@)", re.MULTILINE)
 
 
 @reader("quartz", lambda path: bool(_FILE.fullmatch(path.name)))

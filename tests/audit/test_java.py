@@ -109,7 +109,7 @@ class Jobs(private val mails: Mails) {
         ("", "mails.send()", ["CR701 Jobs.kt:5", "CR702 Jobs.kt:11"]),
         ('@SchedulerLock(name = "a", lockAtLeastFor = "1m")', "mails.send()", ["CR702 Jobs.kt:11"]),
         ('@SchedulerLock(name = "a")', "mails.send()", ["CR307 Jobs.kt:6", "CR702 Jobs.kt:11"]),
-        ("", "if (lock.tryLock()) mails.send()", ["CR702 Jobs.kt:11"]),
+        ("", "if (lock.tryLock()) mails.send()", ["CR702 Jobs.kt:11", "CR702 Jobs.kt:5"]),
         ("", "if (!enabled) return", ["CR702 Jobs.kt:11", "CR702 Jobs.kt:5"]),
     ],
 )

@@ -89,12 +89,6 @@ HEAD = "const cron = require('node-cron');\n"
         "cron.schedule('0 3 * * *', async () => { if (await redis.set('k', '1', 'EX', 60, 'NX')) work(); });\n",
         "cron.schedule('0 3 * * *', async () => { if (await redis.set('k', '1', { NX: true, EX: 60 })) work(); });\n",
         "cron.schedule('0 3 * * *', async () => { await db.query('select pg_try_advisory_lock(1)'); work(); });\n",
-        "cron.schedule('0 3 * * *', withLock('nightly', async () => work()));\n",
-        (
-            "cron.schedule('0 3 * * *', nightly);\nasync function nightly() { await guarded(); }\n"
-            "async function guarded() { if (await mutex.tryAcquire()) work(); }\n"
-        ),
-        "cron.schedule('0 3 * * *', async () => { if (!election.isLeader()) return; work(); });\n",
         (
             "if (process.env.NODE_ENV === 'production' && process.env.NODE_APP_INSTANCE === '0') {\n"
             "  cron.schedule('0 3 * * *', () => work());\n}\n"
@@ -119,6 +113,12 @@ def test_a_guard_is_respected(tmp_path: Path, code: str) -> None:
         "cron.schedule('0 3 * * *', container.resolve('nightly'));\n",
         "cron.schedule('0 3 * * *', () => work(), options);\n",
         "cron.schedule('0 3 * * *', async () => { if ((await Report.find()).isLocked) return; work(); });\n",
+        "cron.schedule('0 3 * * *', withLock('nightly', async () => work()));\n",
+        (
+            "cron.schedule('0 3 * * *', nightly);\nasync function nightly() { await guarded(); }\n"
+            "async function guarded() { if (await mutex.tryAcquire()) work(); }\n"
+        ),
+        "cron.schedule('0 3 * * *', async () => { if (!election.isLeader()) return; work(); });\n",
     ],
 )
 def test_a_guard_that_cannot_be_judged_is_information_to_look_at(tmp_path: Path, code: str) -> None:
