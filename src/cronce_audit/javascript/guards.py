@@ -34,7 +34,6 @@ _ENVIRONMENT: Final = re.compile(r"NODE_ENV|isProd|isDev|isTest|production|devel
 _VARIABLE: Final = re.compile(r"process\.env(?:\.|\[['\"])(\w+)")
 _SWITCH: Final = re.compile(r"(?i)cron|schedul|enable|job")
 _SWITCHED: Final = re.compile(r"[eE]nabled|ENABLED|[dD]isabled|DISABLED")
-_PRIMARY: Final = re.compile(r"isPrimary|isMaster")
 
 
 def speaks_of_lock(code: str) -> bool:
@@ -96,12 +95,10 @@ def is_conditional(node: "Node") -> bool:
     inner = node
     for outer in above(node):
         if outer.type in ("if_statement", "ternary_expression"):
-            alternative = outer.child_by_field_name("alternative")
-            is_else = alternative is not None and _holds(alternative, inner)
-            if _narrows(outer.child_by_field_name("condition"), is_else=is_else):
+            if not _is_about_environment(text(outer.child_by_field_name("condition"))):
                 return True
         elif outer.type == "binary_expression" and text(outer.child_by_field_name("operator")) in ("&&", "||"):
-            if _narrows(outer.child_by_field_name("left"), is_else=False):
+            if not _is_about_environment(text(outer.child_by_field_name("left"))):
                 return True
         elif outer.type == "switch_case" or (outer.type == "statement_block" and _left_early(outer, inner)):
             return True
@@ -114,30 +111,10 @@ def _left_early(block: "Node", inner: "Node") -> bool:
     for sibling in block.named_children:
         if sibling.start_byte >= inner.start_byte:
             return False
-        leaves = sibling.type == "if_statement" and any(
-            not _is_in_function(found, sibling) for found in within(sibling, "return_statement")
-        )
-        if leaves and _narrows(sibling.child_by_field_name("condition"), is_else=True):
+        leaves = sibling.type == "if_statement" and any(True for _ in within(sibling, "return_statement"))
+        if leaves and not _is_about_environment(text(sibling.child_by_field_name("condition"))):
             return True
     return False
-
-
-def _is_in_function(node: "Node", top: "Node") -> bool:
-    for outer in above(node):
-        if outer == top:
-            return False
-        if outer.type in FUNCTIONS:
-            return True
-    return False
-
-
-def _narrows(condition: "Node | None", *, is_else: bool) -> bool:
-    asked = text(condition)
-    if "isWorker" in asked:
-        return is_else != asked.lstrip("(").startswith("!")
-    if _PRIMARY.search(asked):
-        return is_else == asked.lstrip("(").startswith("!")
-    return not _is_about_environment(asked)
 
 
 def _is_about_environment(asked: str) -> bool:
