@@ -1,13 +1,28 @@
-"""What the readers of Java tell the rules."""
+"""Java and Kotlin: Spring's `@Scheduled` and Quartz, and where several instances of a program are started.
+
+A tree with one Spring Boot application has one program to start. Where there are several, a command belongs to the
+application in whose folder it stands, and says nothing of the others.
+"""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
-from cronce_audit.model import LockCall, Place, Source, Unreadable, reader
-from cronce_audit.yaml import YamlNode, documents
+from cronce_audit.model import (
+    Confidence,
+    Facts,
+    Found,
+    LockCall,
+    Place,
+    Severity,
+    Source,
+    is_of_process,
+    reader,
+    rule,
+)
+from cronce_audit.processes.commands import Started, started
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +92,13 @@ class QuartzUse:
 
 @dataclass(frozen=True, slots=True)
 class QuartzSettings:
-    """The settings of Quartz in one file, by their names without `org.quartz.`."""
+    """What one file of settings says of Quartz."""
 
-    values: tuple[tuple[str, str, int], ...]
-    """Name, value, line."""
     path: str
+    database: Place | None
+    """Where a store in a database is chosen."""
+    is_clustered: bool
+    """Also where a variable stands for it, of which nobody knows from here."""
 
 
 _SPRING: Final = "org.springframework.scheduling.annotation"
@@ -105,9 +122,8 @@ _APART: Final = re.compile(r"@Profile\((?![^)]*\bprod)[^)]*(?:job|sched|worker|b
 _LOCKS: Final = (
     "RLock", "SchedulerLock", "edisson", "LockRegistry", "InterProcessMutex", "LockProvider", "LockingTaskExecutor",
     "LeaderInitiator", "LeaderLatch", "LeaderSelector", "LeaderElection", "isLeader", "azelcast", "FencedLock",
-    "PESSIMISTIC_", "setIfAbsent", "DistributedLock", "distributedLock", "LockService", "lockService", "LockManager",
-    "lockManager", "LockRepository", "lockRepository", "LockTemplate", "lockTemplate", "cronce", "dempoten", "GET_LOCK",
-    "ON CONFLICT", "on conflict", "SKIP LOCKED", "skip locked", "FOR UPDATE", "for update", "advisory_lock",
+    "PESSIMISTIC_", "setIfAbsent", "DistributedLock", "distributedLock", "LockTemplate", "cronce", "dempoten",
+    "GET_LOCK", "ON CONFLICT", "on conflict", "SKIP LOCKED", "skip locked", "FOR UPDATE", "for update", "advisory_lock",
     "advisory_xact_lock"
 )  # fmt: skip
 """What speaks of a lock that other processes see."""
@@ -240,6 +256,8 @@ def _methods(source: Source) -> Iterator[Scheduled]:
         head, inside = (before[: owner.start()], code[owner.start() :]) if owner else ("", "")
         head = head[max(head.rfind(";"), head.rfind("\n}"), 0) :]
         types = sorted({*_types(inside, body), *re.findall(r"\bextends\s+(\w+)", inside)})
+        spoken = "\n".join([marks.replace(mark[0], ""), *types, body])
+        may_lock = bool(_ANY_LOCK.search(spoken)) and "java.util.concurrent.locks" not in source.text
         told, cron = mark["told"], _CRON_TEXT.search(mark["told"].strip())
         yield Scheduled(
             f"`{owner['name'] if owner else ''}.{method['name']}`",
@@ -248,8 +266,11 @@ def _methods(source: Source) -> Iterator[Scheduled]:
             _lock(source, code, code.find("@SchedulerLock", first, method.start()), own),
             ":-}" in told
             or bool(_APART.search(head))
-            or _is_guarded("\n".join([marks.replace(mark[0], ""), *types, body]), source.text),
-            _is_conditional(head) or any(_SWITCH.search(one["asked"]) for one in _IF_CONDITION.finditer(body)),
+            or _speaks_of_lock(spoken)
+            or (may_lock and _speaks_of_lock(source.text)),
+            _is_conditional(head)
+            or any(_SWITCH.search(one["asked"]) for one in _IF_CONDITION.finditer(body))
+            or may_lock,
             tuple(types),
             bool(re.search(r"\bzone\s*=", told)),
             bool(re.search(r"@Async\b", marks)),
@@ -310,12 +331,6 @@ def _lock(source: Source, code: str, mark: int, own: _Body) -> ShedLock | None:
     return ShedLock(_place(source, code, own.start + taken.start()), has_least=False)
 
 
-def _is_guarded(spoken: str, whole: str) -> bool:
-    """A lock on the method, in it or in what it calls in its class, or in the name of a class that it uses."""
-    in_process = "java.util.concurrent.locks" in whole
-    return _speaks_of_lock(spoken) or bool(_ANY_LOCK.search(spoken) and not in_process)
-
-
 def _sent(source: Source, code: str, own: _Body) -> tuple[str, int] | None:
     found = _SENDS.search(own.text)
     return (found[0], _place(source, code, own.start + found.start()).line) if found else None
@@ -333,54 +348,135 @@ def _place(source: Source, code: str, at: int) -> Place:
     return source.place(code.count("\n", 0, at) + 1)
 
 
-_LINE: Final = re.compile(r"^[ \t]*(?P<key>[\w.-]+)[ \t]*[=:](?P<value>[^\n]*)$", re.MULTILINE)
 _FILE: Final = re.compile(r"(?:(?:application|bootstrap)|[\w.-]*quartz)[\w.-]*\.(?:properties|ya?ml)")
-_PREFIX: Final = re.compile(r"^(?:spring\.quartz\.properties\.)?org\.quartz\.")
-_SPRING_QUARTZ: Final = "spring.quartz."
+_DATABASE: Final = re.compile(
+    r"^[^#\n]*(?:\bJobStore(?:TX|CMT)|LocalDataSourceJobStore|job-store-type\s*[=:]\s*jdbc)\b", re.MULTILINE
+)
+_CLUSTERED: Final = re.compile(r"^[^#\n]*isClustered\s*[=:]\s*[\"']?(?:true|\$|@)", re.MULTILINE)
 
 
-def _is_settings(path: PurePosixPath) -> bool:
-    return bool(_FILE.fullmatch(path.name))
-
-
-@reader("quartz", _is_settings)
+@reader("quartz", lambda path: bool(_FILE.fullmatch(path.name)))
 def _read_settings(source: Source) -> Iterator[QuartzSettings]:
-    if "quartz" not in source.text:
-        return
-    said = list(_of_yaml(source.text) if source.suffix in (".yml", ".yaml") else ()) or _of_properties(source.text)
-    known = tuple((name, value, line) for key, value, line in said if (name := _name(key)))
-    if known:
-        yield QuartzSettings(known, source.path)
+    if "quartz" in source.text:
+        chosen = _DATABASE.search(source.text)
+        place = _place(source, source.text, chosen.start()) if chosen else None
+        yield QuartzSettings(source.path, place, bool(_CLUSTERED.search(source.text)))
 
 
-def _name(key: str) -> str:
-    """`jobStore.isClustered`; of Spring Boot's own settings `spring.job-store-type`; "" for anything else."""
-    if _PREFIX.match(key):
-        return _PREFIX.sub("", key)
-    return f"spring.{key.removeprefix(_SPRING_QUARTZ)}" if key.startswith(_SPRING_QUARTZ) else ""
+def module_of(path: str) -> str:
+    """The folder of a build: what is above `src/main`."""
+    parts = PurePosixPath(path).parts
+    return "/".join(parts[: parts.index("src")]) if "src" in parts else str(PurePosixPath(path).parent)
 
 
-def _of_properties(text: str) -> Iterator[tuple[str, str, int]]:
-    for found in _LINE.finditer(text):
-        yield found["key"], found["value"].strip(), text.count("\n", 0, found.start("key")) + 1
+def several(facts: Facts, path: str) -> Started | None:
+    """What starts several instances of the program that this file is part of."""
+    found = _starts(facts, path) if facts.conclude(_applications) else ()
+    return next((one for one in found if one.copies.is_several), None)
 
 
-def _of_yaml(text: str) -> Iterator[tuple[str, str, int]]:
-    try:
-        for document in documents(text):
-            yield from _flat(document, "", set())
-    except Unreadable:
-        return  # a template: nothing is known of it
+def _copies(one: Started) -> str:
+    return f"`{one.by.name}` has {one.copies} copies ({one.by.copies_at})"
 
 
-def _flat(node: YamlNode, prefix: str, seen: set[int]) -> Iterator[tuple[str, str, int]]:
-    """The settings as Spring names them. A part that aliases repeat is looked at once: they may unfold to billions."""
-    if id(node) in seen:
-        return
-    seen.add(id(node))
-    for key, value in node.pairs:
-        name = f"{prefix}{key.text}"
-        if value.kind == "scalar":
-            yield name, value.text or "", key.line
-        else:
-            yield from _flat(value, f"{name}.", seen)
+def _starts(facts: Facts, path: str) -> Sequence[Started]:
+    applications, found = facts.conclude(_applications), facts.conclude(_javas)
+    if len(applications) <= 1:
+        return found
+    home = module_of(path)
+    return [one for one in found if home in applications and f"{one.folder}/".startswith(f"{home}/")]
+
+
+def _applications(facts: Facts) -> set[str]:
+    return {module_of(one.place.path) for one in facts.of(Enabled) if one.what == "application"}
+
+
+def _javas(facts: Facts) -> Sequence[Started]:
+    return [one for one in facts.conclude(started) if one.argv.program == "java"]
+
+
+def unlocked(facts: Facts) -> Sequence[Scheduled]:
+    """Methods that nothing keeps from running in each instance, as far as their code is seen."""
+    locking = {one.name for one in facts.of(LockingClass)}
+    return [
+        job
+        for job in facts.of(Scheduled)
+        if not job.lock and not job.is_guarded and ALL not in locking and not is_of_process(job.place.path, job.what)
+    ]
+
+
+def _is_unclear(job: Scheduled, facts: Facts) -> bool:
+    """A condition, on it or on the whole of scheduling, may hold in one instance only; or a class that it uses speaks
+    of locks, which may be about something else."""
+    locking = {one.name for one in facts.of(LockingClass)}
+    return (
+        bool(locking & {*job.leans_on})
+        or job.is_unclear
+        or any(one.what == "scheduling" and one.is_conditional for one in facts.of(Enabled))
+    )
+
+
+_SHEDLOCK: Final = (
+    "let one instance win each slot: `@SchedulerLock` with lockAtLeastFor (ShedLock), or move the job into a "
+    "program of its own that one CronJob, or `cronce exec`, starts"
+)
+
+
+def in_every_instance(facts: Facts) -> Iterator[Found]:
+    for job in facts.conclude(unlocked):
+        evidence = several(facts, job.place.path)
+        if job.pattern is not None and evidence and not _is_unclear(job, facts):
+            message = f"{job.what} runs in every instance, and {_copies(evidence)}"
+            sure = evidence.by.confidence if job.pattern else Confidence.MEDIUM
+            yield Found(job.place, message, sure, remedy=_SHEDLOCK)
+
+
+def without_lock(facts: Facts) -> Iterator[Found]:
+    locked = [job for job in facts.of(Scheduled) if job.lock]
+    for job in facts.conclude(unlocked):
+        if _is_unclear(job, facts):
+            said = f"{job.what} runs in every instance for which its condition holds; the files do not say in how many"
+            yield Found(job.place, said, Confidence.LOW, remedy=_LOOK)
+            continue
+        if job.pattern is not None and several(facts, job.place.path):
+            continue  # told by CR701
+        said = f"{job.what} runs once only as long as there is one instance: no lock is seen"
+        if locked and job.pattern is not None:
+            said = f"{said}, and {len(locked)} of the scheduled methods here have one ({locked[0].what})"
+        remedy = "keep this application at one instance, or put `@SchedulerLock` on the method before it is scaled"
+        yield Found(job.place, said, remedy=remedy)
+
+
+_LOOK: Final = (
+    "check whether it runs in one instance at most; if so, write `// cronce: ignore[CR702] …`; or put"
+    " `@SchedulerLock` on the method"
+)
+
+
+@rule(
+    "CR811 quartz-not-clustered",
+    Severity.INFO,
+    "set `org.quartz.jobStore.isClustered = true` and `org.quartz.scheduler.instanceId = AUTO`, with a store in "
+    "a database that all instances share",
+)
+def _not_clustered(facts: Facts) -> Iterator[Found]:
+    clustered = {module_of(one.path) for one in facts.of(QuartzSettings) if one.is_clustered}
+    stores = {module_of(one.path): one.database for one in facts.of(QuartzSettings) if one.database}
+    for home, place in stores.items():
+        if home not in clustered:
+            evidence = several(facts, place.path)
+            also = f"and {_copies(evidence)}" if evidence else "also the new one beside the old in a deploy"
+            yield Found(
+                place,
+                f"Quartz keeps its jobs in a database, and is not clustered: every instance fires them all, {also}",
+                evidence.by.confidence if evidence else Confidence.MEDIUM,
+                Severity.ERROR if evidence else None,
+            )
+    for use in facts.of(QuartzUse) if not clustered and not stores else ():
+        if use.act == "schedule":
+            yield Found(
+                use.place,
+                "this job is given to Quartz, and no settings here choose a store in a database: Quartz then keeps its"
+                " jobs in memory, and every instance that comes here fires them all",
+                Confidence.MEDIUM,
+            )

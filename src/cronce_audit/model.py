@@ -174,7 +174,7 @@ MODULES: Final = (
     "suppressions", "python.apscheduler", "processes.rules", "processes.commands", "locks", "crontab.rules", "appends",
     "windows", "kubernetes.read", "kubernetes.rules", "containers.compose", "containers.dockerfiles",
     "containers.running", "containers.rules", "containers.schedules", "systemd", "javascript.read",
-    "javascript.rules", "java", "java_rules", "other_languages", "job_rules", "live",
+    "javascript.rules", "java", "other_languages", "job_rules", "live",
 )  # fmt: skip
 """The modules that declare rules, or readers that no rule imports."""
 

@@ -513,6 +513,69 @@ def test_a_helper_of_the_repository_is_followed_into_its_body(
     assert (ours(tmp_path, tree), doubtful(tmp_path, tree)) == ([], [] if held else ["app.py:8"])
 
 
+LOCKED_BY = """\
+from apscheduler.schedulers.background import BackgroundScheduler
+from shop import locking
+
+scheduler = BackgroundScheduler(timezone="UTC")
+
+
+def nightly():
+    BODY
+
+
+scheduler.add_job(nightly, "cron", hour=12, id="noon")
+scheduler.start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("print(1)", (Severity.ERROR, Confidence.HIGH)),
+        ("with locking.job_lock():\n        print(1)", (Severity.INFO, Confidence.LOW)),
+    ],
+)
+def test_where_each_job_may_be_locked_the_workers_are_something_to_look_at(
+    tmp_path: Path, body: str, says: tuple[Severity, Confidence]
+) -> None:
+    tree = {"app.py": FLASK, "jobs.py": LOCKED_BY.replace("BODY", body), "Procfile": FOUR}
+    found = report_on(tmp_path, tree).findings
+    assert [(one.severity, one.confidence) for one in found if one.rule == "CR201"] == [says]
+
+
+LOOPING = """\
+import asyncio
+import settings
+from fastapi import FastAPI
+
+app = FastAPI()
+
+
+async def send_reports():
+    while True:
+        await asyncio.sleep(3600)
+
+
+@app.on_event("startup")
+async def begin():
+    if settings.JOBS_HERE:
+        asyncio.create_task(send_reports())
+"""
+
+
+def test_a_loop_behind_a_condition_is_something_to_look_at(tmp_path: Path) -> None:
+    [found] = [one for one in report_on(tmp_path, {"app.py": LOOPING}).findings if one.rule == "CR207"]
+    assert (found.severity, found.confidence) == (Severity.INFO, Confidence.LOW)
+    assert "each process for which `settings.JOBS_HERE`" in found.message
+
+
+def test_a_scheduler_of_which_no_job_is_seen_is_something_to_look_at(tmp_path: Path) -> None:
+    jobs = JOBS.replace('scheduler.add_job(print, "cron", hour=12, id="noon", replace_existing=True)\n', "")
+    found = report_on(tmp_path, {"app.py": FLASK, "jobs.py": jobs, "Procfile": FOUR}).findings
+    assert [(one.severity, one.confidence) for one in found if one.rule == "CR201"] == [(Severity.INFO, Confidence.LOW)]
+
+
 def test_a_lock_that_the_config_declares_is_one(tmp_path: Path) -> None:
     app = STARTING.replace("scheduler.start()", "if house.only_here():\n    scheduler.start()")
     tree = {"app.py": f"import house\n{app}", "Procfile": FOUR}

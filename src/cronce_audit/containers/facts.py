@@ -8,7 +8,6 @@ from typing import Final, Literal, NamedTuple
 from cronce_audit.containers.shell import ASSIGNMENT, Kind, given, line
 from cronce_audit.model import CommandLine, Origin, Place
 
-_CALLS_A_SERVER: Final = re.compile(r"\b(?:curl|wget|http)\b[^\n]*?(?:https?:|\$\{?)")
 _TRYING: Final = frozenset({"dev", "develop", "development", "local", "test", "tests", "testing", "ci", "debug", "e2e"})
 
 
@@ -32,10 +31,6 @@ class Planned(NamedTuple):
     schedule: str
     command: str
     place: Place
-
-    @property
-    def calls_a_server(self) -> bool:
-        return self.by == "GitHub Actions" and _CALLS_A_SERVER.search(self.command) is not None
 
 
 class PlacedValue(NamedTuple):

@@ -12,7 +12,6 @@ from cronce_audit.crontab.read import CronLine
 from cronce_audit.javascript import code as javascript
 from cronce_audit.kubernetes.facts import running
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, reader, rule
-from cronce_audit.processes.rules import launches
 from cronce_audit.systemd import Timer, service_of
 from cronce_audit.yaml import YamlNode, documents
 
@@ -136,20 +135,6 @@ def _twice(facts: Facts) -> Iterator[Found]:
                 " deployed, it runs twice",
             )
         seen.append(one)
-    inside = [
-        each for each in facts.conclude(launches) if each.start.kind == "scheduler" and each.occasion.when != "program"
-    ]
-    told: set[str] = set()
-    for one in every if inside else ():
-        if one.calls_a_server and one.place.path not in told:
-            told.add(one.place.path)
-            start = inside[0].start
-            yield Found(
-                one.place,
-                f"this workflow calls a server at `{one.schedule}`, and the app has a scheduler of its own "
-                f"({start.what}, {start.place}): if both start the same job, it runs twice",
-                Confidence.LOW,
-            )
 
 
 def _is_same(one: Planned, other: Planned) -> bool:

@@ -56,8 +56,6 @@ class Module:
     """It waits for something: a lock that others see is asked for at a server."""
     conditional_calls: tuple[str, ...]
     """Functions that it calls under a condition."""
-    forks: int | None
-    """The line on which it forks workers of itself by `cluster.fork()`."""
     named: frozenset[str]
     """The last words of the files that it names, wherever it does so; of an index, its folder's."""
     calls: frozenset[str]

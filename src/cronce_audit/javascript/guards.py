@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cronce_audit.grammars import above, column, line, text, within, words
-from cronce_audit.javascript.code import FUNCTIONS, Code, arguments, entries, is_plain, string
+from cronce_audit.javascript.code import FUNCTIONS, Code, arguments, entries, is_own, is_plain, string
 from cronce_audit.model import LockAct, LockCall
 
 if TYPE_CHECKING:
@@ -23,22 +23,17 @@ _LOCKS: Final = (
 )  # fmt: skip
 """Names and texts, in small letters, that speak of a lock, a leader, a claim, or a key that is set once."""
 _SURE: Final = re.compile(
-    r"redlock|setnx|['\"\n]nx['\"\n]|\bnx:|advisory_?(?:xact_?)?lock|lock_?(?:service|manager|key|id|name|ttl)|leader(?!board)|"
-    r"(?:acquire|with|try|take|obtain|release|cron|job|task|distributed|redis|scheduler|run)_?(?:ed)?_?lock|mutex|"
+    r"redlock|setnx|['\"\n]nx['\"\n]|\bnx:|advisory_?(?:xact_?)?lock|"
     r"skip[ _]?locked|\bfor update\b|\block\nupdate\b|"
-    r"isprimary|ismaster|node_app_instance|pm_id|tryclaim|claim_?(?:job|slot|run)|cronce|"
-    r"job_?(?:runs?|slots?)\b"
+    r"isprimary|ismaster|node_app_instance|pm_id|tryclaim|claim_?(?:job|slot|run)|job_?(?:runs?|slots?)\b|cronce"
 )
 """Those that mean it: a document that `isLocked`, one that is found and updated, or a row that may be there already
-(`onConflict`), does not."""
-_NAMED: Final = re.compile(r"(?<![BCbc])(?<!un)Lock\b")
-"""`BatchLock`, `withLock`."""
+(`onConflict`), does not, nor does a word that only its author knows (`withLock`, `isLeader`)."""
 _IN_PROCESS: Final = frozenset({"async-lock", "async-mutex", "await-lock", "await-semaphore", "p-limit", "semaphore"})
 _ENVIRONMENT: Final = re.compile(r"NODE_ENV|isProd|isDev|isTest|production|development|['\"]test|require")
 _VARIABLE: Final = re.compile(r"process\.env(?:\.|\[['\"])(\w+)")
 _SWITCH: Final = re.compile(r"(?i)cron|schedul|enable|job")
 _SWITCHED: Final = re.compile(r"[eE]nabled|ENABLED|[dD]isabled|DISABLED")
-_PRIMARY: Final = re.compile(r"isPrimary|isMaster")
 
 
 def speaks_of_lock(code: str) -> bool:
@@ -48,28 +43,51 @@ def speaks_of_lock(code: str) -> bool:
 
 
 def surely_locks(code: str) -> bool:
-    return bool(_SURE.search(code.lower()) or _NAMED.search(code))
+    return bool(_SURE.search(code.lower()))
 
 
 def takes_lock(code: Code, nodes: "list[Node]", asked: "Iterable[Node]") -> bool:
-    """Whether there is a lock in there, or what is asked before it holds in one process of a machine."""
+    """Whether there is a lock in there, by what it is or by the package it comes from; or what is asked before it holds
+    in one process of a machine. A word is none: `withLock` of the tree is looked at in its own file."""
     named = [word for node in nodes for word in words(node)]
     conditions = (text(outer.child_by_field_name("condition")) for one in asked for outer in above(one))
-    return surely_locks("\n".join(["", *named, *code.modules(named), *conditions, ""]))
+    packages = {one for one in code.modules(named) if not is_own(one)} - _IN_PROCESS
+    return (
+        any("lock" in one.replace("block", "").replace("clock", "") for one in packages)
+        or any(node.type == "decorator" and _DECORATOR.search(text(node)) for node in nodes)
+        or surely_locks("\n".join(["", *named, *conditions, ""]))
+    )
 
 
-def is_locked(code: Code, nodes: "list[Node]") -> bool:
-    """Whether something in there speaks of a lock that others see, or asks the environment before it works."""
+_DECORATOR: Final = re.compile(r"^@\w*(?<![BCbc])Lock\b")
+"""`@BatchLock({ name })` on the method."""
+
+
+def may_be_locked(code: Code, nodes: "list[Node]") -> bool:
+    """Whether something in there speaks of a lock, but for one that ends at the process."""
     only_here = code.names_from(_IN_PROCESS)
-    for node in nodes:
-        named = [word for word in words(node) if word not in only_here]
-        if speaks_of_lock("\n".join(["", *named, *code.modules(named), ""])):
-            return True
-        for condition in within(node, "if_statement"):
-            asked = text(condition.child_by_field_name("condition"))
-            if ("process.env" in asked and not _is_about_environment(asked)) or _SWITCHED.search(asked):
-                return True
-    return False
+    named = [word for node in nodes for word in words(node) if word not in only_here]
+    return speaks_of_lock("\n".join(["", *named, *code.modules(named), ""]))
+
+
+def waits_for_lock(nodes: "list[Node]") -> bool:
+    """Whether a run asks for what is called a lock, also one of this process."""
+    return any(_ASKED_LOCK.search(word) for node in nodes for word in words(node))
+
+
+_ASKED_LOCK: Final = re.compile(
+    r"(?i)(?:acquire|with|try|take|obtain|job|task|run)_?lock|mutex|semaphore|redlock|setnx|(?-i:(?<![BCbc])(?<!un)Lock\b)"
+)
+
+
+def asks_environment(nodes: "list[Node]") -> bool:
+    """Whether something in there asks the environment before it works."""
+    asked = (
+        text(condition.child_by_field_name("condition")) for node in nodes for condition in within(node, "if_statement")
+    )
+    return any(
+        ("process.env" in one and not _is_about_environment(one)) or bool(_SWITCHED.search(one)) for one in asked
+    )
 
 
 def is_conditional(node: "Node") -> bool:
@@ -77,12 +95,10 @@ def is_conditional(node: "Node") -> bool:
     inner = node
     for outer in above(node):
         if outer.type in ("if_statement", "ternary_expression"):
-            alternative = outer.child_by_field_name("alternative")
-            is_else = alternative is not None and _holds(alternative, inner)
-            if _narrows(outer.child_by_field_name("condition"), is_else=is_else):
+            if not _is_about_environment(text(outer.child_by_field_name("condition"))):
                 return True
         elif outer.type == "binary_expression" and text(outer.child_by_field_name("operator")) in ("&&", "||"):
-            if _narrows(outer.child_by_field_name("left"), is_else=False):
+            if not _is_about_environment(text(outer.child_by_field_name("left"))):
                 return True
         elif outer.type == "switch_case" or (outer.type == "statement_block" and _left_early(outer, inner)):
             return True
@@ -95,30 +111,10 @@ def _left_early(block: "Node", inner: "Node") -> bool:
     for sibling in block.named_children:
         if sibling.start_byte >= inner.start_byte:
             return False
-        leaves = sibling.type == "if_statement" and any(
-            not _is_in_function(found, sibling) for found in within(sibling, "return_statement")
-        )
-        if leaves and _narrows(sibling.child_by_field_name("condition"), is_else=True):
+        leaves = sibling.type == "if_statement" and any(True for _ in within(sibling, "return_statement"))
+        if leaves and not _is_about_environment(text(sibling.child_by_field_name("condition"))):
             return True
     return False
-
-
-def _is_in_function(node: "Node", top: "Node") -> bool:
-    for outer in above(node):
-        if outer == top:
-            return False
-        if outer.type in FUNCTIONS:
-            return True
-    return False
-
-
-def _narrows(condition: "Node | None", *, is_else: bool) -> bool:
-    asked = text(condition)
-    if "isWorker" in asked:
-        return is_else != asked.lstrip("(").startswith("!")
-    if _PRIMARY.search(asked):
-        return is_else == asked.lstrip("(").startswith("!")
-    return not _is_about_environment(asked)
 
 
 def _is_about_environment(asked: str) -> bool:

@@ -24,13 +24,15 @@ from cronce_audit.javascript.code import (
     is_plain,
 )
 from cronce_audit.javascript.guards import (
+    asks_environment,
     closure,
     enclosing,
     is_conditional,
-    is_locked,
+    may_be_locked,
     name_of,
     starters,
     takes_lock,
+    waits_for_lock,
 )
 from cronce_audit.model import Place, Source
 
@@ -278,7 +280,7 @@ def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> 
         tuple(dict.fromkeys(name for start in starts for name in starters(code, start))),
         None if draft.every is None else _milliseconds(text(draft.every)),
         _has_zone(call, draft),
-        _overlaps(bodies, draft),
+        _overlaps(bodies, draft) and not waits_for_lock(bodies),
         next(_sent(bodies), None),
         _does(body),
         any(_is_reached(code, start) for start in starts),
@@ -366,7 +368,7 @@ def _sent(bodies: "list[Node]") -> "Iterator[tuple[str, int]]":
 def _is_guarded(code: Code, draft: Draft, bodies: "list[Node]", starts: "list[Node]") -> bool:
     options = entries(draft.options)
     switched = {"disabled", "distributed", "runCoordinator"} & set(options)
-    if switched or not is_plain(draft.options) or is_locked(code, bodies):
+    if switched or not is_plain(draft.options) or may_be_locked(code, bodies) or asks_environment(bodies):
         return True
     return any(is_conditional(start) or _is_started_under_condition(code, start) for start in starts)
 

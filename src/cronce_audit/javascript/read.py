@@ -35,7 +35,6 @@ _LOADED: Final = re.compile(
     re.MULTILINE,
 )
 """What is loaded with the file; a `require` that is indented is in a function or under a condition."""
-_REQUIRED: Final = re.compile(r"\b(?:require|import)\s*\(\s*['\"]([^'\"\n]+)['\"]")
 _FILE_NAMED: Final = re.compile(r"['\"`]((?:\.{0,2}/|[@~#]|src/|dist/|build/)?[\w@./-]+)['\"`]")
 _JOB_WORD: Final = rf"\w*(?i:{JOB_STEMS.pattern.removeprefix('(?i)')})\w*"
 _CALLED: Final = re.compile(
@@ -48,16 +47,10 @@ _STEP: Final = re.compile(
     r"[{}]|\b(?P<name>\w*(?i:cron|job|sched|task)\w*|start|init|setup|run|register|boot|bootstrap|initialize)\s*\("
 )
 """What opens or closes a block, and calls of functions whose name says that they start something."""
-_ASKED: Final = re.compile(
-    r"\b(?:if\s*\((?P<asked>[^;{}]{0,300})\)|else)\s*(?:await\s+|return\s+)?(?:[\w$.()'\"/]+\.)?$"
-)
+_ASKED: Final = re.compile(r"\b(?:if\s*\([^;{}]{0,300}\)|else)\s*(?:await\s+|return\s+)?(?:[\w$.()'\"/]+\.)?$")
 _MODE: Final = re.compile(r"NODE_ENV|['\"](?:test|production|prod|development|dev)['\"]|\bis(?:Prod|Dev|Test)\w*\b")
 """It asks whether this is a test, or production: that is the same in all processes."""
 _ASKS_OTHERS: Final = re.compile(r"\bawait\b|\.then\(|\bPromise\b|\bcallback\b|\bfs\.|Sync\(")
-_FORK: Final = re.compile(r"\b(?:cluster|\w*[cC]luster\w*)(?:\.default)?\.fork\s*\(")
-_PRIMARY: Final = re.compile(r"\bis(?:Primary|Master)\b")
-_OTHER_FILE: Final = re.compile(r"setup(?:Primary|Master)\s*\(")
-"""The workers may run another file."""
 _COMMENTS: Final = re.compile(r"/\*.*?\*/|(?<![:'\"`\w])//[^\n]*", re.DOTALL)
 
 
@@ -66,11 +59,8 @@ def _read_module(source: Source) -> Iterator[Module]:
     if is_packed(source):
         return
     plain = _COMMENTS.sub(lambda found: "\n" * found[0].count("\n"), source.text)
-    fork = _FORK.search(plain) if "cluster" in plain and not _OTHER_FILE.search(plain) else None
     loaded = _LOADED.findall(plain)
     speaks = JOB_STEMS.search(plain)
-    if fork:  # what workers load stands in the last branch
-        loaded += _REQUIRED.findall(plain, max(plain.rfind("else"), fork.start()))
     yield Module(
         source.path,
         tuple(sorted({name for name in loaded if is_own(name)})),
@@ -79,7 +69,6 @@ def _read_module(source: Source) -> Iterator[Module]:
         surely_locks(plain),
         bool(_ASKS_OTHERS.search(plain)),
         tuple(sorted(_conditional_calls(plain))),
-        plain.count("\n", 0, fork.start()) + 1 if fork else None,
         frozenset(filter(None, map(_last_word, _FILE_NAMED.findall(plain)))),
         frozenset(found["called"] or found["given"] for found in _CALLED.finditer(plain if speaks else "")),
     )
@@ -93,7 +82,7 @@ def _last_word(name: str) -> str:
 
 def _conditional_calls(plain: str) -> set[str]:
     """Functions that are called in a block, or a statement, behind a condition."""
-    is_asked = cache(partial(_is_asked, plain, bool(_PRIMARY.search(plain))))
+    is_asked = cache(partial(_is_asked, plain))
     found: set[str] = set()
     blocks: list[int] = []
     for step in _STEP.finditer(plain) if "if" in plain else ():
@@ -106,14 +95,10 @@ def _conditional_calls(plain: str) -> set[str]:
     return found
 
 
-def _is_asked(plain: str, is_forking: bool, end: int) -> bool:
-    """Whether a condition stands right before it. In a file that forks, `else` is where the workers are."""
+def _is_asked(plain: str, end: int) -> bool:
+    """Whether a condition stands right before it."""
     asked = _ASKED.search(plain[max(end - 300, 0) : end])
-    if asked is None or _MODE.search(asked[0]):
-        return False
-    if asked["asked"] is None:
-        return not is_forking
-    return "isWorker" not in asked["asked"] or asked["asked"].startswith("!")
+    return asked is not None and not _MODE.search(asked[0])
 
 
 @reader("package.json", lambda path: path.name == "package.json")

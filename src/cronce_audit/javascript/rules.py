@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from posixpath import normpath
 from typing import Final, NamedTuple
 
-from cronce_audit.java_rules import in_every_instance, without_lock
+from cronce_audit.java import in_every_instance, without_lock
 from cronce_audit.javascript.code import JOB_STEMS, Job, Module, Package, Pm2App, last_word
 from cronce_audit.javascript.jobs import TIMER
 from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, is_of_process, rule
@@ -319,18 +319,10 @@ def repeated(facts: Facts) -> Sequence[Repeated]:
     """Jobs that several processes are seen to run, each with the plainest evidence."""
     found = []
     for job in facts.conclude(unguarded):
-        evidence = [*_forked(job, facts.conclude(tree)), *_started(job, facts)]
+        evidence = list(_started(job, facts))
         if evidence:
             found.append(max(evidence, key=lambda one: one.confidence))
     return found
-
-
-def _forked(job: Job, known: Tree) -> Iterator[Repeated]:
-    """Workers of `cluster` run the file that forks them, and all it loads."""
-    for module in known.modules.values():
-        if module.forks and job.place.path in known.loads(module.path)[0]:
-            place = Place(module.path, module.forks)
-            yield Repeated(job, place, "`cluster.fork()` starts workers that load it", _sureness(job, known))
 
 
 def _started(job: Job, facts: Facts) -> Iterator[Repeated]:

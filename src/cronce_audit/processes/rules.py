@@ -15,7 +15,7 @@ from cronce_audit.processes.commands import Running, Serving, runnings
 from cronce_audit.processes.reach import Reach, reach
 from cronce_audit.processes.servers import servings
 from cronce_audit.processes.starts import HOOKS, Occasion, Start, is_job_loop, occasions, starts, store_of
-from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, World, doubts, is_done
+from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, World, doubts, is_done, may_be_locked
 from cronce_audit.python.jobs import Job, jobs
 from cronce_audit.python.names import Names, names
 from cronce_audit.python.schedulers import Scheduler
@@ -182,7 +182,7 @@ def _fitting(launch: Launch, facts: Facts) -> str:
     several = launch.total.is_several
     if launch.doubts:
         open_ = several or (_is_web(launch, facts) and not _is_one(launch, facts))
-        return "CR206" if launch.start.kind == "scheduler" and open_ else ""
+        return ("CR206" if launch.start.kind == "scheduler" else "CR207") if open_ else ""
     if launch.start.kind != "scheduler":
         named = is_job_loop(launch.start.scope.function) and not is_of_process("", launch.start.scope.function)
         seldom = launch.start.kind == "timer" or launch.start.every >= _SELDOM or named
@@ -250,16 +250,24 @@ def _check_of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
                 sure = None if launch.confidence is Confidence.HIGH else launch.confidence
                 in_ready = rule_id == "CR206" and launch.occasion.when == "ready" and not launch.doubts
                 seen = in_ready and launch.total.is_several and launch.by and launch.by.by
-                loud = Severity.INFO if _is_mild(launch, rule_id, facts) else Severity.WARNING if seen else None
+                unclear = rule_id in ("CR201", "CR202") and _is_unclear(launch, facts)
+                mild = unclear or _is_mild(launch, rule_id, facts)
                 yield Found(
                     launch.start.place,
-                    message(launch, facts),
-                    Confidence.LOW if launch.doubts else sure,
-                    loud,
-                    _LOOK if launch.doubts else _COMMAND if in_ready else None,
+                    message(launch, facts) + (_IF_LOCKED if unclear else ""),
+                    Confidence.LOW if launch.doubts or unclear else sure,
+                    Severity.INFO if mild else Severity.WARNING if seen else None,
+                    _LOOK.format(rule_id) if launch.doubts else _COMMAND if in_ready else None,
                 )
 
     return check
+
+
+def _is_unclear(launch: Launch, facts: Facts) -> bool:
+    """No job of it is seen, or each of them takes what is called a lock, of which nobody can tell what it is worth."""
+    added = [job.full_name for job in facts.conclude(jobs) if job.scheduler == launch.start.scheduler]
+    known = {*facts.conclude(may_be_locked), *facts.conclude(guards)}
+    return launch.start.scheduler is not None and known.issuperset(added)
 
 
 def _is_mild(launch: Launch, rule_id: str, facts: Facts) -> bool:
@@ -272,13 +280,14 @@ def _is_mild(launch: Launch, rule_id: str, facts: Facts) -> bool:
     return launch.start.kind == "loop" or own or local or alone
 
 
+_IF_LOCKED: Final = "; the files do not show which jobs, or what the lock in them is worth"
 _COMMAND: Final = (
     "start it in a management command of its own, in one process (`manage.py run_scheduler`); or see "
     "docs/how-to/django.md for jobs that run once however many processes there are"
 )
 _LOOK: Final = (
     "check whether the condition is true in at most one process, of all workers and machines; if so, write `#"
-    " cronce: ignore[CR206] …`, or name the lock under `locks` in the config"
+    " cronce: ignore[{}] …`, or name the lock under `locks` in the config"
 )
 
 
@@ -379,6 +388,12 @@ def _today(launch: Launch) -> str:
 
 
 def _looped(launch: Launch, _: Facts) -> str:
+    if launch.doubts:
+        where = f"in each process for which `{launch.doubts[0][0]}`"
+        return (
+            f"{launch.start.what} starts {_when(launch.occasion)}, {where}: the files do not say in how many that"
+            " holds, and each of them does its work"
+        )
     if not launch.total.is_several:
         return (
             f"{launch.start.what} starts {_when(launch.occasion)}, in each process of the web app: {_today(launch)}; a "

@@ -16,6 +16,7 @@ from cronce_audit.python.facts import (
     Call,
     Called,
     Const,
+    Function,
     Items,
     Member,
     Name,
@@ -171,6 +172,21 @@ def _may_be_lock(value: Value, near: str, known: Names) -> bool:
     if not _LOCKLIKE.search(word):
         return False
     return not any(known.kind(each, near).startswith(_OF_THREADS) for each in (value, of, function))
+
+
+def may_be_locked(facts: Facts) -> frozenset[str]:
+    """Functions that take what is called a lock, though nobody can tell what it is worth."""
+    known = facts.conclude(names)
+    taken = {
+        call.scope.function
+        for call in facts.of(Call)
+        if any(_may_be_lock(one, call.scope.module, known) for one in (call.called, *call.scope.contexts))
+    }
+    return frozenset(taken) | {
+        one.name
+        for one in facts.of(Function)
+        if any(_may_be_lock(mark, one.scope.module, known) for mark in one.decorators)
+    }
 
 
 def _receiver(function: Value) -> Value:

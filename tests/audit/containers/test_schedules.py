@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce_audit.model import Confidence
-from tests.audit.trees import findings_in, report_on
+from tests.audit.trees import findings_in
 
 CRONJOB = """\
 apiVersion: batch/v1
@@ -60,20 +59,3 @@ def test_what_a_cronjob_starts_and_something_else_too_is_told(tmp_path: Path, pa
 def test_another_job_is_another(tmp_path: Path, text: str) -> None:
     tree = {"k8s/report.yaml": CRONJOB, "compose.yml" if "services" in text else ".github/workflows/x.yml": text}
     assert findings_in(tmp_path, tree, "CR414") == []
-
-
-def test_a_workflow_that_calls_an_app_with_a_scheduler_of_its_own(tmp_path: Path) -> None:
-    app = """\
-        from apscheduler.schedulers.background import BackgroundScheduler
-        from flask import Flask
-
-        app = Flask(__name__)
-        scheduler = BackgroundScheduler(timezone="UTC")
-        scheduler.start()
-        """
-    workflow = WORKFLOW.replace("python manage.py report", "curl -s ${{ secrets.URL }}/admin/report")
-    report = report_on(
-        tmp_path, {"app.py": app, ".github/workflows/report.yml": workflow, "Procfile": "w: gunicorn app\n"}
-    )
-    [found] = [one for one in report.findings if one.rule == "CR414"]
-    assert (str(found.place), found.confidence) == (".github/workflows/report.yml:3", Confidence.LOW)
