@@ -544,32 +544,6 @@ def test_where_each_job_may_be_locked_the_workers_are_something_to_look_at(
     assert [(one.severity, one.confidence) for one in found if one.rule == "CR201"] == [says]
 
 
-LOOPING = """\
-import asyncio
-import settings
-from fastapi import FastAPI
-
-app = FastAPI()
-
-
-async def send_reports():
-    while True:
-        await asyncio.sleep(3600)
-
-
-@app.on_event("startup")
-async def begin():
-    if settings.JOBS_HERE:
-        asyncio.create_task(send_reports())
-"""
-
-
-def test_a_loop_behind_a_condition_is_something_to_look_at(tmp_path: Path) -> None:
-    [found] = [one for one in report_on(tmp_path, {"app.py": LOOPING}).findings if one.rule == "CR207"]
-    assert (found.severity, found.confidence) == (Severity.INFO, Confidence.LOW)
-    assert "each process for which `settings.JOBS_HERE`" in found.message
-
-
 def test_a_scheduler_of_which_no_job_is_seen_is_something_to_look_at(tmp_path: Path) -> None:
     jobs = JOBS.replace('scheduler.add_job(print, "cron", hour=12, id="noon", replace_existing=True)\n', "")
     found = report_on(tmp_path, {"app.py": FLASK, "jobs.py": jobs, "Procfile": FOUR}).findings

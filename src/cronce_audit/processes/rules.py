@@ -182,7 +182,7 @@ def _fitting(launch: Launch, facts: Facts) -> str:
     several = launch.total.is_several
     if launch.doubts:
         open_ = several or (_is_web(launch, facts) and not _is_one(launch, facts))
-        return ("CR206" if launch.start.kind == "scheduler" else "CR207") if open_ else ""
+        return "CR206" if launch.start.kind == "scheduler" and open_ else ""
     if launch.start.kind != "scheduler":
         named = is_job_loop(launch.start.scope.function) and not is_of_process("", launch.start.scope.function)
         seldom = launch.start.kind == "timer" or launch.start.every >= _SELDOM or named
@@ -257,7 +257,7 @@ def _check_of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
                     message(launch, facts) + (_IF_LOCKED if unclear else ""),
                     Confidence.LOW if launch.doubts or unclear else sure,
                     Severity.INFO if mild else Severity.WARNING if seen else None,
-                    _LOOK.format(rule_id) if launch.doubts else _COMMAND if in_ready else None,
+                    _LOOK if launch.doubts else _COMMAND if in_ready else None,
                 )
 
     return check
@@ -287,7 +287,7 @@ _COMMAND: Final = (
 )
 _LOOK: Final = (
     "check whether the condition is true in at most one process, of all workers and machines; if so, write `#"
-    " cronce: ignore[{}] …`, or name the lock under `locks` in the config"
+    " cronce: ignore[CR206] …`, or name the lock under `locks` in the config"
 )
 
 
@@ -388,12 +388,6 @@ def _today(launch: Launch) -> str:
 
 
 def _looped(launch: Launch, _: Facts) -> str:
-    if launch.doubts:
-        where = f"in each process for which `{launch.doubts[0][0]}`"
-        return (
-            f"{launch.start.what} starts {_when(launch.occasion)}, {where}: the files do not say in how many that"
-            " holds, and each of them does its work"
-        )
     if not launch.total.is_several:
         return (
             f"{launch.start.what} starts {_when(launch.occasion)}, in each process of the web app: {_today(launch)}; a "
