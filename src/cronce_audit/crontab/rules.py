@@ -131,25 +131,19 @@ def no_lock_on_a_frequent_job(facts: Facts) -> Iterator[Found]:
             for path in scripts_of(line.command)
             for script in meant(path, scripts.get(PurePosixPath(path).name, ()))
         ]
-        left = [script for script in run if script.does != "short"]
-        if doing in ("locked", "short") or any(one.does == "locks" or one.path in locked for one in run):
+        if doing in ("locked", "short") or any(script.does == "locks" or script.path in locked for script in run):
             continue
-        if not left and (run or doing != "long") and not _OF_THE_TREE.search(line.command):
+        seen = [script for script in run if script.does == "works"]
+        if doing != "long" and not seen:
             continue
         every = "minute" if minutes == 1 else f"{minutes} minutes"
-        where = f" ({left[0].path} takes none)" if left else ""
+        where = f" ({seen[0].path} takes none)" if seen else ""
         yield Found(
             line.place,
             f"`{shown(line.command)}` starts every {every} without a lock{where}: when it takes longer, the next one"
             " starts beside it",
-            None if doing == "long" else Confidence.LOW,
+            severity=Severity.WARNING if minutes == 1 and doing == "long" else None,
         )
-
-
-_OF_THE_TREE: Final = re.compile(
-    r"\b(?:manage\.py|flask|artisan|bin/console|yii|rake|rails|npm|yarn|python[\d.]* -m)\s+\w"
-)
-"""Commands of the app itself, which the tree has in another file."""
 
 
 # --- never ------------------------------------------------------------------------------------------------------------
