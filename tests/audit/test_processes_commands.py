@@ -197,3 +197,25 @@ def test_shells_in_shells_come_to_an_end() -> None:
 )
 def test_a_number_in_a_settings_file_is_read_as_far_as_it_is_known(expression: str, number: Count) -> None:
     assert count_in(expression) == number
+
+
+@pytest.mark.parametrize(
+    ("expression", "number"),
+    [
+        ("int(os.getenv('GUNICORN_WORKERS', _default))", SEVERAL),
+        ("int(os.getenv('GUNICORN_WORKERS', few))", Count(2)),
+        ("max(few, asked)", UNKNOWN),
+        ("'few'", UNKNOWN),
+        ("loop", UNKNOWN),
+    ],
+)
+def test_names_in_a_settings_file_mean_what_it_gives_them(expression: str, number: Count) -> None:
+    """A web app whose workers were counted in two steps was told to have an unknown number of them."""
+    known = {
+        "_cores": "multiprocessing.cpu_count()",
+        "_default": "min(2 * _cores + 1, 8)",
+        "few": "2",
+        "asked": "int(os.environ['N'])",
+        "loop": "loop + 1",
+    }
+    assert count_in(expression, known) == number

@@ -17,6 +17,8 @@ from cronce_audit.python.names import Names, names
 _DEFAULT: Final = re.compile(
     r"""(?:int\()?(?:os\.)?(?:environ\.get|getenv)\(['"]\w+['"], ['"]?(?P<default>\d+)['"]?\)\)?"""
 )
+_NAME: Final = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?![\w.('\"])")
+_NAMES_IN_NAMES: Final = 3
 _TRUE: Final = frozenset({"true", "1", "yes", "on", ""})
 
 
@@ -41,13 +43,16 @@ def gunicorn_settings(facts: Facts, where: Home, told: Told) -> Settings:
     return Settings(
         found.place.path,
         known.get("wsgi_app", "").strip("'\""),
-        count_in(known["workers"]) if "workers" in known else None,
+        count_in(known.pop("workers"), known) if "workers" in known else None,
         known.get("preload_app") == "True",
     )
 
 
-def count_in(expression: str) -> Count:
-    """A number in Python: `int(os.environ.get("WORKERS", 4))` is 4 where nothing sets WORKERS."""
+def count_in(expression: str, known: Mapping[str, str] = {}) -> Count:
+    """A number in Python: `int(os.environ.get("WORKERS", 4))` is 4 where nothing sets WORKERS. A name means what the
+    file gives it."""
+    for _ in range(_NAMES_IN_NAMES):
+        expression = _NAME.sub(lambda name: known.get(name[0], name[0]), expression)
     default = _DEFAULT.fullmatch(expression)
     return count(default["default"] if default else expression)
 
