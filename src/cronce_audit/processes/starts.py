@@ -114,24 +114,40 @@ def _repeated(facts: Facts) -> Iterator[Start]:
 
 
 def _loops(known: Names, told: set[str]) -> Iterator[Start]:
-    """`while True: …; sleep(3600)`, in a function that others run in a thread or as a task."""
+    """What others run in a thread or as a task, and what then runs again and again."""
     seen = {"", *told}
     planned = {call.scope.function for call in known.calls("replace") if call.called.keyword("hour") is not None}
-    for call in known.calls("sleep"):
-        endless = call.scope.loop and any(map(_is_endless, call.scope.tests))
-        if endless and call.scope.function not in seen and call.called.function in _SLEEPS:
+    for call, what in (*_sleeping(known), *_beginning_again(known)):
+        if call.scope.function not in seen:
             span = known.constant(next(iter(call.called.args), None), call.scope.module)
             by_hour = call.scope.function in planned
-            by_setting = not isinstance(span, int | float) and any(map(_is_setting, call.called.args))
+            by_setting = not isinstance(span, int | float) and any(map(_is_setting, call.called.args[:1]))
             named = is_job_loop(call.scope.function)
             if by_hour or by_setting or (isinstance(span, int | float) and span >= (_SHORT_NAMED if named else _LONG)):
                 seen.add(call.scope.function)
-                what = f"a loop that sleeps {shown(call.called.args[0]) if by_setting else span} s"
-                what = "a loop that waits for an hour of the day" if by_hour else what
+                told_span = "a loop that waits for an hour of the day"
+                if not by_hour:
+                    told_span = f"{what} {shown(call.called.args[0]) if by_setting else span} s"
                 every = _DAY if by_hour or not isinstance(span, int | float) else span
                 function = known.function(call.scope.function)
                 place = function.place if function else call.place
-                yield Start("loop", what, place, call.scope._replace(tests=()), every=every)
+                yield Start("loop", told_span, place, call.scope._replace(tests=()), every=every)
+
+
+def _sleeping(known: Names) -> Iterator[tuple[Call, str]]:
+    """`while True: …; sleep(3600)`."""
+    for call in known.calls("sleep"):
+        if call.called.function in _SLEEPS and call.scope.loop and any(map(_is_endless, call.scope.tests)):
+            yield call, "a loop that sleeps"
+
+
+def _beginning_again(known: Names) -> Iterator[tuple[Call, str]]:
+    """`threading.Timer(3600, sync)` in `sync` itself."""
+    for call in known.calls("Timer"):
+        then = call.called.args[1] if len(call.called.args) > 1 else call.called.keyword("function")
+        its_own = isinstance(then, Name | Member) and last(then) == call.scope.function.rpartition(".")[2]
+        if call.called.function == Name("threading.Timer") and its_own:
+            yield call, "a timer that starts itself again after"
 
 
 def is_job_loop(function: str) -> bool:
