@@ -20,9 +20,9 @@ from cronce import Cronce, Run
 from cronce.model import Cell, Fence, Mark, Slot, Write
 from cronce.protocol.record import encode
 from cronce.protocol.terms import Terms
+from cronce.runtime.declare import declare
 from cronce.runtime.keeper import Lease
 from cronce.runtime.ledger import Grant, Wanted
-from cronce.runtime.run import RunResources
 from cronce.stores.base import Loaded, Swapped
 from cronce.stores.memory import MemoryStore
 
@@ -41,7 +41,7 @@ def running(cron: Cronce) -> Iterator[Run]:
     lease = Lease(grant, node.clock, lambda _over: None)
     keeper.keep(lease)
     try:
-        yield Run(lease, RunResources(keeper.note_progress, lambda: node, lambda: None))
+        yield Run(lease, keeper, declare("billing"))
     finally:
         keeper.drop(lease)
 

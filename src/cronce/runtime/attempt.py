@@ -16,7 +16,7 @@ from cronce.runtime.declare import Declaration
 from cronce.runtime.keeper import STUBBORN, Keeper, Lease, LeaseEnd, whose
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER, job_traceback
-from cronce.runtime.run import Around, AsCurrentRun, Run, RunResources
+from cronce.runtime.run import Around, AsCurrentRun, Run
 from cronce.runtime.steps import BodyStep, Steps, StoreStep
 from cronce.schedule import format_duration
 from cronce.stores import discreet
@@ -99,13 +99,17 @@ class End(NamedTuple):
 class Attempt:
     """Its lease is renewed from when its steps begin; a scheduler whose attempts wait for a thread renews it before."""
 
+    end: End
+    """How it ended, once it has."""
+    awaited = False
+    """Slots of its job may wait for its turn."""
     _ended: Boot | None = None
 
     def __init__(self, keeper: Keeper, job: Declaration, work: Work, grant: Grant) -> None:
         self.job, self._keeper, self._work = job, keeper, work
         node = keeper.node
         self.lease = Lease(grant, node.clock, self._stop, timeout=job.timeout, renewed=work.renewed)
-        self.run = Run(self.lease, RunResources(keeper.note_progress, keeper.at_node, job.in_database, job.exclusive))
+        self.run = Run(self.lease, keeper, job)
         self._body = BodyStep(partial(_awaited if work.is_async else _told_apart, work.run, self.run, node.around))
 
     def _stop(self, over: LeaseEnd) -> None:

@@ -147,9 +147,6 @@ class Declaration(NamedTuple):
         text = json.dumps({"schedule": schedule, **policies, **more}, separators=(",", ":"), sort_keys=True)
         return f"{crc32(text.encode()):08x}{adler32(text.encode()):08x}", text
 
-    def in_database(self) -> "Database | None":
-        return self.database
-
     @property
     def exclusive(self) -> bool:
         """No two of its runs go on at the same time."""

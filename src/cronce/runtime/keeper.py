@@ -367,9 +367,6 @@ class Keeper:
         lease.renew_at = min(lease.renew_at, self._clock.boot() + NOTED)
         self._connection.thread.wake(lease.renew_at)
 
-    def at_node(self) -> Node:
-        return self.node
-
     @property
     def busy(self) -> bool:
         """Whether anything is held, or a thread is just recording how its run ended."""

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar, overload
 
 from cronce.errors import BadInput, BodyFailed, InDoubt, InProgress, LeaseLost
 from cronce.model import Boot, Fence, Slot
@@ -17,7 +17,7 @@ from cronce.runtime.keeper import Lease, LeaseEnd
 from cronce.runtime.ledger import Grant
 from cronce.runtime.node import Node
 from cronce.runtime.unfinished import REFUSED_EFFECT, Unfinished, remembered, tell_doubts
-from cronce.value import NamedTuple, Value
+from cronce.value import Value
 
 if TYPE_CHECKING:
     from cronce.runtime.effects.once import EffectPolicy
@@ -35,16 +35,25 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 Kind = Literal["held", "closed", "too old", "paused", "superseded"]
 
 
-class RunResources(NamedTuple):
-    """What a run uses besides its lease."""
+class RunHost(Protocol):
+    """Where a run goes on: the keeper of its lease, or in an isolated child the line to it."""
 
-    note_progress: Callable[[Lease, int, int], None]
-    """Who hears how far it is: the keeper of its lease, or in an isolated child the line to it."""
-    node: Callable[[], Node]
-    database: "Callable[[], Database | None]"
-    """What its job declares by `transaction=`."""
-    exclusive: bool = True
-    """No other run of its job goes on."""
+    @property
+    def node(self) -> Node: ...
+
+    def note_progress(self, lease: Lease, done: int, total: int) -> None: ...
+
+
+class RunJob(Protocol):
+    """What a run asks of the declaration of its job."""
+
+    @property
+    def database(self) -> "Database | None": ...
+
+    @property
+    def exclusive(self) -> bool:
+        """No two of its runs go on at the same time."""
+        ...
 
 
 class Run:
@@ -59,8 +68,8 @@ class Run:
     """How many it was asked for."""
     _closed = False
 
-    def __init__(self, lease: Lease, resources: "RunResources") -> None:
-        self._lease, self._resources = lease, resources
+    def __init__(self, lease: Lease, host: RunHost, job: RunJob) -> None:
+        self._lease, self._host, self._job = lease, host, job
         self.unfinished = Unfinished()
         """Effects that were asked for and are not known to be done, each with the error that the job function got."""
         self._done_by: dict[str, object] = {}
@@ -118,7 +127,7 @@ class Run:
         if type(done) is not int or type(total) is not int or not 0 <= done <= total:
             raise BadInput(f"progress is a number of a total, such as 30 of 200, not {done!r:.40} of {total!r:.40}")
         with shielded():  # a stop that arrives inside would leave the keeper's lock taken for ever
-            self._resources.note_progress(self._lease, done, total)
+            self._host.note_progress(self._lease, done, total)
 
     @property
     def fence(self) -> Fence:
@@ -297,7 +306,7 @@ class Run:
         from cronce.runtime.steps import take  # noqa: PLC0415
 
         if not is_async(fn):
-            return take(steps, self._resources.node())
+            return take(steps, self._host.node)
         if not on_event_loop():
             raise BadInput(
                 f"{call} of a coroutine function must be awaited: make the job function `async def`, and await it there"
@@ -309,7 +318,7 @@ class Run:
         from cronce.runtime.steps import take_async  # noqa: PLC0415
 
         self.unawaited.remove(call)
-        return await take_async(steps, self._resources.node())
+        return await take_async(steps, self._host.node)
 
     @remembered
     def transaction(self, conn: C, step: str = "", *, per: Literal["slot"] | None = None) -> "Transaction[C]":
@@ -330,7 +339,7 @@ class Run:
         """A transaction that puts this step on record: of the slot or, by the name of what is done, the thing."""
         from cronce.runtime.transactions import Transaction  # noqa: PLC0415
 
-        database = self._resources.database()
+        database = self._job.database
         if database is None:
             raise BadInput(
                 f"the job {self.job} declares no database for run.transaction; add it: @cron.job(…, transaction=…)"
@@ -381,14 +390,14 @@ class Run:
     @property
     def exclusive(self) -> bool:
         """No other run of its job goes on."""
-        return self._resources.exclusive
+        return self._job.exclusive
 
     @property
     def _under(self) -> "RunLease":
         from cronce.runtime.effects.steps import RunLease  # noqa: PLC0415
 
         if self._made is None:
-            self._made = RunLease(self._lease, self._resources.node, self.unfinished, self.check)
+            self._made = RunLease(self._lease, lambda: self._host.node, self.unfinished, self.check)
         return self._made
 
     def __repr__(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Self, cast
 from unittest.mock import patch
 
 import pytest
@@ -14,31 +14,31 @@ from cronce import Cronce, Run
 from cronce.errors import StoreUnavailable
 from cronce.model import Write
 from cronce.protocol.record import Outcome, decode
-from cronce.runtime.attempt import End
+from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.journal import Journal
 from cronce.runtime.keeper import LeaseEnd
 from cronce.runtime.scheduling.engine import LOOKS_WAIT, Engine
-from cronce.runtime.scheduling.exchange import ENDS_WAIT, SAID_AT_ONCE, EndedAttempt, Endings
+from cronce.runtime.scheduling.exchange import ENDS_WAIT, SAID_AT_ONCE, Endings
 from cronce.stores.base import Scan, Swapped
 from tests.runtime.office import Office
 from tests.runtime.scheduling.manual_cluster import START, ManualCluster
 
 
-def said(number: int) -> EndedAttempt:
-    attempt: Any = SimpleNamespace(job=SimpleNamespace(name=f"job-{number}"))
-    return EndedAttempt(attempt, End(None))
+def said(number: int) -> Attempt:
+    attempt: Any = SimpleNamespace(job=SimpleNamespace(name=f"job-{number}"), end=End(None))
+    return cast(Attempt, attempt)
 
 
 def take(endings: Endings, boot: float, *starting: str) -> list[str]:
     """The jobs whose ends are recorded while slots of these are claimed."""
     taken = endings.take(boot, starting, claims_first=bool(starting))
-    return [one.attempt.job.name for one in taken]
+    return [attempt.job.name for attempt in taken]
 
 
 def test_while_slots_are_claimed_ends_wait_for_a_moment_and_not_without_claims(office: Office) -> None:
     endings = Endings(office.keeper)
     take(endings, 10.0, "sync")
-    endings.keep(map(said, range(200)))
+    endings.keep(list(map(said, range(200))))
     assert take(endings, 10.01, "sync") == []
     assert len(take(endings, 10.02)) == 200
 
@@ -47,7 +47,7 @@ def test_while_slots_wait_for_workers_ends_wait_too(office: Office) -> None:
     """They were recorded in between, and the slots waited for that swap."""
     endings = Endings(office.keeper)
     endings.take(10.0, [], claims_first=True)
-    endings.keep(map(said, range(200)))
+    endings.keep(list(map(said, range(200))))
     assert endings.take(10.01, [], claims_first=True) == []
     assert len(endings.take(10.0 + ENDS_WAIT, [], claims_first=True)) == 200
 
@@ -56,10 +56,10 @@ def test_what_waited_is_said_however_many_there_are(office: Office) -> None:
     """After the first five hundred the others waited once more: 0.6 s until all of ten thousand were on record."""
     endings = Endings(office.keeper)
     take(endings, 10.0, "sync")
-    endings.keep(map(said, range(SAID_AT_ONCE * 2 + 100)))
+    endings.keep(list(map(said, range(SAID_AT_ONCE * 2 + 100))))
     waited = 10.0 + ENDS_WAIT
     assert [len(take(endings, waited, "sync")) for _ in range(4)] == [SAID_AT_ONCE, SAID_AT_ONCE, 100, 0]
-    endings.keep(map(said, range(200)))
+    endings.keep(list(map(said, range(200))))
     assert take(endings, waited + ENDS_WAIT / 2, "sync") == []
 
 
@@ -67,7 +67,7 @@ def test_few_ends_beside_a_burst_of_claims_wait_no_longer(office: Office) -> Non
     """They waited until three thousand slots were claimed: three seconds, in which a crash loses them."""
     endings = Endings(office.keeper)
     take(endings, 10.0, "sync")
-    endings.keep(map(said, range(40)))
+    endings.keep(list(map(said, range(40))))
     many = [f"sync-{number}" for number in range(250)]
     assert [len(take(endings, 10.0 + late, *many)) for late in (0.01, 0.99 * ENDS_WAIT, ENDS_WAIT)] == [0, 0, 40]
 
@@ -75,14 +75,14 @@ def test_few_ends_beside_a_burst_of_claims_wait_no_longer(office: Office) -> Non
 def test_the_end_of_an_earlier_slot_is_said_before_its_job_is_tried_again(office: Office) -> None:
     endings = Endings(office.keeper)
     take(endings, 10.0, "sync")
-    endings.keep(map(said, range(200)))
+    endings.keep(list(map(said, range(200))))
     assert take(endings, 10.01, "job-150") == ["job-150"]
 
 
 def test_so_it_is_after_an_outage_when_thousands_have_ended(office: Office) -> None:
     """Behind the first five hundred it was not said, and its next slot was skipped because it "still ran"."""
     endings = Endings(office.keeper)
-    endings.keep(map(said, range(SAID_AT_ONCE + 300)))
+    endings.keep(list(map(said, range(SAID_AT_ONCE + 300))))
     assert take(endings, 10.0, "job-750")[SAID_AT_ONCE - 1 :] == [f"job-{SAID_AT_ONCE - 1}", "job-750"]
 
 

@@ -23,7 +23,7 @@ from cronce.runtime.declare import declare
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.operations import Operator
 from cronce.runtime.queries import slot_named
-from cronce.runtime.scheduling.exchange import UNWELL, EndedAttempt
+from cronce.runtime.scheduling.exchange import UNWELL, word_of
 from cronce.runtime.scheduling.pool import GIVE_BACK_AFTER, WorkerPool
 from cronce.runtime.scheduling.scheduler import Scheduler
 from cronce.runtime.scheduling.settings import SchedulerSettings
@@ -264,8 +264,8 @@ def test_what_cannot_be_begun_is_given_back_for_a_while_and_the_others_begin(
     ends = pool.ends(4)
     assert [attempt for attempt, end in ends.items() if end.ending is None] == [function]
     assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be started; it was released for another process"]
-    word = EndedAttempt(function, ends[function]).word[1]
-    assert word == Release(function.lease.grant.fence, timedelta(seconds=10))
+    function.end = ends[function]
+    assert word_of(function) == Release(function.lease.grant.fence, timedelta(seconds=10))
 
 
 def test_where_there_is_no_room_for_more_threads_a_free_one_runs_them_all(office: Office, pool: "Watched") -> None:
@@ -299,7 +299,9 @@ def test_what_no_thread_can_be_had_for_is_given_back_after_a_minute(office: Offi
         pool.submit(waiting)
         wait_until(given_back)
         ends = pool.ends(3)
-    assert [EndedAttempt(attempt, ends[attempt]).word[1] for attempt in waiting] == [
+    for attempt in waiting:
+        attempt.end = ends[attempt]
+    assert [word_of(attempt) for attempt in waiting] == [
         Release(attempt.lease.grant.fence, UNWELL) for attempt in waiting
     ]
     assert office.keeper._kept() == {long.lease}

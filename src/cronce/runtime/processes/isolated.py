@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from functools import lru_cache
+from functools import cached_property
 from types import FrameType
 from typing import Any, Final, NoReturn
 
@@ -36,7 +36,7 @@ from cronce.runtime.node import Node
 from cronce.runtime.processes.child import Child, Ended, NotStarted, Supervisor
 from cronce.runtime.processes.command import Command, environment, in_words
 from cronce.runtime.processes.process_group import python
-from cronce.runtime.run import AsCurrentRun, Run, RunResources
+from cronce.runtime.run import AsCurrentRun, Run
 from cronce.runtime.steps import BodyStep
 from cronce.stores import open_store
 
@@ -332,24 +332,38 @@ class ParentsLease(Lease):
             self.end(LeaseEnd("lost", "the process that renews its lease is gone"))
 
 
-class Progress:
-    """Reports the progress of the job function to the parent: not more often than is useful, and at the end."""
+class IsolatedHost:
+    """Where the run goes on: it has a connection to the store if it needs one, and reports the progress of the job
+    function to the parent, not more often than is useful, and at the end."""
 
-    def __init__(self, line: ParentConnection, now: Callable[[], float]) -> None:
-        self._line, self._now = line, now
+    def __init__(self, line: ParentConnection, url: str | None, clock: Clock) -> None:
+        self._line, self._url, self._clock = line, url, clock
         self._sent = 0.0
         self._unsent: tuple[int, int] | None = None
 
-    def note(self, lease: Lease, done: int, total: int) -> None:
+    @cached_property
+    def node(self) -> Node:
+        return _node(self._url, self._clock)
+
+    def note_progress(self, lease: Lease, done: int, total: int) -> None:
         if lease.mine:
             self._unsent = done, total
-            if self._now() >= self._sent + TELL_EVERY:
+            if self._clock.boot() >= self._sent + TELL_EVERY:
                 self.say()
 
     def say(self) -> None:
         if self._unsent is not None:
             self._line.tell(progress=self._unsent)
-            self._sent, self._unsent = self._now(), None
+            self._sent, self._unsent = self._clock.boot(), None
+
+
+class IsolatedJob:
+    """What is known of the job: the database is its function's, once that is imported."""
+
+    database: Any = None
+
+    def __init__(self, *, exclusive: bool) -> None:
+        self.exclusive = exclusive
 
 
 def main() -> None:
@@ -360,13 +374,12 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # what is killed has no time to flush
     clock = SystemClock()
-    progress = Progress(line, clock.boot)
+    host, job = IsolatedHost(line, told["store"], clock), IsolatedJob(exclusive=told["exclusive"])
     lease = ParentsLease(read_grant(told["grant"]), line, clock, told["ends"])
-    node = lru_cache(maxsize=None)(lambda: _node(told["store"], clock))
-    found: Any = None
-    run = Run(lease, RunResources(progress.note, node, lambda: getattr(found, "database", None), told["exclusive"]))
+    run = Run(lease, host, job)
     try:
         found = find(FunctionLocation(*told["place"]))
+        job.database = getattr(found, "database", None)
         with AsCurrentRun(run):
             value = call_with_run(plain(found), run, tuple(told["args"]), told["named"])
         if run.forgotten:
@@ -375,11 +388,11 @@ def main() -> None:
         sys.exit(128 + signal.SIGTERM)
     except BaseException as error:
         tell(traceback_of(error))
-        progress.say()
+        host.say()
         untrusted = isinstance(error, LeaseLost) and not run.trusted
         line.tell(raised=describe(error), untrusted=untrusted, **_effects(run))
         sys.exit(1)
-    progress.say()
+    host.say()
     line.tell(**_sayable(value), **_effects(run))
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from cronce.errors import BodyFailed, DatabaseUnavailable, LeaseLost, SlotFailed, StoreError
-from cronce.model import Boot, Fence, Instant, Slot
+from cronce.model import Boot, Instant, Slot
 from cronce.policy import may_wait
 from cronce.protocol.commands import (
     Busy,
@@ -39,7 +39,6 @@ from cronce.runtime.run import AsCurrentRun
 from cronce.runtime.scheduling.running import CarriedJobs, LocalRuns
 from cronce.runtime.scheduling.settings import SCHEDULER_POLL, SchedulerSettings
 from cronce.runtime.scheduling.waitlist import CLAIMS_PER_SWAP, SECOND_TRIES_AFTER, Candidate, Waitlist
-from cronce.value import NamedTuple
 
 ENDS_WAIT: Final = 0.15
 """Seconds for which ends may wait while slots are claimed. Five thousand slots a second end 750 runs in that time: with
@@ -55,49 +54,39 @@ UNWELL: Final = timedelta(seconds=10)
 """Until what could not be begun is tried again, here or elsewhere."""
 
 
-class EndedAttempt(NamedTuple):
-    """An attempt that is over. `awaited`: slots of its job may wait for its turn."""
+def word_of(attempt: Attempt) -> Finish | Release:
+    """The end that is reported to the store."""
+    end = attempt.end
+    if end.ending is not None:
+        return finish_of(attempt, end.ending)
+    stopped = isinstance(end.error, LeaseLost)  # before it could begin
+    unwell = isinstance(end.error, Exception) and not stopped
+    return Release(attempt.lease.grant.fence, UNWELL if unwell else timedelta(0))
 
-    attempt: Attempt
-    end: End
-    awaited: bool = False
 
-    @property
-    def fence(self) -> Fence:
-        return self.attempt.lease.grant.fence
-
-    @property
-    def word(self) -> tuple[Grant, Finish | Release, bool]:
-        """The end that is reported to the store, and whether other processes should be notified."""
-        grant, ending = self.attempt.lease.grant, self.end.ending
-        if ending is None:
-            stopped = isinstance(self.end.error, LeaseLost)  # before it could begin
-            unwell = isinstance(self.end.error, Exception) and not stopped
-            return grant, Release(grant.fence, UNWELL if unwell else timedelta(0)), True
-        return grant, finish_of(self.attempt, ending), self.awaited
-
-    def tell(self) -> None:
-        """Log a line for each failure. The traceback is included only if the error was raised in this process; other
-        processes log their own."""
-        ending, attempt = self.end.ending, self.attempt
-        if ending is None and isinstance(self.end.error, DatabaseUnavailable):
-            LOGGER.warning("%s was released, and will be tried again: %s", attempt.lease.name, self.end.error)
-        if ending is None or not ending.outcome.is_failure:
-            return
-        of = f", attempt {attempt.run.attempt} of {attempt.job.retries + 1}" if attempt.job.retries else ""
-        own = None if self.end.over or isinstance(self.end.error, BodyFailed | SlotFailed) else self.end.error
-        reason = ending.reason or "no reason given"
-        with AsCurrentRun(attempt.run):  # the log line names the run
-            LOGGER.error("%s failed%s: %s", attempt.lease.name, of, reason, exc_info=own and job_exc_info(own))
+def tell(attempt: Attempt) -> None:
+    """Log a line for each failure. The traceback is included only if the error was raised in this process; other
+    processes log their own."""
+    end, ending = attempt.end, attempt.end.ending
+    if ending is None and isinstance(end.error, DatabaseUnavailable):
+        LOGGER.warning("%s was released, and will be tried again: %s", attempt.lease.name, end.error)
+    if ending is None or not ending.outcome.is_failure:
+        return
+    of = f", attempt {attempt.run.attempt} of {attempt.job.retries + 1}" if attempt.job.retries else ""
+    own = None if end.over or isinstance(end.error, BodyFailed | SlotFailed) else end.error
+    reason = ending.reason or "no reason given"
+    with AsCurrentRun(attempt.run):  # the log line names the run
+        LOGGER.error("%s failed%s: %s", attempt.lease.name, of, reason, exc_info=own and job_exc_info(own))
 
 
 class Endings:
-    """Used by one thread, except `add`, which any thread may call."""
+    """Attempts that have ended, until that is on record. Used by one thread, except `add`, which any thread may
+    call."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
-        self._new: deque[EndedAttempt] = deque()
-        self._unsaid: list[EndedAttempt] = []
+        self._new: deque[Attempt] = deque()
+        self._unsaid: list[Attempt] = []
         self._unsaid_jobs: set[str] = set()  # the jobs of these, and perhaps some whose ends are recorded by now
         self._said_at: Boot = 0.0  # when no end was left to record
         self.given_up = 0
@@ -114,70 +103,71 @@ class Endings:
     @property
     def just_over(self) -> set[int]:
         """The ids of attempts that have ended, and were not looked at yet. For any thread."""
-        return {id(said.attempt) for said in tuple(self._new)}
+        return {id(attempt) for attempt in tuple(self._new)}
 
     def add(self, attempt: Attempt, end: End) -> None:
         """If the store is known to be unreachable, the end is written to disk at once: the process may crash before it
         can report it."""
-        said = EndedAttempt(attempt, end)
+        attempt.end = end
         if self._keeper.outage.lasts:
-            self.write_down([said])
-        self._new.append(said)
+            self.write_down([attempt])
+        self._new.append(attempt)
 
-    def pop_new(self) -> Iterable[EndedAttempt]:
+    def pop_new(self) -> Iterable[Attempt]:
         """The ends since the last call; the caller is responsible for them from then on."""
         while self._new:
             yield self._new.popleft()
 
-    def keep(self, said: Iterable[EndedAttempt]) -> None:
+    def keep(self, over: Sequence[Attempt]) -> None:
         """To be reported, or reported again."""
-        new = list(said)
-        self._unsaid += new
-        self._unsaid_jobs.update([said.attempt.job.name for said in new])
+        self._unsaid += over
+        self._unsaid_jobs.update([attempt.job.name for attempt in over])
 
-    def write_down(self, unsaid: Iterable[EndedAttempt] | None = None) -> None:
+    def write_down(self, unsaid: Iterable[Attempt] | None = None) -> None:
         """On disk, so that it is not lost with the process: these, which the store did not take; or all."""
         ends = self._unsaid if unsaid is None else unsaid
-        self._keeper.pending_ends.write_down(self._end_of(said) for said in ends if not said.end.open)
+        self._keeper.pending_ends.write_down(self._pending(attempt) for attempt in ends if not attempt.end.open)
 
     def hand_over(self) -> None:
         """Ends are no longer reported here: the keeper does that."""
         unsaid, self._unsaid = [*self._unsaid, *self.pop_new()], []
-        for said in unsaid:
-            if not said.end.open:
-                self._keeper.record_later(self._end_of(said))
+        for attempt in unsaid:
+            if not attempt.end.open:
+                self._keeper.record_later(self._pending(attempt))
 
-    def _end_of(self, said: EndedAttempt) -> PendingEnd:
-        grant, word, _ = said.word
-        return self._keeper.pending_ends.end_of(grant, word)
+    def _pending(self, attempt: Attempt) -> PendingEnd:
+        return self._keeper.pending_ends.end_of(attempt.lease.grant, word_of(attempt))
 
-    def take(self, boot: Boot, starting: Collection[str], *, claims_first: bool) -> list[EndedAttempt]:
+    def take(self, boot: Boot, starting: Collection[str], *, claims_first: bool) -> list[Attempt]:
         """The ends to record now. While slots are claimed, claims go first, for a moment: only the ends of jobs that
         are `starting` are recorded with them, since a slot is never tried before the end of an earlier one of its job
         is recorded."""
         most = 0 if claims_first and boot < self._said_at + ENDS_WAIT else SAID_AT_ONCE
         now, self._unsaid = self._unsaid[:most], self._unsaid[most:]
         if not self._unsaid_jobs.isdisjoint(starting):
-            now += [said for said in self._unsaid if said.attempt.job.name in starting]
-            self._unsaid = [said for said in self._unsaid if said.attempt.job.name not in starting]
+            now += [attempt for attempt in self._unsaid if attempt.job.name in starting]
+            self._unsaid = [attempt for attempt in self._unsaid if attempt.job.name not in starting]
         if not self._unsaid:
             self._unsaid_jobs.clear()
             self._said_at = boot if most else self._said_at
         return now
 
-    def heard(self, over: Sequence[EndedAttempt], answers: Sequence[object]) -> None:
+    def heard(self, over: Sequence[Attempt], answers: Sequence[object]) -> None:
         """Handle the store's answers. Ends that the store may not have received are kept, and written to disk."""
+        fences = [attempt.lease.grant.fence for attempt in over]
         if {type(answer) for answer in answers} == {Finished}:
-            self._keeper.pending_ends.said([said.fence for said in over])
+            self._keeper.pending_ends.said(fences)
             return
         pairs = list(zip(over, answers, strict=True))
-        self._keeper.pending_ends.said([said.fence for said, answer in pairs if not isinstance(answer, Unsure)])
-        unheard = [said for said, answer in pairs if isinstance(answer, Unsure)]
+        self._keeper.pending_ends.said(
+            [fence for fence, answer in zip(fences, answers, strict=True) if not isinstance(answer, Unsure)]
+        )
+        unheard = [attempt for attempt, answer in pairs if isinstance(answer, Unsure)]
         self.keep(unheard)
-        for said, answer in pairs:
-            if isinstance(answer, Stale) and said.end.ending is not None:
+        for attempt, answer in pairs:
+            if isinstance(answer, Stale) and attempt.end.ending is not None:
                 self.given_up += 1
-                words = too_late(said.attempt.lease, said.end.ending, answer.by, self._keeper.node.holder)
+                words = too_late(attempt.lease, attempt.end.ending, answer.by, self._keeper.node.holder)
                 LOGGER.error("%s", words)
         self.write_down(unheard)
 
@@ -256,8 +246,8 @@ class Exchange:
             raise
         try:
             self.endings.heard(over, answers)
-            for said, answer in zip(over, answers, strict=True):
-                self._heard(said, answer)
+            for attempt, answer in zip(over, answers, strict=True):
+                self._heard(attempt, answer)
         finally:  # granted slots start, whatever else fails
             now = self._ledger.know.now()
             answered = [self._answered(one, answer, now) for one, answer in zip(chosen, grants, strict=True)]
@@ -281,37 +271,36 @@ class Exchange:
 
     def _dismiss_ended(self) -> None:
         """Their workers, and as far as this process is concerned their turns, are free again."""
-        over: list[EndedAttempt] = []
-        for said in self.endings.pop_new():
-            job = said.attempt.job
-            awaited = may_wait(job.overlap) or self._line.waits_for(job.name)
-            self._runs.dismiss(said.attempt)
-            if said.end.open:
+        over: list[Attempt] = []
+        for attempt in self.endings.pop_new():
+            job = attempt.job
+            attempt.awaited = may_wait(job.overlap) or self._line.waits_for(job.name)
+            self._runs.dismiss(attempt)
+            if attempt.end.open:
                 continue
-            over.append(said._replace(awaited=awaited) if awaited else said)
-            if awaited:
+            over.append(attempt)
+            if attempt.awaited:
                 self._line.freed()
         self.endings.keep(over)
-        for said in over:
-            if said.end.ending is not SUCCEEDED:
-                said.tell()
+        for attempt in over:
+            if attempt.end.ending is not SUCCEEDED:
+                tell(attempt)
 
-    def _exchanged(
-        self, over: list[EndedAttempt], chosen: list[Candidate]
-    ) -> tuple[Sequence[object], Sequence[object]]:
-        if self._settings.works:
-            return self._node.do(self._ledger.exchange([said.word for said in over], chosen))
-        return (), self._node.do(self._ledger.enqueue(chosen))
+    def _exchanged(self, over: list[Attempt], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
+        if not self._settings.works:
+            return (), self._node.do(self._ledger.enqueue(chosen))
+        ended = [(one.lease.grant, word_of(one), one.awaited or one.end.ending is None) for one in over]
+        return self._node.do(self._ledger.exchange(ended, chosen))
 
     # --- what the store answered ---
 
-    def _heard(self, said: EndedAttempt, answer: object) -> None:
+    def _heard(self, attempt: Attempt, answer: object) -> None:
         """The store's answer to an end. If the slot is to be retried, or others waited for it, look at once."""
         retrying = False
         if isinstance(answer, Finished):
             retrying = answer.retrying
-            tidy_later(self._keeper, said.attempt.job, said.attempt.run.slot)
-        if said.awaited or retrying:
+            tidy_later(self._keeper, attempt.job, attempt.run.slot)
+        if attempt.awaited or retrying:
             self._news()
 
     def _answered(self, candidate: Candidate, answer: object, now: Instant) -> Attempt | None:
