@@ -76,7 +76,7 @@ class Pod:
         self.engine = Engine(self.keeper, carry, SchedulerSettings(), lambda _attempts: None)
         if listener := listen(store):
             stack.callback(listener.close)
-            self.engine.hears = True
+            self.engine.is_notified = True
         self.monitor = Monitor(self.cron, log=False)
         threads.next[self.engine] = (threads.hand.boot(), self.engine.step)
         self.monitor.start()

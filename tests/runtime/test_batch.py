@@ -246,7 +246,7 @@ def test_in_one_exchange_each_has_the_answer_that_it_has_alone(ends: list[End], 
     saying = [(grant, word, False) for grant, word in zip(together.grants, words, strict=True)]
     said, found = together.node.do(together.node.ledger.exchange(saying, together.wanted))
     for grant, end in zip(alone.grants, ends, strict=True):
-        alone.node.do(alone.node.ledger.say([(grant.key, alone.word(grant, end))]))
+        alone.node.do(alone.node.ledger.record_ends([(grant.key, alone.word(grant, end))]))
     singly = [alone.node.do(alone.node.ledger.claim([want]))[0] for want in alone.wanted]
     expected: dict[End, Answer] = {
         "succeeds": Finished(Outcome.SUCCEEDED),

@@ -51,9 +51,9 @@ def test_what_is_said_together_is_taken_off_together(folder: str) -> None:
     journal = Journal(folder)
     journal.write(ends[:3])
     journal.write(ends[3:])
-    journal.said([Fence(1, 0), Fence(1, 1), Fence(1, 3)])
+    journal.recorded([Fence(1, 0), Fence(1, 1), Fence(1, 3)])
     assert journal.all() == ends[:3]  # a file goes when all of it is said
-    journal.said([Fence(1, 2), Fence(1, 7)])
+    journal.recorded([Fence(1, 2), Fence(1, 7)])
     assert journal.all() == []
 
 

@@ -488,7 +488,7 @@ def test_what_has_ended_keeps_its_lease_until_that_is_on_record(office: Office, 
     assert office.keeper.renew() == pytest.approx(clock.boot() + 8)
     assert len(store.calls) == 1
     clock.turn(8)
-    office.keeper.pending_ends.said([lease.grant.fence])
+    office.keeper.pending_ends.recorded([lease.grant.fence])
     assert office.keeper.renew() is None
     assert len(store.calls) == 1
 

@@ -194,7 +194,7 @@ def test_a_call_that_could_not_ask_is_on_record_with_the_next_contact(
     clock.turn(15 * 60)
     asks_in_vain(office, store, declared)
     clock.turn(60)
-    office.node.do(office.keeper.pending_ends.say())
+    office.node.do(office.keeper.pending_ends.report())
     assert len(written(folder)) == 1  # another may still call for it in time
     clock.turn(14 * 60 + 1)
     assert not isinstance(office.call(declared, lambda _run: None), Skipped)
@@ -218,7 +218,7 @@ def test_what_others_have_on_record_is_not_closed_by_who_could_not_ask(
         office.call(declared, lambda _run: 1 / 0)
     asks_in_vain(office, store, declared)
     clock.turn(16 * 60)
-    office.node.do(office.keeper.pending_ends.say())
+    office.node.do(office.keeper.pending_ends.report())
     assert office.record(SLOT).state is State.RETRYING
 
 
@@ -230,7 +230,7 @@ def test_under_missed_all_a_slot_that_nobody_could_ask_for_is_due_and_runs_with_
     clock.turn(15 * 60)
     asks_in_vain(office, store, declared)
     clock.turn(15 * 60)
-    office.node.do(office.keeper.pending_ends.say())
+    office.node.do(office.keeper.pending_ends.report())
     assert (office.record(LATER).state, written(folder)) == (State.DUE, [])
 
 
@@ -241,7 +241,7 @@ def test_a_call_without_a_schedule_that_could_not_ask_stays_open_to_who_calls_ag
     call = UnaskedCall(LATER.key, "no answer", "web-1", LATER.at)
     Journal(folder).write([call])
     clock.turn(30 * 60)
-    office.node.do(office.keeper.pending_ends.say())
+    office.node.do(office.keeper.pending_ends.report())
     assert written(folder) == []
     assert store.load([LATER.cell]).cells[0].version == 0
 
@@ -348,11 +348,11 @@ def test_what_a_process_knows_of_the_ends_of_others_it_knows_while_they_are_to_b
     heir = Office(store, journal=folder)
     know, (end,) = heir.node.ledger.know, written(folder)
     assert isinstance(end, PendingEnd)
-    heir.node.do(heir.keeper.pending_ends.say())  # the store refuses
+    heir.node.do(heir.keeper.pending_ends.report())  # the store refuses
     assert (know.own, know.ended) == ({end.word.fence}, {end.word.fence: SLOT.cell})
     store.refuses = False
     assert office.keeper.renew() is None  # it says so itself
-    heir.node.do(heir.keeper.pending_ends.say())
+    heir.node.do(heir.keeper.pending_ends.report())
     assert (know.own, know.ended) == (set(), {})
 
 
@@ -360,8 +360,8 @@ def test_one_that_the_store_does_not_answer_is_still_to_be_said(office: Office, 
     assert ran_unsaid(office, store, job(on_lost="rerun", lease="30s")) == [SLOT.key]
     heir = Office(store, journal=folder)
     for _ in range(2):
-        heir.node.do(heir.keeper.pending_ends.say())
+        heir.node.do(heir.keeper.pending_ends.report())
         assert len(heir.node.ledger.know.own) == 1
     store.refuses = False
-    heir.node.do(heir.keeper.pending_ends.say())
+    heir.node.do(heir.keeper.pending_ends.report())
     assert (heir.node.ledger.know.own, written(folder)) == (set(), [])

@@ -145,7 +145,7 @@ class Call:
         yield StoreStep(self.node.ledger.jobs.declare(self.job.name, self.job.spec, slot.at, self.job.code, called))
         if self.keeper.pending_ends.waits:
             with suppress(StoreError):
-                yield StoreStep(self.keeper.pending_ends.say())
+                yield StoreStep(self.keeper.pending_ends.report())
         if self.node.ledger.looks_again(self.job.name):
             yield from self._look_after_older(slot)
         if self._standby is not None:
@@ -366,7 +366,7 @@ class Call:
             if answer is None or isinstance(answer, Unsure):
                 self.keeper.record_later(end)
             else:
-                pending.said([word.fence])
+                pending.recorded([word.fence])
 
 
 def _runs(cell: Cell) -> bool:

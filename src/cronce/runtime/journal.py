@@ -96,7 +96,7 @@ class Journal:
             why = str(error).partition(";")[0]  # the rest of the message is about the store's own file
             self._warn(f"cannot be written ({why}); set XDG_STATE_HOME to a folder that this user may write to")
 
-    def said(self, fences: Collection[Fence]) -> None:
+    def recorded(self, fences: Collection[Fence]) -> None:
         """They are on record, or never will be."""
         if not self._mine:
             return

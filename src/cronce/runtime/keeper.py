@@ -452,7 +452,7 @@ class Keeper:
     def _record_ends(self) -> None:
         if self.pending_ends:
             with suppress(StoreError):
-                drive(self.pending_ends.say(), self._connection.current.store(), self._clock)
+                drive(self.pending_ends.report(), self._connection.current.store(), self._clock)
 
     def _renew(self, due: list[Lease], connection: StoreConnection) -> None:
         limits = {lease.grant.fence: lease.at_most for lease in due if lease.at_most is not None}

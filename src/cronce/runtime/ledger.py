@@ -272,7 +272,7 @@ class Ledger:
         yield from self.loop.answer(questions)
         return [cast(Released | Stale | Unsure, question.answer) for question in questions]
 
-    def say(self, words: Sequence[tuple[str, Finish | Release]]) -> Flow[list[Answer]]:
+    def record_ends(self, words: Sequence[tuple[str, Finish | Release]]) -> Flow[list[Answer]]:
         """Record how runs ended, by their cells; another process may have run them."""
         return (yield from self._answers([self._cell_question(word, Cell(key)) for key, word in words]))
 
@@ -328,11 +328,11 @@ class Ledger:
 
     def ask(self, slot: Slot, reason: str) -> Flow[Answer]:
         """Ask the run of the slot to stop."""
-        return (yield from self._say(self._cell_question(Ask(reason), Cell(slot.cell))))
+        return (yield from self._answer_to(self._cell_question(Ask(reason), Cell(slot.cell))))
 
     def resolve(self, slot: Slot, command: Resolve) -> Flow[Answer]:
         """A person's word on a slot that failed, was lost or is unknown."""
-        return (yield from self._say(self._cell_question(command, Cell(slot.cell))))
+        return (yield from self._answer_to(self._cell_question(command, Cell(slot.cell))))
 
     def overdue(self, job: str = "", limit: int = SWEEP) -> Flow[list[Cell]]:
         """Runs that a process should handle: lapsed, due, waiting, or ready to be retried, the longest waiting
@@ -472,7 +472,7 @@ class Ledger:
         """About a run that is read first."""
         return Question(command, View(Cell(cell.key), None, NO_SAMPLE, slot_of_cell(cell.key)), unread=True)
 
-    def _say(self, question: Question) -> Flow[Answer]:
+    def _answer_to(self, question: Question) -> Flow[Answer]:
         (answer,) = yield from self._answers([question])
         return answer
 

@@ -61,16 +61,16 @@ class PendingEnds:
         with self._lock:
             self._ends[end.word.fence] = end
 
-    def said(self, fences: Collection[Fence]) -> None:
+    def recorded(self, fences: Collection[Fence]) -> None:
         """They are recorded, or never will be."""
         with self._lock:
             for fence in fences if self._ends else ():
                 self._ends.pop(fence, None)
-        self.journal.said(fences)
+        self.journal.recorded(fences)
         self._node.ledger.know.let_go(fences)
         self._settled(fences)
 
-    def say(self) -> Flow[None]:
+    def report(self) -> Flow[None]:
         """Report all ends in the background, and those that earlier processes left. Ends without an answer stay."""
         with self._lock:
             mine = list(self._ends.values())
@@ -81,19 +81,19 @@ class PendingEnds:
         ends = mine + others
         stay = set[Entry]()
         if ends:
-            stay |= yield from self._say(ends)
+            stay |= yield from self._report(ends)
         calls = [entry for entries in left.values() for entry in entries if isinstance(entry, UnaskedCall)]
         if calls:
             stay |= yield from self._close(calls)
             yield from note_refusals(self._node.ledger, _by_job([call for call in calls if call not in stay]))
         self.journal.remove(name for name, entries in left.items() if not stay.intersection(entries))
 
-    def _say(self, ends: Sequence[PendingEnd]) -> Flow[set[Entry]]:
+    def _report(self, ends: Sequence[PendingEnd]) -> Flow[set[Entry]]:
         """Returns the ends that got no answer."""
         ledger = self._node.ledger
         ledger.know.own.update(end.word.fence for end in ends)
         ledger.know.ended.update((end.word.fence, end.run) for end in ends)
-        answers = yield from ledger.say([(end.run, end.word) for end in ends])
+        answers = yield from ledger.record_ends([(end.run, end.word) for end in ends])
         unsure = set[Entry]()
         for end, answer in zip(ends, answers, strict=True):
             if isinstance(answer, Unsure):
@@ -105,7 +105,7 @@ class PendingEnds:
                 LOGGER.error("%s %s on %s, but %s", name, end.what, end.holder, why)
             else:
                 LOGGER.info("%s %s on %s; this is recorded now", name, end.what, end.holder)
-            self.said([end.word.fence])
+            self.recorded([end.word.fence])
         return unsure
 
     def _close(self, calls: Sequence[UnaskedCall]) -> Flow[set[Entry]]:

@@ -27,7 +27,7 @@ def hearing(cron: Cronce, *, holds_back: bool = False, traits: Traits = NOTIFIES
 
 def joined(cluster: ManualCluster, name: str) -> Process:
     process = cluster.join(name)
-    process.engine.hears = True
+    process.engine.is_notified = True
     return process
 
 
@@ -53,7 +53,7 @@ def test_while_nothing_runs_it_looks_and_beats_once_in_ten_seconds() -> None:
 
 def test_one_that_hears_nothing_goes_on_looking() -> None:
     with hearing(seldom()) as cluster:
-        joined(cluster, "web-1:1:a").engine.hears = False
+        joined(cluster, "web-1:1:a").engine.is_notified = False
         made = requests(cluster, 20_000, 80_000)
         assert made["Load"] == 43  # once in 1.4 s
 

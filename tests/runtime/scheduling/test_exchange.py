@@ -18,7 +18,7 @@ from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.journal import Journal
 from cronce.runtime.keeper import LeaseEnd
 from cronce.runtime.scheduling.engine import LOOKS_WAIT, Engine
-from cronce.runtime.scheduling.exchange import ENDS_WAIT, SAID_AT_ONCE, Endings
+from cronce.runtime.scheduling.exchange import ENDS_PER_SWAP, ENDS_WAIT, Endings
 from cronce.stores.base import Scan, Swapped
 from tests.runtime.office import Office
 from tests.runtime.scheduling.manual_cluster import START, ManualCluster
@@ -56,9 +56,9 @@ def test_what_waited_is_said_however_many_there_are(office: Office) -> None:
     """After the first five hundred the others waited once more: 0.6 s until all of ten thousand were on record."""
     endings = Endings(office.keeper)
     take(endings, 10.0, "sync")
-    endings.keep(list(map(said, range(SAID_AT_ONCE * 2 + 100))))
+    endings.keep(list(map(said, range(ENDS_PER_SWAP * 2 + 100))))
     waited = 10.0 + ENDS_WAIT
-    assert [len(take(endings, waited, "sync")) for _ in range(4)] == [SAID_AT_ONCE, SAID_AT_ONCE, 100, 0]
+    assert [len(take(endings, waited, "sync")) for _ in range(4)] == [ENDS_PER_SWAP, ENDS_PER_SWAP, 100, 0]
     endings.keep(list(map(said, range(200))))
     assert take(endings, waited + ENDS_WAIT / 2, "sync") == []
 
@@ -82,8 +82,8 @@ def test_the_end_of_an_earlier_slot_is_said_before_its_job_is_tried_again(office
 def test_so_it_is_after_an_outage_when_thousands_have_ended(office: Office) -> None:
     """Behind the first five hundred it was not said, and its next slot was skipped because it "still ran"."""
     endings = Endings(office.keeper)
-    endings.keep(list(map(said, range(SAID_AT_ONCE + 300))))
-    assert take(endings, 10.0, "job-750")[SAID_AT_ONCE - 1 :] == [f"job-{SAID_AT_ONCE - 1}", "job-750"]
+    endings.keep(list(map(said, range(ENDS_PER_SWAP + 300))))
+    assert take(endings, 10.0, "job-750")[ENDS_PER_SWAP - 1 :] == [f"job-{ENDS_PER_SWAP - 1}", "job-750"]
 
 
 class Written(Journal):

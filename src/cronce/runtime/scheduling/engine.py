@@ -43,7 +43,7 @@ from cronce.runtime.client import PROBE_AHEAD
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.process_notes import leave_clock, own_cell, recall_once, tzdata_version
 from cronce.runtime.scheduling.candidates import NEAR_LAPSE, DueSlots, OpenRuns
-from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, unheard
+from cronce.runtime.scheduling.exchange import Exchange, Refused, Submit, ignore_refusal
 from cronce.runtime.scheduling.roster import HOLDER_TTL, Roster
 from cronce.runtime.scheduling.running import CarriedJobs, Carry, LocalRuns
 from cronce.runtime.scheduling.settings import LOOKED_ON_BEAT, SchedulerIntervals, SchedulerSettings
@@ -111,7 +111,7 @@ class Engine:
         submit: Submit,
         pace: SchedulerIntervals = SchedulerIntervals(),  # noqa: B008
         *,
-        refused: Refused = unheard,
+        refused: Refused = ignore_refusal,
     ) -> None:
         self._keeper, self._node, self._ledger = keeper, keeper.node, keeper.node.ledger
         self._know = self._ledger.know
@@ -135,7 +135,7 @@ class Engine:
         self._beat_at = self._look_at = self._again_at = self._share_at = 0.0
         self._news_at: Boot = inf  # since when there is news that no look has seen
         self._resting = False  # at the last look there was nothing to do for a while
-        self.hears = False
+        self.is_notified = False
         """The store notifies it when there is news."""
         self.joined = False
         """It is registered, and would fire."""
@@ -326,7 +326,7 @@ class Engine:
         orders = drain_cells(self._node.holder, self._settings.labels)
         watched = line.watched(self._know.now() - 2 * SECOND_TRIES_AFTER)
         asked_for = self._runs.asked_for()
-        soon = 2 * (self._pace.idle if self.hears else self._pace.look)
+        soon = 2 * (self._pace.idle if self.is_notified else self._pace.look)
         needed = {job_cell(name): name for name in (self._due_slots.needed(boot, soon) if self._fires else ())}
         fixed = [BOARD_RUNS, BOARD_JOBS, SWITCH, LOOKED_ON, *orders, *([own_cell()] if self._left else [])]
         loaded, _ = self._node.do(self._ledger.client.load([*fixed, *asked_for, *watched, *needed]))
@@ -344,8 +344,8 @@ class Engine:
             line.seen(cells[key])
         self._runs.tell(self._know.now(), boot)
         with suppress(StoreError):
-            self._node.do(self._keeper.pending_ends.say())
-        may_rest, look = self.hears and not len(self._runs), self._pace.look.total_seconds()
+            self._node.do(self._keeper.pending_ends.report())
+        may_rest, look = self.is_notified and not len(self._runs), self._pace.look.total_seconds()
         ahead = self._idle if may_rest else look
         comes = self._open_runs.take_up(ahead) if self._settings.works and self.claims else inf
         rest = min(self._idle, comes - NEAR_LAPSE.total_seconds())

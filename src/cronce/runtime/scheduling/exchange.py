@@ -47,7 +47,7 @@ two swaps of 500 ends, of 40 ms each, and the swap before them, the last is reco
 CLAIMED_TOGETHER: Final = 0.003
 """Seconds for which slots may wait for more workers to be free, so that many are claimed in one swap."""
 
-SAID_AT_ONCE: Final = 500
+ENDS_PER_SWAP: Final = 500
 """How many ends go in one swap."""
 
 UNWELL: Final = timedelta(seconds=10)
@@ -64,7 +64,7 @@ def word_of(attempt: Attempt) -> Finish | Release:
     return Release(attempt.lease.grant.fence, UNWELL if unwell else timedelta(0))
 
 
-def tell(attempt: Attempt) -> None:
+def log_failure(attempt: Attempt) -> None:
     """Log a line for each failure. The traceback is included only if the error was raised in this process; other
     processes log their own."""
     end, ending = attempt.end, attempt.end.ending
@@ -86,14 +86,14 @@ class Endings:
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
         self._new: deque[Attempt] = deque()
-        self._unsaid: list[Attempt] = []
-        self._unsaid_jobs: set[str] = set()  # the jobs of these, and perhaps some whose ends are recorded by now
-        self._said_at: Boot = 0.0  # when no end was left to record
+        self._unrecorded: list[Attempt] = []
+        self._unrecorded_jobs: set[str] = set()  # the jobs of these, and perhaps some whose ends are recorded by now
+        self._recorded_at: Boot = 0.0  # when no end was left to record
         self.given_up = 0
         """How many runs ended here whose ends are not recorded, and never will be."""
 
     def __len__(self) -> int:
-        return len(self._new) + len(self._unsaid)
+        return len(self._new) + len(self._unrecorded)
 
     @property
     def new(self) -> bool:
@@ -120,18 +120,18 @@ class Endings:
 
     def keep(self, over: Sequence[Attempt]) -> None:
         """To be reported, or reported again."""
-        self._unsaid += over
-        self._unsaid_jobs.update([attempt.job.name for attempt in over])
+        self._unrecorded += over
+        self._unrecorded_jobs.update([attempt.job.name for attempt in over])
 
-    def write_down(self, unsaid: Iterable[Attempt] | None = None) -> None:
+    def write_down(self, ends: Iterable[Attempt] | None = None) -> None:
         """On disk, so that it is not lost with the process: these, which the store did not take; or all."""
-        ends = self._unsaid if unsaid is None else unsaid
+        ends = self._unrecorded if ends is None else ends
         self._keeper.pending_ends.write_down(self._pending(attempt) for attempt in ends if not attempt.end.open)
 
     def hand_over(self) -> None:
         """Ends are no longer reported here: the keeper does that."""
-        unsaid, self._unsaid = [*self._unsaid, *self.pop_new()], []
-        for attempt in unsaid:
+        ends, self._unrecorded = [*self._unrecorded, *self.pop_new()], []
+        for attempt in ends:
             if not attempt.end.open:
                 self._keeper.record_later(self._pending(attempt))
 
@@ -142,34 +142,34 @@ class Endings:
         """The ends to record now. While slots are claimed, claims go first, for a moment: only the ends of jobs that
         are `starting` are recorded with them, since a slot is never tried before the end of an earlier one of its job
         is recorded."""
-        most = 0 if claims_first and boot < self._said_at + ENDS_WAIT else SAID_AT_ONCE
-        now, self._unsaid = self._unsaid[:most], self._unsaid[most:]
-        if not self._unsaid_jobs.isdisjoint(starting):
-            now += [attempt for attempt in self._unsaid if attempt.job.name in starting]
-            self._unsaid = [attempt for attempt in self._unsaid if attempt.job.name not in starting]
-        if not self._unsaid:
-            self._unsaid_jobs.clear()
-            self._said_at = boot if most else self._said_at
+        most = 0 if claims_first and boot < self._recorded_at + ENDS_WAIT else ENDS_PER_SWAP
+        now, self._unrecorded = self._unrecorded[:most], self._unrecorded[most:]
+        if not self._unrecorded_jobs.isdisjoint(starting):
+            now += [attempt for attempt in self._unrecorded if attempt.job.name in starting]
+            self._unrecorded = [attempt for attempt in self._unrecorded if attempt.job.name not in starting]
+        if not self._unrecorded:
+            self._unrecorded_jobs.clear()
+            self._recorded_at = boot if most else self._recorded_at
         return now
 
-    def heard(self, over: Sequence[Attempt], answers: Sequence[object]) -> None:
+    def answered(self, over: Sequence[Attempt], answers: Sequence[object]) -> None:
         """Handle the store's answers. Ends that the store may not have received are kept, and written to disk."""
         fences = [attempt.lease.grant.fence for attempt in over]
         if {type(answer) for answer in answers} == {Finished}:
-            self._keeper.pending_ends.said(fences)
+            self._keeper.pending_ends.recorded(fences)
             return
         pairs = list(zip(over, answers, strict=True))
-        self._keeper.pending_ends.said(
+        self._keeper.pending_ends.recorded(
             [fence for fence, answer in zip(fences, answers, strict=True) if not isinstance(answer, Unsure)]
         )
-        unheard = [attempt for attempt, answer in pairs if isinstance(answer, Unsure)]
-        self.keep(unheard)
+        unconfirmed = [attempt for attempt, answer in pairs if isinstance(answer, Unsure)]
+        self.keep(unconfirmed)
         for attempt, answer in pairs:
             if isinstance(answer, Stale) and attempt.end.ending is not None:
                 self.given_up += 1
                 words = too_late(attempt.lease, attempt.end.ending, answer.by, self._keeper.node.holder)
                 LOGGER.error("%s", words)
-        self.write_down(unheard)
+        self.write_down(unconfirmed)
 
 
 Submit = Callable[[Sequence[Attempt]], None]
@@ -179,7 +179,7 @@ Refused = Callable[[Slot, str, Keeper], None]
 """Called with a slot that this process tried to claim and another process had."""
 
 
-def unheard(_slot: Slot, _why: str, _keeper: Keeper) -> None:
+def ignore_refusal(_slot: Slot, _why: str, _keeper: Keeper) -> None:
     """Ignore the refusal."""
 
 
@@ -245,12 +245,12 @@ class Exchange:
             self._line.put_back(chosen)
             raise
         try:
-            self.endings.heard(over, answers)
+            self.endings.answered(over, answers)
             for attempt, answer in zip(over, answers, strict=True):
-                self._heard(attempt, answer)
+                self._end_answered(attempt, answer)
         finally:  # granted slots start, whatever else fails
             now = self._ledger.know.now()
-            answered = [self._answered(one, answer, now) for one, answer in zip(chosen, grants, strict=True)]
+            answered = [self._claim_answered(one, answer, now) for one, answer in zip(chosen, grants, strict=True)]
             attempts = [attempt for attempt in answered if attempt is not None]
             with suppress(RuntimeError):  # no thread can be started: then each slot is given back as it begins
                 self._keeper.keep(*[attempt.lease for attempt in attempts if not attempt.is_async])
@@ -284,7 +284,7 @@ class Exchange:
         self.endings.keep(over)
         for attempt in over:
             if attempt.end.ending is not SUCCEEDED:
-                tell(attempt)
+                log_failure(attempt)
 
     def _exchanged(self, over: list[Attempt], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
         if not self._settings.works:
@@ -294,7 +294,7 @@ class Exchange:
 
     # --- what the store answered ---
 
-    def _heard(self, attempt: Attempt, answer: object) -> None:
+    def _end_answered(self, attempt: Attempt, answer: object) -> None:
         """The store's answer to an end. If the slot is to be retried, or others waited for it, look at once."""
         retrying = False
         if isinstance(answer, Finished):
@@ -303,7 +303,7 @@ class Exchange:
         if attempt.awaited or retrying:
             self._news()
 
-    def _answered(self, candidate: Candidate, answer: object, now: Instant) -> Attempt | None:
+    def _claim_answered(self, candidate: Candidate, answer: object, now: Instant) -> Attempt | None:
         """To a claim."""
         match answer:
             case Grant():

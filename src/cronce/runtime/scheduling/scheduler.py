@@ -25,7 +25,7 @@ from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.keeper import Keeper, LeaseEnd
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.engine import Engine, uncollected
-from cronce.runtime.scheduling.exchange import Refused, unheard
+from cronce.runtime.scheduling.exchange import Refused, ignore_refusal
 from cronce.runtime.scheduling.pool import WorkerPool
 from cronce.runtime.scheduling.running import Carry
 from cronce.runtime.scheduling.settings import SchedulerSettings
@@ -89,7 +89,7 @@ class Scheduler:
         *,
         grace: float,
         ended: Gone = lambda _scheduler: None,
-        refused: Refused = unheard,
+        refused: Refused = ignore_refusal,
     ) -> None:
         self._keeper, self._grace, self._when_gone = keeper, grace, [ended]
         self._turn = threading.Condition()
@@ -106,7 +106,7 @@ class Scheduler:
         self._process = os.getpid()
         self._thread = threading.Thread(target=self._run, name="cronce-scheduler", daemon=True)
         self._listener: Listener | None = None
-        self._ear = threading.Thread(target=self._listen, name="cronce-ear", daemon=True)
+        self._listening = threading.Thread(target=self._listen, name="cronce-listener", daemon=True)
 
     # --- for the owner of the scheduler ---
 
@@ -134,7 +134,7 @@ class Scheduler:
     def start(self) -> "Scheduler":
         self._keeper.lingers = True
         self._thread.start()
-        self._ear.start()
+        self._listening.start()
         return self
 
     def wait_ready(self, seconds: float | None = None) -> bool:
@@ -194,7 +194,7 @@ class Scheduler:
         self._gone.set()
         if self._listener is not None:
             self._listener.wake()
-        self._ear.join(self._left)
+        self._listening.join(self._left)
 
     @property
     def _left(self) -> float:
@@ -331,26 +331,26 @@ class Scheduler:
         """Only for speed: the engine looks in any case."""
         while not self._gone.is_set():
             try:
-                self._hear()
+                self._listen_once()
             except CronceError:
                 self._gone.wait(1.0)
 
-    def _hear(self) -> None:
+    def _listen_once(self) -> None:
         listener = self._listener = listen(self._keeper.node.store)
         if listener is None:
             self._gone.wait()
             return
         try:
-            self._heard(hears=True)  # what was news before it listened, it has not heard
+            self._note_listening(notified=True)  # what was news before it listened, it has not heard
             while not self._gone.is_set():
                 if listener.wait(1.0):
-                    self._heard(hears=True)
+                    self._note_listening(notified=True)
         finally:
-            self._heard(hears=False)
+            self._note_listening(notified=False)
             listener.close()
 
-    def _heard(self, *, hears: bool) -> None:
-        self.engine.hears = hears
+    def _note_listening(self, *, notified: bool) -> None:
+        self.engine.is_notified = notified
         self.engine.look_soon()
         self._wake()
 
