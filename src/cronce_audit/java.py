@@ -173,8 +173,7 @@ def _lock_calls(source: Source) -> Iterator[LockCall]:
             yield LockCall("take for ever", f"`{given[0]}`", place)
         elif freed and len(given) > 2 and not _ATOMIC.search(plain):
             place = _place(source, plain, freed.start())
-            asked = f".get({given[0]})" in plain
-            yield LockCall("free after get" if asked else "free unasked", f"`{given[0]}`", place)
+            yield LockCall("free", f"`{given[0]}`", place)
 
 
 _JAVA_COMMENTS: Final = re.compile(r"/\*.*?\*/|(?<![:\w\"])//[^\n]*", re.DOTALL)

@@ -237,22 +237,6 @@ def _denies(test: Value) -> bool:
     return isinstance(test, Operation) and (test.operator == "not" or (is_and and any(map(_denies, test.values))))
 
 
-def compares_owner(call: Call, spell: Spelling) -> bool:
-    """Whether it is done only after the key's value was read and compared: `if client.get(key) == me`."""
-    return any(_reads_value(test, spell) for test in call.scope.tests)
-
-
-def _reads_value(test: Value, spell: Spelling) -> bool:
-    compared = (
-        part for part in spell.parts(test) if isinstance(part, Operation) and part.operator in ("==", "!=", "is")
-    )
-    return any(_gets(part, spell) for operation in compared for part in spell.parts(operation))
-
-
-def _gets(value: Value, spell: Spelling) -> bool:
-    return isinstance(value, Called) and spell.of(value.function).rpartition(".")[2] in ("get", "getex")
-
-
 ATOMIC: Final = frozenset({"watch", "eval", "evalsha", "register_script"})
 """With these, reading and deleting can be one step."""
 
@@ -271,17 +255,14 @@ _CLIENTS: Final = ("redis.", "valkey.", "aioredis.", "fakeredis.", "coredis.")
 
 
 _TEXTS: Final[Mapping[LockAct, str]] = {
-    "free after get": "is read, compared and deleted in separate steps: if it expires in between, this deletes another"
-    " process's lock",
-    "free unasked": "is deleted without a check of its holder: if it expired meanwhile, this deletes another"
+    "free": "is deleted without a check, in the same step, of its holder: if it expired meanwhile, this deletes another"
     " process's lock, and a third gets in",
     "take for ever": "never expires: after a crash no process gets it again, and the job stops running",
     "take in two steps": "gets its time to live by a second command: a crash in between leaves it for ever",
     "ask and take": "is read here, and set by a second command: two processes that ask at the same time both find it"
     " free, and go on",
-    "renew after get": "is extended after a separate check: a process that lost it extends another's lock, and goes on",
-    "renew unasked": "is extended without a check of its holder: a process that lost it extends another's lock, and"
-    " goes on",
+    "renew": "is extended without a check, in the same step, of its holder: a process that lost it extends another's"
+    " lock, and goes on",
     "end with the run": "is released when the job ends: it keeps two runs apart, but does not make a slot run once; a"
     " process that starts after a short run repeats it",
 }
@@ -297,8 +278,7 @@ def _in_python(facts: Facts) -> Iterator[LockCall]:
         key = f"taken at {lock.place}"
         for delete in lock.deletes if lock.expires or lock.renewals else ():
             if not is_atomic(facts, delete):
-                asked = compares_owner(delete, facts.conclude(spelling))
-                yield LockCall("free after get" if asked else "free unasked", key, delete.place)
+                yield LockCall("free", key, delete.place)
         if lock.expires is False and not lock.renewals:
             yield LockCall("take for ever", "taken here", lock.place, bool(lock.deletes))
         for renewal in lock.renewals:
@@ -306,9 +286,7 @@ def _in_python(facts: Facts) -> Iterator[LockCall]:
             if lock.expires is False and here and not _in_pipeline(renewal, facts):
                 yield LockCall("take in two steps", key, renewal.place)
             if (not here or renewal.scope.loop) and not is_atomic(facts, renewal):
-                asked = compares_owner(renewal, facts.conclude(spelling))
-                yield LockCall("renew after get" if asked else "renew unasked", key, renewal.place)
-
+                yield LockCall("renew", key, renewal.place)
     yield from _asked_first(facts)
 
 

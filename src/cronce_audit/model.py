@@ -273,10 +273,8 @@ LockAct = Literal[
     "take for ever",
     "take in two steps",
     "ask and take",
-    "free after get",
-    "free unasked",
-    "renew after get",
-    "renew unasked",
+    "free",
+    "renew",
     "end with the run",
 ]
 

@@ -70,16 +70,6 @@ def may_be_locked(code: Code, nodes: "list[Node]") -> bool:
     return speaks_of_lock("\n".join(["", *named, *code.modules(named), ""]))
 
 
-def waits_for_lock(nodes: "list[Node]") -> bool:
-    """Whether a run asks for what is called a lock, also one of this process."""
-    return any(_ASKED_LOCK.search(word) for node in nodes for word in words(node))
-
-
-_ASKED_LOCK: Final = re.compile(
-    r"(?i)(?:acquire|with|try|take|obtain|job|task|run)_?lock|mutex|semaphore|redlock|setnx|(?-i:(?<![BCbc])(?<!un)Lock\b)"
-)
-
-
 def asks_environment(nodes: "list[Node]") -> bool:
     """Whether something in there asks the environment before it works."""
     asked = (
@@ -242,9 +232,9 @@ def _of_lock(code: Code, take: Call, calls: Sequence[Call]) -> Iterator[LockCall
         if call.method in ("del", "unlink"):
             if any(outer.type == "finally_clause" for outer in above(call.node)) and call.function == take.function:
                 yield _told(code, take, "end with the run")
-            yield _told(code, call, "free after get" if "get" in before else "free unasked")
+            yield _told(code, call, "free")
         elif call.method in ("expire", "pexpire"):
-            yield _told(code, call, "renew after get" if "get" in before else "renew unasked")
+            yield _told(code, call, "renew")
 
 
 def _told(code: Code, call: Call, act: LockAct) -> LockCall:
