@@ -106,11 +106,11 @@ def _table(said: str, whole: str) -> str | None:
 def _is_careful(to: str, node: "Node", commands: Sequence[Simple], whole: str) -> bool:
     """Whether it filters what was there; or something before it asks about the table, empties or overwrites it."""
     lines = whole.split("\n")
-    table = to or "crontab"
+    tables = {to or "crontab", *(found["to"] for found in _APPENDS.finditer(text(node)))}
     if any(one.name in _FILTERS for one in simple_commands(node)):
         return True
     for one in commands:
-        if one.node.end_byte <= node.start_byte and table in lines[one.line - 1]:
+        if one.node.end_byte <= node.start_byte and any(table in lines[one.line - 1] for table in tables):
             empties = one.name == "crontab" and not {"-l", "-"} & {*one.words} and len(one.words) > 1
             if one.name in _FILTERS or (to and one.name in _WRITERS) or (not to and empties):
                 return True

@@ -105,5 +105,6 @@ def _is_lock(take: _KeyCall, plain: str, source: Source) -> bool:
     two."""
     made = re.search(rf"\b{re.escape(take.key.removeprefix('this.'))}\s*=(?!=)(.*)", plain)
     above = plain[: take.at].split("\n")[-_NEAR_ABOVE:]
-    names = " ".join((take.key, made[1] if made else "", source.name, *above))
+    owner = source.name if _is_java(PurePosixPath(source.path)) else ""
+    names = " ".join((take.key, made[1] if made else "", owner, *above))
     return bool(_LOCK.search(names)) and not _NO_LOCK.search(names) and not _ONE_STEP.search(plain)

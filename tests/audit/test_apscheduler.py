@@ -326,9 +326,9 @@ def test_a_job_that_is_guarded_may_overlap(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "jobs", "told"),
     [
-        (f"jobstores={{'default': {STORE}}}", ["'cron', hour=4"], "threads are busy"),
-        (f"jobstores={{'default': {STORE}}}", ["'interval', hours=6", "'cron', hour=4"], "threads are busy"),
-        (f"jobstores={{'default': {STORE}}}", ["'cron', hour=4, replace_existing=True"], "threads are busy"),
+        (f"jobstores={{'default': {STORE}}}", ["'cron', hour=4"], "all threads are busy"),
+        (f"jobstores={{'default': {STORE}}}", ["'interval', hours=6", "'cron', hour=4"], "all threads are busy"),
+        (f"jobstores={{'default': {STORE}}}", ["'cron', hour=4, replace_existing=True"], "all threads are busy"),
         (f"jobstores={{'default': {STORE}}}", ["'interval', seconds=30", "'cron', minute='*/5'"], ""),
         (f"jobstores={{'default': {STORE}}}", ["'cron', hour=4, misfire_grace_time=600"], ""),
         (f"jobstores={{'default': {STORE}}}", ["'cron', hour=4, **more"], ""),
@@ -336,7 +336,7 @@ def test_a_job_that_is_guarded_may_overlap(tmp_path: Path) -> None:
         (f"jobstores={{'default': {STORE}}}, job_defaults=defaults", ["'cron', hour=4"], ""),
         (f"jobstores={{'default': {STORE}}}, **more", ["'cron', hour=4"], ""),
         (f"jobstores={{'default': {STORE}}}", [], ""),
-        ("", ["'cron', hour=4"], "threads are busy"),
+        ("", ["'cron', hour=4"], "all threads are busy"),
         ("", ["'cron', minute='*/5'", "'interval', hours=6"], ""),
         ("", ["'cron', hour=4, misfire_grace_time=600"], ""),
     ],

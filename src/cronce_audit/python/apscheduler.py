@@ -71,7 +71,7 @@ def _lost(facts: Facts) -> Iterator[Found]:
             yield Found(
                 scheduler.place,
                 f"misfire_grace_time is left at its default of one second: a run of {_several(late)} that starts later "
-                "than that, as threads are busy, the event loop is blocked or a store remembers it from before, is dropped",
+                "than that, because all threads are busy or the event loop is blocked, is dropped",
             )
 
 
