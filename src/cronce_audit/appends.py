@@ -95,12 +95,11 @@ def _table(said: str, whole: str) -> str | None:
     where it adds to neither."""
     if _INTO.search(said) and _LISTS.search(said) and _SAYS.search(said):
         return ""
-    found = _APPENDS.search(said)
-    if found is None or _TABLE.fullmatch(found["to"]):
-        return found and found["to"]
-    copy = re.escape(found["to"])
-    is_copy = re.search(rf"crontab [^\n]*-l[^\n]*[^>]>\s*{copy}\b", whole) and re.search(rf"crontab\s+{copy}\b", whole)
-    return "" if is_copy else None
+    targets = [found["to"] for found in _APPENDS.finditer(said)]
+    copied = (re.escape(one) for one in targets)
+    if any(re.search(rf"-l[^\n]*[^>]>\s*{one}\b(?:.|\n)*\bcrontab\s+{one}\b", whole) for one in copied):
+        return ""
+    return next(filter(_TABLE.fullmatch, targets), None)
 
 
 def _is_careful(to: str, node: "Node", commands: Sequence[Simple], whole: str) -> bool:
