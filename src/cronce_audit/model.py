@@ -193,7 +193,7 @@ def reader(name: str, wants: Callable[[PurePosixPath], bool]) -> Callable[[Reads
 
 
 MODULES: Final = (
-    "suppressions", "python.apscheduler", "processes.rules", "processes.commands", "locks", "locks_by_hand",
+    "suppressions", "python.apscheduler", "processes.rules", "processes.commands", "locks",
     "crontab.rules", "appends", "windows", "kubernetes.read", "kubernetes.rules", "containers.compose",
     "containers.dockerfiles", "containers.running", "containers.rules", "containers.schedules", "systemd",
     "javascript.read", "javascript.rules", "java", "other_languages", "job_rules", "live",
