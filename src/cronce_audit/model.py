@@ -61,7 +61,7 @@ class Source(NamedTuple):
     @property
     def bare(self) -> str:
         """The text with blanks for its comments."""
-        return _COMMENTS[self.suffix].sub(lambda found: re.sub(r"[^\n]", " ", found[0]), self.text)
+        return _COMMENTS[self.suffix].sub(_blank, self.text)
 
     def place(self, line: int, column: int = 1) -> Place:
         return Place(self.path, line, column)
@@ -69,6 +69,10 @@ class Source(NamedTuple):
     def at(self, offset: int) -> Place:
         """The place of a character of the text."""
         return self.place(self.text.count("\n", 0, offset) + 1)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return "\n".join(" " * len(line) for line in found[0].split("\n"))
 
 
 _SLASHES: Final = r"/\*.*?\*/|(?<![:\w\"'`])//[^\n]*"
