@@ -493,7 +493,8 @@ def read(source: Source) -> Iterator[LockCall]:
     for take in calls:
         if _is_lock(take, plain, source):
             for call, act in _text_acts(take, [call for call in calls if call.target == take.target], plain):
-                yield LockCall(act, f"`{take.key}`", source.place(call.line))
+                column = call.at - plain.rfind("\n", 0, call.at)
+                yield LockCall(act, f"`{take.key}`", source.place(call.line, column))
 
 
 def _key_calls(plain: str, *, by_key: bool) -> Iterator[_KeyCall]:
