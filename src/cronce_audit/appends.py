@@ -30,7 +30,7 @@ from cronce_audit.model import (
     reader,
     rule,
 )
-from cronce_audit.scripts import MAY_START, Simple, simple_commands, starts, word
+from cronce_audit.scripts import MAY_START, Simple, simple_commands, starts
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -41,19 +41,25 @@ _FILTERS: Final = frozenset({
     "tail", "tac", "diff", "cmp", "comm", "ruby", "php", "tr"
 })  # fmt: skip
 _WRITERS: Final = frozenset({"cp", "mv", "rm", "install", "ln", "truncate", "unlink", "rsync", "curl", "wget"})
-_SAYS: Final = frozenset({"echo", "printf", "cat"})
-_CHECKS: Final = re.compile(rb"crontab|cron\.d|grep|exist|install|already|first|done|marker|\s-[defrsw]\s|=~|\bwc\b")
-_VARIABLE_TEST: Final = re.compile(rb"""\[\[?\s*(?:!\s*)?(?:-[nz]\s+)?["']?\$\{?\w+[^]]*\]\]?""")
-"""A test of a variable, which is no check of the crontab: `[ -n "$CRON" ]`, `[ "$CRON" = yes ]`."""
-_LOOKS: Final = re.compile(rb"grep|diff|cmp|comm|\[|\btest\b|=~|\|\|")
+_CHECKS: Final = re.compile(r"crontab|cron\.d|grep|exist|install|already|first|done|marker|\s-[defrsw]\s|=~|\bwc\b")
+_LOOKS: Final = re.compile(r"grep|diff|cmp|comm|\[|\btest\b|=~|\|\|")
 """Before `&&` and `||`: there also stands what only has to go well."""
-
-
-_IS_WELL: Final = re.compile(rb"\b(exit|return)(\s+0)?\s*(;|\}|\n|$)")
-_CONDITIONS: Final = ("if_statement", "elif_clause", "while_statement", "case_statement")
-_STATEMENTS: Final = (
-    "pipeline", "redirected_statement", "list", "negated_command", "subshell", "command_substitution"
-)  # fmt: skip
+_ASKS: Final = {
+    "list": _LOOKS,
+    **dict.fromkeys(("if_statement", "elif_clause", "while_statement", "case_statement"), _CHECKS),
+}
+_VARIABLE_TEST: Final = re.compile(r"""\[\[?\s*(?:!\s*)?(?:-[nz]\s+)?["']?\$\{?\w+[^]]*\]\]?""")
+"""A test of a variable, which is no check of the crontab: `[ -n "$CRON" ]`, `[ "$CRON" = yes ]`."""
+_IS_DONE: Final = re.compile(
+    r"(?:grep|\s-[defrsw]\s)[^\n]*(?:\n[^\n]*){0,3}?\b(?:exit|return)(?:\s+0)?\s*(?:;|\}|\n|$)"
+)
+"""`if [ -f /etc/installed ]; then exit 0; fi`, `[ -f … ] && exit`: there is nothing to do."""
+_INTO: Final = re.compile(r"\bcrontab(?:\s+-u\s*\S+)?(?:\s+-)?\s*(?:$|<<?(?!<))|\bcrontab\s+<\(")
+"""It takes the crontab from its input."""
+_LISTS: Final = re.compile(r"\bcrontab\b[^|;&\n]*\s-l\b")
+_SAYS: Final = re.compile(r"\b(?:echo|printf|cat)\b|<<")
+_APPENDS: Final = re.compile(r"(?:>>|\btee\s+(?:-a|--append))\s*[\"']?(?P<to>[^\s\"';&|)]+)")
+_STATEMENTS: Final = ("pipeline", "redirected_statement", "command")
 
 
 class Append(NamedTuple):
@@ -73,158 +79,52 @@ def appends(source: Source, root: "Node") -> Iterator[Append | Installed]:
     for command in commands:
         if command.name == "crontab" and not command.bare[-1].startswith("-") and len(command.bare) > 1:
             yield Installed(PurePosixPath(command.bare[-1]).name)
-    for to, node in (*_by_pipeline(commands), *_by_redirection(root, commands)):
-        if any(parent.type == "ERROR" for parent in above(node)):
+    for node in within(root, *_STATEMENTS):
+        to = None if any(outer.type in _STATEMENTS for outer in above(node)) else _table(text(node), source.text)
+        if to is None:
+            continue
+        if any(outer.type == "ERROR" for outer in above(node)):
             raise Unreadable(line(node), "cronce did not understand the lines around this")
         added = _added(node)
-        if added != "" and not _is_asked(node) and not _is_new(to, node, commands):
+        if added != "" and not _is_careful(to, node, commands, source.text):
             yield Append(source.place(line(node)), to, added is not None and _is_entry(added), "flock" in (added or ""))
 
 
-# --- ways to add a line -----------------------------------------------------------------------------------------------
+def _table(said: str, whole: str) -> str | None:
+    """What a statement adds to: a table, or "" for the user's crontab, also by way of a copy that is installed; None
+    where it adds to neither."""
+    if _INTO.search(said) and _LISTS.search(said) and _SAYS.search(said):
+        return ""
+    targets = [found["to"] for found in _APPENDS.finditer(said)]
+    copied = (re.escape(one) for one in targets)
+    if any(re.search(rf"-l[^\n]*[^>]>\s*{one}\b(?:.|\n)*\bcrontab\s+{one}\b", whole) for one in copied):
+        return ""
+    return next(filter(_TABLE.fullmatch, targets), None)
 
 
-def _by_pipeline(commands: Sequence[Simple]) -> Iterator[tuple[str, "Node"]]:
-    """`(crontab -l; echo …) | crontab -`, and the same by `<(…)` or a here-document."""
-    for command in commands:
-        if _is_install(command) and (whole := _fed(command)) is not None:
-            inner = [one for one in simple_commands(whole) if one.node != command.node]
-            lists = any(_is_listing(one) for one in inner)
-            says = any(one.name in _SAYS for one in inner) or "<<" in text(whole)
-            if lists and says and not any(_is_filter(one) for one in inner):
-                yield "", whole
-
-
-def _fed(command: Simple) -> "Node | None":
-    """The pipeline or redirection that is a command's input; the command itself, if its words hold the input."""
-    if command.bare[-1].startswith("<("):
-        return command.node
-    parent = command.node.parent
-    if parent is not None and parent.type == "redirected_statement" and "<" in text(parent):
-        return parent
-    while parent is not None and parent.type in ("redirected_statement", "pipeline"):
-        if parent.type == "pipeline":
-            return parent
-        parent = parent.parent
-    return None
-
-
-def _by_redirection(root: "Node", commands: Sequence[Simple]) -> Iterator[tuple[str, "Node"]]:
-    """`>> /etc/crontab`, `tee -a`; and `>> FILE` of what `crontab -l` wrote and `crontab FILE` installs."""
-    copies = _installed_copies(root, commands)
-    for node in within(root, "file_redirect"):
-        if ">>" in text(node) and node.parent is not None:
-            target = _destination(node)
-            if _TABLE.fullmatch(target):
-                yield target, node.parent
-            elif target in copies and not any(_is_filter(one) and target in one.words for one in commands):
-                yield "", node.parent
-    for command in commands:
-        words = command.bare
-        if command.name == "tee" and {"-a", "--append"} & set(words):
-            for target in words[1:]:
-                if _TABLE.fullmatch(target):
-                    yield target, _statement(command.node)
-
-
-def _installed_copies(root: "Node", commands: Sequence[Simple]) -> set[str]:
-    """Files that are written by `crontab -l` and installed by `crontab FILE`."""
-    listed = set()
-    for node in within(root, "file_redirect"):
-        if ">" in text(node) and ">>" not in text(node) and node.parent:
-            inner = list(simple_commands(node.parent))
-            if any(map(_is_listing, inner)) and not any(map(_is_filter, inner)):
-                listed.add(_destination(node))
-    installed = {one.bare[-1] for one in commands if one.name == "crontab" and len(one.bare) > 1}
-    return listed & installed
-
-
-def _statement(node: "Node") -> "Node":
-    for parent in above(node):
-        if parent.type == "pipeline":
-            return parent
-    return node
-
-
-def _destination(redirect: "Node") -> str:
-    destination = redirect.child_by_field_name("destination")
-    return word(destination) if destination else ""
-
-
-def _is_install(command: Simple) -> bool:
-    """`crontab -`, `crontab -u user`, `crontab <(…)`: from its input."""
-    words = [word for at, word in enumerate(command.bare[1:]) if word != "-u" and command.bare[at] != "-u"]
-    return command.name == "crontab" and (words in ([], ["-"]) or [word[:2] for word in words] == ["<("])
-
-
-def _is_listing(command: Simple) -> bool:
-    return command.name == "crontab" and "-l" in command.words
-
-
-def _is_filter(command: Simple) -> bool:
-    return command.name in _FILTERS
-
-
-# --- ways to be careful -----------------------------------------------------------------------------------------------
-
-
-def _is_asked(node: "Node") -> bool:
-    """Whether a condition before it asks about cron, a file, or a word in a file."""
-    below = node
-    if node.type == "redirected_statement" and (body := node.child_by_field_name("body")) and body.type == "list":
-        below = body.named_children[-1]
-    for parent in above(below):
-        if any(map(_ends_if_done, _before(parent, below))):
-            return True
-        before = _VARIABLE_TEST.sub(b"", (parent.text or b"")[: below.start_byte - parent.start_byte])
-        asks = {"list": _LOOKS}.get(parent.type, _CHECKS if parent.type in _CONDITIONS else None)
-        if asks and asks.search(before):
-            return True
-        below = parent
-    return False
-
-
-def _before(parent: "Node", below: "Node") -> "Iterator[Node]":
-    return (node for node in parent.named_children if node.end_byte <= below.start_byte)
-
-
-def _ends_if_done(node: "Node") -> bool:
-    """`if [ -f /etc/installed ]; then exit 0; fi`, `[ -f … ] && exit`: there is nothing to do."""
-    said = node.text or b""
-    return (
-        node.type in (*_CONDITIONS, "list") and _IS_WELL.search(said) is not None and _CHECKS.search(said) is not None
+def _is_careful(to: str, node: "Node", commands: Sequence[Simple], whole: str) -> bool:
+    """Whether it filters what was there; or something before it asks about the table, empties or overwrites it."""
+    lines = whole.split("\n")
+    tables = {to or "crontab", *(found["to"] for found in _APPENDS.finditer(text(node)))}
+    if any(one.name in _FILTERS for one in simple_commands(node)):
+        return True
+    for one in commands:
+        if one.node.end_byte <= node.start_byte and any(table in lines[one.line - 1] for table in tables):
+            empties = one.name == "crontab" and not {"-l", "-"} & {*one.words} and len(one.words) > 1
+            if one.name in _FILTERS or (to and one.name in _WRITERS) or (not to and empties):
+                return True
+    before = ((node.text and [node, *above(node)][-1].text) or b"")[: node.start_byte].decode(errors="replace")
+    return bool(
+        _IS_DONE.search(_VARIABLE_TEST.sub("", before))
+        or (to and re.search(rf"(?<!>)>\s*[\"']?{re.escape(to)}", before))
+        or any(_is_asked(outer, node) for outer in above(node))
     )
 
 
-def _is_new(to: str, node: "Node", commands: Sequence[Simple]) -> bool:
-    """Whether something before it checks the same table, empties it or overwrites it."""
-    before = [command for command in commands if command.node.end_byte <= node.start_byte]
-    if not to:
-        return any(
-            (_is_filter(command) and "crontab" in text(_outermost(command.node)))
-            or (command.name == "crontab" and not _is_listing(command) and not _is_install(command))
-            for command in before
-        )
-    touched = any(to in text(_outermost(one.node)) for one in before if one.name in _FILTERS | _WRITERS)
-    return touched or re.search(rf"(?<!>)>\s*[\"']?{re.escape(to)}", _text_before(node)) is not None
-
-
-def _text_before(node: "Node") -> str:
-    root = [node, *above(node)][-1]
-    return (root.text or b"")[: node.start_byte - root.start_byte].decode(errors="replace")
-
-
-def _outermost(node: "Node") -> "Node":
-    """The pipeline, list or redirection that a command is part of."""
-    found = node
-    for parent in above(node):
-        if parent.type not in _STATEMENTS:
-            break
-        found = parent
-    return found
-
-
-# --- what is added ----------------------------------------------------------------------------------------------------
+def _is_asked(outer: "Node", node: "Node") -> bool:
+    """Whether a condition around it asks about cron, a file, or a word in a file."""
+    before = _VARIABLE_TEST.sub("", (outer.text or b"")[: node.start_byte - outer.start_byte].decode(errors="replace"))
+    return outer.type in _ASKS and bool(_ASKS[outer.type].search(before))
 
 
 def _added(node: "Node") -> str | None:

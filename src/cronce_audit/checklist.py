@@ -15,6 +15,7 @@ from cronce_audit.evidence import (
     all_locked,
     cannot_tell,
     entry_is_locked,
+    judged,
     met,
     not_met,
     not_relevant,
@@ -45,12 +46,9 @@ def _evidence(several: Sequence[Job | Scheduler | Store]) -> list[Evidence]:
 
 
 def jobs_replace(seen: Seen) -> Answer:
-    found, added = seen.found(*COPIES), seen.facts.conclude(jobs)
-    if not added:
-        return not_relevant(NONE)
-    if found:
-        return not_met(*found)
-    return met(f"none of {len(added)} jobs adds a copy at a restart, or fails there", *_evidence(added))
+    added = seen.facts.conclude(jobs)
+    fine = f"none of {len(added)} jobs adds a copy at a restart, or fails there"
+    return judged("" if added else NONE, seen.found(*COPIES), (Evidence(fine), *_evidence(added)))
 
 
 def zone_is_utc(seen: Seen) -> Answer:
@@ -60,11 +58,9 @@ def zone_is_utc(seen: Seen) -> Answer:
     zones = {one.place: _zone(one, seen.facts) for one in made}
     unset = [Evidence(f"this {one.kind} has no timezone", one.place) for one in made if zones[one.place] is None]
     other = [Evidence(f"{zones[one.place]}", one.place) for one in made if zones[one.place] not in (None, "", *_UTC)]
-    if unset or other:
-        return not_met(*unset, *other)
-    if unclear := [one for one in made if not zones[one.place]]:
-        return cannot_tell('`timezone="UTC"` where the scheduler is made', *_evidence(unclear))
-    return met(*(Evidence('timezone="UTC"', one.place) for one in made))
+    unclear = [one for one in made if not zones[one.place]]
+    fine = [Evidence('timezone="UTC"', one.place) for one in made]
+    return judged("", [*unset, *other], fine, _evidence(unclear), '`timezone="UTC"` where the scheduler is made')
 
 
 def _zone(scheduler: Scheduler, facts: Facts) -> str | None:
@@ -77,27 +73,22 @@ def _zone(scheduler: Scheduler, facts: Facts) -> str | None:
 
 def defaults_are_safe(seen: Seen) -> Answer:
     made = _schedulers(seen.facts)
-    if not made:
-        return not_relevant(NONE)
-    if found := seen.found("missed-runs-come-in-a-burst", "runs-of-one-job-may-overlap"):
-        return not_met(*found)
+    wrong = seen.found("missed-runs-come-in-a-burst", "runs-of-one-job-may-overlap")
     keys = ("coalesce", "max_instances")
     unclear = [one for one in made if any(one.defaults.get(key) == UNKNOWN for key in keys)]
-    if unclear:
-        return cannot_tell("`job_defaults` written out where the scheduler is made", *_evidence(unclear))
-    return met("coalesce=True and max_instances=1 are in force, as set or by default", *_evidence(made))
+    fine = (Evidence("coalesce=True and max_instances=1 are in force, as set or by default"), *_evidence(made))
+    shows = "`job_defaults` written out where the scheduler is made"
+    return judged("" if made else NONE, wrong, fine, _evidence(unclear), shows)
 
 
 def grace_is_set(seen: Seen) -> Answer:
     added = seen.facts.conclude(jobs)
-    if not added:
-        return not_relevant(NONE)
     left = [job for job in added if job.option("misfire_grace_time") is None]
-    if left:
-        return not_met(f"left at one second for {len(left)} of {len(added)} jobs", *_evidence(left))
-    if unclear := [job for job in added if job.option("misfire_grace_time") == UNKNOWN]:
-        return cannot_tell("`misfire_grace_time` as a number, in `add_job` or in `job_defaults`", *_evidence(unclear))
-    return met(f"set for all {len(added)} jobs", *_evidence(added))
+    wrong = (Evidence(f"left at one second for {len(left)} of {len(added)} jobs"), *_evidence(left)) if left else ()
+    unclear = [job for job in added if job.option("misfire_grace_time") == UNKNOWN]
+    fine = (Evidence(f"set for all {len(added)} jobs"), *_evidence(added))
+    shows = "`misfire_grace_time` as a number, in `add_job` or in `job_defaults`"
+    return judged("" if added else NONE, wrong, fine, _evidence(unclear), shows)
 
 
 def store_is_a_server(seen: Seen) -> Answer:
@@ -109,13 +100,9 @@ def store_is_a_server(seen: Seen) -> Answer:
     kept = [store for one in made for _, store in one.stores if store and store.is_persistent]
     unclear = [one for one in made if not one.all_stores_seen or any(store is None for _, store in one.stores)]
     unnamed = [store for store in kept if store.kind == "SQLAlchemyJobStore" and not store.url]
-    if unclear or unnamed:
-        return cannot_tell(
-            "the URL of the job store as a text, where the scheduler is made", *_evidence([*unclear, *unnamed])
-        )
-    if not kept:
-        return not_relevant("all jobs are kept in memory")
-    return met(*_evidence(kept))
+    nothing = "" if kept or unclear else "all jobs are kept in memory"
+    shows = "the URL of the job store as a text, where the scheduler is made"
+    return judged(nothing, (), _evidence(kept), _evidence([*unclear, *unnamed]), shows)
 
 
 CLOCKS: Final = (
@@ -221,11 +208,8 @@ def runs_are_bounded(seen: Seen) -> Answer:
 def restarts_are_bounded(seen: Seen) -> Answer:
     """What a scheduler makes up for after it was down."""
     there = _cronjobs(seen.facts)
-    if not there:
-        return not_relevant(_NO_CRONJOB)
-    if found := seen.found("no-starting-deadline"):
-        return not_met(*found)
-    return met(*(_said(one, "startingDeadlineSeconds") for one in there))
+    fine = [_said(one, "startingDeadlineSeconds") for one in there]
+    return judged("" if there else _NO_CRONJOB, seen.found("no-starting-deadline"), fine)
 
 
 def ci_audits(seen: Seen) -> Answer:
@@ -279,22 +263,16 @@ def _cronces(seen: Seen) -> list[Evidence]:
 
 def locks_run_out(seen: Seen) -> Answer:
     """When the holder crashes."""
-    if found := seen.found(*ETERNAL):
-        return not_met(*found)
-    if held := [*_others(seen), *_cronces(seen)]:
-        return met(*held)
-    return not_relevant(_NO_LOCK)
+    wrong, held = seen.found(*ETERNAL), [*_others(seen), *_cronces(seen)]
+    return judged("" if wrong or held else _NO_LOCK, wrong, held)
 
 
 def locks_last(seen: Seen) -> Answer:
     """Locks last as long as the run, or are renewed."""
-    if found := seen.found(*SHORT, *ETERNAL):
-        return not_met(*found)
-    if made := _others(seen):
-        return cannot_tell("how long the longest run takes, beside each time to live; cronce renews its leases", *made)
-    if held := _cronces(seen):
-        return met("cronce renews its leases while a run works", *held)
-    return not_relevant(_NO_LOCK)
+    wrong, made, held = seen.found(*SHORT, *ETERNAL), _others(seen), _cronces(seen)
+    shows = "how long the longest run takes, beside each time to live; cronce renews its leases"
+    fine = (Evidence("cronce renews its leases while a run works"), *held)
+    return judged("" if wrong or made or held else _NO_LOCK, wrong, fine, made, shows)
 
 
 def store_is_safe(seen: Seen) -> Answer:
@@ -306,11 +284,10 @@ def store_is_safe(seen: Seen) -> Answer:
 
 
 def connections_are_given_back(seen: Seen) -> Answer:
-    if made := _others(seen):
-        return cannot_tell("how many connections the store counts, now and in a week", *made)
-    if held := _cronces(seen):
-        return met("cronce holds no connection for as long as a run works", *held)
-    return not_relevant(_NO_LOCK)
+    made, held = _others(seen), _cronces(seen)
+    fine = (Evidence("cronce holds no connection for as long as a run works"), *held)
+    shows = "how many connections the store counts, now and in a week"
+    return judged("" if made or held else _NO_LOCK, (), fine, made, shows)
 
 
 def effects_have_keys(seen: Seen) -> Answer:

@@ -311,7 +311,7 @@ _LIBRARIES: Final[Mapping[str, tuple[str, ...]]] = {
     "CR1": ("apscheduler", "flask_apscheduler", "django_apscheduler"),
     "CR2": ("apscheduler", "flask_apscheduler", "django_apscheduler", "celery", "django_celery_beat", "redbeat",
             "rq_scheduler", "schedule", "huey", "rocketry", "aiocron", "fastapi_utils", "django_crontab"),
-    "CR7": ("node-cron", "node-schedule", "cron", "croner", "agenda", "bull", "bullmq", "bree", "toad-scheduler",
+    "CR7": ("node-cron", "node-schedule", "cron", "croner", "agenda", "bull", "bullmq",
             "@nestjs/schedule"),
 }  # fmt: skip
 """Rules that are not applied to the source of such a library: it starts nothing, its users do."""

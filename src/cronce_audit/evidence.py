@@ -134,6 +134,19 @@ def not_relevant(why: str) -> Answer:
     return Answer("not relevant", (Evidence(why),))
 
 
+def judged(
+    nothing: str,
+    wrong: Iterable[Evidence],
+    fine: Iterable[Evidence],
+    unclear: Iterable[Evidence] = (),
+    shows: str = "",
+) -> Answer:
+    """By the first that there is: why it is not relevant, what is wrong, what cannot be told; else it is met."""
+    answers = (not_met(*wrong), cannot_tell(shows, *unclear))
+    told = next((one for one in answers if one.evidence), met(*fine))
+    return not_relevant(nothing) if nothing else told
+
+
 def _evidence(given: Iterable[Evidence | str]) -> Sequence[Evidence]:
     return tuple(Evidence(one) if isinstance(one, str) else one for one in given)
 

@@ -139,8 +139,6 @@ def _wants(path: PurePosixPath) -> bool:
 
 @reader("java", _wants)
 def _read(source: Source) -> Iterator[Enabled | LockCall | LockingClass | QuartzUse | Scheduled]:
-    if _IF_ABSENT.search(source.text):
-        yield from _lock_calls(source)
     if _speaks_of_lock(source.text):
         is_around_all = "@Aspect" in source.text and "Scheduled" in source.text
         yield LockingClass(ALL if is_around_all else PurePosixPath(source.path).stem)
@@ -154,30 +152,6 @@ def _read(source: Source) -> Iterator[Enabled | LockCall | LockingClass | Quartz
     yield from _methods(source)
 
 
-_IF_ABSENT: Final = re.compile(r"\.(?:setIfAbsent|setnx)\((?P<told>(?:[^()]|\([^()]*\))*)\)")
-_DELETES: Final = re.compile(r"\.(?:delete|unlink|del)\((?P<key>[\w.]+)\)")
-_ATOMIC: Final = re.compile(r"\.(?:execute|eval)\(")
-
-
-def _lock_calls(source: Source) -> Iterator[LockCall]:
-    """By their text: keys of Redis that are set if they are not there, in a file or under a key that is called a
-    lock."""
-    plain = _without_comments(source.text)
-    for found in _IF_ABSENT.finditer(plain):
-        given = [one.strip() for one in re.sub(r"\([^()]*\)", "", found["told"]).split(",")]
-        if not _ANY_LOCK.search(f"{source.path} {given[0]}"):
-            continue
-        freed = next((one for one in _DELETES.finditer(plain) if one["key"] == given[0]), None)
-        if freed and len(given) == 2 and ".expire" not in plain:
-            place = _place(source, plain, found.start())
-            yield LockCall("take for ever", f"`{given[0]}`", place)
-        elif freed and len(given) > 2 and not _ATOMIC.search(plain):
-            place = _place(source, plain, freed.start())
-            asked = f".get({given[0]})" in plain
-            yield LockCall("free after get" if asked else "free unasked", f"`{given[0]}`", place)
-
-
-_JAVA_COMMENTS: Final = re.compile(r"/\*.*?\*/|(?<![:\w\"])//[^\n]*", re.DOTALL)
 _ACTS: Final[dict[QuartzAct, re.Pattern[str]]] = {
     "schedule": re.compile(r"\.scheduleJob\("),
     "local hour": re.compile(r"\bcronSchedule\((?!\s*\"\S+ \S+ \*)"),
@@ -193,11 +167,11 @@ _CAREFUL: Final[dict[QuartzAct, tuple[str, ...]]] = {
 
 def _of_quartz(source: Source) -> Iterator[QuartzUse]:
     """By their text, and the first of each kind in a file."""
-    plain = _without_comments(source.text)
+    plain = source.bare
     for act, pattern in _ACTS.items():
         found = pattern.search(plain)
         if found and not any(word in plain for word in _CAREFUL[act]):
-            yield QuartzUse(act, _place(source, plain, found.start()))
+            yield QuartzUse(act, source.at(found.start()))
 
 
 def _switches(source: Source) -> Iterator[Enabled]:
@@ -205,7 +179,7 @@ def _switches(source: Source) -> Iterator[Enabled]:
     for name, what in _SWITCHES.items() if "@Enable" in source.text or "@SpringBoot" in source.text else ():
         found = re.search(rf"{_BEFORE}@{name}\b(?P<told>(?:\([^)]*\))?)", source.text, re.MULTILINE)
         if found:
-            place = _place(source, source.text, found.start())
+            place = source.at(found.start())
             yield Enabled(what, place, _is_conditional(source.text), "AtLeast" in found["told"])
 
 
@@ -241,7 +215,7 @@ class _Body(NamedTuple):
 
 def _methods(source: Source) -> Iterator[Scheduled]:
     """By their text, in Java and in Kotlin: what is around the annotation up to the function, and the function."""
-    code = _without_comments(source.text)
+    code = source.bare
     functions = {found["name"]: _body(code, found) for found in _functions(code, 0)}
     for mark in _MARK.finditer(code):
         method = next(_functions(code, mark.end()), None)
@@ -262,7 +236,7 @@ def _methods(source: Source) -> Iterator[Scheduled]:
         yield Scheduled(
             f"`{owner['name'] if owner else ''}.{method['name']}`",
             (cron["cron"] if cron and "$" not in cron["cron"] else "") if re.search(r"\bcron\s*=", told) else None,
-            _place(source, code, mark.start()),
+            source.at(mark.start()),
             _lock(source, code, code.find("@SchedulerLock", first, method.start()), own),
             ":-}" in told
             or bool(_APART.search(head))
@@ -274,7 +248,7 @@ def _methods(source: Source) -> Iterator[Scheduled]:
             tuple(types),
             bool(re.search(r"\bzone\s*=", told)),
             bool(re.search(r"@Async\b", marks)),
-            _sent(source, code, own),
+            _sent(source, own),
         )
 
 
@@ -324,28 +298,20 @@ def _types(inside: str, body: str) -> Iterator[str]:
 def _lock(source: Source, code: str, mark: int, own: _Body) -> ShedLock | None:
     """`@SchedulerLock`, if its mark is there; or `lock.tryLock(…)` of Redisson, with an `unlock()` in the method."""
     if mark >= 0:
-        return ShedLock(_place(source, code, mark), "lockAtLeastFor" in code[mark : own.start])
+        return ShedLock(source.at(mark), "lockAtLeastFor" in code[mark : own.start])
     taken = re.search(r"\.(?:tryLock|lock)\(", own.text)
     if taken is None or ".unlock(" not in own.text or not _speaks_of_lock(source.text):
         return None
-    return ShedLock(_place(source, code, own.start + taken.start()), has_least=False)
+    return ShedLock(source.at(own.start + taken.start()), has_least=False)
 
 
-def _sent(source: Source, code: str, own: _Body) -> tuple[str, int] | None:
+def _sent(source: Source, own: _Body) -> tuple[str, int] | None:
     found = _SENDS.search(own.text)
-    return (found[0], _place(source, code, own.start + found.start()).line) if found else None
+    return (found[0], source.at(own.start + found.start()).line) if found else None
 
 
 def _speaks_of_lock(code: str) -> bool:
     return any(word in code for word in _LOCKS)
-
-
-def _without_comments(code: str) -> str:
-    return _JAVA_COMMENTS.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), code)
-
-
-def _place(source: Source, code: str, at: int) -> Place:
-    return source.place(code.count("\n", 0, at) + 1)
 
 
 _FILE: Final = re.compile(r"(?:(?:application|bootstrap)|[\w.-]*quartz)[\w.-]*\.(?:properties|ya?ml)")
@@ -359,7 +325,7 @@ _CLUSTERED: Final = re.compile(r"^[^#\n]*isClustered\s*[=:]\s*[\"']?(?:true|\$|@
 def _read_settings(source: Source) -> Iterator[QuartzSettings]:
     if "quartz" in source.text:
         chosen = _DATABASE.search(source.text)
-        place = _place(source, source.text, chosen.start()) if chosen else None
+        place = source.at(chosen.start()) if chosen else None
         yield QuartzSettings(source.path, place, bool(_CLUSTERED.search(source.text)))
 
 

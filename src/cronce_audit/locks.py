@@ -1,15 +1,18 @@
-"""How a value is spelled, so that two can be compared: the key that a lock is taken under, and the one that is deleted.
+"""Locks that are made by hand on Redis, and what is done wrong with them.
 
-Locals are followed to what they were given. A parameter is spelled by its bare name: `acquire(key)` and `release(key)`
-of one class mean the same key, as their author does.
+In Python a key is followed to what it was given, so that the one that is taken can be compared with the one that is
+deleted. A parameter is spelled by its bare name: `acquire(key)` and `release(key)` of one class mean the same key, as
+their author does. In other languages two keys are the same where they are written alike.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.model import Confidence, Facts, Found, LockAct, LockCall, Place, Severity, rule
+from cronce_audit.javascript.code import is_packed, wants
+from cronce_audit.model import Confidence, Facts, Found, LockAct, LockCall, Place, Severity, Source, reader, rule
 from cronce_audit.python.facts import (
     Bound,
     Call,
@@ -237,22 +240,6 @@ def _denies(test: Value) -> bool:
     return isinstance(test, Operation) and (test.operator == "not" or (is_and and any(map(_denies, test.values))))
 
 
-def compares_owner(call: Call, spell: Spelling) -> bool:
-    """Whether it is done only after the key's value was read and compared: `if client.get(key) == me`."""
-    return any(_reads_value(test, spell) for test in call.scope.tests)
-
-
-def _reads_value(test: Value, spell: Spelling) -> bool:
-    compared = (
-        part for part in spell.parts(test) if isinstance(part, Operation) and part.operator in ("==", "!=", "is")
-    )
-    return any(_gets(part, spell) for operation in compared for part in spell.parts(operation))
-
-
-def _gets(value: Value, spell: Spelling) -> bool:
-    return isinstance(value, Called) and spell.of(value.function).rpartition(".")[2] in ("get", "getex")
-
-
 ATOMIC: Final = frozenset({"watch", "eval", "evalsha", "register_script"})
 """With these, reading and deleting can be one step."""
 
@@ -271,17 +258,14 @@ _CLIENTS: Final = ("redis.", "valkey.", "aioredis.", "fakeredis.", "coredis.")
 
 
 _TEXTS: Final[Mapping[LockAct, str]] = {
-    "free after get": "is read, compared and deleted in separate steps: if it expires in between, this deletes another"
-    " process's lock",
-    "free unasked": "is deleted without a check of its holder: if it expired meanwhile, this deletes another"
+    "free": "is deleted without a check, in the same step, of its holder: if it expired meanwhile, this deletes another"
     " process's lock, and a third gets in",
     "take for ever": "never expires: after a crash no process gets it again, and the job stops running",
     "take in two steps": "gets its time to live by a second command: a crash in between leaves it for ever",
     "ask and take": "is read here, and set by a second command: two processes that ask at the same time both find it"
     " free, and go on",
-    "renew after get": "is extended after a separate check: a process that lost it extends another's lock, and goes on",
-    "renew unasked": "is extended without a check of its holder: a process that lost it extends another's lock, and"
-    " goes on",
+    "renew": "is extended without a check, in the same step, of its holder: a process that lost it extends another's"
+    " lock, and goes on",
     "end with the run": "is released when the job ends: it keeps two runs apart, but does not make a slot run once; a"
     " process that starts after a short run repeats it",
 }
@@ -297,8 +281,7 @@ def _in_python(facts: Facts) -> Iterator[LockCall]:
         key = f"taken at {lock.place}"
         for delete in lock.deletes if lock.expires or lock.renewals else ():
             if not is_atomic(facts, delete):
-                asked = compares_owner(delete, facts.conclude(spelling))
-                yield LockCall("free after get" if asked else "free unasked", key, delete.place)
+                yield LockCall("free", key, delete.place)
         if lock.expires is False and not lock.renewals:
             yield LockCall("take for ever", "taken here", lock.place, bool(lock.deletes))
         for renewal in lock.renewals:
@@ -306,9 +289,7 @@ def _in_python(facts: Facts) -> Iterator[LockCall]:
             if lock.expires is False and here and not _in_pipeline(renewal, facts):
                 yield LockCall("take in two steps", key, renewal.place)
             if (not here or renewal.scope.loop) and not is_atomic(facts, renewal):
-                asked = compares_owner(renewal, facts.conclude(spelling))
-                yield LockCall("renew after get" if asked else "renew unasked", key, renewal.place)
-
+                yield LockCall("renew", key, renewal.place)
     yield from _asked_first(facts)
 
 
@@ -451,3 +432,104 @@ def _has_timeout(called: Called) -> bool:
     plain = 1 if isinstance(called.function, Name) and called.function.last == "lock" else 2
     given = called.keyword("timeout") or (called.args[plain] if len(called.args) > plain else None)
     return called.splat or given not in (None, Const(None))
+
+
+# --- in JavaScript, TypeScript, Java and Kotlin, by their text: what a file does to one key by one client
+
+
+_KEY_CALL: Final = re.compile(
+    r"(?P<client>[\w$.]+(?:\(\))?)\.(?P<method>(?i:p?set(?:ex)?|setnx|setifabsent|get|exists|del(?:ete)?|unlink|p?expire))"
+    r"\((?P<told>(?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)"
+)
+_COMMA: Final = re.compile(r",(?![^{(\[]*[)}\]])")
+_NX: Final = re.compile(r"(?i)['\"]nx['\"]|\bnx\s*:(?!\s*false)")
+_MENTIONS: Final = re.compile(_NX.pattern + r"|\.setnx\(|\.setifabsent\(|\.p?set(?:ex)?\([^,\n]*lock")
+_EXPIRES: Final = re.compile(
+    r"(?i)['\"](?:ex|px)(?:at)?['\"]|\b(?:ex|px)(?:at)?\s*:|\w*(?:ttl|expir|timeout|second|milli)\w*\s*:"
+)
+_OPEN: Final = re.compile(r"\.\.\.|^[\w$.]+(?:\(.*\))?$")
+"""It may hold more options than we see."""
+_ON_SERVER: Final = re.compile(r"(?i)redis|valkey")
+_LOCK: Final = re.compile(r"(?<![bcBC])(?:[lL]ock|LOCK)|[lL]ease|LEASE|[lL]eader|LEADER|[mM]utex|MUTEX")
+_ONE_STEP: Final = re.compile(r"\.(?:watch|execute)\(")
+_NEAR_ABOVE: Final = 8
+"""Lines above a call in which the name of its function stands, or a question that comes before it."""
+
+
+class _KeyCall(NamedTuple):
+    """A method of a client, called with a key."""
+
+    method: str
+    target: str
+    """The client and the key, as written: two calls are about one lock where these are the same."""
+    key: str
+    options: tuple[str, ...]
+    at: int
+    line: int
+
+    @property
+    def takes(self) -> bool:
+        return self.method in ("setnx", "setifabsent") or (
+            self.method == "set" and bool(_NX.search(", ".join(self.options)))
+        )
+
+    @property
+    def expires(self) -> bool | None:
+        """Whether the lock ends by itself; None where that is not spelled out."""
+        known = bool(_EXPIRES.search(", ".join(self.options))) or (self.method == "setifabsent" and self.options != ())
+        return known or (None if any(map(_OPEN.search, self.options)) else False)
+
+
+def _is_java(path: PurePosixPath) -> bool:
+    return path.suffix in (".java", ".kt")
+
+
+@reader("locks by hand", lambda path: _is_java(path) or wants(path))
+def read(source: Source) -> Iterator[LockCall]:
+    if not _MENTIONS.search(source.text) or is_packed(source):
+        return
+    plain = source.bare
+    calls = list(_key_calls(plain, by_key=_is_java(PurePosixPath(source.path))))
+    for take in calls:
+        if _is_lock(take, plain, source):
+            for call, act in _text_acts(take, [call for call in calls if call.target == take.target], plain):
+                column = call.at - plain.rfind("\n", 0, call.at)
+                yield LockCall(act, f"`{take.key}`", source.place(call.line, column))
+
+
+def _key_calls(plain: str, *, by_key: bool) -> Iterator[_KeyCall]:
+    """In Java the client that deletes is another one than what sets a value."""
+    for found in _KEY_CALL.finditer(plain):
+        key, *options = (one.strip() for one in _COMMA.split(found["told"]))
+        target = key if by_key else f"{found['client']} {key}"
+        line = plain.count("\n", 0, found.start()) + 1
+        yield _KeyCall(found["method"].lower(), target, key, tuple(options[1:]), found.start(), line)
+
+
+def _text_acts(take: _KeyCall, calls: Sequence[_KeyCall], plain: str) -> Iterator[tuple[_KeyCall, LockAct]]:
+    """What is done wrong with one lock. Where it never ends, nobody else can have it, so it may be freed unasked."""
+    freed = [call for call in calls if call.method in ("del", "delete", "unlink")]
+    renewed = [call for call in calls if call.method in ("expire", "pexpire")]
+    if not take.takes:
+        asked = [call for call in calls if call.method in ("get", "exists") and take.at - call.at > 0]
+        near = [call for call in asked[-1:] if take.line - call.line <= _NEAR_ABOVE]
+        on_server = bool(_ON_SERVER.search(take.target) or take.expires)
+        is_set = take.method in ("setex", "psetex") or (take.method == "set" and on_server)
+        yield from ((call, "ask and take") for call in near if is_set)
+    elif take.expires is False and (freed or take.method != "setifabsent"):
+        yield take, "take in two steps" if renewed else "take for ever"
+    elif take.expires:
+        if any(re.search(r"\bfinally\b", plain[take.at : call.at]) for call in freed):
+            yield take, "end with the run"
+        yield from ((call, "free") for call in freed)
+        yield from ((call, "renew") for call in renewed)
+
+
+def _is_lock(take: _KeyCall, plain: str, source: Source) -> bool:
+    """The key says so, or the text it was made of, or its file, or the lines above it; and nothing makes one step of
+    two."""
+    made = re.search(rf"\b{re.escape(take.key.removeprefix('this.'))}\s*=(?!=)(.*)", plain)
+    above = plain[: take.at].split("\n")[-_NEAR_ABOVE:]
+    owner = source.name if _is_java(PurePosixPath(source.path)) else ""
+    names = " ".join((take.key, made[1] if made else "", owner, *above))
+    return bool(_LOCK.search(names)) and not _NO_LOCK.search(names) and not _ONE_STEP.search(plain)

@@ -58,8 +58,34 @@ class Source(NamedTuple):
     def suffix(self) -> str:
         return PurePosixPath(self.path).suffix.lower()
 
+    @property
+    def bare(self) -> str:
+        """The text with blanks for its comments."""
+        return _COMMENTS[self.suffix].sub(_blank, self.text)
+
     def place(self, line: int, column: int = 1) -> Place:
         return Place(self.path, line, column)
+
+    def at(self, offset: int) -> Place:
+        """The place of a character of the text."""
+        return self.place(self.text.count("\n", 0, offset) + 1)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return "\n".join(" " * len(line) for line in found[0].split("\n"))
+
+
+_SLASHES: Final = r"/\*.*?\*/|(?<![:\w\"'`])//[^\n]*"
+_HASHES: Final = r"^[ \t]*#[^\n]*"
+_COMMENTS: Final = defaultdict(
+    lambda: re.compile(_SLASHES, re.DOTALL),
+    {
+        ".exs": re.compile(_HASHES, re.MULTILINE),
+        ".php": re.compile(f"{_SLASHES}|{_HASHES}", re.DOTALL | re.MULTILINE),
+        ".rb": re.compile(f"^=begin.*?^=end|{_HASHES}", re.DOTALL | re.MULTILINE),
+    },
+)
+"""By the ending of a file; most languages have those of C."""
 
 
 class Unreadable(Exception):
@@ -171,10 +197,10 @@ def reader(name: str, wants: Callable[[PurePosixPath], bool]) -> Callable[[Reads
 
 
 MODULES: Final = (
-    "suppressions", "python.apscheduler", "processes.rules", "processes.commands", "locks", "crontab.rules", "appends",
-    "windows", "kubernetes.read", "kubernetes.rules", "containers.compose", "containers.dockerfiles",
-    "containers.running", "containers.rules", "containers.schedules", "systemd", "javascript.read",
-    "javascript.rules", "java", "other_languages", "job_rules", "live",
+    "suppressions", "python.apscheduler", "processes.rules", "processes.commands", "locks",
+    "crontab.rules", "appends", "windows", "kubernetes.read", "kubernetes.rules", "containers.compose",
+    "containers.dockerfiles", "containers.running", "containers.rules", "containers.schedules", "systemd",
+    "javascript.read", "javascript.rules", "java", "other_languages", "job_rules", "live",
 )  # fmt: skip
 """The modules that declare rules, or readers that no rule imports."""
 
@@ -273,10 +299,8 @@ LockAct = Literal[
     "take for ever",
     "take in two steps",
     "ask and take",
-    "free after get",
-    "free unasked",
-    "renew after get",
-    "renew unasked",
+    "free",
+    "renew",
     "end with the run",
 ]
 

@@ -120,13 +120,7 @@ _JOB_LIBRARIES: Final = (
         wait="add `->withoutOverlapping()`",
     ),
 )
-_COMMENTS_OF: Final = {
-    **dict.fromkeys((".rs", ".cs"), re.compile(r"/\*.*?\*/|(?<![:\w\"'])//[^\n]*", re.DOTALL)),
-    ".exs": re.compile(r"^[ \t]*#[^\n]*", re.MULTILINE),
-    ".go": re.compile(r"/\*.*?\*/|(?<![:\w\"'`])//[^\n]*", re.DOTALL),
-    ".php": re.compile(r"/\*.*?\*/|(?<![:\w\"'])//[^\n]*|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE),
-    ".rb": re.compile(r"^=begin.*?^=end|^[ \t]*#[^\n]*", re.DOTALL | re.MULTILINE),
-}
+_SUFFIXES: Final = {library.suffix for library in _JOB_LIBRARIES}
 _SHARED_LOCKS: Final = re.compile(
     r"(?i)redsync|redislock|WithDistributed(?:Locker|Elector)|leader_?election|NewElection|advisory_(?:xact_)?lock|"
     r"(?:try|acquire|obtain)_?lock\w*\(|distributed_?lock|with_advisory_lock|lockfile"
@@ -162,21 +156,21 @@ class LanguageSeen(NamedTuple):
     waits: bool
 
 
-@reader("other languages", lambda path: path.suffix in _COMMENTS_OF)
+@reader("other languages", lambda path: path.suffix in _SUFFIXES)
 def read(source: Source) -> Iterator[AddedJob | LanguageSeen | LeftOut]:
     seen = [bool(words.search(source.text)) for words in (_SHARED_LOCKS, _WEB_SERVERS, _CHAINED)]
     if any(seen):
         yield LanguageSeen(PurePosixPath(source.path), *seen)
     for tick in _LONG_TICK.finditer(source.text) if source.suffix == ".go" else ():
         message = f"these {tick[1]} h count from the start of the process: started more often, it never gets there"
-        yield LeftOut(source.place(source.text.count("\n", 0, tick.start()) + 1), message)
+        yield LeftOut(source.at(tick.start()), message)
     for library in _JOB_LIBRARIES:
         if library.suffix == source.suffix and library.used.search(source.text):
             yield from _added(source, library)
 
 
 def _added(source: Source, library: JobLibrary) -> Iterator[AddedJob]:
-    plain = _COMMENTS_OF[source.suffix].sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
+    plain = source.bare
     waits = source.suffix == ".go" and bool(_FLAG_OF_A_RUN.search(plain))
     for found in library.adds.finditer(plain):
         is_block = source.suffix == ".rb"
@@ -185,7 +179,7 @@ def _added(source: Source, library: JobLibrary) -> Iterator[AddedJob]:
         yield AddedJob(
             library.name,
             f"`{name}`" if name else f"this job of {library.name}",
-            source.place(plain.count("\n", 0, found.start()) + 1),
+            source.at(found.start()),
             library.once is not None and bool(library.once.search(told)),
             library.wait if library.often.search(told) and not waits and not library.apart.search(told) else "",
         )

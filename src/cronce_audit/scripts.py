@@ -18,7 +18,11 @@ WRAPPERS: Final = frozenset({
     "doppler", "dotenv", "chamber", "infisical", "wait-for-it", "wait-for", "dockerize", "command"
 })  # fmt: skip
 """Programs that run another program, which comes after their own options."""
-_RUNNERS: Final = frozenset({"sudo", "doas", "exec", "command", "builtin", "nohup", "time"})
+_AS: Final = frozenset({"su", "su-exec", "gosu"})
+"""They take the user first, and then the command."""
+_BARE: Final = frozenset(
+    {"sudo", "doas", "exec", "command", "builtin", "nohup", "time", "nice", "ionice", "env", "chronic", *_AS}
+)
 _EXPANSIONS: Final = ("simple_expansion", "expansion", "command_substitution", "process_substitution")
 
 
@@ -32,10 +36,14 @@ class Simple(NamedTuple):
 
     @property
     def bare(self) -> tuple[str, ...]:
-        """Without `sudo`, `exec` and the like, as far as they have no options."""
+        """Without `sudo`, `exec` and the like, and their options; of `su` the shell that it starts."""
         words = self.words
-        while words and words[0] in _RUNNERS:
-            words = words[1:]
+        if words[:1] == ("su",) and "-c" in words:
+            return ("sh", *words[words.index("-c") :])
+        while len(words) > 1 and (name := PurePosixPath(words[0]).name) in _BARE:
+            words = words[2:] if name in _AS and not words[1].startswith("-") and len(words) > 2 else words[1:]
+            while len(words) > 1 and re.match(r"-|\d+$|\w+=", words[0]):
+                words = words[2:] if words[0] in ("-u", "-g", "--user") else words[1:]
         return words
 
     @property

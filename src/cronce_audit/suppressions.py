@@ -9,9 +9,9 @@ import io
 import re
 import tokenize
 from collections.abc import Collection, Iterator, Sequence
-from difflib import get_close_matches
 from typing import Final, NamedTuple
 
+from cronce_audit.config import one_of
 from cronce_audit.model import GONE, Facts, Finding, Found, Place, Severity, Source, reader, rule, rules
 
 _COMMENT: Final = re.compile(
@@ -92,27 +92,10 @@ def _incomplete(facts: Facts) -> Iterator[Found]:
         if not suppression.rules:
             yield Found(suppression.place, "this comment names no rule, so it suppresses nothing")
         elif unknown:
-            yield Found(suppression.place, f"there is no rule {unknown[0]}", remedy=_remedy(suppression))
+            hint = one_of(unknown[0], [one.name for one in rules().values()])
+            yield Found(suppression.place, f"there is no rule {unknown[0]}; {hint}")
         elif not suppression.reason:
-            why = f"this comment gives no reason for {', '.join(suppression.rules)}"
-            yield Found(suppression.place, why, remedy=_remedy(suppression))
-
-
-def _remedy(suppression: Suppression) -> str:
-    """The comment as it should be written."""
-    meant = [_meant_rule(named) for named in suppression.rules]
-    if None in meant:
-        return "name a rule that exists; `cronce audit rules` lists them"
-    reason = suppression.reason or "why this is all right here"
-    how = "ignore-file" if suppression.line is None else "ignore"
-    return f"write `cronce: {how}[{','.join(filter(None, meant))}] {reason}`; it suppresses nothing until then"
-
-
-def _meant_rule(named: str) -> str | None:
-    if named in rules():
-        return named
-    by_name = {one.name: one.id for one in rules().values()}
-    return next((by_name[close] for close in get_close_matches(named.lower(), by_name, n=1)), None)
+            yield Found(suppression.place, f"this comment gives no reason for {', '.join(suppression.rules)}")
 
 
 @rule("CR002 suppression-of-nothing", Severity.INFO, "remove it; it would hide the next problem on this line")

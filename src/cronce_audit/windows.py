@@ -50,7 +50,7 @@ def read(source: Source) -> Iterator[Task]:
     if not command or "Command" not in dict(actions) or task.findtext("Settings/Enabled", "").strip() == "false":
         return
     yield Task(
-        source.place(source.text.count("\n", 0, command.start()) + 1),
+        source.at(command.start()),
         task.findtext("RegistrationInfo/URI", "").strip(),
         tuple(text.lower() if name in ("Command", "WorkingDirectory") else text for name, text in actions),
         " ".join(_text(leaf) for leaf in task.iterfind("Principals//*") if leaf.tag in ("UserId", "GroupId")),

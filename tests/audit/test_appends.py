@@ -27,6 +27,7 @@ JOB = "* * * * * /app/sync"
         f'apt-get install -y cron && (crontab -l; echo "{JOB}") | crontab -',
         f'if [ "$1" = go ]; then\n(crontab -l; echo "{JOB}") | crontab -\nfi',
         f'printf "{JOB}\\n" >> /etc/crontabs/root',
+        f'echo "{JOB} >> /var/log/sync.log" >> /etc/cron.d/app',
     ],
 )
 def test_a_line_that_is_added_with_each_run_is_found(tmp_path: Path, script: str) -> None:

@@ -361,7 +361,7 @@ def test_a_lock_of_redisson_that_is_released_in_the_method_does_not_make_a_slot_
     ("body", "says"),
     [
         ("if (ops.setIfAbsent(key, me)) try { work(); } finally { redis.delete(key); }", ["CR302 Lock.java:2"]),
-        ("if (ops.setIfAbsent(key, me)) { redis.expire(key, 9); work(); redis.delete(key); }", []),
+        ("if (ops.setIfAbsent(key, me)) { redis.expire(key, 9); work(); redis.delete(key); }", ["CR302 Lock.java:2"]),
         ("if (ops.setIfAbsent(key, me, 9, SECONDS)) {\n work();\n redis.delete(key); }", ["CR301 Lock.java:4"]),
         ("if (ops.setIfAbsent(key, me, of(9)))\n if (me == ops.get(key)) redis.delete(key);", ["CR301 Lock.java:3"]),
         ("if (ops.setIfAbsent(key, me, of(9))) { work(); redis.execute(FREE, key); redis.delete(key); }", []),

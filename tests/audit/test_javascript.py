@@ -426,19 +426,6 @@ export class Jobs {
     assert findings_in(tmp_path, tree, "CR702") == says
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import Bree from 'bree';\nconst bree = new Bree({ jobs: [{ name: 'send', interval: '5m' }] });\n",
-        "const Bree = require('bree');\nconst bree = new Bree({ jobs: [{ name: 'send', cron: '0 3 * * *' }] });\n",
-        "import { CronJob } from 'toad-scheduler';\nnew CronJob({ cronExpression: '0 3 * * *' }, task);\n",
-        "import { cron } from '@elysiajs/cron';\napp.use(cron({ pattern: '0 3 * * *', run() { send(); } }));\n",
-    ],
-)
-def test_jobs_of_other_schedulers_in_the_process(tmp_path: Path, code: str) -> None:
-    assert findings_in(tmp_path, {"src/jobs.js": code}, "CR702") == ["CR702 src/jobs.js:2"]
-
-
 NIGHTLY = (
     "import cron from 'node-cron';\nexport function startJobs() {\n  cron.schedule('0 3 * * *', () => work());\n}\n"
 )

@@ -159,7 +159,7 @@ def _is_procfile(path: PurePosixPath) -> bool:
 @reader("Procfile", _is_procfile)
 def _read_procfile(source: Source) -> Iterator[CommandLine]:
     for found in _PROCESS.finditer(source.text):
-        place = source.place(source.text.count("\n", 0, found.start()) + 1)
+        place = source.at(found.start())
         yield from commands(_start_of(found["text"], place), "procfile", found["name"], copies=None)
 
 

@@ -286,7 +286,7 @@ def _echoed(source: Source) -> Iterator[Planned | NeverRun]:
             [entry] = entries(f"{found['line']}\n")
         except (BadInput, ValueError):
             continue
-        at = source.text.count("\n", 0, found.start()) + 1
-        yield Planned("the cron of the image", entry.schedule, entry.command, source.place(at))
+        place = source.at(found.start())
+        yield Planned("the cron of the image", entry.schedule, entry.command, place)
         if found["to"] and "cron.d/" in found["to"] and lacks_user(entry.command):
-            yield NeverRun(source.place(at), entry.command)
+            yield NeverRun(place, entry.command)

@@ -85,11 +85,11 @@ def _read_hosts(source: Source) -> Iterator[SleepingHost]:
         found = pattern.search(source.text)
         if found and not _STAYS.search(source.text):
             folder = posixpath.dirname(source.path)
-            yield SleepingHost(name, source.place(source.text.count("\n", 0, found.start("at")) + 1), folder)
+            yield SleepingHost(name, source.at(found.start("at")), folder)
     told = list(_CLOUD_RUN.finditer(source.text) if "run" in source.text and "deploy" in source.text else ())
     if told and not any(_STAYS.search(one[0]) for one in told):
         at = told[0].start() + max(told[0][0].find("--min-instances"), 0)
-        yield SleepingHost("Cloud Run", source.place(source.text.count("\n", 0, at) + 1), "")
+        yield SleepingHost("Cloud Run", source.at(at), "")
 
 
 def planned(facts: Facts) -> list[Planned]:

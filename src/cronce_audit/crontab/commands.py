@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
+from cronce_audit.containers.shell import given
 from cronce_audit.crontab.read import CronLine
 from cronce_audit.model import Source, reader
-from cronce_audit.scripts import Simple, commands_in
+from cronce_audit.scripts import commands_in
 
 Work = Literal["locked", "short", "long", "unseen"]
 
@@ -34,12 +35,6 @@ _LONG_PROGRAMS: Final = frozenset({
     "rsync", "mysqldump", "mariadb-dump", "pg_dump", "pg_dumpall", "mongodump", "tar", "rclone", "s3cmd", "gsutil",
     "duplicity", "scp", "lftp", "unison", "ffmpeg"
 })  # fmt: skip
-_WRAPPERS: Final = frozenset({
-    "sudo", "nice", "ionice", "env", "exec", "nohup", "chronic", "time", "command", "su", "su-exec", "gosu"
-})  # fmt: skip
-_AS: Final = frozenset({"su", "su-exec", "gosu"})
-"""They take the user first, and then the command."""
-_SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh"})
 _INTERPRETERS: Final = re.compile(r"(python[\d.]*|pypy3?|sh|bash|ash|dash|zsh)")
 _OUTPUT: Final = re.compile(
     r"(\s*([12&]?>>\s*[^\s&]\S*|[12&]?>\s*/dev/null|2>\s*[^\s&]\S*|[12]>&[12]|<\s*/dev/null))+\s*$"
@@ -114,22 +109,8 @@ def _common_name(word: str) -> str:
 def _programs(command: str) -> Iterator[tuple[str, ...]]:
     """The simple commands in it, without wrappers; for `sh -c "…"` those of the text."""
     for simple in commands_in(command):
-        words = _unwrapped(simple)
-        flag = next((at for at, word in enumerate(words) if at and re.fullmatch(r"-[a-z]*c", word)), None)
-        shell = bool(words) and (PurePosixPath(words[0]).name in _SHELLS or PurePosixPath(simple.words[0]).name == "su")
-        if shell and flag is not None and len(words) > flag + 1:
-            yield from map(_unwrapped, commands_in(words[flag + 1]))
-        else:
-            yield words
-
-
-def _unwrapped(simple: Simple) -> tuple[str, ...]:
-    words = simple.words
-    while len(words) > 1 and (name := PurePosixPath(words[0]).name) in _WRAPPERS:
-        words = words[2:] if name in _AS and not words[1].startswith("-") and len(words) > 2 else words[1:]
-        while len(words) > 1 and re.match(r"-|\d+$|\w+=", words[0]):
-            words = words[2:] if words[0] in ("-u", "-g", "--user") else words[1:]
-    return words
+        told = given(simple.bare)
+        yield from (one.bare for one in commands_in(told[1])) if told else [simple.bare]
 
 
 def _is_bounded(words: tuple[str, ...], minutes: int) -> bool:

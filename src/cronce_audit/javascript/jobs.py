@@ -32,16 +32,13 @@ from cronce_audit.javascript.guards import (
     name_of,
     starters,
     takes_lock,
-    waits_for_lock,
 )
 from cronce_audit.model import Place, Source
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-MENTIONS: Final = re.compile(
-    r"['\"](?:node-cron|node-schedule|cron|croner|@nestjs/schedule|bree|toad-scheduler|@elysiajs/cron)['\"]|\bsetInterval\("
-)
+MENTIONS: Final = re.compile(r"['\"](?:node-cron|node-schedule|cron|croner|@nestjs/schedule)['\"]|\bsetInterval\(")
 TIMER: Final = "setInterval"
 _TIMED: Final = re.compile(
     r"(?i)cron|sched|jobs?\b|remind|sweep|digest|recurr|overdue|invoice|newsletter|backup|cycle\b|sync|"
@@ -207,23 +204,6 @@ def _croner(_: Code, told: "list[Node]") -> Draft | None:
     return Draft(told[0], bodies[0], next(iter(options), None), is_started=not paused)
 
 
-def _bree(_: Code, told: "list[Node]") -> Draft | None:
-    """`new Bree({ jobs: [{ name, interval }] })`: all its jobs are one, as each process starts them all."""
-    planned = entries(told[0]).get("jobs") if told else None
-    return Draft(None, planned) if planned is not None and re.search(r"\b(?:cron|interval)\b", text(planned)) else None
-
-
-def _toad(_: Code, told: "list[Node]") -> Draft | None:
-    """`new SimpleIntervalJob({ minutes: 20 }, task)`, `new CronJob({ cronExpression }, task)`."""
-    return Draft(entries(told[0]).get("cronExpression"), told[1], told[0]) if len(told) > 1 else None
-
-
-def _elysia(_: Code, told: "list[Node]") -> Draft | None:
-    """`cron({ name, pattern, run() {…} })`."""
-    named = entries(told[0]) if told else {}
-    return Draft(named.get("pattern"), named.get("run"), told[0]) if "run" in named else None
-
-
 _RULE: Final = Origin("node-schedule", ("RecurrenceRule", MADE))
 _CALLS: Final[dict[Origin, Callable[[Code, "list[Node]"], Draft | None]]] = {
     Origin("node-cron", ("schedule",)): _node_cron,
@@ -232,10 +212,6 @@ _CALLS: Final[dict[Origin, Callable[[Code, "list[Node]"], Draft | None]]] = {
     Origin("cron", ("CronJob", "from")): _cron_job,
     Origin("croner"): _croner,
     Origin("croner", ("Cron",)): _croner,
-    Origin("bree"): _bree,
-    Origin("toad-scheduler", ("SimpleIntervalJob",)): _toad,
-    Origin("toad-scheduler", ("CronJob",)): _toad,
-    Origin("@elysiajs/cron", ("cron",)): _elysia,
 }
 _DECORATOR: Final = Origin("@nestjs/schedule", ("Cron",))
 _INTERVAL: Final = Origin("@nestjs/schedule", ("Interval",))
@@ -280,7 +256,7 @@ def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> 
         tuple(dict.fromkeys(name for start in starts for name in starters(code, start))),
         None if draft.every is None else _milliseconds(text(draft.every)),
         _has_zone(call, draft),
-        _overlaps(bodies, draft) and not waits_for_lock(bodies),
+        _overlaps(bodies, draft),
         next(_sent(bodies), None),
         _does(body),
         any(_is_reached(code, start) for start in starts),
@@ -396,8 +372,6 @@ def _is_seen(body: "Node", bodies: "list[Node]", uses: "list[str]") -> bool:
         if (parameters := outer.child_by_field_name(field)) is not None
         for word in words(parameters)
     }
-    if body.type == "array":
-        return True  # of Bree: files of their own
     if body.type not in FUNCTIONS:
         return (len(bodies) > 1 or bool(uses)) and not given & set(words(body))
     return not any(text(call.child_by_field_name("function")) in given for call in within(body, "call_expression"))

@@ -8,7 +8,6 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from cronce_audit.grammars import column, line, text, within
-from cronce_audit.javascript import guards as locks
 from cronce_audit.javascript import jobs
 from cronce_audit.javascript.code import (
     JOB_STEMS,
@@ -51,14 +50,13 @@ _ASKED: Final = re.compile(r"\b(?:if\s*\([^;{}]{0,300}\)|else)\s*(?:await\s+|ret
 _MODE: Final = re.compile(r"NODE_ENV|['\"](?:test|production|prod|development|dev)['\"]|\bis(?:Prod|Dev|Test)\w*\b")
 """It asks whether this is a test, or production: that is the same in all processes."""
 _ASKS_OTHERS: Final = re.compile(r"\bawait\b|\.then\(|\bPromise\b|\bcallback\b|\bfs\.|Sync\(")
-_COMMENTS: Final = re.compile(r"/\*.*?\*/|(?<![:'\"`\w])//[^\n]*", re.DOTALL)
 
 
 @reader("javascript", wants)
 def _read_module(source: Source) -> Iterator[Module]:
     if is_packed(source):
         return
-    plain = _COMMENTS.sub(lambda found: "\n" * found[0].count("\n"), source.text)
+    plain = source.bare
     loaded = _LOADED.findall(plain)
     speaks = JOB_STEMS.search(plain)
     yield Module(
@@ -125,7 +123,7 @@ def _place(source: Source, script: str) -> Place:
     """Of a script in package.json: the first line behind "scripts" that has its name."""
     behind = max(source.text.find('"scripts"'), 0)
     found = source.text.find(f'"{script}"', behind + len('"scripts"'))
-    return source.place(source.text.count("\n", 0, max(found, 0)) + 1)
+    return source.at(max(found, 0))
 
 
 def is_ecosystem(path: PurePosixPath) -> bool:
@@ -167,14 +165,11 @@ def _read_json(source: Source) -> Iterator[Pm2App]:
 @reader("javascript", wants)
 def _read(source: Source) -> Iterator[Job | LockCall | Pm2App | Volatile]:
     has_jobs = jobs.MENTIONS.search(source.text)
-    has_locks = locks.MENTIONS.search(source.text)
     of_pm2 = is_ecosystem(PurePosixPath(source.path))
-    if is_packed(source) or not (has_jobs or has_locks or of_pm2):
+    if is_packed(source) or not (has_jobs or of_pm2):
         return
     code = Code(source)
     if has_jobs:
         yield from jobs.jobs(code)
-    if has_locks:
-        yield from locks.lock_calls(code)
     if of_pm2:
         yield from apps(code)

@@ -16,7 +16,7 @@ from cronce_audit.javascript.code import JOB_STEMS, Job, Module, Package, Pm2App
 from cronce_audit.javascript.jobs import TIMER
 from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import several
-from cronce_audit.processes.argv import ONE, SEVERAL, Argv, Count, Options, count, programs, simple_commands
+from cronce_audit.processes.argv import ONE, SEVERAL, Argv, Count, count, programs, simple_commands, told_in
 from cronce_audit.processes.commands import started
 
 _SUFFIXES: Final = ("", ".ts", ".js", ".mts", ".mjs", ".cts", ".cjs", ".tsx", ".jsx", "/index.ts", "/index.js")
@@ -176,7 +176,7 @@ def _programs(told: str) -> Iterator[Argv]:
 
 def _by(argv: Argv, start: Start, known: Tree, depth: int = 0) -> Iterator[Script]:
     """The files of ours that a command comes to."""
-    told = _NODE.read(argv.arguments).words
+    told = told_in(argv.arguments).words
     if argv.program.startswith("pm2"):
         yield from _by_pm2(argv, start)
     elif argv.program in _MANAGERS and depth < _DEEPEST:
@@ -190,26 +190,13 @@ def _by(argv: Argv, start: Start, known: Tree, depth: int = 0) -> Iterator[Scrip
         yield Script(told[0], start)
 
 
-_NODE: Final = Options(
-    flags=frozenset({"--enable-source-maps", "--expose-gc", "--inspect", "--trace-warnings", "--no-warnings", "-s",
-                     "--transpile-only", "--silent", "--no-deprecation", "--preserve-symlinks", "--watch", "--prod",
-                     "--production"})
-)  # fmt: skip
-
-
 def _by_pm2(argv: Argv, start: Start) -> Iterator[Script]:
-    told = _PM2.read(argv.arguments)
+    told = told_in(argv.arguments)
     instances = _instances(told.value("-i", "--instances") or "1")
     script = next((word for word in told.words if word not in ("start", "restart", "reload", "startOrRestart")), "")
     how = f"pm2 starts {instances} of it" if instances.is_several else start.how
     if script:
         yield Script(script, start._replace(copies=start.copies.times(instances), how=how))
-
-
-_PM2: Final = Options(
-    flags=frozenset({"--no-daemon", "--watch", "--raw", "--json", "-f", "--force", "--no-autorestart", "--time", "-s",
-                     "--update-env", "--silent", "-a", "--merge-logs", "--wait-ready", "--attach"})
-)  # fmt: skip
 
 
 def _instances(told: str) -> Count:

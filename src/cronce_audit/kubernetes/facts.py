@@ -7,7 +7,6 @@ then occurs twice is unknown too. `.Values.a.b` is kept in the mark; the chart's
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -92,9 +91,8 @@ def _file(place: Place) -> str:
 
 
 class Patched(NamedTuple):
-    """Fields that a patch sets in an object of this kind and name; "" means any."""
+    """Fields that a patch sets in an object of this name; "" means any."""
 
-    kind: str
     name: str
     fields: frozenset[str]
 
@@ -264,8 +262,8 @@ def _as_deployed(facts: Facts) -> Sequence[Workload]:
     found = []
     for one in facts.of(Workload):
         partial = one.partial or one.place.path in files
-        others: frozenset[str] = frozenset() if partial else _others(one.kind, one.name, facts)
-        found.append(replace(one, partial=partial, said=_said(one, others, facts)))
+        patched = [patch.fields for patch in facts.of(Patched) if patch.name in ("", one.name) and not partial]
+        found.append(replace(one, partial=partial, said=_said(one, frozenset().union(*patched), facts)))
     return found
 
 
@@ -293,19 +291,6 @@ def _said(one: Workload, others: frozenset[str], facts: Facts) -> Said:
     return {
         name: Field(UNKNOWN, one.place) if field is None and name in others else field for name, field in told.items()
     }
-
-
-def _others(kind: str, name: str, facts: Facts) -> frozenset[str]:
-    """The fields that patches set."""
-    patched = facts.conclude(_patched)
-    return patched[kind, name] | patched[kind, ""] | patched["", ""]
-
-
-def _patched(facts: Facts) -> Mapping[tuple[str, str], frozenset[str]]:
-    found: dict[tuple[str, str], frozenset[str]] = defaultdict(frozenset)
-    for patch in facts.of(Patched):
-        found[patch.kind, patch.name] |= patch.fields
-    return found
 
 
 def _charts(facts: Facts) -> Mapping[str, Entries]:

@@ -7,7 +7,9 @@ from posixpath import normpath
 from typing import Any, Final
 
 from cronce_audit.clocks import is_zone
-from cronce_audit.containers.shell import given, is_shell, line
+from cronce_audit.containers.facts import StartWords
+from cronce_audit.containers.facts import commands as started_by
+from cronce_audit.containers.shell import is_shell
 from cronce_audit.kubernetes.facts import (
     MARK,
     VALUES,
@@ -22,7 +24,7 @@ from cronce_audit.kubernetes.facts import (
     plain,
     unit,
 )
-from cronce_audit.model import CommandLine, Guarded, Place, Source, Unreadable, ZoneSet, reader
+from cronce_audit.model import Guarded, Place, Source, Unreadable, ZoneSet, reader
 from cronce_audit.yaml import YamlNode, documents
 
 _SUBSTITUTION: Final = re.compile(
@@ -61,18 +63,11 @@ def commands(pod: YamlNode | None, fields: Fields, unit: str, copies: int | None
     for node in _nodes(pod):
         words = _words(node)
         environment = tuple(_environment(node, fields))
-        if words:
-            yield _command(words, CommandLine(words, _place(node, fields), "kubernetes", unit, copies, environment))
+        start = StartWords(words, _place(node, fields))
+        yield from started_by(start, "kubernetes", unit, copies=copies, environment=dict(environment))
         zone = dict(environment).get("TZ", "")
         if is_zone(zone):
             yield ZoneSet(zone, fields.place(node.get("env") or node), unit)
-
-
-def _command(words: tuple[str, ...], whole: CommandLine) -> CommandLine:
-    """If a shell runs one simple command, that command."""
-    told = given(words)
-    simple = line(told[1]).commands if told else ()
-    return whole._replace(words=simple[0].words) if len(simple) == 1 else whole
 
 
 def _place(node: YamlNode, fields: Fields) -> Place:
@@ -137,11 +132,8 @@ MOST: Final = 20_000
 
 def patched(node: YamlNode, fields: Fields) -> Patched:
     """The fields that a partial object sets in the complete one."""
-    return Patched(fields.word(node, "kind"), fields.word(node, "metadata", "name"), _keys(node))
-
-
-def _keys(node: YamlNode) -> frozenset[str]:
-    return frozenset(key.text for each in node.walk() for key, _ in each.pairs if key.text)
+    keys = frozenset(key.text for each in node.walk() for key, _ in each.pairs if key.text)
+    return Patched(fields.word(node, "metadata", "name"), keys)
 
 
 def kustomization(node: YamlNode, fields: Fields) -> Iterator[Any]:
@@ -153,10 +145,9 @@ def kustomization(node: YamlNode, fields: Fields) -> Iterator[Any]:
             if path and "\n" not in path:
                 yield PatchFile(normpath(folder / path))
             if inline and "\n" in inline:
-                yield Patched("", "", frozenset(re.findall(r"\w+", inline)))  # an object, or operations with paths
+                yield Patched("", frozenset(re.findall(r"\w+", inline)))  # an object, or operations with paths
     for replicas in (node.get("replicas") or node).items:
-        for kind in ("Deployment", "StatefulSet"):
-            yield Patched(kind, fields.word(replicas, "name"), frozenset({"replicas"}))
+        yield Patched(fields.word(replicas, "name"), frozenset({"replicas"}))
 
 
 def chart_values(source: Source) -> Iterator[ChartValues]:

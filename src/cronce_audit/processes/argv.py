@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
@@ -58,41 +58,48 @@ class Told:
         return next((value for name, value in reversed(self.options) if name in names), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of a program that take no value; every other one takes one."""
+FLAGS: Final = frozenset({
+    "-B", "-E", "-C", "-D", "-M", "-R", "-q", "--beat", "--detach", "--daemon", "--no-daemon", "--preload", "--reload",
+    "--no-reload", "--debug", "--no-debug", "--debugger", "--with-threads", "--factory", "--proxy-headers",
+    "--access-log", "--no-access-log", "--no-server-header", "--capture-output", "--reuse-port", "--master",
+    "--enable-threads", "--lazy-apps", "--lazy", "--die-on-term", "--vacuum", "--purge", "--task-events", "--quiet",
+    "--without-gossip", "--without-mingle", "--without-heartbeat", "--enable-source-maps", "--inspect",
+    "--no-warnings", "--transpile-only", "--silent", "--watch", "--prod", "--production", "--json", "--force",
+    "--no-autorestart", "--update-env", "--attach"
+})  # fmt: skip
+"""Options of all programs that take no value; of any other one the word behind it is taken for its value."""
 
-    flags: frozenset[str] = field(default_factory=frozenset)
 
-    def read(self, arguments: Sequence[str]) -> Told:
-        options: list[tuple[str, str]] = []
-        words: list[str] = []
-        rest = list(arguments)
-        while rest:
-            word = rest.pop(0)
-            if word == "--":
-                words += rest
-                break
-            if not word.startswith("-") or word == "-":
-                words.append(word)
-            elif word.startswith("--"):
-                name, equals, value = word.partition("=")
-                takes = not equals and name not in self.flags and bool(rest) and not rest[0].startswith("--")
-                options.append((name, rest.pop(0) if takes else value))
-            else:
-                options += self._short(word, rest)
-        return Told(options, words)
+def told_in(arguments: Sequence[str]) -> Told:
+    options: list[tuple[str, str]] = []
+    words: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            words += rest
+            break
+        if not word.startswith("-") or word == "-":
+            words.append(word)
+        elif word.startswith("--"):
+            name, equals, value = word.partition("=")
+            takes = not equals and name not in FLAGS and bool(rest) and not rest[0].startswith("--")
+            options.append((name, rest.pop(0) if takes else value))
+        else:
+            options += _short(word, rest)
+    return Told(options, words)
 
-    def _short(self, word: str, rest: list[str]) -> list[tuple[str, str]]:
-        """`-w4`, `-w 4`, and `-BE` for two flags."""
-        found: list[tuple[str, str]] = []
-        for position in range(1, len(word)):
-            name, value = f"-{word[position]}", word[position + 1 :]
-            if name not in self.flags:
-                takes = not value and bool(rest) and not rest[0].startswith("--")
-                return [*found, (name, rest.pop(0) if takes else value.removeprefix("="))]
-            found.append((name, ""))
-        return found
+
+def _short(word: str, rest: list[str]) -> list[tuple[str, str]]:
+    """`-w4`, `-w 4`, and `-BE` for two flags."""
+    found: list[tuple[str, str]] = []
+    for position in range(1, len(word)):
+        name, value = f"-{word[position]}", word[position + 1 :]
+        if name not in FLAGS:
+            takes = not value and bool(rest) and not rest[0].startswith("--")
+            return [*found, (name, rest.pop(0) if takes else value.removeprefix("="))]
+        found.append((name, ""))
+    return found
 
 
 SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh"})

@@ -17,7 +17,7 @@ from cronce_audit.containers.facts import Service
 from cronce_audit.containers.running import Scripts
 from cronce_audit.model import CommandLine as Command
 from cronce_audit.model import Confidence, Facts, Found, Origin, Place, Severity, is_for_development, rule
-from cronce_audit.processes.argv import ONE, Argv, Count, Options, count, programs
+from cronce_audit.processes.argv import ONE, Argv, Count, count, programs, told_in
 from cronce_audit.processes.units import Unit, units
 from cronce_audit.python.facts import Bound, Call, Called, Const, Items, Operation, Table, Value, shown
 from cronce_audit.python.names import names
@@ -153,15 +153,9 @@ def celeries(facts: Facts) -> Sequence[Celery]:
     return [celery for one in facts.conclude(started) if one.argv.program == "celery" and (celery := _celery(one))]
 
 
-_CELERY: Final = Options(
-    flags=frozenset({"-B", "--beat", "-E", "--task-events", "--detach", "-C", "--no-color", "-q", "--quiet",
-                     "--without-gossip", "--without-mingle", "--without-heartbeat", "--purge", "--skip-checks"})
-)  # fmt: skip
-
-
 def _celery(one: Started) -> Celery | None:
     argv, command, _, by = one
-    told = _CELERY.read(argv.arguments)
+    told = told_in(argv.arguments)
     app = told.value("-A", "--app") or argv.environment.get("CELERY_APP", "")
     kind = next(iter(told.words), "")
     scheduler = ("-S", "--scheduler") if kind == "beat" else ("--scheduler",)  # a worker's -S is its state file

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from cronce_audit.model import Facts
-from cronce_audit.processes.argv import ONE, SEVERAL, UNKNOWN, Argv, Count, Options, Told, count
+from cronce_audit.processes.argv import ONE, SEVERAL, UNKNOWN, Argv, Count, Told, count, told_in
 from cronce_audit.processes.commands import Serving, started
 from cronce_audit.processes.reach import SettingsFile
 from cronce_audit.processes.units import Home, home
@@ -119,54 +119,12 @@ def _reloads(call: Call) -> bool:
     return told == Const(value=True) and not call.called.splat
 
 
-class Server(NamedTuple):
-    """The options of a server that matter here."""
-
-    flags: frozenset[str]
-    workers: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()
-    """Of the environment, that state the number of workers where no option does."""
-    skip: int = 0
-    """Words before the app: `run` of `fastapi run`."""
-
-
-_GUNICORN: Final = Server(
-    frozenset({
-        "--reload", "--spew", "--check-config", "--print-config", "--preload", "--reuse-port", "-D", "--daemon",
-        "--initgroups", "--disable-redirect-access-to-syslog", "--capture-output", "--log-syslog", "-R",
-        "--enable-stdio-inheritance", "--suppress-ragged-eofs", "--do-handshake-on-connect", "--strip-header-spaces",
-        "--permit-obsolete-folding", "--no-sendfile", "--proxy-protocol", "--no-control-socket"
-    }),
-    ("-w", "--workers"),
-    ("WEB_CONCURRENCY",),
-)  # fmt: skip
-_SERVERS: Final = {
-    "gunicorn": _GUNICORN,
-    "uvicorn": Server(
-        frozenset({
-            "--reload", "--access-log", "--no-access-log", "--use-colors", "--no-use-colors", "--proxy-headers",
-            "--no-proxy-headers", "--server-header", "--no-server-header", "--date-header", "--no-date-header",
-            "--factory", "--reset-contextvars"
-        }),
-        ("--workers",),
-        ("WEB_CONCURRENCY", "UVICORN_WORKERS"),
-    ),
-    "hypercorn": Server(frozenset({"--reload", "--debug"}), ("-w", "--workers")),
-    "granian": Server(
-        frozenset({
-            "--reload", "--no-reload", "--access-log", "--no-access-log", "--ws", "--no-ws", "--log", "--no-log",
-            "--respawn-failed-workers", "--factory", "--no-factory"
-        }),
-        ("--workers",),
-        ("GRANIAN_WORKERS",),
-    ),
-    "waitress-serve": Server(frozenset({"--call", "--expose-tracebacks", "--no-expose-tracebacks"})),
-    "daphne": Server(frozenset({"--proxy-headers", "--no-server-name"})),
-    "fastapi": Server(
-        frozenset({"--reload", "--no-reload", "--proxy-headers", "--no-proxy-headers"}), ("--workers",), (), skip=1
-    ),
+_SERVERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "gunicorn": ("WEB_CONCURRENCY",), "uvicorn": ("WEB_CONCURRENCY", "UVICORN_WORKERS"),
+    "granian": ("GRANIAN_WORKERS",), "hypercorn": (), "waitress-serve": (), "daphne": (), "fastapi": (),
 }  # fmt: skip
-"""gunicorn's other options all take a value, and so on: what is missing here would hide the app behind it."""
+"""With the variables that state the number of workers where no option does."""
+_WORKERS: Final = ("-w", "--workers")
 
 
 def servings(facts: Facts) -> Sequence[Serving]:
@@ -186,16 +144,17 @@ def _serving(argv: Argv, made: partial[Serving], facts: Facts) -> Serving | None
         return _flask(argv, made)
     if argv.program == "django-admin" or argv.program.endswith("manage.py"):
         return _django(argv, made)
-    server = _SERVERS.get(argv.program)
-    return _plain(argv, server, made, facts) if server else None
+    return _plain(argv, made, facts) if argv.program in _SERVERS else None
 
 
-def _plain(argv: Argv, server: Server, made: partial[Serving], facts: Facts) -> Serving | None:
+def _plain(argv: Argv, made: partial[Serving], facts: Facts) -> Serving | None:
     """A server that takes the app as a word, and the workers as an option, a variable or a setting."""
-    told = Options(server.flags).read(_with_variables(argv))
-    words = told.words[server.skip :]
-    if argv.program == "fastapi" and told.words[:1] not in (["run"], ["dev"]):
-        return None
+    told = told_in(_with_variables(argv))
+    words = told.words
+    if argv.program == "fastapi":
+        if words[:1] not in (["run"], ["dev"]):
+            return None
+        words = words[1:]
     if told.has("--version", "--help", "--check-config", "--print-config"):
         return None
     settings = gunicorn_settings(facts, home(**made.keywords), told) if argv.program == "gunicorn" else Settings()
@@ -203,11 +162,11 @@ def _plain(argv: Argv, server: Server, made: partial[Serving], facts: Facts) -> 
     return made(
         server=argv.program,
         app=_app(words[0]) if words else settings.app,
-        workers=_workers(argv, server, told, settings, reload),
+        workers=_workers(argv, told, settings, reload),
         preload=told.has("--preload") or settings.preload,
         config=settings.path,
-        counted=settings.path if settings.workers and told.value(*server.workers) is None else "",
-        decided=told.value(*server.workers) is not None or settings.workers is not None,
+        counted=settings.path if settings.workers and told.value(*_WORKERS) is None else "",
+        decided=told.value(*_WORKERS) is not None or settings.workers is not None,
         watches=reload,
     )
 
@@ -217,16 +176,16 @@ def _app(word: str) -> str:
     return word.removesuffix(".py").replace("/", ".").lstrip(".") if word.endswith(".py") else word
 
 
-def _workers(argv: Argv, server: Server, told: Told, settings: Settings, reload: bool) -> Count:
+def _workers(argv: Argv, told: Told, settings: Settings, reload: bool) -> Count:
     """The option, else the setting, else the variable. Those that watch files have one worker (not so gunicorn)."""
     if reload and argv.program != "gunicorn":
         return ONE
-    option = told.value(*server.workers)
+    option = told.value(*_WORKERS)
     if option is not None:
         return count(option)
     if settings.workers is not None:
         return settings.workers
-    variable = next((argv.environment[name] for name in server.variables if name in argv.environment), None)
+    variable = next((argv.environment[name] for name in _SERVERS[argv.program] if name in argv.environment), None)
     return ONE if variable is None else count(variable)
 
 
@@ -240,9 +199,7 @@ def _with_variables(argv: Argv) -> Sequence[str]:
 
 
 def _flask(argv: Argv, made: partial[Serving]) -> Serving | None:
-    told = Options(
-        frozenset({"--debug", "--no-debug", "--reload", "--no-reload", "--debugger", "--no-debugger", "--with-threads"})
-    ).read(argv.arguments)
+    told = told_in(argv.arguments)
     if told.words[:1] != ["run"]:
         return None
     debug = told.has("--debug") or (_is_set(argv.environment, "FLASK_DEBUG") and not told.has("--no-debug"))
@@ -264,7 +221,7 @@ def _django(argv: Argv, made: partial[Serving]) -> Serving | None:
 
 def _uwsgi(argv: Argv, made: partial[Serving], facts: Facts) -> Serving | None:
     """uWSGI imports the app before it forks, unless it is told to be lazy: what threads do then is not our guess."""
-    told = Options(_UWSGI_FLAGS).read(argv.arguments)
+    told = told_in(argv.arguments)
     settings = uwsgi_settings(facts, home(**made.keywords), told)
     return made(
         server="uwsgi",
@@ -274,9 +231,3 @@ def _uwsgi(argv: Argv, made: partial[Serving], facts: Facts) -> Serving | None:
         config=settings.path,
         decided=settings.workers is not None,
     )
-
-
-_UWSGI_FLAGS: Final = frozenset({
-    "-M", "--master", "--lazy-apps", "--lazy", "--enable-threads", "-T", "--vacuum", "--die-on-term", "--need-app",
-    "--single-interpreter", "-i", "--thunder-lock", "--disable-logging", "-L", "--memory-report", "-m"
-})  # fmt: skip

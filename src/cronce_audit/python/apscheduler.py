@@ -67,14 +67,7 @@ def _lost(facts: Facts) -> Iterator[Found]:
             )
             continue
         late = dropped[scheduler]
-        kept = [job for job in late if _is_kept(job) and not job.start and job.replaces in _NOT_REPLACED]
-        if kept:
-            yield Found(
-                scheduler.place,
-                f"misfire_grace_time is left at its default of one second: a run of {_several(kept)} that was due "
-                "while this was down is remembered by the store, and dropped",
-            )
-        elif late:
+        if late:
             yield Found(
                 scheduler.place,
                 f"misfire_grace_time is left at its default of one second: a run of {_several(late)} that starts later "
@@ -158,8 +151,6 @@ def _several(late: list[Job]) -> str:
     return f"{late[0].function} ({late[0].place})" + (f" and {len(late) - 1} more" if len(late) > 1 else "")
 
 
-_LONG: Final = 60
-"""Seconds of grace from which on a restart leaves more than one run to be made up for."""
 _JOINED: Final = "when a run takes longer than its interval, the next one starts beside it"
 
 
@@ -171,13 +162,10 @@ _JOINED: Final = "when a run takes longer than its interval, the next one starts
 def _burst(facts: Facts) -> Iterator[Found]:
     for scheduler in facts.conclude(schedulers).all:
         if is_false(scheduler.defaults.get("coalesce")) and _is_in_force("coalesce", scheduler, facts):
-            kept = any(store is not None and store.is_persistent for _, store in scheduler.stores)
-            late = _may_be_late(scheduler.defaults.get("misfire_grace_time"))
-            yield _in_a_row(scheduler.place, "the job defaults say coalesce=False", is_kept=kept and late)
+            yield Found(scheduler.place, f"the job defaults say coalesce=False: {_IN_A_ROW}")
     for job in facts.conclude(jobs):
         if is_false(job.options.get("coalesce")) and job.trigger != "date":
-            late = _may_be_late(job.option("misfire_grace_time"))
-            yield _in_a_row(job.place, f"{job.function} is added with coalesce=False", is_kept=_is_kept(job) and late)
+            yield Found(job.place, f"{job.function} is added with coalesce=False: {_IN_A_ROW}")
 
 
 def _is_in_force(key: str, scheduler: Scheduler, facts: Facts) -> bool:
@@ -186,17 +174,10 @@ def _is_in_force(key: str, scheduler: Scheduler, facts: Facts) -> bool:
     return not of_it or any(job.options.get(key) is None for job in of_it)
 
 
-def _may_be_late(grace: Value | None) -> bool:
-    """Long enough for more than one run."""
-    return grace == Const(None) or (number(grace) or 0) >= _LONG
-
-
-def _in_a_row(place: Place, said: str, *, is_kept: bool) -> Found:
-    """It takes a store that remembers, and a long grace, for an outage to end in a burst."""
-    if is_kept:
-        message = f"{said}: after an outage all missed runs are run, one right after the other"
-        return Found(place, message)
-    return Found(place, f"{said}: late runs start right after each other, not as one run")
+_IN_A_ROW: Final = (
+    "late runs, such as all that an outage missed where the store remembers them, start right after each other, not as"
+    " one run"
+)
 
 
 @rule(

@@ -55,7 +55,7 @@ def test_the_environment_and_the_zone(tmp_path: Path) -> None:
     env = "[{name: TZ, value: Europe/Berlin}, {name: A, value: '1'}, {name: B, valueFrom: {}}]"
     facts = report_on(tmp_path, {"app.yaml": f"{DEPLOYMENT}          env: {env}\n"}).facts
     (command,) = facts.of(CommandLine)
-    assert command.environment == (("TZ", "Europe/Berlin"), ("A", "1"))
+    assert command.environment == (("A", "1"), ("TZ", "Europe/Berlin"))
     assert [(zone.zone, zone.unit, zone.place.line) for zone in facts.of(ZoneSet)] == [
         ("Europe/Berlin", "Deployment/beat", 19)
     ]
