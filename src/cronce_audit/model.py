@@ -81,6 +81,7 @@ _COMMENTS: Final = defaultdict(
     lambda: re.compile(_SLASHES, re.DOTALL),
     {
         ".exs": re.compile(_HASHES, re.MULTILINE),
+        ".py": re.compile(_HASHES, re.MULTILINE),
         ".php": re.compile(f"{_SLASHES}|{_HASHES}", re.DOTALL | re.MULTILINE),
         ".rb": re.compile(f"^=begin.*?^=end|{_HASHES}", re.DOTALL | re.MULTILINE),
     },
@@ -312,7 +313,6 @@ class LockCall(NamedTuple):
     key: str
     """As written, or where the lock is taken."""
     place: Place
-    sure: bool = True
 
 
 class LockDeclared(NamedTuple):
