@@ -247,7 +247,44 @@ def test_an_import_in_a_function_is_less_sure(tmp_path: Path) -> None:
     app = "from flask import Flask\n\ndef create_app():\n    import jobs\n    return Flask(__name__)\n"
     tree = {"app.py": app, "jobs.py": JOBS, "Procfile": "web: gunicorn -w 4 'app:create_app()'\n"}
     [found] = [one for one in report_on(tmp_path, tree).findings if one.rule == "CR201"]
-    assert found.confidence.word == "medium"
+    assert (found.severity.word, found.confidence.word) == ("info", "low")
+    assert found.message.endswith("; the files do not show for certain that this app is the one that is deployed there")
+
+
+SWITCHED = """\
+import os
+from apscheduler.schedulers.background import BackgroundScheduler
+from flask import Flask
+
+app = Flask(__name__)
+scheduler = BackgroundScheduler(timezone="UTC")
+scheduler.add_job(print, "interval", minutes=5)
+{guard}scheduler.start()
+"""
+IN_FOUR = 'FROM python\nCMD ["gunicorn", "-w", "4", "app:app"]\n'
+
+
+@pytest.mark.parametrize(
+    ("guard", "deployed", "severity", "why"),
+    [
+        ("", {"Dockerfile": IN_FOUR}, "error", ""),
+        ("", {"start.sh": "gunicorn -w 4 app:app\n"}, "info", "do not show who runs this command"),
+        ("if os.getenv('JOBS', '1') == '1': ", {"Dockerfile": IN_FOUR}, "info", "unless a setting makes"),
+        (
+            "",
+            {"Dockerfile": IN_FOUR, "Procfile": "web: gunicorn -w 1 app:app\n"},
+            "info",
+            "`gunicorn` (Procfile:1) starts one",
+        ),
+    ],
+)
+def test_a_scheduler_in_every_worker_is_an_error_only_where_the_evidence_is_complete(
+    tmp_path: Path, guard: str, deployed: Mapping[str, str], severity: str, why: str
+) -> None:
+    tree = {"app.py": SWITCHED.format(guard=guard), **deployed}
+    [found] = [one for one in report_on(tmp_path, tree).findings if one.rule == "CR201"]
+    assert found.severity.word == severity
+    assert why in found.message
 
 
 FACTORY = """\

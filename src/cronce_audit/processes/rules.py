@@ -15,7 +15,7 @@ from cronce_audit.processes.commands import Running, Serving, runnings
 from cronce_audit.processes.reach import Reach, reach
 from cronce_audit.processes.servers import servings
 from cronce_audit.processes.starts import HOOKS, Occasion, Start, is_job_loop, occasions, starts, store_of
-from cronce_audit.processes.worlds import World, doubts, is_done, may_be_locked
+from cronce_audit.processes.worlds import World, by_default, doubts, is_done, may_be_locked
 from cronce_audit.python.jobs import Job, jobs
 from cronce_audit.python.names import Names, names
 from cronce_audit.python.schedulers import Scheduler
@@ -107,7 +107,7 @@ def _launches_of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Lau
         yield Launch(start, occasion, None, ONE, Confidence.HIGH)
 
 
-def _world(serving: Serving) -> World:
+def _world(serving: Serving | Running) -> World:
     return serving.by.command.environment if serving.by else ()
 
 
@@ -237,11 +237,11 @@ def _check_of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
             if fitting == rule_id and not is_claimed(launch, facts, far=far):
                 sure = None if launch.confidence is Confidence.HIGH else launch.confidence
                 in_ready = rule_id == "CR206" and launch.occasion.when == "ready" and not launch.doubts
-                unclear = rule_id in ("CR201", "CR202") and _is_unclear(launch, facts)
-                mild = unclear or _is_mild(launch, rule_id, facts)
+                unclear = _unclear(launch, facts) if rule_id in ("CR201", "CR202") else ""
+                mild = bool(unclear) or _is_mild(launch, rule_id, facts)
                 yield Found(
                     launch.start.place,
-                    message(launch, facts) + (_IF_LOCKED if unclear else ""),
+                    message(launch, facts) + unclear,
                     Confidence.LOW if launch.doubts or unclear else sure,
                     Severity.INFO if mild else None,
                     _LOOK if launch.doubts else _COMMAND if in_ready else None,
@@ -250,11 +250,24 @@ def _check_of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
     return check
 
 
-def _is_unclear(launch: Launch, facts: Facts) -> bool:
-    """No job of it is seen, or each of them takes what is called a lock, of which nobody can tell what it is worth."""
+def _unclear(launch: Launch, facts: Facts) -> str:
+    """What is missing in the evidence, as the end of a sentence; "" where the command that is deployed starts several
+    processes of this very app, and nothing is seen that may keep any of them from starting the scheduler."""
     added = [job.full_name for job in facts.conclude(jobs) if job.scheduler == launch.start.scheduler]
     known = {*facts.conclude(may_be_locked), *facts.conclude(guards)}
-    return launch.start.scheduler is not None and known.issuperset(added)
+    if launch.start.scheduler is not None and known.issuperset(added):
+        return "; the files do not show which jobs, or what the lock in them is worth"
+    if not launch.by or not launch.by.by or launch.by.by.command.origin == "script":
+        return "; the files do not show who runs this command"
+    if launch.confidence is not Confidence.HIGH:
+        return "; the files do not show for certain that this app is the one that is deployed there"
+    for gate in by_default(launch.occasion.path, _world(launch.by), facts.conclude(names)):
+        return f", unless a setting makes `{gate}` false, which the files do not show"
+    for one in facts.conclude(_by_start)[launch.start]:
+        other = one.by if isinstance(one.by, Serving) and _is_deployed(one.by) else None
+        if other and other.workers == ONE and other.by != launch.by.by and not other.watches:
+            return f"; `{other.server}` ({other.place}) starts one, and the files do not show which of them is deployed"
+    return ""
 
 
 def _is_mild(launch: Launch, rule_id: str, facts: Facts) -> bool:
@@ -265,7 +278,6 @@ def _is_mild(launch: Launch, rule_id: str, facts: Facts) -> bool:
     return launch.start.kind == "loop" or own or alone
 
 
-_IF_LOCKED: Final = "; the files do not show which jobs, or what the lock in them is worth"
 _COMMAND: Final = (
     "start it in a management command of its own, in one process (`manage.py run_scheduler`); or see "
     "docs/how-to/django.md for jobs that run once however many processes there are"

@@ -75,6 +75,14 @@ def is_done(path: tuple[Scope, ...], world: World, names: Names) -> bool | None:
     return known
 
 
+def by_default(path: tuple[Scope, ...], world: World, names: Names) -> Iterator[str]:
+    """The conditions on the way that hold only as long as nobody says otherwise, as they are written."""
+    for scope in path:
+        for test in scope.tests:
+            if _worth(test, _At(scope.module, world, names)) is UNKNOWN:
+                yield shown(test)
+
+
 def doubts(path: tuple[Scope, ...], names: Names, world: World = ()) -> Iterator[tuple[str, str]]:
     """The conditions on the way that cannot be judged, as they are written, and the module they stand in."""
     for scope in path:
