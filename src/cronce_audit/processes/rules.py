@@ -264,8 +264,9 @@ def _unclear(launch: Launch, facts: Facts) -> str:
     for gate in by_default(launch.occasion.path, _world(launch.by), facts.conclude(names)):
         return f", unless a setting makes `{gate}` false, which the files do not show"
     for one in facts.conclude(_by_start)[launch.start]:
-        other = one.by if isinstance(one.by, Serving) and _is_deployed(one.by) else None
-        if other and other.workers == ONE and other.by != launch.by.by and not other.watches:
+        other = one.by if isinstance(one.by, Serving) and one.by.by and not one.by.watches else None
+        origin = other.by.command.origin if other and other.by else ""
+        if other and other.workers == ONE and other.by != launch.by.by and origin not in ("dockerfile", "script"):
             return f"; `{other.server}` ({other.place}) starts one, and the files do not show which of them is deployed"
     return ""
 
