@@ -268,6 +268,7 @@ IN_FOUR = 'FROM python\nCMD ["gunicorn", "-w", "4", "app:app"]\n'
     ("guard", "deployed", "severity", "why"),
     [
         ("", {"Dockerfile": IN_FOUR}, "error", ""),
+        ("if os.environ['MODE'] != 'testing': ", {"Dockerfile": IN_FOUR}, "error", ""),
         ("", {"start.sh": "gunicorn -w 4 app:app\n"}, "info", "do not show who runs this command"),
         ("if os.getenv('JOBS', '1') == '1': ", {"Dockerfile": IN_FOUR}, "info", "unless a setting makes"),
         (

@@ -260,7 +260,7 @@ def _compared(operator: str, left: Value, right: Value, at: _At) -> object:
             return UNKNOWN if operator == "in" else True
     one, other = _worth(left, at), _worth(right, at)
     if (one is UNKNOWN or other is UNKNOWN) and not _TESTING.isdisjoint((one, other)):
-        return operator in ("!=", "is not")  # what runs jobs for people is no test
+        return operator in ("!=", "is not", "not in")  # what runs jobs for people is no test
     if one is UNKNOWN or other is UNKNOWN or one is _OWN:
         return _OWN if one is _OWN else UNKNOWN
     if operator in ("in", "not in"):
