@@ -111,7 +111,8 @@ def _key_calls(plain: str, source: Source) -> Iterator[_KeyCall]:
 
 def _is_caught(lines: Sequence[str], at: int) -> bool:
     """Whether a line stands right below `except` or `catch`."""
-    above = (line for line in reversed(lines[:at]) if line.strip() and depth(line) < depth(lines[at]))
+    deep = depth(lines[at])
+    above = (line for line in reversed(lines[:at] if deep else ()) if line.strip() and depth(line) < deep)
     return bool(_CAUGHT.match(next(above, "")))
 
 

@@ -25,7 +25,7 @@ class Body(NamedTuple):
 def body_around(lines: Sequence[str], at: int) -> Body | None:
     """The function around a line."""
     deep = depth(lines[at])
-    for start in range(at - 1, -1, -1):
+    for start in range(at - 1, -1, -1) if deep else ():
         if lines[start].strip() and depth(lines[start]) < deep:
             deep = depth(lines[start])
             head = _FUNCTION_HEAD.search(lines[start].strip())
