@@ -7,7 +7,7 @@ lock around what they decorate.
 from collections.abc import Iterator, Mapping, Set
 from typing import Final
 
-from cronce_audit.locks import locks
+from cronce_audit.locks import LOCKLIKE, is_nx
 from cronce_audit.model import Facts, Guarded, GuardKind, LockDeclared
 from cronce_audit.python.facts import Call, Called, Const, Function, Joined, Value, last, shown
 from cronce_audit.python.names import Names, names
@@ -29,6 +29,8 @@ _TAKES: Final = frozenset({
     "lock", "Lock", "acquire", "Redlock", "RedLock", "RedisLock", "advisory_lock", "advisory", "create_sadlock",
     "Election", "acquire_lock",
 })  # fmt: skip
+_KEYS: Final = frozenset({"set", "setnx", "add"})
+"""They set any key that is not there: its name, or the function's, says that it is a lock."""
 _WORDS: Final = _CRONCE | _TAKES | {name.rpartition(".")[2] for name in _FILES}
 _QUERIES: Final = ("pg_try_advisory_lock", "pg_advisory_lock", "pg_try_advisory_xact_lock", "pg_advisory_xact_lock")
 
@@ -46,12 +48,9 @@ def _in_bodies(facts: Facts) -> Iterator[Guarded]:
     known = facts.conclude(names)
     declared = {one.name for one in facts.of(LockDeclared)}
     released = facts.conclude(_letting_go)
-    for lock in facts.conclude(locks):
-        if lock.is_lock:
-            keeps = lock.expires is True and not lock.deletes
-            yield Guarded("redis lock", lock.place, lock.taken.scope.function, across_hosts=True, keeps=keeps)
     for call in facts.of(Call):
-        if call.scope.function and (kind := kind_of(call.called, call.scope.module, known, declared)):
+        kind = kind_of(call.called, call.scope.module, known, declared) if call.scope.function else None
+        if kind and (call.method not in _KEYS or LOCKLIKE.search(f"{call.scope.function} {shown(call.called)}")):
             stays = kind == "redis lock" and call.scope.function not in released
             keeps = kind in ("cronce", "declared lock") or stays
             yield Guarded(kind, call.place, call.scope.function, kind != "file lock", keeps)
@@ -79,6 +78,8 @@ def kind_of(called: Called, near: str, known: Names, declared: Set[str] = frozen
     if declared and known.full_name(called.function, near) in declared:
         return "declared lock"
     if word == "add" and known.full_name(called.function, near).startswith("django.core.cache."):
+        return "redis lock"
+    if is_nx(called) or (word == "setnx" and len(called.args) == 2):
         return "redis lock"
     if word not in _WORDS:  # to follow every name of a tree would take minutes
         return None

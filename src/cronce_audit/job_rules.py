@@ -369,7 +369,7 @@ def _counted_anew(facts: Facts) -> Iterator[tuple[Place, str, float]]:
 )
 def _let_go(facts: Facts) -> Iterator[Found]:
     """Measured: two schedulers, a Redis lock around a short job, five slots: ten runs."""
-    yield from (each for each in told(facts, "end") if _JOB_PATHS.search(each.place.path))
+    yield from (each for each in told(facts, "end with the run") if _JOB_PATHS.search(each.place.path))
     yield from _let_go_in_java(facts)
     several = {launch.start.scheduler for launch in facts.conclude(launches) if launch.total.is_several}
     for job in facts.conclude(jobs):

@@ -81,6 +81,7 @@ _COMMENTS: Final = defaultdict(
     lambda: re.compile(_SLASHES, re.DOTALL),
     {
         ".exs": re.compile(_HASHES, re.MULTILINE),
+        **dict.fromkeys((".py", ".sh", ".bash"), re.compile(_HASHES, re.MULTILINE)),
         ".php": re.compile(f"{_SLASHES}|{_HASHES}", re.DOTALL | re.MULTILINE),
         ".rb": re.compile(f"^=begin.*?^=end|{_HASHES}", re.DOTALL | re.MULTILINE),
     },
@@ -226,7 +227,7 @@ def _declare() -> None:
 GONE: Final[Mapping[str, str]] = {
     "CR108": "CR107", "CR204": "CR206", "CR303": "CR302", "CR411": "CR410", "CR711": "CR301", "CR712": "CR302",
     "CR713": "CR301", "CR803": "CR702", "CR813": "CR811", "CR655": "CR414", "CR304": "CR301", "CR611": "CR521",
-    "CR801": "CR701", "CR802": "CR702", "CR805": "CR307", "CR812": "CR811", "CR520": "CR212",
+    "CR801": "CR701", "CR203": "CR206", "CR802": "CR702", "CR805": "CR307", "CR812": "CR811", "CR520": "CR212",
     **dict.fromkeys((
         "CR112", "CR205", "CR213", "CR214", "CR221", "CR401", "CR402", "CR403", "CR407", "CR421", "CR502", "CR506",
         "CR508", "CR509", "CR510", "CR511", "CR512", "CR513", "CR514", "CR603", "CR612", "CR651", "CR652", "CR653",
@@ -312,7 +313,6 @@ class LockCall(NamedTuple):
     key: str
     """As written, or where the lock is taken."""
     place: Place
-    sure: bool = True
 
 
 class LockDeclared(NamedTuple):

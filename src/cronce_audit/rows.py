@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from cronce_audit.model import Place, Source, reader
+from cronce_audit.text import body_around
 
 _CODE_SUFFIXES: Final = frozenset(
     {".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".java", ".kt", ".php", ".rb", ".go", ".rs", ".cs"}
@@ -25,11 +26,6 @@ _NOT_OF_JOBS: Final = re.compile(
     r"components|admin)[/.]|(?:controller|route|router|resolver|model|schema|repository|dto|entity)s?\.\w+$"
 )
 """Files that answer requests or describe data."""
-_FUNCTION_HEAD: Final = re.compile(
-    r"\b(?:def|func|fun|fn|function)\s+(?:\([^)]*\)\s*)?(?P<named>\w+)|"
-    r"^(?!if|for|while|switch|catch|else|return|await|new|try|with|\}|\.)(?:[\w<>\[\],.?@]+\s+)*?(?P<bound>[\w.]+)\s*"
-    r"(?:[:=]\s*(?:async\s*)?)?\((?:.*\)[^(){}]*|.*=>\s*)\{$|\b(?P<planned>schedule\w*|setInterval|every|CronJob)\(.*\{$"
-)
 _ROW_QUERY: Final = re.compile(
     r"(?:\.(?:find|findMany|findAll|find_all|filter|filter_by|where|query|scan|prepare|all)\s*\(|\bselect\(|"
     r"(?i:\bselect\b[^;]*\bfrom\b)|\bfind(?:All)?By\w+\(|::where\(|\.query\.filter|\.objects\.)"
@@ -117,9 +113,10 @@ def read(source: Source) -> Iterator[RowsTaken]:
         asked = _statement(lines, at) if at > told and _ROW_QUERY.search(line) else ""
         is_due = asked and not _BY_KEY.search(asked) and (_DUE_ROWS.search(asked) or _ROW_OF_A_RUN.search(asked))
         is_record = at in records and _RECORD_OF_WORK.search("\n".join(lines[max(at - 5, 0) : at + 6]))
-        name, start, end = _function(lines, at) if is_due or is_record else ("", 0, 0)
-        if not name or not (is_job or _JOB_NAMES.search(name)):
+        body = body_around(lines, at) if is_due or is_record else None
+        if body is None or not (is_job or _JOB_NAMES.search(body.name)):
             continue
+        name, start, end = body
         marks = _second_step(lines, asked, at, end) if is_due else None
         if marks and not _CLAIMS_A_ROW.search("\n".join(lines[start:end])):
             told = end
@@ -140,25 +137,6 @@ def _statement(lines: Sequence[str], at: int) -> str:
         if depth <= 0 and not chained:
             return "\n".join(lines[at : end + 1])
     return "\n".join(lines[at : at + _LONGEST_QUERY])
-
-
-def _function(lines: Sequence[str], at: int) -> tuple[str, int, int]:
-    """The function around a line, by indentation: its name, its first line and the line behind it."""
-    depth = _depth(lines[at])
-    for start in range(at - 1, -1, -1):
-        if lines[start].strip() and _depth(lines[start]) < depth:
-            depth = _depth(lines[start])
-            head = _FUNCTION_HEAD.search(lines[start].strip())
-            if head:
-                below = (end for end in range(at, len(lines)) if lines[end].strip() and _depth(lines[end]) <= depth)
-                end = next(below, len(lines))
-                plain = (one for one in range(start - 1, -1, -1) if not lines[one].lstrip().startswith("@"))
-                return next(filter(None, head.groups())), next(plain, -1) + 1, end  # a decorator may hold a lock
-    return "", 0, 0
-
-
-def _depth(line: str) -> int:
-    return len(line) - len(line.lstrip())
 
 
 def _second_step(lines: Sequence[str], asked: str, at: int, end: int) -> int | None:
@@ -233,5 +211,5 @@ def _called(lines: Sequence[str], loop: int, end: int) -> Iterator[range]:
     for name in re.findall(r"\b(\w+)\(", "\n".join(lines[loop:end])):
         head = next((one for one, line in enumerate(lines) if re.search(rf"\b(?:def|function) {name}\b", line)), None)
         if head is not None and head + 1 < len(lines):
-            _, start, behind = _function(lines, head + 1)
-            yield range(start, behind)
+            body = body_around(lines, head + 1)
+            yield range(body.start, body.end) if body else range(0)

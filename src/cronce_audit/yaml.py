@@ -69,17 +69,6 @@ class YamlNode:
         """The key itself, for its line."""
         return next((key for key, _ in self.pairs if key.text == name), None)
 
-    def walk(self) -> Iterator["YamlNode"]:
-        """It and all nodes below it, each once, in the order of the text."""
-        seen: set[int] = set()
-        stack = [self]
-        while stack:
-            node = stack.pop()
-            if id(node) not in seen:
-                seen.add(id(node))
-                yield node
-                stack += reversed([*node.items, *(value for _, value in node.pairs)])
-
     @property
     def is_null(self) -> bool:
         return self.plain and self.tag != UNKNOWN_TAG and self.text in _NULLS

@@ -26,11 +26,11 @@ def found(root: Path, body: str) -> list[str]:
         pytest.param(
             """
             def job(me):
-                if client.set("a", me, nx=True, px=1000):
+                if client.set("lock", me, nx=True, px=1000):
                     work()
-                    held = client.get("a")
+                    held = client.get("lock")
                     if held == me:
-                        client.delete("a")
+                        client.delete("lock")
             """,
             ["CR301 6"],
             id="the value is read into a name first",
@@ -38,12 +38,12 @@ def found(root: Path, body: str) -> list[str]:
         pytest.param(
             """
             def job(me):
-                if not client.set("a", me, nx=True, ex=9):
+                if not client.set("lock", me, nx=True, ex=9):
                     return
                 try:
                     work()
                 finally:
-                    client.unlink("a")
+                    client.unlink("lock")
             """,
             ["CR301 7"],
             id="unlink in finally",
@@ -93,9 +93,9 @@ def found(root: Path, body: str) -> list[str]:
         pytest.param(
             """
             def job():
-                if client.set("a", 1, nx=True, ex=None):
+                if client.set("lock", 1, nx=True, ex=None):
                     work()
-                    client.delete("a")
+                    client.delete("lock")
             """,
             ["CR302 2"],
             id="no time to live, spelled out",
@@ -118,7 +118,7 @@ def found(root: Path, body: str) -> list[str]:
                 if client.set("lock", 1, nx=True):
                     client.expire("lock", 3)
             """,
-            ["CR302 3"],
+            ["CR302 2"],
             id="two steps",
         ),
         pytest.param(
@@ -144,20 +144,20 @@ def test_a_lock_that_lets_two_in_or_nobody_again_is_found(body: str, expected: l
         pytest.param(
             """
             def job(me):
-                if client.set("a", me, nx=True, ex=9):
-                    client.eval("if redis.call('get', KEYS[1]) == ARGV[1] then ...", 1, "a", me)
+                if client.set("lock", me, nx=True, ex=9):
+                    client.eval("if redis.call('get', KEYS[1]) == ARGV[1] then ...", 1, "lock", me)
             """,
             id="released by a script",
         ),
         pytest.param(
             """
             def job(me):
-                client.set("a", me, nx=True, ex=9)
+                client.set("lock", me, nx=True, ex=9)
                 with client.pipeline() as pipe:
-                    pipe.watch("a")
-                    if pipe.get("a") == me:
+                    pipe.watch("lock")
+                    if pipe.get("lock") == me:
                         pipe.multi()
-                        pipe.delete("a")
+                        pipe.delete("lock")
                         pipe.execute()
             """,
             id="released in a watched transaction",

@@ -107,15 +107,6 @@ SHAPES = {
         },
         ["CR201 jobs.py:6"],
     ),
-    "a program with a reloader": (
-        {
-            "shop/__init__.py": APP,
-            "shop/scheduler.py": SCHEDULER,
-            "run.py": "from shop import create_app\nfrom shop.scheduler import start\n\napp = create_app()\n\n"
-            "if __name__ == '__main__':\n    start()\n    app.run(debug=True)\n",
-        },
-        ["CR203 shop/scheduler.py:6"],
-    ),
     "a program with a reloader and its guard": (
         {
             "shop/__init__.py": APP,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cronce_audit.clocks import is_zone
 from cronce_audit.containers.facts import PlacedValue, Service, StartWords, commands, is_for_trying, joined
-from cronce_audit.containers.shell import filled, line, sh_of
+from cronce_audit.containers.shell import filled, line
 from cronce_audit.model import CommandLine, Place, Source, ZoneSet, reader
 from cronce_audit.yaml import YamlNode, documents
 
@@ -61,7 +61,7 @@ class _Reading:
             name=name,
             place=self._source.place(line),
             dockerfile=self._dockerfile(),
-            sh=sh_of(filled(image.text or "", {})) if image and not self._get("build") else None,
+            is_alpine="alpine" in ((image and image.text) or ""),
             partial=not image and not self._get("build"),
             entrypoint=self._start("entrypoint"),
             command=self._start("command"),

@@ -22,7 +22,7 @@ from cronce_audit.containers.facts import (
     is_for_trying,
     joined,
 )
-from cronce_audit.containers.shell import filled, sh_of
+from cronce_audit.containers.shell import filled
 from cronce_audit.crontab.read import NeverRun, lacks_user
 from cronce_audit.model import Place, Source, ZoneSet, reader
 
@@ -155,12 +155,11 @@ class Stage:
 def _read(source: Source) -> Iterator[Any]:
     found = list(instructions(source.text))
     stage = _last_stage(found, source) or Stage("")
-    sh = sh_of(stage.image)
     start = joined(stage.entrypoint, stage.cmd)
     text = "\n".join(f"{one.name} {one.rest}" for one in found)
     yield Image(
         source.path,
-        sh,
+        "alpine" in stage.image,
         stage.entrypoint,
         stage.cmd,
         stage.name,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
-from cronce_audit.containers.shell import ASSIGNMENT, Kind, given, line
+from cronce_audit.containers.shell import ASSIGNMENT, given, line
 from cronce_audit.model import CommandLine, Origin, Place
 
 _TRYING: Final = frozenset({"dev", "develop", "development", "local", "test", "tests", "testing", "ci", "debug", "e2e"})
@@ -55,8 +55,8 @@ class Image(NamedTuple):
     """The last stage of a Dockerfile, with what it inherits from earlier stages."""
 
     path: str
-    sh: Kind | None
-    """The shell that `/bin/sh` is in the base image."""
+    is_alpine: bool
+    """Its shell makes way for the last program of a text."""
     entrypoint: StartWords | None
     cmd: StartWords | None
     stage: str = ""
@@ -79,8 +79,7 @@ class Service(NamedTuple):
     place: Place
     dockerfile: str
     """The path of the Dockerfile that it builds; "" if it builds none."""
-    sh: Kind | None
-    """The shell that `/bin/sh` is in its image, if the image is known."""
+    is_alpine: bool
     partial: bool
     """It has neither image nor build: it only changes a service of the same name in another file."""
     entrypoint: StartWords | None
@@ -121,11 +120,6 @@ def joined(entrypoint: StartWords | None, cmd: StartWords | None) -> StartWords 
     if cmd is None or given(entrypoint.words):
         return entrypoint
     return StartWords(entrypoint.words + cmd.words, cmd.place)
-
-
-def kind_of(name: str, sh: Kind | None) -> Kind | None:
-    """The shell that a name means; `sh` is the image's."""
-    return "bash" if name == "bash" else "dash" if name == "dash" else "ash" if name == "ash" else sh
 
 
 def commands(

@@ -127,10 +127,7 @@ def _why_deaf(run: ContainerProgram) -> str | None:
 def _ignores_term(run: ContainerProgram) -> bool:
     """Debian's and BusyBox's do (measured), cronie's does not; others are not known."""
     image = run.container.image
-    here = {image.engine} - {""} if image else set()
-    if run.program.name == "cron":
-        return here == {"debian"} or (not here and run.container.sh == "dash")
-    return here <= {"busybox"} and run.container.sh == "ash"
+    return (image.engine if image else "") in (("debian", "") if run.program.name == "cron" else ("busybox",))
 
 
 @rule(

@@ -7,8 +7,8 @@ from itertools import dropwhile
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
-from cronce_audit.containers.facts import EntryScript, Image, Service, StartWords, joined, kind_of
-from cronce_audit.containers.shell import Kind, given, is_shell, line, stays
+from cronce_audit.containers.facts import EntryScript, Image, Service, StartWords, joined
+from cronce_audit.containers.shell import given, is_shell, line, stays
 from cronce_audit.model import CommandLine, Facts, Place, Source, reader
 from cronce_audit.scripts import WRAPPERS
 
@@ -194,12 +194,16 @@ class ProcessOne(NamedTuple):
 
     name: str
     start: StartWords
-    sh: Kind | None
     init: bool
     service: Service | None
     image: Image | None
     inherits: bool
     """A service that starts its image's own command."""
+
+    @property
+    def is_alpine(self) -> bool:
+        built = self.image or self.service
+        return built is not None and built.is_alpine
 
 
 class ContainerProgram(NamedTuple):
@@ -245,7 +249,6 @@ def _completed(services: Sequence[Service]) -> Iterator[Service]:
 def _laid_over(base: Service, over: Service) -> Service:
     return over._replace(
         dockerfile=base.dockerfile,
-        sh=base.sh,
         entrypoint=over.entrypoint or base.entrypoint,
         command=over.command or (None if over.entrypoint else base.command),
         init=base.init or over.init,
@@ -263,8 +266,7 @@ def _of_service(service: Service, image: Image | None) -> ProcessOne | None:
     if start is None or not start.words:
         return None
     own = service.entrypoint is not None or service.command is not None
-    sh = image.sh if image else service.sh
-    return ProcessOne(f"the service `{service.name}`", start, sh, service.init, service, image, not own)
+    return ProcessOne(f"the service `{service.name}`", start, service.init, service, image, not own)
 
 
 def _of_images(images: Iterable[Image], services: Sequence[ProcessOne]) -> Iterator[ProcessOne]:
@@ -273,7 +275,7 @@ def _of_images(images: Iterable[Image], services: Sequence[ProcessOne]) -> Itera
         if start is not None and start.words:
             users = [one for one in services if one.image is image and one.inherits]
             init = bool(users) and all(one.init for one in users)
-            yield ProcessOne("the image", start, image.sh, init, None, image, inherits=False)
+            yield ProcessOne("the image", start, init, None, image, inherits=False)
 
 
 def runs(facts: Facts) -> Sequence[ContainerProgram]:
@@ -332,7 +334,8 @@ def _started(
 def _told(container: ProcessOne, shell: str, text: str, scripts: Scripts) -> Iterator[ContainerProgram]:
     read = line(text)
     for command in read.commands if read.plain else ():
-        lingers = stays(read, command, kind_of(shell, container.sh))
+        lingers = stays(read, command)
+        lingers = False if lingers is None and (shell == "bash" or container.is_alpine) else lingers
         yield from _started(container, command.words, scripts, lingers=lingers)
 
 

@@ -9,12 +9,10 @@ A script that is read from a file is never replaced.
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from cronce_audit.grammars import tree, within
 from cronce_audit.scripts import Simple, commands_of
-
-Kind = Literal["dash", "bash", "ash"]
 
 ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _COMPOUND: Final = (
@@ -22,9 +20,9 @@ _COMPOUND: Final = (
     "function_definition", "compound_statement", "negated_command",
 )  # fmt: skip
 _BEHIND: Final = re.compile(
-    rb"(?P<to>(?:[ \t]*(?:\d*|&)(?:>>|[<>])&?[ \t]*[^\s;&|]+)*)[ \t]*(?P<operator>&&|\|\||[|&;\n])?"
+    rb"(?:(?:[ \t]*(?:\d*|&)(?:>>|[<>])&?[ \t]*[^\s;&|]+)*)[ \t]*(?P<operator>&&|\|\||[|&;\n])?"
 )
-"""Where the output of a command goes, and the operator behind it."""
+"""The operator behind a command, past where its output goes."""
 
 
 _VARIABLE: Final = re.compile(
@@ -38,7 +36,6 @@ class ShellCommand(NamedTuple):
     words: tuple[str, ...]
     """Without `exec` and assignments before it."""
     exec: bool
-    redirected: bool
     behind: str
     """The operator behind it: `&&`, `|`, `&`, `;`, or "" where it is the last."""
 
@@ -84,7 +81,7 @@ def _told(simple: Simple, text: bytes) -> ShellCommand:
     behind = _BEHIND.match(text, simple.node.end_byte)
     assert behind is not None
     operator = (behind["operator"] or b"").decode().replace("\n", ";")
-    return ShellCommand(simple.words[execs:], execs, bool(behind["to"]), operator)
+    return ShellCommand(simple.words[execs:], execs, operator)
 
 
 def simple_commands(words: Sequence[str]) -> list[tuple[str, ...]]:
@@ -108,59 +105,9 @@ def filled(text: str, known: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, text) if "$" in text else text
 
 
-def stays(told: ShellText, command: ShellCommand, kind: Kind | None) -> bool | None:
-    """Whether the shell is still process 1 while this command runs; None if the shell is not known."""
+def stays(told: ShellText, command: ShellCommand) -> bool | None:
+    """Whether the shell is still process 1 while this command runs; None where that depends on the shell."""
     if command.exec and command.behind != "|":
         return False
     piped = any(one.behind == "|" for one in told.commands[-2:-1])
-    if command != told.commands[-1] or command.behind.strip(";") or piped:
-        return True
-    if kind is None:
-        return None
-    return kind == "dash" or (kind == "bash" and command.redirected)
-
-
-_DEBIAN_TAGS: Final = re.compile(
-    r"\b(slim|debian|ubuntu|buster|bullseye|bookworm|trixie|stretch|jessie|bionic|focal|jammy|noble)"
-)
-_BASH: Final = frozenset({
-    "centos", "fedora", "rockylinux", "almalinux", "amazonlinux", "oraclelinux", "ubi7", "ubi8", "ubi9", "ubi-minimal",
-    "opensuse", "leap", "tumbleweed", "archlinux"
-})  # fmt: skip
-_DEBIAN: Final = frozenset({
-    "debian", "ubuntu", "python", "node", "ruby", "php", "golang", "openjdk", "eclipse-temurin", "perl", "rust",
-    "buildpack-deps", "pypy", "elixir", "erlang", "composer", "wordpress", "nextcloud", "httpd", "nginx", "postgres"
-})  # fmt: skip
-"""Docker's official images that are based on Debian or Ubuntu unless the tag says otherwise."""
-
-
-class Base(NamedTuple):
-    """An image's name, taken apart."""
-
-    name: str
-    """The last part of the path."""
-    tag: str
-    library: bool
-    """An official image of Docker, not another one of the same name."""
-
-
-def base(image: str) -> Base:
-    path, _, tag = image.partition("@")[0].rpartition(":")
-    if not path or "/" in tag:
-        path, tag = image.partition("@")[0], ""
-    own = re.sub(r"^(docker\.io/|public\.ecr\.aws/docker/)?(library/)?", "", path.lower())
-    return Base(own.rpartition("/")[2], tag.lower(), "/" not in own)
-
-
-def sh_of(image: str) -> Kind | None:
-    """The shell that `/bin/sh` is; None if the name does not show it."""
-    if "$" in image:
-        return None
-    name, tag, library = base(image)
-    if "alpine" in tag or name in ("alpine", "busybox") or name.endswith("-alpine"):
-        return "ash"
-    if name in _BASH or re.search(r"\b(ubi\d|centos|fedora|rocky|amazonlinux|ol\d)", tag):
-        return "bash"
-    if _DEBIAN_TAGS.search(tag) or (library and name in _DEBIAN and name != "composer"):
-        return "dash"
-    return None
+    return True if command != told.commands[-1] or command.behind.strip(";") or piped else None

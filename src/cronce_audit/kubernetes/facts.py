@@ -91,16 +91,9 @@ def _file(place: Place) -> str:
 
 
 class Patched(NamedTuple):
-    """Fields that a patch sets in an object of this name; "" means any."""
+    """Words of a file that changes objects of other files: what one of those lacks, it may set."""
 
-    name: str
-    fields: frozenset[str]
-
-
-class PatchFile(NamedTuple):
-    """A file that a kustomization uses as a patch."""
-
-    path: str
+    words: frozenset[str]
 
 
 class ChartValues(NamedTuple):
@@ -258,13 +251,8 @@ Entries = Mapping[str, tuple[str, Place]]
 
 def _as_deployed(facts: Facts) -> Sequence[Workload]:
     """All of them, with what the values of charts and patches say; those that only change another are partial."""
-    files = {patch.path for patch in facts.of(PatchFile)}
-    found = []
-    for one in facts.of(Workload):
-        partial = one.partial or one.place.path in files
-        patched = [patch.fields for patch in facts.of(Patched) if patch.name in ("", one.name) and not partial]
-        found.append(replace(one, partial=partial, said=_said(one, frozenset().union(*patched), facts)))
-    return found
+    patched = frozenset[str]().union(*(patch.words for patch in facts.of(Patched)))
+    return [replace(one, said=_said(one, patched, facts)) for one in facts.of(Workload)]
 
 
 def running(facts: Facts) -> Iterator[Workload]:
@@ -285,11 +273,12 @@ def workloads(facts: Facts) -> Sequence[Workload]:
     return [one for one in facts.conclude(_as_deployed) if one.kind != "CronJob" and not one.partial]
 
 
-def _said(one: Workload, others: frozenset[str], facts: Facts) -> Said:
+def _said(one: Workload, patched: frozenset[str], facts: Facts) -> Said:
     """Its fields with the chart's values; a missing field that a patch sets is unknown."""
     told = {name: _told(field, one.chart, facts) for name, field in one.said.items()}
     return {
-        name: Field(UNKNOWN, one.place) if field is None and name in others else field for name, field in told.items()
+        name: Field(UNKNOWN, one.place) if field is None and name in patched and not one.partial else field
+        for name, field in told.items()
     }
 
 

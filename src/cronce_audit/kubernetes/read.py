@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from posixpath import normpath
 from typing import Any, Final
 
 from cronce_audit.clocks import is_zone
@@ -18,7 +17,6 @@ from cronce_audit.kubernetes.facts import (
     Field,
     Fields,
     Patched,
-    PatchFile,
     Plain,
     Workload,
     plain,
@@ -130,24 +128,8 @@ MOST: Final = 20_000
 """Nodes of a values.yaml that are read."""
 
 
-def patched(node: YamlNode, fields: Fields) -> Patched:
-    """The fields that a partial object sets in the complete one."""
-    keys = frozenset(key.text for each in node.walk() for key, _ in each.pairs if key.text)
-    return Patched(fields.word(node, "metadata", "name"), keys)
-
-
-def kustomization(node: YamlNode, fields: Fields) -> Iterator[Any]:
-    folder = PurePosixPath(fields.source.path).parent
-    for listed in ("patches", "patchesStrategicMerge", "patchesJson6902"):
-        for patch in (node.get(listed) or node).items:
-            path = patch.text if patch.text else (patch.get("path") or patch).text
-            inline = path if path and "\n" in path else (patch.get("patch") or patch).text
-            if path and "\n" not in path:
-                yield PatchFile(normpath(folder / path))
-            if inline and "\n" in inline:
-                yield Patched("", frozenset(re.findall(r"\w+", inline)))  # an object, or operations with paths
-    for replicas in (node.get("replicas") or node).items:
-        yield Patched(fields.word(replicas, "name"), frozenset({"replicas"}))
+def patched(source: Source) -> Patched:
+    return Patched(frozenset(re.findall(r"\w+", source.text)))
 
 
 def chart_values(source: Source) -> Iterator[ChartValues]:
@@ -231,11 +213,11 @@ def _object(node: YamlNode, fields: Fields) -> Iterator[Any]:
     if kind == "CronJob" and group in ("batch", "") and node.get("spec", "jobTemplate"):
         yield from _cron_job(node, fields)
     elif kind == "CronJob" and group == "batch":
-        yield patched(node, fields)
+        yield patched(fields.source)
     elif kind in _WORKLOADS and group in ("apps", "extensions", "") and node.get("spec"):
         yield from _workload(kind, node, fields)
     elif fields.source.name in KUSTOMIZATIONS:
-        yield from kustomization(node, fields)
+        yield patched(fields.source)
 
 
 def _cron_job(node: YamlNode, fields: Fields) -> Iterator[Any]:
@@ -243,7 +225,7 @@ def _cron_job(node: YamlNode, fields: Fields) -> Iterator[Any]:
     name = fields.word(node, "metadata", "name")
     partial = not (spec and (spec.get("schedule") or fields.is_open(spec)) and pod and has_image(pod, fields))
     if partial:
-        yield patched(node, fields)
+        yield patched(fields.source)
     key = spec.key("schedule") if spec else None
     place = fields.source.place((key or node).line)
     found = Workload(
@@ -272,7 +254,7 @@ def _workload(kind: str, node: YamlNode, fields: Fields) -> Iterator[Any]:
     name, place = fields.name(node, "metadata", "name"), fields.place(node.key("kind") or node)
     partial = not (pod and has_image(pod, fields))
     if partial:
-        yield patched(node, fields)
+        yield patched(fields.source)
     replicas = fields.field(spec, "replicas")
     strategy = node.get("spec", "strategy")
     yield Workload(

@@ -36,8 +36,6 @@ class Serving:
     """Who starts it; None where code does."""
     preload: bool = False
     """The app is imported once, before the workers are forked."""
-    reload: bool = False
-    """A parent that watches the files imports the app too, and starts the one that serves."""
     config: str = ""
     """The file of settings that it is told to read, or would find; "" is none."""
     counted: str = ""

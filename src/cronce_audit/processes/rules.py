@@ -15,7 +15,7 @@ from cronce_audit.processes.commands import Running, Serving, runnings
 from cronce_audit.processes.reach import Reach, reach
 from cronce_audit.processes.servers import servings
 from cronce_audit.processes.starts import HOOKS, Occasion, Start, is_job_loop, occasions, starts, store_of
-from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, World, doubts, is_done, may_be_locked
+from cronce_audit.processes.worlds import World, by_default, doubts, is_done, may_be_locked
 from cronce_audit.python.jobs import Job, jobs
 from cronce_audit.python.names import Names, names
 from cronce_audit.python.schedulers import Scheduler
@@ -76,17 +76,15 @@ def is_claimed(launch: Launch, facts: Facts, *, far: bool) -> bool:
     return all(guard is not None and (guard.across_hosts or not far) for guard in found)
 
 
-def _badness(launch: Launch) -> tuple[int, int, bool, bool, int]:
-    """What is known to serve counts more than a reloader, which is for development; and what is known to be so more
-    than what may be, but less than what is known to be right."""
-    reload = isinstance(launch.by, Serving) and launch.by.reload
+def _badness(launch: Launch) -> tuple[int, int, bool, int]:
+    """What is known to be so counts more than what may be, but less than what is known to be right."""
     sure = 1 if launch.doubts else 2 if launch.total.is_several else 0
-    return sure, launch.total.least, launch.by is not None, not reload, launch.confidence
+    return sure, launch.total.least, launch.by is not None, launch.confidence
 
 
 def _launches_of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Launch]:
     known = facts.conclude(reach)
-    done = is_done(occasion.path, PRODUCTION, facts.conclude(names)) is not False
+    done = is_done(occasion.path, (), facts.conclude(names)) is not False
     served = False
     found: list[Launch] = []
     off = False
@@ -107,15 +105,10 @@ def _launches_of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Lau
             yield Launch(start, occasion, running, ONE, _sureness(running))
     if done and not served:
         yield Launch(start, occasion, None, ONE, Confidence.HIGH)
-    elif not served and occasion.when == "ready":  # it asks for runserver: so that is how it is started
-        by = Serving("manage.py runserver", "", ONE, start.place, reload=True)
-        workers = _reaching(by, occasion, facts)
-        if workers is not None and workers.is_several:
-            yield Launch(start, occasion, by, workers, Confidence.HIGH)
 
 
-def _world(serving: Serving) -> World:
-    return PRODUCTION._replace(environment=serving.by.command.environment if serving.by else ())
+def _world(serving: Serving | Running) -> World:
+    return serving.by.command.environment if serving.by else ()
 
 
 def _without(occasion: Occasion, world: World, known: Names) -> Occasion:
@@ -139,7 +132,7 @@ def _reaches(serving: Serving, occasion: Occasion, known: Reach) -> Confidence |
         return Confidence.HIGH if serving.config and serving.config == known.path(occasion.module) else None
     module = known.served(serving)
     if occasion.when == "program":
-        return Confidence.HIGH if serving.reload and serving.server == "app.run" and module == occasion.module else None
+        return None
     if occasion.when == "ready":
         django = serving.server == "manage.py runserver" or known.imports(module, "django")
         return Confidence.HIGH if django else None
@@ -147,12 +140,9 @@ def _reaches(serving: Serving, occasion: Occasion, known: Reach) -> Confidence |
     return None if sure is None else Confidence.HIGH if sure else Confidence.MEDIUM
 
 
-def _reaching(serving: Serving, occasion: Occasion, facts: Facts, world: World = PRODUCTION) -> Count | None:
+def _reaching(serving: Serving, occasion: Occasion, facts: Facts, world: World) -> Count | None:
     """In how many processes of one server the start is reached; None where that is not known, or in none."""
     known = facts.conclude(names)
-    if serving.reload and occasion.when in ("import", "ready", "program"):
-        done = [is_done(occasion.path, world, known) for world in (PARENT, CHILD)]
-        return None if None in done or not any(done) else Count(sum(map(bool, done)))
     if is_done(occasion.path, world, known) is False:
         return None
     if occasion.when == "hook":
@@ -187,26 +177,24 @@ def _fitting(launch: Launch, facts: Facts) -> str:
         named = is_job_loop(launch.start.scope.function) and not is_of_process("", launch.start.scope.function)
         seldom = launch.start.kind == "timer" or launch.start.every >= _SELDOM or named
         alone = not _is_web(launch, facts) or _is_decided(launch) or _is_one(launch, facts)
-        return "CR207" if (several and not _is_reloaded(launch)) or (seldom and not alone) else ""
-    if several and not _is_reloaded(launch) and store_of(launch.start.scheduler):
+        return "CR207" if several or (seldom and not alone) else ""
+    if several and store_of(launch.start.scheduler):
         return "CR208"
-    if launch.per_process.is_several and not _is_reloaded(launch):
+    if launch.per_process.is_several:
         return "CR201"
     if launch.by and launch.by.copies.is_several:
         return "CR202"
     if launch.occasion.when == "ready":
         return "CR206"
-    if several:
-        return "CR203"
     return "CR206" if _is_web(launch, facts) and not _is_decided(launch) and not _is_one(launch, facts) else ""
 
 
 def _is_one(launch: Launch, facts: Facts) -> bool:
-    """What deploys the app starts one process of it: a service of compose or a unit of systemd, without a reloader. An
+    """What deploys the app starts one process of it: a service of compose or a unit of systemd. An
     image alone may be started anywhere; a Procfile's platform sets WEB_CONCURRENCY, and a cluster starts the next pod
     first. Not where a lock that all machines see says that a person expects more."""
     of_it = [each.by for each in facts.conclude(_by_start)[launch.start]]
-    served = [by for by in of_it if isinstance(by, Serving) and not by.reload and not by.watches]
+    served = [by for by in of_it if isinstance(by, Serving) and not by.watches]
     alone = [(by, by.by.command.origin) for by in served if by.by and by.workers == ONE]
     if any(by.workers != ONE for by in served):
         return False
@@ -249,38 +237,48 @@ def _check_of(rule_id: str, message: Callable[[Launch, Facts], str]) -> Check:
             if fitting == rule_id and not is_claimed(launch, facts, far=far):
                 sure = None if launch.confidence is Confidence.HIGH else launch.confidence
                 in_ready = rule_id == "CR206" and launch.occasion.when == "ready" and not launch.doubts
-                seen = in_ready and launch.total.is_several and launch.by and launch.by.by
-                unclear = rule_id in ("CR201", "CR202") and _is_unclear(launch, facts)
-                mild = unclear or _is_mild(launch, rule_id, facts)
+                unclear = _unclear(launch, facts) if rule_id in ("CR201", "CR202") else ""
+                mild = bool(unclear) or _is_mild(launch, rule_id, facts)
                 yield Found(
                     launch.start.place,
-                    message(launch, facts) + (_IF_LOCKED if unclear else ""),
+                    message(launch, facts) + unclear,
                     Confidence.LOW if launch.doubts or unclear else sure,
-                    Severity.INFO if mild else Severity.WARNING if seen else None,
+                    Severity.INFO if mild else None,
                     _LOOK if launch.doubts else _COMMAND if in_ready else None,
                 )
 
     return check
 
 
-def _is_unclear(launch: Launch, facts: Facts) -> bool:
-    """No job of it is seen, or each of them takes what is called a lock, of which nobody can tell what it is worth."""
+def _unclear(launch: Launch, facts: Facts) -> str:
+    """What is missing in the evidence, as the end of a sentence; "" where the command that is deployed starts several
+    processes of this very app, and nothing is seen that may keep any of them from starting the scheduler."""
     added = [job.full_name for job in facts.conclude(jobs) if job.scheduler == launch.start.scheduler]
     known = {*facts.conclude(may_be_locked), *facts.conclude(guards)}
-    return launch.start.scheduler is not None and known.issuperset(added)
+    if launch.start.scheduler is not None and known.issuperset(added):
+        return "; the files do not show which jobs, or what the lock in them is worth"
+    if not launch.by or not launch.by.by or launch.by.by.command.origin == "script":
+        return "; the files do not show who runs this command"
+    if launch.confidence is not Confidence.HIGH:
+        return "; the files do not show for certain that this app is the one that is deployed there"
+    for gate in by_default(launch.occasion.path, _world(launch.by), facts.conclude(names)):
+        return f", unless a setting makes `{gate}` false, which the files do not show"
+    for one in facts.conclude(_by_start)[launch.start]:
+        other = one.by if isinstance(one.by, Serving) and one.by.by and not one.by.watches else None
+        origin = other.by.command.origin if other and other.by else ""
+        if other and other.workers == ONE and other.by != launch.by.by and origin not in ("dockerfile", "script"):
+            return f"; `{other.server}` ({other.place}) starts one, and the files do not show which of them is deployed"
+    return ""
 
 
 def _is_mild(launch: Launch, rule_id: str, facts: Facts) -> bool:
-    """A loop may be about its process, and so may jobs by their names; a reloader that nothing deploys is for whoever
-    works on the code."""
+    """A loop may be about its process, and so may jobs by their names."""
     added = [job for job in facts.conclude(jobs) if job.scheduler == launch.start.scheduler]
     own = bool(added) and all(is_of_process(job.place.path, job.full_name or job.function) for job in added)
-    local = rule_id == "CR203" and not (launch.by and launch.by.by)
     alone = rule_id == "CR207" and not launch.total.is_several
-    return launch.start.kind == "loop" or own or local or alone
+    return launch.start.kind == "loop" or own or alone
 
 
-_IF_LOCKED: Final = "; the files do not show which jobs, or what the lock in them is worth"
 _COMMAND: Final = (
     "start it in a management command of its own, in one process (`manage.py run_scheduler`); or see "
     "docs/how-to/django.md for jobs that run once however many processes there are"
@@ -289,10 +287,6 @@ _LOOK: Final = (
     "check whether the condition is true in at most one process, of all workers and machines; if so, write `#"
     " cronce: ignore[CR206] …`, or name the lock under `locks` in the config"
 )
-
-
-def _is_reloaded(launch: Launch) -> bool:
-    return isinstance(launch.by, Serving) and launch.by.reload
 
 
 def _when(occasion: Occasion) -> str:
@@ -336,21 +330,10 @@ def _per_process(launch: Launch, _: Facts) -> str:
     return f"{start.what} is started {_when(launch.occasion)}, in {_by(launch)}: every job runs {_times(launch)}"
 
 
-def _reloaded(launch: Launch, _: Facts) -> str:
-    by = f"{launch.by.server} ({launch.by.place})" if isinstance(launch.by, Serving) else "the reloader"
-    return (
-        f"{launch.start.what} is started {_when(launch.occasion)}; {by} reloads, and both the process that watches the "
-        "files and the one that serves import it: every job runs twice"
-    )
-
-
 def _ready(launch: Launch) -> str:
-    twice = ""
-    if isinstance(launch.by, Serving) and launch.total.is_several:
-        twice = f", and runserver ({launch.by.place}) twice"
     return (
         f"{launch.start.what} is started in AppConfig.ready(), which every worker and every manage.py command calls "
-        f"(migrate, shell, a job of cron){twice}: while one of them is running, every job runs there too"
+        f"(migrate, shell, a job of cron): while one of them is running, every job runs there too"
     )
 
 
@@ -408,12 +391,6 @@ def _shared_store(launch: Launch, _: Facts) -> str:
 
 rule("CR201 scheduler-in-every-worker", Severity.ERROR, _ONE)(_check_of("CR201", _per_process))
 rule("CR202 scheduler-in-every-replica", Severity.ERROR, _ONE)(_check_of("CR202", _per_process))
-rule(
-    "CR203 scheduler-under-a-reloader",
-    Severity.WARNING,
-    'start it in one of the two only, `if os.environ.get("WERKZEUG_RUN_MAIN") == "true" or not app.debug:`; or pass '
-    "`use_reloader=False`",
-)(_check_of("CR203", _reloaded))
 rule(
     "CR206 scheduler-inside-the-app",
     Severity.INFO,

@@ -92,8 +92,6 @@ def servings_in_code(facts: Facts) -> Iterator[Serving]:
     for call in known.calls("run"):
         if call.called.function == Name("uvicorn.run"):
             yield _uvicorn(call, known)
-        elif _reloads(call) and "flask.Flask" in known.kinds(known.receiver(call), call.scope.module):
-            yield Serving("app.run", call.scope.module, ONE, call.place, reload=True)
 
 
 def _uvicorn(call: Call, known: Names) -> Serving:
@@ -111,12 +109,6 @@ def _number(value: Value | None, call: Call, known: Names) -> Count:
         return Count(max(number, 1))
     made = isinstance(value, Called) and known.full_name(value.function, call.scope.module)
     return SEVERAL if made in ("os.cpu_count", "multiprocessing.cpu_count") else UNKNOWN
-
-
-def _reloads(call: Call) -> bool:
-    """Flask's reloader follows `debug`, unless it is told otherwise."""
-    told = call.called.keyword("use_reloader") or call.called.keyword("debug")
-    return told == Const(value=True) and not call.called.splat
 
 
 _SERVERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -205,7 +197,7 @@ def _flask(argv: Argv, made: partial[Serving]) -> Serving | None:
     debug = told.has("--debug") or (_is_set(argv.environment, "FLASK_DEBUG") and not told.has("--no-debug"))
     app = told.value("-A", "--app") or argv.environment.get("FLASK_APP", "")
     reload = (debug or told.has("--reload")) and not told.has("--no-reload")
-    return made(server="flask run", app=_app(app), workers=ONE, reload=reload)
+    return made(server="flask run", app=_app(app), workers=ONE, watches=reload)
 
 
 def _is_set(environment: Mapping[str, str], name: str) -> bool:
@@ -216,7 +208,7 @@ def _django(argv: Argv, made: partial[Serving]) -> Serving | None:
     if argv.arguments[:1] != ("runserver",):
         return None
     reload = "--noreload" not in argv.arguments
-    return made(server="manage.py runserver", app="", workers=ONE, reload=reload)
+    return made(server="manage.py runserver", app="", workers=ONE, watches=reload)
 
 
 def _uwsgi(argv: Argv, made: partial[Serving], facts: Facts) -> Serving | None:

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 from cronce_audit.model import Facts, Place
 from cronce_audit.processes.reach import reach
 from cronce_audit.processes.servers import servings
-from cronce_audit.processes.worlds import CHILD, PARENT, PRODUCTION, Hold, World, doubts, hold, is_done
+from cronce_audit.processes.worlds import Hold, doubts, hold, is_done
 from cronce_audit.python.facts import Call, Called, Const, Function, Member, Name, Operation, Scope, Value, last, shown
 from cronce_audit.python.names import Names, is_start_up, names
 from cronce_audit.python.names import starts as app_starts
@@ -187,7 +187,7 @@ class Occasions:
         self._reach: Final = facts.conclude(reach)
         self._factories: Final = set(_factories(facts))
         self._hold: Final = cache(self._hold_in)
-        self._done_in: Final = cache(lambda scope, world: is_done((scope,), world, self._names))
+        self._done_in: Final = cache(lambda scope: is_done((scope,), (), self._names))
         self._calls: Final[Mapping[tuple[str, str], list[Call]]] = defaultdict(list)
         for call in facts.of(Call):
             self._calls[call.scope.module, call.scope.function].append(call)
@@ -202,22 +202,21 @@ class Occasions:
         """When a scope is reached, unless a lock of all machines or a condition holds it back; each occasion once for
         each kind of conditions."""
         todo: deque[tuple[Scope, ...]] = deque([(scope,)])
-        seen: set[tuple[Scope, tuple[bool | None, ...], frozenset[str]]] = set()
+        seen: set[tuple[Scope, bool | None, frozenset[str]]] = set()
         while todo:
             path = todo.popleft()
-            worlds = tuple(self._is_done(path, world) for world in (PRODUCTION, PARENT, CHILD))
+            done = self._is_done(path)
             at = Scope(path[-1].module, path[-1].function, path[-1].main)
             held = [one for each in path if (one := self._hold(each))]
-            kind = (at, worlds, frozenset(one.reach for one in held))
-            is_open = any(done is not False for done in worlds) and "all" not in kind[2]
-            if is_open and kind not in seen:
+            kind = (at, done, frozenset(one.reach for one in held))
+            if done is not False and "all" not in kind[2] and kind not in seen:
                 seen.add(kind)
-                yield from (self._judged(end, held, worlds[0]) for end in self._ends(path))
+                yield from (self._judged(end, held, done) for end in self._ends(path))
                 todo.extend((*path, outer) for outer in self._around(path))
 
-    def _is_done(self, path: tuple[Scope, ...], world: World) -> bool | None:
+    def _is_done(self, path: tuple[Scope, ...]) -> bool | None:
         """As `is_done`, with each scope asked once however many ways lead through it."""
-        each = {self._done_in(scope, world) for scope in path}
+        each = {self._done_in(scope) for scope in path}
         return False if False in each else None if None in each else True
 
     def _judged(self, end: Occasion, held: list[Hold], done: bool | None) -> Occasion:

@@ -1,8 +1,8 @@
 """Whether what stands under some conditions is done, in a process of one kind.
 
-`if not app.debug or os.environ.get("WERKZEUG_RUN_MAIN") == "true"` holds in production and in the serving child of a
-reloader, and not in its parent. A gate that is on unless somebody sets it is on. A condition on anything else may be
-somebody's guard: that is neither a finding nor fine, and is told as what cannot be judged.
+`if not app.debug or os.environ.get("WERKZEUG_RUN_MAIN") == "true"` holds in production. A gate that is on unless
+somebody sets it is on. A condition on anything else may be somebody's guard: that is neither a finding nor fine, and is
+told as what cannot be judged.
 """
 
 import re
@@ -30,7 +30,6 @@ from cronce_audit.python.names import Names, names
 
 _RELOADING: Final = frozenset({"WERKZEUG_RUN_MAIN", "RUN_MAIN"})
 _ASKS_ENVIRONMENT: Final = frozenset({Name("os.environ.get"), Name("os.getenv")})
-_IN_ENVIRONMENT: Final = frozenset(f"os.environ[{name}]" for name in _RELOADING)
 _STATE: Final = frozenset({"running", "_running", "is_running", "started", "_started", "state"})
 _OWN_STATE: Final = re.compile(
     r"_*(?:is_|has_|was_|already_|scheduler_|jobs_|_)*(?:running|started|initiali[sz]ed|stopped|shut_?down)"
@@ -47,19 +46,8 @@ _LOCKLIKE: Final = re.compile(r"(?:^|_)(?:lock|leader|lease|mutex|elected|electi
 """Words of somebody who may mean a lock. `block`, `unlock` and the `acquire` of a pool do not."""
 
 
-class World(NamedTuple):
-    """What a process finds when it starts."""
-
-    reloaded: bool = False
-    """It is the child of a reloader, which says so in its environment."""
-    debug: bool = False
-    command: str = ""
-    """Of manage.py."""
-    environment: tuple[tuple[str, str], ...] = ()
-    """As far as what deploys it spells it out."""
-
-
-PRODUCTION: Final = World()
+World = tuple[tuple[str, str], ...]
+"""The environment of a process, as far as what deploys it spells it out."""
 
 
 class _At(NamedTuple):
@@ -70,10 +58,6 @@ class _At(NamedTuple):
     names: Names
     defaults: bool = False
     """What nobody is seen to set is as it is by default."""
-
-
-PARENT: Final = World(debug=True, command="runserver")
-CHILD: Final = World(reloaded=True, debug=True, command="runserver")
 
 
 def is_done(path: tuple[Scope, ...], world: World, names: Names) -> bool | None:
@@ -91,7 +75,15 @@ def is_done(path: tuple[Scope, ...], world: World, names: Names) -> bool | None:
     return known
 
 
-def doubts(path: tuple[Scope, ...], names: Names, world: World = PRODUCTION) -> Iterator[tuple[str, str]]:
+def by_default(path: tuple[Scope, ...], world: World, names: Names) -> Iterator[str]:
+    """The conditions on the way that hold only as long as nobody says otherwise, as they are written."""
+    for scope in path:
+        for test in scope.tests:
+            if _worth(test, _At(scope.module, world, names)) is UNKNOWN:
+                yield shown(test)
+
+
+def doubts(path: tuple[Scope, ...], names: Names, world: World = ()) -> Iterator[tuple[str, str]]:
     """The conditions on the way that cannot be judged, as they are written, and the module they stand in."""
     for scope in path:
         for test in scope.tests:
@@ -244,6 +236,7 @@ def _worth(value: Value, at: _At) -> object:
     return UNKNOWN
 
 
+_TESTING: Final = frozenset({"test", "testing", "tests", "pytest"})
 _COMPARISONS: Final = frozenset({"==", "!=", "is", "is not", "in", "not in"})
 
 
@@ -263,11 +256,11 @@ def _compared(operator: str, left: Value, right: Value, at: _At) -> object:
     match left, right:
         case Name("__name__"), Const("__main__"):
             return operator == "=="
-        case Const(str(word)), Name("sys.argv"):
-            return (word == at.world.command) == (operator == "in")
-        case Const(str(word)), Name("os.environ") if word in _RELOADING:
-            return at.world.reloaded == (operator == "in")
+        case Const(str()), Name("sys.argv"):
+            return UNKNOWN if operator == "in" else True
     one, other = _worth(left, at), _worth(right, at)
+    if (one is UNKNOWN or other is UNKNOWN) and not _TESTING.isdisjoint((one, other)):
+        return operator in ("!=", "is not", "not in")  # what runs jobs for people is no test
     if one is UNKNOWN or other is UNKNOWN or one is _OWN:
         return _OWN if one is _OWN else UNKNOWN
     if operator in ("in", "not in"):
@@ -276,16 +269,16 @@ def _compared(operator: str, left: Value, right: Value, at: _At) -> object:
 
 
 def _answer(value: Called, at: _At) -> object:
-    """What a call answers, as far as it asks about the reloader or about a mode."""
+    """What a call answers, as far as it asks about the environment or about a mode. No reloader runs in production."""
     if last(value.function) == "is_running_from_reloader":
-        return at.world.reloaded
+        return False
     match value.args:
         case (Const(str(name)), *default) if value.function in _ASKS_ENVIRONMENT and name in _RELOADING:
-            return "true" if at.world.reloaded else _worth(default[0], at) if default else None
+            return _worth(default[0], at) if default else None
         case (Const(str(name)), *_) if value.function in _ASKS_ENVIRONMENT and _is_told(name, at):
-            return dict(at.world.environment)[name]
+            return dict(at.world)[name]
         case (Const(str(name)), *_) if last(value.function) == "get" and value.function not in _ASKS_ENVIRONMENT:
-            mode = _mode(name, at)
+            mode = _mode(name)
             if mode is not UNKNOWN:
                 return mode
     return _made_of(value, at)
@@ -293,7 +286,7 @@ def _answer(value: Called, at: _At) -> object:
 
 def _is_told(name: str, at: _At) -> bool:
     """Whether what deploys it spells the variable out."""
-    return "$" not in dict(at.world.environment).get(name, "$")
+    return "$" not in dict(at.world).get(name, "$")
 
 
 _PLAIN: Final[Mapping[str, Callable[[str], object]]] = {
@@ -320,20 +313,16 @@ def _made_of(value: Called, at: _At) -> object:
     return UNKNOWN
 
 
-def _mode(name: str, at: _At) -> object:
+def _mode(name: str) -> object:
     """`settings.DEBUG`, `app.config["TESTING"]`: what runs jobs for people is no test."""
-    if name.lower() == "debug":
-        return at.world.debug
-    return False if name.lower() == "testing" else UNKNOWN
+    return False if name.lower() in ("debug", "testing") else UNKNOWN
 
 
 def _named(value: Name | Member, at: _At) -> object:
     word = last(value)
-    mode = _mode(word.rpartition("[")[2].removesuffix("]"), at)
+    mode = _mode(word.rpartition("[")[2].removesuffix("]"))
     if mode is not UNKNOWN:
         return mode
-    if isinstance(value, Name) and value.dotted in _IN_ENVIRONMENT:
-        return "true" if at.world.reloaded else None
     of = Name(value.dotted.rpartition(".")[0]) if isinstance(value, Name) else value.of
     if _OWN_STATE.fullmatch(word) or _is_scheduler(of if word in _STATE else value, at):
         return _OWN

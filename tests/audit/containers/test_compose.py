@@ -9,12 +9,12 @@ from tests.audit.containers.made import COMPOSE, facts
 
 def test_what_a_compose_file_says_of_its_services() -> None:
     services: Sequence[Service] = facts("deploy/compose.yaml", COMPOSE, Service)
-    assert [(one.name, one.place.line, one.sh, one.init, one.copies, one.dockerfile) for one in services] == [
-        ("web", 6, "dash", False, 1, ""),
-        ("beat", 9, "dash", True, 2, ""),
-        ("list", 15, "dash", True, 4, ""),
-        ("built", 23, None, False, None, "deploy/app/docker/Dockerfile"),
-        ("staged", 27, None, False, 1, "deploy/Dockerfile"),
+    assert [(one.name, one.place.line, one.is_alpine, one.init, one.copies, one.dockerfile) for one in services] == [
+        ("web", 6, False, False, 1, ""),
+        ("beat", 9, False, True, 2, ""),
+        ("list", 15, False, True, 4, ""),
+        ("built", 23, False, False, None, "deploy/app/docker/Dockerfile"),
+        ("staged", 27, False, False, 1, "deploy/Dockerfile"),
     ]
     commands = facts("deploy/compose.yaml", COMPOSE, CommandLine)
     assert [(one.unit, one.words, one.copies) for one in commands] == [

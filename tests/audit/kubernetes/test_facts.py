@@ -175,15 +175,6 @@ def test_a_patch_lacks_nothing(tmp_path: Path) -> None:
     assert findings_in(tmp_path, tree) == []
 
 
-def test_a_patch_that_a_kustomization_names_lacks_nothing(tmp_path: Path) -> None:
-    whole = without(CRONJOB, "concurrencyPolicy", "restartPolicy")
-    named = "patches:\n  - path: ../patches/job.yaml\n"
-    assert findings_in(tmp_path, {"patches/job.yaml": whole, "over/kustomization.yaml": named}) == []
-    assert findings_in(tmp_path, {"patches/job.yaml": whole, "over/kustomization.yaml": ""}, "CR501") == [
-        "CR501 patches/job.yaml:6"
-    ]
-
-
 def test_a_patch_has_what_it_has(tmp_path: Path) -> None:
     text = f"{PATCH}  concurrencyPolicy: Allow\n  jobTemplate: {{spec: {{concurrencyPolicy: Forbid}}}}\n"
     assert findings_in(tmp_path, {"patch.yaml": text}) == ["CR501 patch.yaml:6"]
@@ -209,8 +200,3 @@ OPERATIONS = "- op: add\n  path: /spec/concurrencyPolicy\n  value: Forbid\n"
 def test_a_base_does_not_lack_what_a_patch_gives(tmp_path: Path, path: str, text: str) -> None:
     assert findings_in(tmp_path, {"base/job.yaml": BASE}) == ["CR501 base/job.yaml:6"]
     assert findings_in(tmp_path, {"base/job.yaml": BASE, path: text}) == []
-
-
-def test_a_patch_for_another_gives_nothing(tmp_path: Path) -> None:
-    other = changed(GIVEN, "report", "other")
-    assert findings_in(tmp_path, {"base/job.yaml": BASE, "over/policy.yaml": other}) == ["CR501 base/job.yaml:6"]
