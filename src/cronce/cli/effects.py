@@ -11,7 +11,6 @@ from cronce.cli.session import ACT_ARGUMENTS, STORE_AND_JSON, Actor, acting, loo
 from cronce.cli.terminal import Text, screen, show, table, toned
 from cronce.errors import BadInput, CronceError
 from cronce.model import Mark, spell
-from cronce.monitor.read_lists import final_runs
 from cronce.protocol.commands import Queued
 from cronce.runtime.effects import review
 from cronce.runtime.effects.adopt import Adoption, adopt, adoptable
@@ -19,6 +18,7 @@ from cronce.runtime.effects.liveness import RetryRefused
 from cronce.runtime.effects.review import EffectList, EffectSeen, LapsedUnwatched, any_effect, of_job
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import job_names, read_page, seen_runs, slot_named
+from cronce.runtime.run_lists import final_runs
 from cronce.telling.documents import effect_document, run_document
 from cronce.telling.story import said_before, tell_doubts
 from cronce.telling.words import safe

@@ -29,11 +29,7 @@ from cronce.monitor.read_lists import (
     AlertsPage,
     RunList,
     alerts,
-    by_key,
     counted_runs,
-    final_runs,
-    latest_of,
-    newest_of,
 )
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import ForeignJob, Refused, decode_guest
@@ -55,6 +51,7 @@ from cronce.runtime.queries import (
     told,
     with_hosts,
 )
+from cronce.runtime.run_lists import by_key, final_runs, latest_of, newest_of
 from cronce.runtime.stored_jobs import lines_in
 from cronce.stores.base import Page, Position, Scan
 from cronce.telling.words import as_written

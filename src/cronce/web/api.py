@@ -31,7 +31,9 @@ from cronce.runtime.queries import (
     job_names,
     refuse_unknown,
     slot_named,
+    with_hosts,
 )
+from cronce.runtime.run_lists import newest_runs
 from cronce.runtime.why import Case, slot_meant, why
 from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCK_LEASES, Leases
@@ -387,8 +389,8 @@ def beats(_asked: ApiQuery) -> Flow[Document]:
 
 
 def _page(asked: ApiQuery, job: str | None) -> Flow[Document]:
-    page = yield from read_lists.newest_runs(job, asked.given.get("state"), asked.given.get("after"), asked.limit)
-    return {"runs": [told.run_document(one) for one in page.runs], "next": page.next}
+    page = yield from newest_runs(job, asked.given.get("state"), asked.given.get("after"), asked.limit)
+    return {"runs": [told.run_document(one) for one in (yield from with_hosts(page.runs))], "next": page.next}
 
 
 def _unknown(name: str) -> Flow[NotOnRecord]:

@@ -10,7 +10,7 @@ from cronce import Cronce
 from cronce.errors import CronceError
 from cronce.runtime.effects.review import EffectSeen, effects, places
 from cronce.runtime.process_notes import recall_clock
-from cronce.runtime.queries import runs
+from cronce.runtime.run_lists import runs
 
 PATIENCE: Final = 60.0
 MOST: Final = 5000

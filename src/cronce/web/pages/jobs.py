@@ -11,7 +11,7 @@ from starlette.requests import Request
 from cronce.errors import BadInput
 from cronce.model import BOARD_JOBS, SWITCH, Instant, check_name
 from cronce.monitor.read_jobs import BoardVersion, JobIndex, JobView, job_view, lines_alone
-from cronce.monitor.read_lists import newest_runs, open_alerts
+from cronce.monitor.read_lists import open_alerts
 from cronce.monitor.survey import attempts, policy_span, timeout
 from cronce.policy import OnLost
 from cronce.protocol.record import standing_act
@@ -19,6 +19,7 @@ from cronce.protocol.specs import read_spec
 from cronce.protocol.terms import lease_for
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import READ_AHEAD, JobLine, JobSeen, RunSeen, carried, latest_runs, present, sparing
+from cronce.runtime.run_lists import newest_runs
 from cronce.schedule import Cron, Schedule, parse_schedule, rule_of
 from cronce.schedule.describe import ClockChange, changes, describe, describe_change
 from cronce.schedule.slots import following

@@ -10,10 +10,10 @@ from starlette.responses import RedirectResponse, Response
 from cronce.errors import BadInput, NotOnRecord
 from cronce.model import Instant, check_name, rerun_of
 from cronce.monitor.read_jobs import JobIndex
-from cronce.monitor.read_lists import newest_runs
 from cronce.monitor.survey import attempts
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import HOST_GONE, STATES_WANTED, RunSeen, slot_named, with_hosts
+from cronce.runtime.run_lists import newest_runs
 from cronce.runtime.why import Story, Why, slot_meant, why
 from cronce.telling.story import counted, events, headline, tell_doubts
 from cronce.telling.words import fate, how_long, moment, overdue, safe, tone
@@ -62,10 +62,9 @@ _UNREADABLE: Final = {"holder": "", "started": None, "took": None, "progress": N
 def runs_page(request: Request) -> Flow[Shown]:
     job, state, after = (request.query_params.get(name) or None for name in ("job", "state", "after"))
     found = yield from newest_runs(job, state, after, RUNS_SHOWN)
-    runs = yield from with_hosts(found.runs)
     return {
         "now": found.now,
-        "rows": rows_of(runs, found.now),
+        "rows": rows_of((yield from with_hosts(found.runs)), found.now),
         "next": found.next,
         "kept": {"job": job, "state": state},
         "states": STATES_WANTED,
