@@ -9,15 +9,12 @@ left out.
 from heapq import nlargest
 from typing import Final, TypeVar
 
-from cronce.errors import BadInput
 from cronce.model import Instant, Mark, check_name
 from cronce.monitor.survey import named
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import Alert, Beats, Observed, decode_alert, decode_beats, decode_observed
-from cronce.runtime.effects.review import EffectCells, EffectSeen, ListPosition, effects, places
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import HeldSeen, RunSeen, filed, read_page, seen_held, seen_runs
-from cronce.runtime.run_lists import read_cursor, spell_cursor
 from cronce.stores.base import Page, Position, Scan
 from cronce.value import NamedTuple
 
@@ -42,37 +39,6 @@ def counted_runs(page: Page, shown: int = 200) -> RunList:
     """The newest of a page, and how many it has."""
     newest = nlargest(shown, (cell for cell in page.cells if cell.at is not None), key=filed)
     return RunList(tuple(seen_runs(newest, page.now)), len(page.cells), page.next is not None)
-
-
-# --- effects, part by part: what is in doubt comes first, however many there are -------------------------------------
-
-
-class EffectsPage(NamedTuple):
-    """Some effects, and where the list goes on."""
-
-    effects: tuple[EffectSeen, ...]
-    next: str | None
-
-
-def effects_page(what: str | None, after: str | None, limit: int, *, everything: bool = False) -> Flow[EffectsPage]:
-    """Those of a job, a slot or an idempotent function, or of all; with `everything`, also what is done."""
-    wheres = yield from places(what)
-    spot = _read(after, wheres) if after else None
-    found = yield from effects(wheres, limit, everything=everything, after=spot)
-    goes_on = Position(int(found.next.mark), found.next.key) if found.next else None
-    return EffectsPage(found.effects, spell_cursor(goes_on) if goes_on else None)
-
-
-def _read(after: str, wheres: list[EffectCells]) -> ListPosition:
-    """Comes from outside: it may be of another list."""
-    number, _, behind = after.partition("@")
-    known = Mark(int(number)) if number in {str(int(mark)) for mark in Mark} else Mark.CLOSED
-    prefixes = [where.scanned(known) for where in wheres]
-    of_this = next((prefix for prefix in prefixes if behind.startswith(prefix)), prefixes[0])
-    mark, key = read_cursor(after, of_this)
-    if mark not in set(Mark):
-        raise BadInput(f"{after[:60]!r} is not a place in a list of effects; use the `next` of the answer before")
-    return ListPosition(Mark(mark), key)
 
 
 # --- what watchers left: alerts, the beats of other schedulers, calls that were only observed; and who holds what ----

@@ -154,7 +154,8 @@ def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]
     attention = counted_runs(lost, drawn or max(recent, 50))
     closed = counted_runs((yield from read_page(final_runs(Mark.CLOSED, drawn or recent))), drawn or recent)
     begun = yield from read_page(Scan("effect/", mark=Mark.OPEN, limit=STEPS_CHECKED))
-    doubtful = yield from survey.effects_in_doubt((steps, *keys, begun))
+    pages = (steps, *keys, begun)
+    doubtful = yield from survey.effects_in_doubt(pages)
     seen = (*still_open.runs, *attention.runs, *closed.runs)
     return Overview(
         loaded.now,
@@ -164,8 +165,8 @@ def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]
         _remembered(present, page.now),
         still_open,
         attention,
-        CountSeen(len(doubtful.effects), doubtful.more),
-        doubtful.effects,
+        CountSeen(len(doubtful), any(page.next is not None for page in pages)),
+        doubtful,
         newest_of(seen, recent),
         closed,
         refused,

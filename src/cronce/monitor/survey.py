@@ -20,7 +20,7 @@ from cronce.protocol.notices import Beats, Bundle, Holder, Observed, decode_beat
 from cronce.protocol.record import TOO_LATE, Act, Outcome, Record, standing_act
 from cronce.protocol.table import Row
 from cronce.runtime import queries
-from cronce.runtime.effects.review import EffectList, EffectSeen, look_at
+from cronce.runtime.effects.review import EffectSeen, look_at
 from cronce.runtime.flow import Flow, Load, Request
 from cronce.runtime.operations import BACKFILL
 from cronce.runtime.queries import HeldSeen, HolderSeen, JobSeen, RunSeen
@@ -504,7 +504,7 @@ def _doubts(now: Instant) -> Flow[Sequence[EffectSeen]]:
     pages = []
     for scan in (steps_in_doubt(SLICE), *keys_in_doubt(SLICE, now)):
         pages += [(yield from queries.read_page(scan))]
-    return (yield from effects_in_doubt(pages)).effects
+    return (yield from effects_in_doubt(pages))
 
 
 def _note_recent(known: WatcherState) -> Flow[None]:
@@ -517,12 +517,10 @@ def _note_recent(known: WatcherState) -> Flow[None]:
                 known.note(run)
 
 
-def effects_in_doubt(pages: Sequence[Page]) -> Flow[EffectList]:
+def effects_in_doubt(pages: Sequence[Page]) -> Flow[tuple[EffectSeen, ...]]:
     """Of the effects on these pages, those that are in doubt."""
-    cells = [cell for page in pages for cell in page.cells]
-    found = yield from look_at(cells, pages[0].now)
-    more = any(page.next is not None for page in pages)
-    return EffectList(tuple(one for one in found if one.state == "in doubt"), more)
+    found = yield from look_at([cell for page in pages for cell in page.cells], pages[0].now)
+    return tuple(one for one in found if one.state == "in doubt")
 
 
 def steps_in_doubt(most: int) -> Scan:

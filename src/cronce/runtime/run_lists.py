@@ -192,5 +192,9 @@ def read_cursor(text: str, prefix: str) -> Position:
     us, _, key = text.partition("@")
     written = _NUMBER.fullmatch(us) and key.startswith(prefix) and len(key) <= _LONGEST_TEXT and key.isprintable()
     if not written:
-        raise BadInput(f"{text[:60]!r} is not a place in this list; use the `next` of the answer before")
+        raise not_a_place(text)
     return Position(int(us), key)
+
+
+def not_a_place(text: str) -> BadInput:
+    return BadInput(f"{text[:60]!r} is not a place in this list; use the `next` of the answer before")

@@ -20,8 +20,7 @@ from cronce.look import counted_document, living_document, overview_document
 from cronce.model import check_name
 from cronce.monitor import read_jobs, read_lists, read_overview
 from cronce.monitor.alerts import incident_document, incidents
-from cronce.monitor.read_lists import effects_page
-from cronce.runtime.effects.review import names_effect
+from cronce.runtime.effects import review
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import (
     STATES_WANTED,
@@ -362,9 +361,9 @@ def _leases(asked: ApiQuery, kind: Leases) -> Flow[Document]:
 def effects(asked: ApiQuery) -> Flow[Document]:
     given = asked.given
     what = given.get("what")
-    if what is not None and names_effect(what):
+    if what is not None and review.names_effect(what):
         raise Problem(400, "`what` must be a job, a slot or an idempotent function, not a single effect")
-    page = yield from effects_page(what, given.get("after"), asked.limit, everything=given.get("all", False))
+    page = yield from review.effects(what, asked.limit, everything=given.get("all", False), after=given.get("after"))
     return {"effects": [told.effect_document(one) for one in page.effects], "next": page.next}
 
 

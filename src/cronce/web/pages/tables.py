@@ -7,10 +7,10 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from cronce.model import Instant
-from cronce.monitor.read_lists import EffectsPage, beats, effects_page, held, observed
+from cronce.monitor.read_lists import beats, held, observed
 from cronce.monitor.watch import state
 from cronce.protocol.notices import Beats
-from cronce.runtime.effects.review import EffectSeen, effect, effect_named, names_effect
+from cronce.runtime.effects.review import EffectSeen, effects
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import load
 from cronce.telling.documents import Leases
@@ -26,11 +26,7 @@ def effects_table(request: Request) -> Flow[Shown]:
     query = request.query_params
     what, after = query.get("what", "").strip() or None, query.get("after") or None
     everything = query.get("all") == "1"
-    if what is not None and names_effect(what):
-        one = yield from effect(effect_named(what))
-        found = EffectsPage((one,) if one else (), None)
-    else:
-        found = yield from effects_page(what, after, ROWS_PER_PAGE, everything=everything)
+    found = yield from effects(what, ROWS_PER_PAGE, everything=everything, after=after)
     return {
         "rows": [_effect_row(one) for one in found.effects],
         "next": found.next,
