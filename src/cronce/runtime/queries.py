@@ -479,18 +479,11 @@ class HolderSeen(NamedTuple):
 
 def holders() -> Flow[tuple[Instant, list[HolderSeen]]]:
     """The live schedulers, by name."""
-    now, seen = yield from everybody()
-    return now, [one for one in seen if one.until > now]
+    there = yield from present()
+    return there.beside.now, there.live
 
 
 HOLDER_SIGNS: Final = Scan("holder/", mark=Mark.OPEN)
-
-
-def everybody() -> Flow[tuple[Instant, list[HolderSeen]]]:
-    """All processes, dead ones too, as long as they are remembered. A record that a newer cronce wrote is left out."""
-    _, orders = yield from read_all(Scan("drain/"))
-    now, cells = yield from read_all(HOLDER_SIGNS)
-    return now, _seen(cells, orders)
 
 
 class PresentHolders(NamedTuple):
@@ -505,7 +498,8 @@ class PresentHolders(NamedTuple):
         return [one for one in self.holders if one.until > self.beside.now]
 
 
-def present(beside: Sequence[str]) -> Flow[PresentHolders]:
+def present(beside: Sequence[str] = ()) -> Flow[PresentHolders]:
+    """All of them, as long as they are remembered. A record that a newer cronce wrote is left out."""
     _, cells = yield from read_all(HOLDER_SIGNS)
     return (yield from told(cells, beside))
 
