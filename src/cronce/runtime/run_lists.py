@@ -34,10 +34,10 @@ RUNS_SEARCHED: Final = 2000
 OF_A_JOB: Final = 1000
 """Runs of a job that are sorted, those of its newest slots: as many as are kept by default."""
 
-PART: Final = 1000
+RUNS_AT_ONCE: Final = 1000
 """At most this many cells are read at once."""
 
-_RUNS: Final = "run/"
+RUN_CELLS: Final = "run/"
 
 
 class RunsPage(NamedTuple):
@@ -50,12 +50,12 @@ class RunsPage(NamedTuple):
 
 def by_key(mark: Mark, job: str, limit: int) -> Scan:
     """Of one job its newest; of all, whichever they are."""
-    return Scan(f"{_RUNS}{job}/" if job else _RUNS, mark=mark, newest_first=True, limit=limit)
+    return Scan(f"{RUN_CELLS}{job}/" if job else RUN_CELLS, mark=mark, newest_first=True, limit=limit)
 
 
 def final_runs(mark: Mark | None, limit: int, after: Position | None = None) -> Scan:
     """The newest across jobs: all of them, those that are closed, or those that a person should look at."""
-    return Scan(_RUNS, "at", mark, after=after, limit=limit, newest_first=True)
+    return Scan(RUN_CELLS, "at", mark, after=after, limit=limit, newest_first=True)
 
 
 # --- the newest -----------------------------------------------------------------------------------------------------
@@ -75,11 +75,11 @@ def newest_runs(
     if wanted is not None and wanted not in STATES_WANTED:
         raise BadInput(f"{wanted[:60]!r} is not a state or an outcome; use one of {', '.join(STATES_WANTED)}")
     mark = MARK_OF_STATE.get(wanted or "")
-    prefix = f"{_RUNS}{check_name(job)}/" if job is not None else _RUNS
+    prefix = f"{RUN_CELLS}{check_name(job)}/" if job is not None else RUN_CELLS
     place = read_cursor(after, prefix) if after else None
     order = _filed if job is None else _slot
     if job is None and mark is Mark.OPEN:
-        runs, page = yield from sifted(by_key(Mark.OPEN, "", PART), wanted, RUNS_SEARCHED, searched)
+        runs, page = yield from sifted(by_key(Mark.OPEN, "", RUNS_AT_ONCE), wanted, RUNS_SEARCHED, searched)
         runs = sorted((run for run in runs if run.cell.at is not None), key=_filed, reverse=True)
         page = page._replace(next=None)
     elif job is not None and by == "ran" and (place is None or place.us):
@@ -87,7 +87,7 @@ def newest_runs(
         runs, order = [run for run in runs if wanted is None or matches(run, wanted)], _ran
     else:
         shown = {cell.key for cell in (yield from by_hand_lately(job))} if job is not None and by == "ran" else ()
-        scan = Scan(prefix, "key" if job else "at", mark, None, place, min(limit, PART), newest_first=True)
+        scan = Scan(prefix, "key" if job else "at", mark, None, place, min(limit, RUNS_AT_ONCE), newest_first=True)
         runs, page = yield from sifted(scan, wanted, limit, searched)
         runs, place = [run for run in runs if run.cell.key not in shown], None
     left = [run for run in runs if place is None or order(run) < place]
@@ -106,7 +106,7 @@ def runs(job: str | None, wanted: str | None, limit: int, by: Order = "ran") -> 
         page = yield from newest_runs(job, wanted, after, limit * (1 + (by == "slot")), by=by, searched=None)
         found += page.runs
         after = page.next
-        last = read_cursor(after, _RUNS).us if after else 0
+        last = read_cursor(after, RUN_CELLS).us if after else 0
         enough = not after or sum(by == "ran" or to_us(run.slot.at) > last for run in found) >= limit
     if by == "slot":
         found.sort(key=lambda run: (run.slot.at, run.cell.key), reverse=True)
@@ -118,7 +118,7 @@ def runs(job: str | None, wanted: str | None, limit: int, by: Order = "ran") -> 
 def latest_of(job: str, mark: Mark | None = None) -> Flow[tuple[Page, list[RunSeen]]]:
     """The runs of a job in the order they ran, the latest first. Where it has more than are put in order, those by hand
     are among them that are among the latest of all jobs, and the rest is the page's next, by slot."""
-    page = yield from read_page(Scan(f"{_RUNS}{job}/", mark=mark, newest_first=True, limit=OF_A_JOB))
+    page = yield from read_page(Scan(f"{RUN_CELLS}{job}/", mark=mark, newest_first=True, limit=OF_A_JOB))
     cells = {cell.key: cell for cell in page.cells}
     if page.next is not None:
         by_hand = yield from by_hand_lately(job)
@@ -164,7 +164,7 @@ def sifted(scan: Scan, wanted: str | None, limit: int, most: int | None = None) 
         found += [run for run in seen_runs(page.cells, page.now) if wanted is None or matches(run, wanted)]
         if page.next is None or len(found) >= limit or (most is not None and looked >= most):
             return found, page
-        next_limit = min(2 * scan.limit, PART, most - looked if most is not None else PART)
+        next_limit = min(2 * scan.limit, RUNS_AT_ONCE, most - looked if most is not None else RUNS_AT_ONCE)
         scan = scan._replace(after=page.next, limit=next_limit)
 
 

@@ -29,7 +29,7 @@ from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS
 from cronce.web.markup import duration_svg, throughput_svg
 from cronce.web.pages.runs import rows_of
-from cronce.web.site import PageFrame, Shown, missing, path, root_of, site_of
+from cronce.web.site import NotFoundPage, PageFrame, Shown, path, root_of, site_of
 from cronce.web.timeline import picture
 
 JOBS_PER_PAGE: Final = 50
@@ -221,7 +221,7 @@ def _job_page(request: Request) -> Flow[Shown]:
             raise
         view = None
     if view is None:
-        raise (yield from missing("there is no job with this name", name, name, site_of(request).index))
+        raise NotFoundPage("there is no job with this name", name)
     root = root_of(request)
     return {
         **_told_of(view),

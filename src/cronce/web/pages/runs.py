@@ -20,7 +20,7 @@ from cronce.telling.words import fate, how_long, moment, overdue, safe, tone
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS, Action
 from cronce.web.markup import icon_of
-from cronce.web.site import Shown, missing, path, root_of, site_of
+from cronce.web.site import NotFoundPage, Shown, path, root_of, site_of
 
 RUNS_SHOWN: Final = 50
 
@@ -104,10 +104,10 @@ def run_page(request: Request) -> Flow[Shown]:
     try:
         slot = yield from slot_meant(key)
     except (BadInput, NotOnRecord) as error:
-        raise (yield from missing(str(error), key, key.partition("@")[0], site.index)) from None
+        raise NotFoundPage(str(error), key) from None
     found = yield from why(slot.job, slot, site.node.store.traits)
     if found is None:
-        raise (yield from missing("there is no job with this name", slot.job, slot.job, site.index))
+        raise NotFoundPage("there is no job with this name", slot.job)
     (story,) = found.stories
     record = story.run.record if story.run else None
     begun, completed = attempts(record) if record else (0, 0)
