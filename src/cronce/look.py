@@ -188,13 +188,13 @@ def find_status() -> Flow[Status]:
     index = JobIndex()
     yield from index.keep_up()
     seen = yield from overview(index=index)
-    locks = (yield from read_lists.held(LOCK_LEASES.prefix)).held
-    leaders = (yield from read_lists.held(LEADERS.prefix)).held
+    locks = (yield from queries.held(LOCK_LEASES.prefix, most=read_lists.LIST_SHOWN)).held
+    leaders = (yield from queries.held(LEADERS.prefix, most=read_lists.LIST_SHOWN)).held
     watched = (yield from read_lists.observed()).items()
     observed = [told.observed_document(name, one) for name, one in watched]
     carried = yield from queries.carried([one for one in seen.holders if one.until > seen.now])
-    _, counts = yield from queries.read_all(Scan("duplicates/"))
-    prevented = sum(one.total for one in prevented_in(counts).values())
+    counts = yield from queries.read_all(Scan("duplicates/"))
+    prevented = sum(one.total for one in prevented_in(counts.cells).values())
     return Status(seen, carried, len(index), prevented, _not_free(locks), _not_free(leaders), observed)
 
 

@@ -144,10 +144,10 @@ def test_who_stops_resigns_at_once(url: str, monkeypatch: pytest.MonkeyPatch) ->
     store = open_store(url)
     with Cronce(url) as cron:
         with Monitor(cron):
-            wait_until(lambda: [one.state for one in drive(held("leader/"), store, SystemClock())] == ["held"])
+            wait_until(lambda: [one.state for one in drive(held("leader/"), store, SystemClock()).held] == ["held"])
             began = time.monotonic()
         assert time.monotonic() - began < PATIENCE / 2
-        assert [one.state for one in drive(held("leader/"), store, SystemClock())] == ["free"]
+        assert [one.state for one in drive(held("leader/"), store, SystemClock()).held] == ["free"]
     store.close()
 
 
@@ -445,7 +445,7 @@ def test_a_forked_child_has_no_monitor(url: str, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(subject, "STOP_WAIT", PATIENCE)
     with Cronce(url) as cron, Monitor(cron) as monitor:
         store = open_store(url)
-        wait_until(lambda: [one.state for one in drive(held("leader/"), store, SystemClock())] == ["held"])
+        wait_until(lambda: [one.state for one in drive(held("leader/"), store, SystemClock()).held] == ["held"])
         child = os.fork()
         if not child:
             try:
@@ -455,7 +455,7 @@ def test_a_forked_child_has_no_monitor(url: str, monkeypatch: pytest.MonkeyPatch
             finally:
                 os._exit(99)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
-        assert [one.state for one in drive(held("leader/"), store, SystemClock())] == ["held"]
+        assert [one.state for one in drive(held("leader/"), store, SystemClock()).held] == ["held"]
         store.close()
 
 

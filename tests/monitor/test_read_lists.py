@@ -14,7 +14,7 @@ from cronce.model import (
 )
 from cronce.monitor import read_jobs, read_lists, read_overview
 from cronce.protocol.record import Outcome
-from cronce.runtime import run_lists
+from cronce.runtime import queries, run_lists
 from cronce.runtime.flow import Flow
 from cronce.runtime.run_lists import RUNS_SEARCHED
 from cronce.runtime.why import why
@@ -39,8 +39,8 @@ FLOWS: Final[dict[str, Callable[[Reader], Flow[Any]]]] = {
     "alerts": lambda _: read_lists.alerts(),
     "beats": lambda _: read_lists.beats(),
     "observed": lambda _: read_lists.observed(),
-    "locks": lambda _: read_lists.held("lock/"),
-    "leaders": lambda _: read_lists.held("leader/"),
+    "locks": lambda _: queries.held("lock/", most=200),
+    "leaders": lambda _: queries.held("leader/", most=200),
 }
 
 

@@ -86,7 +86,7 @@ def test_a_lock_is_held_lapsed_resting_or_free_and_remembers_who_had_it(node: Ha
     clock.turn(LEASE.total_seconds())
     node.do(node.ledger.release([grants["free"]]))
     node.do(node.ledger.release([grants["resting"]], rest=timedelta(minutes=1)))
-    found = {lock.name: lock for lock in node.do(held("lock/"))}
+    found = {lock.name: lock for lock in node.do(held("lock/")).held}
     assert {name: lock.state for name, lock in found.items()} == {
         "free": "free",
         "held": "held",

@@ -9,13 +9,13 @@ left out.
 from heapq import nlargest
 from typing import Final, TypeVar
 
-from cronce.model import Instant, Mark, check_name
+from cronce.model import Instant, Mark
 from cronce.monitor.survey import named
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import Alert, Beats, Observed, decode_alert, decode_beats, decode_observed
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import HeldSeen, RunSeen, filed, read_page, seen_held, seen_runs
-from cronce.stores.base import Page, Position, Scan
+from cronce.runtime.queries import RunSeen, filed, read_page, seen_runs
+from cronce.stores.base import Page, Scan
 from cronce.value import NamedTuple
 
 T = TypeVar("T")
@@ -58,14 +58,6 @@ class AlertsPage(NamedTuple):
     """Also those that cannot be read."""
 
 
-class HeldPage(NamedTuple):
-    """Locks or leaderships by name, and the one after which the rest stands, or None."""
-
-    now: Instant
-    held: tuple[HeldSeen, ...]
-    next: str | None
-
-
 def alerts(*, open: bool = True) -> Flow[AlertsPage]:  # noqa: A002  it is what they are
     """Those that stand, or those that were cleared."""
     page = yield from read_page(Scan("alert/", mark=Mark.OPEN if open else Mark.FREE, limit=LIST_SHOWN))
@@ -88,11 +80,3 @@ def beats() -> Flow[dict[str, Beats]]:
 
 def observed() -> Flow[dict[str, Observed]]:
     return named("observed/", decode_observed, LIST_SHOWN)
-
-
-def held(prefix: str, after: str = "", limit: int = LIST_SHOWN) -> Flow[HeldPage]:
-    """Locks (`lock/`), or leaderships (`leader/`)."""
-    place = Position(0, prefix + check_name(after)) if after else None
-    page = yield from read_page(Scan(prefix, after=place, limit=limit))
-    found = tuple(seen_held(cell, cell.key.removeprefix(prefix), page.now) for cell in page.cells)
-    return HeldPage(page.now, found, found[-1].name if page.next else None)

@@ -387,19 +387,9 @@ def is_too_late(record: Record) -> bool:
     return record.outcome is Outcome.SKIPPED and record.reason == TOO_LATE
 
 
-def read_most(scan: Scan, most: int) -> Flow[Page]:
-    """So many cells of a scan at most, as one page."""
-    page = yield from queries.read_page(scan)
-    cells = list(page.cells)
-    while page.next is not None and len(cells) < most:
-        page = yield from queries.read_page(scan._replace(after=page.next))
-        cells += page.cells
-    return page._replace(cells=cells)
-
-
 def read_runs(scan: Scan, most: int) -> Flow[tuple[list[RunSeen], bool]]:
     """Runs that can be read, and whether there are more."""
-    page = yield from read_most(scan, most)
+    page = yield from queries.read_all(scan, most)
     return [run for run in queries.seen_runs(page.cells, page.now) if run.record is not None], page.next is not None
 
 
@@ -441,7 +431,7 @@ def survey(known: WatcherState, traits: Traits) -> Flow[Survey]:
         attention=attention,
         more=more,
         doubts=(yield from _doubts(first.now)),
-        leaders=(yield from queries.held("leader/")),
+        leaders=(yield from queries.held("leader/")).held,
         beats=(yield from named("beat/", decode_beats, NAMES_WATCHED)),
         observed=(yield from named("observed/", decode_observed, NAMES_WATCHED)),
         tzdata=(yield from queries.machines_tzdata()),
@@ -536,7 +526,7 @@ def keys_in_doubt(most: int, now: Instant) -> tuple[Scan, Scan]:
 
 def named(prefix: str, decode: Decode[T], most: int) -> Flow[dict[str, T]]:
     """What stands under each name; the first of them by name, if there are more than that."""
-    page = yield from read_most(Scan(prefix, limit=min(most, SLICE)), most)
+    page = yield from queries.read_all(Scan(prefix, limit=min(most, SLICE)), most)
     return {cell.key.removeprefix(prefix): said for cell, said in all_readable(page.cells, decode)}
 
 

@@ -22,6 +22,7 @@ from cronce.model import (
     Slot,
     Traits,
     bundle_cells,
+    check_name,
     drain_cells,
     holder_cell,
     slot,
@@ -41,7 +42,7 @@ from cronce.runtime.process_notes import NOTES_TTL
 from cronce.runtime.scheduling.roster import HOLDER_TTL, NO_JOBS, chunks, digest_of, joined
 from cronce.schedule import Schedule, parse_instant, parse_schedule
 from cronce.schedule.instant import RESOLUTION
-from cronce.stores.base import Loaded, Page, Scan, page_of
+from cronce.stores.base import Loaded, Page, Position, Scan, page_of
 from cronce.value import NamedTuple
 
 T = TypeVar("T")
@@ -67,15 +68,14 @@ def read_page(scan: Scan) -> Flow[Page]:
     return timed.reply
 
 
-def read_all(scan: Scan) -> Flow[tuple[Instant, list[Cell]]]:
-    """Every cell of a scan, and the store's now of its last page."""
-    cells: list[Cell] = []
-    while True:
-        page = yield from read_page(scan)
+def read_all(scan: Scan, most: int | None = None) -> Flow[Page]:
+    """Every cell of a scan, or so many at most, as one page."""
+    page = yield from read_page(scan)
+    cells = list(page.cells)
+    while page.next is not None and (most is None or len(cells) < most):
+        page = yield from read_page(scan._replace(after=page.next))
         cells += page.cells
-        if page.next is None:
-            return page.now, cells
-        scan = scan._replace(after=page.next)
+    return page._replace(cells=cells)
 
 
 READ_AHEAD: Final = (Scan("", mark=Mark.OPEN, limit=200), Scan("", mark=Mark.ATTENTION, limit=400))
@@ -211,9 +211,9 @@ class JobLine(NamedTuple):
 
 def job_names() -> Flow[list[str]]:
     """Also of those in the store that no process has carried yet."""
-    _, cells = yield from read_all(Scan("job/"))
-    _, stored = yield from read_all(Scan("stored/", mark=Mark.OPEN))
-    return sorted({cell.key.partition("/")[2] for cell in (*cells, *stored)})
+    known = yield from read_all(Scan("job/"))
+    stored = yield from read_all(Scan("stored/", mark=Mark.OPEN))
+    return sorted({cell.key.partition("/")[2] for cell in (*known.cells, *stored.cells)})
 
 
 class NoSuchJob(NotOnRecord):
@@ -426,10 +426,20 @@ class HeldSeen(NamedTuple):
     record: Record | None
 
 
-def held(prefix: str) -> Flow[list[HeldSeen]]:
-    """All locks (`lock/`), or leaderships (`leader/`)."""
-    now, cells = yield from read_all(Scan(prefix))
-    return [seen_held(cell, cell.key.removeprefix(prefix), now) for cell in cells]
+class HeldPage(NamedTuple):
+    """Locks or leaderships by name, and the one after which the rest stands, or None."""
+
+    now: Instant
+    held: tuple[HeldSeen, ...]
+    next: str | None
+
+
+def held(prefix: str, after: str = "", most: int | None = None) -> Flow[HeldPage]:
+    """Locks (`lock/`), or leaderships (`leader/`): all, or so many at most."""
+    place = Position(0, prefix + check_name(after)) if after else None
+    page = yield from read_all(Scan(prefix, after=place, limit=min(most or 1000, 1000)), most)
+    found = tuple(seen_held(cell, cell.key.removeprefix(prefix), page.now) for cell in page.cells)
+    return HeldPage(page.now, found, found[-1].name if page.next else None)
 
 
 def seen_held(cell: Cell, name: str, now: Instant) -> HeldSeen:
@@ -500,8 +510,8 @@ class PresentHolders(NamedTuple):
 
 def present(beside: Sequence[str] = ()) -> Flow[PresentHolders]:
     """All of them, as long as they are remembered. A record that a newer cronce wrote is left out."""
-    _, cells = yield from read_all(HOLDER_SIGNS)
-    return (yield from told(cells, beside))
+    signs = yield from read_all(HOLDER_SIGNS)
+    return (yield from told(signs.cells, beside))
 
 
 def told(cells: Sequence[Cell], beside: Sequence[str] = ()) -> Flow[PresentHolders]:
@@ -573,8 +583,8 @@ def _jobs_of(bundle: str) -> Flow[Set[str]]:
 
 
 def read_bundle(bundle: str) -> Flow[Bundle]:
-    _, cells = yield from read_all(Scan(bundle_cells(bundle)))
-    return joined(part for _, part in all_readable(cells, decode_bundle))
+    found = yield from read_all(Scan(bundle_cells(bundle)))
+    return joined(part for _, part in all_readable(found.cells, decode_bundle))
 
 
 def shared_names(live: Iterable[Holder], bundles: Mapping[str, Bundle]) -> dict[str, dict[str, str]]:

@@ -27,6 +27,7 @@ from cronce.runtime.queries import (
     JobLine,
     RunSeen,
     halted_and_carried,
+    held,
     job_names,
     refuse_unknown,
     slot_named,
@@ -351,7 +352,7 @@ def leaders(asked: ApiQuery) -> Flow[Document]:
 
 
 def _leases(asked: ApiQuery, kind: Leases) -> Flow[Document]:
-    page = yield from read_lists.held(kind.prefix, asked.given.get("after", ""), asked.limit)
+    page = yield from held(kind.prefix, asked.given.get("after", ""), asked.limit)
     return {kind.way: [told.held_document(one, kind) for one in page.held], "next": page.next}
 
 

@@ -7,12 +7,12 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from cronce.model import Instant
-from cronce.monitor.read_lists import beats, held, observed
+from cronce.monitor.read_lists import LIST_SHOWN, beats, observed
 from cronce.monitor.watch import state
 from cronce.protocol.notices import Beats
 from cronce.runtime.effects.review import EffectSeen, effects
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import load
+from cronce.runtime.queries import held, load
 from cronce.telling.documents import Leases
 from cronce.telling.story import verdicts
 from cronce.web.site import Shown, site_of
@@ -49,7 +49,7 @@ def _effect_row(one: EffectSeen) -> Shown:
 
 def leases(request: Request, kind: Leases) -> Flow[Shown]:
     after = request.query_params.get("after", "")
-    found = yield from held(kind.prefix, after)
+    found = yield from held(kind.prefix, after, LIST_SHOWN)
     return {"now": found.now, "held": found.held, "next": found.next, "after": after, "kind": kind}
 
 
