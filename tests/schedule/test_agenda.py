@@ -1,5 +1,6 @@
 """What falls due next, over many jobs."""
 
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from hypothesis import given, settings
@@ -106,9 +107,14 @@ def test_a_name_may_come_back_to_an_instant_it_was_removed_from() -> None:
     assert agenda.pop_due(minutes(15)) == DueNow([("sync", minutes(15))], [])
 
 
-schedules = st.sampled_from(
-    [Every("1s"), Every("7m"), HOURLY, Cron("*/10 1-3 * * *", "Europe/Berlin"), At(NOON, minutes(7), minutes(100))]
-)
+MADE: Mapping[str, Callable[[], Schedule]] = {  # jobs with equal schedules have each its own
+    "seconds": lambda: Every("1s"),
+    "minutes": lambda: Every("7m"),
+    "hourly": lambda: Cron("0 * * * *"),
+    "nights": lambda: Cron("*/10 1-3 * * *", "Europe/Berlin"),
+    "thrice": lambda: At(NOON, minutes(7), minutes(100)),
+}
+schedules = st.sampled_from(sorted(MADE)).map(lambda name: MADE[name]())
 steps = st.lists(st.integers(0, 59_000).map(lambda ms: timedelta(milliseconds=ms)), min_size=1, max_size=20)
 
 

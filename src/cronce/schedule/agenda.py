@@ -1,17 +1,20 @@
 """What falls due next, over many jobs: the upcoming instant of each, filed under that instant. Pure.
 
 Ten thousand jobs have a few dozen schedules, so that hundreds are due at one instant. The heap is of instants, not of
-jobs; the names that are due at one are filed together, and what is removed is taken off at once. Equal schedules share
-their last answer (`Cron` sees to that), so that a name costs about as much as two dictionaries.
+jobs; the names that are due at one are filed together, and what is removed is taken off at once. Names with equal
+schedules that were due together share their next place, so that a name costs about as much as two dictionaries.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 
 from cronce.model import Instant
 from cronce.schedule.schedules import Schedule
 from cronce.schedule.slots import MISSED_GRACE
 from cronce.value import NamedTuple
+
+_Place = tuple[Schedule, Instant, Instant | None]
+"""A schedule, since when it is followed, and its upcoming instant."""
 
 
 class DueNow(NamedTuple):
@@ -29,12 +32,13 @@ class Agenda:
     def __init__(self) -> None:
         self._heap: list[Instant] = []
         self._filed: dict[Instant, dict[str, None]] = {}
-        self._places: dict[str, tuple[Schedule, Instant, Instant | None]] = {}  # its schedule, since when, upcoming
+        self._places: dict[str, _Place] = {}
 
     def add(self, name: str, schedule: Schedule, after: Instant) -> None:
         """From now on the name is due at each instant of the schedule after `after`, and at no other."""
         self.remove(name)
-        self._place(name, schedule, after)
+        self._places[name], filed = self._place_after(schedule, after)
+        filed[name] = None
 
     def remove(self, name: str) -> None:
         """The name is due no more; nothing happens to one that is not there."""
@@ -72,20 +76,34 @@ class Agenda:
                 popped.behind.extend([self._rest(name) for name in names])
                 continue
             popped.slots.extend([(name, instant) for name in names])
-            for name in names:
-                self._place(name, self._places[name][0], instant)
+            self._place_all(names, instant)
         return popped
 
-    def _place(self, name: str, schedule: Schedule, after: Instant) -> None:
+    def _place_all(self, names: Iterable[str], after: Instant) -> None:
+        by_schedule: dict[Schedule, tuple[_Place, dict[str, None]]] = {}
+        by_id: dict[int, tuple[_Place, dict[str, None]]] = {}  # a hash costs more than all else here
+        places = self._places
+        for name in names:
+            schedule = places[name][0]
+            found = by_id.get(id(schedule))
+            if found is None:
+                found = by_schedule.get(schedule)
+                if found is None:
+                    found = by_schedule[schedule] = self._place_after(schedule, after)
+                by_id[id(schedule)] = found
+            places[name], filed = found
+            filed[name] = None
+
+    def _place_after(self, schedule: Schedule, after: Instant) -> tuple[_Place, dict[str, None]]:
+        """A place, and the names that are filed with it."""
         upcoming = schedule.next(after)
-        self._places[name] = schedule, after, upcoming
         if upcoming is None:
-            return
+            return (schedule, after, None), {}
         filed = self._filed.get(upcoming)
         if filed is None:
             self._filed[upcoming] = filed = {}
             heappush(self._heap, upcoming)
-        filed[name] = None
+        return (schedule, after, upcoming), filed
 
     def _rest(self, name: str) -> tuple[str, Instant]:
         schedule, since, _ = self._places[name]

@@ -65,7 +65,8 @@ class Process:
     def end(self, attempt: Attempt) -> None:
         """Let its body run, and end."""
         self.engine.done(attempt, take(attempt.steps(), self.keeper.node))
-        self.next = self._cluster.clock.boot()
+        if not self.engine.lacks_workers:
+            self.next = self._cluster.clock.boot()
 
     def _begin(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:

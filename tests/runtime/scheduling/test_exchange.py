@@ -289,27 +289,42 @@ def test_slots_that_wait_for_workers_are_claimed_together() -> None:
         process = cluster.join("web-1:1:0", workers=100)
         cluster.turn_to(60_000)
         assert claims(process) == {60_000: 100}
-        for _ in range(10):
-            process.end(process.held.pop())
+        ended(process, 10)
         cluster.turn_to(60_002)
-        assert (claims(process), process.engine.waits_for_workers) == ({60_000: 100}, True)
+        assert (claims(process), process.engine.lacks_workers) == ({60_000: 100}, True)
         cluster.turn_to(60_003)
         assert claims(process) == {60_000: 100, 60_003: 10}
-        for _ in range(50):
-            process.end(process.held.pop())
-        cluster.turn_to(60_003)
-        assert (claims(process), process.engine.waits_for_workers) == ({60_000: 100, 60_003: 60}, True)
+
+
+def test_they_are_claimed_as_soon_as_enough_workers_are_free_and_no_end_before_wakes_the_engine() -> None:
+    """It slept for three milliseconds, whatever ended meanwhile."""
+    with ManualCluster(many_jobs(), holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0", workers=100)
+        cluster.turn_to(60_000)
+        ended(process, 60)
+        cluster.turn_to(60_001)
+        steps = list[int]()
+        ended(process, 6)
+        cluster.turn_to(60_002, see=lambda: steps.append(cluster.now))
+        assert (claims(process), process.engine.lacks_workers, steps) == ({60_000: 100}, True, [])
+        ended(process, 1)
+        cluster.turn_to(60_002)
+        assert claims(process) == {60_000: 100, 60_002: 67}
+
+
+def ended(process: Any, number: int) -> None:
+    for _ in range(number):
+        process.end(process.held.pop())
 
 
 def test_the_last_slots_do_not_wait_for_more_workers_than_they_need() -> None:
     with ManualCluster(many_jobs(), holds_back=True) as cluster:
-        process = cluster.join("web-1:1:0", workers=390)
-        cluster.turn_to(60_001)
-        assert claims(process) == {60_000: 390}
-        for _ in range(10):
-            process.end(process.held.pop())
-        cluster.turn_to(60_001)
-        assert claims(process) == {60_000: 390, 60_001: 10}
+        process = cluster.join("web-1:1:0", workers=300)
+        cluster.turn_to(60_003)
+        assert claims(process) == {60_000: 250, 60_003: 50}
+        ended(process, 100)
+        cluster.turn_to(60_003)
+        assert claims(process) == {60_000: 250, 60_003: 150}
 
 
 def test_a_beat_and_a_look_wait_for_a_burst_of_claims_but_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:

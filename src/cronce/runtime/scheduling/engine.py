@@ -233,12 +233,12 @@ class Engine:
     @property
     def in_burst(self) -> bool:
         """The last step claimed so many slots that more may follow at once; or more are due, or wait for workers."""
-        return self._exchange.took >= BURST or self._due_slots.behind or self.waits_for_workers
+        return self._exchange.took >= BURST or self._due_slots.behind or self._exchange.claims_at is not None
 
     @property
-    def waits_for_workers(self) -> bool:
-        """Slots wait for workers for a moment: an end need not wake this engine."""
-        return self._exchange.claims_at is not None
+    def lacks_workers(self) -> bool:
+        """Slots wait for a moment until more workers are free: an end need not wake this engine yet."""
+        return self._exchange.lacks_workers
 
     @property
     def no_worker(self) -> bool:

@@ -316,7 +316,7 @@ class Scheduler:
         self.engine.done(attempt, end)
         if self._stopping and not self._thread.is_alive():
             self.engine.hand_over()
-        if not self.engine.waits_for_workers:
+        if not self.engine.lacks_workers:
             self._wake()
 
     def _wake(self) -> None:
