@@ -83,3 +83,9 @@ def test_a_run_of_a_newer_cronce_is_listed_and_unreadable(node: HandNode, store:
     assert (run.shown, run.record) == ("unreadable", None)
     assert run.trouble.endswith("upgrade cronce")
     assert (node.do(runs(None, "closed", 10)), node.do(runs(None, "succeeded", 10))) == ([run], [])
+
+
+@pytest.mark.parametrize("job", ["", "a b", "mail/", "x" * 200])
+def test_of_a_job_that_cannot_be_there_are_no_runs(job: str, node: HandNode) -> None:
+    ran(node, slot("mail", 0))
+    assert node.do(runs(job, None, 10)) == node.do(runs(job, None, 10, "slot")) == []

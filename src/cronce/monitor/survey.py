@@ -408,7 +408,7 @@ def survey(known: WatcherState, traits: Traits) -> Flow[Survey]:
     whole = (board.version, halted) != (known.board, known.halted)
     yield from known.learn_jobs(first.now, whole=whole)
     known.board, known.halted = board.version, halted
-    everyone = (yield from queries.present()).holders
+    _, everyone = yield from queries.everybody()
     bundles = yield from _bundles(known, everyone, first.now)
     looked = yield from _look_at_slots(known, first.now)
     still_open, _ = yield from read_runs(Scan("run/", "until", Mark.OPEN), OPEN_SURVEYED)

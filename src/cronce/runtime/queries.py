@@ -489,11 +489,18 @@ class HolderSeen(NamedTuple):
 
 def holders() -> Flow[tuple[Instant, list[HolderSeen]]]:
     """The live schedulers, by name."""
-    there = yield from present()
-    return there.beside.now, there.live
+    now, seen = yield from everybody()
+    return now, [one for one in seen if one.until > now]
 
 
 HOLDER_SIGNS: Final = Scan("holder/", mark=Mark.OPEN)
+
+
+def everybody() -> Flow[tuple[Instant, list[HolderSeen]]]:
+    """All processes, dead ones too, as long as they are remembered. A record that a newer cronce wrote is left out."""
+    orders = yield from read_all(Scan("drain/"))
+    signs = yield from read_all(HOLDER_SIGNS)
+    return signs.now, _seen(signs.cells, orders.cells)
 
 
 class PresentHolders(NamedTuple):
@@ -508,8 +515,7 @@ class PresentHolders(NamedTuple):
         return [one for one in self.holders if one.until > self.beside.now]
 
 
-def present(beside: Sequence[str] = ()) -> Flow[PresentHolders]:
-    """All of them, as long as they are remembered. A record that a newer cronce wrote is left out."""
+def present(beside: Sequence[str]) -> Flow[PresentHolders]:
     signs = yield from read_all(HOLDER_SIGNS)
     return (yield from told(signs.cells, beside))
 

@@ -10,7 +10,7 @@ from heapq import nlargest
 from typing import Final, Literal
 
 from cronce.errors import BadInput
-from cronce.model import Cell, Instant, Mark, check_name, to_us
+from cronce.model import Cell, Instant, Mark, to_us
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import (
     LATEST_RUNS,
@@ -75,7 +75,7 @@ def newest_runs(
     if wanted is not None and wanted not in STATES_WANTED:
         raise BadInput(f"{wanted[:60]!r} is not a state or an outcome; use one of {', '.join(STATES_WANTED)}")
     mark = MARK_OF_STATE.get(wanted or "")
-    prefix = f"{RUN_CELLS}{check_name(job)}/" if job is not None else RUN_CELLS
+    prefix = f"{RUN_CELLS}{job}/" if job is not None else RUN_CELLS
     place = read_cursor(after, prefix) if after else None
     order = _filed if job is None else _slot
     if job is None and mark is Mark.OPEN:
@@ -87,7 +87,9 @@ def newest_runs(
         runs, order = [run for run in runs if wanted is None or matches(run, wanted)], _ran
     else:
         shown = {cell.key for cell in (yield from by_hand_lately(job))} if job is not None and by == "ran" else ()
-        scan = Scan(prefix, "key" if job else "at", mark, None, place, min(limit, RUNS_AT_ONCE), newest_first=True)
+        scan = Scan(
+            prefix, "at" if job is None else "key", mark, None, place, min(limit, RUNS_AT_ONCE), newest_first=True
+        )
         runs, page = yield from sifted(scan, wanted, limit, searched)
         runs, place = [run for run in runs if run.cell.key not in shown], None
     left = [run for run in runs if place is None or order(run) < place]

@@ -389,7 +389,9 @@ def beats(_asked: ApiQuery) -> Flow[Document]:
 
 
 def _page(asked: ApiQuery, job: str | None) -> Flow[Document]:
-    page = yield from newest_runs(job, asked.given.get("state"), asked.given.get("after"), asked.limit)
+    given = asked.given
+    name = None if job is None else check_name(job)
+    page = yield from newest_runs(name, given.get("state"), given.get("after"), asked.limit)
     return {"runs": [told.run_document(one) for one in (yield from with_hosts(page.runs))], "next": page.next}
 
 

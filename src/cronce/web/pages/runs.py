@@ -61,7 +61,7 @@ _UNREADABLE: Final = {"holder": "", "started": None, "took": None, "progress": N
 
 def runs_page(request: Request) -> Flow[Shown]:
     job, state, after = (request.query_params.get(name) or None for name in ("job", "state", "after"))
-    found = yield from newest_runs(job, state, after, RUNS_SHOWN)
+    found = yield from newest_runs(job and check_name(job), state, after, RUNS_SHOWN)
     return {
         "now": found.now,
         "rows": rows_of((yield from with_hosts(found.runs)), found.now),
