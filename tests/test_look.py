@@ -15,7 +15,7 @@ from cronce import Cronce, CronceError, slot
 from cronce.cli import main
 from cronce.errors import BadInput
 from cronce.look import ActDocument, RunDocument, SlotDocument, StatusDocument, Upcoming, WhyDocument
-from cronce.runtime.queries import Order
+from cronce.runtime.run_lists import Order
 from cronce.schedule import parse_instant
 from cronce.stores.base import Loaded, Page, Scan
 from cronce.stores.memory import MemoryStore

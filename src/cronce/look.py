@@ -18,7 +18,8 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.journal import Journal
 from cronce.runtime.node import Node
 from cronce.runtime.prevented import prevented_in
-from cronce.runtime.queries import STATES_WANTED, HolderSeen, Order, RunSeen
+from cronce.runtime.queries import HolderSeen, RunSeen
+from cronce.runtime.run_lists import Order, runs
 from cronce.runtime.why import Why, slot_meant, why
 from cronce.stores.base import Scan
 from cronce.telling import documents as told
@@ -131,8 +132,6 @@ class Look:
         self, job: str | None = None, *, state: str | None = None, limit: int = 20, by: Order = "ran"
     ) -> list[RunDocument]:
         """The latest runs of a job, or of all; `by="slot"` orders them by their slots. As `cronce runs --json`."""
-        if state is not None and state not in STATES_WANTED:
-            raise BadInput(f"{state[:60]!r} is not a state or an outcome; use one of {', '.join(STATES_WANTED)}")
         if not 1 <= limit <= MAX_RUNS:
             raise BadInput(f"limit must be from 1 to {MAX_RUNS:,}, not {limit}")
         found = self._node().do(find_runs(job, state, limit, by))
@@ -153,7 +152,7 @@ class Look:
 
 def find_runs(job: str | None, state: str | None, limit: int, by: Order = "ran") -> Flow[list[RunSeen]]:
     """The latest runs; whether there is such a job is asked only where it has none."""
-    found = yield from queries.runs(job, state, limit, by)
+    found = yield from runs(job, state, limit, by)
     if job is not None and not found:
         queries.refuse_unknown(job, (yield from queries.job_names()))
     return found
@@ -189,13 +188,13 @@ def find_status() -> Flow[Status]:
     index = JobIndex()
     yield from index.keep_up()
     seen = yield from overview(index=index)
-    locks = (yield from read_lists.held(LOCK_LEASES.prefix)).held
-    leaders = (yield from read_lists.held(LEADERS.prefix)).held
+    locks = (yield from queries.held(LOCK_LEASES.prefix, most=read_lists.LIST_SHOWN)).held
+    leaders = (yield from queries.held(LEADERS.prefix, most=read_lists.LIST_SHOWN)).held
     watched = (yield from read_lists.observed()).items()
     observed = [told.observed_document(name, one) for name, one in watched]
     carried = yield from queries.carried([one for one in seen.holders if one.until > seen.now])
-    _, counts = yield from queries.read_all(Scan("duplicates/"))
-    prevented = sum(one.total for one in prevented_in(counts).values())
+    counts = yield from queries.read_all(Scan("duplicates/"))
+    prevented = sum(one.total for one in prevented_in(counts.cells).values())
     return Status(seen, carried, len(index), prevented, _not_free(locks), _not_free(leaders), observed)
 
 

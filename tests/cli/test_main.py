@@ -18,7 +18,7 @@ from cronce.cli import GROUPS, HELP_OF_VERB, UNDER, VERBS, add_arguments, main, 
 from cronce.errors import StoreOnNetwork
 from cronce.monitor.alerts import SEVERITIES
 from cronce.policy import Fold, Gap, Missed, OnLost, Overlap
-from cronce.runtime.queries import Order
+from cronce.runtime.run_lists import Order
 from cronce.runtime.scheduling.settings import Role
 from cronce.stores import open_store
 

@@ -151,7 +151,7 @@ def test_one_leads_at_a_time_whatever_happens_to_the_others(server: Server, tmp_
 def ends(url: str) -> list[str]:
     """How the terms ended that are over, by the store."""
     store = open_store(url)
-    (group,) = drive(held("leader/"), store, SystemClock())
+    (group,) = drive(held("leader/"), store, SystemClock()).held
     store.close()
     return [past.end for past in group.record.past] if group.record else []
 

@@ -13,8 +13,8 @@ from cronce.model import (
     Write,
     job_cell,
 )
-from cronce.monitor import read_lists
 from cronce.protocol.record import Job, Outcome, Record, Spec, State, encode, encode_job
+from cronce.runtime import run_lists
 from cronce.runtime.declare import declare
 from cronce.runtime.flow import Flow, Timed, perform
 from cronce.stores.base import Store
@@ -73,7 +73,7 @@ def every(read: Reader, **asked: Any) -> Iterator[str]:
     """All runs of a list, part by part."""
     after = None
     while True:
-        page = read(read_lists.newest_runs(after=after, limit=7, **asked))
+        page = read(run_lists.newest_runs(after=after, limit=7, **asked))
         yield from (run.cell.key for run in page.runs)
         after = page.next
         if after is None:

@@ -15,10 +15,11 @@ from cronce.model import (
     stored_cell,
     unspell,
 )
-from cronce.monitor import read_jobs, read_lists, read_overview
+from cronce.monitor import read_jobs, read_overview
 from cronce.monitor.read_jobs import JOB_CELLS_AT_ONCE, STALE, WALK_WAIT
 from cronce.protocol.notices import Refusals, Refused, Stored, encode_notice
 from cronce.protocol.record import Act, Outcome, Record, State, encode
+from cronce.runtime import run_lists
 from cronce.runtime.flow import Timed, perform
 from cronce.runtime.queries import JobLine
 from tests.monitor.reader import HOUR, MINUTE, NOW, Reader, every
@@ -182,7 +183,7 @@ def test_runs_of_a_job_are_told_in_the_order_they_ran_those_by_hand_among_them(
     number: int, read: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They were told by their slots: the rerun of an old one stood there, and the job had last run at its last slot."""
-    monkeypatch.setattr(read_lists, "OF_A_JOB", 30)
+    monkeypatch.setattr(run_lists, "OF_A_JOB", 30)
     read.job("billing")
     slots = [Slot("billing", NOW.replace(minute=0) - place * HOUR) for place in range(number)]
     for slot in slots:

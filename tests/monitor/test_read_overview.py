@@ -20,6 +20,7 @@ from cronce.monitor.read_lists import LIST_COUNTED
 from cronce.monitor.read_overview import DOUBTS_COUNTED
 from cronce.protocol.notices import Alert, Refusals, Refused, encode_notice
 from cronce.protocol.record import Act, Outcome, Record, State, encode, encode_act
+from cronce.runtime import run_lists
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import sparing
 from tests.monitor.reader import HOUR, MINUTE, NOW, Reader
@@ -157,7 +158,7 @@ def test_an_overview_that_was_read_to_be_drawn_needs_no_other_runs(
 def test_the_view_of_a_job_is_drawn_without_reading_its_runs_again(
     every: int, hours: int, calls: int, limit: int, read: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_lists, "OF_A_JOB", 200)
+    monkeypatch.setattr(run_lists, "OF_A_JOB", 200)
     read.job("billing")
     slots = [Slot("billing", NOW + (5 - number * every) * timedelta(minutes=1)) for number in range(300)]
     for place, slot in enumerate(slots):
@@ -182,7 +183,7 @@ def test_the_view_of_a_job_is_drawn_without_reading_its_runs_again(
 def test_what_is_open_or_lost_of_a_job_is_told_however_many_runs_came_since(
     number: int, read: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_lists, "OF_A_JOB", 200)
+    monkeypatch.setattr(run_lists, "OF_A_JOB", 200)
     read.job("billing")
     slots = [Slot("billing", NOW - place * HOUR) for place in range(number)]
     for slot in slots[:-2]:

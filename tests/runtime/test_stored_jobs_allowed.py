@@ -325,7 +325,7 @@ def carried_by(url: str, name: str) -> list[str | None]:
     """Which version of the job each live scheduler says that it carries."""
     with closing(open_store(url)) as store:
         _, live = drive(holders(), store, SystemClock())
-        cells = [drive(read_all(Scan(bundle_cells(one.holder.bundle))), store, SystemClock())[1] for one in live]
+        cells = [drive(read_all(Scan(bundle_cells(one.holder.bundle))), store, SystemClock()).cells for one in live]
     return [
         next((digest for cell in found if (digest := decode_bundle(cell.value).specs.get(name))), None)
         for found in cells

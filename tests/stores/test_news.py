@@ -1,12 +1,10 @@
 """Listening on each kind of server: connections that break, forks, rights, poolers, and stores of an older cronce."""
 
-import re
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -101,43 +99,6 @@ def test_postgres_through_a_pooler_nobody_is_woken_but_others_are(
         assert listen(pooled) is None
         win(pooled, news())
         assert listener.wait(NEWS_WITHIN)
-
-
-def before_news(place: Any) -> str:
-    """The functions of a store as they were before they told anybody."""
-    script = re.sub(r"    IF [^;]*'board/'[^;]*;\n    END IF;\n", "", place.ddl())
-    kept, _, rest = script.partition("-- Wake whoever listens")
-    script = kept + rest[rest.index("-- One write.") :]
-    assert "notify" not in script
-    assert "board" not in script
-    return script
-
-
-def test_postgres_a_store_from_before_there_was_news_is_brought_up_to_date(url: str, admin: Admin) -> None:
-    """Its version stays what it was: a process of that time goes on with it."""
-    place = locate(url)
-    admin.execute(before_news(place))
-    (version,) = admin.execute(f"SELECT schema FROM {place.quoted}.cronce_meta").fetchone() or ()
-    with heard_on(store := open_store(url)) as listener:
-        win(store, news())
-        assert listener.wait(NEWS_WITHIN)
-    assert admin.execute(f"SELECT schema FROM {place.quoted}.cronce_meta").fetchone() == (version,)
-
-
-def test_postgres_a_role_that_may_not_bring_it_up_to_date_does_without(url: str, admin: Admin) -> None:
-    place = locate(url)
-    admin.execute(before_news(place))
-    role = f"user_{place.schema}"
-    grants = re.findall(r"^--   (GRANT .*)$", place.ddl(), re.MULTILINE)
-    admin.execute(f"CREATE ROLE {role} LOGIN; " + " ".join(grants).replace("TO app", f"TO {role}"))
-    with closing(open_store(url.replace("postgres@", f"{role}@"))) as theirs:
-        assert not theirs.traits.notifies
-        win(theirs, news())
-        with heard_on(open_store(url)) as listener:
-            win(theirs, news())
-            assert listener.wait(NEWS_WITHIN)
-    with closing(open_store(url.replace("postgres@", f"{role}@"))) as theirs:
-        assert theirs.traits.notifies
 
 
 # --- Redis ----------------------------------------------------------------------------------------------------------

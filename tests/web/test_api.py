@@ -7,7 +7,8 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 from starlette.routing import Route
 
-from cronce.runtime.queries import halted_and_carried, runs
+from cronce.runtime.queries import halted_and_carried
+from cronce.runtime.run_lists import runs
 from cronce.runtime.stored_jobs import listed
 from cronce.telling.documents import job_document, run_document
 from cronce.web.actions import ACTIONS

@@ -19,8 +19,8 @@ from bench.fleet import Fleet, fill
 from bench.ui import Counting
 from cronce import Cronce
 from cronce.model import Instant, Mark
-from cronce.monitor import figures, read_jobs, read_lists, read_overview
-from cronce.runtime import queries
+from cronce.monitor import figures, read_jobs, read_overview
+from cronce.runtime import queries, run_lists
 from cronce.stores import open_store
 from cronce.stores.base import Scan
 from cronce.stores.memory import MemoryStore
@@ -131,7 +131,7 @@ def test_the_overview_and_a_job_ask_eight_times_at_most(
 ) -> None:
     """Also the first time, where more is open and refused than is read at once, and of a job with more runs than are
     put in order. A store without history keeps few runs, and none by hand."""
-    monkeypatch.setattr(read_lists, "OF_A_JOB", 3)
+    monkeypatch.setattr(run_lists, "OF_A_JOB", 3)
     few = (Scan("", mark=Mark.OPEN, limit=20), Scan("", mark=Mark.ATTENTION, limit=40))
     for module in (read_jobs, read_overview):
         monkeypatch.setattr(module, "READ_AHEAD", few)

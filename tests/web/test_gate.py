@@ -86,7 +86,7 @@ def test_a_private_page_shows_nothing_without_the_token() -> None:
 def test_logging_in_leads_back_to_all_that_was_asked_for() -> None:
     """Also to what comes after the path, and to a slot whose name has a sign of its own."""
     private, shown = Browser(Busy(private=True).app), Browser(Busy().app)
-    for path in ("/timeline?span=6h&by=job", "/runs/a@2026-03-29T01:00:00Z%23rerun-1?x=%C3%A9"):
+    for path in ("/timeline?span=6h&job=a", "/runs/a@2026-03-29T01:00:00Z%23rerun-1?x=%C3%A9"):
         login = private.get(path).headers["Location"]
         after = parse_qs(urlsplit(login).query)["next"][0]
         assert after == path

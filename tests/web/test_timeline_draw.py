@@ -1,7 +1,6 @@
 """The timeline as SVG: well-formed whatever stands in it, and understood without its colours."""
 
-from datetime import UTC, datetime
-from typing import Literal
+from datetime import datetime
 from xml.etree import ElementTree
 
 import pytest
@@ -19,11 +18,9 @@ def closer(start: datetime, end: datetime) -> str:
     return f"/timeline?from={start}&to={end}"
 
 
-def drawn(
-    *given: RunSeen, refused: tuple[Refused, ...] = (), by: Literal["holder", "job"] = "holder"
-) -> ElementTree.Element:
+def drawn(*given: RunSeen, refused: tuple[Refused, ...] = ()) -> ElementTree.Element:
     facts = gather(given, [("web-2", one) for one in refused], START, END, NOW)
-    return ElementTree.fromstring(str(draw(lay_out(facts, by, UTC), "", closer)))
+    return ElementTree.fromstring(str(draw(lay_out(facts), "", closer)))
 
 
 def classes(svg: ElementTree.Element) -> list[str]:
@@ -55,13 +52,13 @@ def test_lateness_lease_takeover_ghost_and_mark_are_all_there() -> None:
 
 def test_now_is_drawn_only_where_it_is_in_sight() -> None:
     facts = gather([ran("a", 300)], [], START, ago(100), NOW)
-    assert "now" not in classes(ElementTree.fromstring(str(draw(lay_out(facts, "holder", UTC), "", closer))))
+    assert "now" not in classes(ElementTree.fromstring(str(draw(lay_out(facts), "", closer))))
 
 
 @pytest.mark.parametrize(("first", "second"), [(A, B), (B, A)])
 def test_an_arrow_goes_from_edge_to_edge_up_or_down(first: str, second: str) -> None:
     run = ran("sync", 300, second, started=260, ended=200, past=(lapsed(first, 290, 260),))
-    picture = lay_out(gather([run], [], START, END, NOW), "holder", UTC)
+    picture = lay_out(gather([run], [], START, END, NOW))
     ((earlier, later),) = picture.arrows
     svg = ElementTree.fromstring(str(draw(picture, "", closer)))
     (line,) = (line for group in svg.iter("g") if group.get("class") == "handover" for line in group.iter("line"))
@@ -72,7 +69,7 @@ def test_an_arrow_goes_from_edge_to_edge_up_or_down(first: str, second: str) -> 
 
 def test_what_strangers_wrote_is_shown_as_it_stands() -> None:
     run = ran("x", 300, HOSTILE, reason=HOSTILE, outcome=Outcome.FAILED)
-    text = str(draw(lay_out(gather([run], [], START, END, NOW), "holder", UTC), "", closer))
+    text = str(draw(lay_out(gather([run], [], START, END, NOW)), "", closer))
     assert "<script" not in text
     assert "<img" not in text
     assert HOSTILE in "".join(titles(ElementTree.fromstring(text)))
@@ -102,9 +99,3 @@ def test_a_folded_lane_says_how_many_of_what_and_leads_closer() -> None:
     heights = [float(element.get("height", "0")) for element in svg.iter("rect") if "bar" in element.get("class", "")]
     assert len(heights) == 2
     assert min(heights) >= 3  # one in a thousand is seen, too
-
-
-def test_lanes_by_job_lead_to_the_jobs() -> None:
-    facts = gather([ran("billing", 300)], [], START, END, NOW)
-    svg = ElementTree.fromstring(str(draw(lay_out(facts, "job", UTC), "", closer)))
-    assert next(element.get("href") for element in svg.iter("a")) == "/jobs/billing"

@@ -11,14 +11,14 @@ from cronce.cli.session import ACT_ARGUMENTS, STORE_AND_JSON, Actor, acting, loo
 from cronce.cli.terminal import Text, screen, show, table, toned
 from cronce.errors import BadInput, CronceError
 from cronce.model import Mark, spell
-from cronce.monitor.read_lists import final_runs
 from cronce.protocol.commands import Queued
 from cronce.runtime.effects import review
 from cronce.runtime.effects.adopt import Adoption, adopt, adoptable
 from cronce.runtime.effects.liveness import RetryRefused
-from cronce.runtime.effects.review import EffectList, EffectSeen, LapsedUnwatched, any_effect, of_job
+from cronce.runtime.effects.review import EffectList, EffectSeen, LapsedUnwatched
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import job_names, read_page, seen_runs, slot_named
+from cronce.runtime.run_lists import final_runs
 from cronce.telling.documents import effect_document, run_document
 from cronce.telling.story import said_before, tell_doubts
 from cronce.telling.words import safe
@@ -92,26 +92,22 @@ def run_effects(options: argparse.Namespace) -> None:
     with looking(options) as node:
         found = node.do(_found(options.what, options.n, everything=options.all))
     none = "no effect is on record" if options.all else "no effect is in doubt, and none in progress,"
-    document = {"effects": [effect_document(one) for one in found.effects], "more": found.more}
+    document = {"effects": [effect_document(one) for one in found.effects], "more": found.next is not None}
     show(options, document, "\n".join(_page(found)) if found.effects else nothing(none, options))
 
 
 def _found(what: str | None, limit: int, *, everything: bool) -> Flow[EffectList]:
-    if what is not None and review.names_effect(what):
-        named = review.effect_named(what)
-        one = yield from review.effect(named)
-        if one is None:
-            raise CronceError(f"there is no record of {named.name}; `cronce status effects --all` lists all effects")
-        return EffectList((one,), more=False)
-    wheres = yield from review.places(what)
-    found = yield from review.effects(wheres, limit, everything=everything)
+    found = yield from review.effects(what, limit, everything=everything)
     if what is not None and not found.effects:
-        yield from _refuse_unknown(what.partition("@")[0])
+        yield from _refuse_unknown(what)
     return found
 
 
-def _refuse_unknown(name: str) -> Flow[None]:
-    if not (yield from review.any_effect((yield from review.places(name)))) and name not in (yield from job_names()):
+def _refuse_unknown(what: str) -> Flow[None]:
+    if review.names_effect(what):
+        raise CronceError(f"there is no record of {what}; `cronce status effects --all` lists all effects")
+    name = what.partition("@")[0]
+    if not (yield from review.effects(name, 1, everything=True)).effects and name not in (yield from job_names()):
         raise CronceError(
             f"no job is called {name[:60]!r}, and no effect of this name is on record; `cronce status effects --all`"
             " lists all effects"
@@ -120,7 +116,7 @@ def _refuse_unknown(name: str) -> Flow[None]:
 
 def _page(found: EffectList) -> Iterator[str]:
     yield table(["effect", "state", "since", "holder", "why"], [_row(one) for one in found.effects], screen())
-    if found.more:
+    if found.next:
         yield "there are more; a higher -n shows them"
     if any(one.state == "in doubt" for one in found.effects):
         yield (
@@ -259,7 +255,7 @@ def _adopt(options: argparse.Namespace) -> None:
         raise BadInput("write cronce status effects JOB --adopt 'charge:*' --on invoice --what charge")
     with acting(options) as actor:
         found = actor.node.do(adoptable(options.what, options.adopt, options.on, options.done))
-        if not found and not actor.node.do(any_effect(of_job(options.what))):
+        if not found and not actor.node.do(review.effects(options.what, 1, everything=True)).effects:
             actor.node.do(actor.operator.job(options.what))  # one that is not known is refused
         if not options.dry_run:
             actor.node.do(adopt(actor.operator, found))

@@ -30,7 +30,8 @@ from cronce.runtime.operations import (
     backfill_stretch,
     drain_cell,
 )
-from cronce.runtime.queries import HolderSeen, RunSeen, halted_and_carried, holders, load, runs, seen_job, slot_named
+from cronce.runtime.queries import HolderSeen, RunSeen, halted_and_carried, holders, load, seen_job, slot_named
+from cronce.runtime.run_lists import runs
 from cronce.telling.documents import act_document, cancelled_document, paused_document, resumed_document, run_document
 from cronce.telling.words import by_whom, counted, safe
 

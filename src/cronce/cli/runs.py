@@ -101,11 +101,11 @@ def run_show(options: argparse.Namespace) -> int:
     if "@" in options.what:
         return run_why(options)
     with looking(options) as node:
-        seen = node.do(job_view(options.what))
+        seen = node.do(job_view(options.what, DEFAULT_RUNS))
         if seen is None:
             queries.refuse_unknown(options.what, node.do(queries.job_names()))
-        found = node.do(queries.runs(options.what, None, DEFAULT_RUNS))
     assert seen is not None
+    found = seen.runs.runs
     line = JobLine(seen.seen, seen.next, found[0] if found else None, seen.stored)
     document = told.job_document(line, {options.what} if seen.carried else ())
     document |= {"halted": told.act_document(seen.halted), "runs": [told.run_document(one) for one in found]}

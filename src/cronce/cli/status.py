@@ -263,10 +263,10 @@ LEADERS_ARGUMENTS: Final = {"[NAME]": "this group, with its history", **STORE_AN
 
 def _run(options: argparse.Namespace, kind: Leases) -> None:
     with looking(options) as node:
-        found = node.do(queries.held(kind.prefix))
+        found = node.do(queries.held(kind.prefix)).held
     never = f"no {kind.noun} is on record"
     if options.name is not None:
-        found = [one for one in found if one.name == options.name]
+        found = tuple(one for one in found if one.name == options.name)
         if not found:
             raise CronceError(
                 f"no {kind.noun} {options.name[:60]!r} is on record; `cronce status {kind.way}` lists all"
@@ -275,7 +275,7 @@ def _run(options: argparse.Namespace, kind: Leases) -> None:
     show(options, {kind.way: [told.held_document(one, kind) for one in found]}, page)
 
 
-def _page(found: list[HeldSeen], kind: Leases, *, with_history: bool) -> str:
+def _page(found: Sequence[HeldSeen], kind: Leases, *, with_history: bool) -> str:
     """The fences of locks are for programs alone."""
     fence = "" if kind is LOCK_LEASES else kind.number
     page = _table([kind.noun, "state", kind.holder, fence, "since", "until"], [_row(one, kind) for one in found])

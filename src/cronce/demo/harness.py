@@ -19,7 +19,7 @@ from cronce.demo.verdict import DemoRecord, DemoVerdict, judge
 from cronce.demo.worker import DEMO_JOB, DEMO_LEASE, DemoPlan, Kind
 from cronce.model import Mark, Slot
 from cronce.runtime.flow import drive
-from cronce.runtime.queries import runs
+from cronce.runtime.run_lists import runs
 from cronce.stores import open_store, url_of
 from cronce.stores.base import Scan
 from cronce.testing.child_processes import ChildProcesses

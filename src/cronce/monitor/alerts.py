@@ -527,7 +527,7 @@ class Alerts:
 
 def handle(client: Client, name: str, by: str, reason: str, span: timedelta | None = None) -> Flow[dict[str, object]]:
     """Record that a person works on it or, for a span, that it can wait: of all alerts of the incident."""
-    _, cells = yield from read_all(Scan("alert/", mark=Mark.OPEN))
+    cells = (yield from read_all(Scan("alert/", mark=Mark.OPEN))).cells
     standing = [one for _, one in all_readable(cells, decode_alert) if one.cleared is None]
     wanted = next((one for one in standing if one.id in (name, f"{name}/")), None)
     if wanted is None:

@@ -33,14 +33,8 @@ from cronce.monitor.figures import Figures, figures
 from cronce.monitor.read_lists import (
     LIST_COUNTED,
     RunList,
-    RunsPage,
-    by_key,
     counted_runs,
-    latest_of,
-    newest_runs,
     open_alerts,
-    part_of,
-    read_cursor,
 )
 from cronce.monitor.survey import JobWalk
 from cronce.protocol.codec import all_readable, readable
@@ -63,6 +57,7 @@ from cronce.runtime.queries import (
     read_page,
     sparing,
 )
+from cronce.runtime.run_lists import RunsPage, by_key, latest_of, newest_runs
 from cronce.runtime.stored_jobs import line_of, lines_in
 from cronce.schedule import Schedule
 from cronce.stores.base import Loaded, Scan
@@ -301,11 +296,7 @@ def _job_view(name: str, runs: int, after: str | None, *, with_doubts: bool) -> 
     has_scheduler = yield from is_carried(name, there.live)
     newest, latest = yield from latest_of(name)
     found = by_beats(latest[:RUNS_FOR_FIGURES], everybody, newest.now)
-    place = read_cursor(after, f"run/{name}/") if after else None
-    if place and not place.us:
-        page = yield from newest_runs(name, after=after, limit=runs)
-    else:
-        page = part_of(newest, latest, place, runs)
+    page = yield from newest_runs(name, after=after, limit=runs)
     still_open = yield from read_page(by_key(Mark.OPEN, name, LIST_COUNTED))
     attention = yield from read_page(by_key(Mark.ATTENTION, name, LIST_COUNTED))
     refused = yield from read_page(refusals(f"refusals/{name}/"))

@@ -29,11 +29,7 @@ from cronce.monitor.read_lists import (
     AlertsPage,
     RunList,
     alerts,
-    by_key,
     counted_runs,
-    final_runs,
-    latest_of,
-    newest_of,
 )
 from cronce.protocol.codec import all_readable
 from cronce.protocol.notices import ForeignJob, Refused, decode_guest
@@ -55,6 +51,7 @@ from cronce.runtime.queries import (
     told,
     with_hosts,
 )
+from cronce.runtime.run_lists import by_key, final_runs, latest_of, newest_of
 from cronce.runtime.stored_jobs import lines_in
 from cronce.stores.base import Page, Position, Scan
 from cronce.telling.words import as_written
@@ -157,7 +154,8 @@ def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]
     attention = counted_runs(lost, drawn or max(recent, 50))
     closed = counted_runs((yield from read_page(final_runs(Mark.CLOSED, drawn or recent))), drawn or recent)
     begun = yield from read_page(Scan("effect/", mark=Mark.OPEN, limit=STEPS_CHECKED))
-    doubtful = yield from survey.effects_in_doubt((steps, *keys, begun))
+    pages = (steps, *keys, begun)
+    doubtful = yield from survey.effects_in_doubt(pages)
     seen = (*still_open.runs, *attention.runs, *closed.runs)
     return Overview(
         loaded.now,
@@ -167,8 +165,8 @@ def _overview(recent: int, drawn: int, index: JobIndex | None) -> Flow[Overview]
         _remembered(present, page.now),
         still_open,
         attention,
-        CountSeen(len(doubtful.effects), doubtful.more),
-        doubtful.effects,
+        CountSeen(len(doubtful), any(page.next is not None for page in pages)),
+        doubtful,
         newest_of(seen, recent),
         closed,
         refused,
@@ -319,9 +317,9 @@ class TimeSpan(NamedTuple):
 
 
 class _RunsSince(NamedTuple):
-    """Cells of runs, and from when on those are all."""
+    """Runs, and from when on those are all."""
 
-    cells: list[Cell]
+    runs: Sequence[RunSeen]
     whole_from: Instant
 
 
@@ -341,12 +339,10 @@ def stretch(
     else:
         parts = [(yield from _of_job(start, end, job, limit))]
     still_open = yield from read_page(by_key(Mark.OPEN, job or "", min(OPEN_THEN, limit)))
-    kept = [cell for cell in still_open.cells if cell.at and cell.at < end]
-    kept += parts[1].cells if job is None else []
-    chosen = _chosen(parts, kept, limit)
     now = still_open.now
-    runs = seen_runs(chosen.cells, now)
-    runs = (yield from with_hosts(runs)) if holders is None else by_beats(runs, holders, now)
+    kept = seen_runs((cell for cell in still_open.cells if cell.at and cell.at < end), now)
+    chosen = _chosen(parts, [*kept, *(parts[1].runs if job is None else ())], limit)
+    runs = (yield from with_hosts(chosen.runs)) if holders is None else by_beats(chosen.runs, holders, now)
     refused = yield from read_page(read_jobs.refusals(f"refusals/{job}/" if job else "refusals/"))
     cells, more = refused.cells, refused.next is not None
     if job is None and more:
@@ -360,27 +356,26 @@ def stretch_of(seen: Overview, start: Instant, end: Instant, limit: int) -> Flow
     """The same of all jobs up to now, out of an overview that was read to be drawn: only where much was refused, that
     is read, of a few."""
     parts = [_part(runs, start, end) for runs in (seen.closed, seen.attention)]
-    kept = [run.cell for run in seen.open.runs if _filed_at(run.cell) < end]
-    touched = [run.cell for run in seen.touched if start <= _filed_at(run.cell) < end]
-    kept += [*parts[1].cells, *touched]  # however many came after: those are what one looks for
-    chosen = _chosen(parts, kept, limit)
-    every = (*seen.touched, *seen.closed.runs, *seen.attention.runs, *seen.open.runs)
-    known = {run.cell.key: run for run in every}
-    runs = tuple(known[cell.key] for cell in chosen.cells)
+    touched = [run for run in seen.touched if start <= _filed_at(run) < end]
+    still_open = [run for run in seen.open.runs if _filed_at(run) < end]
+    # however many came after: those are what one looks for
+    chosen = _chosen(parts, [*touched, *parts[1].runs, *still_open], limit)
+    runs = tuple(chosen.runs)
     refused, more = yield from _refused_of(seen.refused, runs, [one.holder.holder for one in seen.holders])
     return TimeSpan(seen.now, start, end, runs, _told(start, end, refused), chosen.whole_from, seen.open.more, more)
 
 
 def _part(found: RunList, start: Instant, end: Instant) -> _RunsSince:
     """What falls into it of the newest."""
-    at = [(_filed_at(run.cell), run.cell) for run in found.runs]
-    within = [cell for filed, cell in at if start <= filed < end]
-    return _RunsSince(within, max(start, at[-1][0] + MICROSECOND) if found.more and at else start)
+    within = [run for run in found.runs if start <= _filed_at(run) < end]
+    return _RunsSince(
+        within, max(start, _filed_at(found.runs[-1]) + MICROSECOND) if found.more and found.runs else start
+    )
 
 
-def _chosen(parts: Sequence[_RunsSince], kept: Iterable[Cell], limit: int) -> _RunsSince:
+def _chosen(parts: Sequence[_RunsSince], kept: Iterable[RunSeen], limit: int) -> _RunsSince:
     """The newest of them and those that are kept, such as all that are open; newest first."""
-    found = _newest(cell for part in parts for cell in part.cells)
+    found = _newest(run for part in parts for run in part.runs)
     whole = [part.whole_from for part in parts]
     if len(found) > limit:
         whole.append(_filed_at(found[limit - 1]) + MICROSECOND)
@@ -389,31 +384,32 @@ def _chosen(parts: Sequence[_RunsSince], kept: Iterable[Cell], limit: int) -> _R
 
 def _of_job(start: Instant, end: Instant, job: str, limit: int) -> Flow[_RunsSince]:
     """Out of its latest; those before them are found by their slots, from the end on."""
-    page, _ = yield from latest_of(check_name(job))
-    cells = [cell for cell in page.cells if start <= _filed_at(cell) < end]
+    page, latest = yield from latest_of(check_name(job))
+    runs = [run for run in latest if start <= _filed_at(run) < end]
     prefix = f"run/{job}/"
     behind = Position(0, prefix + spell(end.replace(microsecond=0) + timedelta(seconds=bool(end.microsecond))))
-    while page.next is not None and _slot_at(page.next.key) >= start and len(cells) <= limit:
+    while page.next is not None and _slot_at(page.next.key) >= start and len(runs) <= limit:
         page = yield from read_page(Scan(prefix, after=min(page.next, behind), limit=NEXT_SLICES, newest_first=True))
-        cells += [cell for cell in page.cells if start <= _filed_at(cell) < end]
-    return _RunsSince(cells, max(start, _slot_at(page.next.key) + MICROSECOND) if page.next else start)
+        runs += [run for run in seen_runs(page.cells, page.now) if start <= _filed_at(run) < end]
+    return _RunsSince(runs, max(start, _slot_at(page.next.key) + MICROSECOND) if page.next else start)
 
 
 def _back_to(start: Instant, scan: Scan, limit: int) -> Flow[_RunsSince]:
-    cells: list[Cell] = []
+    runs: list[RunSeen] = []
     while True:
         page = yield from read_page(scan)
-        within = [cell for cell in page.cells if _filed_at(cell) >= start]
-        cells += within
-        ends = page.next is None or len(within) < len(page.cells)
-        if ends or len(cells) > limit:
-            return _RunsSince(cells, start if ends else _filed_at(cells[-1]) + MICROSECOND)
-        scan = scan._replace(after=page.next, limit=min(NEXT_SLICES, limit + 1 - len(cells)))
+        seen = seen_runs(page.cells, page.now)
+        within = [run for run in seen if _filed_at(run) >= start]
+        runs += within
+        ends = page.next is None or len(within) < len(seen)
+        if ends or len(runs) > limit:
+            return _RunsSince(runs, start if ends else _filed_at(runs[-1]) + MICROSECOND)
+        scan = scan._replace(after=page.next, limit=min(NEXT_SLICES, limit + 1 - len(runs)))
 
 
-def _newest(cells: Iterable[Cell]) -> list[Cell]:
+def _newest(runs: Iterable[RunSeen]) -> list[RunSeen]:
     """In their order, each once: what is open may have been found by its slot, too."""
-    return sorted({cell.key: cell for cell in cells}.values(), key=filed, reverse=True)
+    return sorted({run.cell.key: run for run in runs}.values(), key=lambda run: filed(run.cell), reverse=True)
 
 
 def _slot_at(key: str) -> Instant:
@@ -424,8 +420,8 @@ def _slot_at(key: str) -> Instant:
         return EPOCH
 
 
-def _filed_at(cell: Cell) -> Instant:
-    return cell.at or EPOCH
+def _filed_at(run: RunSeen) -> Instant:
+    return run.cell.at or EPOCH
 
 
 # --- what was refused -----------------------------------------------------------------------------------------------

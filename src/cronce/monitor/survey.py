@@ -20,7 +20,7 @@ from cronce.protocol.notices import Beats, Bundle, Holder, Observed, decode_beat
 from cronce.protocol.record import TOO_LATE, Act, Outcome, Record, standing_act
 from cronce.protocol.table import Row
 from cronce.runtime import queries
-from cronce.runtime.effects.review import EffectList, EffectSeen, look_at
+from cronce.runtime.effects.review import EffectSeen, look_at
 from cronce.runtime.flow import Flow, Load, Request
 from cronce.runtime.operations import BACKFILL
 from cronce.runtime.queries import HeldSeen, HolderSeen, JobSeen, RunSeen
@@ -387,19 +387,9 @@ def is_too_late(record: Record) -> bool:
     return record.outcome is Outcome.SKIPPED and record.reason == TOO_LATE
 
 
-def read_most(scan: Scan, most: int) -> Flow[Page]:
-    """So many cells of a scan at most, as one page."""
-    page = yield from queries.read_page(scan)
-    cells = list(page.cells)
-    while page.next is not None and len(cells) < most:
-        page = yield from queries.read_page(scan._replace(after=page.next))
-        cells += page.cells
-    return page._replace(cells=cells)
-
-
 def read_runs(scan: Scan, most: int) -> Flow[tuple[list[RunSeen], bool]]:
     """Runs that can be read, and whether there are more."""
-    page = yield from read_most(scan, most)
+    page = yield from queries.read_all(scan, most)
     return [run for run in queries.seen_runs(page.cells, page.now) if run.record is not None], page.next is not None
 
 
@@ -441,7 +431,7 @@ def survey(known: WatcherState, traits: Traits) -> Flow[Survey]:
         attention=attention,
         more=more,
         doubts=(yield from _doubts(first.now)),
-        leaders=(yield from queries.held("leader/")),
+        leaders=(yield from queries.held("leader/")).held,
         beats=(yield from named("beat/", decode_beats, NAMES_WATCHED)),
         observed=(yield from named("observed/", decode_observed, NAMES_WATCHED)),
         tzdata=(yield from queries.machines_tzdata()),
@@ -504,7 +494,7 @@ def _doubts(now: Instant) -> Flow[Sequence[EffectSeen]]:
     pages = []
     for scan in (steps_in_doubt(SLICE), *keys_in_doubt(SLICE, now)):
         pages += [(yield from queries.read_page(scan))]
-    return (yield from effects_in_doubt(pages)).effects
+    return (yield from effects_in_doubt(pages))
 
 
 def _note_recent(known: WatcherState) -> Flow[None]:
@@ -517,12 +507,10 @@ def _note_recent(known: WatcherState) -> Flow[None]:
                 known.note(run)
 
 
-def effects_in_doubt(pages: Sequence[Page]) -> Flow[EffectList]:
+def effects_in_doubt(pages: Sequence[Page]) -> Flow[tuple[EffectSeen, ...]]:
     """Of the effects on these pages, those that are in doubt."""
-    cells = [cell for page in pages for cell in page.cells]
-    found = yield from look_at(cells, pages[0].now)
-    more = any(page.next is not None for page in pages)
-    return EffectList(tuple(one for one in found if one.state == "in doubt"), more)
+    found = yield from look_at([cell for page in pages for cell in page.cells], pages[0].now)
+    return tuple(one for one in found if one.state == "in doubt")
 
 
 def steps_in_doubt(most: int) -> Scan:
@@ -538,7 +526,7 @@ def keys_in_doubt(most: int, now: Instant) -> tuple[Scan, Scan]:
 
 def named(prefix: str, decode: Decode[T], most: int) -> Flow[dict[str, T]]:
     """What stands under each name; the first of them by name, if there are more than that."""
-    page = yield from read_most(Scan(prefix, limit=min(most, SLICE)), most)
+    page = yield from queries.read_all(Scan(prefix, limit=min(most, SLICE)), most)
     return {cell.key.removeprefix(prefix): said for cell, said in all_readable(page.cells, decode)}
 
 

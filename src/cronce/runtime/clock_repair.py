@@ -41,8 +41,9 @@ class FutureDated(NamedTuple):
 
 def find_ahead() -> Flow[FutureDated]:
     """A flow that only reads."""
-    now, cells = yield from read_all(Scan("job/"))
-    jobs = [cell.key.removeprefix("job/") for cell, job in all_readable(cells, decode_job) if is_floor_ahead(job, now)]
+    page = yield from read_all(Scan("job/"))
+    known = all_readable(page.cells, decode_job)
+    jobs = [cell.key.removeprefix("job/") for cell, job in known if is_floor_ahead(job, page.now)]
     leases: list[Cell] = []
     for prefix in HELD:
         found = yield from _far(prefix)

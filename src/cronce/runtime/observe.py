@@ -238,8 +238,8 @@ def observations(name: str | None = None) -> Flow[tuple[Instant, list[ObservedSe
     if name is not None:
         loaded = yield from load([observed_cell(check_name(name))])
         return loaded.now, [_seen(cell) for cell in loaded.cells if cell.version]
-    now, cells = yield from read_all(Scan("observed/"))
-    return now, [_seen(cell) for cell in cells]
+    page = yield from read_all(Scan("observed/"))
+    return page.now, [_seen(cell) for cell in page.cells]
 
 
 def _seen(cell: Cell) -> ObservedSeen:

@@ -218,8 +218,8 @@ class Operator:
     def _reruns(self, base: Slot) -> Flow[tuple[str, list[RunSeen]]]:
         """How they are named, and those that are on record."""
         prefix = f"{base.request}:rerun-" if base.request else "rerun-"
-        now, cells = yield from read_all(Scan(base._replace(request=prefix).cell))
-        return prefix, [seen_run(cell, now) for cell in cells]
+        page = yield from read_all(Scan(base._replace(request=prefix).cell))
+        return prefix, [seen_run(cell, page.now) for cell in page.cells]
 
     def open_reruns(self, slot: Slot) -> Flow[list[Slot]]:
         """Reruns of the slot that are to run, or run: a word on the slot does not stop them."""

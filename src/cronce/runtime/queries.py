@@ -22,6 +22,7 @@ from cronce.model import (
     Slot,
     Traits,
     bundle_cells,
+    check_name,
     drain_cells,
     holder_cell,
     slot,
@@ -41,7 +42,7 @@ from cronce.runtime.process_notes import NOTES_TTL
 from cronce.runtime.scheduling.roster import HOLDER_TTL, NO_JOBS, chunks, digest_of, joined
 from cronce.schedule import Schedule, parse_instant, parse_schedule
 from cronce.schedule.instant import RESOLUTION
-from cronce.stores.base import Loaded, Page, Scan, page_of
+from cronce.stores.base import Loaded, Page, Position, Scan, page_of
 from cronce.value import NamedTuple
 
 T = TypeVar("T")
@@ -67,15 +68,14 @@ def read_page(scan: Scan) -> Flow[Page]:
     return timed.reply
 
 
-def read_all(scan: Scan) -> Flow[tuple[Instant, list[Cell]]]:
-    """Every cell of a scan, and the store's now of its last page."""
-    cells: list[Cell] = []
-    while True:
-        page = yield from read_page(scan)
+def read_all(scan: Scan, most: int | None = None) -> Flow[Page]:
+    """Every cell of a scan, or so many at most, as one page."""
+    page = yield from read_page(scan)
+    cells = list(page.cells)
+    while page.next is not None and (most is None or len(cells) < most):
+        page = yield from read_page(scan._replace(after=page.next))
         cells += page.cells
-        if page.next is None:
-            return page.now, cells
-        scan = scan._replace(after=page.next)
+    return page._replace(cells=cells)
 
 
 READ_AHEAD: Final = (Scan("", mark=Mark.OPEN, limit=200), Scan("", mark=Mark.ATTENTION, limit=400))
@@ -211,9 +211,9 @@ class JobLine(NamedTuple):
 
 def job_names() -> Flow[list[str]]:
     """Also of those in the store that no process has carried yet."""
-    _, cells = yield from read_all(Scan("job/"))
-    _, stored = yield from read_all(Scan("stored/", mark=Mark.OPEN))
-    return sorted({cell.key.partition("/")[2] for cell in (*cells, *stored)})
+    known = yield from read_all(Scan("job/"))
+    stored = yield from read_all(Scan("stored/", mark=Mark.OPEN))
+    return sorted({cell.key.partition("/")[2] for cell in (*known.cells, *stored.cells)})
 
 
 class NoSuchJob(NotOnRecord):
@@ -328,9 +328,6 @@ class RunSeen(NamedTuple):
         return "lapsed" if self.lapsed else str(self.record.outcome or self.record.state)
 
 
-Order = Literal["ran", "slot"]
-
-
 def with_hosts(runs: Sequence[RunSeen]) -> Flow[list[RunSeen]]:
     """The same runs. Of those that are running, whether their scheduler is gone: one request, if there are any."""
     keys = {holder_cell(run.record.holder) for run in runs if run.record and run.record.is_running}
@@ -354,44 +351,6 @@ def _gone(run: RunSeen, known: Mapping[str, "HolderSeen"], now: Instant) -> Sile
     return SilentScheduler(now - one.beat, run.cell.until - now)
 
 
-def runs(job: str | None, wanted: str | None, limit: int, by: Order = "ran") -> Flow[list[RunSeen]]:
-    """The latest runs of a job, or of all: in the order they ran, or in that of their slots.
-
-    A run by hand is filed by when it was asked for (`at`), and its slot is part of its key, as it is of every other. So
-    the order of keys is that of slots. The runs of one job that are kept are read by key, and put in order here: no
-    store has them in order of `at` job by job."""
-    if by == "slot":
-        found = yield from _by_slot(job, wanted, limit)
-    elif job is None:
-        found = yield from _first(Scan("run/", "at", newest_first=True), wanted, limit)
-    else:
-        found = yield from _first(Scan(f"run/{job}/", newest_first=True), wanted, RUNS_SORTED)
-        found = sorted(found, key=lambda run: filed(run.cell), reverse=True)[:limit]
-    ordered = found if by == "slot" else sorted(found, key=lambda run: (ran_at(run)[0], filed(run.cell)), reverse=True)
-    return (yield from with_hosts(ordered))
-
-
-def _by_slot(job: str | None, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
-    """Of all jobs they are read by `at`, the latest first: a run is never filed before its slot. So once enough slots
-    after the last `at` that was read are found, no later page has one of them."""
-    if job is not None:
-        return (yield from _first(Scan(f"run/{job}/", newest_first=True), wanted, limit))
-    found: list[RunSeen] = []
-    scan = Scan("run/", "at", MARK_OF_STATE.get(wanted or ""), newest_first=True, limit=min(2 * limit, 1000))
-    while True:
-        more, page = yield from sifted(scan, wanted, 1)
-        found += more
-        last = page.cells[-1].at if page.cells else None
-        enough = last is not None and sum(run.slot.at > last for run in found) >= limit
-        if page.next is None or enough:
-            return sorted(found, key=lambda run: (run.slot.at, run.cell.key), reverse=True)[:limit]
-        scan = scan._replace(after=page.next, limit=1000)
-
-
-RUNS_SORTED: Final = 10_000
-"""At most this many runs of a job are sorted by when they ran: ten times as many as are kept by default."""
-
-
 def filed(cell: Cell) -> tuple[Instant, str]:
     """When it was due or asked for."""
     return cell.at or EPOCH, cell.key
@@ -401,33 +360,6 @@ def ran_at(run: RunSeen) -> tuple[Instant, str]:
     """When it started; one that never did, when it was closed, or else was due or asked for."""
     ran = run.record and (run.record.started or run.record.finished)
     return ran or run.cell.at or EPOCH, run.cell.key
-
-
-def _first(scan: Scan, wanted: str | None, limit: int) -> Flow[list[RunSeen]]:
-    """The first of a scan that are wanted."""
-    scan = scan._replace(mark=MARK_OF_STATE.get(wanted or ""), limit=min(limit, 1000))
-    return (yield from sifted(scan, wanted, limit))[0][:limit]
-
-
-def sifted(scan: Scan, wanted: str | None, limit: int, most: int | None = None) -> Flow[tuple[list[RunSeen], Page]]:
-    """Those along a scan that are wanted, at least so many if there are, and its last page; at `most` so many are
-    looked at."""
-    found: list[RunSeen] = []
-    looked = 0
-    while True:
-        page = yield from read_page(scan)
-        looked += len(page.cells)
-        found += [run for run in seen_runs(page.cells, page.now) if wanted is None or matches(run, wanted)]
-        if page.next is None or len(found) >= limit or (most is not None and looked >= most):
-            return found, page
-        next_limit = min(2 * scan.limit, 1000, most - looked if most is not None else 1000)
-        scan = scan._replace(after=page.next, limit=next_limit)
-
-
-def matches(run: RunSeen, wanted: str) -> bool:
-    if run.record is None:  # its mark shows only that it is closed
-        return wanted == "closed" and run.cell.mark is not Mark.OPEN
-    return wanted in (run.record.state, run.record.outcome, run.shown)
 
 
 def seen_run(cell: Cell, now: Instant) -> RunSeen:
@@ -479,13 +411,6 @@ def latest_runs(jobs: Sequence[JobSeen], limit: int) -> Flow[dict[str, list[RunS
     return {name: nlargest(limit, seen_runs(cells.values(), page.now), key=ran_at) for name, cells in found.items()}
 
 
-def by_hand_lately(job: str) -> Flow[list[Cell]]:
-    """Those among the latest runs of all jobs that were asked for by hand: their slots may be old ones, and their keys
-    sort among the old ones."""
-    page = yield from read_page(LATEST_RUNS)
-    return [cell for cell in page.cells if "#" in cell.key and cell.key.startswith(f"run/{job}/")]
-
-
 # --- locks and leaders ----------------------------------------------------------------------------------------------
 
 HeldState = Literal["held", "lapsed", "resting", "free", "unreadable"]
@@ -501,10 +426,20 @@ class HeldSeen(NamedTuple):
     record: Record | None
 
 
-def held(prefix: str) -> Flow[list[HeldSeen]]:
-    """All locks (`lock/`), or leaderships (`leader/`)."""
-    now, cells = yield from read_all(Scan(prefix))
-    return [seen_held(cell, cell.key.removeprefix(prefix), now) for cell in cells]
+class HeldPage(NamedTuple):
+    """Locks or leaderships by name, and the one after which the rest stands, or None."""
+
+    now: Instant
+    held: tuple[HeldSeen, ...]
+    next: str | None
+
+
+def held(prefix: str, after: str = "", most: int | None = None) -> Flow[HeldPage]:
+    """Locks (`lock/`), or leaderships (`leader/`): all, or so many at most."""
+    place = Position(0, prefix + check_name(after)) if after else None
+    page = yield from read_all(Scan(prefix, after=place, limit=min(most or 1000, 1000)), most)
+    found = tuple(seen_held(cell, cell.key.removeprefix(prefix), page.now) for cell in page.cells)
+    return HeldPage(page.now, found, found[-1].name if page.next else None)
 
 
 def seen_held(cell: Cell, name: str, now: Instant) -> HeldSeen:
@@ -563,9 +498,9 @@ HOLDER_SIGNS: Final = Scan("holder/", mark=Mark.OPEN)
 
 def everybody() -> Flow[tuple[Instant, list[HolderSeen]]]:
     """All processes, dead ones too, as long as they are remembered. A record that a newer cronce wrote is left out."""
-    _, orders = yield from read_all(Scan("drain/"))
-    now, cells = yield from read_all(HOLDER_SIGNS)
-    return now, _seen(cells, orders)
+    orders = yield from read_all(Scan("drain/"))
+    signs = yield from read_all(HOLDER_SIGNS)
+    return signs.now, _seen(signs.cells, orders.cells)
 
 
 class PresentHolders(NamedTuple):
@@ -581,8 +516,8 @@ class PresentHolders(NamedTuple):
 
 
 def present(beside: Sequence[str]) -> Flow[PresentHolders]:
-    _, cells = yield from read_all(HOLDER_SIGNS)
-    return (yield from told(cells, beside))
+    signs = yield from read_all(HOLDER_SIGNS)
+    return (yield from told(signs.cells, beside))
 
 
 def told(cells: Sequence[Cell], beside: Sequence[str] = ()) -> Flow[PresentHolders]:
@@ -654,8 +589,8 @@ def _jobs_of(bundle: str) -> Flow[Set[str]]:
 
 
 def read_bundle(bundle: str) -> Flow[Bundle]:
-    _, cells = yield from read_all(Scan(bundle_cells(bundle)))
-    return joined(part for _, part in all_readable(cells, decode_bundle))
+    found = yield from read_all(Scan(bundle_cells(bundle)))
+    return joined(part for _, part in all_readable(found.cells, decode_bundle))
 
 
 def shared_names(live: Iterable[Holder], bundles: Mapping[str, Bundle]) -> dict[str, dict[str, str]]:

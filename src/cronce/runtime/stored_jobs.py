@@ -286,7 +286,7 @@ class StoredJob(NamedTuple):
 
 def definitions() -> Flow[list[StoredJob]]:
     """All that were not removed."""
-    _, cells = yield from read_all(Scan("stored/", mark=Mark.OPEN))
+    cells = (yield from read_all(Scan("stored/", mark=Mark.OPEN))).cells
     return [_stored_job(cell) for cell in cells]
 
 
@@ -301,9 +301,9 @@ def _stored_job(cell: Cell) -> StoredJob:
 
 def listed() -> Flow[tuple[Instant, list[JobLine]]]:
     """All jobs, with the definitions of those in the store; also those that no process has carried yet."""
-    now, jobs = yield from read_all(Scan("job/"))
-    _, stored = yield from read_all(Scan("stored/"))
-    cells = {cell.key: cell for cell in (*jobs, *stored)}
+    jobs = yield from read_all(Scan("job/"))
+    stored = yield from read_all(Scan("stored/"))
+    now, cells = jobs.now, {cell.key: cell for cell in (*jobs.cells, *stored.cells)}
     names = {key.partition("/")[2] for key in cells}
     lines = lines_in(sorted(names), cells, now)
     latest = yield from latest_runs([line.seen for line in lines], 1)

@@ -285,7 +285,7 @@ def _that_matter(seen: JobSeen, now: Instant) -> Flow[list[Slot]]:
 
 
 def _blockers(job: str) -> Flow[tuple[Blocker, ...]]:
-    _, cells = yield from read_all(Scan(f"turn/{job}/", mark=Mark.OPEN))
+    cells = (yield from read_all(Scan(f"turn/{job}/", mark=Mark.OPEN))).cells
     turns = ((readable(cell, decode_turn), cell.until) for cell in cells)
     return tuple(Blocker(turn.run, until) for turn, until in turns if turn is not None and turn.run)
 
@@ -293,7 +293,7 @@ def _blockers(job: str) -> Flow[tuple[Blocker, ...]]:
 def _refusals(job: str) -> Flow[list[tuple[str, Refusals]]]:
     """What each host was refused of the job."""
     prefix = f"refusals/{job}/"
-    _, cells = yield from read_all(Scan(prefix))
+    cells = (yield from read_all(Scan(prefix))).cells
     return [(cell.key.removeprefix(prefix), refusals) for cell, refusals in all_readable(cells, decode_refusals)]
 
 

@@ -115,8 +115,8 @@ class StoreContents:
     def _runs(self) -> list[RunSeen]:
         found = []
         for task in self._tasks:
-            now, cells = drive(read_all(Scan(f"run/{task.job}/")), self.store, self._clock)
-            found += [seen_run(cell, now) for cell in cells]
+            page = drive(read_all(Scan(f"run/{task.job}/")), self.store, self._clock)
+            found += [seen_run(cell, page.now) for cell in page.cells]
         return found
 
     def _gaps(self, task: TortureTask) -> list[PurgedSpan]:
@@ -179,7 +179,7 @@ class StoreContents:
                 self._purge([cell for cell in self._cells(prefix) if self._is_ours(cell)])
 
     def _cells(self, prefix: str) -> list[Cell]:
-        return drive(read_all(Scan(prefix)), self.store, self._clock)[1]
+        return list(drive(read_all(Scan(prefix)), self.store, self._clock).cells)
 
     def _purge(self, cells: Sequence[Cell]) -> None:
         for start in range(0, len(cells), CELLS_PER_LOAD):

@@ -20,18 +20,20 @@ from cronce.look import counted_document, living_document, overview_document
 from cronce.model import check_name
 from cronce.monitor import read_jobs, read_lists, read_overview
 from cronce.monitor.alerts import incident_document, incidents
-from cronce.monitor.read_lists import effects_page
-from cronce.runtime.effects.review import names_effect
+from cronce.runtime.effects import review
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import (
     STATES_WANTED,
     JobLine,
     RunSeen,
     halted_and_carried,
+    held,
     job_names,
     refuse_unknown,
     slot_named,
+    with_hosts,
 )
+from cronce.runtime.run_lists import newest_runs
 from cronce.runtime.why import Case, slot_meant, why
 from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCK_LEASES, Leases
@@ -350,7 +352,7 @@ def leaders(asked: ApiQuery) -> Flow[Document]:
 
 
 def _leases(asked: ApiQuery, kind: Leases) -> Flow[Document]:
-    page = yield from read_lists.held(kind.prefix, asked.given.get("after", ""), asked.limit)
+    page = yield from held(kind.prefix, asked.given.get("after", ""), asked.limit)
     return {kind.way: [told.held_document(one, kind) for one in page.held], "next": page.next}
 
 
@@ -360,9 +362,9 @@ def _leases(asked: ApiQuery, kind: Leases) -> Flow[Document]:
 def effects(asked: ApiQuery) -> Flow[Document]:
     given = asked.given
     what = given.get("what")
-    if what is not None and names_effect(what):
+    if what is not None and review.names_effect(what):
         raise Problem(400, "`what` must be a job, a slot or an idempotent function, not a single effect")
-    page = yield from effects_page(what, given.get("after"), asked.limit, everything=given.get("all", False))
+    page = yield from review.effects(what, asked.limit, everything=given.get("all", False), after=given.get("after"))
     return {"effects": [told.effect_document(one) for one in page.effects], "next": page.next}
 
 
@@ -387,8 +389,10 @@ def beats(_asked: ApiQuery) -> Flow[Document]:
 
 
 def _page(asked: ApiQuery, job: str | None) -> Flow[Document]:
-    page = yield from read_lists.newest_runs(job, asked.given.get("state"), asked.given.get("after"), asked.limit)
-    return {"runs": [told.run_document(one) for one in page.runs], "next": page.next}
+    given = asked.given
+    name = None if job is None else check_name(job)
+    page = yield from newest_runs(name, given.get("state"), given.get("after"), asked.limit)
+    return {"runs": [told.run_document(one) for one in (yield from with_hosts(page.runs))], "next": page.next}
 
 
 def _unknown(name: str) -> Flow[NotOnRecord]:

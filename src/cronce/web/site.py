@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import cache, partial
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -263,9 +262,6 @@ def _templates() -> Environment:
 # --- around every page: how many alerts are open, and whether everything is paused ------------------------------------
 
 
-NAMES_SUGGESTED: Final = 5
-"""Similar names that are suggested."""
-
 Shown = Mapping[str, Any]
 """What a template is given."""
 
@@ -282,8 +278,7 @@ async def show(request: Request, template: str, flow: Callable[[Request], Flow[S
     try:
         shown = await site.ask(_framed(flow(request)))
     except NotFoundPage as error:
-        said = {"title": "Not found", "text": safe(str(error)), "near": error.near}
-        return site.render(request, "trouble.html", 404, status=404, **said)
+        return site.render(request, "trouble.html", 404, status=404, title="Not found", text=safe(str(error)))
     page = site.render(request, template, **shown)
     page.headers["X-Now"] = str(iso(shown["now"]))
     return page
@@ -303,17 +298,7 @@ def _framed(flow: Flow[Shown]) -> Flow[Shown]:
 
 
 class NotFoundPage(Exception):
-    """A page of something that is not there, and what may have been meant."""
+    """A page of something that is not there."""
 
-    def __init__(self, why: str, name: str, near: list[str]) -> None:
+    def __init__(self, why: str, name: str) -> None:
         super().__init__(f"{why}: {name[:80]}")
-        self.near = near
-
-
-def missing(why: str, name: str, job: str, index: JobIndex) -> Flow[NotFoundPage]:
-    """Said with the jobs that are called like this one."""
-    yield from index.keep_up()
-    names = index.search(limit=len(index)).names
-    within = [one for one in names if job.lower() in one.lower()] if len(job) > 1 else []
-    near = dict.fromkeys((*get_close_matches(job[:128], names, n=NAMES_SUGGESTED), *within))
-    return NotFoundPage(why, name, list(near)[:NAMES_SUGGESTED])

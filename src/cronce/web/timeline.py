@@ -1,4 +1,4 @@
-"""/timeline: which span, of what, by holder or by job; the picture as SVG, and the same as a table.
+"""/timeline: which span, of what; the picture as SVG, and the same as a table.
 
 The picture has no script and no style but classes, and every text in it is escaped. Colour is never the only sign: what
 failed is crossed out and striped, what lapsed or is lost is hatched, a refused claim is a small dashed ring with a
@@ -20,7 +20,6 @@ from cronce.monitor.read_jobs import JobView
 from cronce.monitor.read_overview import Overview, TimeSpan, stretch, stretch_of
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import load
-from cronce.schedule.zone import find_zone
 from cronce.telling.words import fine
 from cronce.value import NamedTuple
 from cronce.web import timeline_layout as layout
@@ -28,7 +27,6 @@ from cronce.web.markup import brief, percent, tag, titled
 from cronce.web.requests import read_instant
 from cronce.web.site import Shown, path, root_of
 from cronce.web.timeline_layout import (
-    By,
     Lane,
     Picture,
     PlacedPiece,
@@ -67,9 +65,7 @@ Closer = Callable[[Instant, Instant], str]
 class TimelineView(NamedTuple):
     """What is asked for: a fixed span, or one of some length up to now, which goes on with it."""
 
-    by: By = "holder"
     job: str | None = None
-    tz: str = "UTC"
     length: timedelta = TIMELINE_SPANS["10m"]
     start: Instant | None = None
 
@@ -83,9 +79,7 @@ class TimelineView(NamedTuple):
 
     def way(self, root: str) -> str:
         """The page that shows it; what is as it would be anyway is left out."""
-        given = {"job": self.job, "by": self.by, "tz": self.tz}
-        others = {name: value for name, value in given.items() if value != TimelineView._field_defaults[name]}
-        return path("timeline", root=root, **self.span(), **others)
+        return path("timeline", root=root, **self.span(), **({"job": self.job} if self.job else {}))
 
     def closer(self, root: str) -> Closer:
         """The way to another span of the same."""
@@ -109,12 +103,7 @@ class TimelineView(NamedTuple):
 def read_view(query: Mapping[str, str]) -> TimelineView:
     """It comes from outside: whatever it says, it is a view or it is refused in words."""
     given = {name: value.strip() for name, value in query.items() if value.strip()}
-    by = given.get("by", "holder")
-    if by not in ("holder", "job"):
-        raise BadInput(f"by={by[:20]!r} is not possible: use holder or job")
-    job, tz = given.get("job"), given.get("tz", "UTC")
-    find_zone(tz)
-    view = TimelineView("job" if by == "job" else "holder", check_name(job) if job else None, tz)
+    view = TimelineView(check_name(given["job"]) if "job" in given else None)
     if "from" not in given and "to" not in given:
         span = given.get("span", "10m")
         if span not in TIMELINE_SPANS:
@@ -164,7 +153,7 @@ def _gaps(found: TimeSpan, start: Instant, most: int) -> Iterator[str]:
 def timeline(request: Request) -> Flow[Shown]:
     view, root = read_view(request.query_params), root_of(request)
     facts = yield from facts_of(view)
-    picture = layout.lay_out(facts, view.by, find_zone(view.tz))
+    picture = layout.lay_out(facts)
     return {
         "now": facts.now,
         "facts": facts,
@@ -209,7 +198,7 @@ def picture(root: str, seen: Overview | JobView) -> Flow[Shown | None]:
     if not facts.pieces:
         return None
     facts, title = young(facts)
-    laid, left_out = layout.lay_out_small(facts, view.by, find_zone(view.tz), SMALL_HEIGHT)
+    laid, left_out = layout.lay_out_small(facts, SMALL_HEIGHT)
     return {
         "title": title,
         "svg": draw(laid, root, view.closer(root)),
@@ -315,8 +304,6 @@ def _ground(lane: Lane) -> Markup:
 def _grid(picture: Picture) -> Iterator[Markup]:
     for line in picture.lines:
         yield _across(picture, line.at, line.label if picture.scale(line.at) < _EDGE else "", "grid", 14)
-    for change in picture.changes:
-        yield _across(picture, change.at, change.label, "clocks", 28)
 
 
 def _now(picture: Picture) -> Iterator[Markup]:
@@ -339,37 +326,34 @@ def _lanes(picture: Picture, root: str, closer: Closer) -> Iterator[Markup]:
     busiest = max((column.total for lane in picture.lanes for column in lane.columns), default=0)
     for lane in picture.lanes:
         label = tag("text", called[lane.name], titled(lane.name), x=8, y=lane.top + 14, class_="name")
-        is_job = picture.by == "job" and lane.name not in ("", layout.OTHERS)
-        yield tag("a", label, href=path("jobs", lane.name, root=root), tabindex="-1") if is_job else label
+        yield label
         for column in lane.columns:
             yield _column(column, lane, busiest, picture.scale, closer)
         for placed in lane.placed:
-            yield _piece(placed, picture, root)
+            yield _piece(placed, root)
 
 
 def labels(picture: Picture) -> dict[str, str]:
     """What each lane is called. A holder by its host and process alone, unless there are two of that."""
-    said = {lane.name: _label(lane, picture.by) for lane in picture.lanes}
+    said = {lane.name: _label(lane) for lane in picture.lanes}
     often = Counter(said.values())
     return {name: label if often[label] == 1 else name for name, label in said.items()}
 
 
-def _label(lane: Lane, by: By) -> str:
+def _label(lane: Lane) -> str:
     if lane.name == layout.OTHERS:
         return f"{lane.members:,} others"
     if not lane.name:
         return "no process (did not run, or not yet)"
-    if by == "job":
-        return lane.name
     return brief(lane.name) + (f" ({lane.members:,} processes)" if lane.members > 1 else "")
 
 
-def _piece(placed: PlacedPiece, picture: Picture, root: str) -> Markup:
+def _piece(placed: PlacedPiece, root: str) -> Markup:
     way = path("runs", placed.piece.slot, root=root)
-    return tag("a", titled(placed.piece.told), *_drawn(placed, picture), href=way, tabindex="-1", class_="piece")
+    return tag("a", titled(placed.piece.told), *_drawn(placed), href=way, tabindex="-1", class_="piece")
 
 
-def _drawn(placed: PlacedPiece, picture: Picture) -> Iterator[Markup]:
+def _drawn(placed: PlacedPiece) -> Iterator[Markup]:
     piece, top = placed.piece, placed.top
     if piece.shape == "mark":
         yield tag("svg", _mark(piece.look), x=percent(placed.left), y=top, overflow="visible")
@@ -383,7 +367,7 @@ def _drawn(placed: PlacedPiece, picture: Picture) -> Iterator[Markup]:
         yield _rect("lease", placed.right, placed.until, top + 3, layout.BAR - 6)
     width, height = placed.right - placed.left, layout.BAR
     pixels = width / 100 * layout.TIMELINE_WIDTH
-    word = (piece.job if picture.by == "holder" else brief(piece.holder)) if pixels > _WORD_PIXELS else ""
+    word = piece.job if pixels > _WORD_PIXELS else ""
     sign = layout.SHORT_BAR_SIGNS.get(piece.look, "")
     inside = [_box(piece.look)]
     if sign and pixels < layout.NARROWEST:

@@ -8,7 +8,7 @@ A picture is bounded whatever there is to show. More than so many pieces, or mor
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, time, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta
 from itertools import pairwise
 from typing import Final, Literal
 
@@ -16,11 +16,9 @@ from cronce.model import Instant, Slot
 from cronce.protocol.notices import Refused
 from cronce.protocol.record import LAPSED, NEVER_STARTED, RELEASED, Past, Record
 from cronce.runtime.queries import HOST_GONE, RunSeen
-from cronce.schedule.zone import shifts
 from cronce.telling.words import fate, fine, safe, short
 from cronce.value import NamedTuple
 
-By = Literal["holder", "job"]
 Shape = Literal["bar", "mark", "ghost"]
 """A bar is a run. A mark is a slot that did not run, or not yet. A ghost is a claim that was refused: it was no run."""
 
@@ -49,9 +47,6 @@ class TimelinePiece(NamedTuple):
     """The slot's instant, of the first grant of a scheduled slot: how late it started."""
     until: Instant | None = None
     """Of one that runs: its lease."""
-
-    def lane(self, by: By) -> str:
-        return self.holder if by == "holder" else self.job
 
 
 class TimelineFacts(NamedTuple):
@@ -269,13 +264,11 @@ class Lane(NamedTuple):
 
 class Picture(NamedTuple):
     facts: TimelineFacts
-    by: By
     scale: TimelineScale
     lanes: tuple[Lane, ...]
     arrows: tuple[tuple[PlacedPiece, PlacedPiece], ...]
     """From the end of one piece to the start of the other."""
     lines: tuple[LaneLine, ...]
-    changes: tuple[LaneLine, ...]
     height: float
 
     @property
@@ -291,29 +284,28 @@ class Picture(NamedTuple):
         return told + (f", {several:,} taken over" if several else "")
 
 
-def lay_out(facts: TimelineFacts, by: By, zone: tzinfo, only: Collection[str] | None = None) -> Picture:
+def lay_out(facts: TimelineFacts, only: Collection[str] | None = None) -> Picture:
     """Of all lanes, or of those with these names."""
     scale = TimelineScale(facts.start, facts.end)
-    names = lane_names(facts.pieces, by)
+    names = lane_names(facts.pieces)
     lanes: list[Lane] = []
     places: dict[int, PlacedPiece] = {}
     top = HEAD
-    for name, numbers in _by_lane(facts.pieces, names, by):
+    for name, numbers in _by_lane(facts.pieces, names):
         if only is not None and name not in only:
             continue
         lane, rows = _lane(name, top, {number: facts.pieces[number] for number in numbers}, facts, scale)
-        lanes.append(lane._replace(members=len({facts.pieces[number].lane(by) for number in numbers})))
+        lanes.append(lane._replace(members=len({facts.pieces[number].holder for number in numbers})))
         places |= rows
         top += lane.height
     arrows = tuple((places[one], places[one + 1]) for one in facts.handovers if one in places and one + 1 in places)
-    marked = (facts.start, facts.end, zone)
-    return Picture(facts, by, scale, tuple(lanes), arrows, tuple(lines(*marked)), tuple(clock_changes(*marked)), top)
+    return Picture(facts, scale, tuple(lanes), arrows, tuple(lines(facts.start, facts.end)), top)
 
 
-def lay_out_small(facts: TimelineFacts, by: By, zone: tzinfo, most: float) -> tuple[Picture, int]:
+def lay_out_small(facts: TimelineFacts, most: float) -> tuple[Picture, int]:
     """A picture of so many pixels in height at most: of whole lanes, at least one. Those come first whose pieces a
     person should see first. And how many lanes did not fit."""
-    whole = lay_out(facts, by, zone)
+    whole = lay_out(facts)
     kept: set[str] = set()
     height = HEAD
     for lane in sorted(whole.lanes, key=_first_look):
@@ -321,7 +313,7 @@ def lay_out_small(facts: TimelineFacts, by: By, zone: tzinfo, most: float) -> tu
             kept.add(lane.name)
             height += lane.height
     left_out = len(whole.lanes) - len(kept)
-    return (lay_out(facts, by, zone, kept), left_out) if left_out else (whole, 0)
+    return (lay_out(facts, kept), left_out) if left_out else (whole, 0)
 
 
 def _first_look(lane: Lane) -> int:
@@ -332,25 +324,25 @@ def _first_look(lane: Lane) -> int:
 # --- lanes ----------------------------------------------------------------------------------------------------------
 
 
-def lane_names(pieces: Sequence[TimelinePiece], by: By) -> dict[str, str]:
-    """Which lane a holder or a job has. Of very many holders those of one host share a lane, and what is left over
-    shares the last: calls from a crontab are a holder each."""
-    names = {lane: lane for lane in sorted({piece.lane(by) for piece in pieces})}
-    if by == "holder" and len(names) > MOST_LANES:
-        names = {lane: lane.partition(":")[0] for lane in names}
-    often = Counter(names[piece.lane(by)] for piece in pieces)
+def lane_names(pieces: Sequence[TimelinePiece]) -> dict[str, str]:
+    """Which lane a holder has. Of very many those of one host share a lane, and what is left over shares the last:
+    calls from a crontab are a holder each."""
+    names = {holder: holder for holder in sorted({piece.holder for piece in pieces})}
+    if len(names) > MOST_LANES:
+        names = {holder: holder.partition(":")[0] for holder in names}
+    often = Counter(names[piece.holder] for piece in pieces)
     if len(often) > MOST_LANES:
         kept = {name for name, _ in often.most_common(MOST_LANES - 1)}
         names = {lane: name if name in kept else OTHERS for lane, name in names.items()}
     return names
 
 
-def _by_lane(pieces: Sequence[TimelinePiece], names: Mapping[str, str], by: By) -> list[tuple[str, list[int]]]:
+def _by_lane(pieces: Sequence[TimelinePiece], names: Mapping[str, str]) -> list[tuple[str, list[int]]]:
     """In order of names; then processes that were only refused, slots that did not run, and the rest."""
     lanes: defaultdict[str, list[int]] = defaultdict(list)
     for number, piece in enumerate(pieces):
-        lanes[names[piece.lane(by)]].append(number)
-    ran = {names[piece.lane(by)] for piece in pieces if piece.shape != "ghost"}
+        lanes[names[piece.holder]].append(number)
+    ran = {names[piece.holder] for piece in pieces if piece.shape != "ghost"}
     return sorted(
         lanes.items(), key=lambda lane: (lane[0] == OTHERS, not lane[0], lane[0] not in ran, _natural(lane[0]))
     )
@@ -429,12 +421,11 @@ def counted(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number:,} {look}" for look, number in often)
 
 
-# --- the time axis: its lines and their labels, in the local time of one zone -----------------------------------------
+# --- the time axis: its lines and their labels, in UTC -----------------------------------------
 
 MOST_LINES: Final = 9
 
-_ONE_DAY: Final = timedelta(days=1)
-_MONDAY: Final = datetime(2001, 1, 1)  # noqa: DTZ001  local time of any zone
+_MONDAY: Final = datetime(2001, 1, 1, tzinfo=UTC)
 _TIME_STEPS: Final = (
     *(timedelta(seconds=count) for count in (1, 2, 5, 10, 15, 30)),
     *(timedelta(minutes=count) for count in (1, 2, 5, 10, 15, 30)),
@@ -443,36 +434,16 @@ _TIME_STEPS: Final = (
 )
 
 
-def lines(start: Instant, end: Instant, zone: tzinfo) -> list[LaneLine]:
-    """Round times of that zone's clocks, at most so many."""
+def lines(start: Instant, end: Instant) -> Iterator[LaneLine]:
+    """Round times, at most so many."""
     step = next((step for step in _TIME_STEPS if (end - start) / step <= MOST_LINES), _TIME_STEPS[-1])
-    return [LaneLine(at, _label(at.astimezone(zone), step)) for at in _round(start, end, step, zone)]
+    at = start + (_MONDAY - start) % step
+    while at <= end:
+        yield LaneLine(at, _label(at, step))
+        at += step
 
 
-def _round(start: Instant, end: Instant, step: timedelta, zone: tzinfo) -> Iterator[Instant]:
-    """Wall times in steps; one that the clocks jump over is left out, one that they show twice stands at its first."""
-    wall = start.astimezone(zone).replace(tzinfo=None)
-    wall -= (wall - _MONDAY) % step
-    last = end.astimezone(zone).replace(tzinfo=None) + _ONE_DAY
-    while wall <= last:
-        at = wall.replace(tzinfo=zone).astimezone(UTC)
-        if start <= at <= end and at.astimezone(zone).replace(tzinfo=None) == wall:
-            yield at
-        wall += step
-
-
-def _label(wall: datetime, step: timedelta) -> str:
-    if wall.time() == time():
-        return f"{wall:%a %d %b}"
-    return f"{wall:%H:%M:%S}" if step < timedelta(minutes=1) else f"{wall:%H:%M}"
-
-
-def clock_changes(start: Instant, end: Instant, zone: tzinfo) -> list[LaneLine]:
-    """Where the clocks of the zone jump."""
-    return [
-        LaneLine(
-            shift.at,
-            f"clocks go {'forward' if shift.after > shift.before else 'back'} to {shift.at.astimezone(zone):%H:%M %Z}",
-        )
-        for shift in shifts(zone, start, end)
-    ]
+def _label(at: Instant, step: timedelta) -> str:
+    if at.time() == time():
+        return f"{at:%a %d %b}"
+    return f"{at:%H:%M:%S}" if step < timedelta(minutes=1) else f"{at:%H:%M}"

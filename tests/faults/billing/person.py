@@ -8,9 +8,9 @@ from typing import Final
 
 from cronce import Cronce
 from cronce.errors import CronceError
-from cronce.runtime.effects.review import EffectSeen, effects, places
+from cronce.runtime.effects.review import EffectSeen, effects
 from cronce.runtime.process_notes import recall_clock
-from cronce.runtime.queries import runs
+from cronce.runtime.run_lists import runs
 
 PATIENCE: Final = 60.0
 MOST: Final = 5000
@@ -76,5 +76,5 @@ class Person:
     def _not_done(self) -> list[EffectSeen]:
         """Those that are in doubt or in progress."""
         node = self._cron.at_work().node
-        found = node.do(effects(node.do(places(None)), MOST)).effects
+        found = node.do(effects(None, MOST)).effects
         return [one for one in found if one.name.partition("/")[0] in self._whats]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cronce import Cronce, Run
-from cronce.runtime.queries import runs
+from cronce.runtime.run_lists import runs
 
 SLOT = datetime(2026, 3, 29, 1, tzinfo=UTC)
 

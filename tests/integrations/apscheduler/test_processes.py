@@ -15,7 +15,7 @@ import pytest
 
 from cronce import Cronce
 from cronce.protocol.record import Outcome
-from cronce.runtime.queries import runs
+from cronce.runtime.run_lists import runs
 from tests.faults.billing.servers import database
 from tests.house.wait import wait_for, wait_until
 from tests.servers.postgres import Postgres

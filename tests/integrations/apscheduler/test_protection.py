@@ -34,8 +34,8 @@ from cronce.errors import BadInput, BadPolicy, StoreUnavailable
 from cronce.integrations import apscheduler as protection
 from cronce.integrations.apscheduler import GuardedExecutor, protect
 from cronce.protocol.record import Outcome, State
-from cronce.runtime.queries import runs
 from cronce.runtime.run import Run
+from cronce.runtime.run_lists import runs
 from cronce.stores.memory import MemoryStore
 from cronce.testing.manual_time import ManualClock
 from tests.house.wait import wait_until

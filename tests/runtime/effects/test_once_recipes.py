@@ -14,7 +14,7 @@ from cronce.errors import AlreadyDone, CronceError, InDoubt, StoreUnavailable
 from cronce.runtime.declare import Declaration
 from cronce.runtime.effects.idempotent import Keyed
 from cronce.runtime.effects.once import EffectPolicy
-from cronce.runtime.effects.review import effects, places, resolve_effect
+from cronce.runtime.effects.review import effects, resolve_effect
 from cronce.runtime.effects.steps import THING_KEPT
 from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run
@@ -104,7 +104,7 @@ def mortal(store: Wire, at: int, fate: Fate) -> tuple[Office, Callable[[], int]]
 
 def resolved_by_the_books(office: Office, books: Counter[int]) -> int:
     """A script that reads what the receiver has, and says so of all that is in doubt."""
-    found = office.node.do(effects(office.node.do(places(None)), 100)).effects
+    found = office.node.do(effects(None, 100)).effects
     doubtful = [one for one in found if one.state == "in doubt"]
     for one in doubtful:
         verdict: Any = "done" if books[int(one.name.rpartition(":")[2])] else "retry"

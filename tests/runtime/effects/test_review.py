@@ -18,7 +18,6 @@ from cronce.runtime.effects.liveness import RetryRefused
 from cronce.runtime.effects.review import (
     DOUBTS_SHOWN,
     EFFECTS_COUNTED,
-    EffectCells,
     EffectSeen,
     LapsedUnwatched,
     doubts,
@@ -42,7 +41,6 @@ from cronce.stores.redis import init
 from tests.runtime.shelf import SLOT, START, HandClock, HandNode, Wire, claim, granted
 from tests.runtime.test_operations import url_of
 
-ALL = [EffectCells("effect/"), EffectCells("once/")]
 CHARGE = f"{SLOT.key}/charge:7"
 MAIL = "order-mail/42"
 
@@ -76,7 +74,7 @@ def watch(clock: HandClock, node: HandNode, seconds: int) -> None:
 
 def seen(store: Wire, *, everything: bool = True) -> list[tuple[str, str, str]]:
     """As a person sees it, who has watched nothing."""
-    found = HandNode(store, "a person").do(effects(ALL, 100, everything=everything)).effects
+    found = HandNode(store, "a person").do(effects(None, 100, everything=everything)).effects
     return [(one.name.removeprefix(f"{SLOT.key}/"), one.state, one.why) for one in found]
 
 
@@ -362,22 +360,22 @@ def test_a_list_ends_where_it_should_and_says_that_there_is_more(node: HandNode,
     fill(store, 30, DOUBTFUL, Mark.ATTENTION)
     begin_key(node)
     for limit, shown, more in [(29, 29, True), (30, 30, True), (31, 31, False), (100, 31, False)]:
-        found = node.do(effects(ALL, limit))
-        assert (len(found.effects), found.more) == (shown, more)
+        found = node.do(effects(None, limit))
+        assert (len(found.effects), found.next is not None) == (shown, more)
 
 
 def test_a_look_for_few_among_many_has_an_end(node: HandNode, store: Wire) -> None:
     """What failed and may be begun again is open, like what is in progress: there may be no end of it."""
     fill(store, 10_001, Record(State.RETRYING), Mark.OPEN)
     begin_key(node)
-    found = node.do(effects(ALL, 5))
-    assert (found.effects, found.more) == ((), True)
+    found = node.do(effects(None, 5))
+    assert (found.effects, found.next is not None) == ((), True)
 
 
 def test_effects_of_a_job_are_not_those_of_another_whose_name_begins_like_it(node: HandNode, store: Wire) -> None:
     for key in ("effect/mail/2026-03-29T12:00:00Z/x", "effect/mail-daily/2026-03-29T12:00:00Z/x", "once/mail/1"):
         store.swap([Write(key, ABSENT, encode(DOUBTFUL), Mark.ATTENTION)], store.load([]).epoch.seen)
-    found = node.do(effects(node.do(places("mail")), 10)).effects
+    found = node.do(effects("mail", 10)).effects
     assert [one.name for one in found] == ["mail/1", "mail@2026-03-29T12:00:00Z/x"]
 
 
@@ -546,7 +544,7 @@ def test_a_doubt_is_seen_and_resolved_on_every_store(kind: str, request: pytest.
         name = doubt.value.name
         with closing(open_store(url)) as store:
             node = RealNode(store, SystemClock(), lambda: store, lambda _event: None)
-            found = node.do(effects(ALL, 10))
+            found = node.do(effects(None, 10))
             assert [(one.name, one.state, one.why) for one in found.effects] == [
                 (name, "in doubt", "ConnectionError: no answer"),
                 (MAIL, "in doubt", "ConnectionError: no answer"),
@@ -555,7 +553,7 @@ def test_a_doubt_is_seen_and_resolved_on_every_store(kind: str, request: pytest.
             assert counts == {"done": 1, "in doubt": 1}
             cron.resolve(name, "done", result={"charged": "b"})
             cron.resolve(MAIL, "done", result=7)
-            assert node.do(effects(ALL, 10)).effects == ()
+            assert node.do(effects(None, 10)).effects == ()
         cron.resolve(name.partition("/")[0], "retry")
         billing.at(_slot(name).at)()
         assert mail(42) == 7

@@ -13,7 +13,7 @@ from cronce.errors import BadInput, InDoubt, InProgress, LeaseLost, SlotFailed
 from cronce.protocol.notices import decode_position
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
-from cronce.runtime.effects.review import effects, places, resolve_effect
+from cronce.runtime.effects.review import effects, resolve_effect
 from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run
 from cronce.runtime.steps import take_async
@@ -206,7 +206,7 @@ def test_what_is_skipped_on_purpose_is_passed_and_stays_listed(office: Office, c
         office.call(job(), body)
         assert (done, position(office)) == ([1, 2, 3, 4, 5], 5)
         clock.turn(15 * 60)
-    found = office.node.do(effects(office.node.do(places(None)), 10)).effects
+    found = office.node.do(effects(None, 10)).effects
     assert [(one.name, one.state) for one in found] == [("forward/order:3", "in doubt")]
 
 

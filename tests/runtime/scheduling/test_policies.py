@@ -468,7 +468,7 @@ def test_a_thousand_jobs_of_the_same_second_run_once_each(
         assert at is not None
         wait_until(lambda: sum(slot.at == at for slot in list(ran)) >= jobs)
         assert [scheduler.stop() for scheduler in schedulers] == [True, True]
-        _, cells = node.do(read_all(Scan("run/")))
+        cells = node.do(read_all(Scan("run/"))).cells
     slots = {Slot(f"job{number}", at) for number in range(jobs)}
     assert Counter(slot for slot in ran if slot.at == at) == dict.fromkeys(slots, 1)
     outcomes = Counter(decode(cell.value).outcome for cell in cells if slot_of_cell(cell.key) in slots)

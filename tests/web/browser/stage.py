@@ -69,7 +69,7 @@ class Stage(ExitStack):
                 f"/jobs/{ABANDONED}",
                 "/runs",
                 "/timeline?span=1h",
-                "/timeline?span=1d&by=job",
+                "/timeline?span=1d",
             ),
             *(f"/runs/{slot.key.replace('#', '%23')}" for slot in slots),
             *(

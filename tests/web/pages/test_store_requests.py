@@ -11,8 +11,8 @@ import pytest
 
 from bench.fleet import Fleet, fill
 from cronce import Cronce
-from cronce.monitor import figures, read_jobs, read_lists
-from cronce.runtime import queries
+from cronce.monitor import figures, read_jobs
+from cronce.runtime import queries, run_lists
 from cronce.stores.base import Loaded, Page, Scan, Store
 from cronce.stores.memory import MemoryStore
 from cronce.web.app import application
@@ -96,7 +96,7 @@ def test_a_job_is_asked_for_in_seven_requests_and_then_in_six() -> None:
 
 def test_a_job_with_more_runs_than_are_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is open, and what was asked for by hand, may be among the others."""
-    monkeypatch.setattr(read_lists, "OF_A_JOB", 15)
+    monkeypatch.setattr(run_lists, "OF_A_JOB", 15)
     name = OLD.name(0)
     assert kinds(asked_for(OLD, f"/jobs/{name}"), name) == [
         "all open",

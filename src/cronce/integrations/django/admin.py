@@ -14,7 +14,8 @@ from cronce.errors import CronceError
 from cronce.integrations.django.models import Job, Run
 from cronce.integrations.django.project import cron
 from cronce.model import spell
-from cronce.runtime.queries import JobLine, RunSeen, job_names, refuse_unknown, runs
+from cronce.runtime.queries import JobLine, RunSeen, job_names, refuse_unknown
+from cronce.runtime.run_lists import runs
 from cronce.runtime.stored_jobs import listed
 from cronce.schedule import format_duration
 from cronce.schedule.describe import describe

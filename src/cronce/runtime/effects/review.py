@@ -8,7 +8,7 @@ Facts, no words: what shows them to people finds the words.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import product
@@ -31,6 +31,7 @@ from cronce.runtime.flow import Flow
 from cronce.runtime.operations import Operator, Verdict, sure
 from cronce.runtime.process_notes import recall_once
 from cronce.runtime.queries import load, read_page, row_of, slot_named, sparing
+from cronce.runtime.run_lists import not_a_place, read_cursor, spell_cursor
 from cronce.runtime.scheduling.roster import chunks
 from cronce.runtime.unfinished import doubts_told
 from cronce.schedule import format_duration
@@ -158,19 +159,11 @@ def _gone(cell: Cell, record: Record, now: Instant, runs: Mapping[str, Cell]) ->
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-class ListPosition(NamedTuple):
-    """Where a list goes on: behind this key, among the cells of this mark."""
-
-    mark: Mark
-    key: str
-
-
 class EffectList(NamedTuple):
-    """Some effects, whether there may be more, and where."""
+    """Some effects, and where the list goes on, if it does."""
 
     effects: tuple[EffectSeen, ...]
-    more: bool
-    next: ListPosition | None = None
+    next: str | None = None
 
 
 class EffectsSurvey(NamedTuple):
@@ -277,28 +270,22 @@ def of_job(name: str) -> list[EffectCells]:
     return [EffectCells(f"effect/{name}/"), EffectCells(f"{_THINGS}@/", f"run/{name}/")]
 
 
-def any_effect(wheres: Iterable[EffectCells]) -> Flow[bool]:
-    """Whether any effect is on record there, whatever came of it."""
-    for where in wheres:
-        page = yield from read_page(Scan(where.prefix, limit=1))
-        if page.cells:
-            return True
-    return False
-
-
-def effects(
-    wheres: Sequence[EffectCells], limit: int, *, everything: bool = False, after: ListPosition | None = None
-) -> Flow[EffectList]:
-    """Those that are in doubt, and those that are in progress; with `everything`, all that is known."""
+def effects(what: str | None, limit: int, *, everything: bool = False, after: str | None = None) -> Flow[EffectList]:
+    """Those of what a person names, or of all, that are in doubt or in progress; with `everything`, all that is
+    known."""
+    if what is not None and names_effect(what):
+        one = yield from effect(effect_named(what))
+        return EffectList((one,) if one else ())
+    wheres = yield from places(what)
+    marks = (*_NOT_DONE, *([Mark.FREE, Mark.CLOSED] if everything else []))
     wanted = STATES if everything else ("in doubt", "unreadable", "in progress")
     found: dict[str, EffectSeen] = {}  # by name: one may end during the search, and be found twice
     looked = 0
-    for start, where in _ways(wheres, after, everything=everything):
-        spot = start
-        size = (
-            EFFECTS_COUNTED if spot.mark is Mark.OPEN else min(limit + 1, EFFECTS_COUNTED)
-        )  # of what is open, few may be wanted
-        scan: Scan | None = Scan(where.scanned(spot.mark), mark=spot.mark, after=Position(0, spot.key), limit=size)
+    for start, where in _ways([(mark, where) for mark in marks for where in wheres], after):
+        spot, mark = start, Mark(start.us)
+        # of what is open, few may be wanted
+        size = EFFECTS_COUNTED if mark is Mark.OPEN else min(limit + 1, EFFECTS_COUNTED)
+        scan: Scan | None = Scan(where.scanned(mark), mark=mark, after=Position(0, spot.key), limit=size)
         while scan is not None:
             if looked >= CELLS_SEARCHED:
                 return _listed(found, spot)
@@ -316,27 +303,23 @@ def effects(
     return _listed(found, None)
 
 
-def _ways(
-    wheres: Sequence[EffectCells], after: ListPosition | None, *, everything: bool
-) -> Iterator[tuple[ListPosition, EffectCells]]:
-    """Where there is to look, one after the other, from `after` on."""
-    marks = (*_NOT_DONE, *([Mark.FREE, Mark.CLOSED] if everything else []))
-    ways = [(ListPosition(mark, where.before(mark)), where) for mark in marks for where in wheres]
+def _ways(ways: Sequence[tuple[Mark, EffectCells]], after: str | None) -> list[tuple[Position, EffectCells]]:
+    """Where there is to look, one after the other, each behind a position among the cells of a mark; from `after` on,
+    which comes from outside: it may be of another list."""
+    starts = [(Position(int(mark), where.before(mark)), where) for mark, where in ways]
     if after is None:
-        yield from ways
-        return
-    reached = False
-    for spot, where in ways:
-        here = spot.mark is after.mark and after.key.startswith(spot.key)
-        reached = reached or here
-        if reached:
-            yield (after if here else spot), where
+        return starts
+    spot = read_cursor(after, "")
+    for number, (start, where) in enumerate(starts):
+        if spot.us == start.us and spot.key.startswith(start.key):
+            return [(spot, where), *starts[number + 1 :]]
+    raise not_a_place(after)
 
 
-def _listed(found: Mapping[str, EffectSeen], spot: ListPosition | None) -> EffectList:
+def _listed(found: Mapping[str, EffectSeen], spot: Position | None) -> EffectList:
     """What a person should look at comes first."""
     ordered = sorted(found.values(), key=lambda one: (STATES.index(one.state), one.name))
-    return EffectList(tuple(ordered), spot is not None, spot)
+    return EffectList(tuple(ordered), spell_cursor(spot) if spot else None)
 
 
 def survey(slot: Slot, run: Record) -> Flow[EffectsSurvey]:

@@ -126,7 +126,7 @@ def traits_of(server: PostgresServer) -> Traits:
     return TRAITS._replace(
         durable=server.fsync,
         survives_failover=server.survives_failover,
-        notifies=server.tells and not server.pooled,
+        notifies=not server.pooled,
     )
 
 

@@ -67,7 +67,7 @@ SURVIVES: Final = """(
 HELLO: Final = """
     SELECT schema, identity, {identity}, current_setting('transaction_read_only') = 'on',
            current_setting('transaction_isolation'), current_setting('server_encoding'),
-           current_setting('fsync') = 'on', {survives}, to_regproc('{text}.cronce_tell') IS NOT NULL, pg_backend_pid()
+           current_setting('fsync') = 'on', {survives}, pg_backend_pid()
     FROM {schema}.cronce_meta
 """
 
@@ -186,7 +186,6 @@ class PostgresServer(NamedTuple):
     encoding: str
     fsync: bool
     survives_failover: bool
-    tells: bool  # its functions notify listeners
     pooled: bool  # a pooler such as PgBouncer is in between
 
 
@@ -256,21 +255,7 @@ def _greeted(line: PostgresConnection, place: PostgresAddress, *, adopt: bool, m
     # a pooler reports a backend number of its own, not that of the session that it connects to
     server = PostgresServer._make((*known, session != line.info.backend_pid))
     _check(server, place, adopt=adopt)
-    if not server.tells:
-        server = _renewed(line, place, server)
     return server
-
-
-def _renewed(line: PostgresConnection, place: PostgresAddress, server: PostgresServer) -> PostgresServer:
-    """Replace the functions of a store that was made before they sent notifications. Its tables are the same, so
-    processes of that version can go on using it. A role that may not replace functions works without notifications."""
-    try:
-        line.execute(place.ddl())
-    except errors.InsufficientPrivilege:
-        return server
-    except psycopg.Error as error:
-        raise explained(error, place) from error
-    return server._replace(tells=True)
 
 
 def _make(line: PostgresConnection, place: PostgresAddress, *, made: bool) -> None:

@@ -150,11 +150,11 @@ def _named(keys: Iterable[str]) -> Iterator[Slot]:
 def _stored(wanted: str) -> Flow[Alert]:
     kind, _, subject = wanted.partition("/")
     if not _KIND.fullmatch(kind):
-        raise NotFoundPage(_NO_ALERT, wanted, [])
+        raise NotFoundPage(_NO_ALERT, wanted)
     (cell,) = (yield from load([key_of(kind, subject)])).cells
     alert = readable(cell, decode_alert) if cell.version else None
     if alert is None:
-        raise NotFoundPage(_NO_ALERT, wanted, [])
+        raise NotFoundPage(_NO_ALERT, wanted)
     return alert
 
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from cronce.errors import BadInput
 from cronce.model import BOARD_JOBS, SWITCH, Instant, check_name
 from cronce.monitor.read_jobs import BoardVersion, JobIndex, JobView, job_view, lines_alone
-from cronce.monitor.read_lists import newest_runs, open_alerts
+from cronce.monitor.read_lists import open_alerts
 from cronce.monitor.survey import attempts, policy_span, timeout
 from cronce.policy import OnLost
 from cronce.protocol.record import standing_act
@@ -19,6 +19,7 @@ from cronce.protocol.specs import read_spec
 from cronce.protocol.terms import lease_for
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import READ_AHEAD, JobLine, JobSeen, RunSeen, carried, latest_runs, present, sparing
+from cronce.runtime.run_lists import newest_runs
 from cronce.schedule import Cron, Schedule, parse_schedule, rule_of
 from cronce.schedule.describe import ClockChange, changes, describe, describe_change
 from cronce.schedule.slots import following
@@ -28,7 +29,7 @@ from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS
 from cronce.web.markup import duration_svg, throughput_svg
 from cronce.web.pages.runs import rows_of
-from cronce.web.site import PageFrame, Shown, missing, path, root_of, site_of
+from cronce.web.site import NotFoundPage, PageFrame, Shown, path, root_of, site_of
 from cronce.web.timeline import picture
 
 JOBS_PER_PAGE: Final = 50
@@ -220,7 +221,7 @@ def _job_page(request: Request) -> Flow[Shown]:
             raise
         view = None
     if view is None:
-        raise (yield from missing("there is no job with this name", name, name, site_of(request).index))
+        raise NotFoundPage("there is no job with this name", name)
     root = root_of(request)
     return {
         **_told_of(view),

@@ -10,17 +10,17 @@ from starlette.responses import RedirectResponse, Response
 from cronce.errors import BadInput, NotOnRecord
 from cronce.model import Instant, check_name, rerun_of
 from cronce.monitor.read_jobs import JobIndex
-from cronce.monitor.read_lists import newest_runs
 from cronce.monitor.survey import attempts
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import HOST_GONE, STATES_WANTED, RunSeen, slot_named, with_hosts
+from cronce.runtime.run_lists import newest_runs
 from cronce.runtime.why import Story, Why, slot_meant, why
 from cronce.telling.story import counted, events, headline, tell_doubts
 from cronce.telling.words import fate, how_long, moment, overdue, safe, tone
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS, Action
 from cronce.web.markup import icon_of
-from cronce.web.site import Shown, missing, path, root_of, site_of
+from cronce.web.site import NotFoundPage, Shown, path, root_of, site_of
 
 RUNS_SHOWN: Final = 50
 
@@ -61,11 +61,10 @@ _UNREADABLE: Final = {"holder": "", "started": None, "took": None, "progress": N
 
 def runs_page(request: Request) -> Flow[Shown]:
     job, state, after = (request.query_params.get(name) or None for name in ("job", "state", "after"))
-    found = yield from newest_runs(job, state, after, RUNS_SHOWN)
-    runs = yield from with_hosts(found.runs)
+    found = yield from newest_runs(job and check_name(job), state, after, RUNS_SHOWN)
     return {
         "now": found.now,
-        "rows": rows_of(runs, found.now),
+        "rows": rows_of((yield from with_hosts(found.runs)), found.now),
         "next": found.next,
         "kept": {"job": job, "state": state},
         "states": STATES_WANTED,
@@ -105,10 +104,10 @@ def run_page(request: Request) -> Flow[Shown]:
     try:
         slot = yield from slot_meant(key)
     except (BadInput, NotOnRecord) as error:
-        raise (yield from missing(str(error), key, key.partition("@")[0], site.index)) from None
+        raise NotFoundPage(str(error), key) from None
     found = yield from why(slot.job, slot, site.node.store.traits)
     if found is None:
-        raise (yield from missing("there is no job with this name", slot.job, slot.job, site.index))
+        raise NotFoundPage("there is no job with this name", slot.job)
     (story,) = found.stories
     record = story.run.record if story.run else None
     begun, completed = attempts(record) if record else (0, 0)

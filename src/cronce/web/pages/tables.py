@@ -7,12 +7,12 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from cronce.model import Instant
-from cronce.monitor.read_lists import EffectsPage, beats, effects_page, held, observed
+from cronce.monitor.read_lists import LIST_SHOWN, beats, observed
 from cronce.monitor.watch import state
 from cronce.protocol.notices import Beats
-from cronce.runtime.effects.review import EffectSeen, effect, effect_named, names_effect
+from cronce.runtime.effects.review import EffectSeen, effects
 from cronce.runtime.flow import Flow
-from cronce.runtime.queries import load
+from cronce.runtime.queries import held, load
 from cronce.telling.documents import Leases
 from cronce.telling.story import verdicts
 from cronce.web.site import Shown, site_of
@@ -26,11 +26,7 @@ def effects_table(request: Request) -> Flow[Shown]:
     query = request.query_params
     what, after = query.get("what", "").strip() or None, query.get("after") or None
     everything = query.get("all") == "1"
-    if what is not None and names_effect(what):
-        one = yield from effect(effect_named(what))
-        found = EffectsPage((one,) if one else (), None)
-    else:
-        found = yield from effects_page(what, after, ROWS_PER_PAGE, everything=everything)
+    found = yield from effects(what, ROWS_PER_PAGE, everything=everything, after=after)
     return {
         "rows": [_effect_row(one) for one in found.effects],
         "next": found.next,
@@ -53,7 +49,7 @@ def _effect_row(one: EffectSeen) -> Shown:
 
 def leases(request: Request, kind: Leases) -> Flow[Shown]:
     after = request.query_params.get("after", "")
-    found = yield from held(kind.prefix, after)
+    found = yield from held(kind.prefix, after, LIST_SHOWN)
     return {"now": found.now, "held": found.held, "next": found.next, "after": after, "kind": kind}
 
 

@@ -17,7 +17,8 @@ from typing import Any, Literal, NamedTuple
 from cronce.clock import SystemClock
 from cronce.protocol.record import Record, decode
 from cronce.runtime.flow import drive
-from cronce.runtime.queries import HolderSeen, holders, runs
+from cronce.runtime.queries import HolderSeen, holders
+from cronce.runtime.run_lists import runs
 from cronce.stores import open_store
 from cronce.stores.base import Store
 from tests.house.wait import wait_until

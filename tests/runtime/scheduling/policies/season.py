@@ -269,4 +269,4 @@ class Season:
         return decode(cell.value).state is State.CLOSED if cell.version else slot.at <= self.job(slot.job).floor
 
     def _scan(self, prefix: str) -> list[Cell]:
-        return drive(read_all(Scan(prefix)), self._store, self._clock)[1]
+        return list(drive(read_all(Scan(prefix)), self._store, self._clock).cells)

@@ -13,9 +13,10 @@ from cronce.model import (
     Slot,
 )
 from cronce.monitor import read_jobs, read_lists, read_overview
-from cronce.monitor.read_lists import RUNS_SEARCHED
 from cronce.protocol.record import Outcome
+from cronce.runtime import queries, run_lists
 from cronce.runtime.flow import Flow
+from cronce.runtime.run_lists import RUNS_SEARCHED
 from cronce.runtime.why import why
 from cronce.stores import open_store
 from tests.monitor.reader import HOUR, NOW, Reader, every
@@ -28,9 +29,9 @@ FLOWS: Final[dict[str, Callable[[Reader], Flow[Any]]]] = {
     "jobs": lambda _: read_jobs.job_lines(index=read_jobs.JobIndex()),
     "what is due next": lambda _: read_overview.overview(index=read_jobs.JobIndex()),
     "job": lambda _: read_jobs.job_view("billing-00000"),
-    "runs": lambda _: read_lists.newest_runs(),
-    "runs of a job": lambda _: read_lists.newest_runs("billing-00000"),
-    "runs that failed": lambda _: read_lists.newest_runs(wanted="failed"),
+    "runs": lambda _: run_lists.newest_runs(),
+    "runs of a job": lambda _: run_lists.newest_runs("billing-00000"),
+    "runs that failed": lambda _: run_lists.newest_runs(wanted="failed"),
     "run": lambda reader: why("billing-00000", Slot("billing-00000", NOW - HOUR / 2), reader.store.traits),
     "stretch": lambda _: read_overview.stretch(NOW - HOUR, NOW),
     "stretch of a job": lambda _: read_overview.stretch(NOW - HOUR, NOW, "billing-00000"),
@@ -38,8 +39,8 @@ FLOWS: Final[dict[str, Callable[[Reader], Flow[Any]]]] = {
     "alerts": lambda _: read_lists.alerts(),
     "beats": lambda _: read_lists.beats(),
     "observed": lambda _: read_lists.observed(),
-    "locks": lambda _: read_lists.held("lock/"),
-    "leaders": lambda _: read_lists.held("leader/"),
+    "locks": lambda _: queries.held("lock/", most=200),
+    "leaders": lambda _: queries.held("leader/", most=200),
 }
 
 
@@ -129,10 +130,10 @@ def test_one_looks_so_far_for_what_is_wanted_and_the_list_goes_on(read: Reader) 
     for number in range(RUNS_SEARCHED + 100):
         outcome = Outcome.SUCCEEDED if number < RUNS_SEARCHED + 50 else Outcome.FAILED
         read.run(Slot("billing", NOW - number * HOUR), outcome=outcome)
-    first = read(read_lists.newest_runs(wanted="failed", limit=30))
+    first = read(run_lists.newest_runs(wanted="failed", limit=30))
     assert (first.runs, read.cells) == ((), RUNS_SEARCHED)
     assert first.next is not None
-    second = read(read_lists.newest_runs(wanted="failed", limit=30, after=first.next))
+    second = read(run_lists.newest_runs(wanted="failed", limit=30, after=first.next))
     assert [len(second.runs), len(list(every(read, wanted="failed")))] == [30, 50]
 
 
@@ -141,12 +142,12 @@ def test_one_looks_so_far_for_what_is_wanted_and_the_list_goes_on(read: Reader) 
 )
 def test_a_list_goes_on_only_where_it_said(after: str, fleet: Reader) -> None:
     if not after:
-        assert fleet(read_lists.newest_runs(after=after, limit=1)).runs
+        assert fleet(run_lists.newest_runs(after=after, limit=1)).runs
         return
     with pytest.raises(BadInput, match="is not a place in this list"):
-        fleet(read_lists.newest_runs(after=after))
+        fleet(run_lists.newest_runs(after=after))
 
 
 def test_what_is_wanted_is_a_state_or_an_outcome(fleet: Reader) -> None:
     with pytest.raises(BadInput, match="not a state or an outcome; use one of due, waiting"):
-        fleet(read_lists.newest_runs(wanted="<b>"))
+        fleet(run_lists.newest_runs(wanted="<b>"))

@@ -6,9 +6,8 @@ import pytest
 
 from cronce.errors import BadInput
 from cronce.model import ABSENT, Mark, Write, effect_cells
-from cronce.monitor.read_lists import EffectsPage, effects_page
 from cronce.protocol.record import Outcome, Record, State, encode
-from cronce.runtime.effects.review import CELLS_SEARCHED
+from cronce.runtime.effects.review import CELLS_SEARCHED, EffectList, effects
 from cronce.stores.base import Page, Scan
 from tests.runtime.shelf import SLOT, START, HandClock, HandNode, Wire
 
@@ -39,14 +38,14 @@ def fill(store: Wire, prefix: str, number: int, record: Record, mark: Mark) -> l
     return cells
 
 
-def parts(node: HandNode, limit: int, *, everything: bool = False) -> list[EffectsPage]:
-    found = [node.do(effects_page(None, None, limit, everything=everything))]
+def parts(node: HandNode, limit: int, *, everything: bool = False) -> list[EffectList]:
+    found = [node.do(effects(None, limit, everything=everything))]
     while found[-1].next is not None:
-        found.append(node.do(effects_page(None, found[-1].next, limit, everything=everything)))
+        found.append(node.do(effects(None, limit, after=found[-1].next, everything=everything)))
     return found
 
 
-def keys(pages: list[EffectsPage]) -> list[str]:
+def keys(pages: list[EffectList]) -> list[str]:
     return [one.cell.key for page in pages for one in page.effects]
 
 
@@ -68,12 +67,12 @@ def test_all_parts_are_the_whole(node: HandNode, store: Counting, limit: int) ->
 
 def test_of_thousands_in_doubt_each_part_reads_its_own(node: HandNode, store: Counting) -> None:
     fill(store, effect_cells(SLOT.key), CELLS_SEARCHED + 500, DOUBTFUL, Mark.ATTENTION)
-    first = node.do(effects_page(None, None, 100))
+    first = node.do(effects(None, 100))
     assert (len(first.effects), store.read) == (100, 101)
-    second = node.do(effects_page(None, first.next, 100))
+    second = node.do(effects(None, 100, after=first.next))
     assert (len(second.effects), store.read) == (100, 202)
     assert second.effects[0].cell.key == f"{effect_cells(SLOT.key)}000100"
-    last = node.do(effects_page(None, f"4@{effect_cells(SLOT.key)}{CELLS_SEARCHED + 399:06}", 100))
+    last = node.do(effects(None, 100, after=f"4@{effect_cells(SLOT.key)}{CELLS_SEARCHED + 399:06}"))
     assert (len(last.effects), last.next) == (100, None)
 
 
@@ -92,9 +91,9 @@ def test_a_part_in_which_all_has_expired_says_where_to_look_further(node: HandNo
     kept = encode(DONE._replace(keep=timedelta(0)))
     store.swap([Write(key, ABSENT, kept, Mark.CLOSED, ttl=timedelta(0)) for key in expired], store.load([]).epoch.seen)
     (late,) = fill(store, "once/order-mail/b", 1, DONE, Mark.CLOSED)
-    first = node.do(effects_page(None, None, 999, everything=True))
+    first = node.do(effects(None, 999, everything=True))
     assert (first.effects, store.read) == ((), CELLS_SEARCHED)
-    second = node.do(effects_page(None, first.next, 999, everything=True))
+    second = node.do(effects(None, 999, after=first.next, everything=True))
     assert (keys([second]), second.next, store.read) == ([late], None, CELLS_SEARCHED + 51)
 
 
@@ -107,10 +106,10 @@ def test_a_key_may_look_like_a_place_in_a_list(node: HandNode, store: Counting) 
 def test_what_ends_while_somebody_turns_the_page_is_not_left_out(node: HandNode, store: Counting) -> None:
     """It moves to a part that comes later, or is gone: never to one that was shown already."""
     cells = fill(store, effect_cells(SLOT.key), 4, DOUBTFUL, Mark.ATTENTION)
-    first = node.do(effects_page(None, None, 2))
+    first = node.do(effects(None, 2))
     gone = store.load([cells[1]]).cells[0]
     store.purge([gone])
-    assert keys([first, node.do(effects_page(None, first.next, 2))]) == cells
+    assert keys([first, node.do(effects(None, 2, after=first.next))]) == cells
 
 
 @pytest.mark.parametrize(
@@ -125,4 +124,4 @@ def test_what_ends_while_somebody_turns_the_page_is_not_left_out(node: HandNode,
 )
 def test_where_a_list_never_goes_on_is_refused(node: HandNode, what: str | None, after: str) -> None:
     with pytest.raises(BadInput, match="is not a place in"):
-        node.do(effects_page(what, after, 10))
+        node.do(effects(what, 10, after=after))
