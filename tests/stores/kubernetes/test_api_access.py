@@ -62,9 +62,20 @@ def test_a_kubeconfig_is_found_where_kubectl_finds_it(own: Kubernetes, tmp_path:
     assert read_url("kubernetes://", {"HOME": str(tmp_path)}).access.server == own.server
 
 
-def test_of_several_files_the_first_that_is_there_counts(own: Kubernetes, tmp_path: Path) -> None:
-    both = os.pathsep.join([str(tmp_path / "missing"), str(own.kubeconfig)])
+def test_of_several_files_the_first_that_says_something_counts(own: Kubernetes, tmp_path: Path) -> None:
+    second = tmp_path / "second"
+    second.write_text(
+        yaml.safe_dump(
+            {
+                "current-context": "other",
+                "contexts": [{"name": "other", "context": {"cluster": "ours", "namespace": "night"}}],
+            }
+        )
+    )
+    both = os.pathsep.join([str(own.kubeconfig), str(tmp_path / "missing"), str(second)])
     assert read_url("kubernetes://", {"KUBECONFIG": both}).namespace == "jobs"
+    address = read_url("kubernetes://?context=other", {"KUBECONFIG": both})
+    assert (address.namespace, address.access.server, address.access.token()) == ("night", own.server, "")
 
 
 @pytest.mark.parametrize(("url", "says"), [

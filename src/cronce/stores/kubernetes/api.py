@@ -96,8 +96,8 @@ def _access(shown: str, file: str, context: str, env: Mapping[str, str], account
     if not file and not context and host and (account / "token").exists():
         return _in_cluster(host, env.get("KUBERNETES_SERVICE_PORT", "443"), account)
     names = file or env.get("KUBECONFIG", "") or str(Path(env.get("HOME", "/")) / ".kube" / "config")
-    found = next((Path(name) for name in names.split(os.pathsep) if Path(name).is_file()), None)
-    if found is None:
+    found = [Path(name) for name in names.split(os.pathsep) if Path(name).is_file()]
+    if not found:
         raise BadInput(
             f"{shown!r}: this is not a pod with a service account, and there is no kubeconfig at {names}; name one"
             " with ?kubeconfig=FILE or $KUBECONFIG, or make sure that the pod's automountServiceAccountToken is"
@@ -132,49 +132,48 @@ def _from_file(path: Path) -> Token:
 
 
 class _Config:
-    """A kubeconfig; paths in it are relative to its directory."""
+    """One kubeconfig, or several that are merged: the first that has an entry counts."""
 
-    def __init__(self, shown: str, file: Path) -> None:
-        self._shown, self._file = shown, file
-        self._parsed = _parsed(file)
+    def __init__(self, shown: str, files: list[Path]) -> None:
+        self._shown, self._files = shown, files
+        self._parts = [(file, _parsed(file)) for file in files]
 
     def access(self, context: str) -> ApiServerAccess:
-        chosen = self._entry("contexts", "context", context or str(self._parsed.get("current-context") or ""))
-        cluster = self._entry("clusters", "cluster", str(chosen.get("cluster", "")))
-        user = self._entry("users", "user", str(chosen["user"])) if chosen.get("user") else {}
+        name = context or next((part["current-context"] for _, part in self._parts if part.get("current-context")), "")
+        _, chosen = self._entry("contexts", "context", name)
+        home, cluster = self._entry("clusters", "cluster", str(chosen.get("cluster", "")))
+        its, user = self._entry("users", "user", str(chosen.get("user", ""))) if chosen.get("user") else (home, {})
         server = str(cluster.get("server", ""))
-        tls = self._tls(cluster, user) if server.startswith("https:") else None
+        tls = self._tls(home, cluster, its, user) if server.startswith("https:") else None
         named = cluster.get("certificate-authority-data") or cluster.get("certificate-authority")
         trusts = "the kubeconfig's CA" if named else "a CA of this system, since the kubeconfig names none"
-        return ApiServerAccess(server, self._token(user), tls, str(chosen.get("namespace") or ""), trusts)
+        return ApiServerAccess(server, self._token(its, user), tls, str(chosen.get("namespace") or ""), trusts)
 
-    def _entry(self, kind: str, noun: str, name: str) -> Json:
-        for entry in self._parsed.get(kind) or ():
-            if entry.get("name") == name:
-                return entry.get(noun) or {}
-        raise BadInput(
-            f"{self._shown!r}: no {noun} is called {name!r} in {self._file}; see `kubectl config get-contexts`, or name"
-            " another file with ?kubeconfig=FILE"
-        )
+    def _entry(self, kind: str, noun: str, name: str) -> tuple[Path, Json]:
+        for file, part in self._parts:
+            for entry in part.get(kind) or ():
+                if entry.get("name") == name:
+                    return file.parent, entry.get(noun) or {}
+        files = ", ".join(map(str, self._files))
+        raise BadInput(f"{self._shown!r}: no {noun} is called {name!r} in {files}; see `kubectl config get-contexts`")
 
-    def _token(self, user: Json) -> Token:
+    def _token(self, home: Path, user: Json) -> Token:
         if user.get("exec") or user.get("auth-provider"):
             raise BadInput(
                 f"{self._shown!r}: this kubeconfig gets its token from another program, which cronce does not start; "
                 "write a token into it: kubectl config set-credentials NAME --token $(kubectl create token ACCOUNT)"
             )
         if user.get("tokenFile"):
-            return _from_file(self._file.parent / str(user["tokenFile"]))
+            return _from_file(home / str(user["tokenFile"]))
         token = str(user.get("token") or "")
         return lambda: token
 
-    def _tls(self, cluster: Json, user: Json) -> ssl.SSLContext:
-        home = self._file.parent
+    def _tls(self, home: Path, cluster: Json, its: Path, user: Json) -> ssl.SSLContext:
         try:
             authorities = map(trusting, _file(home, cluster, "certificate-authority"))
             context = next(authorities, None) or trusting(None)
-            for certificate in _file(home, user, "client-certificate"):
-                for key in _file(home, user, "client-key"):
+            for certificate in _file(its, user, "client-certificate"):
+                for key in _file(its, user, "client-key"):
                     context.load_cert_chain(certificate, key)
         except OSError as error:
             raise BadInput(f"{self._shown!r}: a certificate of the kubeconfig cannot be used: {error}") from None
