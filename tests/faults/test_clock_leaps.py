@@ -22,7 +22,6 @@ from cronce.stores.redis import init
 from tests.faults.leaping import Leaping, leaping
 from tests.faults.notes import Note
 from tests.house.wait import wait_until
-from tests.monitor.receiver import Told
 from tests.servers.postgres import Postgres
 from tests.servers.process import Server
 from tests.servers.valkey import Valkey
@@ -64,7 +63,7 @@ def test_schedulers_run_each_slot_once_while_the_clock_of_their_server_leaps(
         def tick(run: Any) -> None:
             ran.append((run.slot.at, datetime.now(UTC)))
 
-        with Monitor(cron, [Told(told.append)]), cron.start():
+        with Monitor(cron, [told.append]), cron.start():
             wait_until(lambda: len(ran) > 2)
             for long in LONG:
                 for leap in leaps:

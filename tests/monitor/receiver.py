@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
 
-from cronce.monitor.alerts import Severity
-
 
 class Heard(NamedTuple):
     path: str
@@ -32,20 +30,6 @@ class Heard(NamedTuple):
     def told(self) -> tuple[str, str]:
         """Which alert, and whether it is raised or cleared."""
         return str(self.alert["kind"]), str(self.alert["state"])
-
-
-class Told:
-    """A destination within the process: a function that is called with the document."""
-
-    digest = "told"
-    threshold: Severity = "warning"
-    limit = 30.0
-
-    def __init__(self, hear: Callable[[dict[str, Any]], object]) -> None:
-        self._hear = hear
-
-    def send(self, document: dict[str, Any]) -> None:
-        self._hear(document)
 
 
 Answer = Callable[[Heard], int]

@@ -5,10 +5,9 @@ from datetime import timedelta
 import pytest
 
 from cronce.monitor.alerts import AlertKind, Alerts, Incident, incidents, key_of, known_kind, with_causes
-from cronce.monitor.destinations import Document, Sender, document
+from cronce.monitor.destinations import Callback, Document, Sender, document
 from cronce.protocol.notices import Alert, decode_alert
 from tests.house.wait import wait_until
-from tests.monitor.receiver import Told
 from tests.runtime.shelf import START, HandClock, HandNode, Wire
 
 MINUTE = timedelta(minutes=1)
@@ -31,7 +30,7 @@ class Office:
         self.told: list[str] = []
         self.sender = Sender(
             self.alerts,
-            {"hook": Told(self._hear)},
+            {"hook": Callback(self._hear)},
             do=self.node.do,
             describe=lambda claim, one: document(
                 claim.alert, claim.delivery.notice, "", "web-1", incident=one, page="p"

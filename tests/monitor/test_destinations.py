@@ -17,6 +17,7 @@ import pytest
 from cronce.errors import BadInput
 from cronce.monitor import destinations
 from cronce.monitor.destinations import (
+    Callback,
     CommandDestination,
     Destination,
     Document,
@@ -26,6 +27,7 @@ from cronce.monitor.destinations import (
     destination,
     document,
     reaches,
+    told_apart,
 )
 from cronce.protocol.notices import Alert
 from tests.house.wait import PATIENCE, wait_until
@@ -298,6 +300,12 @@ def test_the_log_has_a_line_of_its_level(
     assert record.__dict__["alert"] == said["alert"]
 
 
+def test_a_function_is_called_with_the_document() -> None:
+    heard: list[Document] = []
+    Callback(heard.append).send(SAID)
+    assert heard == [SAID]
+
+
 def test_the_same_destination_in_two_processes_is_one_and_others_are_others() -> None:
     assert Webhook("https://h/a").digest == Webhook("https://h/a", "critical").digest
     assert CommandDestination(["a", "b"]).digest == CommandDestination(["a", "b"]).digest
@@ -305,11 +313,19 @@ def test_the_same_destination_in_two_processes_is_one_and_others_are_others() ->
         len({Webhook("https://h/a").digest, Webhook("https://h/b").digest, CommandDestination(["https://h/a"]).digest})
         == 3
     )
+    given: list[Destination] = [
+        LogDestination(),
+        Webhook("https://h/a"),
+        Webhook("https://h/a"),
+        Callback(lambda _: 1),
+        Callback(lambda _: 2),
+    ]
+    assert len(told_apart(given)) == 4
 
 
 def test_what_can_be_a_destination() -> None:
-    kinds = [type(destination(given)) for given in ("https://h/a", ["page", "me"], LogDestination())]
-    assert kinds == [Webhook, CommandDestination, LogDestination]
+    kinds = [type(destination(given)) for given in ("https://h/a", ["page", "me"], print, LogDestination())]
+    assert kinds == [Webhook, CommandDestination, Callback, LogDestination]
     with pytest.raises(BadInput, match="not to 3"):
         destination(3)  # type: ignore[arg-type]
 

@@ -17,7 +17,7 @@ from cronce.clock import SystemClock
 from cronce.errors import CronceError, StoreCopied, StoreFull, StoreUnavailable, StoreUnusable
 from cronce.model import MONITOR, Mark, Traits, Write, holder_cell, leader_cell
 from cronce.monitor import monitor as subject
-from cronce.monitor.destinations import Document, Webhook
+from cronce.monitor.destinations import Callback, Document, Webhook
 from cronce.monitor.monitor import Monitor
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Survey, WatchMemory
@@ -30,7 +30,7 @@ from cronce.stores.base import Loaded, Page, Scan, Swapped
 from cronce.stores.memory import MemoryStore
 from cronce.stores.sqlite import adopt
 from tests.house.wait import PATIENCE, wait_for, wait_until
-from tests.monitor.receiver import Receiver, Told, receiving
+from tests.monitor.receiver import Receiver, receiving
 from tests.runtime.shelf import DURABLE
 
 
@@ -328,7 +328,7 @@ def test_a_webhook_that_hangs_delays_neither_other_destinations_nor_the_end(
     receiver.answer = receiver.hang
     store, heard = Line(), list[Document]()
     store.swap([dead_holder(f"web-{number}:1:a", 60) for number in range(3)], store.load([]).epoch.seen)
-    with Cronce(store=store) as cron, Monitor(cron, [receiver.url, Told(heard.append)]):
+    with Cronce(store=store) as cron, Monitor(cron, [receiver.url, heard.append]):
         wait_until(lambda: len(heard) == 3 and receiver.heard)
         assert len(receiver.heard) == 1
         began = time.monotonic()
@@ -350,14 +350,14 @@ def test_a_receiver_that_is_down_is_told_later_and_once(
     assert "hush" not in caplog.text
 
 
-def test_what_a_destination_raises_is_logged_without_its_secrets(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_function_raises_is_logged_without_its_secrets(caplog: pytest.LogCaptureFixture) -> None:
     store = Line()
     store.swap([dead_holder("web-9:1:a", 60)], store.load([]).epoch.seen)
 
     def refuse(_said: Document) -> None:
         raise ValueError("no https://ada:hush@pager/x, token=hush")
 
-    with Cronce(store=store) as cron, Monitor(cron, [Told(refuse)]):
+    with Cronce(store=store) as cron, Monitor(cron, [refuse]):
         wait_until(lambda: "ValueError: no https://ada:***@pager/x, token=***" in caplog.text)
     assert "hush" not in caplog.text
 
@@ -381,8 +381,8 @@ def test_what_a_run_failed_of_is_told_and_logged_without_its_secrets(
     assert any("postgresql://admin:***@db/x token=***" in line for line in lines)
 
 
-def test_a_destination_that_never_returns_is_given_up_and_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Told, "limit", 0.1)
+def test_a_function_that_never_returns_is_given_up_and_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Callback, "limit", 0.1)
     monkeypatch.setattr("cronce.monitor.destinations.CLAIM_SPARE", 0.2)
     monkeypatch.setattr("cronce.monitor.alerts.FIRST_PAUSE", timedelta(milliseconds=10))
     store, called, let_go = Line(), list[str](), threading.Event()
@@ -390,11 +390,11 @@ def test_a_destination_that_never_returns_is_given_up_and_called_again(monkeypat
     def hang(said: Document) -> None:
         called.append(said["alert"]["state"])
         if len(called) == 1:
-            monkeypatch.setattr(Told, "limit", PATIENCE)  # the second time it has all the time that it needs
+            monkeypatch.setattr(Callback, "limit", PATIENCE)  # the second time it has all the time that it needs
             let_go.wait(PATIENCE)
 
     store.swap([dead_holder("web-9:1:a", 60)], store.load([]).epoch.seen)
-    with Cronce(store=store) as cron, Monitor(cron, [Told(hang)]) as monitor:
+    with Cronce(store=store) as cron, Monitor(cron, [hang]) as monitor:
         wait_until(lambda: len(called) == 2)
         wait_until(lambda: are_all_told(monitor))
     let_go.set()

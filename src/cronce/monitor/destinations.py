@@ -1,4 +1,4 @@
-"""Where notices go: the log, a webhook, a command.
+"""Where notices go: the log, a webhook, a command, a function.
 
 Each has a digest, by which all processes that have the same destination know it as one. It never shows its secret: the
 URL of a webhook is often all that it takes to write there. What cannot be sent raises `Undelivered`, whose text holds
@@ -219,18 +219,36 @@ def _in_line(fact: object) -> str:
     return " ".join(map(str, fact)) if isinstance(fact, list) else str(fact or "")
 
 
-Given = str | Sequence[str] | Destination
+class Callback:
+    """A function of the application, called with the document."""
+
+    limit = COMMAND_TIMEOUT
+    threshold: Severity = "warning"
+
+    def __init__(self, fn: Callable[[Document], object]) -> None:
+        self._fn = fn
+        self.shown = getattr(fn, "__qualname__", type(fn).__name__)
+        module = str(getattr(fn, "__module__", None))  # None of what is built in
+        self.digest = _digest("callback", module, self.shown)
+
+    def send(self, document: Document) -> None:
+        self._fn(document)
+
+
+Given = str | Sequence[str] | Callable[[Document], object] | Destination
 
 
 def destination(given: Given) -> Destination:
-    """A URL, the words of a command, or what is a destination already."""
+    """A URL, the words of a command, a function, or what is a destination already."""
     if isinstance(given, str):
         return Webhook(given)
     if isinstance(given, Sequence):
         return CommandDestination(given)
     if isinstance(given, Destination):
         return given
-    raise BadInput(f"an alert can go to a URL or a command (a list of words), not to {given!r:.60}")
+    if callable(given):
+        return Callback(given)
+    raise BadInput(f"an alert can go to a URL, a command (a list of words) or a function, not to {given!r:.60}")
 
 
 def _digest(*parts: str) -> str:
@@ -369,7 +387,7 @@ class Sending(threading.Thread):
             self.trouble = ""
         except Undelivered as error:
             self.trouble = str(error)
-        except BaseException as error:  # of a user's destination; its text may hold a secret
+        except BaseException as error:  # of a user's function; its text may hold a secret
             self.trouble = discreet(f"{type(error).__name__}: {error}")
         self.ended = True
         self._then()
@@ -443,3 +461,14 @@ class Sender:
                 sending = Sending(destination, self._describe(claim, incident), self._wake)
                 self._under_way[to] = claim, until, sending
                 return
+
+
+def told_apart(destinations: Iterable[Destination]) -> dict[str, Destination]:
+    """By digest. One that is named twice is one; two functions of one name are two."""
+    found: dict[str, Destination] = {}
+    for one in destinations:
+        digest = one.digest
+        while isinstance(one, Callback) and digest in found:
+            digest += "+"
+        found[digest] = one
+    return found

@@ -1,6 +1,6 @@
 """The monitor of a process: it watches, when it leads, and sees to it that alerts reach those who should know.
 
-    with Monitor(cron, ["https://hooks.example/…", ["./page.sh", "on-call"]]):
+    with Monitor(cron, ["https://hooks.example/…", page_me]):
         cron.run()
 
 Each `cronce run`, `ui` and `watch` has one. One of them is elected leader: it surveys the store every few seconds,
@@ -25,7 +25,7 @@ from cronce.events import Event, What
 from cronce.model import MONITOR, Boot, leader_cell, spell
 from cronce.monitor import watch_runs
 from cronce.monitor.alerts import AlertKind, Alerts, Incident, NoticeClaim
-from cronce.monitor.destinations import Document, Given, LogDestination, Sender, destination, document
+from cronce.monitor.destinations import Document, Given, LogDestination, Sender, destination, document, told_apart
 from cronce.monitor.settings import Settings, check_settings
 from cronce.monitor.survey import WatcherState, WatchMemory, survey
 from cronce.monitor.watch import clock, is_over, judge
@@ -99,8 +99,7 @@ class Monitor:
     ) -> None:
         self._cron = cron
         self._settings = check_settings(settings or Settings())
-        everywhere = [*([LogDestination()] if log else []), *map(destination, destinations)]
-        self._destinations = {one.digest: one for one in everywhere}
+        self._destinations = told_apart([*([LogDestination()] if log else []), *map(destination, destinations)])
         self._clock = SystemClock()
         self._host = host_name()
         self._watching = RepeatingThread("cronce-monitor", self._watch, self._clock)
