@@ -81,7 +81,7 @@ _COMMENTS: Final = defaultdict(
     lambda: re.compile(_SLASHES, re.DOTALL),
     {
         ".exs": re.compile(_HASHES, re.MULTILINE),
-        **dict.fromkeys((".py", ".sh", ".bash"), re.compile(_HASHES, re.MULTILINE)),
+        ".py": re.compile(_HASHES, re.MULTILINE),
         ".php": re.compile(f"{_SLASHES}|{_HASHES}", re.DOTALL | re.MULTILINE),
         ".rb": re.compile(f"^=begin.*?^=end|{_HASHES}", re.DOTALL | re.MULTILINE),
     },

@@ -2,6 +2,7 @@
 
 import posixpath
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
@@ -131,11 +132,13 @@ def _before_percent(command: str) -> str:
 _LOCK_WORDS: Final = re.compile(
     r"(?i)lock|pid_?file|\.pid|pgrep|pidof|mutex|singleton|single_instance|setnx|cronce|already"
 )
+_ELSEWHERE: Final = re.compile(r"(?m)^\s*(\.|source)\s|\.(sh|bash|py|php|pl|rb|js)\b|\spython\S*\s+-m\s")
+_IMPORTS: Final = re.compile(r"(?m)^\s*(?:from\s+(\S+)\s+import\s|import\s+([\w., ]+))")
 _LITTLE: Final = 2000
 """Characters. A longer script is not short work."""
 
-Does = Literal["locks", "short", "unseen"]
-"""It mentions a lock (of any quality); it has only short commands; or nobody can tell."""
+Does = Literal["locks", "short", "works", "unseen"]
+"""It mentions a lock (of any quality); it has only short commands; it may take long; or other files do the work."""
 
 
 class JobScript(NamedTuple):
@@ -152,13 +155,26 @@ def wants(path: PurePosixPath) -> bool:
 @reader("job script", wants)
 def read(source: Source) -> Iterator[JobScript]:
     if source.suffix != ".py" or "__main__" in source.text or source.text.startswith("#!"):
-        yield JobScript(source.path, _does(source.bare, is_python=source.suffix == ".py"))
+        yield JobScript(source.path, _does(source.text, is_python=source.suffix == ".py"))
 
 
-def _does(said: str, *, is_python: bool) -> Does:
-    if _LOCK_WORDS.search(said) or (re.search(r"\bmkdir\s(?!-p)", said) and re.search(r"\brmdir\s", said)):
+def _does(text: str, *, is_python: bool) -> Does:
+    if _LOCK_WORDS.search(text):
         return "locks"
-    return "short" if not is_python and len(said) < _LITTLE and is_short(said) else "unseen"
+    if is_python:
+        return "works" if _imported(text) <= sys.stdlib_module_names else "unseen"
+    said = re.sub(r"(?m)^\s*#.*", "", text)
+    if re.search(r"\bmkdir\s(?!-p)", said) and re.search(r"\brmdir\s", said):
+        return "locks"
+    if _ELSEWHERE.search(said):
+        return "unseen"
+    return "short" if len(said) < _LITTLE and is_short(said) else "works"
+
+
+def _imported(text: str) -> set[str]:
+    """The packages that it imports; "" is its own."""
+    several = (name for one, many in _IMPORTS.findall(text) for name in (one or many).split(","))
+    return {name.strip().partition(" ")[0].partition(".")[0] for name in several}
 
 
 def meant(path: str, scripts: Sequence[JobScript]) -> Sequence[JobScript]:

@@ -133,15 +133,16 @@ def no_lock_on_a_frequent_job(facts: Facts) -> Iterator[Found]:
         ]
         if doing in ("locked", "short") or any(script.does == "locks" or script.path in locked for script in run):
             continue
-        if run and all(script.does == "short" for script in run):
+        seen = [script for script in run if script.does == "works"]
+        if doing != "long" and not seen:
             continue
         every = "minute" if minutes == 1 else f"{minutes} minutes"
+        where = f" ({seen[0].path} takes none)" if seen else ""
         yield Found(
             line.place,
-            f"`{shown(line.command)}` starts every {every} without a lock that is seen: when it takes longer, the next"
-            " one starts beside it",
-            Confidence.MEDIUM if doing == "long" else Confidence.LOW,
-            Severity.WARNING if minutes == 1 and doing == "long" else None,
+            f"`{shown(line.command)}` starts every {every} without a lock{where}: when it takes longer, the next one"
+            " starts beside it",
+            severity=Severity.WARNING if minutes == 1 and doing == "long" else None,
         )
 
 
