@@ -1,8 +1,9 @@
 """Which findings are reported, and which are set aside: by a comment, by the config, or by the baseline.
 
 A baseline lists findings that are known already; only new ones fail. A finding is recognised by its rule, its path and
-the text of its line without white space, not by the line's number, which changes with every edit above. Equal lines of
-one file are counted. The file holds hashes of lines, since it is committed and a line may hold a secret.
+the text of its line without white space, not by the line's number, which changes with every edit above. A comment that
+suppresses is left out of the text, so that adding one changes no other finding of the line. Equal lines of one file are
+counted. The file holds hashes of lines, since it is committed and a line may hold a secret.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from cronce.errors import BadInput
 from cronce_audit.config import AuditSettings
 from cronce_audit.engine import Report
 from cronce_audit.model import Finding, Severity, Unparsed
+from cronce_audit.suppressions import ABOUT_COMMENTS, without_suppression
 
 VERSION: Final = 1
 
@@ -35,7 +37,8 @@ def fingerprints(findings: Iterable[Finding]) -> Mapping[Finding, str]:
     seen: Counter[tuple[str, str, str]] = Counter()
     marks = {}
     for finding in sorted(findings, key=lambda finding: finding.order):
-        what = (finding.rule, finding.place.path, " ".join(finding.snippet.split()))
+        line = finding.snippet if finding.rule in ABOUT_COMMENTS else without_suppression(finding.snippet)
+        what = (finding.rule, finding.place.path, " ".join(line.split()))
         seen[what] += 1
         marks[finding] = hashlib.sha256(
             "\0".join((*what, str(seen[what]))).encode(errors="surrogateescape")

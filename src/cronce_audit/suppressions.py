@@ -19,10 +19,15 @@ _COMMENT: Final = re.compile(
     r"(?:\[(?P<rules>[^\]\n]*)\])?[ \t:]*(?P<reason>.*?)\s*(?:-->|\*/[\s}-]*)?\s*$",
     re.MULTILINE,
 )
+_CLOSED: Final = re.compile(r"/\*.*?\*/|<!--.*?-->")
+_BRACES_BEFORE: Final = re.compile(r"\{+-?\s*$")
+_BRACES_BEHIND: Final = re.compile(r"\s*-?\}+")
 _NO_CODE: Final = re.compile(r"\s*(?:\{+-?\s*)?(?:(?:\#|//|--\s|<!--|/\*|;).*)?$")
 
 COMMENTS: Final = "suppressions"
 """The name of the reader of comments, which reads every kind of file."""
+ABOUT_COMMENTS: Final = ("CR001", "CR002")
+"""The rules that find something in the comment itself."""
 
 
 class Suppression(NamedTuple):
@@ -56,6 +61,20 @@ def read_comments(source: Source) -> Iterator[Suppression]:
             named = tuple(_id(word.strip()) for word in (comment["rules"] or "").split(",") if word.strip())
             about = None if comment["file"] else _meant(lines, number)
             yield Suppression(named, comment["reason"], source.place(number), about)
+
+
+def without_suppression(line: str) -> str:
+    """The line as it was before the comment was added; any code behind the comment is kept."""
+    comment = _COMMENT.search(line)
+    if not comment:
+        return line
+    before = line[: comment.start()]
+    closed = _CLOSED.match(line, comment.start())
+    behind = line[closed.end() :] if closed else ""
+    braces = _BRACES_BEHIND.match(behind)
+    if braces and _BRACES_BEFORE.search(before):  # a comment of a template or of JSX is in braces
+        before, behind = _BRACES_BEFORE.sub("", before), behind[braces.end() :]
+    return f"{before}{behind}".rstrip()
 
 
 def _id(word: str) -> str:

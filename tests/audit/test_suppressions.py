@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cronce_audit.model import Confidence, Finding, Place, Severity, Source
-from cronce_audit.suppressions import Suppression, read_comments
+from cronce_audit.suppressions import Suppression, read_comments, without_suppression
 from tests.audit.trees import findings_in, report_on
 
 
@@ -64,6 +64,28 @@ def test_a_text_that_only_speaks_of_it_suppresses_nothing(text: str) -> None:
 
 def test_python_that_cannot_be_parsed_keeps_its_comments() -> None:
     assert len(read("a.py", "x = '''\n# cronce: ignore[CR101] why\n")) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("x()  # cronce: ignore[CR101] why", "x()"),
+        ("x()  # noqa  # cronce: ignore[CR101] why", "x()  # noqa"),
+        ("x = {  # cronce: ignore[CR101] why", "x = {"),
+        ("cron.schedule()  // cronce: ignore[CR101] why", "cron.schedule()"),
+        ("@Scheduled /* cronce: ignore[CR101] why */", "@Scheduled"),
+        ("f( /* cronce: ignore[CR101] why */ 5);", "f(  5);"),
+        ("<Task/> <!-- cronce: ignore[CR101] why -->", "<Task/>"),
+        ("SELECT 1; -- cronce: ignore[CR101] why", "SELECT 1;"),
+        ("OnCalendar=daily ; cronce: ignore[CR101] why", "OnCalendar=daily"),
+        ("kind: CronJob {{- /* cronce: ignore[CR101] why */ -}}", "kind: CronJob"),
+        ("<App/> {/* cronce: ignore[CR101] why */}", "<App/>"),
+        ("x()  # a comment about cronce: ignore it", "x()  # a comment about cronce: ignore it"),
+        ("x()", "x()"),
+    ],
+)
+def test_a_line_is_known_without_its_comment(line: str, left: str) -> None:
+    assert without_suppression(line) == left
 
 
 def messages(root: Path, text: str) -> list[tuple[str, str]]:

@@ -199,6 +199,20 @@ def test_with_a_baseline_only_what_is_new_fails_and_what_is_mended_is_told(capsy
     assert told(capsys)["gone"] == []  # what cannot be read may still hold it
 
 
+def test_a_comment_on_its_line_makes_a_known_finding_neither_new_nor_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    job = 'import redis\nclient = redis.Redis()\nclient.set("lock", "me", nx=True)'
+    write(app=f"{job}\n")
+    assert main(["audit", "--write-baseline", "base.json"]) == 0
+    [known] = json.loads(Path("base.json").read_text())["findings"]
+    capsys.readouterr()
+    write(app=f"{job}  # cronce: ignore[CR404] not about this\n")
+    assert lines(told(capsys, "--baseline", "base.json")) == ["CR002 app.py:3"]
+    write(app=f"{job}  # cronce: ignore[{known['rule']}] looked at\n")
+    document = told(capsys, "--baseline", "base.json")
+    assert (document["findings"], document["gone"]) == ([], [])
+    assert [one["by"] for one in document["suppressed"]] == ["comment"]
+
+
 def test_a_baseline_that_is_damaged_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     write(app=BAD)
     Path("base.json").write_text("{")
