@@ -104,8 +104,14 @@ class AuditOutcome(NamedTuple):
     """Entries of the baseline that are no longer found."""
     unparsed: Sequence[Unparsed]
     files: int
+    """How many files of a known kind were read."""
     prints: Mapping[Finding, str]
     """The fingerprint of each finding, reported or set aside."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was no file of a known kind. A folder that could not be read is at line 0."""
+        return not self.files and not any(one.place.line for one in self.unparsed)
 
     def fails(self, threshold: Severity | None) -> bool:
         return threshold is not None and any(finding.severity >= threshold for finding in self.findings)

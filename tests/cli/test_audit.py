@@ -83,7 +83,22 @@ def test_the_document_names_rule_path_and_line(capsys: pytest.CaptureFixture[str
     document = told(capsys)
     assert lines(document) == ["CR001 app.py:2"]
     assert [(one["path"], one["line"]) for one in document["unparsed"]] == [("broken.py", 2)]
-    assert document["files"] == 2
+    assert document["files"] == 1
+
+
+def test_a_file_that_is_not_read_is_not_counted_and_nothing_is_called_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    write(app="x = 1\n", broken=BROKEN)
+    unclean = "1 file could not be read, so this is not a clean result (--strict fails then)"
+    assert main(["audit"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{unclean}; 1 file read"
+    assert main(["audit", "--statistics"]) == 0
+    assert capsys.readouterr().out == f"{unclean}\n"
+    assert main(["audit", "--strict", "broken.py"]) == 4
+    assert capsys.readouterr().out.splitlines()[-1] == f"{unclean}; 0 files read"
+    assert main(["audit", "broken.py"]) == 0
+    write(bad=BAD)
+    assert main(["audit"]) == 1
+    assert "1 error; 1 not read; 2 files read" in capsys.readouterr().out
 
 
 def test_paths_may_be_several_and_overlap_and_are_told_from_the_root(
@@ -122,10 +137,33 @@ def test_below_the_root_it_is_said_that_there_is_more(
     for words in ([], ["."]):
         assert main(["audit", *words]) == 0
         assert capsys.readouterr().out == f"nothing found; 1 file read\n{more}"
-    for folder, path in ((".", "."), (".", "shop"), ("shop/api", "app.py")):  # the root, and what somebody chose
+    here = f"only shop/ of {repository} was read; `cronce audit` reads all of it\n"
+    monkeypatch.chdir(repository)
+    for path in ("shop", "shop/", "./shop"):
+        assert main(["audit", path]) == 0
+        assert capsys.readouterr().out == f"nothing found; 1 file read\n{here}"
+    monkeypatch.chdir("shop")
+    assert main(["audit", "api"]) == 0
+    assert capsys.readouterr().out.endswith(
+        f"only shop/api/ of {repository} was read; `cronce audit ..` reads all of it\n"
+    )
+    for folder, path in ((".", "."), ("shop/api", "app.py")):  # the root, and a file
         monkeypatch.chdir(repository / folder)
         assert main(["audit", path]) == 0
         assert capsys.readouterr().out == "nothing found; 1 file read\n"
+
+
+def test_a_folder_that_is_in_no_repository_is_all_that_there_is_to_read(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / ".git").rmdir()
+    Path("shop").mkdir()
+    Path("shop/app.py").write_text("x = 1\n")
+    assert main(["audit", "shop"]) == 0
+    assert capsys.readouterr().out == "nothing found; 1 file read\n"
+    Path("cronce.toml").write_text("[audit]\n")
+    assert main(["audit", "shop"]) == 0
+    assert "only shop/ of " in capsys.readouterr().out
 
 
 def test_what_a_gitignore_above_leaves_out_is_not_read_unless_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path, PurePosixPath
+from shlex import quote
 from typing import Final, NamedTuple
 
 from cronce.cli import say
@@ -89,9 +90,9 @@ def audit_paths(paths: Sequence[Path], options: argparse.Namespace) -> int:
         audited = _audited(here, project, settings, options) if mended else audited
     outcome = audited.outcome
     if options.statistics:
-        print(counted(outcome.findings, screen()))
+        print(counted(outcome, screen()))
         return _code(outcome, settings, options)
-    if options.checklist and outcome.files:
+    if options.checklist and not outcome.is_empty:
         return _check(audited, project, options)
     if options.write_baseline:
         return _write_baseline(options.write_baseline, outcome, project.settings.baseline)
@@ -135,11 +136,11 @@ def _settings(said: AuditSettings, options: argparse.Namespace) -> AuditSettings
 def _audited(paths: Sequence[Path], project: Project, settings: AuditSettings, options: argparse.Namespace) -> Audited:
     clock = SystemClock()
     begun, year = clock.boot(), clock.wall().year
-    known = [] if options.write_baseline or not settings.baseline else baselines.read(settings.baseline)
     selected = options.select or settings.select
     chosen = rules_named(selected) if selected else list(rules().values())
     unread: list[Unparsed] = []
     read = [] if options.live else _files(paths, project.root, settings, unread)
+    known = [] if options.write_baseline or not settings.baseline else baselines.read(settings.baseline)
     whole = 0 if options.no_progress else sum(map(is_wanted, read))
     if options.live:
         seen = look_at(project.root, settings.zone or system_zone(), in_step=clock_in_step())
@@ -233,7 +234,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 def _people(audited: Audited, project: Project, on: Screen, options: argparse.Namespace) -> Iterator[str]:
     """The time taken is shown on a terminal only: other output must be the same from run to run."""
     yield from shown(audited.outcome, on, _under(project, options), suppressed=options.suppressed, every=options.all)
-    if audited.outcome.files:
+    if not audited.outcome.is_empty:
         words = ("file or process", "files and processes") if options.live else ("file", "files")
         read = f"{number(audited.outcome.files, *words)} read"
         yield from verdict(audited.outcome, on, f"{read} in {audited.seconds:.1f} s" if on.width else read)
@@ -251,15 +252,19 @@ def _under(project: Project, options: argparse.Namespace) -> str:
 
 
 def _from_where(project: Project, options: argparse.Namespace) -> Iterator[str]:
-    """Files that are deployed together are often above the working directory."""
-    here = Path.cwd()
-    if project.root == here or options.live:
-        return
+    """Where paths are from, and whether only a folder of the project was read: files that are deployed together are
+    often elsewhere in it."""
+    here, root = Path.cwd(), project.root
     if len(options.paths) > 1:
-        yield f"paths are from {project.root}"
-    elif all(Path(path).resolve() == here for path in options.paths):
-        up = "/".join([".."] * len(here.relative_to(project.root).parts))
-        yield f"only {here.relative_to(project.root)}/ of {project.root} was read; `cronce audit {up}` reads all of it"
+        if root != here:
+            yield f"paths are from {root}"
+        return
+    read = Path(*options.paths).resolve()
+    if options.live or read == root or not read.is_dir() or not (project.said_in or (root / ".git").exists()):
+        return
+    up = "/".join([".."] * len(here.relative_to(root).parts)) if here.is_relative_to(root) else str(root)
+    whole = f"cronce audit {quote(up)}" if up else "cronce audit"
+    yield f"only {read.relative_to(root)}/ of {root} was read; `{whole}` reads all of it"
 
 
 def _programs(outcome: AuditOutcome, settings: AuditSettings, options: argparse.Namespace) -> Iterator[str]:
@@ -276,7 +281,7 @@ def _programs(outcome: AuditOutcome, settings: AuditSettings, options: argparse.
 def _code(outcome: AuditOutcome, settings: AuditSettings, options: argparse.Namespace) -> int:
     if outcome.unparsed and options.strict:
         return UNREAD
-    if not outcome.files:
+    if outcome.is_empty:
         files_named = [path for path in options.paths if Path(path).is_file()]
         why = f"{files_named[0]}: {NO_KIND}" if files_named else NO_FILE
         say("audit", f"nothing to audit: {why}")
