@@ -457,8 +457,40 @@ def test_what_is_certain_is_mended_and_the_rest_is_told(repository: Path, capsys
     assert main(["audit", "--fix", "--select", "CR501,CR404", "--json"]) == 1
     out = capsys.readouterr()
     assert [one["rule"] for one in json.loads(out.out)["findings"]] == ["CR404", "CR404"]
-    assert "job.yaml:5 CR501 overlap-allowed: mended" in out.err
+    assert out.err == (
+        "cronce audit: job.yaml:5: set `concurrencyPolicy: Forbid` (CR501)\n"
+        "cronce audit: 1 fixed; 2 errors left to you\n"
+    )
     assert "  concurrencyPolicy: Forbid\n" in (repository / "job.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("files", "last"),
+    [
+        ({"job.yaml": OVERLAP, "crontab": TWICE}, "1 fixed; 2 errors left to you"),
+        ({"crontab": TWICE}, "nothing to fix; 2 errors left to you"),
+        ({"job.yaml": OVERLAP}, "1 fixed"),
+        ({"app.py": "x = 1\n"}, "nothing to fix"),
+    ],
+)
+def test_the_last_line_counts_what_was_fixed_and_what_is_left(
+    files: dict[str, str], last: str, repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in files.items():
+        (repository / name).write_text(text)
+    main(["audit", "--fix", "--select", "CR501,CR404"])
+    assert capsys.readouterr().out.splitlines()[-1] == last
+
+
+def test_a_fix_is_told_with_the_path_from_the_working_directory(
+    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "k8s").mkdir()
+    (repository / "k8s/job.yaml").write_text(OVERLAP)
+    monkeypatch.chdir("k8s")
+    main(["audit", "--fix", "--select", "CR501", ".."])
+    out = capsys.readouterr()
+    assert out.err == f"cronce audit: {repository}/k8s/job.yaml:5: set `concurrencyPolicy: Forbid` (CR501)\n"
 
 
 def test_the_config_selects_and_the_command_line_beats_it(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -151,6 +151,14 @@ def verdict(outcome: AuditOutcome, on: Screen, read: str) -> Iterator[str]:
         yield paint(ColouredText(f"`cronce audit explain {worst.rule}` has the details", "dim"), on)
 
 
+def fixed(count: int, outcome: AuditOutcome) -> str:
+    """What `--fix` did, and what it left."""
+    counts = Counter(finding.severity for finding in outcome.findings)
+    left = ", ".join(number(counts[one], one.word) for one in reversed(Severity) if counts[one])
+    done = f"{count:,} fixed" if count else "nothing to fix"
+    return f"{done}; {left} left to you" if left else done
+
+
 NOTHING_FOUND: Final = "nothing found"
 
 

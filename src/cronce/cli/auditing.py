@@ -10,7 +10,7 @@ from shlex import quote
 from typing import Final, NamedTuple
 
 from cronce.cli import say
-from cronce.cli.audit_report import checked, counted, explained, listed, number, shown, verdict
+from cronce.cli.audit_report import checked, counted, explained, fixed, listed, number, shown, verdict
 from cronce.cli.host_settings import system_zone
 from cronce.cli.terminal import ColouredText, Screen, bar, paint, screen
 from cronce.clock import SystemClock
@@ -31,7 +31,7 @@ from cronce_audit.config import (
 )
 from cronce_audit.engine import Report, files, is_wanted, read_tree, report_of
 from cronce_audit.evidence import Seen, mentions
-from cronce_audit.fixes import mend
+from cronce_audit.fixes import WRITTEN, mend
 from cronce_audit.formats import annotations, checklist_document, document, rule_document, sarif
 from cronce_audit.live import clock_in_step, look_at
 from cronce_audit.model import Facts, Finding, LockDeclared, Place, Unparsed, ZoneSet, rules
@@ -83,12 +83,16 @@ def audit_paths(paths: Sequence[Path], options: argparse.Namespace) -> int:
     for note in (*settings.notes, *gone([*options.select, *options.ignore])):
         say("audit", note)
     audited = _audited(here, project, settings, options)
+    summary = ""
     if options.fix:
         mended = mend(project.root, audited.outcome.findings)
         for finding in mended:
-            say("audit", f"{finding.place} {finding.rule} {finding.name}: mended")
+            say("audit", f"{_under(project, options)}{finding.place}: {WRITTEN[finding.rule]} ({finding.rule})")
         audited = _audited(here, project, settings, options) if mended else audited
+        summary = fixed(len(mended), audited.outcome)
     outcome = audited.outcome
+    if summary and (not _is_for_people(options) or options.statistics or options.checklist or options.write_baseline):
+        say("audit", summary)
     if options.statistics:
         print(counted(outcome, screen()))
         return _code(outcome, settings, options)
@@ -97,7 +101,14 @@ def audit_paths(paths: Sequence[Path], options: argparse.Namespace) -> int:
     if options.write_baseline:
         return _write_baseline(options.write_baseline, outcome, project.settings.baseline)
     _deliver(lambda on: _people(audited, project, on, options), lambda: _programs(outcome, settings, options), options)
+    if summary and _is_for_people(options):
+        print(summary)
     return _code(outcome, settings, options)
+
+
+def _is_for_people(options: argparse.Namespace) -> bool:
+    """Whether the report for people is printed: it also is where that for programs goes to a file."""
+    return options.format == "people" or options.output is not None
 
 
 def _refuse(paths: Sequence[Path], options: argparse.Namespace) -> None:
@@ -216,10 +227,9 @@ def _deliver(
     people: Callable[[Screen], Iterable[str]], programs: Callable[[], Iterable[str]], options: argparse.Namespace
 ) -> None:
     """Writes the report to the file, if one is named, and then prints it for people; else prints the chosen format."""
-    for_people = options.format == "people"
     if options.output:
-        _write(options.output, people(Screen()) if for_people else programs())
-    for line in people(screen()) if for_people or options.output else programs():
+        _write(options.output, people(Screen()) if options.format == "people" else programs())
+    for line in people(screen()) if _is_for_people(options) else programs():
         print(line)
 
 
