@@ -377,7 +377,8 @@ def test_the_checklist_is_answered_and_fails_if_a_point_is_not_met(capsys: pytes
     assert "✗  10. The pipeline runs this audit: not met\n       no pipeline" in out
     assert "?  14. After a deploy, duplicates are looked for within 30 minutes: cannot tell\n       What would" in out
     assert (
-        "–   1. Several nodes with one schedule are kept apart by a lock: not relevant\n       as schedulers 7\n" in out
+        "–   1. Several nodes with one schedule are kept apart by a lock: not relevant\n"
+        "       same answer as point 7 under *schedulers*\n" in out
     )
     Path("Makefile").write_text("lint:\n\tcronce audit\n")
     assert main(["audit", "--checklist"]) == 0

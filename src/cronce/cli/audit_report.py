@@ -238,13 +238,14 @@ _CLOSE: Final = {
 
 
 def checked(answered: Sequence[Answered], on: Screen) -> Iterator[str]:
-    first: dict[int, str] = {}
+    first: dict[int, Answered] = {}
     for name, points in groupby(answered, key=lambda one: one.checklist):
         yield paint(ColouredText(name, "busy"), on)
         for point in points:
             yield _head(point, on)
-            said = first.setdefault(id(point.answer), f"{name} {point.number}")
-            yield from _why(point.answer, on) if said == f"{name} {point.number}" else told(f"as {said}", on, "dim")
+            before = first.setdefault(id(point.answer), point)
+            same = f"same answer as point {before.number} under *{before.checklist}*"
+            yield from _why(point.answer, on) if before is point else told(same, on, "dim")
         yield ""
     counts = Counter(one.answer.verdict for one in answered)
     yield ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
