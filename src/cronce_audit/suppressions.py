@@ -78,9 +78,10 @@ def without_suppression(line: str) -> str:
 
 
 def _id(word: str) -> str:
-    """In any case, as on the command line. A rule that became part of another means that one."""
+    """An id or a name, in any case, as on the command line. A rule that became part of another means that one."""
     named = GONE.get(word.upper()) or word.upper()
-    return named if named in rules() or named in GONE else word
+    by_name = next((rule.id for rule in rules().values() if rule.name == word.lower()), word)
+    return named if named in rules() or named in GONE else by_name
 
 
 def _comment_lines(source: Source) -> Collection[int] | None:
@@ -107,14 +108,22 @@ def _meant(lines: Sequence[str], number: int) -> int:
 )
 def _incomplete(facts: Facts) -> Iterator[Found]:
     for suppression in facts.of(Suppression):
+        place, remedy = suppression.place, _whole(suppression)
         unknown = [named for named in suppression.rules if named not in rules() and named not in GONE]
         if not suppression.rules:
-            yield Found(suppression.place, "this comment names no rule, so it suppresses nothing")
+            yield Found(place, "this comment names no rule, so it suppresses nothing", remedy=remedy)
         elif unknown:
             hint = one_of(unknown[0], [one.name for one in rules().values()])
-            yield Found(suppression.place, f"there is no rule {unknown[0]}; {hint}")
+            yield Found(place, f"there is no rule {unknown[0]}; {hint}", remedy=remedy)
         elif not suppression.reason:
-            yield Found(suppression.place, f"this comment gives no reason for {', '.join(suppression.rules)}")
+            yield Found(place, f"this comment gives no reason for {', '.join(suppression.rules)}", remedy=remedy)
+
+
+def _whole(suppression: Suppression) -> str:
+    """How to write this comment, with those of its rules that exist."""
+    named = ",".join(one for one in suppression.rules if one in rules()) or "CR101"
+    how = "ignore" if suppression.line else "ignore-file"
+    return f"write `cronce: {how}[{named}] why this is all right here`; it suppresses nothing until then"
 
 
 @rule("CR002 suppression-of-nothing", Severity.INFO, "remove it; it would hide the next problem on this line")

@@ -111,6 +111,28 @@ def test_a_comment_that_says_too_little_is_an_error(comment: str, says: str, tmp
     assert messages(tmp_path, f"x = 1  # cronce: {comment}\n") == [("CR001", says)]
 
 
+@pytest.mark.parametrize(
+    ("comment", "shown"),
+    [
+        ("ignore", "ignore[CR101]"),
+        ("ignore[CR404]", "ignore[CR404]"),
+        ("ignore[cr404, CR501]", "ignore[CR404,CR501]"),
+        ("ignore[CR404,CR99] why", "ignore[CR404]"),
+        ("ignore[CR99] why", "ignore[CR101]"),
+        ("ignore-file[CR404]", "ignore-file[CR404]"),
+    ],
+)
+def test_the_fix_shows_the_rules_that_were_written(comment: str, shown: str, tmp_path: Path) -> None:
+    findings = report_on(tmp_path, {"a.py": f"x = 1  # cronce: {comment}\n"}).findings
+    [found] = [one for one in findings if one.rule == "CR001"]
+    assert found.remedy.startswith(f"write `cronce: {shown} why this is all right here`")
+
+
+def test_a_rule_may_be_named_in_a_comment_as_on_the_command_line(tmp_path: Path) -> None:
+    text = "# cronce: ignore[suppression-without-rule-or-reason] broken on purpose\nx = 1  # cronce: ignore\n"
+    assert messages(tmp_path, text) == []
+
+
 def test_the_case_of_a_rule_does_not_matter(tmp_path: Path) -> None:
     text = "# cronce: ignore[cr001] the sample is broken on purpose\nx = 1  # cronce: ignore\n"
     assert messages(tmp_path, text) == []
