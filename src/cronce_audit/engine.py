@@ -213,10 +213,11 @@ def read_tree(root: Path, paths: Sequence[str], progress: Callable[[int], None])
     size = sum(_size(root, path) for path in wanted)
     workers = min(os.cpu_count() or 1, len(batches)) if size > ALONE else 1
     reads = list(_each_read(root, batches, workers, progress))
+    unparsed = [one for read in reads for one in read.unparsed]
     return Read(
         [fact for read in reads for fact in read.facts],
-        [one for read in reads for one in read.unparsed],
-        len(wanted),
+        unparsed,
+        len(wanted) - len({one.place.path for one in unparsed}),
     )
 
 

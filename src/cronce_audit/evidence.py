@@ -264,7 +264,8 @@ def entry_is_locked(seen: Seen) -> Answer:
     if not found:
         return not_relevant(NOTHING)
     if open_ := [one.evidence for one in found if one.guard is False]:
-        return not_met(f"no lock that all machines see around {len(open_)} of {len(found)} jobs", *open_)
+        have = f"{'job' if len(found) == 1 else 'jobs'} {'has' if len(open_) == 1 else 'have'}"
+        return not_met(f"{len(open_)} of {len(found)} {have} no lock that all machines see", *open_)
     if unclear := [one.evidence for one in found if one.guard is None]:
         return cannot_tell(
             "a lock in the function of each job: an advisory lock, `SET … NX`, ShedLock, `cron.job` of cronce", *unclear

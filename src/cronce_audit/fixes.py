@@ -91,3 +91,9 @@ def _forbid(text: str, finding: Finding) -> str | None:
 
 
 FIXES: Final[dict[str, Fix]] = {"CR102": _replace_existing, "CR103": _coalesce, "CR501": _forbid}
+WRITTEN: Final = {
+    "CR102": "added `replace_existing=True`",
+    "CR103": "changed `coalesce` from False to True",
+    "CR501": "set `concurrencyPolicy: Forbid`",
+}
+"""What each fix writes."""

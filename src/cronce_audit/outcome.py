@@ -1,8 +1,9 @@
 """Which findings are reported, and which are set aside: by a comment, by the config, or by the baseline.
 
 A baseline lists findings that are known already; only new ones fail. A finding is recognised by its rule, its path and
-the text of its line without white space, not by the line's number, which changes with every edit above. Equal lines of
-one file are counted. The file holds hashes of lines, since it is committed and a line may hold a secret.
+the text of its line without white space, not by the line's number, which changes with every edit above. A comment that
+suppresses is left out of the text, so that adding one changes no other finding of the line. Equal lines of one file are
+counted. The file holds hashes of lines, since it is committed and a line may hold a secret.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from cronce.errors import BadInput
 from cronce_audit.config import AuditSettings
 from cronce_audit.engine import Report
 from cronce_audit.model import Finding, Severity, Unparsed
+from cronce_audit.suppressions import ABOUT_COMMENTS, without_suppression
 
 VERSION: Final = 1
 
@@ -35,7 +37,8 @@ def fingerprints(findings: Iterable[Finding]) -> Mapping[Finding, str]:
     seen: Counter[tuple[str, str, str]] = Counter()
     marks = {}
     for finding in sorted(findings, key=lambda finding: finding.order):
-        what = (finding.rule, finding.place.path, " ".join(finding.snippet.split()))
+        line = finding.snippet if finding.rule in ABOUT_COMMENTS else without_suppression(finding.snippet)
+        what = (finding.rule, finding.place.path, " ".join(line.split()))
         seen[what] += 1
         marks[finding] = hashlib.sha256(
             "\0".join((*what, str(seen[what]))).encode(errors="surrogateescape")
@@ -101,8 +104,14 @@ class AuditOutcome(NamedTuple):
     """Entries of the baseline that are no longer found."""
     unparsed: Sequence[Unparsed]
     files: int
+    """How many files of a known kind were read."""
     prints: Mapping[Finding, str]
     """The fingerprint of each finding, reported or set aside."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was no file of a known kind. A folder that could not be read is at line 0."""
+        return not self.files and not any(one.place.line for one in self.unparsed)
 
     def fails(self, threshold: Severity | None) -> bool:
         return threshold is not None and any(finding.severity >= threshold for finding in self.findings)

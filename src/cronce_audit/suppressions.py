@@ -19,10 +19,15 @@ _COMMENT: Final = re.compile(
     r"(?:\[(?P<rules>[^\]\n]*)\])?[ \t:]*(?P<reason>.*?)\s*(?:-->|\*/[\s}-]*)?\s*$",
     re.MULTILINE,
 )
+_CLOSED: Final = re.compile(r"/\*.*?\*/|<!--.*?-->")
+_BRACES_BEFORE: Final = re.compile(r"\{+-?\s*$")
+_BRACES_BEHIND: Final = re.compile(r"\s*-?\}+")
 _NO_CODE: Final = re.compile(r"\s*(?:\{+-?\s*)?(?:(?:\#|//|--\s|<!--|/\*|;).*)?$")
 
 COMMENTS: Final = "suppressions"
 """The name of the reader of comments, which reads every kind of file."""
+ABOUT_COMMENTS: Final = ("CR001", "CR002")
+"""The rules that find something in the comment itself."""
 
 
 class Suppression(NamedTuple):
@@ -58,10 +63,25 @@ def read_comments(source: Source) -> Iterator[Suppression]:
             yield Suppression(named, comment["reason"], source.place(number), about)
 
 
+def without_suppression(line: str) -> str:
+    """The line as it was before the comment was added; any code behind the comment is kept."""
+    comment = _COMMENT.search(line)
+    if not comment:
+        return line
+    before = line[: comment.start()]
+    closed = _CLOSED.match(line, comment.start())
+    behind = line[closed.end() :] if closed else ""
+    braces = _BRACES_BEHIND.match(behind)
+    if braces and _BRACES_BEFORE.search(before):  # a comment of a template or of JSX is in braces
+        before, behind = _BRACES_BEFORE.sub("", before), behind[braces.end() :]
+    return f"{before}{behind}".rstrip()
+
+
 def _id(word: str) -> str:
-    """In any case, as on the command line. A rule that became part of another means that one."""
+    """An id or a name, in any case, as on the command line. A rule that became part of another means that one."""
     named = GONE.get(word.upper()) or word.upper()
-    return named if named in rules() or named in GONE else word
+    by_name = next((rule.id for rule in rules().values() if rule.name == word.lower()), word)
+    return named if named in rules() or named in GONE else by_name
 
 
 def _comment_lines(source: Source) -> Collection[int] | None:
@@ -88,14 +108,22 @@ def _meant(lines: Sequence[str], number: int) -> int:
 )
 def _incomplete(facts: Facts) -> Iterator[Found]:
     for suppression in facts.of(Suppression):
+        place, remedy = suppression.place, _whole(suppression)
         unknown = [named for named in suppression.rules if named not in rules() and named not in GONE]
         if not suppression.rules:
-            yield Found(suppression.place, "this comment names no rule, so it suppresses nothing")
+            yield Found(place, "this comment names no rule, so it suppresses nothing", remedy=remedy)
         elif unknown:
             hint = one_of(unknown[0], [one.name for one in rules().values()])
-            yield Found(suppression.place, f"there is no rule {unknown[0]}; {hint}")
+            yield Found(place, f"there is no rule {unknown[0]}; {hint}", remedy=remedy)
         elif not suppression.reason:
-            yield Found(suppression.place, f"this comment gives no reason for {', '.join(suppression.rules)}")
+            yield Found(place, f"this comment gives no reason for {', '.join(suppression.rules)}", remedy=remedy)
+
+
+def _whole(suppression: Suppression) -> str:
+    """How to write this comment, with those of its rules that exist."""
+    named = ",".join(one for one in suppression.rules if one in rules()) or "CR101"
+    how = "ignore" if suppression.line else "ignore-file"
+    return f"write `cronce: {how}[{named}] why this is all right here`; it suppresses nothing until then"
 
 
 @rule("CR002 suppression-of-nothing", Severity.INFO, "remove it; it would hide the next problem on this line")

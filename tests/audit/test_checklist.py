@@ -136,6 +136,13 @@ ONE_SCRIPT = {**scheduler('timezone="UTC"'), "run.sh": "#!/bin/sh\npython app.py
         # 7
         (scheduled.entry_is_locked, GUARDED, "met", "crontab:1"),
         (scheduled.entry_is_locked, PLAIN, "not met", "crontab:1"),
+        (scheduled.entry_is_locked, PLAIN, "not met", "1 of 1 job has no lock that all machines see"),
+        (
+            scheduled.entry_is_locked,
+            {"crontab": "* * * * * /opt/a.sh\n0 * * * * /opt/b.sh\n"},
+            "not met",
+            "2 of 2 jobs have no lock that all machines see",
+        ),
         (scheduled.entry_is_locked, scheduler(), "not met", "app.py:5"),
         (scheduled.entry_is_locked, decorated('@cron.single("sync")\n'), "met", "app.py:8"),
         (scheduled.entry_is_locked, decorated("@other\n"), "not met", "app.py:6"),

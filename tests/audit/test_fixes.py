@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cronce_audit.fixes import mend
+from cronce_audit.fixes import FIXES, WRITTEN, mend
 from tests.audit.trees import report_on
 
 CRONJOB = """\
@@ -70,6 +70,14 @@ def test_what_is_certain_is_mended(tmp_path: Path, rule: str, path: str, before:
     again = report_on(tmp_path, {path: after})
     assert [one.rule for one in again.findings if one.rule == rule] == []
     assert mend(tmp_path, again.findings) == []
+
+
+def test_of_each_rule_that_is_mended_it_is_told_what_is_written() -> None:
+    assert [WRITTEN[rule] for rule in FIXES] == [
+        "added `replace_existing=True`",
+        "changed `coalesce` from False to True",
+        "set `concurrencyPolicy: Forbid`",
+    ]
 
 
 def test_what_is_not_certain_is_left_alone(tmp_path: Path) -> None:

@@ -21,6 +21,16 @@ def test_a_finding_keeps_its_print_when_lines_and_spaces_around_it_change() -> N
     assert fingerprints([before])[before] == fingerprints([after])[after]
 
 
+def test_a_finding_keeps_its_print_when_a_comment_that_suppresses_is_added() -> None:
+    before, after = finding(3, "add_job(sync)"), finding(3, "add_job(sync)  # cronce: ignore[CR105] only UTC here")
+    assert fingerprints([before])[before] == fingerprints([after])[after]
+
+
+def test_a_finding_about_the_comment_itself_has_the_print_of_the_comment() -> None:
+    one, other = (finding(3, f"x()  # cronce: ignore{of}", rule="CR001") for of in ("", "[CR99] why"))
+    assert fingerprints([one])[one] != fingerprints([other])[other]
+
+
 @pytest.mark.parametrize(
     "other",
     [

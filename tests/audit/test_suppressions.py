@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cronce_audit.model import Confidence, Finding, Place, Severity, Source
-from cronce_audit.suppressions import Suppression, read_comments
+from cronce_audit.suppressions import Suppression, read_comments, without_suppression
 from tests.audit.trees import findings_in, report_on
 
 
@@ -66,6 +66,28 @@ def test_python_that_cannot_be_parsed_keeps_its_comments() -> None:
     assert len(read("a.py", "x = '''\n# cronce: ignore[CR101] why\n")) == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("x()  # cronce: ignore[CR101] why", "x()"),
+        ("x()  # noqa  # cronce: ignore[CR101] why", "x()  # noqa"),
+        ("x = {  # cronce: ignore[CR101] why", "x = {"),
+        ("cron.schedule()  // cronce: ignore[CR101] why", "cron.schedule()"),
+        ("@Scheduled /* cronce: ignore[CR101] why */", "@Scheduled"),
+        ("f( /* cronce: ignore[CR101] why */ 5);", "f(  5);"),
+        ("<Task/> <!-- cronce: ignore[CR101] why -->", "<Task/>"),
+        ("SELECT 1; -- cronce: ignore[CR101] why", "SELECT 1;"),
+        ("OnCalendar=daily ; cronce: ignore[CR101] why", "OnCalendar=daily"),
+        ("kind: CronJob {{- /* cronce: ignore[CR101] why */ -}}", "kind: CronJob"),
+        ("<App/> {/* cronce: ignore[CR101] why */}", "<App/>"),
+        ("x()  # a comment about cronce: ignore it", "x()  # a comment about cronce: ignore it"),
+        ("x()", "x()"),
+    ],
+)
+def test_a_line_is_known_without_its_comment(line: str, left: str) -> None:
+    assert without_suppression(line) == left
+
+
 def messages(root: Path, text: str) -> list[tuple[str, str]]:
     return [(one.rule, one.message) for one in report_on(root, {"a.py": text}).findings]
 
@@ -87,6 +109,28 @@ def messages(root: Path, text: str) -> list[tuple[str, str]]:
 )
 def test_a_comment_that_says_too_little_is_an_error(comment: str, says: str, tmp_path: Path) -> None:
     assert messages(tmp_path, f"x = 1  # cronce: {comment}\n") == [("CR001", says)]
+
+
+@pytest.mark.parametrize(
+    ("comment", "shown"),
+    [
+        ("ignore", "ignore[CR101]"),
+        ("ignore[CR404]", "ignore[CR404]"),
+        ("ignore[cr404, CR501]", "ignore[CR404,CR501]"),
+        ("ignore[CR404,CR99] why", "ignore[CR404]"),
+        ("ignore[CR99] why", "ignore[CR101]"),
+        ("ignore-file[CR404]", "ignore-file[CR404]"),
+    ],
+)
+def test_the_fix_shows_the_rules_that_were_written(comment: str, shown: str, tmp_path: Path) -> None:
+    findings = report_on(tmp_path, {"a.py": f"x = 1  # cronce: {comment}\n"}).findings
+    [found] = [one for one in findings if one.rule == "CR001"]
+    assert found.remedy.startswith(f"write `cronce: {shown} why this is all right here`")
+
+
+def test_a_rule_may_be_named_in_a_comment_as_on_the_command_line(tmp_path: Path) -> None:
+    text = "# cronce: ignore[suppression-without-rule-or-reason] broken on purpose\nx = 1  # cronce: ignore\n"
+    assert messages(tmp_path, text) == []
 
 
 def test_the_case_of_a_rule_does_not_matter(tmp_path: Path) -> None:

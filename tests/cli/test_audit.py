@@ -83,7 +83,22 @@ def test_the_document_names_rule_path_and_line(capsys: pytest.CaptureFixture[str
     document = told(capsys)
     assert lines(document) == ["CR001 app.py:2"]
     assert [(one["path"], one["line"]) for one in document["unparsed"]] == [("broken.py", 2)]
-    assert document["files"] == 2
+    assert document["files"] == 1
+
+
+def test_a_file_that_is_not_read_is_not_counted_and_nothing_is_called_clean(capsys: pytest.CaptureFixture[str]) -> None:
+    write(app="x = 1\n", broken=BROKEN)
+    unclean = "1 file could not be read, so this is not a clean result (--strict fails then)"
+    assert main(["audit"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{unclean}; 1 file read"
+    assert main(["audit", "--statistics"]) == 0
+    assert capsys.readouterr().out == f"{unclean}\n"
+    assert main(["audit", "--strict", "broken.py"]) == 4
+    assert capsys.readouterr().out.splitlines()[-1] == f"{unclean}; 0 files read"
+    assert main(["audit", "broken.py"]) == 0
+    write(bad=BAD)
+    assert main(["audit"]) == 1
+    assert "1 error; 1 not read; 2 files read" in capsys.readouterr().out
 
 
 def test_paths_may_be_several_and_overlap_and_are_told_from_the_root(
@@ -122,10 +137,33 @@ def test_below_the_root_it_is_said_that_there_is_more(
     for words in ([], ["."]):
         assert main(["audit", *words]) == 0
         assert capsys.readouterr().out == f"nothing found; 1 file read\n{more}"
-    for folder, path in ((".", "."), (".", "shop"), ("shop/api", "app.py")):  # the root, and what somebody chose
+    here = f"only shop/ of {repository} was read; `cronce audit` reads all of it\n"
+    monkeypatch.chdir(repository)
+    for path in ("shop", "shop/", "./shop"):
+        assert main(["audit", path]) == 0
+        assert capsys.readouterr().out == f"nothing found; 1 file read\n{here}"
+    monkeypatch.chdir("shop")
+    assert main(["audit", "api"]) == 0
+    assert capsys.readouterr().out.endswith(
+        f"only shop/api/ of {repository} was read; `cronce audit ..` reads all of it\n"
+    )
+    for folder, path in ((".", "."), ("shop/api", "app.py")):  # the root, and a file
         monkeypatch.chdir(repository / folder)
         assert main(["audit", path]) == 0
         assert capsys.readouterr().out == "nothing found; 1 file read\n"
+
+
+def test_a_folder_that_is_in_no_repository_is_all_that_there_is_to_read(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (repository / ".git").rmdir()
+    Path("shop").mkdir()
+    Path("shop/app.py").write_text("x = 1\n")
+    assert main(["audit", "shop"]) == 0
+    assert capsys.readouterr().out == "nothing found; 1 file read\n"
+    Path("cronce.toml").write_text("[audit]\n")
+    assert main(["audit", "shop"]) == 0
+    assert "only shop/ of " in capsys.readouterr().out
 
 
 def test_what_a_gitignore_above_leaves_out_is_not_read_unless_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,6 +235,20 @@ def test_with_a_baseline_only_what_is_new_fails_and_what_is_mended_is_told(capsy
     Path("app.py").write_bytes(b"\xff")
     capsys.readouterr()
     assert told(capsys)["gone"] == []  # what cannot be read may still hold it
+
+
+def test_a_comment_on_its_line_makes_a_known_finding_neither_new_nor_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    job = 'import redis\nclient = redis.Redis()\nclient.set("lock", "me", nx=True)'
+    write(app=f"{job}\n")
+    assert main(["audit", "--write-baseline", "base.json"]) == 0
+    [known] = json.loads(Path("base.json").read_text())["findings"]
+    capsys.readouterr()
+    write(app=f"{job}  # cronce: ignore[CR404] not about this\n")
+    assert lines(told(capsys, "--baseline", "base.json")) == ["CR002 app.py:3"]
+    write(app=f"{job}  # cronce: ignore[{known['rule']}] looked at\n")
+    document = told(capsys, "--baseline", "base.json")
+    assert (document["findings"], document["gone"]) == ([], [])
+    assert [one["by"] for one in document["suppressed"]] == ["comment"]
 
 
 def test_a_baseline_that_is_damaged_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -325,7 +377,8 @@ def test_the_checklist_is_answered_and_fails_if_a_point_is_not_met(capsys: pytes
     assert "✗  10. The pipeline runs this audit: not met\n       no pipeline" in out
     assert "?  14. After a deploy, duplicates are looked for within 30 minutes: cannot tell\n       What would" in out
     assert (
-        "–   1. Several nodes with one schedule are kept apart by a lock: not relevant\n       as schedulers 7\n" in out
+        "–   1. Several nodes with one schedule are kept apart by a lock: not relevant\n"
+        "       same answer as point 7 under *schedulers*\n" in out
     )
     Path("Makefile").write_text("lint:\n\tcronce audit\n")
     assert main(["audit", "--checklist"]) == 0
@@ -405,8 +458,40 @@ def test_what_is_certain_is_mended_and_the_rest_is_told(repository: Path, capsys
     assert main(["audit", "--fix", "--select", "CR501,CR404", "--json"]) == 1
     out = capsys.readouterr()
     assert [one["rule"] for one in json.loads(out.out)["findings"]] == ["CR404", "CR404"]
-    assert "job.yaml:5 CR501 overlap-allowed: mended" in out.err
+    assert out.err == (
+        "cronce audit: job.yaml:5: set `concurrencyPolicy: Forbid` (CR501)\n"
+        "cronce audit: 1 fixed; 2 errors left to you\n"
+    )
     assert "  concurrencyPolicy: Forbid\n" in (repository / "job.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("files", "last"),
+    [
+        ({"job.yaml": OVERLAP, "crontab": TWICE}, "1 fixed; 2 errors left to you"),
+        ({"crontab": TWICE}, "nothing to fix; 2 errors left to you"),
+        ({"job.yaml": OVERLAP}, "1 fixed"),
+        ({"app.py": "x = 1\n"}, "nothing to fix"),
+    ],
+)
+def test_the_last_line_counts_what_was_fixed_and_what_is_left(
+    files: dict[str, str], last: str, repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in files.items():
+        (repository / name).write_text(text)
+    main(["audit", "--fix", "--select", "CR501,CR404"])
+    assert capsys.readouterr().out.splitlines()[-1] == last
+
+
+def test_a_fix_is_told_with_the_path_from_the_working_directory(
+    repository: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "k8s").mkdir()
+    (repository / "k8s/job.yaml").write_text(OVERLAP)
+    monkeypatch.chdir("k8s")
+    main(["audit", "--fix", "--select", "CR501", ".."])
+    out = capsys.readouterr()
+    assert out.err == f"cronce audit: {repository}/k8s/job.yaml:5: set `concurrencyPolicy: Forbid` (CR501)\n"
 
 
 def test_the_config_selects_and_the_command_line_beats_it(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:

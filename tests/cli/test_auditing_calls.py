@@ -45,6 +45,22 @@ def test_what_makes_no_sense_is_refused(words: tuple[str, ...], says: str, capsy
     assert not Path("b.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("nosuch",), "nosuch: there is no such file or directory"),
+        (("--select", "CR999"), "there is no rule 'CR999'"),
+        ((), "there is no baseline"),
+    ],
+)
+def test_a_baseline_that_is_missing_hides_no_other_mistake(
+    words: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("pyproject.toml").write_text('[tool.cronce.audit]\nbaseline = "missing.json"\n')
+    assert main(["audit", *words]) == 2
+    assert says in capsys.readouterr().err
+
+
 def test_a_path_that_is_called_nearly_as_an_action_is_read() -> None:
     Path("rule").mkdir()
     Path("rule/app.py").write_text(BAD)
@@ -118,7 +134,8 @@ def test_a_folder_that_may_not_be_looked_into_is_told_as_unread() -> None:
         for folder in ("shut", "listed"):
             (root / folder).chmod(0o755)
     denied = "not read\n       Permission denied\n\n"
-    assert told == f"listed/b.py:1 {denied}shut {denied}nothing found; 2 not read; 2 files read\n"
+    unclean = "2 files or folders could not be read, so this is not a clean result (--strict fails then)"
+    assert told == f"listed/b.py:1 {denied}shut {denied}{unclean}; 1 file read\n"
     assert code == 4
     assert named[0][0] == 3
     assert named[0][1].startswith(f"shut {denied}cronce audit: nothing to audit")

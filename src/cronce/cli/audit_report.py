@@ -134,11 +134,14 @@ def verdict(outcome: AuditOutcome, on: Screen, read: str) -> Iterator[str]:
     rest = [
         number(aside, "suppressed", "suppressed"),
         f"{hows['baseline']:,} in the baseline",
-        f"{len(outcome.unparsed):,} not read",
+        f"{len(_unread(outcome)) if found else 0:,} not read",
     ]
     said = [text for text in rest if not text.startswith("0 ")]
-    nothing = "nothing new" if hows["baseline"] else "nothing found"
-    head = ", ".join(found) if found else paint(ColouredText(nothing, "good"), on)
+    head = (
+        ", ".join(found)
+        if found
+        else paint(_nothing(outcome, "nothing new" if hows["baseline"] else NOTHING_FOUND), on)
+    )
     yield "; ".join([head, *said, read])
     if outcome.gone:
         are = "is" if len(outcome.gone) == 1 else "are"
@@ -148,20 +151,48 @@ def verdict(outcome: AuditOutcome, on: Screen, read: str) -> Iterator[str]:
         yield paint(ColouredText(f"`cronce audit explain {worst.rule}` has the details", "dim"), on)
 
 
+def fixed(count: int, outcome: AuditOutcome) -> str:
+    """What `--fix` did, and what it left."""
+    counts = Counter(finding.severity for finding in outcome.findings)
+    left = ", ".join(number(counts[one], one.word) for one in reversed(Severity) if counts[one])
+    done = f"{count:,} fixed" if count else "nothing to fix"
+    return f"{done}; {left} left to you" if left else done
+
+
+NOTHING_FOUND: Final = "nothing found"
+
+
+def _unread(outcome: AuditOutcome) -> dict[str, int]:
+    """The path of what could not be read, with a line of it; a folder has line 0."""
+    return {one.place.path: one.place.line for one in outcome.unparsed}
+
+
+def _nothing(outcome: AuditOutcome, words: str) -> ColouredText:
+    """What is said where there is no finding."""
+    unread = _unread(outcome)
+    if not unread:
+        return ColouredText(words, "good")
+    forms = ("file", "files") if all(unread.values()) else ("file or folder", "files or folders")
+    what = number(len(unread), *forms)
+    return ColouredText(f"{what} could not be read, so this is not a clean result (--strict fails then)", "odd")
+
+
 def number(count: int, one: str, many: str | None = None) -> str:
     if one == "info":
         return f"{count:,} info"
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
-def counted(findings: Sequence[Finding], on: Screen) -> str:
+def counted(outcome: AuditOutcome, on: Screen) -> str:
     """How often each rule found something, the most frequent first."""
-    counts = Counter((one.rule, one.name, one.severity) for one in findings)
+    counts = Counter((one.rule, one.name, one.severity) for one in outcome.findings)
     rows = [
         (f"{count:,}", rule, ColouredText(severity.word, TONE_OF_SEVERITY[severity]), name)
         for (rule, name, severity), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
-    return table(("found", "rule", "severity", "name"), rows, on) if rows else "nothing found"
+    return (
+        table(("found", "rule", "severity", "name"), rows, on) if rows else paint(_nothing(outcome, NOTHING_FOUND), on)
+    )
 
 
 def listed(rules: Iterable[Rule], on: Screen) -> str:
@@ -207,13 +238,14 @@ _CLOSE: Final = {
 
 
 def checked(answered: Sequence[Answered], on: Screen) -> Iterator[str]:
-    first: dict[int, str] = {}
+    first: dict[int, Answered] = {}
     for name, points in groupby(answered, key=lambda one: one.checklist):
         yield paint(ColouredText(name, "busy"), on)
         for point in points:
             yield _head(point, on)
-            said = first.setdefault(id(point.answer), f"{name} {point.number}")
-            yield from _why(point.answer, on) if said == f"{name} {point.number}" else told(f"as {said}", on, "dim")
+            before = first.setdefault(id(point.answer), point)
+            same = f"same answer as point {before.number} under *{before.checklist}*"
+            yield from _why(point.answer, on) if before is point else told(same, on, "dim")
         yield ""
     counts = Counter(one.answer.verdict for one in answered)
     yield ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])

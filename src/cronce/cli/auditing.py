@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path, PurePosixPath
+from shlex import quote
 from typing import Final, NamedTuple
 
 from cronce.cli import say
-from cronce.cli.audit_report import checked, counted, explained, listed, number, shown, verdict
+from cronce.cli.audit_report import checked, counted, explained, fixed, listed, number, shown, verdict
 from cronce.cli.host_settings import system_zone
 from cronce.cli.terminal import ColouredText, Screen, bar, paint, screen
 from cronce.clock import SystemClock
@@ -30,7 +31,7 @@ from cronce_audit.config import (
 )
 from cronce_audit.engine import Report, files, is_wanted, read_tree, report_of
 from cronce_audit.evidence import Seen, mentions
-from cronce_audit.fixes import mend
+from cronce_audit.fixes import WRITTEN, mend
 from cronce_audit.formats import annotations, checklist_document, document, rule_document, sarif
 from cronce_audit.live import clock_in_step, look_at
 from cronce_audit.model import Facts, Finding, LockDeclared, Place, Unparsed, ZoneSet, rules
@@ -82,21 +83,32 @@ def audit_paths(paths: Sequence[Path], options: argparse.Namespace) -> int:
     for note in (*settings.notes, *gone([*options.select, *options.ignore])):
         say("audit", note)
     audited = _audited(here, project, settings, options)
+    summary = ""
     if options.fix:
         mended = mend(project.root, audited.outcome.findings)
         for finding in mended:
-            say("audit", f"{finding.place} {finding.rule} {finding.name}: mended")
+            say("audit", f"{_under(project, options)}{finding.place}: {WRITTEN[finding.rule]} ({finding.rule})")
         audited = _audited(here, project, settings, options) if mended else audited
+        summary = fixed(len(mended), audited.outcome)
     outcome = audited.outcome
+    if summary and (not _is_for_people(options) or options.statistics or options.checklist or options.write_baseline):
+        say("audit", summary)
     if options.statistics:
-        print(counted(outcome.findings, screen()))
+        print(counted(outcome, screen()))
         return _code(outcome, settings, options)
-    if options.checklist and outcome.files:
+    if options.checklist and not outcome.is_empty:
         return _check(audited, project, options)
     if options.write_baseline:
         return _write_baseline(options.write_baseline, outcome, project.settings.baseline)
     _deliver(lambda on: _people(audited, project, on, options), lambda: _programs(outcome, settings, options), options)
+    if summary and _is_for_people(options):
+        print(summary)
     return _code(outcome, settings, options)
+
+
+def _is_for_people(options: argparse.Namespace) -> bool:
+    """Whether the report for people is printed: it also is where that for programs goes to a file."""
+    return options.format == "people" or options.output is not None
 
 
 def _refuse(paths: Sequence[Path], options: argparse.Namespace) -> None:
@@ -135,11 +147,11 @@ def _settings(said: AuditSettings, options: argparse.Namespace) -> AuditSettings
 def _audited(paths: Sequence[Path], project: Project, settings: AuditSettings, options: argparse.Namespace) -> Audited:
     clock = SystemClock()
     begun, year = clock.boot(), clock.wall().year
-    known = [] if options.write_baseline or not settings.baseline else baselines.read(settings.baseline)
     selected = options.select or settings.select
     chosen = rules_named(selected) if selected else list(rules().values())
     unread: list[Unparsed] = []
     read = [] if options.live else _files(paths, project.root, settings, unread)
+    known = [] if options.write_baseline or not settings.baseline else baselines.read(settings.baseline)
     whole = 0 if options.no_progress else sum(map(is_wanted, read))
     if options.live:
         seen = look_at(project.root, settings.zone or system_zone(), in_step=clock_in_step())
@@ -215,10 +227,9 @@ def _deliver(
     people: Callable[[Screen], Iterable[str]], programs: Callable[[], Iterable[str]], options: argparse.Namespace
 ) -> None:
     """Writes the report to the file, if one is named, and then prints it for people; else prints the chosen format."""
-    for_people = options.format == "people"
     if options.output:
-        _write(options.output, people(Screen()) if for_people else programs())
-    for line in people(screen()) if for_people or options.output else programs():
+        _write(options.output, people(Screen()) if options.format == "people" else programs())
+    for line in people(screen()) if _is_for_people(options) else programs():
         print(line)
 
 
@@ -233,7 +244,7 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 def _people(audited: Audited, project: Project, on: Screen, options: argparse.Namespace) -> Iterator[str]:
     """The time taken is shown on a terminal only: other output must be the same from run to run."""
     yield from shown(audited.outcome, on, _under(project, options), suppressed=options.suppressed, every=options.all)
-    if audited.outcome.files:
+    if not audited.outcome.is_empty:
         words = ("file or process", "files and processes") if options.live else ("file", "files")
         read = f"{number(audited.outcome.files, *words)} read"
         yield from verdict(audited.outcome, on, f"{read} in {audited.seconds:.1f} s" if on.width else read)
@@ -251,15 +262,19 @@ def _under(project: Project, options: argparse.Namespace) -> str:
 
 
 def _from_where(project: Project, options: argparse.Namespace) -> Iterator[str]:
-    """Files that are deployed together are often above the working directory."""
-    here = Path.cwd()
-    if project.root == here or options.live:
-        return
+    """Where paths are from, and whether only a folder of the project was read: files that are deployed together are
+    often elsewhere in it."""
+    here, root = Path.cwd(), project.root
     if len(options.paths) > 1:
-        yield f"paths are from {project.root}"
-    elif all(Path(path).resolve() == here for path in options.paths):
-        up = "/".join([".."] * len(here.relative_to(project.root).parts))
-        yield f"only {here.relative_to(project.root)}/ of {project.root} was read; `cronce audit {up}` reads all of it"
+        if root != here:
+            yield f"paths are from {root}"
+        return
+    read = Path(*options.paths).resolve()
+    if options.live or read == root or not read.is_dir() or not (project.said_in or (root / ".git").exists()):
+        return
+    up = "/".join([".."] * len(here.relative_to(root).parts)) if here.is_relative_to(root) else str(root)
+    whole = f"cronce audit {quote(up)}" if up else "cronce audit"
+    yield f"only {read.relative_to(root)}/ of {root} was read; `{whole}` reads all of it"
 
 
 def _programs(outcome: AuditOutcome, settings: AuditSettings, options: argparse.Namespace) -> Iterator[str]:
@@ -276,7 +291,7 @@ def _programs(outcome: AuditOutcome, settings: AuditSettings, options: argparse.
 def _code(outcome: AuditOutcome, settings: AuditSettings, options: argparse.Namespace) -> int:
     if outcome.unparsed and options.strict:
         return UNREAD
-    if not outcome.files:
+    if outcome.is_empty:
         files_named = [path for path in options.paths if Path(path).is_file()]
         why = f"{files_named[0]}: {NO_KIND}" if files_named else NO_FILE
         say("audit", f"nothing to audit: {why}")

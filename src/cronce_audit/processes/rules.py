@@ -321,8 +321,11 @@ def _each_worker(serving: Serving) -> str:
     if serving.workers.exact:
         counted = f", {serving.counted}" if serving.counted else ""
         return f"each of the {serving.workers} workers of {serving.server} ({serving.place}{counted})"
-    counted = f"{serving.counted} counts processors" if serving.counted else "one for each processor"
-    return f"each worker of {serving.server} ({serving.place}; {counted})"
+    return f"each worker of {serving.server} ({serving.place}; {_for_each_processor(serving)})"
+
+
+def _for_each_processor(serving: Serving) -> str:
+    return f"{serving.counted} counts processors" if serving.counted else "one for each processor"
 
 
 def _per_process(launch: Launch, _: Facts) -> str:
@@ -384,9 +387,29 @@ def _shared_store(launch: Launch, _: Facts) -> str:
     store = store_of(launch.start.scheduler)
     named = f"{store.kind}, {store.place}" if store else "memory"
     return (
-        f"{launch.start.what} is started {_when(launch.occasion)}, in {_by(launch)}, on one job store "
-        f"({named}): a store does not keep two schedulers from running the same job"
+        f"{_many(launch)} schedulers run on one job store ({named}): {' × '.join(_factors(launch))}. "
+        "APScheduler's store does not keep them apart"
     )
+
+
+def _many(launch: Launch) -> str:
+    if launch.total.exact:
+        return str(launch.total.least)
+    return f"At least {launch.total.least}" if launch.per_process.exact else "Several"
+
+
+def _factors(launch: Launch) -> Iterator[str]:
+    """`4 gunicorn workers (Dockerfile:5)`, `3 copies of `web` (compose.yaml:7)`: what the number is the product of."""
+    by = launch.by
+    workers = by if isinstance(by, Serving) and launch.per_process.is_several else None
+    if workers:
+        counted = workers.counted if workers.workers.exact else _for_each_processor(workers)
+        where = f"{workers.place}; {counted}" if counted else f"{workers.place}"
+        yield f"{workers.workers} {workers.server} workers ({where})"
+    if by and by.by and by.copies.is_several:
+        what = by.server if isinstance(by, Serving) else f"`{by.what}`"
+        each = "" if workers else f", each with {what} ({by.place})"
+        yield f"{by.copies} copies of `{by.by.name}` ({by.by.copies_at}){each}"
 
 
 rule("CR201 scheduler-in-every-worker", Severity.ERROR, _ONE)(_check_of("CR201", _per_process))
@@ -405,7 +428,8 @@ rule(
 rule(
     "CR208 job-store-shared-by-processes",
     Severity.ERROR,
-    f"{_ONE}; the others may add jobs to the store with a scheduler that is started with `paused=True`",
+    "start one scheduler for each store, in a process of its own (`python -m app.scheduler`); or claim each run: "
+    "`protect(scheduler, Cronce(…))` of cronce.integrations.apscheduler",
 )(_check_of("CR208", _shared_store))
 
 
