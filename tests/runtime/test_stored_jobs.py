@@ -208,9 +208,23 @@ def live(store: Wire, node: HandNode, job: Declaration) -> None:
     """A process carries the job, and lives for half a minute."""
     digest, _ = job.spec
     node.do(node.ledger.jobs.edit(job.name, lambda known, now: declared(known or Job(now), job.spec, now)))
-    holder = Holder("web-7", digest, "both", 10, {}, START, "1.0")
-    put(store, f"{bundle_cells(digest)}000", encode_bundle(Bundle({job.name: digest})), Mark.FREE)
+    bundle(store, {job.name: digest})
+
+
+def bundle(store: Wire, digests: dict[str, str]) -> None:
+    """A process carries these versions."""
+    holder = Holder("web-7", "carried", "both", 10, {}, START, "1.0")
+    put(store, f"{bundle_cells('carried')}000", encode_bundle(Bundle(digests)), Mark.FREE)
     put(store, holder_cell("web-7"), encode_holder(holder), ttl=timedelta(seconds=30))
+
+
+def test_the_same_is_added_again_while_a_process_carries_it_whose_version_is_not_on_record_yet(
+    ada: Person, store: Wire, node: HandNode
+) -> None:
+    """It was refused as if it were in that process's code."""
+    assert ada.add()
+    bundle(store, {"mail": "1-of-mail"})
+    assert ada.add() is None
 
 
 def test_a_job_that_a_live_process_has_in_its_code_is_not_added(ada: Person, store: Wire, node: HandNode) -> None:

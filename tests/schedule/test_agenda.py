@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -146,3 +147,19 @@ def test_a_hundred_thousand_jobs_of_sixty_schedules_are_filed_and_handed_out() -
         agenda.add(f"job-{number}", rules[number % 60], NOON)
     popped = agenda.pop_due(minutes(1))
     assert len(popped.slots) == 1667  # minute 1: the jobs 1, 61, … 99,961
+
+
+def test_of_jobs_with_equal_schedules_the_next_instant_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, following = list[datetime](), Every.next
+
+    def heard(self: Every, after: datetime) -> datetime | None:
+        asked.append(after)
+        return following(self, after)
+
+    monkeypatch.setattr(Every, "next", heard)
+    agenda = Agenda()
+    for number in range(100):
+        agenda.add(f"job-{number}", Every("1m"), NOON)
+    asked.clear()
+    assert len(agenda.pop_due(minutes(1)).slots) == 100
+    assert asked == [minutes(1)]

@@ -250,12 +250,15 @@ def _refuse_missing(client: Client, name: str) -> Flow[None]:
 
 
 def _refuse_in_code(client: Client, name: str) -> Flow[None]:
-    """Two definitions of one name would take turns: what live processes have in their code is changed there."""
+    """Two definitions of one name would take turns: what live processes have in their code is changed there. A job that
+    the store has is not in their code; a process may carry it, and have its version on record a moment later."""
     carried = yield from _carried(name)
     if not carried:
         return
-    loaded, _ = yield from client.load([job_cell(name)])
-    (cell,) = loaded.cells
+    loaded, _ = yield from client.load([job_cell(name), stored_cell(name)])
+    cell, stored = loaded.cells
+    if stored.version and decode_stored(stored.value, stored.key).definition is not None:
+        return
     specs = decode_job(cell.value, cell.key).specs if cell.version else ()
     if carried - {spec.digest for spec in specs if "revision" in read_spec(spec.text)}:
         raise BadInput(

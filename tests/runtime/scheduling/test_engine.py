@@ -4,9 +4,11 @@ import gc
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
+from types import SimpleNamespace
 from typing import Literal, TypeVar
 
 import pytest
@@ -237,11 +239,30 @@ def test_the_garbage_collector_is_put_back_when_the_last_of_several_engines_is_d
     assert gc.isenabled()
 
 
-def test_a_child_that_is_forked_while_nothing_is_collected_has_a_collector() -> None:
+def forked_child_collects() -> bool:
+    child = os.fork()
+    if not child:
+        os._exit(0 if gc.isenabled() and not uncollected._inside else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_a_child_that_is_forked_while_nothing_is_collected_has_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child forked by another thread between turning the collector off and counting that had none, for ever."""
+    found = list[bool]()
+
+    def forking(turn: Callable[[], None]) -> Callable[[], None]:
+        def turned() -> None:
+            turn()
+            if os.getpid() == parent:
+                with ThreadPoolExecutor(1) as beside:
+                    found.append(beside.submit(forked_child_collects).result())
+
+        return turned
+
+    parent = os.getpid()
+    turns = SimpleNamespace(isenabled=gc.isenabled, disable=forking(gc.disable), enable=forking(gc.enable))
+    monkeypatch.setattr("cronce.runtime.scheduling.engine.gc", turns)
     with uncollected:
-        child = os.fork()
-        if not child:
-            os._exit(0 if gc.isenabled() and not uncollected._inside else 1)
-        assert os.waitpid(child, 0)[1] == 0
+        assert forked_child_collects()
         assert not gc.isenabled()
-    assert gc.isenabled()
+    assert (found, gc.isenabled()) == ([True, True], True)

@@ -312,6 +312,36 @@ def test_they_are_claimed_as_soon_as_enough_workers_are_free_and_no_end_before_w
         assert claims(process) == {60_000: 100, 60_002: 67}
 
 
+def test_once_the_wait_is_over_the_first_end_wakes_the_engine() -> None:
+    with ManualCluster(many_jobs(), holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0", workers=100)
+        cluster.turn_to(60_100)
+        ended(process, 1)
+        assert not process.engine.lacks_workers
+        cluster.turn_to(60_100)
+        assert claims(process) == {60_000: 100, 60_100: 1}
+
+
+def test_enough_ends_in_the_middle_of_a_step_are_not_slept_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were compared with how many were lacking before, and woke nobody: for up to three milliseconds."""
+    with ManualCluster(many_jobs(), holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0", workers=100)
+        cluster.turn_to(60_000)
+        ended(process, 40)
+        cluster.turn_to(60_001)
+        exchange, claims_at = process.engine._exchange, process.engine._exchange._claims_at
+
+        def late(boot: float) -> Any:
+            if len(process.held) == 60:
+                ended(process, 30)
+            return claims_at(boot)
+
+        monkeypatch.setattr(exchange, "_claims_at", late)
+        process.next = cluster.clock.boot()
+        cluster.turn_to(60_002)
+        assert claims(process) == {60_000: 100, 60_001: 70}
+
+
 def ended(process: Any, number: int) -> None:
     for _ in range(number):
         process.end(process.held.pop())

@@ -87,14 +87,14 @@ class _Uncollected:
         with self._lock:
             if not self._inside:
                 self._collects = gc.isenabled()
-                gc.disable()
-            self._inside += 1
+            self._inside += 1  # before and after the collector is off: a fork may come in between
+            gc.disable()
 
     def __exit__(self, *_error: object) -> None:
         with self._lock:
-            self._inside -= 1
-            if not self._inside and self._collects:
+            if self._inside == 1 and self._collects:
                 gc.enable()
+            self._inside -= 1
 
 
 uncollected: Final = _Uncollected()
@@ -195,7 +195,7 @@ class Engine:
         """When there is something to do, if nothing happens before."""
         boot, now = self._node.clock.boot(), self._know.now()
         if self._exchange.claims_at is not None:
-            return self._exchange.claims_at
+            return self._exchange.claims_at if self.lacks_workers else boot
         if self._exchange.pending or self._due_slots.behind:
             return boot
         times = [boot + max((at - now).total_seconds(), 0.0) for at in self._due_slots.ahead(fires=self._fires)]

@@ -276,7 +276,7 @@ class Exchange:
     def _claims_at(self, boot: Boot) -> Boot | None:
         enough = min(len(self._line), ceil(min(self._settings.workers, CLAIMS_PER_SWAP) * ENOUGH_FREE))
         self._lacking = enough - self._free
-        if not self._settings.works or self._lacking <= 0:
+        if self._lacking <= 0:
             return None
         until = self._begun_at + CLAIMED_TOGETHER
         return until if boot < until else None
