@@ -13,7 +13,7 @@ import pytest
 from cronce import Cronce, Run
 from cronce.errors import StoreUnavailable
 from cronce.model import Write
-from cronce.protocol.record import Outcome, decode
+from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.journal import Journal
 from cronce.runtime.keeper import LeaseEnd
@@ -310,6 +310,25 @@ def test_they_are_claimed_as_soon_as_enough_workers_are_free_and_no_end_before_w
         ended(process, 1)
         cluster.turn_to(60_002)
         assert claims(process) == {60_000: 100, 60_002: 67}
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_an_end_that_is_not_known_is_not_reported(given_up: bool) -> None:
+    """Whether its transaction was committed is asked by the process that finds its lease expired: until then the slot
+    may not be given back."""
+    with ManualCluster(many_jobs(), holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0", workers=1)
+        cluster.turn_to(60_000)
+        attempt = process.held.pop()
+        grant = attempt.lease.grant
+        process.engine.done(attempt, End(None, open=True))
+        if given_up:
+            process.engine.hand_over()
+        process.next = cluster.clock.boot()
+        cluster.turn_to(60_100)
+        (cell,) = process.keeper.node.store.load([grant.key]).cells
+        assert (cell.fence, decode(cell.value, cell.key).state) == (grant.fence, State.RUNNING)
+        assert (len(process.engine._exchange.endings), len(process.keeper.pending_ends)) == (0, 0)
 
 
 def test_once_the_wait_is_over_the_first_end_wakes_the_engine() -> None:
