@@ -83,7 +83,7 @@ def test_crontabs_on_two_hosts(terminal: Terminal, postgres: Postgres) -> None:
     assert (terminal.folder / "synced").read_text() == "synced\n"
     shown, _ = terminal.type("cronce status")
     who = r"a process: sync.sh-\w+ \(\*/15 \* \* \* \*\) +ran (just now|\S+ ago), next in "
-    assert re.search(rf"alive\n  \S+ +{who}", shown)
+    assert re.search(rf"schedulers\n  \S+ +{who}", shown)
     (guest,) = json.loads(terminal.type("cronce status --json")[0])["guests"]
     assert [one["schedule"] for one in guest["next"]] == ["*/15 * * * *"]
     assert ", 0 duplicates prevented, " in shown  # it failed: a second run would not have been a duplicate

@@ -132,7 +132,7 @@ def test_what_one_look_shows_can_be_acknowledged_though_no_watcher_has_recorded_
     assert main(["watch", "--once", "--store", url]) == 1
     assert re.search(r"Z  snoozed by ada until \S+Z: ", capsys.readouterr().out)
     assert main(["status", "--store", url]) == 0
-    assert f"warning gone/{HOLDER}, snoozed by ada until 20" in capsys.readouterr().out
+    assert f"warning  gone/{HOLDER}, snoozed by ada until 20" in capsys.readouterr().out
     assert main(["watch", "--acknowledge", "gone/another", "--store", url]) == 1
     assert capsys.readouterr().err.startswith("cronce watch: no alert gone/another is open; open alerts: gone/")
 
