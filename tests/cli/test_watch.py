@@ -258,11 +258,37 @@ def test_each_alert_is_a_line_when_it_is_raised_and_when_it_is_over(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     banner, raised, over = watch(url, monkeypatch)
-    assert banner == f"cronce watch: on {url}"
+    assert re.fullmatch(
+        f"cronce watch: watching {url} until Ctrl-C; alerts are printed here and sent nowhere without --alert URL;"
+        r" (nothing is wrong|1 alert) now",
+        banner,
+    )
     assert f"`cronce status holders --store {url}`" in raised
     assert f"Z warning gone/{HOLDER}: {HOLDER} stopped sending heartbeats" in raised
     assert re.search(rf"Z over gone/{HOLDER}, after 1m( \d+s)?: {HOLDER} stopped sending heartbeats", over)
     assert capsys.readouterr().err == ""
+
+
+def test_the_first_line_says_where_alerts_go_and_what_is_wrong_now(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It named the store, and then nothing was printed, maybe for days."""
+    monkeypatch.setattr(monitor, "SURVEY_EVERY", 0.2)
+    die(url)
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+
+    def stop() -> None:
+        wait_until(lambda: f"gone/{HOLDER}" in out.getvalue())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with receiving() as hook:
+        stopper = threading.Thread(target=stop)
+        stopper.start()
+        assert main(["watch", "--store", url, "--alert", hook.url]) == 0
+        stopper.join()
+    place = f"cronce watch: watching {url} until Ctrl-C"
+    assert out.getvalue().splitlines()[0] == (
+        f"{place}; alerts are printed here and sent to 1 destination; 1 alert now"
+    )
 
 
 def test_for_programs_each_is_a_document_and_others_are_told_once(

@@ -121,9 +121,8 @@ def _wrong_part(found: Status, watched: LastWatched) -> str:
         return f"{title}  {_nothing_wrong(watched)}"
     shown = [line for lines in wrong[:ROWS] for line in lines]
     more = [f"  … and {len(wrong) - ROWS:,} more"] if len(wrong) > ROWS else []
-    old = (
-        [] if watched.now or not (watched.at or found.overview.alerts.alerts) else [f"  {_as_of(watched)}{NO_WATCHER}"]
-    )
+    is_old = not watched.now and (watched.at is not None or found.overview.alerts.alerts)
+    old = [f"  {_as_of(watched)}{NO_WATCHER}"] if is_old else []
     return "\n".join([title, *shown, *more, *old])
 
 
