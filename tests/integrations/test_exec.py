@@ -118,6 +118,24 @@ def test_a_call_that_ran_a_rerun_is_not_among_those_that_did_not_run(node: HandN
         assert cron.look.status()["prevented"] == 0
 
 
+def test_a_failure_that_cannot_be_noted_either_is_told_after_the_error(node: HandNode) -> None:
+    """It came first, without the command's name."""
+    (node.folder / "file").touch()
+    words = ["exec", "sync", "--store", "postgresql://127.0.0.1:1/x?timeout=1", *AT, "--", "true"]
+    done = subprocess.run(
+        [sys.executable, "-m", "cronce", *words],
+        env={**os.environ, "XDG_STATE_HOME": f"{node.folder}/file"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    error, note = done.stderr.splitlines()
+    assert (done.returncode, error.startswith("cronce exec: ")) == (75, True)
+    assert note.startswith("cronce exec: this failure was not noted on this machine either: ")
+    remedy = "set XDG_STATE_HOME to a folder that this user may write to"
+    assert note.endswith(f"/file cannot be created (File exists); {remedy}")
+
+
 def test_an_unreachable_store_is_75_and_nothing_runs(node: HandNode) -> None:
     ended(node.exec("--slot", "2026-03-29T00:00:00Z", command=("true",)))
     with sqlite3.connect(node.folder / "cronce.db", isolation_level=None) as other:

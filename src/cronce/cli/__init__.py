@@ -382,6 +382,8 @@ def _call(verb: str, given: Sequence[str], spelled: str) -> int:
     except CronceError as error:
         further = "; `cronce doctor` checks the store and says what to do" if _is_away(error, verb) else ""
         say(spelled, f"{_fit(str(error))}{further}")
+        for note in getattr(error, "__notes__", ()):
+            say(spelled, _fit(note))
         return next((code for kind, code in CODES if isinstance(error, kind)), 1)
     except KeyboardInterrupt:
         say(spelled, "interrupted")
