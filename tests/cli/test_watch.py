@@ -291,6 +291,29 @@ def test_the_first_line_says_where_alerts_go_and_what_is_wrong_now(url: str, mon
     )
 
 
+def test_the_default_store_is_named_once(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stood on standard error, and in the first line again."""
+    monkeypatch.delenv("CRONCE_URL", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "cronce").mkdir()
+    open_store(f"sqlite:///{tmp_path}/cronce/cronce.db").close()
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+
+    def stop() -> None:
+        wait_until(lambda: "nothing is wrong now" in out.getvalue())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    assert main(["watch"]) == 0
+    stopper.join()
+    assert (out.getvalue() + capsys.readouterr().err).count("cronce.db") == 1
+
+
 def test_for_programs_each_is_a_document_and_others_are_told_once(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

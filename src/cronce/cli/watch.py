@@ -289,7 +289,8 @@ def _said(one: Alert) -> str:
 def _watch(options: argparse.Namespace, given: AlertTargets) -> int:
     shown: dict[tuple[str, str], Alert] = {}
     on, stopped, ends = screen(), threading.Event(), on_signals(STOP_SIGNALS, lambda _number, _frame: stopped.set())
-    with Cronce(options.store) as cron, monitored(cron, given, log=False) as monitor, ends:
+    place = choose(options.store).url  # named, so that the application does not print the default store once more
+    with Cronce(place) as cron, monitored(cron, given, log=False) as monitor, ends:
         with looking(options) as node:  # a store that is not there, or cannot be used, is refused as ever
             if not options.json:
                 wrong = [
