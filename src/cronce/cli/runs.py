@@ -193,7 +193,7 @@ def _run_row(one: RunSeen) -> list[Text]:
 
 
 def remark(one: RunSeen, record: Record) -> str:
-    """Why it ended so; else that its host is gone, that it does not stop, how far it has come, who asked for it."""
+    """Why it ended so; else that its scheduler is gone, that it does not stop, how far it has come, who asked."""
     done = f"{record.progress[0]:,} of {record.progress[1]:,} done" if record.progress else ""
     return record.reason or ", ".join(
         filter(None, [fate(one), overdue(record), done, f"asked for by {record.by}" if record.by else ""])
