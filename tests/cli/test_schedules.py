@@ -90,6 +90,14 @@ def test_what_cannot_be_meant_is_refused(arguments: list[str], says: str, capsys
         assert says in said(capsys, verb, *arguments, code=2)
 
 
+@pytest.mark.parametrize("rule", ["CR101", "cr702"])
+def test_a_rule_of_the_auditor_is_explained_elsewhere(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was read as a schedule with too few fields."""
+    assert main(["explain", rule]) == 2
+    told = f"{rule.upper()} is a rule of the auditor: `cronce audit explain {rule.upper()}`"
+    assert capsys.readouterr().err == f"cronce explain: {told}\n"
+
+
 def test_explain_says_it_in_words_and_what_happens_when_the_clocks_change(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         said(capsys, "explain", "30 1,2 * * *", *NEW_YORK, "--from", "2026-03-01T00:00:00Z")

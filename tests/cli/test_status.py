@@ -11,11 +11,15 @@ import pytest
 from cronce import Cronce
 from cronce.cli import main
 from cronce.clock import SystemClock
-from cronce.model import Mark, Write, holder_cell
-from cronce.protocol.notices import Holder, encode_holder
+from cronce.model import MONITOR, Mark, Write, alert_cell, holder_cell, leader_cell
+from cronce.monitor.monitor import Monitor
+from cronce.protocol.notices import Alert, Holder, encode_holder, encode_notice
 from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.runtime.queries import slot_named
+from cronce.runtime.scheduling.roster import HOLDER_TTL
+from cronce.stores import open_store
 from tests.cli.person import default_store
+from tests.house.wait import wait_until
 
 LOST = "report@2026-03-28T00:00:00Z"
 
@@ -64,7 +68,7 @@ def test_one_screen_has_what_is_wrong_alive_running_next_and_last(
         "running  nothing",
     )
     assert re.fullmatch(
-        r"alive\n  \S+ +a process: sync \(\*/15 \* \* \* \*\)  ran (just now|\S+ ago), next in .+", parts[2]
+        r"schedulers\n  \S+ +a process: sync \(\*/15 \* \* \* \*\)  ran (just now|\S+ ago), next in .+", parts[2]
     )
     assert re.fullmatch(r"next\n  sync  20\S+Z  in \S+.*", parts[4])
     assert re.fullmatch(r"last(\n  sync@2026-03-29T01:(30|15|00):00Z  succeeded  \S+ +\S+){3}", parts[5])
@@ -133,6 +137,97 @@ def test_what_runs_is_told_from_what_waits_whatever_became_of_its_host(
     parts = {part.split()[0]: part for part in said(capsys, url, "status").split("\n\n")}
     assert re.search(rf"{slot.key} +host gone +\S+ +web-1:1:a +\S+", parts["running"])
     assert re.search(r"sync@2026-03-29T01:00:00Z#\S+ +due +asked for by ada", parts["waiting"])
+
+
+def here(url: str, name: str, beat: float, *, gone: bool = False) -> None:
+    """A scheduler that was heard of so many seconds ago, with two runs."""
+    store, now = open_store(url), SystemClock().wall()
+    left = timedelta(0) if gone else HOLDER_TTL
+    holder = Holder(name, "b", "both", 10, {}, now - timedelta(hours=1), "1.0", running=2, gone=gone)
+    write = Write(holder_cell(name), 0, encode_holder(holder), mark=Mark.OPEN, ttl=left - timedelta(seconds=beat))
+    store.swap([write], store.load([]).epoch.seen)
+    store.close()
+
+
+def test_a_scheduler_is_alive_late_stopped_or_dead_and_only_the_living_are_busy(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that was stopped with TERM was called dead, with 2 of 10 workers busy, under "alive"."""
+    here(url, "web-1:1:a", 1)
+    here(url, "web-2:1:a", 25)
+    here(url, "web-3:1:a", 60, gone=True)
+    here(url, "web-4:1:a", 60)
+    parts = {part.split()[0]: part.splitlines()[1:] for part in said(capsys, url, "status").split("\n\n")}
+    assert {line.split()[0]: re.split("  +", line)[2:] for line in parts["schedulers"][:4]} == {
+        "web-1:1:a": ["both, 2 of 10 workers busy", "alive"],
+        "web-2:1:a": ["both, 2 of 10 workers busy", "late"],
+        "web-3:1:a": ["both", "stopped"],
+        "web-4:1:a": ["both", "dead"],
+    }
+
+
+def test_holders_are_late_where_status_says_so(cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    here(url, "web-1:1:a", 1)
+    here(url, "web-2:1:a", 25)
+    _, alive, late = said(capsys, url, "status", "holders").splitlines()
+    assert (alive.split()[-1], late.split()[-1]) == ("alive", "late")
+
+
+# --- alerts, as a watcher recorded them ---
+
+
+def recorded(url: str, *, watched: float | None, leads: bool = False) -> None:
+    """An alert, and a watcher that looked so many seconds ago."""
+    store, now = open_store(url), SystemClock().wall()
+    text = "sync did not run at 2026-03-29T01:45:00Z."
+    alert = Alert("missed", "sync", "critical", text, now, remedy="Look at `cronce why sync`.")
+    writes = [Write(alert_cell("missed", "sync"), 0, encode_notice(alert), Mark.OPEN)]
+    if watched is not None:
+        at = now - timedelta(seconds=watched)
+        lease = timedelta(seconds=15)
+        record = Record(State.RUNNING, 1, "n", "web-1:1:a", lease, started=at)
+        left = lease if leads else lease - timedelta(seconds=watched)
+        writes += [Write(leader_cell(MONITOR), 0, encode(record), mark=Mark.OPEN, ttl=left)]
+    store.swap(writes, store.load([]).epoch.seen)
+    store.close()
+
+
+ALERT = """\
+wrong
+  critical  missed/sync
+    sync did not run at 2026-03-29T01:45:00Z.
+    Look at `cronce why sync`."""
+
+
+def test_an_alert_says_how_old_it_is_if_no_watcher_runs(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the last watcher had recorded a day ago was shown as it were now."""
+    recorded(url, watched=120)
+    shown = said(capsys, url, "status").split("\n\n")[1]
+    assert re.fullmatch(re.escape(ALERT) + r"\n  as of 20\S+Z; no watcher runs: `cronce watch --once` looks now", shown)
+
+
+def test_an_alert_of_a_store_without_a_watcher_says_so(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded(url, watched=None)
+    shown = said(capsys, url, "status").split("\n\n")[1]
+    assert shown == f"{ALERT}\n  no watcher runs: `cronce watch --once` looks now"
+
+
+def test_that_nothing_is_wrong_says_how_old_it_is(cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with Monitor(cron, log=False):
+        wait_until(lambda: said(capsys, url, "status").split("\n\n")[1] == "wrong  nothing")
+    assert re.fullmatch(
+        r"wrong  as of 20\S+Z; no alert was open; no watcher runs: `cronce watch --once` looks now",
+        said(capsys, url, "status").split("\n\n")[1],
+    )
+
+
+def test_an_alert_is_of_now_while_a_watcher_runs(cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded(url, watched=3, leads=True)
+    assert said(capsys, url, "status").split("\n\n")[1] == ALERT
 
 
 def test_a_list_is_cut_to_five_lines(cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]) -> None:

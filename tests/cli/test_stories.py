@@ -79,11 +79,14 @@ def test_crontabs_on_two_hosts(terminal: Terminal, postgres: Postgres) -> None:
     assert not (terminal.folder / "elsewhere.db").exists()
     assert terminal.start(line, 3, CRONCE_URL=terminal.url) == ("", "")
     _, said = terminal.start(line, 76, CRONCE_URL=terminal.url)
-    assert re.search(r"was not run here: it is closed: failed, exit code 3; `cronce why \S+` shows why, `", said)
+    assert re.search(
+        r"failed already \(exit code 3, on \S+\)\. It was not run again\. Run it again: `cronce rerun \S+`\. Why: `",
+        said,
+    )
     assert (terminal.folder / "synced").read_text() == "synced\n"
     shown, _ = terminal.type("cronce status")
     who = r"a process: sync.sh-\w+ \(\*/15 \* \* \* \*\) +ran (just now|\S+ ago), next in "
-    assert re.search(rf"alive\n  \S+ +{who}", shown)
+    assert re.search(rf"schedulers\n  \S+ +{who}", shown)
     (guest,) = json.loads(terminal.type("cronce status --json")[0])["guests"]
     assert [one["schedule"] for one in guest["next"]] == ["*/15 * * * *"]
     assert ", 0 duplicates prevented, " in shown  # it failed: a second run would not have been a duplicate

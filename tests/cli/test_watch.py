@@ -132,7 +132,7 @@ def test_what_one_look_shows_can_be_acknowledged_though_no_watcher_has_recorded_
     assert main(["watch", "--once", "--store", url]) == 1
     assert re.search(r"Z  snoozed by ada until \S+Z: ", capsys.readouterr().out)
     assert main(["status", "--store", url]) == 0
-    assert f"warning gone/{HOLDER}, snoozed by ada until 20" in capsys.readouterr().out
+    assert f"warning  gone/{HOLDER}, snoozed by ada until 20" in capsys.readouterr().out
     assert main(["watch", "--acknowledge", "gone/another", "--store", url]) == 1
     assert capsys.readouterr().err.startswith("cronce watch: no alert gone/another is open; open alerts: gone/")
 
@@ -258,11 +258,60 @@ def test_each_alert_is_a_line_when_it_is_raised_and_when_it_is_over(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     banner, raised, over = watch(url, monkeypatch)
-    assert banner == f"cronce watch: on {url}"
+    assert re.fullmatch(
+        f"cronce watch: watching {url} until Ctrl-C; alerts are printed here and sent nowhere without --alert URL;"
+        r" (nothing is wrong|1 alert) now",
+        banner,
+    )
     assert f"`cronce status holders --store {url}`" in raised
     assert f"Z warning gone/{HOLDER}: {HOLDER} stopped sending heartbeats" in raised
     assert re.search(rf"Z over gone/{HOLDER}, after 1m( \d+s)?: {HOLDER} stopped sending heartbeats", over)
     assert capsys.readouterr().err == ""
+
+
+def test_the_first_line_says_where_alerts_go_and_what_is_wrong_now(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It named the store, and then nothing was printed, maybe for days."""
+    monkeypatch.setattr(monitor, "SURVEY_EVERY", 0.2)
+    die(url)
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+
+    def stop() -> None:
+        wait_until(lambda: f"gone/{HOLDER}" in out.getvalue())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with receiving() as hook:
+        stopper = threading.Thread(target=stop)
+        stopper.start()
+        assert main(["watch", "--store", url, "--alert", hook.url]) == 0
+        stopper.join()
+    place = f"cronce watch: watching {url} until Ctrl-C"
+    assert out.getvalue().splitlines()[0] == (
+        f"{place}; alerts are printed here and sent to 1 destination; 1 alert now"
+    )
+
+
+def test_the_default_store_is_named_once(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stood on standard error, and in the first line again."""
+    monkeypatch.delenv("CRONCE_URL", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "cronce").mkdir()
+    open_store(f"sqlite:///{tmp_path}/cronce/cronce.db").close()
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stdout", out)
+
+    def stop() -> None:
+        wait_until(lambda: "nothing is wrong now" in out.getvalue())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    assert main(["watch"]) == 0
+    stopper.join()
+    assert (out.getvalue() + capsys.readouterr().err).count("cronce.db") == 1
 
 
 def test_for_programs_each_is_a_document_and_others_are_told_once(

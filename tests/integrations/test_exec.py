@@ -12,6 +12,7 @@ from threading import Event
 
 import pytest
 
+from cronce import Cronce
 from cronce.cli import main
 from cronce.errors import StorePrivate
 from cronce.integrations.command import NOT_DONE
@@ -79,10 +80,10 @@ def test_the_exit_code_is_the_commands_and_who_comes_later_learns_that_it_failed
     assert ended(node.exec(*AT, command=sh("echo trouble >&2; exit 3"))) == (3, "", "trouble\n")
     record = node.record()
     assert (record.outcome, record.reason, record.output) == (Outcome.FAILED, "exit code 3", "trouble\n")
-    why = "was not run here: it is closed: failed, exit code 3"
+    why = f"failed already (exit code 3, on {record.holder.partition(':')[0]}). It was not run again."
     store = f"--store {node.url}"
-    further = f"`cronce why {store} sync@{SLOT}` shows why, `cronce rerun {store} sync@{SLOT}` runs it again"
-    assert ended(node.exec(*AT)) == (76, "", f"cronce exec: sync@{SLOT} {why}; {further}\n")
+    further = f"Run it again: `cronce rerun {store} sync@{SLOT}`. Why: `cronce why {store} sync@{SLOT}`"
+    assert ended(node.exec(*AT)) == (76, "", f"cronce exec: sync@{SLOT} {why} {further}\n")
     assert ended(node.exec("--schedule", "@monthly", command=sh("exit 3")))[0] == 3
     code, out, err = ended(node.exec("--schedule", "@monthly"))
     assert (code, out, why in err) == (76, "", True)  # cron, too: it was silent
@@ -101,7 +102,38 @@ def test_a_loser_says_why_only_when_it_is_asked(node: HandNode) -> None:
     ended(node.exec(*AT, command=("true",)))
     code, out, err = ended(node.exec(*AT, "-v"))
     assert (code, out) == (0, "")
-    assert err == f"cronce exec: sync@{SLOT} was not run here: it is closed: succeeded\n"
+    assert err == f"cronce exec: sync@{SLOT} succeeded already. It was not run again.\n"
+
+
+def test_a_call_that_ran_a_rerun_is_not_among_those_that_did_not_run(node: HandNode) -> None:
+    """It was told and counted as refused, though it ran the command."""
+    ended(node.exec(*AT, command=("true",)))
+    with Cronce(node.url) as cron:
+        key = cron.rerun(f"sync@{SLOT}", by="ada")
+    code, out, _ = ended(node.exec(*AT, command=sh("echo $CRONCE_SLOT")))
+    assert (code, out) == (0, f"{SLOT}\n")
+    with Cronce(node.url) as cron:
+        assert cron.look.why(key)["slots"][0]["case"] == "succeeded"
+        assert cron.look.why("sync")["refusals"] == {}
+        assert cron.look.status()["prevented"] == 0
+
+
+def test_a_failure_that_cannot_be_noted_either_is_told_after_the_error(node: HandNode) -> None:
+    """It came first, without the command's name."""
+    (node.folder / "file").touch()
+    words = ["exec", "sync", "--store", "postgresql://127.0.0.1:1/x?timeout=1", *AT, "--", "true"]
+    done = subprocess.run(
+        [sys.executable, "-m", "cronce", *words],
+        env={**os.environ, "XDG_STATE_HOME": f"{node.folder}/file"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    error, note = done.stderr.splitlines()
+    assert (done.returncode, error.startswith("cronce exec: ")) == (75, True)
+    assert note.startswith("cronce exec: this failure was not noted on this machine either: ")
+    remedy = "set XDG_STATE_HOME to a folder that this user may write to"
+    assert note.endswith(f"/file cannot be created (File exists); {remedy}")
 
 
 def test_an_unreachable_store_is_75_and_nothing_runs(node: HandNode) -> None:

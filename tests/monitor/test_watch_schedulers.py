@@ -375,6 +375,6 @@ def test_who_is_gone_is_told_of_with_what_becomes_of_its_runs(town: Town) -> Non
     town.beat("web-2:1:a")
     town.pass_time(2 * SECOND)
     (run,) = town.survey().open
-    fate_told = "its host is gone (no heartbeat for 31s); the lease ends in 4m 29s; then it is closed as lost"
+    fate_told = "its scheduler is gone (no heartbeat for 31s); the lease ends in 4m 29s; then it is closed as lost"
     assert (run.shown, fate(run)) == ("host gone", fate_told)
     assert town.the(AlertKind.GONE).text.endswith(f" billing@2026-03-29T13:00:00Z: {fate_told}.")

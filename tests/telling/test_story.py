@@ -114,6 +114,24 @@ def test_who_was_refused_in_the_second_of_the_grant_stands_below_it(
     ]
 
 
+@pytest.mark.parametrize(
+    ("why", "told"),
+    [
+        ("it is closed: failed, exit code 3", "it had failed already (exit code 3)"),
+        ("it is closed: succeeded", "it had succeeded already"),
+        ("it is closed: lost, its process died", "it was lost already (its process died)"),
+        ("it is closed: unknown", "it was closed as unknown already"),
+    ],
+)
+def test_a_call_for_a_slot_that_is_closed_says_so_in_one_sentence(
+    node: HandNode, store: Wire, why: str, told: str
+) -> None:
+    granted(node)
+    refuse(store, "web-2", [(SLOT, START + SECOND, f"web-2:7:a: {why}")], 1)
+    (story,) = (found := asked(store)).stories
+    assert tell(story, found).splitlines()[-1] == f"  12:00:01Z  web-2:7:a did not run it: {told}"
+
+
 def test_a_slot_that_is_running_says_since_when_and_who_was_refused(
     node: HandNode, store: Wire, clock: HandClock
 ) -> None:
@@ -616,8 +634,16 @@ def test_a_job_tells_of_what_is_due_what_is_open_and_what_was_last(
         == """\
 billing runs every 5 minutes (*/5 * * * *).
 Its next slot is 2026-03-29T12:10:00Z (in 3m 20s).
-Duplicate calls refused: 18, from web-2 (17), web-3 (1)."""
+Calls that did not run: 18, from web-2 (17), web-3 (1)."""
     )
+    said = [about(found, prevented).splitlines()[2] for prevented in (0, 1, 17)]
+    assert said == [
+        "Calls that did not run: 18 (none would have been a duplicate), from web-2 (17), web-3 (1).",
+        "Calls that did not run: 18 (1 would have been a duplicate), from web-2 (17), web-3 (1).",
+        "Calls that did not run: 18 (17 would have been duplicates), from web-2 (17), web-3 (1).",
+    ]
+    more = about(found, 20).splitlines()[2:]  # schedulers leave no word of theirs
+    assert more == ["Calls that did not run: 18, from web-2 (17), web-3 (1).", "Duplicate runs prevented: 20."]
     due, retrying = (tell(story, found).partition("\n")[0] for story in found.stories)
     assert due == "billing@2026-03-29T12:05:00Z fell due 1m 40s ago, and no process has claimed it."
     assert retrying.startswith(

@@ -31,7 +31,7 @@ def voyage() -> None:
         time.sleep(0.05)
 """
 
-RUNNING, GONE, ENDED, LOST = "running", "its host is gone", "its lease has expired", "lost"
+RUNNING, GONE, ENDED, LOST = "running", "its scheduler is gone", "its lease has expired", "lost"
 
 
 @pytest.fixture

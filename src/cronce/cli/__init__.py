@@ -48,7 +48,7 @@ GROUPS: Final = {
         "runs": "the latest runs (`cronce history` is the same)",
         "why": "why a slot ran, is running or did not run, with every attempt, takeover and refusal",
         "explain": "a schedule in plain words: when it fires next, and what it does when clocks change",
-        "watch": "check the store for what is wrong, and send alerts",
+        "watch": "watch the store until stopped (--once: check and exit)",
         "ui": "the web page: overview, timeline, jobs, runs, alerts; and the buttons to act",
     },
     "act": {
@@ -382,6 +382,8 @@ def _call(verb: str, given: Sequence[str], spelled: str) -> int:
     except CronceError as error:
         further = "; `cronce doctor` checks the store and says what to do" if _is_away(error, verb) else ""
         say(spelled, f"{_fit(str(error))}{further}")
+        for note in getattr(error, "__notes__", ()):
+            say(spelled, _fit(note))
         return next((code for kind, code in CODES if isinstance(error, kind)), 1)
     except KeyboardInterrupt:
         say(spelled, "interrupted")

@@ -10,7 +10,7 @@ from typing import Final
 
 from cronce.cli import Arguments, add_arguments, say
 from cronce.clock import SystemClock
-from cronce.errors import BadInput, CannotStart, StoreError
+from cronce.errors import BadInput, CannotStart, CronceError, StoreError
 from cronce.events import Event
 from cronce.integrations.command import CommandSupervisor, Exec, ObservedExec
 from cronce.model import Instant, spell
@@ -161,7 +161,8 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
     is_new = chosen.is_default and not os.path.exists(chosen.file)  # noqa: PTH110  pathlib is slow to import
     in_cluster = bool(job_name) or "KUBERNETES_SERVICE_HOST" in os.environ
     with CommandSupervisor(clock, parse_duration(options.grace).total_seconds(), hastens=in_cluster) as supervisor:
-        journal = own_journal(chosen)
+        unwritten: list[str] = []
+        journal = own_journal(chosen, unwritten.append)
         command = Exec(
             job,
             options.command,
@@ -179,6 +180,7 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
             store = open_chosen(chosen)
         except StoreError as error:
             could_not_ask(journal, job, clock, error, options.slot)
+            _add_notes(error, unwritten)
             raise
         if not store.traits.shared:
             raise BadInput(
@@ -186,10 +188,22 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
             )
         try:
             return command.run(store, clock, options.slot)
+        except CronceError as error:
+            _add_notes(error, unwritten)
+            raise
         finally:
             store.close()
+            for text in unwritten:
+                say("exec", text)
             if is_new and command.ran:
                 say("exec", f"slots are kept in {chosen.file}; set CRONCE_URL to choose another store")
+
+
+def _add_notes(error: CronceError, unwritten: list[str]) -> None:
+    """They are printed after the error: it is what happened, and that it was not noted either is the less."""
+    for text in unwritten:
+        error.add_note(text)
+    unwritten.clear()
 
 
 def _observed(options: argparse.Namespace, job: Declaration) -> int:

@@ -23,11 +23,13 @@ from cronce.runtime.background import SignOfLife, forget_beats, write_notes
 from cronce.runtime.flow import Flow
 from cronce.runtime.journal import own_journal
 from cronce.runtime.operations import Operator
-from cronce.runtime.queries import STATES_WANTED, JobLine, RunSeen
+from cronce.runtime.prevented import prevented_in
+from cronce.runtime.queries import STATES_WANTED, JobLine, RunSeen, read_all
 from cronce.runtime.stored_jobs import add, edit, listed, remove
 from cronce.runtime.why import Case
 from cronce.schedule import Schedule, format_duration
 from cronce.schedule.describe import describe
+from cronce.stores.base import Scan
 from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.story import about, tell, warnings
@@ -191,7 +193,7 @@ def _run_row(one: RunSeen) -> list[Text]:
 
 
 def remark(one: RunSeen, record: Record) -> str:
-    """Why it ended so; else that its host is gone, that it does not stop, how far it has come, who asked for it."""
+    """Why it ended so; else that its scheduler is gone, that it does not stop, how far it has come, who asked."""
     done = f"{record.progress[0]:,} of {record.progress[1]:,} done" if record.progress else ""
     return record.reason or ", ".join(
         filter(None, [fate(one), overdue(record), done, f"asked for by {record.by}" if record.by else ""])
@@ -210,7 +212,10 @@ WHY_ARGUMENTS: Final = {"what: JOB|SLOT": A_JOB_OR_SLOT, **STORE_AND_JSON}
 def run_why(options: argparse.Namespace) -> int:
     with looking(options) as node:
         found = find_why(node, options.what, own_journal(choose(options.store)))
-    first = warnings(found) if "@" in options.what else [about(found)]
+        name = found.job.name
+        counts = node.do(read_all(Scan(f"duplicates/{name}/"))).cells if "@" not in options.what else ()
+        prevented = prevented_in(counts)[name].total if counts else 0
+    first = warnings(found) if "@" in options.what else [about(found, prevented)]
     text = "\n\n".join([*first, *(tell(story, found) for story in found.stories)])
     show(options, told.why_document(found), text)
     return 1 if any(story.case in (Case.NO_SLOT, Case.NO_REQUEST) for story in found.stories) else 0

@@ -2,12 +2,14 @@
 clocks change."""
 
 import argparse
+import re
 from datetime import datetime, timedelta
 from typing import Final
 
 from cronce.cli import JSON_ARGUMENT, Arguments, refuse_outside
 from cronce.cli.terminal import screen, show, table
 from cronce.clock import SystemClock
+from cronce.errors import BadInput
 from cronce.model import spell
 from cronce.schedule import Cron, Schedule, parse_instant, parse_schedule, spec_of
 from cronce.schedule.describe import ClockChange, changes, describe, describe_change
@@ -121,6 +123,9 @@ def _day(change: ClockChange) -> str:
 
 def _read_schedule(options: argparse.Namespace) -> tuple[Schedule, datetime]:
     """The schedule that was asked about, and after which instant."""
+    if re.fullmatch(r"CR\d{3}", options.schedule, re.IGNORECASE):
+        rule = options.schedule.upper()
+        raise BadInput(f"{rule} is a rule of the auditor: `cronce audit explain {rule}`")
     schedule = parse_schedule(options.schedule, options.tz, options.gap, options.fold)
     return schedule, SystemClock().wall() if options.since is None else parse_instant(options.since)
 

@@ -5,7 +5,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from cronce.cli import add_arguments
 from cronce.cli.runs import remark
@@ -13,11 +13,12 @@ from cronce.cli.session import STORE_AND_JSON, looking, nothing, show_table
 from cronce.cli.terminal import ColouredText, Text, paint, screen, show, table, toned
 from cronce.errors import BadInput, CronceError
 from cronce.look import Status, find_status, status_document
-from cronce.model import Instant, spell
+from cronce.model import MONITOR, Instant, leader_cell, spell
 from cronce.monitor.alerts import incidents, is_seen_to
 from cronce.monitor.read_overview import ForeignSchedulerSeen
 from cronce.protocol.notices import Doubled, Observed
 from cronce.runtime import queries
+from cronce.runtime.flow import Flow
 from cronce.runtime.observe import ObservedSeen, observations
 from cronce.runtime.queries import HeldSeen, HolderSeen, JobLine, RunSeen
 from cronce.schedule import parse_duration
@@ -52,19 +53,40 @@ def add_status_arguments(parser: argparse.ArgumentParser) -> None:
 def run_status(options: argparse.Namespace) -> None:
     with looking(options) as node:
         found = node.do(find_status())
+        watched = node.do(_last_watched())
     place = mask(choose(options.store).url)
-    show(options, {**status_document(found, place)}, "\n\n".join(filter(None, _screen(found, place))))
+    show(options, {**status_document(found, place)}, "\n\n".join(filter(None, _screen(found, place, watched))))
 
 
-def _screen(found: Status, place: str) -> Iterator[str]:
+class LastWatched(NamedTuple):
+    """Whether a watcher looks at the store now; and when one last did, if that is known."""
+
+    now: bool
+    at: Instant | None
+
+
+def _last_watched() -> Flow[LastWatched]:
+    """By the leadership of the watchers."""
+    loaded = yield from queries.load([leader_cell(MONITOR)])
+    cell = loaded.cells[0]
+    record = queries.seen_held(cell, MONITOR, loaded.now).record if cell.version else None
+    if record is None or cell.until is None:
+        return LastWatched(now=False, at=None)
+    if record.is_running and cell.until > loaded.now:
+        return LastWatched(now=True, at=loaded.now)
+    past = record.past[-1].ended if record.past else None
+    return LastWatched(now=False, at=cell.until - record.lease if record.is_running else past)
+
+
+def _screen(found: Status, place: str, watched: LastWatched) -> Iterator[str]:
     seen, now = found.overview, found.overview.now
     running = [run for run in seen.open.runs if run.record and run.record.is_running]
     waiting = [run for run in seen.open.runs if run not in running]
     over = [run for run in seen.newest if run.record and run.record.is_closed]
     yield f"{place}, {counted(found.jobs, 'job')}, {counted(found.prevented, 'duplicate')} prevented, {spell(now)}"
-    yield _part("wrong", list(_wrong(found)), "no alert is open; `cronce watch --once` looks for missed slots")
-    alive = [*(_alive(one, now) for one in seen.holders), *(_guest(one, now) for one in seen.guests)]
-    yield _part("alive", alive, _none_alive(found))
+    yield _wrong_part(found, watched)
+    there = [*(_scheduler(one, now) for one in seen.holders), *(_guest(one, now) for one in seen.guests)]
+    yield _part("schedulers", there, _none_alive(found))
     yield _part("running", [_run_line(run, now) for run in running], "nothing")
     yield _part("waiting", [_run_line(run, now) for run in waiting])
     yield _part("next", [_next_line(line, found) for line in seen.upcoming], "no job has a schedule")
@@ -87,30 +109,67 @@ def _plain(text: Text) -> str:
     return text if isinstance(text, str) else text.text
 
 
-def _wrong(found: Status) -> Iterator[list[Text]]:
-    """The worst first, each with the command to look further, or to settle it. First the alerts that a watcher has
-    recorded, one incident for each cause; then what no watcher has recorded yet."""
+NO_WATCHER: Final = "no watcher runs: `cronce watch --once` looks now"
+
+
+def _wrong_part(found: Status, watched: LastWatched) -> str:
+    """The worst first: the severity and the name of an incident, and below it what happened and what to do. Alerts are
+    what a watcher has recorded, so where none runs now, how old that is stands below."""
+    wrong = list(_wrong(found))
+    title = paint(ColouredText("wrong", "dim"), screen())
+    if not wrong:
+        return f"{title}  {_nothing_wrong(watched)}"
+    shown = [line for lines in wrong[:ROWS] for line in lines]
+    more = [f"  … and {len(wrong) - ROWS:,} more"] if len(wrong) > ROWS else []
+    is_old = not watched.now and (watched.at is not None or found.overview.alerts.alerts)
+    old = [f"  {_as_of(watched)}{NO_WATCHER}"] if is_old else []
+    return "\n".join([title, *shown, *more, *old])
+
+
+def _nothing_wrong(watched: LastWatched) -> str:
+    if watched.now:
+        return "nothing"
+    if watched.at is not None:
+        return f"{_as_of(watched)}no alert was open; {NO_WATCHER}"
+    return "no alert is open; `cronce watch --once` looks for missed slots"
+
+
+def _as_of(watched: LastWatched) -> str:
+    return f"as of {spell(watched.at)}; " if watched.at else ""
+
+
+def _wrong(found: Status) -> Iterator[list[str]]:
+    """The lines of each thing that is wrong: first the alerts that a watcher has recorded, one incident for each cause;
+    then what no watcher has recorded yet."""
     seen, told_of = found.overview, incidents(found.overview.alerts.alerts)
     if seen.halted:
-        yield ["everything is paused", ColouredText(by_whom(seen.halted), "bad"), "cronce resume --all"]
+        yield [_wrong_line("everything is paused", ColouredText(by_whom(seen.halted), "bad"), "cronce resume --all")]
     for one in told_of:
         handled = one.handled if is_seen_to(one.lead, seen.now) else None
-        state = f"{one.lead.severity} {one.lead.id.removesuffix('/')}{f', {handled_by(handled)}' if handled else ''}"
-        yield [one.lead.text, ColouredText(state, tone(one.lead.severity)), one.lead.remedy]
+        name = f"{one.lead.id.removesuffix('/')}{f', {handled_by(handled)}' if handled else ''}"
+        yield [
+            _wrong_line(ColouredText(one.lead.severity, tone(one.lead.severity)), name),
+            *(f"    {paint(text, screen())}" for text in (one.lead.text, one.lead.remedy) if text),
+        ]
     slots = {slot for one in told_of for slot in (*one.slots, one.lead.subject)}
     last = {run.slot.job: run for run in reversed(seen.newest)}
     failed = [run for run in last.values() if run.shown == "failed"]
     for run in (*seen.attention.runs, *failed):
         if run.slot.key not in slots and run.slot.job not in slots:
-            yield [run.slot.key, toned(run.shown), f"cronce why {run.slot.key}"]
+            yield [_wrong_line(run.slot.key, toned(run.shown), f"cronce why {run.slot.key}")]
     if seen.in_doubt.number and not any(one.effects for one in told_of):
-        yield [counted(seen.in_doubt.number, "effect", more=seen.in_doubt.more), toned("in doubt"), "cronce resolve"]
+        effects = counted(seen.in_doubt.number, "effect", more=seen.in_doubt.more)
+        yield [_wrong_line(effects, toned("in doubt"), "cronce resolve")]
 
 
-def _alive(one: HolderSeen, now: Instant) -> list[Text]:
-    life = one.life(now)
-    state = toned(life) if life != "alive" else _state(one)
-    return [one.holder.holder, f"{one.holder.role}, {one.holder.running} of {one.holder.workers} workers busy", state]
+def _wrong_line(*cells: Text) -> str:
+    return "  ".join(["", *(paint(cell, screen()) for cell in cells)])
+
+
+def _scheduler(one: HolderSeen, now: Instant) -> list[Text]:
+    """One that is stopped or dead runs nothing, whatever it last said."""
+    busy = f", {one.holder.running} of {one.holder.workers} workers busy"
+    return [one.holder.holder, f"{one.holder.role}{'' if one.life(now) == 'dead' else busy}", _state(one, now)]
 
 
 def _guest(one: ForeignSchedulerSeen, now: Instant) -> list[Text]:
@@ -245,10 +304,16 @@ def _holder_row(one: HolderSeen, now: Instant) -> list[Text]:
     holder = one.holder
     labels = " ".join(f"{name}={value}" for name, value in sorted(holder.labels.items()))
     since, beat = spell(holder.since), ago(one.beat, now)
-    return [holder.holder, holder.role, str(holder.workers), labels, since, holder.cronce, beat, _state(one)]
+    return [holder.holder, holder.role, str(holder.workers), labels, since, holder.cronce, beat, _state(one, now)]
 
 
-def _state(one: HolderSeen) -> ColouredText:
+def _state(one: HolderSeen, now: Instant) -> ColouredText:
+    """Stopped: it said so when it left. Dead: it stopped sending heartbeats."""
+    if one.holder.gone:
+        return ColouredText("stopped", "dim")
+    life = one.life(now)
+    if life != "alive":
+        return toned(life)
     if one.drained is not None:
         return ColouredText(f"takes no new work: paused {by_whom(one.drained)}", "odd")
     return ColouredText("draining", "odd") if one.holder.draining else toned("alive")

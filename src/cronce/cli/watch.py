@@ -39,7 +39,7 @@ from cronce.runtime.node import Node
 from cronce.schedule import parse_duration
 from cronce.stores.default import alerts_table, choose
 from cronce.telling.documents import raised_document
-from cronce.telling.words import handled_by, safe, short
+from cronce.telling.words import counted, handled_by, safe, short
 from cronce.value import NamedTuple
 
 ALERT: Final = "CRONCE_ALERT"
@@ -289,17 +289,27 @@ def _said(one: Alert) -> str:
 def _watch(options: argparse.Namespace, given: AlertTargets) -> int:
     shown: dict[tuple[str, str], Alert] = {}
     on, stopped, ends = screen(), threading.Event(), on_signals(STOP_SIGNALS, lambda _number, _frame: stopped.set())
-    with Cronce(options.store) as cron, monitored(cron, given, log=False) as monitor, ends:
-        with looking(options):  # a store that is not there, or cannot be used, is refused as ever
-            pass
-        if not options.json:
-            _say(f"cronce watch: on {cron.place}")
+    place = choose(options.store).url  # named, so that the application does not print the default store once more
+    with Cronce(place) as cron, monitored(cron, given, log=False) as monitor, ends:
+        with looking(options) as node:  # a store that is not there, or cannot be used, is refused as ever
+            if not options.json:
+                wrong = [
+                    one for one in gathered(_judged(node, given.settings)) if reaches(one.severity, options.threshold)
+                ]
+                _say(_start(cron.place, len(given.destinations), len(wrong)))
         while not stopped.wait(PEEK):
             now = [one for one in (*monitor.standing, *monitor.own) if reaches(one.severity, options.threshold)]
             for state, alert in _news(shown, now):
                 document = {"state": state, **raised_document(alert)}
                 _say(json.dumps(document) if options.json else pasteable(_line(state, alert, on)))
     return 0
+
+
+def _start(place: str, destinations: int, wrong: int) -> str:
+    """The first line: nothing more may come for days."""
+    sent = f"sent to {counted(destinations, 'destination')}" if destinations else "sent nowhere without --alert URL"
+    state = f"{counted(wrong, 'alert')} now" if wrong else "nothing is wrong now"
+    return f"cronce watch: watching {place} until Ctrl-C; alerts are printed here and {sent}; {state}"
 
 
 def _news(shown: dict[tuple[str, str], Alert], now: Sequence[Alert]) -> Iterator[tuple[str, Alert]]:

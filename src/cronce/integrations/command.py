@@ -15,12 +15,12 @@ from types import FrameType
 from typing import Final, Protocol, Self
 
 from cronce.clock import Clock
-from cronce.errors import CronceError, LeaseLost, NotRecorded, StoreError
+from cronce.errors import BadRecord, CronceError, LeaseLost, NotRecorded, StoreError
 from cronce.events import Event, What
 from cronce.model import Origin, Slot, Write, slot_of_cell, spell
 from cronce.policy import is_rerun
 from cronce.protocol.commands import Held
-from cronce.protocol.record import Outcome
+from cronce.protocol.record import Outcome, decode
 from cronce.protocol.specs import is_floor_ahead
 from cronce.protocol.store_clock import SET_CLOCK, closed_ahead, dated_ahead, is_ahead
 from cronce.runtime.attempt import Ending
@@ -214,6 +214,16 @@ LATER: Final = 75  # EX_TEMPFAIL: ask again
 NOT_DONE: Final = 76  # EX_PROTOCOL's number: the slot is closed as failed, lost or unknown
 
 
+_BECAME: Final = {
+    Outcome.SUCCEEDED: "succeeded already",
+    Outcome.FAILED: "failed already",
+    Outcome.LOST: "was lost already",
+    Outcome.UNKNOWN: "may or may not have run",
+    Outcome.SKIPPED: "was skipped already",
+    Outcome.TOO_OLD: "is too old",
+}
+
+
 class Signalled(BaseException):
     """A signal came while no slot was claimed."""
 
@@ -222,8 +232,11 @@ class _Command(Command):
     """Knows the exit code of `exec` for the last run that ended."""
 
     code = 0
+    has_run = False
+    """Whether a run ended: of an older slot or a rerun too."""
 
     def ending(self, run: Run, result: Ended | NotStarted) -> Ending | None:
+        self.has_run = True
         self._supervisor.close()  # the watchdog: after a short command it need not finish starting
         if isinstance(result, NotStarted):
             self.code = 128 + result.signalled if result.signalled else NOT_DONE
@@ -300,8 +313,13 @@ class Exec:
     def _code(self, keeper: Keeper, when: When | None, *, named: bool) -> int:
         """Run all attempts. The exit code is the command's, or the slot's where another process ran it."""
         command = _Command(self._words, self._supervisor, keeper.node.store.traits, self._env)
-        refused: Callable[[Slot, str, Keeper], None] = UnwrittenRefusals().refused
-        tried = False
+        notes, tried = UnwrittenRefusals(), False
+
+        def refused(slot: Slot, why: str, keeper: Keeper) -> None:
+            """A call that ran a rerun, or an attempt before this one, did run."""
+            if not command.has_run:
+                notes.refused(slot, why, keeper)
+
         while True:
             call = Call(
                 keeper,
@@ -318,14 +336,13 @@ class Exec:
                 if blocked:
                     self._say(f"{call.slot.key} was not run: {blocked}")
                     return NOT_DONE
-                return command.code if tried else self._skipped(result, keeper.node, named=named)
+                return command.code if tried else self._skipped(result, call.slot, keeper.node, named=named)
             self.ran = True
             if isinstance(result, Ended) and result.stopped:
                 self._say(f"{call.slot.key} was stopped: {result.stopped}")
             if not command.code or not self._job.retries or self._supervisor.interrupted or self._job_name:
                 return command.code  # in a pod the next attempt is the next pod's
             when, tried = call.slot, True
-            refused = lambda *_refusal: None  # noqa: E731  out of attempts: that is no refusal worth noting
 
     def _blocked(self, call: Call, ledger: Ledger) -> str:
         """Why no slot of the job runs, though no process runs it: that is always printed."""
@@ -349,7 +366,7 @@ class Exec:
         elif not self._supervisor.wait(nap.seconds):
             raise Signalled
 
-    def _skipped(self, skipped: Skipped, node: Node, *, named: bool) -> int:
+    def _skipped(self, skipped: Skipped, slot: Slot, node: Node, *, named: bool) -> int:
         """That a slot failed, was lost or is unknown is always printed. A person who names a slot wants it run, so it
         is printed when it is not and will not be. So it is where an empty store may have lost data: most are new. In a
         pod it is always printed, to its log; and a pod must not succeed while the outcome is open, or its Job would
@@ -365,12 +382,29 @@ class Exec:
         going_on = skipped.kind == "held" or (skipped.outcome and Outcome(skipped.outcome).is_success)
         bad = is_bad(skipped)
         quiet = not bad and (going_on or not named) and not self._job_name
-        again = f"rerun {skipped.slot}" if node.store.traits.history else f"resolve {skipped.slot} retry"
-        further = f"; `cronce why {skipped.slot}` shows why, `cronce {again}` runs it again" if bad else ""
-        self._say(f"{skipped.slot} was not run here: {skipped.reason}{further}", quiet=bool(quiet))
+        told = self._closed(skipped, Outcome(skipped.outcome), slot, node, bad=bad) if skipped.outcome else ""
+        self._say(told or f"{skipped.slot} was not run here: {skipped.reason}", quiet=bool(quiet))
         if skipped.kind == "held" and self._job_name:
             return LATER
         return NOT_DONE if bad or (named and not going_on) else 0
+
+    def _closed(self, skipped: Skipped, outcome: Outcome, slot: Slot, node: Node, *, bad: bool) -> str:
+        """What became of the slot before; and if that is bad, where it was, and how to go on."""
+        key, why = slot.key, skipped.reason.removeprefix(f"it is closed: {outcome}").removeprefix(", ")
+        facts = ", ".join(filter(None, [why, *(self._where(slot, node) if bad else [])]))
+        again = f"rerun {key}" if node.store.traits.history else f"resolve {key} retry"
+        further = f" Run it again: `cronce {again}`. Why: `cronce why {key}`" if bad else ""
+        became = f"{key} {_BECAME[outcome]}{f' ({facts})' if facts else ''}"
+        return f"{became}. It was not run{' again' if outcome.ran else ''}.{further}"
+
+    def _where(self, slot: Slot, node: Node) -> list[str]:
+        """The host on which it ran, if that is on record and the store answers."""
+        with suppress(StoreError, BadRecord):
+            loaded, _ = node.do(node.ledger.client.load([slot.cell]))
+            (cell,) = loaded.cells
+            host = decode(cell.value, cell.key).holder.partition(":")[0] if cell.version else ""
+            return [f"on {host}"] if host else []
+        return []
 
     def _heard(self, event: Event) -> None:
         """A slot that was closed as lost or unknown needs a person, and no other process may have reported it."""

@@ -15,7 +15,7 @@ they go with it, and then only what a process still has in memory is written.
 import json
 import os
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, Final
@@ -68,8 +68,9 @@ class Journal:
 
     _numbers = count(1)
 
-    def __init__(self, directory: str = "") -> None:
-        self._directory = directory
+    def __init__(self, directory: str = "", unwritten: Callable[[str], object] | None = None) -> None:
+        """`unwritten` is called once, with a sentence, where the disk fails; without it, that is logged."""
+        self._directory, self._unwritten = directory, unwritten
         self._lock = threading.Lock()
         self._mine: dict[str, set[Fence]] = {}  # this process's files, and which ends in each are not recorded yet
         self._warned = False
@@ -94,7 +95,13 @@ class Journal:
             with self._lock:
                 self._mine.pop(name, None)  # to be written again, if it is still to be recorded then
             why = str(error).partition(";")[0]  # the rest of the message is about the store's own file
-            self._warn(f"cannot be written ({why}); set XDG_STATE_HOME to a folder that this user may write to")
+            remedy = "set XDG_STATE_HOME to a folder that this user may write to"
+            if self._unwritten is None:
+                self._warn(f"cannot be written ({why}); {remedy}")
+            elif not self._warned:
+                self._warned = True
+                what = "how the run ended" if ends else "this failure"
+                self._unwritten(f"{what} was not noted on this machine either: {why}; {remedy}")
 
     def recorded(self, fences: Collection[Fence]) -> None:
         """They are on record, or never will be."""
@@ -176,9 +183,9 @@ class Journal:
             LOGGER.warning("the journal in %s %s", self._directory, what)
 
 
-def own_journal(chosen: Chosen) -> Journal:
+def own_journal(chosen: Chosen, unwritten: Callable[[str], object] | None = None) -> Journal:
     """This machine's journal of what could not be written to that store."""
-    return Journal(journal_directory(pinned(chosen).url))
+    return Journal(journal_directory(pinned(chosen).url), unwritten)
 
 
 # --- spelling ---------------------------------------------------------------------------------------------------------

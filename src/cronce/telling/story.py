@@ -1,8 +1,9 @@
 """Why a slot ran, runs or did not run, in sentences. `runtime.why` finds the facts."""
 
+import re
 from collections.abc import Iterator
 from shlex import quote
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from cronce.errors import NOBODY_KNOWS, BadInput
 from cronce.model import Fence, Instant, slot_of_cell, spell
@@ -27,12 +28,13 @@ PAYLOAD_SHOWN = 200
 # --- a job ----------------------------------------------------------------------------------------------------------
 
 
-def about(found: Why) -> str:
-    """What is to be said of the job itself, before its slots."""
-    return "\n".join(_about(found))
+def about(found: Why, prevented: int | None = None) -> str:
+    """What is to be said of the job itself, before its slots. `prevented`: how many duplicate runs of it were, if that
+    is known."""
+    return "\n".join(_about(found, prevented))
 
 
-def _about(found: Why) -> Iterator[str]:
+def _about(found: Why, prevented: int | None) -> Iterator[str]:
     seen, now = found.job, found.now
     if seen.job is None:
         yield f"{seen.name} cannot be read: {seen.trouble}."
@@ -57,10 +59,7 @@ def _about(found: Why) -> Iterator[str]:
             f"{_NO_LIVE_SCHEDULER[0].upper()}{_NO_LIVE_SCHEDULER[1:]}, so it will not run;"
             " `cronce status holders` lists the processes that are alive."
         )
-    if found.refusals:
-        of_each = len(found.refusals) > 1
-        hosts = (f"{host} ({times:,})" if of_each else host for host, times in sorted(found.refusals.items()))
-        yield f"Duplicate calls refused: {sum(found.refusals.values()):,}, from {', '.join(hosts)}."
+    yield from _calls(found, prevented)
     if found.effects and found.effects.counts.get("in doubt"):
         many, more = found.effects.counts["in doubt"], "in doubt" in found.effects.capped
         are = "is" if many == 1 and not more else "are"
@@ -68,6 +67,24 @@ def _about(found: Why) -> Iterator[str]:
         yield f"{doubts}: `cronce status effects {seen.name}` lists them."
     if not found.stories:
         yield "It has no runs on record."
+
+
+def _calls(found: Why, prevented: int | None) -> Iterator[str]:
+    """Which did not run; of those, the duplicates are the ones whose slot runs elsewhere, or is done."""
+    if found.refusals:
+        of_each = len(found.refusals) > 1
+        hosts = (f"{host} ({times:,})" if of_each else host for host, times in sorted(found.refusals.items()))
+        calls = sum(found.refusals.values())
+        known = prevented is not None and prevented <= calls  # else schedulers counted more than calls were noted
+        would = f" ({_would_be(prevented)})" if prevented is not None and known else ""
+        yield f"Calls that did not run: {calls:,}{would}, from {', '.join(hosts)}."
+        if not known and prevented:
+            yield f"Duplicate runs prevented: {prevented:,}."
+
+
+def _would_be(prevented: int) -> str:
+    number = f"{prevented:,}" if prevented else "none"
+    return f"{number} would have been {'a duplicate' if prevented < 2 else 'duplicates'}"
 
 
 def warnings(found: Why) -> Iterator[str]:
@@ -380,7 +397,23 @@ def _refused(host: str, why: str) -> str:
     """Whom and why: most say themselves which process of the host it was."""
     whom = why if why.startswith(f"{host}:") else f"{host}: {why}"
     holder, _, reason = whom.partition(": ")
-    return f"called by {whom}" if UNASKED in whom else f"{holder} was refused: {reason}"
+    if UNASKED in whom:
+        return f"called by {whom}"
+    closed = _CLOSED_BEFORE.fullmatch(reason)
+    if closed is None or closed[1] not in _HAD_BECOME:
+        return f"{holder} was refused: {reason}"
+    return f"{holder} did not run it: it {_HAD_BECOME[closed[1]]} already{f' ({closed[2]})' if closed[2] else ''}"
+
+
+_CLOSED_BEFORE: Final = re.compile(r"it is closed: (\w+)(?:, (.+))?", re.DOTALL)
+_HAD_BECOME: Final = {
+    "succeeded": "had succeeded",
+    "failed": "had failed",
+    "lost": "was lost",
+    "unknown": "was closed as unknown",
+    "skipped": "was skipped",
+}
+"""What a slot had become by its outcome, before it was called for once more."""
 
 
 def _grants(story: Story, record: Record, fence: Fence | None) -> Iterator[tuple[Instant, str]]:

@@ -125,12 +125,12 @@ def overdue(record: "Record") -> str:
 
 
 def fate(run: "RunSeen") -> str:
-    """What becomes of a run that is running on record, if its host is gone or its lease is over; else nothing. The one
-    sentence about it, for the page, the command line, the timeline and alerts."""
+    """What becomes of a run that is running on record, if its scheduler is gone or its lease is over; else nothing.
+    The one sentence about it, for the page, the command line, the timeline and alerts."""
     record = run.record
     if record is None or not (run.gone or run.lapsed):
         return ""
-    gone = f"its host is gone (no heartbeat for {short(run.gone.unheard)}); " if run.gone else ""
+    gone = f"its scheduler is gone (no heartbeat for {short(run.gone.unheard)}); " if run.gone else ""
     lost = record.closes_as_lost
     if run.gone is None or run.lapsed:
         then = "closes it as lost" if lost else "takes it over"

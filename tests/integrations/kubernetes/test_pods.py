@@ -38,15 +38,17 @@ def test_two_pods_of_one_job_are_one_body_and_the_second_waits_for_the_first(clu
     assert [pod.poll() for pod in pods] == [None, None]
     cluster.release.touch()
     said = sorted(ended(pod) for pod in pods)
-    assert said == [(0, ""), (0, f"cronce exec: {KEY} was not run here: it is closed: succeeded\n")]
+    assert said == [(0, ""), (0, f"cronce exec: {KEY} succeeded already. It was not run again.\n")]
     assert cluster.bodies() == [f"{KEY} 1"]
 
 
 def test_the_second_pod_of_a_job_that_fails_fails_too(cluster: Cluster) -> None:
     cluster.order("fail")
     assert cluster.run(JOB, exec_words(), backoff_limit=0) == Status("Failed", [3])
-    told = f"it is closed: failed, exit code 3; `cronce why {KEY}` shows why, `cronce rerun {KEY}` runs it again"
-    assert ended(cluster.pod(JOB, exec_words())) == (76, f"cronce exec: {KEY} was not run here: {told}\n")
+    code, told = ended(cluster.pod(JOB, exec_words()))
+    further = f"It was not run again. Run it again: `cronce rerun {KEY}`. Why: `cronce why {KEY}`"
+    assert (code, told.partition("on ")[0]) == (76, f"cronce exec: {KEY} failed already (exit code 3, ")
+    assert told.endswith(f"). {further}\n")
     assert cluster.bodies() == [f"{KEY} 1"]
 
 

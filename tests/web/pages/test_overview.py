@@ -26,7 +26,7 @@ def test_the_overview_has_on_top_what_needs_attention_with_what_to_do(papers: di
     assert papers["/"].text.index("Host web-2 is gone") < papers["/"].text.index("Schedulers all holders")
     assert "all 6 incidents" in papers["/"].text
     text = papers["/alerts"].text
-    told = ("billing was on web-2, which was gone", "Host web-2 is gone", "thumbnails may or may not have run")
+    told = ("billing was lost on web-2", "Host web-2 is gone", "thumbnails may or may not have run")
     others = ("thumbnails: effects in doubt", "invoice-mail failed", "The clock of web-3 is off")
     places = [text.index(one) for one in (*told, *others)]
     assert max(places[:4]) < places[4] < places[5]
@@ -76,8 +76,9 @@ def calm(*holders: tuple[str, float], others: Sequence[Write] = ()) -> tuple[str
     return told[1], told[2], re.findall(r'data-holder="([^"]+)"', answer.text)
 
 
-def _beating(name: str, ago: timedelta) -> Write:
-    holder = Holder(name, "b1", "both", 8, {}, NOW - ago, "1.0.0")
+def _beating(name: str, ago: timedelta, up: timedelta = timedelta(0)) -> Write:
+    """Heard of so long ago, and started so long before."""
+    holder = Holder(name, "b1", "both", 8, {}, NOW - ago - up, "1.0.0")
     return Write(holder_cell(name), FREE, encode_holder(holder), Mark.OPEN, ttl=HOLDER_TTL - ago)
 
 
@@ -118,3 +119,19 @@ def test_one_that_has_been_dead_for_long_or_was_replaced_is_not(others: list[tup
     tone, told, strip = calm((WEB_1, 1), *others)
     assert tone == "good", told
     assert strip == [one[0] for one in ((WEB_1, 1), *others) if one[1] < 30]
+
+
+@pytest.mark.parametrize(
+    ("dead", "told"),
+    [
+        ([WEB_2], "A scheduler on web-2 died: web-2:812."),
+        ([WEB_2, "web-2:813:ab"], "2 schedulers on web-2 died."),
+    ],
+)
+def test_a_host_with_a_scheduler_that_beats_is_not_gone(dead: list[str], told: str) -> None:
+    """Of two schedulers on one host one was killed: the page said that the host is gone, beside the other's beats."""
+    hour = timedelta(hours=1)
+    writes = [_beating("web-2:99:ab", timedelta(seconds=1), hour)]
+    writes += [_beating(name, timedelta(seconds=55), hour) for name in dead]
+    tone, sentence, _ = calm((WEB_1, 1), others=writes)
+    assert (tone, sentence) == ("bad", told)

@@ -2,7 +2,7 @@
 the overview in short, and each on a page of its own, with what is known of its slots."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from shlex import quote
 from typing import Final
@@ -15,6 +15,7 @@ from cronce.monitor.alerts import SCHEDULERS, AlertKind, Incident, incident_of, 
 from cronce.monitor.read_lists import ALERTS_COUNTED, alerts
 from cronce.monitor.read_overview import Overview, overview
 from cronce.monitor.watch import at_once
+from cronce.monitor.watch import host as host_of
 from cronce.protocol.codec import readable
 from cronce.protocol.notices import Alert, decode_alert
 from cronce.runtime.flow import Flow
@@ -23,6 +24,7 @@ from cronce.runtime.why import why
 from cronce.telling.story import counted, headline, tell_doubts
 from cronce.telling.words import safe
 from cronce.value import NamedTuple
+from cronce.web.markup import brief
 from cronce.web.site import NotFoundPage, PageFrame, Shown, site_of
 from cronce.web.timeline import MOST_DRAWN
 
@@ -74,30 +76,38 @@ class IncidentCard(NamedTuple):
 def cards(seen: Overview) -> list[IncidentCard]:
     """The worst first; those that can wait come last."""
     found = incidents(at_once(seen.survey(), seen.alerts.alerts))
-    return sorted((card_of(one, seen.now) for one in found), key=lambda card: card.snoozed)
+    return sorted((card_of(one, seen) for one in found), key=lambda card: card.snoozed)
 
 
-def card_of(one: Incident, now: Instant) -> IncidentCard:
+def card_of(one: Incident, seen: Overview) -> IncidentCard:
     named = {alert.kind for alert in one.alerts}
     kinds = [kind for kind in AlertKind if kind in named]
     certain = tuple(dict.fromkeys(kind.certain for kind in kinds if kind.certain))
     doubt = [safe(f"Whether {one.effects[0]} happened.")] if one.effects else []
     unsure = tuple(dict.fromkeys([*(kind.unsure for kind in kinds if kind.unsure), *doubt]))
-    return IncidentCard(one, title_of(one), certain, unsure, tuple(_steps(one)), one.is_snoozed(now))
+    return IncidentCard(one, title_of(one, seen), certain, unsure, tuple(_steps(one)), one.is_snoozed(seen.now))
 
 
-def title_of(one: Incident) -> str:
+def title_of(one: Incident, seen: Overview) -> str:
     lead = one.lead
     if lead.cause == SCHEDULERS:
         return "No scheduler is alive"
+    kind = known_kind(lead.kind)
+    title = kind.heading.format(lead.subject) if kind else f"{lead.kind.replace('-', ' ')}: {lead.subject}"
     if lead.cause.startswith("host "):
         host = lead.cause.removeprefix("host ")
-        gone = any(alert.kind == AlertKind.GONE for alert in one.alerts)
-        return safe(f"Host {host} is gone" if gone else f"{lead.subject} was on {host}, which was gone")
-    kind = known_kind(lead.kind)
-    return safe(
-        kind.heading.format(lead.subject) if kind else f"{lead.kind.replace('-', ' ')}: {lead.subject}".rstrip(": ")
-    )
+        dead = [alert.subject for alert in one.alerts if alert.kind == AlertKind.GONE]
+        title = _deaths(host, dead, seen) if dead else f"{title} on {host}"
+    return safe(title.rstrip(": "))
+
+
+def _deaths(host: str, dead: Sequence[str], seen: Overview) -> str:
+    """The host itself counts as gone only where no scheduler of it sends heartbeats."""
+    if not any(host_of(line.holder.holder) == host and not line.is_gone(seen.now) for line in seen.holders):
+        return f"Host {host} is gone"
+    if len(dead) == 1:
+        return f"A scheduler on {host} died: {brief(dead[0])}"
+    return f"{len(dead):,} schedulers on {host} died"
 
 
 def _steps(one: Incident) -> Iterator[NextStep]:
@@ -137,7 +147,7 @@ def incident_page(request: Request) -> Flow[Shown]:
             (story,) = known.stories
             effects, doubts = counted(story.effects), list(tell_doubts(story.effects))
             stories.append({"key": slot.key, "headline": headline(story, known), "effects": effects, "doubts": doubts})
-    card, frame = card_of(found, seen.now), PageFrame(min(seen.alerts.number, ALERTS_COUNTED), seen.halted)
+    card, frame = card_of(found, seen), PageFrame(min(seen.alerts.number, ALERTS_COUNTED), seen.halted)
     return {"now": seen.now, "card": card, "over": over, "stories": stories, "told_of": told_of, "frame": frame}
 
 
