@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
@@ -481,7 +482,9 @@ def test_a_command_that_ends_well_after_sigterm_has_succeeded(node: HandNode) ->
 
 
 def has_open(pid: int, path: Path) -> bool:
-    return any(os.path.realpath(fd) == str(path) for fd in Path(f"/proc/{pid}/fd").iterdir())
+    with suppress(FileNotFoundError):  # closed just now: whoever waits looks again
+        return any(os.path.realpath(fd) == str(path) for fd in Path(f"/proc/{pid}/fd").iterdir())
+    return False
 
 
 def test_sigterm_while_standing_by_leaves_the_slot_alone(node: HandNode) -> None:
