@@ -119,10 +119,10 @@ def test_cronce_jobs(url: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_cronce_why_of_a_job(url: str) -> None:
-    """It was 23, and two for each slot more."""
+    """It was 23, and two for each slot more. The last one counts the duplicates that were prevented."""
     clock, ahead, job = ["Load"], ["Scan", "Scan"], ["Load", "Scan"]
-    slots, effects = ["Scan", "Scan", "Load"], ["Scan", "Scan", "Scan"]
-    assert looked("why", FLEET.name(5), "--store", url) == [*clock, *ahead, *job, *slots, *effects]
+    slots, effects, prevented = ["Scan", "Scan", "Load"], ["Scan", "Scan", "Scan"], ["Scan"]
+    assert looked("why", FLEET.name(5), "--store", url) == [*clock, *ahead, *job, *slots, *effects, *prevented]
 
 
 def test_cronce_why_of_a_slot(url: str) -> None:

@@ -85,7 +85,7 @@ def test_a_refused_duplicate_is_told_on_the_run_and_drawn_as_a_ghost(cluster: Cl
     ghost = page.locator("svg.timeline a.piece", has=page.locator(".ghost")).filter(has_text=refused)
     expect(ghost).to_have_count(1)  # by itself, without a reload
     page.goto(f"{cluster.url}/runs/{slot}")
-    expect(page.locator("main")).to_contain_text(re.compile(rf":{process}:\w+ was refused"))
+    expect(page.locator("main")).to_contain_text(re.compile(rf":{process}:\w+ did not run it"))
 
 
 # --- acting ---------------------------------------------------------------------------------------------------------
