@@ -141,7 +141,16 @@ def test_a_refused_duplicate_is_a_ghost_of_whoever_was_refused_and_of_no_length(
     _, ghost = facts(run, refused=(("web-2", refused),)).pieces
     assert (ghost.shape, ghost.look, ghost.holder, ghost.job) == ("ghost", "refused", B, "sync")
     assert (ghost.start, ghost.end) == (ago(299), ago(299))
-    assert ghost.told == f"{run.slot.key}: {B} was refused at 2026-03-29T11:55:01Z: {run.slot.key} is held by {A}"
+    assert ghost.told == f"{run.slot.key} at 2026-03-29T11:55:01Z: {B} was refused: {run.slot.key} is held by {A}"
+
+
+def test_the_ghost_of_a_slot_that_had_ended_says_what_its_page_says() -> None:
+    """Here it *was refused*, and there it *did not run it*."""
+    refused = Refused("sync@2026-03-29T11:55:00Z", ago(299), f"{B}: it is closed: succeeded")
+    ghost = only(facts(refused=(("web-2", refused),)))
+    assert (
+        ghost.told == f"sync@2026-03-29T11:55:00Z at 2026-03-29T11:55:01Z: {B} did not run it: it had succeeded already"
+    )
 
 
 def test_a_refusal_that_does_not_say_which_process_is_its_hosts() -> None:

@@ -373,7 +373,7 @@ def events(story: Story) -> list[tuple[Instant, str]]:
     """Each grant, how it ended, and each refusal, the earliest first."""
     record = story.run.record if story.run else None
     grants = list(_grants(story, record, story.run.cell.fence)) if record is not None and story.run is not None else []
-    refused = [(_after(record, one.at), _refused(host, one.why)) for host, one in story.refused]
+    refused = [(_after(record, one.at), refusal(host, one.why)[1]) for host, one in story.refused]
     told = sorted([*grants, *refused], key=lambda event: event[0])
     return [(at, safe(text)) for at, text in told]
 
@@ -393,16 +393,17 @@ def _after(record: Record | None, at: Instant) -> Instant:
     return max(at, min((start for start in starts if start and spell(start) == spell(at)), default=at))
 
 
-def _refused(host: str, why: str) -> str:
-    """Whom and why: most say themselves which process of the host it was."""
-    whom = why if why.startswith(f"{host}:") else f"{host}: {why}"
+def refusal(host: str, told: str) -> tuple[str, str]:
+    """Who did not run a slot, and the same with the reason: most say themselves which process of the host it was."""
+    whom = told if told.startswith(f"{host}:") else f"{host}: {told}"
     holder, _, reason = whom.partition(": ")
     if UNASKED in whom:
-        return f"called by {whom}"
+        return holder, f"called by {whom}"
     closed = _CLOSED_BEFORE.fullmatch(reason)
     if closed is None or closed[1] not in _HAD_BECOME:
-        return f"{holder} was refused: {reason}"
-    return f"{holder} did not run it: it {_HAD_BECOME[closed[1]]} already{f' ({closed[2]})' if closed[2] else ''}"
+        return holder, f"{holder} was refused: {reason}"
+    why = f" ({closed[2]})" if closed[2] else ""
+    return holder, f"{holder} did not run it: it {_HAD_BECOME[closed[1]]} already{why}"
 
 
 _CLOSED_BEFORE: Final = re.compile(r"it is closed: (\w+)(?:, (.+))?", re.DOTALL)

@@ -16,6 +16,7 @@ from cronce.model import Instant, Slot
 from cronce.protocol.notices import Refused
 from cronce.protocol.record import LAPSED, NEVER_STARTED, RELEASED, Past, Record
 from cronce.runtime.queries import HOST_GONE, RunSeen
+from cronce.telling.story import refusal
 from cronce.telling.words import fate, fine, safe, short
 from cronce.value import NamedTuple
 
@@ -166,11 +167,9 @@ def _mark(run: RunSeen, at: Instant, holder: str, said: str) -> TimelinePiece:
 
 
 def _ghost(host: str, refused: Refused) -> TimelinePiece:
-    """Of no length: it did not run. Most say themselves which process of the host it was."""
-    holder, colon, why = refused.why.partition(": ")
-    if not colon or not holder.startswith(f"{host}:"):
-        holder, why = host, refused.why
-    told = safe(f"{refused.slot}: {holder} was refused at {fine(refused.at)}: {why}")
+    """Of no length: it did not run."""
+    holder, words = refusal(host, refused.why)
+    told = safe(f"{refused.slot} at {fine(refused.at)}: {words}")
     job = refused.slot.partition("@")[0]
     return TimelinePiece("ghost", REFUSED, refused.slot, job, holder, refused.at, refused.at, told)
 

@@ -81,7 +81,7 @@ def test_a_refused_duplicate_is_told_on_the_run_and_drawn_as_a_ghost(cluster: Cl
     process, code = cluster.cronce("exec", "tick", *words)
     assert code == 0
     assert not (cluster.folder / "ran-twice").exists()
-    refused = re.compile(rf"{re.escape(slot)}: [^:]+:{process}:\w+ was refused")
+    refused = re.compile(rf"{re.escape(slot)} at [^ ]+: [^ :]+:{process}:\w+ did not run it")
     ghost = page.locator("svg.timeline a.piece", has=page.locator(".ghost")).filter(has_text=refused)
     expect(ghost).to_have_count(1)  # by itself, without a reload
     page.goto(f"{cluster.url}/runs/{slot}")
