@@ -9,6 +9,7 @@ import pytest
 from cronce import Cronce
 from cronce.model import Traits
 from cronce.runtime.ledger import Grant
+from cronce.runtime.scheduling import candidates
 from cronce.stores.base import Page, Scan
 from cronce.stores.memory import MemoryStore
 from tests.runtime.scheduling.manual_cluster import ManualCluster, Process
@@ -178,3 +179,14 @@ def test_where_several_clocks_date_leases_a_run_is_watched_from_its_start() -> N
         cluster.turn_to(500_000)
         assert [(one.slot, one.attempt) for one in cluster.begun] == [(400, 1), (400, 2)]
         assert cluster.begun[1].at - 460_000 <= 3_000
+
+
+def test_one_that_reads_many_jobs_ahead_beats_no_more_often_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand jobs are read a thousand at a look, and each of those looks brought a beat with it."""
+    monkeypatch.setattr(candidates, "JOBS_READ_AHEAD", 5)
+    cron = Cronce("sqlite:///:memory:")
+    for number in range(50):
+        cron.job(every="100s", name=f"job-{number}")(lambda: None)
+    with hearing(cron) as cluster:
+        joined(cluster, "web-1:1:a")
+        assert requests(cluster, 35_000, 95_000) == {"Load": 23, "Scan": 31, "Swap": 8}

@@ -349,7 +349,7 @@ class Engine:
         ahead = self._idle if may_rest else look
         comes = self._open_runs.take_up(ahead) if self._settings.works and self.claims else inf
         rest = min(self._idle, comes - NEAR_LAPSE.total_seconds())
-        self._resting = may_rest and line.is_empty and rest > look
+        self._resting = may_rest and line.is_empty and rest > look and not self._due_slots.reads_more
         if self._resting:
             self._look_at = boot + rest
         self._look_at = min(self._look_at, boot + max(comes + 0.005, 0.05))
