@@ -31,14 +31,14 @@ class Meta(NamedTuple):
     schema: int
     epoch: Epoch
     last_write: Instant
-    identity: str
+    identity: str = ""  # needed, and read, only where a store is opened
     network: bool = False  # a file on a network file system was adopted
 
 
 def read_meta(row: Row) -> Meta:
-    now, schema, birth, tally, base, origin, since, last_write, identity, *network = row
+    now, schema, birth, tally, base, origin, since, last_write, *rest = row
     epoch = Epoch(birth, tally, base, ORIGIN_BY_WORD[origin], instant(since))
-    return Meta(from_us(now), schema, epoch, from_us(last_write), identity, any(network))
+    return Meta(from_us(now), schema, epoch, from_us(last_write), *rest)
 
 
 def meta_row(epoch: Epoch, last_write: Instant) -> Row:

@@ -33,7 +33,7 @@ def test_a_scan_goes_along_its_index_and_sorts_nothing(
     statement = scan_statement(by, mark, newest_first=False)
     db = raw(path)
     steps = db.execute("EXPLAIN QUERY PLAN " + statement, bounds(Scan("x"), AFTER_ALL_TEXT)).fetchall()
-    assert [step[3] for step in steps] == [plan]
+    assert [step[3] for step in steps if "cronce_cells" in step[3] or "B-TREE" in step[3]] == [plan]
     db.close()
 
 

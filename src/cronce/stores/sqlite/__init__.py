@@ -277,21 +277,16 @@ class SqliteConnection:
         self.files: Final = file.inodes(self.names)
         self.process: Final = os.getpid()
 
-    def cells(self, statement: str, bounds: Any) -> list[Cell]:
-        return list(map(sql.read_cell, self.db.execute(statement, bounds).fetchall()))
-
     def read(self, statement: str, bounds: Any) -> tuple[sql.Meta, list[Cell]]:
-        self.db.execute("BEGIN")
-        found = file.read_meta(self.db, self.path), self.cells(statement, bounds)
-        self.db.execute("COMMIT")
-        return found
+        rows = self.db.execute(statement, bounds).fetchall()
+        return file.meta_of(rows, self.path), list(map(sql.read_cell, rows[1:]))
 
     def swap(self, writes: Sequence[Write], wanted: Select, seen: tuple[int, int]) -> Swapped:
         try:
             self.db.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
             return self._refused_already(writes, wanted, seen, error)
-        meta, cells = file.read_meta(self.db, self.path), self.cells(*wanted)
+        meta, cells = self.read(*wanted)
         swapped, changed = judge(writes, seen, cells, meta.epoch, last_write=meta.last_write, now=meta.now)
         if swapped.epoch != meta.epoch:
             self.db.executemany(statements.PUT_CELL, map(statements.cell_row, changed.values()))

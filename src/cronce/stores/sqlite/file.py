@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from cronce import mounts
@@ -214,10 +214,14 @@ def _check_schema(db: sqlite3.Connection, path: str) -> None:
 
 
 def read_meta(db: sqlite3.Connection, path: str) -> sql.Meta:
-    row = db.execute(SELECT_META).fetchone()
-    if row is None:
+    return meta_of(db.execute(SELECT_META).fetchall(), path)
+
+
+def meta_of(rows: Sequence[sql.Row], path: str) -> sql.Meta:
+    """What the first row says."""
+    if not rows or type(rows[0][0]) is str:  # the key of a cell
         raise StoreCorrupt(f"{path} has lost the row that says what it is; restore it from a backup")
-    meta = sql.read_meta(row)
+    meta = sql.read_meta(rows[0])
     if meta.schema != sql.SQL_SCHEMA:
         raise _newer(path, meta.schema)
     return meta

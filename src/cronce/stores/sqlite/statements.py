@@ -91,9 +91,8 @@ FIRST_META: Final = """
     ON CONFLICT (only_row) DO NOTHING
 """
 
-SELECT_META: Final = f"""
-    SELECT {NOW}, schema, birth, tally, base, origin, since, last_write, identity, network FROM cronce_meta
-"""  # noqa: S608  only words of our own
+_META: Final = f"SELECT {NOW}, schema, birth, tally, base, origin, since, last_write"
+SELECT_META: Final = f"{_META}, identity, network FROM cronce_meta"
 
 UPDATE_META: Final = "UPDATE cronce_meta SET birth = ?, tally = ?, base = ?, origin = ?, since = ?, last_write = ?"
 
@@ -101,14 +100,18 @@ ADOPT_META: Final = "UPDATE cronce_meta SET identity = ?, network = ?"
 
 # --- cells ----------------------------------------------------------------------------------------------------------
 
-SELECT_CELLS: Final = """
+META_AND: Final = f"{_META} FROM cronce_meta UNION ALL "
+"""Before a statement that reads cells: its first row is the one about the store, of the same moment, and has as many
+columns as a cell."""
+
+SELECT_CELLS: Final = f"""{META_AND}
     SELECT cells.key, version, mark, at, until, fence_birth, fence_number, cells.value
     FROM json_each(?) AS wanted CROSS JOIN cronce_cells AS cells ON cells.key = wanted.value
-"""
+"""  # noqa: S608  only words of our own
 
-SELECT_CELL: Final = """
+SELECT_CELL: Final = f"""{META_AND}
     SELECT key, version, mark, at, until, fence_birth, fence_number, value FROM cronce_cells WHERE key = ?
-"""
+"""  # noqa: S608
 
 # `at` is fixed by the first write; naming it in the update would rewrite its index each time.
 PUT_CELL: Final = """
@@ -139,10 +142,12 @@ _NO_FENCE: Final = (None, None)
 
 # A page begins past a position. By until without a mark has no index, and reads what is below its prefix.
 SCAN: Final = """
-    SELECT key, version, mark, at, until, fence_birth, fence_number, value
-    FROM cronce_cells INDEXED BY {index}
-    WHERE {only} AND key >= :low AND key < :high AND {past}
-    ORDER BY {order} LIMIT :limit
+    SELECT * FROM (
+        SELECT key, version, mark, at, until, fence_birth, fence_number, value
+        FROM cronce_cells INDEXED BY {index}
+        WHERE {only} AND key >= :low AND key < :high AND {past}
+        ORDER BY {order} LIMIT :limit
+    )
 """
 PAST_KEY: Final = "key {past} :after"
 PAST_INSTANT: Final = "({by}, key) {past} (:us, :after) AND {by} <= :upto"
@@ -151,7 +156,7 @@ PAST_INSTANT: Final = "({by}, key) {past} (:us, :after) AND {by} <= :upto"
 @cache
 def scan_statement(by: By, mark: Mark | None, *, newest_first: bool) -> str:
     words = scan_words(by, mark, newest_first=newest_first, key="key", past_key=PAST_KEY, past_instant=PAST_INSTANT)
-    return SCAN.format(index=_index(by, mark), **words)
+    return META_AND + SCAN.format(index=_index(by, mark), **words)
 
 
 def _index(by: By, mark: Mark | None) -> str:
