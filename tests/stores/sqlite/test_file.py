@@ -186,6 +186,7 @@ def test_damaged_pages_are_refused_when_they_are_read(path: Path) -> None:
 
 @pytest.mark.parametrize("statement", ["DROP TABLE cronce_cells", "DELETE FROM cronce_meta"])
 def test_tables_that_were_tampered_with_are_refused(store: SqliteStore, path: Path, statement: str) -> None:
+    win(store, claim("a"))
     db = raw(path)
     db.execute(statement)
     db.close()
