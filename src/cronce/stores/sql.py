@@ -43,7 +43,7 @@ def read_meta(row: Row) -> Meta:
 
 def meta_row(epoch: Epoch, last_write: Instant) -> Row:
     """What changes in the row about the store: from birth to last_write."""
-    return (epoch.birth, epoch.tally, epoch.base, epoch.origin, us(epoch.since), to_us(last_write))
+    return (epoch.birth, epoch.tally, epoch.base, str(epoch.origin), us(epoch.since), to_us(last_write))
 
 
 def read_cell(row: Row) -> Cell:

@@ -130,9 +130,9 @@ PURGE: Final = "DELETE FROM cronce_cells WHERE key = ? AND version = ?"
 
 
 def cell_row(cell: Cell) -> Row:
-    """What `PUT_CELL` takes."""
+    """What `PUT_CELL` takes; of an enum its number, since SQLite's driver first looks for how to adapt its type."""
     key, version, value, at, mark, fence, until = cell
-    return (key, version, mark, us(at), us(until), *(fence or _NO_FENCE), value)
+    return (key, version, int(mark), us(at), us(until), *(fence or _NO_FENCE), value)
 
 
 _NO_FENCE: Final = (None, None)
