@@ -12,7 +12,7 @@ import pytest
 
 from cronce import Cronce, Run
 from cronce.errors import StoreUnavailable
-from cronce.model import Write
+from cronce.model import Mark, Write
 from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.journal import Journal
@@ -395,3 +395,70 @@ def test_a_beat_and_a_look_wait_for_a_burst_of_claims_but_not_for_long(monkeypat
             process.next = cluster.clock.boot()
             cluster.turn_to(cluster.now + 1)
         assert looks == [61_000 + round(1000 * LOOKS_WAIT)]
+
+
+def test_news_waits_while_slots_wait_for_workers() -> None:
+    """A look came first, and the slots were claimed after it."""
+    with ManualCluster(many_jobs(), holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0", workers=100)
+        cluster.turn_to(60_000)
+        looks, look = list[int](), process.engine._look
+
+        def seen(boot: float) -> None:
+            looks.append(cluster.now)
+            look(boot)
+
+        process.engine._look = seen  # type: ignore[method-assign]
+        ended(process, 10)
+        process.engine.look_soon()
+        process.next = cluster.clock.boot()
+        cluster.turn_to(60_002)
+        assert (looks, claims(process)) == ([], {60_000: 100})
+        cluster.turn_to(60_004)
+        assert (looks[:1], claims(process)) == ([60_003], {60_000: 100, 60_003: 10})
+
+
+# --- ends ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_retried_begins_again_when_its_backoff_is_over() -> None:
+    """Without news of it the scheduler found it at its next look, at 61.6 s."""
+    cron = Cronce("memory:")
+
+    @cron.job(at=START + timedelta(seconds=61), name="flaky", retries=1, backoff="500ms")
+    def flaky(run: Run) -> None:
+        if run.attempt == 1:
+            raise ValueError("the first time")
+
+    with ManualCluster(cron) as cluster:
+        cluster.join("web-1:1:0")
+        cluster.turn_to(70_000)
+        assert [(one.attempt, one.at) for one in cluster.begun] == [(1, 61_000), (2, 61_390)]
+
+
+def test_a_run_whose_end_got_no_answer_keeps_its_lease_until_that_is_on_record() -> None:
+    """Called recorded, it was renewed no more, and another scheduler ran it again."""
+    cron = Cronce("memory:")
+    cron.job(at=START.replace(minute=1), name="job", on_lost="rerun", lease="30s")(lambda: None)
+    with ManualCluster(cron, holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0")
+        cluster.turn_to(60_000)
+        cluster.join("web-2:1:0")
+        swap = cluster.store.swap
+
+        def loses_ends(writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+            if any(write.mark is Mark.CLOSED for write in writes):
+                raise StoreUnavailable("no answer")
+            return swap(writes, seen)
+
+        cluster.store.swap = loses_ends  # type: ignore[method-assign]
+        ended(process, 1)
+        for _ in range(2 * 45):
+            cluster.turn_to(cluster.now + 500)
+            process.keeper.watch()
+            process.keeper.renew()
+        cluster.store.swap = swap  # type: ignore[method-assign]
+        cluster.turn_to(cluster.now + 2_000)
+        (cell,) = cluster.store.scan(Scan("run/")).cells
+        record = decode(cell.value)
+        assert (record.outcome, record.grant, claims(process)) == (Outcome.SUCCEEDED, 1, {60_000: 1})
