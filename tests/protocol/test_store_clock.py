@@ -98,6 +98,19 @@ def test_after_a_long_silence_clocks_may_have_drifted_apart() -> None:
     assert machine.doubts(1) == 1
 
 
+def test_a_slow_answer_is_believed_only_where_there_is_no_other() -> None:
+    machine = Machine()
+    assert not machine.read(took=30.0)
+    machine.passed += 30.0
+    assert machine.believes(NOON + seconds(15))  # it is that late at least
+    machine.passed += 1.0
+    assert not machine.read()
+    assert machine.believes(NOON + seconds(31))
+    machine.passed += 31.0
+    assert not machine.read(took=30.0)
+    assert machine.believes(NOON + seconds(62))
+
+
 def test_a_slow_answer_proves_nothing_and_contradicts_nothing() -> None:
     machine = steady()
     machine.leap = seconds(3)

@@ -310,6 +310,22 @@ def test_a_lock_is_never_renewed_past_its_limit(
     assert at_most.total_seconds() - 7 <= clock.seconds <= at_most.total_seconds()
 
 
+def test_a_slow_reply_lets_no_lock_be_renewed_past_its_limit(office: Office, store: Wire, clock: HandClock) -> None:
+    """The store's time was taken to be what a reply said that had been on its way for ten seconds: the lock was held
+    for ten seconds longer."""
+    grant = office.node.do(office.node.ledger.acquire(lock_cell("reindex")))
+    assert isinstance(grant, Grant)
+    office.keeper.keep(Lease(grant, office.node.clock, lambda _over: None, at_most=START + timedelta(seconds=40)))
+    clock.turn(8)
+    store.slow = 10
+    office.keeper.renew()
+    store.slow = 0
+    clock.turn(5)
+    office.keeper.renew()
+    (cell,) = store.load([lock_cell("reindex")]).cells
+    assert cell.until == START + timedelta(seconds=40)
+
+
 def test_what_can_wait_is_written_in_one_go_after_a_while(office: Office, store: Wire, clock: HandClock) -> None:
     done: list[object] = []
     for _ in range(3):
