@@ -4,9 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cronce.model import EPOCH, Instant, Traits
+from cronce.model import EPOCH, Fence, Instant, Mark, Traits
+from cronce.protocol.commands import Ask, Change, Command, Finish, Renew
 from cronce.protocol.lease import Sample
-from cronce.protocol.store_clock import Believed, Doubt, Host, is_said, judged, recalled
+from cronce.protocol.record import Outcome, Record, State
+from cronce.protocol.store_clock import Believed, Doubt, Host, is_dated, is_said, judged, recalled
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 BOOT = 5000.0
@@ -14,6 +16,8 @@ EXACT = Traits("exact")
 OWN = Traits("own", own_clock=True)
 HOUR = timedelta(hours=1)
 DAYS = timedelta(days=400)
+FENCE = Fence(1, 1)
+CLOSED = Record(State.CLOSED, outcome=Outcome.SUCCEEDED)
 
 
 def seconds(number: float) -> timedelta:
@@ -243,3 +247,22 @@ def test_a_store_is_never_younger_than_its_own_birth() -> None:
     assert machine.why.startswith("says 2026-03-29T12")
     machine.passed += 1
     assert machine.read(born=NOON) is False
+
+
+# --- what is dated ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "record", "expected"),
+    [
+        (Finish(FENCE, Outcome.SUCCEEDED), CLOSED, False),
+        (Finish(FENCE, Outcome.SUCCEEDED), CLOSED._replace(keep=HOUR), True),  # it is known for an hour from now on
+        (Finish(FENCE, Outcome.FAILED), Record(State.RETRYING), True),  # it rests from now on
+        (Renew(FENCE), Record(State.RUNNING), True),
+        (Ask("too long"), Record(State.RUNNING), False),
+    ],
+)
+def test_an_end_is_dated_by_the_store_only_where_it_is_to_be_forgotten_or_tried_again(
+    command: Command, record: Record, expected: bool
+) -> None:
+    assert is_dated(command, Change(record, Mark.OPEN)) is expected

@@ -77,6 +77,7 @@ def test_the_end_of_an_earlier_slot_is_said_before_its_job_is_tried_again(office
     take(endings, 10.0, "sync")
     endings.keep(list(map(said, range(200))))
     assert take(endings, 10.01, "job-150") == ["job-150"]
+    assert take(endings, 10.02) == [f"job-{number}" for number in range(200) if number != 150]
 
 
 def test_so_it_is_after_an_outage_when_thousands_have_ended(office: Office) -> None:
