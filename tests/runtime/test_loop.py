@@ -1,13 +1,13 @@
-"""The loop: after which answers other processes are to look."""
+"""The loop: after which answers other processes are to look, and how often a store that hangs is asked."""
 
 from datetime import timedelta
 
 import pytest
 
 from cronce.model import BOARD_RUNS, Slot
-from cronce.protocol.commands import Queue
+from cronce.protocol.commands import Finish, Finished, Queue, Unsure
 from cronce.protocol.record import Outcome
-from tests.runtime.shelf import SLOT, START, HandNode, Wire, granted
+from tests.runtime.shelf import SLOT, START, HandClock, HandNode, Wire, granted
 
 
 def news(store: Wire) -> int:
@@ -45,3 +45,24 @@ def test_what_is_given_back_wakes_others_and_so_does_a_request_to_stop(node: Han
     asked = news(store)
     node.do(node.ledger.release([grant]))
     assert before < asked < news(store)
+
+
+def hangs(store: Wire, clock: HandClock) -> None:
+    """The next write gets no answer for ten seconds, and does not land."""
+    store.hung = lambda: clock.turn(10)
+    store.lose_next("swap", "before")
+
+
+def test_a_claim_is_asked_again_where_the_store_hung_and_an_end_is_left_to_its_caller(
+    node: HandNode, store: Wire, clock: HandClock
+) -> None:
+    """Who claims has nothing to lose; an end is to be written down before another call hangs as long."""
+    granted(node, SLOT, overlap="allow")
+    hangs(store, clock)
+    grant = granted(node, Slot("billing", START + timedelta(seconds=1)), overlap="allow")
+    hangs(store, clock)
+    (answer,), _ = node.do(node.ledger.exchange([(grant, Finish(grant.fence, Outcome.SUCCEEDED), False)], []))
+    assert isinstance(answer, Unsure)
+    store.calls.clear()
+    (answer,), _ = node.do(node.ledger.exchange([(grant, Finish(grant.fence, Outcome.SUCCEEDED), False)], []))
+    assert (answer, store.calls) == (Finished(Outcome.SUCCEEDED), ["swap"])
