@@ -125,6 +125,17 @@ def test_a_slow_answer_proves_nothing_and_contradicts_nothing() -> None:
     assert machine.read(took=8.0) is True
 
 
+def test_a_slow_answer_that_may_be_right_ends_no_doubt() -> None:
+    """It fits any clock that leapt by less than it took; and then every reading of that clock fitted the slow one."""
+    machine = steady()
+    machine.leap = seconds(20)
+    assert machine.doubts(1) == 1
+    machine.passed += 1
+    assert machine.read(took=45.0) is True
+    machine.passed += 45
+    assert machine.doubts(3) == 3
+
+
 def test_an_older_answer_that_comes_late_changes_nothing() -> None:
     machine = steady()
     late = machine.sample()

@@ -180,8 +180,7 @@ def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: I
     believed = Believed(sample, host.wall, since=before.since)
     why = _wrong(last, sample, host, tolerance, born)
     if not why:
-        is_known = last is not None and before.doubt is None
-        return before if is_known and _is_loose(sample, tolerance) else believed
+        return before if last is not None and _is_loose(sample, tolerance) else believed
     expected = host.wall if last is None else last.now + timedelta(seconds=sample.ended - last.ended)
     stands = before.doubt
     first = stands.first if stands is not None and _fits(stands.first, sample, tolerance) else sample
