@@ -6,11 +6,10 @@ import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cronce.model import Write
 from cronce.stores.base import Swapped
-from cronce.stores.sqlite import SqliteConnection
+from cronce.stores.sqlite import Select, SqliteConnection
 from tests.runtime.scheduling.life.app import cron
 
 __all__ = ["cron"]
@@ -19,10 +18,10 @@ STOP = Path(os.environ["LIFE_STOP"])
 plain_swap = SqliteConnection.swap
 
 
-def swap(connection: SqliteConnection, writes: Sequence[Write], wanted: Any, seen: tuple[int, int]) -> Swapped:
+def swap(self: SqliteConnection, writes: Sequence[Write], wanted: Select, seen: tuple[int, int]) -> Swapped:
     if STOP.exists() and any(write.key.startswith("run/") and write.grant for write in writes):
-        connection.db.set_trace_callback(stop_at_commit)
-    return plain_swap(connection, writes, wanted, seen)
+        self.db.set_trace_callback(stop_at_commit)
+    return plain_swap(self, writes, wanted, seen)
 
 
 def stop_at_commit(statement: str) -> None:
