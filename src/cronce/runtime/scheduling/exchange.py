@@ -22,6 +22,7 @@ from cronce.protocol.commands import (
     Finished,
     Held,
     Paused,
+    Queue,
     Queued,
     Release,
     Stale,
@@ -300,7 +301,7 @@ class Exchange:
 
     def _exchanged(self, over: list[Attempt], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
         if not self._settings.works:
-            return (), self._node.do(self._ledger.enqueue(chosen))
+            return (), self._node.do(self._ledger.put({one.slot: Queue(digest=one.terms.digest) for one in chosen}))
         ended = [(one.lease.grant, word_of(one), one.awaited or one.end.ending is None) for one in over]
         return self._node.do(self._ledger.exchange(ended, chosen))
 
