@@ -99,7 +99,7 @@ class BackgroundChild:
     longest = BOOT_CLOCK_POLL
     """Seconds to wait at most."""
     stdin: Sequence[FileAction] = NOWHERE[:1]
-    """Who reads from a terminal in the background is stopped for ever."""
+    """A terminal of ours is not for it."""
     interrupted = 0
     """The last stop signal that came, 0 if none."""
     hastens = False
@@ -129,10 +129,7 @@ class BackgroundChild:
         except (AttributeError, OSError):
             self.longest = GROUP_LOOK_EVERY
 
-    def paused(self, number: int) -> None:
-        """The child was stopped (SIGSTOP), and can be continued."""
-
-    def ended(self, _seen: os.waitid_result) -> None:
+    def ended(self) -> None:
         self._forget()
 
     def _forget(self) -> None:
@@ -259,11 +256,8 @@ class Child:
 
     def _look(self) -> None:
         if self._code is None:
-            seen = os.waitid(os.P_PID, self._group, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
-            if seen and seen.si_code == os.CLD_STOPPED:
-                os.waitid(os.P_PID, self._group, os.WSTOPPED | os.WNOHANG)
-                self._place.paused(seen.si_status)
-            elif seen:
+            seen = os.waitid(os.P_PID, self._group, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if seen:
                 self._on_end(seen)
 
     def _on_end(self, seen: os.waitid_result) -> None:
@@ -282,7 +276,7 @@ class Child:
             self._watchdog.done(self._group)
         os.waitpid(self._group, 0)
         self._code = 128 + seen.si_status if by_signal else seen.si_status
-        self._place.ended(seen)
+        self._place.ended()
 
     def _lingers(self) -> bool:
         """Whether a member of a group that is being stopped is left. As process 1 we are their parent now, and a group
