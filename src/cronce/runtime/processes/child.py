@@ -32,7 +32,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from cronce.clock import Clock
 from cronce.runtime.processes.output import Stream, Tail
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from cronce.runtime.app_loading import FunctionLocation
     from cronce.runtime.attempt import Work
     from cronce.runtime.keeper import Keeper
+    from cronce.runtime.processes.isolated import StdinChannel
+
+ChildOutput: TypeAlias = "Stream | StdinChannel"
+"""What comes out of a child, and is read while it runs: its output, or its reports."""
 
 CHILD_STOP_SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 
@@ -69,26 +73,6 @@ class NotStarted(NamedTuple):
 
     stopped: str
     signalled: int
-
-
-class ChildOutput(Protocol):
-    """What comes out of a child, and is read while it runs: its output, or its reports."""
-
-    inlet: int
-    """The child's end."""
-    pending: memoryview
-
-    def interest(self) -> dict[int, int]: ...
-    def read(self) -> int: ...
-    def write(self) -> None: ...
-    def finish(self) -> None: ...
-    def close(self) -> None: ...
-
-
-class ChildChannel(ChildOutput, Protocol):
-    """A child's stdin that leads to us and back; there from `open` on."""
-
-    def open(self) -> None: ...
 
 
 class BackgroundChild:
@@ -163,7 +147,7 @@ class Child:
         place: BackgroundChild,
         command: Sequence[str],
         env: Mapping[str, str],
-        line: ChildChannel | None = None,
+        line: "StdinChannel | None" = None,
     ) -> None:
         assert supervisor.watchdog is not None
         self._watchdog, self._clock, self._grace = supervisor.watchdog, supervisor.clock, supervisor.grace
@@ -229,7 +213,9 @@ class Child:
         self._line.open()
         return [*outputs, self._line]
 
-    def _streams(self, stdout: ChildOutput, stderr: ChildOutput, stdin: ChildOutput | None = None) -> list[FileAction]:
+    def _streams(
+        self, stdout: ChildOutput, stderr: ChildOutput, stdin: "ChildOutput | None" = None
+    ) -> list[FileAction]:
         outputs = [(os.POSIX_SPAWN_DUP2, stdout.inlet, 1), (os.POSIX_SPAWN_DUP2, stderr.inlet, 2)]
         return [*([(os.POSIX_SPAWN_DUP2, stdin.inlet, 0)] if stdin else self._place.stdin), *outputs]
 
@@ -354,7 +340,7 @@ class Supervisor:
         self.grace = grace
         self._lock = threading.Lock()
 
-    def child(self, command: Sequence[str], env: Mapping[str, str], line: ChildChannel | None = None) -> Child:
+    def child(self, command: Sequence[str], env: Mapping[str, str], line: "StdinChannel | None" = None) -> Child:
         """A command to run, which is not started yet; its watchdog is. If that was killed, another is started: this
         process may live for months, and when memory is short the kernel may kill a small process."""
         with self._lock:
