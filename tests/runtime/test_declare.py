@@ -8,7 +8,7 @@ import pytest
 from cronce.errors import BadInput, BadPolicy
 from cronce.model import Slot
 from cronce.policy import Overlap
-from cronce.runtime.declare import Declaration, declare
+from cronce.runtime.declare import Declaration, Policies, declare, remark
 from cronce.runtime.run import Skipped
 from cronce.schedule import Cron, Every, Window
 from tests.runtime.office import Office, job
@@ -135,6 +135,21 @@ def test_backoff_spreads_evenly() -> None:
 def test_a_backoff_longer_than_an_hour_stays_as_it_is() -> None:
     patient = declare("billing", "0 0 * * *", retries=3, backoff="3h")
     assert all(1.5 * HOUR <= patient.backoff_after(Slot("billing", NOON), n) <= 3 * HOUR for n in (1, 2, 9))
+
+
+@pytest.mark.parametrize(
+    ("policies", "remarked"),
+    [
+        ({}, False),
+        ({"retries": 3}, True),
+        ({"retries": 3, "on_lost": "skip"}, False),
+        ({"retries": 3, "on_lost": "rerun"}, False),
+    ],
+)
+def test_retries_without_a_word_about_crashes_are_remarked_on(policies: Policies, remarked: bool) -> None:
+    said = remark("billing", policies)
+    assert bool(said) == remarked
+    assert not said or ("billing: retries=3 covers runs that fail" in said and "on_lost='rerun'" in said)
 
 
 # --- start and end --------------------------------------------------------------------------------------------------

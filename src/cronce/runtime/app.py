@@ -21,7 +21,7 @@ from cronce.policy import WhenUnsure, refuse_foreign
 from cronce.runtime.app_loading import defined, place_of
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call, could_not_ask
-from cronce.runtime.declare import Declaration, Duration, Policies, When, declare
+from cronce.runtime.declare import Declaration, Duration, Policies, When, declare, remark
 from cronce.runtime.guard import (
     CommandGuard,
     Decorator,
@@ -88,6 +88,7 @@ class Cronce:
         self._starting = threading.Lock()
         self.scheduler: Scheduler | None = None
         """The one that runs in this process, if any."""
+        self._remarks: dict[str, str] = {}
         self._places: dict[str, str] = {}
         self._idempotent: dict[str, object] = {}
         self.jobs: dict[str, Declaration] = {}
@@ -197,12 +198,12 @@ class Cronce:
             place = line_of(fn)
             if job.mode == "observe":
                 made = self._only_observed(job, fn, slot, isolate=isolate)
-                self._declare(job, None, place)
+                self._declare(job, None, policies, place)
                 return made
             isolated = partial(self._bodies.isolated, place_of(fn)) if isolate else None
             made = guarded(job.name, fn, slot, partial(self._call, job), isolated)
             made.database = job.database
-            self._declare(job, made.work, place)
+            self._declare(job, made.work, policies, place)
             return made
 
         return guard
@@ -226,10 +227,10 @@ class Cronce:
         if job.mode == "observe":
             from cronce.runtime.observe import by_code, called  # noqa: PLC0415
 
-            self._declare(job, None, place)
+            self._declare(job, None, policies, place)
             return cast(CommandGuard, self._only_observed(job, called(checked_words(words)), ended=by_code))
         work = partial(self._bodies.command, checked_words(words))
-        self._declare(job, work, place)
+        self._declare(job, work, policies, place)
         return CommandGuard(job.name, work, partial(self._call, job))
 
     def _only_observed(
@@ -260,7 +261,7 @@ class Cronce:
         call = Call(keeper, job, work, take_over=take_over, stand_by=bool(job_name), refused=refused, standby=standby)
         return PodCall(job_name, call) if job_name else call
 
-    def _declare(self, job: Declaration, work: Callable[[], Work] | None, place: str) -> None:
+    def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies, place: str) -> None:
         """A module that is imported twice declares the same again; anything else under the same name is refused."""
         before, at = self.jobs.setdefault(job.name, job), self._places.setdefault(job.name, place)
         if before._replace(code="") != job._replace(code=""):
@@ -270,6 +271,7 @@ class Cronce:
             )
         if at and place and at != place:
             raise BadInput(f"there are two jobs named {job.name}: {at} and {place}; give one of them name=…")
+        self._remarks[job.name] = remark(job.name, policies)
         if work is not None:
             self.works[job.name] = work
 
@@ -585,6 +587,8 @@ class Cronce:
 
         for name in self.jobs.keys() - self.works.keys():
             LOGGER.warning("%s needs arguments, so the scheduler cannot run it; call it from your own code", name)
+        for said in filter(None, self._remarks.values()):
+            LOGGER.warning("%s", said)
         own = {name: RunnableJob(self.jobs[name], work) for name, work in self.works.items()}
         stored = RunnableStoredJobs(allow, self._bodies, self.jobs)
         return lambda: own | stored.carry(keeper.node.do(definitions()))

@@ -266,6 +266,17 @@ def declare(name: str, schedule: str | Schedule | None = None, **policies: Unpac
     return declared
 
 
+def remark(name: str, policies: Policies) -> str:
+    """What the author of the job should know, though it can be meant."""
+    retries = policies.get("retries", 0)
+    if not retries or policies.get("on_lost") is not None:
+        return ""
+    return (
+        f"{name}: retries={retries} covers runs that fail; a run whose process dies is closed as lost. Set"
+        " on_lost='rerun' to run it again, or on_lost='skip' to leave it closed"
+    )
+
+
 def _check_numbers(overlap: Overlap, turns: int, retries: int, backoff: Duration | None) -> None:
     if type(retries) is not int or retries < 0:
         raise BadPolicy(f"retries must be 0 or more, not {retries!r:.60}")

@@ -8,7 +8,7 @@ from cronce.errors import BadInput, StoreUnusable
 from cronce.integrations.django.databases import store_beside
 from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Work
-from cronce.runtime.declare import Declaration
+from cronce.runtime.declare import Declaration, Policies
 from cronce.runtime.log import LOGGER
 from cronce.runtime.run import Run
 from cronce.stores import mask_all
@@ -62,10 +62,10 @@ class ProjectCron(Cronce):
         super().__init__()
         self._use(store_url)
 
-    def _declare(self, job: Declaration, work: Callable[[], Work] | None, place: str) -> None:
+    def _declare(self, job: Declaration, work: Callable[[], Work] | None, policies: Policies, place: str) -> None:
         """A job function that a scheduler runs is like a request to a web server. One that is called directly is part
         of its caller's work, which owns the connection."""
-        super()._declare(job, None if work is None else partial(_like_a_request, work), place)
+        super()._declare(job, None if work is None else partial(_like_a_request, work), policies, place)
 
 
 def _like_a_request(make: Callable[[], Work]) -> Work:
