@@ -22,7 +22,7 @@ from cronce.model import (
     refusals_cell,
     turn_cell,
 )
-from cronce.protocol.notices import Bundle, Holder, Refusals, Refused, encode_bundle, encode_holder, encode_notice
+from cronce.protocol.notices import Bundle, Holder, Refusals, Refused, encode_notice
 from cronce.protocol.record import Job, Outcome, Record, Spec, State, Turn, encode, encode_job, encode_turn
 from cronce.runtime.declare import declare
 from cronce.runtime.scheduling.roster import digest_of
@@ -156,8 +156,8 @@ def _schedulers(digests: dict[str, str], now: Instant) -> Iterator[Write]:
     for number, start in enumerate(range(0, len(names), 1000)):
         part = {name: digests[name] for name in names[start : start + 1000]}
         yield Write(
-            f"{bundle_cells(bundle)}{number:03}", ABSENT, encode_bundle(Bundle(part)), Mark.FREE, ttl=timedelta(days=30)
+            f"{bundle_cells(bundle)}{number:03}", ABSENT, encode_notice(Bundle(part)), Mark.FREE, ttl=timedelta(days=30)
         )
     for host in HOSTS:
         holder = Holder(f"{host}:4242:1a2b3c4d5e", bundle, "both", 8, {}, now, "1.0")
-        yield Write(holder_cell(holder.holder), ABSENT, encode_holder(holder), Mark.OPEN, ttl=timedelta(days=1))
+        yield Write(holder_cell(holder.holder), ABSENT, encode_notice(holder), Mark.OPEN, ttl=timedelta(days=1))

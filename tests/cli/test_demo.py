@@ -97,26 +97,33 @@ SETTLED = "08:17:05  killed     ·          took over    ran again  ran        r
 OPEN = "08:17:06             running"
 
 
-def test_a_file_gets_one_line_for_each_slot_when_it_is_settled(stage: DemoHarness) -> None:
-    out = io.StringIO()
-    file = demo.DemoLines(out)
-    file.show(stage)
-    file.show(stage)
-    assert out.getvalue().splitlines() == ["  web-1 is killed in the middle of 08:17:05", SETTLED]
-    file.close(stage)
-    assert out.getvalue().splitlines()[2:] == [OPEN]
+TABLE = [
+    "slot      web-1      web-2      web-3        web-1      web-2      web-3",
+    SETTLED, OPEN, "", "web-1 is killed in the middle of 08:17:05",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("out", "term"), [(io.StringIO(), "xterm"), (Tty(), "dumb")], ids=["file", "dumb terminal"])
+def test_who_cannot_draw_in_place_gets_the_table_once_at_the_end(
+    out: io.StringIO, term: str, stage: DemoHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", term)
+    table = demo.DemoTable(out)
+    table.show(stage)
+    assert out.getvalue() == ""
+    table.close(stage)
+    assert out.getvalue().splitlines()[1:] == TABLE
 
 
 def test_a_terminal_draws_the_table_in_place(stage: DemoHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
     out = Tty()
     terminal = demo.DemoTable(out)
     terminal.show(stage)
     drawn = out.getvalue()
-    assert drawn.splitlines()[1:] == [
-        "slot      web-1      web-2      web-3        web-1      web-2      web-3",
-        SETTLED, OPEN, "", "web-1 is killed in the middle of 08:17:05",
-    ]  # fmt: skip
+    assert drawn.splitlines()[1:] == TABLE
     terminal.show(stage)
     assert out.getvalue() == drawn  # nothing new, nothing drawn
     stage.guarded.account.add(_lines(["done web-2 f3"], KEYS[1]))
@@ -143,15 +150,6 @@ def test_no_line_is_wider_than_the_terminal(width: int, stage: DemoHarness) -> N
     lines = [*filled(demo.INTRO, on), *demo._header(on), *demo._notes(stage, on)]
     lines += [demo._row(stage.sides, key, on) for key in KEYS]
     assert max(map(len, lines)) <= width
-
-
-def test_who_reads_from_a_dumb_terminal_or_a_pipe_gets_no_escape_codes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    assert isinstance(demo.audience_at(Tty(), quiet=False), demo.DemoTable)
-    assert isinstance(demo.audience_at(io.StringIO(), quiet=False), demo.DemoLines)
-    assert type(demo.audience_at(Tty(), quiet=True)) is demo.DemoOutput
-    monkeypatch.setenv("TERM", "dumb")
-    assert isinstance(demo.audience_at(Tty(), quiet=False), demo.DemoLines)
 
 
 def test_the_python_it_ends_with_runs(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from cronce.cli import main
 from cronce.clock import SystemClock
 from cronce.model import MONITOR, Mark, Write, alert_cell, holder_cell, leader_cell
 from cronce.monitor.monitor import Monitor
-from cronce.protocol.notices import Alert, Holder, encode_holder, encode_notice
+from cronce.protocol.notices import Alert, Holder, encode_notice
 from cronce.protocol.record import Outcome, Record, State, encode
 from cronce.runtime.queries import slot_named
 from cronce.runtime.scheduling.roster import HOLDER_TTL
@@ -130,7 +130,7 @@ def test_what_runs_is_told_from_what_waits_whatever_became_of_its_host(
     gone = Holder("web-1:1:a", "b", "both", 1, {}, now, "1.0", gone=True)
     writes = [
         Write(slot.cell, 0, encode(runs), at=slot.at, mark=Mark.OPEN, ttl=timedelta(minutes=5)),
-        Write(holder_cell("web-1:1:a"), 0, encode_holder(gone), mark=Mark.OPEN, ttl=timedelta(minutes=5)),
+        Write(holder_cell("web-1:1:a"), 0, encode_notice(gone), mark=Mark.OPEN, ttl=timedelta(minutes=5)),
     ]
     store.swap(writes, store.load([]).epoch.seen)
     cron.rerun("sync@2026-03-29T01:00:00Z", by="ada")
@@ -144,7 +144,7 @@ def here(url: str, name: str, beat: float, *, gone: bool = False) -> None:
     store, now = open_store(url), SystemClock().wall()
     left = timedelta(0) if gone else HOLDER_TTL
     holder = Holder(name, "b", "both", 10, {}, now - timedelta(hours=1), "1.0", running=2, gone=gone)
-    write = Write(holder_cell(name), 0, encode_holder(holder), mark=Mark.OPEN, ttl=left - timedelta(seconds=beat))
+    write = Write(holder_cell(name), 0, encode_notice(holder), mark=Mark.OPEN, ttl=left - timedelta(seconds=beat))
     store.swap([write], store.load([]).epoch.seen)
     store.close()
 

@@ -17,7 +17,7 @@ from cronce.cli import main
 from cronce.clock import SystemClock
 from cronce.model import Mark, Write, alert_cell, holder_cell
 from cronce.monitor import monitor
-from cronce.protocol.notices import Alert, Holder, decode_alert, encode_holder, encode_notice
+from cronce.protocol.notices import Alert, Holder, decode_alert, encode_notice
 from cronce.stores import open_store
 from tests.house.wait import wait_until
 from tests.monitor.receiver import receiving
@@ -36,7 +36,7 @@ def url(tmp_path: Path) -> str:
 def die(url: str, holder: str = HOLDER) -> None:
     """A scheduler fell silent a minute ago."""
     store, since = open_store(url), SystemClock().wall() - timedelta(hours=1)
-    value = encode_holder(Holder(holder, "", "both", 1, {}, since, ""))
+    value = encode_notice(Holder(holder, "", "both", 1, {}, since, ""))
     write = Write(holder_cell(holder), 0, value, Mark.OPEN, ttl=timedelta(seconds=-60))
     assert store.swap([write], store.load([]).epoch.seen).verdicts[0].refused is None
     store.close()
@@ -166,7 +166,7 @@ def test_what_is_not_as_bad_as_the_threshold_is_shown_and_no_reason_to_fail(
 def test_options_say_what_is_wrong(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     store, now = open_store(url), SystemClock().wall()
     for number in (1, 2):
-        value = encode_holder(Holder(f"web-{number}:1:a", "", "both", 1, {}, now, "", skew=timedelta(seconds=2)))
+        value = encode_notice(Holder(f"web-{number}:1:a", "", "both", 1, {}, now, "", skew=timedelta(seconds=2)))
         write = Write(holder_cell(f"web-{number}:1:a"), 0, value, Mark.OPEN, ttl=timedelta(seconds=30))
         store.swap([write], store.load([]).epoch.seen)
     store.close()

@@ -1,6 +1,6 @@
 """The table says in one word what each process did about a slot."""
 
-from cronce.demo.picture import DemoAccount, SlotMark, mark, settled, time_of
+from cronce.demo.picture import DemoAccount, SlotMark, mark, time_of
 from cronce.testing.ledger_file import parse
 
 A, B, C = NAMES = ("a", "b", "c")
@@ -51,25 +51,6 @@ def test_who_starts_what_another_has_started_ran_again() -> None:
 
 def test_who_was_stopped_without_a_pause_says_so() -> None:
     assert mark(account("start a f1", "stopped a -"), SLOT, A) is SlotMark.STOPPED
-
-
-def test_a_row_is_settled_when_the_slot_ran_and_all_the_living_have_answered() -> None:
-    guarded = account("start a f1", "done a f1", "refused b -", "refused c -")
-    unguarded = account(*(f"{what} {who} -" for who in NAMES for what in ("start", "done")))
-    assert settled(guarded, unguarded, SLOT, NAMES)
-    assert not settled(guarded, unguarded, NEXT, NAMES)
-    assert not settled(account("start a f1", "refused b -", "refused c -"), unguarded, SLOT, NAMES)
-    assert not settled(account("start a f1", "done a f1", "refused b -"), unguarded, SLOT, NAMES)
-    assert not settled(guarded, account("start a -", "done a -", "start b -", "done b -"), SLOT, NAMES)
-
-
-def test_nobody_waits_for_the_dead() -> None:
-    guarded, unguarded = account("start a f1", "done a f1", "refused b -"), account("start a -", "done a -")
-    for seen in (guarded, unguarded):
-        seen.killed |= {B: SLOT, C: "report@2026-03-29T08:17:04Z"}
-    assert settled(guarded, unguarded, SLOT, NAMES)
-    guarded.killed[C] = NEXT
-    assert not settled(guarded, unguarded, SLOT, NAMES)
 
 
 def test_a_process_is_in_the_middle_of_a_slot_until_it_answers() -> None:

@@ -18,7 +18,7 @@ from cronce.errors import CannotStart
 from cronce.integrations.command import FORWARDED, CommandSupervisor
 from cronce.runtime.processes.child import Child, Ended, NotStarted
 
-HANDLED = (*FORWARDED, signal.SIGCHLD, signal.SIGTTOU)
+HANDLED = (*FORWARDED, signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTOU)
 
 
 class Script:
@@ -72,7 +72,7 @@ class Script:
             self.say(cannot=str(error), code=error.code)
             return
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
-        facts = {"interrupted": supervisor.interrupted, "grown": grown, "foreground": foreground()}
+        facts = {"interrupted": supervisor.interrupted, "grown": grown}
         match ended:
             case Ended():
                 self.say(ended=ended._asdict(), **facts)
@@ -117,11 +117,12 @@ def children() -> bool:
     return True
 
 
-def foreground() -> bool | None:
+def is_in_background() -> bool:
+    """Whether a terminal is our input, and still the shell's."""
     try:
-        return os.tcgetpgrp(0) == os.getpgrp()
+        return os.tcgetpgrp(0) != os.getpgrp()
     except OSError:
-        return None
+        return False
 
 
 def main(say: str, listen: str, plan: str) -> None:
@@ -129,7 +130,7 @@ def main(say: str, listen: str, plan: str) -> None:
     for number in FORWARDED:  # whoever runs the tests in the background may ignore some
         signal.signal(number, signal.SIG_IGN if number.name in told["ignored"] else signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [signal.Signals[name] for name in told["blocked"]])
-    while foreground() is False:  # the shell may need a moment to give us the terminal
+    while is_in_background():  # the shell may need a moment to give us the terminal
         pass
     Script(int(say), int(listen), told).play()
 

@@ -12,7 +12,7 @@ from cronce.model import Mark, Write, holder_cell, spell
 from cronce.monitor import monitor as subject
 from cronce.monitor.monitor import Monitor
 from cronce.protocol.lease import Sample
-from cronce.protocol.notices import Holder, encode_holder
+from cronce.protocol.notices import Holder, encode_notice
 from cronce.protocol.store_clock import Doubt
 from cronce.runtime.declare import Declaration, declare
 from cronce.runtime.flow import Flow
@@ -154,7 +154,7 @@ def test_a_survey_that_takes_long_is_no_clock_that_was_set(monkeypatch: pytest.M
     monkeypatch.setattr(subject, "clock_doubt", lambda _ledger: believed())
     store = Slow(clock)
     alive = Holder(WEB, "", "both", 1, {}, START, "")
-    store.swap([Write(holder_cell(WEB), 0, encode_holder(alive), Mark.OPEN, ttl=SECOND)], store.load([]).epoch.seen)
+    store.swap([Write(holder_cell(WEB), 0, encode_notice(alive), Mark.OPEN, ttl=SECOND)], store.load([]).epoch.seen)
     with Cronce(store=store) as cron:
         monitor = Monitor(cron)
         sender = monitor._arrive()
@@ -182,7 +182,7 @@ def test_when_the_clock_jumped_nothing_else_is_judged_until_every_scheduler_coul
     monkeypatch.setattr(subject, "clock_doubt", doubted)
     store = Wire(clock)
     alive = Holder(WEB, "", "both", 1, {}, START, "")
-    store.swap([Write(holder_cell(WEB), 0, encode_holder(alive), Mark.OPEN, ttl=SECOND)], store.load([]).epoch.seen)
+    store.swap([Write(holder_cell(WEB), 0, encode_notice(alive), Mark.OPEN, ttl=SECOND)], store.load([]).epoch.seen)
     clock.turn(2.0)  # the scheduler seems to be dead
     with Cronce(store=store) as cron:
         monitor = Monitor(cron)
@@ -217,7 +217,7 @@ def test_a_monitor_waits_until_the_clock_has_gone_evenly_for_a_while(monkeypatch
         monkeypatch.setattr(subject, name, seconds)
     store = Settable()
     alive = Holder(WEB, "", "both", 1, {}, store.load([]).now, "")
-    store.swap([Write(holder_cell(WEB), 0, encode_holder(alive), Mark.OPEN, ttl=HOUR)], store.load([]).epoch.seen)
+    store.swap([Write(holder_cell(WEB), 0, encode_notice(alive), Mark.OPEN, ttl=HOUR)], store.load([]).epoch.seen)
     with Cronce(store=store) as cron, Monitor(cron) as monitor:
         wait_until(lambda: store.looks > 3)
         store.ahead = HOUR + MINUTE

@@ -22,7 +22,7 @@ from cronce.monitor.monitor import Monitor
 from cronce.monitor.settings import Settings
 from cronce.monitor.survey import Survey, WatchMemory
 from cronce.monitor.watch import judge
-from cronce.protocol.notices import Alert, Holder, encode_holder
+from cronce.protocol.notices import Alert, Holder, encode_notice
 from cronce.runtime.flow import drive
 from cronce.runtime.queries import held
 from cronce.stores import open_store
@@ -95,7 +95,7 @@ def dead_holder(name: str, ago: float) -> Write:
     """A scheduler that fell silent so many seconds ago."""
     now = SystemClock().wall()
     holder = Holder(name, "", "both", 1, {}, now - timedelta(hours=1), "")
-    return Write(holder_cell(name), 0, encode_holder(holder), Mark.OPEN, ttl=timedelta(seconds=-ago))
+    return Write(holder_cell(name), 0, encode_notice(holder), Mark.OPEN, ttl=timedelta(seconds=-ago))
 
 
 def wait_in_silence(true: Callable[[], object], *monitors: Monitor) -> None:

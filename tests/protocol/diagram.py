@@ -22,6 +22,7 @@ from cronce.protocol.commands import (
     Claim,
     Closed,
     Command,
+    Decision,
     Finish,
     Queue,
     Release,
@@ -30,7 +31,7 @@ from cronce.protocol.commands import (
     Settle,
     Skip,
 )
-from cronce.protocol.decide import Decision, decide
+from cronce.protocol.decide import decide
 from cronce.protocol.gates import GATES
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import RESOLVED, Job, Outcome, Past, Record, State

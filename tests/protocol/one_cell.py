@@ -61,7 +61,7 @@ class OneCell:
         """What the command comes to, for one who watched the store's clock run evenly for so long."""
         record = self.record if self.cell.version else None
         facts = Facts(self.now, self.floor, self.epoch.base, lambda _tolerance: watched)
-        answer, change = rule(self.cell, record, command, facts)  # type: ignore[arg-type]
+        answer, change, *_ = rule(self.cell, record, command, facts)  # type: ignore[arg-type]
         if change is not None:
             write = Write(
                 self.cell.key,

@@ -11,6 +11,7 @@ from cronce.protocol.commands import (
     Busy,
     Claim,
     Closed,
+    Decision,
     Early,
     Finish,
     Granted,
@@ -24,7 +25,7 @@ from cronce.protocol.commands import (
     Skip,
     Stale,
 )
-from cronce.protocol.decide import Decision, decide, job_write, refused, writes_of
+from cronce.protocol.decide import decide, job_write, refused, writes_of
 from cronce.protocol.gates import DECIDE_AGAIN, Need
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE
 from cronce.protocol.record import Maker, Outcome, Record, State, Turn, decode, decode_job, decode_turn, encode_turn

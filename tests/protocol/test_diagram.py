@@ -10,8 +10,8 @@ import pytest
 from cronce.protocol.commands import (
     Ask,
     Command,
+    Decision,
     Nothing,
-    Ruling,
     Settle,
 )
 from cronce.protocol.table import TABLE, Row, rule
@@ -35,8 +35,8 @@ def test_the_examples_reach_every_cell_of_the_table() -> None:
 def test_another_rule_gives_another_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     before = diagram.drawings()
 
-    def never_closed(_view: View, _command: Command) -> Ruling:
-        return Ruling(Nothing())
+    def never_closed(_view: View, _command: Command) -> Decision:
+        return Decision(Nothing())
 
     changed = {**TABLE, Row.LAPSED: {**TABLE[Row.LAPSED], Settle: never_closed, Ask: never_closed}}
     monkeypatch.setattr(sys.modules[rule.__module__], "TABLE", changed)

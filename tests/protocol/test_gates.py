@@ -11,6 +11,7 @@ from cronce.protocol.commands import (
     Claim,
     Closed,
     Command,
+    Decision,
     Finish,
     Paused,
     Queue,
@@ -20,7 +21,7 @@ from cronce.protocol.commands import (
     Superseded,
     Unsure,
 )
-from cronce.protocol.decide import Decision, decide
+from cronce.protocol.decide import decide
 from cronce.protocol.gates import GATES, first_floor, floor_of, job_of
 from cronce.protocol.record import FORGOTTEN, Act, Maker, Outcome
 from cronce.protocol.view import View

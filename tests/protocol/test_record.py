@@ -118,7 +118,7 @@ JOB = Kind(
     '"code":"shop.jobs:billing"}',
 )
 HOLDER = Kind(
-    notices.encode_holder,
+    notices.encode_notice,
     notices.decode_holder,
     strategies.holders,
     Holder(
@@ -141,7 +141,7 @@ HOLDER = Kind(
     '"tzdata":"2026a"}',
 )
 BUNDLE = Kind(
-    notices.encode_bundle,
+    notices.encode_notice,
     notices.decode_bundle,
     strategies.bundles,
     Bundle({"billing": "a1"}, {"billing": "shop.jobs:billing"}),

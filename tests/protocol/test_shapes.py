@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from cronce.model import Cell, Epoch, Fence, Instant, Mark, Origin, Slot, Traits, to_us, turn_cell
 from cronce.policy import OnLost, Overlap
 from cronce.protocol import shapes
-from cronce.protocol.commands import Claim, Finish
-from cronce.protocol.decide import Decision, decide, writes_of
+from cronce.protocol.commands import Claim, Decision, Finish
+from cronce.protocol.decide import decide, writes_of
 from cronce.protocol.gates import GATES, paused
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import Act, Maker, Outcome, Past, Record, State, Turn, encode_turn

@@ -18,6 +18,7 @@ from cronce.protocol.commands import (
     Claim,
     Closed,
     Command,
+    Decision,
     Early,
     Finish,
     Finished,
@@ -31,7 +32,6 @@ from cronce.protocol.commands import (
     Renew,
     Renewed,
     Resolve,
-    Ruling,
     Settle,
     Settled,
     Skip,
@@ -119,13 +119,13 @@ MINE_SAYS: dict[type, Command] = {
 
 NEW_GRANT = Record(State.RUNNING, 1, "n2", "web-2", 2 * LEASE, "rerun", 5, 0, "", "", NOW)
 NEXT_GRANT = NEW_GRANT._replace(grant=2, past=(RAN_1,))
-STALE = Ruling(Stale("web-1"))
-NOBODY = Ruling(Stale(""))
-IDLY = Ruling(Nothing())
-TOO_OLD = Ruling(Closed(Outcome.TOO_OLD, "slots up to 2026-03-29T01:00:00Z are closed if they have no record"))
-HELD = Ruling(Held("web-1", SOON))
-EARLY = Ruling(Early(SOON))
-FINE = Ruling(Closed(Outcome.SUCCEEDED, "fine"))
+STALE = Decision(Stale("web-1"))
+NOBODY = Decision(Stale(""))
+IDLY = Decision(Nothing())
+TOO_OLD = Decision(Closed(Outcome.TOO_OLD, "slots up to 2026-03-29T01:00:00Z are closed if they have no record"))
+HELD = Decision(Held("web-1", SOON))
+EARLY = Decision(Early(SOON))
+FINE = Decision(Closed(Outcome.SUCCEEDED, "fine"))
 WAITING = Queued(waiting=True)
 SKIPPED = Closed(Outcome.SKIPPED, "not today")
 
@@ -136,26 +136,26 @@ def closed(record: Record, outcome: Outcome, reason: str, mark: Mark) -> Change:
     )
 
 
-def skipped(record: Record) -> Ruling:
-    return Ruling(SKIPPED, closed(record, Outcome.SKIPPED, "not today", Mark.CLOSED))
+def skipped(record: Record) -> Decision:
+    return Decision(SKIPPED, closed(record, Outcome.SKIPPED, "not today", Mark.CLOSED))
 
 
-LOST = Ruling(
+LOST = Decision(
     Closed(Outcome.LOST, "its holder web-1 did not renew its lease"),
     closed(RAN, Outcome.LOST, "its holder web-1 did not renew its lease", Mark.ATTENTION),
 )
-UNKNOWN = Ruling(
+UNKNOWN = Decision(
     Closed(Outcome.UNKNOWN, "the store forgot what became of it"),
     closed(RAN, Outcome.UNKNOWN, "the store forgot what became of it", Mark.ATTENTION),
 )
 
-EXPECTED: dict[Row, dict[type, Ruling]] = {
+EXPECTED: dict[Row, dict[type, Decision]] = {
     Row.NOTHING: {
-        Claim: Ruling(Granted(1), Change(NEW_GRANT, Mark.OPEN, 2 * LEASE, grant=True)),
+        Claim: Decision(Granted(1), Change(NEW_GRANT, Mark.OPEN, 2 * LEASE, grant=True)),
         Renew: NOBODY,
         Finish: NOBODY,
         Release: NOBODY,
-        Queue: Ruling(WAITING, Change(Record(State.WAITING), Mark.OPEN, ZERO, grant=False)),
+        Queue: Decision(WAITING, Change(Record(State.WAITING), Mark.OPEN, ZERO, grant=False)),
         Skip: skipped(DUE),
         Settle: IDLY,
         Ask: IDLY,
@@ -173,22 +173,22 @@ EXPECTED: dict[Row, dict[type, Ruling]] = {
         Resolve: IDLY,
     },
     Row.QUEUED: {
-        Claim: Ruling(Granted(1), Change(NEW_GRANT, Mark.OPEN, 2 * LEASE, grant=True)),
+        Claim: Decision(Granted(1), Change(NEW_GRANT, Mark.OPEN, 2 * LEASE, grant=True)),
         Renew: NOBODY,
         Finish: NOBODY,
         Release: NOBODY,
-        Queue: Ruling(WAITING, Change(Record(State.WAITING), Mark.OPEN, ZERO, grant=False)),
+        Queue: Decision(WAITING, Change(Record(State.WAITING), Mark.OPEN, ZERO, grant=False)),
         Skip: skipped(DUE),
         Settle: IDLY,
         Ask: IDLY,
         Resolve: IDLY,
     },
     Row.IDLE: {
-        Claim: Ruling(Granted(2), Change(NEXT_GRANT, Mark.OPEN, 2 * LEASE, grant=True)),
+        Claim: Decision(Granted(2), Change(NEXT_GRANT, Mark.OPEN, 2 * LEASE, grant=True)),
         Renew: STALE,
         Finish: STALE,
         Release: STALE,
-        Queue: Ruling(WAITING, Change(IDLE._replace(state=State.WAITING), Mark.OPEN, ZERO, grant=False)),
+        Queue: Decision(WAITING, Change(IDLE._replace(state=State.WAITING), Mark.OPEN, ZERO, grant=False)),
         Skip: skipped(IDLE),
         Settle: IDLY,
         Ask: IDLY,
@@ -213,14 +213,14 @@ EXPECTED: dict[Row, dict[type, Ruling]] = {
         Queue: HELD,
         Skip: HELD,
         Settle: HELD,
-        Ask: Ruling(Asked(), Change(RAN._replace(ask="replaced"), Mark.OPEN, None, grant=False)),
+        Ask: Decision(Asked(), Change(RAN._replace(ask="replaced"), Mark.OPEN, None, grant=False)),
         Resolve: HELD,
     },
     Row.MINE: {
-        Claim: Ruling(Granted(1), Change(RAN, Mark.OPEN, LEASE, grant=False)),
-        Renew: Ruling(Renewed(""), Change(RAN, Mark.OPEN, LEASE, grant=False)),
-        Finish: Ruling(Finished(Outcome.SUCCEEDED), closed(RAN, Outcome.SUCCEEDED, "all sent", Mark.CLOSED)),
-        Release: Ruling(Released(), Change(IDLE, Mark.OPEN, SECOND, grant=False)),
+        Claim: Decision(Granted(1), Change(RAN, Mark.OPEN, LEASE, grant=False)),
+        Renew: Decision(Renewed(""), Change(RAN, Mark.OPEN, LEASE, grant=False)),
+        Finish: Decision(Finished(Outcome.SUCCEEDED), closed(RAN, Outcome.SUCCEEDED, "all sent", Mark.CLOSED)),
+        Release: Decision(Released(), Change(IDLE, Mark.OPEN, SECOND, grant=False)),
     },
     Row.LAPSED: {
         Claim: LOST,
@@ -256,7 +256,7 @@ EXPECTED: dict[Row, dict[type, Ruling]] = {
         Resolve: FINE,
     },
     Row.EXPIRED: {
-        Claim: Ruling(Granted(2), Change(NEW_GRANT._replace(grant=2), Mark.OPEN, 2 * LEASE, grant=True)),
+        Claim: Decision(Granted(2), Change(NEW_GRANT._replace(grant=2), Mark.OPEN, 2 * LEASE, grant=True)),
         Renew: STALE,
         Finish: STALE,
         Release: STALE,
@@ -279,11 +279,11 @@ RETRIED = Past(F1, "web-1", AT, "failed, retried: fixed", NOW - SECOND, NOW)
 AGAIN = RAN._replace(state=State.DUE, turn="", past=(RETRIED,))
 LOOKED_AT = FAILED._replace(past=(RETRIED._replace(end="failed", retried=None),))
 
-ALSO: list[tuple[str, Row, Scene, Command, Ruling]] = [
+ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
     (
         "too late for its first start", Row.NOTHING, SCENES[Row.NOTHING],
         Claim("n2", "web-2", LEASE, "skip", start_by=NOW - SECOND),
-        Ruling(LATE, closed(DUE, Outcome.SKIPPED, "too late to start", Mark.CLOSED)),
+        Decision(LATE, closed(DUE, Outcome.SKIPPED, "too late to start", Mark.CLOSED)),
     ),
     (
         "just in time for its first start", Row.NOTHING, SCENES[Row.NOTHING],
@@ -292,17 +292,17 @@ ALSO: list[tuple[str, Row, Scene, Command, Ruling]] = [
     (
         "a step of a slot that is run again by hand", Row.BELOW, SCENES[Row.BELOW],
         Claim("n2", "web-2", LEASE, "skip", under=Maker("run/a", F1)),
-        Ruling(
+        Decision(
             Closed(Outcome.UNKNOWN, "the store forgot whether it was done, or it is new"),
             closed(DUE, Outcome.UNKNOWN, "the store forgot whether it was done, or it is new", Mark.ATTENTION),
         ),
     ),
     (
         "waiting already", Row.QUEUED, Scene(OVER._replace(fence=None), Record(State.WAITING)), SAYS[Queue],
-        Ruling(WAITING),
+        Decision(WAITING),
     ),
-    ("due already", Row.QUEUED, SCENES[Row.QUEUED], Queue(), Ruling(Queued(waiting=False))),
-    ("released, and says so again", Row.IDLE, SCENES[Row.IDLE], Release(F1), Ruling(Released())),
+    ("due already", Row.QUEUED, SCENES[Row.QUEUED], Queue(), Decision(Queued(waiting=False))),
+    ("released, and says so again", Row.IDLE, SCENES[Row.IDLE], Release(F1), Decision(Released())),
     ("released, then says finished", Row.IDLE, SCENES[Row.IDLE], Finish(F1, Outcome.SUCCEEDED), STALE),
     (
         "released, waiting for its turn, then says finished", Row.IDLE, Scene(OVER, IDLE._replace(state=State.WAITING)),
@@ -310,22 +310,22 @@ ALSO: list[tuple[str, Row, Scene, Command, Ruling]] = [
     ),
     (
         "failed, and says so again", Row.IDLE, Scene(OVER, RETRYING),
-        Finish(F1, Outcome.FAILED, "boom"), Ruling(Finished(Outcome.FAILED, retrying=True)),
+        Finish(F1, Outcome.FAILED, "boom"), Decision(Finished(Outcome.FAILED, retrying=True)),
     ),
     ("failed, then says it succeeded", Row.IDLE, Scene(OVER, RETRYING), Finish(F1, Outcome.SUCCEEDED), STALE),
     (
         "failed, and says so again before its time", Row.RESTING, SCENES[Row.RESTING],
-        Finish(F1, Outcome.FAILED, "boom"), Ruling(Finished(Outcome.FAILED, retrying=True)),
+        Finish(F1, Outcome.FAILED, "boom"), Decision(Finished(Outcome.FAILED, retrying=True)),
     ),
-    ("released, and says so again before its time", Row.RESTING, Scene(LIVE, IDLE), Release(F1), Ruling(Released())),
-    ("asked already", Row.HELD, Scene(LIVE, RAN._replace(ask="drain")), SAYS[Ask], Ruling(Asked())),
+    ("released, and says so again before its time", Row.RESTING, Scene(LIVE, IDLE), Release(F1), Decision(Released())),
+    ("asked already", Row.HELD, Scene(LIVE, RAN._replace(ask="drain")), SAYS[Ask], Decision(Asked())),
     (
         "asked to stop", Row.MINE, Scene(LIVE, RAN._replace(ask="drain")), Renew(F1),
-        Ruling(Renewed("drain"), Change(RAN._replace(ask="drain"), Mark.OPEN, LEASE, grant=False)),
+        Decision(Renewed("drain"), Change(RAN._replace(ask="drain"), Mark.OPEN, LEASE, grant=False)),
     ),
     (
         "my claim, its lease over before I read it back", Row.MINE, SCENES[Row.LAPSED], MINE_SAYS[Claim],
-        Ruling(Granted(2), Change(REGRANTED, Mark.OPEN, LEASE, grant=True)),
+        Decision(Granted(2), Change(REGRANTED, Mark.OPEN, LEASE, grant=True)),
     ),
     ("lapsed, mine, and nobody acted", Row.MINE, SCENES[Row.LAPSED], Renew(F1), EXPECTED[Row.MINE][Renew]),
     ("lapsed, mine, and nobody acted", Row.MINE, SCENES[Row.LAPSED], MINE_SAYS[Finish], EXPECTED[Row.MINE][Finish]),
@@ -333,7 +333,7 @@ ALSO: list[tuple[str, Row, Scene, Command, Ruling]] = [
     (
         "failed with attempts left", Row.MINE, SCENES[Row.MINE],
         Finish(F1, Outcome.FAILED, "boom", 5 * SECOND, output="3 rows"),
-        Ruling(
+        Decision(
             Finished(Outcome.FAILED, retrying=True),
             Change(RETRYING._replace(output="3 rows"), Mark.OPEN, 5 * SECOND, grant=False),
         ),
@@ -341,12 +341,12 @@ ALSO: list[tuple[str, Row, Scene, Command, Ruling]] = [
     (
         "cut short under skip, no attempts left", Row.MINE, Scene(LIVE, RAN._replace(failures=2)),
         Finish(F1, Outcome.FAILED, "boom", cut_short=True),
-        Ruling(Finished(Outcome.FAILED), closed(RAN._replace(failures=2), Outcome.FAILED, "boom", Mark.CLOSED)),
+        Decision(Finished(Outcome.FAILED), closed(RAN._replace(failures=2), Outcome.FAILED, "boom", Mark.CLOSED)),
     ),
     (
         "cut short under rerun, no attempts left", Row.MINE, Scene(LIVE, RAN._replace(failures=2, on_lost="rerun")),
         Finish(F1, Outcome.FAILED, "boom", cut_short=True),
-        Ruling(
+        Decision(
             Finished(Outcome.FAILED, retrying=True),
             Change(RETRYING._replace(failures=2, on_lost="rerun"), Mark.OPEN, ZERO, grant=False),
         ),
@@ -354,18 +354,18 @@ ALSO: list[tuple[str, Row, Scene, Command, Ruling]] = [
     (
         "succeeded though it was to be cut short", Row.MINE, Scene(LIVE, RAN._replace(on_lost="rerun")),
         Finish(F1, Outcome.SUCCEEDED, cut_short=True, output="3 rows"),
-        Ruling(
+        Decision(
             Finished(Outcome.SUCCEEDED),
             closed(RAN._replace(on_lost="rerun", output="3 rows"), Outcome.SUCCEEDED, "", Mark.CLOSED),
         ),
     ),
     (
         "a limit before the lease's end", Row.MINE, SCENES[Row.MINE], Renew(F1, 25 * SECOND),
-        Ruling(Renewed(""), Change(RAN, Mark.OPEN, 25 * SECOND, grant=False)),
+        Decision(Renewed(""), Change(RAN, Mark.OPEN, 25 * SECOND, grant=False)),
     ),
     (
         "a limit before the end it has already", Row.MINE, SCENES[Row.MINE], Renew(F1, timedelta(microseconds=1)),
-        Ruling(Renewed(""), Change(RAN, Mark.OPEN, None, grant=False)),
+        Decision(Renewed(""), Change(RAN, Mark.OPEN, None, grant=False)),
     ),
     (
         "a limit after the lease's end", Row.MINE, SCENES[Row.MINE], Renew(F1, 10 * LEASE),
@@ -374,22 +374,22 @@ ALSO: list[tuple[str, Row, Scene, Command, Ruling]] = [
     (
         "failed at the last attempt", Row.MINE, Scene(LIVE, RAN._replace(failures=2)),
         Finish(F1, Outcome.FAILED, "boom"),
-        Ruling(Finished(Outcome.FAILED), closed(RAN._replace(failures=2), Outcome.FAILED, "boom", Mark.CLOSED)),
+        Decision(Finished(Outcome.FAILED), closed(RAN._replace(failures=2), Outcome.FAILED, "boom", Mark.CLOSED)),
     ),
     (
         "under rerun", Row.LAPSED, Scene(OVER, RAN._replace(on_lost="rerun")), SAYS[Claim],
-        Ruling(Granted(2, "web-1"), Change(TAKEN_OVER, Mark.OPEN, 2 * LEASE, grant=True)),
+        Decision(Granted(2, "web-1"), Change(TAKEN_OVER, Mark.OPEN, 2 * LEASE, grant=True)),
     ),
     *(
         (
             "under rerun", Row.LAPSED, Scene(OVER, RAN._replace(on_lost="rerun")), SAYS[command],
-            Ruling(Settled(), Change(GIVEN_BACK, Mark.OPEN, ZERO, grant=False)),
+            Decision(Settled(), Change(GIVEN_BACK, Mark.OPEN, ZERO, grant=False)),
         )
         for command in (Queue, Skip, Settle, Ask, Resolve)
     ),
     (
         "its transaction was committed", Row.LAPSED, SCENES[Row.LAPSED], Settle(F1, committed=True),
-        Ruling(
+        Decision(
             Closed(Outcome.SUCCEEDED, "its transaction was committed"),
             closed(RAN, Outcome.SUCCEEDED, "its transaction was committed", Mark.CLOSED),
         ),
@@ -397,17 +397,17 @@ ALSO: list[tuple[str, Row, Scene, Command, Ruling]] = [
     *(
         (
             "it may be committed, and nobody asked", Row.LAPSED, Scene(OVER, RAN._replace(joined=True)), said,
-            Ruling(Held("web-1", NOW)),
+            Decision(Held("web-1", NOW)),
         )
         for said in (SAYS[Claim], Settle(), Settle(F0), SAYS[Queue], SAYS[Skip])
     ),
     (
         "it may be committed, and nobody asked", Row.LAPSED, Scene(OVER, RAN._replace(joined=True)), SAYS[Ask],
-        Ruling(Asked(), Change(RAN._replace(joined=True, ask="replaced"), Mark.OPEN, None, grant=False)),
+        Decision(Asked(), Change(RAN._replace(joined=True, ask="replaced"), Mark.OPEN, None, grant=False)),
     ),
     (
         "it may be committed, and is not", Row.LAPSED, Scene(OVER, RAN._replace(joined=True)), Settle(F1),
-        Ruling(
+        Decision(
             Closed(Outcome.LOST, "its holder web-1 did not renew its lease"),
             closed(RAN._replace(joined=True), Outcome.LOST, "its holder web-1 did not renew its lease", Mark.ATTENTION),
         ),
@@ -415,16 +415,16 @@ ALSO: list[tuple[str, Row, Scene, Command, Ruling]] = [
     ("the transaction of another run was committed", Row.LAPSED, SCENES[Row.LAPSED], Settle(F0, committed=True),
      EXPECTED[Row.LAPSED][Settle]),
     ("the same, when it has expired", Row.EXPIRED, SCENES[Row.EXPIRED], MINE_SAYS[Finish],
-     Ruling(Finished(Outcome.SUCCEEDED))),
-    ("by whom it closed", Row.CLOSED, SCENES[Row.CLOSED], MINE_SAYS[Finish], Ruling(Finished(Outcome.SUCCEEDED))),
+     Decision(Finished(Outcome.SUCCEEDED))),
+    ("by whom it closed", Row.CLOSED, SCENES[Row.CLOSED], MINE_SAYS[Finish], Decision(Finished(Outcome.SUCCEEDED))),
     ("by whom it closed, with another word", Row.CLOSED, SCENES[Row.CLOSED], Finish(F1, Outcome.FAILED), STALE),
     (
         "failed", Row.CLOSED, Scene(OVER, FAILED), SAYS[Resolve],
-        Ruling(Queued(waiting=False), Change(AGAIN, Mark.OPEN, ZERO, grant=False)),
+        Decision(Queued(waiting=False), Change(AGAIN, Mark.OPEN, ZERO, grant=False)),
     ),
     (
         "failed", Row.CLOSED, Scene(OVER, FAILED), Resolve("done", "sent by hand"),
-        Ruling(
+        Decision(
             Closed(Outcome.SUCCEEDED, "resolved: sent by hand"),
             closed(LOOKED_AT, Outcome.SUCCEEDED, "resolved: sent by hand", Mark.CLOSED),
         ),
@@ -436,7 +436,7 @@ def named(row: Row, command: type) -> str:
     return f"{row}: {command.__name__.lower()}"
 
 
-def exactly(decision: Ruling) -> tuple[type, Ruling]:
+def exactly(decision: Decision) -> tuple[type, Decision]:
     """To Python, answers of different kinds are equal when their fields are."""
     return type(decision.answer), decision
 
@@ -459,7 +459,7 @@ def test_every_cell_of_the_table(row_: Row, command: type) -> None:
         for name, row, scene, said, expected in ALSO
     ],
 )
-def test_what_else_a_cell_of_the_table_goes_by(row_: Row, scene: Scene, said: Command, expected: Ruling) -> None:
+def test_what_else_a_cell_of_the_table_goes_by(row_: Row, scene: Scene, said: Command, expected: Decision) -> None:
     assert row(scene.cell, scene.record, said, scene.facts) is row_
     assert exactly(rule(scene.cell, scene.record, said, scene.facts)) == exactly(expected)
 
@@ -1098,7 +1098,7 @@ def scenes(draw: st.DrawFn) -> Scene:
 @example(SCENES[Row.CLOSED], SAYS[Claim])
 def test_whatever_was_read_and_said_the_promises_hold(scene: Scene, command: Command) -> None:
     cell, record, facts = scene
-    answer, change = rule(cell, record, command, facts)
+    answer, change, *_ = rule(cell, record, command, facts)
     if change is None:
         return
     expired = row(cell, record, command, facts) is Row.EXPIRED
@@ -1115,7 +1115,7 @@ def test_whatever_was_read_and_said_the_promises_hold(scene: Scene, command: Com
 
 @given(scenes(), commands)
 def test_whatever_closes_a_cell_marks_it_and_says_as_what(scene: Scene, command: Command) -> None:
-    _, change = rule(*scene[:2], command, scene.facts)
+    _, change, *_ = rule(*scene[:2], command, scene.facts)
     if change is not None:
         closes = change.record.state is State.CLOSED
         assert closes is (change.mark in (Mark.CLOSED, Mark.ATTENTION))
@@ -1126,7 +1126,7 @@ def test_whatever_closes_a_cell_marks_it_and_says_as_what(scene: Scene, command:
 def test_whoever_names_another_fence_changes_nothing(scene: Scene, fence: Fence, outcome: Outcome) -> None:
     cell = scene.cell._replace(fence=Fence(9, 9))
     for command in (Renew(fence), Finish(fence, outcome), Release(fence)):
-        answer, change = rule(cell, scene.record, command, scene.facts)
+        answer, change, *_ = rule(cell, scene.record, command, scene.facts)
         assert isinstance(answer, Stale)
         assert change is None
 
@@ -1136,7 +1136,7 @@ def test_a_live_lease_of_another_is_touched_by_nothing_but_a_word_to_its_holder(
     """Not of a step: that ends with its run."""
     live = scene.cell._replace(version=9, until=scene.facts.now + SECOND, fence=Fence(9, 9))
     record = (scene.record or RAN)._replace(state=State.RUNNING, nonce="another's", under=None)
-    _, change = rule(live, record, command, scene.facts._replace(base=0))
+    _, change, *_ = rule(live, record, command, scene.facts._replace(base=0))
     if change is not None:
         assert isinstance(command, Ask)
         assert change == Change(record._replace(ask=command.reason), Mark.OPEN, ttl=None, grant=False)

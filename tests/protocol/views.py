@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from cronce.model import Cell, Epoch, Instant, Slot
 from cronce.protocol import table
-from cronce.protocol.commands import Command, Ruling
+from cronce.protocol.commands import Command, Decision
 from cronce.protocol.lease import Sample
 from cronce.protocol.record import Job, Maker, Record
 from cronce.protocol.view import KnownJob, View
@@ -45,7 +45,7 @@ def row(cell: Cell, record: Record | None, command: Command, facts: Facts) -> ta
     return table.row(view_of(cell, record, facts), command)
 
 
-def rule(cell: Cell, record: Record | None, command: Command, facts: Facts) -> Ruling:
+def rule(cell: Cell, record: Record | None, command: Command, facts: Facts) -> Decision:
     return table.rule(view_of(cell, record, facts), command)
 
 

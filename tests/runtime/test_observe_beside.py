@@ -20,7 +20,6 @@ from cronce import Cronce
 from cronce.clock import SystemClock
 from cronce.events import Event, What
 from cronce.model import Slot, Write
-from cronce.runtime.background import ShadowCall
 from cronce.runtime.call import Call
 from cronce.runtime.declare import declare
 from cronce.runtime.log import EventLog
@@ -245,12 +244,14 @@ def test_two_calls_one_after_the_other_claim_in_that_order() -> None:
 def test_one_job_does_not_wait_until_another_has_its_answer() -> None:
     store, patient = MemoryStore(SystemClock().wall), threading.Event()
 
-    class Waits(ShadowCall):
+    class Waits(ObservedCall):
         def ask(self) -> None:
             patient.wait()
 
     with Cronce(store=store) as cron:
-        cron._in_background().start_shadow(Waits("another"))
+        job = declare("another", "* * * * *", mode="observe")
+        background = cron._in_background()
+        background.start_shadow(Waits(job, None, background, cron.at_work, SystemClock()))
         as_job(cron, lambda: None)()
         wait_until(lambda: noted(store).times == 1)
         patient.set()

@@ -10,7 +10,7 @@ import pytest
 from cronce.errors import BadInput, BadRecord, CronceError
 from cronce.model import ABSENT, BOARD_JOBS, Cell, Mark, Slot, Write, bundle_cells, holder_cell, stored_cell
 from cronce.protocol.commands import Queue
-from cronce.protocol.notices import Bundle, Holder, Stored, decode_stored, encode_bundle, encode_holder, encode_notice
+from cronce.protocol.notices import Bundle, Holder, Stored, decode_stored, encode_notice
 from cronce.protocol.record import Job
 from cronce.protocol.specs import declared
 from cronce.runtime.declare import Declaration, declare
@@ -214,8 +214,8 @@ def live(store: Wire, node: HandNode, job: Declaration) -> None:
 def bundle(store: Wire, digests: dict[str, str]) -> None:
     """A process carries these versions."""
     holder = Holder("web-7", "carried", "both", 10, {}, START, "1.0")
-    put(store, f"{bundle_cells('carried')}000", encode_bundle(Bundle(digests)), Mark.FREE)
-    put(store, holder_cell("web-7"), encode_holder(holder), ttl=timedelta(seconds=30))
+    put(store, f"{bundle_cells('carried')}000", encode_notice(Bundle(digests)), Mark.FREE)
+    put(store, holder_cell("web-7"), encode_notice(holder), ttl=timedelta(seconds=30))
 
 
 def test_the_same_is_added_again_while_a_process_carries_it_whose_version_is_not_on_record_yet(

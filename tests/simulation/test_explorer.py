@@ -16,8 +16,7 @@ from cronce.model import Fence
 from cronce.policy import OnLost
 from cronce.protocol import decide as protocol
 from cronce.protocol import gates, lease, table
-from cronce.protocol.commands import Command, Granted, Ruling
-from cronce.protocol.decide import Decision
+from cronce.protocol.commands import Command, Decision, Granted
 from cronce.protocol.gates import Need
 from cronce.protocol.record import Past, Record
 from cronce.protocol.table import Row
@@ -67,9 +66,9 @@ def _trust_from_the_reply(_began: float, *rest: Any) -> float:
     return lease.trust_end(0.0, *rest)
 
 
-def _unwritten(view: View, _command: Command) -> Ruling:
+def _unwritten(view: View, _command: Command) -> Decision:
     """Once how it was: a takeover decided on before the clock stepped back would still land."""
-    return Ruling(Granted(view.stands.grant))
+    return Decision(Granted(view.stands.grant))
 
 
 def _rules(row: Row, **rules: Any) -> Callable[[], AbstractContextManager[Any]]:

@@ -40,8 +40,6 @@ from cronce.protocol.notices import (
     Observed,
     Refusals,
     Refused,
-    encode_bundle,
-    encode_holder,
     encode_notice,
 )
 from cronce.protocol.record import (
@@ -148,7 +146,7 @@ class Scene:
 
     def _holders(self) -> Iterator[Write]:
         carried = {name: job.spec[0] for name, job in JOBS.items() if name != ABANDONED}
-        yield _write(f"{bundle_cells('b1')}000", encode_bundle(Bundle(carried)), Mark.FREE, HOUR)
+        yield _write(f"{bundle_cells('b1')}000", encode_notice(Bundle(carried)), Mark.FREE, HOUR)
         beats = {WEB_1: (0.4, 0), WEB_2: (55.0, 0), WEB_3: (6.0, 1.7), BATCH: (0.8, -0.02)}
         for number, (name, (ago, skew)) in enumerate(beats.items()):
             labels = {"zone": "eu-1", "note": HOSTILE} if name == BATCH else {"zone": f"eu-{number}"}
@@ -167,7 +165,7 @@ class Scene:
                 skew=skew * SECOND,
                 running=1 if name == WEB_1 else 0,
             )
-            yield _write(holder_cell(name), encode_holder(holder), Mark.OPEN, HOLDER_TTL - ago * SECOND)
+            yield _write(holder_cell(name), encode_notice(holder), Mark.OPEN, HOLDER_TTL - ago * SECOND)
 
     # --- runs ---
 

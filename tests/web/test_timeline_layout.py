@@ -1,6 +1,5 @@
 """Where things stand on a timeline: nothing lies on another, nothing is dropped, and it never gets out of hand."""
 
-from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,13 +9,12 @@ from cronce.protocol.notices import Refused
 from cronce.protocol.record import Outcome
 from cronce.runtime.queries import RunSeen
 from cronce.web.timeline_layout import (
-    FOLDED_COLUMNS,
     GHOST_ROWS,
     HEAD,
     MOST_LANES,
     MOST_LINES,
-    MOST_PIECES,
     MOST_ROWS,
+    NAME,
     OTHERS,
     ROW,
     Picture,
@@ -100,7 +98,7 @@ def test_ghosts_stand_below_what_there_was_and_take_no_row_from_it() -> None:
     solid = [placed.top for placed in lane.placed if placed.piece.shape == "bar"]
     ghosts = sorted({placed.top for placed in lane.placed if placed.piece.shape == "ghost"})
     assert max(solid) < ghosts[0]
-    assert (len(ghosts), lane.columns) == (GHOST_ROWS, ())  # beyond that they lie on one another, and are all there
+    assert len(ghosts) == GHOST_ROWS  # beyond that they lie on one another, and are all there
     assert len(lane.placed) == 2 + len(refused)
 
 
@@ -115,63 +113,9 @@ def test_the_sign_beside_a_short_bar_has_its_room() -> None:
 # --- too much -------------------------------------------------------------------------------------------------------
 
 
-def many(number: int, holder: str = A, **more: int) -> list[RunSeen]:
-    step = 590 / number
-    return [
-        ran(f"j{place}", 595 - place * step, holder, ended=595 - place * step - step / 2) for place in range(number)
-    ]
-
-
-def test_up_to_the_limit_each_is_drawn() -> None:
-    drawn = picture(*many(MOST_PIECES))
-    assert (len(drawn.lanes[0].placed), drawn.folded) == (MOST_PIECES, 0)
-
-
-def test_beyond_the_limit_all_are_counted_and_none_is_dropped() -> None:
-    failed = [ran("bad", 300 + place, outcome=Outcome.FAILED) for place in range(3)]
-    drawn = picture(*many(MOST_PIECES - 2), *failed)
-    (lane,) = drawn.lanes
-    assert (lane.placed, drawn.folded) == ((), MOST_PIECES + 1)
-    counts = sum((Counter(column.counts) for column in lane.columns), Counter[str]())
-    assert counts == {"succeeded": MOST_PIECES - 2, "failed": 3}
-    assert len(lane.columns) <= FOLDED_COLUMNS
-    assert drawn.counted == "1,998 succeeded, 3 failed"
-
-
-def test_a_lane_with_too_much_at_once_is_folded_and_the_others_are_not() -> None:
-    crowd = [ran(f"j{place}", 300, A, ended=200) for place in range(MOST_ROWS + 1)]
-    drawn = picture(*crowd, ran("b", 300, B))
-    first, second = drawn.lanes
-    assert (first.placed, [column.counts for column in first.columns]) == ((), [{"succeeded": MOST_ROWS + 1}])
-    assert (len(second.placed), second.columns) == (1, ())
-
-
-def test_as_many_rows_as_may_be_are_drawn() -> None:
-    (lane,) = picture(*(ran(f"j{place}", 300, A, ended=200) for place in range(MOST_ROWS))).lanes
-    assert len(lane.placed) == MOST_ROWS
-
-
-def test_a_column_covers_its_share_of_the_time_and_leads_there() -> None:
-    drawn = picture(*(ran(f"j{place}", 599, A, ended=200) for place in range(MOST_ROWS + 1)))
-    ((column,),) = [lane.columns for lane in drawn.lanes]
-    assert (column.start, column.end) == (START, START + (END - START) / FOLDED_COLUMNS)
-    assert drawn.scale(column.start) == 0
-    assert drawn.scale(column.end) == pytest.approx(100 / FOLDED_COLUMNS)
-
-
-def test_what_begins_in_the_last_moment_is_in_the_last_column() -> None:
-    """A column is whole microseconds wide, so that all of them together may be less than the picture."""
-    last = (END - timedelta(microseconds=1) - NOW).total_seconds()
-    drawn = picture(*(ran(f"j{place}", -last, A, ended=-200) for place in range(MOST_ROWS + 1)))
-    ((column,),) = [lane.columns for lane in drawn.lanes]
-    assert column.total == MOST_ROWS + 1
-    assert drawn.scale(column.end) == pytest.approx(100)
-
-
-def test_an_arrow_into_a_folded_lane_is_left_out() -> None:
-    crowd = [ran(f"j{place}", 300, A, ended=200) for place in range(MOST_ROWS)]
-    drawn = picture(*crowd, ran("sync", 300, B, started=260, ended=200, past=(lapsed(A, 299, 260),)))
-    assert (drawn.arrows, drawn.counted.endswith("1 lapsed, 1 taken over")) == ((), True)
+def test_beyond_the_rows_of_a_lane_pieces_lie_on_one_another_and_are_all_there() -> None:
+    (lane,) = picture(*(ran(f"j{place}", 300, A, ended=200) for place in range(MOST_ROWS + 2))).lanes
+    assert [one.top for one in lane.placed] == [HEAD + NAME + ROW * min(row, MOST_ROWS - 1) for row in range(8)]
 
 
 def test_calls_from_a_crontab_are_a_holder_each_and_share_the_lane_of_their_host() -> None:

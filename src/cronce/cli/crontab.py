@@ -136,8 +136,8 @@ def _install(options: argparse.Namespace, place: host_settings.Crontab) -> None:
         print(f"settings above the block apply to it, too: {', '.join(f'{word}=…' for word in above)}")
     if options.wrap:
         beside = [entry for entry in text.entries(before, system=system) if entry.block != name]
-        body, done, left = text.wrap(body, _host(options), system=system, settings=above, beside=beside)
-        _tell(done, left)
+        body, left = text.wrap(body, _host(options), system=system, settings=above, beside=beside)
+        _tell(left)
     elif any(not entry.guard and entry.schedule != "@reboot" for entry in text.entries(body, system=system)):
         print("some lines are not guarded; --wrap wraps them in `cronce exec`")
     lines = text.entries(body, system=system, settings=above)
@@ -187,12 +187,12 @@ def _body(source: str) -> str:
 def _wrap(options: argparse.Namespace, place: host_settings.Crontab) -> None:
     host = _host(options)
 
-    def wrapped(before: str) -> tuple[str, list[text.GuardedLine], list[text.LineLeftAlone]]:
+    def wrapped(before: str) -> tuple[str, list[text.LineLeftAlone]]:
         _refuse_strangers(before, place)
         return text.wrap(before, host, system=place.system)
 
-    after, done, left = wrapped(place.read())
-    _tell(done, left)
+    after, left = wrapped(place.read())
+    _tell(left)
     lines = text.entries(after, system=place.system)
     _apply(options, place, lambda before: wrapped(before)[0], _places(lines, options))
 
@@ -211,13 +211,10 @@ def _whose(options: argparse.Namespace) -> str:
     return options.user or host_settings.this_user()
 
 
-def _tell(done: Sequence[text.GuardedLine], left: Sequence[text.LineLeftAlone]) -> None:
+def _tell(left: Sequence[text.LineLeftAlone]) -> None:
     for one in left:
         if one.entry.guard != "cronce":
             print(f"line {one.entry.number} stays as it is: {safe(one.why)}")
-    for name, lines in text.twins(done):
-        numbers = ", ".join(str(entry.number) for entry in lines)
-        print(f"lines {numbers} are one job, {name}, with several schedules: a slot that they share runs once")
 
 
 def _places(lines: Sequence[text.CrontabEntry], options: argparse.Namespace) -> list[str]:

@@ -1,7 +1,6 @@
 """cronce demo: three processes, one killed in the middle of a run and one paused, with the guard and without it.
 
-Who looks on is a terminal, where one table is drawn in place, a file, which gets a line for each slot when it is
-settled, or nobody.
+One table shows which process had which slot: on a terminal while it happens, in a file at the end.
 """
 
 import argparse
@@ -11,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -18,7 +18,7 @@ from cronce.cli import on_signals, refuse_outside
 from cronce.cli.terminal import ColouredText, Screen, Text, filled, paint, screen, show
 from cronce.clock import SystemClock
 from cronce.demo.harness import PROCESS_NAMES, DemoHarness, DemoSide
-from cronce.demo.picture import SlotMark, mark, settled, time_of
+from cronce.demo.picture import SlotMark, mark, time_of
 from cronce.demo.verdict import DemoVerdict
 from cronce.errors import BadInput
 from cronce.telling.words import Tone
@@ -87,12 +87,12 @@ def add_demo_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_demo(options: argparse.Namespace) -> int:
     refuse_outside("--seconds", options.seconds, MAX_SLOTS, FEWEST)
-    audience = audience_at(sys.stdout, quiet=options.json)
+    table = DemoTable(StringIO() if options.json else sys.stdout)
     with ended_like_ctrl_c(), folder(options.save) as place:
-        audience.open()
-        stage = DemoHarness(place, options.seconds, SystemClock(), audience.show)
+        table.open()
+        stage = DemoHarness(place, options.seconds, SystemClock(), table.show)
         guarded, unguarded = stage.play()
-        audience.close(stage)
+        table.close(stage)
     kept = ["", f"The store and the ledger files are in {options.save}."] if options.save else []
     document = {"guarded": _document(guarded, stage.guarded), "unguarded": _document(unguarded, stage.unguarded)}
     show(options, document, "\n".join([*_words(guarded, unguarded, screen()), *kept]))
@@ -132,55 +132,20 @@ def _counted(side: str, verdict: DemoVerdict, on: Screen) -> str:
 # --- who looks on -----------------------------------------------------------------------------------------------------
 
 
-class DemoOutput:
-    """Prints nothing; the base of those that print to a terminal or a file."""
-
-    def open(self) -> None: ...
-    def show(self, stage: DemoHarness) -> None: ...
-    def close(self, stage: DemoHarness) -> None: ...
-
-
-class DemoLines(DemoOutput):
-    """A line for each slot when it is settled, and for each thing that happens; nothing is drawn twice."""
+class DemoTable:
+    """One table, with what happens below it: drawn in place on a terminal, and in a file once, at the end."""
 
     def __init__(self, out: TextIO) -> None:
-        self._out, self._on = out, screen(out)
-        self._slots: set[str] = set()
-        self._notes = 0
-
-    def open(self) -> None:
-        self._print([*filled(INTRO, self._on), "", *_header(self._on)])
-
-    def show(self, stage: DemoHarness) -> None:
-        self._print([f"  {note}" for note in stage.notes[self._notes :]])
-        self._notes = len(stage.notes)
-        with_guard, without = stage.guarded.account, stage.unguarded.account
-        self._rows(stage, [slot.key for slot in stage.slots if settled(with_guard, without, slot.key, PROCESS_NAMES)])
-
-    def close(self, stage: DemoHarness) -> None:
-        self._rows(stage, [slot.key for slot in stage.slots])
-
-    def _rows(self, stage: DemoHarness, slots: Sequence[str]) -> None:
-        self._print([_row(stage.sides, slot, self._on) for slot in slots if slot not in self._slots])
-        self._slots.update(slots)
-
-    def _print(self, lines: Sequence[str]) -> None:
-        if lines:
-            print("\n".join(lines), file=self._out, flush=True)
-
-
-class DemoTable(DemoOutput):
-    """One table that is drawn in place, with what happens below it."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
+        self._out, self._in_place = out, out.isatty() and os.environ.get("TERM") != "dumb"
         self._drawn: list[str] = []
 
     def open(self) -> None:
-        print(*filled(INTRO, screen(self._out)), "", sep="\n", file=self._out)
+        print(*filled(INTRO, screen(self._out)), "", sep="\n", file=self._out, flush=True)
 
     def show(self, stage: DemoHarness) -> None:
         """No more rows than the terminal has room for: what has scrolled away cannot be drawn again."""
+        if not self._in_place:
+            return
         try:
             room = os.get_terminal_size(self._out.fileno()).lines
         except OSError:
@@ -201,12 +166,6 @@ class DemoTable(DemoOutput):
             self._out.write(up + "\n".join(lines) + "\n")
             self._out.flush()
             self._drawn = lines
-
-
-def audience_at(out: TextIO, *, quiet: bool) -> DemoOutput:
-    if quiet:
-        return DemoOutput()
-    return DemoTable(out) if out.isatty() and os.environ.get("TERM") != "dumb" else DemoLines(out)
 
 
 def _notes(stage: DemoHarness, on: Screen) -> list[str]:

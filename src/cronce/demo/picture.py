@@ -46,19 +46,10 @@ class DemoAccount:
         older = [line for line in self.starts(start.slot) if line.fence < start.fence]
         return max(older, key=lambda line: line.fence, default=None)
 
-    def closed(self, slot: str) -> bool:
-        return any(line.what == "done" for line in self.of(slot))
-
     def runs(self, slot: str, who: str) -> bool:
         """Whether a process is in the middle of a slot. It may have been refused before, and stopped, and took over."""
         said = [line.what for line in self.of(slot, who)]
         return said.count("start") > said.count("done") + said.count("stopped")
-
-    def answered(self, slot: str, who: str) -> bool:
-        """Whether there is nothing more to come from a process about a slot; the dead say nothing."""
-        dead = self.killed.get(who)
-        final = any(line.what in ("done", "refused", "stopped") for line in self.of(slot, who))
-        return final or (dead is not None and dead <= slot)
 
 
 def time_of(slot: str) -> str:
@@ -88,9 +79,3 @@ def _done(account: DemoAccount, done: LedgerLine) -> SlotMark:
         return SlotMark.RAN_LATE
     first = next(line.who for line in account.starts(done.slot) if line.fence == done.fence)
     return SlotMark.RAN if first == done.who else SlotMark.RAN_AGAIN
-
-
-def settled(guarded: DemoAccount, unguarded: DemoAccount, slot: str, names: Sequence[str]) -> bool:
-    """Whether a slot's row will not change any more."""
-    both = (guarded, unguarded)
-    return guarded.closed(slot) and all(account.answered(slot, who) for account in both for who in names)

@@ -1,7 +1,7 @@
 """A command under a slot: what `cronce exec` does, for crontabs and for anything else that can start a program.
 
 The claim, the lease and the record are those of every guarded call (`runtime.call`), and the child process is that of
-every command (`runtime.processes.command`); here it is the only one, and gets our signals and our terminal.
+every command (`runtime.processes.command`); here it is the only one, and gets our signals and our input.
 """
 
 import math
@@ -42,16 +42,15 @@ from cronce.runtime.processes.child import (
 )
 from cronce.runtime.processes.command import Command
 from cronce.runtime.processes.process_group import hold_standard_streams
-from cronce.runtime.processes.watchdog import send
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import WaitStep, sleep, take
 from cronce.stores.base import Store
 
-# --- in our place: our signals are the command's, and our terminal ----------------------------------------------------
+# --- in our place: our signals are the command's, and our input -------------------------------------------------------
 
 # The process group, its watchdog and its end are those of every child (`runtime.processes.child`). Here is what only
-# `cronce exec` does, and no scheduler may: it forwards signals, gives the terminal to the command and takes it back,
-# and reaps orphans where it is process 1.
+# `cronce exec` does, and no scheduler may: it forwards signals, hands on its input, and reaps orphans where it is
+# process 1.
 
 FORWARDED: Final = CHILD_STOP_SIGNALS | {signal.SIGUSR1, signal.SIGUSR2}
 
@@ -72,11 +71,11 @@ def _bury_orphans(spare: int) -> None:
 
 
 class Foreground(BackgroundChild):
-    """The command gets our signals and our terminal. Signals also wake the loop that waits for it, as does SIGCHLD. It
+    """The command gets our signals and our input. Signals also wake the loop that waits for it, as does SIGCHLD. It
     lasts from `open` to `close`, for one command after the other.
 
-    The terminal is lent to the command's group: only the foreground group may read it, and gets its Ctrl-C. So one
-    Ctrl-C reaches the command once: from the terminal while it is lent, through us while it is not.
+    The command has a session of its own, so a terminal sends its Ctrl-C to us alone, and we forward it. That we are
+    stopped from there (Ctrl-Z, output from the background) is ignored: the command would go on without its lease.
 
     A handler only takes a note; everything is done by the loop that waits here. Python's own signal handler writes to
     the pipe (`set_wakeup_fd`), so a signal that comes right before the wait ends it as well.
@@ -88,14 +87,13 @@ class Foreground(BackgroundChild):
 
     def __init__(self, *, hastens: bool) -> None:
         super().__init__()
-        self.hastens, self._lent, self._child_pid = hastens, False, 0
+        self.hastens, self._child_pid = hastens, 0
         self._restore = ExitStack()
 
     def __enter__(self) -> None:
         self.came.clear()  # a signal from here on either keeps the command from starting or is forwarded
 
-    def __exit__(self, *_: object) -> None:
-        self._take_back()
+    def __exit__(self, *_: object) -> None: ...
 
     def open(self) -> None:
         super().__enter__()
@@ -105,7 +103,8 @@ class Foreground(BackgroundChild):
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._handle(number, self._note)
         self._handle(signal.SIGCHLD, self._note)
-        self._handle(signal.SIGTTOU, signal.SIG_IGN)  # we speak, and take the terminal back, from the background
+        for number in (signal.SIGTSTP, signal.SIGTTOU):
+            self._handle(number, signal.SIG_IGN)
         mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, {*FORWARDED, signal.SIGCHLD})  # as some launchers leave them
         self._restore.callback(signal.pthread_sigmask, signal.SIG_SETMASK, mask)
 
@@ -124,43 +123,10 @@ class Foreground(BackgroundChild):
 
     def started(self, pid: int) -> None:
         self._child_pid = pid  # SIGCHLD tells of its end
-        # With output to a pager the terminal is the pager's, until the command turns out to want it (`paused`).
-        if os.isatty(1) and self._lend(pid):
-            send(pid, signal.SIGCONT)  # it may have wanted to read before it was allowed to
 
-    def paused(self, number: int) -> None:
-        """Job control: Ctrl-Z pauses us too, so that the shell gets the terminal; a group that wants it gets it."""
-        if number == signal.SIGTSTP and self._lent:
-            self._take_back()
-            os.kill(os.getpid(), signal.SIGTSTP)  # until the shell's `fg` or `bg`; no pause where there is no shell
-            self._lend(self._child_pid)
-            send(self._child_pid, signal.SIGCONT)
-        elif number in (signal.SIGTTIN, signal.SIGTTOU) and self._lend(self._child_pid):
-            send(self._child_pid, signal.SIGCONT)
-
-    def ended(self, seen: os.waitid_result) -> None:
+    def ended(self) -> None:
         self._child_pid = 0
-        by_key = seen.si_code != os.CLD_EXITED and seen.si_status in (signal.SIGINT, signal.SIGQUIT)
-        if self._lent and by_key:
-            send(os.getpgrp(), seen.si_status)  # Ctrl-C is for us too; the terminal sent it only to the command's group
-        self._take_back()
         _bury_orphans(0)
-
-    def _lend(self, group: int) -> bool:
-        """Whether the terminal is the group's now. It can be lent only if it is ours: in the background it is the
-        shell's."""
-        with suppress(OSError):  # stdin is no terminal, or not that of our session
-            if os.tcgetpgrp(0) == os.getpgrp():
-                os.tcsetpgrp(0, group)
-                self._lent = True
-            return os.tcgetpgrp(0) == group
-        return False
-
-    def _take_back(self) -> None:
-        if self._lent:
-            self._lent = False
-            with suppress(OSError):  # the terminal was closed
-                os.tcsetpgrp(0, os.getpgrp())
 
     def wait(self, interest: Mapping[int, int], seconds: float) -> set[int]:
         _bury_orphans(self._child_pid)

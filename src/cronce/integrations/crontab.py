@@ -256,13 +256,6 @@ class CronHost(NamedTuple):
     """Why `cronce exec` would not run a line: its user has no store, or cannot read the program."""
 
 
-class GuardedLine(NamedTuple):
-    """A line that is guarded now, and the job it is."""
-
-    entry: CrontabEntry
-    name: str
-
-
 class LineLeftAlone(NamedTuple):
     entry: CrontabEntry
     why: str
@@ -275,13 +268,12 @@ def wrap(
     system: bool = False,
     settings: Mapping[str, str] = NO_ENVIRONMENT,
     beside: Sequence[CrontabEntry] = (),
-) -> tuple[str, list[GuardedLine], list[LineLeftAlone]]:
-    """The crontab with its lines under `cronce exec`; those that were changed, and those that were left, with why. What
-    is guarded `beside` it, where the text is a part of one, keeps its names for itself."""
+) -> tuple[str, list[LineLeftAlone]]:
+    """The crontab with its lines under `cronce exec`, and those that were left, with why. What is guarded `beside` it,
+    where the text is a part of one, keeps its names for itself."""
     lines = lines_of(text)
     found = entries(text, system=system, settings=settings)
     names = _names(found, beside, host)
-    done: list[GuardedLine] = []
     left: list[LineLeftAlone] = []
     for entry in found:
         guarded = _guarded(entry, names.get(entry.number, ""), host)
@@ -290,8 +282,7 @@ def wrap(
         else:
             end = "\n" if lines[entry.number - 1].endswith("\n") else ""
             lines[entry.number - 1] = f"{entry.head}{guarded}{end}"
-            done.append(GuardedLine(entry, names[entry.number]))
-    return "".join(lines), done, left
+    return "".join(lines), left
 
 
 def _names(found: Sequence[CrontabEntry], beside: Sequence[CrontabEntry], host: CronHost) -> dict[int, str]:
@@ -404,11 +395,3 @@ def _words(command: str, shell: str) -> str:
 def word(text: str) -> str:
     """A word of a command, for the shell and for cron."""
     return shlex.quote(text).replace("%", "\\%")
-
-
-def twins(done: Sequence[GuardedLine]) -> list[tuple[str, list[CrontabEntry]]]:
-    """Jobs of several lines with different schedules, which is worth a note."""
-    by_name: dict[str, list[CrontabEntry]] = {}
-    for one in done:
-        by_name.setdefault(one.name, []).append(one.entry)
-    return [(name, of) for name, of in by_name.items() if len({entry.schedule for entry in of}) > 1]

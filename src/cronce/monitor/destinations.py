@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import signal
-import socket
 import subprocess
 import threading
 from base64 import b64encode
@@ -21,11 +20,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException
 from typing import Any, Final, Protocol, runtime_checkable
 from urllib.error import HTTPError
 from urllib.parse import SplitResult, quote, unquote, urlsplit
-from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from cronce import __version__
 from cronce.errors import BadInput, CronceError
@@ -284,49 +283,6 @@ class _NoRedirect(HTTPRedirectHandler):
         return None
 
 
-class _Deadline(HTTPSHandler, HTTPHandler):
-    """A socket's timeout begins anew with each byte, so that a receiver which trickles them is waited for without end.
-    When this is over its line is cut, wherever the talk is: what is cut is a duplicate, since TLS takes the socket."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.passed = False
-        self._line: socket.socket | None = None
-        self._timer = threading.Timer(seconds, self._cut)
-        self._timer.name, self._timer.daemon = "cronce-deadline", True
-
-    def __enter__(self) -> "_Deadline":
-        self._timer.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._timer.cancel()
-        self._timer.join()
-        if self._line is not None:
-            self._line.close()
-
-    def do_open(self, http_class: Any, req: Request, **http_conn_args: Any) -> HTTPResponse:
-        def make(host: str, **options: Any) -> Any:
-            connection = http_class(host, **options)
-            connection._create_connection = self._connect  # the one place before a handshake
-            return connection
-
-        return super().do_open(make, req, **http_conn_args)
-
-    def _connect(self, *where: Any) -> socket.socket:
-        made = socket.create_connection(*where)
-        self._line = made.dup()
-        if self.passed:  # before there was a line to be cut
-            self._cut()
-        return made
-
-    def _cut(self) -> None:
-        self.passed = True
-        if self._line is not None:
-            with suppress(OSError):
-                self._line.shutdown(socket.SHUT_RDWR)
-
-
 def post(parts: SplitResult, body: bytes, kind: str) -> None:
     """One POST. A user and password in the URL become a header, as a browser would have it."""
     headers = {"Content-Type": kind, "User-Agent": f"cronce/{__version__}"}
@@ -335,18 +291,19 @@ def post(parts: SplitResult, body: bytes, kind: str) -> None:
         headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
     place = parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl()
     request = Request(place, body, headers, method="POST")  # noqa: S310  the scheme was checked
-    with _Deadline(POST_TIMEOUT) as deadline:
-        trouble = _answered(request, deadline)
-    if deadline.passed:  # half an answer may look like a whole one
-        trouble = f"did not answer in full within {POST_TIMEOUT:g} s"
-    if trouble:
-        raise Undelivered(f"{shown(parts)} {trouble}")
+    trouble = [f"did not answer in full within {POST_TIMEOUT:g} s"]
+    # A socket's timeout begins anew with each byte: a receiver that trickles them would be waited for without end.
+    asking = threading.Thread(target=lambda: trouble.append(_answered(request)), name="cronce-post", daemon=True)
+    asking.start()
+    asking.join(POST_TIMEOUT)
+    if trouble[-1]:
+        raise Undelivered(f"{shown(parts)} {trouble[-1]}")
 
 
-def _answered(request: Request, deadline: _Deadline) -> str:
+def _answered(request: Request) -> str:
     """What went wrong, if anything did."""
     try:
-        with build_opener(_NoRedirect(), deadline).open(request, timeout=RECEIVER_TIMEOUT) as answer:
+        with build_opener(_NoRedirect()).open(request, timeout=RECEIVER_TIMEOUT) as answer:
             answer.read(1)
     except HTTPError as error:
         error.close()

@@ -5,7 +5,7 @@ what a search goes by: names, schedules, whether a job is paused. It is filled b
 at a time, and again when a person changed a job, or after a minute. A job whose cell has not changed is not decoded
 again. What is shown of a job always comes from the store.
 
-The next slots are kept per schedule, not per job: many jobs share one, and it is asked once for all of them.
+A schedule is asked for its next slot once for all its jobs: many share one.
 """
 
 import threading
@@ -17,7 +17,6 @@ from typing import Final
 
 from cronce.model import (
     BOARD_JOBS,
-    EPOCH,
     SWITCH,
     Boot,
     Cell,
@@ -113,7 +112,8 @@ class JobIndex:
         self._board = -1
         self._entries: Mapping[str, IndexedJob] = {}
         """By name, in order."""
-        self._soon = NextSlots({}, {})
+        self._jobs_of: Mapping[Schedule, Sequence[str]] = {}
+        """The jobs of each schedule, but for those that are paused."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -139,7 +139,7 @@ class JobIndex:
             if not self._walk.is_under_way():
                 entries = {name: entry for name, (_, entry) in self._walk.jobs.items()}
                 self._rules = {rule: rule for entry in entries.values() for rule in entry.rules}
-                self._soon = NextSlots(entries, self._soon.slots)
+                self._jobs_of = _by_schedule(entries)
                 self._board, self._walked = self._walk_board, look.boot
                 self._entries = entries  # last: a thread that finds these jobs finds the rest, too
 
@@ -172,33 +172,22 @@ class JobIndex:
 
     def soonest(self, limit: int, now: Instant) -> list[tuple[Instant, str]]:
         """The next slots of all jobs that are not paused, and whose they are."""
-        return self._soon.next(limit, now)
+        slots = ((slot, names) for rule, names in self._jobs_of.items() if (slot := rule.next(now)) is not None)
+        return sorted((slot, name) for slot, names in nsmallest(limit, slots) for name in names[:limit])[:limit]
+
+
+def _by_schedule(entries: Mapping[str, IndexedJob]) -> dict[Schedule, list[str]]:
+    found: dict[Schedule, list[str]] = {}
+    for name, entry in entries.items():
+        for rule in () if entry.paused else entry.rules:
+            found.setdefault(rule, []).append(name)
+    return found
 
 
 def _look() -> Flow[BoardVersion]:
     timed = yield Load([BOARD_JOBS])
     assert isinstance(timed.reply, Loaded)
     return BoardVersion(timed.reply.cells[0].version, timed.ended)
-
-
-class NextSlots:
-    """The next slot of every schedule, by its jobs; what is known from before is taken over. Threads that work out the
-    same slot at once do no harm: no schedule comes or goes."""
-
-    def __init__(self, entries: Mapping[str, IndexedJob], known: Mapping[Schedule, Instant | None]) -> None:
-        self._jobs: dict[Schedule, list[str]] = {}
-        for name, entry in entries.items():
-            for rule in () if entry.paused else entry.rules:
-                self._jobs.setdefault(rule, []).append(name)
-        self.slots: dict[Schedule, Instant | None] = {rule: known.get(rule, EPOCH) for rule in self._jobs}
-
-    def next(self, limit: int, now: Instant) -> list[tuple[Instant, str]]:
-        for rule, slot in self.slots.items():
-            if slot is not None and slot <= now:
-                self.slots[rule] = rule.next(now)
-        rules = nsmallest(limit, ((slot, self._jobs[rule]) for rule, slot in self.slots.items() if slot is not None))
-        found = [(slot, name) for slot, names in rules for name in names[:limit]]
-        return sorted(found)[:limit]
 
 
 # --- a part of their list ---------------------------------------------------------------------------------------------

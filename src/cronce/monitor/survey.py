@@ -234,7 +234,6 @@ class WatcherState:
         self._too_late: dict[Slot, Instant] = {}
         self.took: dict[str, tuple[Instant, tuple[timedelta, ...]]] = {}
         """How long the last successful runs of some jobs took, and when that was read."""
-        self.bundles: dict[str, Bundle] = {}
         self._walk: JobWalk[JobSeen] = JobWalk(lambda seen: seen, with_removed=True)
         self.board = -1
         self._agenda = Agenda()
@@ -409,7 +408,7 @@ def survey(known: WatcherState, traits: Traits) -> Flow[Survey]:
     yield from known.learn_jobs(first.now, whole=whole)
     known.board, known.halted = board.version, halted
     _, everyone = yield from queries.everybody()
-    bundles = yield from _bundles(known, everyone, first.now)
+    bundles = yield from _bundles(everyone, first.now)
     looked = yield from _look_at_slots(known, first.now)
     still_open, _ = yield from read_runs(Scan("run/", "until", Mark.OPEN), OPEN_SURVEYED)
     attention, more = yield from _attention()
@@ -440,15 +439,12 @@ def survey(known: WatcherState, traits: Traits) -> Flow[Survey]:
     )
 
 
-def _bundles(known: WatcherState, everyone: Iterable[HolderSeen], now: Instant) -> Flow[Mapping[str, Bundle]]:
-    """Of those that lived lately. What a bundle says never changes, so it is read once."""
-    wanted = {one.holder.bundle for one in everyone if now - one.until < ENDED_MATTERS}
-    known.bundles = {bundle: specs for bundle, specs in known.bundles.items() if bundle in wanted}
-    for bundle in sorted(wanted - known.bundles.keys()):
-        found = yield from queries.read_bundle(bundle)
-        if found.specs:
-            known.bundles[bundle] = found
-    return known.bundles
+def _bundles(everyone: Iterable[HolderSeen], now: Instant) -> Flow[Mapping[str, Bundle]]:
+    """Of those that lived lately."""
+    found = {}
+    for bundle in sorted({one.holder.bundle for one in everyone if now - one.until < ENDED_MATTERS}):
+        found[bundle] = yield from queries.read_bundle(bundle)
+    return found
 
 
 def _look_at_slots(known: WatcherState, now: Instant) -> Flow[list[RunSeen]]:

@@ -7,19 +7,15 @@ be lost.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any, Final, Generic, TypeVar
 
 from cronce.errors import BadInput, BadRecord
-from cronce.model import Cell, Instant, from_us, to_us
+from cronce.model import MICROSECOND, Cell, Fence, Instant, from_us, to_us
 
 RECORD_VERSION: Final = 6
-
-
-def us(instant: Instant | None) -> int | None:
-    return None if instant is None else to_us(instant)
 
 
 quoted = json.encoder.encode_basestring_ascii  # in ASCII, so that stores with different text encodings agree
@@ -43,6 +39,32 @@ def _encoder() -> Callable[[Any, int], Iterable[str]]:
 
 
 _chunks: Final = _encoder()
+
+
+def encoded(fields: Mapping[str, Any], newer: Collection[str] = ()) -> str:
+    """What a cell holds that has these fields. The `newer` ones are left out where they are empty, so that older
+    versions can read the cell."""
+    said = {name: spelled(value) for name, value in fields.items() if value or name not in newer}
+    return dumps({"v": RECORD_VERSION, **said})
+
+
+def spelled(value: Any) -> Any:
+    """Instants and spans in microseconds, fences as text, records as rows."""
+    match value:
+        case None | str() | int():
+            return value
+        case datetime():
+            return to_us(value)
+        case timedelta():
+            return value // MICROSECOND
+        case Fence():
+            return str(value)
+        case tuple():
+            return [spelled(one) for one in value]
+        case Mapping():
+            return {name: spelled(one) for name, one in sorted(value.items())}
+        case _:
+            return value
 
 
 # --- reading: each field has a reader, which takes what was written and nothing else ----------------------------------

@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Literal
 
 from cronce.errors import StoreError, StoreUnavailable
-from cronce.model import Fence, Instant, Mark
+from cronce.model import Cell, Fence, Instant, Mark
 from cronce.policy import OnLost, Overlap
-from cronce.protocol.record import Maker, Outcome, Record
+from cronce.protocol.record import Job, Maker, Outcome, Record
 from cronce.value import NamedTuple, Value
 
 # --- commands -----------------------------------------------------------------------------------------------------
@@ -109,6 +109,9 @@ class Resolve(NamedTuple):
 
 
 Command = Claim | Renew | Finish | Release | Queue | Skip | Settle | Ask | Resolve
+
+Errand = tuple[str, Command]
+"""A command about another run."""
 
 # --- answers: values, since two tuples of different kinds may be equal ---------------------------------------------
 
@@ -224,8 +227,18 @@ class Change(NamedTuple):
     grant: bool = False
 
 
-class Ruling(NamedTuple):
-    """The table's result. With a change, the answer holds once the change is written; without one, it holds already."""
+class Decision(NamedTuple):
+    """With a change, the answer holds once that is written; without one, it holds already."""
 
     answer: Answer
     change: Change | None = None
+    turn: Cell | None = None
+    """The turn that the run takes, holds or frees with this change."""
+    job: Job | None = None
+    """The job, if it is new or the store forgot it: written together with the run."""
+    also: tuple[Errand, ...] = ()
+    """Commands for other runs that follow from this one; the answer does not wait for them."""
+
+    def is_answer_to(self, command: Command) -> bool:
+        """False if this only settled another run that blocked the command: then the command is decided again."""
+        return not isinstance(self.answer, Settled) or isinstance(command, Settle)

@@ -17,40 +17,21 @@ from cronce.protocol.commands import (
     Change,
     Claim,
     Command,
+    Decision,
     Early,
+    Errand,
     Finished,
     Queue,
     Resolve,
-    Ruling,
-    Settle,
-    Settled,
     Skip,
     Stale,
 )
-from cronce.protocol.gates import DECIDE_AGAIN, GATES, Errand, Need, free_turn, job_of, no_turn, rests_on_job
+from cronce.protocol.gates import DECIDE_AGAIN, GATES, Need, free_turn, job_of, no_turn, rests_on_job
 from cronce.protocol.lease import FACTS_AGE, LOCK_LEASE
 from cronce.protocol.record import FREED, Job, Turn, encode, encode_job, encode_turn
 from cronce.protocol.store_clock import HARMLESS_ERROR, Doubt, dated, doubted, is_dated
 from cronce.protocol.table import rule
 from cronce.protocol.view import View
-from cronce.value import NamedTuple
-
-
-class Decision(NamedTuple):
-    """The answer holds once the change is written; at once, where nothing changes."""
-
-    answer: Answer
-    change: Change | None = None
-    turn: Cell | None = None
-    """The turn that the run takes, holds or frees with this change."""
-    job: Job | None = None
-    """The job, if it is new or the store forgot it: written together with the run."""
-    also: tuple[Errand, ...] = ()
-    """Commands for other runs that follow from this one; the answer does not wait for them."""
-
-    def is_answer_to(self, command: Command) -> bool:
-        """False if this only settled another run that blocked the command: then the command is decided again."""
-        return not isinstance(self.answer, Settled) or isinstance(command, Settle)
 
 
 def decide(view: View, command: Command) -> Decision | Need:
@@ -66,8 +47,8 @@ def decide(view: View, command: Command) -> Decision | Need:
     return _with_turn(view, command, rule(view, command), new)
 
 
-def _with_turn(view: View, command: Command, ruling: Ruling, job: Job | None) -> Decision | Need:
-    answer, change = ruling
+def _with_turn(view: View, command: Command, ruling: Decision, job: Job | None) -> Decision | Need:
+    answer, change = ruling.answer, ruling.change
     also = settled_by(view, answer)
     if change is None:
         return DECIDE_AGAIN if view.guessed else Decision(answer, job=job, also=also)
@@ -98,8 +79,7 @@ def _without_turn(view: View, command: Claim, job: Job | None) -> Decision | Nee
         return found
     match found.instead:
         case Skip() | Queue():
-            answer, change = rule(view, found.instead)
-            return Decision(answer, change, job=job, also=found.also)
+            return rule(view, found.instead)._replace(job=job, also=found.also)
         case Early() | Busy():
             return Decision(found.instead, job=job, also=found.also)
         case _:

@@ -27,6 +27,7 @@ from cronce.protocol.commands import (
     Closed,
     Command,
     Early,
+    Errand,
     Paused,
     Queue,
     Settle,
@@ -127,9 +128,6 @@ def _digest(command: Command) -> str | None:
 GATES: Final[tuple[Gate, ...]] = (asked_before_forgetting, paused, superseded, unasked)
 
 # --- turns --------------------------------------------------------------------------------------------------------
-
-Errand = tuple[str, Command]
-"""A command about another run."""
 
 
 class Need(NamedTuple):

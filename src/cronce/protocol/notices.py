@@ -5,16 +5,15 @@ None of it decides which process runs a slot.
 """
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from typing import Final, Literal
+from datetime import timedelta
+from typing import Any, Final, Literal
 
-from cronce.model import MICROSECOND, Fence, Instant, read_fence, to_us
+from cronce.model import Fence, Instant, read_fence
 from cronce.protocol.codec import (
-    RECORD_VERSION,
     Decoder,
     count,
-    dumps,
     each,
+    encoded,
     flag,
     instant,
     maybe,
@@ -228,51 +227,21 @@ class Bundle(NamedTuple):
     code: Mapping[str, str] = {}
 
 
-def encode_holder(holder: Holder) -> str:
-    spelled = {
-        "labels": dict(holder.labels),
-        "since": to_us(holder.since),
-        "every": holder.every // MICROSECOND,
-        "skew": holder.skew // MICROSECOND,
-    }
-    fields = {name: value for name, value in holder._asdict().items() if name != "tzdata" or value}
-    return dumps({"v": RECORD_VERSION, **fields, **spelled})
-
-
-def encode_bundle(bundle: Bundle) -> str:
-    return dumps(
-        {"v": RECORD_VERSION, "specs": dict(bundle.specs), **({"code": dict(bundle.code)} if bundle.code else {})}
-    )
-
-
 def encode_notice(
-    notice: Alert | Beats | ForeignScheduler | Observed | Stored | RecordedPosition | Machine | Refusals | Prevented,
+    notice: "Alert | Beats | Bundle | ForeignScheduler | Holder | Machine | Observed | Prevented | RecordedPosition"
+    " | Refusals | Stored",
 ) -> str:
-    said = {name: value for name, value in notice._asdict().items() if value or name not in _NEWER}
-    return dumps({"v": RECORD_VERSION, **{name: _spelled(value) for name, value in said.items()}})
+    return encoded({name: _columns(value) for name, value in notice._asdict().items()}, _NEWER)
 
 
-_NEWER: Final = ("host", "tzdata", "cause", "slots", "effects", "handled")
-"""Left out where they are empty, so that older versions can read the cell."""
+_NEWER: Final = ("host", "tzdata", "cause", "slots", "effects", "handled", "code")
 
 
-def _spelled(value: object) -> object:
-    """Instants and spans in microseconds, records as rows; a call without a key has two columns."""
-    match value:
-        case datetime():
-            return to_us(value)
-        case timedelta():
-            return value // MICROSECOND
-        case Fence():
-            return str(value)
-        case LastBeat(at, by, ""):
-            return [to_us(at), by]
-        case tuple():
-            return [_spelled(one) for one in value]
-        case Mapping():
-            return {name: _spelled(one) for name, one in sorted(value.items())}
-        case _:
-            return value
+def _columns(value: Any) -> Any:
+    """A call without a key has two columns."""
+    if isinstance(value, LastBeat):
+        return value if value.key else value[:2]
+    return tuple(map(_columns, value)) if type(value) is tuple else value
 
 
 # --- reading --------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from cronce.protocol.codec import (
     count,
     dumps,
     each,
+    encoded,
     flag,
     instant,
     maybe,
@@ -24,8 +25,8 @@ from cronce.protocol.codec import (
     pair,
     quoted,
     span,
+    spelled,
     text,
-    us,
 )
 from cronce.value import NamedTuple
 
@@ -252,9 +253,7 @@ _SPELL: Final[dict[str, Callable[[Any], Any]]] = {
     "started": to_us,
     "finished": to_us,
     "progress": list,
-    "past": lambda past: [
-        [str(p.fence) if p.fence else None, p.holder, us(p.started), p.end, us(p.ended), us(p.retried)] for p in past
-    ],
+    "past": spelled,
 }
 
 
@@ -278,26 +277,11 @@ FREED: Final = encode_turn(Turn())
 
 
 def encode_job(job: Job) -> str:
-    return dumps(
-        {
-            "v": RECORD_VERSION,
-            "floor": to_us(job.floor),
-            "paused": _spelled_act(job.paused),
-            "specs": [[s.digest, to_us(s.first), s.text] for s in job.specs],
-            "firing": job.firing,
-            "spans": [[to_us(s.start), to_us(s.end), s.slots, s.reason] for s in job.spans],
-            "purging": [to_us(job.purging.upto), to_us(job.purging.ready)] if job.purging else None,
-        }
-        | ({"code": job.code} if job.code else {})
-    )
-
-
-def _spelled_act(act: Act | None) -> list[Any] | None:
-    return [act.by, us(act.at), act.reason] if act else None
+    return encoded(job._asdict(), ("code",))
 
 
 def encode_act(act: Act | None) -> str:
-    return dumps({"v": RECORD_VERSION, "act": _spelled_act(act)})
+    return encoded({"act": act})
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from typing import Final
 
 from cronce.model import ABSENT, FREE, Cell, Fence, Instant, Mark, Write, turn_cell
 from cronce.protocol.codec import quoted
-from cronce.protocol.commands import Answer, Change, Claim, Finish, Finished
-from cronce.protocol.decide import Decision, decide
+from cronce.protocol.commands import Answer, Change, Claim, Decision, Finish, Finished
+from cronce.protocol.decide import decide
 from cronce.protocol.gates import GATES, asked_before_forgetting, paused, superseded, unasked
 from cronce.protocol.lease import FACTS_AGE
 from cronce.protocol.record import FREED, Record, Turn, encode, encode_turn

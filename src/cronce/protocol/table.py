@@ -51,6 +51,7 @@ from cronce.protocol.commands import (
     Claim,
     Closed,
     Command,
+    Decision,
     Early,
     Finish,
     Finished,
@@ -64,7 +65,6 @@ from cronce.protocol.commands import (
     Renew,
     Renewed,
     Resolve,
-    Ruling,
     Settle,
     Settled,
     Skip,
@@ -187,11 +187,11 @@ _NEW: Final = Record(State.DUE)
 NOTHING_RAN: Final = (RELEASED, NEVER_STARTED)  # how a grant ends under which nothing ran
 
 
-def grant(view: View, command: Claim) -> Ruling:
+def grant(view: View, command: Claim) -> Decision:
     return _granted(view, command, view.record or _NEW)
 
 
-def _granted(view: View, command: Claim, old: Record, taken_over: str = "") -> Ruling:
+def _granted(view: View, command: Claim, old: Record, taken_over: str = "") -> Decision:
     late = command.start_by is not None and view.now > command.start_by
     if late and all(past.end in NOTHING_RAN for past in old.past):
         return _close(view, old, Outcome.SKIPPED, TOO_LATE)
@@ -215,10 +215,10 @@ def _granted(view: View, command: Claim, old: Record, taken_over: str = "") -> R
         joined=command.joined,
         least=command.least,
     )
-    return Ruling(Granted(new.grant, taken_over), Change(new, Mark.OPEN, max(new.lease, new.least), grant=True))
+    return Decision(Granted(new.grant, taken_over), Change(new, Mark.OPEN, max(new.lease, new.least), grant=True))
 
 
-def take_over(view: View, command: Claim) -> Ruling:
+def take_over(view: View, command: Claim) -> Decision:
     """By the on_lost written with the grant, never the reader's. A lock or a leadership can be taken over any number of
     times."""
     if view.stands.closes_as_lost and (view.slot is not None or view.stands.on_lost == "skip"):
@@ -226,31 +226,31 @@ def take_over(view: View, command: Claim) -> Ruling:
     return _granted(view, command, _ended(view, LAPSED), view.stands.holder)
 
 
-def read_back(view: View, command: Claim) -> Ruling:
+def read_back(view: View, command: Claim) -> Decision:
     """This claim's own write landed, but its reply was lost. The fence stays the same, but the cell is written: another
     process may have seen it lapsed, and its takeover must find another version. Nothing ran under this grant, so if it
     has lapsed it is granted anew, whatever on_lost is."""
     record, until = view.stands, view.run.until
     if until is not None and view.now < until:
-        return Ruling(Granted(record.grant), Change(record, Mark.OPEN, record.lease))
+        return Decision(Granted(record.grant), Change(record, Mark.OPEN, record.lease))
     return _granted(view, command, _ended(view, NEVER_STARTED))
 
 
-def grant_anew(view: View, command: Claim) -> Ruling:
+def grant_anew(view: View, command: Claim) -> Decision:
     """The earlier completion has expired."""
     return _granted(view, command, Record(State.DUE, grant=view.stands.grant))
 
 
-def settle(view: View, command: Command) -> Ruling:
+def settle(view: View, command: Command) -> Decision:
     if isinstance(command, Settle) and command.committed and command.asked == view.run.fence:
         return _close(view, view.stands, Outcome.SUCCEEDED, COMMITTED)
     if view.stands.closes_as_lost:
         return lose(view, command)
     idle = _ended(view, LAPSED)._replace(state=State.DUE, turn="", ask="")
-    return Ruling(Settled(), Change(idle, Mark.OPEN))
+    return Decision(Settled(), Change(idle, Mark.OPEN))
 
 
-def lose(view: View, command: Command) -> Ruling:
+def lose(view: View, command: Command) -> Decision:
     """A run that may be committed in the user's database is not lost before that database was asked; but a person may
     close it."""
     asked = isinstance(command, Resolve) or (isinstance(command, Settle) and command.asked == view.run.fence)
@@ -267,7 +267,7 @@ def _gone(record: Record) -> str:
     return f"its holder {record.holder} did not renew its lease{more}"
 
 
-def renew(view: View, command: Renew) -> Ruling:
+def renew(view: View, command: Renew) -> Decision:
     """A limit ends renewing; it never shortens a lease that is already trusted. A lock is kept for its least time."""
     record, until = view.stands, view.run.until
     held = max(view.now - (record.started or view.now), timedelta(0))  # the store's clock may have been set back
@@ -275,7 +275,7 @@ def renew(view: View, command: Renew) -> Ruling:
     ttl = max(record.lease if command.ttl is None else min(record.lease, command.ttl), kept)
     shorter = command.ttl is not None and until is not None and view.now + ttl < until
     told = record._replace(progress=command.progress or record.progress, overdue=command.overdue or record.overdue)
-    return Ruling(Renewed(record.ask), Change(told, Mark.OPEN, None if shorter else ttl))
+    return Decision(Renewed(record.ask), Change(told, Mark.OPEN, None if shorter else ttl))
 
 
 def ended_as(
@@ -294,7 +294,7 @@ def ended_as(
     return outcome, reason
 
 
-def finish(view: View, command: Finish) -> Ruling:
+def finish(view: View, command: Finish) -> Decision:
     record = view.stands
     if command.ended is not None:
         ended = min(max(command.ended, record.started or command.ended), view.now)
@@ -306,60 +306,60 @@ def finish(view: View, command: Finish) -> Ruling:
             end = f"failed: {command.reason}" if command.reason else "failed"
             record = _past(record, _grant_of(view, end))
             retry = record._replace(state=State.RETRYING, failures=failures, turn="", ask="", output=command.output)
-            return Ruling(Finished(command.outcome, retrying=True), Change(retry, _idle(record), command.backoff))
+            return Decision(Finished(command.outcome, retrying=True), Change(retry, _idle(record), command.backoff))
     closed = record._replace(output=command.output, result=command.result)
-    return Ruling(Finished(command.outcome), _closing(view, closed, command.outcome, command.reason))
+    return Decision(Finished(command.outcome), _closing(view, closed, command.outcome, command.reason))
 
 
-def finish_again(view: View, command: Finish) -> Ruling:
+def finish_again(view: View, command: Finish) -> Decision:
     """The fence that ended it may report the same end again: its reply was lost. Any other fence, or any other end, is
     stale; so is a report about an effect that a person has resolved with another result."""
     record = view.stands
     said = Outcome.FAILED if record.state is State.RETRYING else record.outcome
     if view.run.fence != command.fence or (said, record.result) != (command.outcome, command.result):
-        return Ruling(Stale(record.holder))
-    return Ruling(Finished(command.outcome, retrying=record.state is State.RETRYING))
+        return Decision(Stale(record.holder))
+    return Decision(Finished(command.outcome, retrying=record.state is State.RETRYING))
 
 
-def release(view: View, command: Release) -> Ruling:
+def release(view: View, command: Release) -> Decision:
     idle = _ended(view, RELEASED)._replace(state=State.DUE, turn="", ask="")
-    return Ruling(Released(), Change(idle, _idle(view.stands), command.rest))
+    return Decision(Released(), Change(idle, _idle(view.stands), command.rest))
 
 
 def _idle(record: Record) -> Mark:
     return Mark.OPEN if record.keep is None else Mark.FREE  # no process needs to hear of it again
 
 
-def release_again(view: View, command: Release) -> Ruling:
-    return Ruling(Released() if view.run.fence == command.fence else Stale(view.stands.holder))
+def release_again(view: View, command: Release) -> Decision:
+    return Decision(Released() if view.run.fence == command.fence else Stale(view.stands.holder))
 
 
-def queue(view: View, command: Queue) -> Ruling:
+def queue(view: View, command: Queue) -> Decision:
     state, record = State.WAITING if command.waiting else State.DUE, view.record
     if record is not None and record.state is state:
-        return Ruling(Queued(command.waiting))
+        return Decision(Queued(command.waiting))
     new = record or Record(state, by=command.by, payload=command.payload, key=command.key)
-    return Ruling(Queued(command.waiting), Change(new._replace(state=state), Mark.OPEN))
+    return Decision(Queued(command.waiting), Change(new._replace(state=state), Mark.OPEN))
 
 
-def skip(view: View, command: Skip) -> Ruling:
+def skip(view: View, command: Skip) -> Decision:
     if command.untouched and view.record is not None:
-        return Ruling(Queued(waiting=False))
+        return Decision(Queued(waiting=False))
     return _close(view, view.record or _NEW, Outcome.SKIPPED, command.reason)
 
 
-def ask(view: View, command: Ask) -> Ruling:
+def ask(view: View, command: Ask) -> Decision:
     """The lease stays as it is (no ttl): asking is not renewing."""
     if view.stands.ask:
-        return Ruling(Asked())
-    return Ruling(Asked(), Change(view.stands._replace(ask=command.reason), Mark.OPEN, ttl=None))
+        return Decision(Asked())
+    return Decision(Asked(), Change(view.stands._replace(ask=command.reason), Mark.OPEN, ttl=None))
 
 
-def forget(view: View, _command: Command) -> Ruling:
+def forget(view: View, _command: Command) -> Decision:
     return _close(view, view.stands, Outcome.UNKNOWN, "the store forgot what became of it")
 
 
-def resolve(view: View, command: Resolve) -> Ruling:
+def resolve(view: View, command: Resolve) -> Decision:
     """One resolve can replace another: retry replaces done and, if no run has begun since, done replaces retry. Both
     stay on record."""
     record = view.stands
@@ -377,44 +377,44 @@ def resolve(view: View, command: Resolve) -> Ruling:
     last = last._replace(end=f"{words}, retried: {command.reason}"[: 4 * REASON_KEPT], retried=view.now)
     was = record._replace(past=(*before, last), outcome=None, reason="", finished=None, result="")
     again = was._replace(state=State.DUE, failures=0, turn="", ask="")
-    return Ruling(Queued(waiting=False), Change(again, Mark.OPEN))
+    return Decision(Queued(waiting=False), Change(again, Mark.OPEN))
 
 
-def held(view: View, _command: Command) -> Ruling:
-    return Ruling(Held(view.stands.holder, view.run.until))
+def held(view: View, _command: Command) -> Decision:
+    return Decision(Held(view.stands.holder, view.run.until))
 
 
-def early(view: View, _command: Command) -> Ruling:
-    return Ruling(Early(view.run.until))
+def early(view: View, _command: Command) -> Decision:
+    return Decision(Early(view.run.until))
 
 
-def closed(view: View, _command: Command) -> Ruling:
-    return Ruling(Closed(view.stands.outcome or Outcome.UNKNOWN, view.stands.reason))
+def closed(view: View, _command: Command) -> Decision:
+    return Decision(Closed(view.stands.outcome or Outcome.UNKNOWN, view.stands.reason))
 
 
-def too_old(view: View, command: Command) -> Ruling:
+def too_old(view: View, command: Command) -> Decision:
     floor = floor_of(view, command)
     upto = spell(floor) if floor else ""
-    return Ruling(Closed(Outcome.TOO_OLD, f"slots up to {upto} are closed if they have no record"))
+    return Decision(Closed(Outcome.TOO_OLD, f"slots up to {upto} are closed if they have no record"))
 
 
-def below(view: View, command: Claim) -> Ruling:
+def below(view: View, command: Claim) -> Decision:
     """A step of a slot from before the store forgot, which a person runs again: the step may already be done."""
     if command.under is None:
         return too_old(view, command)
     return _close(view, _NEW, Outcome.UNKNOWN, "the store forgot whether it was done, or it is new")
 
 
-def stale(view: View, _command: Command) -> Ruling:
-    return Ruling(Stale(view.record.holder if view.record else ""))
+def stale(view: View, _command: Command) -> Decision:
+    return Decision(Stale(view.record.holder if view.record else ""))
 
 
-def nothing(_view: View, _command: Command) -> Ruling:
-    return Ruling(Nothing())
+def nothing(_view: View, _command: Command) -> Decision:
+    return Decision(Nothing())
 
 
-def _close(view: View, record: Record, outcome: Outcome, reason: str) -> Ruling:
-    return Ruling(Closed(outcome, reason), _closing(view, record, outcome, reason))
+def _close(view: View, record: Record, outcome: Outcome, reason: str) -> Decision:
+    return Decision(Closed(outcome, reason), _closing(view, record, outcome, reason))
 
 
 def _closing(view: View, record: Record, outcome: Outcome, reason: str) -> Change:
@@ -439,7 +439,7 @@ def _past(record: Record, was: Past) -> Record:
 
 # --- the table ------------------------------------------------------------------------------------------------------
 
-Rule = Callable[..., Ruling]
+Rule = Callable[..., Decision]
 
 TABLE: Final[Mapping[Row, Mapping[type[Command], Rule]]] = {
     Row.NOTHING: {
@@ -488,6 +488,6 @@ TABLE: Final[Mapping[Row, Mapping[type[Command], Rule]]] = {
 }  # fmt: skip
 
 
-def rule(view: View, command: Command) -> Ruling:
-    ruling: Ruling = TABLE[row(view, command)][type(command)](view, command)
+def rule(view: View, command: Command) -> Decision:
+    ruling: Decision = TABLE[row(view, command)][type(command)](view, command)
     return ruling

@@ -119,8 +119,8 @@ class Attempt:
     def is_async(self) -> bool:
         return self._work.is_async
 
-    def steps(self) -> Steps[End]:
-        """Never raises the job function's exception: that is part of the end."""
+    def steps(self) -> Steps[None]:
+        """Ends with its `end`. Never raises the job function's exception: that is part of it."""
         node, fence = self._keeper.node, self.lease.grant.fence
         boot, wants, know = node.clock.boot, node.ledger.client.wants, node.ledger.know
         began = boot()
@@ -142,19 +142,19 @@ class Attempt:
             raise
         except BaseException as error:
             end = self._raised(error)
+        self.end = end
         if not self.lease.mine:  # a child that the job function forked gets here too, and must not report
-            return end
+            return
         self._ended = boot()
         try:
-            end = self._in_view_of_effects(end if self.job.database is None else (yield from self._sealed(end)))
+            self.end = self._in_view_of_effects(end if self.job.database is None else (yield from self._sealed(end)))
         finally:
             know.ended[fence] = self.lease.grant.key
             self._keeper.drop(self.lease, unrecorded=True)
-        if end.open:
+        if self.end.open:
             self.let_go()
         if self._body.started and wants(What.ENDED):
-            self._tell(What.ENDED, end.word, self._ended - began)
-        return end
+            self._tell(What.ENDED, self.end.word, self._ended - began)
 
     def let_go(self) -> None:
         """No end will be reported: the lease lapses, for this process as for others."""
@@ -186,11 +186,11 @@ class Attempt:
             return end._replace(ending=None, open=True)
         return end
 
-    def broken(self, error: BaseException) -> End:
+    def broken(self, error: BaseException) -> None:
         """Its steps were not taken to the end, because of this."""
         self._keeper.drop(self.lease)
         end = self._raised(RuntimeError(EXIT) if isinstance(error, GeneratorExit) else error)
-        return self._in_view_of_effects(end)
+        self.end = self._in_view_of_effects(end)
 
     def backoff(self, ending: Ending) -> timedelta:
         """How long to wait before the next attempt, if there is one. A run that was cut short is retried at once."""

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cronce.clock import Clock
 from cronce.errors import BadInput, StoreError, StoreUnavailable
@@ -29,6 +29,9 @@ from cronce.runtime.node import host_name
 from cronce.schedule import format_duration, parse_duration
 from cronce.value import NamedTuple
 
+if TYPE_CHECKING:
+    from cronce.runtime.observe import ObservedCall
+
 SIGN_OF_LIFE_TIMEOUT: Final = 1.0
 """Seconds that a scheduler waits for the store, at most, when it reports that it is alive."""
 
@@ -43,25 +46,6 @@ STORE_RETRY: Final = 5.0
 
 WARN_EVERY: Final = 60.0
 """Seconds between two warnings about the same."""
-
-
-class ShadowCall(ABC):
-    """A call beside a job function that runs anyway: it asks the store, and where that grants it a slot, lasts as long
-    as the function."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.over, self.decided, self.done = threading.Event(), threading.Event(), threading.Event()
-        """The job function has ended; the store's answer to the call is known; and all of it is on record."""
-
-    @property
-    def settled(self) -> threading.Event:
-        """What there is to wait for before others ask, or the store is closed."""
-        return self.done if self.over.is_set() else self.decided
-
-    @abstractmethod
-    def ask(self) -> None:
-        """On a thread of its own."""
 
 
 class NoteWrite(NamedTuple):
@@ -117,9 +101,9 @@ class BackgroundWriter:
         self._not_before: Boot = 0.0
         self._asks_again: Boot = 0.0
         self._beat = RepeatingThread("cronce-background", self.write, clock)
-        self._waiting_shadows: list[tuple[ShadowCall, Sequence[ShadowCall]]] = []
+        self._waiting_shadows: list[tuple[ObservedCall, Sequence[ObservedCall]]] = []
         """Those that wait for their turn, each with those whose bodies had ended when it was called."""
-        self._shadows: list[ShadowCall] = []
+        self._shadows: list[ObservedCall] = []
         _at_the_end_of_a_child(self.close)
 
     # --- from the threads that work ---
@@ -145,7 +129,7 @@ class BackgroundWriter:
         patience = SIGN_OF_LIFE_TIMEOUT if self._answers and os.getpid() == self._process else 0.0
         self._answers = note.tried.wait(patience) and self._answers
 
-    def start_shadow(self, shadow: ShadowCall) -> None:
+    def start_shadow(self, shadow: "ObservedCall") -> None:
         """Beside a body that begins now. Of those of one job one at a time asks, in the order of their calls; a store
         that failed is not asked for a while, and what is called meanwhile is on no record."""
         with self._lock:
@@ -178,7 +162,7 @@ class BackgroundWriter:
             shadow.done.set()
             self.decide(shadow)
 
-    def _run_shadow(self, shadow: ShadowCall, earlier: Iterable[ShadowCall]) -> None:
+    def _run_shadow(self, shadow: "ObservedCall", earlier: Iterable["ObservedCall"]) -> None:
         try:
             for one in earlier:
                 one.done.wait(WRITER_CLOSE_WAIT)
@@ -187,7 +171,7 @@ class BackgroundWriter:
             shadow.done.set()
             self.decide(shadow)
 
-    def decide(self, shadow: ShadowCall) -> None:
+    def decide(self, shadow: "ObservedCall") -> None:
         """The store's answer is known, so the next call may ask."""
         shadow.decided.set()
         self._start_next()

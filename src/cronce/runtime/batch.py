@@ -6,7 +6,7 @@ questions. An item that does not pass the comparisons, loses or gets no answer b
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from cronce.model import Cell, Slot, Verdict, Write
 from cronce.protocol.commands import Answer, Claim, Finish, Release
@@ -32,54 +32,33 @@ _CELL: Final = attrgetter("cell")
 Lost = tuple["Question", Sequence[Write], Sequence[Verdict]]
 
 
-class ExtraWrites:
-    """Writes that go with the first swap of the loop, once, together with those of the questions."""
-
-    writes: Sequence[Write] = ()
-    runs: Mapping[str, bool] = {}
-    """What the writes are about: whether it is answered."""
-    taken: Collection[str] = ()
-    """Turns that they take or free."""
-    wakes = False
-    seen: tuple[int, int] | None = None
-    """The epoch by which they were made."""
-
-    def __init__(self, unconfirmed: Sequence[Write] = ()) -> None:
-        self.unconfirmed = unconfirmed
-
-    def __len__(self) -> int:
-        """How many group numbers they use, from 0 on: no other write of the swap may have one of these."""
-        return 0
-
-    def sent(self) -> None:
-        """There is no second time."""
-        self.writes = self.unconfirmed = self.taken = ()
-        self.wakes, self.seen = False, None
-
-    def unanswered(self) -> "list[Question]":
-        """They were not sent, or no answer came: what is to be asked instead."""
-        return []
-
-    def heard(self, _verdicts: Sequence[Verdict], _sample: Sample, _life: int) -> list[Lost]:
-        """Handle the results. Returns questions for those that lost."""
-        return []
+def _none(*_item: object) -> NoReturn:
+    raise AssertionError("an empty batch has no items")
 
 
-class Batch(ExtraWrites):
+class Batch:
     """One exchange. `said` and `claimed` are in the order of the request: each is the result, or the question it
-    became."""
+    became. The writes of stamped items go with the first swap of the loop, once, together with those of questions."""
 
     def __init__(
         self,
-        ended: Sequence[Ended],
-        wanted: Sequence[Wants],
+        ended: Sequence[Ended] = (),
+        wanted: Sequence[Wants] = (),
         unconfirmed: Sequence[Write] = (),
         *,
-        ask_end: "Callable[[Ended], Question]",
-        ask_claim: "Callable[[Wants], Question]",
-        granted: Granted,
+        ask_end: "Callable[[Ended], Question]" = _none,
+        ask_claim: "Callable[[Wants], Question]" = _none,
+        granted: Granted = _none,
     ) -> None:
-        super().__init__(unconfirmed)
+        self.unconfirmed = unconfirmed
+        self.writes: Sequence[Write] = ()
+        self.runs: Mapping[str, bool] = {}
+        """What the writes are about: whether it is answered."""
+        self.taken: Collection[str] = ()
+        """Turns that they take or free."""
+        self.wakes = False
+        self.seen: tuple[int, int] | None = None
+        """The epoch by which they were made."""
         self._ended, self._wanted = ended, wanted
         self._ask_end, self._ask_claim, self._granted = ask_end, ask_claim, granted
         self._ends: list[tuple[int, EndShape, list[Write]]] = []
@@ -90,7 +69,13 @@ class Batch(ExtraWrites):
         self._won: set[int] = set()
 
     def __len__(self) -> int:
+        """How many group numbers its writes use, from 0 on: no other write of the swap may have one of these."""
         return len(self._ended) + len(self._wanted)
+
+    def sent(self) -> None:
+        """There is no second time."""
+        self.writes = self.unconfirmed = self.taken = ()
+        self.wakes, self.seen = False, None
 
     # --- stamping ---
 
@@ -171,10 +156,12 @@ class Batch(ExtraWrites):
     # --- replies ---
 
     def unanswered(self) -> "list[Question]":
+        """The questions of all that have no answer yet: they were not sent, or no answer came."""
         ends = [self._left_end(place) for place, answer in enumerate(self.said) if answer is None]
         return ends + [self._left_claim(place) for place, answer in enumerate(self.claimed) if answer is None]
 
     def heard(self, verdicts: Sequence[Verdict], sample: Sample, life: int) -> list[Lost]:
+        """Handle the results. Returns questions for those that lost."""
         lost: list[Lost] = []
         if not self.writes:
             return lost

@@ -305,7 +305,8 @@ class Call:
         job = self.job._replace(timeout=None) if self._only_noted else self.job
         attempt = Attempt(self.keeper, job, self._work, grant)
         with self._running():
-            end = yield from attempt.steps()
+            yield from attempt.steps()
+            end = attempt.end
             if attempt.lease.mine:
                 yield from self._record(attempt, end)
             return end.outcome(attempt.lease.name)

@@ -402,7 +402,6 @@ def is_wanted(answer: Answer, wants: Callable[[What], bool]) -> bool:
 
 
 def event_of(answer: Answer, view: View, holder: str, *, wrote: bool) -> Event | None:
-    """The event of an answer that was reached with this view; `wrote`: by a write of ours."""
     found = (WROTE if wrote else ANSWERED).get(type(answer))
     if found is None:
         return None
@@ -438,6 +437,13 @@ class Client:
             return timed
         self.tell_doubt()
         return self.know.corrected(timed)
+
+    def tell_answer(self, answer: Answer, view: View, *, wrote: bool) -> None:
+        """Report the event of an answer that was reached with this view, if it is one that anybody wants to hear of;
+        `wrote`: by a write of ours."""
+        event = event_of(answer, view, self.holder, wrote=wrote) if is_wanted(answer, self.wants) else None
+        if event is not None:
+            self.report(event)
 
     def tell_doubt(self) -> None:
         """When the store's clock is first not believed, and when it is again."""

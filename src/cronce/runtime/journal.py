@@ -16,12 +16,13 @@ import json
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import count
 from typing import Any, Final
 
 from cronce.errors import StoreError
-from cronce.model import MICROSECOND, Fence, Instant, from_us, read_fence, to_us
+from cronce.model import Fence, Instant, from_us, read_fence, to_us
+from cronce.protocol.codec import spelled
 from cronce.protocol.commands import Finish, Release
 from cronce.protocol.record import Outcome
 from cronce.runtime.log import LOGGER
@@ -192,13 +193,8 @@ def own_journal(chosen: Chosen, unwritten: Callable[[str], object] | None = None
 
 
 def _spelled(entry: Entry) -> dict[str, Any]:
-    fields: dict[str, Any] = {"v": JOURNAL_VERSION, **entry._asdict(), "at": to_us(entry.at)}
-    if isinstance(entry, UnaskedCall):
-        return fields | {"start_by": to_us(entry.start_by) if entry.start_by else None}
-    word = entry.word._asdict()
-    spans = {name: one // MICROSECOND for name, one in word.items() if isinstance(one, timedelta)}
-    instants = {name: to_us(one) for name, one in word.items() if isinstance(one, datetime)}
-    return fields | {"word": {**word, **spans, **instants, "fence": str(entry.word.fence)}}
+    word = {"word": entry.word._asdict()} if isinstance(entry, PendingEnd) else {}
+    return {"v": JOURNAL_VERSION, **spelled(entry._asdict() | word)}
 
 
 def _entry(fields: dict[str, Any]) -> Entry:

@@ -32,17 +32,17 @@ from cronce.protocol.commands import (
     Stale,
     Unsure,
 )
-from cronce.protocol.lease import LOCK_LEASE, NO_SAMPLE, Sample, Trust, trust_end
+from cronce.protocol.lease import LOCK_LEASE, Sample, Trust, trust_end
 from cronce.protocol.record import Maker, Outcome, Record, decode
 from cronce.protocol.store_clock import is_ahead, is_early
 from cronce.protocol.table import Row, row
 from cronce.protocol.terms import MEANT, Terms, Wants, check_lease, check_terms, checked
 from cronce.protocol.view import View
-from cronce.runtime.batch import Batch, Ended, ExtraWrites
-from cronce.runtime.client import Client, Knowledge, event_of, is_wanted
+from cronce.runtime.batch import Batch, Ended
+from cronce.runtime.client import Client, Knowledge, is_wanted
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Jobs
-from cronce.runtime.loop import Loop, Question
+from cronce.runtime.loop import Loop, Question, about
 from cronce.schedule import format_duration
 from cronce.stores.base import Scan
 from cronce.value import NamedTuple, Value
@@ -236,18 +236,13 @@ class Ledger:
         def ask_claim(want: Wants) -> Question:
             return self._claim_question(want, lowest, sample)
 
-        ends: Sequence[Answer | Question | None]
-        claims: Sequence[Grant | Question | None]
-        if len(ended) + len(wanted) == 1:
-            (question,) = [*map(ask_end, ended), *map(ask_claim, wanted)]
-            yield from self.loop.answer([question], ExtraWrites(beside), patient=patient)
-            ends, claims = ([question], []) if ended else ([], [question])
+        batch = Batch(ended, wanted, beside, ask_end=ask_end, ask_claim=ask_claim, granted=self._grant)
+        if len(batch) == 1:
+            yield from self.loop.answer(batch.unanswered(), batch, patient=patient)
         else:
-            batch = Batch(ended, wanted, beside, ask_end=ask_end, ask_claim=ask_claim, granted=self._grant)
             yield from self._answer(batch, {want.slot.job for want in wanted}, patient=patient)
-            ends, claims = batch.said, batch.claimed
-        said = [one.answer if isinstance(one, Question) else one for one in ends]
-        grants = [one if isinstance(one, Grant) else self._granted(cast(Question, one)) for one in claims]
+        said = [one.answer if isinstance(one, Question) else one for one in batch.said]
+        grants = [one if isinstance(one, Grant) else self._granted(cast(Question, one)) for one in batch.claimed]
         return cast(list[Finished | Released | Stale | Unsure], said), (yield from self._in_time(grants))
 
     def _answer(self, batch: Batch, jobs: Set[str], *, patient: bool) -> Flow[None]:
@@ -262,9 +257,7 @@ class Ledger:
         questions += batch.stamp(self.loop.around(), known)
         yield from self.loop.answer(questions, batch, patient=patient)
         for answer, view in batch.told(lambda answer: is_wanted(answer, self.client.wants)):
-            event = event_of(answer, view, self.client.holder, wrote=True)
-            if event is not None:
-                self.client.report(event)
+            self.client.tell_answer(answer, view, wrote=True)
 
     def release(self, grants: Sequence[Grant], rest: timedelta = timedelta(0)) -> Flow[list[Released | Stale | Unsure]]:
         """Give back what was never started (or, for a lock, is no longer needed), to be claimed `rest` later."""
@@ -274,7 +267,7 @@ class Ledger:
 
     def record_ends(self, words: Sequence[tuple[str, Finish | Release]]) -> Flow[list[Answer]]:
         """Record how runs ended, by their cells; another process may have run them."""
-        return (yield from self._answers([self._cell_question(word, Cell(key)) for key, word in words]))
+        return (yield from self._answers([about(key, word) for key, word in words]))
 
     def put(self, commands: Mapping[Slot, Queue | Skip]) -> Flow[list[Answer]]:
         """Record slots: as due, for other processes to claim, or as not to be run. A run that a person requests is
@@ -285,20 +278,10 @@ class Ledger:
                 question.view = question.view._replace(run=question.view.run._replace(at=self.know.now()))
         return (yield from self._answers(questions))
 
-    def enqueue(self, wanted: Sequence[Wants]) -> Flow[list[Answer]]:
-        """Record slots that fell due, each on its own terms, for other processes to claim."""
-        questions = [
-            self._slot_question(
-                Queue(digest=one.terms.digest, first=one.slot.at if one.terms.outside else None), one.slot
-            )
-            for one in wanted
-        ]
-        return (yield from self._answers(questions))
-
     def settle(self, cells: Iterable[Cell], committed: Mapping[str, Fence] | None = None) -> Flow[list[Answer]]:
         """Close or reopen runs whose holder is gone, without running them. `committed`: the user's own database was
         asked, and these are the fences, by cell, that it reports as done."""
-        return (yield from self._answers([self._cell_question(_settling(cell, committed), cell) for cell in cells]))
+        return (yield from self._answers([about(cell.key, _settling(cell, committed)) for cell in cells]))
 
     def gone(self, keys: Sequence[str], *, for_person: bool = False) -> Flow[list[Cell]]:
         """The runs whose holder is gone, as they are now. For a person, contact is not required."""
@@ -328,11 +311,11 @@ class Ledger:
 
     def ask(self, slot: Slot, reason: str) -> Flow[Answer]:
         """Ask the run of the slot to stop."""
-        return (yield from self._answer_to(self._cell_question(Ask(reason), Cell(slot.cell))))
+        return (yield from self._answer_to(about(slot.cell, Ask(reason))))
 
     def resolve(self, slot: Slot, command: Resolve) -> Flow[Answer]:
         """A person's word on a slot that failed, was lost or is unknown."""
-        return (yield from self._answer_to(self._cell_question(command, Cell(slot.cell))))
+        return (yield from self._answer_to(about(slot.cell, command)))
 
     def overdue(self, job: str = "", limit: int = SWEEP) -> Flow[list[Cell]]:
         """Runs that a process should handle: lapsed, due, waiting, or ready to be retried, the longest waiting
@@ -354,13 +337,7 @@ class Ledger:
 
     def begin_anew(self, cells: Iterable[Cell]) -> Flow[list[Answer]]:
         """Leases that were dated far ahead, by a clock that jumped, last for their own length from now on."""
-        views = [View(Cell(cell.key), None, NO_SAMPLE) for cell in cells]
-        slots = [slot_of_cell(cell.key) if cell.key.startswith("run/") else None for cell in cells]
-        asked = [
-            Question(Renew(cell.fence), view._replace(slot=slot), unread=True, quiet=True)
-            for cell, view, slot in zip(cells, views, slots, strict=True)
-            if cell.fence is not None
-        ]
+        asked = [about(cell.key, Renew(cell.fence), quiet=True) for cell in cells if cell.fence is not None]
         return (yield from self._answers(asked))
 
     # --- effects: a claim on a cell that closes with a result ---
@@ -380,8 +357,7 @@ class Ledger:
     ) -> Flow[list[Answer]]:
         """Resolve effects that are in doubt. If a run that is known to be `over` began the effect, and no process has
         checked it since, it is closed as lost first: then the caller must resolve it again."""
-        views = [View(Cell(key), None, NO_SAMPLE, over=over) for key in keys]
-        return (yield from self._answers([Question(command, view, unread=True, quiet=True) for view in views]))
+        return (yield from self._answers([about(key, command, over=over, quiet=True) for key in keys]))
 
     # --- locks and leaders: a lease with no slot ---
 
@@ -453,7 +429,7 @@ class Ledger:
         """About a slot that is guessed to have no record."""
         cells = tuple([Cell(turn_cell(slot.job, number)) for number in range(turns)])
         view = View(Cell(slot.cell, at=slot.due), None, sample or self.know.guess(), slot, cells, guessed=True)
-        return Question(command, view, self.know.epoch.birth, unread=unread)
+        return Question(command, view, 0 if unread else self.know.epoch.birth)
 
     def _grant_question(
         self,
@@ -467,10 +443,6 @@ class Ledger:
         run, *turns = grant.cells
         view = View(run, grant.record, sample or self.know.guess(), grant.slot, tuple(turns))
         return Question(command, view, grant.birth, wakes=wakes, quiet=quiet)
-
-    def _cell_question(self, command: Command, cell: Cell) -> Question:
-        """About a run that is read first."""
-        return Question(command, View(Cell(cell.key), None, NO_SAMPLE, slot_of_cell(cell.key)), unread=True)
 
     def _answer_to(self, question: Question) -> Flow[Answer]:
         (answer,) = yield from self._answers([question])

@@ -17,14 +17,14 @@ from typing import Final
 from cronce.errors import BadRecord, StoreError, StoreUnavailable
 from cronce.events import Event, What
 from cronce.model import ABSENT, SWITCH, Cell, Refusal, Verdict, Write, job_cell, slot_of_cell
-from cronce.protocol.commands import Answer, Asked, Command, Finished, Queued, Released, Settled, Unsure
-from cronce.protocol.decide import Decision, decide, job_write, refused, writes_of
+from cronce.protocol.commands import Answer, Asked, Command, Decision, Finished, Queued, Released, Settled, Unsure
+from cronce.protocol.decide import decide, job_write, refused, writes_of
 from cronce.protocol.gates import Need, rests_on_job
 from cronce.protocol.lease import NO_SAMPLE, Sample
-from cronce.protocol.record import Record, decode
+from cronce.protocol.record import Maker, Record, decode
 from cronce.protocol.view import KnownJob, View
-from cronce.runtime.batch import ExtraWrites
-from cronce.runtime.client import MAX_ANSWER_TIME, MAX_ROUNDS, UNANSWERED, WAKE, Client, event_of, is_wanted
+from cronce.runtime.batch import Batch
+from cronce.runtime.client import MAX_ANSWER_TIME, MAX_ROUNDS, UNANSWERED, WAKE, Client
 from cronce.runtime.flow import Flow, Timed
 from cronce.stores.base import Loaded, Swapped
 
@@ -34,7 +34,7 @@ KnownJobs = Mapping[str, KnownJob]
 class Question:
     """A command, and the view that it is decided by. The answer holds of the view as it is then."""
 
-    __slots__ = ("answer", "command", "decision", "job", "life", "quiet", "unread", "view", "wakes", "writes")
+    __slots__ = ("answer", "command", "decision", "job", "life", "quiet", "view", "wakes", "writes")
 
     decision: Decision  # of this round
     writes: list[Write]  # that make it true
@@ -45,33 +45,34 @@ class Question:
         view: View,
         life: int = 0,
         *,
-        unread: bool = False,
         wakes: bool = False,
         quiet: bool = False,
     ) -> None:
         self.command = command
         self.view = view
         self.job = view.slot.job if view.slot is not None and rests_on_job(view, command) else ""  # that it rests on
-        self.life = life  # of the store, in which it was read
-        self.unread = unread
+        self.life = life  # of the store, in which it was read; 0: it has to be read, perhaps again
         self.wakes = wakes  # other processes wait for what this brings about
         self.quiet = quiet  # no event: there are thousands, and the caller reports what matters
         self.answer: Answer | None = None
+
+
+def about(key: str, command: Command, *, over: Collection[Maker] = (), quiet: bool = False) -> Question:
+    """A question about a run, a lock or an effect that is read first."""
+    slot = slot_of_cell(key) if key.startswith("run/") else None
+    return Question(command, View(Cell(key), None, NO_SAMPLE, slot, over=over), quiet=quiet)
 
 
 class Loop:
     def __init__(self, client: Client) -> None:
         self._client, self._know = client, client.know
 
-    def answer(
-        self, questions: list[Question], beside: ExtraWrites | None = None, *, patient: bool = True
-    ) -> Flow[None]:
+    def answer(self, questions: list[Question], beside: Batch | None = None, *, patient: bool = True) -> Flow[None]:
         """Bring every question to its answer. Questions about other runs, and about writes `beside`, are added to the
-        list. Without patience a write that hung, and got no answer, is the last: the caller asks again by itself, and
-        meanwhile can write down what a crash would lose."""
-        unanswered, beside = 0, ExtraWrites() if beside is None else beside
+        list. Without patience a write that hangs is the last: the caller writes down what a crash would lose."""
+        unanswered, beside = 0, Batch() if beside is None else beside
         for question in questions if self._know.doubt is not None else ():  # without a read, doubt would never end
-            question.unread = True
+            question.life = 0
         try:
             for _ in range(MAX_ROUNDS):
                 pending = [question for question in questions if question.answer is None]
@@ -100,7 +101,7 @@ class Loop:
         names = {*jobs, *[one.job for one in pending if one.job]}
         known = self._know.jobs(names) if names else {}
         lacking = names - known.keys()
-        stale = [one for one in pending if one.unread or one.life != life or not life or one.job in lacking]
+        stale = [one for one in pending if one.life != life or not life or one.job in lacking]
         if not (stale or lacking):
             return known
         keys = {one.view.run.key for one in stale} | {turn.key for one in stale for turn in one.view.turns}
@@ -122,12 +123,12 @@ class Loop:
             one.view = taken_in(one.view, cells, Sample(timed.began, timed.ended, timed.reply.now))
         except BadRecord as error:
             one.answer = one.answer or Unsure(str(error), unreadable=True)
-        one.unread, one.life = False, timed.reply.epoch.birth
+        one.life = timed.reply.epoch.birth
 
     # --- one round ---
 
     def _round(
-        self, pending: list[Question], known: KnownJobs, questions: list[Question], beside: ExtraWrites
+        self, pending: list[Question], known: KnownJobs, questions: list[Question], beside: Batch
     ) -> Flow[StoreUnavailable | None]:
         """Decide, and write what makes the answers true; the error, if no answer came."""
         seen = beside.seen or self._know.epoch.seen
@@ -147,7 +148,7 @@ class Loop:
         except StoreUnavailable as error:
             questions += (left := beside.unanswered())
             for one in (*left, *changing):
-                one.unread, one.view = True, one.view._replace(unheard_in=one.view.unheard_in or seen[0])
+                one.life, one.view = 0, one.view._replace(unheard_in=one.view.unheard_in or seen[0])
             return error
         self._learn_jobs(jobs, swapped)
         place, sample = len(jobs), Sample(timed.began, timed.ended, swapped.now)
@@ -180,7 +181,7 @@ class Loop:
         known: KnownJobs,
         questions: list[Question],
         jobs: dict[str, Write],
-        beside: ExtraWrites,
+        beside: Batch,
     ) -> list[Question]:
         """Those that change something. Those that need another read first are left for the next round."""
         reserved, runs = set(beside.taken), {one.view.run.key: one.answer is not None for one in questions}
@@ -216,10 +217,10 @@ class Loop:
             return None
         for run, command in decision.first if isinstance(decision, Need) else decision.also:
             if run not in view.beside:
-                questions.append(Question(command, View(Cell(run), None, NO_SAMPLE, slot_of_cell(run)), unread=True))
+                questions.append(about(run, command))
         if isinstance(decision, Decision):
             return decision
-        one.unread = True
+        one.life = 0
         one.view = view._replace(turns=(*view.turns, *map(Cell, decision.turns)))
         return None
 
@@ -249,23 +250,23 @@ class Loop:
         refusals = {verdict.refused for verdict in verdicts}
         news = [verdict.cell for verdict in verdicts if verdict.refused is Refusal.VERSION]
         if Refusal.EPOCH in refusals:
-            one.unread = True
+            one.life = 0
         elif news:
             self._take_in(one, news, timed)
-            one.unread = len(one.view.turns) > 1 and all(cell.key != one.view.run.key for cell in news)
+            if len(one.view.turns) > 1 and all(cell.key != one.view.run.key for cell in news):
+                one.life = 0
         else:
             one.answer = refused(one.command, writes[0].not_before, refusals, self._know.doubt)
-            one.unread = one.answer is None
-            if one.unread and one.view.slot:
+            if one.answer is not None:
+                return
+            one.life = 0
+            if one.view.slot:
                 self._know.forget_job(one.view.slot.job)
 
     def _conclude(self, one: Question, answer: Answer, *, wrote: bool = False) -> None:
         one.answer = answer
-        if one.quiet or not is_wanted(answer, self._client.wants):
-            return
-        event = event_of(answer, one.view, self._client.holder, wrote=wrote)
-        if event is not None:
-            self._client.report(event)
+        if not one.quiet:
+            self._client.tell_answer(answer, one.view, wrote=wrote)
 
 
 def taken_in(view: View, cells: Iterable[Cell], sample: Sample, record: Record | None = None) -> View:

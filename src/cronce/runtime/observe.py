@@ -10,6 +10,7 @@ kept come within one window, the second count is a lower bound.
 """
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import timedelta
@@ -26,7 +27,7 @@ from cronce.protocol.commands import Closed, Held
 from cronce.protocol.notices import Doubled, LastBeat, Observed, decode_observed, encode_notice
 from cronce.protocol.record import Outcome, decode
 from cronce.runtime.attempt import Ending, Work, describe
-from cronce.runtime.background import BackgroundWriter, Note, NoteWrite, ShadowCall
+from cronce.runtime.background import BackgroundWriter, Note, NoteWrite
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, Duration, When
 from cronce.runtime.flow import Flow
@@ -264,10 +265,10 @@ def _seen(cell: Cell) -> ObservedSeen:
 OBSERVED_SUCCESS: Final = Ending(Outcome.SUCCEEDED)
 
 
-class ObservedCall(ShadowCall, Work):
-    """What the guard's call runs: it waits until the real job function is over, and reports how that ended. The real
-    function runs in the block, whether it is awaited there or not: `with ObservedCall(…) as returned:`, which is called
-    with its result."""
+class ObservedCall(Work):
+    """A call beside a job function that runs anyway: it asks the store, and what it runs where that grants the slot is
+    this, which waits until the real function is over, and reports how that ended. The real function runs in the block,
+    whether it is awaited there or not: `with ObservedCall(…) as returned:`, which is called with its result."""
 
     def __init__(
         self,
@@ -279,12 +280,19 @@ class ObservedCall(ShadowCall, Work):
         *,
         ended: Callable[[Any], Ending] = lambda _result: OBSERVED_SUCCESS,
     ) -> None:
-        super().__init__(job.name)
+        self.name = job.name
+        self.over, self.decided, self.done = threading.Event(), threading.Event(), threading.Event()
+        """The job function has ended; the store's answer to the call is known; and all of it is on record."""
         self._job, self._background, self._at_work = job, background, at_work
         self._boot, self._fired, self._when, self._pod = clock.boot(), clock.wall(), when, os.environ.get(JOB_NAME)
         self._held = False
         self._ended = ended
         self._how = OBSERVED_SUCCESS
+
+    @property
+    def settled(self) -> threading.Event:
+        """What there is to wait for before others ask, or the store is closed."""
+        return self.done if self.over.is_set() else self.decided
 
     # --- for the real body ---
 

@@ -3,7 +3,7 @@
 Facts, no words: what shows them to people finds the words.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from heapq import nlargest
@@ -553,14 +553,14 @@ def carried(by: Iterable[HolderSeen]) -> Flow[set[str]]:
     """The jobs of which one of these schedulers would run what is due."""
     jobs: set[str] = set()
     for bundle in _claimed(by):
-        jobs |= yield from _jobs_of(bundle)
+        jobs |= (yield from read_bundle(bundle)).specs.keys()
     return jobs
 
 
 def is_carried(job: str, by: Iterable[HolderSeen]) -> Flow[bool]:
     """Whether one of these would run what is due of a job."""
     for bundle in sorted(_claimed(by), key=lambda bundle: bundle not in _WHOLE):
-        if job in (yield from _jobs_of(bundle)):
+        if job in (yield from read_bundle(bundle)).specs:
             return True
     return False
 
@@ -570,27 +570,23 @@ def _claimed(by: Iterable[HolderSeen]) -> list[str]:
     return sorted({one.holder.bundle for one in by if one.claims and one.holder.role != "schedule"})
 
 
-_WHOLE: Final[dict[str, Set[str]]] = {}
-"""The jobs of the bundles that were read last: a bundle is named by the digest of its content, so it never changes."""
+_WHOLE: Final[dict[str, Bundle]] = {}
+"""The bundles that were read last: a bundle is named by the digest of its content, so it never changes."""
 
-_BUNDLES: Final = 20
+_BUNDLES: Final = 100
 """So many are remembered."""
 
 
-def _jobs_of(bundle: str) -> Flow[Set[str]]:
+def read_bundle(bundle: str) -> Flow[Bundle]:
     if bundle in _WHOLE:
         return _WHOLE[bundle]
-    found = yield from read_bundle(bundle)
+    cells = (yield from read_all(Scan(bundle_cells(bundle)))).cells
+    found = joined(part for _, part in all_readable(cells, decode_bundle))
     if digest_of({job: (digest, "") for job, digest in found.specs.items()}, found.code) == bundle:
         while len(_WHOLE) >= _BUNDLES:
             _WHOLE.pop(next(iter(_WHOLE)), None)
-        _WHOLE[bundle] = frozenset(found.specs)
-    return found.specs.keys()
-
-
-def read_bundle(bundle: str) -> Flow[Bundle]:
-    found = yield from read_all(Scan(bundle_cells(bundle)))
-    return joined(part for _, part in all_readable(found.cells, decode_bundle))
+        _WHOLE[bundle] = found
+    return found
 
 
 def shared_names(live: Iterable[Holder], bundles: Mapping[str, Bundle]) -> dict[str, dict[str, str]]:

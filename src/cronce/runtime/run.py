@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
 from cronce.errors import BadInput, BodyFailed, InDoubt, InProgress, LeaseLost
 from cronce.model import Boot, Fence, Slot
@@ -15,16 +15,18 @@ from cronce.protocol.table import NOTHING_RAN
 from cronce.runtime.interrupt import shielded
 from cronce.runtime.keeper import Lease, LeaseEnd
 from cronce.runtime.ledger import Grant
-from cronce.runtime.node import Node
 from cronce.runtime.unfinished import REFUSED_EFFECT, Unfinished, remembered, tell_doubts
 from cronce.value import Value
 
 if TYPE_CHECKING:
+    from cronce.runtime.declare import Declaration
     from cronce.runtime.effects.once import EffectPolicy
     from cronce.runtime.effects.steps import Cursor, RunLease, Target
     from cronce.runtime.effects.things import Thing
+    from cronce.runtime.keeper import Keeper
+    from cronce.runtime.processes.isolated import IsolatedHost, IsolatedJob
     from cronce.runtime.steps import Steps
-    from cronce.runtime.transactions import Database, Transaction
+    from cronce.runtime.transactions import Transaction
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -33,27 +35,6 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 """The arguments of a call."""
 
 Kind = Literal["held", "closed", "too old", "paused", "superseded"]
-
-
-class RunHost(Protocol):
-    """Where a run goes on: the keeper of its lease, or in an isolated child the line to it."""
-
-    @property
-    def node(self) -> Node: ...
-
-    def note_progress(self, lease: Lease, done: int, total: int) -> None: ...
-
-
-class RunJob(Protocol):
-    """What a run asks of the declaration of its job."""
-
-    @property
-    def database(self) -> "Database | None": ...
-
-    @property
-    def exclusive(self) -> bool:
-        """No two of its runs go on at the same time."""
-        ...
 
 
 class Run:
@@ -68,7 +49,8 @@ class Run:
     """How many it was asked for."""
     _closed = False
 
-    def __init__(self, lease: Lease, host: RunHost, job: RunJob) -> None:
+    def __init__(self, lease: Lease, host: "Keeper | IsolatedHost", job: "Declaration | IsolatedJob") -> None:
+        """In an isolated child, host and job are the line to those of the parent."""
         self._lease, self._host, self._job = lease, host, job
         self.unfinished = Unfinished()
         """Effects that were asked for and are not known to be done, each with the error that the job function got."""

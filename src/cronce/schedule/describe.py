@@ -165,15 +165,12 @@ _Clock = Callable[[int], str]
 
 
 def _times(hours: Sequence[int], minutes: Sequence[int], seconds: Sequence[int]) -> _Times:
-    """Listed if few; as a rule if there is one for the day, or for some stretches of it; else hour by hour."""
+    """Listed if few; as a rule if there is one for the day; else hour by hour."""
     clock = _to_the_second if any(seconds) else _to_the_minute
     times = [hour * _HOUR + minute * _MINUTE + second for hour, minute, second in product(hours, minutes, seconds)]
     step = _step(times)
     if step and len(times) > TIMES_LISTED:
         return _rule(times, step, clock)
-    stretches = _stretches(hours, minutes, seconds, clock)
-    if stretches and len(times) > TIMES_LISTED:
-        return _Times(stretches, windows=True)
     if len(times) <= SOME:
         return _Times(f"at {_listed(map(clock, times))}")
     return _Times(f"{_within_hour(minutes, seconds)} of {_of_hours(hours)}", whole=len(hours) == 24, windows=True)
@@ -190,18 +187,6 @@ def _rule(times: Sequence[int], step: int, clock: _Clock) -> _Times:
     if step == _MINUTE and first:
         return _Times(f"every minute, at second {first}", whole=True)
     return _Times(f"every {_span(step)}" + (f", beginning at {_past_hour(first)}" if first else ""), whole=True)
-
-
-def _stretches(hours: Sequence[int], minutes: Sequence[int], seconds: Sequence[int], clock: _Clock) -> str:
-    """Up to three stretches of hours in which times follow at equal distances, or nothing."""
-    within = [minute * _MINUTE + second for minute, second in product(minutes, seconds)]
-    step = _HOUR if len(within) == 1 else _step(within)
-    runs = _runs(hours)
-    if len(within) * step != _HOUR or len(runs) > 3 or (step == _HOUR and len(runs) == len(hours)):
-        return ""
-    ends = [(run[0] * _HOUR + within[0], run[-1] * _HOUR + within[-1]) for run in runs]
-    windows = [f"at {clock(a)}" if a == b else f"from {clock(a)} through {clock(b)}" for a, b in ends]
-    return f"every {_span(step)} {_listed(windows)}"
 
 
 def _within_hour(minutes: Sequence[int], seconds: Sequence[int]) -> str:

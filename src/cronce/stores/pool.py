@@ -11,18 +11,12 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from cronce.errors import StoreUnavailable
+from cronce.stores.base import Closes
 
-
-class PooledConnection(Protocol):
-    """What a driver calls a connection."""
-
-    def close(self) -> None: ...
-
-
-L = TypeVar("L", bound=PooledConnection)
+L = TypeVar("L", bound=Closes)
 
 MAX_CONNECTIONS: Final = 8
 """Lines that one process has open at most; a call on top of them waits for one."""

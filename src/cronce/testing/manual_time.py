@@ -13,7 +13,7 @@ from cronce.errors import BadInput
 from cronce.model import Instant, Slot, job_cell, slot_of_cell
 from cronce.protocol.record import Job, Record, decode, decode_job
 from cronce.runtime.app import Cronce
-from cronce.runtime.attempt import Attempt, End
+from cronce.runtime.attempt import Attempt
 from cronce.runtime.keeper import Keeper, RepeatingThread
 from cronce.runtime.log import log
 from cronce.runtime.node import Node
@@ -84,11 +84,11 @@ class _Process:
 
     def submit(self, attempts: Sequence[Attempt]) -> None:
         for attempt in attempts:
-            end = self._taken(attempt)
-            self._manual.note(attempt, end, self._number)
-            self.engine.done(attempt, end)
+            self._take(attempt)
+            self._manual.note(attempt, self._number)
+            self.engine.endings.add(attempt)
 
-    def _taken(self, attempt: Attempt) -> End:
+    def _take(self, attempt: Attempt) -> None:
         if not attempt.is_async:
             return take(attempt.steps(), self.keeper.node)
         import asyncio  # noqa: PLC0415
@@ -144,8 +144,8 @@ class Manual:
             raise BadInput(f"no job is called {name!r:.60}")
         return decode_job(cell.value, cell.key)
 
-    def note(self, attempt: Attempt, end: End, process: int) -> None:
-        slot = attempt.run.slot
+    def note(self, attempt: Attempt, process: int) -> None:
+        slot, end = attempt.run.slot, attempt.end
         self.ran.append(Ran(slot.job, slot, self.now, process, end.result, end.error))
 
     def _step(self) -> float:

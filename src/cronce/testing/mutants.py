@@ -15,11 +15,11 @@ from cronce.model import EPOCH, FREE, Cell, Epoch, Instant, Refusal, Write
 from cronce.protocol import commands, decide, gates, lease, specs, store_clock, table
 from cronce.protocol.commands import (
     Claim,
+    Decision,
     Finish,
     Granted,
     Release,
     Renew,
-    Ruling,
 )
 from cronce.protocol.record import Job, Record
 from cronce.protocol.table import TABLE, Row
@@ -121,7 +121,7 @@ def _() -> Any:
 
 @_mutant("on_lost of the reader")
 def _() -> Any:
-    def take_over(view: View, command: Claim) -> Ruling:
+    def take_over(view: View, command: Claim) -> Decision:
         return table.take_over(view._replace(record=view.stands._replace(on_lost=command.on_lost)), command)
 
     return _with_rules(Row.LAPSED, Claim=take_over)
@@ -142,8 +142,8 @@ def _() -> Any:
 
 @_mutant("read-back restarts the lease")
 def _() -> Any:
-    def read_back(view: View, _command: Claim) -> Ruling:
-        return Ruling(Granted(view.stands.grant))
+    def read_back(view: View, _command: Claim) -> Decision:
+        return Decision(Granted(view.stands.grant))
 
     def trust_end(began: float, _now: Instant, _until: Instant, length: timedelta, traits: Any) -> float:
         return began + (length - lease.margin(length, traits)).total_seconds()

@@ -92,16 +92,9 @@ HEIGHT, HEAD, FOOT = 180.0, 14.0, 22.0
 _LEFT, _RIGHT = 6.0, 98.0
 """In percent: on the left is what the lines say."""
 
-_WIDE: Final = 100.0
-"""What spans more than this many times its least is drawn in powers of ten."""
-
 _SHORTEST: Final = timedelta(milliseconds=1)
 
 _POWERS: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0, 36_000.0, 86_400.0, 864_000.0)
-_SECONDS_STEPS: Final = (
-    *(digit * 10.0**power for power in (-3, -2, -1, 0) for digit in (1, 2, 5)),
-    *(10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 1_800.0, 3_600.0, 7_200.0, 18_000.0, 36_000.0, 86_400.0),
-)
 """Seconds."""
 
 
@@ -122,15 +115,14 @@ class PlotLimit(NamedTuple):
 
 
 class PlotScale(NamedTuple):
-    """From spans to pixels from above."""
+    """From spans to pixels from above, in powers of ten: a lease is often thousands of times as long as a run."""
 
     least: float
     most: float
-    log: bool
 
     def __call__(self, span: timedelta) -> float:
         seconds = max(span, _SHORTEST).total_seconds()
-        low, high, value = (math.log(x) if self.log else x for x in (self.least, self.most, seconds))
+        low, high, value = map(math.log, (self.least, self.most, seconds))
         return HEAD + (HEIGHT - HEAD - FOOT) * (1 - (value - low) / (high - low))
 
 
@@ -148,7 +140,7 @@ def duration_svg(
     scale = scale_of(points, limits)
     parts = (*_lines(scale), *(_limit(one, scale) for one in limits), *_points(points, scale, link))
     svg = tag("svg", *parts, class_="plot", width="100%", height=HEIGHT, aria_hidden="true")
-    return tag("figure", svg, tag("figcaption", in_words(points, limits, log=scale.log)), class_="plot")
+    return tag("figure", svg, tag("figcaption", in_words(points, limits)), class_="plot")
 
 
 COLUMNS_HIGH: Final = 46.0
@@ -186,16 +178,13 @@ def points_of(runs: Iterable[RunSeen]) -> list[PlotPoint]:
 
 
 def scale_of(points: Sequence[PlotPoint], limits: Sequence[PlotLimit]) -> PlotScale:
-    """From nothing, or in powers of ten where it spans too much."""
     spans = [
         max(span, _SHORTEST).total_seconds() for span in (*(p.took for p in points), *(one.span for one in limits))
     ]
-    if max(spans) / min(spans) > _WIDE:
-        return PlotScale(10.0 ** math.floor(math.log10(min(spans))), max(spans) * 1.5, log=True)
-    return PlotScale(0.0, max(spans) * 1.1, log=False)
+    return PlotScale(10.0 ** math.floor(math.log10(min(spans))), max(spans) * 1.5)
 
 
-def in_words(points: Sequence[PlotPoint], limits: Sequence[PlotLimit], *, log: bool) -> str:
+def in_words(points: Sequence[PlotPoint], limits: Sequence[PlotLimit]) -> str:
     took = sorted(point.took for point in points)
     many = "The latest run" if len(points) == 1 else f"The latest {len(points)} runs that ended"
     half, most = short(ranked(took, 50)), short(ranked(took, 95))
@@ -203,28 +192,20 @@ def in_words(points: Sequence[PlotPoint], limits: Sequence[PlotLimit], *, log: b
     for limit in limits:
         over = sum(span > limit.span for span in took)
         words += f" {over or 'None'} of them took longer than the {limit.name} of {short(limit.span)}."
-    return words + (" The scale is in powers of ten." if log else "")
+    return f"{words} The scale is in powers of ten."
 
 
 # --- drawing --------------------------------------------------------------------------------------------------------
 
 
 def _lines(scale: PlotScale) -> Iterator[Markup]:
-    for seconds in _round(scale):
+    for seconds in (power for power in _POWERS if scale.least <= power <= scale.most):
         span = timedelta(seconds=seconds)
-        y = scale(span) if seconds else HEIGHT - FOOT
+        y = scale(span)
         line = tag("line", x1=percent(_LEFT), x2="100%", y1=y, y2=y)
         yield tag(
             "g", line, tag("text", short(span), x=percent(_LEFT), dx=-4, y=y + 4, text_anchor="end"), class_="grid"
         )
-
-
-def _round(scale: PlotScale) -> list[float]:
-    """Spans that people call round, within the scale."""
-    if scale.log:
-        return [span for span in _POWERS if scale.least <= span <= scale.most]
-    step = next((step for step in _SECONDS_STEPS if scale.most / step <= 5), scale.most / 4)
-    return [step * count for count in range(int(scale.most / step) + 1)]
 
 
 def _limit(limit: PlotLimit, scale: PlotScale) -> Markup:

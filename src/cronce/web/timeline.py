@@ -6,7 +6,7 @@ cross, a slot that did not run is a hollow mark.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from itertools import starmap
 from typing import Final
@@ -26,15 +26,7 @@ from cronce.web import timeline_layout as layout
 from cronce.web.markup import brief, percent, tag, titled
 from cronce.web.requests import read_instant
 from cronce.web.site import Shown, path, root_of
-from cronce.web.timeline_layout import (
-    Lane,
-    Picture,
-    PlacedPiece,
-    Shape,
-    TimelineColumn,
-    TimelineFacts,
-    TimelineScale,
-)
+from cronce.web.timeline_layout import PIECE_LOOKS, Lane, Picture, PlacedPiece, Shape, TimelineFacts
 
 TIMELINE_SPANS: Final = {
     "10m": timedelta(minutes=10),
@@ -58,9 +50,6 @@ SMALL_SPAN: Final = timedelta(minutes=10)
 
 _SECOND: Final = timedelta(seconds=1)
 
-Closer = Callable[[Instant, Instant], str]
-"""The way to a closer look at a span."""
-
 
 class TimelineView(NamedTuple):
     """What is asked for: a fixed span, or one of some length up to now, which goes on with it."""
@@ -80,10 +69,6 @@ class TimelineView(NamedTuple):
     def way(self, root: str) -> str:
         """The page that shows it; what is as it would be anyway is left out."""
         return path("timeline", root=root, **self.span(), **({"job": self.job} if self.job else {}))
-
-    def closer(self, root: str) -> Closer:
-        """The way to another span of the same."""
-        return lambda start, end: self.between(start, end).way(root)
 
     def span(self) -> dict[str, object]:
         if self.start is None:
@@ -158,9 +143,8 @@ def timeline(request: Request) -> Flow[Shown]:
         "now": facts.now,
         "facts": facts,
         "picture": picture,
-        "drawn": draw(picture, root, view.closer(root)),
+        "drawn": draw(picture, root),
         "keys": legend(facts),
-        "closer": view.closer(root),
         "view": view,
         "ways": _ways(view, facts, root),
         "labels": labels(picture),
@@ -170,15 +154,19 @@ def timeline(request: Request) -> Flow[Shown]:
 def _ways(view: TimelineView, facts: TimelineFacts, root: str) -> dict[str, object]:
     """Where one can go from here: nearer and farther, earlier and later, and to what is now."""
     start, end, half = facts.start, facts.end, view.length / 2
-    middle, closer = start + half, view.closer(root)
+    middle = start + half
+
+    def another(start: Instant, end: Instant) -> str:
+        return view.between(start, end).way(root)
+
     nearest = min(TIMELINE_SPANS.values(), key=lambda span: abs(span - view.length))
     return {
         "zoom": [(name, _zoomed(view, middle, span).way(root)) for name, span in TIMELINE_SPANS.items()],
-        "earlier": closer(start - half, end - half),
-        "later": closer(start + half, end + half),
-        "wider": closer(start - view.length, end + view.length),
+        "earlier": another(start - half, end - half),
+        "later": another(start + half, end + half),
+        "wider": another(start - view.length, end + view.length),
         "now": view._replace(start=None, length=nearest).way(root),
-        "stay": closer(start, end),
+        "stay": another(start, end),
     }
 
 
@@ -201,7 +189,7 @@ def picture(root: str, seen: Overview | JobView) -> Flow[Shown | None]:
     laid, left_out = layout.lay_out_small(facts, SMALL_HEIGHT)
     return {
         "title": title,
-        "svg": draw(laid, root, view.closer(root)),
+        "svg": draw(laid, root),
         "told": laid.counted,
         "way": view.way(root),
         "gaps": facts.gaps,
@@ -213,7 +201,7 @@ def picture(root: str, seen: Overview | JobView) -> Flow[Shown | None]:
 def legend(facts: TimelineFacts) -> list[tuple[str, Markup]]:
     """What each look means that is in the picture."""
     looks = {piece.look for piece in facts.pieces}
-    return [(LEGEND.get(look, look), key(look)) for look in layout.PIECE_LOOKS if look in looks]
+    return [(LEGEND.get(look, look), key(look)) for look in PIECE_LOOKS if look in looks]
 
 
 LEGEND: Final = {layout.REFUSED: "refused duplicate (did not run)"}
@@ -253,13 +241,13 @@ _NOT_RUN: Final = ("skipped", "too old", "due", "waiting", "unreadable")
 """Looks of slots that did not run, or not yet."""
 
 
-def draw(picture: Picture, root: str, closer: Closer) -> Markup:
+def draw(picture: Picture, root: str) -> Markup:
     """All of it. Who cannot see it reads the table of the same facts, so it is hidden from readers of screens."""
     parts = (
         _definitions(),
         *map(_ground, picture.lanes),
         *_grid(picture),
-        *_lanes(picture, root, closer),
+        *_lanes(picture, root),
         *starmap(_arrow, picture.arrows),
         *_now(picture),
     )
@@ -321,15 +309,12 @@ def _across(picture: Picture, at: Instant, label: str, look: str, low: float) ->
 # --- a lane ---------------------------------------------------------------------------------------------------------
 
 
-def _lanes(picture: Picture, root: str, closer: Closer) -> Iterator[Markup]:
+def _lanes(picture: Picture, root: str) -> Iterator[Markup]:
+    """Where pieces lie on one another, what a person should see first is on top."""
     called = labels(picture)
-    busiest = max((column.total for lane in picture.lanes for column in lane.columns), default=0)
     for lane in picture.lanes:
-        label = tag("text", called[lane.name], titled(lane.name), x=8, y=lane.top + 14, class_="name")
-        yield label
-        for column in lane.columns:
-            yield _column(column, lane, busiest, picture.scale, closer)
-        for placed in lane.placed:
+        yield tag("text", called[lane.name], titled(lane.name), x=8, y=lane.top + 14, class_="name")
+        for placed in sorted(lane.placed, key=lambda one: -PIECE_LOOKS.index(one.piece.look)):
             yield _piece(placed, root)
 
 
@@ -364,7 +349,8 @@ def _drawn(placed: PlacedPiece) -> Iterator[Markup]:
     if placed.due is not None and placed.left - placed.due > 0.1:
         yield _lateness(placed.due, placed.left, top)
     if placed.until is not None and placed.until > placed.right:
-        yield _rect("lease", placed.right, placed.until, top + 3, layout.BAR - 6)
+        share = percent(placed.until - placed.right)
+        yield tag("rect", x=percent(placed.right), y=top + 3, width=share, height=layout.BAR - 6, class_="lease")
     width, height = placed.right - placed.left, layout.BAR
     pixels = width / 100 * layout.TIMELINE_WIDTH
     word = piece.job if pixels > _WORD_PIXELS else ""
@@ -415,10 +401,6 @@ def _lateness(due: float, start: float, top: float) -> Markup:
     return tag("g", tick, thread, class_="late")
 
 
-def _rect(class_: str, left: float, right: float, top: float, height: float) -> Markup:
-    return tag("rect", x=percent(left), y=top, width=percent(right - left), height=height, class_=class_)
-
-
 def _arrow(earlier: PlacedPiece, later: PlacedPiece) -> Markup:
     """From the edge of the earlier bar to the edge of the later one."""
     down = later.top >= earlier.top
@@ -426,24 +408,6 @@ def _arrow(earlier: PlacedPiece, later: PlacedPiece) -> Markup:
     line = tag("line", x1=percent(earlier.right), x2=percent(later.left), y1=y1, y2=y2, marker_end="url(#takes-over)")
     told = f"{later.piece.slot}: taken over by {later.piece.holder} at {fine(later.piece.start)}"
     return tag("g", titled(told), line, class_="handover")
-
-
-# --- a lane that is folded ------------------------------------------------------------------------------------------
-
-
-def _column(column: TimelineColumn, lane: Lane, busiest: int, scale: TimelineScale, closer: Closer) -> Markup:
-    """As high as there are many; each look that is in it can be seen, however few they are."""
-    low = lane.top + layout.NAME + layout.FOLDED
-    each = (layout.FOLDED - 3 * len(column.counts)) / busiest
-    left, right = scale(column.start), scale(column.end)
-    boxes = []
-    for look in reversed(layout.PIECE_LOOKS):
-        if look in column.counts:
-            height = 3 + column.counts[look] * each
-            low -= height
-            boxes.append(_rect(f"bar {_class(look)}", left, right, low, height))
-    told = f"{column.told} from {fine(column.start)} to {fine(column.end)}"
-    return tag("a", titled(told), *boxes, href=closer(column.start, column.end), tabindex="-1", class_="piece")
 
 
 def _class(look: str) -> str:

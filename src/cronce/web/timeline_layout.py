@@ -1,8 +1,8 @@
 """What there is to draw of some runs (each grant, how it ended, who took over, which claims were refused), and where
 each piece of that stands: lanes, rows within a lane, and shares of the width. No drawing yet.
 
-A picture is bounded whatever there is to show. More than so many pieces, or more than so many at once in one lane, are
-*folded*: counted by column and look. A column that is folded says all of it in words, and leads to a closer look.
+A picture is bounded whatever there is to show: where more stands in a lane at once than it has rows, pieces lie on one
+another.
 """
 
 import re
@@ -174,13 +174,10 @@ def _ghost(host: str, refused: Refused) -> TimelinePiece:
     return TimelinePiece("ghost", REFUSED, refused.slot, job, holder, refused.at, refused.at, told)
 
 
-MOST_PIECES: Final = 2000
 MOST_LANES: Final = 24
 MOST_ROWS: Final = 6
 GHOST_ROWS: Final = 3
-"""Beyond them ghosts lie on one another."""
-FOLDED_COLUMNS: Final = 120
-"""Of a lane that is folded."""
+"""Beyond them pieces lie on one another."""
 
 # Heights in pixels. Widths are shares: a picture of TIMELINE_WIDTH pixels is what legibility is judged by.
 TIMELINE_WIDTH: Final = 1000.0
@@ -188,7 +185,6 @@ HEAD, NAME, GAP = 34.0, 18.0, 8.0
 ROW, BAR = 22.0, 16.0
 THIN_ROW, THIN_BAR = 16.0, 12.0
 """Of ghosts, which stand below what there was."""
-FOLDED: Final = 40.0
 NARROWEST: Final = 14.0
 """How wide a mark or a ghost is at least, in such a picture, or a bar that has its sign within."""
 
@@ -234,22 +230,6 @@ class PlacedPiece(NamedTuple):
     until: float | None = None
 
 
-class TimelineColumn(NamedTuple):
-    """What a folded lane shows in one column: how many pieces of which look."""
-
-    start: Instant
-    end: Instant
-    counts: Mapping[str, int]
-
-    @property
-    def total(self) -> int:
-        return sum(self.counts.values())
-
-    @property
-    def told(self) -> str:
-        return counted(self.counts)
-
-
 class Lane(NamedTuple):
     name: str
     top: float
@@ -257,8 +237,6 @@ class Lane(NamedTuple):
     members: int = 1
     """How many holders share it."""
     placed: tuple[PlacedPiece, ...] = ()
-    columns: tuple[TimelineColumn, ...] = ()
-    """Of a lane that is folded."""
 
 
 class Picture(NamedTuple):
@@ -269,11 +247,6 @@ class Picture(NamedTuple):
     """From the end of one piece to the start of the other."""
     lines: tuple[LaneLine, ...]
     height: float
-
-    @property
-    def folded(self) -> int:
-        """How many pieces are shown by their number alone."""
-        return sum(column.total for lane in self.lanes for column in lane.columns)
 
     @property
     def counted(self) -> str:
@@ -293,7 +266,7 @@ def lay_out(facts: TimelineFacts, only: Collection[str] | None = None) -> Pictur
     for name, numbers in _by_lane(facts.pieces, names):
         if only is not None and name not in only:
             continue
-        lane, rows = _lane(name, top, {number: facts.pieces[number] for number in numbers}, facts, scale)
+        lane, rows = _lane(name, top, {number: facts.pieces[number] for number in numbers}, scale)
         lanes.append(lane._replace(members=len({facts.pieces[number].holder for number in numbers})))
         places |= rows
         top += lane.height
@@ -316,8 +289,7 @@ def lay_out_small(facts: TimelineFacts, most: float) -> tuple[Picture, int]:
 
 
 def _first_look(lane: Lane) -> int:
-    looks = {*(placed.piece.look for placed in lane.placed), *(look for one in lane.columns for look in one.counts)}
-    return min(PIECE_LOOKS.index(look) for look in looks)
+    return min(PIECE_LOOKS.index(placed.piece.look) for placed in lane.placed)
 
 
 # --- lanes ----------------------------------------------------------------------------------------------------------
@@ -353,14 +325,11 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _lane(
-    name: str, top: float, pieces: Mapping[int, TimelinePiece], facts: TimelineFacts, scale: TimelineScale
+    name: str, top: float, pieces: Mapping[int, TimelinePiece], scale: TimelineScale
 ) -> tuple[Lane, dict[int, PlacedPiece]]:
-    """A lane, and which piece is where in it; one that is folded has no places."""
-    solid = _rows({number: one for number, one in pieces.items() if one.shape != "ghost"}, scale)
-    if len(facts.pieces) > MOST_PIECES or _last(solid) >= MOST_ROWS:
-        return Lane(name, top, NAME + FOLDED + GAP, columns=_columns(pieces.values(), facts)), {}
-    ghosts = _rows({number: one for number, one in pieces.items() if one.shape == "ghost"}, scale)
-    ghosts = {number: min(row, GHOST_ROWS - 1) for number, row in ghosts.items()}
+    """A lane, and which piece is where in it."""
+    solid = _rows({number: one for number, one in pieces.items() if one.shape != "ghost"}, scale, MOST_ROWS)
+    ghosts = _rows({number: one for number, one in pieces.items() if one.shape == "ghost"}, scale, GHOST_ROWS)
     below = NAME + (_last(solid) + 1) * ROW
     tops = {number: NAME + row * ROW for number, row in solid.items()}
     tops |= {number: below + row * THIN_ROW for number, row in ghosts.items()}
@@ -378,12 +347,12 @@ def _placed(piece: TimelinePiece, top: float, scale: TimelineScale) -> PlacedPie
     return PlacedPiece(piece, scale(piece.start), scale(piece.end), top, due, until)
 
 
-def _rows(pieces: Mapping[int, TimelinePiece], scale: TimelineScale) -> dict[int, int]:
-    """A row for each, the first in which it lies on no other."""
+def _rows(pieces: Mapping[int, TimelinePiece], scale: TimelineScale, most: int) -> dict[int, int]:
+    """A row for each, the first in which it lies on no other, or else the last."""
     free: list[float] = []
     rows: dict[int, int] = {}
     for left, right, number in sorted((*_extent(piece, scale), number) for number, piece in pieces.items()):
-        row = next((row for row, end in enumerate(free) if end <= left), len(free))
+        row = next((row for row, end in enumerate(free) if end <= left), min(len(free), most - 1))
         free[row : row + 1] = [right]
         rows[number] = row
     return rows
@@ -398,20 +367,6 @@ def _extent(piece: TimelinePiece, scale: TimelineScale) -> tuple[float, float]:
         return left, max(right, start + NARROWEST)
     beside = SIGN if piece.look in SHORT_BAR_SIGNS and right - start < NARROWEST else 0
     return left, right + beside + (piece.look == LAPSED)
-
-
-# --- what is folded -------------------------------------------------------------------------------------------------
-
-
-def _columns(pieces: Iterable[TimelinePiece], facts: TimelineFacts) -> tuple[TimelineColumn, ...]:
-    """Each piece is counted once, where it starts."""
-    width = (facts.end - facts.start) / FOLDED_COLUMNS
-    counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
-    for piece in pieces:
-        place = (max(piece.start, facts.start) - facts.start) // width
-        counts[min(place, FOLDED_COLUMNS - 1)][piece.look] += 1
-    starts = ((facts.start + place * width, counts[place]) for place in sorted(counts))
-    return tuple(TimelineColumn(start, start + width, many) for start, many in starts)
 
 
 def counted(counts: Mapping[str, int]) -> str:

@@ -64,7 +64,8 @@ class Process:
 
     def end(self, attempt: Attempt) -> None:
         """Let its body run, and end."""
-        self.engine.done(attempt, take(attempt.steps(), self.keeper.node))
+        take(attempt.steps(), self.keeper.node)
+        self.engine.endings.add(attempt)
         if not self.engine.lacks_workers:
             self.next = self._cluster.clock.boot()
 

@@ -323,9 +323,10 @@ def test_an_end_that_is_not_known_is_not_reported(given_up: bool) -> None:
         cluster.turn_to(60_000)
         attempt = process.held.pop()
         grant = attempt.lease.grant
-        process.engine.done(attempt, End(None, open=True))
+        attempt.end = End(None, open=True)
+        process.engine.endings.add(attempt)
         if given_up:
-            process.engine.hand_over()
+            process.engine.endings.hand_over()
         process.next = cluster.clock.boot()
         cluster.turn_to(60_100)
         (cell,) = process.keeper.node.store.load([grant.key]).cells

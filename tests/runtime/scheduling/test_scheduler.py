@@ -37,7 +37,8 @@ class Stepped(Scheduler):
     def end(self) -> bool:
         """One run ends. Whether the scheduler is awake then."""
         attempt = self.held.pop()
-        self._done(attempt, take(attempt.steps(), self._keeper.node))
+        take(attempt.steps(), self._keeper.node)
+        self._done(attempt)
         return self._awake
 
 

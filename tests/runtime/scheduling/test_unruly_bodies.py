@@ -61,14 +61,14 @@ class Watched(WorkerPool):
     """A pool of which all is seen that was told."""
 
     def __init__(self, office: Office) -> None:
-        self.told: list[tuple[Attempt, End]] = []
-        super().__init__(office.node, lambda *told: self.told.append(told))
+        self.told: list[Attempt] = []
+        super().__init__(office.node, self.told.append)
 
     def ends(self, number: int) -> dict[Attempt, End]:
         """As soon as so many are over; each once."""
         wait_until(lambda: len(self.told) >= number)
         assert len(self.told) == number
-        ends = dict(self.told)
+        ends = {attempt: attempt.end for attempt in self.told}
         assert len(ends) == number
         return ends
 
@@ -264,7 +264,6 @@ def test_what_cannot_be_begun_is_given_back_for_a_while_and_the_others_begin(
     ends = pool.ends(4)
     assert [attempt for attempt, end in ends.items() if end.ending is None] == [function]
     assert caplog.messages == ["job1@2026-03-29T12:00:00Z could not be started; it was released for another process"]
-    function.end = ends[function]
     assert word_of(function) == Release(function.lease.grant.fence, timedelta(seconds=10))
 
 
@@ -298,9 +297,7 @@ def test_what_no_thread_can_be_had_for_is_given_back_after_a_minute(office: Offi
     with patch.object(pool, "_make_thread", side_effect=RuntimeError("can't start new thread")):
         pool.submit(waiting)
         wait_until(given_back)
-        ends = pool.ends(3)
-    for attempt in waiting:
-        attempt.end = ends[attempt]
+        pool.ends(3)
     assert [word_of(attempt) for attempt in waiting] == [
         Release(attempt.lease.grant.fence, UNWELL) for attempt in waiting
     ]

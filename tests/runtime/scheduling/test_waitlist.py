@@ -17,7 +17,7 @@ def one(minute: int = 0, job: str = "billing", *, overlap: str = "skip", known: 
 
 def taken(line: Waitlist, most: int = 10, now: timedelta = timedelta(hours=1), turns: int = 0) -> list[int]:
     """The minutes of the slots that are taken."""
-    chosen = line.take(most, START + now, lambda _job: turns)
+    chosen = line.take(most, START + now, lambda: {"billing": turns})
     return [(candidate.slot.at - START) // timedelta(minutes=1) for candidate in chosen]
 
 
@@ -134,7 +134,7 @@ def test_a_backlog_of_thousands_does_not_hide_what_could_start() -> None:
         for minute in range(1000):
             line.add(one(minute, job=f"backlog-{job}", overlap="wait", known=True), 0, START + timedelta(days=1))
     line.add(one(7, job="tick"), 0, START + timedelta(days=1))
-    chosen = line.take(10, START + timedelta(days=1), lambda job: int(job.startswith("backlog")))
+    chosen = line.take(10, START + timedelta(days=1), lambda: {f"backlog-{job}": 1 for job in range(7)})
     assert [candidate.slot.job for candidate in chosen] == ["tick"]
     assert len(line) == 7000
 
@@ -144,9 +144,9 @@ def test_what_was_tried_in_vain_is_first_again_in_its_own_line() -> None:
     for minute in range(3):
         line.add(one(minute), 0, START + timedelta(hours=1))
         line.add(one(minute, job="reports", overlap="wait"), 0, START + timedelta(hours=1))
-    tried = line.take(3, START + timedelta(hours=1), lambda _job: 0)
+    tried = line.take(3, START + timedelta(hours=1), dict)
     line.put_back(tried)
-    assert line.take(3, START + timedelta(hours=1), lambda _job: 0) == tried
+    assert line.take(3, START + timedelta(hours=1), dict) == tried
 
 
 def test_what_is_too_late_needs_no_worker_to_be_put_on_record() -> None:
@@ -154,5 +154,5 @@ def test_what_is_too_late_needs_no_worker_to_be_put_on_record() -> None:
     late = one(0)._replace(terms=Terms(LEASE, start_within=timedelta(minutes=5)))
     line.add(late, 0, START)
     line.add(one(1), 0, START + timedelta(minutes=1))
-    assert line.take(0, START + timedelta(minutes=5), lambda _job: 0) == []
-    assert line.take(0, START + timedelta(minutes=5, seconds=1), lambda _job: 0) == [late]
+    assert line.take(0, START + timedelta(minutes=5), dict) == []
+    assert line.take(0, START + timedelta(minutes=5, seconds=1), dict) == [late]

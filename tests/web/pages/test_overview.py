@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from cronce.model import FREE, Mark, Write, alert_cell, holder_cell
-from cronce.protocol.notices import Alert, Handled, Holder, encode_holder, encode_notice
+from cronce.protocol.notices import Alert, Handled, Holder, encode_notice
 from cronce.runtime.scheduling.roster import HOLDER_TTL
 from cronce.stores.base import Scan
 from tests.web.house import Browser, Busy
@@ -79,7 +79,7 @@ def calm(*holders: tuple[str, float], others: Sequence[Write] = ()) -> tuple[str
 def _beating(name: str, ago: timedelta, up: timedelta = timedelta(0)) -> Write:
     """Heard of so long ago, and started so long before."""
     holder = Holder(name, "b1", "both", 8, {}, NOW - ago - up, "1.0.0")
-    return Write(holder_cell(name), FREE, encode_holder(holder), Mark.OPEN, ttl=HOLDER_TTL - ago)
+    return Write(holder_cell(name), FREE, encode_notice(holder), Mark.OPEN, ttl=HOLDER_TTL - ago)
 
 
 def test_all_is_well_when_it_is() -> None:

@@ -32,7 +32,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from cronce.clock import Clock
 from cronce.runtime.processes.output import Stream, Tail
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from cronce.runtime.app_loading import FunctionLocation
     from cronce.runtime.attempt import Work
     from cronce.runtime.keeper import Keeper
+    from cronce.runtime.processes.isolated import StdinChannel
+
+ChildOutput: TypeAlias = "Stream | StdinChannel"
+"""What comes out of a child, and is read while it runs: its output, or its reports."""
 
 CHILD_STOP_SIGNALS: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 
@@ -71,26 +75,6 @@ class NotStarted(NamedTuple):
     signalled: int
 
 
-class ChildOutput(Protocol):
-    """What comes out of a child, and is read while it runs: its output, or its reports."""
-
-    inlet: int
-    """The child's end."""
-    pending: memoryview
-
-    def interest(self) -> dict[int, int]: ...
-    def read(self) -> int: ...
-    def write(self) -> None: ...
-    def finish(self) -> None: ...
-    def close(self) -> None: ...
-
-
-class ChildChannel(ChildOutput, Protocol):
-    """A child's stdin that leads to us and back; there from `open` on."""
-
-    def open(self) -> None: ...
-
-
 class BackgroundChild:
     """The surroundings of a child: it has no terminal input, and signals to us are not for it. The thread that waits
     for it, in the block, is woken by other threads, by the child's end, and now and then by a timeout, since an
@@ -99,7 +83,7 @@ class BackgroundChild:
     longest = BOOT_CLOCK_POLL
     """Seconds to wait at most."""
     stdin: Sequence[FileAction] = NOWHERE[:1]
-    """Who reads from a terminal in the background is stopped for ever."""
+    """A terminal of ours is not for it."""
     interrupted = 0
     """The last stop signal that came, 0 if none."""
     hastens = False
@@ -129,10 +113,7 @@ class BackgroundChild:
         except (AttributeError, OSError):
             self.longest = GROUP_LOOK_EVERY
 
-    def paused(self, number: int) -> None:
-        """The child was stopped (SIGSTOP), and can be continued."""
-
-    def ended(self, _seen: os.waitid_result) -> None:
+    def ended(self) -> None:
         self._forget()
 
     def _forget(self) -> None:
@@ -166,7 +147,7 @@ class Child:
         place: BackgroundChild,
         command: Sequence[str],
         env: Mapping[str, str],
-        line: ChildChannel | None = None,
+        line: "StdinChannel | None" = None,
     ) -> None:
         assert supervisor.watchdog is not None
         self._watchdog, self._clock, self._grace = supervisor.watchdog, supervisor.clock, supervisor.grace
@@ -232,7 +213,9 @@ class Child:
         self._line.open()
         return [*outputs, self._line]
 
-    def _streams(self, stdout: ChildOutput, stderr: ChildOutput, stdin: ChildOutput | None = None) -> list[FileAction]:
+    def _streams(
+        self, stdout: ChildOutput, stderr: ChildOutput, stdin: "ChildOutput | None" = None
+    ) -> list[FileAction]:
         outputs = [(os.POSIX_SPAWN_DUP2, stdout.inlet, 1), (os.POSIX_SPAWN_DUP2, stderr.inlet, 2)]
         return [*([(os.POSIX_SPAWN_DUP2, stdin.inlet, 0)] if stdin else self._place.stdin), *outputs]
 
@@ -259,11 +242,8 @@ class Child:
 
     def _look(self) -> None:
         if self._code is None:
-            seen = os.waitid(os.P_PID, self._group, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
-            if seen and seen.si_code == os.CLD_STOPPED:
-                os.waitid(os.P_PID, self._group, os.WSTOPPED | os.WNOHANG)
-                self._place.paused(seen.si_status)
-            elif seen:
+            seen = os.waitid(os.P_PID, self._group, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if seen:
                 self._on_end(seen)
 
     def _on_end(self, seen: os.waitid_result) -> None:
@@ -282,7 +262,7 @@ class Child:
             self._watchdog.done(self._group)
         os.waitpid(self._group, 0)
         self._code = 128 + seen.si_status if by_signal else seen.si_status
-        self._place.ended(seen)
+        self._place.ended()
 
     def _lingers(self) -> bool:
         """Whether a member of a group that is being stopped is left. As process 1 we are their parent now, and a group
@@ -360,7 +340,7 @@ class Supervisor:
         self.grace = grace
         self._lock = threading.Lock()
 
-    def child(self, command: Sequence[str], env: Mapping[str, str], line: ChildChannel | None = None) -> Child:
+    def child(self, command: Sequence[str], env: Mapping[str, str], line: "StdinChannel | None" = None) -> Child:
         """A command to run, which is not started yet; its watchdog is. If that was killed, another is started: this
         process may live for months, and when memory is short the kernel may kill a small process."""
         with self._lock:

@@ -20,9 +20,9 @@ FileAction = tuple[Any, ...]
 
 NOWHERE: Final[tuple[FileAction, ...]] = tuple((os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3))
 
-# Python ignores the first two and `exec` ignores the third: a command must not inherit that. What our own caller
+# Python ignores the first two and `exec` ignores the others: a command must not inherit that. What our own caller
 # ignores stays ignored, for us and for the command: that is what `nohup` means.
-_DEFAULTED: Final = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTOU)
+_DEFAULTED: Final = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTSTP, signal.SIGTTOU)
 
 
 def find_command(name: str, env: Mapping[str, str]) -> str:
@@ -48,11 +48,12 @@ def _is_file(path: str) -> bool:
 
 
 def spawn(command: Sequence[str], env: Mapping[str, str], streams: Sequence[FileAction]) -> int:
-    """Start it as the leader of a new process group; its number."""
+    """Start it as the leader of a new process group, in a session of its own: a terminal of ours neither stops it nor
+    signals it. Its number."""
     program = find_command(command[0], env)
 
     def start(path: str, *words: str) -> int:
-        return os.posix_spawn(path, words, env, file_actions=streams, setpgroup=0, setsigmask=(), setsigdef=_DEFAULTED)
+        return os.posix_spawn(path, words, env, file_actions=streams, setsid=True, setsigmask=(), setsigdef=_DEFAULTED)
 
     try:
         try:

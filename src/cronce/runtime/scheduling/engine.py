@@ -38,7 +38,7 @@ from cronce.model import BOARD_JOBS, BOARD_RUNS, LOOKED_ON, SWITCH, Boot, Cell, 
 from cronce.protocol.lease import hearing
 from cronce.protocol.notices import Holder
 from cronce.protocol.record import Act, standing_act
-from cronce.runtime.attempt import Attempt, End
+from cronce.runtime.attempt import Attempt
 from cronce.runtime.client import PROBE_AHEAD
 from cronce.runtime.keeper import Keeper
 from cronce.runtime.process_notes import leave_clock, own_cell, recall_once, tzdata_version
@@ -101,7 +101,7 @@ uncollected: Final = _Uncollected()
 
 
 class Engine:
-    """Not for two threads at once, but for `done`, which any may call."""
+    """Not for two threads at once, but for `endings.add`, which any may call."""
 
     def __init__(
         self,
@@ -127,6 +127,7 @@ class Engine:
         self._open_runs = OpenRuns(self._node, self._jobs, self._due_slots, self._runs)
         work = (self._jobs, self._due_slots.line, self._runs)
         self._exchange = Exchange(keeper, settings, *work, submit=submit, refused=refused, news=self.look_soon)
+        self.endings: Final = self._exchange.endings
         self._looked_on = False  # a person is watching a page or a command
         self._born = 0  # in which life of the store it is registered
         self._left = False  # what it saw of the store's clock, since this machine's cell was last read
@@ -200,7 +201,7 @@ class Engine:
             return boot
         times = [boot + max((at - now).total_seconds(), 0.0) for at in self._due_slots.ahead(fires=self._fires)]
         others = min(self._beat_at, self._next_look) + self._looks_wait
-        return min([others, *times, *([boot + ASK_AGAIN] if len(self._exchange.endings) else [])])
+        return min([others, *times, *([boot + ASK_AGAIN] if len(self.endings) else [])])
 
     @property
     def _next_look(self) -> Boot:
@@ -223,11 +224,11 @@ class Engine:
     def idle(self) -> bool:
         """Nothing runs here, and all ends are recorded. Can be true only between two steps: within one, work may be in
         progress."""
-        return not (len(self._runs) or len(self._exchange.endings))
+        return not (len(self._runs) or len(self.endings))
 
     @property
     def running(self) -> list[Attempt]:
-        over = self._exchange.endings.just_over
+        over = self.endings.just_over
         return [attempt for attempt in self._runs.all if id(attempt) not in over]
 
     @property
@@ -250,11 +251,6 @@ class Engine:
         """How many schedulers were alive at the last beat, this one among them."""
         return len(self._roster.live)
 
-    @property
-    def given_up(self) -> int:
-        """How many runs ended here whose ends are not recorded, and never will be."""
-        return self._exchange.endings.given_up
-
     # --- from outside ---
 
     def look_soon(self) -> None:
@@ -269,14 +265,6 @@ class Engine:
         """The jobs to carry may have changed."""
         self._changed = True
         self.beat_soon()
-
-    def done(self, attempt: Attempt, end: End) -> None:
-        """An attempt is over. Any thread may call this."""
-        self._exchange.endings.add(attempt, end)
-
-    def hand_over(self) -> None:
-        """There are no more steps: the keeper records the ends from now on."""
-        self._exchange.endings.hand_over()
 
     def leave(self) -> None:
         """Other processes need not wait for this one any more."""

@@ -22,13 +22,14 @@ from cronce.protocol.commands import (
     Finished,
     Held,
     Paused,
+    Queue,
     Queued,
     Release,
     Stale,
     Superseded,
     Unsure,
 )
-from cronce.runtime.attempt import SUCCEEDED, Attempt, End, finish_of, too_late
+from cronce.runtime.attempt import SUCCEEDED, Attempt, finish_of, too_late
 from cronce.runtime.call import why_not
 from cronce.runtime.jobs import tidy_later
 from cronce.runtime.journal import PendingEnd
@@ -92,7 +93,6 @@ class Endings:
         self._keeper = keeper
         self._new: deque[Attempt] = deque()
         self._unrecorded: list[Attempt] = []
-        self._unrecorded_jobs: set[str] = set()  # the jobs of these, and perhaps some whose ends are recorded by now
         self._recorded_at: Boot = 0.0  # when no end was left to record
         self.given_up = 0
         """How many runs ended here whose ends are not recorded, and never will be."""
@@ -110,10 +110,9 @@ class Endings:
         """The ids of attempts that have ended, and were not looked at yet. For any thread."""
         return {id(attempt) for attempt in tuple(self._new)}
 
-    def add(self, attempt: Attempt, end: End) -> None:
-        """If the store is known to be unreachable, the end is written to disk at once: the process may crash before it
-        can report it."""
-        attempt.end = end
+    def add(self, attempt: Attempt) -> None:
+        """One that has ended. If the store is known to be unreachable, that is written to disk at once: the process may
+        crash before it can report it."""
         if self._keeper.outage.lasts:
             self.write_down([attempt])
         self._new.append(attempt)
@@ -126,7 +125,6 @@ class Endings:
     def keep(self, over: Sequence[Attempt]) -> None:
         """To be reported, or reported again."""
         self._unrecorded += over
-        self._unrecorded_jobs.update([attempt.job.name for attempt in over])
 
     def write_down(self, ends: Iterable[Attempt] | None = None) -> None:
         """On disk, so that it is not lost with the process: these, which the store did not take; or all."""
@@ -134,7 +132,7 @@ class Endings:
         self._keeper.pending_ends.write_down(self._pending(attempt) for attempt in ends if not attempt.end.open)
 
     def hand_over(self) -> None:
-        """Ends are no longer reported here: the keeper does that."""
+        """There are no more steps of the engine: the keeper records the ends from now on."""
         ends, self._unrecorded = [*self._unrecorded, *self.pop_new()], []
         for attempt in ends:
             if not attempt.end.open:
@@ -149,11 +147,10 @@ class Endings:
         is recorded."""
         most = 0 if claims_first and boot < self._recorded_at + ENDS_WAIT else ENDS_PER_SWAP
         now, self._unrecorded = self._unrecorded[:most], self._unrecorded[most:]
-        if not self._unrecorded_jobs.isdisjoint(starting):
+        if starting and self._unrecorded:
             now += [attempt for attempt in self._unrecorded if attempt.job.name in starting]
             self._unrecorded = [attempt for attempt in self._unrecorded if attempt.job.name not in starting]
         if not self._unrecorded:
-            self._unrecorded_jobs.clear()
             self._recorded_at = boot if most else self._recorded_at
         return now
 
@@ -298,7 +295,7 @@ class Exchange:
 
     def _exchanged(self, over: list[Attempt], chosen: list[Candidate]) -> tuple[Sequence[object], Sequence[object]]:
         if not self._settings.works:
-            return (), self._node.do(self._ledger.enqueue(chosen))
+            return (), self._node.do(self._ledger.put({one.slot: Queue(digest=one.terms.digest) for one in chosen}))
         ended = [(one.lease.grant, word_of(one), one.awaited or one.end.ending is None) for one in over]
         return self._node.do(self._ledger.exchange(ended, chosen))
 

@@ -13,7 +13,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from cronce.runtime.attempt import Attempt, End
+from cronce.runtime.attempt import Attempt
 from cronce.runtime.flow import driven
 from cronce.runtime.interrupt import here
 from cronce.runtime.log import LOGGER
@@ -23,7 +23,8 @@ from cronce.runtime.steps import sleep, take_async, taken
 if TYPE_CHECKING:
     import asyncio
 
-Done = Callable[[Attempt, End], None]
+Done = Callable[[Attempt], None]
+"""Called with an attempt that has ended."""
 
 MOST_AT_ONCE: Final = 32
 """Threads that are made in one go: each takes a tenth of a millisecond."""
@@ -95,12 +96,13 @@ class WorkerPool:
 
     def _give_back(self, attempt: Attempt, error: Exception) -> None:
         LOGGER.error("%s could not be started; it was released for another process", attempt.lease.name, exc_info=error)
-        self._done(attempt, attempt.broken(error))
+        attempt.broken(error)
+        self._done(attempt)
 
-    def _over(self, attempt: Attempt, end: End) -> None:
+    def _over(self, attempt: Attempt) -> None:
         if not attempt.lease.mine:  # a child process that the job function forked, and that returned from it
-            os._exit(_exit_code(end.error))
-        self._done(attempt, end)
+            os._exit(_exit_code(attempt.end.error))
+        self._done(attempt)
 
     # --- functions ---
 
@@ -174,16 +176,17 @@ class WorkerPool:
         here().shield()
         try:
             while (attempt := self._next()) is not None:
-                self._over(attempt, self._taken(attempt))
+                self._take(attempt)
+                self._over(attempt)
         finally:
             with self._lock:
                 self._threads -= 1
 
-    def _taken(self, attempt: Attempt) -> End:
+    def _take(self, attempt: Attempt) -> None:
         try:
-            return copy_context().run(driven, attempt.steps(), self._step)
+            copy_context().run(driven, attempt.steps(), self._step)
         except BaseException as error:
-            return attempt.broken(error)
+            attempt.broken(error)
 
     # --- coroutines ---
 
@@ -229,13 +232,13 @@ class WorkerPool:
         self._tasks.add(task)  # the loop itself keeps none alive
         task.add_done_callback(lambda task: self._ended(attempt, task))
 
-    def _ended(self, attempt: Attempt, task: "asyncio.Task[End]") -> None:
+    def _ended(self, attempt: Attempt, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         try:
-            end = task.result()
+            task.result()
         except BaseException as error:
-            end = attempt.broken(error)
-        self._over(attempt, end)
+            attempt.broken(error)
+        self._over(attempt)
 
 
 def _exit_code(error: BaseException | None) -> int:

@@ -23,7 +23,7 @@ from cronce.errors import BadRecord, StoreUnavailable
 from cronce.model import FREE, Cell, Instant, Mark, Refusal, Slot, Write, bundle_cells, holder_cell
 from cronce.protocol.codec import all_readable
 from cronce.protocol.lease import tolerance
-from cronce.protocol.notices import Bundle, Holder, decode_bundle, decode_holder, encode_bundle, encode_holder
+from cronce.protocol.notices import Bundle, Holder, decode_bundle, decode_holder, encode_notice
 from cronce.protocol.record import Job
 from cronce.protocol.specs import fires_alike, respec
 from cronce.protocol.store_clock import is_ahead
@@ -91,7 +91,7 @@ class Roster:
         """Write a beat with what this process carries; read which versions are alive, and register jobs."""
         client = self._client
         seen, mine = yield from self._holders(ttl)
-        writes = [Write(mine.key, mine.version, encode_holder(me), Mark.OPEN, ttl=ttl)]
+        writes = [Write(mine.key, mine.version, encode_notice(me), Mark.OPEN, ttl=ttl)]
         if not self.live:
             writes.append(NEWS)
         life = (me.bundle, client.know.epoch.birth)
@@ -117,7 +117,7 @@ class Roster:
         """This process claims no more: the others need not wait for its beat to lapse. Its record stays."""
         loaded, _ = yield from self._client.load([holder_cell(me.holder)])
         (cell,) = loaded.cells
-        write = Write(cell.key, cell.version, encode_holder(me._replace(gone=True)), Mark.OPEN, ttl=timedelta(0))
+        write = Write(cell.key, cell.version, encode_notice(me._replace(gone=True)), Mark.OPEN, ttl=timedelta(0))
         swapped, _ = yield from self._client.swap([write, NEWS], self._client.know.epoch.seen)
         if swapped.verdicts[0].refused is not None:
             raise StoreUnavailable("a late sign of life arrived in between: leave again")
@@ -267,7 +267,7 @@ def _bundle_writes(bundle: str, specs: Specs, code: Code) -> list[Write]:
         Write(
             f"{bundle_cells(bundle)}{number:03}",
             FREE,
-            encode_bundle(
+            encode_notice(
                 Bundle({name: specs[name][0] for name in names}, {name: code[name] for name in names if name in code})
             ),
             Mark.FREE,

@@ -95,7 +95,6 @@ class LocalRuns:
     def __init__(self, keeper: Keeper, tell: Tell) -> None:
         self._keeper, self._tell = keeper, tell
         self._running: dict[str, Attempt] = {}
-        self._turns: Counter[str] = Counter()
         self._told: set[tuple[str, str]] = set()
 
     def __len__(self) -> int:
@@ -108,14 +107,13 @@ class LocalRuns:
     def all(self) -> list[Attempt]:
         return list(self._running.values())
 
-    def turns(self, job: str) -> int:
-        """How many runs of the job there are."""
-        return self._turns[job]
+    def turns(self) -> Counter[str]:
+        """How many runs there are of each job."""
+        return Counter([attempt.job.name for attempt in self._running.values()])
 
     def employ(self, candidate: Candidate, grant: Grant, carried: RunnableJob, now: Instant) -> Attempt:
         attempt = Attempt(self._keeper, carried.job, carried.work(), grant)
         self._running[grant.key] = attempt
-        self._turns[carried.job.name] += 1
         slot = candidate.slot  # a slot that waited for a turn, or was handed out, is as late as its instant shows
         late = now - (candidate.due if slot.request else slot.at + candidate.terms.delay)
         if late > LATE and grant.number == 1:
@@ -123,8 +121,7 @@ class LocalRuns:
         return attempt
 
     def dismiss(self, attempt: Attempt) -> None:
-        if self._running.pop(attempt.lease.grant.key, None) is not None:
-            self._turns[attempt.job.name] -= 1
+        self._running.pop(attempt.lease.grant.key, None)
 
     def overdue(self, boot: Boot) -> int:
         """How many still run though they were asked to stop."""

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 from cronce.clock import SystemClock
 from cronce.errors import CronceError, StoreError
 from cronce.model import Boot, Traits
-from cronce.runtime.attempt import Attempt, End
+from cronce.runtime.attempt import Attempt
 from cronce.runtime.keeper import Keeper, LeaseEnd
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.engine import Engine, uncollected
@@ -176,18 +176,18 @@ class Scheduler:
 
     def _wind_down(self, grace: float) -> None:
         last = min(STOP_SECONDS, max(grace / 5, MIN_GRACE))
-        given_up = self.engine.given_up
+        given_up = self.engine.endings.given_up
         self.drain()
         if not self._await_idle(max(grace - last, 0.0), patient=True):
             self._await_idle(last)
-        self.recorded = self.idle and self.engine.given_up == given_up
+        self.recorded = self.idle and self.engine.endings.given_up == given_up
         self._report_left()
 
     def _halt(self) -> None:
         self._stopping = True
         self._wake()
         self._thread.join(self._left)
-        self.engine.hand_over()
+        self.engine.endings.hand_over()
         self._pool.close()
 
     def _hang_up(self) -> None:
@@ -312,10 +312,10 @@ class Scheduler:
         for attempt in attempts:
             attempt.let_go()
 
-    def _done(self, attempt: Attempt, end: End) -> None:
-        self.engine.done(attempt, end)
+    def _done(self, attempt: Attempt) -> None:
+        self.engine.endings.add(attempt)
         if self._stopping and not self._thread.is_alive():
-            self.engine.hand_over()
+            self.engine.endings.hand_over()
         if not self.engine.lacks_workers:
             self._wake()
 

@@ -7,7 +7,7 @@ Slots that wait for a turn of their job are kept apart, in one line for each job
 slots that could start at once.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
@@ -124,13 +124,13 @@ class Waitlist:
 
     # --- taking ---
 
-    def take(self, most: int, now: Instant, taken: Callable[[str], int]) -> list[Candidate]:
+    def take(self, most: int, now: Instant, taken: Callable[[], Mapping[str, int]]) -> list[Candidate]:
         """The first slots, as many as there are workers. A slot that would wait for a turn of its job, and cannot get
-        one yet, is not claimed: `taken` counts the turns of a job that runs of this process hold. A slot that is too
+        one yet, is not claimed: `taken` counts the turns of each job that runs of this process hold. A slot that is too
         late to start needs no worker: it is only recorded."""
         late = list(islice(self._too_late(now), CLAIMS_PER_SWAP))
         most = min(most, CLAIMS_PER_SWAP - len(late))
-        turns = list(islice(self._with_a_turn(now, taken), max(most, 0)))
+        turns = list(islice(self._with_a_turn(now, taken()), max(most, 0))) if self._for_turns else []
         chosen = [*late, *turns]
         for candidate in chosen:
             queue = self._queue_of(candidate)
@@ -148,14 +148,14 @@ class Waitlist:
                     break
                 yield candidate
 
-    def _with_a_turn(self, now: Instant, taken: Callable[[str], int]) -> Iterator[Candidate]:
+    def _with_a_turn(self, now: Instant, taken: Mapping[str, int]) -> Iterator[Candidate]:
         """As many slots of each job as there may be turns for. If none is free, the first slot without a record is
         claimed all the same: so it is recorded, and other processes see that it waits."""
         for job, queue in self._for_turns.items():
             if self._busy.get(job, now) > now:
                 continue
             ready = (one for one in queue.values() if not _is_late(one, now))
-            free = next(iter(queue.values())).terms.turns - taken(job)
+            free = next(iter(queue.values())).terms.turns - taken.get(job, 0)
             if len(queue) > free:
                 self._held.add(job)
             if free > 0:

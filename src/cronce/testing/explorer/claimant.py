@@ -12,6 +12,7 @@ from cronce.protocol.commands import (
     Claim,
     Closed,
     Command,
+    Decision,
     Finish,
     Finished,
     Granted,
@@ -22,7 +23,7 @@ from cronce.protocol.commands import (
     Settle,
     Stale,
 )
-from cronce.protocol.decide import Decision, decide
+from cronce.protocol.decide import decide
 from cronce.protocol.lease import Sample, Trust, even_span, tolerance, trust_end
 from cronce.protocol.record import Job, Outcome
 from cronce.protocol.view import KnownJob, View

@@ -75,27 +75,6 @@ def _beat_row(name: str, beats: Beats, now: Instant) -> Shown:
 FINDING_SEVERITIES: Final = ("error", "warning", "info")
 FINDING_FIELDS: Final = ("rule", "name", "confidence", "path", "line", "message", "remedy", "snippet")
 
-GLOSSARY: Final = {
-    "job": "a named piece of work with a schedule and policies; its name stays the same across deploys",
-    "slot": "one scheduled instant of one job, such as billing@2026-03-29T01:00:00Z: what happens once",
-    "run": "one execution of a slot; a slot may have several runs, but only one closes it",
-    "holder": "one process that may claim slots: its host, its process, its start",
-    "claim": "a request to run a slot; if it is granted, the process may run it",
-    "lease": "the right to run a slot until an instant on the store's clock; it is renewed while the run works",
-    "lapsed": "its lease expired, and no process has acted on that yet",
-    "taken over": "its lease lapsed, and another process was granted the slot",
-    "lost": "its lease expired and it was closed; cronce does not run it again",
-    "unknown": "there is no record of whether it ran; a person checks and resolves it",
-    "fence": "the number of a grant; receivers refuse a lower one, so a paused holder cannot do harm when it wakes",
-    "effect": "a change in the outside world, made once per slot, by its key",
-    "in doubt": "an effect was begun, and there is no record of whether it happened",
-    "turn": "a place in a job's limit of runs at the same time: this is how overlap is limited",
-    "floor": "the instant up to which slots without a record are closed: no edit or pause reopens the past",
-    "lock, leader": "a lease without a slot; a leader holds a lock for as long as it can, in numbered terms",
-    "refused": "a claim that lost: the run that would have been a duplicate",
-}
-"""The words of the trade, in one line each."""
-
 
 def findings_table(request: Request) -> Flow[Shown]:
     yield from ()
@@ -114,4 +93,4 @@ def _finding_row(finding: Mapping[str, Any]) -> dict[str, str]:
 
 def help_table(_request: Request) -> Flow[Shown]:
     yield from ()
-    return {"words": GLOSSARY}
+    return {}
