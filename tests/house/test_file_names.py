@@ -24,7 +24,7 @@ UNNAMED = Counter(
         "headers": 1,
         "integrations": 2,
         "protocol": 3,
-        "runtime": 4,
+        "runtime": 3,
         "stores": 3,
         "telling": 1,
         "testing": 22,

@@ -4,9 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cronce.model import EPOCH, Instant, Traits
+from cronce.model import EPOCH, Fence, Instant, Mark, Traits
+from cronce.protocol.commands import Ask, Change, Command, Finish, Renew
 from cronce.protocol.lease import Sample
-from cronce.protocol.store_clock import Believed, Doubt, Host, is_said, judged, recalled
+from cronce.protocol.record import Outcome, Record, State
+from cronce.protocol.store_clock import Believed, Doubt, Host, is_dated, is_said, judged, recalled
 
 NOON = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
 BOOT = 5000.0
@@ -14,6 +16,8 @@ EXACT = Traits("exact")
 OWN = Traits("own", own_clock=True)
 HOUR = timedelta(hours=1)
 DAYS = timedelta(days=400)
+FENCE = Fence(1, 1)
+CLOSED = Record(State.CLOSED, outcome=Outcome.SUCCEEDED)
 
 
 def seconds(number: float) -> timedelta:
@@ -98,6 +102,19 @@ def test_after_a_long_silence_clocks_may_have_drifted_apart() -> None:
     assert machine.doubts(1) == 1
 
 
+def test_a_slow_answer_is_believed_only_where_there_is_no_other() -> None:
+    machine = Machine()
+    assert not machine.read(took=30.0)
+    machine.passed += 30.0
+    assert machine.believes(NOON + seconds(15))  # it is that late at least
+    machine.passed += 1.0
+    assert not machine.read()
+    assert machine.believes(NOON + seconds(31))
+    machine.passed += 31.0
+    assert not machine.read(took=30.0)
+    assert machine.believes(NOON + seconds(62))
+
+
 def test_a_slow_answer_proves_nothing_and_contradicts_nothing() -> None:
     machine = steady()
     machine.leap = seconds(3)
@@ -106,6 +123,17 @@ def test_a_slow_answer_proves_nothing_and_contradicts_nothing() -> None:
     assert machine.doubts(1) == 0
     machine.leap = HOUR
     assert machine.read(took=8.0) is True
+
+
+def test_a_slow_answer_that_may_be_right_ends_no_doubt() -> None:
+    """It fits any clock that leapt by less than it took; and then every reading of that clock fitted the slow one."""
+    machine = steady()
+    machine.leap = seconds(20)
+    assert machine.doubts(1) == 1
+    machine.passed += 1
+    assert machine.read(took=45.0) is True
+    machine.passed += 45
+    assert machine.doubts(3) == 3
 
 
 def test_an_older_answer_that_comes_late_changes_nothing() -> None:
@@ -230,3 +258,22 @@ def test_a_store_is_never_younger_than_its_own_birth() -> None:
     assert machine.why.startswith("says 2026-03-29T12")
     machine.passed += 1
     assert machine.read(born=NOON) is False
+
+
+# --- what is dated ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "record", "expected"),
+    [
+        (Finish(FENCE, Outcome.SUCCEEDED), CLOSED, False),
+        (Finish(FENCE, Outcome.SUCCEEDED), CLOSED._replace(keep=HOUR), True),  # it is known for an hour from now on
+        (Finish(FENCE, Outcome.FAILED), Record(State.RETRYING), True),  # it rests from now on
+        (Renew(FENCE), Record(State.RUNNING), True),
+        (Ask("too long"), Record(State.RUNNING), False),
+    ],
+)
+def test_an_end_is_dated_by_the_store_only_where_it_is_to_be_forgotten_or_tried_again(
+    command: Command, record: Record, expected: bool
+) -> None:
+    assert is_dated(command, Change(record, Mark.OPEN)) is expected

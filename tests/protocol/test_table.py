@@ -546,6 +546,12 @@ def test_a_lock_has_no_instant_and_so_no_floor() -> None:
     assert row(Cell("lock/reindex"), None, SAYS[Claim], Facts(NOW, floor=NOW)) is Row.NOTHING
 
 
+def test_a_lock_of_an_earlier_life_is_not_forgotten_but_lapses() -> None:
+    lock = OVER._replace(key="lock/reindex", at=None)
+    view = view_of(lock, RAN, Facts(NOW, None, lock.version, watched(LEASE)))._replace(slot=None)
+    assert table.row(view, SAYS[Claim]) is Row.LAPSED
+
+
 def lapsed_before(times: int, *earlier: str) -> Record:
     past = [Past(F0, "web-0", AT, end, AT) for end in [*earlier, *["lapsed"] * times]]
     return RAN._replace(on_lost="rerun", past=tuple(past))
@@ -1256,6 +1262,16 @@ def test_a_step_has_no_lease_of_its_own_it_is_over_with_its_run() -> None:
     assert row(step.cell, step.record, SAYS[Claim], facts._replace(over={MAKER})) is Row.LAPSED
 
 
+@pytest.mark.parametrize(("fence", "expected"), [(F1, Row.HELD), (Fence(1, 8), Row.LAPSED)])
+def test_a_step_is_over_for_a_later_grant_of_its_slot_and_not_for_its_own_run(fence: Fence, expected: Row) -> None:
+    """Two threads of one run that begin the same step: the second finds it held, and not in doubt."""
+    step = AnEffect()
+    step.begun(under=MAKER)
+    command = claim("n2", "web-1")._replace(under=MAKER._replace(fence=fence))
+    assert Fence(1, 8) > F1
+    assert row(step.cell, step.record, command, Facts(step.now)) is expected
+
+
 def test_a_step_of_a_run_that_is_over_is_in_doubt_whatever_the_next_run_says_of_on_lost() -> None:
     step = AnEffect()
     step.begun(under=MAKER)
@@ -1287,3 +1303,18 @@ def test_doubts_and_commits_say_how_a_run_is_closed(
     outcome: Outcome, doubts: tuple[str, ...], committed: bool, expected: tuple[Outcome, str]
 ) -> None:
     assert ended_as(outcome, "boom", doubts, committed=committed) == expected
+
+
+@pytest.mark.parametrize(
+    ("outcome", "committed", "expected"),
+    [
+        (Outcome.FAILED, False, (Outcome.FAILED, "boom")),
+        (Outcome.SUCCEEDED, False, (Outcome.FAILED, "mail")),
+        (Outcome.FAILED, True, (Outcome.UNKNOWN, "mail")),
+        (Outcome.SUCCEEDED, True, (Outcome.UNKNOWN, "mail")),
+    ],
+)
+def test_what_is_committed_and_lacks_an_effect_is_for_a_person_and_not_tried_again(
+    outcome: Outcome, committed: bool, expected: tuple[Outcome, str]
+) -> None:
+    assert ended_as(outcome, "boom", (), ("mail",), committed=committed) == expected

@@ -10,6 +10,7 @@ from cronce.clock import SystemClock
 from cronce.errors import StoreReadOnly, StoreUnavailable
 from cronce.events import Event
 from cronce.model import Slot, Traits, Write
+from cronce.protocol.lease import Sample
 from cronce.protocol.notices import Holder
 from cronce.protocol.store_clock import Believed
 from cronce.protocol.terms import Terms
@@ -64,8 +65,10 @@ class Ahead(SystemClock):
     def put_forward(self, cron: Cronce, seconds: float) -> None:
         """So long later, nothing was renewed in between; whoever watches over leases looks now."""
         with shielded():  # it may be the caller's lease that is over
+            know = cron.at_work().node.ledger.know
+            now = know.now()
             self.seconds += seconds
-            cron.at_work().node.ledger.know._believed = Believed()  # the store's clock did not go on
+            know._believed = Believed(Sample(self.boot(), self.boot(), now))  # the store's clock did not go on
             cron.at_work()._watching.wake()
 
 

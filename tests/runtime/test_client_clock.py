@@ -363,3 +363,13 @@ def test_a_host_whose_own_clock_leaps_with_the_stores_runs_the_slot_that_is_due(
     assert ran == [NOON.key]
     assert clock.seconds == pytest.approx(began + 9, abs=1.1)
     assert job_of(store).floor < NOON.at
+
+
+def test_a_process_that_asks_often_remembers_as_far_back_as_one_that_asks_seldom(store: Wire, clock: HandClock) -> None:
+    """Else no lease ever lapsed for it."""
+    node = HandNode(store)
+    for _ in range(4000):
+        clock.turn(0.01)
+        node.do(node.ledger.client.load([]))
+    know = node.ledger.know
+    assert know.even(know.guess(), 3 * SECOND) > 30 * SECOND

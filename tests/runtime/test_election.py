@@ -827,3 +827,24 @@ def test_leaders_are_shown_with_their_terms_and_who_led_before(
     assert capsys.readouterr().out.splitlines()[1].split() == ["indexer", "vacant"]
     assert main(["leaders", "other", "--store", url]) == 1
     assert "no group 'other' is on record" in capsys.readouterr().err
+
+
+def test_who_only_reads_that_another_leads_does_not_say_that_the_store_answers_again(town: Town) -> None:
+    """While SQLite's file was locked the scheduler beside it said in turn that the store answers, and that it does
+    not; and an end was not written down at once."""
+    _first, second = town.candidates(2)
+    town.go(10)
+    outage = second.office.keeper.outage
+    outage.unanswered(town.clock.boot(), "no write was taken")
+    town.go(10)
+    assert outage.lasts
+
+
+def test_who_found_no_store_says_when_it_answers_again(town: Town, store: Wire) -> None:
+    _first, second = town.candidates(2)
+    town.go(10)
+    store.lose = lambda _call: "before"
+    outage = second.office.keeper.outage
+    town.until(lambda: outage.lasts)
+    store.lose = lambda _call: ""
+    town.until(lambda: not outage.lasts)

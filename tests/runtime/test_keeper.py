@@ -310,6 +310,30 @@ def test_a_lock_is_never_renewed_past_its_limit(
     assert at_most.total_seconds() - 7 <= clock.seconds <= at_most.total_seconds()
 
 
+def test_a_slow_reply_lets_no_lock_be_renewed_past_its_limit(office: Office, store: Wire, clock: HandClock) -> None:
+    """The store's time was taken to be what a reply said that had been on its way for ten seconds: the lock was held
+    for ten seconds longer."""
+    grant = office.node.do(office.node.ledger.acquire(lock_cell("reindex")))
+    assert isinstance(grant, Grant)
+    office.keeper.keep(Lease(grant, office.node.clock, lambda _over: None, at_most=START + timedelta(seconds=40)))
+    clock.turn(8)
+    store.slow = 10
+    office.keeper.renew()
+    store.slow = 0
+    clock.turn(5)
+    office.keeper.renew()
+    (cell,) = store.load([lock_cell("reindex")]).cells
+    assert cell.until == START + timedelta(seconds=40)
+
+
+def test_the_watch_is_back_for_whichever_ends_first(office: Office, clock: HandClock) -> None:
+    began = clock.boot()
+    held(office, "trusted", timeout=timedelta(seconds=25))
+    assert office.keeper.watch() == began + 24
+    held(office, "timed", timeout=timedelta(seconds=20))
+    assert office.keeper.watch() == began + 20
+
+
 def test_what_can_wait_is_written_in_one_go_after_a_while(office: Office, store: Wire, clock: HandClock) -> None:
     done: list[object] = []
     for _ in range(3):
@@ -556,6 +580,23 @@ def test_a_lease_is_kept_for_longer_than_its_length(store: Wire, clock: HandCloc
     assert lease.trusted
     assert not told.is_set()
     keeper.drop(lease)
+
+
+def test_a_thread_that_sleeps_is_woken_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cronce.runtime.keeper.LOOK", 600.0)
+    clock, looked, enough = SystemClock(), threading.Semaphore(0), threading.Event()
+
+    def look() -> Boot | None:
+        looked.release()
+        return None if enough.is_set() else clock.boot() + 600
+
+    beat = RepeatingThread("test", look, clock)
+    beat.wake()
+    assert looked.acquire(timeout=60)
+    wait_until(lambda: beat._until)
+    enough.set()
+    beat.wake()
+    assert looked.acquire(timeout=60)
 
 
 def test_where_no_thread_could_be_had_the_next_to_wake_it_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:

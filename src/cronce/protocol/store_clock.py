@@ -180,7 +180,7 @@ def judged(before: Believed, sample: Sample, host: Host, traits: Traits, born: I
     believed = Believed(sample, host.wall, since=before.since)
     why = _wrong(last, sample, host, tolerance, born)
     if not why:
-        return before if _is_loose(sample, tolerance) and before.doubt is None else believed
+        return before if last is not None and _is_loose(sample, tolerance) else believed
     expected = host.wall if last is None else last.now + timedelta(seconds=sample.ended - last.ended)
     stands = before.doubt
     first = stands.first if stands is not None and _fits(stands.first, sample, tolerance) else sample

@@ -275,12 +275,12 @@ class Knowledge:
 
     def now(self) -> Instant:
         """The store's clock at this moment, estimated without asking the store."""
-        return self._now(self._clock.boot())
+        return self._believed.now(self._clock.boot())
 
     def guess(self) -> Sample:
         """A sample of this moment, estimated without asking the store: good for dates, proof of nothing."""
         boot = self._clock.boot()
-        return Sample(boot, boot, self._now(boot))
+        return Sample(boot, boot, self._believed.now(boot))
 
     def corrected(self, timed: Timed) -> Timed:
         """The reply, with the now that is believed."""
@@ -293,12 +293,6 @@ class Knowledge:
         """What the store calls this moment, where that is not believed."""
         doubt = self._believed.doubt
         return now if doubt is None else now + doubt.off
-
-    def _now(self, boot: Boot) -> Instant:
-        if self._believed.doubt is not None:
-            return self._believed.now(boot)
-        latest = self._latest
-        return EPOCH if latest is None else latest.now + timedelta(seconds=max(boot - latest.ended, 0.0))
 
     def even(self, newest: Sample, tolerance: timedelta) -> timedelta:
         """For how long, up to that very reading, the store's clock was seen to run evenly with ours; for a lease, of

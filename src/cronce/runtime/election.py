@@ -262,7 +262,8 @@ class Leader:
     def _stand(self) -> Boot:
         keeper, began = self._keeper, self.clock.boot()
         assert keeper is not None
-        node = keeper.node
+        node, was_silent = keeper.node, isinstance(self.refused, StoreError)
+        answer: Grant | Refused | BadRecord
         try:
             answer = node.do(node.ledger.acquire(leader_cell(self.group), self._terms.lease))
         except StoreError as error:
@@ -270,10 +271,12 @@ class Leader:
             self.refused = error
             return self.clock.boot() + self._pause()
         except BadRecord as error:
+            answer = error
+        if was_silent:  # else that an answer was read does not show that the store takes writes
             keeper.outage.answered()
-            self._cannot_read(error)
+        if isinstance(answer, BadRecord):
+            self._cannot_read(answer)
             return self.clock.boot() + self._pause()
-        keeper.outage.answered()
         self._unreadable = False
         if isinstance(answer, Grant):
             self._lead(answer, keeper)

@@ -162,7 +162,7 @@ class Ledger:
         """For each wanted slot: a grant, or why not. Raises only if the store answered for none of them; an unreadable
         record is an answer."""
         drawn = [Wanted(slot, terms, known, nonce or self.nonce()) for slot, terms, known, nonce in wanted]
-        _, grants = yield from self.exchange([], drawn)
+        _, grants = yield from self.exchange([], drawn, patient=True)
         unsure = [grant for grant in grants if isinstance(grant, Unsure)]
         for one in unsure if len(unsure) == len(wanted) else ():
             if one.error:
@@ -222,7 +222,7 @@ class Ledger:
         return cast(Finished | Stale | Unsure, question.answer)
 
     def exchange(
-        self, ended: Sequence[Ended], wanted: Sequence[Wants], beside: Sequence[Write] = ()
+        self, ended: Sequence[Ended], wanted: Sequence[Wants], beside: Sequence[Write] = (), *, patient: bool = False
     ) -> Flow[tuple[list[Finished | Released | Stale | Unsure], list[Grant | Refused]]]:
         """Record ends, and claim new slots, in one call. Unlike `claim` it answers even if the store did not: with
         `Unsure` for each."""
@@ -238,14 +238,14 @@ class Ledger:
 
         batch = Batch(ended, wanted, beside, ask_end=ask_end, ask_claim=ask_claim, granted=self._grant)
         if len(batch) == 1:
-            yield from self.loop.answer(batch.unanswered(), batch)
+            yield from self.loop.answer(batch.unanswered(), batch, patient=patient)
         else:
-            yield from self._answer(batch, {want.slot.job for want in wanted})
+            yield from self._answer(batch, {want.slot.job for want in wanted}, patient=patient)
         said = [one.answer if isinstance(one, Question) else one for one in batch.said]
         grants = [one if isinstance(one, Grant) else self._granted(cast(Question, one)) for one in batch.claimed]
         return cast(list[Finished | Released | Stale | Unsure], said), (yield from self._in_time(grants))
 
-    def _answer(self, batch: Batch, jobs: Set[str]) -> Flow[None]:
+    def _answer(self, batch: Batch, jobs: Set[str], *, patient: bool) -> Flow[None]:
         """Where there are several, those that are alike are stamped."""
         questions = batch.unread()
         try:
@@ -255,7 +255,7 @@ class Ledger:
                 question.answer = Unsure(str(error), error)
             return
         questions += batch.stamp(self.loop.around(), known)
-        yield from self.loop.answer(questions, batch)
+        yield from self.loop.answer(questions, batch, patient=patient)
         for answer, view in batch.told(lambda answer: is_wanted(answer, self.client.wants)):
             self.client.tell_answer(answer, view, wrote=True)
 

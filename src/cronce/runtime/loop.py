@@ -24,7 +24,7 @@ from cronce.protocol.lease import NO_SAMPLE, Sample
 from cronce.protocol.record import Maker, Record, decode
 from cronce.protocol.view import KnownJob, View
 from cronce.runtime.batch import Batch
-from cronce.runtime.client import MAX_ROUNDS, UNANSWERED, WAKE, Client
+from cronce.runtime.client import MAX_ANSWER_TIME, MAX_ROUNDS, UNANSWERED, WAKE, Client
 from cronce.runtime.flow import Flow, Timed
 from cronce.stores.base import Loaded, Swapped
 
@@ -67,9 +67,9 @@ class Loop:
     def __init__(self, client: Client) -> None:
         self._client, self._know = client, client.know
 
-    def answer(self, questions: list[Question], beside: Batch | None = None) -> Flow[None]:
+    def answer(self, questions: list[Question], beside: Batch | None = None, *, patient: bool = True) -> Flow[None]:
         """Bring every question to its answer. Questions about other runs, and about writes `beside`, are added to the
-        list."""
+        list. Without patience a write that hangs is the last: the caller writes down what a crash would lose."""
         unanswered, beside = 0, Batch() if beside is None else beside
         for question in questions if self._know.doubt is not None else ():  # without a read, doubt would never end
             question.life = 0
@@ -78,11 +78,12 @@ class Loop:
                 pending = [question for question in questions if question.answer is None]
                 if not pending and not beside.writes:
                     return
-                known = yield from self.read(pending)
+                known, began = (yield from self.read(pending)), self._know.boot()
                 error = yield from self._round(pending, known, questions, beside)
                 beside.sent()
                 unanswered = unanswered + 1 if error else 0
-                if error and unanswered == UNANSWERED:
+                hung = self._know.boot() - began > MAX_ANSWER_TIME
+                if error and (unanswered == UNANSWERED or (hung and not patient)):
                     raise error
             unsure = Unsure(f"no answer after {MAX_ROUNDS} rounds")
         except StoreError as error:

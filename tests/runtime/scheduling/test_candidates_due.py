@@ -224,3 +224,14 @@ def test_however_many_are_due_at_once_their_jobs_are_read_before(monkeypatch: py
         know = cluster.join("web-1:1:0", workers=100).keeper.node.ledger.know
         cluster.turn_to(119_900)
         assert [name for name in names if know.fresh_until(name) < 120.0] == []
+
+
+def test_a_job_that_never_ran_and_that_no_scheduler_is_remembered_for_catches_up_from_its_floor() -> None:
+    cron = Cronce("memory:")
+    cron.job(every="1s", name="new")(lambda: None)
+    with ManualCluster(cron) as cluster:
+        cluster.kill(cluster.join("web-1:1:0"))
+        cluster.turn_to(2_000)
+        cluster.join("web-2:1:0")
+        cluster.turn_to(3_500)
+        assert [(one.slot, one.at) for one in cluster.begun] == [(2, 2_000), (3, 3_060)]  # the other may be alive

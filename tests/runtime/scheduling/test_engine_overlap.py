@@ -164,3 +164,16 @@ def test_a_run_that_ended_while_the_next_slot_was_asked_for_does_not_still_run(m
         cluster.end(11)
         cluster.turn_to(14_000)
         assert cluster.outcomes() == {10: SUCCEEDED, 11: SUCCEEDED}
+
+
+def test_one_that_claims_no_more_tells_the_others_that_its_turn_is_free() -> None:
+    """It does not look for what waits, and the others are told of news: they began when they looked next."""
+    with Hauling(10, 11, overlap="wait") as cluster:
+        cluster.turn_to(13_000)
+        (busy,) = [process for process in cluster.processes if process.held]
+        busy.engine.leaving = True
+        before = cluster.store.news
+        cluster.end(10)
+        cluster.turn_to(13_000)
+        assert cluster.store.news == before + 1
+        assert cluster.states() == {10: State.CLOSED, 11: State.WAITING}

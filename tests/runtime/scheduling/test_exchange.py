@@ -12,7 +12,8 @@ import pytest
 
 from cronce import Cronce, Run
 from cronce.errors import StoreUnavailable
-from cronce.model import Write
+from cronce.events import What
+from cronce.model import Mark, Write
 from cronce.protocol.record import Outcome, State, decode
 from cronce.runtime.attempt import Attempt, End
 from cronce.runtime.journal import Journal
@@ -77,6 +78,7 @@ def test_the_end_of_an_earlier_slot_is_said_before_its_job_is_tried_again(office
     take(endings, 10.0, "sync")
     endings.keep(list(map(said, range(200))))
     assert take(endings, 10.01, "job-150") == ["job-150"]
+    assert take(endings, 10.02) == [f"job-{number}" for number in range(200) if number != 150]
 
 
 def test_so_it_is_after_an_outage_when_thousands_have_ended(office: Office) -> None:
@@ -157,7 +159,7 @@ def test_how_long_runs_took_is_the_same_after_an_outage() -> None:
 
         cluster.store.swap = hangs  # type: ignore[method-assign]
         cluster.turn_to(75_000)
-        assert lost == [62_000, 63_500, 65_000, 67_000]
+        assert lost == [62_000, 64_000, 66_000, 68_000]
         records = [decode(cell.value) for cell in cluster.store.scan(Scan("run/")).cells]
         assert {(record.outcome, record.took()) for record in records} == {(Outcome.SUCCEEDED, timedelta(seconds=2))}
         assert len(records) == 400
@@ -396,3 +398,107 @@ def test_a_beat_and_a_look_wait_for_a_burst_of_claims_but_not_for_long(monkeypat
             process.next = cluster.clock.boot()
             cluster.turn_to(cluster.now + 1)
         assert looks == [61_000 + round(1000 * LOOKS_WAIT)]
+
+
+def test_news_waits_while_slots_wait_for_workers() -> None:
+    """A look came first, and the slots were claimed after it."""
+    with ManualCluster(many_jobs(), holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0", workers=100)
+        cluster.turn_to(60_000)
+        looks, look = list[int](), process.engine._look
+
+        def seen(boot: float) -> None:
+            looks.append(cluster.now)
+            look(boot)
+
+        process.engine._look = seen  # type: ignore[method-assign]
+        ended(process, 10)
+        process.engine.look_soon()
+        process.next = cluster.clock.boot()
+        cluster.turn_to(60_002)
+        assert (looks, claims(process)) == ([], {60_000: 100})
+        cluster.turn_to(60_004)
+        assert (looks[:1], claims(process)) == ([60_003], {60_000: 100, 60_003: 10})
+
+
+# --- ends ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_retried_begins_again_when_its_backoff_is_over() -> None:
+    """Without news of it the scheduler found it at its next look, at 61.6 s."""
+    cron = Cronce("memory:")
+
+    @cron.job(at=START + timedelta(seconds=61), name="flaky", retries=1, backoff="500ms")
+    def flaky(run: Run) -> None:
+        if run.attempt == 1:
+            raise ValueError("the first time")
+
+    with ManualCluster(cron) as cluster:
+        cluster.join("web-1:1:0")
+        cluster.turn_to(70_000)
+        assert [(one.attempt, one.at) for one in cluster.begun] == [(1, 61_000), (2, 61_390)]
+
+
+def test_a_run_whose_end_got_no_answer_keeps_its_lease_until_that_is_on_record() -> None:
+    """Called recorded, it was renewed no more, and another scheduler ran it again."""
+    cron = Cronce("memory:")
+    cron.job(at=START.replace(minute=1), name="job", on_lost="rerun", lease="30s")(lambda: None)
+    with ManualCluster(cron, holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0")
+        cluster.turn_to(60_000)
+        cluster.join("web-2:1:0")
+        swap = cluster.store.swap
+
+        def loses_ends(writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+            if any(write.mark is Mark.CLOSED for write in writes):
+                raise StoreUnavailable("no answer")
+            return swap(writes, seen)
+
+        cluster.store.swap = loses_ends  # type: ignore[method-assign]
+        ended(process, 1)
+        for _ in range(2 * 45):
+            cluster.turn_to(cluster.now + 500)
+            process.keeper.watch()
+            process.keeper.renew()
+        cluster.store.swap = swap  # type: ignore[method-assign]
+        cluster.turn_to(cluster.now + 2_000)
+        (cell,) = cluster.store.scan(Scan("run/")).cells
+        record = decode(cell.value)
+        assert (record.outcome, record.grant, claims(process)) == (Outcome.SUCCEEDED, 1, {60_000: 1})
+
+
+def test_an_end_that_hangs_in_the_store_is_written_down_after_the_first_call(tmp_path: Path) -> None:
+    """After three, each of which took as long as the store is patient: for half a minute a crash lost it, and nothing
+    was said."""
+    with ManualCluster(many_jobs(), holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0", workers=400)
+        journal = process.keeper.pending_ends.journal = Written(tmp_path)
+        cluster.turn_to(60_000)
+        cluster.turn_to(60_001)
+        ended(process, 2)
+        hung = list[int]()
+
+        def hangs(writes: Sequence[Write], seen: tuple[int, int]) -> Swapped:
+            hung.append(cluster.now)
+            cluster.clock.turn_to(cluster.clock.boot() + 10)
+            raise StoreUnavailable("locked")
+
+        cluster.store.swap = hangs  # type: ignore[method-assign]
+        process.step()
+        assert (hung, journal.counts, process.keeper.outage.lasts) == ([60_001], [2], True)
+
+
+def test_a_store_that_only_answers_reads_does_not_answer_again(tmp_path: Path) -> None:
+    """Each look ended the outage that renewals had found, and the next end was not written down at once."""
+    with ManualCluster(many_jobs(), holds_back=True) as cluster:
+        process = cluster.join("web-1:1:0", workers=400)
+        journal = process.keeper.pending_ends.journal = Written(tmp_path)
+        cluster.turn_to(61_000)
+        process.keeper.outage.unanswered(cluster.clock.boot(), "locked")
+        cluster.turn_to(64_000)
+        assert process.keeper.outage.lasts
+        ended(process, 1)
+        assert journal.counts == [1]
+        cluster.turn_to(64_001)
+        told = [event.what for event in cluster.told if event.what in (What.SILENT, What.ANSWERS)]
+        assert told == [What.SILENT, What.ANSWERS]

@@ -65,6 +65,14 @@ def test_a_slot_stands_in_line_once_and_no_more_are_taken_than_there_are_workers
     assert taken(line, most=2) == [1, 2]
 
 
+def test_what_waits_for_a_turn_and_what_does_not_share_the_workers() -> None:
+    line = Waitlist()
+    for minute in range(4):
+        line.add(one(minute), 0, START + timedelta(hours=1))
+    line.add(one(4, "report", overlap="wait"), 0, START + timedelta(hours=1))
+    assert taken(line, most=3) == [4, 0, 1]
+
+
 def test_of_a_backlog_that_waits_for_its_turn_one_asks_at_a_time() -> None:
     line = Waitlist()
     for minute in range(4):

@@ -20,7 +20,7 @@ from cronce.errors import (
 from cronce.model import Cell, Origin, Refusal, to_us
 from cronce.stores import open_store, sql
 from cronce.stores.base import Scan
-from cronce.stores.sqlite import SqliteStore, locate
+from cronce.stores.sqlite import SqliteStore, locate, pauses
 from cronce.testing.contract import cell_of, claim, put, refusals, swap, win
 from tests.stores.forks import Child, ask, locked
 from tests.stores.sqlite.files import raw
@@ -308,3 +308,8 @@ def test_a_url_names_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_url_that_cannot_be_meant_is_refused(url: str, text: str) -> None:
     with pytest.raises(BadInput, match=text):
         open_store(url)
+
+
+def test_a_lock_that_is_given_back_is_had_within_20_ms_however_long_it_was_waited_for() -> None:
+    waits = list(pauses(timedelta(seconds=10)))
+    assert (max(waits), round(sum(waits), 6), waits[0], waits[-1]) == (0.02, 10.0, 0.0005, 0.0)

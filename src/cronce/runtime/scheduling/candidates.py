@@ -204,8 +204,8 @@ class DueSlots:
 
     # --- waiting in line ---
 
-    def fill(self, *, fires: bool) -> bool:
-        """Put the slots that are due now in line. Returns whether the store was asked."""
+    def fill(self, *, fires: bool) -> None:
+        """Put the slots that are due now in line."""
         now = self._know.now()
         gaps = self._pop_due(now) if fires else []
         self._try_missed(gaps, now)
@@ -218,7 +218,6 @@ class DueSlots:
             if name in self._jobs:
                 self._stand(Slot(name, at), now)
         self.line.ripen(now)
-        return bool(gaps)
 
     def _pop_due(self, now: Instant) -> list[Gap]:
         """Missed slots, which are found again until they were handled; the rest is due."""

@@ -154,8 +154,8 @@ class Engine:
             return self._again_at
         try:
             with uncollected:
-                asked = self._step(boot)
-            if asked:
+                wrote = self._step(boot)
+            if wrote:
                 self._keeper.outage.answered()
         except StoreError as error:
             self._keeper.outage.unanswered(boot, str(error))
@@ -172,7 +172,7 @@ class Engine:
         return self._know.doubt is not None
 
     def _step(self, boot: Boot) -> bool:
-        """Whether the store was asked anything, and answered."""
+        """Whether the store took a write. That it answers a read is no sign that it takes writes again."""
         if self._in_doubt():
             self._exchange.make(claims=False)  # ends are recorded all the same
             self._again_at = boot + ASK_AGAIN
@@ -186,11 +186,11 @@ class Engine:
                 self._beat(boot)
             if looks:
                 self._look(boot)
-        caught_up = self._due_slots.fill(fires=self._fires)
+        self._due_slots.fill(fires=self._fires)
         if not self._due_slots.line.is_empty:
             self._look_at = min(self._look_at, boot + self._pace.look.total_seconds())
         exchanged = self._exchange.make(claims=self.claims)
-        return beats or looks or caught_up or exchanged
+        return beats or exchanged
 
     def _next(self) -> Boot:
         """When there is something to do, if nothing happens before."""

@@ -288,8 +288,6 @@ class Exchange:
             if attempt.end.open:
                 continue
             over.append(attempt)
-            if attempt.awaited:
-                self._line.freed()
         self.endings.keep(over)
         for attempt in over:
             if attempt.end.ending is not SUCCEEDED:
