@@ -70,6 +70,56 @@ def test_a_gate_is_as_what_deploys_the_app_sets_it(
     assert (ours(tmp_path, tree), doubtful(tmp_path, tree)) == (says, doubts)
 
 
+SETTINGS = """\
+from pydantic_settings import BaseSettings
+
+class Settings(BaseSettings):
+    enable_scheduler: bool = True
+
+settings = Settings()
+"""
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        "settings.enable_scheduler",
+        "settings.enable_scheduler is True",
+        "not settings.enable_scheduler == False",
+        'config("ENABLE_SCHEDULER", default=True, cast=bool)',
+        'env.bool("ENABLE_SCHEDULER", True)',
+        'os.getenv("ENABLE_SCHEDULER", "true") == "true"',
+    ],
+)
+@pytest.mark.parametrize(
+    ("api", "own", "says"),
+    [
+        ("false", "true", []),
+        ("true", "false", ["CR201 app.py:9"]),
+        ("false", "false", []),
+    ],
+)
+def test_a_gate_is_judged_for_each_service(tmp_path: Path, gate: str, api: str, own: str, says: list[str]) -> None:
+    """Before, `enable_scheduler` was taken for what a process remembers of itself, and so was on in the API, of which
+    the service beside it has the scheduler."""
+    compose = f"""\
+services:
+  api:
+    build: .
+    environment:
+      ENABLE_SCHEDULER: "{api}"
+  scheduler:
+    build: .
+    command: gunicorn -w 1 app:app
+    environment:
+      ENABLE_SCHEDULER: "{own}"
+"""
+    app = GATED.replace('os.getenv("RUN_JOBS", "0").lower() in ("1", "true")', gate)
+    app = app.replace("import os\n", "import os\nfrom settings import config, env, settings", 1)
+    tree = {"app.py": app, "settings.py": SETTINGS, "Dockerfile": IN_FOUR, "compose.yml": compose}
+    assert ours(tmp_path, tree) == says
+
+
 @pytest.mark.parametrize(
     ("set_to", "says"),
     [

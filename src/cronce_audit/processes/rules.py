@@ -83,8 +83,8 @@ def _badness(launch: Launch) -> tuple[int, int, bool, int]:
 
 
 def _launches_of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Launch]:
-    known = facts.conclude(reach)
-    done = is_done(occasion.path, (), facts.conclude(names)) is not False
+    known, named = facts.conclude(reach), facts.conclude(names)
+    done = is_done(occasion.path, (), named) is not False
     served = False
     found: list[Launch] = []
     off = False
@@ -96,13 +96,15 @@ def _launches_of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Lau
             workers = _reaching(serving, occasion, facts, world)
             if workers is not None:
                 one = ONE if occasion.alone else workers
-                clear = _without(occasion, world, facts.conclude(names))
+                clear = _without(occasion, world, named)
                 found.append(Launch(start, clear, serving, one, min(sure, _sureness(serving))))
             off = off or (workers is None and _is_deployed(serving))
     yield from (launch for launch in found if not off or _is_deployed(launch.by))
     for running in facts.conclude(runnings):
-        if occasion.when in ("program", "import") and known.run(running) == occasion.module and done:
-            yield Launch(start, occasion, running, ONE, _sureness(running))
+        if occasion.when in ("program", "import") and known.run(running) == occasion.module:
+            world = _world(running)
+            if is_done(occasion.path, world, named) is not False:
+                yield Launch(start, _without(occasion, world, named), running, ONE, _sureness(running))
     if done and not served:
         yield Launch(start, occasion, None, ONE, Confidence.HIGH)
 
@@ -170,13 +172,12 @@ def _fittings(facts: Facts) -> Sequence[tuple[Launch, str]]:
 def _fitting(launch: Launch, facts: Facts) -> str:
     """The one rule that tells of a launch; "" where nothing is wrong."""
     several = launch.total.is_several
+    alone = not _is_web(launch, facts) or _is_decided(launch) or _is_one(launch, facts)
     if launch.doubts:
-        open_ = several or (_is_web(launch, facts) and not _is_one(launch, facts))
-        return "CR206" if launch.start.kind == "scheduler" and open_ else ""
+        return "CR206" if launch.start.kind == "scheduler" and (several or not alone) else ""
     if launch.start.kind != "scheduler":
         named = is_job_loop(launch.start.scope.function) and not is_of_process("", launch.start.scope.function)
         seldom = launch.start.kind == "timer" or launch.start.every >= _SELDOM or named
-        alone = not _is_web(launch, facts) or _is_decided(launch) or _is_one(launch, facts)
         return "CR207" if several or (seldom and not alone) else ""
     if several and store_of(launch.start.scheduler):
         return "CR208"
@@ -184,9 +185,7 @@ def _fitting(launch: Launch, facts: Facts) -> str:
         return "CR201"
     if launch.by and launch.by.copies.is_several:
         return "CR202"
-    if launch.occasion.when == "ready":
-        return "CR206"
-    return "CR206" if _is_web(launch, facts) and not _is_decided(launch) and not _is_one(launch, facts) else ""
+    return "CR206" if launch.occasion.when == "ready" or not alone else ""
 
 
 def _is_one(launch: Launch, facts: Facts) -> bool:
