@@ -7,15 +7,14 @@ from typing import Final
 
 from cronce_audit.clocks import Disputed, disputed, minutes_between, season, shared_slot
 from cronce_audit.containers.facts import EntryScript, Image
-from cronce_audit.containers.running import containers, program
-from cronce_audit.containers.shell import simple_commands
+from cronce_audit.containers.running import containers
 from cronce_audit.crontab.commands import JobScript, job_of, leaves_if_locked, meant, scripts_of, shown, work
 from cronce_audit.crontab.read import CronLine, CrontabHome, NeverRun, homes, lacks_user, zones
 from cronce_audit.guards import guards
 from cronce_audit.java import Scheduled
 from cronce_audit.javascript.code import Job as JavaScriptJob
-from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, rule
-from cronce_audit.processes.commands import same_entries
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.processes.commands import same_entries, started
 from cronce_audit.python.facts import Bound, Const, Items
 from cronce_audit.python.jobs import expression, jobs
 from cronce_audit.python.names import names
@@ -179,8 +178,7 @@ def _copied_without_user(facts: Facts) -> Iterator[NeverRun]:
 
 def _without_daemon(facts: Facts) -> Iterator[Found]:
     """Images that install cron and a crontab in a tree where nothing starts cron."""
-    started = [program(words) for one in facts.of(CommandLine) for words in simple_commands(one.words)]
-    is_started = any(found and found.kind == "cron" for found in started)
+    is_started = any((found := one.role) and found.kind == "cron" for one in facts.conclude(started))
     if is_started or any(script.service or script.always for script in facts.of(EntryScript)):
         return
     for container in facts.conclude(containers):
