@@ -175,7 +175,7 @@ SEVERAL_PROCESSES: Final = (
     "scheduler-in-every-worker", "scheduler-in-every-replica",
     "timer-in-every-worker", "job-store-shared-by-processes", "beat-inside-a-worker",
     "several-beats", "cron-in-every-copy", "job-in-every-process",
-    "quartz-not-clustered", "same-job-twice", "task-registered-twice", "scheduler-running-twice",
+    "same-job-twice", "task-registered-twice", "scheduler-running-twice",
 )  # fmt: skip
 INSIDE: Final = "scheduler-inside-the-app"
 """There is one process today, or a guard that cannot be judged."""

@@ -16,11 +16,9 @@ from cronce_audit.model import (
     Found,
     LockCall,
     Place,
-    Severity,
     Source,
     is_of_process,
     reader,
-    rule,
 )
 from cronce_audit.processes.commands import Started, started
 
@@ -79,26 +77,15 @@ class LockingClass:
     name: str
 
 
-QuartzAct = Literal["schedule", "local hour", "overlap"]
+QuartzAct = Literal["local hour", "overlap"]
 
 
 @dataclass(frozen=True, slots=True)
 class QuartzUse:
-    """Code that gives Quartz a job, a cron expression without a zone, or a job class whose runs may overlap."""
+    """Code that gives Quartz a cron expression without a zone, or a job class whose runs may overlap."""
 
     act: QuartzAct
     place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class QuartzSettings:
-    """What one file of settings says of Quartz."""
-
-    path: str
-    database: Place | None
-    """Where a store in a database is chosen."""
-    is_clustered: bool
-    """Also where a variable stands for it, of which nobody knows from here."""
 
 
 _SPRING: Final = "org.springframework.scheduling.annotation"
@@ -153,12 +140,10 @@ def _read(source: Source) -> Iterator[Enabled | LockCall | LockingClass | Quartz
 
 
 _ACTS: Final[dict[QuartzAct, re.Pattern[str]]] = {
-    "schedule": re.compile(r"\.scheduleJob\("),
     "local hour": re.compile(r"\bcronSchedule\((?!\s*\"\S+ \S+ \*)"),
     "overlap": re.compile(r"(?<!abstract )\bclass \w+[^{]*\b(?:implements (?:\w+, )*Job\b|extends QuartzJobBean\b)"),
 }
 _CAREFUL: Final[dict[QuartzAct, tuple[str, ...]]] = {
-    "schedule": ("sClustered",),
     "local hour": ("inTimeZone",),
     "overlap": ("DisallowConcurrentExecution", "StatefulJob"),
 }
@@ -314,21 +299,6 @@ def _speaks_of_lock(code: str) -> bool:
     return any(word in code for word in _LOCKS)
 
 
-_FILE: Final = re.compile(r"(?:(?:application|bootstrap)|[\w.-]*quartz)[\w.-]*\.(?:properties|ya?ml)")
-_DATABASE: Final = re.compile(
-    r"^[^#\n]*(?:\bJobStore(?:TX|CMT)|LocalDataSourceJobStore|job-store-type\s*[=:]\s*jdbc)\b", re.MULTILINE
-)
-_CLUSTERED: Final = re.compile(r"^[^#\n]*isClustered\s*[=:]\s*[\"']?(?:true|\$|@)", re.MULTILINE)
-
-
-@reader("quartz", lambda path: bool(_FILE.fullmatch(path.name)))
-def _read_settings(source: Source) -> Iterator[QuartzSettings]:
-    if "quartz" in source.text:
-        chosen = _DATABASE.search(source.text)
-        place = source.at(chosen.start()) if chosen else None
-        yield QuartzSettings(source.path, place, bool(_CLUSTERED.search(source.text)))
-
-
 def module_of(path: str) -> str:
     """The folder of a build: what is above `src/main`."""
     parts = PurePosixPath(path).parts
@@ -417,32 +387,3 @@ _LOOK: Final = (
     "check whether it runs in one instance at most; if so, write `// cronce: ignore[CR702] …`; or put"
     " `@SchedulerLock` on the method"
 )
-
-
-@rule(
-    "CR811 quartz-not-clustered",
-    Severity.INFO,
-    "set `org.quartz.jobStore.isClustered = true` and `org.quartz.scheduler.instanceId = AUTO`, with a store in "
-    "a database that all instances share",
-)
-def _not_clustered(facts: Facts) -> Iterator[Found]:
-    clustered = {module_of(one.path) for one in facts.of(QuartzSettings) if one.is_clustered}
-    stores = {module_of(one.path): one.database for one in facts.of(QuartzSettings) if one.database}
-    for home, place in stores.items():
-        if home not in clustered:
-            evidence = several(facts, place.path)
-            also = f"and {_copies(evidence)}" if evidence else "also the new one beside the old in a deploy"
-            yield Found(
-                place,
-                f"Quartz keeps its jobs in a database, and is not clustered: every instance fires them all, {also}",
-                evidence.by.confidence if evidence else Confidence.MEDIUM,
-                Severity.ERROR if evidence else None,
-            )
-    for use in facts.of(QuartzUse) if not clustered and not stores else ():
-        if use.act == "schedule":
-            yield Found(
-                use.place,
-                "this job is given to Quartz, and no settings here choose a store in a database: Quartz then keeps its"
-                " jobs in memory, and every instance that comes here fires them all",
-                Confidence.MEDIUM,
-            )

@@ -226,13 +226,14 @@ def _declare() -> None:
 
 GONE: Final[Mapping[str, str]] = {
     "CR108": "CR107", "CR204": "CR206", "CR303": "CR302", "CR411": "CR410", "CR711": "CR301", "CR712": "CR302",
-    "CR713": "CR301", "CR803": "CR702", "CR813": "CR811", "CR655": "CR414", "CR304": "CR301", "CR611": "CR521",
-    "CR801": "CR701", "CR203": "CR206", "CR802": "CR702", "CR805": "CR307", "CR812": "CR811", "CR520": "CR212",
+    "CR713": "CR301", "CR803": "CR702", "CR655": "CR414", "CR304": "CR301", "CR611": "CR521",
+    "CR801": "CR701", "CR203": "CR206", "CR802": "CR702", "CR805": "CR307", "CR520": "CR212",
     "CR602": "CR601",
     **dict.fromkeys((
         "CR112", "CR205", "CR213", "CR214", "CR221", "CR401", "CR402", "CR403", "CR407", "CR421", "CR502", "CR506",
         "CR508", "CR509", "CR510", "CR511", "CR512", "CR513", "CR514", "CR603", "CR612", "CR651", "CR652", "CR653",
-        "CR654", "CR656", "CR703", "CR704", "CR804", "CR806", "CR807", "CR305",
+        "CR654", "CR656", "CR703", "CR704", "CR804", "CR806", "CR807", "CR305", "CR405", "CR811", "CR812",
+        "CR813",
     ), ""),
 }  # fmt: skip
 """Removed rules, each with the rule that it became part of; "" where cronce no longer checks it."""

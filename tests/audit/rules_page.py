@@ -14,8 +14,7 @@ GROUPS = {
     "CR4": "Crontabs, scripts and Task Scheduler",
     "CR5": "Kubernetes and Helm",
     "CR6": "Dockerfile, compose, Procfile and systemd",
-    "CR7": "JavaScript and TypeScript",
-    "CR8": "Java",
+    "CR7": "JavaScript, TypeScript, Java and other languages",
     "CR9": "This machine, now",
 }
 INTRO = """\

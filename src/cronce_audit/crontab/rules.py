@@ -5,12 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from cronce_audit.clocks import Disputed, disputed, minutes_between, season, shared_slot
+from cronce_audit.clocks import Disputed, disputed, season, shared_slot
 from cronce_audit.containers.facts import EntryScript, Image
 from cronce_audit.containers.running import containers
-from cronce_audit.crontab.commands import JobScript, job_of, leaves_if_locked, meant, scripts_of, shown, work
+from cronce_audit.crontab.commands import job_of, leaves_if_locked, shown
 from cronce_audit.crontab.read import CronLine, CrontabHome, NeverRun, homes, lacks_user, zones
-from cronce_audit.guards import guards
 from cronce_audit.java import Scheduled
 from cronce_audit.javascript.code import Job as JavaScriptJob
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
@@ -18,9 +17,6 @@ from cronce_audit.processes.commands import same_entries, started
 from cronce_audit.python.facts import Bound, Const, Items
 from cronce_audit.python.jobs import expression, jobs
 from cronce_audit.python.names import names
-
-OFTEN: Final = 10
-"""Minutes. A job that fires at least as often as this overlaps with itself one day."""
 
 
 def _homes_of_lines(facts: Facts) -> Iterator[tuple[CronLine, CrontabHome]]:
@@ -103,46 +99,6 @@ def _each_minute(schedule: str, what: str, place: Place) -> Iterator[Found]:
 
 
 _UNEVEN: Final = re.compile(r"[*0]/(?P<step>3[1-9]|[45]\d|(?P<long>6[1-9]|[7-9]\d|\d{3,}))")
-
-
-# --- overlapping ------------------------------------------------------------------------------------------------------
-
-
-@rule(
-    "CR405 no-lock-on-a-frequent-job",
-    Severity.INFO,
-    "put `flock -n /run/lock/NAME.lock` before the command, or `cronce exec NAME --schedule '…' --` where more"
-    " than one machine has this line",
-    confidence=Confidence.MEDIUM,
-)
-def no_lock_on_a_frequent_job(facts: Facts) -> Iterator[Found]:
-    scripts: dict[str, list[JobScript]] = {}
-    for script in facts.of(JobScript):
-        scripts.setdefault(PurePosixPath(script.path).name, []).append(script)
-    locked = {guarded.place.path for guarded in facts.conclude(guards).values()}
-    for line, home in _homes_of_lines(facts):
-        minutes = minutes_between(line.schedule)
-        if minutes is None or minutes > OFTEN or home.engine == "supercronic":  # it skips a run while the last one runs
-            continue
-        doing = work(line, minutes)
-        run = [
-            script
-            for path in scripts_of(line.command)
-            for script in meant(path, scripts.get(PurePosixPath(path).name, ()))
-        ]
-        if doing in ("locked", "short") or any(script.does == "locks" or script.path in locked for script in run):
-            continue
-        seen = [script for script in run if script.does == "works"]
-        if doing != "long" and not seen:
-            continue
-        every = "minute" if minutes == 1 else f"{minutes} minutes"
-        where = f" ({seen[0].path} takes none)" if seen else ""
-        yield Found(
-            line.place,
-            f"`{shown(line.command)}` starts every {every} without a lock{where}: when it takes longer, the next one"
-            " starts beside it",
-            severity=Severity.WARNING if minutes == 1 and doing == "long" else None,
-        )
 
 
 # --- never ------------------------------------------------------------------------------------------------------------
