@@ -15,6 +15,7 @@ from cronce_audit.model import (
     Facts,
     Found,
     LockCall,
+    Noticed,
     Place,
     Source,
     is_of_process,
@@ -77,14 +78,9 @@ class LockingClass:
     name: str
 
 
-QuartzAct = Literal["local hour", "overlap"]
+class QuartzTrigger(NamedTuple):
+    """A cron expression for an hour, which Quartz is given without a zone."""
 
-
-@dataclass(frozen=True, slots=True)
-class QuartzUse:
-    """Code that gives Quartz a cron expression without a zone, or a job class whose runs may overlap."""
-
-    act: QuartzAct
     place: Place
 
 
@@ -125,7 +121,7 @@ def _wants(path: PurePosixPath) -> bool:
 
 
 @reader("java", _wants)
-def _read(source: Source) -> Iterator[Enabled | LockCall | LockingClass | QuartzUse | Scheduled]:
+def _read(source: Source) -> Iterator[Enabled | LockCall | LockingClass | Noticed | QuartzTrigger | Scheduled]:
     if _speaks_of_lock(source.text):
         is_around_all = "@Aspect" in source.text and "Scheduled" in source.text
         yield LockingClass(ALL if is_around_all else PurePosixPath(source.path).stem)
@@ -139,24 +135,25 @@ def _read(source: Source) -> Iterator[Enabled | LockCall | LockingClass | Quartz
     yield from _methods(source)
 
 
-_ACTS: Final[dict[QuartzAct, re.Pattern[str]]] = {
-    "local hour": re.compile(r"\bcronSchedule\((?!\s*\"\S+ \S+ \*)"),
-    "overlap": re.compile(r"(?<!abstract )\bclass \w+[^{]*\b(?:implements (?:\w+, )*Job\b|extends QuartzJobBean\b)"),
-}
-_CAREFUL: Final[dict[QuartzAct, tuple[str, ...]]] = {
-    "local hour": ("inTimeZone",),
-    "overlap": ("DisallowConcurrentExecution", "StatefulJob"),
-}
-"""Words of a file that has seen to it."""
+_HOUR: Final = re.compile(r"\bcronSchedule\((?!\s*\"\S+ \S+ \*)")
+_JOB_CLASS: Final = re.compile(
+    r"(?<!abstract )\bclass \w+[^{]*\b(?:implements (?:\w+, )*Job\b|extends QuartzJobBean\b)"
+)
 
 
-def _of_quartz(source: Source) -> Iterator[QuartzUse]:
+def _of_quartz(source: Source) -> Iterator[Noticed | QuartzTrigger]:
     """By their text, and the first of each kind in a file."""
     plain = source.bare
-    for act, pattern in _ACTS.items():
-        found = pattern.search(plain)
-        if found and not any(word in plain for word in _CAREFUL[act]):
-            yield QuartzUse(act, source.at(found.start()))
+    hour, job = _HOUR.search(plain), _JOB_CLASS.search(plain)
+    if hour and "inTimeZone" not in plain:
+        yield QuartzTrigger(source.at(hour.start()))
+    if job and "DisallowConcurrentExecution" not in plain and "StatefulJob" not in plain:
+        message = (
+            "Quartz starts this job again while its last run still works: the class has no"
+            " `@DisallowConcurrentExecution`"
+        )
+        remedy = "put `@DisallowConcurrentExecution` on the class"
+        yield Noticed("CR321", Found(source.at(job.start()), message, remedy=remedy))
 
 
 def _switches(source: Source) -> Iterator[Enabled]:

@@ -151,6 +151,13 @@ class Found(NamedTuple):
     remedy: str | None = None
 
 
+class Noticed(NamedTuple):
+    """What one file shows by itself, and the rule that tells it."""
+
+    rule: str
+    found: Found
+
+
 Check = Callable[[Facts], Iterator[Found]]
 
 
@@ -201,7 +208,7 @@ MODULES: Final = (
     "suppressions", "python.apscheduler", "processes.rules", "processes.commands", "locks",
     "crontab.rules", "appends", "windows", "kubernetes.read", "kubernetes.rules", "containers.compose",
     "containers.dockerfiles", "containers.running", "containers.rules", "containers.schedules", "systemd",
-    "javascript.read", "javascript.rules", "java", "other_languages", "job_rules", "live",
+    "javascript.read", "javascript.rules", "java", "other_languages", "rows", "job_rules", "live",
 )  # fmt: skip
 """The modules that declare rules, or readers that no rule imports."""
 
@@ -279,14 +286,6 @@ class CommandLine(NamedTuple):
     """Of a script: it stays between the starter and the program, as there is no `exec`."""
     beside: bool = False
     """The script goes on meanwhile: a `&` stands behind it."""
-
-
-class LeftOut(NamedTuple):
-    """Slots that are left out now and then, as one file shows by itself."""
-
-    place: "Place"
-    message: str
-    remedy: str | None = None
 
 
 class ZoneSet(NamedTuple):
