@@ -305,22 +305,10 @@ def _times(launch: Launch) -> str:
 
 
 def _by(launch: Launch) -> str:
-    """`each of the 4 workers of gunicorn (Dockerfile:7), in each of the 2 copies of `web` (compose.yml:8)`: behind each
-    number the line that says it."""
-    by = launch.by
-    if by is None or by.by is None:
-        return _each_worker(by) if isinstance(by, Serving) else "each process"
-    copies = f"each of the {by.copies} copies of `{by.by.name}` ({by.by.copies_at})"
-    if isinstance(by, Serving) and launch.per_process.is_several:
-        return f"{_each_worker(by)}, in {copies}" if by.copies.is_several else _each_worker(by)
-    return f"{copies}, which runs {by.server if isinstance(by, Serving) else f'`{by.what}`'} ({by.place})"
-
-
-def _each_worker(serving: Serving) -> str:
-    if serving.workers.exact:
-        counted = f", {serving.counted}" if serving.counted else ""
-        return f"each of the {serving.workers} workers of {serving.server} ({serving.place}{counted})"
-    return f"each worker of {serving.server} ({serving.place}; {_for_each_processor(serving)})"
+    """`each of the 4 gunicorn workers (Dockerfile:7), in each of the 2 copies of `web` (compose.yml:8)`."""
+    return (
+        ", in ".join(f"each of {'the ' * count.exact}{count} {of}" for count, of in _factors(launch)) or "each process"
+    )
 
 
 def _for_each_processor(serving: Serving) -> str:
@@ -385,8 +373,9 @@ def _looped(launch: Launch, _: Facts) -> str:
 def _shared_store(launch: Launch, _: Facts) -> str:
     store = store_of(launch.start.scheduler)
     named = f"{store.kind}, {store.place}" if store else "memory"
+    factors = " × ".join(f"{count} {of}" for count, of in _factors(launch))
     return (
-        f"{_many(launch)} schedulers run on one job store ({named}): {' × '.join(_factors(launch))}. "
+        f"{_many(launch)} schedulers run on one job store ({named}): {factors}. "
         "APScheduler's store does not keep them apart"
     )
 
@@ -397,18 +386,19 @@ def _many(launch: Launch) -> str:
     return f"At least {launch.total.least}" if launch.per_process.exact else "Several"
 
 
-def _factors(launch: Launch) -> Iterator[str]:
-    """`4 gunicorn workers (Dockerfile:5)`, `3 copies of `web` (compose.yaml:7)`: what the number is the product of."""
+def _factors(launch: Launch) -> Iterator[tuple[Count, str]]:
+    """4 `gunicorn workers (Dockerfile:5)`, 3 `copies of `web` (compose.yaml:7)`: what the number is the product of, and
+    the line that says each."""
     by = launch.by
     workers = by if isinstance(by, Serving) and launch.per_process.is_several else None
     if workers:
         counted = workers.counted if workers.workers.exact else _for_each_processor(workers)
         where = f"{workers.place}; {counted}" if counted else f"{workers.place}"
-        yield f"{workers.workers} {workers.server} workers ({where})"
+        yield workers.workers, f"{workers.server} workers ({where})"
     if by and by.by and by.copies.is_several:
         what = by.server if isinstance(by, Serving) else f"`{by.what}`"
         each = "" if workers else f", each with {what} ({by.place})"
-        yield f"{by.copies} copies of `{by.by.name}` ({by.by.copies_at}){each}"
+        yield by.copies, f"copies of `{by.by.name}` ({by.by.copies_at}){each}"
 
 
 rule("CR201 scheduler-in-every-worker", Severity.ERROR, _ONE)(_check_of("CR201", _per_process))
