@@ -236,7 +236,8 @@ def test_workers_that_are_counted_when_they_start(tmp_path: Path) -> None:
     tree = {"app.py": FLASK, "jobs.py": JOBS, "Procfile": "web: gunicorn app:app\n"}
     settings = "import multiprocessing\nworkers = multiprocessing.cpu_count() * 2 + 1\n"
     assert message(tmp_path, {**tree, "gunicorn.conf.py": settings}).endswith(
-        "in each of several gunicorn workers (Procfile:1; gunicorn.conf.py counts processors): every job runs several times"
+        "in each of several gunicorn workers (Procfile:1; gunicorn.conf.py counts processors): every job runs several"
+        " times"
     )
     assert message(tmp_path, {"gunicorn.conf.py": "workers = 4\n"}).endswith(
         "in each of the 4 gunicorn workers (Procfile:1; gunicorn.conf.py): every job runs at least 4 times"

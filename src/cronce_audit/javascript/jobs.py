@@ -260,7 +260,7 @@ def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> 
         next(_sent(bodies), None),
         _does(body),
         any(_is_reached(code, start) for start in starts),
-        body.type in FUNCTIONS and all(_LOGS.match(text(call)) for call in _calls_in(bodies)),
+        any(one.type in FUNCTIONS for one in bodies) and all(_is_inside(code, call) for call in _calls_in(bodies)),
     )
 
 
@@ -270,6 +270,16 @@ def _calls_in(bodies: "list[Node]") -> "Iterator[Node]":
         for call in within(one, "call_expression", "new_expression") if one.type in FUNCTIONS else ():
             if not any(_LOGS.match(text(outer)) for outer in above(call) if outer.type == "call_expression"):
                 yield call
+
+
+def _is_inside(code: Code, call: "Node") -> bool:
+    """A log, a function or collection of this file, or what the language has: no other process sees it."""
+    called = text(call.child_by_field_name("function") or call.child_by_field_name("constructor"))
+    root = re.sub(r"^this\.", "", called).partition(".")[0].partition("?")[0]
+    return bool(_LOGS.match(called)) or root in _BUILT_IN or root in code.memory or root in code.functions
+
+
+_BUILT_IN: Final = frozenset({"Date", "Math", "Object", "Array", "JSON", "Number", "String", "Map", "Set"})
 
 
 def _is_reached(code: Code, start: "Node") -> bool:

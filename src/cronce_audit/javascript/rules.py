@@ -263,7 +263,7 @@ def unguarded(facts: Facts) -> Sequence[Job]:
         job
         for job in facts.conclude(living)
         if not job.is_guarded
-        and not job.only_logs
+        and not job.stays_inside
         and not conditional & set(job.starters)
         and not _leans_on_lock(job, known)
         and not is_of_process(job.place.path, job.what)
@@ -279,7 +279,7 @@ def unclear(facts: Facts) -> Sequence[Job]:
         for job in facts.conclude(living)
         if job not in clear
         and not job.is_locked
-        and not job.only_logs
+        and not job.stays_inside
         and not any(one.surely_locks and one.waits for one in _used(job, known))
         and not is_of_process(job.place.path, job.what)
     ]
