@@ -19,7 +19,7 @@ from cronce_audit.kubernetes.facts import running
 from cronce_audit.model import Facts, Finding, Place
 from cronce_audit.outcome import AuditOutcome
 from cronce_audit.processes.argv import ONE
-from cronce_audit.processes.commands import SCHEDULE, Running, Serving, agrees, celeries, settings_called
+from cronce_audit.processes.commands import SCHEDULE, Serving, Started, agrees, celeries, settings_called
 from cronce_audit.processes.rules import every_launch
 from cronce_audit.python.jobs import jobs
 from cronce_audit.python.schedulers import Scheduler
@@ -244,7 +244,7 @@ def _started_once(facts: Facts) -> frozenset[Scheduler]:
     return frozenset(one for one in once - more if one)
 
 
-def _is_told(by: Serving | Running) -> bool:
+def _is_told(by: Serving | Started) -> bool:
     """A script does not show who runs it, and where."""
     return by.by is None or by.by.command.origin != "script"
 

@@ -55,7 +55,7 @@ def _shell(facts: Facts) -> Iterator[Found]:
             )
         else:
             continue
-        told.setdefault(run.words_at, Found(run.words_at, message, sure, remedy=_heard(run, program)))
+        told.setdefault(run.place, Found(run.place, message, sure, remedy=_heard(run, program)))
     yield from told.values()
 
 
@@ -109,7 +109,7 @@ def _cron(facts: Facts) -> Iterator[Found]:
     for run, program in facts.conclude(contained):
         why = _why_deaf(run, program) if _is_cron(program) and not container_of(run).inherits else None
         if why:
-            told.setdefault(run.words_at, Found(run.words_at, f"`{program.name}` {why}"))
+            told.setdefault(run.place, Found(run.place, f"`{program.name}` {why}"))
     yield from told.values()
 
 
@@ -244,7 +244,7 @@ def _zone(facts: Facts) -> Iterator[Found]:
     for (zone, name), run in found.items():
         yield Found(
             zone.place,
-            f"`{name}` ({run.words_at}) runs in {zone.zone}, whose clocks change: fixed times of those nights come"
+            f"`{name}` ({run.place}) runs in {zone.zone}, whose clocks change: fixed times of those nights come"
             " twice or never",
         )
 

@@ -260,7 +260,7 @@ def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> 
         next(_sent(bodies), None),
         _does(body),
         any(_is_reached(code, start) for start in starts),
-        any(one.type in FUNCTIONS for one in bodies) and all(_is_inside(code, call) for call in _calls_in(bodies)),
+        any(one.type in FUNCTIONS for one in bodies) and _stays_inside(code, bodies),
     )
 
 
@@ -272,11 +272,16 @@ def _calls_in(bodies: "list[Node]") -> "Iterator[Node]":
                 yield call
 
 
-def _is_inside(code: Code, call: "Node") -> bool:
-    """A log, a function or collection of this file, or what the language has: no other process sees it."""
-    called = text(call.child_by_field_name("function") or call.child_by_field_name("constructor"))
-    root = re.sub(r"^this\.", "", called).partition(".")[0].partition("?")[0]
-    return bool(_LOGS.match(called)) or root in _BUILT_IN or root in code.memory or root in code.functions
+def _stays_inside(code: Code, bodies: "list[Node]") -> bool:
+    """It only logs; or looks after collections of this file, by what this file or the language has."""
+    called = [
+        re.sub(r"^this\.", "", text(call.child_by_field_name("function") or call.child_by_field_name("constructor")))
+        for call in _calls_in(bodies)
+    ]
+    roots = {re.split(r"[.?(]", one)[0] for one in called if not _LOGS.match(one)}
+    return not roots - _BUILT_IN or (
+        not roots.isdisjoint(code.memory) and roots <= _BUILT_IN | code.memory | {*code.functions}
+    )
 
 
 _BUILT_IN: Final = frozenset({"Date", "Math", "Object", "Array", "JSON", "Number", "String", "Map", "Set"})

@@ -58,20 +58,6 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A Python program that is started: a module as `-m` has it, or the path of a file."""
-
-    what: str
-    arguments: tuple[str, ...]
-    place: Place
-    by: Unit
-
-    @property
-    def copies(self) -> Count:
-        return self.by.copies
-
-
-@dataclass(frozen=True, slots=True)
 class Celery:
     """A celery worker or beat that is started."""
 
@@ -100,7 +86,8 @@ class Started(NamedTuple):
 
     argv: Argv
     command: Command
-    words_at: Place
+    place: Place
+    """Of its words."""
     by: Unit
     """Who starts it, or the script that has the command."""
     script: str | None = ""
@@ -115,11 +102,17 @@ class Started(NamedTuple):
     @property
     def folder(self) -> str:
         """Of the file that has the words: what they name is below it."""
-        return str(PurePosixPath(self.words_at.path).parent)
+        return str(PurePosixPath(self.place.path).parent)
 
     @property
     def role(self) -> KnownProgram | None:
         return role(self.argv)
+
+    @property
+    def what(self) -> str:
+        """Of a Python program: a module as `-m` has it, or the path of a file; "" of any other."""
+        program = self.argv.program
+        return program.removeprefix("-m ") if program.startswith("-m ") or program.endswith(".py") else ""
 
 
 def started(facts: Facts) -> Sequence[Started]:
@@ -146,7 +139,7 @@ def _followed(one: Started, scripts: Scripts) -> Iterator[Started]:
     words = [argv.program, *argv.arguments]
     if is_shell(argv.program):
         words = list(dropwhile(lambda word: word.startswith(("-", "+")), argv.arguments))
-    path = scripts.find(words[0], unit.dockerfile, one.words_at) if words and one.command.origin != "script" else None
+    path = scripts.find(words[0], unit.dockerfile, one.place) if words and one.command.origin != "script" else None
     if path is None:
         is_script = words[:1] == [argv.program] and words[0].endswith(".sh")
         for inner in behind(argv.arguments, argv.environment) if is_script else ():
@@ -162,24 +155,19 @@ def _followed(one: Started, scripts: Scripts) -> Iterator[Started]:
             )  # fmt: skip
     if entry.service:
         cron = Argv("cron", ("start",), argv.environment, not entry.passes_on, argv.has_init)
-        yield one._replace(argv=cron, words_at=entry.service, script=path, certain=entry.service.line in entry.always)
+        yield one._replace(argv=cron, place=entry.service, script=path, certain=entry.service.line in entry.always)
     for inner in programs(words[1:], argv.environment) if entry.gives_way or entry.arguments else ():
         if entry.gives_way:
             has_init = inner.has_init or argv.has_init or entry.passes_on
             yield from _followed(one._replace(argv=inner._replace(has_init=has_init)), scripts)
         elif entry.arguments:
             stays = inner._replace(lingers=not entry.passes_on, has_init=argv.has_init)
-            yield one._replace(argv=stays, words_at=entry.arguments, script=path)
+            yield one._replace(argv=stays, place=entry.arguments, script=path)
 
 
-def runnings(facts: Facts) -> Sequence[Running]:
+def runnings(facts: Facts) -> Sequence[Started]:
     """The Python programs that are started as such."""
-    found = []
-    for one in facts.conclude(started):
-        program = one.argv.program
-        if program.startswith("-m ") or program.endswith(".py"):
-            found.append(Running(program.removeprefix("-m "), one.argv.arguments, one.words_at, one.by))
-    return found
+    return [one for one in facts.conclude(started) if one.what]
 
 
 def celeries(facts: Facts) -> Sequence[Celery]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from cronce_audit.guards import guards
 from cronce_audit.model import Check, Confidence, Facts, Found, Severity, is_of_process, rule
 from cronce_audit.processes.argv import ONE, Count
-from cronce_audit.processes.commands import Running, Serving, runnings
+from cronce_audit.processes.commands import Serving, Started, runnings
 from cronce_audit.processes.reach import Reach, reach
 from cronce_audit.processes.servers import servings
 from cronce_audit.processes.starts import HOOKS, Occasion, Start, is_job_loop, occasions, starts, store_of
@@ -26,7 +26,7 @@ class Launch(NamedTuple):
 
     start: Start
     occasion: Occasion
-    by: Serving | Running | None
+    by: Serving | Started | None
     per_process: Count
     """In one copy of the unit: the workers that reach it."""
     confidence: Confidence
@@ -109,7 +109,7 @@ def _launches_of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Lau
         yield Launch(start, occasion, None, ONE, Confidence.HIGH)
 
 
-def _world(serving: Serving | Running) -> World:
+def _world(serving: Serving | Started) -> World:
     return serving.by.command.environment if serving.by else ()
 
 
@@ -119,12 +119,12 @@ def _without(occasion: Occasion, world: World, known: Names) -> Occasion:
     return occasion._replace(doubts=tuple(one for one in occasion.doubts if one not in cleared))
 
 
-def _is_deployed(by: Serving | Running | None) -> bool:
+def _is_deployed(by: Serving | Started | None) -> bool:
     """By more than the image, which what deploys it may tell otherwise."""
     return by is not None and by.by is not None and by.by.command.origin != "dockerfile"
 
 
-def _sureness(started: Serving | Running) -> Confidence:
+def _sureness(started: Serving | Started) -> Confidence:
     return started.by.confidence if started.by else Confidence.HIGH
 
 

@@ -124,7 +124,7 @@ def servings(facts: Facts) -> Sequence[Serving]:
     by_commands = [
         serving
         for one in facts.conclude(started)
-        if (serving := _serving(one.argv, partial(Serving, place=one.words_at, by=one.by), facts))
+        if (serving := _serving(one.argv, partial(Serving, place=one.place, by=one.by), facts))
     ]
     return [*by_commands, *servings_in_code(facts)]
 

@@ -11,10 +11,9 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from cronce_audit.containers.facts import Image, Service, joined
-from cronce_audit.containers.facts import StartWords as Start
 from cronce_audit.containers.running import ProcessOne, containers
 from cronce_audit.javascript.code import Package
-from cronce_audit.kubernetes.facts import Container, Field, Workload, workloads
+from cronce_audit.kubernetes.facts import Field, workloads
 from cronce_audit.model import CommandLine as Command
 from cronce_audit.model import Confidence, Facts, Place
 from cronce_audit.processes.argv import UNKNOWN, Count
@@ -28,27 +27,6 @@ _OTHERS: Final = frozenset({
 """What is run beside an app, and built elsewhere."""
 _NAMELESS: Final = frozenset({"", "docker", ".docker", "deploy", "build"})
 """Folders that give no name to the Dockerfile in them."""
-
-
-class Left(NamedTuple):
-    """A container without words, and the image that has them."""
-
-    workload: Workload
-    container: Container
-    image: Image
-    start: Start
-
-
-def left_to_images(facts: Facts) -> Iterator[Left]:
-    known = facts.conclude(images)
-    only = facts.conclude(_only)
-    for workload in facts.conclude(workloads):
-        for container in workload.containers:
-            name = _basename(container.image)
-            image = known.get(name) or (only if name not in _OTHERS else None)
-            start = joined(image.entrypoint, image.cmd) if image else None
-            if image and start and not container.words:
-                yield Left(workload, container, image, start)
 
 
 def _only(facts: Facts) -> Image | None:
@@ -145,12 +123,19 @@ def _replicas(facts: Facts) -> Mapping[Place, Field]:
 
 def _of_workloads(facts: Facts) -> Iterator[Unit]:
     """Workloads that do the same. That the image is this one is told by names."""
-    for workload, container, image, start in left_to_images(facts):
+    known, only = facts.conclude(images), facts.conclude(_only)
+    for workload in facts.conclude(workloads):
         field = workload["replicas"]
-        if field and field.number:
-            place, copies = field.place, Count(field.number)
-            command = Command(start.words, place, "kubernetes", workload.unit, field.number, container.environment)
-            yield Unit(command, start.place, copies, place, image.path, Confidence.MEDIUM)
+        for container in workload.containers if field and field.number else ():
+            name = _basename(container.image)
+            image = known.get(name) or (only if name not in _OTHERS else None)
+            start = joined(image.entrypoint, image.cmd) if image else None
+            if image and start and field and field.number and not container.words:
+                command = Command(
+                    start.words, field.place, "kubernetes", workload.unit, field.number, container.environment
+                )
+                copies = Count(field.number)
+                yield Unit(command, start.place, copies, field.place, image.path, Confidence.MEDIUM)
 
 
 def _count(copies: int | None) -> Count:
