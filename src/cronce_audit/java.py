@@ -52,8 +52,6 @@ class Scheduled:
     has_zone: bool = False
     overlaps: bool = False
     """`@Async` stands on it too: a run does not wait for the last one."""
-    sends: tuple[str, int] | None = None
-    """The call in its body that hands work to a broker, as written, and its line."""
     library: str = "`@Scheduled`"
 
 
@@ -165,12 +163,6 @@ def _switches(source: Source) -> Iterator[Enabled]:
             yield Enabled(what, place, _is_conditional(source.text), "AtLeast" in found["told"])
 
 
-_SENDS: Final = re.compile(
-    r"\b\w*(?:[rR]abbit|[aA]mqp|[kK]afka|[jJ]ms|[sS]qs|[qQ]ueue|[rR]ocketMQ|[rR]ocketMq|[pP]roducer|[sS]treamBridge)\w*"
-    r"\.(?:convertAndSend|send|syncSend|asyncSend|publish|enqueue)\w*(?=\()"
-)
-
-
 _MARK: Final = re.compile(r"@Scheduled\s*\((?P<told>(?:[^()]|\([^()]*\))*)\)")
 _FUNCTION: Final = re.compile(
     r"(?P<fun>\bfun|[\w>\]])\s+(?P<name>\w+)\s*\((?:[^()]|\([^()]*\))*\)[^{};=()]*(?P<opens>[{=])"
@@ -230,7 +222,6 @@ def _methods(source: Source) -> Iterator[Scheduled]:
             tuple(types),
             bool(re.search(r"\bzone\s*=", told)),
             bool(re.search(r"@Async\b", marks)),
-            _sent(source, own),
         )
 
 
@@ -285,11 +276,6 @@ def _lock(source: Source, code: str, mark: int, own: _Body) -> ShedLock | None:
     if taken is None or ".unlock(" not in own.text or not _speaks_of_lock(source.text):
         return None
     return ShedLock(source.at(own.start + taken.start()), has_least=False)
-
-
-def _sent(source: Source, own: _Body) -> tuple[str, int] | None:
-    found = _SENDS.search(own.text)
-    return (found[0], source.at(own.start + found.start()).line) if found else None
 
 
 def _speaks_of_lock(code: str) -> bool:

@@ -15,7 +15,6 @@ from cronce_audit.locks import excludes_no_other, told
 from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import joined
 from cronce_audit.processes.rules import launches
-from cronce_audit.processes.starts import starts
 from cronce_audit.python.facts import Bound, Call, Called, Const, Member, Name, Value, last
 from cronce_audit.python.jobs import expression, jobs, machine_zone, seconds_between
 from cronce_audit.python.names import Names, names
@@ -162,47 +161,6 @@ def _joined(facts: Facts) -> Iterator[Found]:
                 " still running",
             )
     yield from joined(facts)
-
-
-_SENDING_CALLS: Final = (
-    "delay", "apply_async", "send_task", "enqueue", "enqueue_in", "enqueue_at", "enqueue_job", "kiq", "basic_publish",
-    "lpush", "rpush", "xadd", "async_task",
-)  # fmt: skip
-
-
-@rule(
-    "CR322 slot-ends-with-a-message",
-    Severity.INFO,
-    "give the message an id made of the job and its slot, so that a second one is dropped, and look in the store, not "
-    "in the scheduler, whether the slot was done; `@cron.job(…)` of cronce keeps that record",
-    confidence=Confidence.MEDIUM,
-)
-def _sent(facts: Facts) -> Iterator[Found]:
-    for what, called, place in facts.conclude(_messages):
-        yield Found(
-            place,
-            f"{what} does its work by a message (`{called}`): if this process dies before it sends the message,"
-            " the slot is lost; if the message is sent twice, the work is done twice",
-        )
-
-
-def _messages(facts: Facts) -> Sequence[tuple[str, str, Place]]:
-    """Each job that sends a message, with the call and its place."""
-    known = facts.conclude(names)
-    found = [
-        (job.what, job.sends[0], Place(job.place.path, job.sends[1])) for job in _coded(facts) if job.sends is not None
-    ]
-    due = {job.full_name: job.function for job in facts.conclude(jobs) if job.full_name}
-    due |= {
-        start.scope.function: f"`{start.scope.function.rpartition('.')[2]}`"
-        for start in facts.conclude(starts)
-        if start.kind != "scheduler" and start.scope.function
-    }
-    for call in known.calls(*_SENDING_CALLS):
-        what = due.pop(call.scope.function, None)
-        if what is not None:
-            found.append((what, call.method, call.place))
-    return found
 
 
 _HANDLERS: Final = frozenset({

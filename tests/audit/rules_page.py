@@ -10,7 +10,7 @@ GROUPS = {
     "CR0": "The auditor itself",
     "CR1": "APScheduler",
     "CR2": "Processes, web servers, Celery and other schedulers of Python",
-    "CR3": "Locks made by hand; hours, overlaps and messages, in any language",
+    "CR3": "Locks made by hand; hours and overlaps, in any language",
     "CR4": "Crontabs, scripts and Task Scheduler",
     "CR5": "Kubernetes and Helm",
     "CR6": "Dockerfile, compose, Procfile and systemd",

@@ -96,8 +96,6 @@ class Job:
     """A time zone is given with it."""
     overlaps: bool = False
     """Its body waits for something, and nothing is seen that keeps the next run from starting meanwhile."""
-    sends: tuple[str, int] | None = None
-    """The call in its body that hands work to a queue, as written, and its line."""
     does: str = ""
     """The one call that its body makes, as written, apart from what it logs; "" where there are more."""
     is_reached: bool = True

@@ -257,7 +257,6 @@ def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> 
         None if draft.every is None else _milliseconds(text(draft.every)),
         _has_zone(call, draft),
         _overlaps(bodies, draft),
-        next(_sent(bodies), None),
         _does(body),
         any(_is_reached(code, start) for start in starts),
         any(one.type in FUNCTIONS for one in bodies) and _stays_inside(code, bodies),
@@ -307,10 +306,6 @@ _NAME_NODES: Final = (
     "private_property_identifier",
     "shorthand_property_identifier",
 )
-_SENDS: Final = re.compile(
-    r"(?i)queue\w*\.(?:add|addBulk|enqueue|send\w*|publish)$|\.(?:sendToQueue|lpush|rpush|xadd|enqueue)$|producer\w*\.send\w*$"
-    r"|\bagenda\.now$"
-)
 
 
 def _has_zone(call: "Node", draft: Draft) -> bool:
@@ -346,14 +341,6 @@ def _does(body: "Node") -> str:
 
 
 _LOGS: Final = re.compile(r"(?i)(?:this\.)?(?:console|_?logg?(?:er)?|winston|pino)\b")
-
-
-def _sent(bodies: "list[Node]") -> "Iterator[tuple[str, int]]":
-    for one in bodies:
-        for call in within(one, "call_expression"):
-            called = text(call.child_by_field_name("function"))
-            if _SENDS.search(called) and "\n" not in called:
-                yield called, line(call)
 
 
 def _is_guarded(code: Code, draft: Draft, bodies: "list[Node]", starts: "list[Node]") -> bool:
