@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from cronce_audit import java
-from cronce_audit.crontab.commands import shown
 from cronce_audit.crontab.read import CronLine
+from cronce_audit.crontab.rules import shown
 from cronce_audit.engine import read_text
 from cronce_audit.guards import guards
 from cronce_audit.javascript import code as javascript
