@@ -162,7 +162,7 @@ def _said(cronjob: Workload, name: str) -> Evidence:
 def runs_do_not_overlap(seen: Seen) -> Answer:
     """A run that takes longer than its interval."""
     policy = policy_is_stated(seen)
-    found = seen.found("no-lock-on-a-frequent-job", "runs-of-one-job-may-overlap")
+    found = seen.found("next-run-does-not-wait", "runs-of-one-job-may-overlap")
     if policy.verdict == "not met" or found:
         return not_met(*found, *(policy.evidence if policy.verdict == "not met" else ()))
     if not seen.facts.conclude(scheduled):

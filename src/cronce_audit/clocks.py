@@ -1,13 +1,13 @@
 """Local times that occur twice or never in a zone; and whether two schedules ever fire at the same time."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from cronce.errors import BadInput
 from cronce.schedule import Cron
 from cronce.schedule.describe import changes
-from cronce.schedule.instant import RESOLUTION, SECOND
+from cronce.schedule.instant import RESOLUTION
 from cronce.schedule.zone import find_zone, shifts
 
 
@@ -57,9 +57,6 @@ def is_zone(name: str) -> bool:
 
 _STEPS: Final = 500
 """Steps in the search for a common slot; schedules that share one within a year find it long before."""
-_NOON: Final = datetime(2023, 1, 2, 12, tzinfo=UTC)
-"""Of a Monday in winter."""
-_ONE_HOUR: Final = timedelta(hours=1)
 
 
 @lru_cache(4096)
@@ -87,13 +84,3 @@ def _never_meet(one: list[str], other: list[str]) -> bool:
     """Two different minutes or hours: no search is needed."""
     pairs = zip(one[:2], other[:2], strict=True) if len(one) == len(other) else ()
     return any(first.isdecimal() and second.isdecimal() and int(first) != int(second) for first, second in pairs)
-
-
-@lru_cache(4096)
-def minutes_between(schedule: str) -> int | None:
-    """The minutes between its runs, of a schedule that fires several times an hour, all day long."""
-    try:
-        times = Cron(schedule).count(_NOON - SECOND, _NOON + _ONE_HOUR - SECOND)
-    except BadInput:
-        return None
-    return max(60 // times, 1) if times > 1 else None

@@ -167,7 +167,7 @@ def _ignored(value: Any) -> Mapping[str, str]:
 
 def _per_file(value: Any) -> Sequence[tuple[str, Mapping[str, str]]]:
     if not isinstance(value, dict):
-        raise BadInput('write { "scripts/" = { CR405 = "they are run by hand" } }')
+        raise BadInput('write { "scripts/" = { CR404 = "they are run by hand" } }')
     return tuple((_text(pattern), _ignored(rules)) for pattern, rules in value.items())
 
 

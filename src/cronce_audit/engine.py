@@ -5,6 +5,7 @@ import gc
 import os
 import re
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -19,6 +20,7 @@ from cronce_audit.model import (
     Facts,
     Finding,
     Found,
+    Noticed,
     Place,
     Rule,
     Severity,
@@ -294,11 +296,14 @@ def read_source(source: Source) -> Read:
 
 def judge(facts: Facts, line: Callable[[Place], str], chosen: Iterable[Rule] | None = None) -> list[Finding]:
     """What the rules find, ordered by place. `line` gives the text at a place."""
+    noticed: dict[str, list[Found]] = defaultdict(list)
+    for each in facts.of(Noticed):
+        noticed[each.rule].append(each.found)
     found = {
         _finding(rule, one, line)
         for rule in (rules().values() if chosen is None else chosen)
         if not _is_of_library(rule.id, facts)
-        for one in rule.check(facts)
+        for one in (*rule.check(facts), *noticed[rule.id])
     }
     return sorted(found, key=lambda finding: finding.order)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from cronce_audit import java
-from cronce_audit.crontab.commands import shown
 from cronce_audit.crontab.read import CronLine
+from cronce_audit.crontab.rules import shown
 from cronce_audit.engine import read_text
 from cronce_audit.guards import guards
 from cronce_audit.javascript import code as javascript
@@ -19,7 +19,7 @@ from cronce_audit.kubernetes.facts import running
 from cronce_audit.model import Facts, Finding, Place
 from cronce_audit.outcome import AuditOutcome
 from cronce_audit.processes.argv import ONE
-from cronce_audit.processes.commands import SCHEDULE, Running, Serving, agrees, celeries, settings_called
+from cronce_audit.processes.commands import SCHEDULE, Serving, Started, agrees, celeries, settings_called
 from cronce_audit.processes.rules import every_launch
 from cronce_audit.python.jobs import jobs
 from cronce_audit.python.schedulers import Scheduler
@@ -175,7 +175,7 @@ SEVERAL_PROCESSES: Final = (
     "scheduler-in-every-worker", "scheduler-in-every-replica",
     "timer-in-every-worker", "job-store-shared-by-processes", "beat-inside-a-worker",
     "several-beats", "cron-in-every-copy", "job-in-every-process",
-    "quartz-not-clustered", "same-job-twice", "task-registered-twice", "scheduler-running-twice",
+    "same-job-twice", "task-registered-twice", "scheduler-running-twice",
 )  # fmt: skip
 INSIDE: Final = "scheduler-inside-the-app"
 """There is one process today, or a guard that cannot be judged."""
@@ -244,7 +244,7 @@ def _started_once(facts: Facts) -> frozenset[Scheduler]:
     return frozenset(one for one in once - more if one)
 
 
-def _is_told(by: Serving | Running) -> bool:
+def _is_told(by: Serving | Started) -> bool:
     """A script does not show who runs it, and where."""
     return by.by is None or by.by.command.origin != "script"
 

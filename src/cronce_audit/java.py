@@ -15,12 +15,11 @@ from cronce_audit.model import (
     Facts,
     Found,
     LockCall,
+    Noticed,
     Place,
-    Severity,
     Source,
     is_of_process,
     reader,
-    rule,
 )
 from cronce_audit.processes.commands import Started, started
 
@@ -53,8 +52,6 @@ class Scheduled:
     has_zone: bool = False
     overlaps: bool = False
     """`@Async` stands on it too: a run does not wait for the last one."""
-    sends: tuple[str, int] | None = None
-    """The call in its body that hands work to a broker, as written, and its line."""
     library: str = "`@Scheduled`"
 
 
@@ -79,26 +76,10 @@ class LockingClass:
     name: str
 
 
-QuartzAct = Literal["schedule", "local hour", "overlap"]
+class QuartzTrigger(NamedTuple):
+    """A cron expression for an hour, which Quartz is given without a zone."""
 
-
-@dataclass(frozen=True, slots=True)
-class QuartzUse:
-    """Code that gives Quartz a job, a cron expression without a zone, or a job class whose runs may overlap."""
-
-    act: QuartzAct
     place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class QuartzSettings:
-    """What one file of settings says of Quartz."""
-
-    path: str
-    database: Place | None
-    """Where a store in a database is chosen."""
-    is_clustered: bool
-    """Also where a variable stands for it, of which nobody knows from here."""
 
 
 _SPRING: Final = "org.springframework.scheduling.annotation"
@@ -138,7 +119,7 @@ def _wants(path: PurePosixPath) -> bool:
 
 
 @reader("java", _wants)
-def _read(source: Source) -> Iterator[Enabled | LockCall | LockingClass | QuartzUse | Scheduled]:
+def _read(source: Source) -> Iterator[Enabled | LockCall | LockingClass | Noticed | QuartzTrigger | Scheduled]:
     if _speaks_of_lock(source.text):
         is_around_all = "@Aspect" in source.text and "Scheduled" in source.text
         yield LockingClass(ALL if is_around_all else PurePosixPath(source.path).stem)
@@ -152,26 +133,25 @@ def _read(source: Source) -> Iterator[Enabled | LockCall | LockingClass | Quartz
     yield from _methods(source)
 
 
-_ACTS: Final[dict[QuartzAct, re.Pattern[str]]] = {
-    "schedule": re.compile(r"\.scheduleJob\("),
-    "local hour": re.compile(r"\bcronSchedule\((?!\s*\"\S+ \S+ \*)"),
-    "overlap": re.compile(r"(?<!abstract )\bclass \w+[^{]*\b(?:implements (?:\w+, )*Job\b|extends QuartzJobBean\b)"),
-}
-_CAREFUL: Final[dict[QuartzAct, tuple[str, ...]]] = {
-    "schedule": ("sClustered",),
-    "local hour": ("inTimeZone",),
-    "overlap": ("DisallowConcurrentExecution", "StatefulJob"),
-}
-"""Words of a file that has seen to it."""
+_HOUR: Final = re.compile(r"\bcronSchedule\((?!\s*\"\S+ \S+ \*)")
+_JOB_CLASS: Final = re.compile(
+    r"(?<!abstract )\bclass \w+[^{]*\b(?:implements (?:\w+, )*Job\b|extends QuartzJobBean\b)"
+)
 
 
-def _of_quartz(source: Source) -> Iterator[QuartzUse]:
+def _of_quartz(source: Source) -> Iterator[Noticed | QuartzTrigger]:
     """By their text, and the first of each kind in a file."""
     plain = source.bare
-    for act, pattern in _ACTS.items():
-        found = pattern.search(plain)
-        if found and not any(word in plain for word in _CAREFUL[act]):
-            yield QuartzUse(act, source.at(found.start()))
+    hour, job = _HOUR.search(plain), _JOB_CLASS.search(plain)
+    if hour and "inTimeZone" not in plain:
+        yield QuartzTrigger(source.at(hour.start()))
+    if job and "DisallowConcurrentExecution" not in plain and "StatefulJob" not in plain:
+        message = (
+            "Quartz starts this job again while its last run still works: the class has no"
+            " `@DisallowConcurrentExecution`"
+        )
+        remedy = "put `@DisallowConcurrentExecution` on the class"
+        yield Noticed("CR321", Found(source.at(job.start()), message, remedy=remedy))
 
 
 def _switches(source: Source) -> Iterator[Enabled]:
@@ -181,12 +161,6 @@ def _switches(source: Source) -> Iterator[Enabled]:
         if found:
             place = source.at(found.start())
             yield Enabled(what, place, _is_conditional(source.text), "AtLeast" in found["told"])
-
-
-_SENDS: Final = re.compile(
-    r"\b\w*(?:[rR]abbit|[aA]mqp|[kK]afka|[jJ]ms|[sS]qs|[qQ]ueue|[rR]ocketMQ|[rR]ocketMq|[pP]roducer|[sS]treamBridge)\w*"
-    r"\.(?:convertAndSend|send|syncSend|asyncSend|publish|enqueue)\w*(?=\()"
-)
 
 
 _MARK: Final = re.compile(r"@Scheduled\s*\((?P<told>(?:[^()]|\([^()]*\))*)\)")
@@ -248,7 +222,6 @@ def _methods(source: Source) -> Iterator[Scheduled]:
             tuple(types),
             bool(re.search(r"\bzone\s*=", told)),
             bool(re.search(r"@Async\b", marks)),
-            _sent(source, own),
         )
 
 
@@ -305,28 +278,8 @@ def _lock(source: Source, code: str, mark: int, own: _Body) -> ShedLock | None:
     return ShedLock(source.at(own.start + taken.start()), has_least=False)
 
 
-def _sent(source: Source, own: _Body) -> tuple[str, int] | None:
-    found = _SENDS.search(own.text)
-    return (found[0], source.at(own.start + found.start()).line) if found else None
-
-
 def _speaks_of_lock(code: str) -> bool:
     return any(word in code for word in _LOCKS)
-
-
-_FILE: Final = re.compile(r"(?:(?:application|bootstrap)|[\w.-]*quartz)[\w.-]*\.(?:properties|ya?ml)")
-_DATABASE: Final = re.compile(
-    r"^[^#\n]*(?:\bJobStore(?:TX|CMT)|LocalDataSourceJobStore|job-store-type\s*[=:]\s*jdbc)\b", re.MULTILINE
-)
-_CLUSTERED: Final = re.compile(r"^[^#\n]*isClustered\s*[=:]\s*[\"']?(?:true|\$|@)", re.MULTILINE)
-
-
-@reader("quartz", lambda path: bool(_FILE.fullmatch(path.name)))
-def _read_settings(source: Source) -> Iterator[QuartzSettings]:
-    if "quartz" in source.text:
-        chosen = _DATABASE.search(source.text)
-        place = source.at(chosen.start()) if chosen else None
-        yield QuartzSettings(source.path, place, bool(_CLUSTERED.search(source.text)))
 
 
 def module_of(path: str) -> str:
@@ -417,32 +370,3 @@ _LOOK: Final = (
     "check whether it runs in one instance at most; if so, write `// cronce: ignore[CR702] …`; or put"
     " `@SchedulerLock` on the method"
 )
-
-
-@rule(
-    "CR811 quartz-not-clustered",
-    Severity.INFO,
-    "set `org.quartz.jobStore.isClustered = true` and `org.quartz.scheduler.instanceId = AUTO`, with a store in "
-    "a database that all instances share",
-)
-def _not_clustered(facts: Facts) -> Iterator[Found]:
-    clustered = {module_of(one.path) for one in facts.of(QuartzSettings) if one.is_clustered}
-    stores = {module_of(one.path): one.database for one in facts.of(QuartzSettings) if one.database}
-    for home, place in stores.items():
-        if home not in clustered:
-            evidence = several(facts, place.path)
-            also = f"and {_copies(evidence)}" if evidence else "also the new one beside the old in a deploy"
-            yield Found(
-                place,
-                f"Quartz keeps its jobs in a database, and is not clustered: every instance fires them all, {also}",
-                evidence.by.confidence if evidence else Confidence.MEDIUM,
-                Severity.ERROR if evidence else None,
-            )
-    for use in facts.of(QuartzUse) if not clustered and not stores else ():
-        if use.act == "schedule":
-            yield Found(
-                use.place,
-                "this job is given to Quartz, and no settings here choose a store in a database: Quartz then keeps its"
-                " jobs in memory, and every instance that comes here fires them all",
-                Confidence.MEDIUM,
-            )

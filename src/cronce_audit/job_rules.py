@@ -12,14 +12,12 @@ from cronce_audit.javascript.code import Job as JavaScriptJob
 from cronce_audit.javascript.code import Volatile
 from cronce_audit.javascript.rules import living
 from cronce_audit.locks import excludes_no_other, told
-from cronce_audit.model import CommandLine, Confidence, Facts, Found, LeftOut, Place, Severity, is_of_process, rule
+from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import joined
 from cronce_audit.processes.rules import launches
-from cronce_audit.processes.starts import starts
 from cronce_audit.python.facts import Bound, Call, Called, Const, Member, Name, Value, last
 from cronce_audit.python.jobs import expression, jobs, machine_zone, seconds_between
 from cronce_audit.python.names import Names, names
-from cronce_audit.rows import RowsTaken
 
 _NAMED_TIMES: Final = re.compile(
     r"@(?:daily|midnight|weekly|monthly|yearly|annually)|\w*_AT_\w+|EVERY_(?:WEEK|WEEKDAY|WEEKEND|QUARTER|YEAR)"
@@ -83,9 +81,8 @@ def _of_others(facts: Facts) -> Iterator[_Timed]:
     for job in _coded(facts):
         if hour_of(job.pattern) and not job.has_zone and not is_of_process(job.place.path, job.what):
             yield _Timed(job.place, job.what, job.library)
-    for use in facts.of(java.QuartzUse):
-        if use.act == "local hour":
-            yield _Timed(use.place, "what this trigger of Quartz starts", "`cronSchedule(…)`")
+    for trigger in facts.of(java.QuartzTrigger):
+        yield _Timed(trigger.place, "what this trigger of Quartz starts", "`cronSchedule(…)`")
 
 
 def _of_python(facts: Facts) -> Iterator[_Timed]:
@@ -163,56 +160,7 @@ def _joined(facts: Facts) -> Iterator[Found]:
                 f"{one.what} is `@Async`: each run has its own thread, and the next one starts while the last is"
                 " still running",
             )
-    for use in facts.of(java.QuartzUse):
-        if use.act == "overlap":
-            yield Found(
-                use.place,
-                "Quartz starts this job again while its last run still works: the class has no"
-                " `@DisallowConcurrentExecution`",
-                remedy="put `@DisallowConcurrentExecution` on the class",
-            )
     yield from joined(facts)
-
-
-_SENDING_CALLS: Final = (
-    "delay", "apply_async", "send_task", "enqueue", "enqueue_in", "enqueue_at", "enqueue_job", "kiq", "basic_publish",
-    "lpush", "rpush", "xadd", "async_task",
-)  # fmt: skip
-
-
-@rule(
-    "CR322 slot-ends-with-a-message",
-    Severity.INFO,
-    "give the message an id made of the job and its slot, so that a second one is dropped, and look in the store, not "
-    "in the scheduler, whether the slot was done; `@cron.job(…)` of cronce keeps that record",
-    confidence=Confidence.MEDIUM,
-)
-def _sent(facts: Facts) -> Iterator[Found]:
-    for what, called, place in facts.conclude(_messages):
-        yield Found(
-            place,
-            f"{what} does its work by a message (`{called}`): if this process dies before it sends the message,"
-            " the slot is lost; if the message is sent twice, the work is done twice",
-        )
-
-
-def _messages(facts: Facts) -> Sequence[tuple[str, str, Place]]:
-    """Each job that sends a message, with the call and its place."""
-    known = facts.conclude(names)
-    found = [
-        (job.what, job.sends[0], Place(job.place.path, job.sends[1])) for job in _coded(facts) if job.sends is not None
-    ]
-    due = {job.full_name: job.function for job in facts.conclude(jobs) if job.full_name}
-    due |= {
-        start.scope.function: f"`{start.scope.function.rpartition('.')[2]}`"
-        for start in facts.conclude(starts)
-        if start.kind != "scheduler" and start.scope.function
-    }
-    for call in known.calls(*_SENDING_CALLS):
-        what = due.pop(call.scope.function, None)
-        if what is not None:
-            found.append((what, call.method, call.place))
-    return found
 
 
 _HANDLERS: Final = frozenset({
@@ -251,8 +199,6 @@ def _forgotten(facts: Facts) -> Iterator[Found]:
             remedy="store which months are done, and look at each start; or give it to what remembers: cronce, a"
             " systemd timer with `Persistent=true`, a CronJob",
         )
-    for one in facts.of(LeftOut):
-        yield Found(one.place, one.message, remedy=one.remedy)
     yield from _asleep(facts)
     yield from _shell_loops(facts)
 
@@ -415,12 +361,3 @@ def _let_go_in_java(facts: Facts) -> Iterator[Found]:
 )
 def _excludes(facts: Facts) -> Iterator[Found]:
     yield from excludes_no_other(facts)
-    for place, name, marks in facts.of(RowsTaken):
-        yield Found(
-            place,
-            f"`{name}` reads rows by their state here, and changes them by a second command (line {marks}): another"
-            " process, or the next run before that, reads them in the same state, and the work is done twice",
-            severity=Severity.INFO,
-            remedy="take each row by one command that asks for its state (`UPDATE … WHERE status = 'pending'"
-            " RETURNING id`, `FOR UPDATE SKIP LOCKED`, `findOneAndUpdate`), before it is worked on or queued",
-        )

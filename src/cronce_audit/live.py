@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 
 from cronce import mounts
 from cronce_audit.clocks import has_changes
-from cronce_audit.containers.running import agrees, program
 from cronce_audit.engine import Read, read_source
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, Source, Unparsed, ZoneSet, rule
+from cronce_audit.processes.argv import agrees, known_program
 
 
 class Process(NamedTuple):
@@ -69,7 +69,7 @@ def scheduler_of(words: Sequence[str]) -> str:
         return "celery beat"
     if daemon := DAEMONS.get(PurePosixPath(words[0]).name):
         return daemon
-    found = program(words)
+    found = known_program(words)
     if found is None:
         return ""
     if found.name == "celery worker":

@@ -151,6 +151,13 @@ class Found(NamedTuple):
     remedy: str | None = None
 
 
+class Noticed(NamedTuple):
+    """What one file shows by itself, and the rule that tells it."""
+
+    rule: str
+    found: Found
+
+
 Check = Callable[[Facts], Iterator[Found]]
 
 
@@ -201,7 +208,7 @@ MODULES: Final = (
     "suppressions", "python.apscheduler", "processes.rules", "processes.commands", "locks",
     "crontab.rules", "appends", "windows", "kubernetes.read", "kubernetes.rules", "containers.compose",
     "containers.dockerfiles", "containers.running", "containers.rules", "containers.schedules", "systemd",
-    "javascript.read", "javascript.rules", "java", "other_languages", "job_rules", "live",
+    "javascript.read", "javascript.rules", "java", "other_languages", "rows", "job_rules", "live",
 )  # fmt: skip
 """The modules that declare rules, or readers that no rule imports."""
 
@@ -226,12 +233,14 @@ def _declare() -> None:
 
 GONE: Final[Mapping[str, str]] = {
     "CR108": "CR107", "CR204": "CR206", "CR303": "CR302", "CR411": "CR410", "CR711": "CR301", "CR712": "CR302",
-    "CR713": "CR301", "CR803": "CR702", "CR813": "CR811", "CR655": "CR414", "CR304": "CR301", "CR611": "CR521",
-    "CR801": "CR701", "CR203": "CR206", "CR802": "CR702", "CR805": "CR307", "CR812": "CR811", "CR520": "CR212",
+    "CR713": "CR301", "CR803": "CR702", "CR655": "CR414", "CR304": "CR301", "CR611": "CR521",
+    "CR801": "CR701", "CR203": "CR206", "CR802": "CR702", "CR805": "CR307", "CR520": "CR212",
+    "CR602": "CR601",
     **dict.fromkeys((
         "CR112", "CR205", "CR213", "CR214", "CR221", "CR401", "CR402", "CR403", "CR407", "CR421", "CR502", "CR506",
         "CR508", "CR509", "CR510", "CR511", "CR512", "CR513", "CR514", "CR603", "CR612", "CR651", "CR652", "CR653",
-        "CR654", "CR656", "CR703", "CR704", "CR804", "CR806", "CR807", "CR305",
+        "CR654", "CR656", "CR703", "CR704", "CR804", "CR806", "CR807", "CR305", "CR322", "CR405", "CR811", "CR812",
+        "CR813",
     ), ""),
 }  # fmt: skip
 """Removed rules, each with the rule that it became part of; "" where cronce no longer checks it."""
@@ -277,14 +286,6 @@ class CommandLine(NamedTuple):
     """Of a script: it stays between the starter and the program, as there is no `exec`."""
     beside: bool = False
     """The script goes on meanwhile: a `&` stands behind it."""
-
-
-class LeftOut(NamedTuple):
-    """Slots that are left out now and then, as one file shows by itself."""
-
-    place: "Place"
-    message: str
-    remedy: str | None = None
 
 
 class ZoneSet(NamedTuple):

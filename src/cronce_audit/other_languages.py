@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.model import Facts, Found, LeftOut, Place, Source, is_of_process, reader
+from cronce_audit.model import Facts, Found, Noticed, Place, Source, is_of_process, reader
 
 
 class JobLibrary(NamedTuple):
@@ -157,13 +157,13 @@ class LanguageSeen(NamedTuple):
 
 
 @reader("other languages", lambda path: path.suffix in _SUFFIXES)
-def read(source: Source) -> Iterator[AddedJob | LanguageSeen | LeftOut]:
+def read(source: Source) -> Iterator[AddedJob | LanguageSeen | Noticed]:
     seen = [bool(words.search(source.text)) for words in (_SHARED_LOCKS, _WEB_SERVERS, _CHAINED)]
     if any(seen):
         yield LanguageSeen(PurePosixPath(source.path), *seen)
     for tick in _LONG_TICK.finditer(source.text) if source.suffix == ".go" else ():
         message = f"these {tick[1]} h count from the start of the process: started more often, it never gets there"
-        yield LeftOut(source.at(tick.start()), message)
+        yield Noticed("CR323", Found(source.at(tick.start()), message))
     for library in _JOB_LIBRARIES:
         if library.suffix == source.suffix and library.used.search(source.text):
             yield from _added(source, library)

@@ -7,9 +7,9 @@ its file's, with work behind it, and nothing that claims a row by one command.
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from cronce_audit.model import Place, Source, reader
+from cronce_audit.model import Found, Noticed, Severity, Source, reader
 from cronce_audit.text import body_around
 
 _CODE_SUFFIXES: Final = frozenset(
@@ -90,17 +90,21 @@ _LONGEST_QUERY: Final = 14
 """Lines that a query may have."""
 
 
-class RowsTaken(NamedTuple):
+def _taken(source: Source, name: str, at: int, marks: int) -> Noticed:
     """A function that reads rows as due, or as free, and takes them by a second command."""
-
-    place: Place
-    what: str
-    marks: int
-    """The line of the second command."""
+    message = (
+        f"`{name}` reads rows by their state here, and changes them by a second command (line {marks + 1}): another"
+        " process, or the next run before that, reads them in the same state, and the work is done twice"
+    )
+    remedy = (
+        "take each row by one command that asks for its state (`UPDATE … WHERE status = 'pending' RETURNING id`,"
+        " `FOR UPDATE SKIP LOCKED`, `findOneAndUpdate`), before it is worked on or queued"
+    )
+    return Noticed("CR309", Found(source.place(at + 1), message, None, Severity.INFO, remedy))
 
 
 @reader("rows", lambda path: path.suffix in _CODE_SUFFIXES and not _NOT_OF_JOBS.search(f"/{path}"))
-def read(source: Source) -> Iterator[RowsTaken]:
+def read(source: Source) -> Iterator[Noticed]:
     is_job = bool(_JOB_FILES.search(source.path))
     if not (is_job or _JOB_NAMES.search(source.text)):
         return
@@ -120,9 +124,9 @@ def read(source: Source) -> Iterator[RowsTaken]:
         marks = _second_step(lines, asked, at, end) if is_due else None
         if marks and not _CLAIMS_A_ROW.search("\n".join(lines[start:end])):
             told = end
-            yield RowsTaken(source.place(at + 1), name, marks + 1)
+            yield _taken(source, name, at, marks)
         elif is_record and (found := _recorded_later(lines, at, start, end)):
-            yield RowsTaken(source.place(found[0] + 1), name, found[1] + 1)
+            yield _taken(source, name, *found)
 
 
 def _statement(lines: Sequence[str], at: int) -> str:

@@ -18,6 +18,8 @@ WRAPPERS: Final = frozenset({
     "doppler", "dotenv", "chamber", "infisical", "wait-for-it", "wait-for", "dockerize", "command"
 })  # fmt: skip
 """Programs that run another program, which comes after their own options."""
+INITS: Final = frozenset({"tini", "tini-static", "dumb-init", "catatonit", "docker-init", "init", "my_init"})
+"""They are process 1 above the program, and pass signals on."""
 _AS: Final = frozenset({"su", "su-exec", "gosu"})
 """They take the user first, and then the command."""
 _BARE: Final = frozenset(

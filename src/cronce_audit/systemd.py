@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-from cronce_audit.model import CommandLine, Facts, LeftOut, Place, Source, reader
+from cronce_audit.model import CommandLine, Facts, Found, Noticed, Place, Source, reader
 
 
 class Setting(NamedTuple):
@@ -103,7 +103,7 @@ _DAILY: Final = re.compile(r"(?i)(?:dai|week|month|year)ly|(?:[^:]* )?\d{1,2}:\d
 
 
 @reader("unit", wants)
-def read(source: Source) -> Iterator[SystemdService | Timer | CommandLine | LeftOut]:
+def read(source: Source) -> Iterator[SystemdService | Timer | CommandLine | Noticed]:
     found = list(settings(source.text))
     if source.suffix == ".timer":
         for when in values(found, "Timer", "OnCalendar")[:1]:
@@ -111,7 +111,8 @@ def read(source: Source) -> Iterator[SystemdService | Timer | CommandLine | Left
             yield Timer(source.place(when.line), unit, when.value)
             if _DAILY.fullmatch(when.value) and value(found, "Timer", "Persistent").lower() in ("", "false", "no"):
                 message = f"`{unit}` is due at `{when.value}`: if the machine is off then, the slot is left out"
-                yield LeftOut(source.place(when.line), message, "set `Persistent=true` under [Timer]")
+                remedy = "set `Persistent=true` under [Timer]"
+                yield Noticed("CR323", Found(source.place(when.line), message, remedy=remedy))
     elif execs := values(found, "Service", "ExecStart"):
         yield SystemdService(source.place(execs[0].line), tuple(one.value for one in execs))
         yield from _commands(source, found, execs)

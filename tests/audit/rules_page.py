@@ -10,12 +10,11 @@ GROUPS = {
     "CR0": "The auditor itself",
     "CR1": "APScheduler",
     "CR2": "Processes, web servers, Celery and other schedulers of Python",
-    "CR3": "Locks made by hand; hours, overlaps and messages, in any language",
+    "CR3": "Locks made by hand; hours and overlaps, in any language",
     "CR4": "Crontabs, scripts and Task Scheduler",
     "CR5": "Kubernetes and Helm",
     "CR6": "Dockerfile, compose, Procfile and systemd",
-    "CR7": "JavaScript and TypeScript",
-    "CR8": "Java",
+    "CR7": "JavaScript, TypeScript, Java and other languages",
     "CR9": "This machine, now",
 }
 INTRO = """\

@@ -1,8 +1,8 @@
-"""When two schedules meet, and how often one fires."""
+"""When two schedules meet."""
 
 import pytest
 
-from cronce_audit.clocks import minutes_between, shared_slot
+from cronce_audit.clocks import shared_slot
 from tests.audit.trees import YEAR
 
 
@@ -14,11 +14,3 @@ from tests.audit.trees import YEAR
 def test_the_slot_that_two_schedules_share(one: str, other: str, at: str | None) -> None:
     found = shared_slot(one, other, YEAR)
     assert (f"{found:%H:%M}" if found else None) == at
-
-
-@pytest.mark.parametrize(
-    ("schedule", "minutes"),
-    [("* * * * *", 1), ("*/5 * * * *", 5), ("0,30 * * * *", 30), ("0 * * * *", None), ("* 2 * * *", None), ("x", None)],
-)
-def test_the_minutes_between_runs(schedule: str, minutes: int | None) -> None:
-    assert minutes_between(schedule) == minutes

@@ -22,7 +22,7 @@ tests = true
 pages = "https://example.org/rules/"
 select = ["CR00", "CR101"]
 locks = ["shop.locking.only_here"]
-per-file-ignores = { "scripts/" = { CR405 = "run by hand" } }
+per-file-ignores = { "scripts/" = { CR404 = "run by hand" } }
 """
 
 
@@ -43,7 +43,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         pages="https://example.org/rules/",
         select=("CR001", "CR002", "CR101"),
         locks=("shop.locking.only_here",),
-        per_file_ignores=(("scripts/", {"CR405": "run by hand"}),),
+        per_file_ignores=(("scripts/", {"CR404": "run by hand"}),),
     )
 
 
@@ -164,8 +164,8 @@ def test_the_beginning_of_ids_means_all_that_begin_so() -> None:
 
 
 def test_a_file_may_be_left_out_of_a_rule_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="CR405 has no reason"):
-        told(tmp_path, '[tool.cronce.audit]\nper-file-ignores = { "scripts/" = { CR405 = "" } }\n')
+    with pytest.raises(BadInput, match="CR404 has no reason"):
+        told(tmp_path, '[tool.cronce.audit]\nper-file-ignores = { "scripts/" = { CR404 = "" } }\n')
     settings = AuditSettings(per_file_ignores=(("old/", {"CR404": "switched off"}),))
     twice = "0 3 * * * /app/sync\n" * 2
     report = report_on(tmp_path, {"old/crontab": twice, "new/crontab": twice})
@@ -181,17 +181,17 @@ def test_a_rule_that_is_gone_is_accepted_with_a_note_and_one_that_moved_means_th
 [tool.cronce.audit]
 select = ["CR711", "CR301", "CR1"]
 ignore = { CR512 = "we keep logs elsewhere", CR303 = "looked at" }
-per-file-ignores = { "old/" = { CR813 = "not deployed" } }
+per-file-ignores = { "old/" = { CR803 = "not deployed" } }
 """
     settings = told(tmp_path, text)
     assert settings.select[0] == "CR301"
     assert settings.ignore == {"CR302": "looked at"}
-    assert settings.per_file_ignores == (("old/", {"CR811": "not deployed"}),)
+    assert settings.per_file_ignores == (("old/", {"CR702": "not deployed"}),)
     assert settings.notes == (
         "CR711 is now part of CR301",
         "CR512 was removed: cronce no longer checks this",
         "CR303 is now part of CR302",
-        "CR813 is now part of CR811",
+        "CR803 is now part of CR702",
     )
     assert rule_named("cr711").id == "CR301"
     with pytest.raises(BadInput, match="CR512 was removed"):

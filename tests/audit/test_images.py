@@ -96,7 +96,7 @@ def test_a_server_of_python(tmp_path: Path) -> None:
 
 def test_the_only_dockerfile_makes_the_only_image(tmp_path: Path) -> None:
     tree = {"main.py": FASTAPI, "Dockerfile": UVICORN}
-    message = "in each of the 3 copies of `Deployment/web` (k8s/web.yaml:6), which runs uvicorn (Dockerfile:2)"
+    message = "in each of the 3 copies of `Deployment/web` (k8s/web.yaml:6), each with uvicorn (Dockerfile:2)"
     assert in_python(tmp_path, "team/shop:1", tree) == [("CR202 main.py:11", Confidence.LOW)]
     assert any(message in one.message for one in report_on(tmp_path, {}).findings)
     assert in_python(tmp_path, "docker.io/bitnami/redis:7", {}) == []

@@ -510,6 +510,29 @@ def test_a_job_that_only_logs_may_run_anywhere(tmp_path: Path, body: str, says: 
     assert len(findings_in(tmp_path, {"app.js": code}, "CR702")) == says
 
 
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("for (const [key, one] of sessions) if (one.until < Date.now()) sessions.delete(key);", 0),
+        ("sessions.forEach((one, key) => drop(key));", 0),
+        ("sessions.clear(); mailer.send();", 1),
+        ("sessions.forEach((one) => one.user.notify());", 1),
+    ],
+)
+@pytest.mark.parametrize("made", ["const sessions = new Map();", "let sessions = [];", "const sessions = {}"])
+def test_a_timer_over_the_memory_of_its_process_is_each_processes_own(
+    tmp_path: Path, body: str, says: int, made: str
+) -> None:
+    code = f"""\
+import mailer from './mailer';
+{made}
+function drop(key) {{ sessions.delete(key); }}
+setInterval(() => {{ {body} }}, 60 * 60 * 1000);
+"""
+    tree = {"sync-reports.js": code, "package.json": '{"scripts": {"start": "node sync-reports.js"}}'}
+    assert len(findings_in(tmp_path, tree, "CR702")) == says
+
+
 def test_rows_that_are_claimed_for_update_keep_others_out(tmp_path: Path) -> None:
     body = 'await db.query("SELECT id FROM mails WHERE due FOR UPDATE SKIP LOCKED"); await send();'
     code = f"import cron from 'node-cron';\ncron.schedule('0 3 * * *', async () => {{ {body} }});\n"

@@ -105,29 +105,6 @@ def test_a_frequent_run_that_waits_is_joined_by_the_next(tmp_path: Path, code: s
 
 
 @pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        ("task.delay()", True),
-        ("queue.enqueue(work)", True),
-        ("app.send_task('x')", True),
-        ("client.lpush('q', 1)", True),
-        ("work()", False),
-    ],
-)
-def test_a_job_that_only_sends_is_told_where_it_sends(tmp_path: Path, body: str, found: bool) -> None:
-    code = (
-        "from apscheduler.schedulers.blocking import BlockingScheduler\n"
-        f"def job():\n    {body}\ns = BlockingScheduler(timezone='UTC')\ns.add_job(job, 'interval', hours=1)\n"
-    )
-    assert findings_in(tmp_path, {"app.py": code}, "CR322") == ["CR322 app.py:3"] * found
-
-
-def test_a_broker_of_java_is_one(tmp_path: Path) -> None:
-    code = SPRING + "@Scheduled(fixedRate = 60000)\nvoid run() {\n  kafkaTemplate.send(TOPIC, 1);\n}\n}\n"
-    assert findings_in(tmp_path, {"Jobs.java": code}, "CR322") == ["CR322 Jobs.java:5"]
-
-
-@pytest.mark.parametrize(
     ("kind", "made", "job", "found"),
     [
         ("background.BackgroundScheduler", "", "async def job(): ...", True),

@@ -70,6 +70,56 @@ def test_a_gate_is_as_what_deploys_the_app_sets_it(
     assert (ours(tmp_path, tree), doubtful(tmp_path, tree)) == (says, doubts)
 
 
+SETTINGS = """\
+from pydantic_settings import BaseSettings
+
+class Settings(BaseSettings):
+    enable_scheduler: bool = True
+
+settings = Settings()
+"""
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        "settings.enable_scheduler",
+        "settings.enable_scheduler is True",
+        "not settings.enable_scheduler == False",
+        'config("ENABLE_SCHEDULER", default=True, cast=bool)',
+        'env.bool("ENABLE_SCHEDULER", True)',
+        'os.getenv("ENABLE_SCHEDULER", "true") == "true"',
+    ],
+)
+@pytest.mark.parametrize(
+    ("api", "own", "says"),
+    [
+        ("false", "true", []),
+        ("true", "false", ["CR201 app.py:9"]),
+        ("false", "false", []),
+    ],
+)
+def test_a_gate_is_judged_for_each_service(tmp_path: Path, gate: str, api: str, own: str, says: list[str]) -> None:
+    """Before, `enable_scheduler` was taken for what a process remembers of itself, and so was on in the API, of which
+    the service beside it has the scheduler."""
+    compose = f"""\
+services:
+  api:
+    build: .
+    environment:
+      ENABLE_SCHEDULER: "{api}"
+  scheduler:
+    build: .
+    command: gunicorn -w 1 app:app
+    environment:
+      ENABLE_SCHEDULER: "{own}"
+"""
+    app = GATED.replace('os.getenv("RUN_JOBS", "0").lower() in ("1", "true")', gate)
+    app = app.replace("import os\n", "import os\nfrom settings import config, env, settings", 1)
+    tree = {"app.py": app, "settings.py": SETTINGS, "Dockerfile": IN_FOUR, "compose.yml": compose}
+    assert ours(tmp_path, tree) == says
+
+
 @pytest.mark.parametrize(
     ("set_to", "says"),
     [
@@ -135,7 +185,7 @@ def test_one_process_or_an_unknown_number_is_no_finding(tmp_path: Path, command:
 def test_the_message_names_the_server_its_place_and_the_number(tmp_path: Path) -> None:
     tree = {"app.py": FLASK, "jobs.py": JOBS, "Procfile": FOUR}
     assert message(tmp_path, tree) == (
-        "BackgroundScheduler is started when jobs is imported, in each of the 4 workers of gunicorn (Procfile:1): "
+        "BackgroundScheduler is started when jobs is imported, in each of the 4 gunicorn workers (Procfile:1): "
         "every job runs at least 4 times"
     )
 
@@ -151,7 +201,7 @@ def test_workers_and_replicas_multiply(tmp_path: Path) -> None:
         """
     tree = {"app.py": FLASK, "jobs.py": JOBS, "compose.yml": compose}
     assert message(tmp_path, tree).endswith(
-        "in each of the 4 workers of gunicorn (compose.yml:4), in each of the 3 copies of `web` (compose.yml:6): "
+        "in each of the 4 gunicorn workers (compose.yml:4), in each of the 3 copies of `web` (compose.yml:6): "
         "every job runs 12 times"
     )
 
@@ -174,11 +224,11 @@ def test_behind_each_number_is_the_line_that_says_it(tmp_path: Path) -> None:
         "compose.yml": "services:\n  web:\n    build: .\n    deploy:\n      replicas: 2\n",
     }
     assert message(tmp_path, tree).endswith(
-        "in each of the 4 workers of gunicorn (Dockerfile:3), in each of the 2 copies of `web` (compose.yml:5): "
+        "in each of the 4 gunicorn workers (Dockerfile:3), in each of the 2 copies of `web` (compose.yml:5): "
         "every job runs 8 times"
     )
     assert message(tmp_path, {"Dockerfile": 'FROM python:3.12\nCMD ["gunicorn", "app:app"]\n'}).endswith(
-        "in each of the 2 copies of `web` (compose.yml:5), which runs gunicorn (Dockerfile:2): every job runs 2 times"
+        "in each of the 2 copies of `web` (compose.yml:5), each with gunicorn (Dockerfile:2): every job runs 2 times"
     )
 
 
@@ -186,10 +236,11 @@ def test_workers_that_are_counted_when_they_start(tmp_path: Path) -> None:
     tree = {"app.py": FLASK, "jobs.py": JOBS, "Procfile": "web: gunicorn app:app\n"}
     settings = "import multiprocessing\nworkers = multiprocessing.cpu_count() * 2 + 1\n"
     assert message(tmp_path, {**tree, "gunicorn.conf.py": settings}).endswith(
-        "in each worker of gunicorn (Procfile:1; gunicorn.conf.py counts processors): every job runs several times"
+        "in each of several gunicorn workers (Procfile:1; gunicorn.conf.py counts processors): every job runs several"
+        " times"
     )
     assert message(tmp_path, {"gunicorn.conf.py": "workers = 4\n"}).endswith(
-        "in each of the 4 workers of gunicorn (Procfile:1, gunicorn.conf.py): every job runs at least 4 times"
+        "in each of the 4 gunicorn workers (Procfile:1; gunicorn.conf.py): every job runs at least 4 times"
     )
 
 

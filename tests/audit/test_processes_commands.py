@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 
 from cronce_audit.model import CommandLine, Facts, Place
-from cronce_audit.processes.argv import SEVERAL, UNKNOWN, Count, programs, simple_commands
+from cronce_audit.processes.argv import SEVERAL, UNKNOWN, Count, programs
 from cronce_audit.processes.commands import Celery, Serving, celeries, runnings
 from cronce_audit.processes.servers import count_in, servings
 
@@ -165,7 +165,9 @@ def test_a_python_program_is_a_module_or_a_file() -> None:
 
 def test_the_commands_in_a_text_for_a_shell_are_told_apart() -> None:
     text = "cd /app; X=1 gunicorn \\\n -w $(nproc) app:app > log 2>&1 || exit 1\nwait"
-    assert list(simple_commands(text))[:2] == [("cd", "/app"), ("X=1", "gunicorn", "-w", "$(nproc)", "app:app")]
+    found = list(programs(("sh", "-c", text), {}))
+    assert [one.program for one in found] == ["cd", "gunicorn", "exit", "wait"]
+    assert (found[1].arguments, found[1].environment) == (("-w", "$(nproc)", "app:app"), {"X": "1"})
 
 
 def test_shells_in_shells_come_to_an_end() -> None:

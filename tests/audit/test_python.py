@@ -116,7 +116,6 @@ def test_a_scope_tells_what_is_around_a_call() -> None:
     assert (work.function, work.loop, work.main, work.tests, work.contexts, work.caught) == (
         "app.run", True, False, (lock,), (lock,), (Name("ValueError"),),
     )  # fmt: skip
-    assert [scopes[word].part for word in ("work", "rest", "release")] == ["", "except", "finally"]
     assert (scopes["run"].function, scopes["run"].main) == ("", True)
 
 

@@ -3,17 +3,17 @@
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
 from cronce_audit.clocks import has_changes
 from cronce_audit.containers.facts import Image, Service
-from cronce_audit.containers.running import ContainerProgram, program, runs
-from cronce_audit.containers.shell import simple_commands
+from cronce_audit.containers.running import ProcessOne
 from cronce_audit.crontab.read import CronLine, homes
 from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, ZoneSet, rule
-from cronce_audit.processes.commands import is_agreed
+from cronce_audit.processes.argv import KnownProgram, known_program
+from cronce_audit.processes.commands import Started, is_agreed, started
 from cronce_audit.processes.rules import every_launch, is_claimed
 
 _DEAF: Final = (
@@ -29,22 +29,34 @@ _UNTOLD: Final = (
 @rule(
     "CR601 shell-swallows-term",
     Severity.INFO,
-    'let it be a child of an init that passes TERM on, `init: true` or `ENTRYPOINT ["tini", "--"]`, and take '
-    'the shell out of the way: `sh -c "… && exec program"`',
+    'put `exec` before it, so that it takes the place of the shell (`sh -c "… && exec program"`, `exec "$@"` at the end'
+    " of a script), and an init above it that passes TERM on: `init: true`, tini",
 )
 def _shell(facts: Facts) -> Iterator[Found]:
-    for run in _each_place(facts, lambda run: not (run.script or run.container.inherits or _is_cron(run))):
-        if run.lingers:
-            message = f"`{run.program.name}` runs behind a shell that stays process 1 of {run.container.name}: {_DEAF}"
-            yield Found(run.place, message, _sureness(run), remedy=_heard(run, _AS_LIST))
-        elif run.lingers is None:
-            yield Found(
-                run.place,
-                f"`{run.program.name}` runs behind `sh -c` in {run.container.name}: where that is Debian's dash, it "
-                "stays process 1 and does not pass on TERM (bash and BusyBox's ash make way for the program)",
+    told: dict[Place, Found] = {}  # several services may start the same
+    for run, program in facts.conclude(contained):
+        who = container_of(run)
+        if run.argv.has_init or who.init or _is_cron(program) or (who.inherits and not run.script):
+            continue
+        how = (
+            f"is started without `exec` by a script that is process 1 of {who.name} ({who.start.place})"
+            if run.script
+            else f"runs behind a shell that stays process 1 of {who.name}"
+        )
+        if run.argv.lingers and not (run.script and program.kind == "cron"):
+            sure, message = Confidence.HIGH if program.sure else Confidence.MEDIUM, f"`{program.name}` {how}: {_DEAF}"
+        elif run.argv.lingers is None:
+            sure, message = (
                 Confidence.LOW,
-                remedy=_heard(run, _AS_LIST),
+                (
+                    f"`{program.name}` runs behind `sh -c` in {who.name}: where that is Debian's dash, it "
+                    "stays process 1 and does not pass on TERM (bash and BusyBox's ash make way for the program)"
+                ),
             )
+        else:
+            continue
+        told.setdefault(run.place, Found(run.place, message, sure, remedy=_heard(run, program)))
+    yield from told.values()
 
 
 _HANDLES: Final = frozenset(
@@ -59,41 +71,31 @@ _WITH_EXEC: Final = (
 )
 
 
-def _each_place(facts: Facts, is_meant: Callable[[ContainerProgram], bool]) -> Iterable[ContainerProgram]:
-    """Those that are not behind an init, the first of each place: several services may start the same."""
-    found = [run for run in facts.conclude(runs) if not run.container.init and is_meant(run)]
-    return {run.place: run for run in reversed(found)}.values()
+def contained(facts: Facts) -> Sequence[tuple[Started, KnownProgram]]:
+    """The schedulers, workers and crons in containers, as far as the scripts on the way are seen."""
+    return [
+        (one, found)
+        for one in facts.conclude(started)
+        if one.by.container and one.script is not None and (found := one.role)
+    ]
 
 
-def _heard(run: ContainerProgram, plain: str) -> str:
+def container_of(run: Started) -> ProcessOne:
+    assert run.by.container is not None
+    return run.by.container
+
+
+def _heard(run: Started, program: KnownProgram) -> str:
     """The fix. As process 1 a program that does not handle TERM ignores it, so it needs an init above it."""
-    if run.program.name.split()[0] in _HANDLES:
+    plain = _WITH_EXEC if run.script else _AS_LIST
+    if program.name.split()[0] in _HANDLES:
         return plain
     return f"{plain}; and put an init above it, as process 1 ignores TERM unless it handles it: `init: true`, or tini"
 
 
-def _is_cron(run: ContainerProgram) -> bool:
+def _is_cron(program: KnownProgram) -> bool:
     """A cron for machines, which has a rule of its own."""
-    return run.program.name in ("cron", "crond")
-
-
-def _sureness(run: ContainerProgram) -> Confidence:
-    return Confidence.HIGH if run.program.sure else Confidence.MEDIUM
-
-
-@rule(
-    "CR602 entrypoint-without-exec",
-    Severity.INFO,
-    'put `exec` before it (`exec "$@"`, `exec celery …`), so that it takes the place of the script; and '
-    "an init above it (`init: true`, tini) if it does not handle TERM",
-)
-def _entrypoint(facts: Facts) -> Iterator[Found]:
-    for run in _each_place(facts, lambda run: bool(run.script and run.lingers and run.program.kind != "cron")):
-        message = (
-            f"`{run.program.name}` is started without `exec` by a script that is process 1 of {run.container.name} "
-            f"({run.container.start.place}): {_DEAF}"
-        )
-        yield Found(run.place, message, _sureness(run), remedy=_heard(run, _WITH_EXEC))
+    return program.name in ("cron", "crond")
 
 
 @rule(
@@ -104,30 +106,31 @@ def _entrypoint(facts: Facts) -> Iterator[Found]:
 )
 def _cron(facts: Facts) -> Iterator[Found]:
     told: dict[Place, Found] = {}
-    for run in facts.conclude(runs):
-        why = _why_deaf(run) if _is_cron(run) and not run.container.inherits else None
+    for run, program in facts.conclude(contained):
+        why = _why_deaf(run, program) if _is_cron(program) and not container_of(run).inherits else None
         if why:
-            told.setdefault(run.place, Found(run.place, f"`{run.program.name}` {why}"))
+            told.setdefault(run.place, Found(run.place, f"`{program.name}` {why}"))
     yield from told.values()
 
 
-def _why_deaf(run: ContainerProgram) -> str | None:
-    if run.program.detaches:
-        return None if run.script and not run.lingers else f"runs in the background of {run.container.name}: {_UNTOLD}"
-    if run.container.init or not (run.lingers or _ignores_term(run)):
+def _why_deaf(run: Started, program: KnownProgram) -> str | None:
+    container, lingers = container_of(run), run.argv.lingers
+    if program.detaches:
+        return None if run.script and not lingers else f"runs in the background of {container.name}: {_UNTOLD}"
+    if container.init or run.argv.has_init or not (lingers or _ignores_term(container, program)):
         return None
-    name = run.container.name
-    how = f"runs behind a shell that is process 1 of {name}" if run.lingers else f"as process 1 of {name} ignores TERM"
+    name = container.name
+    how = f"runs behind a shell that is process 1 of {name}" if lingers else f"as process 1 of {name} ignores TERM"
     return (
         f"{how}: it keeps starting jobs, next to the new copy if that is already up, until it is killed together"
         " with them"
     )
 
 
-def _ignores_term(run: ContainerProgram) -> bool:
+def _ignores_term(container: ProcessOne, program: KnownProgram) -> bool:
     """Debian's and BusyBox's do (measured), cronie's does not; others are not known."""
-    image = run.container.image
-    return (image.engine if image else "") in (("debian", "") if run.program.name == "cron" else ("busybox",))
+    engine = container.image.engine if container.image else ""
+    return engine in (("debian", "") if program.name == "cron" else ("busybox",))
 
 
 @rule(
@@ -136,21 +139,16 @@ def _ignores_term(run: ContainerProgram) -> bool:
     "run cron in one container only; or let every copy try and one win: `cronce exec` before each command",
 )
 def _copies(facts: Facts) -> Iterator[Found]:
-    crons = [
-        run
-        for run in facts.conclude(runs)
-        if run.program.kind == "cron" and run.certain and not _all_guarded(facts, run.container.image)
-    ]
-    for run in crons:
-        service = run.container.service
-        if service is not None and service.copies is not None and service.copies > 1:
-            yield _in_each(run.program.name, service.copies, service.name, service.copies_place, _cron_sureness(run))
-    for command in facts.of(CommandLine):
-        guarded = command.origin != "kubernetes" or _all_guarded(facts, None)
-        if not guarded and command.copies is not None and command.copies > 1:
-            for found in filter(None, map(program, simple_commands(command.words))):
-                if found.kind == "cron":
-                    yield _in_each(found.name, command.copies, command.unit, command.place, Confidence.HIGH)
+    for one in facts.conclude(started):
+        container, found = one.by.container, one.role
+        told = one.by.command.origin == "kubernetes" or (container is not None and container.service is not None)
+        if not (found and found.kind == "cron" and told and one.copies.is_several and one.certain):
+            continue
+        if not _all_guarded(facts, container.image if container else None):
+            place = one.by.copies_at if container else one.by.command.place
+            many = f"in each of the {one.copies} copies of `{one.by.name}`: every line runs {one.copies} times"
+            sure = _sureness(one, found) if container else Confidence.HIGH
+            yield Found(place, f"`{found.name}` runs {many}", sure)
     yield from _beside_web(facts)
 
 
@@ -166,7 +164,7 @@ def _beside_web(facts: Facts) -> Iterator[Found]:
         if command.origin in ("supervisor", "script"):
             by_file[command.place.path].append(command)
     for commands in by_file.values():
-        crons = [one for one in commands if (found := program(one.words)) and found.kind == "cron"]
+        crons = [one for one in commands if (found := known_program(one.words)) and found.kind == "cron"]
         served = [
             one for one in commands if any(_WEB_SERVER.fullmatch(PurePosixPath(word).name) for word in one.words[:2])
         ]
@@ -180,13 +178,8 @@ def _beside_web(facts: Facts) -> Iterator[Found]:
             )
 
 
-def _in_each(name: str, copies: int, unit: str, place: Place, sure: Confidence) -> Found:
-    message = f"`{name}` runs in each of the {copies} copies of `{unit}`: every line runs {copies} times"
-    return Found(place, message, sure)
-
-
-def _cron_sureness(run: ContainerProgram) -> Confidence:
-    return Confidence.MEDIUM if run.script or not run.program.sure else Confidence.HIGH
+def _sureness(run: Started, program: KnownProgram) -> Confidence:
+    return Confidence.MEDIUM if run.script or not program.sure else Confidence.HIGH
 
 
 def _all_guarded(facts: Facts, image: Image | None) -> bool:
@@ -217,10 +210,10 @@ def started_first(facts: Facts) -> Iterator[Found]:
             if launch.doubts:
                 sure, loud = Confidence.LOW, Severity.INFO
             yield _in_both(service, f"{launch.start.what} ({launch.start.place})", sure, loud)
-    for run in facts.conclude(runs):
-        service_of = run.container.service
-        if service_of and service_of.order and _fires_twice(run, facts):
-            yield _in_both(service_of, f"`{run.program.name}`", _cron_sureness(run), Severity.WARNING)
+    for run, program in facts.conclude(contained):
+        service_of = container_of(run).service
+        if service_of and service_of.order and fires_twice(program, facts):
+            yield _in_both(service_of, f"`{program.name}`", _sureness(run, program), Severity.WARNING)
 
 
 def _in_both(service: Service, what: str, sure: Confidence | None, severity: Severity) -> Found:
@@ -229,11 +222,11 @@ def _in_both(service: Service, what: str, sure: Confidence | None, severity: Sev
     return Found(place, f"{message} both start what is due", sure, severity, _STOP_FIRST)
 
 
-def _fires_twice(run: ContainerProgram, facts: Facts) -> bool:
+def fires_twice(program: KnownProgram, facts: Facts) -> bool:
     """Whether two copies would start the same jobs; workers share them."""
-    if run.program.kind == "worker" or run.program.agrees:
+    if program.kind == "worker" or program.agrees:
         return False
-    return run.program.name != "celery beat" or not is_agreed(facts)
+    return program.name != "celery beat" or not is_agreed(facts)
 
 
 @rule(
@@ -243,21 +236,21 @@ def _fires_twice(run: ContainerProgram, facts: Facts) -> bool:
 )
 def _zone(facts: Facts) -> Iterator[Found]:
     found = {
-        (zone, run.program.name): run
+        (zone, program.name): run
         for zone in facts.of(ZoneSet)
-        for run in facts.conclude(runs)
-        if run.program.kind != "worker" and _is_in(run, zone) and has_changes(zone.zone, facts.year)
+        for run, program in facts.conclude(contained)
+        if program.kind != "worker" and _is_in(container_of(run), zone) and has_changes(zone.zone, facts.year)
     }
     for (zone, name), run in found.items():
         yield Found(
             zone.place,
-            f"`{name}` ({run.place}) runs in {zone.zone}, whose clocks change: fixed times of those nights come twice "
-            "or never",
+            f"`{name}` ({run.place}) runs in {zone.zone}, whose clocks change: fixed times of those nights come"
+            " twice or never",
         )
 
 
-def _is_in(run: ContainerProgram, zone: ZoneSet) -> bool:
-    service, image = run.container.service, run.container.image
+def _is_in(container: ProcessOne, zone: ZoneSet) -> bool:
+    service, image = container.service, container.image
     if service is not None:
         return zone.unit == service.name and zone.place.path == service.place.path
     return image is not None and zone.unit == image.path

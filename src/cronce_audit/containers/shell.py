@@ -35,6 +35,7 @@ class ShellCommand(NamedTuple):
 
     words: tuple[str, ...]
     """Without `exec` and assignments before it."""
+    assigned: tuple[str, ...]
     exec: bool
     behind: str
     """The operator behind it: `&&`, `|`, `&`, `;`, or "" where it is the last."""
@@ -81,16 +82,7 @@ def _told(simple: Simple, text: bytes) -> ShellCommand:
     behind = _BEHIND.match(text, simple.node.end_byte)
     assert behind is not None
     operator = (behind["operator"] or b"").decode().replace("\n", ";")
-    return ShellCommand(simple.words[execs:], execs, operator)
-
-
-def simple_commands(words: Sequence[str]) -> list[tuple[str, ...]]:
-    """The commands of these words, in order; of a text for a shell only if they are all in a row."""
-    told = given(words)
-    if told is None:
-        return [tuple(words)]
-    read = line(told[1])
-    return [command.words for command in read.commands] if read.plain else []
+    return ShellCommand(simple.words[execs:], tuple(map("=".join, simple.assigned)), execs, operator)
 
 
 def filled(text: str, known: Mapping[str, str]) -> str:

@@ -5,23 +5,54 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from cronce_audit.clocks import Disputed, disputed, minutes_between, season, shared_slot
+from cronce_audit.clocks import Disputed, disputed, season, shared_slot
 from cronce_audit.containers.facts import EntryScript, Image
-from cronce_audit.containers.running import containers, program
-from cronce_audit.containers.shell import simple_commands
-from cronce_audit.crontab.commands import JobScript, job_of, leaves_if_locked, meant, scripts_of, shown, work
+from cronce_audit.containers.running import containers
+from cronce_audit.containers.shell import given
 from cronce_audit.crontab.read import CronLine, CrontabHome, NeverRun, homes, lacks_user, zones
-from cronce_audit.guards import guards
 from cronce_audit.java import Scheduled
 from cronce_audit.javascript.code import Job as JavaScriptJob
-from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, rule
-from cronce_audit.processes.commands import same_entries
+from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
+from cronce_audit.processes.commands import same_entries, started
 from cronce_audit.python.facts import Bound, Const, Items
 from cronce_audit.python.jobs import expression, jobs
 from cronce_audit.python.names import names
+from cronce_audit.scripts import commands_in
 
-OFTEN: Final = 10
-"""Minutes. A job that fires at least as often as this overlaps with itself one day."""
+_OUTPUT: Final = re.compile(
+    r"(\s*([12&]?>>\s*[^\s&]\S*|[12&]?>\s*/dev/null|2>\s*[^\s&]\S*|[12]>&[12]|<\s*/dev/null))+\s*$"
+)
+"""Output that is discarded or appended. A file written by `>` may be the purpose of the job."""
+_SAY: Final = frozenset({"echo", "printf", "date", "cat", "df", "free", "uptime", "ps", "w", "who"})
+"""Programs that only print."""
+_AT_ONCE: Final = re.compile(r"\bflock(\s+-\S+(\s+[\d.]+)?)*?\s+(-[a-z]*n[a-z]*|--nonblock|--nb)\s")
+
+
+def job_of(command: str) -> str:
+    """The command without redirections of its output."""
+    job = " ".join(_OUTPUT.sub("", command).split())
+    return " ".join(command.split()) if job.partition(" ")[0] in _SAY | {""} and ">>" in command else job
+
+
+def leaves_if_locked(command: str) -> bool:
+    """`flock -n`: a run that finds the lock taken ends. Without -n it waits, and then runs too."""
+    return _AT_ONCE.search(command) is not None
+
+
+def shown(command: str) -> str:
+    """The program, and the next word if it is a name: other words may be secret."""
+    for words in _programs(command):
+        if words and PurePosixPath(words[0]).name not in ("cd", "test", "command", "sleep", "export"):
+            more = [word for word in words[1:2] if re.fullmatch(r"[A-Za-z0-9_./-]*[A-Za-z][A-Za-z0-9_./-]*", word)]
+            return " ".join([words[0], *(word for word in more if not word.startswith("-"))])[:60]
+    return command.split(maxsplit=1)[0][:60]
+
+
+def _programs(command: str) -> Iterator[tuple[str, ...]]:
+    """The simple commands in it, without wrappers; for `sh -c "…"` those of the text."""
+    for simple in commands_in(command):
+        told = given(simple.bare)
+        yield from (one.bare for one in commands_in(told[1])) if told else [simple.bare]
 
 
 def _homes_of_lines(facts: Facts) -> Iterator[tuple[CronLine, CrontabHome]]:
@@ -106,46 +137,6 @@ def _each_minute(schedule: str, what: str, place: Place) -> Iterator[Found]:
 _UNEVEN: Final = re.compile(r"[*0]/(?P<step>3[1-9]|[45]\d|(?P<long>6[1-9]|[7-9]\d|\d{3,}))")
 
 
-# --- overlapping ------------------------------------------------------------------------------------------------------
-
-
-@rule(
-    "CR405 no-lock-on-a-frequent-job",
-    Severity.INFO,
-    "put `flock -n /run/lock/NAME.lock` before the command, or `cronce exec NAME --schedule '…' --` where more"
-    " than one machine has this line",
-    confidence=Confidence.MEDIUM,
-)
-def no_lock_on_a_frequent_job(facts: Facts) -> Iterator[Found]:
-    scripts: dict[str, list[JobScript]] = {}
-    for script in facts.of(JobScript):
-        scripts.setdefault(PurePosixPath(script.path).name, []).append(script)
-    locked = {guarded.place.path for guarded in facts.conclude(guards).values()}
-    for line, home in _homes_of_lines(facts):
-        minutes = minutes_between(line.schedule)
-        if minutes is None or minutes > OFTEN or home.engine == "supercronic":  # it skips a run while the last one runs
-            continue
-        doing = work(line, minutes)
-        run = [
-            script
-            for path in scripts_of(line.command)
-            for script in meant(path, scripts.get(PurePosixPath(path).name, ()))
-        ]
-        if doing in ("locked", "short") or any(script.does == "locks" or script.path in locked for script in run):
-            continue
-        seen = [script for script in run if script.does == "works"]
-        if doing != "long" and not seen:
-            continue
-        every = "minute" if minutes == 1 else f"{minutes} minutes"
-        where = f" ({seen[0].path} takes none)" if seen else ""
-        yield Found(
-            line.place,
-            f"`{shown(line.command)}` starts every {every} without a lock{where}: when it takes longer, the next one"
-            " starts beside it",
-            severity=Severity.WARNING if minutes == 1 and doing == "long" else None,
-        )
-
-
 # --- never ------------------------------------------------------------------------------------------------------------
 
 
@@ -179,8 +170,7 @@ def _copied_without_user(facts: Facts) -> Iterator[NeverRun]:
 
 def _without_daemon(facts: Facts) -> Iterator[Found]:
     """Images that install cron and a crontab in a tree where nothing starts cron."""
-    started = [program(words) for one in facts.of(CommandLine) for words in simple_commands(one.words)]
-    is_started = any(found and found.kind == "cron" for found in started)
+    is_started = any((found := one.role) and found.kind == "cron" for one in facts.conclude(started))
     if is_started or any(script.service or script.always for script in facts.of(EntryScript)):
         return
     for container in facts.conclude(containers):

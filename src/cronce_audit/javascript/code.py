@@ -35,6 +35,7 @@ FUNCTIONS: Final = (
 )  # fmt: skip
 _CLASS_FIELDS: Final = ("public_field_definition", "field_definition")
 """Of a class, in TypeScript and in JavaScript."""
+_COLLECTION: Final = re.compile(r"new (?:Weak)?(?:Map|Set)\b|\[\s*\]|\{\s*\}")
 MADE: Final = "new"
 """Stands in a path behind the class that something is an instance of."""
 
@@ -95,14 +96,12 @@ class Job:
     """A time zone is given with it."""
     overlaps: bool = False
     """Its body waits for something, and nothing is seen that keeps the next run from starting meanwhile."""
-    sends: tuple[str, int] | None = None
-    """The call in its body that hands work to a queue, as written, and its line."""
     does: str = ""
     """The one call that its body makes, as written, apart from what it logs; "" where there are more."""
     is_reached: bool = True
     """Its own file reaches it when it is loaded; otherwise another file has to call one of the starters."""
-    only_logs: bool = False
-    """Its body calls nothing but a log."""
+    stays_inside: bool = False
+    """Its body only logs, and looks after what this process remembers."""
 
 
 class Volatile(NamedTuple):
@@ -163,6 +162,8 @@ class Code:
         self._instances: Final[dict[str, Origin]] = {}
         self._constants: Final[dict[str, str]] = {}
         self.functions: Final[dict[str, Node]] = {}
+        self.memory: Final[set[str]] = set()
+        """Names of collections that this process fills: `new Map()`, `[]`."""
         for node in within(self.root, "variable_declarator", "assignment_expression", *_CLASS_FIELDS):
             self._learn_value(node)
         for node in within(self.root, "required_parameter", "optional_parameter", "public_field_definition"):
@@ -178,6 +179,8 @@ class Code:
         name = text(target)
         if node.type in _CLASS_FIELDS:
             name = f"this.{name}"
+        if _COLLECTION.match(text(value)):
+            self.memory.add(name.removeprefix("this."))
         found = self.origin(value)
         if found and target.type == "object_pattern":
             self.imports.update(_unpacked(target, found))

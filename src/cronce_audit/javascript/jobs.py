@@ -257,10 +257,9 @@ def _job(code: Code, call: "Node", draft: Draft, body: "Node", library: str) -> 
         None if draft.every is None else _milliseconds(text(draft.every)),
         _has_zone(call, draft),
         _overlaps(bodies, draft),
-        next(_sent(bodies), None),
         _does(body),
         any(_is_reached(code, start) for start in starts),
-        body.type in FUNCTIONS and all(_LOGS.match(text(call)) for call in _calls_in(bodies)),
+        any(one.type in FUNCTIONS for one in bodies) and _stays_inside(code, bodies),
     )
 
 
@@ -270,6 +269,21 @@ def _calls_in(bodies: "list[Node]") -> "Iterator[Node]":
         for call in within(one, "call_expression", "new_expression") if one.type in FUNCTIONS else ():
             if not any(_LOGS.match(text(outer)) for outer in above(call) if outer.type == "call_expression"):
                 yield call
+
+
+def _stays_inside(code: Code, bodies: "list[Node]") -> bool:
+    """It only logs; or looks after collections of this file, by what this file or the language has."""
+    called = [
+        re.sub(r"^this\.", "", text(call.child_by_field_name("function") or call.child_by_field_name("constructor")))
+        for call in _calls_in(bodies)
+    ]
+    roots = {re.split(r"[.?(]", one)[0] for one in called if not _LOGS.match(one)}
+    return not roots - _BUILT_IN or (
+        not roots.isdisjoint(code.memory) and roots <= _BUILT_IN | code.memory | {*code.functions}
+    )
+
+
+_BUILT_IN: Final = frozenset({"Date", "Math", "Object", "Array", "JSON", "Number", "String", "Map", "Set"})
 
 
 def _is_reached(code: Code, start: "Node") -> bool:
@@ -291,10 +305,6 @@ _NAME_NODES: Final = (
     "property_identifier",
     "private_property_identifier",
     "shorthand_property_identifier",
-)
-_SENDS: Final = re.compile(
-    r"(?i)queue\w*\.(?:add|addBulk|enqueue|send\w*|publish)$|\.(?:sendToQueue|lpush|rpush|xadd|enqueue)$|producer\w*\.send\w*$"
-    r"|\bagenda\.now$"
 )
 
 
@@ -331,14 +341,6 @@ def _does(body: "Node") -> str:
 
 
 _LOGS: Final = re.compile(r"(?i)(?:this\.)?(?:console|_?logg?(?:er)?|winston|pino)\b")
-
-
-def _sent(bodies: "list[Node]") -> "Iterator[tuple[str, int]]":
-    for one in bodies:
-        for call in within(one, "call_expression"):
-            called = text(call.child_by_field_name("function"))
-            if _SENDS.search(called) and "\n" not in called:
-                yield called, line(call)
 
 
 def _is_guarded(code: Code, draft: Draft, bodies: "list[Node]", starts: "list[Node]") -> bool:

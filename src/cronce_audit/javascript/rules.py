@@ -16,7 +16,7 @@ from cronce_audit.javascript.code import JOB_STEMS, Job, Module, Package, Pm2App
 from cronce_audit.javascript.jobs import TIMER
 from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, is_of_process, rule
 from cronce_audit.other_languages import several
-from cronce_audit.processes.argv import ONE, SEVERAL, Argv, Count, count, programs, simple_commands, told_in
+from cronce_audit.processes.argv import ONE, SEVERAL, Argv, Count, count, programs, told_in
 from cronce_audit.processes.commands import started
 
 _SUFFIXES: Final = ("", ".ts", ".js", ".mts", ".mjs", ".cts", ".cjs", ".tsx", ".jsx", "/index.ts", "/index.js")
@@ -161,17 +161,12 @@ def _scripts(facts: Facts, known: Tree) -> Iterator[Script]:
         yield Script(app.script, Start(_folder(app.place.path), copies, app.place, how, kept_at_one=kept))
     for package in facts.of(Package):
         for _, told, place in package.scripts:
-            for argv in _programs(told):
+            for argv in programs(("sh", "-c", told), {}):
                 if argv.program.startswith("pm2"):
                     yield from _by_pm2(argv, Start(_folder(package.path), ONE, place, ""))
     for one in facts.conclude(started):
         how = f"`{one.by.name}` runs in {one.copies} copies"
         yield from _by(one.argv, Start(one.folder, one.copies, one.by.copies_at, how, one.by.confidence), known)
-
-
-def _programs(told: str) -> Iterator[Argv]:
-    for words in simple_commands(told):
-        yield from programs(words, {})
 
 
 def _by(argv: Argv, start: Start, known: Tree, depth: int = 0) -> Iterator[Script]:
@@ -184,7 +179,7 @@ def _by(argv: Argv, start: Start, known: Tree, depth: int = 0) -> Iterator[Scrip
         folder = known.package_of(f"{start.folder}/x")
         package = known.packages.get(folder or "")
         inner = next((text for name, text, _ in package.scripts if name == wanted), "") if package else ""
-        for one in _programs(inner):
+        for one in programs(("sh", "-c", inner), {}):
             yield from _by(one, start._replace(folder=folder or start.folder), known, depth + 1)
     elif argv.program in _RUNNERS and told:
         yield Script(told[0], start)
@@ -268,7 +263,7 @@ def unguarded(facts: Facts) -> Sequence[Job]:
         job
         for job in facts.conclude(living)
         if not job.is_guarded
-        and not job.only_logs
+        and not job.stays_inside
         and not conditional & set(job.starters)
         and not _leans_on_lock(job, known)
         and not is_of_process(job.place.path, job.what)
@@ -284,7 +279,7 @@ def unclear(facts: Facts) -> Sequence[Job]:
         for job in facts.conclude(living)
         if job not in clear
         and not job.is_locked
-        and not job.only_logs
+        and not job.stays_inside
         and not any(one.surely_locks and one.waits for one in _used(job, known))
         and not is_of_process(job.place.path, job.what)
     ]

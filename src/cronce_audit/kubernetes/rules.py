@@ -17,9 +17,7 @@ from typing import Final, NamedTuple
 from cronce.errors import BadInput
 from cronce.schedule import Cron, shortest_gap
 from cronce.schedule.instant import format_duration
-from cronce_audit.containers.rules import started_first
-from cronce_audit.containers.running import program
-from cronce_audit.containers.shell import given, line
+from cronce_audit.containers.rules import fires_twice, started_first
 from cronce_audit.kubernetes.facts import (
     Workload,
     running,
@@ -27,7 +25,7 @@ from cronce_audit.kubernetes.facts import (
     workloads,
 )
 from cronce_audit.model import Check, Confidence, Facts, Found, Severity, rule
-from cronce_audit.processes.commands import agrees, celeries, is_agreed
+from cronce_audit.processes.commands import started
 from cronce_audit.processes.rules import every_launch, is_claimed
 from cronce_audit.processes.units import Unit
 
@@ -158,15 +156,19 @@ def schedulers(facts: Facts) -> Sequence[SchedulingWorkload]:
 
 
 def _told(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
-    """Found by the words of its containers, or by those of the script or image that they start."""
-    named = [_scheduler(container.words, facts) for container in workload.containers]
-    behind = [
-        "celery beat"
-        for celery in facts.conclude(celeries)
-        if celery.kind == "beat" and _is_by(celery.by, workload) and not agrees(celery, facts)
-    ]
-    for name in list(filter(None, named)) or behind[:1]:
-        yield SchedulingWorkload(workload, f"`{name}`", Confidence.LOW if name in _SCHEDULING_ROLES else None)
+    """Found by what its containers start, also by a script or an image of this tree."""
+    names = [one.role for one in facts.conclude(started) if _is_by(one.by, workload)]
+    fires = {found.name: None for found in names if found and found.sure and fires_twice(found, facts)}
+    for name in fires:
+        yield SchedulingWorkload(workload, f"`{name}`")
+    for container in workload.containers if not fires else ():
+        match container.words:
+            case (first, name) if re.search(r"entrypoint|\.sh$", first) and name in _SCHEDULING_ROLES:
+                yield SchedulingWorkload(workload, f"`{name}`", Confidence.LOW)
+
+
+_SCHEDULING_ROLES: Final = frozenset({"scheduler", "beat", "celery-beat", "celerybeat", "cron", "clock"})
+"""What an entrypoint that is not seen is told to be."""
 
 
 def _coded(workload: Workload, facts: Facts) -> Iterator[SchedulingWorkload]:
@@ -183,28 +185,6 @@ def _is_by(unit: Unit | None, workload: Workload) -> bool:
     """Compares the place too: another folder may have a workload of the same name."""
     places = {one.place for one in (*workload.containers, workload["replicas"]) if one}
     return unit is not None and unit.name == workload.unit and unit.command.place in places
-
-
-def _scheduler(words: Sequence[str], facts: Facts) -> str:
-    """The scheduler's name; "" for none, or if several copies would agree."""
-    told = given(words)
-    read = line(told[1]) if told else None
-    found = program(read.commands[-1].words if read and read.commands else _behind_entrypoint(words))
-    if found is None and len(words) == 2 and words != _behind_entrypoint(words) and words[1] in _SCHEDULING_ROLES:
-        return words[1]
-    if found is None or found.kind == "worker" or not found.sure or found.agrees:
-        return ""
-    return "" if found.name == "celery beat" and is_agreed(facts) else found.name
-
-
-_SCHEDULING_ROLES: Final = frozenset({"scheduler", "beat", "celery-beat", "celerybeat", "cron", "clock"})
-"""What an entrypoint that is not seen is told to be."""
-
-
-def _behind_entrypoint(words: Sequence[str]) -> Sequence[str]:
-    """`[/entrypoint.sh, celery, …, beat]`: the entrypoint of an image that is not seen runs its arguments."""
-    is_one = len(words) > 1 and re.search(r"entrypoint|\.sh$", words[0]) is not None
-    return words[1:] if is_one else words
 
 
 @rule(

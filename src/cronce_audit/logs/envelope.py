@@ -54,10 +54,6 @@ class Stamps:
         self._furthest: Instant | None = None
         self.twofold = self.exact = False
 
-    def anew(self) -> "Stamps":
-        """To read the same file again."""
-        return Stamps(self._zone if self._named else None, self._newest)
-
     def of(self, text: str) -> Instant | None:
         """The stamp at the start of a line, or all of a value."""
         head = text[:_ROOM]

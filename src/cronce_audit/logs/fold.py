@@ -6,15 +6,12 @@ the job, the oldest open run first. Cron's lines are paired without the process:
 *One start gives one finding* about the run before it: the slot is looked at first, then how near the starts are, then
 whether that run was open. What cron starts on several hosts is one finding for each set of hosts: a fleet does so in
 every slot.
-
-*Memory* depends on the runs that are open, not on the lines. `JOBS` jobs are kept in mind (some give each run a name of
-its own), of each job `OPEN` open runs, `REMEMBERED` slots and `FLEETS` sets of hosts, of the findings as many as asked
-for; all are counted.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from itertools import islice
+from typing import Final
 
 from cronce.model import Instant
 from cronce.value import NamedTuple
@@ -33,30 +30,25 @@ from cronce_audit.logs.judge import (
     Sure,
 )
 
-JOBS: Final = 10_000
-OPEN: Final = 100
-REMEMBERED: Final = 1_000
-FLEETS: Final = 100
 MAY_LACK_ENDS: Final = (Form.CRON, Form.BEAT, Form.CRONCE)
 """Programs that do not log ends, or only on request."""
 
-_Key = TypeVar("_Key")
-
 
 class JobHistory:
-    """The recent runs of a job, and its counts."""
+    """The runs of a job, and its counts."""
 
-    __slots__ = ("ends", "fleets", "found", "hosts", "latest", "open", "runs", "slots", "starts")
+    __slots__ = ("ends", "fleets", "found", "hosts", "latest", "open", "pairs", "runs", "slots", "starts")
 
     def __init__(self) -> None:
         self.starts = self.ends = 0
         self.found: Counter[Sure] = Counter()
         self.latest: LoggedRun | None = None
-        self.open: list[LoggedRun] = []
-        self.slots: OrderedDict[tuple[Instant, str], LoggedRun] = OrderedDict()
-        self.runs: OrderedDict[str, LoggedRun] = OrderedDict()
+        self.open: dict[LoggedRun, None] = {}  # in the order of their starts
+        self.pairs: list[Pair] = []
+        self.slots: dict[tuple[Instant, str], LoggedRun] = {}
+        self.runs: dict[str, LoggedRun] = {}
         self.hosts: dict[str, LogMark] = {}  # hosts on which cron started it in the current slot
-        self.fleets: OrderedDict[frozenset[str], Fleet] = OrderedDict()
+        self.fleets: dict[frozenset[str], Fleet] = {}
 
 
 class Tally(NamedTuple):
@@ -72,7 +64,7 @@ class Tally(NamedTuple):
 
 
 class LogReport(NamedTuple):
-    """`counts` has all findings, `findings` the first of each kind; `jobs` those that started last."""
+    """`counts` has all findings, `findings` the first of each kind."""
 
     starts: int
     findings: Sequence[LogFinding]
@@ -81,16 +73,14 @@ class LogReport(NamedTuple):
 
 
 class Fold:
-    """`certain` leaves out findings that are only possible."""
+    """`most` of each kind of finding are kept; `certain` leaves out those that are only possible."""
 
     def __init__(self, limits: Limits, most: int, *, certain: bool = False) -> None:
         self._limits, self._most, self._certain = limits, most, certain
-        self._starts = 0
-        self._jobs: OrderedDict[tuple[Form, str], JobHistory] = OrderedDict()
+        self._jobs: dict[tuple[Form, str], JobHistory] = {}
         self._by_run: dict[str, LoggedRun] = {}
         self._sent: set[str] = set()
-        self._counts: Counter[tuple[Kind, Sure]] = Counter()
-        self._kept: list[LogFinding] = []
+        self._told: list[LogFinding] = []
 
     def see(self, mark: LogMark) -> None:
         if mark.said.starts:
@@ -101,44 +91,40 @@ class Fold:
     def close(self, until: Mapping[str, Instant]) -> LogReport:
         """The result; `until` is the last time in each log."""
         for job in self._jobs.values():
+            self._judge_pairs(job)
             for run in job.open:
-                self._leave_open(job, run, until)
-            self._tell_fleets(job)
-        findings = sorted(self._kept, key=lambda found: (found.sure is POSSIBLE, found.mark.at))
+                if self._writes_ends(job, run.mark):
+                    self._tell(judge.never_ended(run.mark, self._limits, until, ends=job.ends > 0))
+            self._count_hosts(job)
+            for fleet in job.fleets.values():
+                self._tell(judge.on_hosts(fleet))
         jobs = [
             Tally(form, name, job.starts, job.ends, len(job.open), job.found[CERTAIN], job.found[POSSIBLE])
             for (form, name), job in sorted(self._jobs.items())
         ]
-        return LogReport(self._starts, findings, self._counts, jobs)
+        counts: Counter[tuple[Kind, Sure]] = Counter()
+        kept = []
+        for found in sorted(self._told, key=lambda found: (found.sure is POSSIBLE, found.mark.at)):
+            counts[found.kind, found.sure] += 1
+            if counts[found.kind, found.sure] <= self._most:
+                kept.append(found)
+        return LogReport(sum(job.starts for job in self._jobs.values()), kept, counts, jobs)
 
     # --- a start ---
 
     def _start(self, mark: LogMark) -> None:
         said = mark.said
-        job = self._job(mark)
+        job = self._jobs.setdefault((said.form, said.job), JobHistory())
         if said.form is Form.BEAT:
             self._sent.add(said.job.rpartition(" → ")[2])
-        if any(_is_one(run.mark, mark) for run in (*job.open[-2:], *filter(None, [job.runs.get(_id(mark))]))):
+        near = (*islice(reversed(job.open), 2), *filter(None, [job.runs.get(_id(mark))]))
+        if any(_is_one(run.mark, mark) for run in near):
             return
         run = LoggedRun(mark)
         if said.form is Form.CRON:
             self._gather(job, mark)
         self._judge(job, run)
         self._remember(job, run)
-
-    def _job(self, mark: LogMark) -> JobHistory:
-        """The job of a start. Beyond `JOBS` jobs the one with the oldest last start is closed and dropped."""
-        key = mark.said.form, mark.said.job
-        job = self._jobs.setdefault(key, JobHistory())
-        self._jobs.move_to_end(key)
-        if len(self._jobs) > JOBS:
-            oldest = next(iter(self._jobs.values()))
-            for run in oldest.open:
-                self._forget(run)
-                self._leave_open(oldest, run, {run.mark.log: mark.at})
-            self._tell_fleets(oldest)
-            self._jobs.popitem(last=False)
-        return job
 
     def _judge(self, job: JobHistory, run: LoggedRun) -> None:
         mark = run.mark
@@ -160,10 +146,8 @@ class Fold:
             self._tell(judge.close(latest.mark, mark))
             return
         before = next((one for one in reversed(job.open) if not each_host or one.mark.by == mark.by), None)
-        if before and len(before.pairs) < OPEN and self._writes_ends(job, mark):
-            pair = Pair(before, run, near)
-            pair.first.pairs.append(pair)
-            pair.second.pairs.append(pair)
+        if before:
+            job.pairs.append(Pair(before, run, near))
 
     def _writes_ends(self, job: JobHistory, mark: LogMark) -> bool:
         return mark.said.form not in MAY_LACK_ENDS or job.ends > 0
@@ -171,18 +155,25 @@ class Fold:
     def _remember(self, job: JobHistory, run: LoggedRun) -> None:
         mark = run.mark
         job.starts += 1
-        self._starts += 1
         job.latest = run
-        job.open.append(run)
+        job.open[run] = None
         if mark.slot:
-            _put(job.slots, _slot_key(mark), run)
+            job.slots[_slot_key(mark)] = run
         if _id(mark):
-            _put(job.runs, _id(mark), run)
-            self._by_run[_id(mark)] = run
-        if len(job.open) > OPEN:
-            oldest = job.open.pop(0)
-            self._forget(oldest)
-            self._leave_open(job, oldest, {oldest.mark.log: mark.at})
+            job.runs[_id(mark)] = self._by_run[_id(mark)] = run
+
+    def _judge_pairs(self, job: JobHistory) -> None:
+        """Of a run without an end only the next start after it is reported: the run may have died."""
+        doubtful: set[LoggedRun] = set()
+        for pair in job.pairs:
+            if not self._writes_ends(job, pair.second.mark):
+                continue
+            if pair.settled:
+                self._tell(judge.overlapping(pair, self._limits))
+            elif pair.first.end or pair.first not in doubtful:
+                self._tell(judge.unsettled(pair, self._limits))
+            if not pair.first.end:
+                doubtful.add(pair.first)
 
     # --- a slot on several hosts ---
 
@@ -193,70 +184,33 @@ class Fold:
 
     def _count_hosts(self, job: JobHistory) -> None:
         """At the end of a slot: count the hosts that started it."""
-        hosts, (first, *others) = frozenset(job.hosts), job.hosts.values()
+        hosts, starts = frozenset(job.hosts), list(job.hosts.values())
         job.hosts = {}
-        if not others or judge.is_each_hosts_own(first.said.job):
+        if len(starts) < 2 or judge.is_each_hosts_own(starts[0].said.job):
             return
         known = job.fleets.get(hosts)
-        job.fleets[hosts] = known._replace(slots=known.slots + 1) if known else Fleet(hosts, first, others[0])
-        if len(job.fleets) > FLEETS:
-            self._tell(judge.on_hosts(job.fleets.popitem(last=False)[1]))
-
-    def _tell_fleets(self, job: JobHistory) -> None:
-        if job.hosts:
-            self._count_hosts(job)
-        for fleet in job.fleets.values():
-            self._tell(judge.on_hosts(fleet))
+        job.fleets[hosts] = known._replace(slots=known.slots + 1) if known else Fleet(hosts, starts[0], starts[1])
 
     # --- an end ---
 
     def _end(self, mark: LogMark) -> None:
         """An end without a start is that of a run from before the log: no finding."""
-        named = self._by_run.get(_id(mark))
+        named = self._by_run.pop(_id(mark), None)
         said = named.mark.said if named else mark.said
         job = self._jobs.get((said.form, said.job))
         if job is None or (named is None and mark.said.form is Form.CRONCE):  # ours logs it twice: `ended`, `closed`
             return
         job.ends += 1
         run = named or next((run for run in job.open if _belong(run.mark, mark)), None)
-        if run is None or run not in job.open:
-            return
-        job.open.remove(run)
-        self._forget(run)
-        run.end = mark
-        self._tell(judge.overdue(run, self._limits.expected))
-        for pair in [pair for pair in run.pairs if pair.settled]:
-            self._part(pair)
-            self._tell(judge.overlapping(pair, self._limits))
-
-    def _forget(self, run: LoggedRun) -> None:
-        if self._by_run.get(_id(run.mark)) is run:
-            del self._by_run[_id(run.mark)]
-
-    # --- what is left ---
-
-    def _leave_open(self, job: JobHistory, run: LoggedRun, until: Mapping[str, Instant]) -> None:
-        """No end will come. Only the next start after it is reported: the run may have died."""
-        following = [pair for pair in run.pairs if pair.first is run]
-        waiting = [pair for pair in run.pairs if pair.second is run and pair.first.end]
-        for pair in (*following[:1], *waiting):
-            self._tell(judge.unsettled(pair, self._limits))
-        for pair in (*following, *waiting):
-            self._part(pair)
-        if self._writes_ends(job, run.mark):
-            self._tell(judge.never_ended(run.mark, self._limits, until, ends=job.ends > 0))
-
-    def _part(self, pair: Pair) -> None:
-        pair.first.pairs.remove(pair)
-        pair.second.pairs.remove(pair)
+        if run is not None and run in job.open:
+            del job.open[run]
+            run.end = mark
+            self._tell(judge.overdue(run, self._limits.expected))
 
     def _tell(self, found: LogFinding | None) -> None:
-        if found is None or (self._certain and found.sure is POSSIBLE):
-            return
-        self._jobs[found.mark.said.form, found.mark.said.job].found[found.sure] += 1
-        self._counts[found.kind, found.sure] += 1
-        if self._counts[found.kind, found.sure] <= self._most:
-            self._kept.append(found)
+        if found is not None and not (self._certain and found.sure is POSSIBLE):
+            self._told.append(found)
+            self._jobs[found.mark.said.form, found.mark.said.job].found[found.sure] += 1
 
 
 def _is_one(one: LogMark, two: LogMark) -> bool:
@@ -293,9 +247,3 @@ def _belong(start: LogMark, end: LogMark) -> bool:
 def _slot_key(mark: LogMark) -> tuple[Instant, str]:
     assert mark.slot is not None
     return mark.slot, mark.place.host if mark.said.form is Form.CRON else ""
-
-
-def _put(memory: OrderedDict[_Key, LoggedRun], key: _Key, run: LoggedRun) -> None:
-    memory[key] = run
-    if len(memory) > REMEMBERED:
-        memory.popitem(last=False)

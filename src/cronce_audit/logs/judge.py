@@ -115,14 +115,13 @@ TWOFOLD: Final = (
 
 
 class LoggedRun:
-    """A start, and its end if there is one. `pairs` wait for its end, or for the other run's."""
+    """A start, and its end if there is one."""
 
-    __slots__ = ("end", "mark", "pairs")
+    __slots__ = ("end", "mark")
 
     def __init__(self, mark: LogMark) -> None:
         self.mark = mark
         self.end: LogMark | None = None
-        self.pairs: list[Pair] = []
 
 
 class Pair(NamedTuple):

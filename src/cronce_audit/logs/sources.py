@@ -1,15 +1,12 @@
 """Reads log files as marks in order of time: plain or compressed, rotated, from several hosts, or from stdin.
 
-Lines are read one at a time and forgotten, so memory does not depend on how many there are. All files are read side by
-side. `kubectl logs -l app=shop` writes pod after pod, and some write JSON as it comes: where a file is not in order of
-time, and of what comes through a pipe, the first `SORTED` starts and ends are put in order, those behind them are taken
-as they stand. What clocks without an offset put back by up to an hour keeps its place: in one night of the year that is
-right.
+Lines are read one at a time and forgotten; starts and ends are kept, and sorted: `kubectl logs -l app=shop` writes pod
+after pod, and some write JSON as it comes. What clocks without an offset put back by up to an hour keeps its place: in
+one night of the year that is right.
 """
 
 import bz2
 import gzip
-import heapq
 import lzma
 import os
 import re
@@ -20,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
-from itertools import islice, pairwise
 from pathlib import Path
 from typing import IO, Final, cast
 
@@ -33,8 +29,6 @@ from cronce_audit.logs.words import LIKELY, Recogniser, recognise
 LONGEST: Final = 1 << 14
 """Bytes of a line that are read."""
 STDIN: Final = "-"
-SORTED: Final = 100_000
-"""Starts and ends of a file that are kept in memory to sort them: some 50 MB."""
 _PUT_BACK: Final = timedelta(hours=1)
 _TAIL: Final = 50
 _OPENERS: Final[dict[bytes, Callable[[IO[bytes]], IO[bytes]]]] = {
@@ -57,30 +51,13 @@ class Log:
         self._own = own
         self._tail: deque[bytes] = deque(maxlen=_TAIL)
 
-    def marks(self) -> Iterator[tuple[Instant, LogMark]]:
-        """Each with the instant that it is sorted by: its own, or a later one of a line before, if clocks may have gone
-        back."""
-        kept = 0 if self._is_in_order() else SORTED
-        found = self._found()
-        first = sorted(islice(found, kept), key=lambda pair: pair[0])
-        yield from first
-        last = first[-1][0] if first else None
-        for at, mark in found:
-            last = max(at, last or at)
-            yield last, mark
+    def marks(self) -> list[tuple[Instant, LogMark]]:
+        """In order of time, each with the instant that it is sorted by: its own, or a later one of a line before, if
+        clocks may have gone back."""
+        found = sorted(self._found(), key=_by_time)
         for line in self._tail:
             self._goes_on(self._stamps.value(opened(_text(line)).stamp))
-
-    def _is_in_order(self) -> bool:
-        """Reads the whole file once to see; only if it can be read again."""
-        if not self._file.seekable():
-            return False
-        pairs = pairwise(at for at, _ in self._found())
-        in_order = all(one <= other for one, other in pairs)
-        self._file.seek(0)
-        self.lines, self._stamps = 0, self._stamps.anew()
-        self._tail.clear()
-        return in_order
+        return found
 
     def _found(self) -> Iterator[tuple[Instant, LogMark]]:
         is_likely, keep, own = LIKELY.search, self._tail.append, self._own
@@ -133,7 +110,11 @@ class Log:
 
 def merged(logs: Sequence[Log]) -> Iterator[LogMark]:
     """The marks of all logs in order of time."""
-    return (mark for _, mark in heapq.merge(*(log.marks() for log in logs), key=lambda pair: pair[0]))
+    return (mark for _, mark in sorted((each for log in logs for each in log.marks()), key=_by_time))
+
+
+def _by_time(found: tuple[Instant, LogMark]) -> Instant:
+    return found[0]
 
 
 def open_logs(

@@ -1,14 +1,14 @@
-"""How many: known, known to be several, or not known."""
+"""Which programs a command comes to, and what they are: a server, a scheduler, a worker, a cron; and how many: known,
+known to be several, or not known."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from cronce_audit.containers.shell import filled, given
-from cronce_audit.grammars import tree
-from cronce_audit.scripts import WRAPPERS, commands_of
+from cronce_audit.containers.shell import filled, given, line, stays
+from cronce_audit.scripts import INITS, WRAPPERS
 
 
 class Count(NamedTuple):
@@ -109,7 +109,63 @@ SERVERS: Final = frozenset({
 RUNTIMES: Final = frozenset({
     "node", "nodejs", "pm2", "pm2-runtime", "npm", "yarn", "pnpm", "bun", "tsx", "ts-node", "java"
 })  # fmt: skip
-_PROGRAMS: Final = SERVERS | SHELLS | RUNTIMES | {"celery", "django-admin", "rqscheduler"}
+
+
+class KnownProgram(NamedTuple):
+    """A scheduler, worker or cron."""
+
+    name: str
+    """As people call it: `celery beat`."""
+    kind: Literal["cron", "scheduler", "worker"]
+    sure: bool = True
+    """It is a known program, not just a script with such a name."""
+    detaches: bool = False
+    """It goes to the background."""
+    agrees: bool = False
+    """Several copies agree on which one starts a job."""
+
+
+_LANGUAGES: Final = frozenset({"node", "nodejs", "ruby", "tsx", "ts-node", "bun", "deno", "php"})
+"""They run a script that comes after their own options; so does Python."""
+_CRONS: Final = frozenset({"supercronic", "yacron", "ofelia", "go-crond"})
+_ALONE: Final = {
+    "rqworker": "worker", "rqscheduler": "scheduler", "huey_consumer": "worker", "huey_consumer.py": "worker",
+    "dramatiq": "worker", "arq": "worker", "dagster-daemon": "scheduler", "sidekiq": "worker", "clockwork": "scheduler",
+    "qcluster": "worker"
+}  # fmt: skip
+"""Programs with one role."""
+_BY_WORD: Final[dict[str, dict[str, str]]] = {
+    "celery": {"beat": "scheduler", "worker": "worker"},
+    "rq": {"worker": "worker", "worker-pool": "worker", "cron": "scheduler"},
+    "taskiq": {"scheduler": "scheduler", "worker": "worker"},
+    "procrastinate": {"worker": "worker"},
+    "airflow": {"scheduler": "scheduler", "worker": "worker"},
+    "prefect": {"worker": "worker", "agent": "worker"},
+    "cronce": {"run": "scheduler", "agent": "scheduler"},
+    "artisan": {"schedule:work": "scheduler", "queue:work": "worker", "queue:listen": "worker", "horizon": "worker"},
+    "console": {"messenger:consume": "worker"},
+    "rails": {"resque:work": "worker", "resque:scheduler": "scheduler", "jobs:work": "worker"},
+    "rake": {"resque:work": "worker", "resque:scheduler": "scheduler", "jobs:work": "worker"},
+    "good_job": {"start": "worker"},
+    "manage.py": {
+        "runapscheduler": "scheduler", "qcluster": "worker", "rqworker": "worker", "rqworker-pool": "worker",
+        "rqscheduler": "scheduler", "run_huey": "worker", "rundramatiq": "worker", "process_tasks": "worker",
+        "db_worker": "worker"
+    },
+}  # fmt: skip
+"""Programs whose role depends on a word after them; options may come between."""
+_VALUED: Final = frozenset({"-A", "--app", "-b", "--broker", "--workdir", "--config", "--result-backend", "--loader"})
+"""Options of celery that take a value: `celery -A worker beat` is no worker."""
+_SCRIPT_WORDS: Final = frozenset({"scheduler", "beat", "worker", "cron", "clock"})
+_AGREE: Final = frozenset({"airflow scheduler", "cronce run", "cronce agent", "rqscheduler", "manage.py rqscheduler"})
+_TOLD_TO_AGREE: Final = ("redbeat", "cronce")
+"""In `celery beat -S redbeat.RedBeatScheduler`, `cronce exec … -- program`."""
+
+
+_NAMES: Final = (SERVERS, SHELLS, RUNTIMES, _LANGUAGES, _CRONS, _ALONE, _BY_WORD, ("django-admin", "cron", "crond"))
+_PROGRAMS: Final = frozenset(name for names in _NAMES for name in names if not name.endswith(".py"))
+"""Known wherever they are; a script of Python belongs to its folder."""
+_WRAPPERS: Final = WRAPPERS | INITS | {"bundle", "npx", "busybox"}
 _ASSIGNMENT: Final = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>.*)", re.DOTALL)
 _DEEPEST: Final = 4
 """Shells in shells that are followed."""
@@ -119,31 +175,42 @@ class Argv(NamedTuple):
     """One program, what it is told, and the environment that is set for it."""
 
     program: str
-    """Its name without folders; of `python -m gunicorn`, gunicorn."""
+    """Its name without folders, if it is a known one; of `python -m gunicorn`, gunicorn."""
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
+    lingers: bool | None = False
+    """A shell stays above it, and passes no signals on; None if that depends on the shell."""
+    has_init: bool = False
+    """An init is above it, which passes them on."""
 
 
 def programs(words: Sequence[str], environment: Mapping[str, str], depth: int = 0) -> Iterator[Argv]:
-    """The programs that these words come to; none where a word stands first that we do not know."""
+    """The programs that these words come to, also behind a shell, `poetry run` or `gosu app`."""
     words, environment = _without_assignments(tuple(filled(word, environment) for word in words), environment)
-    if not words or depth > _DEEPEST:
+    if not words or depth > _DEEPEST or words[:2] == ("command", "-v"):
         return
     name = _name(words[0])
     if told := given(words):
-        for command in simple_commands(told[1]):
-            yield from programs(command, environment, depth + 1)
+        yield from _of_shell(*told, environment, depth)
     elif _is_python(name):
         yield from _of_python(words[1:], environment)
-    elif name in _PROGRAMS or name.endswith((".py", ".sh")):
+    elif name in _WRAPPERS:
+        for argv in behind(words[1:], environment, depth):
+            yield argv._replace(has_init=argv.has_init or name in INITS)
+    else:
         yield Argv(name if name in _PROGRAMS else words[0], words[1:], environment)
-        if name.endswith(".sh"):
-            yield from _behind(words[1:], environment, depth)
-    elif name in WRAPPERS:
-        yield from _behind(words[1:], environment, depth)
 
 
-def _behind(words: Sequence[str], environment: Mapping[str, str], depth: int) -> Iterator[Argv]:
+def _of_shell(shell: str, text: str, environment: Mapping[str, str], depth: int) -> Iterator[Argv]:
+    read = line(text)
+    for command in read.commands:
+        lingers = stays(read, command) if read.plain else not command.exec
+        lingers = False if lingers is None and shell == "bash" else lingers
+        for argv in programs((*command.assigned, *command.words), environment, depth + 1):
+            yield argv if given(command.words) else argv._replace(lingers=lingers)
+
+
+def behind(words: Sequence[str], environment: Mapping[str, str], depth: int = 0) -> Iterator[Argv]:
     """What a wrapper starts: its own options and their values are no programs that we know."""
     for start, word in enumerate(words):
         if _ASSIGNMENT.fullmatch(word) or _is_program(_name(word)):
@@ -152,25 +219,27 @@ def _behind(words: Sequence[str], environment: Mapping[str, str], depth: int) ->
 
 
 def _of_python(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[Argv]:
-    rest = list(words)
-    while rest and rest[0].startswith("-"):
-        option = rest.pop(0)
-        if option == "-m" and rest:
-            yield Argv(_MODULES.get(rest[0], f"-m {rest[0]}"), tuple(rest[1:]), environment)
-            return
-        if option == "-c":
-            return
-        if option in ("-W", "-X") and rest:
-            rest.pop(0)
-    if rest:
+    rest = _after_options(words)
+    if rest[:1] == ["-m"] and len(rest) > 1:
+        yield Argv(_MODULES.get(rest[1], f"-m {rest[1]}"), tuple(rest[2:]), environment)
+    elif rest and rest[0] not in ("-m", "-c"):
         yield Argv(_name(rest[0]) if _name(rest[0]) in _PROGRAMS else rest[0], tuple(rest[1:]), environment)
+
+
+def _after_options(words: Sequence[str]) -> list[str]:
+    """The script of an interpreter and what it is told; or `-m` and a module, `-c` and a text."""
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c"):
+        if rest.pop(0) in ("-W", "-X", "-r", "--require", "--import") and rest:
+            rest.pop(0)
+    return rest
 
 
 _MODULES: Final = {name: name for name in _PROGRAMS} | {"waitress": "waitress-serve", "django": "django-admin"}
 
 
 def _is_program(name: str) -> bool:
-    return name in _PROGRAMS or name in WRAPPERS or _is_python(name) or name.endswith((".py", ".sh"))
+    return name in _PROGRAMS or name in _WRAPPERS or _is_python(name) or name.endswith((".py", ".sh"))
 
 
 def _is_python(name: str) -> bool:
@@ -193,7 +262,56 @@ def _without_assignments(
     return words[start:], known
 
 
-def simple_commands(text: str) -> Iterator[tuple[str, ...]]:
-    """The simple commands of a text for a shell, in order."""
-    for one in commands_of(tree("bash", text)):
-        yield (*(f"{name}={value}" for name, value in one.assigned), *one.words)
+def role(argv: Argv) -> KnownProgram | None:
+    """What it is for schedules; None if it is nothing of the kind, as far as its words show."""
+    words = [argv.program, *argv.arguments]
+    if argv.program in _LANGUAGES:
+        words = _after_options(argv.arguments)
+    if not words:
+        return None
+    found = _known(_name(words[0]), words[1:]) or _by_name(words[0])
+    return found and found._replace(agrees=agrees(found.name, words))
+
+
+def known_program(words: Sequence[str]) -> KnownProgram | None:
+    """The first scheduler, worker or cron that these words start."""
+    return next(filter(None, map(role, programs(words, {}))), None)
+
+
+def agrees(name: str, words: Sequence[str]) -> bool:
+    """Whether several copies agree on which one starts a job: by default, or by these words."""
+    return name in _AGREE or any(told in word.lower() for word in words for told in _TOLD_TO_AGREE)
+
+
+def _known(name: str, arguments: Sequence[str]) -> KnownProgram | None:
+    if name in ("cron", "crond"):
+        return _cron_program(name, arguments)
+    if name in ("service", "rc-service") and list(arguments[:2]) in (["cron", "start"], ["crond", "start"]):
+        return KnownProgram(arguments[0], "cron", detaches=True)
+    if name in _CRONS:
+        return KnownProgram(name, "cron")
+    if name in _ALONE:
+        return KnownProgram(name, _ALONE[name])  # type: ignore[arg-type]
+    known = _BY_WORD.get(name, {})
+    told = zip(arguments, ("", *arguments), strict=False)
+    word = next((word for word, before in told if word in known and before not in _VALUED), None)
+    return KnownProgram(f"{name} {word}", _BY_WORD[name][word]) if word else None  # type: ignore[arg-type]
+
+
+def _cron_program(name: str, arguments: Sequence[str]) -> KnownProgram:
+    """Debian's cron and BusyBox's crond stay in front with -f, cronie's with -n; `start` is for an init script."""
+    if list(arguments) == ["start"]:
+        return KnownProgram(name, "cron", detaches=True)
+    options = "".join(word for word in arguments if re.fullmatch(r"-[A-Za-z]\w*", word))
+    return KnownProgram(name, "cron", detaches=not set(options) & set("fnd"))
+
+
+_SCRIPT: Final = re.compile(r"-m (?:.*\.)?(?P<module>\w+)|(?:.*/)?(?P<stem>[^/$]+)\.(?:py|js|mjs|cjs|ts|rb)")
+
+
+def _by_name(script: str) -> KnownProgram | None:
+    """A script or module, by its name: `python -m app.scheduler`, `node worker.js`."""
+    found = _SCRIPT.fullmatch(script)
+    called = _SCRIPT_WORDS & set(re.split(r"[^a-z]+", (found["module"] or found["stem"]).lower())) if found else set()
+    kind: Literal["worker", "scheduler"] = "worker" if called == {"worker"} else "scheduler"
+    return KnownProgram(script.removeprefix("-m "), kind, sure=False) if called else None

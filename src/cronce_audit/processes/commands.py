@@ -10,14 +10,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import dropwhile
 from pathlib import PurePosixPath
 from typing import Final, Literal, NamedTuple
 
 from cronce_audit.containers.facts import Service
 from cronce_audit.containers.running import Scripts
+from cronce_audit.containers.shell import is_shell
 from cronce_audit.model import CommandLine as Command
 from cronce_audit.model import Confidence, Facts, Found, Origin, Place, Severity, is_for_development, rule
-from cronce_audit.processes.argv import ONE, Argv, Count, count, programs, told_in
+from cronce_audit.processes.argv import ONE, Argv, Count, KnownProgram, behind, count, programs, role, told_in
 from cronce_audit.processes.units import Unit, units
 from cronce_audit.python.facts import Bound, Call, Called, Const, Items, Operation, Table, Value, shown
 from cronce_audit.python.names import names
@@ -56,20 +58,6 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """A Python program that is started: a module as `-m` has it, or the path of a file."""
-
-    what: str
-    arguments: tuple[str, ...]
-    place: Place
-    by: Unit
-
-    @property
-    def copies(self) -> Count:
-        return self.by.copies
-
-
-@dataclass(frozen=True, slots=True)
 class Celery:
     """A celery worker or beat that is started."""
 
@@ -98,9 +86,14 @@ class Started(NamedTuple):
 
     argv: Argv
     command: Command
-    words_at: Place
+    place: Place
+    """Of its words."""
     by: Unit
     """Who starts it, or the script that has the command."""
+    script: str | None = ""
+    """The script of this tree that starts it; "" if none does, None for a script that is not seen."""
+    certain: bool = True
+    """It is started under no condition."""
 
     @property
     def copies(self) -> Count:
@@ -109,41 +102,72 @@ class Started(NamedTuple):
     @property
     def folder(self) -> str:
         """Of the file that has the words: what they name is below it."""
-        return str(PurePosixPath(self.words_at.path).parent)
+        return str(PurePosixPath(self.place.path).parent)
+
+    @property
+    def role(self) -> KnownProgram | None:
+        return role(self.argv)
+
+    @property
+    def what(self) -> str:
+        """Of a Python program: a module as `-m` has it, or the path of a file; "" of any other."""
+        program = self.argv.program
+        return program.removeprefix("-m ") if program.startswith("-m ") or program.endswith(".py") else ""
 
 
 def started(facts: Facts) -> Sequence[Started]:
     """Every program that is started, also through a script or an image of this tree."""
     scripts = Scripts(facts)
-    return [one for unit in facts.conclude(units) for one in _started_by(unit, scripts)]
+    return [
+        one
+        for unit in facts.conclude(units)
+        for argv in programs(unit.command.words, dict(unit.command.environment))
+        for one in _followed(Started(_in_alpine(argv, unit), unit.command, unit.words_at, unit), scripts)
+    ]
 
 
-def _started_by(unit: Unit, scripts: Scripts) -> Iterator[Started]:
-    command = unit.command
-    for argv in programs(command.words, dict(command.environment)):
-        yield Started(argv, command, unit.words_at, unit)
-        if command.origin != "script":
-            for inner in _lines_of(argv, unit, scripts):
-                for one in programs(inner.words, {**argv.environment, **dict(inner.environment)}):
-                    yield Started(one, inner, inner.place, unit)
+def _in_alpine(argv: Argv, unit: Unit) -> Argv:
+    """BusyBox's shell makes way for the last program."""
+    makes_way = argv.lingers is None and unit.container is not None and unit.container.is_alpine
+    return argv._replace(lingers=False) if makes_way else argv
 
 
-def _lines_of(argv: Argv, unit: Unit, scripts: Scripts) -> Sequence[Command]:
-    """The commands in the script that is started, if it is one of this tree."""
-    named = argv.program if argv.program.endswith(".sh") else next(iter(argv.arguments), "")
-    found = scripts.find(named, unit.dockerfile, unit.words_at) if argv.program.endswith("sh") else None
-    return scripts.lines[found] if found else ()
+def _followed(one: Started, scripts: Scripts) -> Iterator[Started]:
+    """It, and if it is a script what that starts: its own commands, the system's cron, and its arguments."""
+    yield one
+    argv, unit = one.argv, one.by
+    words = [argv.program, *argv.arguments]
+    if is_shell(argv.program):
+        words = list(dropwhile(lambda word: word.startswith(("-", "+")), argv.arguments))
+    path = scripts.find(words[0], unit.dockerfile, one.place) if words and one.command.origin != "script" else None
+    if path is None:
+        is_script = words[:1] == [argv.program] and words[0].endswith(".sh")
+        for inner in behind(argv.arguments, argv.environment) if is_script else ():
+            yield from _followed(one._replace(argv=inner, script=None), scripts)
+        return
+    entry = scripts.entries[path]
+    for command in scripts.lines[path]:
+        for inner in programs(command.words, {**argv.environment, **dict(command.environment)}):
+            lingers = inner.lingers or (command.shell and not entry.passes_on)
+            yield Started(
+                inner._replace(lingers=lingers, has_init=argv.has_init),
+                command, command.place, unit, path, command.place.line in entry.always,
+            )  # fmt: skip
+    if entry.service:
+        cron = Argv("cron", ("start",), argv.environment, not entry.passes_on, argv.has_init)
+        yield one._replace(argv=cron, place=entry.service, script=path, certain=entry.service.line in entry.always)
+    for inner in programs(words[1:], argv.environment) if entry.gives_way or entry.arguments else ():
+        if entry.gives_way:
+            has_init = inner.has_init or argv.has_init or entry.passes_on
+            yield from _followed(one._replace(argv=inner._replace(has_init=has_init)), scripts)
+        elif entry.arguments:
+            stays = inner._replace(lingers=not entry.passes_on, has_init=argv.has_init)
+            yield one._replace(argv=stays, place=entry.arguments, script=path)
 
 
-def runnings(facts: Facts) -> Sequence[Running]:
+def runnings(facts: Facts) -> Sequence[Started]:
     """The Python programs that are started as such."""
-    found = []
-    for argv, _, place, by in facts.conclude(started):
-        if argv.program.startswith("-m "):
-            found.append(Running(argv.program[3:], argv.arguments, place, by))
-        elif argv.program.endswith(".py"):
-            found.append(Running(argv.program, argv.arguments, place, by))
-    return found
+    return [one for one in facts.conclude(started) if one.what]
 
 
 def celeries(facts: Facts) -> Sequence[Celery]:
@@ -152,7 +176,7 @@ def celeries(facts: Facts) -> Sequence[Celery]:
 
 
 def _celery(one: Started) -> Celery | None:
-    argv, command, _, by = one
+    argv, command, by = one.argv, one.command, one.by
     told = told_in(argv.arguments)
     app = told.value("-A", "--app") or argv.environment.get("CELERY_APP", "")
     kind = next(iter(told.words), "")

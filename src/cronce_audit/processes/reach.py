@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from cronce_audit.model import Facts, Place, Source, reader
-from cronce_audit.processes.commands import Running, Serving
-from cronce_audit.processes.units import home
+from cronce_audit.processes.commands import Serving, Started
+from cronce_audit.processes.units import Home, home
 from cronce_audit.python.facts import Package
 from cronce_audit.python.names import Places
 from cronce_audit.python.read import module_name
@@ -123,7 +123,7 @@ class Reach:
         """Modules by their paths without the ending, and packages by their folders."""
         self._packages: Final = {_file(each) for each in self._imports.values() if _is_package(each)}
         self.served: Final = cache(self._served_by)
-        self.run: Final = cache(self._run_by)
+        self._run: Final = cache(self._run_by)
         self.imported_from: Final = cache(self._imported_from)
         self._next: Final = cache(self._next_of)
 
@@ -142,18 +142,22 @@ class Reach:
     def _served_by(self, serving: Serving) -> str:
         """The module of a server's app; Flask looks for wsgi.py and app.py where it is not told."""
         told = [serving.module] if serving.app or serving.server != "flask run" else ["wsgi", "app"]
-        return next(filter(None, (self._named(module, serving) for module in told)), "")
+        where = home(serving.place, serving.by)
+        return next(filter(None, (self._named(module, where) for module in told)), "")
 
-    def _run_by(self, running: Running) -> str:
+    def run(self, running: Started) -> str:
         """The module that a program is."""
-        if running.what.endswith(".py"):
-            found = home(running.place, running.by).find_end(running.what.removesuffix(".py"), self._files)
-            return self._files[found] if found else ""
-        return self._named(f"{running.what}.__main__", running) or self._named(running.what, running)
+        return self._run(running.what, home(running.place, running.by))
 
-    def _named(self, module: str, by: Serving | Running) -> str:
+    def _run_by(self, what: str, where: Home) -> str:
+        if what.endswith(".py"):
+            found = where.find_end(what.removesuffix(".py"), self._files)
+            return self._files[found] if found else ""
+        return self._named(f"{what}.__main__", where) or self._named(what, where)
+
+    def _named(self, module: str, where: Home) -> str:
         """The module of this name where a command is started."""
-        found = home(by.place, by.by).find(module.replace(".", "/"), self._files, self._packages) if module else ""
+        found = where.find(module.replace(".", "/"), self._files, self._packages) if module else ""
         return self._files[found] if found else ""
 
     def imports(self, module: str, library: str) -> bool:

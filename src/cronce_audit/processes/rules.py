@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from cronce_audit.guards import guards
 from cronce_audit.model import Check, Confidence, Facts, Found, Severity, is_of_process, rule
 from cronce_audit.processes.argv import ONE, Count
-from cronce_audit.processes.commands import Running, Serving, runnings
+from cronce_audit.processes.commands import Serving, Started, runnings
 from cronce_audit.processes.reach import Reach, reach
 from cronce_audit.processes.servers import servings
 from cronce_audit.processes.starts import HOOKS, Occasion, Start, is_job_loop, occasions, starts, store_of
@@ -26,7 +26,7 @@ class Launch(NamedTuple):
 
     start: Start
     occasion: Occasion
-    by: Serving | Running | None
+    by: Serving | Started | None
     per_process: Count
     """In one copy of the unit: the workers that reach it."""
     confidence: Confidence
@@ -83,8 +83,8 @@ def _badness(launch: Launch) -> tuple[int, int, bool, int]:
 
 
 def _launches_of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Launch]:
-    known = facts.conclude(reach)
-    done = is_done(occasion.path, (), facts.conclude(names)) is not False
+    known, named = facts.conclude(reach), facts.conclude(names)
+    done = is_done(occasion.path, (), named) is not False
     served = False
     found: list[Launch] = []
     off = False
@@ -96,18 +96,20 @@ def _launches_of(start: Start, occasion: Occasion, facts: Facts) -> Iterator[Lau
             workers = _reaching(serving, occasion, facts, world)
             if workers is not None:
                 one = ONE if occasion.alone else workers
-                clear = _without(occasion, world, facts.conclude(names))
+                clear = _without(occasion, world, named)
                 found.append(Launch(start, clear, serving, one, min(sure, _sureness(serving))))
             off = off or (workers is None and _is_deployed(serving))
     yield from (launch for launch in found if not off or _is_deployed(launch.by))
     for running in facts.conclude(runnings):
-        if occasion.when in ("program", "import") and known.run(running) == occasion.module and done:
-            yield Launch(start, occasion, running, ONE, _sureness(running))
+        if occasion.when in ("program", "import") and known.run(running) == occasion.module:
+            world = _world(running)
+            if is_done(occasion.path, world, named) is not False:
+                yield Launch(start, _without(occasion, world, named), running, ONE, _sureness(running))
     if done and not served:
         yield Launch(start, occasion, None, ONE, Confidence.HIGH)
 
 
-def _world(serving: Serving | Running) -> World:
+def _world(serving: Serving | Started) -> World:
     return serving.by.command.environment if serving.by else ()
 
 
@@ -117,12 +119,12 @@ def _without(occasion: Occasion, world: World, known: Names) -> Occasion:
     return occasion._replace(doubts=tuple(one for one in occasion.doubts if one not in cleared))
 
 
-def _is_deployed(by: Serving | Running | None) -> bool:
+def _is_deployed(by: Serving | Started | None) -> bool:
     """By more than the image, which what deploys it may tell otherwise."""
     return by is not None and by.by is not None and by.by.command.origin != "dockerfile"
 
 
-def _sureness(started: Serving | Running) -> Confidence:
+def _sureness(started: Serving | Started) -> Confidence:
     return started.by.confidence if started.by else Confidence.HIGH
 
 
@@ -170,13 +172,12 @@ def _fittings(facts: Facts) -> Sequence[tuple[Launch, str]]:
 def _fitting(launch: Launch, facts: Facts) -> str:
     """The one rule that tells of a launch; "" where nothing is wrong."""
     several = launch.total.is_several
+    alone = not _is_web(launch, facts) or _is_decided(launch) or _is_one(launch, facts)
     if launch.doubts:
-        open_ = several or (_is_web(launch, facts) and not _is_one(launch, facts))
-        return "CR206" if launch.start.kind == "scheduler" and open_ else ""
+        return "CR206" if launch.start.kind == "scheduler" and (several or not alone) else ""
     if launch.start.kind != "scheduler":
         named = is_job_loop(launch.start.scope.function) and not is_of_process("", launch.start.scope.function)
         seldom = launch.start.kind == "timer" or launch.start.every >= _SELDOM or named
-        alone = not _is_web(launch, facts) or _is_decided(launch) or _is_one(launch, facts)
         return "CR207" if several or (seldom and not alone) else ""
     if several and store_of(launch.start.scheduler):
         return "CR208"
@@ -184,9 +185,7 @@ def _fitting(launch: Launch, facts: Facts) -> str:
         return "CR201"
     if launch.by and launch.by.copies.is_several:
         return "CR202"
-    if launch.occasion.when == "ready":
-        return "CR206"
-    return "CR206" if _is_web(launch, facts) and not _is_decided(launch) and not _is_one(launch, facts) else ""
+    return "CR206" if launch.occasion.when == "ready" or not alone else ""
 
 
 def _is_one(launch: Launch, facts: Facts) -> bool:
@@ -306,22 +305,10 @@ def _times(launch: Launch) -> str:
 
 
 def _by(launch: Launch) -> str:
-    """`each of the 4 workers of gunicorn (Dockerfile:7), in each of the 2 copies of `web` (compose.yml:8)`: behind each
-    number the line that says it."""
-    by = launch.by
-    if by is None or by.by is None:
-        return _each_worker(by) if isinstance(by, Serving) else "each process"
-    copies = f"each of the {by.copies} copies of `{by.by.name}` ({by.by.copies_at})"
-    if isinstance(by, Serving) and launch.per_process.is_several:
-        return f"{_each_worker(by)}, in {copies}" if by.copies.is_several else _each_worker(by)
-    return f"{copies}, which runs {by.server if isinstance(by, Serving) else f'`{by.what}`'} ({by.place})"
-
-
-def _each_worker(serving: Serving) -> str:
-    if serving.workers.exact:
-        counted = f", {serving.counted}" if serving.counted else ""
-        return f"each of the {serving.workers} workers of {serving.server} ({serving.place}{counted})"
-    return f"each worker of {serving.server} ({serving.place}; {_for_each_processor(serving)})"
+    """`each of the 4 gunicorn workers (Dockerfile:7), in each of the 2 copies of `web` (compose.yml:8)`."""
+    return (
+        ", in ".join(f"each of {'the ' * count.exact}{count} {of}" for count, of in _factors(launch)) or "each process"
+    )
 
 
 def _for_each_processor(serving: Serving) -> str:
@@ -386,8 +373,9 @@ def _looped(launch: Launch, _: Facts) -> str:
 def _shared_store(launch: Launch, _: Facts) -> str:
     store = store_of(launch.start.scheduler)
     named = f"{store.kind}, {store.place}" if store else "memory"
+    factors = " × ".join(f"{count} {of}" for count, of in _factors(launch))
     return (
-        f"{_many(launch)} schedulers run on one job store ({named}): {' × '.join(_factors(launch))}. "
+        f"{_many(launch)} schedulers run on one job store ({named}): {factors}. "
         "APScheduler's store does not keep them apart"
     )
 
@@ -398,18 +386,19 @@ def _many(launch: Launch) -> str:
     return f"At least {launch.total.least}" if launch.per_process.exact else "Several"
 
 
-def _factors(launch: Launch) -> Iterator[str]:
-    """`4 gunicorn workers (Dockerfile:5)`, `3 copies of `web` (compose.yaml:7)`: what the number is the product of."""
+def _factors(launch: Launch) -> Iterator[tuple[Count, str]]:
+    """4 `gunicorn workers (Dockerfile:5)`, 3 `copies of `web` (compose.yaml:7)`: what the number is the product of, and
+    the line that says each."""
     by = launch.by
     workers = by if isinstance(by, Serving) and launch.per_process.is_several else None
     if workers:
         counted = workers.counted if workers.workers.exact else _for_each_processor(workers)
         where = f"{workers.place}; {counted}" if counted else f"{workers.place}"
-        yield f"{workers.workers} {workers.server} workers ({where})"
+        yield workers.workers, f"{workers.server} workers ({where})"
     if by and by.by and by.copies.is_several:
         what = by.server if isinstance(by, Serving) else f"`{by.what}`"
         each = "" if workers else f", each with {what} ({by.place})"
-        yield f"{by.copies} copies of `{by.by.name}` ({by.by.copies_at}){each}"
+        yield by.copies, f"copies of `{by.by.name}` ({by.by.copies_at}){each}"
 
 
 rule("CR201 scheduler-in-every-worker", Severity.ERROR, _ONE)(_check_of("CR201", _per_process))

@@ -123,8 +123,8 @@ def servings(facts: Facts) -> Sequence[Serving]:
     """The web servers that commands, and Python code, start."""
     by_commands = [
         serving
-        for argv, _, place, by in facts.conclude(started)
-        if (serving := _serving(argv, partial(Serving, place=place, by=by), facts))
+        for one in facts.conclude(started)
+        if (serving := _serving(one.argv, partial(Serving, place=one.place, by=one.by), facts))
     ]
     return [*by_commands, *servings_in_code(facts)]
 

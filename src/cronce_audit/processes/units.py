@@ -11,10 +11,9 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from cronce_audit.containers.facts import Image, Service, joined
-from cronce_audit.containers.facts import StartWords as Start
-from cronce_audit.containers.running import containers
+from cronce_audit.containers.running import ProcessOne, containers
 from cronce_audit.javascript.code import Package
-from cronce_audit.kubernetes.facts import Container, Field, Workload, workloads
+from cronce_audit.kubernetes.facts import Field, workloads
 from cronce_audit.model import CommandLine as Command
 from cronce_audit.model import Confidence, Facts, Place
 from cronce_audit.processes.argv import UNKNOWN, Count
@@ -28,27 +27,6 @@ _OTHERS: Final = frozenset({
 """What is run beside an app, and built elsewhere."""
 _NAMELESS: Final = frozenset({"", "docker", ".docker", "deploy", "build"})
 """Folders that give no name to the Dockerfile in them."""
-
-
-class Left(NamedTuple):
-    """A container without words, and the image that has them."""
-
-    workload: Workload
-    container: Container
-    image: Image
-    start: Start
-
-
-def left_to_images(facts: Facts) -> Iterator[Left]:
-    known = facts.conclude(images)
-    only = facts.conclude(_only)
-    for workload in facts.conclude(workloads):
-        for container in workload.containers:
-            name = _basename(container.image)
-            image = known.get(name) or (only if name not in _OTHERS else None)
-            start = joined(image.entrypoint, image.cmd) if image else None
-            if image and start and not container.words:
-                yield Left(workload, container, image, start)
 
 
 def _only(facts: Facts) -> Image | None:
@@ -92,6 +70,7 @@ class Unit(NamedTuple):
     dockerfile: str = ""
     """Of the image it is started in; "" where that is not known."""
     confidence: Confidence = Confidence.HIGH
+    container: ProcessOne | None = None
 
     @property
     def name(self) -> str:
@@ -99,40 +78,37 @@ class Unit(NamedTuple):
 
 
 def units(facts: Facts) -> Sequence[Unit]:
-    return [*_plain(facts), *_of_services(facts), *_of_workloads(facts)]
+    return [*_contained(facts), *_plain(facts), *_of_workloads(facts)]
 
 
 def _plain(facts: Facts) -> Iterator[Unit]:
-    """Those that have the words themselves."""
-    whole = [one.service for one in facts.conclude(containers) if one.service]
-    services = {(one.place.path, one.name): one for one in (*facts.of(Service), *whole)}
-    idle = facts.conclude(_idle)
+    """Those that have the words themselves, outside of containers."""
+    services = ((one.place.path, one.name) for one in facts.of(Service))
+    contained = {*services, *((one.path, one.path) for one in facts.of(Image))}
     replicas = facts.conclude(_replicas)
     for command in facts.of(Command):
-        place, copies = command.place, _count(command.copies)
-        service, field = services.get((place.path, command.unit)), replicas.get(place)
-        if command.origin == "compose" and service:
-            yield Unit(command, place, copies, service.copies_place, service.dockerfile)
-        elif command.origin == "kubernetes" and field:
-            yield Unit(command, place, _count(field.number), field.place)
-        elif command.origin != "dockerfile":
-            yield Unit(command, place, copies, place)
-        elif command.unit not in idle:
-            yield Unit(command, place, copies, place, command.unit)
+        field = replicas.get(command.place)
+        if command.origin == "kubernetes" and field:
+            yield Unit(command, command.place, _count(field.number), field.place)
+        elif (command.place.path, command.unit) not in contained:
+            yield Unit(command, command.place, _count(command.copies), command.place)
 
 
-def _idle(facts: Facts) -> set[str]:
-    """Dockerfiles of which no container starts what they say: every service that builds one says something else."""
-    images = {one.path: joined(one.entrypoint, one.cmd) for one in facts.of(Image)}
-    built, in_force = set(), set()
+def _contained(facts: Facts) -> Iterator[Unit]:
+    """Services and images, overrides included; of a service without words the Dockerfile has them."""
+    of_images = {one.unit: one.environment for one in facts.of(Command) if one.origin == "dockerfile"}
     for container in facts.conclude(containers):
-        path = container.service.dockerfile if container.service else ""
-        start = images.get(path)
-        if start:
-            built.add(path)
-            if container.start.words[: len(start.words)] == start.words:
-                in_force.add(path)
-    return built - in_force
+        service, image, start = container.service, container.image, container.start
+        known = of_images.get(image.path, ()) if image else ()
+        if service is not None:
+            place = service.copies_place if container.inherits else start.place
+            environment = (*known, *service.environment)
+            command = Command(start.words, place, "compose", service.name, service.copies, environment)
+            copies = _count(service.copies)
+            yield Unit(command, start.place, copies, service.copies_place, service.dockerfile, container=container)
+        elif image is not None:
+            command = Command(start.words, start.place, "dockerfile", image.path, None, known)
+            yield Unit(command, start.place, UNKNOWN, start.place, image.path, container=container)
 
 
 def _replicas(facts: Facts) -> Mapping[Place, Field]:
@@ -145,25 +121,21 @@ def _replicas(facts: Facts) -> Mapping[Place, Field]:
     }
 
 
-def _of_services(facts: Facts) -> Iterator[Unit]:
-    """Services that start what their image says: the Dockerfile has the words, the compose file the copies."""
-    of_images = {one.unit: one.environment for one in facts.of(Command) if one.origin == "dockerfile"}
-    for container in facts.conclude(containers):
-        service, start = container.service, container.start
-        if service is not None and container.inherits:
-            known = (*of_images.get(service.dockerfile, ()), *service.environment)
-            command = Command(start.words, service.copies_place, "compose", service.name, service.copies, known)
-            yield Unit(command, start.place, _count(service.copies), service.copies_place, service.dockerfile)
-
-
 def _of_workloads(facts: Facts) -> Iterator[Unit]:
     """Workloads that do the same. That the image is this one is told by names."""
-    for workload, container, image, start in left_to_images(facts):
+    known, only = facts.conclude(images), facts.conclude(_only)
+    for workload in facts.conclude(workloads):
         field = workload["replicas"]
-        if field and field.number:
-            place, copies = field.place, Count(field.number)
-            command = Command(start.words, place, "kubernetes", workload.unit, field.number, container.environment)
-            yield Unit(command, start.place, copies, place, image.path, Confidence.MEDIUM)
+        for container in workload.containers if field and field.number else ():
+            name = _basename(container.image)
+            image = known.get(name) or (only if name not in _OTHERS else None)
+            start = joined(image.entrypoint, image.cmd) if image else None
+            if image and start and field and field.number and not container.words:
+                command = Command(
+                    start.words, field.place, "kubernetes", workload.unit, field.number, container.environment
+                )
+                copies = Count(field.number)
+                yield Unit(command, start.place, copies, field.place, image.path, Confidence.MEDIUM)
 
 
 def _count(copies: int | None) -> Count:

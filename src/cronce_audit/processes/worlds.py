@@ -33,9 +33,9 @@ _ASKS_ENVIRONMENT: Final = frozenset({Name("os.environ.get"), Name("os.getenv")}
 _STATE: Final = frozenset({"running", "_running", "is_running", "started", "_started", "state"})
 _OWN_STATE: Final = re.compile(
     r"_*(?:is_|has_|was_|already_|scheduler_|jobs_|_)*(?:running|started|initiali[sz]ed|stopped|shut_?down)"
-    r"|_*(?:\w+_)?(?:task|thread|scheduler|timer)"
+    r"|_*(?!(?:enable|disable|run|start|use|with|should|embed)\w*_)(?:\w+_)?(?:task|thread|scheduler|timer)"
 )
-"""Names of what a process remembers of itself, whatever object they are of."""
+"""Names of what a process remembers of itself, whatever object they are of; `enable_scheduler` is what it is told."""
 _OWN: Final = object()
 """What a condition on the scheduler itself is worth, `if scheduler is None`, `if not scheduler.running`: it holds back
 a second start in this process, and says nothing of the others."""
@@ -263,6 +263,8 @@ def _compared(operator: str, left: Value, right: Value, at: _At) -> object:
         return operator in ("!=", "is not", "not in")  # what runs jobs for people is no test
     if one is UNKNOWN or other is UNKNOWN or one is _OWN:
         return _OWN if one is _OWN else UNKNOWN
+    if isinstance(one, _Setting) and isinstance(other, bool):
+        one = bool(one)
     if operator in ("in", "not in"):
         return (one in other) == (operator == "in") if isinstance(other, tuple) else UNKNOWN
     return (one == other) == (operator in ("==", "is"))
@@ -277,6 +279,8 @@ def _answer(value: Called, at: _At) -> object:
             return _worth(default[0], at) if default else None
         case (Const(str(name)), *_) if value.function in _ASKS_ENVIRONMENT and _is_told(name, at):
             return dict(at.world)[name]
+        case (Const(str(name)), *_) if last(value.function) in _ASKS and _is_told(name, at):
+            return _Setting(dict(at.world)[name])
         case (Const(str(name)), *_) if last(value.function) == "get" and value.function not in _ASKS_ENVIRONMENT:
             mode = _mode(name)
             if mode is not UNKNOWN:
@@ -287,6 +291,15 @@ def _answer(value: Called, at: _At) -> object:
 def _is_told(name: str, at: _At) -> bool:
     """Whether what deploys it spells the variable out."""
     return "$" not in dict(at.world).get(name, "$")
+
+
+class _Setting(str):
+    """A variable as libraries of settings read it: `false` is false."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return self.strip().lower() not in ("", "0", "false", "no", "off")
 
 
 _PLAIN: Final[Mapping[str, Callable[[str], object]]] = {
@@ -318,12 +331,18 @@ def _mode(name: str) -> object:
     return False if name.lower() in ("debug", "testing") else UNKNOWN
 
 
+_SETTINGS: Final = re.compile(r"(?i)setting|conf|env")
+"""What has a field for each variable, of the same name."""
+
+
 def _named(value: Name | Member, at: _At) -> object:
     word = last(value)
     mode = _mode(word.rpartition("[")[2].removesuffix("]"))
     if mode is not UNKNOWN:
         return mode
     of = Name(value.dotted.rpartition(".")[0]) if isinstance(value, Name) else value.of
+    if _is_told(word.upper(), at) and (word.isupper() or _SETTINGS.search(shown(of))):
+        return _Setting(dict(at.world)[word.upper()])
     if _OWN_STATE.fullmatch(word) or _is_scheduler(of if word in _STATE else value, at):
         return _OWN
     origin = at.names.origin(value, at.near)

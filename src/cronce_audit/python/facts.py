@@ -157,8 +157,6 @@ class Scope(NamedTuple):
     """What is true of `if` and `while` around it, and of guards before it: after `if not x: return`, x."""
     caught: tuple[Value, ...] = ()
     """Exceptions that are caught around it."""
-    part: str = ""
-    """"except" or "finally", inside such a block."""
 
 
 class Module(NamedTuple):

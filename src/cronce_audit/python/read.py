@@ -226,9 +226,8 @@ class _Walk(Expressions):
             caught += kinds.values if isinstance(kinds, Items) else [kinds]
         self._body(node.body, frame, scope._replace(caught=(*scope.caught, *caught)))
         self._body(node.orelse, frame, scope)
-        for handler in node.handlers:
-            self._body(handler.body, frame, scope._replace(part="except"))
-        self._body(node.finalbody, frame, scope._replace(part="finally"))
+        for body in (*(handler.body for handler in node.handlers), node.finalbody):
+            self._body(body, frame, scope)
 
     _trystar = _try
 

@@ -9,8 +9,6 @@ from tests.audit.trees import findings_in, report_on
 
 DEBIAN = "FROM debian:12\nRUN apt-get update && apt-get install -y cron\nCOPY crontab /etc/cron.d/app\nCMD cron -f\n"
 ALPINE = "FROM alpine:3\nCOPY crontab /etc/crontabs/root\nCMD crond -f\n"
-SUPERCRONIC = "FROM alpine:3\nCOPY crontab /app/crontab\nCMD supercronic /app/crontab\n"
-STAGES = "FROM x\nWORKDIR /old\nFROM y\nCOPY more there\nCOPY tools /image\nWORKDIR /srv/shop\nCOPY two.sh bin/\n"
 
 
 @pytest.mark.parametrize(
@@ -71,84 +69,6 @@ def test_a_thousand_equal_lines_and_a_thousand_schedules_are_judged(tmp_path: Pa
 def test_users_differ(tmp_path: Path) -> None:
     tree = {"etc/cron.d/a": "0 3 * * * alice /app/x\n0 3 * * * bob /app/x\n"}
     assert findings_in(tmp_path, tree, "CR404") == []
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("* * * * * /opt/sync", ""),
-        ("* * * * * rsync -a /a /b", "warning"),
-        ("*/5 * * * * cd /srv && mysqldump app > x.sql", "info"),
-        ("* * * * * /app/job.sh", "info"),
-        ("* * * * * /opt/vendor/job.sh", "info"),
-        ("* * * * * /opt/job.sh", "info"),
-        ("* * * * * cd /srv && ./app/job.sh", "info"),
-        ("* * * * * cd /app/bin && ./nothing.sh", ""),
-        ("* * * * * /app/ping.sh", ""),
-        ("* * * * * /app/pings.sh", "info"),
-        ("* * * * * /app/calls.sh", ""),
-        ("* * * * * /app/sources.sh", ""),
-        ("* * * * * /app/mkdir.sh", ""),
-        ("* * * * * mkdir /tmp/l.d && /opt/sync; rmdir /tmp/l.d", ""),
-        ("* * * * * cd /app && python manage.py poll", ""),
-        ("* * * * * python3 /app/poll.py", ""),
-        ("* * * * * python3 /app/also.py", ""),
-        ("* * * * * cd /app && sudo -u app bash -e job.sh now", "info"),
-        ("*/5 * * * * /app/job.sh", "info"),
-        ("* * * * * /app/locked.sh", ""),
-        ("* * * * * python3 /app/sync.py", "info"),
-        ("*/5 * * * * /opt/sync", ""),
-        ("0 * * * * rsync -a /a /b", ""),
-        ("0,1 3 * * * rsync -a /a /b", ""),
-        ("* * * * * flock -n /run/x.lock /opt/sync", ""),
-        ("* * * * * /usr/bin/flock -n /run/x.lock rsync -a /a /b", ""),
-        ("* * * * * run-one /opt/sync", ""),
-        ("* * * * * cronce exec sync -- /opt/sync", ""),
-        ("* * * * * pgrep -f sync || /opt/sync", ""),
-        ("* * * * * bash -lc 'pgrep -f sync || /opt/sync'", ""),
-        ("* * * * * su -s /bin/sh app -c 'rsync -a /a /b'", "warning"),
-        ("* * * * * su-exec app /app/job.sh", "info"),
-        ("* * * * * /image/one.sh", "info"),
-        ("* * * * * /srv/shop/bin/two.sh", "info"),
-        ("* * * * * ./two.sh", "info"),
-        ("* * * * * /old/there/three.sh", "info"),
-        ("* * * * * timeout 50 /opt/sync", ""),
-        ("* * * * * timeout 5m /opt/sync", ""),
-        ("* * * * * systemctl start sync", ""),
-        ("* * * * * cd /app && php artisan schedule:run >> /dev/null 2>&1", ""),
-        ("* * * * * php /app/yii schedule/run --scheduleFile=a.php", ""),
-        ("* * * * * curl -fsS https://example.org/ping", ""),
-        ("* * * * * touch /tmp/alive", ""),
-        ("* * * * * date >> /log", ""),
-        ("@reboot /app/job.sh", ""),
-    ],
-)
-def test_a_frequent_job_without_a_lock_is_told_as_far_as_it_is_seen(tmp_path: Path, line: str, said: str) -> None:
-    tree = {
-        "crontab": f"{line}\n",
-        "app/job.sh": "#!/bin/sh\nrun-it\n",
-        "app/locked.sh": "#!/bin/sh\nexec 9>/run/l; flock -n 9 || exit 0\nrun-it\n",
-        "app/mkdir.sh": "#!/bin/sh\nmkdir /tmp/l.d || exit 0\nrun-it\nrmdir /tmp/l.d\n",
-        "app/ping.sh": "#!/bin/sh\nset -e\ncurl -m 10 https://example.org\n",
-        "app/pings.sh": "#!/bin/sh\nwhile true; do curl -m 10 https://example.org; done\n",
-        "app/calls.sh": "#!/bin/sh\ncd /app && python3 manage.py poll\n",
-        "app/sources.sh": "#!/bin/sh\n. /app/functions\nrun-it\n",
-        "app/sync.py": "import os\nif __name__ == '__main__':\n    print(1)\n",
-        "app/poll.py": "from shop.tools import once\nif __name__ == '__main__':\n    once()\n",
-        "app/also.py": "import os, shop.tools as tools\nif __name__ == '__main__':\n    tools.once()\n",
-        "app/manage.py": "#!/usr/bin/env python\nfrom django.core import management\n",
-        "tools/one.sh": "#!/bin/sh\nrun-it\n",
-        "two.sh": "#!/bin/sh\nrun-it\n",
-        "more/three.sh": "#!/bin/sh\nrun-it\n",
-        "Dockerfile": STAGES,
-    }
-    found = [one.severity.word for one in report_on(tmp_path, tree).findings if one.rule == "CR405"]
-    assert found == ([said] if said else [])
-
-
-def test_supercronic_starts_none_beside_another(tmp_path: Path) -> None:
-    tree = {"crontab": "* * * * * rsync -a /a /b\n", "Dockerfile": SUPERCRONIC}
-    assert findings_in(tmp_path, tree, "CR405") == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cronce_audit.logs import fold
 from tests.audit.logs.reading import found, log, report, says
 
 UUID = "5b3b4a5e-6f0a-4b6f-9a53-0d8f3c3b1a{:02d}"
@@ -228,15 +227,7 @@ def test_findings_are_counted_beyond_those_that_are_kept() -> None:
     assert kept == [(TWICE, 2), (TWICE, 3), (TWICE, 4)]
     assert told.counts == {(TWICE, POSSIBLE): 499}
     (job,) = told.jobs
-    assert (job.starts, job.ends, job.open, job.possible) == (500, 0, fold.OPEN, 499)
-
-
-def test_a_job_that_is_forgotten_for_others_is_judged_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fold, "JOBS", 2)
-    lines = log("14:00:00 job=a START\n14:10:00 job=b START\n14:50:00 job=c START\n14:51:00 job=c END")
-    assert found(lines, expected=20) == [(NEVER, POSSIBLE, "a", "app.log:1"), (NEVER, POSSIBLE, "b", "app.log:2")]
-    assert [job.job for job in report(lines).jobs] == ["b", "c"]
-    assert report(lines).starts == 3
+    assert (job.starts, job.ends, job.open, job.possible) == (500, 0, 500, 499)
 
 
 def test_what_is_only_possible_can_be_left_out() -> None:

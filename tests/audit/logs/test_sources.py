@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import lzma
-import random
 import tracemalloc
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,9 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronce.errors import BadInput
-from cronce_audit.logs import fold, sources
 from cronce_audit.logs.envelope import Stamps, opened
-from cronce_audit.logs.judge import UNSAID, Limits
 from cronce_audit.logs.sources import LONGEST, Log, merged, open_logs
 from cronce_audit.logs.words import recognise
 from tests.audit.logs.reading import NEWEST, logs_of, marks
@@ -97,41 +94,26 @@ def test_a_line_that_repeats_a_programs_words_costs_no_more_than_another(part: s
     assert process_time() - before < 0.5
 
 
-def test_memory_depends_on_the_runs_that_are_open_and_not_on_the_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fold, "OPEN", 10)
-    monkeypatch.setattr(fold, "REMEMBERED", 50)
-    monkeypatch.setattr(fold, "JOBS", 5)
-    monkeypatch.setattr(sources, "SORTED", 50)
-
-    def peak(lines: int) -> int:
-        whole = fold.Fold(Limits(None, UNSAID), 10)
+def test_memory_depends_on_starts_and_ends_and_not_on_other_lines() -> None:
+    def peak(idle: int) -> int:
         tracemalloc.start()
-        for _, mark in Log(cast(IO[bytes], Endless(lines)), "app.log", Stamps(UTC, NEWEST), None).marks():
-            whole.see(mark)
+        log = Log(cast(IO[bytes], Endless(idle)), "app.log", Stamps(UTC, NEWEST), None)
+        assert len(log.marks()) == 200
         size = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return size
 
-    few, many = peak(600), peak(2_400)
+    few, many = peak(1_000), peak(10_000)
     assert many < few * 1.3
 
 
 class Endless:
-    """Lines that are made as they are read: starts that end, starts that never do, slots, ids, and idle ones."""
+    """Lines that are made as they are read: any number of idle ones, then starts and ends."""
 
-    def __init__(self, lines: int) -> None:
-        self._left, self._dice = lines, random.Random(1)
-
-    def seekable(self) -> bool:
-        return False
+    def __init__(self, idle: int) -> None:
+        self._left = idle + 200
 
     def readline(self, _size: int) -> bytes:
-        if not self._left:
-            return b""
         self._left -= 1
-        n, word = self._left, self._dice.choice(["START", "START", "END", "idle"])
-        stamp = f"2026-11-{1 + n % 28:02d} 14:{n % 60:02d}:00"
-        run = f"{self._dice.randrange(4000):08x}-run" if n % 2 else ""
-        return (
-            f"{stamp} host=h{n % 5} job=j{n % 3 or n} {word} run={run} slot=2026-11-01T00:{n % 60:02d}:00Z\n".encode()
-        )
+        word = ("START", "END")[self._left % 2] if self._left < 200 else "idle"
+        return f"2026-11-01 14:00:00 job=sync {word} run={self._left}\n".encode() if self._left >= 0 else b""

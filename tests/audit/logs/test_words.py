@@ -17,7 +17,6 @@ from celery.app.trace import LOG_FAILURE, LOG_RECEIVED, LOG_SUCCESS
 from cronce.clock import SystemClock
 from cronce.events import Event, What
 from cronce.runtime.log import log
-from cronce_audit.logs import fold
 from cronce_audit.logs.judge import Form
 from cronce_audit.logs.words import Own
 from tests.audit.logs.reading import found, marks, report, says
@@ -219,14 +218,6 @@ def test_a_job_of_a_whole_fleet_is_one_finding_for_each_set_of_hosts_with_a_coun
     )
     assert each.endswith("; in 40 slots on web-1, web-2, web-3: is it meant to run on each host?")
     assert alone.endswith("; in 1 slot on db-1, web-1: is it meant to run on each host?")
-
-
-def test_sets_of_hosts_beyond_those_that_are_kept_in_mind_are_told_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(fold, "FLEETS", 2)
-    lines = "".join(cron(minute, host, 7) for minute in range(5) for host in ("web-1", f"pod-{minute}"))
-    assert [one[3] for one in found(lines)] == [f"app.log:{line}" for line in (2, 4, 6, 8, 10)]
 
 
 def test_two_users_with_the_same_command_have_two_jobs() -> None:

@@ -1,6 +1,6 @@
-"""What is told of a command: its job, its scripts, and nothing that may be secret."""
+"""What is told of a command: its job, and nothing that may be secret."""
 
-from cronce_audit.crontab.commands import job_of, scripts_of, shown
+from cronce_audit.crontab.rules import job_of, shown
 
 
 def test_what_is_shown_of_a_command_is_no_secret() -> None:
@@ -20,9 +20,3 @@ def test_the_job_of_a_command_is_without_its_output() -> None:
     assert job_of("a b > /dev/null 2>&1") == "a b"
     assert job_of("a b 2> /var/log/x.err < /dev/null") == "a b"
     assert job_of("a b > x 2>&1") == "a b > x"
-
-
-def test_the_scripts_that_a_command_runs() -> None:
-    command = "cd /app && ./a.sh; python3 -u /x/b.py c && sudo bash d.sh; e f.sh"
-    assert list(scripts_of(command)) == ["/app/a.sh", "/x/b.py", "/app/d.sh"]
-    assert list(scripts_of("bin/a.sh")) == ["bin/a.sh"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cronce_audit.containers.running import program
+from cronce_audit.processes.argv import known_program
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from cronce_audit.containers.running import program
     ],
 )  # fmt: skip
 def test_which_program_is_a_scheduler_a_worker_or_a_cron(text: str, expected: str | None) -> None:
-    found = program(text.split())
+    found = known_program(text.split())
     assert (found.name if found else None) == expected
 
 
@@ -37,6 +37,6 @@ def test_which_program_is_a_scheduler_a_worker_or_a_cron(text: str, expected: st
      ("/etc/init.d/cron start", True)],
 )  # fmt: skip
 def test_which_cron_goes_to_the_background(text: str, detaches: bool) -> None:
-    found = program(text.split())
+    found = known_program(text.split())
     assert found is not None
     assert found.detaches is detaches
