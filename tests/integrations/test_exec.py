@@ -1,6 +1,7 @@
 """`cronce exec`, as real processes killed, paused and raced: exact counts of bodies, exact exit codes."""
 
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -218,6 +219,27 @@ def test_a_command_that_cannot_be_started_takes_no_slot(node: HandNode, command:
     node.let_go()
     assert ended(node.exec(*AT)) == (0, "", "")
     assert len(node.lines("done")) == 1
+
+
+def test_a_call_whose_command_cannot_be_started_is_told_by_why(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It left no trace: `why` said that nobody has claimed the slot."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(node.folder))
+    trace = "could not start its command: there is no command 'slwo.sh' in /bin; write its full path, or set PATH"
+
+    def call(year: int, start_within: str, command: str) -> int:
+        options = ("--schedule", "@yearly", "--slot", f"{year}-01-01T00:00:00Z", "--start-within", start_within)
+        return ended(node.exec(*options, command=(command,), env={"PATH": "/bin"}))[0]
+
+    def told() -> str:
+        assert main(["why", "sync@2026-01-01T00:00:00Z", "--store", node.url]) == 0
+        return re.sub(r"at \S+ \S+ could|\S+  called by \S+: could", "… could", capsys.readouterr().out)
+
+    assert [call(2025, "9999d", "true"), call(2026, "1s", "slwo.sh")] == [0, 127]
+    assert f"  in this machine's journal: … {trace}\n" in told()
+    assert call(2025, "9999d", "true") == 0
+    assert f"  … {trace}\n" in told()
 
 
 def test_a_timeout_stops_the_whole_group_and_is_124(node: HandNode) -> None:

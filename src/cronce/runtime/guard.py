@@ -105,8 +105,8 @@ def code_of(fn: Function) -> str:
 
 def module_name(module: str) -> str:
     """The name by which other processes import a module. Only the process that was started with it calls it
-    `__main__`: its name is the one after `python -m`, or that of its file, behind those of the packages around it. Empty
-    where it is no file, but was typed in."""
+    `__main__`: its name is the one after `python -m`, or that of its file, behind those of the packages around it.
+    Empty where it is no file, but was typed in."""
     if module not in OWN_NAMES:
         return module
     program = sys.modules.get(module)
