@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from cronce_audit.clocks import Disputed, disputed, minutes_between, season, shared_slot
+from cronce_audit.clocks import Disputed, disputed, minutes_between, never, season, shared_slot
 from cronce_audit.containers.facts import EntryScript, Image
 from cronce_audit.containers.running import containers, program
 from cronce_audit.containers.shell import simple_commands
@@ -14,6 +14,7 @@ from cronce_audit.crontab.read import CronLine, CrontabHome, NeverRun, homes, la
 from cronce_audit.guards import guards
 from cronce_audit.java import Scheduled
 from cronce_audit.javascript.code import Job as JavaScriptJob
+from cronce_audit.kubernetes.facts import Workload
 from cronce_audit.model import CommandLine, Confidence, Facts, Found, Place, Severity, rule
 from cronce_audit.processes.commands import same_entries
 from cronce_audit.python.facts import Bound, Const, Items
@@ -165,6 +166,25 @@ def crontab_that_never_runs(facts: Facts) -> Iterator[Found]:
                 f" `{command.split(maxsplit=1)[0]}` for the user, finds none of that name, and does not run the line",
             )
     yield from _without_daemon(facts)
+    yield from _without_times(facts)
+
+
+def _without_times(facts: Facts) -> Iterator[Found]:
+    """Schedules with no time at all, in whatever reads them."""
+    given = [(line.schedule, f"`{shown(line.command)}`", line.place) for line in facts.of(CronLine)]
+    given += [(job["schedule"].text, job.called, job.place) for job in facts.of(Workload) if job["schedule"]]
+    given += [(expression(job) or "", job.function, job.place) for job in facts.conclude(jobs)]
+    for schedule, what, place in given:
+        if why := never(schedule):
+            is_typo = " is not in " in why
+            yield Found(
+                place,
+                f"`{schedule}` never runs {what} ({why})",
+                severity=Severity.WARNING if is_typo else None,
+                remedy="correct the schedule"
+                if is_typo
+                else "correct the schedule; if it is off on purpose, ignore this",
+            )
 
 
 def _copied_without_user(facts: Facts) -> Iterator[NeverRun]:
