@@ -1,5 +1,6 @@
 """Local times that occur twice or never in a zone; and whether two schedules ever fire at the same time."""
 
+import re
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -31,6 +32,23 @@ def disputed(expression: str, zone: str, year: int) -> Disputed | None:
     return Disputed(
         next((wall for is_gap, wall in hit if not is_gap), None), next((wall for is_gap, wall in hit if is_gap), None)
     )
+
+
+@lru_cache(1024)
+def never(expression: str) -> str:
+    """Why five plain fields have no time at all: a number that no clock shows, or a day that no month has. Empty where
+    they have one, or not all programs read them alike."""
+    if not _FIVE_FIELDS.fullmatch(expression):
+        return ""
+    try:
+        Cron(expression)
+    except BadInput as error:
+        why, day, _ = str(error).splitlines()[-1].strip(" ^").partition(", so this never fires")
+        return why if day or " is not in " in why else ""
+    return ""
+
+
+_FIVE_FIELDS: Final = re.compile(r"[\d*/,-]+( +[\d*/,-]+){4}")
 
 
 def season(day: date) -> str:

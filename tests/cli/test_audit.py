@@ -385,6 +385,17 @@ def test_the_checklist_is_answered_and_fails_if_a_point_is_not_met(capsys: pytes
     assert "\n✓  10. The pipeline runs this audit: met\n       Makefile:2: `cronce audit`\n" in capsys.readouterr().out
 
 
+def test_the_checklist_lists_all_places_of_a_point_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    """It said "and 2 more", and nothing showed them."""
+    write(app="x = 1\n")
+    Path("Makefile").write_text("lint:\n" + "\tcronce audit\n" * 5)
+    assert main(["audit", "--checklist"]) == 0
+    assert capsys.readouterr().out.count("       and 2 more (--all shows them)\n") == 1
+    assert main(["audit", "--checklist", "--all"]) == 0
+    shown = capsys.readouterr().out
+    assert [shown.count(f"       Makefile:{line}: `cronce audit`\n") for line in range(2, 7)] == [1] * 5
+
+
 def test_the_checklist_as_a_document(capsys: pytest.CaptureFixture[str]) -> None:
     write(app="x = 1\n")
     document = told(capsys, "--checklist")

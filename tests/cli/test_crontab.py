@@ -219,6 +219,8 @@ def test_what_a_crontab_fires_is_listed(file: Path, capsys: pytest.CaptureFixtur
     lines = said(capsys, "list", *where).splitlines()
     assert lines[0].split() == ["line", "schedule", "zone", "next", "user", "guard", "command"]
     assert lines[2].split() == ["3", "@reboot", "Europe/Berlin", "—", "bob", "flock", "flock", "l", "y"]
+    why = "line 3 has no next time: @reboot is when a machine starts, not a slot that machines share"
+    assert [line for line in lines if "no next time" in line] == [why]
 
 
 def test_lines_come_from_a_file_from_stdin_or_from_the_call(

@@ -22,6 +22,9 @@ echo "done $CRONCE_SLOT $CRONCE_FENCE $CRONCE_ATTEMPT $$" >> "$BOOK"
 """
 
 
+BEGUN = ("sh", "-c", f"echo up\n{WORKS}")
+
+
 class Line(NamedTuple):
     what: str
     slot: str
@@ -56,7 +59,7 @@ class HandNode:
 
     def begun(self, *options: str) -> subprocess.Popen[str]:
         """One that is at work, and may be killed: if what its command prints is handed on, its watchdog knows of it."""
-        process = self.exec(*options, command=("sh", "-c", f"echo up\n{WORKS}"))
+        process = self.exec(*options, command=BEGUN)
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
         wait_until(lambda: self.lines("start"))

@@ -137,8 +137,11 @@ def crontab() -> str:
 
 
 def test_in_the_systems_format_a_line_without_a_user_is_refused() -> None:
-    with pytest.raises(BadInput, match="a user and a command"):
+    """The message said that a user was missing, and not that the command was taken for it."""
+    with pytest.raises(BadInput, match=r"after the schedule come a user and a command, and here is only '/bin/x'$"):
         check("* * * * * /bin/x\n", system=True)
+    with pytest.raises(BadInput, match="a crontab line is five fields, a user and a command"):
+        check("* * * * /bin/x\n", system=True)
 
 
 # --- a marked block ---------------------------------------------------------------------------------------------------

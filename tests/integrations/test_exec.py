@@ -1,6 +1,7 @@
 """`cronce exec`, as real processes killed, paused and raced: exact counts of bodies, exact exit codes."""
 
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -22,7 +23,7 @@ from cronce.stores import default
 from cronce.stores.default import choose
 from tests.house.needs import needs, tool
 from tests.house.wait import wait_until
-from tests.integrations.execs import SLOT, HandNode, ended, gone
+from tests.integrations.execs import BEGUN, SLOT, HandNode, ended, gone
 from tests.servers.valkey import Valkey
 
 AT = ("--slot", SLOT)
@@ -101,7 +102,7 @@ def test_a_command_without_dashes_is_told_what_is_missing(capsys: pytest.Capture
 
 def test_a_loser_says_why_only_when_it_is_asked(node: HandNode) -> None:
     ended(node.exec(*AT, command=("true",)))
-    code, out, err = ended(node.exec(*AT, "-v"))
+    code, out, err = ended(node.exec(*AT, "-v", command=("true",)))
     assert (code, out) == (0, "")
     assert err == f"cronce exec: sync@{SLOT} succeeded already. It was not run again.\n"
 
@@ -220,6 +221,46 @@ def test_a_command_that_cannot_be_started_takes_no_slot(node: HandNode, command:
     assert len(node.lines("done")) == 1
 
 
+def test_a_call_whose_command_cannot_be_started_is_told_by_why(
+    node: HandNode, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It left no trace: `why` said that nobody has claimed the slot."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(node.folder))
+    trace = "could not start its command: there is no command 'slwo.sh' in /bin; write its full path, or set PATH"
+
+    def call(year: int, start_within: str, command: str) -> int:
+        options = ("--schedule", "@yearly", "--slot", f"{year}-01-01T00:00:00Z", "--start-within", start_within)
+        return ended(node.exec(*options, command=(command,), env={"PATH": "/bin"}))[0]
+
+    def told() -> str:
+        assert main(["why", "sync@2026-01-01T00:00:00Z", "--store", node.url]) == 0
+        return re.sub(r"at \S+ \S+ could|\S+  called by \S+: could", "… could", capsys.readouterr().out)
+
+    assert [call(2025, "9999d", "true"), call(2026, "1s", "slwo.sh")] == [0, 127]
+    assert f"  in this machine's journal: … {trace}\n" in told()
+    assert call(2025, "9999d", "true") == 0
+    assert f"  … {trace}\n" in told()
+
+
+def test_a_call_that_loses_to_another_command_says_so(node: HandNode, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two crontab lines with one NAME: the second job never ran, and nothing said so."""
+    one, other = ("echo", "one"), ("echo", "another")
+    assert ended(node.exec(*AT, command=one)) == (0, "one\n", "")
+    assert ended(node.exec(*AT, command=one)) == (0, "", "")
+    commands = "another command: command:echo-3d9f1586, here command:echo-43bdccf9"
+    remedy = "If these are two jobs, each slot runs only one of them; give one another NAME"
+    assert ended(node.exec(*AT, command=other)) == (0, "", f"cronce exec: sync@{SLOT} is of {commands}. {remedy}\n")
+    assert main(["why", f"sync@{SLOT}", "--store", node.url]) == 0
+    assert capsys.readouterr().out.count(f" did not run it: it had succeeded already (with {commands})\n") == 1
+
+
+def test_a_command_that_was_changed_is_the_jobs_own_from_its_first_run_on(node: HandNode) -> None:
+    slots = [("--slot", f"2026-03-29T0{hour}:00:00Z") for hour in (1, 2)]
+    assert ended(node.exec(*slots[0], command=("echo", "one"))) == (0, "one\n", "")
+    assert ended(node.exec(*slots[1], command=("echo", "another"))) == (0, "another\n", "")
+    assert ended(node.exec(*slots[1], command=("echo", "another"))) == (0, "", "")
+
+
 def test_a_timeout_stops_the_whole_group_and_is_124(node: HandNode) -> None:
     command = sh('sh -c "trap : TERM; while :; do sleep 0.05; done" & echo $!; wait')
     code, out, _ = ended(node.exec(*AT, "--timeout", "2s", "--grace", "300ms", command=command))
@@ -246,7 +287,7 @@ def test_a_run_longer_than_its_lease_is_renewed(node: HandNode) -> None:
     wait_until(lambda: node.lines("start"))
     first = node.cell().until
     assert first is not None
-    assert ended(node.exec(*options, command=("sleep", "5"))) == (0, "", "")  # held: it does not run
+    assert ended(node.exec(*options)) == (0, "", "")  # held: it does not run
     wait_until(lambda: datetime.now(UTC) > first)
     node.let_go()
     assert ended(process) == (0, "", "")
@@ -392,14 +433,14 @@ def test_sigkill_under_skip_no_orphan_and_the_slot_is_lost_never_run_again(node:
 
 def test_sigkill_under_rerun_who_stands_by_takes_over(node: HandNode) -> None:
     first = node.begun(*RERUN)
-    others = [node.exec(*RERUN) for _ in range(2)]
+    others = [node.exec(*RERUN, command=BEGUN) for _ in range(2)]
     first.kill()
     wait_until(lambda: len(node.lines("start")) == 2)
     one, two = node.lines("start")
     assert gone(one.pid)
     assert two.fence > one.fence
     node.let_go()
-    assert [ended(other) for other in others] == [(0, "", "")] * 2
+    assert sorted(ended(other) for other in others) == [(0, "", ""), (0, "up\n", "")]
     assert [(line.what, line.attempt) for line in node.lines()] == [("start", 1), ("start", 2), ("done", 2)]
 
 

@@ -238,7 +238,7 @@ def test_a_call_without_a_schedule_that_could_not_ask_stays_open_to_who_calls_ag
     office: Office, store: ReadOnly, clock: HandClock, folder: str
 ) -> None:
     """A message that is delivered again, say."""
-    call = UnaskedCall(LATER.key, "no answer", "web-1", LATER.at)
+    call = UnaskedCall(LATER.key, "could not ask the store: no answer", "web-1", LATER.at)
     Journal(folder).write([call])
     clock.turn(30 * 60)
     office.node.do(office.keeper.pending_ends.report())

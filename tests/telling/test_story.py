@@ -168,7 +168,7 @@ def test_what_the_journal_of_this_machine_knows_of_a_slot_is_told(
     grant = granted(node)
     later = START + 3 * SECOND
     end = PendingEnd(grant.key, Finish(grant.fence, Outcome.SUCCEEDED), "web-1", later)
-    call = UnaskedCall(SLOT.key, "connection refused", "web-1", later)
+    call = UnaskedCall(SLOT.key, "could not ask the store: connection refused", "web-1", later)
     found = asked(store)._replace(journal=(end, call, call._replace(slot="sync@2026-03-29T12:00:00Z")))
     assert tell(found.stories[0], found).splitlines()[-2:] == [
         "  in this machine's journal: succeeded at 12:00:03Z on web-1, not on record yet",
@@ -176,14 +176,23 @@ def test_what_the_journal_of_this_machine_knows_of_a_slot_is_told(
     ]
 
 
-def test_a_slot_for_which_the_store_could_not_be_asked_says_so(node: HandNode, store: Wire, clock: HandClock) -> None:
+@pytest.mark.parametrize(
+    ("reason", "what"),
+    [
+        ("could not ask the store: connection refused", "reach the store"),
+        ("could not start its command: there is no file /srv/slwo.sh to run", "start its command"),
+    ],
+)
+def test_a_slot_for_which_a_call_came_to_nothing_says_so(
+    node: HandNode, store: Wire, clock: HandClock, reason: str, what: str
+) -> None:
     """It said that nobody has claimed it, and no more."""
     declare(node, "@hourly")
-    refuse(store, "web-1", [(SLOT, START + SECOND, "web-1:7:a: could not ask the store: connection refused")], 1)
+    refuse(store, "web-1", [(SLOT, START + SECOND, f"web-1:7:a: {reason}")], 1)
     clock.turn(60)
     assert told(store).splitlines() == [
-        "billing@2026-03-29T12:00:00Z fell due 1m ago: a process called for it, but could not reach the store.",
-        "  12:00:01Z  called by web-1:7:a: could not ask the store: connection refused",
+        f"billing@2026-03-29T12:00:00Z fell due 1m ago: a process called for it, but could not {what}.",
+        f"  12:00:01Z  called by web-1:7:a: {reason}",
     ]
 
 

@@ -49,7 +49,7 @@ REPORT_ARGUMENTS: Final = {
     "--checklist": "check the points of checklists for scheduled jobs instead",
     "--statistics": "print the number of findings of each rule instead",
     "--fix": "fix what is certain (CR102, CR103, CR501), and report the rest",
-    "--all": "show every finding of severity info, even several at one place",
+    "--all": "show every finding of severity info, even several at one place; and all places of a checklist",
     "--suppressed": "also list what is suppressed or in the baseline, and why",
     "--no-progress": "draw no progress bar (there is one only on a terminal)",
 }

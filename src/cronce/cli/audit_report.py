@@ -237,7 +237,7 @@ _CLOSE: Final = {
 # --- a checklist ------------------------------------------------------------------------------------------------------
 
 
-def checked(answered: Sequence[Answered], on: Screen) -> Iterator[str]:
+def checked(answered: Sequence[Answered], on: Screen, *, shows_all: bool) -> Iterator[str]:
     first: dict[int, Answered] = {}
     for name, points in groupby(answered, key=lambda one: one.checklist):
         yield paint(ColouredText(name, "busy"), on)
@@ -245,7 +245,7 @@ def checked(answered: Sequence[Answered], on: Screen) -> Iterator[str]:
             yield _head(point, on)
             before = first.setdefault(id(point.answer), point)
             same = f"same answer as point {before.number} under *{before.checklist}*"
-            yield from _why(point.answer, on) if before is point else told(same, on, "dim")
+            yield from _why(point.answer, on, shows_all=shows_all) if before is point else told(same, on, "dim")
         yield ""
     counts = Counter(one.answer.verdict for one in answered)
     yield ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
@@ -257,10 +257,11 @@ def _head(point: Answered, on: Screen) -> str:
     return f"{paint(mark, on)}{paint(head, on)}{paint(ColouredText(point.answer.verdict, mark.tone), on)}"
 
 
-def _why(answer: Answer, on: Screen) -> Iterator[str]:
-    for one in answer.evidence[:EVIDENCE_SHOWN]:
+def _why(answer: Answer, on: Screen, *, shows_all: bool) -> Iterator[str]:
+    shown = answer.evidence if shows_all else answer.evidence[:EVIDENCE_SHOWN]
+    for one in shown:
         yield from told(f"{one.place}: {one.text}" if one.place else one.text, on, "dim")
-    if len(answer.evidence) > EVIDENCE_SHOWN:
-        yield from told(f"and {len(answer.evidence) - EVIDENCE_SHOWN} more", on, "dim")
+    if len(answer.evidence) > len(shown):
+        yield from told(f"and {len(answer.evidence) - len(shown)} more (--all shows them)", on, "dim")
     if answer.shows:
         yield from told(f"What would answer it: {answer.shows}", on)

@@ -218,7 +218,9 @@ def _write_baseline(path: Path, outcome: AuditOutcome, configured: Path | None) 
 def _check(audited: Audited, project: Project, options: argparse.Namespace) -> int:
     answered = answers(Seen(audited.outcome, audited.facts, mentions(project.root, audited.paths)))
     _deliver(
-        partial(checked, answered), lambda: [json.dumps(checklist_document(answered), ensure_ascii=False)], options
+        partial(checked, answered, shows_all=options.all),
+        lambda: [json.dumps(checklist_document(answered), ensure_ascii=False)],
+        options,
     )
     return 1 if any(one.answer.verdict == "not met" for one in answered) else 0
 

@@ -237,20 +237,27 @@ def _list(options: argparse.Namespace, place: host_settings.Crontab) -> None:
     elif rows:
         headers = ["line", "schedule", "zone", "next", "user", "guard", "command"]
         print(table(headers, [[_cell(row, header) for header in headers] for row in rows], screen()))
+        for entry in lines:
+            if isinstance(why := _cron(entry, host), str):
+                print(safe(f"line {entry.number} has no next time: {why}"))
         for line in _places(lines, options):
             print(safe(line))
     else:
         print(f"{place} starts nothing")
 
 
-def _row(entry: text.CrontabEntry, host: text.CronHost) -> dict[str, object]:
+def _cron(entry: text.CrontabEntry, host: text.CronHost) -> Cron | str:
     zone = text.zone_of(entry, host)
-    cron = text.cron_of(entry, zone) if zone else "the zone is not known"
+    return text.cron_of(entry, zone) if zone else "the zone is not known"
+
+
+def _row(entry: text.CrontabEntry, host: text.CronHost) -> dict[str, object]:
+    cron = _cron(entry, host)
     upcoming = cron.next(SystemClock().wall()) if isinstance(cron, Cron) else None
     return {
         "line": entry.number,
         "schedule": entry.schedule,
-        "zone": zone,
+        "zone": text.zone_of(entry, host),
         "next": iso(upcoming),
         "user": entry.user or host.user,
         "guarded": entry.guard == "cronce",

@@ -51,7 +51,12 @@ def add_logs_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help="log files, also compressed; - is stdin")
     add("--expected", metavar="SPAN", help="how long a run may take, such as 20m")
-    add("--within", default="2s", metavar="SPAN", help="starts closer together than this count as one (default 2s)")
+    add(
+        "--within",
+        default="2s",
+        metavar="SPAN",
+        help="starts closer together than this may be a duplicate (default 2s)",
+    )
     add("--tz", metavar="ZONE", help="the time zone of times without an offset (default: UTC)")
     add("--start", metavar="REGEX", help="a line that starts a run; (?P<job>…) and (?P<run>…) name the job and the run")
     add("--end", metavar="REGEX", help="a line that ends a run")

@@ -127,7 +127,8 @@ def run_exec(options: argparse.Namespace) -> int:
     try:
         code = _run(options, heard.append)
     except CannotStart as error:
-        say("exec", str(error))
+        for text in (str(error), *getattr(error, "__notes__", ())):
+            say("exec", text)
         _ping(ping, options.name, heard, str(error))
         return error.code
     except StoreError as error:
@@ -150,8 +151,8 @@ def _ping(url: str | None, job: str, heard: list[Event], trouble: str = "", *, o
 
 def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
     job = declared(options)
-    find_command(options.command[0], os.environ)  # before a slot is claimed for it
     if options.observe:
+        find_command(options.command[0], os.environ)
         return _observed(options, job)
     chosen, clock = choose(options.store), SystemClock()
     _refuse_off_schedule(job, options.slot)
@@ -177,8 +178,9 @@ def _run(options: argparse.Namespace, hear: Callable[[Event], object]) -> int:
         gc.freeze()  # the command may run for days: what is loaded by now is never collected, the rest is
         gc.enable()
         try:
+            find_command(options.command[0], os.environ)  # before a slot is claimed for it
             store = open_chosen(chosen)
-        except StoreError as error:
+        except (CannotStart, StoreError) as error:
             could_not_ask(journal, job, clock, error, options.slot)
             _add_notes(error, unwritten)
             raise

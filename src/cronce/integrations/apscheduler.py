@@ -50,7 +50,7 @@ from cronce.runtime.app import Cronce
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import MOST_TURNS, SOME_DAY, Declaration, Policies, When, declare
-from cronce.runtime.guard import guarded
+from cronce.runtime.guard import guarded, module_name
 from cronce.runtime.keeper import Lease, RepeatingThread
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.log import LOGGER
@@ -112,13 +112,15 @@ def name_of(job: Any, *, private: bool) -> str:
     if not (private and is_unnamed(job)):
         return name_from(job.id)
     remedy = f"give {job.name} an id: add_job(…, id='{name_from(job.name)}')"
-    if job.func_ref is None or (ismethod(job.func) and not isclass(job.func.__self__)):
+    own_module, _, function = (job.func_ref or "").partition(":")
+    module = module_name(own_module)
+    if not module or (ismethod(job.func) and not isclass(job.func.__self__)):
         raise BadInput(f"another process cannot tell which job this is; {remedy}")
     try:
         given = json.dumps([list(job.args), dict(job.kwargs)], sort_keys=True)
     except TypeError:
         raise BadInput(f"another process cannot tell from its arguments which job this is; {remedy}") from None
-    return name_from(f"{job.func_ref} {given}" if job.args or job.kwargs else job.func_ref)
+    return name_from(f"{module}:{function}{f' {given}' if job.args or job.kwargs else ''}")
 
 
 def check_policies(policies: Mapping[str, Any]) -> None:
@@ -235,7 +237,10 @@ def _id_warnings(job: Any, *, private: bool) -> Iterator[str]:
         yield f"{job.name} has a date and no id: it runs in each process that adds it; with an id it is one job"
     else:
         name = name_of(job, private=True)
-        yield f"{job.name} has no id, so cronce names it {name}: if the function is renamed, it becomes another job"
+        yield (
+            f"{job.name} has no id, so cronce names it {name}, by its module and function: a process in which either"
+            " has another name runs it too; give it an id"
+        )
 
 
 def _time_warnings(job: Any) -> Iterator[str]:

@@ -8,11 +8,12 @@ import math
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from types import FrameType
 from typing import Final, Protocol, Self
+from zlib import crc32
 
 from cronce.clock import Clock
 from cronce.errors import BadRecord, CronceError, LeaseLost, NotRecorded, StoreError
@@ -219,6 +220,11 @@ class Announce(Protocol):
     def __call__(self, text: str, *, quiet: bool = False) -> None: ...
 
 
+def code_of(words: Sequence[str]) -> str:
+    """Which command it is, the same on every machine; its arguments may be secret."""
+    return f"command:{words[0].rpartition('/')[2]}-{crc32(chr(0).join(words).encode(errors='surrogateescape')):08x}"
+
+
 class Exec:
     """One `cronce exec`, from a store that is open to an exit code."""
 
@@ -239,6 +245,7 @@ class Exec:
         self._job, self._words, self._supervisor, self._env = job, words, supervisor, env
         self._stand_by = stand_by or is_rerun(job.on_lost)
         self._job_name, self._journal, self._say, self._hear = job_name, journal, say, hear
+        self._here = code_of(words)
         self.ran = False
         self._left = False  # the note about the clock is written
 
@@ -284,7 +291,8 @@ class Exec:
         def refused(slot: Slot, why: str, keeper: Keeper) -> None:
             """A call that ran a rerun, or an attempt before this one, did run."""
             if not command.has_run:
-                notes.refused(slot, why, keeper)
+                other = self._other_command(keeper.node.ledger)
+                notes.refused(slot, f"{why}{f', with {other}' if other else ''}", keeper)
 
         while True:
             call = Call(
@@ -295,6 +303,7 @@ class Exec:
                 stand_by=self._stand_by,
                 refused=refused,
                 beside=partial(self._note_clock, keeper.node.ledger),
+                running=partial(self._recording_command, keeper.node),
             )
             result = take(call.steps(when), keeper.node, self._sleep)
             if isinstance(result, Skipped):
@@ -320,6 +329,21 @@ class Exec:
         else:
             return ""
         return f"{why}. {SET_CLOCK}"
+
+    @contextmanager
+    def _recording_command(self, node: Node) -> Iterator[None]:
+        """While a slot runs, the job's record has which command does. It costs a request only where that is new."""
+        known = node.ledger.know.job(self._job.name)
+        if known is None or known.job is None or known.job.code != self._here:
+            with suppress(StoreError):
+                node.do(node.ledger.jobs.edit(self._job.name, lambda job, _now: job and job._replace(code=self._here)))
+        yield
+
+    def _other_command(self, ledger: Ledger) -> str:
+        """Which command the job ran last, and which is here, if these are two."""
+        known = ledger.know.job(self._job.name)
+        code = known.job.code if known is not None and known.job is not None else ""
+        return f"another command: {code}, here {self._here}" if code and code != self._here else ""
 
     def _note_clock(self, ledger: Ledger) -> list[Write]:
         """Written with the end of the run, which costs no extra request."""
@@ -348,6 +372,12 @@ class Exec:
         going_on = skipped.kind == "held" or (skipped.outcome and Outcome(skipped.outcome).is_success)
         bad = is_bad(skipped)
         quiet = not bad and (going_on or not named) and not self._job_name
+        other = self._other_command(node.ledger)
+        if quiet and other and skipped.kind in ("held", "closed"):
+            self._say(
+                f"{skipped.slot} is of {other}. If these are two jobs, each slot runs only one of them; give one"
+                " another NAME"
+            )
         told = self._closed(skipped, Outcome(skipped.outcome), slot, node, bad=bad) if skipped.outcome else ""
         self._say(told or f"{skipped.slot} was not run here: {skipped.reason}", quiet=bool(quiet))
         if skipped.kind == "held" and self._job_name:

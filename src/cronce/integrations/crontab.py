@@ -110,6 +110,9 @@ def check(text: str, *, system: bool) -> None:
     known = {entry.number: entry for entry in entries(text, system=system)}
     for number, plain in saying(text):
         shown = f"line {number}, {mask_all(plain)[:60]!r}"
+        if system and number in known and not known[number].command:
+            only = f"and here is only {known[number].user!r:.60}"
+            raise BadInput(f"{shown}: after the schedule come a user and a command, {only}")
         if number not in known or not known[number].command:
             user = ", a user" if system else ""
             raise BadInput(f"{shown}: a crontab line is five fields{user} and a command; '@daily' may stand for five")

@@ -23,7 +23,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from cronce.clock import Clock
-from cronce.errors import BadInput, BadRecord, ClockOff, LeaseLost, NotRecorded, StoreError, StoreUnavailable
+from cronce.errors import (
+    BadInput,
+    BadRecord,
+    CannotStart,
+    ClockOff,
+    LeaseLost,
+    NotRecorded,
+    StoreError,
+    StoreUnavailable,
+)
 from cronce.model import Boot, Cell, Instant, Slot, Write, slot_of_cell, spell
 from cronce.policy import wants_all
 from cronce.protocol.codec import all_readable
@@ -53,7 +62,7 @@ from cronce.runtime.keeper import RENEWAL_RETRY, Keeper, Lease, refuse_patched_t
 from cronce.runtime.ledger import Expired, Grant, Refused, Wanted
 from cronce.runtime.node import holder_name
 from cronce.runtime.prevented import is_prevented
-from cronce.runtime.process_notes import leave_clock, recall_clock
+from cronce.runtime.process_notes import UNASKED, UNSTARTED, leave_clock, recall_clock
 from cronce.runtime.run import Skipped
 from cronce.runtime.steps import Steps, StoreStep, WaitStep
 from cronce.schedule import format_duration
@@ -379,13 +388,17 @@ def _runs(cell: Cell) -> bool:
         return False
 
 
-def could_not_ask(journal: Journal, job: Declaration, clock: Clock, error: StoreError, when: When | None) -> None:
-    """A call came to nothing, since the store could not be asked: the next that can puts that on record."""
+def could_not_ask(
+    journal: Journal, job: Declaration, clock: Clock, error: StoreError | CannotStart, when: When | None
+) -> None:
+    """A call came to nothing, since the store could not be asked, or the command not be started: the next call that
+    reaches the store puts that on record."""
     with suppress(BadInput):
         slot = job.slot_at(clock.wall()) if when is None else job.slot_named(when)
         start_by = job.terms(slot, inferred=when is None).start_by(slot.at)
         wanted = job.schedule is not None and wants_all(job.missed)
-        journal.write([UnaskedCall(slot.key, discreet(str(error)), holder_name(clock), clock.wall(), start_by, wanted)])
+        why = f"{UNASKED if isinstance(error, StoreError) else UNSTARTED}{discreet(str(error))}"
+        journal.write([UnaskedCall(slot.key, why, holder_name(clock), clock.wall(), start_by, wanted)])
 
 
 def why_not(slot: Slot, answer: Refused) -> Skipped:

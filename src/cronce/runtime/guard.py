@@ -1,12 +1,15 @@
 """Guards: a function that any trigger may call, and still the function it was."""
 
+# Paths are plain text here: pathlib is slow to import, and every start comes by.
+# ruff: noqa: PTH100, PTH110, PTH113, PTH118
+
 import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, overload
 
 from cronce.errors import BadInput, LockHeld
 from cronce.runtime.attempt import Work
@@ -68,6 +71,9 @@ class SameSignature(Protocol):
 
 Function = Callable[..., Any]
 
+OWN_NAMES: Final = ("__main__", "__mp_main__")
+"""What a process calls the program that it was started with; the second in a child of multiprocessing."""
+
 
 class Steppable(Protocol):
     """A call: of a slot, or of what a pod is for."""
@@ -92,12 +98,29 @@ def name_of(fn: Function) -> str:
 
 
 def code_of(fn: Function) -> str:
-    """Where it is, as `module:name`, the same on every machine; a script is named by its file."""
-    module, name = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
-    if module == "__main__":
-        file = getattr(sys.modules.get("__main__"), "__file__", None)
-        module = os.path.basename(file).removesuffix(".py") if file else None  # noqa: PTH119  slow to import
+    """Where it is, as `module:name`, the same on every machine."""
+    module, name = module_name(getattr(fn, "__module__", None) or ""), getattr(fn, "__qualname__", None)
     return f"{module}:{name}" if module and name else ""
+
+
+def module_name(module: str) -> str:
+    """The name by which other processes import a module. Only the process that was started with it calls it
+    `__main__`: its name is the one after `python -m`, or that of its file, behind those of the packages around it.
+    Empty where it is no file, but was typed in."""
+    if module not in OWN_NAMES:
+        return module
+    program = sys.modules.get(module)
+    spec, file = getattr(program, "__spec__", None), getattr(program, "__file__", None)
+    if spec is not None:
+        return str(spec.name)
+    if not file or not os.path.isfile(file):
+        return ""
+    folder, name = os.path.split(os.path.abspath(str(file)))
+    name = name.removesuffix(".py")
+    while os.path.exists(os.path.join(folder, "__init__.py")):
+        folder, package = os.path.split(folder)
+        name = f"{package}.{name}"
+    return name
 
 
 def line_of(fn: Function) -> str:

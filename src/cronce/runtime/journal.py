@@ -1,9 +1,9 @@
 """What this process could not write to its store, kept on this machine's own disk until a process can.
 
 Two things are written down: how a run ended, where the store did not take that; and for which slot a guard was called
-that could not ask the store. Each write is one new file of JSON lines, which is never changed, and removed once all of
-it is on record. Any process of the machine that reaches the store writes what it finds. An end goes by the fence of its
-run, so it does no harm to write it twice, or too late.
+that could not ask the store, or not start its command. Each write is one new file of JSON lines, which is never
+changed, and removed once all of it is on record. Any process of the machine that reaches the store writes what it
+finds. An end goes by the fence of its run, so it does no harm to write it twice, or too late.
 
 The files are below the user's state directory, in a directory for each store. On a disk that goes with its container
 they go with it, and then only what a process still has in memory is written.
@@ -50,8 +50,8 @@ class PendingEnd(NamedTuple):
 
 
 class UnaskedCall(NamedTuple):
-    """A guard was called for a slot, and could not ask the store. From `start_by` on it is too late to start; `wanted`:
-    each slot of the job is to run, however late."""
+    """A guard was called for a slot, and did not ask the store: it could not, or had no command to start. From
+    `start_by` on it is too late to start; `wanted`: each slot of the job is to run, however late."""
 
     slot: str
     why: str

@@ -18,7 +18,7 @@ from cronce.runtime.journal import Entry, Journal, PendingEnd, UnaskedCall
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
 from cronce.runtime.node import Node
-from cronce.runtime.process_notes import UNASKED, note_refusals
+from cronce.runtime.process_notes import note_refusals
 
 
 class PendingEnds:
@@ -128,9 +128,9 @@ class PendingEnds:
 
 
 def _by_job(calls: Sequence[UnaskedCall]) -> dict[str, list[Refused]]:
-    """Calls that could not reach the store are noted together with those that were refused."""
+    """Calls that did not reach the store are noted together with those that were refused."""
     by_job: dict[str, list[Refused]] = {}
     for call in calls:
-        new = Refused(call.slot, call.at, f"{call.holder}: {UNASKED}{call.why}")
+        new = Refused(call.slot, call.at, f"{call.holder}: {call.why}")
         by_job.setdefault(call.slot.partition("@")[0], []).append(new)
     return by_job

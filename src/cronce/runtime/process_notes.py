@@ -55,7 +55,8 @@ JOBS_AT_ONCE: Final = 100
 """Of more jobs than that at once, the refusals of some stay unwritten: writing them must not be a load of its own."""
 
 UNASKED: Final = "could not ask the store: "
-"""The beginning of the reason for a call that failed before the store was reached."""
+UNSTARTED: Final = "could not start its command: "
+"""The beginnings of the reasons for a call that failed before the store was reached."""
 
 NOTES_TTL: Final = timedelta(days=30)
 """For how long what a machine left behind is of use to anybody."""

@@ -13,7 +13,7 @@ from cronce.protocol.specs import is_floor_ahead
 from cronce.protocol.store_clock import SET_CLOCK, closed_ahead
 from cronce.runtime.effects.review import STATES, EffectsSurvey
 from cronce.runtime.journal import PendingEnd, UnaskedCall
-from cronce.runtime.process_notes import UNASKED
+from cronce.runtime.process_notes import UNASKED, UNSTARTED
 from cronce.runtime.queries import JobSeen
 from cronce.runtime.why import ONCE_STILL_RAN, Case, Story, Why
 from cronce.schedule.describe import describe
@@ -246,6 +246,8 @@ def _never(story: Story, found: Why) -> str:
             return f"has no record, and the job cannot be read: {safe(job.trouble)}."
         case _ if any(UNASKED in one.refused.why for one in story.refused):
             return f"fell due {away(at, found.now)}: a process called for it, but could not reach the store."
+        case _ if any(UNSTARTED in one.refused.why for one in story.refused):
+            return f"fell due {away(at, found.now)}: a process called for it, but could not start its command."
         case _:
             nobody = f": {_NO_LIVE_SCHEDULER}" if found.abandoned else ""
             return f"fell due {away(at, found.now)}, and no process has claimed it{nobody}."
@@ -267,7 +269,7 @@ def _journal(story: Story, found: Why) -> Iterator[str]:
     say = _Clock(story.slot.at)
     for entry in found.journal:
         if isinstance(entry, UnaskedCall) and entry.slot == story.slot.key:
-            yield f"in this machine's journal: at {say(entry.at)} {entry.holder} {UNASKED}{entry.why}"
+            yield f"in this machine's journal: at {say(entry.at)} {entry.holder} {entry.why}"
         if isinstance(entry, PendingEnd) and entry.run == story.slot.cell:
             yield f"in this machine's journal: {entry.what} at {say(entry.at)} on {entry.holder}, not on record yet"
 
@@ -397,7 +399,7 @@ def refusal(host: str, told: str) -> tuple[str, str]:
     """Who did not run a slot, and the same with the reason: most say themselves which process of the host it was."""
     whom = told if told.startswith(f"{host}:") else f"{host}: {told}"
     holder, _, reason = whom.partition(": ")
-    if UNASKED in whom:
+    if UNASKED in whom or UNSTARTED in whom:
         return holder, f"called by {whom}"
     closed = _CLOSED_BEFORE.fullmatch(reason)
     if closed is None or closed[1] not in _HAD_BECOME:

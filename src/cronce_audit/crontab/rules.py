@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from cronce_audit.clocks import Disputed, disputed, season, shared_slot
+from cronce_audit.clocks import Disputed, disputed, never, season, shared_slot
 from cronce_audit.containers.facts import EntryScript, Image
 from cronce_audit.containers.running import containers
 from cronce_audit.containers.shell import given
 from cronce_audit.crontab.read import CronLine, CrontabHome, NeverRun, homes, lacks_user, zones
 from cronce_audit.java import Scheduled
 from cronce_audit.javascript.code import Job as JavaScriptJob
+from cronce_audit.kubernetes.facts import Workload
 from cronce_audit.model import Confidence, Facts, Found, Place, Severity, rule
 from cronce_audit.processes.commands import same_entries, started
 from cronce_audit.python.facts import Bound, Const, Items
@@ -156,6 +157,25 @@ def crontab_that_never_runs(facts: Facts) -> Iterator[Found]:
                 f" `{command.split(maxsplit=1)[0]}` for the user, finds none of that name, and does not run the line",
             )
     yield from _without_daemon(facts)
+    yield from _without_times(facts)
+
+
+def _without_times(facts: Facts) -> Iterator[Found]:
+    """Schedules with no time at all, in whatever reads them."""
+    given = [(line.schedule, f"`{shown(line.command)}`", line.place) for line in facts.of(CronLine)]
+    given += [(job["schedule"].text, job.called, job.place) for job in facts.of(Workload) if job["schedule"]]
+    given += [(expression(job) or "", job.function, job.place) for job in facts.conclude(jobs)]
+    for schedule, what, place in given:
+        if why := never(schedule):
+            is_typo = " is not in " in why
+            yield Found(
+                place,
+                f"`{schedule}` never runs {what} ({why})",
+                severity=Severity.WARNING if is_typo else None,
+                remedy="correct the schedule"
+                if is_typo
+                else "correct the schedule; if it is off on purpose, ignore this",
+            )
 
 
 def _copied_without_user(facts: Facts) -> Iterator[NeverRun]:

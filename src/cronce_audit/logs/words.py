@@ -27,7 +27,9 @@ LIKELY: Final = re.compile(
 
 _CRON: Final = re.compile(r"\((\S+)\) (CMD|CMDEND|END) \((?:\[\d+\] )?(.*)\)\s*")
 _BUSYBOX_CRON: Final = re.compile(r"USER (\S+) pid +(\d+) cmd (.*)")
-_RUNNING: Final = re.compile(r'Running job "(.{1,255}?) \(trigger: .{0,999}" \(scheduled at ([^)]{1,99})\)')
+_RUNNING: Final = re.compile(
+    r'Running job "(.{1,255}?) \(trigger: (.{0,999}?)(?:, next run at: [^"]*)?" \(scheduled at ([^)]{1,99})\)'
+)
 _RAN: Final = re.compile(r'Job "(.{1,255}?) \(trigger: .{0,999}" (executed successfully|raised an exception)')
 _SENDING: Final = re.compile(r"Scheduler: Sending due task (.{1,255}) \((\S{1,255})\)")
 _TASK: Final = re.compile(r"Task (\S{1,255})\[([0-9a-f-]{36})\] (\w+)")
@@ -49,7 +51,8 @@ def _cron(letter: Letter) -> LogEvent | None:
 
 def _apscheduler(letter: Letter) -> LogEvent | None:
     if found := _RUNNING.search(letter.text):
-        return LogEvent(starts=True, job=found[1], form=Form.APSCHEDULER, slot=found[2])
+        about = {"trigger": hash(found[2])}
+        return LogEvent(starts=True, job=found[1], form=Form.APSCHEDULER, slot=found[3], about=about)
     found = _RAN.search(letter.text)
     failed = found is not None and found[2] == "raised an exception"
     return LogEvent(starts=False, job=found[1], form=Form.APSCHEDULER, failed=failed) if found else None

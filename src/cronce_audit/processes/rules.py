@@ -156,7 +156,7 @@ def _reaching(serving: Serving, occasion: Occasion, facts: Facts, world: World) 
 
 
 _ONE: Final = (
-    "start the scheduler in a process of its own that exists once (`python -m app.scheduler`), and not in the web app; "
+    "start the scheduler in a process of its own that exists once (`python scheduler.py`), and not in the web app; "
     "or let each run be claimed once, in whichever process it starts: `protect(scheduler, Cronce(…))` of "
     "cronce.integrations.apscheduler"
 )

@@ -50,7 +50,7 @@ def _conflicts(facts: Facts) -> Iterator[Found]:
 @rule(
     "CR105 a-second-late-is-lost",
     Severity.INFO,
-    'set how late a run may be: `job_defaults={"misfire_grace_time": 3600, "coalesce": True}`; None means however late',
+    'set how late a run may be: `job_defaults={"misfire_grace_time": 60, "coalesce": True}`; None means however late',
 )
 def _lost(facts: Facts) -> Iterator[Found]:
     dropped: dict[Scheduler, list[Job]] = defaultdict(list)
@@ -63,7 +63,7 @@ def _lost(facts: Facts) -> Iterator[Found]:
                 scheduler.place,
                 f"{' and '.join(stray)} given to the scheduler itself are ignored: its jobs have the defaults, one"
                 " second of grace among them",
-                remedy='put them into the job defaults: `job_defaults={"misfire_grace_time": 3600, "coalesce": True}`',
+                remedy='put them into the job defaults: `job_defaults={"misfire_grace_time": 60, "coalesce": True}`',
             )
             continue
         late = dropped[scheduler]

@@ -358,6 +358,17 @@ def test_two_servers_with_one_job_store_are_certain() -> None:
     assert found(logs) == [("twice-started", "certain", "order sync", "new/app.log:1")]
 
 
+def test_two_triggers_of_one_function_are_not_certain() -> None:
+    """Two jobs without names have that of their function, and may be due at the same time."""
+    line = '2026-11-01 14:00:00,0{} INFO apscheduler.executors.default Running job "tick (trigger: {}, next run at: x)"'
+    slot = "(scheduled at 2026-11-01 14:00:00+00:00)"
+    logs = {
+        f"{host}/app.log": f"{line.format(ms, trigger)} {slot}\n"
+        for host, ms, trigger in (("old", 12, "interval[0:00:02]"), ("new", 57, "cron[second='*/3']"))
+    }
+    assert found(logs) == [("twice-started", "possible", "tick", "new/app.log:1")]
+
+
 # --- Celery, by its own formats -------------------------------------------------------------------------------------
 
 

@@ -25,6 +25,65 @@ pytestmark = pytest.mark.xdist_group("crews of schedulers")
 MEMBER = Path(__file__).with_name("member.py")
 
 
+PROGRAM = """
+import sys, time
+from datetime import UTC, datetime
+from apscheduler.schedulers.background import BackgroundScheduler
+from cronce import Cronce
+from cronce.integrations.apscheduler import protect
+
+def send_reports():
+    print("ran", flush=True)
+
+def main(url):
+    scheduler = BackgroundScheduler(timezone=UTC)
+    protect(scheduler, Cronce(url))
+    slot = datetime(2026, 1, 1, tzinfo=UTC)
+    scheduler.add_job(send_reports, "cron", year=2099, next_run_time=slot, misfire_grace_time=None)
+    scheduler.start()
+    while scheduler.get_jobs()[0].next_run_time == slot:
+        time.sleep(0.01)
+    scheduler.shutdown()
+
+if __name__ == "__main__":
+    main(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("started", [["jobs.py"], ["-m", "jobs"]])
+def test_a_program_and_a_process_that_imports_it_have_one_job(tmp_path: Path, started: list[str]) -> None:
+    """Without an id a job is named by its function. In the program itself that was `__main__:send_reports`, elsewhere
+    `jobs:send_reports`, and each slot ran twice."""
+    (tmp_path / "jobs.py").write_text(PROGRAM)
+    imports = ["-c", "import sys, jobs; jobs.main(sys.argv[1])"]
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", *words, f"sqlite:///{tmp_path}/cronce.db"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            check=True,
+            timeout=60,
+        ).stdout
+        for words in (started, imports)
+    ]
+    assert outputs == [b"ran\n", b""]
+
+
+def test_a_job_of_a_function_that_was_typed_in_needs_an_id(tmp_path: Path) -> None:
+    said = subprocess.run(
+        [sys.executable, "-", f"sqlite:///{tmp_path}/cronce.db"],
+        input=PROGRAM,
+        stderr=subprocess.PIPE,
+        check=False,
+        text=True,
+        timeout=60,
+    ).stderr
+    assert said.splitlines()[-1] == (
+        "cronce.errors.BadInput: another process cannot tell which job this is; give send_reports an id:"
+        " add_job(…, id='send_reports')"
+    )
+
+
 class Line(NamedTuple):
     what: str
     job: str

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from cronce.clock import SystemClock
-from cronce.runtime.processes.process_group import Watchdog
+from cronce.errors import CannotStart
+from cronce.runtime.processes.process_group import Watchdog, find_command
 from tests.house.wait import wait_until
 from tests.integrations.execs import gone
 
@@ -77,3 +78,9 @@ def test_a_signal_to_our_group_does_not_reach_it(watchdog: Watchdog) -> None:
         watchdog.guard(group, CLOCK.boot())
         wait_until(lambda: gone(group))
     assert not watchdog.gone
+
+
+def test_a_command_in_quotes_is_told_to_be_one_word() -> None:
+    """It was told to write its full path."""
+    with pytest.raises(CannotStart, match=r"^there is no command 'echo hi': this is one word; drop the quotes, or use"):
+        find_command("echo hi", os.environ)

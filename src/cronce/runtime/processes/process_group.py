@@ -34,6 +34,8 @@ def find_command(name: str, env: Mapping[str, str]) -> str:
             return path
     if found:
         raise CannotStart(126, f"{found[0]} is not executable; run chmod +x on it")
+    if " " in name:
+        raise CannotStart(127, f"there is no command {name!r}: this is one word; drop the quotes, or use sh -c")
     if "/" in name:
         raise CannotStart(127, f"there is no file {name} to run{'' if name[0] == '/' else '; write its full path'}")
     searched = ":".join(os.get_exec_path(env))
