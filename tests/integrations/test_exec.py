@@ -43,6 +43,17 @@ def sh(text: str) -> tuple[str, ...]:
     return ("sh", "-c", text)
 
 
+def test_a_long_command_is_cancelled_within_seconds_though_its_lease_lasts_for_minutes(node: HandNode) -> None:
+    """It took 79 s, until the next renewal."""
+    running = node.begun(*AT)
+    with Cronce(node.url) as cron:
+        cron.cancel(f"sync@{SLOT}", "wrong customers", by="ada")
+    assert ended(running)[0] == NOT_DONE
+    record = node.record()
+    why = "asked to stop: cancelled by ada: wrong customers"
+    assert (record.outcome, record.reason) == (Outcome.FAILED, why)
+
+
 # --- once -----------------------------------------------------------------------------------------------------------
 
 

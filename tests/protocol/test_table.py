@@ -324,6 +324,14 @@ ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
         Decision(Renewed("drain"), Change(RAN._replace(ask="drain"), Mark.OPEN, LEASE, grant=False)),
     ),
     (
+        "ended by itself, though asked to stop", Row.MINE, Scene(LIVE, RAN._replace(ask="drain")),
+        Finish(F1, Outcome.FAILED, "boom"),
+        Decision(Finished(Outcome.FAILED), Change(RAN._replace(
+            state=State.CLOSED, outcome=Outcome.FAILED, finished=NOW,
+            reason="boom; it was asked to stop, but ended by itself: drain",
+        ), Mark.CLOSED)),
+    ),
+    (
         "my claim, its lease over before I read it back", Row.MINE, SCENES[Row.LAPSED], MINE_SAYS[Claim],
         Decision(Granted(2), Change(REGRANTED, Mark.OPEN, LEASE, grant=True)),
     ),

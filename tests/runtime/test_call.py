@@ -429,13 +429,25 @@ def test_a_timeout_stops_the_body_and_counts_as_a_failure(office: Office, clock:
 def test_who_is_asked_to_stop_is_stopped_and_not_run_again(office: Office, clock: HandClock, bodies: Bodies) -> None:
     def long_run(_run: Run) -> None:
         office.node.do(office.node.ledger.ask(NOON, "replaced by hand"))
-        clock.turn(20)
+        clock.turn(2)
         office.keeper.renew()
 
     bodies.act = long_run
     with pytest.raises(LeaseLost, match="asked to stop: replaced by hand"):
         office.call(job(lease="30s", on_lost="rerun"), bodies)
-    assert office.record(NOON).outcome is Outcome.FAILED
+    record = office.record(NOON)
+    assert (record.outcome, record.reason) == (Outcome.FAILED, "stopped: asked to stop: replaced by hand")
+
+
+def test_that_a_run_was_asked_to_stop_too_late_stays_on_record(
+    office: Office, clock: HandClock, bodies: Bodies
+) -> None:
+    """It succeeded without a trace of the request."""
+    bodies.act = lambda _run: office.node.do(office.node.ledger.ask(NOON, "cancelled by ada: wrong month"))
+    office.call(job(), bodies)
+    record = office.record(NOON)
+    why = "it was asked to stop, but ended by itself: cancelled by ada: wrong month"
+    assert (record.outcome, record.reason) == (Outcome.SUCCEEDED, why)
 
 
 def test_a_body_that_was_out_of_reach_and_taken_over_is_told_so(store: Wire, clock: HandClock, bodies: Bodies) -> None:

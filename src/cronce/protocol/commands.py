@@ -95,7 +95,7 @@ class Settle(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Ask its holder to stop; the holder learns it with its next renewal."""
+    """Ask its holder to stop; the holder learns it when it next reads or renews the run."""
 
     reason: str
 

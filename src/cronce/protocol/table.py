@@ -308,7 +308,13 @@ def finish(view: View, command: Finish) -> Decision:
             retry = record._replace(state=State.RETRYING, failures=failures, turn="", ask="", output=command.output)
             return Decision(Finished(command.outcome, retrying=True), Change(retry, _idle(record), command.backoff))
     closed = record._replace(output=command.output, result=command.result)
-    return Decision(Finished(command.outcome), _closing(view, closed, command.outcome, command.reason))
+    reason = command.reason if command.final or not record.ask else _unheeded(command.reason, record.ask)
+    return Decision(Finished(command.outcome), _closing(view, closed, command.outcome, reason))
+
+
+def _unheeded(reason: str, ask: str) -> str:
+    asked = f"it was asked to stop, but ended by itself: {ask}"
+    return (f"{reason}; {asked}" if reason else asked)[:REASON_KEPT]
 
 
 def finish_again(view: View, command: Finish) -> Decision:

@@ -304,6 +304,7 @@ class Call:
     def _run(self, grant: Grant) -> Steps[Any]:
         job = self.job._replace(timeout=None) if self._only_noted else self.job
         attempt = Attempt(self.keeper, job, self._work, grant)
+        attempt.lease.listens = not self._only_noted
         with self._running():
             yield from attempt.steps()
             end = attempt.end

@@ -140,7 +140,8 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
             rerun = _rerun(story, record)
             return f"counts as succeeded since {finished}, {f'by rerun {rerun}' if rerun else record.reason}."
         case Case.SUCCEEDED:
-            return f"succeeded: {record.holder} ran it from {say(record.started)} to {finished}{_took(record)}."
+            ran = f"{record.holder} ran it from {say(record.started)} to {finished}{_took(record)}"
+            return f"succeeded: {ran}{f'; {record.reason}' if record.reason else ''}."
         case Case.FAILED:
             return (
                 f"failed at {finished} on {record.holder}{_attempt(record)}: {record.reason or 'no reason was given'}."
