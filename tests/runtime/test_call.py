@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cronce.errors import BadInput, ClockOff, LeaseLost, StoreUnavailable, TimedOut
+from cronce.events import What
 from cronce.model import Mark, Slot, Write
 from cronce.policy import OnLost
 from cronce.protocol.commands import Queue
@@ -13,6 +14,7 @@ from cronce.protocol.record import Outcome, State
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, When, declare
+from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import BodyStep, StoreStep
 from tests.runtime.office import Office, dies, job, watch
@@ -529,6 +531,25 @@ def test_an_older_slot_that_fails_again_does_not_keep_the_own_one_from_running(o
         office.call(job(retries=2), bodies, take_over=True)
     assert bodies.ran == [NOON.key, NOON.key, "billing@2026-03-29T12:15:00Z"]
     assert office.record(NOON).failures == 2
+
+
+def test_a_call_whose_own_slot_does_not_run_raises_what_its_rerun_raised(office: Office, bodies: Bodies) -> None:
+    """It returned that the slot had failed already, and no word of the rerun."""
+
+    def fails(run: Run) -> None:
+        raise Boom(run.key)
+
+    bodies.act = fails
+    with pytest.raises(Boom):
+        office.call(job(), bodies)
+    again = office.node.do(Operator(office.node.ledger, "ada").rerun(NOON)).slot
+    office.hand.turn(20)
+    with pytest.raises(Boom):
+        office.call(job(), bodies, take_over=True)
+    assert office.record(again).outcome is Outcome.FAILED
+    assert bodies.ran == [NOON.key, NOON.key]
+    started = [event.seconds for event in office.events if event.what is What.STARTED]
+    assert started[1] == pytest.approx(20, abs=1)  # since it was asked for
 
 
 # --- standing by ----------------------------------------------------------------------------------------------------
