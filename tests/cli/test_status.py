@@ -75,6 +75,20 @@ def test_one_screen_has_what_is_wrong_alive_running_next_and_last(
     assert len(parts) == 6
 
 
+def test_a_run_whose_lease_has_expired_is_wrong_and_not_running(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was listed as running, and nothing was wrong; and a pause said that it goes on."""
+    slot, store = slot_named(LOST), cron.at_work().node.store
+    run = Record(State.RUNNING, 1, "n", "web-1:1:a", started=slot.at)
+    write = Write(slot.cell, 0, encode(run), at=slot.at, mark=Mark.OPEN, ttl=timedelta(0))
+    store.swap([write], store.load([]).epoch.seen)
+    parts = said(capsys, url, "status").rstrip().split("\n\n")
+    assert parts[1].splitlines()[1] == f"  {LOST}  lapsed  cronce why {LOST}"
+    assert parts[3] == "running  nothing"
+    assert "goes on" not in said(capsys, url, "pause", "--all")
+
+
 def test_what_is_wrong_comes_with_the_command_that_goes_on(
     cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,12 +18,25 @@ from cronce.model import ABSENT, BOARD_RUNS, SWITCH, Instant, Mark, Slot, Write,
 from cronce.protocol.codec import json_text
 from cronce.protocol.commands import Asked, Closed, Held, Paused, Queue, Queued
 from cronce.protocol.notices import Holder
-from cronce.protocol.record import Act, Job, Outcome, Record, SpanRecord, Spec, State, decode, decode_act, decode_job
+from cronce.protocol.record import (
+    Act,
+    Job,
+    Outcome,
+    Record,
+    SpanRecord,
+    Spec,
+    State,
+    decode,
+    decode_act,
+    decode_job,
+    encode,
+)
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.runtime.flow import Flow, Timed, perform
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.node import Node as RealDesk
 from cronce.runtime.operations import (
+    LapsedUnwatched,
     Operator,
     RequestedRun,
     StandingOrder,
@@ -591,6 +604,60 @@ def test_a_cancel_that_meets_a_claim_or_an_end_on_its_way_still_says_what_is_tru
             assert claimed == cancelled == Closed(Outcome.SKIPPED, "cancelled by ada")
             assert written.grant == 0
     assert told == {Asked, Closed}
+
+
+# --- on a run whose holder is gone ---
+
+
+def left_behind(node: HandNode, person: HandNode, clock: HandClock, **more: Any) -> None:
+    """A run whose lease has expired; the person has just come, and then watches the clock for a lease."""
+    declare(node)
+    lease = granted(node, **more).record.lease.total_seconds()
+    clock.turn(lease)
+    with pytest.raises(
+        LapsedUnwatched, match="12:00:00Z was begun, and the run's lease expired at 2026-03-29T12:00:10Z"
+    ):
+        person.do(hand(person).cancel(SLOT))
+    clock.turn(lease)
+
+
+def test_a_run_whose_holder_is_gone_is_closed_as_lost_and_can_be_run_again(
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock
+) -> None:
+    """It was said to be running, and that only a closed slot can be run again."""
+    left_behind(node, other, clock)
+    again = other.do(hand(other).rerun(SLOT, force=True))
+    assert again == RequestedRun(SLOT._replace(request="rerun-1"), new=True)
+    assert record(store, SLOT).outcome is Outcome.LOST
+    clock.turn(1)
+    granted(node, again.slot)
+    clock.turn(20)
+    assert other.do(hand(other).rerun(SLOT, force=True)).slot.request == "rerun-2"
+    assert record(store, again.slot).in_doubt is False  # the new one took its place
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_run_whose_holder_is_gone_can_be_resolved(
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock, joined: bool
+) -> None:
+    """There was nothing to resolve yet."""
+    left_behind(node, other, clock)
+    (cell,) = store.load([SLOT.cell]).cells
+    if joined:  # in the user's database it may be committed: a person has looked
+        value = encode(decode(cell.value)._replace(joined=True))
+        store.swap([Write(SLOT.cell, cell.version, value, cell.mark)], store.load([]).epoch.seen)
+        with pytest.raises(CronceError, match="the next call or scheduler of billing asks its database whether"):
+            other.do(hand(other).cancel(SLOT))
+    done = Closed(Outcome.SUCCEEDED, "resolved: by ada: all there")
+    assert other.do(hand(other).resolve(SLOT, "done", "all there")) == done
+
+
+def test_a_run_whose_holder_is_gone_is_not_asked_to_stop_but_closed(
+    node: HandNode, other: HandNode, clock: HandClock
+) -> None:
+    """A process that was gone was asked to stop."""
+    left_behind(node, other, clock, on_lost="rerun")
+    assert other.do(hand(other).cancel(SLOT)) == Closed(Outcome.SKIPPED, "cancelled by ada")
 
 
 # --- resolve ---

@@ -88,10 +88,11 @@ class Skip(NamedTuple):
 
 class Settle(NamedTuple):
     """If its holder is gone, close or reopen it, without running it. `asked`: the user's own database was asked about
-    this fence, and answered whether its work is `committed`."""
+    this fence, and answered whether its work is `committed`. `for_person`: contact is not required."""
 
     asked: Fence | None = None
     committed: bool = False
+    for_person: bool = False
 
 
 class Ask(NamedTuple):

@@ -162,14 +162,16 @@ def is_mine(cell: Cell, record: Record, command: Command) -> bool:
 
 def lapsed(view: View, command: Command) -> bool:
     """Its lease expired on the store's clock, this reader watched that clock for long enough to believe it, and the
-    holder of a slot could be heard. A step has no lease of its own: it is over when its run is over."""
+    holder of a slot could be heard, unless a person asks. A step has no lease of its own: it is over when its run is
+    over."""
     cell, record = view.run, view.stands
     if record.under is not None:
         return _is_over(view, record.under, maker_of(command))
     if cell.until is None or (view.now < cell.until and not is_ahead(cell.until, view.now)):
         return False
     ago = max(view.now - cell.until, timedelta(0)) + record.lease
-    if view.slot and view.heard(view.sample, ago) < hearing(record.lease):
+    needs_contact = view.slot is not None and not (isinstance(command, Settle) and command.for_person)
+    if needs_contact and view.heard(view.sample, ago) < hearing(record.lease):
         return False
     return view.even(cell, view.sample, tolerance(record.lease)) >= record.lease
 
