@@ -441,7 +441,7 @@ def test_a_word_is_taken_back_by_the_other_and_who_said_the_first_is_named(url: 
     taken_back = say("resolve", "charge/invoice:7", "retry", "--by", "cay")
     assert "; it was resolved as done before, by bob: it is in the books at 20" in taken_back
     (effect,) = say.json("effects", "charge/invoice:7")["effects"]
-    words = "unknown, retried: by ada, resolved: by bob: it is in the books, retried: by cay"
+    words = "unknown: Boom: no answer, retried: by ada, resolved: by bob: it is in the books, retried: by cay"
     assert (effect["state"], effect["reason"]) == ("not done", words)
 
 

@@ -633,7 +633,9 @@ def test_a_run_whose_holder_is_gone_is_closed_as_lost_and_can_be_run_again(
     granted(node, again.slot)
     clock.turn(20)
     assert other.do(hand(other).rerun(SLOT, force=True)).slot.request == "rerun-2"
-    assert record(store, again.slot).in_doubt is False  # the new one took its place
+    (cell,) = store.load([again.slot.cell]).cells
+    lost = "its holder web-1 did not renew its lease; superseded by billing@2026-03-29T12:00:00Z#rerun-2"
+    assert (cell.mark, decode(cell.value).outcome, decode(cell.value).reason) == (Mark.CLOSED, Outcome.LOST, lost)
 
 
 @pytest.mark.parametrize("joined", [False, True])
@@ -670,7 +672,7 @@ def test_a_slot_that_failed_counts_as_done_when_somebody_says_so(node: HandNode,
         done = Closed(Outcome.SUCCEEDED, "resolved: by ada: I looked")
         assert node.do(hand(node, by).resolve(SLOT, "done", "I looked")) == done
     assert node.do(hand(node, "cay").resolve(SLOT, "retry")) == Queued(waiting=False)  # that word is taken back
-    words = "failed, resolved: by ada: I looked, retried: by cay"
+    words = "failed: boom, resolved: by ada: I looked, retried: by cay"
     assert [past.end for past in record(store, SLOT).past] == [words]
 
 
@@ -705,7 +707,7 @@ def test_a_slot_that_failed_is_due_again_when_somebody_says_so(node: HandNode, s
     close(node, outcome=Outcome.FAILED, reason="boom")
     for by in ("ada", "bob"):
         assert node.do(hand(node, by).resolve(SLOT, "retry")) == Queued(waiting=False)
-    assert [past.end for past in record(store, SLOT).past] == ["failed, retried: by ada"]
+    assert [past.end for past in record(store, SLOT).past] == ["failed: boom, retried: by ada"]
     granted(node)
     verdicts: tuple[Literal["done", "retry"], ...] = ("done", "retry")
     for verdict in verdicts:
@@ -990,7 +992,12 @@ def test_a_rerun_that_another_takes_the_place_of_does_not_wait_for_a_person_any_
     first = node.do(hand(node, "ada").rerun(SLOT)).slot
     node.do(node.ledger.finish(granted(node, first), Outcome.UNKNOWN, "nobody knows"))
     second = node.do(hand(node, "bob").rerun(SLOT)).slot
+    node.do(node.ledger.finish(granted(node, second), Outcome.FAILED, "again"))
+    node.do(hand(node, "bob").rerun(SLOT))
     (cell,) = store.load([first.cell]).cells
-    assert (cell.mark, decode(cell.value).reason) == (Mark.CLOSED, f"resolved: by bob: superseded by {second.key}")
+    superseded = decode(cell.value)
+    assert (cell.mark, superseded.outcome) == (Mark.CLOSED, Outcome.UNKNOWN)  # it was said to have succeeded
+    assert superseded.reason == f"nobody knows; superseded by {second.key}"
+    assert superseded.took() == timedelta(0)
     (base,) = store.load([SLOT.cell]).cells
     assert decode(base.value).outcome is Outcome.FAILED  # the slot itself waits for the second one

@@ -102,9 +102,10 @@ class Ask(NamedTuple):
 
 
 class Resolve(NamedTuple):
-    """A person checked the run: it is done, or it is to be retried."""
+    """A person checked the run: it is done, or it is to be retried. Or a rerun took its place: it keeps its outcome,
+    and waits for no person."""
 
-    verdict: Literal["done", "retry"]
+    verdict: Literal["done", "retry", "superseded"]
     reason: str
     result: str = ""  # of an effect: its result, as JSON
 

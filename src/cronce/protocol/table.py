@@ -82,6 +82,7 @@ from cronce.protocol.record import (
     REASON_KEPT,
     RELEASED,
     RESOLVED,
+    SUPERSEDED,
     TOO_LATE,
     Maker,
     Outcome,
@@ -373,8 +374,11 @@ def resolve(view: View, command: Resolve) -> Decision:
     record = view.stands
     retried = not record.is_closed and any(past.retried for past in record.past[-1:])
     said = record.resolved and not (view.slot and record.reason.startswith(f"{RESOLVED}by {view.slot.key}"))  # a rerun
+    if command.verdict == "superseded":
+        return supersede(view, command)
     if record.outcome in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN):  # it ended then, however late a person looks
-        record = _past(record, _grant_of(view, str(record.outcome))._replace(ended=record.finished))
+        end = f"{record.outcome}: {record.reason}" if record.reason else str(record.outcome)
+        record = _past(record, _grant_of(view, end)._replace(ended=record.finished))
     elif not (said if command.verdict == "retry" else retried):
         return closed(view, command) if record.is_closed else nothing(view, command)
     if command.verdict == "done":
@@ -386,6 +390,14 @@ def resolve(view: View, command: Resolve) -> Decision:
     was = record._replace(past=(*before, last), outcome=None, reason="", finished=None, result="")
     again = was._replace(state=State.DUE, failures=0, turn="", ask="")
     return Decision(Queued(waiting=False), Change(again, Mark.OPEN))
+
+
+def supersede(view: View, command: Resolve) -> Decision:
+    record = view.stands
+    if record.outcome is None or not record.outcome.is_bad or SUPERSEDED in record.reason:
+        return closed(view, command) if record.is_closed else nothing(view, command)
+    reason = f"{record.reason}; {command.reason}" if record.reason else command.reason
+    return Decision(Closed(record.outcome, reason), Change(record._replace(reason=reason), Mark.CLOSED))
 
 
 def held(view: View, _command: Command) -> Decision:

@@ -39,7 +39,7 @@ from cronce.model import (
 from cronce.protocol.codec import json_text
 from cronce.protocol.commands import Answer, Asked, Closed, Held, Queue, Queued, Resolve, Skip, Unsure
 from cronce.protocol.lease import tolerance
-from cronce.protocol.record import RESOLVED, Act, Job, Record, effects_key, encode_act, standing_act
+from cronce.protocol.record import RESOLVED, SUPERSEDED, Act, Job, Record, effects_key, encode_act, standing_act
 from cronce.protocol.retention import PURGE_DELAY
 from cronce.protocol.specs import raise_floor
 from cronce.runtime.client import MAX_ROUNDS, WAKE, Knowledge
@@ -232,7 +232,7 @@ class Operator:
         queued = yield from self.ask_for(asked, Queue(by=self.by, payload=record.payload, key=key))
         bad = [one.slot for one in reruns if one.record and one.record.outcome and one.record.outcome.is_bad]
         for older in bad:  # a new rerun takes the place of an older one: that one does not wait for a person any more
-            yield from self.ledger.resolve(older, Resolve("done", f"by {self.by}: superseded by {asked.key}"))
+            yield from self.ledger.resolve(older, Resolve("superseded", f"{SUPERSEDED}{asked.key}"))
         return queued._replace(new=queued.new and new)
 
     def _reruns(self, base: Slot) -> Flow[tuple[str, list[RunSeen]]]:
@@ -274,6 +274,7 @@ class Operator:
 
     def ask_for(self, slot: Slot, command: Queue) -> Flow[RequestedRun]:
         (reply,) = yield from self.ledger.put({slot: command})
+        self.ledger.look_again(slot.job)
         return RequestedRun(slot, isinstance(sure(reply), Queued))
 
     def cancel(self, slot: Slot, reason: str = "") -> Flow[Asked | Closed]:

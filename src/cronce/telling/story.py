@@ -116,8 +116,11 @@ def tell(story: Story, found: Why) -> str:
 
 def _is_to_settle(story: Story) -> bool:
     """Whether a person has to choose; what effects in doubt leave open is said with them."""
+    record = story.run.record if story.run else None
     bad = story.case in (Case.FAILED, Case.LOST, Case.UNKNOWN)
-    return bad and not story.effects.counts.get("in doubt")
+    lapsed = story.case is Case.LAPSED and record is not None and record.closes_as_lost
+    superseded = record is not None and written.SUPERSEDED in record.reason
+    return (bad or lapsed) and not superseded and not story.effects.counts.get("in doubt")
 
 
 def headline(story: Story, found: Why) -> str:
@@ -423,7 +426,7 @@ def _grants(story: Story, record: Record, fence: Fence | None) -> Iterator[tuple
     for past in record.past:
         if past.started:
             yield past.started, f"{'taken over by' if lapsed else 'granted to'} {past.holder}"
-        end, _, again = past.end.partition(", ") if past.retried else (_end(past.end), "", "")
+        end, again = _told_apart(past.end) if past.retried else (_end(past.end), "")
         if past.ended:
             yield past.ended, end
         if past.retried:
@@ -435,6 +438,15 @@ def _grants(story: Story, record: Record, fence: Fence | None) -> Iterator[tuple
     if record.finished:
         rerun, why = _rerun(story, record), f": {record.reason}" if record.reason else ""
         yield record.finished, f"{record.outcome}{f' by rerun {rerun}' if rerun else why}"
+
+
+def _told_apart(end: str) -> tuple[str, str]:
+    """How it ended, and what people said of it since."""
+    said = _SAID.search(end)
+    return (end[: said.start()], end[said.end() :]) if said else (end, "")
+
+
+_SAID: Final = re.compile(f", (?={written.RESOLVED}|retried: )")
 
 
 def _rerun(story: Story, record: Record) -> str:

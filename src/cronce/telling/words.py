@@ -103,6 +103,11 @@ def safe(text: str) -> str:
     return _CONTROL_CHARACTERS.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
 
 
+def reason_of(record: "Record") -> str:
+    """Why it ended so; of one that was resolved, first how it ended by itself."""
+    return f"{record.own_end.end}; {record.reason}" if record.own_end else record.reason
+
+
 def due_again(record: "Record") -> bool:
     """Whether it was made due again and has not run since: then its holder and its start are those of before."""
     return not (record.is_running or record.is_closed or record.failures)

@@ -202,7 +202,8 @@ def test_a_step_that_stands_as_begun_by_a_run_that_is_over_is_in_doubt_and_can_b
     assert resolved.state == state
     (_name, now, why), *none = seen(store)
     assert (now, none) == (state, [])
-    assert why == ("resolved: by ada: I looked" if verdict == "done" else "lost, retried: by ada: I looked")
+    retried = "lost: its run at web-1 is over, retried: by ada: I looked"
+    assert why == ("resolved: by ada: I looked" if verdict == "done" else retried)
     end(node, step)  # whoever began it comes too late
     assert seen(store)[0][1] == state
 
@@ -403,7 +404,7 @@ def test_to_let_it_be_begun_again_may_be_said_twice(node: HandNode) -> None:
     for _ in range(2):
         resolved = resolve(node, CHARGE, "retry")
         assert isinstance(resolved, EffectSeen)
-        assert (resolved.state, resolved.why) == ("not done", "unknown, retried: by ada")
+        assert (resolved.state, resolved.why) == ("not done", "unknown: Boom: x, retried: by ada")
     done = resolve(node, CHARGE, "done")  # nobody has begun it since
     assert isinstance(done, EffectSeen)
     assert done.state == "done"
@@ -471,7 +472,7 @@ def test_programs_say_it_by_the_same_name(node: HandNode, store: Wire, clock: Ha
             cron.resolve(MAIL, "retry", force=True)
         clock.turn(31)
         cron.resolve(MAIL, "retry", by="ada", force=True)
-        assert seen(store)[0] == (MAIL, "not done", "lost, retried: by ada")
+        assert seen(store)[0] == (MAIL, "not done", "lost: its holder web-1 did not renew its lease, retried: by ada")
 
 
 def test_a_program_that_says_retry_is_refused_while_the_holder_may_be_alive(
