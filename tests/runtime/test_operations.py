@@ -648,8 +648,8 @@ def test_a_run_whose_holder_is_gone_can_be_resolved(
     if joined:  # in the user's database it may be committed: a person has looked
         value = encode(decode(cell.value)._replace(joined=True))
         store.swap([Write(SLOT.cell, cell.version, value, cell.mark)], store.load([]).epoch.seen)
-        with pytest.raises(CronceError, match="the next call or scheduler of billing asks its database whether"):
-            other.do(hand(other).cancel(SLOT))
+        with pytest.raises(CronceError, match="is running on web-1: only a closed slot can be run again"):
+            other.do(hand(other).rerun(SLOT))
     done = Closed(Outcome.SUCCEEDED, "resolved: by ada: all there")
     assert other.do(hand(other).resolve(SLOT, "done", "all there")) == done
 

@@ -26,7 +26,7 @@ from cronce.stores import mask
 from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCK_LEASES, Leases
-from cronce.telling.words import ago, away, by_whom, counted, due_again, handled_by, short, tone
+from cronce.telling.words import ago, away, by_whom, counted, due_again, handled_by, ran_for, short, tone
 
 # --- one screen -------------------------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ def _next_line(line: JobLine, found: Status) -> list[Text]:
 
 
 def _run_line(run: RunSeen, now: Instant) -> list[Text]:
-    took = run.record.took(now) if run.record else None
+    took = ran_for(run.record, now) if run.record else None
     reason = remark(run, run.record) if run.record else run.trouble
     return [run.slot.key, toned(run.shown), short(took) if took is not None else "", _holder(run), reason]
 

@@ -102,8 +102,7 @@ class Ask(NamedTuple):
 
 
 class Resolve(NamedTuple):
-    """A person checked the run: it is done, or it is to be retried. Or a rerun took its place: it keeps its outcome,
-    and waits for no person."""
+    """A person checked the run: it is done, or to be retried. Or a rerun took its place: it keeps its outcome."""
 
     verdict: Literal["done", "retry", "superseded"]
     reason: str

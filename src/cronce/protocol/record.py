@@ -178,16 +178,9 @@ class Record(NamedTuple):
 
     def took(self, now: Instant | None = None) -> timedelta | None:
         """How long it ran, or has run by now. None if not known: a lost run is finished when the loss is noticed."""
-        own = self.own_end
-        outcome, finished = (own.end, own.ended) if own else (self.outcome or "", self.finished)
-        ended = now if self.is_running else finished
-        told = ended and self.started and not outcome.startswith(Outcome.LOST)
+        ended = now if self.is_running else self.finished
+        told = not self.resolved and self.outcome is not Outcome.LOST
         return ended - self.started if told and ended and self.started else None
-
-    @property
-    def own_end(self) -> Past | None:
-        """Of a run that was resolved: how it ended by itself."""
-        return self.past[-1] if self.resolved and self.past else None
 
     @property
     def closes_as_lost(self) -> bool:

@@ -163,16 +163,15 @@ def is_mine(cell: Cell, record: Record, command: Command) -> bool:
 
 def lapsed(view: View, command: Command) -> bool:
     """Its lease expired on the store's clock, this reader watched that clock for long enough to believe it, and the
-    holder of a slot could be heard, unless a person asks. A step has no lease of its own: it is over when its run is
-    over."""
+    holder of a slot could be heard, or a person acts. A step has no lease: it is over when its run is over."""
     cell, record = view.run, view.stands
     if record.under is not None:
         return _is_over(view, record.under, maker_of(command))
     if cell.until is None or (view.now < cell.until and not is_ahead(cell.until, view.now)):
         return False
     ago = max(view.now - cell.until, timedelta(0)) + record.lease
-    needs_contact = view.slot is not None and not (isinstance(command, Settle) and command.for_person)
-    if needs_contact and view.heard(view.sample, ago) < hearing(record.lease):
+    for_person = isinstance(command, Settle) and command.for_person
+    if view.slot and not for_person and view.heard(view.sample, ago) < hearing(record.lease):
         return False
     return view.even(cell, view.sample, tolerance(record.lease)) >= record.lease
 
@@ -311,13 +310,9 @@ def finish(view: View, command: Finish) -> Decision:
             retry = record._replace(state=State.RETRYING, failures=failures, turn="", ask="", output=command.output)
             return Decision(Finished(command.outcome, retrying=True), Change(retry, _idle(record), command.backoff))
     closed = record._replace(output=command.output, result=command.result)
-    reason = command.reason if command.final or not record.ask else _unheeded(command.reason, record.ask)
+    asked = f"it was asked to stop, but ended by itself: {record.ask}" if record.ask and not command.final else ""
+    reason = "; ".join(filter(None, (command.reason, asked)))[:REASON_KEPT]
     return Decision(Finished(command.outcome), _closing(view, closed, command.outcome, reason))
-
-
-def _unheeded(reason: str, ask: str) -> str:
-    asked = f"it was asked to stop, but ended by itself: {ask}"
-    return (f"{reason}; {asked}" if reason else asked)[:REASON_KEPT]
 
 
 def finish_again(view: View, command: Finish) -> Decision:
@@ -377,7 +372,7 @@ def resolve(view: View, command: Resolve) -> Decision:
     if command.verdict == "superseded":
         return supersede(view, command)
     if record.outcome in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN):  # it ended then, however late a person looks
-        end = f"{record.outcome}: {record.reason}" if record.reason else str(record.outcome)
+        end = ": ".join(filter(None, (record.outcome, record.reason)))
         record = _past(record, _grant_of(view, end)._replace(ended=record.finished))
     elif not (said if command.verdict == "retry" else retried):
         return closed(view, command) if record.is_closed else nothing(view, command)
@@ -396,7 +391,7 @@ def supersede(view: View, command: Resolve) -> Decision:
     record = view.stands
     if record.outcome is None or not record.outcome.is_bad or SUPERSEDED in record.reason:
         return closed(view, command) if record.is_closed else nothing(view, command)
-    reason = f"{record.reason}; {command.reason}" if record.reason else command.reason
+    reason = "; ".join(filter(None, (record.reason, command.reason)))
     return Decision(Closed(record.outcome, reason), Change(record._replace(reason=reason), Mark.CLOSED))
 
 

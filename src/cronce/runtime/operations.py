@@ -350,7 +350,9 @@ class Operator:
             raise CronceError(seen.trouble)
         if seen.lapsed:
             yield from self._settle([seen])
-            return (yield from self._record(slot, remedy))
+            (seen,) = yield from self.look([slot])
+        assert seen is not None
+        assert seen.record is not None
         return seen.record
 
     def _settle(self, lapsed: Sequence[RunSeen], *, checked: bool = False) -> Flow[None]:
@@ -363,11 +365,7 @@ class Operator:
                 yield from leave_clock(self.ledger)  # the next process goes on from there
                 raise LapsedUnwatched(run.slot.key, run.cell, run.record.lease, self.ledger.know)
             (reply,) = yield from self.ledger.settle([run.cell], {} if checked else None, for_person=True)
-            if isinstance(sure(reply), Held) and run.record.joined:
-                raise CronceError(
-                    f"{run.slot.key} was begun, and its lease expired: the next call or scheduler of {run.slot.job}"
-                    " asks its database whether its transaction was committed, and closes it"
-                )
+            sure(reply)
 
     # --- orders: an act in a cell of its own ---
 

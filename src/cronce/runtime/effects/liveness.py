@@ -97,7 +97,7 @@ def unsure_of_slot(run: Record) -> str:
 
 def _by_itself(record: Record) -> str:
     """How it ended by itself, whatever a person has recorded since."""
-    return re.split("[:,]", record.own_end.end)[0] if record.own_end else record.outcome or ""
+    return re.split("[:,]", record.past[-1].end)[0] if record.resolved and record.past else record.outcome or ""
 
 
 def refuse_unless_gone(what: str, holder: str, command: str = "") -> None:

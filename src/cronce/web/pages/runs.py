@@ -16,7 +16,7 @@ from cronce.runtime.queries import HOST_GONE, STATES_WANTED, RunSeen, slot_named
 from cronce.runtime.run_lists import newest_runs
 from cronce.runtime.why import Story, Why, slot_meant, why
 from cronce.telling.story import counted, events, headline, tell_doubts
-from cronce.telling.words import fate, how_long, moment, overdue, reason_of, safe, tone
+from cronce.telling.words import fate, how_long, moment, overdue, ran_for, reason_of, safe, tone
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS, Action
 from cronce.web.markup import icon_of
@@ -45,7 +45,7 @@ def row_of(run: RunSeen, now: Instant) -> Shown:
         **shown,
         "holder": safe(record.holder),
         "started": record.started,
-        "took": record.took(now),
+        "took": ran_for(record, now),
         "remark": safe(remark[:REMARK_LENGTH]),
         "progress": record.progress if record.is_running else None,
         "begun": begun,
