@@ -349,7 +349,7 @@ def watched(store: Wire, clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> l
         yield Actor(node, Operator(node.ledger, "ada"))
 
     monkeypatch.setattr("cronce.cli.effects.acting", acting)
-    monkeypatch.setattr("cronce.cli.effects.time.sleep", nap)
+    monkeypatch.setattr("cronce.cli.session.time.sleep", nap)
     return naps
 
 
@@ -363,7 +363,7 @@ def test_a_lease_that_has_passed_is_believed_of_a_clock_that_was_watched(
     assert out == "order-mail/42 counts as done\n"
     assert err == (
         "cronce resolve: order-mail/42 was begun, and the run's lease expired at 2026-03-29T12:00:30Z; cronce watches"
-        " the store's clock for 30s before it accepts this\n"
+        " the store's clock for 30s before it accepts this: until 2026-03-29T12:01:02Z\n"
     )
     assert sum(watched) == 30
 
@@ -441,7 +441,7 @@ def test_a_word_is_taken_back_by_the_other_and_who_said_the_first_is_named(url: 
     taken_back = say("resolve", "charge/invoice:7", "retry", "--by", "cay")
     assert "; it was resolved as done before, by bob: it is in the books at 20" in taken_back
     (effect,) = say.json("effects", "charge/invoice:7")["effects"]
-    words = "unknown, retried: by ada, resolved: by bob: it is in the books, retried: by cay"
+    words = "unknown: Boom: no answer, retried: by ada, resolved: by bob: it is in the books, retried: by cay"
     assert (effect["state"], effect["reason"]) == ("not done", words)
 
 

@@ -75,6 +75,48 @@ def test_one_screen_has_what_is_wrong_alive_running_next_and_last(
     assert len(parts) == 6
 
 
+def test_a_run_whose_lease_has_expired_is_wrong_and_not_running(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was listed as running, and nothing was wrong; and a pause said that it goes on."""
+    slot, store = slot_named(LOST), cron.at_work().node.store
+    run = Record(State.RUNNING, 1, "n", "web-1:1:a", started=slot.at)
+    write = Write(slot.cell, 0, encode(run), at=slot.at, mark=Mark.OPEN, ttl=timedelta(0))
+    store.swap([write], store.load([]).epoch.seen)
+    parts = said(capsys, url, "status").rstrip().split("\n\n")
+    assert parts[1].splitlines()[1] == f"  {LOST}  lapsed  cronce why {LOST}"
+    assert parts[3] == "running  nothing"
+    assert "goes on" not in said(capsys, url, "pause", "--all")
+
+
+def test_what_a_rerun_took_the_place_of_keeps_how_it_ended(
+    cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A rerun that failed was said to have succeeded; and of the slot, why it failed and how long it ran was gone."""
+    fails = [True, True, False]
+
+    @cron.job("*/15 * * * *", name="mail", start_within="3650d")
+    def mail() -> None:
+        if fails.pop(0):
+            raise ValueError("boom")
+
+    key = "mail@2026-03-29T01:00:00Z"
+    with pytest.raises(ValueError, match="boom"):
+        mail.at(key.partition("@")[2])()
+    cron.rerun(key, by="ada")
+    with pytest.raises(ValueError, match="boom"):  # in the same process, at once
+        mail.at(key.partition("@")[2])()
+    cron.rerun(key, by="ada")
+    mail.at(key.partition("@")[2])()
+    rows = {row.split()[0]: row for row in said(capsys, url, "runs", "mail").splitlines()}
+    span = r"\S+ +\d\S*m?s"
+    assert re.search(
+        rf"#rerun-1  failed +\S+ +{span} +ValueError: boom; superseded by {key}#rerun-2$", rows[f"{key}#rerun-1"]
+    )
+    assert re.search(rf"{key} +succeeded .*s +failed: ValueError: boom; resolved: by {key}#rerun-2$", rows[key])
+    assert re.search(r"\n  \S+  failed: ValueError: boom\n", said(capsys, url, "why", key))
+
+
 def test_what_is_wrong_comes_with_the_command_that_goes_on(
     cron: Cronce, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,6 +44,17 @@ def sh(text: str) -> tuple[str, ...]:
     return ("sh", "-c", text)
 
 
+def test_a_long_command_is_cancelled_within_seconds_though_its_lease_lasts_for_minutes(node: HandNode) -> None:
+    """It took 79 s, until the next renewal."""
+    running = node.begun(*AT)
+    with Cronce(node.url) as cron:
+        cron.cancel(f"sync@{SLOT}", "wrong customers", by="ada")
+    assert ended(running)[0] == NOT_DONE
+    record = node.record()
+    why = "asked to stop: cancelled by ada: wrong customers"
+    assert (record.outcome, record.reason) == (Outcome.FAILED, why)
+
+
 # --- once -----------------------------------------------------------------------------------------------------------
 
 
@@ -118,6 +129,20 @@ def test_a_call_that_ran_a_rerun_is_not_among_those_that_did_not_run(node: HandN
         assert cron.look.why(key)["slots"][0]["case"] == "succeeded"
         assert cron.look.why("sync")["refusals"] == {}
         assert cron.look.status()["prevented"] == 0
+
+
+def test_a_call_that_ran_a_rerun_has_its_exit_code_and_says_how_it_ended(node: HandNode) -> None:
+    """It had 76, and said of the slot that it was not run again."""
+    ended(node.exec(*AT, command=sh("exit 3")))
+    for number in (1, 2):
+        with Cronce(node.url) as cron:
+            cron.rerun(f"sync@{SLOT}", by="ada")
+        told = f"cronce exec: sync@{SLOT}#rerun-{number} failed: exit code 4\n"
+        assert ended(node.exec(*AT, command=sh("exit 4"))) == (4, "", told)
+    with Cronce(node.url) as cron:
+        cron.rerun(f"sync@{SLOT}", by="ada")
+    told = f"cronce exec: sync@{SLOT}#rerun-3 succeeded\n"
+    assert ended(node.exec(*AT, "-v", command=sh("exit 0"))) == (0, "", told)
 
 
 def test_a_failure_that_cannot_be_noted_either_is_told_after_the_error(node: HandNode) -> None:

@@ -275,9 +275,9 @@ GIVEN_BACK = RAN._replace(state=State.DUE, on_lost="rerun", turn="", past=(Past(
 REGRANTED = RAN._replace(grant=2, started=NOW, past=(Past(F1, "web-1", AT, "never started", NOW),))
 LATE = Closed(Outcome.SKIPPED, "too late to start")
 FAILED = DONE._replace(outcome=Outcome.FAILED, reason="boom", finished=NOW - SECOND)
-RETRIED = Past(F1, "web-1", AT, "failed, retried: fixed", NOW - SECOND, NOW)
+RETRIED = Past(F1, "web-1", AT, "failed: boom, retried: fixed", NOW - SECOND, NOW)
 AGAIN = RAN._replace(state=State.DUE, turn="", past=(RETRIED,))
-LOOKED_AT = FAILED._replace(past=(RETRIED._replace(end="failed", retried=None),))
+LOOKED_AT = FAILED._replace(past=(RETRIED._replace(end="failed: boom", retried=None),))
 
 ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
     (
@@ -322,6 +322,25 @@ ALSO: list[tuple[str, Row, Scene, Command, Decision]] = [
     (
         "asked to stop", Row.MINE, Scene(LIVE, RAN._replace(ask="drain")), Renew(F1),
         Decision(Renewed("drain"), Change(RAN._replace(ask="drain"), Mark.OPEN, LEASE, grant=False)),
+    ),
+    (
+        "failed, and a rerun takes its place", Row.CLOSED, Scene(OVER, FAILED),
+        Resolve("superseded", "superseded by #2"), Decision(
+            Closed(Outcome.FAILED, "boom; superseded by #2"),
+            Change(FAILED._replace(reason="boom; superseded by #2"), Mark.CLOSED),
+        ),
+    ),
+    (
+        "succeeded, and a rerun takes its place", Row.CLOSED, SCENES[Row.CLOSED],
+        Resolve("superseded", "superseded by #2"), Decision(Closed(Outcome.SUCCEEDED, "fine")),
+    ),
+    (
+        "ended by itself, though asked to stop", Row.MINE, Scene(LIVE, RAN._replace(ask="drain")),
+        Finish(F1, Outcome.FAILED, "boom"),
+        Decision(Finished(Outcome.FAILED), Change(RAN._replace(
+            state=State.CLOSED, outcome=Outcome.FAILED, finished=NOW,
+            reason="boom; it was asked to stop, but ended by itself: drain",
+        ), Mark.CLOSED)),
     ),
     (
         "my claim, its lease over before I read it back", Row.MINE, SCENES[Row.LAPSED], MINE_SAYS[Claim],
@@ -747,7 +766,7 @@ def test_a_person_resolves_what_failed_or_is_uncertain_and_nothing_else(outcome:
         assert told == Closed(outcome, "said so")
     else:
         assert told == Queued(waiting=False)
-        assert slot.record.past[-1].end == f"{outcome}, retried: fixed"
+        assert slot.record.past[-1].end == f"{outcome}: said so, retried: fixed"
         assert slot.granted("n2", "web-2") > Fence(1, 1)
 
 
@@ -780,7 +799,8 @@ def test_a_retry_that_nobody_has_begun_may_be_done_after_all_and_both_words_are_
         Outcome.SUCCEEDED, "resolved: by bob: it is in the bank's books"
     )
     (past,) = slot.record.past
-    assert (past.end, slot.record.result, slot.cell.mark) == ("unknown, retried: by ada", '"p-7"', Mark.CLOSED)
+    assert past.end == "unknown: no answer, retried: by ada"
+    assert (slot.record.result, slot.cell.mark) == ('"p-7"', Mark.CLOSED)
     assert slot.say(claim("n2", "web-2")) == Closed(Outcome.SUCCEEDED, slot.record.reason)
 
 
@@ -794,7 +814,7 @@ def test_done_by_a_persons_word_may_be_taken_back_as_often_as_people_change_thei
     assert slot.say(Resolve("done", "by dan")) == Closed(Outcome.SUCCEEDED, "resolved: by cay")
     slot.say(Resolve("retry", "by eve"))
     (past,) = slot.record.past
-    words = "unknown, resolved: by ada, retried: by bob, resolved: by cay, retried: by eve"
+    words = "unknown: no answer, resolved: by ada, retried: by bob, resolved: by cay, retried: by eve"
     assert (past.end, past.holder) == (words, "web-1")
     assert slot.granted("n2", "web-2") > Fence(1, 1)
 
@@ -831,7 +851,8 @@ def test_when_it_was_found_lost_and_when_a_person_looked_are_both_on_record(verd
     assert past.ended == found
     assert (past.retried, slot.record.finished) == ((None, looked) if verdict == "done" else (looked, None))
     said = slot.record.reason if verdict == "done" else past.end
-    assert said == ("resolved: by ada" if verdict == "done" else "lost, retried: by ada")
+    lost = "lost: its holder web-1 did not renew its lease"
+    assert said == ("resolved: by ada" if verdict == "done" else f"{lost}, retried: by ada")
 
 
 def test_the_one_that_failed_cannot_speak_for_the_retry_of_a_person() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cronce.errors import BadInput, ClockOff, LeaseLost, StoreUnavailable, TimedOut
+from cronce.events import What
 from cronce.model import Mark, Slot, Write
 from cronce.policy import OnLost
 from cronce.protocol.commands import Queue
@@ -13,6 +14,7 @@ from cronce.protocol.record import Outcome, State
 from cronce.runtime.attempt import Work
 from cronce.runtime.call import Call
 from cronce.runtime.declare import Declaration, When, declare
+from cronce.runtime.operations import Operator
 from cronce.runtime.run import Run, Skipped
 from cronce.runtime.steps import BodyStep, StoreStep
 from tests.runtime.office import Office, dies, job, watch
@@ -429,13 +431,25 @@ def test_a_timeout_stops_the_body_and_counts_as_a_failure(office: Office, clock:
 def test_who_is_asked_to_stop_is_stopped_and_not_run_again(office: Office, clock: HandClock, bodies: Bodies) -> None:
     def long_run(_run: Run) -> None:
         office.node.do(office.node.ledger.ask(NOON, "replaced by hand"))
-        clock.turn(20)
+        clock.turn(2)
         office.keeper.renew()
 
     bodies.act = long_run
     with pytest.raises(LeaseLost, match="asked to stop: replaced by hand"):
         office.call(job(lease="30s", on_lost="rerun"), bodies)
-    assert office.record(NOON).outcome is Outcome.FAILED
+    record = office.record(NOON)
+    assert (record.outcome, record.reason) == (Outcome.FAILED, "stopped: asked to stop: replaced by hand")
+
+
+def test_that_a_run_was_asked_to_stop_too_late_stays_on_record(
+    office: Office, clock: HandClock, bodies: Bodies
+) -> None:
+    """It succeeded without a trace of the request."""
+    bodies.act = lambda _run: office.node.do(office.node.ledger.ask(NOON, "cancelled by ada: wrong month"))
+    office.call(job(), bodies)
+    record = office.record(NOON)
+    why = "it was asked to stop, but ended by itself: cancelled by ada: wrong month"
+    assert (record.outcome, record.reason) == (Outcome.SUCCEEDED, why)
 
 
 def test_a_body_that_was_out_of_reach_and_taken_over_is_told_so(store: Wire, clock: HandClock, bodies: Bodies) -> None:
@@ -517,6 +531,25 @@ def test_an_older_slot_that_fails_again_does_not_keep_the_own_one_from_running(o
         office.call(job(retries=2), bodies, take_over=True)
     assert bodies.ran == [NOON.key, NOON.key, "billing@2026-03-29T12:15:00Z"]
     assert office.record(NOON).failures == 2
+
+
+def test_a_call_whose_own_slot_does_not_run_raises_what_its_rerun_raised(office: Office, bodies: Bodies) -> None:
+    """It returned that the slot had failed already, and no word of the rerun."""
+
+    def fails(run: Run) -> None:
+        raise Boom(run.key)
+
+    bodies.act = fails
+    with pytest.raises(Boom):
+        office.call(job(), bodies)
+    again = office.node.do(Operator(office.node.ledger, "ada").rerun(NOON)).slot
+    office.hand.turn(20)
+    with pytest.raises(Boom):
+        office.call(job(), bodies, take_over=True)
+    assert office.record(again).outcome is Outcome.FAILED
+    assert bodies.ran == [NOON.key, NOON.key]
+    started = [event.seconds for event in office.events if event.what is What.STARTED]
+    assert started[1] == pytest.approx(20, abs=1)  # since it was asked for
 
 
 # --- standing by ----------------------------------------------------------------------------------------------------

@@ -263,6 +263,28 @@ def test_who_is_asked_to_stop_is_told_with_the_next_renewal(office: Office, cloc
     assert told == [LeaseEnd("asked", "asked to stop: a newer one came")]
 
 
+def test_a_run_of_a_call_learns_within_two_seconds_that_it_is_asked_to_stop(
+    office: Office, store: Wire, clock: HandClock
+) -> None:
+    """It learned that with its next renewal, with a lease of five minutes after 79 s. One that is shorter than that
+    asks nothing."""
+    told: list[LeaseEnd] = []
+    lease = held(office, told=told.append, lease=timedelta(minutes=5))
+    lease.listens = True
+    office.keeper.keep(lease)
+    store.calls.clear()
+    clock.turn(1.4)
+    assert office.keeper.renew() == pytest.approx(clock.boot() + 0.1, abs=0.01)
+    assert (told, store.calls) == ([], [])
+    clock.turn(0.2)
+    assert office.keeper.renew() == pytest.approx(clock.boot() + 1.5, abs=0.01)
+    assert (told, store.calls) == ([], ["load"])
+    office.node.do(office.node.ledger.ask(Slot("billing", START), "a newer one came"))
+    clock.turn(1.6)
+    office.keeper.renew()
+    assert told == [LeaseEnd("asked", "asked to stop: a newer one came")]
+
+
 def test_a_lease_that_was_dropped_gets_no_news(office: Office, store: Wire, clock: HandClock) -> None:
     told: list[LeaseEnd] = []
     lease = held(office, told=told.append)

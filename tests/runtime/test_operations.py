@@ -18,12 +18,25 @@ from cronce.model import ABSENT, BOARD_RUNS, SWITCH, Instant, Mark, Slot, Write,
 from cronce.protocol.codec import json_text
 from cronce.protocol.commands import Asked, Closed, Held, Paused, Queue, Queued
 from cronce.protocol.notices import Holder
-from cronce.protocol.record import Act, Job, Outcome, Record, SpanRecord, Spec, State, decode, decode_act, decode_job
+from cronce.protocol.record import (
+    Act,
+    Job,
+    Outcome,
+    Record,
+    SpanRecord,
+    Spec,
+    State,
+    decode,
+    decode_act,
+    decode_job,
+    encode,
+)
 from cronce.protocol.retention import OUTCOMES, Keep, Limit
 from cronce.runtime.flow import Flow, Timed, perform
 from cronce.runtime.ledger import Grant, Wanted
 from cronce.runtime.node import Node as RealDesk
 from cronce.runtime.operations import (
+    LapsedUnwatched,
     Operator,
     RequestedRun,
     StandingOrder,
@@ -593,6 +606,62 @@ def test_a_cancel_that_meets_a_claim_or_an_end_on_its_way_still_says_what_is_tru
     assert told == {Asked, Closed}
 
 
+# --- on a run whose holder is gone ---
+
+
+def left_behind(node: HandNode, person: HandNode, clock: HandClock, **more: Any) -> None:
+    """A run whose lease has expired; the person has just come, and then watches the clock for a lease."""
+    declare(node)
+    lease = granted(node, **more).record.lease.total_seconds()
+    clock.turn(lease)
+    with pytest.raises(
+        LapsedUnwatched, match="12:00:00Z was begun, and the run's lease expired at 2026-03-29T12:00:10Z"
+    ):
+        person.do(hand(person).cancel(SLOT))
+    clock.turn(lease)
+
+
+def test_a_run_whose_holder_is_gone_is_closed_as_lost_and_can_be_run_again(
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock
+) -> None:
+    """It was said to be running, and that only a closed slot can be run again."""
+    left_behind(node, other, clock)
+    again = other.do(hand(other).rerun(SLOT, force=True))
+    assert again == RequestedRun(SLOT._replace(request="rerun-1"), new=True)
+    assert record(store, SLOT).outcome is Outcome.LOST
+    clock.turn(1)
+    granted(node, again.slot)
+    clock.turn(20)
+    assert other.do(hand(other).rerun(SLOT, force=True)).slot.request == "rerun-2"
+    (cell,) = store.load([again.slot.cell]).cells
+    lost = "its holder web-1 did not renew its lease; superseded by billing@2026-03-29T12:00:00Z#rerun-2"
+    assert (cell.mark, decode(cell.value).outcome, decode(cell.value).reason) == (Mark.CLOSED, Outcome.LOST, lost)
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_run_whose_holder_is_gone_can_be_resolved(
+    node: HandNode, other: HandNode, store: Wire, clock: HandClock, joined: bool
+) -> None:
+    """There was nothing to resolve yet."""
+    left_behind(node, other, clock)
+    (cell,) = store.load([SLOT.cell]).cells
+    if joined:  # in the user's database it may be committed: a person has looked
+        value = encode(decode(cell.value)._replace(joined=True))
+        store.swap([Write(SLOT.cell, cell.version, value, cell.mark)], store.load([]).epoch.seen)
+        with pytest.raises(CronceError, match="is running on web-1: only a closed slot can be run again"):
+            other.do(hand(other).rerun(SLOT))
+    done = Closed(Outcome.SUCCEEDED, "resolved: by ada: all there")
+    assert other.do(hand(other).resolve(SLOT, "done", "all there")) == done
+
+
+def test_a_run_whose_holder_is_gone_is_not_asked_to_stop_but_closed(
+    node: HandNode, other: HandNode, clock: HandClock
+) -> None:
+    """A process that was gone was asked to stop."""
+    left_behind(node, other, clock, on_lost="rerun")
+    assert other.do(hand(other).cancel(SLOT)) == Closed(Outcome.SKIPPED, "cancelled by ada")
+
+
 # --- resolve ---
 
 
@@ -603,7 +672,7 @@ def test_a_slot_that_failed_counts_as_done_when_somebody_says_so(node: HandNode,
         done = Closed(Outcome.SUCCEEDED, "resolved: by ada: I looked")
         assert node.do(hand(node, by).resolve(SLOT, "done", "I looked")) == done
     assert node.do(hand(node, "cay").resolve(SLOT, "retry")) == Queued(waiting=False)  # that word is taken back
-    words = "failed, resolved: by ada: I looked, retried: by cay"
+    words = "failed: boom, resolved: by ada: I looked, retried: by cay"
     assert [past.end for past in record(store, SLOT).past] == [words]
 
 
@@ -638,7 +707,7 @@ def test_a_slot_that_failed_is_due_again_when_somebody_says_so(node: HandNode, s
     close(node, outcome=Outcome.FAILED, reason="boom")
     for by in ("ada", "bob"):
         assert node.do(hand(node, by).resolve(SLOT, "retry")) == Queued(waiting=False)
-    assert [past.end for past in record(store, SLOT).past] == ["failed, retried: by ada"]
+    assert [past.end for past in record(store, SLOT).past] == ["failed: boom, retried: by ada"]
     granted(node)
     verdicts: tuple[Literal["done", "retry"], ...] = ("done", "retry")
     for verdict in verdicts:
@@ -923,7 +992,12 @@ def test_a_rerun_that_another_takes_the_place_of_does_not_wait_for_a_person_any_
     first = node.do(hand(node, "ada").rerun(SLOT)).slot
     node.do(node.ledger.finish(granted(node, first), Outcome.UNKNOWN, "nobody knows"))
     second = node.do(hand(node, "bob").rerun(SLOT)).slot
+    node.do(node.ledger.finish(granted(node, second), Outcome.FAILED, "again"))
+    node.do(hand(node, "bob").rerun(SLOT))
     (cell,) = store.load([first.cell]).cells
-    assert (cell.mark, decode(cell.value).reason) == (Mark.CLOSED, f"resolved: by bob: superseded by {second.key}")
+    superseded = decode(cell.value)
+    assert (cell.mark, superseded.outcome) == (Mark.CLOSED, Outcome.UNKNOWN)  # it was said to have succeeded
+    assert superseded.reason == f"nobody knows; superseded by {second.key}"
+    assert superseded.took() == timedelta(0)
     (base,) = store.load([SLOT.cell]).cells
     assert decode(base.value).outcome is Outcome.FAILED  # the slot itself waits for the second one

@@ -196,9 +196,15 @@ def test_a_slot_for_which_a_call_came_to_nothing_says_so(
     ]
 
 
-@pytest.mark.parametrize(("on_lost", "then"), [("skip", "closes it as lost"), ("rerun", "takes it over")])
+BY_HAND = f"To run it again: `cronce rerun {SLOT.key}`. If the work is done: `cronce resolve {SLOT.key} done`."
+
+
+@pytest.mark.parametrize(
+    ("on_lost", "then", "more"),
+    [("skip", "closes it as lost", f"\n  {BY_HAND}"), ("rerun", "takes it over", "")],
+)
 def test_a_slot_whose_lease_passed_says_what_will_become_of_it(
-    node: HandNode, store: Wire, clock: HandClock, on_lost: str, then: str
+    node: HandNode, store: Wire, clock: HandClock, on_lost: str, then: str, more: str
 ) -> None:
     granted(node, on_lost=on_lost)
     clock.turn(11)
@@ -207,7 +213,7 @@ def test_a_slot_whose_lease_passed_says_what_will_become_of_it(
         == f"""\
 billing@2026-03-29T12:00:00Z was granted to web-1 at 12:00:00Z, until 12:00:10Z: its lease has expired; the next\
  scheduler or call of this job {then}.
-  12:00:00Z  granted to web-1"""
+  12:00:00Z  granted to web-1{more}"""
     )
 
 
@@ -265,7 +271,7 @@ billing@2026-03-29T12:00:00Z is lost: web-1 was granted it at 12:00:00Z and did 
         == """\
 billing@2026-03-29T12:00:00Z counts as succeeded since 12:01:11Z, resolved: ada looked.
   12:00:00Z  granted to web-1
-  12:00:11Z  lost
+  12:00:11Z  lost: its holder web-1 did not renew its lease
   12:01:11Z  succeeded: resolved: ada looked"""
     )
 
@@ -316,7 +322,7 @@ def test_a_slot_that_somebody_had_tried_again_says_when_it_was_lost_and_when_the
     other.do(other.ledger.resolve(SLOT, Resolve("retry", "by ada: fixed")))
     assert told(store).splitlines()[1:4] == [
         "  12:00:00Z  granted to web-1",
-        "  12:00:11Z  lost",
+        "  12:00:11Z  lost: its holder web-1 did not renew its lease",
         "  12:01:11Z  retried: by ada: fixed",
     ]
 

@@ -2,12 +2,11 @@
 failed, was lost or is unknown."""
 
 import argparse
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from cronce.cli import Arguments, refuse_outside, say
-from cronce.cli.session import ACT_ARGUMENTS, STORE_AND_JSON, Actor, acting, looking, nothing, read_option
+from cronce.cli.session import ACT_ARGUMENTS, STORE_AND_JSON, Actor, act, acting, looking, nothing, read_option
 from cronce.cli.terminal import Text, screen, show, table, toned
 from cronce.errors import BadInput, CronceError
 from cronce.model import Mark, spell
@@ -15,7 +14,7 @@ from cronce.protocol.commands import Queued
 from cronce.runtime.effects import review
 from cronce.runtime.effects.adopt import Adoption, adopt, adoptable
 from cronce.runtime.effects.liveness import RetryRefused
-from cronce.runtime.effects.review import EffectList, EffectSeen, LapsedUnwatched
+from cronce.runtime.effects.review import EffectList, EffectSeen
 from cronce.runtime.flow import Flow
 from cronce.runtime.queries import job_names, read_page, seen_runs, slot_named
 from cronce.runtime.run_lists import final_runs
@@ -42,9 +41,6 @@ examples:
 DOUBTS_LISTED: Final = 200
 RERUNS_SHOWN: Final = 20
 """Of the slots that an effect stopped, the newest."""
-
-CLOCK_LOOK_EVERY: Final = 0.5
-"""Seconds between two looks at the store's clock."""
 
 RESOLVE_EPILOG = """
 resolve records what you found out; it runs nothing. rerun runs a slot once more, and skips what is done.
@@ -186,7 +182,8 @@ def _resolve_slot(options: argparse.Namespace) -> None:
     with acting(options) as actor:
         (run,) = actor.node.do(actor.operator.look([slot]))
         record = run.record if run else None
-        reply = actor.node.do(actor.operator.resolve(slot, options.verdict, options.reason, force=options.force))
+        said = options.verdict, options.reason
+        reply = act(actor, "resolve", lambda operator: operator.resolve(slot, *said, force=options.force))
         survey = actor.node.do(review.doubts(review.of_slot(slot, record)))
         reruns = actor.node.do(actor.operator.open_reruns(slot))
     if survey.doubtful:
@@ -231,20 +228,8 @@ def _reruns(stopped: Sequence[str]) -> Iterator[str]:
 
 
 def _resolved(actor: Actor, options: argparse.Namespace, result: Any) -> EffectSeen:
-    """Resolve it. While its process may still be alive, first watch the store's clock: for one lease, if that clock
-    runs evenly."""
-    said, patience = (options.what, options.verdict, options.reason, result), None
-    while True:
-        answer = actor.node.do(review.resolve_effect(actor.operator, *said, force=options.force))
-        if not isinstance(answer, LapsedUnwatched):
-            return answer
-        now = actor.node.clock.boot()
-        if patience is None:
-            say("resolve", safe(str(answer)))
-            patience = now + 2 * answer.lease.total_seconds()
-        if now > patience:
-            raise CronceError(f"{answer}, and it did not run steadily; `cronce doctor` checks the clocks")
-        time.sleep(CLOCK_LOOK_EVERY)
+    said = options.what, options.verdict, options.reason, result
+    return act(actor, "resolve", lambda operator: review.resolve_effect(operator, *said, force=options.force))
 
 
 # --- adopting: steps that are on record for a slot become effects on things -------------------------------------------

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from cronce.cli import Arguments, add_arguments, pasteable, refuse_outside, say
-from cronce.cli.session import ACT_ARGUMENTS, BY_ARGUMENT, STORE_AND_JSON, Actor, acting, read_option
+from cronce.cli.session import ACT_ARGUMENTS, BY_ARGUMENT, STORE_AND_JSON, Actor, act, acting, read_option
 from cronce.cli.terminal import bar, show
 from cronce.errors import BadInput, CronceError
 from cronce.model import Slot, job_cell
@@ -87,7 +87,7 @@ def _paused(name: str | None, stands: StandingOrder, actor: Actor) -> list[str]:
     whom = name or "everything"
     if not stands.new:
         return [f"{whom} was already paused {by_whom(stands.act)}"]
-    running = [one.slot.key for one in actor.node.do(runs(name, "running", RUNS_TOLD))]
+    running = [one.slot.key for one in actor.node.do(runs(name, "running", RUNS_TOLD)) if not one.lapsed]
     return [
         f"{whom} is paused {by_whom(stands.act)}",
         *(f"  {key} goes on; `cronce cancel {key}` stops it" for key in running),
@@ -323,7 +323,7 @@ def run_rerun(options: argparse.Namespace) -> int:
     slot = slot_named(options.slot)
     with acting(options) as actor:
         try:
-            asked = actor.node.do(actor.operator.rerun(slot, fresh=options.fresh, force=options.force))
+            asked = act(actor, "rerun", lambda operator: operator.rerun(slot, fresh=options.fresh, force=options.force))
         except RetryRefused as error:
             raise CronceError(safe(str(error))) from None
         return _tell_request(actor, asked, options)
@@ -384,9 +384,13 @@ def _end(waited: WaitResult) -> str:
 def run_cancel(options: argparse.Namespace) -> None:
     slots = [slot_named(text) for text in options.slot]
     with acting(options) as actor:
-        done = {slot.key: actor.node.do(actor.operator.cancel(slot, options.reason)) for slot in slots}
+        done = {slot.key: _cancel(actor, slot, options.reason) for slot in slots}
     document = {"slots": [{"slot": key, **cancelled_document(reply)} for key, reply in done.items()]}
     show(options, document, "\n".join(safe(f"{key} {_cancelled(reply)}") for key, reply in done.items()))
+
+
+def _cancel(actor: Actor, slot: Slot, reason: str) -> Asked | Closed:
+    return act(actor, "cancel", lambda operator: operator.cancel(slot, reason))
 
 
 def _cancelled(reply: Asked | Closed) -> str:

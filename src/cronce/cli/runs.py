@@ -33,7 +33,19 @@ from cronce.stores.base import Scan
 from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.story import about, tell, warnings
-from cronce.telling.words import as_written, away, by_whom, counted, due_again, fate, how_long, moment, overdue, short
+from cronce.telling.words import (
+    as_written,
+    away,
+    by_whom,
+    counted,
+    due_again,
+    fate,
+    how_long,
+    moment,
+    overdue,
+    reason_of,
+    short,
+)
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
@@ -195,7 +207,7 @@ def _run_row(one: RunSeen) -> list[Text]:
 def remark(one: RunSeen, record: Record) -> str:
     """Why it ended so; else that its scheduler is gone, that it does not stop, how far it has come, who asked."""
     done = f"{record.progress[0]:,} of {record.progress[1]:,} done" if record.progress else ""
-    return record.reason or ", ".join(
+    return reason_of(record) or ", ".join(
         filter(None, [fate(one), overdue(record), done, f"asked for by {record.by}" if record.by else ""])
     )
 

@@ -2,21 +2,25 @@
 
 import argparse
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
-from cronce.cli import JSON_ARGUMENT, Arguments
+from cronce.cli import JSON_ARGUMENT, Arguments, say
 from cronce.cli.terminal import Text, screen, show, table
 from cronce.clock import SystemClock
 from cronce.errors import BadInput, CronceError, NotOnRecord, StoreReadOnly
+from cronce.runtime.flow import Flow
 from cronce.runtime.node import Node
-from cronce.runtime.operations import Operator, who
+from cronce.runtime.operations import LapsedUnwatched, Operator, who
 from cronce.runtime.queries import NoSuchJob
 from cronce.stores import mask, open_store, scheme_of
 from cronce.stores.default import Chosen, choose, open_chosen
-from cronce.telling.words import read_json
+from cronce.telling.words import read_json, safe
+
+T = TypeVar("T")
 
 STORE_AND_JSON: Final = {"--store URL": "where slots are kept (default: $CRONCE_URL, then the config)", **JSON_ARGUMENT}
 BY_ARGUMENT: Final = {"--by NAME": "who acts, for the record (default: user@host)"}
@@ -97,6 +101,29 @@ def acting(options: argparse.Namespace, *, make: bool = False) -> Iterator[Actor
     """Acting, with `make` also on a store that is not there yet."""
     with looking(options, make=make) as node:
         yield Actor(node, Operator(node.ledger, who() if options.by is None else options.by))
+
+
+CLOCK_LOOK_EVERY: Final = 0.5
+"""Seconds between two looks at the store's clock."""
+
+
+def act(actor: Actor, verb: str, flow: Callable[[Operator], Flow[T]]) -> T:
+    """Do it. While a process whose lease expired may still be alive, first watch the store's clock: for one lease, if
+    that clock runs evenly."""
+    patience = None
+    while True:
+        try:
+            return actor.node.do(flow(actor.operator))
+        except LapsedUnwatched as unwatched:
+            now = actor.node.clock.boot()
+            if patience is None:
+                say(verb, safe(str(unwatched)))
+                patience = now + 2 * unwatched.lease.total_seconds()
+            if now > patience:
+                raise CronceError(
+                    f"{unwatched}, and it did not run steadily; `cronce doctor` checks the clocks"
+                ) from None
+        time.sleep(CLOCK_LOOK_EVERY)
 
 
 def read_words(option: str, text: str) -> list[str]:

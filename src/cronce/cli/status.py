@@ -26,7 +26,7 @@ from cronce.stores import mask
 from cronce.stores.default import choose
 from cronce.telling import documents as told
 from cronce.telling.documents import LEADERS, LOCK_LEASES, Leases
-from cronce.telling.words import ago, away, by_whom, counted, due_again, handled_by, short, tone
+from cronce.telling.words import ago, away, by_whom, counted, due_again, handled_by, ran_for, short, tone
 
 # --- one screen -------------------------------------------------------------------------------------------------------
 
@@ -80,8 +80,8 @@ def _last_watched() -> Flow[LastWatched]:
 
 def _screen(found: Status, place: str, watched: LastWatched) -> Iterator[str]:
     seen, now = found.overview, found.overview.now
-    running = [run for run in seen.open.runs if run.record and run.record.is_running]
-    waiting = [run for run in seen.open.runs if run not in running]
+    running = [run for run in seen.open.runs if run.record and run.record.is_running and not run.lapsed]
+    waiting = [run for run in seen.open.runs if not (run.record and run.record.is_running)]
     over = [run for run in seen.newest if run.record and run.record.is_closed]
     yield f"{place}, {counted(found.jobs, 'job')}, {counted(found.prevented, 'duplicate')} prevented, {spell(now)}"
     yield _wrong_part(found, watched)
@@ -154,7 +154,8 @@ def _wrong(found: Status) -> Iterator[list[str]]:
     slots = {slot for one in told_of for slot in (*one.slots, one.lead.subject)}
     last = {run.slot.job: run for run in reversed(seen.newest)}
     failed = [run for run in last.values() if run.shown == "failed"]
-    for run in (*seen.attention.runs, *failed):
+    lapsed = [run for run in seen.open.runs if run.lapsed]
+    for run in (*lapsed, *seen.attention.runs, *failed):
         if run.slot.key not in slots and run.slot.job not in slots:
             yield [_wrong_line(run.slot.key, toned(run.shown), f"cronce why {run.slot.key}")]
     if seen.in_doubt.number and not any(one.effects for one in told_of):
@@ -193,7 +194,7 @@ def _next_line(line: JobLine, found: Status) -> list[Text]:
 
 
 def _run_line(run: RunSeen, now: Instant) -> list[Text]:
-    took = run.record.took(now) if run.record else None
+    took = ran_for(run.record, now) if run.record else None
     reason = remark(run, run.record) if run.record else run.trouble
     return [run.slot.key, toned(run.shown), short(took) if took is not None else "", _holder(run), reason]
 

@@ -18,7 +18,7 @@ from zlib import crc32
 from cronce.clock import Clock
 from cronce.errors import BadRecord, CronceError, LeaseLost, NotRecorded, StoreError
 from cronce.events import Event, What
-from cronce.model import Origin, Slot, Write, slot_of_cell, spell
+from cronce.model import Origin, Slot, Write, rerun_of, slot_of_cell, spell
 from cronce.policy import is_rerun
 from cronce.protocol.commands import Held
 from cronce.protocol.record import Outcome, decode
@@ -199,11 +199,10 @@ class _Command(Command):
     """Knows the exit code of `exec` for the last run that ended."""
 
     code = 0
-    has_run = False
-    """Whether a run ended: of an older slot or a rerun too."""
+    ended_runs: tuple[tuple[Slot, Ending | None], ...] = ()
+    """Also those of older slots and reruns. None: it was not started."""
 
     def ending(self, run: Run, result: Ended | NotStarted) -> Ending | None:
-        self.has_run = True
         self._supervisor.close()  # the watchdog: after a short command it need not finish starting
         if isinstance(result, NotStarted):
             self.code = 128 + result.signalled if result.signalled else NOT_DONE
@@ -211,7 +210,13 @@ class _Command(Command):
             self.code = TIMED_OUT if (run.over or NOT_RENEWED).cause == "timed out" else NOT_DONE
         else:
             self.code = result.code
-        return super().ending(run, result)
+        ending = super().ending(run, result)
+        self.ended_runs += ((run.slot, ending),)
+        return ending
+
+    def stands_for(self, own: Slot) -> bool:
+        """Whether its code is that of a call whose own slot does not run: something failed, or it was a rerun of it."""
+        return self.code != 0 or any(rerun_of(slot) == own for slot, _ in self.ended_runs)
 
 
 class Announce(Protocol):
@@ -286,11 +291,11 @@ class Exec:
     def _code(self, keeper: Keeper, when: When | None, *, named: bool) -> int:
         """Run all attempts. The exit code is the command's, or the slot's where another process ran it."""
         command = _Command(self._words, self._supervisor, keeper.node.store.traits, self._env)
-        notes, tried = UnwrittenRefusals(), False
+        notes, tried, told = UnwrittenRefusals(), False, 0
 
         def refused(slot: Slot, why: str, keeper: Keeper) -> None:
             """A call that ran a rerun, or an attempt before this one, did run."""
-            if not command.has_run:
+            if not command.ended_runs:
                 other = self._other_command(keeper.node.ledger)
                 notes.refused(slot, f"{why}{f', with {other}' if other else ''}", keeper)
 
@@ -306,18 +311,29 @@ class Exec:
                 running=partial(self._recording_command, keeper.node),
             )
             result = take(call.steps(when), keeper.node, self._sleep)
+            self._tell_older(command.ended_runs[told:], call.slot)
+            told = len(command.ended_runs)
             if isinstance(result, Skipped):
                 blocked = "" if tried else self._blocked(call, keeper.node.ledger)
                 if blocked:
                     self._say(f"{call.slot.key} was not run: {blocked}")
                     return NOT_DONE
-                return command.code if tried else self._skipped(result, call.slot, keeper.node, named=named)
+                if tried or command.stands_for(call.slot):
+                    return command.code
+                return self._skipped(result, call.slot, keeper.node, named=named)
             self.ran = True
             if isinstance(result, Ended) and result.stopped:
                 self._say(f"{call.slot.key} was stopped: {result.stopped}")
             if not command.code or not self._job.retries or self._supervisor.interrupted or self._job_name:
                 return command.code  # in a pod the next attempt is the next pod's
             when, tried = call.slot, True
+
+    def _tell_older(self, ended: Sequence[tuple[Slot, Ending | None]], own: Slot) -> None:
+        """What ran before its own slot, or instead of it. That it failed is always printed."""
+        for slot, ending in ended:
+            if slot != own and ending is not None:
+                why = f": {ending.reason}" if ending.reason else ""
+                self._say(f"{slot.key} {ending.outcome}{why}", quiet=ending.outcome.is_success)
 
     def _blocked(self, call: Call, ledger: Ledger) -> str:
         """Why no slot of the job runs, though no process runs it: that is always printed."""

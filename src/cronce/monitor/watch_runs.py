@@ -388,6 +388,13 @@ def no_progress(survey: Survey, memory: WatchMemory, settings: Settings) -> Iter
 # --- left behind ---
 
 
+def _by_hand(run: RunSeen, record: Record, survey: Survey) -> str:
+    """What a person can do about a run whose lease has expired. One that would be taken over is only due again."""
+    if record.closes_as_lost:
+        return what_next(run.slot.key, history=survey.history)
+    return f"To drop it: `cronce cancel {run.slot.key}`."
+
+
 def stuck(survey: Survey) -> Iterator[Alert]:
     for run in survey.open:
         until, record = run.cell.until, run.record
@@ -397,7 +404,7 @@ def stuck(survey: Survey) -> Iterator[Alert]:
             then = "closed as lost" if record.closes_as_lost else "taken over"
             ended = f"its lease expired {short(survey.now - until)} ago, and no process has acted on it"
             text = f"{run.slot.key} was granted to {record.holder}: {ended}."
-            remedy = f"Start a scheduler, or call the job: then it is {then}. `cronce why {run.slot.key}` shows more."
+            remedy = f"Start a scheduler, or call the job: then it is {then}. {_by_hand(run, record, survey)}"
             cause, slots = host_cause(record.holder), (run.slot.key,)
             yield Alert(AlertKind.STUCK, run.slot.job, "critical", text, until, remedy=remedy, cause=cause, slots=slots)
 

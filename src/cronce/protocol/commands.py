@@ -88,22 +88,23 @@ class Skip(NamedTuple):
 
 class Settle(NamedTuple):
     """If its holder is gone, close or reopen it, without running it. `asked`: the user's own database was asked about
-    this fence, and answered whether its work is `committed`."""
+    this fence, and answered whether its work is `committed`. `for_person`: contact is not required."""
 
     asked: Fence | None = None
     committed: bool = False
+    for_person: bool = False
 
 
 class Ask(NamedTuple):
-    """Ask its holder to stop; the holder learns it with its next renewal."""
+    """Ask its holder to stop; the holder learns it when it next reads or renews the run."""
 
     reason: str
 
 
 class Resolve(NamedTuple):
-    """A person checked the run: it is done, or it is to be retried."""
+    """A person checked the run: it is done, or to be retried. Or a rerun took its place: it keeps its outcome."""
 
-    verdict: Literal["done", "retry"]
+    verdict: Literal["done", "retry", "superseded"]
     reason: str
     result: str = ""  # of an effect: its result, as JSON
 

@@ -82,6 +82,7 @@ from cronce.protocol.record import (
     REASON_KEPT,
     RELEASED,
     RESOLVED,
+    SUPERSEDED,
     TOO_LATE,
     Maker,
     Outcome,
@@ -162,14 +163,15 @@ def is_mine(cell: Cell, record: Record, command: Command) -> bool:
 
 def lapsed(view: View, command: Command) -> bool:
     """Its lease expired on the store's clock, this reader watched that clock for long enough to believe it, and the
-    holder of a slot could be heard. A step has no lease of its own: it is over when its run is over."""
+    holder of a slot could be heard, or a person acts. A step has no lease: it is over when its run is over."""
     cell, record = view.run, view.stands
     if record.under is not None:
         return _is_over(view, record.under, maker_of(command))
     if cell.until is None or (view.now < cell.until and not is_ahead(cell.until, view.now)):
         return False
     ago = max(view.now - cell.until, timedelta(0)) + record.lease
-    if view.slot and view.heard(view.sample, ago) < hearing(record.lease):
+    for_person = isinstance(command, Settle) and command.for_person
+    if view.slot and not for_person and view.heard(view.sample, ago) < hearing(record.lease):
         return False
     return view.even(cell, view.sample, tolerance(record.lease)) >= record.lease
 
@@ -308,7 +310,9 @@ def finish(view: View, command: Finish) -> Decision:
             retry = record._replace(state=State.RETRYING, failures=failures, turn="", ask="", output=command.output)
             return Decision(Finished(command.outcome, retrying=True), Change(retry, _idle(record), command.backoff))
     closed = record._replace(output=command.output, result=command.result)
-    return Decision(Finished(command.outcome), _closing(view, closed, command.outcome, command.reason))
+    asked = f"it was asked to stop, but ended by itself: {record.ask}" if record.ask and not command.final else ""
+    reason = "; ".join(filter(None, (command.reason, asked)))[:REASON_KEPT]
+    return Decision(Finished(command.outcome), _closing(view, closed, command.outcome, reason))
 
 
 def finish_again(view: View, command: Finish) -> Decision:
@@ -365,8 +369,11 @@ def resolve(view: View, command: Resolve) -> Decision:
     record = view.stands
     retried = not record.is_closed and any(past.retried for past in record.past[-1:])
     said = record.resolved and not (view.slot and record.reason.startswith(f"{RESOLVED}by {view.slot.key}"))  # a rerun
+    if command.verdict == "superseded":
+        return supersede(view, command)
     if record.outcome in (Outcome.FAILED, Outcome.LOST, Outcome.UNKNOWN):  # it ended then, however late a person looks
-        record = _past(record, _grant_of(view, str(record.outcome))._replace(ended=record.finished))
+        end = ": ".join(filter(None, (record.outcome, record.reason)))
+        record = _past(record, _grant_of(view, end)._replace(ended=record.finished))
     elif not (said if command.verdict == "retry" else retried):
         return closed(view, command) if record.is_closed else nothing(view, command)
     if command.verdict == "done":
@@ -378,6 +385,14 @@ def resolve(view: View, command: Resolve) -> Decision:
     was = record._replace(past=(*before, last), outcome=None, reason="", finished=None, result="")
     again = was._replace(state=State.DUE, failures=0, turn="", ask="")
     return Decision(Queued(waiting=False), Change(again, Mark.OPEN))
+
+
+def supersede(view: View, command: Resolve) -> Decision:
+    record = view.stands
+    if record.outcome is None or not record.outcome.is_bad or SUPERSEDED in record.reason:
+        return closed(view, command) if record.is_closed else nothing(view, command)
+    reason = "; ".join(filter(None, (record.reason, command.reason)))
+    return Decision(Closed(record.outcome, reason), Change(record._replace(reason=reason), Mark.CLOSED))
 
 
 def held(view: View, _command: Command) -> Decision:

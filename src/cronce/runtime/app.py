@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Never, TypeVar, Unpack, cast
 
 from cronce.clock import Clock, SystemClock
-from cronce.errors import BadInput, BadPolicy, CronceError, StoreError, tell
+from cronce.errors import BadInput, BadPolicy, StoreError, tell
 from cronce.events import Event
 from cronce.model import Fence, Slot, check_key, read_fence
 from cronce.policy import WhenUnsure, refuse_foreign
@@ -471,12 +471,11 @@ class Cronce:
         """Resolve a slot that failed, was lost or is unknown: it is done, or must be tried again. Or resolve an effect
         that is in doubt, such as "billing@2026-03-29T01:00:00Z/charge:7". One that is done has a `result`, which every
         repeat returns. A retry is refused while the process that held it may be alive, unless you `force` it."""
-        from cronce.runtime.effects.review import LapsedUnwatched, names_effect, resolve_effect  # noqa: PLC0415
+        from cronce.runtime.effects.review import names_effect, resolve_effect  # noqa: PLC0415
 
         if names_effect(what):
             said = lambda operator: resolve_effect(operator, str(what), verdict, reason, result, force=force)  # noqa: E731
-            if isinstance(answer := self._by_hand(by, said), LapsedUnwatched):
-                raise CronceError(f"{answer}: try again later")
+            self._by_hand(by, said)
         elif result is not None:
             raise BadInput("only an effect, such as a step, has a result: billing@2026-03-29T01:00:00Z/charge:7")
         else:

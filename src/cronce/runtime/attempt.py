@@ -162,8 +162,10 @@ class Attempt:
         self._keeper.node.ledger.know.let_go([self.lease.grant.fence])
 
     def _tell_start(self) -> None:
+        """How late it is counts from its instant; of a run by hand, from when it was asked for."""
+        due = self.lease.grant.cells[0].at or self.run.slot.at
         now = self._keeper.node.ledger.know.now()
-        self._tell(What.STARTED, f"attempt {self.run.attempt}", (now - self.run.slot.at).total_seconds())
+        self._tell(What.STARTED, f"attempt {self.run.attempt}", (now - due).total_seconds())
 
     def _tell(self, what: What, detail: str, seconds: float) -> None:
         client, grant = self._keeper.node.ledger.client, self.lease.grant

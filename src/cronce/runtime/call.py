@@ -9,7 +9,8 @@ gone. So a crontab, or any trigger, is enough to take over.
 
 A process that calls often looks only every few seconds, and after a failure of its own that is to be retried.
 
-*A refusal is an answer.* A caller that lost the slot gets `Skipped`, with the reason. Only a store that does not answer
+*A refusal is an answer.* A caller that lost the slot gets `Skipped`, with the reason; or the exception of an older slot
+or a rerun, if the call ran that and it failed. Only a store that does not answer
 raises an exception, and then the job function does not run.
 
 *What cannot be recorded.* If the store is unreachable when a job function ends, the end is written again and again
@@ -117,6 +118,7 @@ class Call:
         self._standby = standby if take_over else None
         self.answer: Grant | Refused | None = None
         """The store's answer for its slot."""
+        self._older_failed: Exception | None = None
 
     def steps(self, when: When | None = None) -> Steps[Any]:
         """The whole call: the result of the job function, or why it was skipped. What the function raises is raised."""
@@ -135,6 +137,8 @@ class Call:
         if is_prevented(answer) and not self._only_noted:
             self.keeper.prevented.add(self.slot.job, self.node.ledger.know.now())
         self._refused(self.slot, result.reason, self.keeper)
+        if self._older_failed is not None:
+            raise self._older_failed
         if isinstance(answer, Held) and self._standby is not None:
             self._standby.add(self, self.job.terms(self.slot, inferred=when is None), answer)
         return result
@@ -300,19 +304,21 @@ class Call:
             yield WaitStep(SLOT_POLL / 2)
 
     def run_older(self, grant: Grant) -> Steps[None]:
-        """How an older slot ends is on record; the caller asked for another."""
+        """How an older slot ends is on record; the caller asked for another, and learns of this one if that does not
+        run."""
         try:
             yield from self._run(grant)
         except StoreError:
             raise
-        except Exception:  # noqa: S110
-            pass
+        except Exception as error:
+            self._older_failed = self._older_failed or error
 
     # --- running ---
 
     def _run(self, grant: Grant) -> Steps[Any]:
         job = self.job._replace(timeout=None) if self._only_noted else self.job
         attempt = Attempt(self.keeper, job, self._work, grant)
+        attempt.lease.listens = not self._only_noted
         with self._running():
             yield from attempt.steps()
             end = attempt.end

@@ -20,18 +20,19 @@ never makes a lease that has ended trusted.
 import _thread
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from math import inf
 from typing import Final, Literal
 
 from cronce.clock import Clock
-from cronce.errors import BadInput, CronceError, LeaseLost, StoreError
+from cronce.errors import BadInput, BadRecord, CronceError, LeaseLost, StoreError
 from cronce.events import Event, What
-from cronce.model import Boot, Fence, Instant
+from cronce.model import Boot, Cell, Fence, Instant
 from cronce.protocol.commands import Stale, Unsure
 from cronce.protocol.lease import renew_every
+from cronce.protocol.record import decode
 from cronce.runtime.client import patience
 from cronce.runtime.flow import drive
 from cronce.runtime.journal import Journal, PendingEnd
@@ -49,6 +50,9 @@ LOOK: Final = 1.0
 REMIND: Final = 5.0
 """Seconds until a job function that goes on is stopped again, then twice as long: an exception can be lost, and one
 that is cleaning up should not be hit by another."""
+
+LISTEN_EVERY: Final = 1.5
+"""Seconds between two looks at whether a run is asked to stop. A shorter run costs no such request."""
 
 NOTED: Final = 1.0
 """Seconds until the progress of a job function is in the store, at most."""
@@ -85,6 +89,18 @@ class LeaseEnd(NamedTuple):
 
 
 NOT_RENEWED: Final = LeaseEnd("lost", "it could not be renewed in time")
+
+
+def asked_to_stop(ask: str) -> LeaseEnd:
+    return LeaseEnd("asked", f"asked to stop: {ask}")
+
+
+def _ask_of(cell: Cell) -> str:
+    """Why the run is asked to stop, if it is. Most records have no such request, and are not decoded in full."""
+    try:
+        return decode(cell.value, cell.key).ask if '"ask":' in cell.value else ""
+    except BadRecord:
+        return ""
 
 
 def _ignore(_over: "LeaseEnd") -> None:
@@ -131,6 +147,9 @@ class Lease(Ownership):
     """A grant that is renewed. What few of them change has its default in the class: thousands are made in a second."""
 
     renew_at = 0.0
+    listens = False
+    """Whether it is read here that its run is asked to stop. A scheduler reads that of its runs with each look."""
+    listen_at: Boot = inf
     progress: tuple[int, int] | None = None
     """The progress that the job function last reported; it is written with the next renewal."""
     told_at: Boot = inf
@@ -302,11 +321,12 @@ class Keeper:
         self.outage.answered(boot)  # they were granted a moment ago
         for lease in leases:
             lease.renew_at = boot + self._every(lease, boot)
+            lease.listen_at = boot + LISTEN_EVERY if lease.listens else inf
         with self._lock:
             self._leases.update(leases)
         try:
             self._watching.wake(min([lease.next_end for lease in leases]))
-            self._connection.thread.wake(min([lease.renew_at for lease in leases]))
+            self._connection.thread.wake(min([min(lease.renew_at, lease.listen_at) for lease in leases]))
         except BaseException:
             with self._lock:
                 self._leases.difference_update(leases)
@@ -433,20 +453,25 @@ class Keeper:
         """Renew what is due, all in one batch; returns when to look again."""
         boot, connection, renewed = self._clock.boot(), self._connection.current, self._renewed()
         due = [lease for lease in renewed if lease.renew_at <= boot]
+        listening = [lease for lease in self._kept() if lease.listen_at <= boot]
         is_due = bool(self.pending_ends) and boot >= self._record_at
-        if due or is_due:
+        if due or listening or is_due:
             self._connection.hangs_at = boot + min((patience(lease.grant.lease) for lease in renewed), default=LOOK)
             with suppress(RuntimeError):  # no thread could be had: it is written, though nobody would see it hang
                 self._watching.wake(self._connection.hangs_at)
         if due:
             self._renew(due, connection)
+        if listening and connection is self._connection.current:
+            self._listen([lease for lease in listening if lease not in due], connection)
+            for lease in listening:
+                lease.listen_at = self._clock.boot() + LISTEN_EVERY
         if is_due and connection is self._connection.current:
             self._record_ends()
             self._record_at = self._clock.boot() + RENEWAL_RETRY
         if not self._connection.returned(connection):
             return None
         self._hang_up_if_closed()
-        waiting = [lease.renew_at for lease in self._renewed()]
+        waiting = [lease.renew_at for lease in self._renewed()] + [lease.listen_at for lease in self._kept()]
         return min([*waiting, self._record_at] if self.pending_ends else waiting, default=None)
 
     def _record_ends(self) -> None:
@@ -480,6 +505,22 @@ class Keeper:
             if lease.held_on and boot < lease.told_at + STUBBORN:
                 lease.renew_at = min(lease.renew_at, lease.told_at + STUBBORN)
 
+    def _listen(self, leases: Sequence[Lease], connection: StoreConnection) -> None:
+        """Their next renewal would say it as well, but that may be minutes away."""
+        if not leases:
+            return
+        reading = self.node.ledger.client.load([lease.grant.key for lease in leases])
+        with suppress(StoreError):
+            loaded, _ = drive(reading, connection.store(), self._clock)
+            for lease, cell in zip(leases, loaded.cells, strict=True):
+                self.heed(lease, cell)
+
+    def heed(self, lease: Lease, cell: Cell) -> None:
+        """Stop what runs under it, if the run is asked to stop."""
+        ask = _ask_of(cell)
+        if ask and cell.fence == lease.grant.fence:
+            self.end(lease, asked_to_stop(ask))
+
     def _answered(self, lease: Lease, answer: object) -> None:
         match answer:
             case Grant():
@@ -488,7 +529,7 @@ class Keeper:
                     if lease.over is None and lease.end_by == inf:
                         lease.renewed(answer)
                 if answer.ask:
-                    self._end(lease, LeaseEnd("asked", f"asked to stop: {answer.ask}"))
+                    self._end(lease, asked_to_stop(answer.ask))
             case Stale(by):
                 lease.stale = True
                 if lease.end_by == inf:  # else it ended here, and saying so brings the news

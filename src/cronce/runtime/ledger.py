@@ -278,10 +278,13 @@ class Ledger:
                 question.view = question.view._replace(run=question.view.run._replace(at=self.know.now()))
         return (yield from self._answers(questions))
 
-    def settle(self, cells: Iterable[Cell], committed: Mapping[str, Fence] | None = None) -> Flow[list[Answer]]:
+    def settle(
+        self, cells: Iterable[Cell], committed: Mapping[str, Fence] | None = None, *, for_person: bool = False
+    ) -> Flow[list[Answer]]:
         """Close or reopen runs whose holder is gone, without running them. `committed`: the user's own database was
         asked, and these are the fences, by cell, that it reports as done."""
-        return (yield from self._answers([about(cell.key, _settling(cell, committed)) for cell in cells]))
+        settling = [about(cell.key, _settling(cell, committed)._replace(for_person=for_person)) for cell in cells]
+        return (yield from self._answers(settling))
 
     def gone(self, keys: Sequence[str], *, for_person: bool = False) -> Flow[list[Cell]]:
         """The runs whose holder is gone, as they are now. For a person, contact is not required."""
@@ -289,13 +292,12 @@ class Ledger:
         sample = Sample(timed.began, timed.ended, loaded.now)
         read, know = all_readable(loaded.cells, decode), self.know
         views = [
-            View(cell, record, sample, slot, even=know.watched, heard=know.contact.heard)
+            View(cell, record, sample, slot_of_cell(cell.key), even=know.watched, heard=know.contact.heard)
             for cell, record in read
-            for slot in [None if for_person else slot_of_cell(cell.key)]
         ]
         if know.contact.probes(views):
             yield from self.client.probe()
-        return [view.run for view in views if row(view, Settle()) is Row.LAPSED]
+        return [view.run for view in views if row(view, Settle(for_person=for_person)) is Row.LAPSED]
 
     def looks_again(self, job: str, every: float = LOOK_EVERY) -> bool:
         """Whether it is time to look for slots of the job whose process is gone: every few seconds is enough."""

@@ -37,18 +37,20 @@ from cronce.model import (
     spell,
 )
 from cronce.protocol.codec import json_text
-from cronce.protocol.commands import Answer, Asked, Closed, Queue, Queued, Resolve, Skip, Unsure
-from cronce.protocol.record import RESOLVED, Act, Job, Record, effects_key, encode_act, standing_act
+from cronce.protocol.commands import Answer, Asked, Closed, Held, Queue, Queued, Resolve, Skip, Unsure
+from cronce.protocol.lease import tolerance
+from cronce.protocol.record import RESOLVED, SUPERSEDED, Act, Job, Record, effects_key, encode_act, standing_act
 from cronce.protocol.retention import PURGE_DELAY
 from cronce.protocol.specs import raise_floor
-from cronce.runtime.client import MAX_ROUNDS, WAKE
+from cronce.runtime.client import MAX_ROUNDS, WAKE, Knowledge
 from cronce.runtime.declare import instant_of, zone_of
 from cronce.runtime.flow import Flow
 from cronce.runtime.jobs import Edit, paused_and_resumed
 from cronce.runtime.ledger import Ledger
+from cronce.runtime.process_notes import leave_clock, recall_once
 from cronce.runtime.queries import RunSeen, job_names, read_all, read_page, refuse_unknown, seen_job, seen_run
 from cronce.runtime.scheduling.roster import chunks
-from cronce.schedule import Schedule
+from cronce.schedule import Schedule, format_duration
 from cronce.schedule.instant import RESOLUTION, whole
 from cronce.stores.base import Position, Scan
 from cronce.value import NamedTuple
@@ -75,6 +77,21 @@ class RequestedRun(NamedTuple):
 
     slot: Slot
     new: bool
+
+
+class LapsedUnwatched(CronceError):
+    """The holder of a cell seems gone: its lease expired, by a clock that was not watched for long enough. The caller
+    asks again then."""
+
+    def __init__(self, name: str, cell: Cell, lease: timedelta, know: Knowledge) -> None:
+        self.lease = lease
+        when = f" at {spell(cell.until)}" if cell.until else ""
+        left = max(lease - know.watched(cell, know.guess(), tolerance(lease)), timedelta(0))
+        then = spell((know.now() + left).replace(microsecond=0) + timedelta(seconds=1))
+        super().__init__(
+            f"{name} was begun, and the run's lease expired{when}; cronce watches the store's clock for"
+            f" {format_duration(lease)} before it accepts this: until {then}"
+        )
 
 
 class Operator:
@@ -192,6 +209,9 @@ class Operator:
         if not record.is_closed:
             raise CronceError(f"{base.key} is {record.state}{_on(record)}: only a closed slot can be run again")
         prefix, reruns = yield from self._reruns(base)
+        if lapsed := [one for one in reruns if one.lapsed]:
+            yield from self._settle(lapsed)
+            prefix, reruns = yield from self._reruns(base)
         going_on = next((one for one in reruns if one.cell.mark is Mark.OPEN), None)
         if going_on is None and not force:
             self._refuse_beside(base, [record, *(one.record for one in reruns if one.record)])
@@ -212,7 +232,7 @@ class Operator:
         queued = yield from self.ask_for(asked, Queue(by=self.by, payload=record.payload, key=key))
         bad = [one.slot for one in reruns if one.record and one.record.outcome and one.record.outcome.is_bad]
         for older in bad:  # a new rerun takes the place of an older one: that one does not wait for a person any more
-            yield from self.ledger.resolve(older, Resolve("done", f"by {self.by}: superseded by {asked.key}"))
+            yield from self.ledger.resolve(older, Resolve("superseded", f"{SUPERSEDED}{asked.key}"))
         return queued._replace(new=queued.new and new)
 
     def _reruns(self, base: Slot) -> Flow[tuple[str, list[RunSeen]]]:
@@ -254,6 +274,7 @@ class Operator:
 
     def ask_for(self, slot: Slot, command: Queue) -> Flow[RequestedRun]:
         (reply,) = yield from self.ledger.put({slot: command})
+        self.ledger.look_again(slot.job)
         return RequestedRun(slot, isinstance(sure(reply), Queued))
 
     def cancel(self, slot: Slot, reason: str = "") -> Flow[Asked | Closed]:
@@ -279,6 +300,10 @@ class Operator:
         if verdict == "retry" and not force:
             yield from refuse_retry(slot, (yield from self._record(slot)))
         reply = sure((yield from self.ledger.resolve(slot, command)))
+        (seen,) = (yield from self.look([slot])) if isinstance(reply, Held) else [None]
+        if seen is not None and seen.lapsed:
+            yield from self._settle([seen], checked=True)
+            reply = sure((yield from self.ledger.resolve(slot, command)))
         match reply:
             case Queued():
                 return reply
@@ -323,7 +348,24 @@ class Operator:
             raise NotOnRecord(f"there is no record of {slot.key}{remedy or ('' if slot.request else never)}")
         if seen.record is None:
             raise CronceError(seen.trouble)
+        if seen.lapsed:
+            yield from self._settle([seen])
+            (seen,) = yield from self.look([slot])
+        assert seen is not None
+        assert seen.record is not None
         return seen.record
+
+    def _settle(self, lapsed: Sequence[RunSeen], *, checked: bool = False) -> Flow[None]:
+        """Close or reopen runs whose lease expired, by the rule that holds for every process. One that may be committed
+        in the user's database is closed only by a person who has `checked` that."""
+        yield from recall_once(self.ledger)
+        for run in lapsed:
+            assert run.record is not None
+            if not (yield from self.ledger.gone([run.cell.key], for_person=True)):
+                yield from leave_clock(self.ledger)  # the next process goes on from there
+                raise LapsedUnwatched(run.slot.key, run.cell, run.record.lease, self.ledger.know)
+            (reply,) = yield from self.ledger.settle([run.cell], {} if checked else None, for_person=True)
+            sure(reply)
 
     # --- orders: an act in a cell of its own ---
 

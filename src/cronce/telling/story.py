@@ -116,8 +116,11 @@ def tell(story: Story, found: Why) -> str:
 
 def _is_to_settle(story: Story) -> bool:
     """Whether a person has to choose; what effects in doubt leave open is said with them."""
+    record = story.run.record if story.run else None
     bad = story.case in (Case.FAILED, Case.LOST, Case.UNKNOWN)
-    return bad and not story.effects.counts.get("in doubt")
+    lapsed = story.case is Case.LAPSED and record is not None and record.closes_as_lost
+    superseded = record is not None and written.SUPERSEDED in record.reason
+    return (bad or lapsed) and not superseded and not story.effects.counts.get("in doubt")
 
 
 def headline(story: Story, found: Why) -> str:
@@ -140,7 +143,8 @@ def _recorded(story: Story, record: Record, found: Why) -> str:
             rerun = _rerun(story, record)
             return f"counts as succeeded since {finished}, {f'by rerun {rerun}' if rerun else record.reason}."
         case Case.SUCCEEDED:
-            return f"succeeded: {record.holder} ran it from {say(record.started)} to {finished}{_took(record)}."
+            ran = f"{record.holder} ran it from {say(record.started)} to {finished}{_took(record)}"
+            return f"succeeded: {ran}{f'; {record.reason}' if record.reason else ''}."
         case Case.FAILED:
             return (
                 f"failed at {finished} on {record.holder}{_attempt(record)}: {record.reason or 'no reason was given'}."
@@ -424,7 +428,7 @@ def _grants(story: Story, record: Record, fence: Fence | None) -> Iterator[tuple
     for past in record.past:
         if past.started:
             yield past.started, f"{'taken over by' if lapsed else 'granted to'} {past.holder}"
-        end, _, again = past.end.partition(", ") if past.retried else (_end(past.end), "", "")
+        end, again = _told_apart(past.end) if past.retried else (_end(past.end), "")
         if past.ended:
             yield past.ended, end
         if past.retried:
@@ -436,6 +440,15 @@ def _grants(story: Story, record: Record, fence: Fence | None) -> Iterator[tuple
     if record.finished:
         rerun, why = _rerun(story, record), f": {record.reason}" if record.reason else ""
         yield record.finished, f"{record.outcome}{f' by rerun {rerun}' if rerun else why}"
+
+
+def _told_apart(end: str) -> tuple[str, str]:
+    """How it ended, and what people said of it since."""
+    said = _SAID.search(end)
+    return (end[: said.start()], end[said.end() :]) if said else (end, "")
+
+
+_SAID: Final = re.compile(f", (?={written.RESOLVED}|retried: )")
 
 
 def _rerun(story: Story, record: Record) -> str:

@@ -9,12 +9,13 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from cronce.model import Instant, spell
+from cronce.protocol.record import Outcome
 from cronce.protocol.table import NOTHING_RAN
 from cronce.schedule import Cron, Schedule, Window
 
 if TYPE_CHECKING:
     from cronce.protocol.notices import Handled
-    from cronce.protocol.record import Act, Record
+    from cronce.protocol.record import Act, Past, Record
     from cronce.runtime.queries import RunSeen
 
 Tone = Literal["good", "bad", "busy", "odd", "dim"]
@@ -103,6 +104,25 @@ def safe(text: str) -> str:
     return _CONTROL_CHARACTERS.sub(lambda odd: odd[0].encode("unicode_escape").decode(), text)
 
 
+def reason_of(record: "Record") -> str:
+    """Why it ended so; of one that was resolved, first how it ended by itself."""
+    own = own_end(record)
+    return f"{own.end}; {record.reason}" if own else record.reason
+
+
+def own_end(record: "Record") -> "Past | None":
+    """Of a run that was resolved: how it ended by itself."""
+    return record.past[-1] if record.resolved and record.past else None
+
+
+def ran_for(record: "Record", now: Instant | None = None) -> timedelta | None:
+    """How long it ran; also of one that was resolved, unless it was lost."""
+    own = own_end(record)
+    if own is None or own.end.startswith(Outcome.LOST):
+        return record.took(now)
+    return own.ended - own.started if own.ended and own.started else None
+
+
 def due_again(record: "Record") -> bool:
     """Whether it was made due again and has not run since: then its holder and its start are those of before."""
     return not (record.is_running or record.is_closed or record.failures)
@@ -111,7 +131,7 @@ def due_again(record: "Record") -> bool:
 def how_long(record: "Record", now: Instant | None = None) -> str:
     """How long its last attempt took; and, if it began before, since when it was under way: 23ms, 23s since its first
     start."""
-    span = record.took(now)
+    span = ran_for(record, now)
     if span is None or record.started is None:
         return ""
     first = next((past.started for past in record.past if past.started and past.end not in NOTHING_RAN), None)

@@ -21,7 +21,7 @@ from cronce.monitor.alerts import handle
 from cronce.monitor.read_lists import alerts
 from cronce.protocol.commands import Queued
 from cronce.protocol.record import Record
-from cronce.runtime.effects.review import LapsedUnwatched, effect, effect_named, resolve_effect, stopped_by
+from cronce.runtime.effects.review import effect, effect_named, resolve_effect, stopped_by
 from cronce.runtime.flow import Flow
 from cronce.runtime.operations import LONGEST_ID, LONGEST_TEXT, Operator, RequestedRun, Verdict
 from cronce.runtime.queries import job_names, refuse_unknown, slot_named
@@ -148,8 +148,6 @@ def _resolve_effect(hand: Operator, name: str, given: Given) -> Flow[Document]:
     reason, result, force = given.get("reason", ""), given.get("result"), given.get("force", False)
     before = yield from effect(effect_named(name))
     seen = yield from resolve_effect(hand, name, verdict, reason, result, force=force)
-    if isinstance(seen, LapsedUnwatched):
-        raise Problem(409, f"{seen}: try again then")
     changed = before is None or before.cell.version != seen.cell.version
     stopped = "".join(f"; {slot.key} was stopped by it, and can be run again" for slot in (yield from stopped_by(seen)))
     note = f"{said_before(before.record if before else None, verdict)}{stopped}".removeprefix("; ") or None

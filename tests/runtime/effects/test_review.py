@@ -19,7 +19,6 @@ from cronce.runtime.effects.review import (
     DOUBTS_SHOWN,
     EFFECTS_COUNTED,
     EffectSeen,
-    LapsedUnwatched,
     doubts,
     effect,
     effect_name,
@@ -33,7 +32,7 @@ from cronce.runtime.effects.review import (
 )
 from cronce.runtime.ledger import Begin, Grant
 from cronce.runtime.node import Node as RealNode
-from cronce.runtime.operations import Operator
+from cronce.runtime.operations import LapsedUnwatched, Operator
 from cronce.runtime.queries import slot_named
 from cronce.stores import open_store
 from cronce.stores.base import Scan
@@ -78,9 +77,7 @@ def seen(store: Wire, *, everything: bool = True) -> list[tuple[str, str, str]]:
     return [(one.name.removeprefix(f"{SLOT.key}/"), one.state, one.why) for one in found]
 
 
-def resolve(
-    node: HandNode, name: str, *words: Any, by: str = "ada", force: bool = True
-) -> EffectSeen | LapsedUnwatched:
+def resolve(node: HandNode, name: str, *words: Any, by: str = "ada", force: bool = True) -> EffectSeen:
     """By a person who has looked, unless it is said otherwise."""
     return node.do(resolve_effect(Operator(node.ledger, by), name, *words, force=force))
 
@@ -205,7 +202,8 @@ def test_a_step_that_stands_as_begun_by_a_run_that_is_over_is_in_doubt_and_can_b
     assert resolved.state == state
     (_name, now, why), *none = seen(store)
     assert (now, none) == (state, [])
-    assert why == ("resolved: by ada: I looked" if verdict == "done" else "lost, retried: by ada: I looked")
+    retried = "lost: its run at web-1 is over, retried: by ada: I looked"
+    assert why == ("resolved: by ada: I looked" if verdict == "done" else retried)
     end(node, step)  # whoever began it comes too late
     assert seen(store)[0][1] == state
 
@@ -221,9 +219,10 @@ def test_a_step_whose_run_has_lapsed_is_in_doubt_and_resolved_by_who_has_watched
     clock.turn(1)
     why = f"the lease of its run expired at {spell(START + timedelta(seconds=10))}"
     assert seen(store, everything=False) == [("charge:7", "in doubt", why)]
-    answer = resolve(person, CHARGE, "done")
-    assert isinstance(answer, LapsedUnwatched)
-    assert str(answer).startswith(f"{CHARGE} was begun, and the run's lease expired at 2026-03-29T12:00:10")
+    with pytest.raises(
+        LapsedUnwatched, match=f"{CHARGE} was begun, and the run's lease expired at 2026-03-29T12:00:10"
+    ):
+        resolve(person, CHARGE, "done")
     watch(clock, person, 9)
     answer = resolve(person, CHARGE, "done")
     assert isinstance(answer, EffectSeen)
@@ -272,9 +271,9 @@ def test_a_key_is_in_progress_then_in_doubt_when_its_lease_has_passed(
     clock.turn(30)
     assert seen(store) == [(MAIL, "in doubt", "its lease expired at 2026-03-29T12:00:30Z")]
     person = HandNode(store, "a person")
-    assert resolve(person, MAIL, "done", "", 42) == LapsedUnwatched(
-        MAIL, START + timedelta(seconds=30), timedelta(seconds=30)
-    )
+    told = "lease expired at 2026-03-29T12:00:30Z; cronce watches the store's clock for 30s before"
+    with pytest.raises(LapsedUnwatched, match=told):
+        resolve(person, MAIL, "done", "", 42)
     watch(clock, person, 31)
     answer = resolve(person, MAIL, "done", "", 42)
     assert isinstance(answer, EffectSeen)
@@ -405,7 +404,7 @@ def test_to_let_it_be_begun_again_may_be_said_twice(node: HandNode) -> None:
     for _ in range(2):
         resolved = resolve(node, CHARGE, "retry")
         assert isinstance(resolved, EffectSeen)
-        assert (resolved.state, resolved.why) == ("not done", "unknown, retried: by ada")
+        assert (resolved.state, resolved.why) == ("not done", "unknown: Boom: x, retried: by ada")
     done = resolve(node, CHARGE, "done")  # nobody has begun it since
     assert isinstance(done, EffectSeen)
     assert done.state == "done"
@@ -469,11 +468,11 @@ def test_programs_say_it_by_the_same_name(node: HandNode, store: Wire, clock: Ha
         assert seen(store)[-1] == ("charge:7", "done", "resolved: by ada: I looked")
         with pytest.raises(BadInput, match="only an effect, such as a step, has a result"):
             cron.resolve(SLOT, "done", result=7)
-        with pytest.raises(CronceError, match=r"store's clock for 30s before it accepts this: try again later$"):
+        with pytest.raises(CronceError, match=r"for 30s before it accepts this: until 2026-03-29T12:01:02Z$"):
             cron.resolve(MAIL, "retry", force=True)
         clock.turn(31)
         cron.resolve(MAIL, "retry", by="ada", force=True)
-        assert seen(store)[0] == (MAIL, "not done", "lost, retried: by ada")
+        assert seen(store)[0] == (MAIL, "not done", "lost: its holder web-1 did not renew its lease, retried: by ada")
 
 
 def test_a_program_that_says_retry_is_refused_while_the_holder_may_be_alive(

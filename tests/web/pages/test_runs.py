@@ -104,4 +104,5 @@ def test_a_run_that_was_resolved_does_not_say_how_long_it_took() -> None:
     assert "counts as succeeded" in text
     assert "took – started" in text
     assert "resolved 2026-03-28T12:07:13Z" in text
-    assert re.search(r"succeeded web-2:\S* 1d 11h ago resolved: by .* looked", paper(member, "/runs?job=billing").text)
+    row = r"succeeded web-2:\S* 1d 11h ago lost: .*; resolved: by .* looked"
+    assert re.search(row, paper(member, "/runs?job=billing").text)

@@ -7,6 +7,7 @@ ended.
 """
 
 import os
+import re
 from pathlib import Path
 from shlex import quote
 from typing import Final, Literal
@@ -96,7 +97,7 @@ def unsure_of_slot(run: Record) -> str:
 
 def _by_itself(record: Record) -> str:
     """How it ended by itself, whatever a person has recorded since."""
-    return record.past[-1].end.partition(",")[0] if record.resolved and record.past else record.outcome or ""
+    return re.split("[:,]", record.past[-1].end)[0] if record.resolved and record.past else record.outcome or ""
 
 
 def refuse_unless_gone(what: str, holder: str, command: str = "") -> None:

@@ -10,7 +10,6 @@ Facts, no words: what shows them to people finds the words.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from itertools import product
 from shlex import quote
 from types import MappingProxyType
@@ -28,15 +27,14 @@ from cronce.runtime.effects.liveness import RetryRefused, refuse_unless_gone, un
 from cronce.runtime.effects.once import whereabouts
 from cronce.runtime.effects.steps import Target
 from cronce.runtime.flow import Flow
-from cronce.runtime.operations import Operator, Verdict, sure
+from cronce.runtime.operations import LapsedUnwatched, Operator, Verdict, sure
 from cronce.runtime.process_notes import recall_once
 from cronce.runtime.queries import load, read_page, row_of, slot_named, sparing
 from cronce.runtime.run_lists import not_a_place, read_cursor, spell_cursor
 from cronce.runtime.scheduling.roster import chunks
 from cronce.runtime.unfinished import doubts_told
-from cronce.schedule import format_duration
 from cronce.stores.base import Position, Scan
-from cronce.value import NamedTuple, Value
+from cronce.value import NamedTuple
 
 EFFECTS_COUNTED: Final = 1000
 """For a slot or a job, at most this many effects of each kind are counted; the rest counts as "more"."""
@@ -349,23 +347,7 @@ def doubts(wheres: Sequence[EffectCells]) -> Flow[EffectsSurvey]:
 #
 # What was begun and never ended is closed as lost first, by the same rule as anywhere: only when the process that held
 # it is known to be gone. The store records it when a run is over. That a lease has expired is believed once this
-# process has watched the clock for as long as the lease. Until then the answer is `LapsedUnwatched`, and the caller
-# asks again later.
-
-
-class LapsedUnwatched(Value):
-    """The holder seems gone: its lease expired at `until`, by a clock that was not watched for long enough."""
-
-    name: str
-    until: Instant | None
-    lease: timedelta
-
-    def __str__(self) -> str:
-        when = f" at {spell(self.until)}" if self.until else ""
-        return (
-            f"{self.name} was begun, and the run's lease expired{when}; cronce watches the store's clock for"
-            f" {format_duration(self.lease)} before it accepts this"
-        )
+# process has watched the clock for as long as the lease. Until then it is `LapsedUnwatched`.
 
 
 def refuse_retry(slot: Slot, run: Record) -> Flow[None]:
@@ -388,7 +370,7 @@ def _effect_first(slot: Slot, found: EffectsSurvey) -> str:
 
 def resolve_effect(
     operator: Operator, name: str, verdict: Verdict, reason: str = "", result: Any = None, *, force: bool = False
-) -> Flow[EffectSeen | LapsedUnwatched]:
+) -> Flow[EffectSeen]:
     """The effect afterwards: done, with this result for every repeat, or free to be begun again. A retry is refused
     while the process that held the effect may be alive, unless a person has checked (`force`)."""
     named, text = effect_named(name), json_text("a result", result)
@@ -404,10 +386,7 @@ def resolve_effect(
         (reply,) = yield from operator.ledger.resolve_effects([named.cell], command, over)
         match sure(reply):
             case Held():
-                gone = yield from _gone_maker(operator, named)
-                if isinstance(gone, LapsedUnwatched):
-                    return gone
-                over = gone
+                over = yield from _gone_maker(operator, named)
             case Closed(outcome) if outcome.is_doubt:
                 pass  # it is closed as lost now, as it had not been: resolve it once more
             case answer:
@@ -418,7 +397,7 @@ def resolve_effect(
     raise StoreUnavailable(f"could not resolve {named.name}: it changed {MAX_ROUNDS} times meanwhile")
 
 
-def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | LapsedUnwatched]:
+def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker]]:
     """The run that held it, if that run is gone. A process that holds it now is left alone."""
     seen = yield from effect(named)
     if seen is None or seen.record is None or not seen.record.is_running:
@@ -431,14 +410,14 @@ def _gone_maker(operator: Operator, named: Target) -> Flow[frozenset[Maker] | La
         )
     maker = seen.record.under
     if maker is None:
-        return LapsedUnwatched(named.name, seen.cell.until, seen.record.lease)
+        raise LapsedUnwatched(named.name, seen.cell, seen.record.lease, operator.ledger.know)
     loaded = yield from load([maker.run])
     (cell,) = loaded.cells
     if whereabouts(cell, maker, loaded.now) == "over" or (
         yield from operator.ledger.gone([maker.run], for_person=True)
     ):
         return frozenset({maker})
-    return LapsedUnwatched(named.name, cell.until, decode(cell.value, cell.key).lease)
+    raise LapsedUnwatched(named.name, cell, decode(cell.value, cell.key).lease, operator.ledger.know)
 
 
 def _is_so(seen: EffectSeen, command: Resolve) -> bool:

@@ -7,15 +7,13 @@ from datetime import timedelta
 from itertools import islice
 from typing import Final
 
-from cronce.errors import BadRecord
 from cronce.events import What
 from cronce.model import Boot, Cell, Instant, Slot
 from cronce.protocol.lease import LONGEST_LEASE
-from cronce.protocol.record import decode
 from cronce.protocol.terms import Terms
 from cronce.runtime.attempt import Attempt
 from cronce.runtime.declare import Declaration
-from cronce.runtime.keeper import Keeper, LeaseEnd
+from cronce.runtime.keeper import Keeper
 from cronce.runtime.ledger import Grant
 from cronce.runtime.log import LOGGER
 from cronce.runtime.scheduling.roster import Code, Specs, digest_of
@@ -80,7 +78,7 @@ class CarriedJobs:
 
 
 HEEDED: Final = 500
-"""How many runs a look checks for a request to stop; the others learn it with their next renewal."""
+"""How many runs a look checks for a request to stop; the others learn of it with their next renewal."""
 
 LATE: Final = timedelta(seconds=5)
 """A slot that starts later than this after it was due is reported."""
@@ -134,9 +132,7 @@ class LocalRuns:
         return list(islice(self._running, HEEDED))
 
     def heed(self, cell: Cell) -> None:
-        attempt, ask = self._running[cell.key], _ask_of(cell)
-        if ask and cell.fence == attempt.lease.grant.fence:
-            self._keeper.end(attempt.lease, LeaseEnd("asked", f"asked to stop: {ask}"))
+        self._keeper.heed(self._running[cell.key].lease, cell)
 
     # --- telling ---
 
@@ -165,11 +161,3 @@ class LocalRuns:
         slot, started = attempt.run.slot, attempt.lease.grant.record.started
         gap = None if slot.request else attempt.job.gap_after(slot.at)
         return gap if gap is not None and started is not None and now - started > gap else None
-
-
-def _ask_of(cell: Cell) -> str:
-    """Why the run is asked to stop, if it is. Most records have no such request, and are not decoded in full."""
-    try:
-        return decode(cell.value, cell.key).ask if '"ask":' in cell.value else ""
-    except BadRecord:
-        return ""

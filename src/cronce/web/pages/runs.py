@@ -16,7 +16,7 @@ from cronce.runtime.queries import HOST_GONE, STATES_WANTED, RunSeen, slot_named
 from cronce.runtime.run_lists import newest_runs
 from cronce.runtime.why import Story, Why, slot_meant, why
 from cronce.telling.story import counted, events, headline, tell_doubts
-from cronce.telling.words import fate, how_long, moment, overdue, safe, tone
+from cronce.telling.words import fate, how_long, moment, overdue, ran_for, reason_of, safe, tone
 from cronce.value import NamedTuple
 from cronce.web.actions import ACTIONS, Action
 from cronce.web.markup import icon_of
@@ -40,12 +40,12 @@ def row_of(run: RunSeen, now: Instant) -> Shown:
     if record is None:
         return {**shown, **_UNREADABLE, "remark": safe(run.trouble)}
     begun, completed = attempts(record)
-    remark = record.reason or fate(run) or overdue(record) or (f"asked for by {record.by}" if record.by else "")
+    remark = reason_of(record) or fate(run) or overdue(record) or (f"asked for by {record.by}" if record.by else "")
     return {
         **shown,
         "holder": safe(record.holder),
         "started": record.started,
-        "took": record.took(now),
+        "took": ran_for(record, now),
         "remark": safe(remark[:REMARK_LENGTH]),
         "progress": record.progress if record.is_running else None,
         "begun": begun,
