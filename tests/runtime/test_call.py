@@ -431,7 +431,7 @@ def test_a_timeout_stops_the_body_and_counts_as_a_failure(office: Office, clock:
 def test_who_is_asked_to_stop_is_stopped_and_not_run_again(office: Office, clock: HandClock, bodies: Bodies) -> None:
     def long_run(_run: Run) -> None:
         office.node.do(office.node.ledger.ask(NOON, "replaced by hand"))
-        clock.turn(2)
+        clock.turn(6)
         office.keeper.renew()
 
     bodies.act = long_run

@@ -263,7 +263,7 @@ def test_who_is_asked_to_stop_is_told_with_the_next_renewal(office: Office, cloc
     assert told == [LeaseEnd("asked", "asked to stop: a newer one came")]
 
 
-def test_a_run_of_a_call_learns_within_two_seconds_that_it_is_asked_to_stop(
+def test_a_run_of_a_call_learns_within_seconds_that_it_is_asked_to_stop(
     office: Office, store: Wire, clock: HandClock
 ) -> None:
     """It learned that with its next renewal, with a lease of five minutes after 79 s. One that is shorter than that
@@ -273,14 +273,14 @@ def test_a_run_of_a_call_learns_within_two_seconds_that_it_is_asked_to_stop(
     lease.listens = True
     office.keeper.keep(lease)
     store.calls.clear()
-    clock.turn(1.4)
+    clock.turn(4.9)
     assert office.keeper.renew() == pytest.approx(clock.boot() + 0.1, abs=0.01)
     assert (told, store.calls) == ([], [])
     clock.turn(0.2)
-    assert office.keeper.renew() == pytest.approx(clock.boot() + 1.5, abs=0.01)
+    assert office.keeper.renew() == pytest.approx(clock.boot() + 5.0, abs=0.01)
     assert (told, store.calls) == ([], ["load"])
     office.node.do(office.node.ledger.ask(Slot("billing", START), "a newer one came"))
-    clock.turn(1.6)
+    clock.turn(5.1)
     office.keeper.renew()
     assert told == [LeaseEnd("asked", "asked to stop: a newer one came")]
 

@@ -51,7 +51,7 @@ REMIND: Final = 5.0
 """Seconds until a job function that goes on is stopped again, then twice as long: an exception can be lost, and one
 that is cleaning up should not be hit by another."""
 
-LISTEN_EVERY: Final = 1.5
+LISTEN_EVERY: Final = 5.0
 """Seconds between two looks at whether a run is asked to stop. A shorter run costs no such request."""
 
 NOTED: Final = 1.0
