@@ -40,7 +40,7 @@ from cronce.protocol.codec import json_text
 from cronce.protocol.commands import Answer, Asked, Closed, Queue, Queued, Resolve, Skip, Unsure
 from cronce.protocol.record import RESOLVED, Act, Job, Record, effects_key, encode_act, standing_act
 from cronce.protocol.retention import PURGE_DELAY
-from cronce.protocol.specs import raise_floor
+from cronce.protocol.specs import nothing_forgotten, raise_floor
 from cronce.runtime.client import MAX_ROUNDS, WAKE
 from cronce.runtime.declare import instant_of, zone_of
 from cronce.runtime.flow import Flow
@@ -75,6 +75,13 @@ class RequestedRun(NamedTuple):
 
     slot: Slot
     new: bool
+
+
+def run_again(ledger: Ledger) -> Flow[None]:
+    """The store is new, a person said so: slots that its jobs had closed up to its birth may run."""
+    edit: Edit = lambda job, _now: job and nothing_forgotten(job)  # noqa: E731
+    for names in chunks((yield from job_names())):
+        yield from ledger.jobs.edit_all(dict.fromkeys(names, edit))
 
 
 class Operator:
